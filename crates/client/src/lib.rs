@@ -1,0 +1,1 @@
+//! The client library: put, get, update and degraded read.

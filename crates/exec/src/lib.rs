@@ -1,0 +1,1 @@
+//! The sans-IO executor of one node's part of a plan.

@@ -1,0 +1,1 @@
+//! Trace readers, calibrated workloads and experiments.

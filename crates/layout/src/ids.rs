@@ -1,0 +1,106 @@
+//! Newtypes for ids and counters, so that one cannot stand where another is meant.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident($inner:ty), $label:literal) => {
+        $(#[$doc])*
+        #[derive(
+            Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
+        )]
+        pub struct $name(pub $inner);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($label, "{}"), self.0)
+            }
+        }
+    };
+}
+
+id!(
+    /// A storage node. [`NodeId::CLIENT`] stands for whoever asked for a plan and is in no rack.
+    NodeId(u32), "node "
+);
+id!(
+    /// A rack: the set of nodes that share one uplink and fail together.
+    RackId(u32), "rack "
+);
+id!(
+    /// A region: the set of racks that share one wide-area link.
+    RegionId(u32), "region "
+);
+id!(
+    /// A pool: files that share a code, a chunk size and a promise.
+    PoolId(u32), "pool "
+);
+id!(
+    /// A stripe, unique in the cluster and never used again.
+    StripeId(u64), "stripe "
+);
+id!(
+    /// Position of a chunk in its stripe: `0..k` are data chunks, `k..n` parity chunks.
+    ChunkIndex(u8), "chunk "
+);
+id!(
+    /// How often a stripe's layout has changed. Nodes refuse work for a generation that is past.
+    Generation(u64), "generation "
+);
+id!(
+    /// A lease term of a stripe: raised each time a stripe gets a new primary.
+    Epoch(u64), "epoch "
+);
+id!(
+    /// Number of an update within its stripe. It grows across epochs and is never used again, so
+    /// a sequence alone orders a stripe's updates. 0 means "before the first update".
+    Sequence(u64), "update "
+);
+
+impl NodeId {
+    /// The asker of a plan: a client that holds new bytes or wants to receive some. It is in no
+    /// rack, so what it sends and receives counts as client traffic, not as cross-rack traffic.
+    pub const CLIENT: Self = Self(u32::MAX);
+}
+
+impl ChunkIndex {
+    /// The index as a `usize`, for slices and matrices.
+    pub const fn at(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The chunk index of position `at` in a stripe.
+    ///
+    /// # Panics
+    /// When `at` is 255 or more: no stripe has so many chunks.
+    pub fn new(at: usize) -> Self {
+        assert!(
+            at < 255,
+            "a stripe has at most 255 chunks, so {at} is no chunk index"
+        );
+        Self(at as u8)
+    }
+}
+
+impl Sequence {
+    /// The number after this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+/// One chunk of one stripe. The node that holds it is the stripe record's business.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct ChunkId {
+    /// The stripe.
+    pub stripe: StripeId,
+    /// The position in the stripe.
+    pub index: ChunkIndex,
+}
+
+impl fmt::Display for ChunkId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.index, self.stripe)
+    }
+}

@@ -1,0 +1,19 @@
+//! Typed ids, geometry, topology and stripe records: the nouns that every other crate shares.
+//!
+//! Nothing here decides, computes codes or does I/O. A *stripe* is `k` data chunks and `m` parity
+//! chunks on `n = k + m` nodes; chunk indices run over the data chunks first, then the parity
+//! chunks. See GLOSSARY.md for every term.
+
+mod geometry;
+mod ids;
+mod slices;
+mod stripe;
+mod topology;
+
+pub use geometry::{ByteRange, ChunkRange, Geometry, GeometryError};
+pub use ids::{
+    ChunkId, ChunkIndex, Epoch, Generation, NodeId, PoolId, RackId, RegionId, Sequence, StripeId,
+};
+pub use slices::Slices;
+pub use stripe::StripeRecord;
+pub use topology::{NodePlace, Survive, SurviveParseError, Topology, TopologyError};

@@ -1,0 +1,1 @@
+//! The metadata state machine over an ordered key-value trait.

@@ -1,0 +1,1 @@
+//! Plans: steps, symbolic checker, cost and rendering.

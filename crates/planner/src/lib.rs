@@ -1,0 +1,1 @@
+//! The planners: one file a scheme.

@@ -1,0 +1,1 @@
+//! The update protocol's roles, runtime-free.

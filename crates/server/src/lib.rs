@@ -1,0 +1,1 @@
+//! Coordinator and node processes.

@@ -1,0 +1,1 @@
+//! A node's durable chunks, journal and parity log.
