@@ -1,3 +1,66 @@
-//! The project's own chores.
+//! The project's own chores, run as `cargo xtask <command>`.
+//!
+//! What a machine can check about the code is checked here and nowhere else, so that a developer's
+//! `cargo xtask ci` and the real one cannot disagree. It is not a build system: Cargo builds, and
+//! this only says in which order and with which arguments.
+//!
+//! The exit code is 0 when all is well, 1 when a check failed and 2 when the command line was wrong.
 
-fn main() {}
+mod benches;
+mod command_line;
+mod steps;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+
+use crate::command_line::{Command, USAGE};
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let command = match command_line::parse(&arguments) {
+        Ok(command) => command,
+        Err(error) => {
+            eprintln!("error: {error}\n\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match run(&command) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs `command`; `false` means that it ran and found something wrong.
+fn run(command: &Command) -> anyhow::Result<bool> {
+    let root = workspace_root()?;
+    match command {
+        Command::Help => {
+            println!("{USAGE}");
+            Ok(true)
+        }
+        Command::Tidy => tidy::run(&root),
+        Command::Lint => steps::run(&root, &steps::LINT),
+        Command::Test => steps::run(&root, &steps::TEST),
+        Command::Ci => steps::run(&root, &[&steps::LINT[..], &steps::TEST[..]].concat()),
+        Command::Bench { benches, arguments } => benches::run(&root, benches, arguments),
+    }
+}
+
+/// The workspace's directory: the parent of this package's.
+///
+/// Asked of Cargo at run time, because a path compiled in would go stale when a checkout moves.
+fn workspace_root() -> anyhow::Result<PathBuf> {
+    let package = std::env::var_os("CARGO_MANIFEST_DIR")
+        .context("CARGO_MANIFEST_DIR is not set; run this as `cargo xtask <command>`")?;
+    let root = Path::new(&package)
+        .parent()
+        .context("the xtask package lies in no workspace")?;
+    Ok(root.to_path_buf())
+}

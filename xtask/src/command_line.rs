@@ -1,0 +1,200 @@
+//! What `cargo xtask` was asked to do, and what to say when it was asked wrongly.
+//!
+//! Parsing only: nothing here runs anything.
+
+use std::fmt;
+
+use crate::benches::{self, Bench};
+
+/// Printed by `help` and after every usage error.
+pub(crate) const USAGE: &str = "\
+Usage: cargo xtask <command>
+
+Commands:
+  tidy                     check layers, sizes, names and the glossary's words
+  lint                     cargo fmt --check, clippy with warnings denied, then tidy
+  test                     every test of the workspace, documentation tests included
+  bench [NAME] [ARGS...]   run one registered benchmark, or all of them
+  ci                       lint and test, as the project's CI does
+  help                     print this text";
+
+/// One invocation of `cargo xtask`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    /// Print [`USAGE`].
+    Help,
+    /// Check the rules of [`crate::tidy`].
+    Tidy,
+    /// Format check, clippy and tidy.
+    Lint,
+    /// Every test.
+    Test,
+    /// Lint and test.
+    Ci,
+    /// Run benchmarks, passing `arguments` to each of them.
+    Bench {
+        benches: Vec<&'static Bench>,
+        arguments: Vec<String>,
+    },
+}
+
+/// A command line that means nothing.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum UsageError {
+    /// No command was given.
+    NoCommand,
+    /// There is no such command.
+    UnknownCommand(String),
+    /// The command takes no arguments.
+    UnexpectedArgument { command: String, argument: String },
+    /// There is no such benchmark.
+    UnknownBench(String),
+}
+
+impl fmt::Display for UsageError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoCommand => write!(formatter, "no command was given"),
+            Self::UnknownCommand(command) => write!(formatter, "there is no command `{command}`"),
+            Self::UnexpectedArgument { command, argument } => {
+                write!(
+                    formatter,
+                    "`{command}` takes no arguments, but `{argument}` was given"
+                )
+            }
+            Self::UnknownBench(name) => {
+                let known: Vec<&str> = benches::BENCHES.iter().map(|bench| bench.name).collect();
+                write!(
+                    formatter,
+                    "there is no benchmark `{name}`; registered are: {}",
+                    known.join(", ")
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for UsageError {}
+
+/// Understands `arguments`, the command line without the program's name.
+pub(crate) fn parse(arguments: &[String]) -> Result<Command, UsageError> {
+    let (name, rest) = arguments.split_first().ok_or(UsageError::NoCommand)?;
+    let command = match name.as_str() {
+        "help" | "--help" | "-h" => Command::Help,
+        "tidy" => Command::Tidy,
+        "lint" => Command::Lint,
+        "test" => Command::Test,
+        "ci" => Command::Ci,
+        "bench" => return parse_bench(rest),
+        _ => return Err(UsageError::UnknownCommand(name.clone())),
+    };
+    match rest.first() {
+        None => Ok(command),
+        Some(argument) => Err(UsageError::UnexpectedArgument {
+            command: name.clone(),
+            argument: argument.clone(),
+        }),
+    }
+}
+
+/// A first word without a dash names the benchmark; all else is the benchmark's own.
+fn parse_bench(arguments: &[String]) -> Result<Command, UsageError> {
+    let (benches, rest) = match arguments.split_first() {
+        Some((name, rest)) if !name.starts_with('-') => {
+            let bench =
+                benches::find(name).ok_or_else(|| UsageError::UnknownBench(name.clone()))?;
+            (vec![bench], rest)
+        }
+        _ => (benches::BENCHES.iter().collect(), arguments),
+    };
+    // Cargo's habit of `--` before a program's own arguments is understood, not required.
+    let rest = match rest.split_first() {
+        Some((dashes, rest)) if dashes == "--" => rest,
+        _ => rest,
+    };
+    Ok(Command::Bench {
+        benches,
+        arguments: rest.to_vec(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(line: &str, expected: &Result<Command, UsageError>) {
+        let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        assert_eq!(&parse(&arguments), expected, "{line:?}");
+    }
+
+    #[test]
+    fn commands_are_understood() {
+        check("tidy", &Ok(Command::Tidy));
+        check("lint", &Ok(Command::Lint));
+        check("test", &Ok(Command::Test));
+        check("ci", &Ok(Command::Ci));
+        check("help", &Ok(Command::Help));
+        check("--help", &Ok(Command::Help));
+    }
+
+    #[test]
+    fn bench_takes_a_name_and_arguments() {
+        let all: Vec<&Bench> = benches::BENCHES.iter().collect();
+        let first = &benches::BENCHES[0];
+        let quick = vec!["--quick".to_owned()];
+        check(
+            "bench",
+            &Ok(Command::Bench {
+                benches: all.clone(),
+                arguments: vec![],
+            }),
+        );
+        check(
+            "bench --quick",
+            &Ok(Command::Bench {
+                benches: all,
+                arguments: quick.clone(),
+            }),
+        );
+        for line in [
+            format!("bench {} --quick", first.name),
+            format!("bench {} -- --quick", first.name),
+        ] {
+            check(
+                &line,
+                &Ok(Command::Bench {
+                    benches: vec![first],
+                    arguments: quick.clone(),
+                }),
+            );
+        }
+    }
+
+    #[test]
+    fn wrong_command_lines_are_named() {
+        check("", &Err(UsageError::NoCommand));
+        check(
+            "tiddy",
+            &Err(UsageError::UnknownCommand("tiddy".to_owned())),
+        );
+        check(
+            "bench no-such",
+            &Err(UsageError::UnknownBench("no-such".to_owned())),
+        );
+        check(
+            "ci --fast",
+            &Err(UsageError::UnexpectedArgument {
+                command: "ci".to_owned(),
+                argument: "--fast".to_owned(),
+            }),
+        );
+    }
+
+    #[test]
+    fn an_unknown_benchmark_is_answered_with_the_known_ones() {
+        let message = UsageError::UnknownBench("x".to_owned()).to_string();
+        for bench in benches::BENCHES {
+            assert!(message.contains(bench.name), "{message}");
+        }
+    }
+}

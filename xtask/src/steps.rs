@@ -1,0 +1,131 @@
+//! Steps of a check, run one after another with a header and a time for each.
+//!
+//! A failed step does not stop the ones after it: whoever waits for CI wants to see everything that
+//! is wrong, not the first thing.
+
+use std::fmt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+use crate::tidy;
+
+/// One step: a run of Cargo, or this program's own tidy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step<'a> {
+    /// `cargo` with these arguments, in the workspace's directory.
+    Cargo(&'a [&'a str]),
+    /// [`tidy::run`].
+    Tidy,
+}
+
+/// The steps of `cargo xtask lint`.
+pub(crate) const LINT: [Step<'static>; 3] = [
+    Step::Cargo(&["fmt", "--all", "--check"]),
+    Step::Cargo(&[
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "--deny",
+        "warnings",
+    ]),
+    Step::Tidy,
+];
+
+/// The steps of `cargo xtask test`. Without a choice of targets Cargo runs documentation tests too.
+pub(crate) const TEST: [Step<'static>; 1] =
+    [Step::Cargo(&["test", "--workspace", "--no-fail-fast"])];
+
+impl fmt::Display for Step<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cargo(words) => write!(formatter, "cargo {}", words.join(" ")),
+            Self::Tidy => write!(formatter, "tidy"),
+        }
+    }
+}
+
+/// How one step went.
+struct Outcome<'a> {
+    step: Step<'a>,
+    passed: bool,
+    elapsed: Duration,
+}
+
+/// Runs every step and prints what each took; `false` means that at least one failed.
+pub(crate) fn run(root: &Path, steps: &[Step<'_>]) -> anyhow::Result<bool> {
+    let mut outcomes = Vec::with_capacity(steps.len());
+    for (index, &step) in steps.iter().enumerate() {
+        eprintln!("\n=== step {} of {}: {step}", index + 1, steps.len());
+        let start = Instant::now();
+        let passed = match step {
+            Step::Cargo(words) => cargo(root, words)?,
+            Step::Tidy => tidy::run(root)?,
+        };
+        outcomes.push(Outcome {
+            step,
+            passed,
+            elapsed: start.elapsed(),
+        });
+    }
+    eprintln!("\n=== summary");
+    for outcome in &outcomes {
+        eprintln!("{}", summary(outcome));
+    }
+    Ok(outcomes.iter().all(|outcome| outcome.passed))
+}
+
+fn summary(outcome: &Outcome<'_>) -> String {
+    let verdict = if outcome.passed { "ok" } else { "FAILED" };
+    format!(
+        "{verdict:<6} {:>7.1} s  {}",
+        outcome.elapsed.as_secs_f64(),
+        outcome.step
+    )
+}
+
+/// Runs Cargo in `root`; `false` means that it ended with a failure.
+///
+/// Standard input is closed, so that no step can wait for somebody to type.
+fn cargo(root: &Path, words: &[&str]) -> anyhow::Result<bool> {
+    let status = Command::new("cargo")
+        .args(words)
+        .current_dir(root)
+        .stdin(Stdio::null())
+        .status()
+        .with_context(|| format!("cannot start `cargo {}`", words.join(" ")))?;
+    Ok(status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_says_what_failed_and_how_long_it_took() {
+        let mut outcome = Outcome {
+            step: TEST[0],
+            passed: false,
+            elapsed: Duration::from_millis(1540),
+        };
+        assert_eq!(
+            summary(&outcome),
+            "FAILED     1.5 s  cargo test --workspace --no-fail-fast"
+        );
+        outcome.passed = true;
+        outcome.step = Step::Tidy;
+        assert_eq!(summary(&outcome), "ok         1.5 s  tidy");
+    }
+
+    #[test]
+    fn a_failed_step_fails_the_run_but_not_the_steps_after_it() {
+        let root = Path::new(".");
+        let good = Step::Cargo(&["--version"]);
+        let bad = Step::Cargo(&["no-such-subcommand"]);
+        assert!(run(root, &[good]).expect("cargo is there"));
+        assert!(!run(root, &[bad, good]).expect("cargo is there"));
+    }
+}
