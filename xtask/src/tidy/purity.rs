@@ -11,7 +11,10 @@ use super::tree::Tree;
 use super::{Problem, crate_of};
 
 /// Names that reach outside a pure crate's inputs, and what to use in their place.
-const BANNED_PATHS: [(&[&str], &str); 19] = [
+///
+/// Addresses such as `std::net::IpAddr` are plain data and may stay; sockets and name look-ups may
+/// not.
+const BANNED_PATHS: [(&[&str], &str); 25] = [
     (&["HashMap"], ORDER),
     (&["HashSet"], ORDER),
     (&["RandomState"], ORDER),
@@ -23,7 +26,13 @@ const BANNED_PATHS: [(&[&str], &str); 19] = [
     (&["thread", "spawn"], THREAD),
     (&["thread", "scope"], THREAD),
     (&["thread", "sleep"], THREAD),
-    (&["std", "net"], SOCKET),
+    (&["TcpListener"], SOCKET),
+    (&["TcpStream"], SOCKET),
+    (&["ToSocketAddrs"], SOCKET),
+    (&["UdpSocket"], SOCKET),
+    (&["UnixDatagram"], SOCKET),
+    (&["UnixListener"], SOCKET),
+    (&["UnixStream"], SOCKET),
     (&["rand", "rng"], CHANCE),
     (&["rand", "random"], CHANCE),
     (&["thread_rng"], CHANCE),
@@ -151,7 +160,7 @@ mod tests {
             ("use std::time::SystemTime;", "`SystemTime`"),
             ("use std::{fmt, thread};", "`std::thread`"),
             ("fn a() { thread::spawn(|| ()); }", "`thread::spawn`"),
-            ("use std::{io, net::TcpStream};", "`std::net`"),
+            ("use std::{io, net::TcpStream};", "`TcpStream`"),
             ("fn a() { rand::rng(); }", "`rand::rng`"),
             ("fn a() { StdRng::from_os_rng(); }", "`from_os_rng`"),
         ];
@@ -164,6 +173,7 @@ mod tests {
     fn bans_do_not_misfire() {
         let allowed = "\
 use std::time::Duration;
+use std::net::{IpAddr, SocketAddr};
 use std::collections::BTreeMap;
 // HashMap would lose the order; Instant::now would lose the replay.
 const TEXT: &str = \"HashMap std::net\";

@@ -111,7 +111,7 @@ fn test_stems(source: &Source<'_>) -> Vec<String> {
         .collect()
 }
 
-/// Whether the file goes into a library or a binary, as against tests, benches and examples.
+/// Whether the file goes into a library or a binary, as against tests, benches, examples and build scripts.
 fn is_product(path: &str) -> bool {
     let mut parts = path.split('/');
     match parts.next() {
