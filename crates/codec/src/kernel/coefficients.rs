@@ -1,0 +1,327 @@
+//! A matrix of coefficients prepared for one back end, and its products with whole buffers.
+//!
+//! Preparation sorts the rows into bands. Rows that draw on the same sources with proper
+//! coefficients share a band and are computed together, so that one pass over the sources yields
+//! them all; a row of nothing but ones (a local parity, a row of an array code) is a band of its
+//! own that needs no multiplication; zero coefficients cost nothing in either.
+#![allow(unsafe_code)]
+
+use std::fmt;
+use std::ops::Range;
+
+use super::GROUP_MAX;
+use super::backend::{Backend, OwnedTables};
+use super::lanes::Pass;
+
+/// Bytes of source data that should stay cached while several passes go over them: about half of a
+/// second-level cache of the smaller kind.
+const BLOCK_BUDGET_BYTES: usize = 256 * 1024;
+
+/// A matrix over GF(2^8) made ready to be multiplied with buffers, over and over.
+///
+/// Rows are outputs, columns are sources.
+#[derive(Clone)]
+pub struct Coefficients {
+    row_count: usize,
+    column_count: usize,
+    /// The matrix as given, row after row.
+    elements: Vec<u8>,
+    backend: Backend,
+    /// Positions are rows in the order of their bands; this is the row at each position.
+    rows: Vec<usize>,
+    bands: Vec<Band>,
+    /// How many of the first positions belong to multiplying bands.
+    multiplied_count: usize,
+    /// For each column, the tables of the first `multiplied_count` positions.
+    tables: OwnedTables,
+}
+
+/// Rows that are computed from the same columns.
+#[derive(Clone)]
+struct Band {
+    /// Positions of the rows; one position if the band only adds.
+    positions: Range<usize>,
+    /// Columns with coefficients that are not zero, ascending.
+    columns: Vec<usize>,
+    /// Whether there are coefficients other than one.
+    multiplies: bool,
+}
+
+impl Coefficients {
+    /// Prepares a matrix of `row_count` outputs and `column_count` sources, given row after row, for
+    /// the fastest back end of this processor.
+    ///
+    /// # Panics
+    /// Unless there are `row_count * column_count` elements.
+    #[must_use]
+    pub fn new(row_count: usize, column_count: usize, elements: &[u8]) -> Self {
+        Self::prepare(
+            Backend::detect(),
+            row_count,
+            column_count,
+            elements.to_vec(),
+        )
+    }
+
+    /// The same matrix prepared for another back end.
+    ///
+    /// # Panics
+    /// When this processor does not run `backend`.
+    #[must_use]
+    pub fn with_backend(&self, backend: Backend) -> Self {
+        Self::prepare(
+            backend,
+            self.row_count,
+            self.column_count,
+            self.elements.clone(),
+        )
+    }
+
+    fn prepare(backend: Backend, row_count: usize, column_count: usize, elements: Vec<u8>) -> Self {
+        assert!(
+            backend.is_available(),
+            "this processor does not run {backend}"
+        );
+        assert_eq!(
+            elements.len(),
+            row_count * column_count,
+            "one element a row and column"
+        );
+        let (rows, bands) = bands(row_count, column_count, &elements);
+        let multiplied_count = bands
+            .iter()
+            .filter(|band| band.multiplies)
+            .map(|band| band.positions.len())
+            .sum();
+        let by_column = (0..column_count).flat_map(|column| {
+            let multiplied: &[usize] = &rows[..multiplied_count];
+            let elements = &elements;
+            multiplied
+                .iter()
+                .map(move |row| elements[row * column_count + column])
+        });
+        let tables = OwnedTables::prepare(backend, by_column);
+        Self {
+            row_count,
+            column_count,
+            elements,
+            backend,
+            rows,
+            bands,
+            multiplied_count,
+            tables,
+        }
+    }
+
+    /// How many outputs there are.
+    #[must_use]
+    pub fn row_count(&self) -> usize {
+        self.row_count
+    }
+
+    /// How many sources there are.
+    #[must_use]
+    pub fn column_count(&self) -> usize {
+        self.column_count
+    }
+
+    /// The back end that the matrix is prepared for.
+    #[must_use]
+    pub fn backend(&self) -> Backend {
+        self.backend
+    }
+
+    /// Overwrites the outputs with the matrix times the sources. Chunks may be of any length and
+    /// alignment.
+    ///
+    /// # Panics
+    /// Unless there is one source a column and one output a row, all of one length.
+    pub fn combine(&self, sources: &[&[u8]], outputs: &mut [&mut [u8]]) {
+        self.run(sources, outputs, false);
+    }
+
+    /// Adds the matrix times the sources to the outputs.
+    ///
+    /// # Panics
+    /// Unless there is one source a column and one output a row, all of one length.
+    pub fn combine_add(&self, sources: &[&[u8]], outputs: &mut [&mut [u8]]) {
+        self.run(sources, outputs, true);
+    }
+
+    /// Adds one source's part to all outputs, each times its coefficient of `column`, in one pass:
+    /// what a data delta does to the parities.
+    ///
+    /// # Panics
+    /// Unless `column` exists and there is one output a row, all as long as the source.
+    pub fn update(&self, column: usize, source: &[u8], outputs: &mut [&mut [u8]]) {
+        assert!(
+            column < self.column_count,
+            "column {column} of {}",
+            self.column_count
+        );
+        let outputs = self.pointers(source.len(), outputs);
+        let sources = [source];
+        let pass = Pass {
+            sources: &sources,
+            columns: &[0],
+            start: 0,
+            end: source.len(),
+            accumulate: true,
+        };
+        for band in &self.bands {
+            if band.columns.binary_search(&column).is_ok() {
+                self.run_band(band, column, &pass, &outputs);
+            }
+        }
+    }
+
+    fn run(&self, sources: &[&[u8]], outputs: &mut [&mut [u8]], accumulate: bool) {
+        assert_eq!(sources.len(), self.column_count, "one source a column");
+        let length = match (sources.first(), outputs.first()) {
+            (Some(source), _) => source.len(),
+            (None, Some(output)) => output.len(),
+            (None, None) => return,
+        };
+        assert!(
+            sources.iter().all(|source| source.len() == length),
+            "sources of one length"
+        );
+        let outputs = self.pointers(length, outputs);
+        let block = self.block_bytes(length);
+        let mut start = 0;
+        while start < length {
+            let end = length.min(start + block);
+            for band in &self.bands {
+                let pass = Pass {
+                    sources,
+                    columns: &band.columns,
+                    start,
+                    end,
+                    accumulate,
+                };
+                self.run_band(band, 0, &pass, &outputs);
+            }
+            start = end;
+        }
+    }
+
+    /// How many bytes of each source to take at a time: everything if one pass does it all, and
+    /// otherwise as much as stays cached from one pass to the next.
+    fn block_bytes(&self, length: usize) -> usize {
+        if self.bands.len() == 1 && self.row_count <= GROUP_MAX {
+            return length;
+        }
+        let share = BLOCK_BUDGET_BYTES / (self.column_count + self.row_count).max(1);
+        share.next_multiple_of(1024)
+    }
+
+    /// The outputs' addresses in the order of positions, after the check that they are as long as
+    /// the passes will assume.
+    fn pointers(&self, length: usize, outputs: &mut [&mut [u8]]) -> Vec<*mut u8> {
+        assert_eq!(outputs.len(), self.row_count, "one output a row");
+        assert!(
+            outputs.iter().all(|output| output.len() == length),
+            "outputs of one length"
+        );
+        self.rows
+            .iter()
+            .map(|&row| outputs[row].as_mut_ptr())
+            .collect()
+    }
+
+    /// Runs one band's passes; `first_column` is the column that the pass numbers 0.
+    fn run_band(&self, band: &Band, first_column: usize, pass: &Pass<'_>, outputs: &[*mut u8]) {
+        let mut positions = band.positions.clone();
+        if !band.multiplies {
+            for position in positions {
+                // SAFETY: `prepare` has made sure of the processor, `run` and `update` of the
+                // lengths, and outputs are borrowed mutably, so that none overlaps another slice.
+                unsafe { self.backend.add(pass, outputs[position]) }
+            }
+            return;
+        }
+        while !positions.is_empty() {
+            // Groups of even size: seven rows are four and three, not six and one.
+            let group_count = positions.len().div_ceil(GROUP_MAX);
+            let group = positions.len().div_ceil(group_count);
+            let stride = self.multiplied_count;
+            let tables = self.tables.from(first_column * stride + positions.start);
+            let group_outputs = &outputs[positions.start..][..group];
+            // SAFETY: as above; for each column of the pass the tables hold, `stride` apart, those
+            // of all positions, hence of this group's.
+            unsafe { self.backend.multiply(pass, tables, stride, group_outputs) }
+            positions.start += group;
+        }
+    }
+}
+
+impl PartialEq for Coefficients {
+    /// Equal matrices on equal back ends: everything else follows from these.
+    fn eq(&self, other: &Self) -> bool {
+        self.column_count == other.column_count
+            && self.row_count == other.row_count
+            && self.backend == other.backend
+            && self.elements == other.elements
+    }
+}
+
+impl Eq for Coefficients {}
+
+impl fmt::Debug for Coefficients {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Coefficients")
+            .field("row_count", &self.row_count)
+            .field("column_count", &self.column_count)
+            .field("backend", &self.backend)
+            .field("elements", &self.elements)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Sorts the rows into bands, multiplying bands first, and returns the rows in the order of their
+/// positions beside them.
+fn bands(row_count: usize, column_count: usize, elements: &[u8]) -> (Vec<usize>, Vec<Band>) {
+    let mut multiplied: Vec<(Vec<usize>, Vec<usize>)> = Vec::new();
+    let mut added: Vec<(Vec<usize>, usize)> = Vec::new();
+    for row in 0..row_count {
+        let coefficients = &elements[row * column_count..][..column_count];
+        let columns: Vec<usize> = (0..column_count)
+            .filter(|&column| coefficients[column] != 0)
+            .collect();
+        if coefficients.iter().all(|&coefficient| coefficient <= 1) {
+            added.push((columns, row));
+        } else if let Some(band) = multiplied.iter_mut().find(|band| band.0 == columns) {
+            band.1.push(row);
+        } else {
+            multiplied.push((columns, vec![row]));
+        }
+    }
+    // A row of ones costs no pass of its own where other rows go over the same sources anyway.
+    added.retain(|(columns, row)| {
+        let band = multiplied.iter_mut().find(|band| band.0 == *columns);
+        let alone = band.is_none();
+        if let Some(band) = band {
+            band.1.push(*row);
+        }
+        alone
+    });
+    let mut rows = Vec::with_capacity(row_count);
+    let mut bands = Vec::with_capacity(multiplied.len() + added.len());
+    let multiplied = multiplied
+        .into_iter()
+        .map(|(columns, rows)| (columns, rows, true));
+    let added = added
+        .into_iter()
+        .map(|(columns, row)| (columns, vec![row], false));
+    for (columns, band_rows, multiplies) in multiplied.chain(added) {
+        let first = rows.len();
+        rows.extend(band_rows);
+        bands.push(Band {
+            positions: first..rows.len(),
+            columns,
+            multiplies,
+        });
+    }
+    (rows, bands)
+}
