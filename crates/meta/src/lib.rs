@@ -1,1 +1,111 @@
-//! The metadata state machine over an ordered key-value trait.
+//! The metadata state machine over an ordered key-value trait: nodes, pools, files, stripes and
+//! leases, each operation one transaction, and beside them the membership of nodes.
+//!
+//! It is a library of decisions that must be durable before anybody acts on them. It has no clock
+//! (every `now_ms` comes in, from a clock that does not jump), no sockets and no threads; it does
+//! not choose where chunks go, and it does not talk to nodes. Operations block on the disk: a
+//! server with an event loop calls them from a thread that may wait. docs/metadata.md describes
+//! every table and what a crash can leave.
+
+mod check;
+mod error;
+mod files;
+mod kv;
+mod leases;
+mod membership;
+mod memory_store;
+mod names;
+mod nodes;
+mod pools;
+mod puts;
+mod records;
+mod redb_store;
+mod schema;
+mod stripes;
+mod table;
+
+pub use error::MetaError;
+pub use kv::{KeyValue, ReadTxn, Row, WriteTxn};
+pub use membership::{Heartbeat, Membership, NodeState, Timing, Transition};
+pub use memory_store::MemoryStore;
+pub use names::FILE_NAME_BYTES;
+pub use puts::Put;
+pub use records::{
+    ClusterId, FileRecord, Holder, Lease, NodeRecord, Placement, PoolRecord, PoolSpec, PutId,
+    PutRecord, StripeStatus,
+};
+pub use redb_store::RedbStore;
+pub use schema::FORMAT;
+
+use schema::{CLUSTER, Counter, FORMATS};
+
+/// A cluster's metadata in a store.
+#[derive(Debug)]
+pub struct Meta<K> {
+    store: K,
+    cluster: ClusterId,
+    incarnation: u64,
+}
+
+impl<K: KeyValue> Meta<K> {
+    /// Makes a cluster in an empty store. The caller draws `cluster` at random.
+    ///
+    /// # Errors
+    /// [`MetaError::ClusterExists`] when the store holds one, even the same.
+    pub fn create(store: K, cluster: ClusterId) -> Result<Self, MetaError> {
+        store.write(|txn| {
+            check_format(FORMATS.get(txn, &())?)?;
+            if let Some(present) = CLUSTER.get(txn, &())? {
+                return Err(MetaError::ClusterExists(present));
+            }
+            FORMATS.put(txn, &(), &FORMAT)?;
+            CLUSTER.put(txn, &(), &cluster)
+        })?;
+        Self::open(store)
+    }
+
+    /// Opens a store's cluster, as a new incarnation of its coordinator.
+    ///
+    /// # Errors
+    /// [`MetaError::NoCluster`] in an empty store; [`MetaError::NewerFormat`] when a newer program
+    /// wrote it, which is found out before any other row is read.
+    pub fn open(store: K) -> Result<Self, MetaError> {
+        let (cluster, incarnation) = store.write(|txn| {
+            check_format(FORMATS.get(txn, &())?)?;
+            let cluster = CLUSTER.get(txn, &())?.ok_or(MetaError::NoCluster)?;
+            Ok((cluster, Counter::Incarnation.raise(txn, 1)?))
+        })?;
+        Ok(Self {
+            store,
+            cluster,
+            incarnation,
+        })
+    }
+
+    /// Which cluster this is.
+    pub fn cluster(&self) -> ClusterId {
+        self.cluster
+    }
+
+    /// Which run of the coordinator this is: grows with each [`Meta::open`], durably.
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    /// Gives the store back.
+    pub fn into_store(self) -> K {
+        self.store
+    }
+}
+
+/// Refuses formats that this program does not know. An empty store has none.
+fn check_format(found: Option<u32>) -> Result<(), MetaError> {
+    match found {
+        None | Some(FORMAT) => Ok(()),
+        Some(found) if found > FORMAT => Err(MetaError::NewerFormat {
+            found,
+            supported: FORMAT,
+        }),
+        Some(older) => Err(FORMATS.contradiction(&(), format!("there never was format {older}"))),
+    }
+}

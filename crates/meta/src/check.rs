@@ -1,0 +1,189 @@
+//! Checks that all rows agree. Operations keep them so; this finds what damage or a bug broke.
+
+use crate::kv::{KeyValue, ReadTxn};
+use crate::pools::pool;
+use crate::puts::pending_stripes;
+use crate::schema::{
+    Counter, FILES, GARBAGE, LEASES, NODES, PENDING, POOL_NAMES, POOLS, PUTS, STRIPES, STRIPES_ON,
+};
+use crate::table::Table;
+use crate::{Meta, MetaError, PoolSpec};
+use gabion_layout::{NodeId, PoolId, StripeId, StripeRecord};
+use std::collections::{BTreeMap, BTreeSet};
+
+impl<K: KeyValue> Meta<K> {
+    /// Reads every row in one transaction and says in a sentence each where two disagree. None
+    /// when all is well. Holds all stripes in memory.
+    ///
+    /// # Errors
+    /// When the store fails or a row cannot be decoded.
+    pub fn check(&self) -> Result<Vec<String>, MetaError> {
+        self.store.read(|txn| {
+            let mut check = Check::new(txn)?;
+            check.stripes()?;
+            check.files()?;
+            check.puts()?;
+            check.index()?;
+            check.leases()?;
+            check.pools()?;
+            Ok(check.faults)
+        })
+    }
+}
+
+type Stripes = BTreeMap<StripeId, StripeRecord>;
+
+struct Check<'t> {
+    txn: &'t dyn ReadTxn,
+    nodes: BTreeSet<NodeId>,
+    pools: BTreeMap<PoolId, PoolSpec>,
+    live: Stripes,
+    pending: Stripes,
+    garbage: Stripes,
+    faults: Vec<String>,
+}
+
+impl<'t> Check<'t> {
+    fn new(txn: &'t dyn ReadTxn) -> Result<Self, MetaError> {
+        let all = |table: &Table<StripeId, StripeRecord>| -> Result<Stripes, MetaError> {
+            Ok(table
+                .scan(txn, &table.all(), usize::MAX)?
+                .into_iter()
+                .collect())
+        };
+        let nodes = NODES.scan(txn, &NODES.all(), usize::MAX)?;
+        let mut pools = BTreeMap::new();
+        for (id, _) in POOLS.scan(txn, &POOLS.all(), usize::MAX)? {
+            pools.insert(id, pool(txn, id)?.spec);
+        }
+        Ok(Self {
+            txn,
+            nodes: nodes.into_iter().map(|(id, _)| id).collect(),
+            pools,
+            live: all(&STRIPES)?,
+            pending: all(&PENDING)?,
+            garbage: all(&GARBAGE)?,
+            faults: Vec::new(),
+        })
+    }
+
+    fn demand(&mut self, holds: bool, fault: impl FnOnce() -> String) {
+        if !holds {
+            self.faults.push(fault());
+        }
+    }
+
+    /// Each stripe is in one table, has its pool's shape, and an id that was handed out.
+    fn stripes(&mut self) -> Result<(), MetaError> {
+        let next = Counter::NextStripe.value(self.txn)?;
+        let count = Counter::StripeCount.value(self.txn)?;
+        let live = self.live.len();
+        self.demand(count == live as u64, || {
+            format!("{live} stripes are live and {count} were counted")
+        });
+        let tables = [&self.live, &self.pending, &self.garbage];
+        let mut seen = BTreeSet::new();
+        let mut faults = Vec::new();
+        for (&id, stripe) in tables.into_iter().flatten() {
+            if !seen.insert(id) {
+                faults.push(format!("{id} is in two of live, pending and garbage"));
+            }
+            if stripe.id != id || id.0 >= next {
+                faults.push(format!("{id} has a record of {}", stripe.id));
+            }
+            let distinct: BTreeSet<_> = stripe.nodes.iter().collect();
+            let shape = self.pools.get(&stripe.pool).is_some_and(|spec| {
+                distinct.len() == spec.k + spec.m && stripe.chunk_bytes <= spec.chunk_bytes
+            });
+            if !shape || distinct.len() != stripe.nodes.len() {
+                faults.push(format!("{id} has not the shape of {}", stripe.pool));
+            }
+            if distinct.iter().any(|node| !self.nodes.contains(node)) {
+                faults.push(format!("{id} is on an unknown node"));
+            }
+            let sorted = stripe.stale.is_sorted_by(|a, b| a < b);
+            if !sorted || stripe.stale.iter().any(|c| c.at() >= stripe.nodes.len()) {
+                faults.push(format!("{id} has an impossible list of stale chunks"));
+            }
+        }
+        self.faults.append(&mut faults);
+        Ok(())
+    }
+
+    /// Files refer to each live stripe once.
+    fn files(&mut self) -> Result<(), MetaError> {
+        let mut unclaimed: BTreeSet<StripeId> = self.live.keys().copied().collect();
+        for (name, file) in FILES.scan(self.txn, &FILES.all(), usize::MAX)? {
+            self.demand(file.name == name, || {
+                format!("file '{name}' has the record of '{}'", file.name)
+            });
+            for id in file.segments {
+                self.demand(unclaimed.remove(&id), || {
+                    format!("file '{name}' refers to {id}, which is not its own")
+                });
+            }
+        }
+        for id in unclaimed {
+            self.faults.push(format!("{id} is live in no file"));
+        }
+        Ok(())
+    }
+
+    /// Each pending stripe belongs to one put.
+    fn puts(&mut self) -> Result<(), MetaError> {
+        let mut unclaimed: BTreeSet<StripeId> = self.pending.keys().copied().collect();
+        for (id, put) in PUTS.scan(self.txn, &PUTS.all(), usize::MAX)? {
+            for stripe in pending_stripes(self.txn, &put)? {
+                self.demand(unclaimed.remove(&stripe.id), || {
+                    format!("{id} has {}, which is not its own", stripe.id)
+                });
+            }
+        }
+        for id in unclaimed {
+            self.faults.push(format!("{id} is pending in no put"));
+        }
+        Ok(())
+    }
+
+    /// The index by node is what the live stripes' records say.
+    fn index(&mut self) -> Result<(), MetaError> {
+        let rows = STRIPES_ON.scan(self.txn, &STRIPES_ON.all(), usize::MAX)?;
+        let indexed: BTreeSet<_> = rows.into_iter().map(|(key, ())| key).collect();
+        let on_node = |stripe: &StripeRecord| {
+            let id = stripe.id;
+            stripe.nodes.clone().into_iter().map(move |node| (node, id))
+        };
+        let recorded: BTreeSet<_> = self.live.values().flat_map(on_node).collect();
+        for (node, stripe) in indexed.symmetric_difference(&recorded) {
+            let fault = format!("the index and the record of {stripe} disagree about {node}");
+            self.faults.push(fault);
+        }
+        Ok(())
+    }
+
+    /// Only live stripes have leases.
+    fn leases(&mut self) -> Result<(), MetaError> {
+        for (id, lease) in LEASES.scan(self.txn, &LEASES.all(), usize::MAX)? {
+            let sound = self.live.contains_key(&id) && lease.epoch.0 > 0;
+            self.demand(sound, || {
+                format!("{id} has a lease in {} and should not", lease.epoch)
+            });
+        }
+        Ok(())
+    }
+
+    /// Pools and their names agree.
+    fn pools(&mut self) -> Result<(), MetaError> {
+        let names = POOL_NAMES.scan(self.txn, &POOL_NAMES.all(), usize::MAX)?;
+        let by_id: BTreeMap<_, _> = names.into_iter().map(|(name, id)| (id, name)).collect();
+        let recorded: BTreeMap<_, _> = self
+            .pools
+            .iter()
+            .map(|(&id, spec)| (id, spec.name.clone()))
+            .collect();
+        self.demand(by_id == recorded, || {
+            "the pools' names and records disagree".to_owned()
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,126 @@
+//! Files: finding, listing and removing them, and the garbage that removal leaves.
+
+use crate::kv::{KeyValue, ReadTxn};
+use crate::schema::{Counter, FILES, GARBAGE, LEASES, STRIPES};
+use crate::stripes::{live_stripe, stripe_row, unindex_stripe};
+use crate::{FileRecord, Meta, MetaError};
+use gabion_layout::{StripeId, StripeRecord};
+
+impl<K: KeyValue> Meta<K> {
+    /// The file of a name.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownFile`].
+    pub fn file(&self, name: &str) -> Result<FileRecord, MetaError> {
+        self.store.read(|txn| file(txn, name))
+    }
+
+    /// At most `limit` files whose names start with `prefix`, by their names' bytes. For the next
+    /// page, pass the last name as `after`.
+    ///
+    /// # Errors
+    /// When the store fails or a row is corrupt.
+    pub fn files(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<FileRecord>, MetaError> {
+        let span = FILES.prefix(prefix, after);
+        let rows = self.store.read(|txn| FILES.scan(txn, &span, limit))?;
+        rows.into_iter()
+            .map(|(name, record)| checked(&name, record))
+            .collect()
+    }
+
+    /// The stripes of a file, in the order of its segments, all as of one instant.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownFile`].
+    pub fn stripes_of(&self, name: &str) -> Result<Vec<StripeRecord>, MetaError> {
+        self.store.read(|txn| {
+            let file = file(txn, name)?;
+            let stripes = file.segments.iter();
+            stripes.map(|&id| segment(txn, &file, id)).collect()
+        })
+    }
+
+    /// Removes a file. Its stripes become garbage, and their leases end: primaries learn it from
+    /// the order to remove their chunks.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownFile`].
+    pub fn remove_file(&self, name: &str) -> Result<FileRecord, MetaError> {
+        self.store.write(|txn| {
+            let file = file(txn, name)?;
+            for &id in &file.segments {
+                let stripe = segment(txn, &file, id)?;
+                STRIPES.delete(txn, &id)?;
+                unindex_stripe(txn, &stripe)?;
+                LEASES.delete(txn, &id)?;
+                GARBAGE.put(txn, &id, &stripe)?;
+            }
+            Counter::StripeCount.lower(txn, file.segments.len() as u64)?;
+            FILES.delete(txn, &file.name)?;
+            Ok(file)
+        })
+    }
+
+    /// At most `limit` stripes whose chunks are to be removed from their nodes, by id, behind
+    /// `after` when it is given: one that waits for a failed node must not hide the rest.
+    ///
+    /// # Errors
+    /// When the store fails or a row is corrupt.
+    pub fn garbage(
+        &self,
+        after: Option<StripeId>,
+        limit: usize,
+    ) -> Result<Vec<StripeRecord>, MetaError> {
+        let span = GARBAGE.after(after.as_ref());
+        let rows = self.store.read(|txn| GARBAGE.scan(txn, &span, limit))?;
+        rows.into_iter()
+            .map(|row| stripe_row(&GARBAGE, row))
+            .collect()
+    }
+
+    /// Forgets a garbage stripe whose chunks are gone. Whether there was one to forget. Chunks on
+    /// nodes that could not be asked may be left: they show up in those nodes' inventories as
+    /// [`crate::StripeStatus::Unknown`].
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn reclaimed(&self, stripe: StripeId) -> Result<bool, MetaError> {
+        self.store.write(|txn| {
+            let present = GARBAGE.get(txn, &stripe)?.is_some();
+            if present {
+                GARBAGE.delete(txn, &stripe)?;
+            }
+            Ok(present)
+        })
+    }
+}
+
+fn file(txn: &dyn ReadTxn, name: &str) -> Result<FileRecord, MetaError> {
+    let record = FILES.get(txn, &name.to_owned())?;
+    let record = record.ok_or_else(|| MetaError::UnknownFile(name.to_owned()))?;
+    checked(name, record)
+}
+
+/// Refuses a record under another file's name.
+fn checked(name: &str, record: FileRecord) -> Result<FileRecord, MetaError> {
+    if record.name != name {
+        let reason = format!("the record is that of '{}'", record.name);
+        return Err(FILES.contradiction(&name.to_owned(), reason));
+    }
+    Ok(record)
+}
+
+/// A stripe that a file refers to; that it is not there is damage, not a caller's mistake.
+fn segment(txn: &dyn ReadTxn, file: &FileRecord, id: StripeId) -> Result<StripeRecord, MetaError> {
+    live_stripe(txn, id).map_err(|error| match error {
+        MetaError::UnknownStripe(_) => {
+            FILES.contradiction(&file.name, format!("its {id} is not there"))
+        }
+        other => other,
+    })
+}

@@ -1,0 +1,62 @@
+//! The ordered, transactional key-value engine that metadata needs: small enough that an embedded
+//! engine, a map in memory or a distributed store can stand behind it. No types here but bytes;
+//! `table.rs` puts types on top.
+
+use crate::MetaError;
+
+/// A row: key and value.
+pub type Row = (Vec<u8>, Vec<u8>);
+
+/// A consistent view of all rows.
+pub trait ReadTxn {
+    /// The value of `key`, if there is one.
+    ///
+    /// # Errors
+    /// When the engine fails.
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, MetaError>;
+
+    /// At most `limit` rows with `start <= key < end`, in the order of their keys' bytes.
+    ///
+    /// # Errors
+    /// When the engine fails.
+    fn scan(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<Row>, MetaError>;
+}
+
+/// A view that also shows the transaction's own changes.
+pub trait WriteTxn: ReadTxn {
+    /// Sets the value of `key`.
+    ///
+    /// # Errors
+    /// When the engine fails.
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), MetaError>;
+
+    /// Removes `key`; says nothing when it is not there.
+    ///
+    /// # Errors
+    /// When the engine fails.
+    fn delete(&mut self, key: &[u8]) -> Result<(), MetaError>;
+}
+
+/// An engine. Transactions are serialisable, and a transaction's closure must not start another.
+pub trait KeyValue {
+    /// Runs `body` on one consistent view.
+    ///
+    /// # Errors
+    /// What `body` returns, or [`MetaError::Storage`] when the engine fails.
+    fn read<T>(
+        &self,
+        body: impl FnOnce(&dyn ReadTxn) -> Result<T, MetaError>,
+    ) -> Result<T, MetaError>;
+
+    /// Runs `body` and commits: when this returns `Ok`, all its changes are durable. An error from
+    /// `body` drops all of them. An engine with optimistic transactions may run `body` again after
+    /// a conflict, which is why it is `Fn`.
+    ///
+    /// # Errors
+    /// What `body` returns, or [`MetaError::Storage`] when the engine fails; then it is unknown
+    /// whether the changes are durable.
+    fn write<T>(
+        &self,
+        body: impl Fn(&mut dyn WriteTxn) -> Result<T, MetaError>,
+    ) -> Result<T, MetaError>;
+}

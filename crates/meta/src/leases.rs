@@ -1,0 +1,144 @@
+//! Leases of stripes: who may serialise a stripe's updates, under which epoch. An epoch is durable
+//! before it is handed out and none is handed out twice, so that nodes which refuse lower epochs
+//! than they have seen fence every former holder, whether or not it knows that it is one.
+
+use crate::kv::KeyValue;
+use crate::schema::{LEASES, LeaseRecord};
+use crate::stripes::live_stripe;
+use crate::{Holder, Lease, Membership, Meta, MetaError, NodeState};
+use gabion_layout::{Epoch, StripeId};
+
+impl<K: KeyValue> Meta<K> {
+    /// Hands out the lease of a stripe.
+    ///
+    /// Who has it already gets it again, with the same epoch. Otherwise it is granted under the
+    /// next epoch when it is free, when its holder may no longer serve, when it is held by an
+    /// earlier incarnation of the asker or of the coordinator, and always to the coordinator
+    /// itself: the higher epoch fences the holder.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownStripe`]; [`MetaError::NodeNotLive`] when the asker is a node whose
+    /// membership lease does not run; [`MetaError::Held`].
+    pub fn acquire(
+        &self,
+        stripe: StripeId,
+        holder: Holder,
+        membership: &Membership,
+        now_ms: u64,
+    ) -> Result<Lease, MetaError> {
+        if let Holder::Node { node, incarnation } = holder {
+            let up = membership.state(node, now_ms) == Some(NodeState::Up);
+            if !up || !membership.may_serve(node, incarnation, now_ms) {
+                return Err(MetaError::NodeNotLive(node));
+            }
+        }
+        self.store.write(|txn| {
+            let generation = live_stripe(txn, stripe)?.generation;
+            let last = LEASES.get(txn, &stripe)?;
+            let epoch = match last {
+                Some(last) if last.holder == Some(holder) => last.epoch,
+                _ => {
+                    if let Some(error) = self.refusal(stripe, last, holder, membership, now_ms) {
+                        return Err(error);
+                    }
+                    let epoch = next_epoch(last)?;
+                    let record = LeaseRecord {
+                        epoch,
+                        holder: Some(holder),
+                    };
+                    LEASES.put(txn, &stripe, &record)?;
+                    epoch
+                }
+            };
+            Ok(Lease {
+                stripe,
+                epoch,
+                generation,
+                holder,
+            })
+        })
+    }
+
+    /// Takes a lease back from its holder. Whether the stripe was still held under `epoch`: a
+    /// former holder changes nothing.
+    ///
+    /// # Errors
+    /// When the store fails or a row is corrupt.
+    pub fn release(&self, stripe: StripeId, epoch: Epoch) -> Result<bool, MetaError> {
+        self.store.write(|txn| match LEASES.get(txn, &stripe)? {
+            Some(last) if last.epoch == epoch && last.holder.is_some() => {
+                let holder = None;
+                LEASES.put(txn, &stripe, &LeaseRecord { epoch, holder })?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        })
+    }
+
+    /// The lease of a stripe as last handed out, unless it was given back. Its holder may be gone.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownStripe`].
+    pub fn lease(&self, stripe: StripeId) -> Result<Option<Lease>, MetaError> {
+        self.store.read(|txn| {
+            let generation = live_stripe(txn, stripe)?.generation;
+            let last = LEASES.get(txn, &stripe)?;
+            Ok(last.and_then(|last| {
+                last.holder.map(|holder| Lease {
+                    stripe,
+                    epoch: last.epoch,
+                    generation,
+                    holder,
+                })
+            }))
+        })
+    }
+
+    /// Why another than the present holder does not get the lease, if so.
+    fn refusal(
+        &self,
+        stripe: StripeId,
+        last: Option<LeaseRecord>,
+        asker: Holder,
+        membership: &Membership,
+        now_ms: u64,
+    ) -> Option<MetaError> {
+        let LeaseRecord { epoch, holder } = last?;
+        let holder = holder?;
+        let stays = match (holder, asker) {
+            (
+                Holder::Coordinator { incarnation: held },
+                Holder::Coordinator { incarnation: asks },
+            ) => held > asks,
+            (Holder::Coordinator { incarnation }, Holder::Node { .. }) => {
+                incarnation >= self.incarnation()
+            }
+            (Holder::Node { .. }, Holder::Coordinator { .. }) => false,
+            (
+                Holder::Node {
+                    node: holding,
+                    incarnation: held,
+                },
+                Holder::Node {
+                    node: asking,
+                    incarnation: asks,
+                },
+            ) if holding == asking => held > asks,
+            (Holder::Node { node, incarnation }, Holder::Node { .. }) => {
+                membership.may_serve(node, incarnation, now_ms)
+            }
+        };
+        stays.then_some(MetaError::Held {
+            stripe,
+            holder,
+            epoch,
+        })
+    }
+}
+
+/// The epoch after the last one; the first is 1.
+fn next_epoch(last: Option<LeaseRecord>) -> Result<Epoch, MetaError> {
+    let last = last.map_or(0, |last| last.epoch.0);
+    let next = last.checked_add(1);
+    Ok(Epoch(next.ok_or(MetaError::IdsExhausted("epoch"))?))
+}

@@ -1,0 +1,354 @@
+//! Which nodes are alive, by their heartbeats. In memory only: a restarted coordinator gives every
+//! node a full lease's benefit of the doubt before it draws conclusions.
+//!
+//! A node's lease runs for `lease_ms` from when the node *sent* a heartbeat that was answered; when
+//! it ends, the node stops to serve by itself. The coordinator counts from when it *received* the
+//! heartbeat, which is later, and waits `margin_ms` more before it declares the node failed. So by
+//! then the node has stopped, provided that the two clocks run at rates so near each other that
+//! over a lease they drift apart by less than the margin. Clocks need not agree on the time, and
+//! messages may take any time.
+
+use gabion_layout::NodeId;
+use std::collections::BTreeMap;
+
+/// How long silence means what. All in milliseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Timing {
+    /// How long a heartbeat lets a node serve.
+    pub lease_ms: u64,
+    /// How much longer the coordinator waits, for clocks that run at different rates.
+    pub margin_ms: u64,
+    /// How long a failed node may return before its chunks are repaired elsewhere.
+    pub grace_ms: u64,
+}
+
+/// How a node fares.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum NodeState {
+    /// Its lease runs.
+    Up,
+    /// Its lease has ended, but by its own clock it may still serve.
+    Suspect,
+    /// It has stopped to serve: its chunks count as lost, and its stripes may get new primaries.
+    Failed,
+    /// It has been failed for the time of grace: its chunks are to be repaired.
+    Dead,
+}
+
+/// A node's change of state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Transition {
+    /// The node.
+    pub node: NodeId,
+    /// What it was.
+    pub from: NodeState,
+    /// What it is.
+    pub to: NodeState,
+}
+
+/// What becomes of a heartbeat.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Heartbeat {
+    /// The node's lease runs anew. The changes since the last tick, in order: a heartbeat that
+    /// comes too late finds its node failed first, and then up again.
+    Granted(Vec<Transition>),
+    /// A later run of the node has been heard of; this process must stop.
+    Superseded {
+        /// The later run.
+        incarnation: u64,
+    },
+}
+
+/// What is known of one node.
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    /// Its latest run heard of; none since the coordinator's own start.
+    incarnation: Option<u64>,
+    /// When silence began.
+    silent_since_ms: u64,
+    /// Whether silence began with the node declared failed.
+    began_failed: bool,
+    /// The state last told to the coordinator.
+    told: NodeState,
+}
+
+/// The membership of a cluster.
+#[derive(Clone, Debug)]
+pub struct Membership {
+    timing: Timing,
+    members: BTreeMap<NodeId, Member>,
+}
+
+impl Membership {
+    /// A membership without nodes.
+    pub fn new(timing: Timing) -> Self {
+        Self {
+            timing,
+            members: BTreeMap::new(),
+        }
+    }
+
+    /// The timing it was made with.
+    pub fn timing(&self) -> Timing {
+        self.timing
+    }
+
+    /// Expects a node whose record the coordinator finds at its own start. A node with a record of
+    /// failure starts as failed, with a new time of grace: others have acted on that failure. Any
+    /// other node starts as up, as if it had just been heard. A node that is known already stays
+    /// as it is.
+    pub fn expect(&mut self, node: NodeId, failed: bool, now_ms: u64) {
+        self.members
+            .entry(node)
+            .or_insert_with(|| Member::found(failed, now_ms));
+    }
+
+    /// Takes a heartbeat of a node that has joined. The answer to the node must say which heartbeat
+    /// it answers, so that the node counts its lease from when it sent that one.
+    pub fn heartbeat(&mut self, node: NodeId, incarnation: u64, now_ms: u64) -> Heartbeat {
+        let member = self
+            .members
+            .entry(node)
+            .or_insert_with(|| Member::found(false, now_ms));
+        if let Some(latest) = member.incarnation.filter(|&latest| latest > incarnation) {
+            return Heartbeat::Superseded {
+                incarnation: latest,
+            };
+        }
+        let mut transitions = Vec::new();
+        let state = member.state(self.timing, now_ms);
+        member.tell_up_to(node, state, &mut transitions);
+        if state != NodeState::Up {
+            transitions.push(Transition {
+                node,
+                from: state,
+                to: NodeState::Up,
+            });
+        }
+        *member = Member {
+            incarnation: Some(incarnation),
+            // A clock that steps back must not shorten a lease that was granted.
+            silent_since_ms: if state == NodeState::Up {
+                now_ms.max(member.silent_since_ms)
+            } else {
+                now_ms
+            },
+            began_failed: false,
+            told: NodeState::Up,
+        };
+        Heartbeat::Granted(transitions)
+    }
+
+    /// How a node fares now; none for a node never expected nor heard.
+    pub fn state(&self, node: NodeId, now_ms: u64) -> Option<NodeState> {
+        let member = self.members.get(&node)?;
+        Some(member.state(self.timing, now_ms))
+    }
+
+    /// Whether the given run of a node may still serve, by its own clock. A run is over when a
+    /// later one was heard: a node's store admits one process at a time.
+    pub fn may_serve(&self, node: NodeId, incarnation: u64, now_ms: u64) -> bool {
+        self.members.get(&node).is_some_and(|member| {
+            member.state(self.timing, now_ms) <= NodeState::Suspect
+                && member
+                    .incarnation
+                    .is_none_or(|latest| latest <= incarnation)
+        })
+    }
+
+    /// The changes of state since the last tick or heartbeat, by node and then by time. Each state
+    /// passed through is told, however late the tick.
+    pub fn tick(&mut self, now_ms: u64) -> Vec<Transition> {
+        let mut transitions = Vec::new();
+        for (&node, member) in &mut self.members {
+            let state = member.state(self.timing, now_ms);
+            member.tell_up_to(node, state, &mut transitions);
+        }
+        transitions
+    }
+}
+
+impl Member {
+    /// A node of which only its record is known.
+    fn found(failed: bool, now_ms: u64) -> Self {
+        let told = if failed {
+            NodeState::Failed
+        } else {
+            NodeState::Up
+        };
+        Self {
+            incarnation: None,
+            silent_since_ms: now_ms,
+            began_failed: failed,
+            told,
+        }
+    }
+
+    fn state(&self, timing: Timing, now_ms: u64) -> NodeState {
+        let silence_ms = now_ms.saturating_sub(self.silent_since_ms);
+        let failed_ms = if self.began_failed {
+            0
+        } else {
+            timing.lease_ms.saturating_add(timing.margin_ms)
+        };
+        let timed = if silence_ms >= failed_ms.saturating_add(timing.grace_ms) {
+            NodeState::Dead
+        } else if silence_ms >= failed_ms {
+            NodeState::Failed
+        } else if silence_ms >= timing.lease_ms {
+            NodeState::Suspect
+        } else {
+            NodeState::Up
+        };
+        // What was told has been acted upon; a clock that steps back does not undo it.
+        timed.max(self.told)
+    }
+
+    /// Appends the steps from the state last told to `state`.
+    fn tell_up_to(&mut self, node: NodeId, state: NodeState, out: &mut Vec<Transition>) {
+        while self.told < state {
+            let next = match self.told {
+                NodeState::Up => NodeState::Suspect,
+                NodeState::Suspect => NodeState::Failed,
+                NodeState::Failed | NodeState::Dead => NodeState::Dead,
+            };
+            out.push(Transition {
+                node,
+                from: self.told,
+                to: next,
+            });
+            self.told = next;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::NodeState::{Dead, Failed, Suspect, Up};
+    use super::*;
+
+    const TIMING: Timing = Timing {
+        lease_ms: 100,
+        margin_ms: 10,
+        grace_ms: 1000,
+    };
+    const NODE: NodeId = NodeId(7);
+
+    fn steps(transitions: &[Transition]) -> Vec<(NodeState, NodeState)> {
+        transitions.iter().map(|t| (t.from, t.to)).collect()
+    }
+
+    fn granted(heartbeat: Heartbeat) -> Vec<(NodeState, NodeState)> {
+        match heartbeat {
+            Heartbeat::Granted(transitions) => steps(&transitions),
+            Heartbeat::Superseded { .. } => panic!("{heartbeat:?}"),
+        }
+    }
+
+    #[test]
+    fn silence_means_more_and_more() {
+        // When the node was last heard at 50: the time, the state, what a tick tells.
+        let table = [
+            (50, Up, vec![]),
+            (149, Up, vec![]),
+            (150, Suspect, vec![(Up, Suspect)]),
+            (159, Suspect, vec![]),
+            (160, Failed, vec![(Suspect, Failed)]),
+            (1159, Failed, vec![]),
+            (1160, Dead, vec![(Failed, Dead)]),
+            (u64::MAX, Dead, vec![]),
+        ];
+        let mut membership = Membership::new(TIMING);
+        assert_eq!(membership.state(NODE, 0), None);
+        assert_eq!(granted(membership.heartbeat(NODE, 1, 50)), []);
+        for (now_ms, state, told) in table {
+            assert_eq!(membership.state(NODE, now_ms), Some(state), "at {now_ms}");
+            assert_eq!(membership.may_serve(NODE, 1, now_ms), state <= Suspect);
+            assert_eq!(steps(&membership.tick(now_ms)), told, "at {now_ms}");
+        }
+        assert_eq!(
+            granted(membership.heartbeat(NODE, 1, 2000)),
+            [(Dead, Up)],
+            "even a dead node may return"
+        );
+    }
+
+    #[test]
+    fn a_late_tick_tells_every_step_by_node() {
+        let mut membership = Membership::new(TIMING);
+        membership.heartbeat(NodeId(2), 1, 0);
+        membership.heartbeat(NodeId(1), 1, 1040);
+        let told = membership.tick(1150);
+        let nodes: Vec<_> = told.iter().map(|t| (t.node.0, t.from, t.to)).collect();
+        assert_eq!(
+            nodes,
+            [
+                (1, Up, Suspect),
+                (1, Suspect, Failed),
+                (2, Up, Suspect),
+                (2, Suspect, Failed),
+                (2, Failed, Dead),
+            ]
+        );
+        assert_eq!(membership.tick(1150), []);
+    }
+
+    #[test]
+    fn a_heartbeat_that_comes_before_the_tick_still_tells_of_the_failure() {
+        let mut membership = Membership::new(TIMING);
+        membership.heartbeat(NODE, 1, 0);
+        assert_eq!(
+            granted(membership.heartbeat(NODE, 1, 105)),
+            [(Up, Suspect), (Suspect, Up)]
+        );
+        assert_eq!(
+            granted(membership.heartbeat(NODE, 1, 215)),
+            [(Up, Suspect), (Suspect, Failed), (Failed, Up)]
+        );
+        assert_eq!(membership.state(NODE, 314), Some(Up));
+    }
+
+    #[test]
+    fn a_later_run_ends_an_earlier_one() {
+        let mut membership = Membership::new(TIMING);
+        membership.heartbeat(NODE, 2, 0);
+        assert!(membership.may_serve(NODE, 2, 50));
+        membership.heartbeat(NODE, 3, 50);
+        assert!(!membership.may_serve(NODE, 2, 50));
+        assert_eq!(
+            membership.heartbeat(NODE, 2, 60),
+            Heartbeat::Superseded { incarnation: 3 }
+        );
+        assert_eq!(membership.state(NODE, 149), Some(Up));
+        assert_eq!(
+            membership.state(NODE, 150),
+            Some(Suspect),
+            "the refused heartbeat renewed nothing"
+        );
+    }
+
+    #[test]
+    fn after_a_restart_nodes_have_the_benefit_of_the_doubt() {
+        let (healthy, lost) = (NodeId(1), NodeId(2));
+        let mut membership = Membership::new(TIMING);
+        membership.expect(healthy, false, 5000);
+        membership.expect(lost, true, 5000);
+        assert_eq!(membership.state(healthy, 5099), Some(Up));
+        assert!(membership.may_serve(healthy, 0, 5109));
+        assert_eq!(membership.state(lost, 5000), Some(Failed));
+        assert!(!membership.may_serve(lost, 9, 5000));
+        assert_eq!(membership.state(lost, 5999), Some(Failed));
+        assert_eq!(steps(&membership.tick(6000)).last(), Some(&(Failed, Dead)));
+        assert_eq!(granted(membership.heartbeat(lost, 9, 6001)), [(Dead, Up)]);
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_takes_nothing_back() {
+        let mut membership = Membership::new(TIMING);
+        membership.heartbeat(NODE, 1, 1000);
+        membership.heartbeat(NODE, 1, 900);
+        assert_eq!(membership.state(NODE, 1099), Some(Up));
+        assert_eq!(membership.tick(1110).len(), 2);
+        assert_eq!(membership.state(NODE, 1000), Some(Failed));
+    }
+}

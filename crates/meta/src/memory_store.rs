@@ -1,0 +1,166 @@
+//! An engine in memory, for tests and simulations: nothing survives the process, and it fails when
+//! it is told to.
+
+use crate::MetaError;
+use crate::kv::{KeyValue, ReadTxn, Row, WriteTxn};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::{Mutex, MutexGuard};
+
+/// A [`KeyValue`] engine over a map.
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    rows: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Operations that still succeed; without a number, all do.
+    allowance: Option<u64>,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Lets `operations` more reads, writes, scans and commits succeed. All later ones fail, and
+    /// the transaction of the first that fails leaves no trace.
+    pub fn fail_after(&self, operations: u64) {
+        self.lock().allowance = Some(operations);
+    }
+
+    /// Ends what [`MemoryStore::fail_after`] began.
+    pub fn heal(&self) {
+        self.lock().allowance = None;
+    }
+
+    /// All rows, in order.
+    pub fn rows(&self) -> Vec<Row> {
+        let state = self.lock();
+        let rows = state.rows.iter();
+        rows.map(|(key, value)| (key.clone(), value.clone()))
+            .collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A transaction that panicked has changed nothing: its changes are set aside until commit.
+        match self.state.lock() {
+            Ok(guard) => guard,
+            Err(poisoned) => poisoned.into_inner(),
+        }
+    }
+}
+
+impl KeyValue for MemoryStore {
+    fn read<T>(
+        &self,
+        body: impl FnOnce(&dyn ReadTxn) -> Result<T, MetaError>,
+    ) -> Result<T, MetaError> {
+        let mut state = self.lock();
+        let txn = Transaction::new(&state);
+        let result = body(&txn);
+        state.allowance = txn.allowance.get();
+        result
+    }
+
+    fn write<T>(
+        &self,
+        body: impl Fn(&mut dyn WriteTxn) -> Result<T, MetaError>,
+    ) -> Result<T, MetaError> {
+        let mut state = self.lock();
+        let mut txn = Transaction::new(&state);
+        let result = body(&mut txn).and_then(|value| txn.spend("commit").map(|()| value));
+        let (allowance, changes) = (txn.allowance.get(), txn.changes);
+        state.allowance = allowance;
+        if result.is_ok() {
+            for (key, change) in changes {
+                match change {
+                    Some(value) => state.rows.insert(key, value),
+                    None => state.rows.remove(&key),
+                };
+            }
+        }
+        result
+    }
+}
+
+/// The rows as they were, and the changes on top: `None` is a removed row.
+struct Transaction<'s> {
+    rows: &'s BTreeMap<Vec<u8>, Vec<u8>>,
+    changes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    allowance: Cell<Option<u64>>,
+}
+
+impl<'s> Transaction<'s> {
+    fn new(state: &'s State) -> Self {
+        Self {
+            rows: &state.rows,
+            changes: BTreeMap::new(),
+            allowance: Cell::new(state.allowance),
+        }
+    }
+
+    fn spend(&self, operation: &'static str) -> Result<(), MetaError> {
+        let Some(left) = self.allowance.get() else {
+            return Ok(());
+        };
+        let Some(less) = left.checked_sub(1) else {
+            return Err(MetaError::Storage {
+                operation,
+                reason: "the failure was asked for".to_owned(),
+            });
+        };
+        self.allowance.set(Some(less));
+        Ok(())
+    }
+}
+
+impl ReadTxn for Transaction<'_> {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, MetaError> {
+        self.spend("read")?;
+        let changed = self.changes.get(key);
+        Ok(changed.map_or_else(|| self.rows.get(key).cloned(), Clone::clone))
+    }
+
+    fn scan(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<Row>, MetaError> {
+        self.spend("scan")?;
+        if start >= end {
+            return Ok(Vec::new());
+        }
+        let bounds = (Bound::Included(start), Bound::Excluded(end));
+        let mut found: BTreeMap<&[u8], &[u8]> = self
+            .rows
+            .range::<[u8], _>(bounds)
+            .take(limit.saturating_add(self.changes.len()))
+            .map(|(key, value)| (key.as_slice(), value.as_slice()))
+            .collect();
+        for (key, change) in self.changes.range::<[u8], _>(bounds) {
+            match change {
+                Some(value) => found.insert(key, value),
+                None => found.remove(key.as_slice()),
+            };
+        }
+        let rows = found.into_iter().take(limit);
+        Ok(rows
+            .map(|(key, value)| (key.to_vec(), value.to_vec()))
+            .collect())
+    }
+}
+
+impl WriteTxn for Transaction<'_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), MetaError> {
+        self.spend("write")?;
+        self.changes.insert(key.to_vec(), Some(value.to_vec()));
+        Ok(())
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<(), MetaError> {
+        self.spend("delete")?;
+        self.changes.insert(key.to_vec(), None);
+        Ok(())
+    }
+}

@@ -1,0 +1,110 @@
+//! Which names and addresses are allowed.
+
+use crate::MetaError;
+
+/// Most bytes of a file's name.
+pub const FILE_NAME_BYTES: usize = 1024;
+
+/// Most bytes of a pool's name.
+const POOL_NAME_BYTES: usize = 64;
+
+/// Refuses file names that could not be listed, typed or stored.
+pub(crate) fn check_file_name(name: &str) -> Result<(), MetaError> {
+    let problem = if name.is_empty() {
+        "must not be empty"
+    } else if name.len() > FILE_NAME_BYTES {
+        "is too long"
+    } else if name.chars().any(char::is_control) {
+        "holds a control character"
+    } else {
+        return Ok(());
+    };
+    Err(MetaError::FileName { problem })
+}
+
+/// Refuses pool names that are not simple identifiers.
+pub(crate) fn check_pool_name(name: &str) -> Result<(), MetaError> {
+    let follows = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+    let simple = name.len() <= POOL_NAME_BYTES
+        && name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name.chars().all(follows);
+    if simple {
+        Ok(())
+    } else {
+        Err(MetaError::PoolName(name.to_owned()))
+    }
+}
+
+/// Refuses what is not `host:port`.
+pub(crate) fn check_address(address: &str) -> Result<(), MetaError> {
+    let dialable = address.len() <= 255
+        && address
+            .rsplit_once(':')
+            .is_some_and(|(host, port)| is_host(host) && port.parse::<u16>().is_ok_and(|p| p > 0));
+    if dialable {
+        Ok(())
+    } else {
+        Err(MetaError::Address(address.to_owned()))
+    }
+}
+
+/// Whether `host` has only characters of host names and of IP addresses, version 6 in brackets.
+fn is_host(host: &str) -> bool {
+    let bracketed = host.starts_with('[') && host.ends_with(']');
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '-' || c == '_';
+    if bracketed {
+        host[1..host.len() - 1]
+            .parse::<std::net::Ipv6Addr>()
+            .is_ok()
+    } else {
+        !host.is_empty() && host.chars().all(plain)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_names() {
+        let longest = "x".repeat(FILE_NAME_BYTES);
+        for name in ["a", "a/b c/ü", longest.as_str()] {
+            assert_eq!(check_file_name(name), Ok(()));
+        }
+        for name in ["", "a\0b", "a\nb", "a\u{7f}", &format!("{longest}x")] {
+            assert!(check_file_name(name).is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn pool_names() {
+        let longest = "p".repeat(POOL_NAME_BYTES);
+        for name in ["a", "hot-6_3", longest.as_str()] {
+            assert_eq!(check_pool_name(name), Ok(()));
+        }
+        for name in ["", "6", "-a", "A", "a b", "ä", &format!("{longest}p")] {
+            assert!(check_pool_name(name).is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn addresses() {
+        for address in ["127.0.0.1:1", "node-7.rack:65535", "[::1]:9000"] {
+            assert_eq!(check_address(address), Ok(()));
+        }
+        for address in [
+            "",
+            "host",
+            ":80",
+            "host:0",
+            "host:65536",
+            "a b:1",
+            "::1:80",
+            "[]:1",
+            "[:1",
+            "]:1",
+        ] {
+            assert!(check_address(address).is_err(), "{address:?}");
+        }
+    }
+}

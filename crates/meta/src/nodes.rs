@@ -1,0 +1,167 @@
+//! Nodes: who belongs to the cluster, where it stands, and whether it is declared failed.
+
+use crate::kv::{KeyValue, ReadTxn, WriteTxn};
+use crate::names::check_address;
+use crate::schema::{Counter, NODES};
+use crate::{Meta, MetaError, NodeRecord};
+use gabion_layout::{NodeId, NodePlace, RackId, Topology};
+
+impl<K: KeyValue> Meta<K> {
+    /// Lets a node in: a new one without an id, or a returning one with the id it was given. A
+    /// returning node may change its address and capacity, keeps its rack, and stays failed if it
+    /// is declared so, until [`Meta::declare_returned`].
+    ///
+    /// # Errors
+    /// [`MetaError::Address`], [`MetaError::AddressInUse`], [`MetaError::UnknownNode`],
+    /// [`MetaError::RackChanged`], [`MetaError::IdsExhausted`].
+    pub fn join(
+        &self,
+        returning: Option<NodeId>,
+        rack: RackId,
+        address: &str,
+        capacity_bytes: u64,
+        now_ms: u64,
+    ) -> Result<NodeId, MetaError> {
+        check_address(address)?;
+        self.store.write(|txn| {
+            let (id, failed) = match returning {
+                Some(id) => {
+                    let known = node(txn, id)?;
+                    if known.rack != rack {
+                        return Err(MetaError::RackChanged {
+                            node: id,
+                            recorded: known.rack,
+                            given: rack,
+                        });
+                    }
+                    (id, known.failed)
+                }
+                None => (new_node_id(txn)?, false),
+            };
+            check_address_is_free(txn, id, address)?;
+            let record = NodeRecord {
+                id,
+                rack,
+                address: address.to_owned(),
+                capacity_bytes,
+                failed,
+                joined_ms: now_ms,
+            };
+            NODES.put(txn, &id, &record)?;
+            Ok(id)
+        })
+    }
+
+    /// The record of one node.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownNode`].
+    pub fn node(&self, id: NodeId) -> Result<NodeRecord, MetaError> {
+        self.store.read(|txn| node(txn, id))
+    }
+
+    /// All nodes, by id.
+    ///
+    /// # Errors
+    /// When the store fails or a row is corrupt.
+    pub fn nodes(&self) -> Result<Vec<NodeRecord>, MetaError> {
+        self.store.read(nodes)
+    }
+
+    /// Where all nodes stand, failed ones too: their chunks have a place as long as they are
+    /// theirs.
+    ///
+    /// # Errors
+    /// When the store fails or a row is corrupt.
+    pub fn topology(&self) -> Result<Topology, MetaError> {
+        let mut topology = Topology::default();
+        for node in self.nodes()? {
+            let place = NodePlace {
+                node: node.id,
+                rack: node.rack,
+            };
+            topology
+                .add(place)
+                .map_err(|error| NODES.contradiction(&node.id, error.to_string()))?;
+        }
+        Ok(topology)
+    }
+
+    /// Declares that a node's chunks count as lost. Once more says nothing new.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownNode`].
+    pub fn declare_failed(&self, id: NodeId) -> Result<NodeRecord, MetaError> {
+        self.declare(id, true)
+    }
+
+    /// Takes [`Meta::declare_failed`] back: the node's chunks count again, but those that became
+    /// stale meanwhile.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownNode`].
+    pub fn declare_returned(&self, id: NodeId) -> Result<NodeRecord, MetaError> {
+        self.declare(id, false)
+    }
+
+    fn declare(&self, id: NodeId, failed: bool) -> Result<NodeRecord, MetaError> {
+        self.store.write(|txn| {
+            let mut record = node(txn, id)?;
+            if record.failed != failed {
+                record.failed = failed;
+                NODES.put(txn, &id, &record)?;
+            }
+            Ok(record)
+        })
+    }
+}
+
+/// The record of one node.
+pub(crate) fn node(txn: &dyn ReadTxn, id: NodeId) -> Result<NodeRecord, MetaError> {
+    let record = NODES.get(txn, &id)?.ok_or(MetaError::UnknownNode(id))?;
+    checked(id, record)
+}
+
+/// Refuses a record under another node's key, and the id that is kept for clients.
+fn checked(id: NodeId, record: NodeRecord) -> Result<NodeRecord, MetaError> {
+    if record.id != id || id == NodeId::CLIENT {
+        return Err(NODES.contradiction(&id, format!("the record is that of {}", record.id)));
+    }
+    Ok(record)
+}
+
+/// The record of a node that is to take a chunk.
+pub(crate) fn usable_node(txn: &dyn ReadTxn, id: NodeId) -> Result<NodeRecord, MetaError> {
+    let record = node(txn, id)?;
+    if record.failed {
+        return Err(MetaError::NodeFailed(id));
+    }
+    Ok(record)
+}
+
+fn nodes(txn: &dyn ReadTxn) -> Result<Vec<NodeRecord>, MetaError> {
+    let rows = NODES.scan(txn, &NODES.all(), usize::MAX)?;
+    rows.into_iter()
+        .map(|(id, record)| checked(id, record))
+        .collect()
+}
+
+fn new_node_id(txn: &mut dyn WriteTxn) -> Result<NodeId, MetaError> {
+    let limit = u64::from(NodeId::CLIENT.0);
+    let id = Counter::NextNode.take(txn, 1, limit, "node")?;
+    let id = u32::try_from(id).expect("the limit is below a node id's reserved one");
+    Ok(NodeId(id))
+}
+
+/// Two nodes at one address would each get the other's messages. A failed node has no claim: its
+/// machine may have come back with empty disks, as a new node.
+fn check_address_is_free(txn: &dyn ReadTxn, id: NodeId, address: &str) -> Result<(), MetaError> {
+    let taken = |other: &NodeRecord| other.id != id && !other.failed && other.address == address;
+    match nodes(txn)?.into_iter().find(taken) {
+        Some(other) => Err(MetaError::AddressInUse {
+            address: other.address,
+            node: other.id,
+        }),
+        None => Ok(()),
+    }
+}

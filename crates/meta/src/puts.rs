@@ -1,0 +1,282 @@
+//! Puts: how a file comes in. A put reserves stripe ids and places; its client then writes all
+//! chunks; the commit makes the file visible with all its stripes at once. Until then nothing of
+//! it is seen, and whatever becomes of the client, no id is used again and no chunk is forgotten.
+
+use crate::kv::{KeyValue, ReadTxn};
+use crate::names::check_file_name;
+use crate::nodes::usable_node;
+use crate::pools::pool;
+use crate::schema::{Counter, FILES, GARBAGE, PENDING, PUTS, STRIPES};
+use crate::stripes::{index_stripe, stripe_row};
+use crate::{FileRecord, Meta, MetaError, Placement, PoolSpec, PutId, PutRecord};
+use gabion_layout::{Generation, NodeId, PoolId, RackId, StripeId, StripeRecord};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The generation of a stripe that has not changed since it was placed.
+const FIRST: Generation = Generation(1);
+
+/// A put that has begun.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Put {
+    /// Its id, to touch, commit or abort it.
+    pub id: PutId,
+    /// The stripes to write, one a segment.
+    pub stripes: Vec<StripeRecord>,
+}
+
+impl<K: KeyValue> Meta<K> {
+    /// Begins to bring in a file. Segments fill in order: each but the last has the pool's full
+    /// chunk size, and the last is large enough for the rest. The name stays free for others: of
+    /// two puts of one name the first to commit wins.
+    ///
+    /// # Errors
+    /// [`MetaError::FileName`], [`MetaError::FileExists`], [`MetaError::UnknownPool`],
+    /// [`MetaError::Placement`] when sizes, counts or racks break the pool's rules,
+    /// [`MetaError::UnknownNode`], [`MetaError::NodeFailed`], [`MetaError::IdsExhausted`].
+    pub fn begin_put(
+        &self,
+        name: &str,
+        pool_id: PoolId,
+        size_bytes: u64,
+        placements: &[Placement],
+        now_ms: u64,
+    ) -> Result<Put, MetaError> {
+        check_file_name(name)?;
+        self.store.write(|txn| {
+            check_name_is_free(txn, name)?;
+            let spec = pool(txn, pool_id)?.spec;
+            check_sizes(&spec, size_bytes, placements)?;
+            check_nodes(txn, &spec, placements)?;
+            let stripe_count = placements.len() as u64;
+            let id = PutId(Counter::NextPut.take(txn, 1, u64::MAX, "put")?);
+            let first = Counter::NextStripe.take(txn, stripe_count, u64::MAX, "stripe")?;
+            let stripe = |(id, place): (u64, &Placement)| StripeRecord {
+                id: StripeId(id),
+                pool: pool_id,
+                chunk_bytes: place.chunk_bytes,
+                generation: FIRST,
+                nodes: place.nodes.clone(),
+                stale: Vec::new(),
+            };
+            let stripes: Vec<_> = (first..).zip(placements).map(stripe).collect();
+            for stripe in &stripes {
+                PENDING.put(txn, &stripe.id, stripe)?;
+            }
+            let record = PutRecord {
+                id,
+                name: name.to_owned(),
+                pool: pool_id,
+                size_bytes,
+                first_stripe: StripeId(first),
+                stripe_count,
+                touched_ms: now_ms,
+            };
+            PUTS.put(txn, &id, &record)?;
+            Ok(Put { id, stripes })
+        })
+    }
+
+    /// Makes the file of a put visible. The caller vouches that every chunk is durable on its
+    /// node. After an error the put is still under way.
+    ///
+    /// A commit whose answer was lost is repeated in vain, as [`MetaError::UnknownPut`]; the file's
+    /// [`FileRecord::put`] then tells whether it was this put that brought it.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownPut`], [`MetaError::FileExists`] when another put of the name was
+    /// faster.
+    pub fn commit_put(&self, put: PutId, now_ms: u64) -> Result<FileRecord, MetaError> {
+        self.store.write(|txn| {
+            let record = put_record(txn, put)?;
+            check_name_is_free(txn, &record.name)?;
+            let mut segments = Vec::new();
+            for stripe in pending_stripes(txn, &record)? {
+                PENDING.delete(txn, &stripe.id)?;
+                STRIPES.put(txn, &stripe.id, &stripe)?;
+                index_stripe(txn, &stripe)?;
+                segments.push(stripe.id);
+            }
+            Counter::StripeCount.raise(txn, segments.len() as u64)?;
+            let file = FileRecord {
+                name: record.name,
+                pool: record.pool,
+                size_bytes: record.size_bytes,
+                segments,
+                put,
+                created_ms: now_ms,
+            };
+            FILES.put(txn, &file.name, &file)?;
+            PUTS.delete(txn, &put)?;
+            Ok(file)
+        })
+    }
+
+    /// Gives a put up; its stripes become garbage. Whether there was one to give up: one that has
+    /// been committed or aborted is left as it is.
+    ///
+    /// # Errors
+    /// When the store fails or a row is corrupt.
+    pub fn abort_put(&self, put: PutId) -> Result<bool, MetaError> {
+        self.store.write(|txn| {
+            let Some(record) = PUTS.get(txn, &put)? else {
+                return Ok(false);
+            };
+            for stripe in pending_stripes(txn, &record)? {
+                PENDING.delete(txn, &stripe.id)?;
+                GARBAGE.put(txn, &stripe.id, &stripe)?;
+            }
+            PUTS.delete(txn, &put)?;
+            Ok(true)
+        })
+    }
+
+    /// Notes that a put's client is still at work.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownPut`]: the client must stop.
+    pub fn touch_put(&self, put: PutId, now_ms: u64) -> Result<(), MetaError> {
+        self.store.write(|txn| {
+            let mut record = put_record(txn, put)?;
+            if record.touched_ms < now_ms {
+                record.touched_ms = now_ms;
+                PUTS.put(txn, &put, &record)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// All puts under way, by id.
+    ///
+    /// # Errors
+    /// When the store fails or a row is corrupt.
+    pub fn puts(&self) -> Result<Vec<PutRecord>, MetaError> {
+        let rows = self
+            .store
+            .read(|txn| PUTS.scan(txn, &PUTS.all(), usize::MAX))?;
+        Ok(rows.into_iter().map(|(_, record)| record).collect())
+    }
+
+    /// The puts whose clients were not heard of for `timeout_ms` or longer, by id. After a restart
+    /// of the coordinator, give clients a time-out's time before asking.
+    ///
+    /// # Errors
+    /// When the store fails or a row is corrupt.
+    pub fn expired_puts(&self, now_ms: u64, timeout_ms: u64) -> Result<Vec<PutId>, MetaError> {
+        let puts = self.puts()?.into_iter();
+        let expired = puts.filter(|put| now_ms.saturating_sub(put.touched_ms) >= timeout_ms);
+        Ok(expired.map(|put| put.id).collect())
+    }
+}
+
+fn put_record(txn: &dyn ReadTxn, put: PutId) -> Result<PutRecord, MetaError> {
+    PUTS.get(txn, &put)?.ok_or(MetaError::UnknownPut(put))
+}
+
+/// The stripes that a put reserved, all of them.
+pub(crate) fn pending_stripes(
+    txn: &dyn ReadTxn,
+    put: &PutRecord,
+) -> Result<Vec<StripeRecord>, MetaError> {
+    let first = put.first_stripe;
+    let end = first.0.checked_add(put.stripe_count);
+    let end = end.ok_or_else(|| PUTS.contradiction(&put.id, "its stripes have no ids"))?;
+    let rows = PENDING.scan(txn, &PENDING.between(&first, &StripeId(end)), usize::MAX)?;
+    if rows.len() as u64 != put.stripe_count {
+        let reason = format!(
+            "{} of its {} stripes are there",
+            rows.len(),
+            put.stripe_count
+        );
+        return Err(PUTS.contradiction(&put.id, reason));
+    }
+    rows.into_iter()
+        .map(|row| stripe_row(&PENDING, row))
+        .collect()
+}
+
+fn check_name_is_free(txn: &dyn ReadTxn, name: &str) -> Result<(), MetaError> {
+    match FILES.get(txn, &name.to_owned())? {
+        Some(_) => Err(MetaError::FileExists(name.to_owned())),
+        None => Ok(()),
+    }
+}
+
+/// Segments must fill in order without waste, so that an offset alone finds its segment.
+fn check_sizes(
+    spec: &PoolSpec,
+    size_bytes: u64,
+    placements: &[Placement],
+) -> Result<(), MetaError> {
+    let (k, rows) = (spec.k as u64, spec.sub_chunks as u64);
+    let full = u128::from(k) * u128::from(spec.chunk_bytes);
+    let needed = u128::from(size_bytes).div_ceil(full);
+    if placements.len() as u128 != needed {
+        return Err(MetaError::Placement {
+            segment: placements.len(),
+            problem: format!(
+                "{size_bytes} bytes need {needed} segments of {full} bytes, not {}",
+                placements.len()
+            ),
+        });
+    }
+    for (segment, place) in placements.iter().enumerate() {
+        let last = segment + 1 == placements.len();
+        let needed_bytes = if last {
+            let rest = u128::from(size_bytes) - full * segment as u128;
+            u64::try_from(rest.div_ceil(u128::from(k))).expect("at most the file's bytes")
+        } else {
+            spec.chunk_bytes
+        };
+        let bytes = place.chunk_bytes;
+        if bytes < needed_bytes || bytes > spec.chunk_bytes || !bytes.is_multiple_of(rows) {
+            return Err(MetaError::Placement {
+                segment,
+                problem: format!(
+                    "its chunks must have {needed_bytes} to {} bytes in {rows} equal rows, not {bytes} bytes",
+                    spec.chunk_bytes
+                ),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Each segment needs a node of its own for each chunk, and no rack too many of them.
+fn check_nodes(
+    txn: &dyn ReadTxn,
+    spec: &PoolSpec,
+    placements: &[Placement],
+) -> Result<(), MetaError> {
+    // Each node is looked up once, however many segments it is to take part in.
+    let all: BTreeSet<NodeId> = placements.iter().flat_map(|p| p.nodes.clone()).collect();
+    let mut racks = BTreeMap::new();
+    for id in all {
+        racks.insert(id, usable_node(txn, id)?.rack);
+    }
+    let n = spec.k + spec.m;
+    for (segment, place) in placements.iter().enumerate() {
+        let wrong = |problem| MetaError::Placement { segment, problem };
+        let distinct: BTreeSet<NodeId> = place.nodes.iter().copied().collect();
+        if place.nodes.len() != n || distinct.len() != n {
+            return Err(wrong(format!(
+                "its {n} chunks need {n} different nodes, not {} ({} different)",
+                place.nodes.len(),
+                distinct.len()
+            )));
+        }
+        let mut chunks: BTreeMap<RackId, usize> = BTreeMap::new();
+        for node in &place.nodes {
+            *chunks.entry(racks[node]).or_default() += 1;
+        }
+        let crowded = chunks
+            .iter()
+            .find(|(_, count)| **count > spec.chunks_per_rack);
+        if let Some((rack, count)) = crowded {
+            return Err(wrong(format!(
+                "{rack} would hold {count} of its chunks, and the pool allows {}",
+                spec.chunks_per_rack
+            )));
+        }
+    }
+    Ok(())
+}

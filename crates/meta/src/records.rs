@@ -1,0 +1,184 @@
+//! What the tables hold and callers see. A change of any field here changes the stored format:
+//! raise the table's version in `schema.rs`, and keep reading the old one.
+
+use gabion_layout::{
+    Epoch, Generation, Geometry, GeometryError, NodeId, PoolId, RackId, StripeId, Survive,
+};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Names a cluster for its whole life, so that a node never joins a foreign one by mistake.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct ClusterId(pub u128);
+
+impl fmt::Display for ClusterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// A file on its way in. Never used again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct PutId(pub u64);
+
+impl fmt::Display for PutId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "put {}", self.0)
+    }
+}
+
+/// A storage node.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NodeRecord {
+    /// Its id, kept for life.
+    pub id: NodeId,
+    /// Its rack, kept for life.
+    pub rack: RackId,
+    /// Where it listens, as `host:port`.
+    pub address: String,
+    /// What it offers.
+    pub capacity_bytes: u64,
+    /// Declared failed: its chunks count as lost and it gets no new ones until it is declared
+    /// returned.
+    pub failed: bool,
+    /// When it last joined, in milliseconds of the coordinator's clock.
+    pub joined_ms: u64,
+}
+
+/// What a pool is asked to be.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PoolSpec {
+    /// The pool's name, unique in the cluster.
+    pub name: String,
+    /// The code in its text form, such as `rs(6,3)`. Opaque here: the codec reads it.
+    pub code: String,
+    /// Data chunks of a stripe.
+    pub k: usize,
+    /// Parity chunks of a stripe.
+    pub m: usize,
+    /// Rows that the code sees in a chunk.
+    pub sub_chunks: usize,
+    /// Bytes of a chunk of every stripe but a file's last.
+    pub chunk_bytes: u64,
+    /// The failure that the pool promises to survive.
+    pub survive: Survive,
+    /// Most chunks of one stripe that a rack may hold when the stripe is first placed.
+    pub chunks_per_rack: usize,
+}
+
+impl PoolSpec {
+    /// The shape of a full stripe.
+    ///
+    /// # Errors
+    /// [`GeometryError`] when the counts and sizes make no stripe; never for a stored pool.
+    pub fn geometry(&self) -> Result<Geometry, GeometryError> {
+        Geometry::new(self.k, self.m, self.sub_chunks, self.chunk_bytes)
+    }
+}
+
+/// A pool.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PoolRecord {
+    /// Its id.
+    pub id: PoolId,
+    /// What it was asked to be; checked when the pool was created.
+    pub spec: PoolSpec,
+}
+
+/// A file that a put has made visible.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FileRecord {
+    /// Its name.
+    pub name: String,
+    /// Its pool.
+    pub pool: PoolId,
+    /// Its bytes. Segments fill in order: each but the last holds `k` full chunks.
+    pub size_bytes: u64,
+    /// Its segments in order, one stripe each. None for an empty file.
+    pub segments: Vec<StripeId>,
+    /// The put that brought it. A client that lost the answer to its commit compares this.
+    pub put: PutId,
+    /// When it was committed, in milliseconds of the coordinator's clock.
+    pub created_ms: u64,
+}
+
+/// Where one segment is to go.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Placement {
+    /// Bytes of each of its chunks.
+    pub chunk_bytes: u64,
+    /// The node of each chunk, data chunks first; `n` distinct nodes.
+    pub nodes: Vec<NodeId>,
+}
+
+/// A put under way. Its stripes have ids `first_stripe..first_stripe + stripe_count`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PutRecord {
+    /// Its id.
+    pub id: PutId,
+    /// The name that the file is to have.
+    pub name: String,
+    /// The file's pool.
+    pub pool: PoolId,
+    /// The file's bytes.
+    pub size_bytes: u64,
+    /// Its first stripe.
+    pub first_stripe: StripeId,
+    /// How many stripes it has.
+    pub stripe_count: u64,
+    /// When its client was last heard of, in milliseconds of the coordinator's clock.
+    pub touched_ms: u64,
+}
+
+/// Who may hold a stripe's lease. An incarnation numbers the runs of one process: a later run
+/// never continues what an earlier run had begun.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Holder {
+    /// A node, as the stripe's primary.
+    Node {
+        /// The node.
+        node: NodeId,
+        /// Its run, growing from start to start.
+        incarnation: u64,
+    },
+    /// The coordinator, for repair, encoding and commit.
+    Coordinator {
+        /// Its run, as [`crate::Meta::incarnation`] says.
+        incarnation: u64,
+    },
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node { node, .. } => write!(f, "{node}"),
+            Self::Coordinator { .. } => f.write_str("the coordinator"),
+        }
+    }
+}
+
+/// The right to serialise a stripe's updates, for as long as nobody has a higher epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Lease {
+    /// The stripe.
+    pub stripe: StripeId,
+    /// The lease's term, higher than any that the stripe has had before.
+    pub epoch: Epoch,
+    /// The stripe's generation when the lease was handed out.
+    pub generation: Generation,
+    /// Who has it.
+    pub holder: Holder,
+}
+
+/// What a stripe id stands for now; a node that finds an old chunk asks this.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StripeStatus {
+    /// A put under way is writing it.
+    Pending,
+    /// A file refers to it.
+    Live,
+    /// No file refers to it, and its chunks wait for removal.
+    Garbage,
+    /// It was reclaimed or never existed; its chunks may go.
+    Unknown,
+}

@@ -1,0 +1,127 @@
+//! All tables in one place: tag, key, value and version. docs/metadata.md says what each holds and
+//! which rows must agree.
+
+use crate::kv::{ReadTxn, WriteTxn};
+use crate::records::{FileRecord, Holder, NodeRecord, PoolRecord, PutRecord};
+use crate::table::{Key, Table};
+use crate::{ClusterId, MetaError, PutId};
+use gabion_layout::{Epoch, NodeId, PoolId, StripeId, StripeRecord};
+use serde::{Deserialize, Serialize};
+
+/// The format that this program writes, and the newest that it reads.
+pub const FORMAT: u32 = 1;
+
+/// The store's format. It never changes its own shape, so every program can read it.
+pub(crate) const FORMATS: Table<(), u32> = Table::new("format", 0, 1);
+/// Which cluster this is.
+pub(crate) const CLUSTER: Table<(), ClusterId> = Table::new("cluster", 1, 1);
+/// Numbers that only one transaction at a time may move.
+pub(crate) const COUNTERS: Table<Counter, u64> = Table::new("counters", 2, 1);
+/// Nodes.
+pub(crate) const NODES: Table<NodeId, NodeRecord> = Table::new("nodes", 3, 1);
+/// Pools.
+pub(crate) const POOLS: Table<PoolId, PoolRecord> = Table::new("pools", 4, 1);
+/// Pools by name.
+pub(crate) const POOL_NAMES: Table<String, PoolId> = Table::new("pool names", 5, 1);
+/// Files that can be seen.
+pub(crate) const FILES: Table<String, FileRecord> = Table::new("files", 6, 1);
+/// Puts under way.
+pub(crate) const PUTS: Table<PutId, PutRecord> = Table::new("puts", 7, 1);
+/// Stripes of puts under way.
+pub(crate) const PENDING: Table<StripeId, StripeRecord> = Table::new("pending stripes", 8, 1);
+/// Stripes of files.
+pub(crate) const STRIPES: Table<StripeId, StripeRecord> = Table::new("stripes", 9, 1);
+/// Stripes of files by the nodes that hold their chunks.
+pub(crate) const STRIPES_ON: Table<(NodeId, StripeId), ()> = Table::new("stripes by node", 10, 1);
+/// Stripes that no file refers to and whose chunks are still on nodes.
+pub(crate) const GARBAGE: Table<StripeId, StripeRecord> = Table::new("garbage", 11, 1);
+/// The last lease of each stripe that ever had one.
+pub(crate) const LEASES: Table<StripeId, LeaseRecord> = Table::new("leases", 12, 1);
+
+/// The last lease of a stripe. The epoch stays when the lease is given back: it only ever grows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct LeaseRecord {
+    pub(crate) epoch: Epoch,
+    /// None once it was given back.
+    pub(crate) holder: Option<Holder>,
+}
+
+/// What is counted. A counter without a row is 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Counter {
+    /// The id of the next new node.
+    NextNode = 0,
+    /// The id of the next pool.
+    NextPool = 1,
+    /// The id of the next put.
+    NextPut = 2,
+    /// The id of the next stripe.
+    NextStripe = 3,
+    /// Rows of [`STRIPES`].
+    StripeCount = 4,
+    /// How often the cluster has been opened.
+    Incarnation = 5,
+}
+
+impl Counter {
+    const ALL: [Self; 6] = [
+        Self::NextNode,
+        Self::NextPool,
+        Self::NextPut,
+        Self::NextStripe,
+        Self::StripeCount,
+        Self::Incarnation,
+    ];
+
+    /// What it counts.
+    pub(crate) fn value(self, txn: &dyn ReadTxn) -> Result<u64, MetaError> {
+        Ok(COUNTERS.get(txn, &self)?.unwrap_or(0))
+    }
+
+    /// Takes `count` ids of which none reaches `limit`, and returns the first.
+    pub(crate) fn take(
+        self,
+        txn: &mut dyn WriteTxn,
+        count: u64,
+        limit: u64,
+        kind: &'static str,
+    ) -> Result<u64, MetaError> {
+        let first = self.value(txn)?;
+        let next = first.checked_add(count).filter(|&next| next <= limit);
+        let next = next.ok_or(MetaError::IdsExhausted(kind))?;
+        COUNTERS.put(txn, &self, &next)?;
+        Ok(first)
+    }
+
+    /// Counts `more`, and returns the new count.
+    pub(crate) fn raise(self, txn: &mut dyn WriteTxn, more: u64) -> Result<u64, MetaError> {
+        let value = self.value(txn)?.checked_add(more);
+        self.set(txn, value)
+    }
+
+    /// Counts `fewer` less, and returns the new count.
+    pub(crate) fn lower(self, txn: &mut dyn WriteTxn, fewer: u64) -> Result<u64, MetaError> {
+        let value = self.value(txn)?.checked_sub(fewer);
+        self.set(txn, value)
+    }
+
+    fn set(self, txn: &mut dyn WriteTxn, value: Option<u64>) -> Result<u64, MetaError> {
+        let value = value
+            .ok_or_else(|| COUNTERS.contradiction(&self, "the count does not match the rows"))?;
+        COUNTERS.put(txn, &self, &value)?;
+        Ok(value)
+    }
+}
+
+impl Key for Counter {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(*self as u8);
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let [byte] = bytes else {
+            return None;
+        };
+        Self::ALL.get(usize::from(*byte)).copied()
+    }
+}

@@ -1,0 +1,208 @@
+//! Stripes of files: where their chunks are, which of them are stale, and the index by node.
+
+use crate::kv::{KeyValue, ReadTxn, WriteTxn};
+use crate::nodes::usable_node;
+use crate::schema::{Counter, GARBAGE, PENDING, STRIPES, STRIPES_ON};
+use crate::table::Table;
+use crate::{Meta, MetaError, StripeStatus};
+use gabion_layout::{ChunkId, ChunkIndex, Generation, NodeId, StripeId, StripeRecord};
+
+impl<K: KeyValue> Meta<K> {
+    /// The record of a file's stripe.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownStripe`], also for stripes of puts under way and for garbage.
+    pub fn stripe(&self, id: StripeId) -> Result<StripeRecord, MetaError> {
+        self.store.read(|txn| live_stripe(txn, id))
+    }
+
+    /// What a stripe id stands for now.
+    ///
+    /// # Errors
+    /// When the store fails or a row is corrupt.
+    pub fn stripe_status(&self, id: StripeId) -> Result<StripeStatus, MetaError> {
+        self.store.read(|txn| {
+            let tables = [
+                (&STRIPES, StripeStatus::Live),
+                (&PENDING, StripeStatus::Pending),
+                (&GARBAGE, StripeStatus::Garbage),
+            ];
+            for (table, status) in tables {
+                if table.get(txn, &id)?.is_some() {
+                    return Ok(status);
+                }
+            }
+            Ok(StripeStatus::Unknown)
+        })
+    }
+
+    /// How many stripes files have.
+    ///
+    /// # Errors
+    /// When the store fails or a row is corrupt.
+    pub fn stripe_count(&self) -> Result<u64, MetaError> {
+        self.store.read(|txn| Counter::StripeCount.value(txn))
+    }
+
+    /// At most `limit` stripes of files, by id. For the next page, pass the last id as `after`.
+    ///
+    /// # Errors
+    /// When the store fails or a row is corrupt.
+    pub fn stripes(
+        &self,
+        after: Option<StripeId>,
+        limit: usize,
+    ) -> Result<Vec<StripeRecord>, MetaError> {
+        let span = STRIPES.after(after.as_ref());
+        let rows = self.store.read(|txn| STRIPES.scan(txn, &span, limit))?;
+        rows.into_iter()
+            .map(|row| stripe_row(&STRIPES, row))
+            .collect()
+    }
+
+    /// At most `limit` stripes of files that have a chunk on `node`, by id, in pages as
+    /// [`Meta::stripes`].
+    ///
+    /// # Errors
+    /// When the store fails or a row is corrupt.
+    pub fn stripes_on(
+        &self,
+        node: NodeId,
+        after: Option<StripeId>,
+        limit: usize,
+    ) -> Result<Vec<StripeRecord>, MetaError> {
+        // Stripe ids end below the largest, so that one past an id is always an id.
+        let first = after.map_or(0, |stripe| stripe.0.saturating_add(1));
+        let end = (node, StripeId(u64::MAX));
+        let span = STRIPES_ON.between(&(node, StripeId(first)), &end);
+        self.store.read(|txn| {
+            let rows = STRIPES_ON.scan(txn, &span, limit)?;
+            let stripe = |(key, ()): ((NodeId, StripeId), ())| {
+                live_stripe(txn, key.1).map_err(|error| match error {
+                    MetaError::UnknownStripe(_) => {
+                        STRIPES_ON.contradiction(&key, "the stripe is not there")
+                    }
+                    other => other,
+                })
+            };
+            rows.into_iter().map(stripe).collect()
+        })
+    }
+
+    /// Notes that `chunk` is whole on `node` now and no longer where it was, and raises the
+    /// generation. The node may be the one that had it: then the chunk was repaired in place.
+    /// Whether the racks still suit the pool is for the planner to weigh: a chunk in a crowded
+    /// rack is better than none.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownStripe`]; [`MetaError::GenerationChanged`] unless the stripe is at
+    /// `expected`; [`MetaError::UnknownChunk`]; [`MetaError::NodeInStripe`];
+    /// [`MetaError::UnknownNode`]; [`MetaError::NodeFailed`].
+    pub fn relocate(
+        &self,
+        id: StripeId,
+        expected: Generation,
+        chunk: ChunkIndex,
+        node: NodeId,
+    ) -> Result<StripeRecord, MetaError> {
+        self.store.write(|txn| {
+            let mut stripe = live_stripe(txn, id)?;
+            if stripe.generation != expected {
+                return Err(MetaError::GenerationChanged {
+                    stripe: id,
+                    expected,
+                    current: stripe.generation,
+                });
+            }
+            let old = holder_of(&stripe, chunk)?;
+            usable_node(txn, node)?;
+            if old != node {
+                if stripe.chunk_on(node).is_some() {
+                    return Err(MetaError::NodeInStripe { node, stripe: id });
+                }
+                STRIPES_ON.delete(txn, &(old, id))?;
+                STRIPES_ON.put(txn, &(node, id), &())?;
+                stripe.nodes[chunk.at()] = node;
+            }
+            stripe.stale.retain(|&stale| stale != chunk);
+            raise_generation(&mut stripe)?;
+            STRIPES.put(txn, &id, &stripe)?;
+            Ok(stripe)
+        })
+    }
+
+    /// Notes that `chunk` missed a committed update or is corrupt: it counts as lost until
+    /// [`Meta::relocate`] says that it is whole. Raises the generation unless it was stale already.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownStripe`], [`MetaError::UnknownChunk`].
+    pub fn mark_stale(&self, id: StripeId, chunk: ChunkIndex) -> Result<StripeRecord, MetaError> {
+        self.store.write(|txn| {
+            let mut stripe = live_stripe(txn, id)?;
+            holder_of(&stripe, chunk)?;
+            if !stripe.is_stale(chunk) {
+                stripe.stale.push(chunk);
+                stripe.stale.sort_unstable();
+                raise_generation(&mut stripe)?;
+                STRIPES.put(txn, &id, &stripe)?;
+            }
+            Ok(stripe)
+        })
+    }
+}
+
+fn holder_of(stripe: &StripeRecord, chunk: ChunkIndex) -> Result<NodeId, MetaError> {
+    stripe
+        .node_of(chunk)
+        .ok_or(MetaError::UnknownChunk(ChunkId {
+            stripe: stripe.id,
+            index: chunk,
+        }))
+}
+
+fn raise_generation(stripe: &mut StripeRecord) -> Result<(), MetaError> {
+    let next = stripe.generation.0.checked_add(1);
+    stripe.generation = Generation(next.ok_or(MetaError::IdsExhausted("generation"))?);
+    Ok(())
+}
+
+/// The record of a file's stripe.
+pub(crate) fn live_stripe(txn: &dyn ReadTxn, id: StripeId) -> Result<StripeRecord, MetaError> {
+    let record = STRIPES.get(txn, &id)?;
+    stripe_row(&STRIPES, (id, record.ok_or(MetaError::UnknownStripe(id))?))
+}
+
+/// Refuses a record that lies under another stripe's key or has more chunks than a stripe can.
+pub(crate) fn stripe_row(
+    table: &Table<StripeId, StripeRecord>,
+    (id, record): (StripeId, StripeRecord),
+) -> Result<StripeRecord, MetaError> {
+    if record.id != id {
+        return Err(table.contradiction(&id, format!("the record is that of {}", record.id)));
+    }
+    // More would have no chunk index, and asking for one would panic.
+    if record.nodes.len() > 255 {
+        let reason = format!("it has {} chunks", record.nodes.len());
+        return Err(table.contradiction(&id, reason));
+    }
+    Ok(record)
+}
+
+/// Enters a stripe into the index by node.
+pub(crate) fn index_stripe(txn: &mut dyn WriteTxn, stripe: &StripeRecord) -> Result<(), MetaError> {
+    for &node in &stripe.nodes {
+        STRIPES_ON.put(txn, &(node, stripe.id), &())?;
+    }
+    Ok(())
+}
+
+/// Takes a stripe out of the index by node.
+pub(crate) fn unindex_stripe(
+    txn: &mut dyn WriteTxn,
+    stripe: &StripeRecord,
+) -> Result<(), MetaError> {
+    for &node in &stripe.nodes {
+        STRIPES_ON.delete(txn, &(node, stripe.id))?;
+    }
+    Ok(())
+}

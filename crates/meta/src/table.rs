@@ -1,0 +1,305 @@
+//! Typed tables over byte rows: keys keep their order as bytes, values carry a version, and what
+//! cannot be decoded is [`MetaError::Corrupt`], never a panic.
+
+use crate::kv::{ReadTxn, WriteTxn};
+use crate::{MetaError, PutId};
+use gabion_layout::{NodeId, PoolId, StripeId};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt::Write as _;
+use std::marker::PhantomData;
+
+/// A key whose bytes order as the key itself does.
+pub(crate) trait Key: Sized {
+    /// Appends the key's bytes.
+    fn encode(&self, out: &mut Vec<u8>);
+
+    /// Reads the key back from all of `bytes`.
+    fn decode(bytes: &[u8]) -> Option<Self>;
+}
+
+impl Key for () {
+    fn encode(&self, _: &mut Vec<u8>) {}
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        bytes.is_empty().then_some(())
+    }
+}
+
+impl Key for String {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.as_bytes());
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        std::str::from_utf8(bytes).ok().map(str::to_owned)
+    }
+}
+
+macro_rules! big_endian_key {
+    ($($id:ident),*) => {$(
+        impl Key for $id {
+            fn encode(&self, out: &mut Vec<u8>) {
+                out.extend_from_slice(&self.0.to_be_bytes());
+            }
+
+            fn decode(bytes: &[u8]) -> Option<Self> {
+                bytes.try_into().ok().map(|bytes| Self(FromBytes::from_be(bytes)))
+            }
+        }
+    )*};
+}
+
+/// Lets the macro above name `from_be_bytes` without naming the integer.
+trait FromBytes<const N: usize> {
+    fn from_be(bytes: [u8; N]) -> Self;
+}
+
+impl FromBytes<4> for u32 {
+    fn from_be(bytes: [u8; 4]) -> Self {
+        Self::from_be_bytes(bytes)
+    }
+}
+
+impl FromBytes<8> for u64 {
+    fn from_be(bytes: [u8; 8]) -> Self {
+        Self::from_be_bytes(bytes)
+    }
+}
+
+big_endian_key!(NodeId, PoolId, StripeId, PutId);
+
+impl Key for (NodeId, StripeId) {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.0.encode(out);
+        self.1.encode(out);
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (node, stripe) = bytes.split_at_checked(4)?;
+        Some((NodeId::decode(node)?, StripeId::decode(stripe)?))
+    }
+}
+
+/// A table: the rows whose keys start with `tag`.
+pub(crate) struct Table<K, V> {
+    name: &'static str,
+    tag: u8,
+    /// First byte of each value. Raised when the value's fields change.
+    version: u8,
+    types: PhantomData<fn() -> (K, V)>,
+}
+
+/// Keys from `start` on and below `end`.
+pub(crate) struct Span {
+    start: Vec<u8>,
+    end: Vec<u8>,
+}
+
+impl<K: Key, V: Serialize + DeserializeOwned> Table<K, V> {
+    /// A table. Tags must differ, and 255 is none: a span ends at the next tag.
+    pub(crate) const fn new(name: &'static str, tag: u8, version: u8) -> Self {
+        assert!(tag < u8::MAX);
+        Self {
+            name,
+            tag,
+            version,
+            types: PhantomData,
+        }
+    }
+
+    /// The row of `key`, if there is one.
+    pub(crate) fn get(&self, txn: &dyn ReadTxn, key: &K) -> Result<Option<V>, MetaError> {
+        let key = self.key_bytes(key);
+        let value = txn.get(&key)?;
+        value.map(|value| self.value(&key, &value)).transpose()
+    }
+
+    /// Sets the row of `key`.
+    pub(crate) fn put(&self, txn: &mut dyn WriteTxn, key: &K, value: &V) -> Result<(), MetaError> {
+        let bytes = postcard::to_extend(value, vec![self.version])
+            .expect("records hold only what postcard can write");
+        txn.put(&self.key_bytes(key), &bytes)
+    }
+
+    /// Removes the row of `key`, if there is one.
+    pub(crate) fn delete(&self, txn: &mut dyn WriteTxn, key: &K) -> Result<(), MetaError> {
+        txn.delete(&self.key_bytes(key))
+    }
+
+    /// At most `limit` rows of `span`, in order.
+    pub(crate) fn scan(
+        &self,
+        txn: &dyn ReadTxn,
+        span: &Span,
+        limit: usize,
+    ) -> Result<Vec<(K, V)>, MetaError> {
+        let decode = |(key, value): (Vec<u8>, Vec<u8>)| {
+            let typed = K::decode(&key[1..])
+                .ok_or_else(|| self.corrupt(&key, "the key has another table's shape"))?;
+            Ok((typed, self.value(&key, &value)?))
+        };
+        let rows = txn.scan(&span.start, &span.end, limit)?;
+        rows.into_iter().map(decode).collect()
+    }
+
+    /// All rows.
+    pub(crate) fn all(&self) -> Span {
+        Span {
+            start: vec![self.tag],
+            end: vec![self.tag + 1],
+        }
+    }
+
+    /// All rows, or only those behind `key`.
+    pub(crate) fn after(&self, key: Option<&K>) -> Span {
+        let mut span = self.all();
+        if let Some(key) = key {
+            span.start = self.key_bytes(key);
+            span.start.push(0);
+        }
+        span
+    }
+
+    /// The rows from `first` up to and without `end`.
+    pub(crate) fn between(&self, first: &K, end: &K) -> Span {
+        Span {
+            start: self.key_bytes(first),
+            end: self.key_bytes(end),
+        }
+    }
+
+    /// The error for a row of this table that makes no sense.
+    pub(crate) fn contradiction(&self, key: &K, reason: impl Into<String>) -> MetaError {
+        self.corrupt(&self.key_bytes(key), reason)
+    }
+
+    fn key_bytes(&self, key: &K) -> Vec<u8> {
+        let mut bytes = vec![self.tag];
+        key.encode(&mut bytes);
+        bytes
+    }
+
+    fn value(&self, key: &[u8], bytes: &[u8]) -> Result<V, MetaError> {
+        let Some((&version, body)) = bytes.split_first() else {
+            return Err(self.corrupt(key, "the value is empty"));
+        };
+        if version != self.version {
+            let reason = format!("version {version} of the value is not known");
+            return Err(self.corrupt(key, reason));
+        }
+        match postcard::take_from_bytes(body) {
+            Ok((value, [])) => Ok(value),
+            Ok((_, rest)) => {
+                let reason = format!("{} bytes follow the value", rest.len());
+                Err(self.corrupt(key, reason))
+            }
+            Err(error) => Err(self.corrupt(key, error.to_string())),
+        }
+    }
+
+    fn corrupt(&self, key: &[u8], reason: impl Into<String>) -> MetaError {
+        let mut hexadecimal = String::new();
+        for byte in key {
+            write!(hexadecimal, "{byte:02x}").expect("a string takes every write");
+        }
+        MetaError::Corrupt {
+            table: self.name,
+            key: hexadecimal,
+            reason: reason.into(),
+        }
+    }
+}
+
+impl<V: Serialize + DeserializeOwned> Table<String, V> {
+    /// The rows whose names start with `prefix`, or only those of them behind `after`.
+    pub(crate) fn prefix(&self, prefix: &str, after: Option<&str>) -> Span {
+        let first = self.key_bytes(&prefix.to_owned());
+        let behind = self.after(after.map(str::to_owned).as_ref()).start;
+        // No byte of UTF-8 is 255, so every name with the prefix sorts below it.
+        let mut end = first.clone();
+        end.push(u8::MAX);
+        Span {
+            start: first.max(behind),
+            end,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryStore;
+    use crate::kv::KeyValue;
+    use proptest::prelude::*;
+
+    const NUMBERS: Table<StripeId, Vec<u32>> = Table::new("numbers", 7, 3);
+    const NAMES: Table<String, ()> = Table::new("names", 8, 1);
+
+    proptest! {
+        #[test]
+        fn keys_keep_their_order(a: (u32, u64), b: (u32, u64)) {
+            let bytes = |(node, stripe)| {
+                let mut out = Vec::new();
+                (NodeId(node), StripeId(stripe)).encode(&mut out);
+                out
+            };
+            prop_assert_eq!(a.cmp(&b), bytes(a).cmp(&bytes(b)));
+            let key = (NodeId(a.0), StripeId(a.1));
+            prop_assert_eq!(<(NodeId, StripeId)>::decode(&bytes(a)), Some(key));
+        }
+
+        #[test]
+        fn any_bytes_decode_or_are_corrupt(value: Vec<u8>, key: Vec<u8>) {
+            let store = MemoryStore::new();
+            let mut row = vec![7];
+            row.extend_from_slice(&key);
+            store.write(|txn| txn.put(&row, &value)).unwrap();
+            let rows = store.read(|txn| NUMBERS.scan(txn, &NUMBERS.all(), 10));
+            match rows {
+                Ok(rows) => prop_assert!(rows.len() == 1 && key.len() == 8 && value[0] == 3),
+                Err(MetaError::Corrupt { table, .. }) => prop_assert_eq!(table, "numbers"),
+                Err(other) => prop_assert!(false, "{other}"),
+            }
+        }
+    }
+
+    #[test]
+    fn damaged_values_are_named() {
+        let store = MemoryStore::new();
+        let damaged = |value: &[u8]| {
+            let row = [&[7][..], &5u64.to_be_bytes()].concat();
+            store.write(|txn| txn.put(&row, value)).unwrap();
+            store.read(|txn| NUMBERS.get(txn, &StripeId(5)))
+        };
+        assert_eq!(damaged(&[3, 1, 9]), Ok(Some(vec![9])));
+        for value in [&[][..], &[3], &[2, 1, 9], &[3, 1, 9, 0], &[3, 2, 9]] {
+            let error = damaged(value).unwrap_err();
+            let MetaError::Corrupt { table, key, .. } = error else {
+                panic!("{error}");
+            };
+            assert_eq!((table, key.as_str()), ("numbers", "070000000000000005"));
+        }
+    }
+
+    #[test]
+    fn prefixes_and_pages() {
+        let store = MemoryStore::new();
+        let all = ["a", "ab", "ab/1", "ab/ü", "ac", "b"];
+        for name in all {
+            store
+                .write(|txn| NAMES.put(txn, &name.to_owned(), &()))
+                .unwrap();
+        }
+        let list = |prefix: &str, after: Option<&str>, limit| {
+            let span = NAMES.prefix(prefix, after);
+            let rows = store.read(|txn| NAMES.scan(txn, &span, limit)).unwrap();
+            rows.into_iter().map(|(name, ())| name).collect::<Vec<_>>()
+        };
+        assert_eq!(list("", None, 99), all);
+        assert_eq!(list("ab", None, 99), ["ab", "ab/1", "ab/ü"]);
+        assert_eq!(list("ab", Some("ab"), 1), ["ab/1"]);
+        assert_eq!(list("ab", Some("b"), 99), [""; 0]);
+        assert_eq!(list("ab", Some(""), 1), ["ab"]);
+    }
+}
