@@ -1,1 +1,17 @@
-//! The planners: one file a scheme.
+//! The planners: pure functions from a stripe, a topology and a wish to a checked plan.
+//!
+//! One file is one scheme, named as in its paper. Planners do no I/O and hold no state; those that
+//! choose at random take a seeded generator, so equal inputs give equal plans. What they make
+//! passes [`gabion_plan::check`], and `tests/` says so for random codes, layouts, ranges and
+//! failures.
+
+pub mod encode;
+mod error;
+pub mod placement;
+pub mod pool;
+pub mod repair;
+mod stripe;
+pub mod update;
+
+pub use error::PlanError;
+pub use stripe::Stripe;

@@ -1,0 +1,150 @@
+//! Builds plans step by step, so that planners read like the papers' prose.
+
+use crate::{Goal, Log, Plan, Step, Term, ValueId};
+use gabion_layout::{ChunkIndex, Geometry, NodeId, Slices, StripeId};
+
+/// Collects the steps of a plan.
+#[derive(Debug)]
+pub struct PlanBuilder {
+    plan: Plan,
+}
+
+impl PlanBuilder {
+    /// A plan for `stripe`, whose chunk `j` is on `placement[j]`, with no steps yet.
+    ///
+    /// # Panics
+    /// When there is not one node for each chunk.
+    pub fn new(stripe: StripeId, geometry: Geometry, placement: Vec<NodeId>) -> Self {
+        assert_eq!(
+            placement.len(),
+            geometry.n(),
+            "one node for each chunk of the stripe"
+        );
+        let plan = Plan {
+            stripe,
+            geometry,
+            placement,
+            lost: Vec::new(),
+            goal: Goal::Encode,
+            steps: Vec::with_capacity(16),
+        };
+        Self { plan }
+    }
+
+    /// Says which chunks cannot be read.
+    #[must_use]
+    pub fn without(mut self, lost: Vec<ChunkIndex>) -> Self {
+        self.plan.lost = lost;
+        self
+    }
+
+    /// The node that holds a chunk before the plan runs.
+    ///
+    /// # Panics
+    /// When the stripe has no such chunk.
+    pub fn node_of(&self, chunk: ChunkIndex) -> NodeId {
+        self.plan.placement[chunk.at()]
+    }
+
+    /// New bytes of a data chunk that the asker gave to `node`.
+    pub fn input(&mut self, node: NodeId, chunk: ChunkIndex, slices: Slices) -> ValueId {
+        self.push(Step::Input {
+            node,
+            chunk,
+            slices,
+        })
+    }
+
+    /// Reads stored bytes where the chunk is.
+    ///
+    /// # Panics
+    /// When the stripe has no such chunk.
+    pub fn read(&mut self, chunk: ChunkIndex, slices: Slices) -> ValueId {
+        self.push(Step::Read {
+            node: self.node_of(chunk),
+            chunk,
+            slices,
+        })
+    }
+
+    /// Sums coefficient times value at `node`. One value with coefficient 1 is that value already,
+    /// so no step is made for it.
+    pub fn combine(&mut self, node: NodeId, terms: &[(u8, ValueId)]) -> ValueId {
+        if let [(1, value)] = terms {
+            return *value;
+        }
+        let terms = terms
+            .iter()
+            .map(|&(coefficient, value)| Term { coefficient, value })
+            .collect();
+        self.push(Step::Combine { node, terms })
+    }
+
+    /// Brings a value to `to`; no step is made when it is there already.
+    ///
+    /// # Panics
+    /// When there is no such value.
+    pub fn send(&mut self, value: ValueId, to: NodeId) -> ValueId {
+        let from = self.plan.steps[value.at()].node();
+        if from == to {
+            return value;
+        }
+        self.push(Step::Send { from, to, value })
+    }
+
+    /// Writes a value, where it is, as bytes of a chunk.
+    ///
+    /// # Panics
+    /// When there is no such value.
+    pub fn write(&mut self, chunk: ChunkIndex, slices: Slices, value: ValueId) {
+        let node = self.plan.steps[value.at()].node();
+        self.push(Step::Write {
+            node,
+            chunk,
+            slices,
+            value,
+        });
+    }
+
+    /// Appends a value, where it is, to a log.
+    ///
+    /// # Panics
+    /// When there is no such value.
+    pub fn append(&mut self, log: Log, chunk: ChunkIndex, slices: Slices, value: ValueId) {
+        let node = self.plan.steps[value.at()].node();
+        self.push(Step::Append {
+            node,
+            log,
+            chunk,
+            slices,
+            value,
+        });
+    }
+
+    /// Hands a value, where it is, to the asker.
+    ///
+    /// # Panics
+    /// When there is no such value.
+    pub fn deliver(&mut self, chunk: ChunkIndex, slices: Slices, value: ValueId) {
+        let node = self.plan.steps[value.at()].node();
+        self.push(Step::Deliver {
+            node,
+            chunk,
+            slices,
+            value,
+        });
+    }
+
+    /// The plan, which is to reach `goal`.
+    #[must_use]
+    pub fn finish(mut self, goal: Goal) -> Plan {
+        self.plan.goal = goal;
+        self.plan
+    }
+
+    fn push(&mut self, step: Step) -> ValueId {
+        let id = ValueId(self.plan.steps.len() as u32);
+        self.plan.steps.push(step);
+        id
+    }
+}

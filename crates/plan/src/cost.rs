@@ -1,0 +1,132 @@
+//! What a plan costs: bytes by link, and disk operations. The lab prints these numbers, the
+//! simulator times them, and the wire must carry exactly them.
+
+use crate::{Plan, Step};
+use gabion_layout::{NodeId, Topology};
+use serde::{Deserialize, Serialize};
+
+/// Payload bytes from one node to another.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct LinkBytes {
+    /// Sender.
+    pub from: NodeId,
+    /// Receiver.
+    pub to: NodeId,
+    /// Payload bytes.
+    pub bytes: u64,
+}
+
+/// What one or several plans cost. Bytes are payload, without frames and headers.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Cost {
+    /// Bytes sent between nodes of different racks.
+    pub cross_rack_bytes: u64,
+    /// Bytes sent between nodes of one rack.
+    pub inner_rack_bytes: u64,
+    /// Bytes between a node and the asker, who is in no rack, and new bytes that the asker gave to
+    /// nodes.
+    pub client_bytes: u64,
+    /// Bytes read from chunks.
+    pub read_bytes: u64,
+    /// Read steps.
+    pub read_count: u64,
+    /// Bytes written to chunks and logs.
+    pub write_bytes: u64,
+    /// Write and append steps.
+    pub write_count: u64,
+    /// Bytes by link, sorted by sender and receiver.
+    pub links: Vec<LinkBytes>,
+}
+
+impl Cost {
+    /// The cost of one plan.
+    pub fn of(plan: &Plan, topology: &Topology) -> Self {
+        let mut cost = Self::default();
+        for step in &plan.steps {
+            match step {
+                Step::Input { node, slices, .. } => {
+                    if *node != NodeId::CLIENT {
+                        cost.client_bytes += slices.bytes();
+                    }
+                }
+                Step::Read { slices, .. } => {
+                    cost.read_bytes += slices.bytes();
+                    cost.read_count += 1;
+                }
+                Step::Write { slices, .. } | Step::Append { slices, .. } => {
+                    cost.write_bytes += slices.bytes();
+                    cost.write_count += 1;
+                }
+                Step::Send { from, to, value } => {
+                    let bytes = plan.slices_of(*value).bytes();
+                    cost.send(
+                        LinkBytes {
+                            from: *from,
+                            to: *to,
+                            bytes,
+                        },
+                        topology,
+                    );
+                }
+                Step::Combine { .. } | Step::Deliver { .. } => {}
+            }
+        }
+        cost
+    }
+
+    /// Adds another cost to this one.
+    pub fn add(&mut self, other: &Self) {
+        self.cross_rack_bytes += other.cross_rack_bytes;
+        self.inner_rack_bytes += other.inner_rack_bytes;
+        self.client_bytes += other.client_bytes;
+        self.read_bytes += other.read_bytes;
+        self.read_count += other.read_count;
+        self.write_bytes += other.write_bytes;
+        self.write_count += other.write_count;
+        for link in &other.links {
+            self.count_link(*link);
+        }
+    }
+
+    /// The most bytes that one node sends or receives between nodes: with equal links and enough
+    /// slices, the plan takes at least as long as this node's link needs for them.
+    pub fn busiest_link_bytes(&self) -> u64 {
+        let ends = self.links.iter().flat_map(|l| [l.from, l.to]);
+        let sent = |node| {
+            self.links
+                .iter()
+                .filter(|l| l.from == node)
+                .map(|l| l.bytes)
+                .sum()
+        };
+        let received = |node| {
+            self.links
+                .iter()
+                .filter(|l| l.to == node)
+                .map(|l| l.bytes)
+                .sum()
+        };
+        ends.map(|node| u64::max(sent(node), received(node)))
+            .max()
+            .unwrap_or(0)
+    }
+
+    fn send(&mut self, link: LinkBytes, topology: &Topology) {
+        match (topology.rack_of(link.from), topology.rack_of(link.to)) {
+            (Some(a), Some(b)) if a != b => self.cross_rack_bytes += link.bytes,
+            (Some(_), Some(_)) => self.inner_rack_bytes += link.bytes,
+            _ => self.client_bytes += link.bytes,
+        }
+        self.count_link(link);
+    }
+
+    fn count_link(&mut self, link: LinkBytes) {
+        match self
+            .links
+            .binary_search_by_key(&(link.from, link.to), |l| (l.from, l.to))
+        {
+            Ok(at) => self.links[at].bytes += link.bytes,
+            Err(at) => self.links.insert(at, link),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What a value means: a linear combination of the stripe's old and new data rows.
+//!
+//! Old parity rows are never symbols of their own: the code says which old data rows they are the
+//! sum of, so two values are equal exactly when their expressions are.
+
+use gabion_codec::{Code, gf};
+use gabion_layout::ChunkIndex;
+
+/// A data row before or after the plan. The packed order is: version, chunk, row.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Symbol(u32);
+
+impl Symbol {
+    pub(crate) fn old(chunk: usize, row: usize) -> Self {
+        Self((chunk as u32) << 16 | row as u32)
+    }
+
+    pub(crate) fn new(chunk: usize, row: usize) -> Self {
+        Self(1 << 31 | (chunk as u32) << 16 | row as u32)
+    }
+
+    pub(crate) fn describe(self) -> String {
+        let version = if self.0 >> 31 == 1 { "new" } else { "old" };
+        format!("{version}({},{})", self.0 >> 16 & 0x7fff, self.0 & 0xffff)
+    }
+}
+
+/// A sum of coefficient times symbol. Invariant: sorted by symbol, no coefficient is 0.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Expression(Vec<(Symbol, u8)>);
+
+impl Expression {
+    pub(crate) fn of(symbol: Symbol) -> Self {
+        Self(vec![(symbol, 1)])
+    }
+
+    /// A stored row of a chunk, data or parity, as the stripe was before the plan.
+    pub(crate) fn stored(code: &Code, chunk: ChunkIndex, row: usize) -> Self {
+        Self::row(code, chunk, row, Symbol::old)
+    }
+
+    /// A row of a chunk, data or parity, as the stripe of only new data would have it.
+    pub(crate) fn encoded(code: &Code, chunk: ChunkIndex, row: usize) -> Self {
+        Self::row(code, chunk, row, Symbol::new)
+    }
+
+    fn row(code: &Code, chunk: ChunkIndex, row: usize, symbol: fn(usize, usize) -> Symbol) -> Self {
+        if chunk.at() < code.k() {
+            return Self::of(symbol(chunk.at(), row));
+        }
+        let mut terms = Vec::with_capacity(code.k());
+        for data in 0..code.k() {
+            for data_row in 0..code.sub_chunks() {
+                let coefficient = code.coefficient(chunk.at(), row, data, data_row);
+                if coefficient != 0 {
+                    terms.push((symbol(data, data_row), coefficient));
+                }
+            }
+        }
+        Self(terms)
+    }
+
+    /// Adds `coefficient * other`.
+    pub(crate) fn add(&mut self, coefficient: u8, other: &Self) {
+        if coefficient == 0 {
+            return;
+        }
+        let mut sum = Vec::with_capacity(self.0.len() + other.0.len());
+        let (mut left, mut right) = (self.0.iter().peekable(), other.0.iter().peekable());
+        loop {
+            match (left.peek(), right.peek()) {
+                (Some(&&(a, x)), Some(&&(b, y))) if a == b => {
+                    let total = x ^ gf::multiply(coefficient, y);
+                    if total != 0 {
+                        sum.push((a, total));
+                    }
+                    left.next();
+                    right.next();
+                }
+                (Some(&&(a, x)), right_term) if right_term.is_none_or(|&&(b, _)| a < b) => {
+                    sum.push((a, x));
+                    left.next();
+                }
+                (_, Some(&&(b, y))) => {
+                    sum.push((b, gf::multiply(coefficient, y)));
+                    right.next();
+                }
+                (_, None) => break,
+            }
+        }
+        self.0 = sum;
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        if self.0.is_empty() {
+            return "0".to_owned();
+        }
+        let terms: Vec<String> = self
+            .0
+            .iter()
+            .map(|(symbol, c)| format!("{c}*{}", symbol.describe()))
+            .collect();
+        terms.join(" + ")
+    }
+}

@@ -1,0 +1,69 @@
+//! One node's part of a plan: what a coordinator or client sends to each participant.
+
+use crate::{Plan, Step, ValueId};
+use gabion_layout::{NodeId, Slices, StripeId};
+use serde::{Deserialize, Serialize};
+
+/// One step as a participant needs it: with its number and the stream that it works on.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PartStep {
+    /// The step's number in the plan, which is its value's name on the wire.
+    pub id: ValueId,
+    /// The bytes that flow through the step: positions in a chunk for the steps that touch one,
+    /// and for all others at least the right shape.
+    pub slices: Slices,
+    /// The step.
+    pub step: Step,
+}
+
+/// All steps of a plan in which one node takes part, senders' and receivers' sends included.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Part {
+    /// The stripe.
+    pub stripe: StripeId,
+    /// The node whose part it is.
+    pub node: NodeId,
+    /// Bytes of a chunk of the stripe, so that a node can make a new one.
+    pub chunk_bytes: u64,
+    /// Its steps in the plan's order.
+    pub steps: Vec<PartStep>,
+}
+
+impl Plan {
+    /// The part of `node`; it has no steps when the node takes no part.
+    ///
+    /// # Panics
+    /// When the plan does not hold together, which [`crate::check`] finds out before.
+    pub fn part(&self, node: NodeId) -> Part {
+        let is_mine = |step: &Step| match step {
+            Step::Send { from, to, .. } => *from == node || *to == node,
+            other => other.node() == node,
+        };
+        let steps = self
+            .steps
+            .iter()
+            .enumerate()
+            .filter(|(_, step)| is_mine(step))
+            .map(|(at, step)| {
+                let id = ValueId(at as u32);
+                let slices = match step {
+                    Step::Write { slices, .. }
+                    | Step::Append { slices, .. }
+                    | Step::Deliver { slices, .. } => *slices,
+                    _ => self.slices_of(id),
+                };
+                PartStep {
+                    id,
+                    slices,
+                    step: step.clone(),
+                }
+            })
+            .collect();
+        Part {
+            stripe: self.stripe,
+            node,
+            chunk_bytes: self.geometry.chunk_bytes(),
+            steps,
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! The vocabulary of plans: steps, values, goals.
+
+use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId, Slices, StripeId};
+use serde::{Deserialize, Serialize};
+
+/// The value that the step with this number makes. A value is a stream of slices at one node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct ValueId(pub u32);
+
+impl ValueId {
+    /// The number as an index into [`Plan::steps`].
+    pub const fn at(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// One summand of a [`Step::Combine`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Term {
+    /// Factor in GF(2^8); 1 adds the value as it is.
+    pub coefficient: u8,
+    /// The value that is multiplied.
+    pub value: ValueId,
+}
+
+/// Where a [`Step::Append`] puts its bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum Log {
+    /// The data node's journal: new bytes, to be applied in place once committed.
+    Journal,
+    /// The parity node's parity log: a parity delta, to be added once committed.
+    Parity {
+        /// The data chunk whose change the delta carries; it makes a resent delta recognisable.
+        data: ChunkIndex,
+    },
+}
+
+/// One step. Steps that make a value are named by their number in the plan.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Step {
+    /// New bytes of a data chunk, as the asker of the plan gave them to `node`. Makes a value.
+    Input {
+        /// Where the bytes are.
+        node: NodeId,
+        /// The data chunk that they belong to.
+        chunk: ChunkIndex,
+        /// Which bytes of the chunk.
+        slices: Slices,
+    },
+    /// Stored bytes, read and verified. Makes a value.
+    Read {
+        /// The node that holds the chunk.
+        node: NodeId,
+        /// The chunk.
+        chunk: ChunkIndex,
+        /// Which bytes of the chunk.
+        slices: Slices,
+    },
+    /// The sum of coefficient times value, byte by byte, over GF(2^8). Makes a value.
+    Combine {
+        /// Where it is computed; all terms must be there.
+        node: NodeId,
+        /// The summands; their streams have the same shape.
+        terms: Vec<Term>,
+    },
+    /// Moves a value to another node, where it is a new value.
+    Send {
+        /// The node that has the value.
+        from: NodeId,
+        /// The node that gets it.
+        to: NodeId,
+        /// What is sent.
+        value: ValueId,
+    },
+    /// Writes a value as bytes of a chunk.
+    Write {
+        /// The node that stores the chunk from now on.
+        node: NodeId,
+        /// The chunk.
+        chunk: ChunkIndex,
+        /// Which bytes of the chunk.
+        slices: Slices,
+        /// What is written.
+        value: ValueId,
+    },
+    /// Makes a value durable in a log as part of an update's record.
+    Append {
+        /// The node that holds the chunk.
+        node: NodeId,
+        /// Which log.
+        log: Log,
+        /// The chunk that the record changes.
+        chunk: ChunkIndex,
+        /// Which bytes of the chunk.
+        slices: Slices,
+        /// What is appended.
+        value: ValueId,
+    },
+    /// Hands a value to the asker of the plan as bytes of a chunk.
+    Deliver {
+        /// Where the asker takes it.
+        node: NodeId,
+        /// The chunk whose bytes they are.
+        chunk: ChunkIndex,
+        /// Which bytes of the chunk.
+        slices: Slices,
+        /// What is handed over.
+        value: ValueId,
+    },
+}
+
+impl Step {
+    /// The node where the step's result is: the receiver of a send, the worker otherwise.
+    pub const fn node(&self) -> NodeId {
+        match self {
+            Self::Input { node, .. }
+            | Self::Read { node, .. }
+            | Self::Combine { node, .. }
+            | Self::Write { node, .. }
+            | Self::Append { node, .. }
+            | Self::Deliver { node, .. } => *node,
+            Self::Send { to, .. } => *to,
+        }
+    }
+
+    /// Whether other steps can use what this one makes.
+    pub const fn makes_value(&self) -> bool {
+        matches!(
+            self,
+            Self::Input { .. } | Self::Read { .. } | Self::Combine { .. } | Self::Send { .. }
+        )
+    }
+}
+
+/// What a plan is for; the checker holds its steps against this.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Goal {
+    /// The data ranges get new bytes, and every parity chunk follows.
+    Update {
+        /// What changes; data chunks only, no overlaps.
+        ranges: Vec<ChunkRange>,
+    },
+    /// All `n` chunks of a new stripe are written at their places.
+    Encode,
+    /// Lost chunks are written whole at the given nodes.
+    Repair {
+        /// Each lost chunk and the node that gets it.
+        chunks: Vec<(ChunkIndex, NodeId)>,
+    },
+    /// The asker receives stored bytes.
+    Read {
+        /// What it receives; no overlaps.
+        ranges: Vec<ChunkRange>,
+    },
+}
+
+impl Goal {
+    /// The goal of updating one range of one data chunk.
+    pub fn update(chunk: ChunkIndex, range: ByteRange) -> Self {
+        Self::Update {
+            ranges: vec![ChunkRange { chunk, range }],
+        }
+    }
+
+    /// The goal of reading one range of one chunk.
+    pub fn read(chunk: ChunkIndex, range: ByteRange) -> Self {
+        Self::Read {
+            ranges: vec![ChunkRange { chunk, range }],
+        }
+    }
+}
+
+/// A plan for one stripe: steps in an order in which they can be done one after another, though an
+/// executor runs all of them at once, slice by slice.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Plan {
+    /// The stripe.
+    pub stripe: StripeId,
+    /// Its shape.
+    pub geometry: Geometry,
+    /// `placement[j]` holds chunk `j` before the plan runs.
+    pub placement: Vec<NodeId>,
+    /// Chunks that cannot be read.
+    pub lost: Vec<ChunkIndex>,
+    /// What the plan is for.
+    pub goal: Goal,
+    /// The steps; a step uses values of earlier ones only.
+    pub steps: Vec<Step>,
+}
+
+impl Plan {
+    /// Where the bytes of a value lie in their chunk. A combined or sent value lies where its
+    /// (first) source does.
+    ///
+    /// # Panics
+    /// When the plan does not hold together, which [`crate::check`] finds out before.
+    pub fn slices_of(&self, mut value: ValueId) -> Slices {
+        loop {
+            match &self.steps[value.at()] {
+                Step::Input { slices, .. } | Step::Read { slices, .. } => return *slices,
+                Step::Combine { terms, .. } => value = terms[0].value,
+                Step::Send { value: sent, .. } => value = *sent,
+                other => panic!("{other:?} makes no value"),
+            }
+        }
+    }
+
+    /// All nodes that take part, in the order of their first step.
+    pub fn participants(&self) -> Vec<NodeId> {
+        let mut nodes = Vec::new();
+        for step in &self.steps {
+            if let Step::Send { from, .. } = step
+                && !nodes.contains(from)
+            {
+                nodes.push(*from);
+            }
+            if !nodes.contains(&step.node()) {
+                nodes.push(step.node());
+            }
+        }
+        nodes
+    }
+}

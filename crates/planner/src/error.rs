@@ -1,0 +1,65 @@
+//! Why there is no plan: always something about the input, never a bug.
+
+use gabion_codec::CodeError;
+use gabion_layout::{ChunkIndex, GeometryError, Survive};
+use thiserror::Error;
+
+/// Why a planner has no plan.
+#[derive(Clone, PartialEq, Debug, Error)]
+pub enum PlanError {
+    /// The chunks that are left cannot give what is asked for.
+    #[error(transparent)]
+    NotEnoughHelpers(#[from] CodeError),
+    /// A range does not fit the stripe.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+    /// An update would have to go to a chunk that is not there.
+    #[error(
+        "{0} is lost, and an update needs every chunk that it touches; repair the stripe first"
+    )]
+    UpdateOfLost(ChunkIndex),
+    /// The ranges of one update overlap or are empty.
+    #[error("an update needs ranges of data chunks that are not empty and do not overlap")]
+    BadRanges,
+    /// The topology cannot hold a stripe.
+    #[error(
+        "a stripe of {chunks} chunks with at most {per_rack} a rack does not fit: the racks that \
+         are up have room for {room}; add nodes or racks, or choose a narrower code"
+    )]
+    NoRoom {
+        /// Chunks of the stripe.
+        chunks: usize,
+        /// The most chunks a rack may hold.
+        per_rack: usize,
+        /// Chunks that fit.
+        room: usize,
+    },
+    /// No code can keep the promise on this topology.
+    #[error("no code survives {survive} on {racks} racks with {nodes} nodes; {advice}")]
+    Impossible {
+        /// The promise.
+        survive: Survive,
+        /// Racks with nodes.
+        racks: usize,
+        /// Nodes in all.
+        nodes: usize,
+        /// What would make it possible.
+        advice: &'static str,
+    },
+    /// The code that the user chose cannot keep the promise.
+    #[error(
+        "{code} survives any {survived} lost chunks, which is too few for {survive} on this \
+         topology; use more parity chunks or promise less"
+    )]
+    WeakCode {
+        /// The code.
+        code: String,
+        /// Losses that it always survives.
+        survived: usize,
+        /// The promise.
+        survive: Survive,
+    },
+    /// A layout's text form is not understood or does not fit the code.
+    #[error("{0}")]
+    Layout(String),
+}

@@ -1,0 +1,22 @@
+//! Conventional repair: a star. Every helper sends what it read to the requestor, which combines.
+//! `ECPipe` section 2.2; the requestor's link carries `k` chunks for one lost one.
+
+use super::LostRow;
+use crate::Stripe;
+use gabion_layout::NodeId;
+use gabion_plan::{PlanBuilder, ValueId};
+
+pub(super) fn reconstruct(
+    b: &mut PlanBuilder,
+    stripe: &Stripe<'_>,
+    row: &LostRow<'_>,
+    at: NodeId,
+) -> ValueId {
+    let mut terms = Vec::new();
+    for (_, reads) in row.reads(b, stripe) {
+        for (coefficient, value) in reads {
+            terms.push((coefficient, b.send(value, at)));
+        }
+    }
+    b.combine(at, &terms)
+}

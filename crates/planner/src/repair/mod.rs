@@ -1,0 +1,131 @@
+//! Repair planners, and reads that need them. Each scheme says how one row of a lost chunk is
+//! brought together at one node; repairs and degraded reads are the same thing with another end.
+
+mod conventional;
+mod degraded_read;
+mod pipeline;
+
+pub use degraded_read::{helpers_by_distance, read};
+
+use crate::{PlanError, Stripe};
+use gabion_codec::Equations;
+use gabion_layout::{ByteRange, ChunkIndex, NodeId, Slices};
+use gabion_plan::{Goal, Plan, PlanBuilder, ValueId};
+use serde::{Deserialize, Serialize};
+use std::str::FromStr;
+
+/// How a lost chunk's bytes are brought together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Scheme {
+    /// Every helper sends to the requestor, whose link carries the lost bytes as many times as
+    /// there are helpers (`ECPipe` section 2.2).
+    Conventional,
+    /// The helpers form a chain and combine slice by slice as the bytes pass, so that each link
+    /// carries the lost bytes once (`ECPipe` section 3.2).
+    Pipeline,
+}
+
+impl Scheme {
+    /// All schemes with their names.
+    pub const NAMES: [(&'static str, Self); 2] = [
+        ("conventional", Self::Conventional),
+        ("pipeline", Self::Pipeline),
+    ];
+}
+
+impl FromStr for Scheme {
+    type Err = PlanError;
+
+    fn from_str(name: &str) -> Result<Self, PlanError> {
+        let found = Self::NAMES.iter().find(|(known, _)| *known == name);
+        found.map(|&(_, scheme)| scheme).ok_or_else(|| {
+            PlanError::Layout(format!(
+                "'{name}' is no repair scheme; use conventional or pipeline"
+            ))
+        })
+    }
+}
+
+/// A row of a lost chunk, and the equation that gives it.
+struct LostRow<'a> {
+    equations: &'a Equations,
+    /// Which of the equations' outputs, and which row of it.
+    output: usize,
+    row: usize,
+    /// Positions within the row.
+    in_row: Slices,
+}
+
+impl LostRow<'_> {
+    /// The reads that the equation needs, helper by helper, with their coefficients.
+    fn reads(&self, b: &mut PlanBuilder, stripe: &Stripe<'_>) -> Vec<(NodeId, Vec<(u8, ValueId)>)> {
+        let row_bytes = stripe.geometry.sub_chunk_bytes();
+        let mut reads = Vec::with_capacity(self.equations.helpers.len());
+        for (at, &helper) in self.equations.helpers.iter().enumerate() {
+            let mut terms = Vec::new();
+            for row in 0..stripe.geometry.sub_chunks() {
+                let coefficient = self.equations.coefficient(self.output, self.row, at, row);
+                if coefficient != 0 {
+                    let slices = self.in_row.at(self.in_row.offset + row as u64 * row_bytes);
+                    terms.push((coefficient, b.read(ChunkIndex::new(helper), slices)));
+                }
+            }
+            if !terms.is_empty() {
+                reads.push((stripe.placement[helper], terms));
+            }
+        }
+        reads
+    }
+}
+
+fn reconstruct(
+    b: &mut PlanBuilder,
+    stripe: &Stripe<'_>,
+    scheme: Scheme,
+    row: &LostRow<'_>,
+    at: NodeId,
+) -> ValueId {
+    match scheme {
+        Scheme::Conventional => conventional::reconstruct(b, stripe, row, at),
+        Scheme::Pipeline => pipeline::reconstruct(b, stripe, row, at),
+    }
+}
+
+/// Plans the repair of one lost chunk onto `requestor`, in slices of at most `slice_bytes`.
+/// `helpers` lists the chunks that may help, the preferred ones first; the code takes as few of
+/// them as it can. A pipeline runs through them in that order.
+///
+/// # Errors
+/// [`PlanError::NotEnoughHelpers`] when the chunks named do not determine the lost one.
+pub fn repair(
+    stripe: &Stripe<'_>,
+    lost: ChunkIndex,
+    requestor: NodeId,
+    helpers: &[ChunkIndex],
+    scheme: Scheme,
+    slice_bytes: u64,
+) -> Result<Plan, PlanError> {
+    let helpers: Vec<usize> = helpers
+        .iter()
+        .filter(|c| !stripe.lost.contains(c))
+        .map(|c| c.at())
+        .collect();
+    let candidates = stripe.code.repair_equations(lost.at(), &helpers)?;
+    let equations = &candidates[0];
+    let row_bytes = stripe.geometry.sub_chunk_bytes();
+    let mut b = stripe.builder();
+    for row in 0..stripe.geometry.sub_chunks() {
+        let in_row = Slices::contiguous(ByteRange::new(0, row_bytes), slice_bytes);
+        let lost_row = LostRow {
+            equations,
+            output: 0,
+            row,
+            in_row,
+        };
+        let value = reconstruct(&mut b, stripe, scheme, &lost_row, requestor);
+        b.write(lost, in_row.at(row as u64 * row_bytes), value);
+    }
+    Ok(b.finish(Goal::Repair {
+        chunks: vec![(lost, requestor)],
+    }))
+}

@@ -1,0 +1,25 @@
+//! Repair pipelining, basic version: a chain. Each helper adds its share to the partial sum that
+//! passes, slice by slice, so that all links work at once and each carries the lost bytes once.
+//! `ECPipe` section 3.2.
+
+use super::LostRow;
+use crate::Stripe;
+use gabion_layout::NodeId;
+use gabion_plan::{PlanBuilder, ValueId};
+
+pub(super) fn reconstruct(
+    b: &mut PlanBuilder,
+    stripe: &Stripe<'_>,
+    row: &LostRow<'_>,
+    at: NodeId,
+) -> ValueId {
+    let mut partial = None;
+    for (node, mut terms) in row.reads(b, stripe) {
+        if let Some(sum) = partial {
+            terms.push((1, b.send(sum, node)));
+        }
+        partial = Some(b.combine(node, &terms));
+    }
+    let sum = partial.expect("a chunk that the code can repair has at least one helper");
+    b.send(sum, at)
+}

@@ -1,0 +1,96 @@
+//! Update by delta: each data node sends the change of its chunk to every parity node, which
+//! scales it and logs it. It is the baseline of CAU (section 3.1) and of RackCU (section II-C):
+//! cross-rack bytes are one copy of the delta for each parity node in another rack.
+
+use crate::{PlanError, Stripe};
+use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Slices};
+use gabion_plan::{Goal, Log, Plan, PlanBuilder};
+
+/// Plans an update of `ranges` of data chunks, whose new bytes are at the chunks' nodes, in slices
+/// of at most `slice_bytes`.
+///
+/// # Errors
+/// [`PlanError::BadRanges`] for ranges that are empty, overlap, leave their chunk or are of no data
+/// chunk; [`PlanError::UpdateOfLost`] when a chunk that must change is lost.
+pub fn delta(
+    stripe: &Stripe<'_>,
+    ranges: &[ChunkRange],
+    slice_bytes: u64,
+) -> Result<Plan, PlanError> {
+    check_ranges(stripe, ranges)?;
+    let mut b = stripe.builder();
+    for part in ranges {
+        for range in stripe.geometry.split_rows(part.range) {
+            update_row(&mut b, stripe, part.chunk, range, slice_bytes);
+        }
+    }
+    Ok(b.finish(Goal::Update {
+        ranges: ranges.to_vec(),
+    }))
+}
+
+/// Plans the change of one range of one sub-chunk: the delta goes to each parity node once, and
+/// there to each of the parity rows that it touches.
+fn update_row(
+    b: &mut PlanBuilder,
+    stripe: &Stripe<'_>,
+    chunk: ChunkIndex,
+    range: ByteRange,
+    slice_bytes: u64,
+) {
+    let row_bytes = stripe.geometry.sub_chunk_bytes();
+    let row = (range.offset / row_bytes) as usize;
+    let slices = Slices::contiguous(range, slice_bytes);
+    let node = stripe.node_of(chunk);
+    let new = b.input(node, chunk, slices);
+    let old = b.read(chunk, slices);
+    let delta = b.combine(node, &[(1, new), (1, old)]);
+    b.append(Log::Journal, chunk, slices, new);
+    let mut sent = None;
+    for target in stripe.code.delta_rows(chunk.at(), row) {
+        let parity = ChunkIndex::new(target.chunk);
+        let there = match sent {
+            Some((to, value)) if to == parity => value,
+            _ => b.send(delta, stripe.node_of(parity)),
+        };
+        sent = Some((parity, there));
+        let scaled = b.combine(stripe.node_of(parity), &[(target.coefficient, there)]);
+        let offset = target.row as u64 * row_bytes + range.offset % row_bytes;
+        b.append(
+            Log::Parity { data: chunk },
+            parity,
+            slices.at(offset),
+            scaled,
+        );
+    }
+}
+
+fn check_ranges(stripe: &Stripe<'_>, ranges: &[ChunkRange]) -> Result<(), PlanError> {
+    let g = stripe.geometry;
+    for (at, part) in ranges.iter().enumerate() {
+        let overlaps = ranges[..at]
+            .iter()
+            .any(|other| other.chunk == part.chunk && other.range.intersect(part.range).is_some());
+        let leaves = part.range.is_empty() || part.range.end() > g.chunk_bytes();
+        if overlaps || leaves || !g.is_data(part.chunk) {
+            return Err(PlanError::BadRanges);
+        }
+        if stripe.lost.contains(&part.chunk) {
+            return Err(PlanError::UpdateOfLost(part.chunk));
+        }
+        for range in g.split_rows(part.range) {
+            let row = (range.offset / g.sub_chunk_bytes()) as usize;
+            for target in stripe.code.delta_rows(part.chunk.at(), row) {
+                let parity = ChunkIndex::new(target.chunk);
+                if stripe.lost.contains(&parity) {
+                    return Err(PlanError::UpdateOfLost(parity));
+                }
+            }
+        }
+    }
+    if ranges.is_empty() {
+        Err(PlanError::BadRanges)
+    } else {
+        Ok(())
+    }
+}

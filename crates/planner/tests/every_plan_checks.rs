@@ -1,0 +1,257 @@
+//! Every plan of every planner passes the checker, over random codes, layouts, ranges and
+//! failures; and costs are what the papers' formulas say where there is one.
+
+use gabion_codec::Code;
+use gabion_layout::{
+    ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId, NodePlace, RackId, StripeId, Topology,
+};
+use gabion_plan::{Cost, check};
+use gabion_planner::repair::{Scheme, helpers_by_distance, read, repair};
+use gabion_planner::{PlanError, Stripe, encode, placement, update};
+use proptest::prelude::*;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+fn any_code() -> impl Strategy<Value = Code> {
+    prop_oneof![
+        (1usize..14, 1usize..6).prop_map(|(k, m)| format!("rs({k},{m})")),
+        (1usize..10, 1usize..5).prop_map(|(k, m)| format!("cauchy({k},{m})")),
+        (2usize..8).prop_map(|k| format!("rdp({k})")),
+        (2usize..8).prop_map(|k| format!("evenodd({k})")),
+        (1usize..4, 2usize..4, 1usize..4)
+            .prop_map(|(per, l, g)| format!("lrc({},{l},{g})", per * l)),
+        (2usize..6).prop_map(|n| format!("rep({n})")),
+    ]
+    .prop_map(|text| text.parse().expect("a code of its family"))
+}
+
+/// A code on a random topology with a random placement of one stripe.
+#[derive(Clone, Debug)]
+struct Setting {
+    code: Code,
+    geometry: Geometry,
+    topology: Topology,
+    placement: Vec<NodeId>,
+}
+
+impl Setting {
+    fn stripe<'a>(&'a self, lost: &'a [ChunkIndex]) -> Stripe<'a> {
+        Stripe {
+            id: StripeId(1),
+            code: &self.code,
+            geometry: self.geometry,
+            placement: &self.placement,
+            lost,
+        }
+    }
+
+    fn spare(&self) -> NodeId {
+        let spare = |p: &NodePlace| !self.placement.contains(&p.node);
+        self.topology
+            .nodes()
+            .find(spare)
+            .expect("the topology has a spare node")
+            .node
+    }
+}
+
+fn any_setting() -> impl Strategy<Value = Setting> {
+    (any_code(), 1u64..200, 1u32..9, any::<u64>()).prop_map(|(code, row_bytes, racks, seed)| {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let w = code.sub_chunks();
+        let geometry = Geometry::new(code.k(), code.m(), w, row_bytes * w as u64).unwrap();
+        let places = (0..code.n() as u32 + 3).map(|v| NodePlace {
+            node: NodeId(v),
+            rack: RackId((v * 7 + seed as u32 % 5) % racks),
+        });
+        let topology = Topology::new(places).unwrap();
+        let placement = placement::random(&topology, code.n(), code.n(), &mut rng).unwrap();
+        Setting {
+            code,
+            geometry,
+            topology,
+            placement,
+        }
+    })
+}
+
+/// Distinct, non-overlapping ranges of data chunks from a list of random numbers.
+fn ranges(geometry: Geometry, chunks: usize, numbers: &[(u64, u64, u64)]) -> Vec<ChunkRange> {
+    let mut ranges: Vec<ChunkRange> = Vec::new();
+    for &(chunk, a, b) in numbers {
+        let chunk = ChunkIndex::new(chunk as usize % chunks);
+        let (a, b) = (a % geometry.chunk_bytes(), b % geometry.chunk_bytes());
+        let range = ByteRange::new(a.min(b), a.max(b) - a.min(b) + 1);
+        let free = |r: &ChunkRange| r.chunk != chunk || r.range.intersect(range).is_none();
+        if ranges.iter().all(free) {
+            ranges.push(ChunkRange { chunk, range });
+        }
+    }
+    ranges
+}
+
+fn any_numbers() -> impl Strategy<Value = Vec<(u64, u64, u64)>> {
+    proptest::collection::vec((any::<u64>(), any::<u64>(), any::<u64>()), 1..6)
+}
+
+fn any_scheme() -> impl Strategy<Value = Scheme> {
+    prop_oneof![Just(Scheme::Conventional), Just(Scheme::Pipeline)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn encoding_checks(setting in any_setting(), slice in 1u64..300) {
+        let stripe = setting.stripe(&[]);
+        let plan = encode::direct(&stripe, NodeId::CLIENT, slice).unwrap();
+        prop_assert_eq!(check(&plan, &setting.code), Ok(()));
+        let cost = Cost::of(&plan, &setting.topology);
+        let stripe_bytes = setting.geometry.n() as u64 * setting.geometry.chunk_bytes();
+        prop_assert_eq!(cost.client_bytes, stripe_bytes);
+        prop_assert_eq!((cost.cross_rack_bytes, cost.write_bytes), (0, stripe_bytes));
+    }
+
+    #[test]
+    fn updates_check(setting in any_setting(), numbers in any_numbers(), slice in 1u64..300) {
+        let ranges = ranges(setting.geometry, setting.geometry.k(), &numbers);
+        let plan = update::delta(&setting.stripe(&[]), &ranges, slice).unwrap();
+        prop_assert_eq!(check(&plan, &setting.code), Ok(()));
+        let bytes: u64 = ranges.iter().map(|r| r.range.length).sum();
+        prop_assert_eq!(Cost::of(&plan, &setting.topology).read_bytes, bytes);
+    }
+
+    #[test]
+    fn whole_chunk_updates_cross_once_for_each_remote_parity(
+        setting in any_setting(), chunk in any::<usize>(),
+    ) {
+        let chunk = ChunkIndex::new(chunk % setting.geometry.k());
+        let whole = ByteRange::new(0, setting.geometry.chunk_bytes());
+        let ranges = [ChunkRange { chunk, range: whole }];
+        let plan = update::delta(&setting.stripe(&[]), &ranges, 1 << 20).unwrap();
+        let mut touched: Vec<usize> = (0..setting.code.sub_chunks())
+            .flat_map(|row| setting.code.delta_rows(chunk.at(), row))
+            .map(|target| target.chunk)
+            .collect();
+        touched.sort_unstable();
+        touched.dedup();
+        let data_node = setting.placement[chunk.at()];
+        let remote = touched
+            .iter()
+            .filter(|&&p| setting.topology.crosses_racks(data_node, setting.placement[p]))
+            .count() as u64;
+        let cost = Cost::of(&plan, &setting.topology);
+        prop_assert!(cost.cross_rack_bytes <= remote * whole.length);
+        if setting.code.sub_chunks() == 1 {
+            prop_assert_eq!(cost.cross_rack_bytes, remote * whole.length);
+        }
+    }
+
+    #[test]
+    fn repairs_check(
+        setting in any_setting(), losses in proptest::collection::vec(any::<usize>(), 1..4),
+        slice in 1u64..300, scheme in any_scheme(),
+    ) {
+        let n = setting.geometry.n();
+        let mut lost: Vec<ChunkIndex> = losses.iter().map(|l| ChunkIndex::new(l % n)).collect();
+        lost.sort_unstable();
+        lost.dedup();
+        let stripe = setting.stripe(&lost);
+        let requestor = setting.spare();
+        let helpers = helpers_by_distance(&stripe, requestor, &setting.topology);
+        for &chunk in &lost {
+            match repair(&stripe, chunk, requestor, &helpers, scheme, slice) {
+                Ok(plan) => {
+                    prop_assert_eq!(check(&plan, &setting.code), Ok(()));
+                    if scheme == Scheme::Pipeline && setting.code.sub_chunks() == 1 {
+                        let cost = Cost::of(&plan, &setting.topology);
+                        prop_assert_eq!(cost.busiest_link_bytes(), setting.geometry.chunk_bytes());
+                    }
+                }
+                Err(error) => {
+                    prop_assert!(matches!(error, PlanError::NotEnoughHelpers(_)), "{}", error);
+                    prop_assert!(lost.len() > setting.code.failures_survived());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn degraded_reads_check_and_move_no_more_than_asked(
+        setting in any_setting(), loss in any::<usize>(), numbers in any_numbers(),
+        slice in 1u64..300, scheme in any_scheme(),
+    ) {
+        let lost = [ChunkIndex::new(loss % setting.geometry.n())];
+        let stripe = setting.stripe(&lost);
+        let ranges = ranges(setting.geometry, setting.geometry.k(), &numbers);
+        let helpers: Vec<ChunkIndex> = stripe.available().collect();
+        let plan = read(&stripe, &ranges, NodeId::CLIENT, &helpers, scheme, slice).unwrap();
+        prop_assert_eq!(check(&plan, &setting.code), Ok(()));
+        let asked: u64 = ranges.iter().map(|r| r.range.length).sum();
+        let cost = Cost::of(&plan, &setting.topology);
+        if setting.code.sub_chunks() == 1 {
+            let helpers = setting.code.k() as u64;
+            prop_assert!(cost.read_bytes <= asked * helpers);
+            if scheme == Scheme::Pipeline {
+                prop_assert_eq!(cost.client_bytes, asked);
+            }
+        }
+    }
+
+    #[test]
+    fn placements_keep_the_rack_limit(
+        racks in 1u32..8, per in 1u32..6, chunks in 1usize..20, limit in 1usize..6, s in any::<u64>(),
+    ) {
+        let topology = Topology::uniform(racks, per);
+        let fits = racks as usize * limit.min(per as usize) >= chunks;
+        let mut rng = ChaCha8Rng::seed_from_u64(s);
+        let random = placement::random(&topology, chunks, limit, &mut rng);
+        let rotated = placement::rotate(&topology, s, chunks, limit);
+        for placed in [random, rotated] {
+            prop_assert_eq!(placed.is_ok(), fits);
+            let Ok(mut placed) = placed else { continue };
+            for rack in 0..racks {
+                let here = placed.iter().filter(|&&n| topology.rack_of(n) == Some(RackId(rack)));
+                prop_assert!(here.count() <= limit);
+            }
+            placed.sort_unstable();
+            placed.dedup();
+            prop_assert_eq!(placed.len(), chunks);
+        }
+    }
+}
+
+#[test]
+fn updates_of_lost_chunks_are_refused() {
+    let code: Code = "rs(4,2)".parse().unwrap();
+    let geometry = Geometry::new(4, 2, 1, 64).unwrap();
+    let placement: Vec<NodeId> = (0..6).map(NodeId).collect();
+    let range = ByteRange::new(0, 64);
+    for lost in [ChunkIndex(1), ChunkIndex(5)] {
+        let lost = [lost];
+        let stripe = Stripe {
+            id: StripeId(0),
+            code: &code,
+            geometry,
+            placement: &placement,
+            lost: &lost,
+        };
+        let ranges = [ChunkRange {
+            chunk: ChunkIndex(1),
+            range,
+        }];
+        assert_eq!(
+            update::delta(&stripe, &ranges, 64),
+            Err(PlanError::UpdateOfLost(lost[0]))
+        );
+    }
+}
+
+#[test]
+fn equal_seeds_give_equal_placements() {
+    let topology = Topology::uniform(5, 5);
+    let place =
+        |seed| placement::random(&topology, 9, 2, &mut ChaCha8Rng::seed_from_u64(seed)).unwrap();
+    assert_eq!(place(7), place(7));
+    assert_ne!(place(7), place(8));
+}
