@@ -1,0 +1,325 @@
+//! Times encoding and updating on every back end beside ISA-L, on one core, and says whether the
+//! goals are met.
+//!
+//! Contenders take turns within each round, so that a noisy machine disturbs them alike; a figure
+//! is the median over the rounds, and a ratio the median of the rounds' ratios. Rates count bytes
+//! of data (k chunks of an encoding, one chunk of an update). The limit beside them is that of the
+//! same memory: how fast `memcpy` moves as many bytes, read and written, in buffers of that size.
+//!
+//! `cargo bench -p gabion-codec --bench kernel [-- --quick]`
+
+#[path = "../tests/oracle/isal.rs"]
+mod isal;
+
+use std::fmt;
+use std::hint::black_box;
+use std::time::Instant;
+
+use gabion_codec::Code;
+use gabion_codec::kernel::{Backend, Coefficients};
+use isal::{Encoder, Isal};
+
+/// Codes and chunk sizes that the goals are set for.
+const CODES: [&str; 3] = ["rs(6,3)", "rs(10,4)", "rs(12,4)"];
+const SIZES_BYTES: [usize; 3] = [64 << 10, 256 << 10, 1 << 20];
+
+/// What a contender should reach of ISA-L's rate when encoding with 512-bit vectors, for each size.
+const ENCODE_GOALS: [f64; 3] = [1.5, 1.3, 1.2];
+/// What the AVX2 back end should reach of ISA-L's AVX2 encoder.
+const AVX2_GOAL: f64 = 0.95;
+/// What an update should reach of ISA-L's.
+const UPDATE_GOAL: f64 = 1.0;
+
+/// Data that one turn of a contender works through, so that reading the clock costs nothing.
+const TURN_BYTES: usize = 8 << 20;
+
+fn main() {
+    // Cargo passes `--bench`, which says nothing new.
+    let mut quick = false;
+    for argument in std::env::args().skip(1) {
+        match argument.as_str() {
+            "--quick" => quick = true,
+            "--bench" => {}
+            other => {
+                eprintln!("unknown argument \"{other}\": only --quick is known");
+                std::process::exit(2);
+            }
+        }
+    }
+    let round_count = if quick { 15 } else { 75 };
+    let isal = Isal::load();
+    let mut missed_count = 0;
+    println!(
+        "{:<9} {:>9} {:<7} {:<12} {:>7} {:>7} {:>6} {:>5} {:>5}  {:>6}",
+        "code", "chunk", "work", "kernel", "GB/s", "ISA-L", "ratio", "goal", "", "limit"
+    );
+    for text in CODES {
+        let code: Code = text.parse().expect("the list holds codes");
+        for (size_bytes, encode_goal) in SIZES_BYTES.into_iter().zip(ENCODE_GOALS) {
+            let mut bench = Bench::new(&code, size_bytes, isal.as_ref());
+            for row in bench.encode(round_count, encode_goal) {
+                missed_count += usize::from(row.misses());
+                println!("{:<9} {:>9} encode  {row}", text, size_bytes);
+            }
+            for row in bench.update(round_count) {
+                missed_count += usize::from(row.misses());
+                println!("{:<9} {:>9} update  {row}", text, size_bytes);
+            }
+        }
+    }
+    match (isal.is_some(), missed_count) {
+        (false, _) => println!("no goal could be checked without ISA-L"),
+        (true, 0) => println!("all goals met"),
+        (true, count) => println!("{count} goals missed"),
+    }
+}
+
+/// One line of the result.
+struct Row {
+    backend: Backend,
+    rate_gbps: f64,
+    rival_gbps: Option<f64>,
+    ratio: Option<f64>,
+    goal: Option<f64>,
+    limit_gbps: f64,
+}
+
+impl Row {
+    fn misses(&self) -> bool {
+        matches!((self.ratio, self.goal), (Some(ratio), Some(goal)) if ratio < goal)
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let or_blank = |figure: Option<f64>| figure.map_or(String::new(), |f| format!("{f:.2}"));
+        let verdict = match (self.ratio, self.goal) {
+            (Some(_), Some(_)) if self.misses() => "miss",
+            (Some(_), Some(_)) => "ok",
+            _ => "",
+        };
+        write!(
+            formatter,
+            "{:<12} {:>7.2} {:>7} {:>6} {:>5} {:>5}  {:>6.2}",
+            self.backend,
+            self.rate_gbps,
+            or_blank(self.rival_gbps),
+            or_blank(self.ratio),
+            or_blank(self.goal),
+            verdict,
+            self.limit_gbps
+        )
+    }
+}
+
+/// The buffers and matrices of one code and chunk size.
+struct Bench<'a> {
+    k: usize,
+    m: usize,
+    size_bytes: usize,
+    /// Data chunks, then parity chunks, end to end as they are cut from a segment.
+    stripe: Arena,
+    prepared: Vec<Coefficients>,
+    rival: Option<(&'a Isal, isal::Tables)>,
+}
+
+/// Bytes that begin at the start of a page.
+struct Arena {
+    storage: Vec<u8>,
+    start: usize,
+    length: usize,
+}
+
+impl Arena {
+    fn new(length: usize) -> Self {
+        const PAGE_BYTES: usize = 4096;
+        let storage: Vec<u8> = (0..length + PAGE_BYTES)
+            .map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8)
+            .collect();
+        let start = storage.as_ptr().align_offset(PAGE_BYTES);
+        Self {
+            storage,
+            start,
+            length,
+        }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.storage[self.start..][..self.length]
+    }
+}
+
+/// A piece of work on the stripe's data and parity chunks.
+type Work<'w> = Box<dyn FnMut(&[&[u8]], &mut [&mut [u8]]) + 'w>;
+
+impl<'a> Bench<'a> {
+    fn new(code: &Code, size_bytes: usize, isal: Option<&'a Isal>) -> Self {
+        let (k, m) = (code.k(), code.m());
+        let elements = &code.generator().elements()[k * k..];
+        let prepared = Coefficients::new(m, k, elements);
+        let prepared = Backend::available()
+            .into_iter()
+            .filter(|&backend| backend != Backend::Scalar)
+            .map(|backend| prepared.with_backend(backend))
+            .collect();
+        let rival = isal.map(|isal| (isal, isal.tables(m, k, elements)));
+        Self {
+            k,
+            m,
+            size_bytes,
+            stripe: Arena::new((k + m) * size_bytes),
+            prepared,
+            rival,
+        }
+    }
+
+    fn encode(&mut self, round_count: usize, goal: f64) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for index in 0..self.prepared.len() {
+            let prepared = self.prepared[index].clone();
+            let (encoder, goal) = match prepared.backend() {
+                Backend::Avx2 => (Encoder::Avx2, AVX2_GOAL),
+                Backend::Avx512 | Backend::GfniAvx512 => (Encoder::Chosen, goal),
+                _ => (Encoder::Chosen, 0.0),
+            };
+            let mut works: Vec<Work<'_>> = Vec::new();
+            let backend = prepared.backend();
+            works.push(Box::new(move |data, parity| prepared.combine(data, parity)));
+            if let Some((isal, tables)) = &mut self.rival {
+                works.push(Box::new(|data, parity| {
+                    isal.encode(encoder, tables, data, parity)
+                }));
+            }
+            let figures = measure(
+                &mut self.stripe,
+                self.k,
+                self.size_bytes,
+                self.k,
+                round_count,
+                &mut works,
+            );
+            drop(works);
+            rows.push(self.row(backend, self.k, goal, &figures));
+        }
+        rows
+    }
+
+    fn update(&mut self, round_count: usize) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for index in 0..self.prepared.len() {
+            let prepared = self.prepared[index].clone();
+            let backend = prepared.backend();
+            let goal = match backend {
+                Backend::Avx512 | Backend::GfniAvx512 => UPDATE_GOAL,
+                _ => 0.0,
+            };
+            let column = self.k - 1;
+            let mut works: Vec<Work<'_>> = Vec::new();
+            works.push(Box::new(move |data, parity| {
+                prepared.update(column, data[column], parity)
+            }));
+            if let Some((isal, tables)) = &mut self.rival {
+                works.push(Box::new(|data, parity| {
+                    isal.update(tables, column, data[column], parity);
+                }));
+            }
+            let figures = measure(
+                &mut self.stripe,
+                self.k,
+                self.size_bytes,
+                1,
+                round_count,
+                &mut works,
+            );
+            drop(works);
+            rows.push(self.row(backend, 1, goal, &figures));
+        }
+        rows
+    }
+
+    /// Turns figures into a row; `read_count` chunks of data went into the parities.
+    fn row(&self, backend: Backend, read_count: usize, goal: f64, figures: &Figures) -> Row {
+        // An encoding reads data and writes parities; an update reads and writes the parities.
+        let parity_moves = if read_count == 1 { 2 * self.m } else { self.m };
+        let moved = read_count + parity_moves;
+        let rival_gbps = figures.rates.get(1).copied();
+        Row {
+            backend,
+            rate_gbps: figures.rates[0],
+            rival_gbps,
+            ratio: figures.ratio,
+            goal: (goal > 0.0).then_some(goal),
+            limit_gbps: figures.copy_gbps * 2.0 * read_count as f64 / moved as f64,
+        }
+    }
+}
+
+/// Medians over the rounds.
+struct Figures {
+    /// Each contender's rate, in gigabytes of data a second.
+    rates: Vec<f64>,
+    /// The first contender's rate over the second's.
+    ratio: Option<f64>,
+    /// The rate of copying half of the stripe onto its other half.
+    copy_gbps: f64,
+}
+
+/// Lets the contenders take turns; each call of one works on `chunk_count` chunks of data.
+fn measure(
+    stripe: &mut Arena,
+    k: usize,
+    size_bytes: usize,
+    chunk_count: usize,
+    round_count: usize,
+    works: &mut [Work<'_>],
+) -> Figures {
+    let call_bytes = chunk_count * size_bytes;
+    let call_count = (TURN_BYTES / call_bytes).max(1);
+    let mut seconds = vec![Vec::new(); works.len()];
+    let mut copy_seconds = Vec::new();
+    for round in 0..=round_count {
+        for turn in 0..works.len() {
+            let (data, parity) = stripe.bytes_mut().split_at_mut(k * size_bytes);
+            let data: Vec<&[u8]> = data.chunks_exact(size_bytes).collect();
+            let mut parity: Vec<&mut [u8]> = parity.chunks_exact_mut(size_bytes).collect();
+            let contender = (turn + round) % works.len();
+            let begin = Instant::now();
+            for _ in 0..call_count {
+                works[contender](black_box(&data), black_box(&mut parity));
+            }
+            seconds[contender].push(begin.elapsed().as_secs_f64() / call_count as f64);
+        }
+        let bytes = stripe.bytes_mut();
+        let half = bytes.len() / 2;
+        let (from, to) = bytes.split_at_mut(half);
+        let begin = Instant::now();
+        black_box(&mut to[..half]).copy_from_slice(black_box(from));
+        copy_seconds.push(begin.elapsed().as_secs_f64() / half as f64);
+    }
+    // The first round warms the caches and the branch predictors.
+    seconds.iter_mut().for_each(|times| drop(times.remove(0)));
+    copy_seconds.remove(0);
+    let ratio = (works.len() == 2)
+        .then(|| {
+            seconds[1]
+                .iter()
+                .zip(&seconds[0])
+                .map(|(rival, own)| rival / own)
+                .collect()
+        })
+        .map(median);
+    let rates = seconds
+        .into_iter()
+        .map(|times| call_bytes as f64 / median(times) / 1e9)
+        .collect();
+    Figures {
+        rates,
+        ratio,
+        copy_gbps: 1.0 / median(copy_seconds) / 1e9,
+    }
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
