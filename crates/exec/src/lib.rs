@@ -1,1 +1,21 @@
-//! The sans-IO executor of one node's part of a plan.
+//! The executor of one node's part of a plan: a sans-IO state machine.
+//!
+//! [`Executor`] takes [`Event`]s (bytes that were read, slices that arrived, room at a receiver) and
+//! answers with [`Command`]s (read, send, store). It chooses nothing: the plan says what is read,
+//! combined and sent where. It has no clock, sockets or threads, so the servers and the simulator
+//! drive the same code.
+//!
+//! All steps of a part run at once, slice by slice. Each value has a ring of [`RING_SLICES`]
+//! slices: a step that makes a value stops when its ring is full, and a receiver grants its sender
+//! one more slice whenever one has left the ring. So a part needs memory for its rings only,
+//! however long its chunk, and a slow link slows all that feeds it.
+
+mod executor;
+mod graph;
+
+pub use executor::{Command, Event, ExecError, Executor, Sink, Source};
+pub use graph::{MAX_SLICE_BYTES, MAX_STEPS, MalformedPart};
+
+/// Slices that a value buffers at most, and so the credit that a sender has at the start. Both ends
+/// of a link must agree on it.
+pub const RING_SLICES: u64 = 8;
