@@ -92,6 +92,11 @@ impl<K: KeyValue> Meta<K> {
         self.incarnation
     }
 
+    /// The store, for backups and for tests. Rows written past this type are not checked.
+    pub fn store(&self) -> &K {
+        &self.store
+    }
+
     /// Gives the store back.
     pub fn into_store(self) -> K {
         self.store

@@ -1,0 +1,107 @@
+//! Stores to test on, and what befalls them.
+
+use gabion_meta::{KeyValue, MemoryStore, Meta, MetaError, RedbStore};
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+/// A store and its misfortunes.
+pub(crate) trait Bed {
+    type Store: KeyValue;
+
+    fn create(&mut self) -> Self::Store;
+
+    /// What the coordinator finds after it was stopped, or killed.
+    fn reopen(&mut self, store: Self::Store, killed: bool) -> Self::Store;
+
+    /// Performs an operation, perhaps after a failure that must leave no trace.
+    fn perform<T>(
+        &mut self,
+        meta: &Meta<Self::Store>,
+        operation: impl Fn() -> Result<T, MetaError>,
+    ) -> Result<T, MetaError>;
+}
+
+/// In memory: operations fail at changing points and are tried again.
+pub(crate) struct MemoryBed {
+    /// Decides where; its own small generator, so that a failing case can be replayed.
+    pub(crate) cuts: u64,
+}
+
+impl Bed for MemoryBed {
+    type Store = MemoryStore;
+
+    fn create(&mut self) -> MemoryStore {
+        MemoryStore::new()
+    }
+
+    fn reopen(&mut self, store: MemoryStore, _: bool) -> MemoryStore {
+        store
+    }
+
+    fn perform<T>(
+        &mut self,
+        meta: &Meta<MemoryStore>,
+        operation: impl Fn() -> Result<T, MetaError>,
+    ) -> Result<T, MetaError> {
+        self.cuts = self.cuts.wrapping_mul(6_364_136_223_846_793_005) + 1;
+        let store = meta.store();
+        let before = store.rows();
+        store.fail_after(self.cuts >> 59);
+        let result = operation();
+        store.heal();
+        match result {
+            Err(MetaError::Storage { .. }) => {
+                assert!(
+                    store.rows() == before,
+                    "a failed transaction changed something"
+                );
+                operation()
+            }
+            other => other,
+        }
+    }
+}
+
+/// On disk: a kill leaves the file as it is between two commits.
+pub(crate) struct RedbBed {
+    directory: TempDir,
+    runs: u32,
+}
+
+impl RedbBed {
+    pub(crate) fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        Self { directory, runs: 0 }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.path().join(format!("{}.redb", self.runs))
+    }
+}
+
+impl Bed for RedbBed {
+    type Store = RedbStore;
+
+    fn create(&mut self) -> RedbStore {
+        RedbStore::create(&self.path()).expect("a new store")
+    }
+
+    fn reopen(&mut self, store: RedbStore, killed: bool) -> RedbStore {
+        if killed {
+            // The copy lacks what an orderly end would have written.
+            let old = self.path();
+            self.runs += 1;
+            std::fs::copy(old, self.path()).expect("a copy");
+        }
+        drop(store);
+        RedbStore::open(&self.path()).expect("an intact store")
+    }
+
+    fn perform<T>(
+        &mut self,
+        _: &Meta<RedbStore>,
+        operation: impl Fn() -> Result<T, MetaError>,
+    ) -> Result<T, MetaError> {
+        operation()
+    }
+}

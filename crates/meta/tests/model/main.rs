@@ -1,0 +1,116 @@
+//! Random operations on real stores against a model that is too simple to be wrong. Between any
+//! two operations the coordinator may restart or be killed; any operation may first be cut short by
+//! a failing engine. After each one every row is compared and checked.
+
+mod bed;
+mod expected;
+mod operation;
+
+use bed::{Bed, MemoryBed, RedbBed};
+use expected::{Expected, kind};
+use gabion_layout::{Epoch, NodeId, RackId, StripeId, Survive};
+use gabion_meta::{ClusterId, Holder, KeyValue, Lease, Meta, PoolSpec};
+use operation::{Answer, NODES, Operation, World, operations};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+const CLUSTER: ClusterId = ClusterId(7);
+
+/// Runs all operations on a fresh cluster and on the model of one.
+fn run<B: Bed>(mut bed: B, operations: &[Operation]) {
+    let mut meta = Meta::create(bed.create(), CLUSTER).expect("the store is empty");
+    let mut world = furnish(&meta);
+    let mut expected = Expected::new(meta.incarnation(), meta.nodes().expect("nodes"));
+    let mut epochs = BTreeMap::new();
+    for operation in operations {
+        if let Operation::Restart { killed } = *operation {
+            meta = Meta::open(bed.reopen(meta.into_store(), killed)).expect("the cluster");
+            assert_eq!(meta.cluster(), CLUSTER);
+            assert_eq!(meta.incarnation(), expected.incarnation + 1);
+            expected.incarnation += 1;
+            world.restart();
+        } else if let Some(action) = world.action(operation, &expected) {
+            let answer = bed.perform(&meta, || action.apply(&meta, &world));
+            let predicted = expected.apply(&action, &world);
+            let answer = answer.map_err(|error| kind(&error));
+            assert_eq!(answer, predicted.map_err(str::to_owned), "{action:?}");
+            if let Ok(Answer::Lease(lease)) = answer {
+                check_epoch(&mut epochs, lease);
+            }
+        }
+        compare(&meta, &expected);
+    }
+}
+
+/// Nodes and a pool.
+fn furnish<K: KeyValue>(meta: &Meta<K>) -> World {
+    for node in 0..NODES {
+        let address = format!("node-{node}:7000");
+        let id = meta.join(None, RackId(node / 3), &address, 1 << 40, 0);
+        assert_eq!(id, Ok(NodeId(node)));
+    }
+    let spec = PoolSpec {
+        name: "main".to_owned(),
+        code: "rs(4,2)".to_owned(),
+        k: 4,
+        m: 2,
+        sub_chunks: 1,
+        chunk_bytes: 1024,
+        survive: Survive::Nodes(2),
+        chunks_per_rack: 3,
+    };
+    World::new(meta.create_pool(&spec).expect("a pool").id)
+}
+
+/// An epoch goes to one holder only, and later ones are higher.
+fn check_epoch(epochs: &mut BTreeMap<StripeId, (Epoch, Holder)>, lease: Lease) {
+    let last = epochs.insert(lease.stripe, (lease.epoch, lease.holder));
+    let same = last == Some((lease.epoch, lease.holder));
+    let higher = lease.epoch > last.map_or(Epoch(0), |(epoch, _)| epoch);
+    assert!(same || higher, "{lease:?} after {last:?}");
+}
+
+/// Every answer that the cluster can give must be the model's.
+fn compare<K: KeyValue>(meta: &Meta<K>, expected: &Expected) {
+    let all = usize::MAX;
+    assert_eq!(meta.check(), Ok(Vec::new()));
+    assert_eq!(meta.nodes().expect("nodes"), expected.nodes);
+    let stripes = meta.stripes(None, all).expect("stripes");
+    assert!(stripes.iter().eq(expected.live.values()));
+    assert_eq!(meta.stripe_count(), Ok(stripes.len() as u64));
+    let garbage = meta.garbage(None, all).expect("garbage");
+    assert!(garbage.iter().eq(expected.garbage.values()));
+    let files = meta.files("", None, all).expect("files");
+    assert!(files.iter().eq(expected.files.values()));
+    let puts = meta.puts().expect("puts");
+    assert!(puts.iter().eq(expected.puts.values().map(|(put, _)| put)));
+    for node in (0..=NODES).map(NodeId) {
+        let on = meta.stripes_on(node, None, all).expect("the index");
+        let holds = expected.live.values().filter(|s| s.nodes.contains(&node));
+        assert!(on.iter().eq(holds), "{node}");
+    }
+    for &stripe in expected.live.keys() {
+        let lease = meta.lease(stripe).expect("a live stripe");
+        let (epoch, holder) = expected.leases.get(&stripe).copied().unwrap_or_default();
+        let predicted = holder.map(|holder| (epoch, holder));
+        assert_eq!(lease.map(|lease| (lease.epoch, lease.holder)), predicted);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    #[test]
+    fn in_memory_with_failures(operations in operations(120), cuts: u64) {
+        run(MemoryBed { cuts }, &operations);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn on_disk_with_restarts_and_kills(operations in operations(60)) {
+        run(RedbBed::new(), &operations);
+    }
+}
