@@ -5,7 +5,7 @@ use super::take_in_order;
 use crate::PlanError;
 use gabion_layout::{ChunkIndex, NodeId, Topology};
 use rand::Rng;
-use rand::seq::SliceRandom;
+use rand::seq::{IndexedRandom, SliceRandom};
 
 /// Places `chunks` chunks on random distinct nodes with at most `per_rack` a rack.
 ///
@@ -22,43 +22,54 @@ pub fn random(
     take_in_order(topology, nodes.into_iter(), chunks, per_rack)
 }
 
-/// A random node for `chunk`, which must leave the node that it is on: one that holds no other
-/// chunk of the stripe and whose rack stays within `per_rack`. `topology` has the nodes that are
-/// up and wanted.
+/// A random node of `candidates` to hold `chunk` instead of the node that `placement` gives it: one
+/// that holds no other chunk of the stripe and in whose rack fewer than `per_rack` other chunks are.
+///
+/// `topology` has all nodes, failed ones too: the chunks on them still count in their racks, because
+/// those nodes may come back. `candidates` are the nodes that are up and wanted; the chunk's present
+/// node may be one of them, and one that the topology does not have is passed over.
 ///
 /// # Errors
-/// [`PlanError::NoRoom`] when there is none.
+/// [`PlanError::NoRoom`] when no candidate will do.
+///
+/// ```
+/// use gabion_layout::{ChunkIndex, NodeId, Topology};
+/// use gabion_planner::placement::replacement;
+/// use rand::SeedableRng;
+///
+/// // Three racks of three nodes, two chunks in each rack; node 4 fails and takes chunk 3 with it.
+/// let topology = Topology::uniform(3, 3);
+/// let placement = [0, 1, 3, 4, 6, 7].map(NodeId);
+/// let up: Vec<NodeId> = topology.nodes().map(|p| p.node).filter(|&n| n != NodeId(4)).collect();
+/// let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(1);
+/// let chosen = replacement(&topology, &up, &placement, ChunkIndex(3), 2, &mut rng);
+/// assert_eq!(chosen, Ok(NodeId(5)), "the other racks hold two chunks already");
+/// ```
 pub fn replacement(
     topology: &Topology,
+    candidates: &[NodeId],
     placement: &[NodeId],
     chunk: ChunkIndex,
     per_rack: usize,
-    rack_of: impl Fn(NodeId) -> Option<gabion_layout::RackId>,
     rng: &mut impl Rng,
 ) -> Result<NodeId, PlanError> {
-    let others = || {
-        placement
+    let mut others: Vec<NodeId> = placement.to_vec();
+    if chunk.at() < others.len() {
+        others.remove(chunk.at());
+    }
+    let has_room = |&candidate: &NodeId| {
+        let Some(rack) = topology.rack_of(candidate) else {
+            return false;
+        };
+        let in_rack = others
             .iter()
-            .enumerate()
-            .filter(|(at, _)| *at != chunk.at())
-            .map(|(_, node)| *node)
+            .filter(|&&node| topology.rack_of(node) == Some(rack));
+        !others.contains(&candidate) && in_rack.count() < per_rack
     };
-    let mut nodes: Vec<NodeId> = topology
-        .nodes()
-        .filter(|place| others().all(|other| other != place.node))
-        .filter(|place| {
-            others()
-                .filter(|&other| rack_of(other) == Some(place.rack))
-                .count()
-                < per_rack
-        })
-        .map(|place| place.node)
-        .collect();
-    nodes.shuffle(rng);
-    let room = placement.len() - 1;
-    nodes.pop().ok_or(PlanError::NoRoom {
+    let nodes: Vec<NodeId> = candidates.iter().copied().filter(has_room).collect();
+    nodes.choose(rng).copied().ok_or(PlanError::NoRoom {
         chunks: placement.len(),
         per_rack,
-        room,
+        room: others.len(),
     })
 }
