@@ -1,5 +1,14 @@
-//! The update protocol's roles, free of any run-time: what a primary, a participant and a settler
-//! do, as `async` code over ports. A server gives the ports sockets, a disk and a clock; the
-//! simulator gives them a seed. See docs of each module for its part of the protocol.
+//! The update protocol's roles, free of any run-time: what a primary, a participant, a settler and
+//! the coordinator do, as `async` code over [`ports::Ports`]. A server gives the ports sockets, a
+//! disk and a clock; the simulator gives them a seed.
+//!
+//! The promise and its proof are in docs/update-protocol.md. No scheme logic is here: planners
+//! make the plans that these roles start and take part in.
 
+pub mod initiate;
 pub mod message;
+pub mod ports;
+pub mod primary;
+pub mod run;
+pub mod settle;
+mod staging;

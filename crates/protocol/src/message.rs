@@ -89,8 +89,9 @@ impl Flow {
 /// At which point in a stripe's history a part reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ReadCut {
-    /// As of the committed mark, which is at least this.
-    Committed(Sequence),
+    /// As of the committed mark. The reader vouches that in the lease term given, all updates up to
+    /// this one are settled; (0, 0) vouches for nothing.
+    Committed(Epoch, Sequence),
     /// Exactly as of this committed update.
     Exactly(Sequence),
 }
@@ -235,6 +236,9 @@ pub enum NodeRequest {
     Mark {
         /// The stripe.
         stripe: StripeId,
+        /// Settle the stripe anew first: a node holds records of an earlier term, which no mark of
+        /// this term vouches for.
+        settle: bool,
     },
     /// Fence off older lease terms, then say what is held of the stripe.
     Collect {
@@ -295,7 +299,12 @@ pub enum NodeReply {
         sequence: Sequence,
     },
     /// The committed mark.
-    Mark(Sequence),
+    Mark {
+        /// The lease term that vouches for it.
+        epoch: Epoch,
+        /// The last settled update.
+        sequence: Sequence,
+    },
     /// What is held of the stripe.
     Holding(Holding),
     /// What a scrub found.
@@ -411,6 +420,8 @@ pub enum CoordinatorRequest {
         node: NodeId,
         /// Its incarnation.
         incarnation: u64,
+        /// A term that the node has given up, because it cannot vouch for its updates any more.
+        renounced: Option<Epoch>,
     },
     /// A chunk missed a committed update. Answered only when that is durable.
     MarkStale {

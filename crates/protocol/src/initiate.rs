@@ -1,0 +1,139 @@
+//! Starts a plan at all its participants and waits until every part is done. Primaries, the
+//! coordinator and clients all start plans this way; the participants move the bytes.
+
+use crate::message::{
+    Effect, Flow, NodeReply, NodeRequest, Purpose, ReadCut, Refusal, RunId, RunPart,
+};
+use crate::ports::{Address, CallError, Ports};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
+use gabion_layout::{ChunkIndex, Epoch, Generation, NodeId, Sequence};
+use gabion_plan::{Part, Plan};
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// Under which conditions a plan runs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RunTerms {
+    /// The run; drawn at random, or the one under which bytes were staged.
+    pub run: RunId,
+    /// The lease term of the initiator; 0 for a client.
+    pub epoch: Epoch,
+    /// The stripe's generation for which the plan was made.
+    pub generation: Generation,
+    /// Where reads are.
+    pub cut: ReadCut,
+    /// What writes are.
+    pub effect: Effect,
+    /// Why bytes move.
+    pub purpose: Purpose,
+    /// Give up after so long.
+    pub deadline_ms: u64,
+}
+
+/// A participant did not do its part.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("{node}: {refusal}")]
+pub struct PartFailed {
+    /// The participant.
+    pub node: NodeId,
+    /// Why.
+    pub refusal: Refusal,
+}
+
+/// The initiator's own part, already running.
+pub type OwnPart = BoxFuture<'static, Result<(), Refusal>>;
+
+/// Starts `plan` and waits for all parts. The initiator's own part, if it is a participant under
+/// the name [`NodeId::CLIENT`], is made by `own`. Says as of which update each node read.
+///
+/// # Errors
+/// The first part that failed; all other participants are told to give up. What they did by then is
+/// not known.
+pub async fn run_plan(
+    ports: &dyn Ports,
+    plan: &Plan,
+    terms: &RunTerms,
+    own: impl FnOnce(Part) -> OwnPart,
+) -> Result<BTreeMap<NodeId, Sequence>, PartFailed> {
+    let participants = plan.participants();
+    let mut parts = FuturesUnordered::new();
+    if participants.contains(&NodeId::CLIENT) {
+        let own = own(plan.part(NodeId::CLIENT));
+        parts.push(
+            own.map(|done| (NodeId::CLIENT, done.map(|()| Sequence(0))))
+                .boxed(),
+        );
+    }
+    for &node in participants.iter().filter(|&&node| node != NodeId::CLIENT) {
+        let request = NodeRequest::RunPart(Box::new(terms.part(plan.part(node))));
+        // The reply may take as long as the part itself; a second more lets the part's own
+        // deadline speak first, since it knows better what was missing.
+        let call = ports.call_node(node, request, terms.deadline_ms + 1000);
+        parts.push(call.map(move |reply| (node, part_reply(reply))).boxed());
+    }
+    let mut as_of = BTreeMap::new();
+    while let Some((node, done)) = parts.next().await {
+        match done {
+            Ok(sequence) => {
+                as_of.insert(node, sequence);
+            }
+            Err(refusal) => {
+                let unfinished = participants.iter().filter(|p| !as_of.contains_key(p));
+                abort(ports, terms.run, unfinished.copied());
+                return Err(PartFailed { node, refusal });
+            }
+        }
+    }
+    Ok(as_of)
+}
+
+impl RunTerms {
+    fn part(&self, part: Part) -> RunPart {
+        RunPart {
+            run: self.run,
+            part,
+            epoch: self.epoch,
+            generation: self.generation,
+            cut: self.cut,
+            effect: self.effect.clone(),
+            purpose: self.purpose,
+            deadline_ms: self.deadline_ms,
+        }
+    }
+}
+
+fn part_reply(reply: Result<NodeReply, CallError>) -> Result<Sequence, Refusal> {
+    match reply {
+        Ok(NodeReply::PartDone { as_of }) => Ok(as_of),
+        Ok(NodeReply::Refused(refusal)) => Err(refusal),
+        Ok(_) => Err(Refusal::Failed(
+            "the node's reply does not fit the question".to_owned(),
+        )),
+        Err(error) => Err(Refusal::Unavailable(error.peer)),
+    }
+}
+
+fn abort(ports: &dyn Ports, run: RunId, nodes: impl Iterator<Item = NodeId>) {
+    for node in nodes.filter(|&node| node != NodeId::CLIENT) {
+        let sent = ports.send_flow(Address::Node(node), Flow::Abort { run });
+        ports.spawn(sent.map(|_| ()).boxed());
+    }
+}
+
+/// The chunks whose nodes must hold a record for the update of `plan` to stand: all that it
+/// appends for.
+pub fn record_holders(plan: &Plan) -> Vec<ChunkIndex> {
+    let mut chunks: Vec<ChunkIndex> = plan
+        .steps
+        .iter()
+        .filter_map(|step| match step {
+            gabion_plan::Step::Append { chunk, .. } => Some(*chunk),
+            _ => None,
+        })
+        .collect();
+    chunks.sort_unstable();
+    chunks.dedup();
+    chunks
+}

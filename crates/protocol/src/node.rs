@@ -1,0 +1,392 @@
+//! A storage node: routes requests to its two roles, participant and primary, keeps its membership
+//! lease alive, and serves nothing when that has run out.
+
+use crate::message::{
+    CoordinatorReply, CoordinatorRequest, Damage, Flow, NodeReply, NodeRequest, NodeStatus, Refusal,
+};
+use crate::participant::Participant;
+use crate::ports::{Address, Ports};
+use crate::primary::Primaries;
+use crate::staging::Staging;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use gabion_layout::{ChunkId, NodeId, RackId};
+use gabion_store::{Disk, Store, StoreError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use thiserror::Error;
+
+/// How long the coordinator may take to answer a join or a heartbeat.
+const MEMBERSHIP_DEADLINE_MS: u64 = 2_000;
+/// How often committed records are brought into their chunks.
+const APPLY_EVERY_MS: u64 = 1_000;
+/// Bytes of records that one round of applying takes on.
+const APPLY_LIMIT_BYTES: u64 = 64 << 20;
+
+/// What a node is when it starts.
+#[derive(Clone, Debug)]
+pub struct NodeOptions {
+    /// Its id, if it has been in this cluster before.
+    pub node: Option<NodeId>,
+    /// Its rack.
+    pub rack: RackId,
+    /// Where it listens, as `host:port`.
+    pub address: String,
+    /// Bytes that it can store.
+    pub capacity_bytes: u64,
+    /// Higher than at its last start.
+    pub incarnation: u64,
+}
+
+/// Why a node is not part of the cluster.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum JoinError {
+    /// The coordinator did not answer; it may later.
+    #[error("the coordinator does not answer: {0}")]
+    Unreachable(String),
+    /// The coordinator said no, in one plain sentence.
+    #[error("{0}")]
+    Refused(String),
+    /// The node's own store failed.
+    #[error("{0}")]
+    Store(String),
+}
+
+/// A member of a cluster.
+pub struct Node<D: Disk> {
+    id: NodeId,
+    options: NodeOptions,
+    participant: Participant<D>,
+    primaries: Primaries,
+    staging: Mutex<Staging>,
+    nodes: Mutex<Vec<NodeStatus>>,
+    /// The lease ends then, by the ports' clock.
+    lease_until_ms: AtomicU64,
+    heartbeat_ms: AtomicU64,
+}
+
+impl<D: Disk> std::fmt::Debug for Node<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Node")
+            .field("id", &self.id)
+            .field("options", &self.options)
+            .finish()
+    }
+}
+
+/// What a join brings.
+struct Membership {
+    id: NodeId,
+    lease_until_ms: u64,
+    heartbeat_ms: u64,
+    nodes: Vec<NodeStatus>,
+}
+
+impl<D: Disk> Node<D> {
+    /// Joins the cluster with what the store holds. Chunks that are the node's no more are deleted
+    /// before this returns, so that none of them is ever served.
+    ///
+    /// # Errors
+    /// See [`JoinError`]; the caller may try again after [`JoinError::Unreachable`].
+    pub async fn join(
+        store: Arc<Store<D>>,
+        ports: Arc<dyn Ports>,
+        options: NodeOptions,
+    ) -> Result<Arc<Self>, JoinError> {
+        let participant = Participant {
+            store,
+            ports: Arc::clone(&ports),
+        };
+        let membership = Self::ask_to_join(&participant, &options).await?;
+        let id = membership.id;
+        let options = NodeOptions {
+            node: Some(id),
+            ..options
+        };
+        let primaries = Primaries::new(id, options.incarnation, ports);
+        Ok(Arc::new(Self {
+            id,
+            options,
+            participant,
+            primaries,
+            staging: Mutex::default(),
+            nodes: Mutex::new(membership.nodes),
+            lease_until_ms: AtomicU64::new(membership.lease_until_ms),
+            heartbeat_ms: AtomicU64::new(membership.heartbeat_ms),
+        }))
+    }
+
+    /// The node's id.
+    pub fn id(&self) -> NodeId {
+        self.id
+    }
+
+    /// Answers one request. `origin` is where frames for the asker go.
+    pub fn handle(
+        self: &Arc<Self>,
+        request: NodeRequest,
+        origin: Address,
+    ) -> BoxFuture<'static, NodeReply> {
+        let node = Arc::clone(self);
+        let answer = async move {
+            let answer = node.answer(request, origin).await;
+            if let Err(Refusal::Damaged(damage)) = &answer {
+                node.report(vec![damage.clone()]);
+            }
+            answer.unwrap_or_else(NodeReply::Refused)
+        };
+        answer.boxed()
+    }
+
+    /// Takes one flow frame.
+    pub fn flow(&self, flow: Flow) {
+        lock(&self.staging).flow(flow, self.participant.ports.now_ms());
+    }
+
+    /// Says that it is alive, applies committed records and forgets what nobody came for; for as
+    /// long as the process lives.
+    pub async fn keep_alive(self: Arc<Self>) {
+        let ports = Arc::clone(&self.participant.ports);
+        let applying = Arc::clone(&self);
+        ports.spawn(async move { applying.keep_applying().await }.boxed());
+        loop {
+            ports
+                .sleep_ms(self.heartbeat_ms.load(Ordering::Relaxed))
+                .await;
+            self.heartbeat().await;
+            lock(&self.staging).expire(ports.now_ms());
+        }
+    }
+
+    async fn keep_applying(&self) {
+        loop {
+            self.participant.ports.sleep_ms(APPLY_EVERY_MS).await;
+            let applied = self.participant.with_store(|store| {
+                if store.pending_bytes() == 0 {
+                    return Ok(());
+                }
+                store.apply_pending(APPLY_LIMIT_BYTES).map(|_| ())
+            });
+            if let Err(Refusal::Damaged(damage)) = applied.await {
+                self.report(vec![damage]);
+            }
+        }
+    }
+
+    async fn answer(&self, request: NodeRequest, origin: Address) -> Result<NodeReply, Refusal> {
+        let ports = &self.participant.ports;
+        if ports.now_ms() >= self.lease_until_ms.load(Ordering::Acquire) {
+            return Err(Refusal::NoLease);
+        }
+        match request {
+            NodeRequest::Stage {
+                run,
+                chunk,
+                offset,
+                bytes,
+            } => {
+                lock(&self.staging).stage(run, chunk, offset, bytes, ports.now_ms())?;
+                Ok(NodeReply::Done)
+            }
+            NodeRequest::RunPart(part) => {
+                let run = part.run;
+                let arrivals = lock(&self.staging).start(run, ports.now_ms())?;
+                let done = self.participant.run(*part, arrivals, origin).await;
+                lock(&self.staging).end(run);
+                done
+            }
+            NodeRequest::Update {
+                run,
+                stripe,
+                generation,
+                ranges,
+            } => {
+                let nodes = lock(&self.nodes).clone();
+                let updated = self
+                    .primaries
+                    .update(run, stripe, generation, &ranges, &nodes)
+                    .await;
+                updated.map(|sequence| NodeReply::Updated { sequence })
+            }
+            NodeRequest::Mark { stripe, settle } => {
+                let (epoch, sequence) = self.primaries.mark(stripe, settle).await?;
+                Ok(NodeReply::Mark { epoch, sequence })
+            }
+            NodeRequest::Collect {
+                stripe,
+                epoch,
+                generation,
+            } => {
+                let holding = self.participant.collect(stripe, epoch, generation).await?;
+                Ok(NodeReply::Holding(holding))
+            }
+            NodeRequest::Resolve {
+                stripe,
+                epoch,
+                mark,
+                dropped,
+            } => {
+                self.participant
+                    .resolve(stripe, epoch, mark, dropped)
+                    .await?;
+                Ok(NodeReply::Done)
+            }
+            NodeRequest::Committed {
+                stripe,
+                epoch,
+                sequence,
+            } => {
+                self.participant.committed(stripe, epoch, sequence).await?;
+                Ok(NodeReply::Done)
+            }
+            NodeRequest::Remove { chunks } => {
+                self.participant
+                    .with_store(move |store| remove(store, &chunks))
+                    .await?;
+                Ok(NodeReply::Done)
+            }
+            NodeRequest::Scrub { chunks } => self.scrub(chunks).await,
+            NodeRequest::Meter => Err(Refusal::Invalid(
+                "the meter is the transport's to read".to_owned(),
+            )),
+        }
+    }
+
+    async fn scrub(&self, chunks: Vec<ChunkId>) -> Result<NodeReply, Refusal> {
+        let chunks = if chunks.is_empty() {
+            self.participant
+                .with_store(Store::chunks)
+                .await?
+                .into_iter()
+                .map(|c| c.chunk)
+                .collect()
+        } else {
+            chunks
+        };
+        let (mut chunk_count, mut bytes, mut damage) = (0, 0, Vec::new());
+        for chunk in chunks {
+            let scrubbed = self.participant.with_store(move |store| {
+                let spec = store.chunk_info(chunk)?.spec;
+                Ok((spec.map_or(0, |spec| spec.chunk_bytes), store.scrub(chunk)?))
+            });
+            match scrubbed.await {
+                Ok((chunk_bytes, found)) => {
+                    chunk_count += 1;
+                    bytes += chunk_bytes;
+                    damage.extend(found.into_iter().map(|d| Damage {
+                        chunk: d.chunk,
+                        range: d.range,
+                    }));
+                }
+                // Deleted since it was listed.
+                Err(Refusal::NoSuchChunk(_)) => {}
+                Err(refusal) => return Err(refusal),
+            }
+        }
+        Ok(NodeReply::Scrubbed {
+            chunk_count,
+            bytes,
+            damage,
+        })
+    }
+
+    /// Tells the coordinator of damage; a report that is lost is made again by the next read or
+    /// scrub.
+    fn report(&self, damage: Vec<Damage>) {
+        let ports = &self.participant.ports;
+        let request = CoordinatorRequest::ReportDamage(damage);
+        let told = ports.call_coordinator(request, MEMBERSHIP_DEADLINE_MS);
+        ports.spawn(told.map(|_| ()).boxed());
+    }
+
+    async fn heartbeat(&self) {
+        let ports = &self.participant.ports;
+        let sent_ms = ports.now_ms();
+        let request = CoordinatorRequest::Heartbeat {
+            node: self.id,
+            incarnation: self.options.incarnation,
+        };
+        match ports
+            .call_coordinator(request, MEMBERSHIP_DEADLINE_MS)
+            .await
+        {
+            Ok(CoordinatorReply::Alive { lease_ms, nodes }) => {
+                self.renew(sent_ms + lease_ms, nodes);
+            }
+            Ok(CoordinatorReply::Rejoin) => {
+                self.lease_until_ms.store(0, Ordering::Release);
+                if let Ok(membership) = Self::ask_to_join(&self.participant, &self.options).await {
+                    self.renew(membership.lease_until_ms, membership.nodes);
+                }
+            }
+            // The lease runs on, and out if this lasts.
+            Ok(_) | Err(_) => {}
+        }
+    }
+
+    fn renew(&self, lease_until_ms: u64, nodes: Vec<NodeStatus>) {
+        self.participant.ports.learn_nodes(&nodes);
+        *lock(&self.nodes) = nodes;
+        self.lease_until_ms.store(lease_until_ms, Ordering::Release);
+    }
+
+    async fn ask_to_join(
+        participant: &Participant<D>,
+        options: &NodeOptions,
+    ) -> Result<Membership, JoinError> {
+        let store_error = |refusal: Refusal| JoinError::Store(refusal.to_string());
+        let held = participant
+            .with_store(Store::chunks)
+            .await
+            .map_err(store_error)?;
+        // A chunk with a damaged header is reported as not held, so that it is repaired.
+        let chunks = held
+            .iter()
+            .filter_map(|c| c.spec.map(|spec| (c.chunk, spec.generation)));
+        let request = CoordinatorRequest::Join {
+            node: options.node,
+            rack: options.rack,
+            address: options.address.clone(),
+            capacity_bytes: options.capacity_bytes,
+            incarnation: options.incarnation,
+            chunks: chunks.collect(),
+        };
+        let sent_ms = participant.ports.now_ms();
+        let reply = participant
+            .ports
+            .call_coordinator(request, MEMBERSHIP_DEADLINE_MS)
+            .await;
+        match reply {
+            Ok(CoordinatorReply::Joined {
+                node,
+                lease_ms,
+                heartbeat_ms,
+                obsolete,
+                nodes,
+            }) => {
+                let removed = participant.with_store(move |store| remove(store, &obsolete));
+                removed.await.map_err(store_error)?;
+                participant.ports.learn_nodes(&nodes);
+                let lease_until_ms = sent_ms + lease_ms;
+                Ok(Membership {
+                    id: node,
+                    lease_until_ms,
+                    heartbeat_ms,
+                    nodes,
+                })
+            }
+            Ok(CoordinatorReply::Refused(why)) => Err(JoinError::Refused(why)),
+            Ok(other) => Err(JoinError::Unreachable(format!("it answered {other:?}"))),
+            Err(error) => Err(JoinError::Unreachable(error.to_string())),
+        }
+    }
+}
+
+fn remove<D: Disk>(store: &Store<D>, chunks: &[ChunkId]) -> Result<(), StoreError> {
+    chunks.iter().try_for_each(|&chunk| store.remove(chunk))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing that holds these locks can leave its state half changed when it panics.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,429 @@
+//! A participant's half of the protocol: its store, its parts of plans, its answers to a new
+//! primary. Every answer that promises something is given after that something is durable.
+
+use crate::message::{Effect, Holding, NodeReply, PendingRecord, ReadCut, Refusal, RunPart};
+use crate::ports::{Address, Ports, run_blocking};
+use crate::run::{LocalIo, RunContext, run_part};
+use crate::staging::{Arrivals, Inputs};
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use gabion_exec::{Sink, Source};
+use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Sequence, StripeId};
+use gabion_plan::{Log, Step};
+use gabion_store::{
+    ChunkSpec, ChunkWriter, Cut, Disk, Piece, Record, RecordKind, Store, StoreError, UpdateStamp,
+};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A node's store as the protocol uses it.
+pub(crate) struct Participant<D: Disk> {
+    pub(crate) store: Arc<Store<D>>,
+    pub(crate) ports: Arc<dyn Ports>,
+}
+
+impl<D: Disk> Clone for Participant<D> {
+    fn clone(&self) -> Self {
+        Self {
+            store: Arc::clone(&self.store),
+            ports: Arc::clone(&self.ports),
+        }
+    }
+}
+
+impl<D: Disk> Participant<D> {
+    /// Works on the store where waiting for the disk holds up nothing else.
+    pub(crate) async fn with_store<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Store<D>) -> Result<R, StoreError> + Send + 'static,
+    ) -> Result<R, Refusal> {
+        let store = Arc::clone(&self.store);
+        run_blocking(&*self.ports, move || work(&store))
+            .await
+            .map_err(|error| refusal(&error))
+    }
+
+    /// Fences off older terms, then says what is held of the stripe.
+    pub(crate) async fn collect(
+        &self,
+        stripe: StripeId,
+        epoch: Epoch,
+        generation: Generation,
+    ) -> Result<Holding, Refusal> {
+        self.with_store(move |store| {
+            store.fence(stripe, epoch, generation)?;
+            holding(store, stripe)
+        })
+        .await
+    }
+
+    /// Makes the outcome of the recovery rule durable.
+    pub(crate) async fn resolve(
+        &self,
+        stripe: StripeId,
+        epoch: Epoch,
+        mark: Sequence,
+        dropped: Vec<Sequence>,
+    ) -> Result<(), Refusal> {
+        self.with_store(move |store| store.resolve(stripe, epoch, mark, &dropped))
+            .await
+    }
+
+    /// Takes a primary's word that updates up to `sequence` are settled, as far as it reaches.
+    pub(crate) async fn committed(
+        &self,
+        stripe: StripeId,
+        epoch: Epoch,
+        sequence: Sequence,
+    ) -> Result<(), Refusal> {
+        self.with_store(move |store| {
+            if vouches(store, stripe, epoch, sequence)? {
+                store.commit(stripe, sequence)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Does a part of a plan. The reply is true only when everything it says is durable.
+    pub(crate) async fn run(
+        &self,
+        request: RunPart,
+        arrivals: Arrivals,
+        origin: Address,
+    ) -> Result<NodeReply, Refusal> {
+        let admitted_at = self.admit(&request).await?;
+        let writer = self.writer(&request).await?;
+        let io = NodeIo {
+            participant: self.clone(),
+            stripe: request.part.stripe,
+            epoch: request.epoch,
+            cut: request.cut,
+            inputs: arrivals.inputs,
+            gathered: Arc::new(Mutex::new(Gathered {
+                writer,
+                ..Gathered::default()
+            })),
+        };
+        let context = RunContext {
+            run: request.run,
+            origin,
+            purpose: request.purpose,
+            deadline_ms: request.deadline_ms,
+        };
+        let mut flows = arrivals.flows;
+        run_part(&*self.ports, &io, &request.part, context, &mut flows).await?;
+        let gathered = std::mem::take(&mut *lock(&io.gathered));
+        let as_of = gathered.read_at.unwrap_or(admitted_at);
+        self.finish(request, gathered).await?;
+        Ok(NodeReply::PartDone { as_of })
+    }
+
+    /// Whether the part may run here at all, and as of which update it reads.
+    async fn admit(&self, request: &RunPart) -> Result<Sequence, Refusal> {
+        let (stripe, epoch, generation) = (request.part.stripe, request.epoch, request.generation);
+        let (cut, writes) = (request.cut, request.effect != Effect::None);
+        self.with_store(move |store| {
+            let state = match store.collect(stripe) {
+                Ok(state) => state,
+                // A node that is to get its first chunk of the stripe knows nothing of it yet.
+                Err(StoreError::NoSuchStripe { .. }) => return Ok(Ok(Sequence(0))),
+                Err(error) => return Err(error),
+            };
+            let (cut_epoch, sequence) = match cut {
+                ReadCut::Committed(epoch, sequence) => (epoch, sequence),
+                ReadCut::Exactly(sequence) => (epoch, sequence),
+            };
+            // A cut of an older term may miss updates that a newer primary has acknowledged.
+            let is_old_cut = cut_epoch < state.epoch && cut_epoch != Epoch(0);
+            if is_old_cut || (writes && epoch < state.epoch) {
+                return Ok(Err(Refusal::Fenced {
+                    current: state.epoch,
+                }));
+            }
+            if generation < state.generation {
+                return Ok(Err(Refusal::StaleGeneration {
+                    current: state.generation,
+                }));
+            }
+            if !vouches(store, stripe, cut_epoch, sequence)? {
+                return Ok(Err(Refusal::Unsettled));
+            }
+            Ok(Ok(match cut {
+                ReadCut::Committed(_, sequence) => state.mark.max(sequence),
+                ReadCut::Exactly(sequence) => sequence,
+            }))
+        })
+        .await?
+    }
+
+    /// A writer for the chunk that the part installs, if it does.
+    async fn writer(&self, request: &RunPart) -> Result<Option<ChunkWriter<D>>, Refusal> {
+        let Effect::Install { base } = request.effect else {
+            return Ok(None);
+        };
+        let mut written = request
+            .part
+            .steps
+            .iter()
+            .filter_map(|step| match step.step {
+                Step::Write { chunk, .. } => Some(chunk),
+                _ => None,
+            });
+        let Some(index) = written.next() else {
+            return Ok(None);
+        };
+        if written.any(|other| other != index) {
+            return Err(Refusal::Invalid(
+                "a node holds one chunk of a stripe".to_owned(),
+            ));
+        }
+        let chunk = ChunkId {
+            stripe: request.part.stripe,
+            index,
+        };
+        let chunk_bytes = request.part.chunk_bytes;
+        let spec = ChunkSpec {
+            generation: request.generation,
+            chunk_bytes,
+            base,
+        };
+        self.with_store(move |store| store.create(chunk, spec))
+            .await
+            .map(Some)
+    }
+
+    /// Makes durable what the part gathered.
+    async fn finish(&self, request: RunPart, gathered: Gathered<D>) -> Result<(), Refusal> {
+        match request.effect {
+            Effect::None => Ok(()),
+            Effect::Install { .. } => match gathered.writer {
+                Some(writer) => self.with_store(move |_| writer.finish()).await,
+                None => Ok(()),
+            },
+            Effect::Record {
+                sequence,
+                participants,
+            } => {
+                let stamp = UpdateStamp {
+                    epoch: request.epoch,
+                    sequence,
+                };
+                let (stripe, generation) = (request.part.stripe, request.generation);
+                self.with_store(move |store| {
+                    let mut last = None;
+                    for ((index, kind), pieces) in gathered.records() {
+                        let record = Record {
+                            chunk: ChunkId { stripe, index },
+                            generation,
+                            stamp,
+                            participants: participants.clone(),
+                            kind,
+                            pieces: pieces
+                                .iter()
+                                .map(|(data, offset, bytes)| Piece {
+                                    data: *data,
+                                    offset: *offset,
+                                    bytes,
+                                })
+                                .collect(),
+                        };
+                        last = last.max(Some(store.append(&record)?));
+                    }
+                    last.map_or(Ok(()), |lsn| store.sync(lsn))
+                })
+                .await
+            }
+        }
+    }
+}
+
+/// Whether a mark of term `epoch` says anything about what this node holds: records of another
+/// term at or below the mark were never settled here, so the mark does not mean them.
+fn vouches<D: Disk>(
+    store: &Store<D>,
+    stripe: StripeId,
+    epoch: Epoch,
+    sequence: Sequence,
+) -> Result<bool, StoreError> {
+    if sequence == Sequence(0) {
+        return Ok(true);
+    }
+    let state = store.collect(stripe)?;
+    let foreign =
+        |r: &gabion_store::RecordSummary| r.stamp.sequence <= sequence && r.stamp.epoch != epoch;
+    Ok(!state.records.iter().any(foreign))
+}
+
+fn holding<D: Disk>(store: &Store<D>, stripe: StripeId) -> Result<Holding, StoreError> {
+    let state = store.collect(stripe)?;
+    let pending = |record: gabion_store::RecordSummary| PendingRecord {
+        chunk: record.chunk.index,
+        sequence: record.stamp.sequence,
+        participants: record.participants,
+    };
+    Ok(Holding {
+        mark: state.mark,
+        records: state.records.into_iter().map(pending).collect(),
+    })
+}
+
+/// What the store's error means for a peer.
+pub(crate) fn refusal(error: &StoreError) -> Refusal {
+    match error {
+        StoreError::Fenced { current, .. } => Refusal::Fenced { current: *current },
+        StoreError::StaleGeneration { current, .. } => {
+            Refusal::StaleGeneration { current: *current }
+        }
+        StoreError::NoSuchChunk { chunk } => Refusal::NoSuchChunk(*chunk),
+        StoreError::Unsettled { .. } => Refusal::Unsettled,
+        StoreError::CutPassed { applied, .. } => Refusal::CutPassed { asked: *applied },
+        StoreError::Corrupt { chunk, range } => Refusal::Damaged(crate::message::Damage {
+            chunk: *chunk,
+            range: *range,
+        }),
+        StoreError::OutOfChunk { .. }
+        | StoreError::Malformed { .. }
+        | StoreError::RecordTooLarge { .. }
+        | StoreError::Overlap { .. }
+        | StoreError::Incomplete { .. }
+        | StoreError::NoSuchStripe { .. }
+        | StoreError::Settled { .. }
+        | StoreError::Dropped { .. }
+        | StoreError::SequenceTaken { .. } => Refusal::Invalid(error.to_string()),
+        other if other.is_no_space() => Refusal::NoSpace,
+        other => Refusal::Failed(other.to_string()),
+    }
+}
+
+/// Pieces of records by the chunk and the kind of its log.
+type Pieces = BTreeMap<(ChunkIndex, bool), Vec<(ChunkIndex, u64, Bytes)>>;
+
+/// What a running part has put aside until its end.
+struct Gathered<D: Disk> {
+    writer: Option<ChunkWriter<D>>,
+    /// The flag says whether the pieces are parity deltas.
+    pieces: Pieces,
+    /// As of which update all reads were.
+    read_at: Option<Sequence>,
+}
+
+impl<D: Disk> Default for Gathered<D> {
+    fn default() -> Self {
+        Self {
+            writer: None,
+            pieces: BTreeMap::new(),
+            read_at: None,
+        }
+    }
+}
+
+impl<D: Disk> Gathered<D> {
+    fn records(
+        &self,
+    ) -> impl Iterator<Item = ((ChunkIndex, RecordKind), &Vec<(ChunkIndex, u64, Bytes)>)> {
+        self.pieces.iter().map(|(&(chunk, is_delta), pieces)| {
+            let kind = if is_delta {
+                RecordKind::ParityDelta
+            } else {
+                RecordKind::NewBytes
+            };
+            ((chunk, kind), pieces)
+        })
+    }
+}
+
+/// A part's bytes at this node.
+struct NodeIo<D: Disk> {
+    participant: Participant<D>,
+    stripe: StripeId,
+    epoch: Epoch,
+    cut: ReadCut,
+    inputs: Inputs,
+    gathered: Arc<Mutex<Gathered<D>>>,
+}
+
+impl<D: Disk> LocalIo for NodeIo<D> {
+    fn fetch(
+        &self,
+        source: Source,
+        range: ByteRange,
+    ) -> BoxFuture<'static, Result<Bytes, Refusal>> {
+        let index = match source {
+            Source::Input(chunk) => {
+                return futures::future::ready(self.inputs.read(chunk, range)).boxed();
+            }
+            Source::Chunk(index) => index,
+        };
+        let chunk = ChunkId {
+            stripe: self.stripe,
+            index,
+        };
+        let cut = match self.cut {
+            ReadCut::Committed(_, at_least) => Cut::Committed { at_least },
+            ReadCut::Exactly(sequence) => Cut::Exactly(sequence),
+        };
+        let participant = self.participant.clone();
+        let gathered = Arc::clone(&self.gathered);
+        let read = async move {
+            let read = participant.with_store(move |store| {
+                let mut bytes = Vec::new();
+                let as_of = store.read(chunk, range, cut, &mut bytes)?;
+                Ok((as_of, Bytes::from(bytes)))
+            });
+            let (as_of, bytes) = read.await?;
+            // An update that is committed between two slices must not show in the second alone.
+            if *lock(&gathered).read_at.get_or_insert(as_of) == as_of {
+                Ok(bytes)
+            } else {
+                Err(Refusal::CutPassed { asked: as_of })
+            }
+        };
+        read.boxed()
+    }
+
+    fn store(
+        &self,
+        sink: Sink,
+        range: ByteRange,
+        bytes: Bytes,
+    ) -> BoxFuture<'static, Result<(), Refusal>> {
+        match sink {
+            Sink::Append(log, chunk) => {
+                let (data, is_delta) = match log {
+                    Log::Journal => (chunk, false),
+                    Log::Parity { data } => (data, true),
+                };
+                let mut gathered = lock(&self.gathered);
+                let pieces = gathered.pieces.entry((chunk, is_delta)).or_default();
+                pieces.push((data, range.offset, bytes));
+                futures::future::ready(Ok(())).boxed()
+            }
+            Sink::Write(_) => {
+                let gathered = Arc::clone(&self.gathered);
+                let participant = self.participant.clone();
+                let write = async move {
+                    participant
+                        .with_store(move |_| match &mut lock(&gathered).writer {
+                            Some(writer) => writer.write_at(range.offset, &bytes),
+                            None => Err(StoreError::Malformed {
+                                reason: "chunks are written by parts that install them",
+                            }),
+                        })
+                        .await
+                };
+                write.boxed()
+            }
+            Sink::Deliver(_) => {
+                let nobody = Refusal::Invalid("a node has nobody to deliver bytes to".to_owned());
+                futures::future::ready(Err(nobody)).boxed()
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // A panic while holding the lock leaves pieces that nobody will finish; the part fails anyway.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,88 @@
+//! What the roles need from the world: peers, time, chance and a place to wait for the disk.
+//!
+//! A server gives sockets and a clock; the simulator gives a seed. Everything here may be called
+//! from any task at any time.
+
+use crate::message::{
+    CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, NodeStatus,
+};
+use futures::future::BoxFuture;
+use gabion_layout::NodeId;
+use thiserror::Error;
+
+/// Whom a flow frame goes to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Address {
+    /// A node.
+    Node(NodeId),
+    /// Whoever sent the request of this connection.
+    Origin(u64),
+}
+
+/// A peer could not be asked, or did not answer in time. Whether it did what it was asked is not
+/// known.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("{peer} {reason}")]
+pub struct CallError {
+    /// Who did not answer.
+    pub peer: String,
+    /// What happened, as the end of a sentence.
+    pub reason: String,
+}
+
+/// Peers, time and chance.
+pub trait Ports: Send + Sync + 'static {
+    /// Asks a node, and waits for the reply for at most so long.
+    fn call_node(
+        &self,
+        node: NodeId,
+        request: NodeRequest,
+        deadline_ms: u64,
+    ) -> BoxFuture<'static, Result<NodeReply, CallError>>;
+
+    /// Asks the coordinator, and waits for the reply for at most so long.
+    fn call_coordinator(
+        &self,
+        request: CoordinatorRequest,
+        deadline_ms: u64,
+    ) -> BoxFuture<'static, Result<CoordinatorReply, CallError>>;
+
+    /// Sends a flow frame. Done when the frame is on its way; credit bounds how many can wait.
+    fn send_flow(&self, to: Address, flow: Flow) -> BoxFuture<'static, Result<(), CallError>>;
+
+    /// Learns where nodes listen.
+    fn learn_nodes(&self, nodes: &[NodeStatus]);
+
+    /// Milliseconds of a clock that never steps back.
+    fn now_ms(&self) -> u64;
+
+    /// Waits.
+    fn sleep_ms(&self, ms: u64) -> BoxFuture<'static, ()>;
+
+    /// Runs a task beside this one.
+    fn spawn(&self, task: BoxFuture<'static, ()>);
+
+    /// Runs work that waits for a disk where it holds up nothing else. When the run-time is going
+    /// down, the future may never be done.
+    fn blocking(&self, work: Box<dyn FnOnce() + Send>);
+
+    /// A random number.
+    fn random(&self) -> u64;
+}
+
+/// Runs blocking work through the ports and waits for its result.
+pub async fn run_blocking<R: Send + 'static>(
+    ports: &dyn Ports,
+    work: impl FnOnce() -> R + Send + 'static,
+) -> R {
+    let (sender, receiver) = futures::channel::oneshot::channel();
+    ports.blocking(Box::new(move || {
+        // Nobody waits any more when the asker was cancelled; the work is done all the same.
+        let _ = sender.send(work());
+    }));
+    match receiver.await {
+        Ok(result) => result,
+        // The work panicked or the run-time is going down with it.
+        Err(_) => futures::future::pending().await,
+    }
+}

@@ -1,0 +1,310 @@
+//! The primary's half of the protocol: it numbers a stripe's updates within its lease term, asks
+//! the planner, starts the plan, and calls an update committed when every participant's record is
+//! durable. Whatever goes wrong, it gives its term up and settles the stripe under a new one before
+//! it serves again; so an update that failed half-way is decided by the recovery rule alone.
+
+use crate::initiate::{PartFailed, RunTerms, record_holders, run_plan};
+use crate::message::{
+    CoordinatorReply, CoordinatorRequest, Effect, Liveness, NodeReply, NodeRequest, NodeStatus,
+    Purpose, ReadCut, Refusal, RunId, StripeLease,
+};
+use crate::ports::Ports;
+use crate::settle::{Outcome, collect, recovery_rule, resolve};
+use futures::FutureExt;
+use futures::lock::Mutex as AsyncMutex;
+use gabion_codec::Code;
+use gabion_layout::{
+    ChunkIndex, ChunkRange, Epoch, Generation, Geometry, NodeId, Sequence, StripeId, StripeRecord,
+};
+use gabion_planner::{Stripe, update};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Slice size of update plans, in bytes: small enough to pipeline a large update, large enough that
+/// a small one is a single slice.
+pub const UPDATE_SLICE_BYTES: u64 = 64 << 10;
+/// How long the parts of an update may take.
+const UPDATE_DEADLINE_MS: u64 = 10_000;
+/// How long the coordinator may take to answer.
+const COORDINATOR_DEADLINE_MS: u64 = 5_000;
+
+/// What a node is as a primary: one entry for each stripe that it has been asked about.
+pub(crate) struct Primaries {
+    node: NodeId,
+    incarnation: u64,
+    ports: Arc<dyn Ports>,
+    stripes: Mutex<BTreeMap<StripeId, Arc<AsyncMutex<Primary>>>>,
+    codes: Mutex<BTreeMap<String, Code>>,
+}
+
+/// The state of one stripe's primary. Whoever holds the lock runs the stripe's only update.
+#[derive(Default)]
+struct Primary {
+    term: Option<Term>,
+    /// The last term, if it was given up.
+    renounced: Option<Epoch>,
+}
+
+/// A lease term under which the stripe is settled.
+struct Term {
+    epoch: Epoch,
+    stripe: StripeRecord,
+    geometry: Geometry,
+    code: Code,
+    /// The last committed update.
+    mark: Sequence,
+    /// The number of the next update.
+    next: Sequence,
+}
+
+impl Primaries {
+    pub(crate) fn new(node: NodeId, incarnation: u64, ports: Arc<dyn Ports>) -> Self {
+        let stripes = Mutex::default();
+        Self {
+            node,
+            incarnation,
+            ports,
+            stripes,
+            codes: Mutex::default(),
+        }
+    }
+
+    /// Runs one update whose new bytes are staged under `run`.
+    pub(crate) async fn update(
+        &self,
+        run: RunId,
+        stripe: StripeId,
+        generation: Generation,
+        ranges: &[ChunkRange],
+        nodes: &[NodeStatus],
+    ) -> Result<Sequence, Refusal> {
+        let primary = self.primary(stripe);
+        let mut primary = primary.lock().await;
+        self.ensure_term(&mut primary, stripe).await?;
+        let term = primary.term.as_mut().expect("ensure_term has set it");
+        if generation > term.stripe.generation {
+            // The layout has changed since this term began; the new one is for a new term.
+            primary.renounce();
+            self.ensure_term(&mut primary, stripe).await?;
+        }
+        let term = primary.term.as_mut().expect("ensure_term has set it");
+        if generation < term.stripe.generation {
+            return Err(Refusal::StaleGeneration {
+                current: term.stripe.generation,
+            });
+        }
+        let (plan, holders) = term.plan(ranges, nodes)?;
+        let sequence = term.next;
+        term.next = sequence.next();
+        let terms = RunTerms {
+            run,
+            epoch: term.epoch,
+            generation: term.stripe.generation,
+            cut: ReadCut::Exactly(term.mark),
+            effect: Effect::Record {
+                sequence,
+                participants: holders,
+            },
+            purpose: Purpose::Update,
+            deadline_ms: UPDATE_DEADLINE_MS,
+        };
+        let no_own_part = |_| futures::future::ready(Ok(())).boxed();
+        match run_plan(&*self.ports, &plan, &terms, no_own_part).await {
+            Ok(_) => {
+                term.mark = sequence;
+                self.spread_mark(term);
+                Ok(sequence)
+            }
+            Err(PartFailed { refusal, .. }) => {
+                // Some participants may hold a record and others not: the rule must decide.
+                primary.renounce();
+                Err(refusal)
+            }
+        }
+    }
+
+    /// The committed mark and the term that vouches for it.
+    pub(crate) async fn mark(
+        &self,
+        stripe: StripeId,
+        settle: bool,
+    ) -> Result<(Epoch, Sequence), Refusal> {
+        let primary = self.primary(stripe);
+        let mut primary = primary.lock().await;
+        if settle {
+            primary.renounce();
+        }
+        self.ensure_term(&mut primary, stripe).await?;
+        let term = primary.term.as_ref().expect("ensure_term has set it");
+        Ok((term.epoch, term.mark))
+    }
+
+    fn primary(&self, stripe: StripeId) -> Arc<AsyncMutex<Primary>> {
+        let mut stripes = self.stripes.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(stripes.entry(stripe).or_default())
+    }
+
+    /// Gets a lease and settles the stripe under it, unless there is a term already.
+    async fn ensure_term(&self, primary: &mut Primary, stripe: StripeId) -> Result<(), Refusal> {
+        if primary.term.is_some() {
+            return Ok(());
+        }
+        let lease = self.acquire(stripe, primary.renounced).await?;
+        // From here on this term is the one to give up if anything fails.
+        primary.renounced = Some(lease.epoch);
+        self.ports.learn_nodes(&lease.nodes);
+        let failed = failed_nodes(&lease.nodes);
+        let holdings = collect(&*self.ports, &lease.stripe, lease.epoch, &failed).await?;
+        let outcome = recovery_rule(&holdings);
+        self.report_stale(&lease, &outcome).await?;
+        resolve(&*self.ports, &lease.stripe, lease.epoch, &failed, &outcome).await?;
+        let mut stripe = lease.stripe;
+        stripe.stale.extend(&outcome.stale);
+        let code = self.code(&lease.pool.spec.code)?;
+        let geometry = Geometry::new(code.k(), code.m(), code.sub_chunks(), stripe.chunk_bytes)
+            .map_err(|error| Refusal::Failed(error.to_string()))?;
+        let (mark, next) = (outcome.mark, outcome.next);
+        primary.term = Some(Term {
+            epoch: lease.epoch,
+            stripe,
+            geometry,
+            code,
+            mark,
+            next,
+        });
+        Ok(())
+    }
+
+    async fn acquire(
+        &self,
+        stripe: StripeId,
+        renounced: Option<Epoch>,
+    ) -> Result<StripeLease, Refusal> {
+        let (node, incarnation) = (self.node, self.incarnation);
+        let request = CoordinatorRequest::Acquire {
+            stripe,
+            node,
+            incarnation,
+            renounced,
+        };
+        match self
+            .ports
+            .call_coordinator(request, COORDINATOR_DEADLINE_MS)
+            .await
+        {
+            Ok(CoordinatorReply::Lease(lease)) => Ok(lease),
+            Ok(CoordinatorReply::HeldBy(node)) => Err(Refusal::NotPrimary(node)),
+            Ok(CoordinatorReply::Busy(why)) => Err(Refusal::Unavailable(why)),
+            Ok(CoordinatorReply::Refused(why)) => Err(Refusal::Failed(why)),
+            Ok(other) => Err(Refusal::Failed(format!(
+                "the coordinator answered {other:?}"
+            ))),
+            Err(error) => Err(Refusal::Unavailable(error.peer)),
+        }
+    }
+
+    /// What stands without a failed chunk makes it stale, and that must be known before anybody
+    /// can forget it: the survivors do as soon as they have resolved.
+    async fn report_stale(&self, lease: &StripeLease, outcome: &Outcome) -> Result<(), Refusal> {
+        if outcome.stale.is_empty() {
+            return Ok(());
+        }
+        let request = CoordinatorRequest::MarkStale {
+            stripe: lease.stripe.id,
+            epoch: lease.epoch,
+            chunks: outcome.stale.clone(),
+        };
+        match self
+            .ports
+            .call_coordinator(request, COORDINATOR_DEADLINE_MS)
+            .await
+        {
+            Ok(CoordinatorReply::Done) => Ok(()),
+            Ok(other) => Err(Refusal::Unavailable(format!("the coordinator ({other:?})"))),
+            Err(error) => Err(Refusal::Unavailable(error.peer)),
+        }
+    }
+
+    /// Tells the nodes of the stripe how far updates are committed. Nothing depends on it: a node
+    /// that does not learn it here asks later.
+    fn spread_mark(&self, term: &Term) {
+        let (stripe, epoch, sequence) = (term.stripe.id, term.epoch, term.mark);
+        for &node in &term.stripe.nodes {
+            let request = NodeRequest::Committed {
+                stripe,
+                epoch,
+                sequence,
+            };
+            let told = self.ports.call_node(node, request, COORDINATOR_DEADLINE_MS);
+            self.ports
+                .spawn(told.map(|_: Result<NodeReply, _>| ()).boxed());
+        }
+    }
+
+    fn code(&self, text: &str) -> Result<Code, Refusal> {
+        let mut codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(code) = codes.get(text) {
+            return Ok(code.clone());
+        }
+        let code: Code = text
+            .parse()
+            .map_err(|error| Refusal::Failed(format!("the pool's code is unknown: {error}")))?;
+        codes.insert(text.to_owned(), code.clone());
+        Ok(code)
+    }
+}
+
+impl Primary {
+    fn renounce(&mut self) {
+        if let Some(term) = self.term.take() {
+            self.renounced = Some(term.epoch);
+        }
+    }
+}
+
+impl Term {
+    /// The checked plan of an update, and the chunks whose nodes must hold its record.
+    fn plan(
+        &self,
+        ranges: &[ChunkRange],
+        nodes: &[NodeStatus],
+    ) -> Result<(gabion_plan::Plan, Vec<ChunkIndex>), Refusal> {
+        let failed = failed_nodes(nodes);
+        let lost: Vec<ChunkIndex> = self
+            .stripe
+            .chunks()
+            .filter(|&chunk| {
+                let node = self.stripe.node_of(chunk);
+                self.stripe.is_stale(chunk) || node.is_some_and(|node| failed.contains(&node))
+            })
+            .collect();
+        let stripe = Stripe {
+            id: self.stripe.id,
+            code: &self.code,
+            geometry: self.geometry,
+            placement: &self.stripe.nodes,
+            lost: &lost,
+        };
+        let plan =
+            update::delta(&stripe, ranges, UPDATE_SLICE_BYTES).map_err(|error| match error {
+                gabion_planner::PlanError::UpdateOfLost(chunk) => Refusal::ParticipantDown {
+                    chunk,
+                    node: self.stripe.nodes[chunk.at()],
+                },
+                other => Refusal::Invalid(other.to_string()),
+            })?;
+        gabion_plan::check(&plan, &self.code)
+            .map_err(|error| Refusal::Failed(format!("the update's plan is wrong: {error}")))?;
+        let holders = record_holders(&plan);
+        Ok((plan, holders))
+    }
+}
+
+/// The nodes that the coordinator has declared failed.
+pub fn failed_nodes(nodes: &[NodeStatus]) -> Vec<NodeId> {
+    nodes
+        .iter()
+        .filter(|n| n.liveness == Liveness::Failed)
+        .map(|n| n.node)
+        .collect()
+}

@@ -1,0 +1,197 @@
+//! What arrives at a node for runs: new bytes that clients stage before an update, and flow frames,
+//! which may come before the part that they belong to.
+
+use crate::message::{Flow, Refusal, RunId};
+use bytes::{Bytes, BytesMut};
+use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use gabion_layout::{ByteRange, ChunkIndex};
+use std::collections::BTreeMap;
+
+/// How long frames and bytes wait for their part.
+const KEEP_MS: u64 = 60_000;
+/// The most bytes that may wait for their parts in all.
+const MAX_STAGED_BYTES: u64 = 256 << 20;
+
+/// The runs that a node has heard of.
+#[derive(Debug, Default)]
+pub(crate) struct Staging {
+    runs: BTreeMap<RunId, Run>,
+    staged_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Run {
+    sender: UnboundedSender<Flow>,
+    /// Taken by the part when it starts.
+    receiver: Option<UnboundedReceiver<Flow>>,
+    pieces: Vec<(ChunkIndex, u64, Bytes)>,
+    since_ms: u64,
+}
+
+/// What was waiting for a part.
+pub(crate) struct Arrivals {
+    pub(crate) flows: UnboundedReceiver<Flow>,
+    pub(crate) inputs: Inputs,
+}
+
+/// The new bytes of an update at one node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Inputs {
+    /// By chunk and offset.
+    pieces: BTreeMap<(ChunkIndex, u64), Bytes>,
+}
+
+impl Staging {
+    /// Keeps new bytes for a run.
+    pub(crate) fn stage(
+        &mut self,
+        run: RunId,
+        chunk: ChunkIndex,
+        offset: u64,
+        bytes: Bytes,
+        now_ms: u64,
+    ) -> Result<(), Refusal> {
+        if self.staged_bytes + bytes.len() as u64 > MAX_STAGED_BYTES {
+            return Err(Refusal::Unavailable(
+                "a node that is busy with other updates".to_owned(),
+            ));
+        }
+        self.staged_bytes += bytes.len() as u64;
+        self.run(run, now_ms).pieces.push((chunk, offset, bytes));
+        Ok(())
+    }
+
+    /// Hands a frame to its run, whether or not its part has come.
+    pub(crate) fn flow(&mut self, flow: Flow, now_ms: u64) {
+        // The part may have ended already; then its late frames are of no use.
+        let _ = self.run(flow.run(), now_ms).sender.unbounded_send(flow);
+    }
+
+    /// Starts a run: gives what has arrived, and routes what comes from now on.
+    pub(crate) fn start(&mut self, run: RunId, now_ms: u64) -> Result<Arrivals, Refusal> {
+        let entry = self.run(run, now_ms);
+        let taken = || Refusal::Invalid(format!("run {} is running here already", run.0));
+        let flows = entry.receiver.take().ok_or_else(taken)?;
+        let pieces = std::mem::take(&mut entry.pieces);
+        let bytes: u64 = pieces.iter().map(|(_, _, bytes)| bytes.len() as u64).sum();
+        self.staged_bytes -= bytes;
+        let pieces = pieces
+            .into_iter()
+            .map(|(chunk, at, bytes)| ((chunk, at), bytes))
+            .collect();
+        Ok(Arrivals {
+            flows,
+            inputs: Inputs { pieces },
+        })
+    }
+
+    /// Forgets a run that is over. A straggling frame makes a new entry, which expires.
+    pub(crate) fn end(&mut self, run: RunId) {
+        if let Some(run) = self.runs.remove(&run) {
+            let bytes: u64 = run
+                .pieces
+                .iter()
+                .map(|(_, _, bytes)| bytes.len() as u64)
+                .sum();
+            self.staged_bytes -= bytes;
+        }
+    }
+
+    /// Forgets runs whose part never came.
+    pub(crate) fn expire(&mut self, now_ms: u64) {
+        let old = |run: &Run| run.receiver.is_some() && run.since_ms + KEEP_MS < now_ms;
+        let expired: Vec<RunId> = self
+            .runs
+            .iter()
+            .filter(|(_, run)| old(run))
+            .map(|(&id, _)| id)
+            .collect();
+        for run in expired {
+            self.end(run);
+        }
+    }
+
+    fn run(&mut self, run: RunId, now_ms: u64) -> &mut Run {
+        self.runs.entry(run).or_insert_with(|| {
+            let (sender, receiver) = unbounded();
+            Run {
+                sender,
+                receiver: Some(receiver),
+                pieces: Vec::new(),
+                since_ms: now_ms,
+            }
+        })
+    }
+}
+
+impl Inputs {
+    /// The new bytes of a range, if all of them were staged.
+    pub(crate) fn read(&self, chunk: ChunkIndex, range: ByteRange) -> Result<Bytes, Refusal> {
+        let missing = || Refusal::Invalid("an update's new bytes were not staged".to_owned());
+        let mut gathered = BytesMut::new();
+        let mut at = range.offset;
+        while at < range.end() {
+            let (&(_, offset), bytes) = self
+                .pieces
+                .range((chunk, 0)..=(chunk, at))
+                .next_back()
+                .ok_or_else(missing)?;
+            let skip = usize::try_from(at - offset).map_err(|_| missing())?;
+            if skip >= bytes.len() {
+                return Err(missing());
+            }
+            let wanted = (range.end() - at).min((bytes.len() - skip) as u64) as usize;
+            let piece = bytes.slice(skip..skip + wanted);
+            if wanted as u64 == range.length {
+                return Ok(piece);
+            }
+            gathered.extend_from_slice(&piece);
+            at += wanted as u64;
+        }
+        Ok(gathered.freeze())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHUNK: ChunkIndex = ChunkIndex(2);
+
+    #[test]
+    fn inputs_are_read_across_pieces_and_gaps_are_refused() {
+        let mut staging = Staging::default();
+        let run = RunId(1);
+        staging
+            .stage(run, CHUNK, 10, Bytes::from_static(b"abcde"), 0)
+            .unwrap();
+        staging
+            .stage(run, CHUNK, 15, Bytes::from_static(b"fgh"), 0)
+            .unwrap();
+        staging
+            .stage(run, CHUNK, 30, Bytes::from_static(b"xyz"), 0)
+            .unwrap();
+        let inputs = staging.start(run, 0).unwrap().inputs;
+        let read = |offset, length| inputs.read(CHUNK, ByteRange::new(offset, length));
+        assert_eq!(read(10, 8).unwrap(), "abcdefgh");
+        assert_eq!(read(12, 5).unwrap(), "cdefg");
+        assert_eq!(read(31, 2).unwrap(), "yz");
+        for (offset, length) in [(9, 2), (16, 4), (25, 1), (32, 2)] {
+            assert!(read(offset, length).is_err(), "{offset}+{length}");
+        }
+        assert!(inputs.read(ChunkIndex(1), ByteRange::new(10, 1)).is_err());
+    }
+
+    #[test]
+    fn a_run_starts_once_and_memory_is_given_back() {
+        let mut staging = Staging::default();
+        let big = Bytes::from(vec![0; MAX_STAGED_BYTES as usize / 2 + 1]);
+        staging.stage(RunId(1), CHUNK, 0, big.clone(), 0).unwrap();
+        assert!(staging.stage(RunId(2), CHUNK, 0, big.clone(), 0).is_err());
+        staging.start(RunId(1), 0).unwrap();
+        assert!(staging.start(RunId(1), 0).is_err());
+        staging.stage(RunId(2), CHUNK, 0, big.clone(), 0).unwrap();
+        staging.expire(KEEP_MS + 1);
+        staging.stage(RunId(3), CHUNK, 0, big, KEEP_MS + 1).unwrap();
+    }
+}
