@@ -89,7 +89,8 @@ impl Equations {
         )
     }
 
-    /// The sub-chunks of the helper at `helper_position` that are used at all, ascending.
+    /// The sub-chunks of the helper at `helper_position` that are used at all, ascending: all of
+    /// them when there are k helpers of an MDS code.
     ///
     /// # Panics
     /// When there is no such helper.
@@ -137,3 +138,36 @@ impl PartialEq for Equations {
 }
 
 impl Eq for Equations {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One output with two sub-chunks, out of three candidates with two each: the first contributes
+    /// its sub-chunk 1 only, the second nothing.
+    fn partial() -> Equations {
+        let solution = Matrix::from_elements(2, 6, vec![0, 3, 0, 0, 1, 0, 0, 5, 0, 0, 0, 7]);
+        Equations::new(&[9], &[4, 2, 8], 2, &solution.unwrap())
+    }
+
+    #[test]
+    fn idle_candidates_are_dropped_and_partial_helpers_say_what_is_read() {
+        let equations = partial();
+        assert_eq!(equations.helpers, [4, 8]);
+        assert_eq!(equations.reads(0), [1]);
+        assert_eq!(equations.reads(1), [0, 1]);
+        assert_eq!(equations.coefficient(0, 1, 0, 1), 5);
+        assert_eq!(equations.coefficient(0, 1, 1, 0), 0);
+        assert_eq!(equations.coefficient(0, 1, 1, 1), 7);
+    }
+
+    #[test]
+    fn equality_does_not_depend_on_use() {
+        let (fresh, used) = (partial(), partial());
+        let mut output = [0; 4];
+        used.apply(&[&[0, 0, 1, 1], &[2, 3, 0, 1]], &mut [&mut output])
+            .unwrap();
+        assert_eq!(output, [3 ^ 2, 3 ^ 3, 5, 5 ^ 7]);
+        assert_eq!(fresh, used);
+    }
+}

@@ -211,19 +211,18 @@ fn lrc_group(k: usize, l: usize, group: usize) -> std::ops::Range<usize> {
 /// any coefficients could recover; see [`lrc_points`].
 fn lrc_parities(k: usize, l: usize, g: usize) -> Matrix {
     let points = if g <= 2 { lrc_points(k, l) } else { None };
-    let globals = match points {
-        Some(points) => filled(g, k, |row, column| match row {
+    let globals = if let Some(points) = points {
+        filled(g, k, |row, column| match row {
             0 => points[column],
             _ => gf::multiply(points[column], points[column]),
-        }),
-        None => {
-            // Dividing each column by its first element makes the first parity a plain sum and
-            // leaves every square part regular.
-            let mds = cauchy_parities(k, g + 1);
-            filled(g, k, |row, column| {
-                gf::divide(mds.get(row + 1, column), mds.get(0, column))
-            })
-        }
+        })
+    } else {
+        // Dividing each column by its first element makes the first parity a plain sum and leaves
+        // every square part regular.
+        let mds = cauchy_parities(k, g + 1);
+        filled(g, k, |row, column| {
+            gf::divide(mds.get(row + 1, column), mds.get(0, column))
+        })
     };
     filled(l + g, k, |row, column| {
         if row < l {
@@ -257,11 +256,13 @@ fn lrc_points(k: usize, l: usize) -> Option<Vec<u8>> {
     Some(groups.collect())
 }
 
+/// The smallest prime that is at least `at_least`, itself at least 2.
 fn smallest_prime_from(at_least: usize) -> usize {
-    let is_prime = |n: usize| n >= 2 && (2..n).all(|divisor| !n.is_multiple_of(divisor));
-    (at_least..)
+    let is_prime = |n: usize| (2..n).all(|divisor| !n.is_multiple_of(divisor));
+    // Bertrand's postulate: there is a prime between any number and its double.
+    (at_least..2 * at_least)
         .find(|&n| is_prime(n))
-        .expect("there is always a larger prime")
+        .expect("Bertrand's postulate holds")
 }
 
 /// RDP's prime: the data chunks and the row parity are p columns together.

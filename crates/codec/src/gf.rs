@@ -52,6 +52,7 @@ const fn logarithms() -> [u8; 256] {
     table
 }
 
+#[allow(clippy::large_stack_arrays, reason = "it is evaluated by the compiler")]
 const fn products() -> [[u8; 256]; 256] {
     let powers = powers();
     let logarithms = logarithms();

@@ -268,8 +268,9 @@ fn add_multiple(output: &mut [u8], coefficient: u8, row: &[u8]) {
 
 fn scale(row: &mut [u8], coefficient: u8) {
     let products = &gf::PRODUCTS[usize::from(coefficient)];
-    row.iter_mut()
-        .for_each(|element| *element = products[usize::from(*element)]);
+    for element in row {
+        *element = products[usize::from(*element)];
+    }
 }
 
 #[cfg(test)]

@@ -83,7 +83,7 @@ fn parities_are_isal_s_byte_for_byte() {
                 let mut outputs: Vec<&mut [u8]> =
                     updated.iter_mut().map(Vec::as_mut_slice).collect();
                 let delta = bytes(length, 91);
-                isal.update(&mut tables, k - 1, &delta, &mut outputs);
+                isal.update(Encoder::Chosen, &mut tables, k - 1, &delta, &mut outputs);
                 let mut outputs: Vec<&mut [u8]> =
                     parities.iter_mut().map(Vec::as_mut_slice).collect();
                 prepared

@@ -47,7 +47,7 @@ impl Backend {
             .into_iter()
             .rev()
             .find(|backend| backend.is_available());
-        fastest.expect("the scalar back end runs on every processor")
+        fastest.unwrap_or(Self::Scalar)
     }
 
     /// Every back end that this processor runs, the slowest first.
@@ -80,7 +80,10 @@ impl Backend {
                     && is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512bw")
             }
-            #[allow(unreachable_patterns)]
+            #[allow(
+                unreachable_patterns,
+                reason = "which variants remain depends on the target"
+            )]
             _ => false,
         }
     }
@@ -214,7 +217,10 @@ impl Backend {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
             Self::Avx512 | Self::GfniAvx512 => unsafe { x86::add_avx512(pass, output) },
-            #[allow(unreachable_patterns)]
+            #[allow(
+                unreachable_patterns,
+                reason = "which variants remain depends on the target"
+            )]
             _ => unreachable!("{self} is not a back end of this architecture"),
         }
     }

@@ -17,6 +17,10 @@ use super::lanes::Pass;
 /// second-level cache of the smaller kind.
 const BLOCK_BUDGET_BYTES: usize = 256 * 1024;
 
+/// Bytes of an update's source to take at a time where several passes go over it: they stay in the
+/// first-level cache beside as many of each output.
+const UPDATE_BLOCK_BYTES: usize = 8 * 1024;
+
 /// A matrix over GF(2^8) made ready to be multiplied with buffers, over and over.
 ///
 /// Rows are outputs, columns are sources.
@@ -148,8 +152,9 @@ impl Coefficients {
         self.run(sources, outputs, true);
     }
 
-    /// Adds one source's part to all outputs, each times its coefficient of `column`, in one pass:
-    /// what a data delta does to the parities.
+    /// Adds one source's part to all outputs, each times its coefficient of `column`: what a data
+    /// delta does to the parities. The source is read from memory once, however many outputs there
+    /// are.
     ///
     /// # Panics
     /// Unless `column` exists and there is one output a row, all as long as the source.
@@ -159,19 +164,30 @@ impl Coefficients {
             "column {column} of {}",
             self.column_count
         );
-        let outputs = self.pointers(source.len(), outputs);
+        let length = source.len();
+        let outputs = self.pointers(length, outputs);
         let sources = [source];
-        let pass = Pass {
-            sources: &sources,
-            columns: &[0],
-            start: 0,
-            end: source.len(),
-            accumulate: true,
+        let block = if self.is_one_pass() {
+            length
+        } else {
+            UPDATE_BLOCK_BYTES
         };
-        for band in &self.bands {
-            if band.columns.binary_search(&column).is_ok() {
-                self.run_band(band, column, &pass, &outputs);
+        let mut start = 0;
+        while start < length {
+            let end = length.min(start + block);
+            let pass = Pass {
+                sources: &sources,
+                columns: &[0],
+                start,
+                end,
+                accumulate: true,
+            };
+            for band in &self.bands {
+                if band.columns.binary_search(&column).is_ok() {
+                    self.run_band(band, column, &pass, &outputs);
+                }
             }
+            start = end;
         }
     }
 
@@ -205,10 +221,15 @@ impl Coefficients {
         }
     }
 
+    /// Whether one pass over the sources yields all outputs.
+    fn is_one_pass(&self) -> bool {
+        self.bands.len() == 1 && self.row_count <= GROUP_MAX
+    }
+
     /// How many bytes of each source to take at a time: everything if one pass does it all, and
     /// otherwise as much as stays cached from one pass to the next.
     fn block_bytes(&self, length: usize) -> usize {
-        if self.bands.len() == 1 && self.row_count <= GROUP_MAX {
+        if self.is_one_pass() {
             return length;
         }
         let share = BLOCK_BUDGET_BYTES / (self.column_count + self.row_count).max(1);

@@ -5,6 +5,14 @@
 //! here is `inline(always)` and free of closures, so that it is compiled inside the back end's entry
 //! point, with that entry point's processor features.
 #![allow(unsafe_code)]
+#![allow(
+    clippy::inline_always,
+    reason = "intrinsics only work inside their entry point"
+)]
+#![allow(
+    clippy::needless_range_loop,
+    reason = "loops over registers unroll; iterators may not"
+)]
 
 /// How far ahead of the loads the sources are fetched into the cache, in bytes. Measured: the
 /// processor's own prefetchers lose track of a dozen streams at once.
@@ -125,6 +133,11 @@ pub(super) unsafe fn multiply<L: Lanes, const R: usize, const U: usize>(
     factors: &Factors<'_, L::Table>,
     outputs: &[*mut u8; R],
 ) {
+    if let &[column] = pass.columns {
+        // SAFETY: the caller's promise is the same.
+        unsafe { multiply_single::<L, R>(pass, column, factors, outputs) }
+        return;
+    }
     let mut at = pass.start;
     // SAFETY: `at` plus the bytes that each step touches stays at or below `pass.end`.
     unsafe {
@@ -214,6 +227,64 @@ unsafe fn multiply_step<L: Lanes, A: Access<L>, const R: usize, const U: usize>(
             for lane in 0..U {
                 access.store(outputs[row].add(at + lane * L::BYTES), sums[row][lane]);
             }
+        }
+    }
+}
+
+/// [`multiply`] for one source, which is what an update is: the coefficients stay in registers from
+/// end to end, and the memory traffic of the outputs sets the pace.
+///
+/// # Safety
+/// As for [`multiply`].
+#[inline(always)]
+unsafe fn multiply_single<L: Lanes, const R: usize>(
+    pass: &Pass<'_>,
+    column: usize,
+    factors: &Factors<'_, L::Table>,
+    outputs: &[*mut u8; R],
+) {
+    let (outputs, end, accumulate) = (*outputs, pass.end, pass.accumulate);
+    let source = pass.sources[column].as_ptr();
+    let tables = &factors.tables[column * factors.stride..][..R];
+    // SAFETY: `at` plus the bytes that each step touches stays at or below `end`.
+    unsafe {
+        let mut coefficients = [L::factor(&raw const tables[0]); R];
+        for row in 1..R {
+            coefficients[row] = L::factor(&raw const tables[row]);
+        }
+        let mut at = pass.start;
+        while at + L::BYTES <= end {
+            single_step::<L, Whole, R>(source, &coefficients, &outputs, at, accumulate, &Whole);
+            at += L::BYTES;
+        }
+        if at < end {
+            let tail = Partial(end - at);
+            single_step::<L, Partial, R>(source, &coefficients, &outputs, at, accumulate, &tail);
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn single_step<L: Lanes, A: Access<L>, const R: usize>(
+    source: *const u8,
+    coefficients: &[L::Factor; R],
+    outputs: &[*mut u8; R],
+    at: usize,
+    accumulate: bool,
+    access: &A,
+) {
+    // SAFETY: the caller's promise covers every address formed here.
+    unsafe {
+        let split = L::split(access.load(source.add(at)));
+        L::prefetch(source.wrapping_add(at + PREFETCH_BYTES));
+        for row in 0..R {
+            let output = outputs[row].add(at);
+            let sum = if accumulate {
+                access.load(output)
+            } else {
+                L::zero()
+            };
+            access.store(output, L::multiply_add(sum, coefficients[row], split));
         }
     }
 }

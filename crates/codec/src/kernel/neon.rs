@@ -1,5 +1,9 @@
 //! The aarch64 kernel: nibble shuffles by NEON table look-ups.
 #![allow(unsafe_code)]
+#![allow(
+    clippy::inline_always,
+    reason = "intrinsics only work inside their entry point"
+)]
 
 use std::arch::aarch64::{
     uint8x16_t, vandq_u8, vdupq_n_u8, veorq_u8, vld1q_u8, vqtbl1q_u8, vshrq_n_u8, vst1q_u8,

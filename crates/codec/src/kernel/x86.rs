@@ -5,6 +5,10 @@
 //! is fixed to the polynomial 0x11b; its affine instruction multiplies by any 8x8 bit matrix, hence
 //! by any element of our field, one instruction a vector.
 #![allow(unsafe_code)]
+#![allow(
+    clippy::inline_always,
+    reason = "intrinsics only work inside their entry point"
+)]
 
 use std::arch::x86_64::{
     __m128i, __m256i, __m512i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm256_and_si256,

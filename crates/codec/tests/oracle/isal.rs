@@ -28,13 +28,14 @@ pub(crate) struct Isal {
     encode: Encode,
     encode_avx2: Encode,
     update: Update,
+    update_avx2: Update,
     generate_cauchy: GenerateMatrix,
     multiply: Multiply,
     /// Invariant: dropped last, for the pointers above lead into it.
     _library: Library,
 }
 
-/// Which of ISA-L's encoders to run.
+/// Which of ISA-L's implementations to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encoder {
     /// The one that it chooses for the processor.
@@ -62,6 +63,7 @@ impl Isal {
                     encode: *library.get::<Encode>(b"ec_encode_data")?,
                     encode_avx2: *library.get::<Encode>(b"ec_encode_data_avx2")?,
                     update: *library.get::<Update>(b"ec_encode_data_update")?,
+                    update_avx2: *library.get::<Update>(b"ec_encode_data_update_avx2")?,
                     generate_cauchy: *library.get::<GenerateMatrix>(b"gf_gen_cauchy1_matrix")?,
                     multiply: *library.get::<Multiply>(b"gf_mul")?,
                     _library: library,
@@ -153,6 +155,7 @@ impl Isal {
     /// Adds one source's part to the outputs.
     pub(crate) fn update(
         &self,
+        encoder: Encoder,
         tables: &mut Tables,
         column: usize,
         source: &[u8],
@@ -165,9 +168,13 @@ impl Isal {
             .iter_mut()
             .map(|output| output.as_mut_ptr())
             .collect();
+        let function = match encoder {
+            Encoder::Chosen => self.update,
+            Encoder::Avx2 => self.update_avx2,
+        };
         // SAFETY: as for `encode`.
         unsafe {
-            (self.update)(
+            function(
                 int(source.len()),
                 int(tables.column_count),
                 int(outputs.len()),
