@@ -1,0 +1,150 @@
+//! What can go wrong in the lab: a trace that is no trace, or an experiment that cannot be set up.
+//! Every message is one plain sentence for the person who asked for the experiment.
+
+use gabion_layout::GeometryError;
+use gabion_planner::PlanError;
+use std::io;
+use thiserror::Error;
+
+/// Why an experiment gave no result.
+#[derive(Debug, Error)]
+pub enum LabError {
+    /// A trace could not be opened or read.
+    #[error("cannot {operation} the trace {trace}: {source}")]
+    Io {
+        /// What was tried: `open` or `read`.
+        operation: &'static str,
+        /// The trace's name, usually its path.
+        trace: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A row of a trace is malformed.
+    #[error("{trace}, line {line}: {problem}")]
+    Row {
+        /// The trace's name, usually its path.
+        trace: String,
+        /// The row's line, counted from 1.
+        line: u64,
+        /// What is wrong with it.
+        problem: RowProblem,
+    },
+    /// The stripe's nodes cannot be shared out evenly.
+    #[error(
+        "a stripe of {chunks} chunks cannot be spread evenly over {racks} racks; choose a number of \
+         racks that divides {chunks}"
+    )]
+    UnevenRacks {
+        /// Chunks of a stripe, `n`.
+        chunks: usize,
+        /// Racks asked for.
+        racks: u32,
+    },
+    /// The layout says nothing of racks and neither did the user.
+    #[error("layout {layout} needs a number of racks that divides {chunks}")]
+    RacksMissing {
+        /// The layout.
+        layout: String,
+        /// Chunks of a stripe, `n`.
+        chunks: usize,
+    },
+    /// The layout has its own racks, and the user asked for others.
+    #[error("layout {layout} has {has} racks, not {asked}; leave the number of racks out")]
+    RacksDiffer {
+        /// The layout.
+        layout: String,
+        /// Racks of the layout.
+        has: u32,
+        /// Racks asked for.
+        asked: u32,
+    },
+    /// No update scheme has this name.
+    #[error("there is no update scheme '{name}'; choose from {known}")]
+    UnknownScheme {
+        /// The name asked for.
+        name: String,
+        /// The registered names.
+        known: String,
+    },
+    /// No update scheme was asked for.
+    #[error("no update scheme is chosen; choose from {known}")]
+    NoScheme {
+        /// The registered names.
+        known: String,
+    },
+    /// The chunk size does not suit the code.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+    /// A layout or update that no planner has a plan for.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// No request stream has the statistics asked for.
+    #[error("no workload has these statistics: {0}")]
+    Target(String),
+    /// The file is too small for the workload's requests.
+    #[error("a file of {file_bytes} bytes is too small for requests of {request_bytes} bytes")]
+    FileTooSmall {
+        /// Bytes of the file.
+        file_bytes: u64,
+        /// Bytes of the workload's largest request.
+        request_bytes: u64,
+    },
+}
+
+/// What is wrong with a row of a trace.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum RowProblem {
+    /// Too few or too many fields.
+    #[error(
+        "{found} fields, but a row has 7: timestamp, host, disk, Read or Write, offset, size, \
+         response"
+    )]
+    FieldCount {
+        /// Fields found.
+        found: usize,
+    },
+    /// A field that must be a whole number is not.
+    #[error("the {field} '{text}' is not a whole number below 2^64")]
+    NotANumber {
+        /// The field's name.
+        field: &'static str,
+        /// What stands there, cut short.
+        text: String,
+    },
+    /// Neither a read nor a write.
+    #[error("the type '{text}' is neither Read nor Write")]
+    UnknownType {
+        /// What stands there, cut short.
+        text: String,
+    },
+    /// A request of no bytes.
+    #[error("the size is 0; a request has at least one byte")]
+    ZeroSize,
+    /// A request larger than any disk takes at once.
+    #[error(
+        "the size {size_bytes} is more than {limit_bytes} bytes, the most that one request has"
+    )]
+    HugeSize {
+        /// The size found.
+        size_bytes: u64,
+        /// The most that is taken.
+        limit_bytes: u64,
+    },
+    /// The request ends past the last address.
+    #[error("offset {offset_bytes} plus size {size_bytes} is past the last byte address, 2^64 - 1")]
+    Overflow {
+        /// The offset found.
+        offset_bytes: u64,
+        /// The size found.
+        size_bytes: u64,
+    },
+    /// A line that is no row.
+    #[error("the line is longer than {limit_bytes} bytes; this is no trace of requests")]
+    LongLine {
+        /// The most bytes that a line may have.
+        limit_bytes: usize,
+    },
+    /// Bytes that are no text.
+    #[error("the line is not text; this is no trace of requests")]
+    NotText,
+}

@@ -1,0 +1,278 @@
+//! Where the experiment's stripes lie: a topology, and for each stripe number a placement that one
+//! of the cluster's own placement planners makes.
+
+use crate::error::LabError;
+use gabion_codec::Code;
+use gabion_layout::{Geometry, NodeId, Topology};
+use gabion_planner::PlanError;
+use gabion_planner::placement::{Grouped, grouped, random, rotate};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use std::fmt;
+use std::str::FromStr;
+
+/// The seed of `random` when the user names none.
+const DEFAULT_SEED: u64 = 0;
+
+/// How stripes are laid out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Layout {
+    /// Chunk `j` of stripe `s` is on node `(s + j) mod n`, and node `v` in rack `v / (n / racks)`.
+    Rotate,
+    /// Each stripe's chunks are on the same nodes in an order drawn from the seed and the stripe's
+    /// number, so the order does not depend on which stripes are asked for before.
+    Random {
+        /// The seed.
+        seed: u64,
+    },
+    /// Data racks and parity racks apart, every stripe alike.
+    Grouped(Grouped),
+}
+
+impl FromStr for Layout {
+    type Err = LabError;
+
+    /// Reads `rotate`, `random`, `random:SEED`, or racks such as `6x2+2x2`.
+    fn from_str(text: &str) -> Result<Self, LabError> {
+        match text {
+            "rotate" => Ok(Self::Rotate),
+            "random" => Ok(Self::Random { seed: DEFAULT_SEED }),
+            _ => match text.strip_prefix("random:") {
+                Some(seed) => seed.parse().map(|seed| Self::Random { seed }).map_err(|_| {
+                    let message =
+                        format!("the seed '{seed}' of layout '{text}' is not a whole number");
+                    PlanError::Layout(message).into()
+                }),
+                None => Ok(Self::Grouped(text.parse()?)),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rotate => f.write_str("rotate"),
+            Self::Random { seed } => write!(f, "random:{seed}"),
+            Self::Grouped(Grouped { data, parity }) => {
+                write!(f, "{}x{}+{}x{}", data.0, data.1, parity.0, parity.1)
+            }
+        }
+    }
+}
+
+/// The stripes of an experiment: what a scheme needs to plan an update of any of them.
+#[derive(Clone, Debug)]
+pub struct Stripes {
+    code: Code,
+    geometry: Geometry,
+    topology: Topology,
+    layout: Layout,
+    /// The most chunks of a stripe that a rack holds.
+    per_rack: usize,
+    /// The placement of stripe 0, which is every stripe's in a grouped layout.
+    first: Vec<NodeId>,
+}
+
+impl Stripes {
+    /// Stripes of `code` in `layout` on as many racks.
+    ///
+    /// # Errors
+    /// [`LabError::RacksMissing`], [`LabError::UnevenRacks`] or [`LabError::RacksDiffer`] when the
+    /// racks do not suit code and layout; [`LabError::Plan`] when the layout does not suit the code.
+    pub fn new(
+        code: Code,
+        geometry: Geometry,
+        layout: Layout,
+        racks: Option<u32>,
+    ) -> Result<Self, LabError> {
+        let n = code.n();
+        let mut stripes = match layout {
+            Layout::Rotate | Layout::Random { .. } => {
+                let (topology, per_rack) = even_racks(n, layout, racks)?;
+                Self {
+                    code,
+                    geometry,
+                    topology,
+                    layout,
+                    per_rack,
+                    first: Vec::new(),
+                }
+            }
+            Layout::Grouped(racks_of_grouped) => {
+                let (topology, first) = grouped(racks_of_grouped, code.k(), code.m())?;
+                Self {
+                    code,
+                    geometry,
+                    topology,
+                    layout,
+                    per_rack: n,
+                    first,
+                }
+            }
+        };
+        if let Some(asked) = racks
+            && asked != stripes.rack_count()
+        {
+            return Err(LabError::RacksDiffer {
+                layout: layout.to_string(),
+                has: stripes.rack_count(),
+                asked,
+            });
+        }
+        stripes.first = stripes.placement(0)?;
+        Ok(stripes)
+    }
+
+    /// The code.
+    pub const fn code(&self) -> &Code {
+        &self.code
+    }
+
+    /// The stripes' shape.
+    pub const fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// The nodes and their racks.
+    pub const fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// Racks of the topology.
+    pub fn rack_count(&self) -> u32 {
+        self.topology.nodes_by_rack().len() as u32
+    }
+
+    /// A number that two stripes share only if they have the same placement.
+    pub fn class(&self, stripe: u64) -> u64 {
+        match self.layout {
+            // Rotation comes round after as many stripes as there are nodes, `n` here.
+            Layout::Rotate => stripe % self.geometry.n() as u64,
+            Layout::Random { .. } => stripe,
+            Layout::Grouped(_) => 0,
+        }
+    }
+
+    /// The nodes of a stripe's chunks.
+    ///
+    /// # Errors
+    /// [`LabError::Plan`] when the topology has no room, which [`Stripes::new`] has ruled out.
+    pub fn placement(&self, stripe: u64) -> Result<Vec<NodeId>, LabError> {
+        let n = self.geometry.n();
+        let placement = match self.layout {
+            Layout::Rotate => rotate(&self.topology, stripe, n, self.per_rack)?,
+            Layout::Random { seed } => {
+                let mut key = [0; 32];
+                key[..8].copy_from_slice(&seed.to_le_bytes());
+                key[8..16].copy_from_slice(&stripe.to_le_bytes());
+                let mut rng = ChaCha8Rng::from_seed(key);
+                random(&self.topology, n, self.per_rack, &mut rng)?
+            }
+            Layout::Grouped(_) => self.first.clone(),
+        };
+        Ok(placement)
+    }
+}
+
+/// A topology of `n` nodes in racks of equal size, and that size.
+fn even_racks(n: usize, layout: Layout, racks: Option<u32>) -> Result<(Topology, usize), LabError> {
+    let Some(racks) = racks else {
+        return Err(LabError::RacksMissing {
+            layout: layout.to_string(),
+            chunks: n,
+        });
+    };
+    if racks == 0 || !(n as u64).is_multiple_of(u64::from(racks)) {
+        return Err(LabError::UnevenRacks { chunks: n, racks });
+    }
+    let per_rack = n as u32 / racks;
+    Ok((Topology::uniform(racks, per_rack), per_rack as usize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stripes(code: &str, layout: &str, racks: Option<u32>) -> Result<Stripes, LabError> {
+        let code: Code = code.parse().unwrap();
+        let geometry = Geometry::new(code.k(), code.m(), code.sub_chunks(), 4096).unwrap();
+        Stripes::new(code, geometry, layout.parse()?, racks)
+    }
+
+    #[test]
+    fn layouts_print_as_they_are_read() {
+        for text in ["rotate", "random:7", "6x2+2x2"] {
+            assert_eq!(text.parse::<Layout>().unwrap().to_string(), text);
+        }
+        assert_eq!(
+            "random".parse::<Layout>().unwrap(),
+            Layout::Random { seed: 0 }
+        );
+    }
+
+    #[test]
+    fn rotation_puts_chunk_j_of_stripe_s_on_node_s_plus_j() {
+        let stripes = stripes("rs(6,3)", "rotate", Some(3)).unwrap();
+        for stripe in [0, 1, 8, 9, u64::MAX] {
+            let placement = stripes.placement(stripe).unwrap();
+            for (j, node) in placement.iter().enumerate() {
+                assert_eq!(u64::from(node.0), (stripe % 9 + j as u64) % 9);
+                let rack = stripes.topology().rack_of(*node).unwrap();
+                assert_eq!(rack.0, node.0 / 3);
+            }
+        }
+    }
+
+    #[test]
+    fn equal_classes_mean_equal_placements() {
+        for layout in ["rotate", "random:3", "3x2+3x1"] {
+            let stripes = stripes("rs(6,3)", layout, None)
+                .or_else(|_| stripes("rs(6,3)", layout, Some(3)))
+                .unwrap();
+            let mut by_class = std::collections::BTreeMap::new();
+            for stripe in 0..40 {
+                let placement = stripes.placement(stripe).unwrap();
+                let known = by_class
+                    .entry(stripes.class(stripe))
+                    .or_insert_with(|| placement.clone());
+                assert_eq!(*known, placement, "{layout}, stripe {stripe}");
+            }
+        }
+    }
+
+    #[test]
+    fn random_placements_differ_by_seed_and_stripe_alone() {
+        let one = stripes("rs(6,3)", "random:1", Some(3)).unwrap();
+        let two = stripes("rs(6,3)", "random:2", Some(3)).unwrap();
+        assert_eq!(one.placement(5).unwrap(), one.placement(5).unwrap());
+        assert_ne!(one.placement(5).unwrap(), one.placement(6).unwrap());
+        assert_ne!(one.placement(5).unwrap(), two.placement(5).unwrap());
+    }
+
+    fn check_refused(code: &str, layout: &str, racks: Option<u32>, expected: &str) {
+        let message = stripes(code, layout, racks).unwrap_err().to_string();
+        assert!(message.contains(expected), "{message}");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_in_plain_words() {
+        check_refused(
+            "rs(6,3)",
+            "rotate",
+            Some(4),
+            "9 chunks cannot be spread evenly over 4",
+        );
+        check_refused("rs(6,3)", "rotate", Some(0), "over 0 racks");
+        check_refused(
+            "rs(6,3)",
+            "random",
+            None,
+            "needs a number of racks that divides 9",
+        );
+        check_refused("rs(12,4)", "6x2+2x2", Some(4), "has 8 racks, not 4");
+        check_refused("rs(6,3)", "6x2+2x2", None, "has places for 12 data");
+        check_refused("rs(6,3)", "spiral", None, "'spiral' is no layout");
+        check_refused("rs(6,3)", "random:x", Some(3), "the seed 'x'");
+    }
+}

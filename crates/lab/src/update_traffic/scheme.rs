@@ -1,0 +1,73 @@
+//! What the experiment asks of an update scheme, and the register of schemes. A scheme is one file
+//! beside this one and one line in [`registry`].
+
+use super::baseline::Baseline;
+use super::{ChunkUpdate, Stripes};
+use crate::error::LabError;
+
+/// An update scheme that is being counted. It may remember what it likes between writes: logs that
+/// are yet to be committed, or which chunks were updated before.
+pub trait Scheme {
+    /// Counts one write, which updates `touched` as whole chunks.
+    ///
+    /// # Errors
+    /// When the planner has no plan for it.
+    fn write(&mut self, stripes: &Stripes, touched: &[ChunkUpdate]) -> Result<(), LabError>;
+
+    /// Counts what is still due at the trace's end, and gives the bytes that crossed racks in all.
+    ///
+    /// # Errors
+    /// When the planner has no plan for what is due.
+    fn finish(self: Box<Self>, stripes: &Stripes) -> Result<u64, LabError>;
+}
+
+/// A registered scheme.
+#[derive(Clone, Copy, Debug)]
+pub struct SchemeEntry {
+    /// The name that users and results call it.
+    pub name: &'static str,
+    /// Makes the scheme as it is before the first write.
+    pub open: fn() -> Box<dyn Scheme>,
+}
+
+/// All schemes that can be counted.
+pub fn registry() -> &'static [SchemeEntry] {
+    &[SchemeEntry {
+        name: "baseline",
+        open: || Box::<Baseline>::default(),
+    }]
+}
+
+/// The scheme of a name.
+///
+/// # Errors
+/// [`LabError::UnknownScheme`], which lists the names that there are.
+pub fn scheme(name: &str) -> Result<&'static SchemeEntry, LabError> {
+    registry()
+        .iter()
+        .find(|entry| entry.name == name)
+        .ok_or_else(|| LabError::UnknownScheme {
+            name: name.to_owned(),
+            known: known(),
+        })
+}
+
+/// The schemes of these names, each once however often it is named.
+pub(super) fn chosen(names: &[String]) -> Result<Vec<&'static SchemeEntry>, LabError> {
+    let mut entries: Vec<&SchemeEntry> = Vec::new();
+    for name in names {
+        let entry = scheme(name)?;
+        if entries.iter().all(|other| other.name != entry.name) {
+            entries.push(entry);
+        }
+    }
+    if entries.is_empty() {
+        return Err(LabError::NoScheme { known: known() });
+    }
+    Ok(entries)
+}
+
+fn known() -> String {
+    let names: Vec<&str> = registry().iter().map(|entry| entry.name).collect();
+    names.join(", ")
+}
