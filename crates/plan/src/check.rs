@@ -2,14 +2,22 @@
 //! behind is what the code demands for its goal.
 //!
 //! Every planner's every plan passes it, in tests for all codes and layouts, and in the servers
-//! before a plan runs. It trusts nothing: a plan from a peer is checked like our own.
+//! before a plan runs. It trusts nothing: a plan from a peer is checked like our own, and whatever
+//! numbers a peer puts into it, checking ends soon (see [`WORK_MAX`]) and never panics.
 
+use crate::demand::demands;
 use crate::effect::{Claim, Kind, Target, compare};
 use crate::expression::{Expression, Symbol};
 use crate::{Goal, Log, Plan, Step, Term, ValueId};
 use gabion_codec::Code;
-use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, NodeId, Slices};
+use gabion_layout::{ByteRange, ChunkIndex, Geometry, NodeId, Slices};
+use std::rc::Rc;
 use thiserror::Error;
+
+/// The most work that checking a plan may take, in symbols handled. Repairs of the widest array
+/// codes and 64 MiB chunks in interleaved slices of 1 KiB need a tenth of it; it keeps a hostile
+/// plan, which may name `2^60` slices in a few bytes, from holding up a server.
+const WORK_MAX: u64 = 1 << 24;
 
 /// Why a plan is refused. Every variant means a bug in a planner or a peer that lies.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -77,19 +85,18 @@ pub enum CheckError {
 /// # Errors
 /// The first flaw found; see [`CheckError`].
 pub fn check(plan: &Plan, code: &Code) -> Result<(), CheckError> {
-    let g = plan.geometry;
-    if (g.k(), g.m(), g.sub_chunks()) != (code.k(), code.m(), code.sub_chunks())
-        || plan.placement.len() != g.n()
-    {
-        return Err(CheckError::Geometry {
-            code: code.to_string(),
-        });
+    check_shape(plan, code)?;
+    let mut is_lost = [false; 256];
+    for chunk in &plan.lost {
+        is_lost[chunk.at()] = true;
     }
     let mut run = Run {
         plan,
         code,
+        is_lost,
         values: Vec::with_capacity(plan.steps.len()),
         effects: vec![],
+        budget: Budget { left: WORK_MAX },
     };
     for (at, step) in plan.steps.iter().enumerate() {
         let value = run
@@ -97,8 +104,44 @@ pub fn check(plan: &Plan, code: &Code) -> Result<(), CheckError> {
             .map_err(|reason| CheckError::Malformed { step: at, reason })?;
         run.values.push(value);
     }
-    let demands = demands(plan, code)?;
+    let demands = demands(plan, code, &mut run.budget)?;
     compare(run.effects, demands)
+}
+
+/// Plan and code must be of one shape, and the shape one that geometries can have: one that came
+/// over the wire was never asked.
+fn check_shape(plan: &Plan, code: &Code) -> Result<(), CheckError> {
+    let g = plan.geometry;
+    let expected = Geometry::new(code.k(), code.m(), code.sub_chunks(), g.chunk_bytes());
+    if expected == Ok(g) && plan.placement.len() == code.n() {
+        Ok(())
+    } else {
+        Err(CheckError::Geometry {
+            code: code.to_string(),
+        })
+    }
+}
+
+/// What is left of [`WORK_MAX`].
+pub(crate) struct Budget {
+    left: u64,
+}
+
+/// The plan takes more work to check than [`WORK_MAX`].
+pub(crate) struct OverBudget;
+
+impl Budget {
+    /// Takes note of work before it is done.
+    pub(crate) fn spend(&mut self, work: u64) -> Result<(), OverBudget> {
+        self.left = self.left.checked_sub(work).ok_or(OverBudget)?;
+        Ok(())
+    }
+}
+
+impl From<OverBudget> for &'static str {
+    fn from(_: OverBudget) -> Self {
+        "makes the plan larger than any that makes sense"
+    }
 }
 
 /// What a value is: where, which bytes of a row, and what they mean.
@@ -106,65 +149,41 @@ struct Value {
     node: NodeId,
     /// Positions within the row, so that rows of different chunks can be compared.
     in_row: Slices,
-    expression: Expression,
+    expression: Rc<Expression>,
 }
 
 struct Run<'a> {
     plan: &'a Plan,
     code: &'a Code,
+    /// By chunk index.
+    is_lost: [bool; 256],
     /// One entry a step; none for steps that make no value.
     values: Vec<Option<Value>>,
     effects: Vec<Claim>,
+    budget: Budget,
 }
 
 impl Run<'_> {
     fn step(&mut self, step: &Step) -> Result<Option<Value>, &'static str> {
+        self.budget.spend(1)?;
         match step {
             Step::Input {
                 node,
                 chunk,
                 slices,
-            } => {
-                let (row, in_row) = self.row_of(*chunk, *slices)?;
-                if !self.plan.geometry.is_data(*chunk) {
-                    return Err("takes new bytes for a parity chunk");
-                }
-                let expression = Expression::of(Symbol::new(chunk.at(), row));
-                Ok(Some(Value {
-                    node: *node,
-                    in_row,
-                    expression,
-                }))
-            }
+            } => self.input(*node, *chunk, *slices).map(Some),
             Step::Read {
                 node,
                 chunk,
                 slices,
-            } => {
-                let (row, in_row) = self.row_of(*chunk, *slices)?;
-                if self.plan.placement[chunk.at()] != *node {
-                    return Err("reads a chunk from a node that does not hold it");
-                }
-                if self.plan.lost.contains(chunk) {
-                    return Err("reads a lost chunk");
-                }
-                if self.plan.goal == Goal::Encode {
-                    return Err("reads a stripe that is only being made");
-                }
-                let expression = Expression::stored(self.code, *chunk, row);
-                Ok(Some(Value {
-                    node: *node,
-                    in_row,
-                    expression,
-                }))
-            }
+            } => self.read(*node, *chunk, *slices).map(Some),
             Step::Combine { node, terms } => self.combine(*node, terms).map(Some),
             Step::Send { from, to, value } => {
                 let sent = self.value(*value, *from)?;
                 if from == to {
                     return Err("sends a value to the node that has it");
                 }
-                let (in_row, expression) = (sent.in_row, sent.expression.clone());
+                let (in_row, expression) = (sent.in_row, Rc::clone(&sent.expression));
                 Ok(Some(Value {
                     node: *to,
                     in_row,
@@ -189,8 +208,7 @@ impl Run<'_> {
                 }
                 let kind = match log {
                     Log::Journal => Kind::Journal,
-                    Log::Parity { data } if self.plan.geometry.is_data(*data) => Kind::ParityLog,
-                    Log::Parity { .. } => return Err("logs a delta of something that is no data"),
+                    Log::Parity { data } => Kind::ParityLog { data: *data },
                 };
                 self.effect(kind, *node, *chunk, *slices, *value)
             }
@@ -203,17 +221,66 @@ impl Run<'_> {
         }
     }
 
-    fn combine(&self, node: NodeId, terms: &[Term]) -> Result<Value, &'static str> {
+    fn input(
+        &self,
+        node: NodeId,
+        chunk: ChunkIndex,
+        slices: Slices,
+    ) -> Result<Value, &'static str> {
+        let (row, in_row) = self.row_of(chunk, slices)?;
+        if !self.plan.geometry.is_data(chunk) {
+            return Err("takes new bytes for a parity chunk");
+        }
+        let expression = Rc::new(Expression::of(Symbol::new(chunk.at(), row)));
+        Ok(Value {
+            node,
+            in_row,
+            expression,
+        })
+    }
+
+    fn read(
+        &mut self,
+        node: NodeId,
+        chunk: ChunkIndex,
+        slices: Slices,
+    ) -> Result<Value, &'static str> {
+        let (row, in_row) = self.row_of(chunk, slices)?;
+        if self.plan.placement[chunk.at()] != node {
+            return Err("reads a chunk from a node that does not hold it");
+        }
+        if self.is_lost[chunk.at()] {
+            return Err("reads a lost chunk");
+        }
+        if self.plan.goal == Goal::Encode {
+            return Err("reads a stripe that is only being made");
+        }
+        let expression = Rc::new(Expression::stored(self.code, chunk, row));
+        self.budget.spend(expression.len() as u64)?;
+        Ok(Value {
+            node,
+            in_row,
+            expression,
+        })
+    }
+
+    fn combine(&mut self, node: NodeId, terms: &[Term]) -> Result<Value, &'static str> {
         let first = terms.first().ok_or("combines nothing")?;
         let in_row = self.value(first.value, node)?.in_row;
-        let mut expression = Expression::default();
+        let mut work = 0;
         for term in terms {
             let value = self.value(term.value, node)?;
             if value.in_row != in_row {
                 return Err("combines bytes of different places");
             }
-            expression.add(term.coefficient, &value.expression);
+            work += 1 + value.expression.len() as u64;
         }
+        self.budget.spend(work)?;
+        let summands = terms.iter().filter_map(|term| {
+            let value = self.values[term.value.at()].as_ref()?;
+            Some((term.coefficient, &*value.expression))
+        });
+        let expression = Rc::new(Expression::sum(summands));
         Ok(Value {
             node,
             in_row,
@@ -234,9 +301,13 @@ impl Run<'_> {
         if value.in_row != in_row {
             return Err("puts bytes where they do not belong");
         }
+        let expression = Rc::clone(&value.expression);
         let node = (kind != Kind::Deliver).then_some(node);
         let target = Target { kind, chunk, node };
-        let claims = Claim::of_stream(target, slices, &value.expression);
+        let claim_work = 1 + expression.len() as u64;
+        let work = Claim::count_of_stream(&slices).saturating_mul(claim_work);
+        self.budget.spend(work)?;
+        let claims = Claim::of_stream(target, slices, &expression);
         self.effects.extend(claims);
         Ok(None)
     }
@@ -272,137 +343,4 @@ impl Run<'_> {
         }
         Ok((row as usize, slices.at(span.offset - row * row_bytes)))
     }
-}
-
-/// What the goal demands of the plan's effects.
-fn demands(plan: &Plan, code: &Code) -> Result<Vec<Claim>, CheckError> {
-    let g = plan.geometry;
-    match &plan.goal {
-        Goal::Update { ranges } => update_demands(plan, code, ranges),
-        Goal::Encode => Ok(g
-            .chunks()
-            .flat_map(|chunk| {
-                let node = Some(plan.placement[chunk.at()]);
-                let target = Target {
-                    kind: Kind::Write,
-                    chunk,
-                    node,
-                };
-                Claim::of_chunk(target, g, move |row| Expression::encoded(code, chunk, row))
-            })
-            .collect()),
-        Goal::Repair { chunks } => {
-            if chunks.iter().any(|(chunk, _)| chunk.at() >= g.n()) {
-                return Err(CheckError::Goal {
-                    reason: "repairs a chunk that does not exist",
-                });
-            }
-            let claims = chunks.iter().flat_map(|&(chunk, node)| {
-                let target = Target {
-                    kind: Kind::Write,
-                    chunk,
-                    node: Some(node),
-                };
-                Claim::of_chunk(target, g, move |row| Expression::stored(code, chunk, row))
-            });
-            Ok(claims.collect())
-        }
-        Goal::Read { ranges } => {
-            check_ranges(plan, ranges, g.n())?;
-            let claims = ranges.iter().flat_map(|part| {
-                let target = Target {
-                    kind: Kind::Deliver,
-                    chunk: part.chunk,
-                    node: None,
-                };
-                g.split_rows(part.range).into_iter().map(move |range| {
-                    let row = (range.offset / g.sub_chunk_bytes()) as usize;
-                    let expression = Expression::stored(code, part.chunk, row);
-                    Claim {
-                        target,
-                        range,
-                        expression,
-                    }
-                })
-            });
-            Ok(claims.collect())
-        }
-    }
-}
-
-/// Each range must be journaled where its chunk is, and each parity row must get the sum of the
-/// changes of all data rows that it depends on, wherever those changes lie in the row.
-fn update_demands(
-    plan: &Plan,
-    code: &Code,
-    ranges: &[ChunkRange],
-) -> Result<Vec<Claim>, CheckError> {
-    let g = plan.geometry;
-    check_ranges(plan, ranges, g.k())?;
-    let row_bytes = g.sub_chunk_bytes();
-    let mut claims = Vec::new();
-    for part in ranges {
-        for range in g.split_rows(part.range) {
-            let row = (range.offset / row_bytes) as usize;
-            let offset_in_row = range.offset % row_bytes;
-            let new = Expression::of(Symbol::new(part.chunk.at(), row));
-            let mut delta = new.clone();
-            delta.add(1, &Expression::of(Symbol::old(part.chunk.at(), row)));
-            let node = Some(plan.placement[part.chunk.at()]);
-            let target = Target {
-                kind: Kind::Journal,
-                chunk: part.chunk,
-                node,
-            };
-            claims.push(Claim {
-                target,
-                range,
-                expression: new,
-            });
-            for change in code.delta_rows(part.chunk.at(), row) {
-                let chunk = ChunkIndex::new(change.chunk);
-                let node = Some(plan.placement[chunk.at()]);
-                let target = Target {
-                    kind: Kind::ParityLog,
-                    chunk,
-                    node,
-                };
-                let offset = change.row as u64 * row_bytes + offset_in_row;
-                let mut expression = Expression::default();
-                expression.add(change.coefficient, &delta);
-                let range = ByteRange::new(offset, range.length);
-                claims.push(Claim {
-                    target,
-                    range,
-                    expression,
-                });
-            }
-        }
-    }
-    Ok(claims)
-}
-
-fn check_ranges(plan: &Plan, ranges: &[ChunkRange], chunks: usize) -> Result<(), CheckError> {
-    let chunk_bytes = plan.geometry.chunk_bytes();
-    for (at, part) in ranges.iter().enumerate() {
-        if part.chunk.at() >= chunks {
-            return Err(CheckError::Goal {
-                reason: "names a chunk that it cannot have",
-            });
-        }
-        if part.range.is_empty() || part.range.end() > chunk_bytes {
-            return Err(CheckError::Goal {
-                reason: "names bytes outside the chunk",
-            });
-        }
-        let overlaps = ranges[..at]
-            .iter()
-            .any(|other| other.chunk == part.chunk && other.range.intersect(part.range).is_some());
-        if overlaps {
-            return Err(CheckError::Goal {
-                reason: "names the same bytes twice",
-            });
-        }
-    }
-    Ok(())
 }

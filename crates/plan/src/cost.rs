@@ -40,8 +40,12 @@ pub struct Cost {
 
 impl Cost {
     /// The cost of one plan.
+    ///
+    /// # Panics
+    /// When the plan does not hold together, which [`crate::check`] finds out before.
     pub fn of(plan: &Plan, topology: &Topology) -> Self {
         let mut cost = Self::default();
+        let streams = plan.streams();
         for step in &plan.steps {
             match step {
                 Step::Input { node, slices, .. } => {
@@ -58,7 +62,7 @@ impl Cost {
                     cost.write_count += 1;
                 }
                 Step::Send { from, to, value } => {
-                    let bytes = plan.slices_of(*value).bytes();
+                    let bytes = streams[value.at()].bytes();
                     cost.send(
                         LinkBytes {
                             from: *from,

@@ -6,6 +6,7 @@
 use crate::CheckError;
 use crate::expression::Expression;
 use gabion_layout::{ByteRange, ChunkIndex, Geometry, NodeId, Slices};
+use std::rc::Rc;
 
 /// How an effect changes what is there.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -14,8 +15,13 @@ pub(crate) enum Kind {
     Write,
     /// New bytes in a journal.
     Journal,
-    /// A delta in a parity log: several add up.
-    ParityLog,
+    /// A delta of one data chunk in a parity log: several add up, but those of each data chunk are
+    /// held against the demand on their own, because a parity node recognises resent deltas by the
+    /// data chunk that they bear.
+    ParityLog {
+        /// The data chunk whose change the log entry says it carries.
+        data: ChunkIndex,
+    },
     /// Bytes handed to the asker.
     Deliver,
 }
@@ -34,22 +40,36 @@ pub(crate) struct Target {
 pub(crate) struct Claim {
     pub(crate) target: Target,
     pub(crate) range: ByteRange,
-    pub(crate) expression: Expression,
+    /// Shared by the slices of a stream and the values that were sent on unchanged.
+    pub(crate) expression: Rc<Expression>,
 }
 
 impl Claim {
-    /// The claims of a stream: one if its slices touch, one a slice otherwise.
-    pub(crate) fn of_stream(target: Target, slices: Slices, expression: &Expression) -> Vec<Self> {
-        let claim = |range| Self {
-            target,
-            range,
-            expression: expression.clone(),
-        };
+    /// How many claims a stream makes: one if its slices touch, one a slice otherwise.
+    pub(crate) const fn count_of_stream(slices: &Slices) -> u64 {
         if slices.is_contiguous() {
-            vec![claim(slices.span())]
+            1
         } else {
-            (0..slices.count).map(|t| claim(slices.slice(t))).collect()
+            slices.count
         }
+    }
+
+    /// The claims of a stream. Whoever calls this has found [`Claim::count_of_stream`] bearable.
+    pub(crate) fn of_stream(
+        target: Target,
+        slices: Slices,
+        expression: &Rc<Expression>,
+    ) -> impl Iterator<Item = Self> {
+        let count = Self::count_of_stream(&slices);
+        (0..count).map(move |t| Self {
+            target,
+            range: if count == 1 {
+                slices.span()
+            } else {
+                slices.slice(t)
+            },
+            expression: Rc::clone(expression),
+        })
     }
 
     /// One claim for each row of a whole chunk.
@@ -62,7 +82,7 @@ impl Claim {
         (0..geometry.sub_chunks()).map(move |row| Self {
             target,
             range: ByteRange::new(row as u64 * row_bytes, row_bytes),
-            expression: row_expression(row),
+            expression: Rc::new(row_expression(row)),
         })
     }
 }
@@ -105,10 +125,11 @@ fn compare_target(target: Target, effects: &[Claim], demands: &[Claim]) -> Resul
     let mut demand_sweep = Sweep::new(demands);
     for pair in borders.windows(2) {
         let piece = ByteRange::new(pair[0], pair[1] - pair[0]);
-        let (effect_count, effect) = effect_sweep.at(piece.offset);
-        let (demand_count, demand) = demand_sweep.at(piece.offset);
+        effect_sweep.advance(piece.offset);
+        demand_sweep.advance(piece.offset);
+        let (effect_count, demand_count) = (effect_sweep.open_count, demand_sweep.open_count);
         let chunk = target.chunk;
-        if effect_count > 1 && target.kind != Kind::ParityLog {
+        if effect_count > 1 && !matches!(target.kind, Kind::ParityLog { .. }) {
             return Err(CheckError::WrittenTwice {
                 chunk,
                 range: piece,
@@ -126,44 +147,55 @@ fn compare_target(target: Target, effects: &[Claim], demands: &[Claim]) -> Resul
                 range: piece,
             });
         }
-        if effect != demand {
+        if effect_sweep.sum != demand_sweep.sum {
             return Err(CheckError::Wrong {
                 chunk,
                 range: piece,
-                found: effect.describe(),
-                demanded: demand.describe(),
+                found: effect_sweep.sum.describe(),
+                demanded: demand_sweep.sum.describe(),
             });
         }
     }
     Ok(())
 }
 
-/// Walks up a sorted list of claims and sums those that cover the current position.
+/// Walks up the claims of a target and keeps the sum of those that cover the current position.
+/// Each claim is added once where it starts and taken away once where it ends, so many claims on
+/// the same bytes cost no more than many claims side by side.
 struct Sweep<'a> {
-    waiting: &'a [Claim],
-    open: Vec<&'a Claim>,
+    /// Claims that start further up, by offset.
+    starting: &'a [Claim],
+    /// Claims that end further up, by their end.
+    ending: Vec<&'a Claim>,
+    open_count: usize,
+    sum: Expression,
 }
 
 impl<'a> Sweep<'a> {
-    fn new(waiting: &'a [Claim]) -> Self {
+    /// `claims` are sorted by offset.
+    fn new(claims: &'a [Claim]) -> Self {
+        let mut ending: Vec<&Claim> = claims.iter().collect();
+        ending.sort_by_key(|claim| std::cmp::Reverse(claim.range.end()));
         Self {
-            waiting,
-            open: Vec::new(),
+            starting: claims,
+            ending,
+            open_count: 0,
+            sum: Expression::default(),
         }
     }
 
-    fn at(&mut self, position: u64) -> (usize, Expression) {
-        self.open.retain(|claim| claim.range.end() > position);
-        while let [first, rest @ ..] = self.waiting
-            && first.range.offset <= position
+    /// Moves up to `position`; claims that end there no longer count, those that start there do.
+    fn advance(&mut self, position: u64) {
+        while let Some(claim) = self.ending.pop_if(|claim| claim.range.end() <= position) {
+            self.open_count -= 1;
+            self.sum.add(&claim.expression);
+        }
+        while let [claim, rest @ ..] = self.starting
+            && claim.range.offset <= position
         {
-            self.open.push(first);
-            self.waiting = rest;
+            self.open_count += 1;
+            self.sum.add(&claim.expression);
+            self.starting = rest;
         }
-        let mut sum = Expression::default();
-        for claim in &self.open {
-            sum.add(1, &claim.expression);
-        }
-        (self.open.len(), sum)
     }
 }

@@ -34,6 +34,31 @@ impl Expression {
         Self(vec![(symbol, 1)])
     }
 
+    /// The sum of coefficient times expression. Everything is gathered before it is put in order, so
+    /// the work grows with the summands and not with their number times the sum.
+    pub(crate) fn sum<'a>(terms: impl Iterator<Item = (u8, &'a Self)>) -> Self {
+        let mut all = Vec::new();
+        for (coefficient, expression) in terms {
+            let scaled = |&(symbol, c): &(Symbol, u8)| (symbol, gf::multiply(coefficient, c));
+            all.extend(expression.0.iter().map(scaled));
+        }
+        all.sort_unstable_by_key(|&(symbol, _)| symbol);
+        all.dedup_by(|next, kept| {
+            let is_same = next.0 == kept.0;
+            if is_same {
+                kept.1 ^= next.1;
+            }
+            is_same
+        });
+        all.retain(|&(_, coefficient)| coefficient != 0);
+        Self(all)
+    }
+
+    /// Number of symbols in it.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// A stored row of a chunk, data or parity, as the stripe was before the plan.
     pub(crate) fn stored(code: &Code, chunk: ChunkIndex, row: usize) -> Self {
         Self::row(code, chunk, row, Symbol::old)
@@ -60,35 +85,9 @@ impl Expression {
         Self(terms)
     }
 
-    /// Adds `coefficient * other`.
-    pub(crate) fn add(&mut self, coefficient: u8, other: &Self) {
-        if coefficient == 0 {
-            return;
-        }
-        let mut sum = Vec::with_capacity(self.0.len() + other.0.len());
-        let (mut left, mut right) = (self.0.iter().peekable(), other.0.iter().peekable());
-        loop {
-            match (left.peek(), right.peek()) {
-                (Some(&&(a, x)), Some(&&(b, y))) if a == b => {
-                    let total = x ^ gf::multiply(coefficient, y);
-                    if total != 0 {
-                        sum.push((a, total));
-                    }
-                    left.next();
-                    right.next();
-                }
-                (Some(&&(a, x)), right_term) if right_term.is_none_or(|&&(b, _)| a < b) => {
-                    sum.push((a, x));
-                    left.next();
-                }
-                (_, Some(&&(b, y))) => {
-                    sum.push((b, gf::multiply(coefficient, y)));
-                    right.next();
-                }
-                (_, None) => break,
-            }
-        }
-        self.0 = sum;
+    /// Adds another expression. Adding it once more takes it away.
+    pub(crate) fn add(&mut self, other: &Self) {
+        *self = Self::sum([(1, &*self), (1, other)].into_iter());
     }
 
     pub(crate) fn describe(&self) -> String {

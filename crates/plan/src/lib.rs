@@ -31,6 +31,7 @@
 mod builder;
 mod check;
 mod cost;
+mod demand;
 mod effect;
 mod expression;
 mod part;

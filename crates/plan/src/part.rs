@@ -39,24 +39,14 @@ impl Plan {
             Step::Send { from, to, .. } => *from == node || *to == node,
             other => other.node() == node,
         };
-        let steps = self
-            .steps
-            .iter()
-            .enumerate()
+        let streams = self.streams();
+        let mine = self.steps.iter().enumerate();
+        let steps = mine
             .filter(|(_, step)| is_mine(step))
-            .map(|(at, step)| {
-                let id = ValueId(at as u32);
-                let slices = match step {
-                    Step::Write { slices, .. }
-                    | Step::Append { slices, .. }
-                    | Step::Deliver { slices, .. } => *slices,
-                    _ => self.slices_of(id),
-                };
-                PartStep {
-                    id,
-                    slices,
-                    step: step.clone(),
-                }
+            .map(|(at, step)| PartStep {
+                id: ValueId(at as u32),
+                slices: streams[at],
+                step: step.clone(),
             })
             .collect();
         Part {

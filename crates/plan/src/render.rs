@@ -1,27 +1,46 @@
 //! Plans as people read them: one line a step, or a Graphviz drawing with a box a rack.
+//!
+//! A step's value is written `#` and the step's number; `7*#4 + #5` is 7 times the value of step 4,
+//! over GF(2^8), plus that of step 5. Byte positions are of the chunk, and `[a..b)` leaves out `b`.
 
 use crate::{Cost, Goal, Log, Plan, Step, Term};
 use gabion_codec::Code;
-use gabion_layout::{NodeId, Slices, Topology};
+use gabion_layout::{ByteRange, ChunkRange, NodeId, Slices, Topology};
 use std::fmt::Write as _;
 
-/// The plan as text: its goal, its cost, then one line a step.
+/// The plan as text: its goal, its cost, then one line a step in columns of step number, rack,
+/// node and action.
+///
+/// # Panics
+/// When the plan does not hold together, which [`crate::check`] finds out before.
 pub fn text(plan: &Plan, code: &Code, topology: &Topology) -> String {
-    let cost = Cost::of(plan, topology);
     let mut out = format!(
-        "{} of {}, {code}, {} byte chunks\n",
+        "{} of {}: {}\n{code} with chunks of {}\n{}\n\n",
         goal_name(&plan.goal),
         plan.stripe,
-        plan.geometry.chunk_bytes()
+        goal_detail(&plan.goal),
+        amount(plan.geometry.chunk_bytes()),
+        cost_line(&Cost::of(plan, topology)),
     );
-    let sent = cost.cross_rack_bytes + cost.inner_rack_bytes;
-    let _ = writeln!(
-        out,
-        "cost: {} bytes between nodes ({} cross racks), {} with the client, {} read, {} written",
-        sent, cost.cross_rack_bytes, cost.client_bytes, cost.read_bytes, cost.write_bytes
-    );
-    for (at, step) in plan.steps.iter().enumerate() {
-        let _ = writeln!(out, "{at:>4}  {}", line(step, topology));
+    let number_width = plan.steps.len().saturating_sub(1).to_string().len() + 1;
+    let worker = |step: &Step| match step {
+        Step::Send { from, .. } => *from,
+        other => other.node(),
+    };
+    let places: Vec<(String, String)> = plan
+        .steps
+        .iter()
+        .map(|step| place(worker(step), topology))
+        .collect();
+    let rack_width = places.iter().map(|(rack, _)| rack.len()).max().unwrap_or(0);
+    let node_width = places.iter().map(|(_, node)| node.len()).max().unwrap_or(0);
+    for (at, (step, (rack, node))) in plan.steps.iter().zip(&places).enumerate() {
+        let number = format!("#{at}");
+        let (verb, object) = action(step, topology);
+        let _ = writeln!(
+            out,
+            "{number:>number_width$}  {rack:rack_width$}  {node:node_width$}  {verb:7}  {object}"
+        );
     }
     out
 }
@@ -35,133 +54,173 @@ fn goal_name(goal: &Goal) -> &'static str {
     }
 }
 
-fn line(step: &Step, topology: &Topology) -> String {
-    let at = |node: &NodeId| place(*node, topology);
+fn goal_detail(goal: &Goal) -> String {
+    let list = |ranges: &[ChunkRange]| {
+        let parts = ranges
+            .iter()
+            .map(|part| format!("{} {}", part.chunk, positions(part.range)));
+        parts.collect::<Vec<_>>().join(", ")
+    };
+    match goal {
+        Goal::Update { ranges } | Goal::Read { ranges } => list(ranges),
+        Goal::Encode => "all chunks".to_owned(),
+        Goal::Repair { chunks } => {
+            let parts = chunks
+                .iter()
+                .map(|(chunk, node)| format!("{chunk} on {node}"));
+            parts.collect::<Vec<_>>().join(", ")
+        }
+    }
+}
+
+fn cost_line(cost: &Cost) -> String {
+    let sent = cost.cross_rack_bytes + cost.inner_rack_bytes;
+    format!(
+        "cost: {} between nodes, {} of it across racks; {} with the client; {} read, {} written",
+        amount(sent),
+        amount(cost.cross_rack_bytes),
+        amount(cost.client_bytes),
+        amount(cost.read_bytes),
+        amount(cost.write_bytes)
+    )
+}
+
+/// What a step does, as a verb and its object. Where it does it is the caller's to say.
+fn action(step: &Step, topology: &Topology) -> (&'static str, String) {
     match step {
-        Step::Input {
-            node,
-            chunk,
-            slices,
-        } => {
-            format!("{}: new bytes of {chunk} {}", at(node), stream(slices))
+        Step::Input { chunk, slices, .. } => {
+            ("take", format!("new bytes of {chunk} {}", stream(slices)))
         }
-        Step::Read {
-            node,
-            chunk,
-            slices,
-        } => {
-            format!("{}: read {chunk} {}", at(node), stream(slices))
-        }
-        Step::Combine { node, terms } => format!("{}: combine {}", at(node), sum(terms)),
+        Step::Read { chunk, slices, .. } => ("read", format!("{chunk} {}", stream(slices))),
+        Step::Combine { terms, .. } => ("combine", sum(terms)),
         Step::Send { from, to, value } => {
+            let (rack, node) = place(*to, topology);
             let crossing = if topology.crosses_racks(*from, *to) {
-                " cross-rack"
+                format!(" across to {rack}")
             } else {
-                ""
+                String::new()
             };
-            format!("{}: send #{} to {}{crossing}", at(from), value.0, at(to))
+            ("send", format!("#{} to {node}{crossing}", value.0))
         }
         Step::Write {
-            node,
             chunk,
             slices,
             value,
-        } => {
-            format!(
-                "{}: write #{} to {chunk} {}",
-                at(node),
-                value.0,
-                stream(slices)
-            )
-        }
+            ..
+        } => (
+            "write",
+            format!("#{} to {chunk} {}", value.0, stream(slices)),
+        ),
         Step::Append {
-            node,
             log,
             chunk,
             slices,
             value,
+            ..
         } => {
-            let log = match log {
-                Log::Journal => "journal".to_owned(),
-                Log::Parity { data } => format!("parity log (data {data})"),
+            let stream = stream(slices);
+            let object = match log {
+                Log::Journal => format!("#{} to journal of {chunk} {stream}", value.0),
+                Log::Parity { data } => {
+                    format!("#{} to log of {chunk} {stream} for {data}", value.0)
+                }
             };
-            format!(
-                "{}: append #{} to {log} of {chunk} {}",
-                at(node),
-                value.0,
-                stream(slices)
-            )
+            ("append", object)
         }
         Step::Deliver {
-            node,
             chunk,
             slices,
             value,
-        } => {
-            format!(
-                "{}: deliver #{} as {chunk} {}",
-                at(node),
-                value.0,
-                stream(slices)
-            )
-        }
+            ..
+        } => (
+            "deliver",
+            format!("#{} as {chunk} {}", value.0, stream(slices)),
+        ),
     }
 }
 
-fn place(node: NodeId, topology: &Topology) -> String {
+/// Rack and node; the client is in no rack.
+fn place(node: NodeId, topology: &Topology) -> (String, String) {
     match topology.rack_of(node) {
-        Some(rack) => format!("{node} ({rack})"),
-        None if node == NodeId::CLIENT => "client".to_owned(),
-        None => node.to_string(),
+        Some(rack) => (rack.to_string(), node.to_string()),
+        None if node == NodeId::CLIENT => (String::new(), "client".to_owned()),
+        None => (String::new(), node.to_string()),
     }
 }
 
 fn stream(slices: &Slices) -> String {
-    let span = slices.span();
-    let bytes = format!("[{}..{})", span.offset, span.end());
+    let span = positions(slices.span());
+    let slice = amount(slices.slice_bytes);
     match slices.count {
-        1 => bytes,
-        count if slices.is_contiguous() => {
-            format!("{bytes} in {count} slices of {}", slices.slice_bytes)
-        }
+        1 => span,
+        count if slices.is_contiguous() => format!("{span} in {count} slices of {slice}"),
         count => {
-            format!(
-                "{bytes} as {count} slices of {} every {}",
-                slices.slice_bytes, slices.stride
-            )
+            let stride = amount(slices.stride);
+            format!("{span} as {count} slices of {slice} every {stride}")
         }
+    }
+}
+
+fn positions(range: ByteRange) -> String {
+    format!("[{}..{})", rounded(range.offset), rounded(range.end()))
+}
+
+/// A number of bytes with its unit.
+fn amount(bytes: u64) -> String {
+    let number = rounded(bytes);
+    match bytes {
+        1 => "1 byte".to_owned(),
+        _ if number.ends_with('B') => number,
+        _ => format!("{number} bytes"),
+    }
+}
+
+/// A number of bytes in the largest unit that leaves it whole; single bytes stay without a unit.
+fn rounded(bytes: u64) -> String {
+    const UNITS: [(u32, &str); 3] = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let unit = UNITS
+        .iter()
+        .find(|(shift, _)| bytes > 0 && bytes.trailing_zeros() >= *shift);
+    match unit {
+        Some((shift, name)) => format!("{} {name}", bytes >> shift),
+        None => bytes.to_string(),
     }
 }
 
 fn sum(terms: &[Term]) -> String {
     let terms: Vec<String> = terms
         .iter()
-        .map(|t| format!("{}*#{}", t.coefficient, t.value.0))
+        .map(|term| match term.coefficient {
+            1 => format!("#{}", term.value.0),
+            coefficient => format!("{coefficient}*#{}", term.value.0),
+        })
         .collect();
     terms.join(" + ")
 }
 
 /// The plan as a Graphviz digraph: a box a rack, a node a step, an arrow a use of a value, bold
 /// where bytes cross racks.
+///
+/// # Panics
+/// When the plan does not hold together, which [`crate::check`] finds out before.
 pub fn graphviz(plan: &Plan, topology: &Topology) -> String {
     let mut out = String::from("digraph plan {\n  rankdir=LR;\n  node [shape=box];\n");
     let mut nodes = plan.participants();
     nodes.sort_by_key(|&node| (topology.rack_of(node), node));
     for group in nodes.chunk_by(|a, b| topology.rack_of(*a) == topology.rack_of(*b)) {
-        let rack = topology.rack_of(group[0]);
-        let (name, label) = match rack {
+        let (name, label) = match topology.rack_of(group[0]) {
             Some(rack) => (format!("rack{}", rack.0), rack.to_string()),
-            None => ("client".to_owned(), "client".to_owned()),
+            None => ("outside".to_owned(), "outside the racks".to_owned()),
         };
         let _ = writeln!(out, "  subgraph cluster_{name} {{\n    label=\"{label}\";");
         for (at, step) in plan.steps.iter().enumerate() {
             if group.contains(&step.node()) {
-                let text = line(step, topology);
-                let _ = writeln!(out, "    s{at} [label=\"#{at} {text}\"];");
+                let _ = writeln!(out, "    s{at} [label=\"{}\"];", box_label(at, step));
             }
         }
         out.push_str("  }\n");
     }
+    let streams = plan.streams();
     for (at, step) in plan.steps.iter().enumerate() {
         match step {
             Step::Combine { terms, .. } => {
@@ -176,11 +235,10 @@ pub fn graphviz(plan: &Plan, topology: &Topology) -> String {
                 } else {
                     "solid"
                 };
-                let bytes = plan.slices_of(*value).bytes();
-                let source = value.0;
+                let (bytes, source) = (amount(streams[value.at()].bytes()), value.0);
                 let _ = writeln!(
                     out,
-                    "  s{source} -> s{at} [label=\"{bytes} B\" style={style}];"
+                    "  s{source} -> s{at} [label=\"{bytes}\" style={style}];"
                 );
             }
             Step::Write { value, .. }
@@ -193,4 +251,29 @@ pub fn graphviz(plan: &Plan, topology: &Topology) -> String {
     }
     out.push_str("}\n");
     out
+}
+
+/// A step as a box in the drawing: what arrows show is left out.
+fn box_label(at: usize, step: &Step) -> String {
+    let node = match step.node() {
+        NodeId::CLIENT => "client".to_owned(),
+        node => node.to_string(),
+    };
+    let what = match step {
+        Step::Input { chunk, slices, .. } => format!("new {chunk} {}", stream(slices)),
+        Step::Read { chunk, slices, .. } => format!("read {chunk} {}", stream(slices)),
+        Step::Combine { .. } => "combine".to_owned(),
+        Step::Send { .. } => "receive".to_owned(),
+        Step::Write { chunk, slices, .. } => format!("write {chunk} {}", stream(slices)),
+        Step::Append {
+            chunk, slices, log, ..
+        } => match log {
+            Log::Journal => format!("journal {chunk} {}", stream(slices)),
+            Log::Parity { data } => {
+                format!("log {chunk} {}\\nfor {data}", stream(slices))
+            }
+        },
+        Step::Deliver { chunk, slices, .. } => format!("deliver {chunk} {}", stream(slices)),
+    };
+    format!("#{at} {node}\\n{what}")
 }

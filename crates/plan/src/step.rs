@@ -189,20 +189,26 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Where the bytes of a value lie in their chunk. A combined or sent value lies where its
-    /// (first) source does.
+    /// The bytes that flow through each step: positions in a chunk for the steps that touch one; a
+    /// combined or sent value lies where its (first) source does.
     ///
     /// # Panics
     /// When the plan does not hold together, which [`crate::check`] finds out before.
-    pub fn slices_of(&self, mut value: ValueId) -> Slices {
-        loop {
-            match &self.steps[value.at()] {
-                Step::Input { slices, .. } | Step::Read { slices, .. } => return *slices,
-                Step::Combine { terms, .. } => value = terms[0].value,
-                Step::Send { value: sent, .. } => value = *sent,
-                other => panic!("{other:?} makes no value"),
-            }
+    pub fn streams(&self) -> Vec<Slices> {
+        let mut streams: Vec<Slices> = Vec::with_capacity(self.steps.len());
+        for step in &self.steps {
+            let stream = match step {
+                Step::Input { slices, .. }
+                | Step::Read { slices, .. }
+                | Step::Write { slices, .. }
+                | Step::Append { slices, .. }
+                | Step::Deliver { slices, .. } => *slices,
+                Step::Combine { terms, .. } => streams[terms[0].value.at()],
+                Step::Send { value, .. } => streams[value.at()],
+            };
+            streams.push(stream);
         }
+        streams
     }
 
     /// All nodes that take part, in the order of their first step.

@@ -1,0 +1,393 @@
+//! The checker is worth what it refuses. Valid plans of every family are changed in one place, in
+//! every way that changes what they do, and each change must be refused.
+//!
+//! Changes that leave a plan's meaning alone are not made: two terms of a sum with one coefficient
+//! may change places, so only terms with different ones are swapped; a chunk that the plan does not
+//! read may be declared lost; and a place in `placement` that the plan does not use may be anything.
+
+use gabion_codec::Code;
+use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId, Slices, StripeId};
+use gabion_plan::{CheckError, Goal, Log, Plan, Step, ValueId, check};
+use gabion_planner::repair::{Scheme, read, repair};
+use gabion_planner::{Stripe, encode, update};
+use proptest::prelude::*;
+
+/// A node that no stripe here is on.
+const STRANGER: NodeId = NodeId(9999);
+
+/// One valid plan of each family for one stripe of a code.
+fn plans(code: &Code, row_bytes: u64, slice_bytes: u64, pick: usize) -> Vec<Plan> {
+    let w = code.sub_chunks();
+    let geometry = Geometry::new(code.k(), code.m(), w, row_bytes * w as u64).unwrap();
+    let placement: Vec<NodeId> = (0..code.n() as u32).map(NodeId).collect();
+    let lost = [ChunkIndex::new(pick % code.n())];
+    let whole = Stripe {
+        id: StripeId(1),
+        code,
+        geometry,
+        placement: &placement,
+        lost: &[],
+    };
+    let broken = Stripe {
+        lost: &lost,
+        ..whole
+    };
+    let (a, b) = (pick % code.k(), (pick + 1) % code.k());
+    let middle = ByteRange::new(
+        geometry.chunk_bytes() / 3,
+        geometry.chunk_bytes().div_ceil(2),
+    );
+    let mut ranges = vec![ChunkRange {
+        chunk: ChunkIndex::new(a),
+        range: middle,
+    }];
+    if a != b {
+        ranges.push(ChunkRange {
+            chunk: ChunkIndex::new(b),
+            range: ByteRange::new(0, 1),
+        });
+    }
+    let reads: Vec<ChunkRange> = [lost[0], ChunkIndex::new((lost[0].at() + 1) % code.n())]
+        .map(|chunk| ChunkRange {
+            chunk,
+            range: middle,
+        })
+        .to_vec();
+    let helpers: Vec<ChunkIndex> = broken.available().collect();
+    let requestor = NodeId(500);
+    vec![
+        encode::direct(&whole, NodeId::CLIENT, slice_bytes).unwrap(),
+        update::delta(&whole, &ranges, slice_bytes).unwrap(),
+        repair(
+            &broken,
+            lost[0],
+            requestor,
+            &helpers,
+            Scheme::Conventional,
+            slice_bytes,
+        )
+        .unwrap(),
+        repair(
+            &broken,
+            lost[0],
+            requestor,
+            &helpers,
+            Scheme::Pipeline,
+            slice_bytes,
+        )
+        .unwrap(),
+        read(
+            &broken,
+            &reads,
+            NodeId::CLIENT,
+            &helpers,
+            Scheme::Pipeline,
+            slice_bytes,
+        )
+        .unwrap(),
+    ]
+}
+
+/// A plan with one thing changed, and what that was.
+type Mutant = (String, Plan);
+
+/// The plan with step `at` changed.
+fn changed(plan: &Plan, at: usize, what: &str, change: impl FnOnce(&mut Step)) -> Mutant {
+    let mut plan = plan.clone();
+    change(&mut plan.steps[at]);
+    (format!("{what} in step {at}"), plan)
+}
+
+/// The plan without step `at`. Those after it get new numbers, and so do their uses; a use of the
+/// dropped value is left dangling.
+fn dropped(plan: &Plan, at: usize) -> Mutant {
+    let mut plan = plan.clone();
+    plan.steps.remove(at);
+    for step in &mut plan.steps {
+        for value in uses(step) {
+            *value = match value.at().cmp(&at) {
+                std::cmp::Ordering::Less => *value,
+                std::cmp::Ordering::Equal => ValueId(u32::MAX),
+                std::cmp::Ordering::Greater => ValueId(value.0 - 1),
+            };
+        }
+    }
+    (format!("step {at} dropped"), plan)
+}
+
+fn uses(step: &mut Step) -> Vec<&mut ValueId> {
+    match step {
+        Step::Input { .. } | Step::Read { .. } => vec![],
+        Step::Combine { terms, .. } => terms.iter_mut().map(|term| &mut term.value).collect(),
+        Step::Send { value, .. }
+        | Step::Write { value, .. }
+        | Step::Append { value, .. }
+        | Step::Deliver { value, .. } => vec![value],
+    }
+}
+
+fn slices_of(step: &mut Step) -> Option<&mut Slices> {
+    match step {
+        Step::Input { slices, .. }
+        | Step::Read { slices, .. }
+        | Step::Write { slices, .. }
+        | Step::Append { slices, .. }
+        | Step::Deliver { slices, .. } => Some(slices),
+        Step::Combine { .. } | Step::Send { .. } => None,
+    }
+}
+
+fn chunk_of(step: &mut Step) -> Option<&mut ChunkIndex> {
+    match step {
+        Step::Input { chunk, .. }
+        | Step::Read { chunk, .. }
+        | Step::Write { chunk, .. }
+        | Step::Append { chunk, .. }
+        | Step::Deliver { chunk, .. } => Some(chunk),
+        Step::Combine { .. } | Step::Send { .. } => None,
+    }
+}
+
+fn step_mutants(plan: &Plan, at: usize) -> Vec<Mutant> {
+    let n = plan.geometry.n();
+    let mut step = plan.steps[at].clone();
+    let mut mutants = vec![dropped(plan, at)];
+    mutants.push(changed(plan, at, "another node", |step| match step {
+        Step::Input { node, .. }
+        | Step::Read { node, .. }
+        | Step::Combine { node, .. }
+        | Step::Write { node, .. }
+        | Step::Append { node, .. }
+        | Step::Deliver { node, .. }
+        | Step::Send { to: node, .. } => *node = STRANGER,
+    }));
+    if !step.makes_value() {
+        let mut twice = plan.clone();
+        twice.steps.push(step.clone());
+        mutants.push((format!("step {at} done twice"), twice));
+    }
+    for other in (0..n).filter(|_| chunk_of(&mut step).is_some()) {
+        mutants.push(changed(plan, at, "another chunk", |step| {
+            let chunk = chunk_of(step).expect("asked above");
+            let is_same = chunk.at() == other;
+            *chunk = ChunkIndex::new(if is_same { n } else { other });
+        }));
+    }
+    if slices_of(&mut step).is_some() {
+        let edits: [fn(&mut Slices); 9] = [
+            |s| s.offset += 1,
+            |s| s.offset = s.offset.wrapping_sub(1),
+            |s| s.slice_bytes += 1,
+            |s| s.count += 1,
+            |s| s.count -= 1,
+            |s| s.tail_bytes += 1,
+            |s| s.tail_bytes -= 1,
+            |s| s.stride += 1,
+            |s| s.offset = u64::MAX,
+        ];
+        for (number, edit) in edits.into_iter().enumerate() {
+            let what = format!("slices edited by {number}");
+            mutants.push(changed(plan, at, &what, |step| {
+                edit(slices_of(step).expect("asked above"));
+            }));
+        }
+    }
+    for term in 0..uses(&mut step).len() {
+        for (what, value) in [("use before definition", at), ("dangling use", 1 << 20)] {
+            mutants.push(changed(plan, at, what, |step| {
+                *uses(step)[term] = ValueId(value as u32);
+            }));
+        }
+    }
+    mutants.extend(special_mutants(plan, at));
+    mutants
+}
+
+/// Changes that only some kinds of steps allow.
+fn special_mutants(plan: &Plan, at: usize) -> Vec<Mutant> {
+    let mut mutants = Vec::new();
+    match &plan.steps[at] {
+        Step::Combine { terms, .. } => {
+            for term in 0..terms.len() {
+                for flip in [1, 0x80, terms[term].coefficient] {
+                    mutants.push(changed(plan, at, "another coefficient", |step| {
+                        let Step::Combine { terms, .. } = step else {
+                            unreachable!("matched above")
+                        };
+                        terms[term].coefficient ^= flip;
+                    }));
+                }
+                mutants.push(changed(plan, at, "a term twice", |step| {
+                    let Step::Combine { terms, .. } = step else {
+                        unreachable!("matched above")
+                    };
+                    terms.push(terms[term]);
+                }));
+                let other = (term + 1) % terms.len();
+                if terms[term].coefficient != terms[other].coefficient {
+                    mutants.push(changed(plan, at, "terms swapped", |step| {
+                        let Step::Combine { terms, .. } = step else {
+                            unreachable!("matched above")
+                        };
+                        let value = terms[term].value;
+                        terms[term].value = terms[other].value;
+                        terms[other].value = value;
+                    }));
+                }
+            }
+            mutants.push(changed(plan, at, "no terms", |step| {
+                let Step::Combine { terms, .. } = step else {
+                    unreachable!("matched above")
+                };
+                terms.clear();
+            }));
+        }
+        Step::Send { from, to, .. } => {
+            let (from, to) = (*from, *to);
+            for (what, new_from, new_to) in [
+                ("send to self", from, from),
+                ("send from the receiver", to, to),
+                ("send from a stranger", STRANGER, to),
+            ] {
+                mutants.push(changed(plan, at, what, |step| {
+                    let Step::Send { from, to, .. } = step else {
+                        unreachable!("matched above")
+                    };
+                    (*from, *to) = (new_from, new_to);
+                }));
+            }
+        }
+        Step::Append { log, .. } => {
+            let log = *log;
+            let mut others: Vec<Log> = (0..plan.geometry.n())
+                .map(|data| Log::Parity {
+                    data: ChunkIndex::new(data),
+                })
+                .collect();
+            others.push(Log::Journal);
+            for other in others.into_iter().filter(|&other| other != log) {
+                mutants.push(changed(plan, at, "another log", |step| {
+                    let Step::Append { log, .. } = step else {
+                        unreachable!("matched above")
+                    };
+                    *log = other;
+                }));
+            }
+        }
+        Step::Input { .. } | Step::Read { .. } | Step::Write { .. } | Step::Deliver { .. } => {}
+    }
+    mutants
+}
+
+/// Changes of what the plan says about itself.
+fn plan_mutants(plan: &Plan) -> Vec<Mutant> {
+    let mut mutants: Vec<Mutant> = Vec::new();
+    let mut push = |what: &str, change: &dyn Fn(&mut Plan)| {
+        let mut plan = plan.clone();
+        change(&mut plan);
+        mutants.push((what.to_owned(), plan));
+    };
+    for step in &plan.steps {
+        match *step {
+            Step::Read { chunk, .. } => {
+                push("a chunk that is read is lost", &|plan| {
+                    plan.lost.push(chunk);
+                });
+                push("a chunk that is read is elsewhere", &|plan| {
+                    plan.placement[chunk.at()] = STRANGER;
+                });
+            }
+            Step::Append { chunk, .. } => {
+                push("a chunk that is logged for is elsewhere", &|plan| {
+                    plan.placement[chunk.at()] = STRANGER;
+                });
+            }
+            _ => {}
+        }
+    }
+    push("a place too many", &|plan| plan.placement.push(STRANGER));
+    push("steps of no use to an empty goal", &|plan| {
+        plan.goal = Goal::Update { ranges: vec![] };
+    });
+    push("a second copy of the goal", &|plan| match &mut plan.goal {
+        Goal::Update { ranges } | Goal::Read { ranges } => ranges.push(ranges[0]),
+        Goal::Repair { chunks } => chunks.push(chunks[0]),
+        Goal::Encode => plan.steps.clear(),
+    });
+    push("a goal one byte wider", &|plan| match &mut plan.goal {
+        Goal::Update { ranges } | Goal::Read { ranges } => ranges[0].range.length += 1,
+        Goal::Repair { chunks } => chunks[0].1 = STRANGER,
+        Goal::Encode => plan.placement[0] = STRANGER,
+    });
+    push("a goal about another chunk", &|plan| match &mut plan.goal {
+        Goal::Update { ranges } | Goal::Read { ranges } => ranges[0].chunk = ChunkIndex(250),
+        Goal::Repair { chunks } => chunks[0].0 = ChunkIndex(250),
+        Goal::Encode => plan.placement.clear(),
+    });
+    mutants
+}
+
+fn any_code() -> impl Strategy<Value = Code> {
+    prop_oneof![
+        (1usize..9, 1usize..5).prop_map(|(k, m)| format!("rs({k},{m})")),
+        (1usize..7, 1usize..4).prop_map(|(k, m)| format!("cauchy({k},{m})")),
+        (2usize..6).prop_map(|k| format!("rdp({k})")),
+        (2usize..5).prop_map(|k| format!("evenodd({k})")),
+        (2usize..4, 2usize..4, 1usize..3)
+            .prop_map(|(per, l, g)| format!("lrc({},{l},{g})", per * l)),
+        (2usize..5).prop_map(|n| format!("rep({n})")),
+    ]
+    .prop_map(|text| text.parse().expect("a code of its family"))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn every_change_of_a_plan_is_refused(
+        code in any_code(), row_bytes in 3u64..100, slice in 1u64..120, pick in any::<usize>(),
+    ) {
+        for plan in plans(&code, row_bytes, slice, pick % 1000) {
+            prop_assert_eq!(check(&plan, &code), Ok(()));
+            let steps = (0..plan.steps.len()).flat_map(|at| step_mutants(&plan, at));
+            for (what, mutant) in steps.chain(plan_mutants(&plan)) {
+                prop_assert!(
+                    check(&mutant, &code).is_err(),
+                    "{what} was accepted for {code}: {mutant:#?}"
+                );
+            }
+        }
+    }
+}
+
+/// A delta that another data chunk's entry bears would be dropped as resent, or added twice.
+#[test]
+fn a_delta_logged_for_another_chunk_is_refused_even_if_sums_agree() {
+    let code: Code = "rs(2,1)".parse().unwrap();
+    let geometry = Geometry::new(2, 1, 1, 64).unwrap();
+    let placement = [0, 1, 2].map(NodeId);
+    let stripe = Stripe {
+        id: StripeId(1),
+        code: &code,
+        geometry,
+        placement: &placement,
+        lost: &[],
+    };
+    let range = ByteRange::new(0, 64);
+    let ranges = [0, 1].map(|chunk| ChunkRange {
+        chunk: ChunkIndex(chunk),
+        range,
+    });
+    let mut plan = update::delta(&stripe, &ranges, 64).unwrap();
+    for step in &mut plan.steps {
+        if let Step::Append {
+            log: Log::Parity { data },
+            ..
+        } = step
+        {
+            *data = ChunkIndex(1 - data.0);
+        }
+    }
+    let error = check(&plan, &code).unwrap_err();
+    assert!(matches!(error, CheckError::Wrong { .. }), "{error}");
+}

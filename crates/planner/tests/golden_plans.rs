@@ -1,0 +1,160 @@
+//! Plans as people read them, kept as files: a change of a planner or of the rendering shows as a
+//! change of text. Run with `GABION_UPDATE_GOLDEN=1` to write the files anew, and read the diff.
+
+use gabion_codec::Code;
+use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId, StripeId, Topology};
+use gabion_plan::{Plan, check, graphviz, text};
+use gabion_planner::repair::{Scheme, helpers_by_distance, read, repair};
+use gabion_planner::{PlanError, Stripe, encode, placement, update};
+use std::path::Path;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// A stripe on racks of four nodes each, with one node's room left in every rack.
+struct Setting {
+    code: Code,
+    geometry: Geometry,
+    topology: Topology,
+    placement: Vec<NodeId>,
+}
+
+impl Setting {
+    fn new(code: &str, chunk_bytes: u64, racks: u32) -> Self {
+        let code: Code = code.parse().unwrap();
+        let geometry = Geometry::new(code.k(), code.m(), code.sub_chunks(), chunk_bytes).unwrap();
+        let topology = Topology::uniform(racks, 4);
+        let placement = placement::rotate(&topology, 0, code.n(), 3).unwrap();
+        Self {
+            code,
+            geometry,
+            topology,
+            placement,
+        }
+    }
+
+    fn stripe<'a>(&'a self, lost: &'a [ChunkIndex]) -> Stripe<'a> {
+        Stripe {
+            id: StripeId(7),
+            code: &self.code,
+            geometry: self.geometry,
+            placement: &self.placement,
+            lost,
+        }
+    }
+
+    fn repair(&self, lost: u8, requestor: u32, scheme: Scheme) -> Result<Plan, PlanError> {
+        let lost = [ChunkIndex(lost)];
+        let stripe = self.stripe(&lost);
+        let helpers = helpers_by_distance(&stripe, NodeId(requestor), &self.topology);
+        repair(
+            &stripe,
+            lost[0],
+            NodeId(requestor),
+            &helpers,
+            scheme,
+            32 * KIB,
+        )
+    }
+
+    /// Compares the plan's text with `golden/<name>.txt`.
+    #[track_caller]
+    fn is_golden(&self, name: &str, plan: Result<Plan, PlanError>) -> Plan {
+        let plan = plan.unwrap();
+        check(&plan, &self.code).unwrap();
+        compare(
+            &format!("{name}.txt"),
+            &text(&plan, &self.code, &self.topology),
+        );
+        plan
+    }
+}
+
+fn range(chunk: u8, offset: u64, length: u64) -> ChunkRange {
+    ChunkRange {
+        chunk: ChunkIndex(chunk),
+        range: ByteRange::new(offset, length),
+    }
+}
+
+#[track_caller]
+fn compare(file: &str, found: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/golden")
+        .join(file);
+    if std::env::var_os("GABION_UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, found).unwrap();
+        return;
+    }
+    let golden = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        golden == found,
+        "{file} has changed; run with GABION_UPDATE_GOLDEN=1 and read the diff\n{found}"
+    );
+}
+
+#[test]
+fn update_of_one_range() {
+    let setting = Setting::new("rs(6,3)", 64 * MIB, 3);
+    let ranges = [range(1, 8 * KIB, 4 * KIB)];
+    let plan = update::delta(&setting.stripe(&[]), &ranges, 32 * KIB);
+    let plan = setting.is_golden("update_rs_6_3", plan);
+    compare("update_rs_6_3.dot", &graphviz(&plan, &setting.topology));
+}
+
+#[test]
+fn update_of_two_chunks() {
+    let setting = Setting::new("rs(6,3)", 64 * MIB, 3);
+    let ranges = [range(2, 64 * MIB - 1000, 1000), range(3, 0, 64 * KIB)];
+    let plan = update::delta(&setting.stripe(&[]), &ranges, 32 * KIB);
+    setting.is_golden("update_two_chunks", plan);
+}
+
+#[test]
+fn update_of_sub_chunks() {
+    let setting = Setting::new("rdp(4)", 16 * KIB, 2);
+    let ranges = [range(2, 6 * KIB, 4 * KIB)];
+    let plan = update::delta(&setting.stripe(&[]), &ranges, 32 * KIB);
+    setting.is_golden("update_rdp_4", plan);
+}
+
+#[test]
+fn encoding() {
+    let setting = Setting::new("rs(4,2)", 4 * MIB, 3);
+    let plan = encode::direct(&setting.stripe(&[]), NodeId::CLIENT, 64 * KIB);
+    setting.is_golden("encode_rs_4_2", plan);
+}
+
+#[test]
+fn repairs() {
+    let setting = Setting::new("rs(6,3)", 64 * MIB, 3);
+    let star = setting.repair(4, 7, Scheme::Conventional);
+    setting.is_golden("repair_conventional_rs_6_3", star);
+    let chain = setting.repair(4, 7, Scheme::Pipeline);
+    setting.is_golden("repair_pipeline_rs_6_3", chain);
+}
+
+#[test]
+fn repair_in_a_local_group() {
+    let setting = Setting::new("lrc(6,2,2)", 64 * MIB, 4);
+    let plan = setting.repair(1, 3, Scheme::Pipeline);
+    setting.is_golden("repair_local_lrc_6_2_2", plan);
+}
+
+#[test]
+fn degraded_read() {
+    let setting = Setting::new("rs(4,2)", 4 * MIB, 3);
+    let lost = [ChunkIndex(1)];
+    let stripe = setting.stripe(&lost);
+    let helpers = helpers_by_distance(&stripe, NodeId::CLIENT, &setting.topology);
+    let ranges = [range(0, 0, 10), range(1, MIB, 128 * KIB)];
+    let plan = read(
+        &stripe,
+        &ranges,
+        NodeId::CLIENT,
+        &helpers,
+        Scheme::Pipeline,
+        32 * KIB,
+    );
+    setting.is_golden("degraded_read_rs_4_2", plan);
+}
