@@ -60,3 +60,19 @@ pub trait KeyValue {
         body: impl Fn(&mut dyn WriteTxn) -> Result<T, MetaError>,
     ) -> Result<T, MetaError>;
 }
+
+impl<K: KeyValue> KeyValue for &K {
+    fn read<T>(
+        &self,
+        body: impl FnOnce(&dyn ReadTxn) -> Result<T, MetaError>,
+    ) -> Result<T, MetaError> {
+        (**self).read(body)
+    }
+
+    fn write<T>(
+        &self,
+        body: impl Fn(&mut dyn WriteTxn) -> Result<T, MetaError>,
+    ) -> Result<T, MetaError> {
+        (**self).write(body)
+    }
+}
