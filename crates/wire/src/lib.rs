@@ -1,1 +1,34 @@
-//! Messages, framing and versioning.
+//! How Gabion's processes talk: frames, connections, and links emulated on one machine.
+//!
+//! `docs/wire.md` specifies the format. An [`Endpoint`] is a process's side of all its
+//! connections: it introduces itself with a [`Hello`] and gives what arrives to a [`Handler`].
+//! [`Peers`] opens connections on demand; [`Endpoint::serve`] accepts them. On a [`Connection`]
+//! requests are called with a deadline, and slices flow with back-pressure.
+//!
+//! Nothing here decides what to send or whether to try again. What messages say is in
+//! `gabion_protocol::message`.
+
+mod body;
+mod connection;
+mod endpoint;
+mod error;
+pub mod frame;
+mod handler;
+mod hello;
+mod link;
+mod meter;
+mod peers;
+mod rate;
+mod reader;
+mod writer;
+
+pub use body::{Frame, Rpc};
+pub use connection::Connection;
+pub use endpoint::{Endpoint, Options};
+pub use error::WireError;
+pub use handler::{Handler, Responder};
+pub use hello::{Hello, PeerIdentity, Role};
+pub use link::{LinkSpec, LinkTable};
+pub use meter::TrafficMeter;
+pub use peers::Peers;
+pub use rate::{RateError, parse_rate};

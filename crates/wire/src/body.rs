@@ -1,0 +1,184 @@
+//! What frames mean: messages to frames and back.
+//!
+//! Requests and replies are postcard of the enums in `gabion_protocol::message`; a slice's body is
+//! its bytes as they are, shared and not copied. Postcard's integers are varints of at most 64
+//! bits and its enums are numbered in the order of their variants, so a change to those enums is a
+//! change of [`crate::frame::VERSION`].
+
+use bytes::Bytes;
+use gabion_plan::ValueId;
+use gabion_protocol::message::{
+    CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, Purpose, RunId,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::WireError;
+use crate::frame::{Header, Kind};
+
+/// A frame: its header and its body.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Frame {
+    /// The header; it fits the body.
+    pub header: Header,
+    /// The body.
+    pub body: Bytes,
+}
+
+/// A kind of request with the kind of reply that it gets.
+pub trait Rpc: Serialize + DeserializeOwned + Send + 'static {
+    /// The reply.
+    type Reply: Serialize + DeserializeOwned + Send + 'static;
+    /// The kind of frame that carries the request.
+    const REQUEST: Kind;
+    /// The kind of frame that carries the reply.
+    const REPLY: Kind;
+    /// Roughly how many bytes the encoded request has, so that its buffer need not grow.
+    fn size_hint_bytes(&self) -> usize {
+        128
+    }
+}
+
+impl Rpc for NodeRequest {
+    type Reply = NodeReply;
+    const REQUEST: Kind = Kind::NodeRequest;
+    const REPLY: Kind = Kind::NodeReply;
+    fn size_hint_bytes(&self) -> usize {
+        match self {
+            Self::Stage { bytes, .. } => bytes.len() + 64,
+            _ => 512,
+        }
+    }
+}
+
+impl Rpc for CoordinatorRequest {
+    type Reply = CoordinatorReply;
+    const REQUEST: Kind = Kind::CoordinatorRequest;
+    const REPLY: Kind = Kind::CoordinatorReply;
+}
+
+impl Frame {
+    /// A frame whose numbers are all 0.
+    ///
+    /// # Errors
+    /// [`WireError::TooLarge`].
+    pub fn new(kind: Kind, body: Bytes) -> Result<Self, WireError> {
+        Ok(Self {
+            header: Header::new(kind, &body)?,
+            body,
+        })
+    }
+
+    /// A frame that carries `message` in postcard. `id` is the request's number, 0 for a hello.
+    ///
+    /// # Errors
+    /// [`WireError::TooLarge`].
+    pub fn message<T: Serialize>(
+        kind: Kind,
+        id: u64,
+        message: &T,
+        size_hint_bytes: usize,
+    ) -> Result<Self, WireError> {
+        let body = postcard::to_extend(message, Vec::with_capacity(size_hint_bytes))
+            .expect("messages have only types that postcard can encode, and a Vec takes them all");
+        let mut frame = Self::new(kind, body.into())?;
+        frame.header.id = id;
+        Ok(frame)
+    }
+
+    /// A frame that carries words for people, cut to what is reasonable.
+    pub(crate) fn words(kind: Kind, id: u64, words: &str) -> Self {
+        const MAX_WORDS_BYTES: usize = 1024;
+        let end = words.floor_char_boundary(MAX_WORDS_BYTES.min(words.len()));
+        let mut frame = Self::new(kind, Bytes::copy_from_slice(&words.as_bytes()[..end]))
+            .expect("1 KiB is below the limit of a body");
+        frame.header.id = id;
+        frame
+    }
+
+    /// The message in a frame's body.
+    ///
+    /// # Errors
+    /// [`WireError::Corrupt`] when the body is not exactly one message of this type.
+    pub fn decode_message<T: DeserializeOwned>(&self) -> Result<T, WireError> {
+        match postcard::take_from_bytes(&self.body) {
+            Ok((message, [])) => Ok(message),
+            Ok(_) => Err(WireError::Corrupt("there are bytes behind the message")),
+            Err(_) => Err(WireError::Corrupt("the message cannot be decoded")),
+        }
+    }
+
+    /// The words in a frame's body.
+    pub(crate) fn decode_words(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The frame of a flow frame. A slice's bytes are shared.
+    ///
+    /// # Errors
+    /// [`WireError::TooLarge`] for a slice over the limit.
+    pub fn flow(flow: Flow) -> Result<Self, WireError> {
+        let run = flow.run();
+        let mut frame = match flow {
+            Flow::Slice {
+                value,
+                slice,
+                purpose,
+                bytes,
+                ..
+            } => {
+                let mut frame = Self::new(Kind::Slice, bytes)?;
+                frame.header.value = value.0;
+                frame.header.slice = slice;
+                frame.header.purpose = purpose_number(purpose);
+                frame
+            }
+            Flow::Credit { value, slices, .. } => {
+                let mut frame = Self::new(Kind::Credit, Bytes::new())?;
+                frame.header.value = value.0;
+                frame.header.slice = slices;
+                frame
+            }
+            Flow::Abort { .. } => Self::new(Kind::Abort, Bytes::new())?,
+        };
+        frame.header.id = run.0;
+        Ok(frame)
+    }
+
+    /// The flow frame in a frame.
+    ///
+    /// # Errors
+    /// [`WireError::Corrupt`] when it is none, or its purpose is unknown.
+    pub fn decode_flow(self) -> Result<Flow, WireError> {
+        let Header {
+            id, value, slice, ..
+        } = self.header;
+        let (run, value) = (RunId(id), ValueId(value));
+        match self.header.kind {
+            Kind::Slice => {
+                let purpose = Purpose::ALL.get(usize::from(self.header.purpose));
+                let purpose = *purpose.ok_or(WireError::Corrupt("its purpose is unknown"))?;
+                Ok(Flow::Slice {
+                    run,
+                    value,
+                    slice,
+                    purpose,
+                    bytes: self.body,
+                })
+            }
+            Kind::Credit => Ok(Flow::Credit {
+                run,
+                value,
+                slices: slice,
+            }),
+            Kind::Abort => Ok(Flow::Abort { run }),
+            _ => Err(WireError::Corrupt("it is no flow frame")),
+        }
+    }
+}
+
+/// A purpose's number on the wire: its place in [`Purpose::ALL`].
+fn purpose_number(purpose: Purpose) -> u8 {
+    let place = Purpose::ALL.iter().position(|&known| known == purpose);
+    place.expect("Purpose::ALL has every purpose") as u8
+}

@@ -1,0 +1,455 @@
+//! One connection between two processes: calls, flows and their ends.
+//!
+//! A reader task and a writer task per connection. Calls are multiplexed by number; frames of both
+//! directions share the stream. A connection fails as a whole and for good: all who wait on it are
+//! told why at once, and a new one is made by whoever needs it ([`crate::Peers`]).
+//!
+//! TLS will go between the socket and `Connection::establish`, which takes any two byte
+//! streams.
+
+use gabion_protocol::message::{
+    CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, Purpose,
+};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::WireError;
+use crate::body::{Frame, Rpc};
+use crate::endpoint::Endpoint;
+use crate::frame::Kind;
+use crate::handler::Responder;
+use crate::hello::{Hello, PeerIdentity};
+use crate::reader::FrameReader;
+use crate::writer::{Outbox, Toll, Writer, queues};
+
+/// A live connection to another process.
+///
+/// It lives until it is closed by either side or breaks; dropping the last handle does not end it.
+pub struct Connection {
+    endpoint: Arc<Endpoint>,
+    peer: Hello,
+    outbox: Outbox,
+    next_id: AtomicU64,
+    /// Calls without a reply yet; `None` once the connection is closed.
+    pending: Mutex<Option<BTreeMap<u64, oneshot::Sender<Frame>>>>,
+    /// Room for requests of the peer that are being served.
+    served: Arc<Semaphore>,
+    /// Why the connection is closed, once it is.
+    closed: watch::Sender<Option<WireError>>,
+}
+
+impl Connection {
+    /// Connects to a process that listens at `address` (`host:port`).
+    ///
+    /// # Errors
+    /// [`WireError::Unreachable`] when nobody answers there; [`WireError::WrongVersion`],
+    /// [`WireError::WrongCluster`] or [`WireError::NoSuchLink`] when whoever answers cannot be
+    /// talked to; [`WireError::DeadlinePassed`], [`WireError::Closed`], [`WireError::Corrupt`] or
+    /// [`WireError::Io`] when it does not answer as it should.
+    pub async fn connect(address: &str, endpoint: &Arc<Endpoint>) -> Result<Arc<Self>, WireError> {
+        let unreachable = |source: std::io::Error| WireError::Unreachable {
+            address: address.to_owned(),
+            source: Arc::new(source),
+        };
+        let connecting = timeout(
+            endpoint.options.connect_timeout,
+            TcpStream::connect(address),
+        );
+        let stream = connecting
+            .await
+            .map_err(|_| unreachable(std::io::ErrorKind::TimedOut.into()))?
+            .map_err(unreachable)?;
+        Self::accept(stream, endpoint).await
+    }
+
+    /// Makes a connection of a stream that somebody opened to this process. Both sides do the
+    /// same.
+    ///
+    /// # Errors
+    /// Those of [`Connection::connect`] but for `Unreachable`.
+    pub async fn accept(
+        stream: TcpStream,
+        endpoint: &Arc<Endpoint>,
+    ) -> Result<Arc<Self>, WireError> {
+        set_socket_options(&stream, endpoint.options.stall_timeout)
+            .map_err(|error| WireError::io("set up the connection's socket", error))?;
+        let (reader, writer) = stream.into_split();
+        Self::establish(reader, writer, endpoint).await
+    }
+
+    /// Exchanges hellos over any byte stream and starts the connection's tasks.
+    async fn establish<R, W>(
+        reader: R,
+        mut writer: W,
+        endpoint: &Arc<Endpoint>,
+    ) -> Result<Arc<Self>, WireError>
+    where
+        R: AsyncRead + Unpin + Send + 'static,
+        W: AsyncWrite + Unpin + Send + 'static,
+    {
+        let options = &endpoint.options;
+        let mut reader = FrameReader::new(reader);
+        let hellos = exchange_hellos(&mut reader, &mut writer, endpoint);
+        let peer = timeout(options.connect_timeout, hellos)
+            .await
+            .map_err(|_| WireError::DeadlinePassed {
+                operation: "the peer's hello",
+            })??;
+        let (outbox, outgoing) = queues(options.queue_bytes);
+        let connection = Arc::new(Self {
+            endpoint: Arc::clone(endpoint),
+            peer,
+            outbox,
+            next_id: AtomicU64::new(1),
+            pending: Mutex::new(Some(BTreeMap::new())),
+            served: Arc::new(Semaphore::new(options.max_served_count)),
+            closed: watch::Sender::new(None),
+        });
+        endpoint.register(&connection);
+        let toll = SliceToll {
+            endpoint: Arc::clone(endpoint),
+            peer: peer.identity,
+        };
+        let writer = Writer {
+            stream: writer,
+            outgoing,
+            toll,
+            stall_timeout: options.stall_timeout,
+        };
+        tokio::spawn(Self::write(Arc::clone(&connection), writer));
+        tokio::spawn(Self::read(Arc::clone(&connection), reader));
+        Ok(connection)
+    }
+
+    /// What the peer said of itself.
+    pub fn peer_hello(&self) -> &Hello {
+        &self.peer
+    }
+
+    /// Where the peer stands in the topology.
+    pub fn peer(&self) -> &PeerIdentity {
+        &self.peer.identity
+    }
+
+    /// Sends a request and waits for its reply until `deadline`.
+    ///
+    /// Requests may overtake each other and may be overtaken by flow frames: wait for the reply
+    /// where order matters.
+    ///
+    /// # Errors
+    /// [`WireError::TooLarge`] before anything is sent; [`WireError::DeadlinePassed`];
+    /// [`WireError::NoReply`] when the peer gives the request up; the connection's own reason when
+    /// it closes meanwhile. But for the first, the request may have been carried out.
+    pub async fn call<R: Rpc>(
+        &self,
+        request: &R,
+        deadline: Instant,
+    ) -> Result<R::Reply, WireError> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let frame = Frame::message(R::REQUEST, id, request, request.size_hint_bytes())?;
+        let (sender, receiver) = oneshot::channel();
+        self.with_pending(|pending| pending.insert(id, sender))
+            .ok_or_else(|| self.reason())?;
+        let _forget = ForgetCall {
+            connection: self,
+            id,
+        };
+        let exchange = async {
+            self.outbox.send(frame).await.map_err(|_| self.reason())?;
+            receiver.await.map_err(|_| self.reason())
+        };
+        let reply =
+            timeout_at(deadline, exchange)
+                .await
+                .map_err(|_| WireError::DeadlinePassed {
+                    operation: "the peer's reply",
+                })??;
+        if reply.header.kind == Kind::NoReply {
+            return Err(WireError::NoReply(reply.decode_words()));
+        }
+        let decoded = if reply.header.kind == R::REPLY {
+            reply.decode_message()
+        } else {
+            Err(WireError::Corrupt(
+                "the reply is to another kind of request",
+            ))
+        };
+        decoded.inspect_err(|error| self.fail(error))
+    }
+
+    /// [`Connection::call`] to a node.
+    ///
+    /// # Errors
+    /// Those of [`Connection::call`].
+    pub async fn call_node(
+        &self,
+        request: &NodeRequest,
+        deadline: Instant,
+    ) -> Result<NodeReply, WireError> {
+        self.call(request, deadline).await
+    }
+
+    /// [`Connection::call`] to the coordinator.
+    ///
+    /// # Errors
+    /// Those of [`Connection::call`].
+    pub async fn call_coordinator(
+        &self,
+        request: &CoordinatorRequest,
+        deadline: Instant,
+    ) -> Result<CoordinatorReply, WireError> {
+        self.call(request, deadline).await
+    }
+
+    /// Queues a flow frame, waiting while the queue is full. The wait ends when the peer takes
+    /// more, or when the connection closes because the peer takes nothing for the stall time-out.
+    ///
+    /// Slices arrive in the order in which they were queued. Credits and aborts may overtake them.
+    /// Cancel safe: the frame is queued whole or not at all.
+    ///
+    /// # Errors
+    /// [`WireError::TooLarge`], or the connection's reason when it is closed.
+    pub async fn send_flow(&self, flow: Flow) -> Result<(), WireError> {
+        self.outbox
+            .send(Frame::flow(flow)?)
+            .await
+            .map_err(|_| self.reason())
+    }
+
+    /// Closes the connection and tells the peer why, in words, if it listens. Frames that are not
+    /// sent yet are dropped.
+    pub fn close(&self, reason: &str) {
+        self.fail(&WireError::Closed(reason.to_owned()));
+    }
+
+    /// Whether the connection is closed.
+    pub fn is_closed(&self) -> bool {
+        self.closed.borrow().is_some()
+    }
+
+    /// Waits until the connection is closed, and says why.
+    pub async fn closed(&self) -> WireError {
+        let mut closed = self.closed.subscribe();
+        let reason = closed.wait_for(Option::is_some).await;
+        let reason = reason
+            .expect("the sender is a part of the connection")
+            .clone();
+        reason.expect("waited until there is a reason")
+    }
+
+    pub(crate) fn outbox(&self) -> &Outbox {
+        &self.outbox
+    }
+
+    /// Why the connection is closed, when it is known to be or about to be.
+    fn reason(&self) -> WireError {
+        let reason = self.closed.borrow().clone();
+        reason.unwrap_or_else(|| WireError::Closed("it is closing".to_owned()))
+    }
+
+    /// Runs `change` on the pending calls; `None` when the connection is closed.
+    fn with_pending<T>(
+        &self,
+        change: impl FnOnce(&mut BTreeMap<u64, oneshot::Sender<Frame>>) -> T,
+    ) -> Option<T> {
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.as_mut().map(change)
+    }
+
+    /// Closes the connection for `reason`. The first reason counts.
+    fn fail(&self, reason: &WireError) {
+        let is_first = self.closed.send_if_modified(|closed| {
+            let is_first = closed.is_none();
+            closed.get_or_insert_with(|| reason.clone());
+            is_first
+        });
+        if is_first {
+            self.outbox.close();
+            // Dropping the senders fails the calls; they find the reason set.
+            *self.pending.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+    }
+
+    /// The writer task.
+    async fn write<W: AsyncWrite + Unpin>(self: Arc<Self>, writer: Writer<W, SliceToll>) {
+        let closing = async {
+            // A peer that said goodbye, or is gone, needs no words.
+            match self.closed().await {
+                WireError::Io { .. } => None,
+                reason => Some(Frame::words(Kind::Goodbye, 0, &reason.to_string())),
+            }
+        };
+        let reason = writer.run(closing).await;
+        self.fail(&reason);
+    }
+
+    /// The reader task.
+    async fn read<R: AsyncRead + Unpin>(self: Arc<Self>, mut reader: FrameReader<R>) {
+        let ended = ReaderEnded(self);
+        let connection = &ended.0;
+        let reason = tokio::select! {
+            biased;
+            reason = connection.closed() => reason,
+            reason = connection.read_frames(&mut reader) => reason,
+        };
+        connection.fail(&reason);
+    }
+
+    async fn read_frames<R: AsyncRead + Unpin>(
+        self: &Arc<Self>,
+        reader: &mut FrameReader<R>,
+    ) -> WireError {
+        loop {
+            let frame = match reader.next().await {
+                Ok(Some(frame)) => frame,
+                Ok(None) => return WireError::Closed("the peer closed it".to_owned()),
+                Err(error) => return error,
+            };
+            if let Err(error) = self.take(frame).await {
+                return error;
+            }
+        }
+    }
+
+    /// Does what a frame says.
+    async fn take(self: &Arc<Self>, frame: Frame) -> Result<(), WireError> {
+        let handler = &self.endpoint.handler;
+        let id = frame.header.id;
+        match frame.header.kind {
+            Kind::Slice | Kind::Credit | Kind::Abort => handler.flow(self, frame.decode_flow()?),
+            Kind::NodeRequest => {
+                let request = frame.decode_message()?;
+                if let Some(responder) = self.admit(id).await? {
+                    handler.node_request(self, request, responder);
+                }
+            }
+            Kind::CoordinatorRequest => {
+                let request = frame.decode_message()?;
+                if let Some(responder) = self.admit(id).await? {
+                    handler.coordinator_request(self, request, responder);
+                }
+            }
+            Kind::NodeReply | Kind::CoordinatorReply | Kind::NoReply => {
+                // A reply to a call that was given up has nobody to go to.
+                if let Some(Some(caller)) = self.with_pending(|pending| pending.remove(&id)) {
+                    let _ = caller.send(frame);
+                }
+            }
+            Kind::Goodbye => {
+                let words = format!("the peer says: {}", frame.decode_words());
+                return Err(WireError::Closed(words));
+            }
+            Kind::Hello => return Err(WireError::Corrupt("a second hello")),
+        }
+        Ok(())
+    }
+
+    /// Finds a request a place among those being served, or refuses it.
+    async fn admit<R: Rpc>(self: &Arc<Self>, id: u64) -> Result<Option<Responder<R>>, WireError> {
+        if let Ok(place) = Arc::clone(&self.served).try_acquire_owned() {
+            return Ok(Some(Responder::new(Arc::clone(self), id, Some(place))));
+        }
+        let refusal = Frame::words(Kind::NoReply, id, "it serves as many requests as it can");
+        // Unlike replies, refusals are not bounded in number, so they wait for room: whoever does
+        // not read them is not read either.
+        self.outbox.send(refusal).await?;
+        Ok(None)
+    }
+}
+
+/// Forgets a call that was answered, given up or dropped.
+struct ForgetCall<'a> {
+    connection: &'a Connection,
+    id: u64,
+}
+
+impl Drop for ForgetCall<'_> {
+    fn drop(&mut self) {
+        self.connection
+            .with_pending(|pending| pending.remove(&self.id));
+    }
+}
+
+/// Closes the connection however the reader task ends, even if by a panic in the handler.
+struct ReaderEnded(Arc<Connection>);
+
+impl Drop for ReaderEnded {
+    fn drop(&mut self) {
+        self.0
+            .fail(&WireError::Closed("its reader failed".to_owned()));
+        self.0.endpoint.handler.closed(&self.0, &self.0.reason());
+    }
+}
+
+/// Counts slices and makes bulk frames wait for the emulated links.
+struct SliceToll {
+    endpoint: Arc<Endpoint>,
+    peer: PeerIdentity,
+}
+
+impl Toll for SliceToll {
+    fn pay(&mut self, frame_bytes: u64, slice: Option<(Purpose, u64)>) -> Duration {
+        let own = &self.endpoint.hello.identity;
+        if let Some((purpose, payload_bytes)) = slice {
+            self.endpoint
+                .meter()
+                .count(own.rack, self.peer.rack, purpose, payload_bytes);
+        }
+        match &self.endpoint.options.links {
+            Some(links) => links.reserve(own, &self.peer, frame_bytes),
+            None => Duration::ZERO,
+        }
+    }
+}
+
+/// Sends this process's hello, takes the peer's, and checks that the two may talk.
+async fn exchange_hellos<R, W>(
+    reader: &mut FrameReader<R>,
+    writer: &mut W,
+    endpoint: &Endpoint,
+) -> Result<Hello, WireError>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let ours = Frame::message(Kind::Hello, 0, &endpoint.hello, 64)?;
+    let bytes = [&ours.header.encode()[..], &ours.body].concat();
+    let failed = |source| WireError::io("send the hello", source);
+    writer.write_all(&bytes).await.map_err(failed)?;
+    writer.flush().await.map_err(failed)?;
+    let Some(frame) = reader.next().await? else {
+        return Err(WireError::Closed(
+            "the peer closed it before its hello".to_owned(),
+        ));
+    };
+    if frame.header.kind != Kind::Hello {
+        return Err(WireError::Corrupt("the first frame is no hello"));
+    }
+    let theirs: Hello = frame.decode_message()?;
+    endpoint.hello.check(&theirs)?;
+    if let Some(links) = &endpoint.options.links {
+        links.check(&theirs.identity)?;
+    }
+    Ok(theirs)
+}
+
+/// No delay for small frames, and an end to connections whose other machine has vanished.
+fn set_socket_options(stream: &TcpStream, stall_timeout: Duration) -> std::io::Result<()> {
+    use rustix::net::sockopt;
+    const PROBE_COUNT: u32 = 3;
+    let probe_interval = (stall_timeout / (PROBE_COUNT + 1)).max(Duration::from_secs(1));
+    stream.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, probe_interval)?;
+    sockopt::set_tcp_keepintvl(stream, probe_interval)?;
+    sockopt::set_tcp_keepcnt(stream, PROBE_COUNT)?;
+    let stall_ms = u32::try_from(stall_timeout.as_millis()).unwrap_or(u32::MAX);
+    sockopt::set_tcp_user_timeout(stream, stall_ms)?;
+    Ok(())
+}

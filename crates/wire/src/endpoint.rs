@@ -1,0 +1,170 @@
+//! A process's side of all its connections: who it is, what it does with what arrives, its limits.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::WireError;
+use crate::connection::Connection;
+use crate::handler::Handler;
+use crate::hello::Hello;
+use crate::link::LinkTable;
+use crate::meter::TrafficMeter;
+
+/// Limits of connections, with defaults for a data centre.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The emulated links that slices and long messages pay for; `None` shapes nothing.
+    pub links: Option<Arc<LinkTable>>,
+    /// Connecting takes at most so long, and so does the exchange of hellos.
+    pub connect_timeout: Duration,
+    /// A peer that takes nothing for so long, or whose machine is silent for so long, is gone.
+    pub stall_timeout: Duration,
+    /// Bytes of slices and long messages that may wait in one connection before senders wait too.
+    /// At most `u32::MAX`.
+    pub queue_bytes: usize,
+    /// Requests of one peer that are served at the same time; further ones are refused.
+    pub max_served_count: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            links: None,
+            connect_timeout: Duration::from_secs(3),
+            stall_timeout: Duration::from_secs(15),
+            queue_bytes: 4 << 20,
+            max_served_count: 1024,
+        }
+    }
+}
+
+/// What a process brings to each of its connections. Made once, shared by all of them.
+pub struct Endpoint {
+    pub(crate) hello: Hello,
+    pub(crate) handler: Arc<dyn Handler>,
+    pub(crate) options: Options,
+    meter: Arc<TrafficMeter>,
+    connections: Mutex<Connections>,
+}
+
+#[derive(Default)]
+struct Connections {
+    live: Vec<Weak<Connection>>,
+    is_closed: bool,
+}
+
+impl Endpoint {
+    /// An endpoint that introduces itself with `hello`. Slices that it sends are counted in
+    /// `meter`, which a process may share between endpoints: one before it knows its node id and
+    /// one after.
+    ///
+    /// # Errors
+    /// [`WireError::NoSuchLink`] when the emulated links have none for this process.
+    pub fn new(
+        hello: Hello,
+        handler: Arc<dyn Handler>,
+        options: Options,
+        meter: Arc<TrafficMeter>,
+    ) -> Result<Arc<Self>, WireError> {
+        if let Some(links) = &options.links {
+            links.check(&hello.identity)?;
+        }
+        let connections = Mutex::default();
+        Ok(Arc::new(Self {
+            hello,
+            handler,
+            options,
+            meter,
+            connections,
+        }))
+    }
+
+    /// The counts of what its connections sent.
+    pub fn meter(&self) -> &Arc<TrafficMeter> {
+        &self.meter
+    }
+
+    /// Accepts connections until the future is dropped or the listener fails for good.
+    ///
+    /// Connections that were accepted outlive this future; [`Endpoint::close`] ends them.
+    pub async fn serve(self: Arc<Self>, listener: TcpListener) -> WireError {
+        let mut handshakes = JoinSet::new();
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, address)) => {
+                        handshakes.spawn(Arc::clone(&self).accept(stream, address));
+                    }
+                    Err(error) if is_about_one_connection(&error) => {}
+                    Err(error) if is_shortage(&error) => {
+                        // Accepting again at once would fail again at once.
+                        sleep(Duration::from_millis(50)).await;
+                    }
+                    Err(error) => return WireError::io("accept connections", error),
+                },
+                Some(_) = handshakes.join_next() => {}
+            }
+        }
+    }
+
+    async fn accept(self: Arc<Self>, stream: TcpStream, address: SocketAddr) {
+        if let Err(reason) = Connection::accept(stream, &self).await {
+            self.handler.not_accepted(address, &reason);
+        }
+    }
+
+    /// Closes all connections, and all that are made later.
+    pub fn close(&self, reason: &str) {
+        let live = {
+            let mut connections = self
+                .connections
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            connections.is_closed = true;
+            std::mem::take(&mut connections.live)
+        };
+        for connection in live.iter().filter_map(Weak::upgrade) {
+            connection.close(reason);
+        }
+    }
+
+    /// Keeps a new connection for [`Endpoint::close`].
+    pub(crate) fn register(&self, connection: &Arc<Connection>) {
+        let mut connections = self
+            .connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if connections.is_closed {
+            connection.close("this process is closing");
+            return;
+        }
+        // Dead ones are swept when the list would grow, so that sweeping costs little in sum.
+        if connections.live.len() == connections.live.capacity() {
+            connections.live.retain(|weak| weak.strong_count() > 0);
+        }
+        connections.live.push(Arc::downgrade(connection));
+    }
+}
+
+/// Whether accepting failed because of the one who connected.
+fn is_about_one_connection(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind;
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted
+    )
+}
+
+/// Whether accepting failed for want of files or memory, which passes.
+fn is_shortage(error: &std::io::Error) -> bool {
+    use rustix::io::Errno;
+    let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+    let code = error.raw_os_error();
+    shortages
+        .iter()
+        .any(|errno| code == Some(errno.raw_os_error()))
+}

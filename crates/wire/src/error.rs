@@ -1,0 +1,83 @@
+//! What can go wrong between two processes, as one enum.
+//!
+//! A connection fails once and every waiter is told the same reason, so errors can be cloned.
+
+use gabion_meta::ClusterId;
+use std::io;
+use std::sync::Arc;
+
+/// Why a frame, a call or a connection failed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum WireError {
+    /// The other process cannot be reached at all; nothing was sent.
+    #[error("cannot connect to {address}: {source}")]
+    Unreachable {
+        /// Where it should listen, as `host:port`.
+        address: String,
+        /// What the operating system said.
+        source: Arc<io::Error>,
+    },
+    /// A system call on a connection, a listener or the link table failed.
+    #[error("cannot {operation}: {source}")]
+    Io {
+        /// What was being done, to be read after "cannot".
+        operation: String,
+        /// What the operating system said.
+        source: Arc<io::Error>,
+    },
+    /// Received bytes are not what any correct peer sends. The connection is closed.
+    #[error("received a corrupt frame: {0}")]
+    Corrupt(&'static str),
+    /// The peer speaks another version of the protocol.
+    #[error(
+        "the peer speaks version {theirs} of Gabion's protocol and this process speaks version \
+         {ours}: run the same release on both sides"
+    )]
+    WrongVersion {
+        /// This process's version.
+        ours: u16,
+        /// The peer's version.
+        theirs: u16,
+    },
+    /// The peer belongs to another cluster.
+    #[error("the peer belongs to cluster {theirs}, not to {ours}: check the address")]
+    WrongCluster {
+        /// This process's cluster.
+        ours: ClusterId,
+        /// The peer's cluster.
+        theirs: ClusterId,
+    },
+    /// The emulated links have no room for a node or a rack with this number.
+    #[error("{0} has no emulated link: the link table was made for fewer")]
+    NoSuchLink(String),
+    /// The message does not fit in a frame; it was not sent, and the connection goes on.
+    #[error("a message of {bytes} bytes is longer than the limit of {limit} bytes")]
+    TooLarge {
+        /// Its length.
+        bytes: usize,
+        /// [`crate::frame::MAX_BODY_BYTES`].
+        limit: usize,
+    },
+    /// The peer did not do its part in time. A request may still have been carried out.
+    #[error("{operation} took too long")]
+    DeadlinePassed {
+        /// What was waited for.
+        operation: &'static str,
+    },
+    /// The peer took the request but says that no reply will come. It may have been carried out.
+    #[error("the peer does not answer: {0}")]
+    NoReply(String),
+    /// The connection is closed. Requests without a reply may or may not have been carried out.
+    #[error("the connection is closed: {0}")]
+    Closed(String),
+}
+
+impl WireError {
+    /// An operating system's error, with what was being done.
+    pub(crate) fn io(operation: impl Into<String>, source: io::Error) -> Self {
+        Self::Io {
+            operation: operation.into(),
+            source: Arc::new(source),
+        }
+    }
+}

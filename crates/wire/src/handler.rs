@@ -1,0 +1,125 @@
+//! What a process does with what its connections bring.
+
+use gabion_protocol::message::{CoordinatorRequest, Flow, NodeRequest};
+use std::marker::PhantomData;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::body::{Frame, Rpc};
+use crate::connection::Connection;
+use crate::error::WireError;
+use crate::frame::Kind;
+
+/// Takes what arrives on a process's connections.
+///
+/// The methods run on the connection's reader, in the order of arrival, and must not block: spawn a
+/// task for work that takes time. What waits in them holds back everything that the peer sends on
+/// this connection. A panic in them closes the connection.
+///
+/// A process that serves nothing, such as a client, implements [`Handler::flow`] alone.
+pub trait Handler: Send + Sync + 'static {
+    /// A request to this process as a node.
+    fn node_request(
+        &self,
+        connection: &Arc<Connection>,
+        request: NodeRequest,
+        responder: Responder<NodeRequest>,
+    ) {
+        let _ = (connection, request);
+        responder.refuse("this process is no node");
+    }
+
+    /// A request to this process as the coordinator.
+    fn coordinator_request(
+        &self,
+        connection: &Arc<Connection>,
+        request: CoordinatorRequest,
+        responder: Responder<CoordinatorRequest>,
+    ) {
+        let _ = (connection, request);
+        responder.refuse("this process is not the coordinator");
+    }
+
+    /// A flow frame. How many slices can be under way is bounded by the credits that this process
+    /// gave for their value.
+    fn flow(&self, connection: &Arc<Connection>, flow: Flow);
+
+    /// The connection is closed; nothing more comes from it. Called once for each connection.
+    fn closed(&self, connection: &Arc<Connection>, reason: &WireError) {
+        let _ = (connection, reason);
+    }
+
+    /// Somebody connected but could not be talked to.
+    fn not_accepted(&self, address: SocketAddr, reason: &WireError) {
+        let _ = (address, reason);
+    }
+}
+
+/// The right and the duty to answer one request.
+///
+/// Dropping it without an answer, for instance in a panic, tells the peer that no reply will come.
+pub struct Responder<R: Rpc> {
+    /// Invariant: `Some` until the request is answered.
+    owed: Option<Owed>,
+    request: PhantomData<fn() -> R>,
+}
+
+struct Owed {
+    connection: Arc<Connection>,
+    id: u64,
+    served: Option<OwnedSemaphorePermit>,
+}
+
+impl<R: Rpc> Responder<R> {
+    /// The responder for request `id`; `served` is its place among those being served.
+    pub(crate) fn new(
+        connection: Arc<Connection>,
+        id: u64,
+        served: Option<OwnedSemaphorePermit>,
+    ) -> Self {
+        Self {
+            owed: Some(Owed {
+                connection,
+                id,
+                served,
+            }),
+            request: PhantomData,
+        }
+    }
+
+    /// Answers. When the connection is closed meanwhile, the reply is dropped: the peer has been
+    /// told of the end already. A reply too long for a frame becomes [`Responder::refuse`].
+    pub fn reply(mut self, reply: &R::Reply) {
+        let owed = self.take();
+        let frame = Frame::message(R::REPLY, owed.id, reply, 128)
+            .unwrap_or_else(|error| Frame::words(Kind::NoReply, owed.id, &error.to_string()));
+        owed.connection.outbox().send_reply(frame, owed.served);
+    }
+
+    /// Says why there is no reply; the caller gets [`WireError::NoReply`].
+    pub fn refuse(mut self, why: &str) {
+        self.take().refuse(why);
+    }
+
+    fn take(&mut self) -> Owed {
+        self.owed
+            .take()
+            .expect("a responder is consumed by its answer")
+    }
+}
+
+impl Owed {
+    fn refuse(self, why: &str) {
+        let frame = Frame::words(Kind::NoReply, self.id, why);
+        self.connection.outbox().send_reply(frame, self.served);
+    }
+}
+
+impl<R: Rpc> Drop for Responder<R> {
+    fn drop(&mut self) {
+        if let Some(owed) = self.owed.take() {
+            owed.refuse("the request was given up");
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Links under a virtual clock.

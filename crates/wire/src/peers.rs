@@ -1,0 +1,88 @@
+//! The connections that a process has opened, by address.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use crate::WireError;
+use crate::connection::Connection;
+use crate::endpoint::Endpoint;
+
+/// After a failed attempt, further ones fail at once for so long.
+const BACK_OFF: Duration = Duration::from_millis(200);
+
+/// Connections by address, made on demand and shared.
+///
+/// For each address there is one attempt at a time, whoever asks. A connection that closed is
+/// replaced when it is next asked for. Nothing is retried here: whoever calls knows whether a
+/// request may be sent again.
+pub struct Peers {
+    endpoint: Arc<Endpoint>,
+    slots: StdMutex<BTreeMap<String, Arc<Mutex<Slot>>>>,
+}
+
+/// What is known of one address.
+#[derive(Default)]
+enum Slot {
+    #[default]
+    Empty,
+    Open(Arc<Connection>),
+    Failed {
+        retry_at: Instant,
+        error: WireError,
+    },
+}
+
+impl Peers {
+    /// No connections yet; those to come are `endpoint`'s.
+    pub fn new(endpoint: Arc<Endpoint>) -> Self {
+        Self {
+            endpoint,
+            slots: StdMutex::default(),
+        }
+    }
+
+    /// The endpoint.
+    pub fn endpoint(&self) -> &Arc<Endpoint> {
+        &self.endpoint
+    }
+
+    /// The connection to `address` (`host:port`), made if there is none. Takes at most twice
+    /// [`crate::Options::connect_timeout`].
+    ///
+    /// # Errors
+    /// Those of [`Connection::connect`]; for a short time after a failure the same one again.
+    pub async fn get(&self, address: &str) -> Result<Arc<Connection>, WireError> {
+        let slot = self.slot(address);
+        // Others wait here while one of them connects; if that one gives up, the next tries.
+        let mut slot = slot.lock().await;
+        match &*slot {
+            Slot::Open(connection) if !connection.is_closed() => return Ok(Arc::clone(connection)),
+            Slot::Failed { retry_at, error } if Instant::now() < *retry_at => {
+                return Err(error.clone());
+            }
+            _ => {}
+        }
+        let connected = Connection::connect(address, &self.endpoint).await;
+        *slot = match &connected {
+            Ok(connection) => Slot::Open(Arc::clone(connection)),
+            Err(error) => Slot::Failed {
+                retry_at: Instant::now() + BACK_OFF,
+                error: error.clone(),
+            },
+        };
+        connected
+    }
+
+    fn slot(&self, address: &str) -> Arc<Mutex<Slot>> {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(slot) = slots.get(address) {
+            return Arc::clone(slot);
+        }
+        let slot = Arc::<Mutex<Slot>>::default();
+        slots.insert(address.to_owned(), Arc::clone(&slot));
+        slot
+    }
+}

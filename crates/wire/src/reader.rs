@@ -1,0 +1,217 @@
+//! Frames out of a byte stream.
+//!
+//! Small frames are read many at a time into one buffer. A body that reaches beyond the buffer is
+//! read straight into memory of its own, together with the header that follows it: a stream of
+//! slices costs one system call a slice and no copy.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use crate::WireError;
+use crate::body::Frame;
+use crate::frame::{HEADER_BYTES, Header};
+
+const BUFFER_BYTES: usize = 16 << 10;
+
+/// Reads frames from a stream.
+pub(crate) struct FrameReader<R> {
+    stream: R,
+    /// What is read and not yet part of a returned frame.
+    buffer: BytesMut,
+}
+
+impl<R: AsyncRead + Unpin> FrameReader<R> {
+    /// A reader at the start of a stream.
+    pub(crate) fn new(stream: R) -> Self {
+        Self {
+            stream,
+            buffer: BytesMut::with_capacity(BUFFER_BYTES),
+        }
+    }
+
+    /// The next frame, its checksums verified; `None` when the stream ends between two frames.
+    ///
+    /// Not cancel safe: a frame half read is lost when the future is dropped.
+    ///
+    /// # Errors
+    /// [`WireError::Corrupt`] or [`WireError::WrongVersion`] for what is no frame of ours,
+    /// [`WireError::Io`] when reading fails, [`WireError::Closed`] when the stream ends in a frame.
+    pub(crate) async fn next(&mut self) -> Result<Option<Frame>, WireError> {
+        while self.buffer.len() < HEADER_BYTES {
+            self.buffer.reserve(BUFFER_BYTES - self.buffer.len());
+            let is_between_frames = self.buffer.is_empty();
+            if self
+                .stream
+                .read_buf(&mut self.buffer)
+                .await
+                .map_err(read_failed)?
+                == 0
+            {
+                return if is_between_frames {
+                    Ok(None)
+                } else {
+                    Err(cut_short())
+                };
+            }
+        }
+        let header: &[u8; HEADER_BYTES] = self
+            .buffer
+            .first_chunk()
+            .expect("the loop read at least a header");
+        let header = Header::decode(header)?;
+        self.buffer.advance(HEADER_BYTES);
+        let body = self.body(header.body_bytes as usize).await?;
+        header.check_body(&body)?;
+        Ok(Some(Frame { header, body }))
+    }
+
+    async fn body(&mut self, body_bytes: usize) -> Result<Bytes, WireError> {
+        if body_bytes <= self.buffer.len() {
+            return Ok(self.buffer.split_to(body_bytes).freeze());
+        }
+        let mut body = BytesMut::with_capacity(body_bytes + HEADER_BYTES);
+        body.extend_from_slice(&self.buffer);
+        self.buffer.clear();
+        while body.len() < body_bytes {
+            let room = body_bytes + HEADER_BYTES - body.len();
+            let mut limited = (&mut body).limit(room);
+            if self
+                .stream
+                .read_buf(&mut limited)
+                .await
+                .map_err(read_failed)?
+                == 0
+            {
+                return Err(cut_short());
+            }
+        }
+        self.buffer.extend_from_slice(&body[body_bytes..]);
+        body.truncate(body_bytes);
+        Ok(body.freeze())
+    }
+}
+
+fn read_failed(source: std::io::Error) -> WireError {
+    WireError::io("read from the connection", source)
+}
+
+fn cut_short() -> WireError {
+    WireError::Closed("the peer's stream ended within a frame".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Kind;
+    use proptest::prelude::*;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+    use tokio::io::ReadBuf;
+
+    /// A stream that gives what it has in pieces of given sizes, over and over.
+    struct Pieces<'a> {
+        bytes: &'a [u8],
+        sizes: Vec<usize>,
+        turn: usize,
+    }
+
+    impl AsyncRead for Pieces<'_> {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            target: &mut ReadBuf<'_>,
+        ) -> Poll<std::io::Result<()>> {
+            let size = self.sizes[self.turn % self.sizes.len()];
+            self.turn += 1;
+            let count = size.min(target.remaining()).min(self.bytes.len());
+            let (piece, rest) = self.bytes.split_at(count);
+            target.put_slice(piece);
+            self.bytes = rest;
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    fn read_all(bytes: &[u8], sizes: Vec<usize>) -> (Vec<Frame>, Option<WireError>) {
+        let mut reader = FrameReader::new(Pieces {
+            bytes,
+            sizes,
+            turn: 0,
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let mut frames = Vec::new();
+            loop {
+                match reader.next().await {
+                    Ok(Some(frame)) => frames.push(frame),
+                    Ok(None) => return (frames, None),
+                    Err(error) => return (frames, Some(error)),
+                }
+            }
+        })
+    }
+
+    fn stream_of(frames: &[Frame]) -> Vec<u8> {
+        frames
+            .iter()
+            .flat_map(|f| [&f.header.encode()[..], &f.body].concat())
+            .collect()
+    }
+
+    fn any_frames() -> impl Strategy<Value = Vec<Frame>> {
+        let body_bytes = prop_oneof![0..100_usize, 16_000..17_000_usize, 40_000..70_000_usize];
+        let frame = (body_bytes, any::<u8>())
+            .prop_map(|(count, byte)| Frame::new(Kind::Slice, vec![byte; count].into()).unwrap());
+        prop::collection::vec(frame, 1..8)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn frames_arrive_however_the_stream_is_cut(
+            frames in any_frames(),
+            sizes in prop::collection::vec(1_usize..50_000, 1..6),
+        ) {
+            let (read, error) = read_all(&stream_of(&frames), sizes);
+            prop_assert!(error.is_none());
+            prop_assert!(read == frames);
+        }
+
+        #[test]
+        fn a_stream_that_ends_early_is_noticed(
+            frames in any_frames(),
+            end in any::<prop::sample::Index>(),
+        ) {
+            let bytes = stream_of(&frames);
+            let end = end.index(bytes.len());
+            let (read, error) = read_all(&bytes[..end], vec![9_000]);
+            prop_assert!(frames.starts_with(&read));
+            let is_between_frames = stream_of(&read).len() == end;
+            prop_assert_eq!(error.is_none(), is_between_frames);
+        }
+
+        #[test]
+        fn random_bytes_are_refused(bytes in prop::collection::vec(any::<u8>(), 1..200)) {
+            let (read, error) = read_all(&bytes, vec![64]);
+            prop_assert!(read.is_empty());
+            prop_assert!(error.is_some());
+        }
+
+        #[test]
+        fn damage_never_passes(
+            frames in any_frames(),
+            at in any::<prop::sample::Index>(),
+            flip in 1_u8..=255,
+        ) {
+            let mut bytes = stream_of(&frames);
+            let at = at.index(bytes.len());
+            bytes[at] ^= flip;
+            let (read, error) = read_all(&bytes, vec![20_000]);
+            prop_assert!(frames.starts_with(&read));
+            prop_assert!(stream_of(&read).len() <= at);
+            prop_assert!(matches!(error, Some(WireError::Corrupt(_))));
+        }
+    }
+}
