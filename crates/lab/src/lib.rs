@@ -6,8 +6,11 @@
 //! what is counted and by which rules.
 
 mod error;
+mod extents;
+pub mod stats;
 pub mod trace;
 pub mod update_traffic;
 
 pub use error::{LabError, RowProblem};
+pub use stats::Stats;
 pub use trace::{Request, RequestKind, TraceReader};
