@@ -117,7 +117,9 @@ fn part_reply(reply: Result<NodeReply, CallError>) -> Result<Sequence, Refusal> 
 
 fn abort(ports: &dyn Ports, run: RunId, nodes: impl Iterator<Item = NodeId>) {
     for node in nodes.filter(|&node| node != NodeId::CLIENT) {
-        let sent = ports.send_flow(Address::Node(node), Flow::Abort { run });
+        let (sender, abort) = futures::channel::mpsc::unbounded();
+        let _ = sender.unbounded_send(Flow::Abort { run });
+        let sent = ports.send_flows(Address::Node(node), abort);
         ports.spawn(sent.map(|_| ()).boxed());
     }
 }

@@ -4,8 +4,9 @@
 //! from any task at any time.
 
 use crate::message::{
-    CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, NodeStatus,
+    CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, NodeStatus, Refusal,
 };
+use futures::channel::mpsc::UnboundedReceiver;
 use futures::future::BoxFuture;
 use gabion_layout::NodeId;
 use thiserror::Error;
@@ -47,8 +48,13 @@ pub trait Ports: Send + Sync + 'static {
         deadline_ms: u64,
     ) -> BoxFuture<'static, Result<CoordinatorReply, CallError>>;
 
-    /// Sends a flow frame. Done when the frame is on its way; credit bounds how many can wait.
-    fn send_flow(&self, to: Address, flow: Flow) -> BoxFuture<'static, Result<(), CallError>>;
+    /// Sends flow frames in their order, until there are no more or the receiver is gone
+    /// ([`crate::message::Refusal::Unavailable`]). Credit bounds how many can wait.
+    fn send_flows(
+        &self,
+        to: Address,
+        flows: UnboundedReceiver<Flow>,
+    ) -> BoxFuture<'static, Result<(), Refusal>>;
 
     /// Learns where nodes listen.
     fn learn_nodes(&self, nodes: &[NodeStatus]);

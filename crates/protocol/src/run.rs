@@ -2,15 +2,16 @@
 //! everything is sent and stored, a peer gives up, or the deadline passes.
 
 use crate::message::{Flow, Purpose, Refusal, RunId};
-use crate::ports::{Address, CallError, Ports};
+use crate::ports::{Address, Ports};
 use bytes::Bytes;
-use futures::channel::mpsc::UnboundedReceiver;
+use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use futures::{FutureExt, select_biased};
 use gabion_exec::{Command, Event, Executor, Sink, Source};
 use gabion_layout::{ByteRange, NodeId};
 use gabion_plan::Part;
+use std::collections::BTreeMap;
 
 /// Where a part's own bytes come from and go to.
 pub trait LocalIo: Send + Sync {
@@ -40,7 +41,7 @@ pub struct RunContext {
     pub deadline_ms: u64,
 }
 
-type Work = BoxFuture<'static, Result<Option<Event>, Refusal>>;
+type Work = BoxFuture<'static, Result<Event, Refusal>>;
 
 /// Runs a part to its end. `flows` has this run's frames from peers.
 ///
@@ -53,26 +54,43 @@ pub async fn run_part(
     context: RunContext,
     flows: &mut UnboundedReceiver<Flow>,
 ) -> Result<(), Refusal> {
-    let invalid = |error: gabion_exec::ExecError| Refusal::Invalid(error.to_string());
-    let (mut executor, commands) = Executor::new(part).map_err(invalid)?;
-    let mut work: FuturesUnordered<Work> = FuturesUnordered::new();
-    let driver = Driver { ports, io, context };
-    work.extend(commands.into_iter().map(|command| driver.perform(command)));
+    let (mut executor, commands) = Executor::new(part).map_err(|error| invalid(&error))?;
+    let mut driver = Driver {
+        ports,
+        io,
+        context,
+        outgoing: BTreeMap::new(),
+        sending: FuturesUnordered::new(),
+        work: FuturesUnordered::new(),
+    };
+    driver.perform(commands);
     let mut deadline = ports.sleep_ms(context.deadline_ms).fuse();
-    while !(executor.is_finished() && work.is_empty()) {
+    let late = || Refusal::Unavailable(format!("a peer of run {}", context.run.0));
+    while !(executor.is_finished() && driver.work.is_empty()) {
         let event = select_biased! {
-            done = work.select_next_some() => done?,
-            flow = flows.select_next_some() => Some(event_of(flow)?),
-            () = deadline => return Err(Refusal::Unavailable(
-                format!("a peer of run {}", context.run.0)
-            )),
+            done = driver.work.select_next_some() => done?,
+            flow = flows.select_next_some() => event_of(flow)?,
+            sent = driver.sending.select_next_some() => {
+                sent?;
+                continue;
+            }
+            () = deadline => return Err(late()),
         };
-        if let Some(event) = event {
-            let commands = executor.handle(event).map_err(invalid)?;
-            work.extend(commands.into_iter().map(|command| driver.perform(command)));
+        driver.perform(executor.handle(event).map_err(|error| invalid(&error))?);
+    }
+    // The last frames are still on their way into their connections.
+    driver.outgoing.clear();
+    while !driver.sending.is_empty() {
+        select_biased! {
+            sent = driver.sending.select_next_some() => sent?,
+            () = deadline => return Err(late()),
         }
     }
     Ok(())
+}
+
+fn invalid(error: &gabion_exec::ExecError) -> Refusal {
+    Refusal::Invalid(error.to_string())
 }
 
 fn event_of(flow: Flow) -> Result<Event, Refusal> {
@@ -92,69 +110,85 @@ fn event_of(flow: Flow) -> Result<Event, Refusal> {
     }
 }
 
+/// Carries out an executor's commands.
 struct Driver<'a> {
     ports: &'a dyn Ports,
     io: &'a dyn LocalIo,
     context: RunContext,
+    /// One queue a receiver, so that frames leave in the order of their commands.
+    outgoing: BTreeMap<NodeId, UnboundedSender<Flow>>,
+    /// One future a queue; it ends when the queue is closed and empty, or the receiver is gone.
+    sending: FuturesUnordered<BoxFuture<'static, Result<(), Refusal>>>,
+    work: FuturesUnordered<Work>,
 }
 
 impl Driver<'_> {
-    fn perform(&self, command: Command) -> Work {
+    fn perform(&mut self, commands: Vec<Command>) {
         let RunContext { run, purpose, .. } = self.context;
-        match command {
-            Command::Fetch {
-                step,
-                slice,
-                source,
-                range,
-            } => self
-                .io
-                .fetch(source, range)
-                .map(move |bytes| bytes.map(|bytes| Some(Event::Fetched { step, slice, bytes })))
-                .boxed(),
-            Command::Store {
-                step,
-                sink,
-                range,
-                bytes,
-            } => self
-                .io
-                .store(sink, range, bytes)
-                .map(move |stored| stored.map(|()| Some(Event::Stored { step })))
-                .boxed(),
-            Command::Send {
-                to,
-                value,
-                slice,
-                bytes,
-            } => self.send(
-                to,
-                Flow::Slice {
-                    run,
+        for command in commands {
+            match command {
+                Command::Fetch {
+                    step,
+                    slice,
+                    source,
+                    range,
+                } => {
+                    let fetched = self.io.fetch(source, range);
+                    let event = move |bytes| Event::Fetched { step, slice, bytes };
+                    self.work
+                        .push(fetched.map(move |bytes| bytes.map(event)).boxed());
+                }
+                Command::Store {
+                    step,
+                    sink,
+                    range,
+                    bytes,
+                } => {
+                    let stored = self.io.store(sink, range, bytes);
+                    let event = move |()| Event::Stored { step };
+                    self.work
+                        .push(stored.map(move |stored| stored.map(event)).boxed());
+                }
+                Command::Send {
+                    to,
                     value,
                     slice,
-                    purpose,
                     bytes,
-                },
-            ),
-            Command::Grant {
-                from,
-                value,
-                slices,
-            } => self.send(from, Flow::Credit { run, value, slices }),
+                } => {
+                    self.send(
+                        to,
+                        Flow::Slice {
+                            run,
+                            value,
+                            slice,
+                            purpose,
+                            bytes,
+                        },
+                    );
+                }
+                Command::Grant {
+                    from,
+                    value,
+                    slices,
+                } => {
+                    self.send(from, Flow::Credit { run, value, slices });
+                }
+            }
         }
     }
 
-    fn send(&self, to: NodeId, flow: Flow) -> Work {
-        let to = if to == NodeId::CLIENT {
-            self.context.origin
-        } else {
-            Address::Node(to)
-        };
-        let gone = |error: CallError| Refusal::Unavailable(error.peer);
-        self.ports
-            .send_flow(to, flow)
-            .map(move |sent| sent.map(|()| None).map_err(gone))
-            .boxed()
+    fn send(&mut self, to: NodeId, flow: Flow) {
+        let queue = self.outgoing.entry(to).or_insert_with(|| {
+            let (sender, receiver) = unbounded();
+            let address = if to == NodeId::CLIENT {
+                self.context.origin
+            } else {
+                Address::Node(to)
+            };
+            self.sending.push(self.ports.send_flows(address, receiver));
+            sender
+        });
+        // When the receiver is gone, its sending future says so.
+        let _ = queue.unbounded_send(flow);
     }
 }

@@ -1,0 +1,51 @@
+//! Why a process cannot start or go on: one plain sentence each.
+
+use gabion_meta::MetaError;
+use gabion_protocol::node::JoinError;
+use gabion_store::StoreError;
+use gabion_wire::WireError;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// Why a server process ended.
+#[derive(Debug, Error)]
+pub enum ServerError {
+    /// A file of the process itself could not be read or written.
+    #[error("cannot {operation} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        operation: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}; choose a free port with --listen")]
+    Listen {
+        /// The address.
+        address: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The node's identity file is not one.
+    #[error("{} does not say which node this is ({reason}); restore the file, or start with an empty directory as a new node", path.display())]
+    Identity {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The node's data cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The metadata cannot be used.
+    #[error(transparent)]
+    Meta(#[from] MetaError),
+    /// The node may not join.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// The network failed for good.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+}

@@ -1,0 +1,214 @@
+//! A node process: a store, a listener, and the protocol's `Node` between them.
+
+use crate::ServerError;
+use crate::identity::Identity;
+use crate::ports::ServerPorts;
+use futures::FutureExt;
+use gabion_layout::{NodeId, RackId};
+use gabion_protocol::message::{Flow, NodeReply, NodeRequest, Refusal};
+use gabion_protocol::node::{JoinError, Node, NodeOptions};
+use gabion_protocol::ports::{Address, Ports};
+use gabion_store::{RealDisk, Store};
+use gabion_wire::{
+    Connection, Endpoint, Handler, Hello, LinkTable, Options, PeerIdentity, Responder, Role,
+    TrafficMeter, WireError,
+};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::net::TcpListener;
+
+/// How a node starts.
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    /// Where everything that it keeps is.
+    pub directory: PathBuf,
+    /// Its rack.
+    pub rack: RackId,
+    /// Where it listens, as `host:port`; port 0 takes a free one.
+    pub listen: String,
+    /// Where the coordinator listens, as `host:port`.
+    pub coordinator: String,
+    /// Bytes that it may store.
+    pub capacity_bytes: u64,
+    /// The directory of the emulated links' table, if links are emulated.
+    pub links: Option<PathBuf>,
+}
+
+/// A node that has joined its cluster.
+pub struct NodeProcess {
+    node: Arc<Node<RealDisk>>,
+    endpoint: Arc<Endpoint>,
+    listener: TcpListener,
+}
+
+impl NodeProcess {
+    /// Opens the store (and recovers it), listens, and joins; waits for the coordinator as long as
+    /// that takes.
+    ///
+    /// # Errors
+    /// When the directory, the address or the store cannot be used, or the coordinator refuses.
+    pub async fn start(config: NodeConfig) -> Result<Self, ServerError> {
+        let NodeConfig { directory, rack, listen, coordinator, capacity_bytes, links } = config;
+        let io = |operation, path: &Path| {
+            let path = path.to_owned();
+            move |source| ServerError::Io { operation, path, source }
+        };
+        std::fs::create_dir_all(&directory).map_err(io("create", &directory))?;
+        let store = open_store(&directory.join("store")).await?;
+        let mut identity = Identity::begin(&directory)?;
+        let listener = listen_on(&listen).await?;
+        let address = listener.local_addr().map_err(|source| ServerError::Listen {
+            address: listen.clone(),
+            source,
+        })?;
+        let links = links.map(|links| LinkTable::open(&links).map(Arc::new)).transpose()?;
+        let meter = Arc::new(TrafficMeter::default());
+        let handler = Arc::new(NodeHandler::default());
+        // Until the coordinator has said who this is, it asks as nobody, over links of nobody.
+        let nobody = Endpoint::new(
+            Hello::client(),
+            Arc::clone(&handler) as Arc<dyn Handler>,
+            Options::default(),
+            Arc::clone(&meter),
+        )?;
+        let ports = ServerPorts::new(Some(coordinator), nobody)
+            .map_err(io("read", Path::new("/dev/urandom")))?;
+        let ports = Arc::new(ports);
+        let options = NodeOptions {
+            node: identity.node,
+            rack,
+            address: address.to_string(),
+            capacity_bytes,
+            incarnation: identity.incarnation,
+        };
+        let node = join(store, &ports, &options).await?;
+        identity.joined(node.id())?;
+        let endpoint = endpoint(node.id(), rack, links, &handler, Arc::clone(&meter))?;
+        ports.use_endpoint(Arc::clone(&endpoint));
+        let own = Arc::downgrade(&node);
+        let id = node.id();
+        let answer = move |request| match own.upgrade() {
+            Some(node) => node.handle(request, Address::Node(id)),
+            None => futures::future::ready(NodeReply::Refused(Refusal::NoLease)).boxed(),
+        };
+        ports.set_own(id, Box::new(answer));
+        handler.serve(Serving { node: Arc::clone(&node), ports, meter });
+        Ok(Self { node, endpoint, listener })
+    }
+
+    /// The node's id.
+    pub fn id(&self) -> NodeId {
+        self.node.id()
+    }
+
+    /// Serves until the listener fails or the future is dropped.
+    ///
+    /// # Errors
+    /// When connections cannot be accepted any more.
+    pub async fn run(self) -> Result<(), ServerError> {
+        tokio::spawn(Arc::clone(&self.node).keep_alive());
+        Err(self.endpoint.serve(self.listener).await.into())
+    }
+}
+
+async fn open_store(path: &Path) -> Result<Arc<Store<RealDisk>>, ServerError> {
+    let disk_path = path.to_owned();
+    let opened = tokio::task::spawn_blocking(move || {
+        Store::open(RealDisk::open(disk_path)?, gabion_store::Options::default())
+    });
+    let (store, report) = opened.await.expect("recovery does not panic")?;
+    tracing::info!(?report, path = %path.display(), "store opened");
+    Ok(Arc::new(store))
+}
+
+pub(crate) async fn listen_on(address: &str) -> Result<TcpListener, ServerError> {
+    let failed = |source| ServerError::Listen { address: address.to_owned(), source };
+    TcpListener::bind(address).await.map_err(failed)
+}
+
+/// Joins, as soon as the coordinator can be reached.
+async fn join(
+    store: Arc<Store<RealDisk>>,
+    ports: &Arc<ServerPorts>,
+    options: &NodeOptions,
+) -> Result<Arc<Node<RealDisk>>, ServerError> {
+    loop {
+        let world: Arc<dyn Ports> = Arc::clone(ports) as Arc<dyn Ports>;
+        match Node::join(Arc::clone(&store), world, options.clone()).await {
+            Ok(node) => return Ok(node),
+            Err(JoinError::Unreachable(why)) => {
+                tracing::warn!(why, "waiting for the coordinator");
+                tokio::time::sleep(Duration::from_millis(300)).await;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn endpoint(
+    node: NodeId,
+    rack: RackId,
+    links: Option<Arc<LinkTable>>,
+    handler: &Arc<NodeHandler>,
+    meter: Arc<TrafficMeter>,
+) -> Result<Arc<Endpoint>, WireError> {
+    let identity = PeerIdentity { node: Some(node), rack: Some(rack) };
+    let hello = Hello { cluster: None, role: Role::Node, identity };
+    let options = Options { links, ..Options::default() };
+    let handler: Arc<dyn Handler> = Arc::clone(handler) as Arc<dyn Handler>;
+    let endpoint = Endpoint::new(hello, handler, options, meter)?;
+    Ok(endpoint)
+}
+
+/// Routes what connections bring to the node, once it is one.
+#[derive(Default)]
+struct NodeHandler {
+    serving: OnceLock<Serving>,
+}
+
+struct Serving {
+    node: Arc<Node<RealDisk>>,
+    ports: Arc<ServerPorts>,
+    meter: Arc<TrafficMeter>,
+}
+
+impl NodeHandler {
+    fn serve(&self, serving: Serving) {
+        assert!(self.serving.set(serving).is_ok(), "a process serves one node");
+    }
+}
+
+impl Handler for NodeHandler {
+    fn node_request(
+        &self,
+        connection: &Arc<Connection>,
+        request: NodeRequest,
+        responder: Responder<NodeRequest>,
+    ) {
+        let Some(serving) = self.serving.get() else {
+            responder.refuse("the node has not joined its cluster yet");
+            return;
+        };
+        if request == NodeRequest::Meter {
+            responder.reply(&NodeReply::Meter(serving.meter.snapshot()));
+            return;
+        }
+        let origin = serving.ports.origin_of(connection);
+        let answer = serving.node.handle(request, origin);
+        tokio::spawn(async move { responder.reply(&answer.await) });
+    }
+
+    fn flow(&self, _: &Arc<Connection>, flow: Flow) {
+        if let Some(serving) = self.serving.get() {
+            serving.node.flow(flow);
+        }
+    }
+
+    fn closed(&self, connection: &Arc<Connection>, reason: &WireError) {
+        tracing::debug!(peer = ?connection.peer(), %reason, "connection closed");
+        if let Some(serving) = self.serving.get() {
+            serving.ports.forget(connection);
+        }
+    }
+}

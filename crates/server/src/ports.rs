@@ -1,0 +1,223 @@
+//! The protocol's ports on tokio: connections, a monotonic clock, a pool of threads for the disk.
+
+use futures::FutureExt;
+use futures::channel::mpsc::UnboundedReceiver;
+use futures::future::BoxFuture;
+use futures::stream::StreamExt;
+use gabion_layout::NodeId;
+use gabion_protocol::message::{
+    CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, NodeStatus, Refusal,
+};
+use gabion_protocol::ports::{Address, CallError, Ports};
+use gabion_wire::{Connection, Endpoint, Peers, WireError};
+use rand::{RngCore, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read as _;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Answers the process's calls to itself.
+pub(crate) type Own = Box<dyn Fn(NodeRequest) -> BoxFuture<'static, NodeReply> + Send + Sync>;
+
+/// The ports of one process.
+pub(crate) struct ServerPorts {
+    /// Where the coordinator listens; for the coordinator itself, nowhere.
+    coordinator: Option<String>,
+    /// Replaced once, when a node learns who it is.
+    peers: RwLock<Arc<Peers>>,
+    addresses: RwLock<BTreeMap<NodeId, String>>,
+    /// Connections that requests came by, by [`origin_of`].
+    origins: Mutex<BTreeMap<u64, Weak<Connection>>>,
+    own: OnceLock<(NodeId, Own)>,
+    started: Instant,
+    random: Mutex<ChaCha20Rng>,
+}
+
+impl ServerPorts {
+    /// Ports that talk through `endpoint`'s connections.
+    ///
+    /// # Errors
+    /// When the system gives no randomness.
+    pub(crate) fn new(
+        coordinator: Option<String>,
+        endpoint: Arc<Endpoint>,
+    ) -> Result<Self, std::io::Error> {
+        let mut seed = [0; 32];
+        File::open("/dev/urandom")?.read_exact(&mut seed)?;
+        Ok(Self {
+            coordinator,
+            peers: RwLock::new(Arc::new(Peers::new(endpoint))),
+            addresses: RwLock::default(),
+            origins: Mutex::default(),
+            own: OnceLock::new(),
+            started: Instant::now(),
+            random: Mutex::new(ChaCha20Rng::from_seed(seed)),
+        })
+    }
+
+    /// Talks through another endpoint from now on.
+    pub(crate) fn use_endpoint(&self, endpoint: Arc<Endpoint>) {
+        let peers = Arc::new(Peers::new(endpoint));
+        *self.peers.write().unwrap_or_else(PoisonError::into_inner) = peers;
+    }
+
+    /// Answers calls to `node` by itself from now on.
+    pub(crate) fn set_own(&self, node: NodeId, own: Own) {
+        assert!(self.own.set((node, own)).is_ok(), "a process is one node for all its life");
+    }
+
+    /// The address of whoever asks by `connection`.
+    pub(crate) fn origin_of(&self, connection: &Arc<Connection>) -> Address {
+        let id = Arc::as_ptr(connection) as usize as u64;
+        lock(&self.origins).entry(id).or_insert_with(|| Arc::downgrade(connection));
+        Address::Origin(id)
+    }
+
+    /// Forgets a connection that is closed.
+    pub(crate) fn forget(&self, connection: &Arc<Connection>) {
+        lock(&self.origins).remove(&(Arc::as_ptr(connection) as usize as u64));
+    }
+
+    fn peers(&self) -> Arc<Peers> {
+        Arc::clone(&self.peers.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn address_of(&self, node: NodeId) -> Option<String> {
+        self.addresses.read().unwrap_or_else(PoisonError::into_inner).get(&node).cloned()
+    }
+
+    /// A future that finds the connection to an address of flows.
+    fn connection(&self, to: Address) -> BoxFuture<'static, Result<Arc<Connection>, CallError>> {
+        match to {
+            Address::Node(node) => {
+                let (peers, address) = (self.peers(), self.address_of(node));
+                async move {
+                    let address = address.ok_or_else(|| unknown(node))?;
+                    peers.get(&address).await.map_err(|error| failed(node.to_string(), &error))
+                }
+                .boxed()
+            }
+            Address::Origin(id) => {
+                let connection = lock(&self.origins).get(&id).and_then(Weak::upgrade);
+                let gone = || CallError {
+                    peer: "the asker".to_owned(),
+                    reason: "has closed its connection".to_owned(),
+                };
+                futures::future::ready(connection.ok_or_else(gone)).boxed()
+            }
+        }
+    }
+}
+
+fn unknown(node: NodeId) -> CallError {
+    CallError { peer: node.to_string(), reason: "is not known here".to_owned() }
+}
+
+fn failed(peer: String, error: &WireError) -> CallError {
+    CallError { peer, reason: format!("cannot be asked: {error}") }
+}
+
+fn deadline_in(ms: u64) -> Instant {
+    Instant::now() + Duration::from_millis(ms)
+}
+
+impl Ports for ServerPorts {
+    fn call_node(
+        &self,
+        node: NodeId,
+        request: NodeRequest,
+        deadline_ms: u64,
+    ) -> BoxFuture<'static, Result<NodeReply, CallError>> {
+        if let Some((own, answer)) = self.own.get()
+            && *own == node
+        {
+            return answer(request).map(Ok).boxed();
+        }
+        let connection = self.connection(Address::Node(node));
+        let deadline = deadline_in(deadline_ms);
+        async move {
+            let reply = connection.await?.call_node(&request, deadline).await;
+            reply.map_err(|error| failed(node.to_string(), &error))
+        }
+        .boxed()
+    }
+
+    fn call_coordinator(
+        &self,
+        request: CoordinatorRequest,
+        deadline_ms: u64,
+    ) -> BoxFuture<'static, Result<CoordinatorReply, CallError>> {
+        let peers = self.peers();
+        let coordinator = self.coordinator.clone();
+        let deadline = deadline_in(deadline_ms);
+        async move {
+            let peer = || "the coordinator".to_owned();
+            let itself = || CallError { peer: peer(), reason: "does not ask itself".to_owned() };
+            let address = coordinator.ok_or_else(itself)?;
+            let failed = |error| failed(peer(), &error);
+            let connection = peers.get(&address).await.map_err(failed)?;
+            connection.call_coordinator(&request, deadline).await.map_err(failed)
+        }
+        .boxed()
+    }
+
+    fn send_flows(
+        &self,
+        to: Address,
+        mut flows: UnboundedReceiver<Flow>,
+    ) -> BoxFuture<'static, Result<(), Refusal>> {
+        let connection = self.connection(to);
+        async move {
+            let gone = |error: CallError| Refusal::Unavailable(error.peer);
+            let connection = connection.await.map_err(gone)?;
+            while let Some(flow) = flows.next().await {
+                let sent = connection.send_flow(flow).await;
+                sent.map_err(|_| Refusal::Unavailable(name(to)))?;
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn learn_nodes(&self, nodes: &[NodeStatus]) {
+        let mut addresses = self.addresses.write().unwrap_or_else(PoisonError::into_inner);
+        for node in nodes {
+            addresses.insert(node.node, node.address.clone());
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
+    }
+
+    fn sleep_ms(&self, ms: u64) -> BoxFuture<'static, ()> {
+        tokio::time::sleep(Duration::from_millis(ms)).boxed()
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        tokio::spawn(task);
+    }
+
+    fn blocking(&self, work: Box<dyn FnOnce() + Send>) {
+        tokio::task::spawn_blocking(work);
+    }
+
+    fn random(&self) -> u64 {
+        lock(&self.random).next_u64()
+    }
+}
+
+fn name(address: Address) -> String {
+    match address {
+        Address::Node(node) => node.to_string(),
+        Address::Origin(_) => "the asker".to_owned(),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Maps and generators are whole after every call, whoever panics between two of them.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
