@@ -7,6 +7,8 @@
 
 pub mod initiate;
 pub mod message;
+pub mod node;
+mod participant;
 pub mod ports;
 pub mod primary;
 pub mod run;
