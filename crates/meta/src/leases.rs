@@ -1,8 +1,9 @@
 //! Leases of stripes: who may serialise a stripe's updates, under which epoch. An epoch is durable
 //! before it is handed out and none is handed out twice, so that nodes which refuse lower epochs
-//! than they have seen fence every former holder, whether or not it knows that it is one.
+//! than they have seen fence every former holder, whether or not it knows that it is one. A node
+//! acts on a stripe's lease only while its own membership lease runs (`membership.rs`).
 
-use crate::kv::KeyValue;
+use crate::kv::{KeyValue, WriteTxn};
 use crate::schema::{LEASES, LeaseRecord};
 use crate::stripes::live_stripe;
 use crate::{Holder, Lease, Membership, Meta, MetaError, NodeState};
@@ -26,36 +27,37 @@ impl<K: KeyValue> Meta<K> {
         membership: &Membership,
         now_ms: u64,
     ) -> Result<Lease, MetaError> {
-        if let Holder::Node { node, incarnation } = holder {
-            let up = membership.state(node, now_ms) == Some(NodeState::Up);
-            if !up || !membership.may_serve(node, incarnation, now_ms) {
-                return Err(MetaError::NodeNotLive(node));
-            }
-        }
+        check_asker(holder, membership, now_ms)?;
+        self.store
+            .write(|txn| self.grant(txn, stripe, holder, membership, now_ms))
+    }
+
+    /// Hands out the leases of many stripes in one transaction, as a node that takes over another's
+    /// needs them: one wait for the disk, not one a stripe. Answers in the order of `stripes`; a
+    /// stripe that is held or unknown does not keep the others back.
+    ///
+    /// # Errors
+    /// [`MetaError::NodeNotLive`], or when the store fails or a row is corrupt; then no lease is
+    /// handed out.
+    pub fn acquire_all(
+        &self,
+        stripes: &[StripeId],
+        holder: Holder,
+        membership: &Membership,
+        now_ms: u64,
+    ) -> Result<Vec<Result<Lease, MetaError>>, MetaError> {
+        check_asker(holder, membership, now_ms)?;
         self.store.write(|txn| {
-            let generation = live_stripe(txn, stripe)?.generation;
-            let last = LEASES.get(txn, &stripe)?;
-            let epoch = match last {
-                Some(last) if last.holder == Some(holder) => last.epoch,
-                _ => {
-                    if let Some(error) = self.refusal(stripe, last, holder, membership, now_ms) {
-                        return Err(error);
+            let mut answers = Vec::with_capacity(stripes.len());
+            for &stripe in stripes {
+                match self.grant(txn, stripe, holder, membership, now_ms) {
+                    Err(error @ (MetaError::Held { .. } | MetaError::UnknownStripe(_))) => {
+                        answers.push(Err(error));
                     }
-                    let epoch = next_epoch(last)?;
-                    let record = LeaseRecord {
-                        epoch,
-                        holder: Some(holder),
-                    };
-                    LEASES.put(txn, &stripe, &record)?;
-                    epoch
+                    other => answers.push(Ok(other?)),
                 }
-            };
-            Ok(Lease {
-                stripe,
-                epoch,
-                generation,
-                holder,
-            })
+            }
+            Ok(answers)
         })
     }
 
@@ -91,6 +93,40 @@ impl<K: KeyValue> Meta<K> {
                     holder,
                 })
             }))
+        })
+    }
+
+    /// The lease of one stripe for an asker that may serve.
+    fn grant(
+        &self,
+        txn: &mut dyn WriteTxn,
+        stripe: StripeId,
+        holder: Holder,
+        membership: &Membership,
+        now_ms: u64,
+    ) -> Result<Lease, MetaError> {
+        let generation = live_stripe(txn, stripe)?.generation;
+        let last = LEASES.get(txn, &stripe)?;
+        let epoch = match last {
+            Some(last) if last.holder == Some(holder) => last.epoch,
+            _ => {
+                if let Some(error) = self.refusal(stripe, last, holder, membership, now_ms) {
+                    return Err(error);
+                }
+                let epoch = next_epoch(last)?;
+                let record = LeaseRecord {
+                    epoch,
+                    holder: Some(holder),
+                };
+                LEASES.put(txn, &stripe, &record)?;
+                epoch
+            }
+        };
+        Ok(Lease {
+            stripe,
+            epoch,
+            generation,
+            holder,
         })
     }
 
@@ -134,6 +170,17 @@ impl<K: KeyValue> Meta<K> {
             epoch,
         })
     }
+}
+
+/// Refuses a node that must not serve by its own clock, or whose later run was heard of.
+fn check_asker(holder: Holder, membership: &Membership, now_ms: u64) -> Result<(), MetaError> {
+    if let Holder::Node { node, incarnation } = holder {
+        let up = membership.state(node, now_ms) == Some(NodeState::Up);
+        if !up || !membership.may_serve(node, incarnation, now_ms) {
+            return Err(MetaError::NodeNotLive(node));
+        }
+    }
+    Ok(())
 }
 
 /// The epoch after the last one; the first is 1.

@@ -343,6 +343,35 @@ fn a_lease_is_held_until_its_holder_can_no_longer_serve() {
 }
 
 #[test]
+fn many_leases_are_granted_at_once_and_one_refusal_stops_none() {
+    let (meta, pool) = cluster();
+    let ids = ["a", "b", "c"].map(|name| one_file(&meta, &pool, name).segments[0]);
+    let membership = membership();
+    let held = meta.acquire(ids[1], node(0, 1), &membership, 1000).unwrap();
+    let asked = [ids[2], ids[1], StripeId(99), ids[0]];
+    let answers = meta
+        .acquire_all(&asked, node(1, 1), &membership, 1000)
+        .unwrap();
+    let epochs = answers.into_iter().map(|answer| answer.map(|l| l.epoch));
+    assert_eq!(
+        epochs.collect::<Vec<_>>(),
+        [
+            Ok(Epoch(1)),
+            Err(MetaError::Held {
+                stripe: ids[1],
+                holder: node(0, 1),
+                epoch: held.epoch,
+            }),
+            Err(MetaError::UnknownStripe(StripeId(99))),
+            Ok(Epoch(1)),
+        ]
+    );
+    assert_eq!(meta.lease(ids[0]).unwrap().unwrap().holder, node(1, 1));
+    let refused = meta.acquire_all(&asked, node(9, 1), &membership, 1000);
+    assert_eq!(refused, Err(MetaError::NodeNotLive(NodeId(9))));
+}
+
+#[test]
 fn a_new_run_of_a_node_gets_a_new_epoch_and_the_old_run_none() {
     let (meta, pool) = cluster();
     let id = one_file(&meta, &pool, "a").segments[0];
