@@ -231,6 +231,16 @@ fn the_fastest_back_end_is_chosen_and_the_scalar_one_is_always_there() {
 }
 
 #[test]
+fn a_sum_of_no_sources_is_zero() {
+    let mut output = [7; 100];
+    let nothing = Coefficients::new(1, 0, &[]);
+    nothing.combine_add(&[], &mut [&mut output]);
+    assert_eq!(output, [7; 100]);
+    nothing.combine(&[], &mut [&mut output]);
+    assert_eq!(output, [0; 100]);
+}
+
+#[test]
 #[should_panic(expected = "sources of one length")]
 fn sources_of_different_lengths_are_refused() {
     let mut output = [0; 8];

@@ -233,7 +233,7 @@ impl Coefficients {
             return length;
         }
         let share = BLOCK_BUDGET_BYTES / (self.column_count + self.row_count).max(1);
-        share.next_multiple_of(1024)
+        share.max(1).next_multiple_of(1024)
     }
 
     /// The outputs' addresses in the order of positions, after the check that they are as long as

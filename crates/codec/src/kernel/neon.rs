@@ -20,6 +20,7 @@ impl Lanes for Neon {
     type Table = [u8; 32];
     type Factor = [uint8x16_t; 2];
     const BYTES: usize = 16;
+    const SUMS_FIT: bool = true;
 
     #[inline(always)]
     unsafe fn zero() -> uint8x16_t {

@@ -173,6 +173,7 @@ impl Lanes for Avx2 {
     type Split = [__m256i; 2];
     type Table = [u8; 32];
     type Factor = [__m256i; 2];
+    const SUMS_FIT: bool = false;
 
     #[inline(always)]
     unsafe fn split(vector: __m256i) -> [__m256i; 2] {
@@ -216,6 +217,7 @@ impl Lanes for Avx512 {
     type Split = [__m512i; 2];
     type Table = [u8; 32];
     type Factor = [__m512i; 2];
+    const SUMS_FIT: bool = true;
 
     #[inline(always)]
     unsafe fn split(vector: __m512i) -> [__m512i; 2] {
@@ -259,6 +261,7 @@ impl Lanes for GfniAvx2 {
     type Split = __m256i;
     type Table = u64;
     type Factor = __m256i;
+    const SUMS_FIT: bool = true;
 
     #[inline(always)]
     unsafe fn split(vector: __m256i) -> __m256i {
@@ -286,6 +289,7 @@ impl Lanes for GfniAvx512 {
     type Split = __m512i;
     type Table = u64;
     type Factor = __m512i;
+    const SUMS_FIT: bool = true;
 
     #[inline(always)]
     unsafe fn split(vector: __m512i) -> __m512i {
