@@ -24,7 +24,8 @@ pub enum PlanError {
     /// The topology cannot hold a stripe.
     #[error(
         "a stripe of {chunks} chunks with at most {per_rack} a rack does not fit: the racks that \
-         are up have room for {room}; add nodes or racks, or choose a narrower code"
+         are up have room for {room}; add nodes or racks, choose a narrower code, or one with more \
+         parity chunks, of which a rack may hold more"
     )]
     NoRoom {
         /// Chunks of the stripe.

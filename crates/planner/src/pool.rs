@@ -3,9 +3,12 @@
 use crate::PlanError;
 use gabion_codec::Code;
 use gabion_layout::{Survive, Topology};
+use std::collections::BTreeSet;
 
 /// The widest stripe that is chosen unasked: wider ones save little space and cost much in repair.
 const MAX_DATA_CHUNKS: usize = 12;
+/// The most chunks that a stripe of any code has.
+const MAX_CHUNKS: usize = 255;
 /// Parity chunks that are chosen unasked where racks allow it, so that a stripe that has lost a
 /// node while a rack is in repair still has something left.
 const USUAL_PARITY_CHUNKS: usize = 3;
@@ -14,12 +17,24 @@ const USUAL_PARITY_CHUNKS: usize = 3;
 ///
 /// # Errors
 /// [`PlanError::WeakCode`] when no limit keeps it.
+///
+/// ```
+/// use gabion_codec::Code;
+/// use gabion_planner::pool::chunks_per_rack;
+///
+/// let code: Code = "rs(6,3)".parse().unwrap();
+/// assert_eq!(chunks_per_rack(&code, "1-rack".parse().unwrap()), Ok(3));
+/// assert_eq!(chunks_per_rack(&code, "2-racks".parse().unwrap()), Ok(1));
+/// assert_eq!(chunks_per_rack(&code, "3-nodes".parse().unwrap()), Ok(9));
+/// assert!(chunks_per_rack(&code, "4-nodes".parse().unwrap()).is_err());
+/// ```
 pub fn chunks_per_rack(code: &Code, survive: Survive) -> Result<usize, PlanError> {
     let survived = code.failures_survived();
     let limit = match survive {
         Survive::Nodes(nodes) if survived >= nodes as usize => code.n(),
         Survive::Nodes(_) => 0,
-        Survive::Racks(racks) => survived / racks as usize,
+        // Whoever promises to survive no rack at all may put everything into one.
+        Survive::Racks(racks) => survived.checked_div(racks as usize).unwrap_or(code.n()),
     };
     if limit == 0 {
         return Err(PlanError::WeakCode {
@@ -53,49 +68,63 @@ pub fn fit(code: &Code, survive: Survive, topology: &Topology) -> Result<usize, 
 ///
 /// # Errors
 /// [`PlanError::Impossible`] when the topology is too small for any code.
+///
+/// ```
+/// use gabion_layout::Topology;
+/// use gabion_planner::pool::{choose_code, fit};
+///
+/// let (survive, topology) = ("1-rack".parse().unwrap(), Topology::uniform(3, 4));
+/// let code = choose_code(survive, &topology).unwrap();
+/// assert_eq!(code.to_string(), "rs(6,3)");
+/// assert_eq!(fit(&code, survive, &topology), Ok(3), "three chunks a rack, a node to spare");
+/// ```
 pub fn choose_code(survive: Survive, topology: &Topology) -> Result<Code, PlanError> {
-    let racks = topology.nodes_by_rack().len();
-    let nodes = topology.nodes().len();
     let impossible = |advice| PlanError::Impossible {
         survive,
-        racks,
-        nodes,
+        racks: topology.nodes_by_rack().len(),
+        nodes: topology.nodes().len(),
         advice,
     };
-    let shape = match survive {
-        Survive::Nodes(failures) => {
-            let m = failures as usize;
-            let k = [1, 0]
-                .map(|spare| nodes.saturating_sub(m + spare))
-                .into_iter()
-                .find(|&k| k >= 1);
-            k.map(|k| (k.min(MAX_DATA_CHUNKS), m))
-                .ok_or_else(|| impossible("use more nodes than may fail"))?
+    let (k, m) = match survive {
+        Survive::Nodes(0) | Survive::Racks(0) => {
+            return Err(impossible("promise to survive at least one failure"));
         }
-        Survive::Racks(failures) => {
-            let failures = failures as usize;
-            if racks <= failures {
-                return Err(impossible("use more racks than may fail"));
-            }
-            let candidates = [1, 0].into_iter().flat_map(|spare| {
-                let most = USUAL_PARITY_CHUNKS.div_ceil(failures).max(1);
-                (1..=most).rev().map(move |per_rack| (spare, per_rack))
-            });
-            let mut shapes = candidates.filter_map(|(spare, per_rack)| {
-                let m = failures * per_rack;
-                let k = room(topology, per_rack, spare).checked_sub(m)?;
-                let full = k.min(MAX_DATA_CHUNKS);
-                // A rack that cannot take its share would make the stripe narrower than racks allow.
-                let wide_enough = full >= (racks - failures).min(MAX_DATA_CHUNKS) * per_rack
-                    || full == MAX_DATA_CHUNKS;
-                (full >= 1 && wide_enough).then_some((full, m))
-            });
-            shapes
-                .next()
-                .ok_or_else(|| impossible("use racks of equal size or more of them"))?
-        }
+        Survive::Nodes(failures) => shape_for_nodes(failures as usize, topology)
+            .ok_or_else(|| impossible("use more nodes than may fail"))?,
+        Survive::Racks(failures) => shape_for_racks(failures as usize, topology)
+            .ok_or_else(|| impossible("use more racks than may fail"))?,
     };
-    Code::reed_solomon(shape.0, shape.1).map_err(PlanError::from)
+    Code::reed_solomon(k, m).map_err(PlanError::from)
+}
+
+/// Data and parity chunks for `failures` nodes that fail, with a node to spare where there is one.
+fn shape_for_nodes(failures: usize, topology: &Topology) -> Option<(usize, usize)> {
+    let widest = MAX_DATA_CHUNKS.min(MAX_CHUNKS.checked_sub(failures)?);
+    let others = topology.nodes().len().checked_sub(failures)?;
+    let k = match others {
+        0 | 1 => others,
+        _ => others - 1,
+    };
+    (k.min(widest) >= 1).then_some((k.min(widest), failures))
+}
+
+/// Data and parity chunks for `failures` racks that fail. A node to spare in each rack is worth
+/// more than parity chunks beyond the promise, and both are given up before data share is.
+fn shape_for_racks(failures: usize, topology: &Topology) -> Option<(usize, usize)> {
+    let data_racks = topology.nodes_by_rack().len().checked_sub(failures)?;
+    let most = USUAL_PARITY_CHUNKS.div_ceil(failures);
+    let candidates = [1, 0]
+        .into_iter()
+        .flat_map(|spare| (1..=most).rev().map(move |per_rack| (spare, per_rack)));
+    let mut shapes = candidates.filter_map(|(spare, per_rack)| {
+        let m = failures * per_rack;
+        let widest = MAX_DATA_CHUNKS.min(MAX_CHUNKS.checked_sub(m)?);
+        let k = room(topology, per_rack, spare).checked_sub(m)?.min(widest);
+        // A rack that cannot take its share would make the stripe narrower than racks allow.
+        let wide_enough = (data_racks * per_rack).min(widest);
+        (k >= 1 && k >= wide_enough).then_some((k, m))
+    });
+    shapes.next()
 }
 
 /// Chunks that fit when a rack holds at most `per_rack` and keeps `spare` nodes free.
@@ -120,15 +149,20 @@ pub struct PoolCost {
 
 impl PoolCost {
     /// The cost of a code; of its data chunks, the one with the dearest updates counts.
+    ///
+    /// ```
+    /// use gabion_planner::pool::PoolCost;
+    ///
+    /// let cost = PoolCost::of(&"rs(6,3)".parse().unwrap());
+    /// assert_eq!((cost.share_of_three_replicas, cost.chunk_writes_per_update), (0.5, 4));
+    /// ```
     pub fn of(code: &Code) -> Self {
         let touched = |data: usize| {
-            let mut parities: Vec<usize> = code
-                .delta_rows(data, 0)
-                .iter()
-                .map(|target| target.chunk)
-                .collect();
-            parities.dedup();
-            parities.len()
+            let targets = (0..code.sub_chunks()).map(|row| {
+                let parities = code.delta_rows(data, row).into_iter();
+                parities.map(|target| target.chunk).collect::<BTreeSet<_>>()
+            });
+            targets.map(|parities| parities.len()).max().unwrap_or(0)
         };
         let (k, n) = (code.k() as f64, code.n() as f64);
         Self {

@@ -7,7 +7,7 @@
 
 use gabion_codec::Code;
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId, Slices, StripeId};
-use gabion_plan::{CheckError, Goal, Log, Plan, Step, ValueId, check};
+use gabion_plan::{CheckError, Goal, Log, Plan, Step, Term, ValueId, check};
 use gabion_planner::repair::{Scheme, read, repair};
 use gabion_planner::{Stripe, encode, update};
 use proptest::prelude::*;
@@ -18,7 +18,8 @@ const STRANGER: NodeId = NodeId(9999);
 /// One valid plan of each family for one stripe of a code.
 fn plans(code: &Code, row_bytes: u64, slice_bytes: u64, pick: usize) -> Vec<Plan> {
     let w = code.sub_chunks();
-    let geometry = Geometry::new(code.k(), code.m(), w, row_bytes * w as u64).unwrap();
+    let geometry = Geometry::new(code.k(), code.m(), w, row_bytes * w as u64)
+        .expect("whole rows make a geometry");
     let placement: Vec<NodeId> = (0..code.n() as u32).map(NodeId).collect();
     let lost = [ChunkIndex::new(pick % code.n())];
     let whole = Stripe {
@@ -55,37 +56,17 @@ fn plans(code: &Code, row_bytes: u64, slice_bytes: u64, pick: usize) -> Vec<Plan
         .to_vec();
     let helpers: Vec<ChunkIndex> = broken.available().collect();
     let requestor = NodeId(500);
-    vec![
-        encode::direct(&whole, NodeId::CLIENT, slice_bytes).unwrap(),
-        update::delta(&whole, &ranges, slice_bytes).unwrap(),
-        repair(
-            &broken,
-            lost[0],
-            requestor,
-            &helpers,
-            Scheme::Conventional,
-            slice_bytes,
-        )
-        .unwrap(),
-        repair(
-            &broken,
-            lost[0],
-            requestor,
-            &helpers,
-            Scheme::Pipeline,
-            slice_bytes,
-        )
-        .unwrap(),
-        read(
-            &broken,
-            &reads,
-            NodeId::CLIENT,
-            &helpers,
-            Scheme::Pipeline,
-            slice_bytes,
-        )
-        .unwrap(),
+    let repaired = |scheme| repair(&broken, lost[0], requestor, &helpers, scheme, slice_bytes);
+    let (asker, chain) = (NodeId::CLIENT, Scheme::Pipeline);
+    [
+        encode::direct(&whole, asker, slice_bytes),
+        update::delta(&whole, &ranges, slice_bytes),
+        repaired(Scheme::Conventional),
+        repaired(chain),
+        read(&broken, &reads, asker, &helpers, chain, slice_bytes),
     ]
+    .map(|plan| plan.expect("every code here survives one loss"))
+    .to_vec()
 }
 
 /// A plan with one thing changed, and what that was.
@@ -205,76 +186,68 @@ fn step_mutants(plan: &Plan, at: usize) -> Vec<Mutant> {
 
 /// Changes that only some kinds of steps allow.
 fn special_mutants(plan: &Plan, at: usize) -> Vec<Mutant> {
-    let mut mutants = Vec::new();
     match &plan.steps[at] {
-        Step::Combine { terms, .. } => {
-            for term in 0..terms.len() {
-                for flip in [1, 0x80, terms[term].coefficient] {
-                    mutants.push(changed(plan, at, "another coefficient", |step| {
-                        let Step::Combine { terms, .. } = step else {
-                            unreachable!("matched above")
-                        };
-                        terms[term].coefficient ^= flip;
-                    }));
-                }
-                mutants.push(changed(plan, at, "a term twice", |step| {
-                    let Step::Combine { terms, .. } = step else {
-                        unreachable!("matched above")
-                    };
-                    terms.push(terms[term]);
-                }));
-                let other = (term + 1) % terms.len();
-                if terms[term].coefficient != terms[other].coefficient {
-                    mutants.push(changed(plan, at, "terms swapped", |step| {
-                        let Step::Combine { terms, .. } = step else {
-                            unreachable!("matched above")
-                        };
-                        let value = terms[term].value;
-                        terms[term].value = terms[other].value;
-                        terms[other].value = value;
-                    }));
-                }
-            }
-            mutants.push(changed(plan, at, "no terms", |step| {
-                let Step::Combine { terms, .. } = step else {
-                    unreachable!("matched above")
-                };
-                terms.clear();
-            }));
-        }
-        Step::Send { from, to, .. } => {
-            let (from, to) = (*from, *to);
-            for (what, new_from, new_to) in [
-                ("send to self", from, from),
-                ("send from the receiver", to, to),
-                ("send from a stranger", STRANGER, to),
-            ] {
-                mutants.push(changed(plan, at, what, |step| {
-                    let Step::Send { from, to, .. } = step else {
-                        unreachable!("matched above")
-                    };
+        Step::Combine { terms, .. } => combine_mutants(plan, at, terms),
+        Step::Send { from, to, .. } => [
+            ("send to self", *from, *from),
+            ("send from the receiver", *to, *to),
+            ("send from a stranger", STRANGER, *to),
+        ]
+        .map(|(what, new_from, new_to)| {
+            changed(plan, at, what, |step| {
+                if let Step::Send { from, to, .. } = step {
                     (*from, *to) = (new_from, new_to);
-                }));
-            }
-        }
+                }
+            })
+        })
+        .to_vec(),
         Step::Append { log, .. } => {
-            let log = *log;
-            let mut others: Vec<Log> = (0..plan.geometry.n())
-                .map(|data| Log::Parity {
-                    data: ChunkIndex::new(data),
+            let parity_logs = plan.geometry.chunks().map(|data| Log::Parity { data });
+            let others = parity_logs
+                .chain([Log::Journal])
+                .filter(|other| other != log);
+            others
+                .map(|other| {
+                    changed(plan, at, "another log", |step| {
+                        if let Step::Append { log, .. } = step {
+                            *log = other;
+                        }
+                    })
                 })
-                .collect();
-            others.push(Log::Journal);
-            for other in others.into_iter().filter(|&other| other != log) {
-                mutants.push(changed(plan, at, "another log", |step| {
-                    let Step::Append { log, .. } = step else {
-                        unreachable!("matched above")
-                    };
-                    *log = other;
-                }));
-            }
+                .collect()
         }
-        Step::Input { .. } | Step::Read { .. } | Step::Write { .. } | Step::Deliver { .. } => {}
+        Step::Input { .. } | Step::Read { .. } | Step::Write { .. } | Step::Deliver { .. } => {
+            vec![]
+        }
+    }
+}
+
+/// `terms` are those of the combination that is step `at`.
+fn combine_mutants(plan: &Plan, at: usize, terms: &[Term]) -> Vec<Mutant> {
+    let with_terms = |what: &str, new: Vec<Term>| {
+        changed(plan, at, what, |step| {
+            if let Step::Combine { terms, .. } = step {
+                *terms = new;
+            }
+        })
+    };
+    let mut mutants = vec![with_terms("no terms", vec![])];
+    for term in 0..terms.len() {
+        for flip in [1, 0x80, terms[term].coefficient] {
+            let mut new = terms.to_vec();
+            new[term].coefficient ^= flip;
+            mutants.push(with_terms("another coefficient", new));
+        }
+        mutants.push(with_terms(
+            "a term twice",
+            [terms, &terms[term..=term]].concat(),
+        ));
+        let other = (term + 1) % terms.len();
+        if terms[term].coefficient != terms[other].coefficient {
+            let mut new = terms.to_vec();
+            (new[term].value, new[other].value) = (terms[other].value, terms[term].value);
+            mutants.push(with_terms("terms swapped", new));
+        }
     }
     mutants
 }

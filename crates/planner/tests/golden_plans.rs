@@ -21,10 +21,11 @@ struct Setting {
 
 impl Setting {
     fn new(code: &str, chunk_bytes: u64, racks: u32) -> Self {
-        let code: Code = code.parse().unwrap();
-        let geometry = Geometry::new(code.k(), code.m(), code.sub_chunks(), chunk_bytes).unwrap();
+        let code: Code = code.parse().expect("a code of its family");
+        let geometry = Geometry::new(code.k(), code.m(), code.sub_chunks(), chunk_bytes)
+            .expect("whole rows make a geometry");
         let topology = Topology::uniform(racks, 4);
-        let placement = placement::rotate(&topology, 0, code.n(), 3).unwrap();
+        let placement = placement::rotate(&topology, 0, code.n(), 3).expect("racks enough");
         Self {
             code,
             geometry,
@@ -60,8 +61,8 @@ impl Setting {
     /// Compares the plan's text with `golden/<name>.txt`.
     #[track_caller]
     fn is_golden(&self, name: &str, plan: Result<Plan, PlanError>) -> Plan {
-        let plan = plan.unwrap();
-        check(&plan, &self.code).unwrap();
+        let plan = plan.expect("a plan");
+        check(&plan, &self.code).expect("a plan that checks");
         compare(
             &format!("{name}.txt"),
             &text(&plan, &self.code, &self.topology),
@@ -83,7 +84,7 @@ fn compare(file: &str, found: &str) {
         .join("tests/golden")
         .join(file);
     if std::env::var_os("GABION_UPDATE_GOLDEN").is_some() {
-        std::fs::write(&path, found).unwrap();
+        std::fs::write(&path, found).expect("the directory is there");
         return;
     }
     let golden = std::fs::read_to_string(&path).unwrap_or_default();

@@ -1,8 +1,9 @@
-//! Fixed layouts whose data racks and parity racks are apart, as in RackCU's experiments: `6x2+2x2`
+//! Fixed layouts whose data racks and parity racks are apart, as in `RackCU`'s experiments: `6x2+2x2`
 //! is 6 data racks of 2 chunks each, then 2 parity racks of 2 chunks each.
 
 use crate::PlanError;
 use gabion_layout::{NodeId, NodePlace, RackId, Topology};
+use std::fmt;
 use std::str::FromStr;
 
 /// Data and parity racks: counts of racks and of chunks in each.
@@ -39,6 +40,13 @@ impl FromStr for Grouped {
     }
 }
 
+impl fmt::Display for Grouped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ((data_racks, data), (parity_racks, parity)) = (self.data, self.parity);
+        write!(f, "{data_racks}x{data}+{parity_racks}x{parity}")
+    }
+}
+
 /// The topology and the one placement of a grouped layout: node `j` holds chunk `j`.
 ///
 /// # Errors
@@ -49,9 +57,8 @@ impl FromStr for Grouped {
 pub fn grouped(layout: Grouped, k: usize, m: usize) -> Result<(Topology, Vec<NodeId>), PlanError> {
     let places = |(racks, chunks): (u32, u32)| racks as usize * chunks as usize;
     if places(layout.data) != k || places(layout.parity) != m {
-        let ((a, b), (c, d)) = (layout.data, layout.parity);
         return Err(PlanError::Layout(format!(
-            "layout {a}x{b}+{c}x{d} has places for {} data and {} parity chunks, but the code has \
+            "layout {layout} has places for {} data and {} parity chunks, but the code has \
              {k} and {m}",
             places(layout.data),
             places(layout.parity)

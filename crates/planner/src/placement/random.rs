@@ -1,5 +1,5 @@
 //! Random placement: any set of distinct nodes that keeps the rack limit, as CAU (section 5.1) and
-//! RackCU (section IV-A) place stripes.
+//! `RackCU` (section IV-A) place stripes.
 
 use super::take_in_order;
 use crate::PlanError;

@@ -1,5 +1,5 @@
 //! Update by delta: each data node sends the change of its chunk to every parity node, which
-//! scales it and logs it. It is the baseline of CAU (section 3.1) and of RackCU (section II-C):
+//! scales it and logs it. It is the baseline of CAU (section 3.1) and of `RackCU` (section II-C):
 //! cross-rack bytes are one copy of the delta for each parity node in another rack.
 
 use crate::{PlanError, Stripe};
