@@ -1,1 +1,81 @@
-//! A node's durable chunks, journal and parity log.
+//! A node's durable state: chunks, the records of updates that the chunks do not include yet, and
+//! what the node has promised about stripes.
+//!
+//! This crate holds one participant's durable half of the update protocol, for data nodes (new
+//! bytes, kept apart until they are settled) and parity nodes (parity deltas; the journal is the
+//! parity log) alike. Parity logging with recovery in mind follows "Parity Logging with Reserved
+//! Space" (`CodFS`, FAST '14), with one node-wide log in place of space reserved per chunk.
+//!
+//! It decides nothing: which update stands is for the protocol above, which chunk goes where for
+//! the planners. It has no threads, clocks or sockets, and runs on any [`Disk`]: a directory
+//! ([`RealDisk`]), or memory that crashes on request ([`SimDisk`]).
+//!
+//! `docs/format.md` has the layout of every file and says what a crash can tear of each.
+//!
+//! ```
+//! use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Sequence, StripeId};
+//! use gabion_store::{ChunkSpec, Cut, Options, Piece, Record, RecordKind, SimDisk, Store, UpdateStamp};
+//!
+//! # fn main() -> Result<(), gabion_store::StoreError> {
+//! let (store, _) = Store::open(SimDisk::new(1), Options::default())?;
+//! let chunk = ChunkId { stripe: StripeId(7), index: ChunkIndex(0) };
+//! let spec = ChunkSpec { generation: Generation(1), chunk_bytes: 8, base: Sequence(0) };
+//! let mut writer = store.create(chunk, spec)?;
+//! writer.write_at(0, b"old text")?;
+//! writer.finish()?;
+//!
+//! let lsn = store.append(&Record {
+//!     chunk,
+//!     generation: Generation(1),
+//!     stamp: UpdateStamp { epoch: Epoch(1), sequence: Sequence(1) },
+//!     participants: vec![ChunkIndex(0), ChunkIndex(2)],
+//!     kind: RecordKind::NewBytes,
+//!     pieces: vec![Piece { data: ChunkIndex(0), offset: 0, bytes: b"new" }],
+//! })?;
+//! store.sync(lsn)?;
+//!
+//! let mut bytes = Vec::new();
+//! let all = ByteRange::new(0, 8);
+//! store.read(chunk, all, Cut::Exactly(Sequence(0)), &mut bytes)?;
+//! assert_eq!(bytes, b"old text");
+//! store.read(chunk, all, Cut::Committed { at_least: Sequence(1) }, &mut bytes)?;
+//! assert_eq!(bytes, b"new text");
+//! # Ok(())
+//! # }
+//! ```
+
+mod apply;
+mod checksum;
+mod chunk_file;
+mod chunk_writer;
+mod codec;
+mod disk;
+mod entry;
+mod error;
+mod format;
+mod frame;
+mod image;
+mod index;
+mod journal;
+mod read;
+mod real_disk;
+mod record;
+mod recovery;
+mod scan;
+mod scrub;
+mod sim_disk;
+mod store;
+mod update;
+
+pub use apply::ApplySummary;
+pub use chunk_writer::ChunkWriter;
+pub use disk::{Disk, DiskFile, SECTOR_BYTES};
+pub use error::StoreError;
+pub use real_disk::RealDisk;
+pub use record::{
+    ChunkInfo, ChunkSpec, Cut, Damage, Piece, Record, RecordKind, RecordSummary, StripeState,
+    UpdateStamp,
+};
+pub use recovery::{JournalDamage, RecoveryReport};
+pub use sim_disk::{DiskCounts, SimDisk, SimFile};
+pub use store::{Lsn, Options, Store};

@@ -1,0 +1,393 @@
+//! Bringing settled records into the chunks' own bytes, and freeing the journal of them.
+//!
+//! An apply takes a batch of one chunk's settled records, reads and checks the blocks that they
+//! touch, journals the changed bytes as an image and syncs it, and only then writes in place: the
+//! blocks, their checksums, the header with the new base. From the image on, a crash at any point
+//! ends with the image in place, for writing it again changes nothing. Reads go on meanwhile but
+//! for the writing itself.
+
+use crate::checksum::crc32c;
+use crate::chunk_file::{self, BLOCK_BYTES, ChunkHeader, Extent, read_blocks};
+use crate::disk::{Disk, DiskFile};
+use crate::entry::Entry;
+use crate::error::{IoContext, StoreError};
+use crate::image::Image;
+use crate::index::{Gate, Header, Pending};
+use crate::read::{Layer, lay_over};
+use crate::record::Damage;
+use crate::store::{Room, Shared, State, Store};
+use gabion_layout::{ByteRange, ChunkId, Sequence, StripeId};
+use std::collections::BTreeMap;
+use std::io;
+
+/// Bytes of records, and of the blocks that they touch, that one batch may hold in memory.
+const BATCH_BYTES: u64 = 4 << 20;
+const BATCH_BLOCK_COUNT: u64 = 4096;
+
+/// What an apply did.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ApplySummary {
+    /// Records that are now part of their chunks' own bytes.
+    pub record_count: u64,
+    /// Bytes of the journal that they took.
+    pub record_bytes: u64,
+    /// Damage that kept records from being applied. They stay pending until the chunk is repaired.
+    pub damage: Vec<Damage>,
+    /// Journal segments that were removed.
+    pub segment_count: u64,
+}
+
+/// The settled records of one chunk that are applied together.
+struct Batch<F> {
+    header: ChunkHeader,
+    /// The update that the chunk includes afterwards.
+    upto: Sequence,
+    layers: Vec<Layer<F>>,
+}
+
+impl<D: Disk> Store<D> {
+    /// Applies all settled records of a stripe, then frees what the journal no longer needs.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchStripe`]; [`StoreError::NoSpace`], [`StoreError::Io`] and
+    /// [`StoreError::Failed`]. Damage is reported in the summary and is no error.
+    pub fn apply(&self, stripe: StripeId) -> Result<ApplySummary, StoreError> {
+        let chunks: Vec<ChunkId> = {
+            let state = self.shared.lock();
+            let held = state
+                .stripes
+                .get(&stripe)
+                .ok_or(StoreError::NoSuchStripe { stripe })?;
+            let id = |&index| ChunkId { stripe, index };
+            held.chunks.keys().map(id).collect()
+        };
+        let mut summary = ApplySummary::default();
+        for chunk in chunks {
+            self.shared.apply_chunk(chunk, u64::MAX, &mut summary)?;
+        }
+        self.shared.reclaim(&mut summary)?;
+        Ok(summary)
+    }
+
+    /// Applies settled records, those first that lie furthest back in the journal, until about
+    /// `limit_bytes` of it are applied; then frees what the journal no longer needs.
+    ///
+    /// # Errors
+    /// As [`Store::apply`].
+    pub fn apply_pending(&self, limit_bytes: u64) -> Result<ApplySummary, StoreError> {
+        let mut summary = ApplySummary::default();
+        for chunk in self.shared.lock().chunks_to_apply() {
+            if summary.record_bytes >= limit_bytes {
+                break;
+            }
+            let left_bytes = limit_bytes - summary.record_bytes;
+            self.shared.apply_chunk(chunk, left_bytes, &mut summary)?;
+        }
+        self.shared.reclaim(&mut summary)?;
+        Ok(summary)
+    }
+}
+
+impl<D: Disk> State<D> {
+    /// The chunks with settled pending records, the one with the oldest first.
+    fn chunks_to_apply(&self) -> Vec<ChunkId> {
+        let mut found = Vec::new();
+        for (&stripe, held) in &self.stripes {
+            for (&index, chunk) in &held.chunks {
+                let settled = chunk.pending.range(..=held.mark);
+                if let Some(oldest) = settled.map(|(_, record)| record.position).min() {
+                    found.push((oldest, ChunkId { stripe, index }));
+                }
+            }
+        }
+        found.sort_unstable();
+        found.into_iter().map(|(_, chunk)| chunk).collect()
+    }
+
+    /// The next records of a chunk to apply, if there are any.
+    fn batch(&mut self, disk: &D, chunk: ChunkId) -> Result<Option<Batch<D::File>>, StoreError> {
+        let header = match self.header(disk, chunk) {
+            Ok(header) => header,
+            Err(StoreError::NoSuchChunk { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let stripe = &self.stripes[&chunk.stripe];
+        let settled = stripe.chunks[&chunk.index].pending.range(..=stripe.mark);
+        let (mut bytes, mut block_count) = (0, 0);
+        let mut batch = Batch {
+            header,
+            upto: header.spec.base,
+            layers: Vec::new(),
+        };
+        for (&sequence, record) in settled {
+            for piece in &record.head.pieces {
+                bytes += piece.range.length;
+                block_count += header.extent().block_span(piece.range).length / BLOCK_BYTES + 1;
+            }
+            let is_full = bytes > BATCH_BYTES || block_count > BATCH_BLOCK_COUNT;
+            if is_full && !batch.layers.is_empty() {
+                break;
+            }
+            batch.upto = sequence;
+            batch.layers.push(Layer {
+                head: record.head.clone(),
+                located: self.journal.locate(record.position),
+            });
+        }
+        Ok((!batch.layers.is_empty()).then_some(batch))
+    }
+}
+
+impl<D: Disk> Shared<D> {
+    /// Applies a chunk's settled records, batch by batch. Damage ends it and is reported.
+    fn apply_chunk(
+        &self,
+        chunk: ChunkId,
+        limit_bytes: u64,
+        summary: &mut ApplySummary,
+    ) -> Result<(), StoreError> {
+        self.check_latch()?;
+        let enough_bytes = summary.record_bytes.saturating_add(limit_bytes);
+        let gate = self.lock().gate(chunk);
+        let _changing = gate.begin_change();
+        while summary.record_bytes < enough_bytes {
+            let batch = self.lock().batch(&self.disk, chunk);
+            let applied = batch.and_then(|batch| match batch {
+                None => Ok(false),
+                Some(batch) => self.apply_batch(&gate, &batch, summary).map(|()| true),
+            });
+            match applied {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(StoreError::Corrupt { chunk, range }) => {
+                    summary.damage.push(Damage { chunk, range });
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn apply_batch(
+        &self,
+        gate: &Gate,
+        batch: &Batch<D::File>,
+        summary: &mut ApplySummary,
+    ) -> Result<(), StoreError> {
+        let (chunk, upto) = (batch.header.chunk, batch.upto);
+        let path = chunk_file::path_of(chunk);
+        let file = self.disk.open(&path).context("open", &path)?;
+        let (blocks, image) = compute(&file, batch)?;
+        let entry = Entry::Image {
+            chunk,
+            birth_lsn: batch.header.birth_lsn,
+            upto,
+        };
+        let position = {
+            let mut state = self.lock();
+            let body = image.encode();
+            let position = self.append(&mut state, &entry, &[&body], Room::Reserved)?;
+            state.journal.keep(position);
+            position
+        };
+        self.sync(position.end_lsn())?;
+        let mut header = batch.header;
+        header.spec.base = upto;
+        let included = {
+            let _alone = gate.exclude_readers();
+            let written = write_in_place(&file, header, &blocks, &image.block_crcs);
+            self.require_or_distrust(chunk, written.context("write", &path))?;
+            // Readers take the new base and the records that are left from here on.
+            self.lock().take_included(header)
+        };
+        // Until the file is durable, the journal keeps the image and the records. When it cannot
+        // be made so, it keeps them for the next start.
+        self.require_or_distrust(chunk, file.sync().context("sync", &path))?;
+        summary.record_count += included.len() as u64;
+        let frame_bytes = included.values().map(|record| record.position.frame_bytes);
+        summary.record_bytes += frame_bytes.map(u64::from).sum::<u64>();
+        let mut state = self.lock();
+        state.forget(included);
+        state.journal.release(position);
+        let done = Entry::Applied { chunk, upto };
+        match self.append(&mut state, &done, &[], Room::Ordinary) {
+            // Without it, the next start writes the image once more.
+            Ok(_) | Err(StoreError::NoSpace { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Latches the store when a write to a chunk in use failed, and serves nothing of the chunk
+    /// any more: what is on the disk of it is known again only after the next start.
+    fn require_or_distrust(
+        &self,
+        chunk: ChunkId,
+        outcome: Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let outcome = self.require(outcome);
+        if outcome.is_err()
+            && let Some(entry) = self.lock().chunk_mut(chunk)
+        {
+            entry.header = Header::Damaged;
+        }
+        outcome
+    }
+
+    /// Removes segments that nothing needs. When too many are left, copies what is needed of the
+    /// oldest one to the end of the journal first: one stripe that nobody settles must not hold
+    /// on to everybody's records.
+    fn reclaim(&self, summary: &mut ApplySummary) -> Result<(), StoreError> {
+        let mut state = self.lock();
+        self.check_latch()?;
+        summary.segment_count += self.require(state.journal.reclaim())?;
+        if state.journal.segments.len() <= self.options.segment_count_max {
+            return Ok(());
+        }
+        let Some((&oldest, _)) = state.journal.segments.first_key_value() else {
+            return Ok(());
+        };
+        let needed_lsn = match self.copy_records(&mut state, oldest) {
+            Ok(()) => state.journal.needed_lsn,
+            Err(StoreError::NoSpace { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        drop(state);
+        self.sync(needed_lsn)?;
+        let mut state = self.lock();
+        summary.segment_count += self.require(state.journal.reclaim())?;
+        Ok(())
+    }
+
+    /// Appends copies of the pending records of a segment. The older copies are needed until the
+    /// newer ones are durable, which [`Journal::reclaim`](crate::journal::Journal::reclaim) is
+    /// called after. A record that cannot be read stays where it is, and the segment with it.
+    fn copy_records(&self, state: &mut State<D>, segment: u64) -> Result<(), StoreError> {
+        let mut found = Vec::new();
+        for stripe in state.stripes.values() {
+            for chunk in stripe.chunks.values() {
+                let here = |record: &&Pending| record.position.segment == segment;
+                let record_of = |record: &Pending| (record.head.clone(), record.position);
+                found.extend(chunk.pending.values().filter(here).map(record_of));
+            }
+        }
+        let mut buffer = Vec::new();
+        for (head, position) in found {
+            let layer = Layer {
+                located: state.journal.locate(position),
+                head,
+            };
+            let body = match layer.body(&mut buffer) {
+                Ok(body) => body,
+                Err(StoreError::Corrupt { .. }) => continue,
+                Err(error) => return Err(error),
+            };
+            let entry = Entry::Update(layer.head.clone());
+            let position = self.append(state, &entry, &[body], Room::Ordinary)?;
+            let head = layer.head;
+            state.remember(Pending { head, position });
+        }
+        Ok(())
+    }
+}
+
+/// Runs of whole blocks by the offset of their first byte. Invariant: disjoint, not adjacent.
+type Runs = BTreeMap<u64, Vec<u8>>;
+
+/// Works out what the blocks that a batch touches look like afterwards.
+fn compute<F: DiskFile>(file: &F, batch: &Batch<F>) -> Result<(Runs, Image), StoreError> {
+    let (chunk, extent) = (batch.header.chunk, batch.header.extent());
+    let pieces = || batch.layers.iter().flat_map(|layer| &layer.head.pieces);
+    let mut runs = Runs::new();
+    for span in join(pieces().map(|piece| extent.block_span(piece.range))) {
+        let mut bytes = vec![0; span.length as usize];
+        read_blocks(file, extent, span, &mut bytes).map_err(|failure| failure.into_error(chunk))?;
+        runs.insert(span.offset, bytes);
+    }
+    let mut buffer = Vec::new();
+    for layer in &batch.layers {
+        let body = layer.body(&mut buffer)?;
+        for (&offset, bytes) in &mut runs {
+            let span = ByteRange::new(offset, bytes.len() as u64);
+            if layer.head.hull().intersect(span).is_some() {
+                lay_over(bytes, span, &layer.head, body);
+            }
+        }
+    }
+    let mut image = Image::default();
+    for range in join(pieces().map(|piece| piece.range)) {
+        let (start, run) = runs
+            .range(..=range.offset)
+            .next_back()
+            .expect("a run was read around every piece");
+        let at = (range.offset - start) as usize;
+        let bytes = run[at..at + range.length as usize].to_vec();
+        image.ranges.insert(range.offset, bytes);
+    }
+    for (offset, run) in &runs {
+        for (number, block) in run.chunks(BLOCK_BYTES as usize).enumerate() {
+            let block_number = offset / BLOCK_BYTES + number as u64;
+            image.block_crcs.insert(block_number, crc32c(block));
+        }
+    }
+    Ok((runs, image))
+}
+
+/// The union of ranges as disjoint ranges that are not adjacent, in order.
+fn join(ranges: impl Iterator<Item = ByteRange>) -> Vec<ByteRange> {
+    let mut sorted: Vec<ByteRange> = ranges.collect();
+    sorted.sort_unstable();
+    let mut joined: Vec<ByteRange> = Vec::new();
+    for range in sorted {
+        match joined.last_mut() {
+            Some(last) if range.offset <= last.end() => {
+                last.length = last.end().max(range.end()) - last.offset;
+            }
+            _ => joined.push(range),
+        }
+    }
+    joined
+}
+
+/// Writes blocks or parts of them, their checksums and the header.
+pub(crate) fn write_in_place<F: DiskFile>(
+    file: &F,
+    header: ChunkHeader,
+    bytes: &BTreeMap<u64, Vec<u8>>,
+    block_crcs: &BTreeMap<u64, u32>,
+) -> io::Result<()> {
+    let extent = header.extent();
+    for (&offset, bytes) in bytes {
+        file.write_all_at(bytes, extent.data_offset(offset))?;
+    }
+    // Neighbouring checksums go with one write.
+    let mut entries = block_crcs.iter().peekable();
+    while let Some((&first, crc)) = entries.next() {
+        let mut table = crc.to_le_bytes().to_vec();
+        let mut next = first + 1;
+        while let Some((_, crc)) = entries.next_if(|(block, _)| **block == next) {
+            table.extend_from_slice(&crc.to_le_bytes());
+            next += 1;
+        }
+        file.write_all_at(&table, Extent::table_offset(first))?;
+    }
+    file.write_all_at(&header.encode(), 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_join_where_they_touch() {
+        let ranges = [(10, 5), (0, 3), (15, 1), (12, 20), (40, 1)];
+        let joined = join(
+            ranges
+                .map(|(offset, length)| ByteRange::new(offset, length))
+                .into_iter(),
+        );
+        let expected = [(0, 3), (10, 22), (40, 1)];
+        let expected = expected.map(|(offset, length)| ByteRange::new(offset, length));
+        assert_eq!(joined, expected);
+    }
+}

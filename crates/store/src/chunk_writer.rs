@@ -1,0 +1,344 @@
+//! Writing whole chunks, and taking them away.
+//!
+//! A chunk is written into an unfinished file, in any order and without being held in memory, and
+//! becomes visible with one rename once all of it is durable. What a crash leaves unfinished is
+//! removed at the next start.
+
+use crate::checksum::{combine, crc32c};
+use crate::chunk_file::{
+    self, BLOCK_BYTES, CHUNKS_DIRECTORY, ChunkHeader, Extent, TMP_DIRECTORY, is_possible_size,
+};
+use crate::disk::{Disk, DiskFile};
+use crate::entry::Entry;
+use crate::error::{IoContext, StoreError};
+use crate::record::ChunkSpec;
+use crate::store::{Room, Shared, State, Store};
+use gabion_layout::{ByteRange, ChunkId};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+/// Writes one chunk. Dropping it before [`ChunkWriter::finish`] leaves nothing behind.
+#[derive(Debug)]
+pub struct ChunkWriter<D: Disk> {
+    shared: Arc<Shared<D>>,
+    chunk: ChunkId,
+    spec: ChunkSpec,
+    extent: Extent,
+    path: String,
+    /// `None` once the file has its final name.
+    file: Option<D::File>,
+    /// The checksum of each block that is complete, 4 bytes a block.
+    table: Vec<u8>,
+    /// Checksums of the parts of blocks that are not, by offset.
+    parts: BTreeMap<u64, Vec<(ByteRange, u32)>>,
+    /// Which bytes are written: end by beginning. Invariant: disjoint and not adjacent.
+    written: BTreeMap<u64, u64>,
+}
+
+impl<D: Disk> Store<D> {
+    /// Begins to write a chunk. It may replace one of the same or an older generation.
+    ///
+    /// # Errors
+    /// - [`StoreError::Malformed`] when the chunk has no bytes or more than 16 GiB.
+    /// - [`StoreError::StaleGeneration`] when the stripe's layout has moved on.
+    /// - [`StoreError::NoSpace`] when the disk has no room beyond the reserve.
+    /// - [`StoreError::Io`], [`StoreError::Failed`].
+    pub fn create(&self, chunk: ChunkId, spec: ChunkSpec) -> Result<ChunkWriter<D>, StoreError> {
+        if !is_possible_size(spec.chunk_bytes) {
+            let reason = "a chunk has at least 1 byte and at most 16 GiB";
+            return Err(StoreError::Malformed { reason });
+        }
+        let extent = Extent::new(spec.chunk_bytes);
+        let shared = Arc::clone(&self.shared);
+        let path = {
+            let mut state = shared.lock();
+            shared.check_latch()?;
+            state.check_replaces(&shared.disk, chunk, spec)?;
+            state.next_temporary += 1;
+            format!("{TMP_DIRECTORY}/{:016x}", state.next_temporary)
+        };
+        let file_bytes = extent.file_bytes();
+        let available = shared.disk.available_bytes().context("measure", "")?;
+        let no_space = || StoreError::NoSpace {
+            operation: "a chunk",
+            needed_bytes: file_bytes,
+        };
+        if available < file_bytes.saturating_add(shared.options.reserve_bytes) {
+            return Err(no_space());
+        }
+        let file = shared.disk.create(&path).context("create", &path)?;
+        let writer = ChunkWriter {
+            shared,
+            chunk,
+            spec,
+            extent,
+            path,
+            file: Some(file),
+            table: vec![0; extent.block_count() as usize * 4],
+            parts: BTreeMap::new(),
+            written: BTreeMap::new(),
+        };
+        match writer.file().allocate(file_bytes) {
+            Ok(()) => Ok(writer),
+            Err(source) if source.kind() == io::ErrorKind::StorageFull => Err(no_space()),
+            Err(source) => Err(StoreError::io("allocate", &writer.path, source)),
+        }
+    }
+
+    /// Removes a chunk and its records, durably. Does nothing when it is not here.
+    ///
+    /// With its last chunk the store also forgets what it has promised about the stripe.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSpace`], [`StoreError::Io`] and [`StoreError::Failed`].
+    pub fn remove(&self, chunk: ChunkId) -> Result<(), StoreError> {
+        let shared = &self.shared;
+        let gate = {
+            let mut state = shared.lock();
+            if state.chunk(chunk).is_none() {
+                return Ok(());
+            }
+            state.gate(chunk)
+        };
+        let _changing = gate.begin_change();
+        let _alone = gate.exclude_readers();
+        // The journal goes first: with the file gone and its records still there, a new file of
+        // the same chunk would take the old records for its own.
+        let lsn = {
+            let mut state = shared.lock();
+            if state.chunk(chunk).is_none() {
+                return Ok(());
+            }
+            let entry = Entry::Removed { chunk };
+            let position = shared.append(&mut state, &entry, &[], Room::Reserved)?;
+            position.end_lsn()
+        };
+        shared.sync(lsn)?;
+        shared.require(unlink(&*shared.disk, chunk))?;
+        shared.lock().forget_chunk(chunk);
+        Ok(())
+    }
+}
+
+/// Removes a chunk's file durably.
+pub(crate) fn unlink<D: Disk>(disk: &D, chunk: ChunkId) -> Result<(), StoreError> {
+    let path = chunk_file::path_of(chunk);
+    let directory = chunk_file::directory_of(chunk);
+    disk.remove(&path).context("remove", &path)?;
+    disk.sync_directory(&directory)
+        .context("sync directory", &directory)
+}
+
+impl<D: Disk> State<D> {
+    /// Refuses a chunk that is older than what is here.
+    fn check_replaces(
+        &mut self,
+        disk: &D,
+        chunk: ChunkId,
+        spec: ChunkSpec,
+    ) -> Result<(), StoreError> {
+        match self.know_stripe(disk, chunk.stripe) {
+            Ok(()) => {}
+            Err(StoreError::NoSuchStripe { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        let current = self.stripes[&chunk.stripe].generation;
+        if spec.generation < current {
+            let stripe = chunk.stripe;
+            return Err(StoreError::StaleGeneration { stripe, current });
+        }
+        Ok(())
+    }
+
+    /// Forgets a chunk whose file is gone.
+    pub(crate) fn forget_chunk(&mut self, chunk: ChunkId) {
+        let stripe = self.stripes.get_mut(&chunk.stripe);
+        let Some(stripe) = stripe else { return };
+        let gone = stripe.chunks.remove(&chunk.index);
+        if stripe.chunks.is_empty() {
+            self.stripes.remove(&chunk.stripe);
+        }
+        if let Some(gone) = gone {
+            self.forget(gone.pending);
+        }
+        self.clear_suspicion(chunk);
+        self.gates.retain(|_, gate| Arc::strong_count(gate) > 1);
+    }
+}
+
+impl<D: Disk> ChunkWriter<D> {
+    fn file(&self) -> &D::File {
+        self.file.as_ref().expect("the file stays until the end")
+    }
+
+    /// Writes bytes of the chunk. Slices may come in any order, at any offset, each byte once.
+    ///
+    /// # Errors
+    /// [`StoreError::OutOfChunk`] and [`StoreError::Overlap`], with nothing written;
+    /// [`StoreError::Io`] when the disk fails, after which the writer should be dropped.
+    pub fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
+        let (chunk, chunk_bytes) = (self.chunk, self.spec.chunk_bytes);
+        let range = ByteRange::new(offset, bytes.len() as u64);
+        if !self.extent.contains(range) {
+            return Err(StoreError::OutOfChunk {
+                chunk,
+                range,
+                chunk_bytes,
+            });
+        }
+        if range.is_empty() {
+            return Ok(());
+        }
+        let before = self.written.range(..range.end()).next_back();
+        if before.is_some_and(|(_, end)| *end > offset) {
+            return Err(StoreError::Overlap { chunk, range });
+        }
+        self.file()
+            .write_all_at(bytes, self.extent.data_offset(offset))
+            .context("write", &self.path)?;
+        self.checksum(offset, bytes);
+        self.mark_written(range);
+        Ok(())
+    }
+
+    /// Takes the checksums of the blocks that `bytes` complete, and of the parts of others.
+    fn checksum(&mut self, offset: u64, bytes: &[u8]) {
+        let mut at = offset;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let block = at / BLOCK_BYTES;
+            let block_range = self.extent.block_range(block);
+            let (part, behind) = rest.split_at(rest.len().min((block_range.end() - at) as usize));
+            let part_range = ByteRange::new(at, part.len() as u64);
+            let crc = crc32c(part);
+            if part_range == block_range {
+                self.set_crc(block, crc);
+            } else {
+                self.add_part(block, part_range, crc);
+            }
+            at = part_range.end();
+            rest = behind;
+        }
+    }
+
+    fn set_crc(&mut self, block: u64, crc: u32) {
+        let at = block as usize * 4;
+        self.table[at..at + 4].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    fn add_part(&mut self, block: u64, range: ByteRange, crc: u32) {
+        let parts = self.parts.entry(block).or_default();
+        let at = parts.partition_point(|(known, _)| known.offset < range.offset);
+        parts.insert(at, (range, crc));
+        let have: u64 = parts.iter().map(|(part, _)| part.length).sum();
+        if have == self.extent.block_range(block).length {
+            let joined = parts.iter().map(|(part, crc)| (part.length, *crc));
+            let (_, crc) = joined
+                .reduce(|(n, a), (m, b)| (n + m, combine(a, b, m)))
+                .expect("a part was just inserted");
+            self.parts.remove(&block);
+            self.set_crc(block, crc);
+        }
+    }
+
+    fn mark_written(&mut self, range: ByteRange) {
+        let (mut start, mut end) = (range.offset, range.end());
+        if let Some((before, _)) = self
+            .written
+            .range(..start)
+            .next_back()
+            .filter(|b| *b.1 == start)
+        {
+            start = *before;
+        }
+        if let Some(behind) = self.written.remove(&end) {
+            end = behind;
+        }
+        self.written.insert(start, end);
+    }
+
+    /// Makes the chunk durable and visible, in place of an older one if there is one. Records that
+    /// the chunk includes are no longer pending.
+    ///
+    /// # Errors
+    /// - [`StoreError::Incomplete`] when bytes are missing.
+    /// - [`StoreError::StaleGeneration`] when the stripe's layout has moved on meanwhile.
+    /// - [`StoreError::Io`], [`StoreError::Failed`].
+    pub fn finish(mut self) -> Result<(), StoreError> {
+        let (chunk, spec) = (self.chunk, self.spec);
+        if self.written != BTreeMap::from([(0, spec.chunk_bytes)]) {
+            let missing = self.first_missing();
+            return Err(StoreError::Incomplete { chunk, missing });
+        }
+        let shared = Arc::clone(&self.shared);
+        let gate = shared.lock().gate(chunk);
+        let _changing = gate.begin_change();
+        let birth_lsn = {
+            let mut state = shared.lock();
+            shared.check_latch()?;
+            state.check_replaces(&shared.disk, chunk, spec)?;
+            let made = state.make_directory(&*shared.disk, chunk);
+            shared.require(made)?;
+            state.journal.end_lsn
+        };
+        let header = ChunkHeader {
+            chunk,
+            spec,
+            birth_lsn,
+        };
+        shared.require(self.write_tables(&header))?;
+        let (path, directory) = (chunk_file::path_of(chunk), chunk_file::directory_of(chunk));
+        let _alone = gate.exclude_readers();
+        // A fence may have come while the data went to the disk.
+        shared.lock().check_replaces(&shared.disk, chunk, spec)?;
+        let disk = &shared.disk;
+        shared.require(disk.rename(&self.path, &path).context("rename", &path))?;
+        self.file = None;
+        let synced = disk.sync_directory(&directory);
+        shared.require(synced.context("sync directory", &directory))?;
+        let mut state = shared.lock();
+        state.set_header(header);
+        state.clear_suspicion(chunk);
+        Ok(())
+    }
+
+    fn write_tables(&self, header: &ChunkHeader) -> Result<(), StoreError> {
+        let file = self.file();
+        file.write_all_at(&self.table, Extent::table_offset(0))
+            .and_then(|()| file.write_all_at(&header.encode(), 0))
+            .context("write", &self.path)?;
+        file.sync().context("sync", &self.path)
+    }
+
+    fn first_missing(&self) -> ByteRange {
+        let start = self.written.get(&0).copied().unwrap_or(0);
+        let next = self.written.range(start..).next();
+        let end = next.map_or(self.spec.chunk_bytes, |(offset, _)| *offset);
+        ByteRange::new(start, end - start)
+    }
+}
+
+impl<D: Disk> Drop for ChunkWriter<D> {
+    fn drop(&mut self) {
+        if self.file.take().is_some() {
+            // What cannot be removed now is removed at the next start.
+            let _ = self.shared.disk.remove(&self.path);
+        }
+    }
+}
+
+impl<D: Disk> State<D> {
+    /// Makes the directory of a chunk's file durable before a file in it has to be.
+    fn make_directory(&mut self, disk: &D, chunk: ChunkId) -> Result<(), StoreError> {
+        let directory = chunk_file::directory_of(chunk);
+        if !self.directories.contains(&directory) {
+            disk.create_directory(&directory)
+                .context("create directory", &directory)?;
+            disk.sync_directory(CHUNKS_DIRECTORY)
+                .context("sync directory", CHUNKS_DIRECTORY)?;
+            self.directories.insert(directory);
+        }
+        Ok(())
+    }
+}

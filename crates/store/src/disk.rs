@@ -1,0 +1,108 @@
+//! What the store asks of a disk: a handful of file operations over relative paths.
+//!
+//! Paths are relative to the store's root, use `/` and never contain `..`. The store decides what
+//! must be durable and when; a disk only says honestly whether it did what it was told.
+//! [`RealDisk`](crate::RealDisk) is a directory of a file system, [`SimDisk`](crate::SimDisk) a
+//! disk in memory that crashes on request.
+
+use std::io;
+
+/// Bytes that a disk writes all or nothing. The store lets a header fit in one sector and expects
+/// a larger write to tear between sectors when the power fails.
+pub const SECTOR_BYTES: u64 = 512;
+
+/// A place with files. Operations block; all of them may run from several threads at once.
+pub trait Disk: Send + Sync + 'static {
+    /// An open file.
+    type File: DiskFile;
+
+    /// Creates an empty file and opens it. The name is durable only after
+    /// [`Disk::sync_directory`] on its directory.
+    ///
+    /// # Errors
+    /// When the file exists already, or the disk fails or is full.
+    fn create(&self, path: &str) -> io::Result<Self::File>;
+
+    /// Opens a file for reading and writing.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] when there is none, or whatever the disk fails with.
+    fn open(&self, path: &str) -> io::Result<Self::File>;
+
+    /// Creates a directory; does nothing when it exists.
+    ///
+    /// # Errors
+    /// When the disk fails or is full.
+    fn create_directory(&self, path: &str) -> io::Result<()>;
+
+    /// Renames a file, replacing the target atomically. It is durable only after
+    /// [`Disk::sync_directory`] on the target's directory.
+    ///
+    /// # Errors
+    /// When `from` does not exist or the disk fails.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Removes a file's name. Open handles stay readable.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] when there is none, or whatever the disk fails with.
+    fn remove(&self, path: &str) -> io::Result<()>;
+
+    /// The names in a directory, sorted; the empty path is the root.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] when there is no such directory, or whatever the disk fails with.
+    fn list(&self, directory: &str) -> io::Result<Vec<String>>;
+
+    /// Makes the creations, renames and removals in a directory durable.
+    ///
+    /// # Errors
+    /// When the disk fails: nothing is known then about what is durable.
+    fn sync_directory(&self, directory: &str) -> io::Result<()>;
+
+    /// Bytes that can still be allocated.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    fn available_bytes(&self) -> io::Result<u64>;
+}
+
+/// An open file of a [`Disk`]. Offsets and lengths are bytes.
+pub trait DiskFile: Send + Sync + 'static {
+    /// Fills `output` from `offset`.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::UnexpectedEof`] when the file is too short, or whatever the disk fails
+    /// with.
+    fn read_exact_at(&self, output: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// Writes all of `bytes` at `offset`, growing the file where needed.
+    ///
+    /// # Errors
+    /// When the disk fails or is full; part of the bytes may have been written then.
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Makes everything written so far durable, the file's length included.
+    ///
+    /// # Errors
+    /// When the disk fails: nothing is known then about what is durable.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Grows the file to at least `bytes` zeroed bytes and reserves the space for them.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::StorageFull`] when the disk has no room, or whatever it fails with.
+    fn allocate(&self, bytes: u64) -> io::Result<()>;
+
+    /// The file's length.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    fn length(&self) -> io::Result<u64>;
+
+    /// Cuts the file off at `bytes`.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    fn truncate(&self, bytes: u64) -> io::Result<()>;
+}

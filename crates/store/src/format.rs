@@ -1,0 +1,74 @@
+//! The file that says that a disk holds a store, and of which format.
+
+use crate::checksum::crc32c;
+use crate::chunk_file::{CHUNKS_DIRECTORY, TMP_DIRECTORY};
+use crate::disk::{Disk, DiskFile};
+use crate::error::{IoContext, StoreError};
+use crate::journal::JOURNAL_DIRECTORY;
+
+const PATH: &str = "format";
+const UNFINISHED_PATH: &str = "format.new";
+const MAGIC: [u8; 8] = *b"GABIONST";
+const VERSION: u32 = 1;
+const BYTES: usize = 16;
+
+/// Checks that the disk holds a store that this version can read, or makes an empty one of a disk
+/// that holds none. Answers whether it did.
+pub(crate) fn check_or_create<D: Disk>(disk: &D) -> Result<bool, StoreError> {
+    let names = disk.list("").context("list", "")?;
+    if names.iter().any(|name| name == PATH) {
+        return check(disk).map(|()| false);
+    }
+    for directory in [CHUNKS_DIRECTORY, JOURNAL_DIRECTORY, TMP_DIRECTORY] {
+        let is_there = names.iter().any(|name| name == directory);
+        // An interrupted creation leaves empty directories and nothing else.
+        if is_there && !disk.list(directory).context("list", directory)?.is_empty() {
+            return Err(StoreError::UnknownFormat {
+                path: PATH.to_owned(),
+                reason: format!("it is missing, but {directory} has files"),
+            });
+        }
+        disk.create_directory(directory)
+            .context("create directory", directory)?;
+    }
+    if names.iter().any(|name| name == UNFINISHED_PATH) {
+        disk.remove(UNFINISHED_PATH)
+            .context("remove", UNFINISHED_PATH)?;
+    }
+    let file = disk
+        .create(UNFINISHED_PATH)
+        .context("create", UNFINISHED_PATH)?;
+    file.write_all_at(&encode(), 0)
+        .context("write", UNFINISHED_PATH)?;
+    file.sync().context("sync", UNFINISHED_PATH)?;
+    disk.sync_directory("").context("sync directory", "")?;
+    disk.rename(UNFINISHED_PATH, PATH).context("rename", PATH)?;
+    disk.sync_directory("").context("sync directory", "")?;
+    Ok(true)
+}
+
+fn check<D: Disk>(disk: &D) -> Result<(), StoreError> {
+    let mut found = [0; BYTES];
+    let file = disk.open(PATH).context("open", PATH)?;
+    file.read_exact_at(&mut found, 0).context("read", PATH)?;
+    if found[..] == encode() {
+        return Ok(());
+    }
+    let version = u32::from_le_bytes([found[8], found[9], found[10], found[11]]);
+    let is_whole = found[..8] == MAGIC && found[12..] == crc32c(&found[..12]).to_le_bytes();
+    let reason = if is_whole {
+        format!("it has format {version}; this version reads format {VERSION}")
+    } else {
+        "it is damaged".to_owned()
+    };
+    let path = PATH.to_owned();
+    Err(StoreError::UnknownFormat { path, reason })
+}
+
+fn encode() -> Vec<u8> {
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    let crc = crc32c(&bytes);
+    bytes.extend_from_slice(&crc.to_le_bytes());
+    bytes
+}

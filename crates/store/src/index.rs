@@ -1,0 +1,123 @@
+//! What the store keeps in memory: each stripe's state, each chunk's header once it was needed,
+//! and where each pending record lies. Bytes stay on the disk.
+
+use crate::chunk_file::ChunkHeader;
+use crate::entry::{StripeMark, UpdateHead};
+use crate::journal::Position;
+use crate::record::UpdateStamp;
+use gabion_layout::{ByteRange, ChunkIndex, Epoch, Generation, Sequence, StripeId};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// A stripe of which the store holds chunks or has promised something.
+#[derive(Debug, Default)]
+pub(crate) struct Stripe {
+    pub(crate) epoch: Epoch,
+    pub(crate) generation: Generation,
+    pub(crate) mark: Sequence,
+    /// Updates above the mark that the recovery rule dropped; late copies are refused.
+    pub(crate) dropped: Vec<UpdateStamp>,
+    pub(crate) chunks: BTreeMap<ChunkIndex, Chunk>,
+}
+
+/// A chunk whose file is there.
+#[derive(Debug, Default)]
+pub(crate) struct Chunk {
+    pub(crate) header: Header,
+    /// Records that the chunk's own bytes do not include. Invariant: each is kept in the journal.
+    pub(crate) pending: BTreeMap<Sequence, Pending>,
+}
+
+/// What is known of a chunk's header.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Header {
+    /// Nobody needed it yet.
+    #[default]
+    Unread,
+    /// As it is on disk.
+    Known(ChunkHeader),
+    /// It or the chunk as a whole cannot be trusted.
+    Damaged,
+}
+
+/// A record that is not yet part of the chunk's own bytes.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(crate) head: UpdateHead,
+    pub(crate) position: Position,
+}
+
+/// What keeps changes of a chunk's file apart from reads of it.
+///
+/// Order of locks: `change`, then `content`, then the store's state.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    /// Held by whoever applies to, replaces or removes the chunk, from beginning to end.
+    change: Mutex<()>,
+    /// Held shared while the file is read, alone while its bytes change.
+    content: RwLock<()>,
+}
+
+const POISONED: &str = "no thread panics while it holds a chunk";
+
+impl Gate {
+    /// Waits until nobody else changes the chunk.
+    pub(crate) fn begin_change(&self) -> MutexGuard<'_, ()> {
+        self.change.lock().expect(POISONED)
+    }
+
+    /// Waits until nobody reads the chunk.
+    pub(crate) fn exclude_readers(&self) -> RwLockWriteGuard<'_, ()> {
+        self.content.write().expect(POISONED)
+    }
+
+    /// Waits until the chunk's bytes are at rest.
+    pub(crate) fn begin_read(&self) -> RwLockReadGuard<'_, ()> {
+        self.content.read().expect(POISONED)
+    }
+}
+
+impl Stripe {
+    /// Takes over what an entry or a header says; each part only grows.
+    pub(crate) fn learn(&mut self, epoch: Epoch, generation: Generation, mark: Sequence) {
+        self.epoch = self.epoch.max(epoch);
+        self.generation = self.generation.max(generation);
+        self.raise_mark(mark);
+    }
+
+    pub(crate) fn raise_mark(&mut self, mark: Sequence) {
+        if mark > self.mark {
+            self.mark = mark;
+            self.dropped.retain(|stamp| stamp.sequence > mark);
+        }
+    }
+
+    pub(crate) fn state_mark(&self, stripe: StripeId) -> StripeMark {
+        StripeMark {
+            stripe,
+            epoch: self.epoch,
+            generation: self.generation,
+            mark: self.mark,
+        }
+    }
+}
+
+impl Chunk {
+    /// Pending records of updates after `sequence`, oldest first.
+    pub(crate) fn pending_after(
+        &self,
+        sequence: Sequence,
+    ) -> impl Iterator<Item = (&Sequence, &Pending)> {
+        let after = (Bound::Excluded(sequence), Bound::Unbounded);
+        self.pending.range(after)
+    }
+}
+
+impl Pending {
+    /// Whether one of its pieces has a byte of `range`.
+    pub(crate) fn touches(&self, range: ByteRange) -> bool {
+        let shares = |piece: &crate::entry::PieceHead| piece.range.intersect(range).is_some();
+        self.head.pieces.iter().any(shares)
+    }
+}

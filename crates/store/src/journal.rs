@@ -1,0 +1,432 @@
+//! The node's journal: numbered segments of frames, appended to in one place.
+//!
+//! A position in the journal (`lsn`) counts the bytes of all frames ever appended. A segment's
+//! header says at which position it begins; the segment before it ends there. A fresh segment
+//! begins with a checkpoint of all stripes' state, so an older one may go once no record or image
+//! in it is needed. A spare segment is kept allocated: when the disk is full, updates are refused
+//! while the spare still lets fences and applies, which make room, go on.
+//!
+//! Segments are never recycled: space behind the last frame is zeros or a torn frame of the same
+//! life of the store.
+
+use crate::checksum::crc32c;
+use crate::codec::Reader;
+use crate::disk::{Disk, DiskFile};
+use crate::entry::Entry;
+use crate::error::{IoContext, StoreError};
+use crate::frame;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Directory of all segments.
+pub(crate) const JOURNAL_DIRECTORY: &str = "journal";
+const SPARE_PATH: &str = "journal/spare";
+/// Bytes of a segment before its first frame; the first sector of them is the header.
+pub(crate) const SEGMENT_HEADER_BYTES: u64 = 4096;
+const HEADER_BYTES: usize = 40;
+const MAGIC: [u8; 8] = *b"GABIONJL";
+const VERSION: u32 = 1;
+
+/// Where a frame is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Position {
+    pub(crate) lsn: u64,
+    pub(crate) segment: u64,
+    pub(crate) frame_bytes: u32,
+}
+
+impl Position {
+    /// The position behind the frame: once the journal is synced up to here, so is the frame.
+    pub(crate) fn end_lsn(self) -> u64 {
+        self.lsn + u64::from(self.frame_bytes)
+    }
+}
+
+/// A frame's bytes, found but not read; valid even if the segment is removed meanwhile.
+pub(crate) struct Located<F> {
+    pub(crate) file: Arc<F>,
+    pub(crate) offset: u64,
+    pub(crate) position: Position,
+}
+
+impl<F: DiskFile> Located<F> {
+    /// Reads the frame into `buffer`. The caller decodes it, which checks it.
+    pub(crate) fn read(&self, buffer: &mut Vec<u8>) -> Result<(), StoreError> {
+        buffer.resize(self.position.frame_bytes as usize, 0);
+        self.file
+            .read_exact_at(buffer, self.offset)
+            .context("read", &segment_path(self.position.segment))
+    }
+}
+
+/// What follows the header of a segment.
+pub(crate) struct Frames<F> {
+    file: Arc<F>,
+    number: u64,
+    bytes: u64,
+}
+
+impl<F: DiskFile> Frames<F> {
+    /// Reads the first `limit_bytes` of them, or all there are.
+    pub(crate) fn read(&self, limit_bytes: u64) -> Result<Vec<u8>, StoreError> {
+        let mut frames = vec![0; self.bytes.min(limit_bytes) as usize];
+        self.file
+            .read_exact_at(&mut frames, SEGMENT_HEADER_BYTES)
+            .context("read", &segment_path(self.number))?;
+        Ok(frames)
+    }
+}
+
+/// One file of the journal.
+pub(crate) struct Segment<F> {
+    pub(crate) file: Arc<F>,
+    pub(crate) base_lsn: u64,
+    pub(crate) capacity_bytes: u64,
+    /// Records and images in it that are still needed.
+    pub(crate) live_count: u64,
+    /// Whether it has unreadable bytes that the next start must see again.
+    pub(crate) is_damaged: bool,
+}
+
+/// The journal. All its methods run under the store's state lock but [`Journal::synced`].
+pub(crate) struct Journal<D: Disk> {
+    disk: Arc<D>,
+    pub(crate) segments: BTreeMap<u64, Segment<D::File>>,
+    /// The position behind the last frame.
+    pub(crate) end_lsn: u64,
+    /// The position behind the last frame that somebody may wait for.
+    pub(crate) needed_lsn: u64,
+    synced_lsn: Arc<AtomicU64>,
+    /// Invariant: `Some(bytes)` only while a file of so many zeros is at [`SPARE_PATH`].
+    spare_bytes: Option<u64>,
+    scratch: Vec<u8>,
+}
+
+impl<D: Disk> Journal<D> {
+    /// A journal of the segments found, which end at `end_lsn`. It takes no appends before
+    /// [`Journal::rotate`].
+    pub(crate) fn new(
+        disk: Arc<D>,
+        segments: BTreeMap<u64, Segment<D::File>>,
+        end_lsn: u64,
+    ) -> Self {
+        Self {
+            disk,
+            segments,
+            end_lsn,
+            needed_lsn: end_lsn,
+            synced_lsn: Arc::new(AtomicU64::new(0)),
+            spare_bytes: None,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Up to which position everything is durable.
+    pub(crate) fn synced(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.synced_lsn)
+    }
+
+    /// The segment that is appended to, and the position up to which a sync of it makes the
+    /// journal durable.
+    pub(crate) fn tail(&self) -> Option<(u64, Arc<D::File>, u64)> {
+        let (number, segment) = self.segments.last_key_value()?;
+        Some((*number, Arc::clone(&segment.file), self.end_lsn))
+    }
+
+    /// Whether a frame of this size fits into the current segment.
+    pub(crate) fn fits(&self, frame_bytes: u64) -> bool {
+        self.segments.last_key_value().is_some_and(|(_, segment)| {
+            let used = SEGMENT_HEADER_BYTES + self.end_lsn - segment.base_lsn;
+            used + frame_bytes <= segment.capacity_bytes
+        })
+    }
+
+    /// Whether a spare segment of at least `bytes` is allocated.
+    pub(crate) fn has_spare(&self, bytes: u64) -> bool {
+        self.spare_bytes.is_some_and(|spare| spare >= bytes)
+    }
+
+    /// Allocates a spare segment of `bytes`, replacing one that is smaller.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSpace`] when the disk has no room, with nothing left behind.
+    pub(crate) fn make_spare(&mut self, bytes: u64) -> Result<(), StoreError> {
+        if self.has_spare(bytes) {
+            return Ok(());
+        }
+        self.discard_spare()?;
+        let made = self.disk.create(SPARE_PATH);
+        match made.and_then(|file| file.allocate(bytes)) {
+            Ok(()) => {
+                self.spare_bytes = Some(bytes);
+                Ok(())
+            }
+            Err(source) if source.kind() == io::ErrorKind::StorageFull => {
+                self.discard_spare()?;
+                Err(StoreError::NoSpace {
+                    operation: "a journal segment",
+                    needed_bytes: bytes,
+                })
+            }
+            Err(source) => Err(StoreError::io("allocate", SPARE_PATH, source)),
+        }
+    }
+
+    /// Removes the spare segment, whatever is in it.
+    pub(crate) fn discard_spare(&mut self) -> Result<(), StoreError> {
+        self.spare_bytes = None;
+        match self.disk.remove(SPARE_PATH) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                Err(StoreError::io("remove", SPARE_PATH, source))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends the current segment and turns the spare into the next one, with `checkpoint` in front.
+    /// Everything appended so far is durable afterwards.
+    ///
+    /// # Panics
+    /// When there is no spare that the checkpoint fits into.
+    pub(crate) fn rotate(
+        &mut self,
+        checkpoint: impl Iterator<Item = Entry>,
+    ) -> Result<(), StoreError> {
+        let capacity_bytes = self.spare_bytes.expect("the caller made a spare");
+        let mut number = 1;
+        if let Some((last, file, _)) = self.tail() {
+            file.sync().context("sync", &segment_path(last))?;
+            self.synced_lsn.fetch_max(self.end_lsn, Ordering::AcqRel);
+            number = last + 1;
+        }
+        let base_lsn = self.end_lsn;
+        let mut frames = Vec::new();
+        for entry in checkpoint {
+            let lsn = base_lsn + frames.len() as u64;
+            let head = entry.encode_head();
+            frame::encode(&mut self.scratch, lsn, base_lsn, entry.kind(), &head, &[]);
+            frames.extend_from_slice(&self.scratch);
+        }
+        assert!(
+            SEGMENT_HEADER_BYTES + frames.len() as u64 <= capacity_bytes,
+            "spares are sized for the checkpoint"
+        );
+        let file = self.disk.open(SPARE_PATH).context("open", SPARE_PATH)?;
+        file.write_all_at(&encode_header(number, base_lsn), 0)
+            .and_then(|()| file.write_all_at(&frames, SEGMENT_HEADER_BYTES))
+            .context("write", SPARE_PATH)?;
+        file.sync().context("sync", SPARE_PATH)?;
+        let path = segment_path(number);
+        self.spare_bytes = None;
+        self.disk
+            .rename(SPARE_PATH, &path)
+            .context("rename", &path)?;
+        self.disk
+            .sync_directory(JOURNAL_DIRECTORY)
+            .context("sync directory", JOURNAL_DIRECTORY)?;
+        let segment = Segment {
+            file: Arc::new(file),
+            base_lsn,
+            capacity_bytes,
+            live_count: 0,
+            is_damaged: false,
+        };
+        self.segments.insert(number, segment);
+        self.end_lsn += frames.len() as u64;
+        self.needed_lsn = self.end_lsn;
+        self.synced_lsn.store(self.end_lsn, Ordering::Release);
+        Ok(())
+    }
+
+    /// Appends a frame, which is not durable before a sync.
+    ///
+    /// # Panics
+    /// When the frame does not fit: the caller makes room first.
+    pub(crate) fn append(
+        &mut self,
+        kind: u8,
+        head: &[u8],
+        body: &[&[u8]],
+    ) -> Result<Position, StoreError> {
+        let lsn = self.end_lsn;
+        let synced_lsn = self.synced_lsn.load(Ordering::Acquire);
+        frame::encode(&mut self.scratch, lsn, synced_lsn, kind, head, body);
+        let frame_bytes = self.scratch.len() as u64;
+        assert!(self.fits(frame_bytes), "the caller makes room first");
+        let (number, segment) = self
+            .segments
+            .last_key_value()
+            .expect("a segment has room for the frame");
+        let offset = SEGMENT_HEADER_BYTES + lsn - segment.base_lsn;
+        segment
+            .file
+            .write_all_at(&self.scratch, offset)
+            .context("write", &segment_path(*number))?;
+        self.end_lsn += frame_bytes;
+        if kind != Entry::Synced.kind() {
+            self.needed_lsn = self.end_lsn;
+        }
+        Ok(Position {
+            lsn,
+            segment: *number,
+            frame_bytes: frame_bytes as u32,
+        })
+    }
+
+    /// Finds a frame's bytes.
+    ///
+    /// # Panics
+    /// When the frame's segment was removed while the frame was in use.
+    pub(crate) fn locate(&self, position: Position) -> Located<D::File> {
+        let segment = &self.segments[&position.segment];
+        Located {
+            file: Arc::clone(&segment.file),
+            offset: SEGMENT_HEADER_BYTES + position.lsn - segment.base_lsn,
+            position,
+        }
+    }
+
+    /// A segment's frames for reading outside the lock, if the segment is there.
+    pub(crate) fn frames(&self, number: u64) -> Option<Frames<D::File>> {
+        let segment = self.segments.get(&number)?;
+        Some(Frames {
+            file: Arc::clone(&segment.file),
+            number,
+            bytes: segment.capacity_bytes.saturating_sub(SEGMENT_HEADER_BYTES),
+        })
+    }
+
+    /// Gives back the space behind the last frame of a segment that is no longer appended to.
+    pub(crate) fn trim(&mut self, number: u64, end_lsn: u64) -> Result<(), StoreError> {
+        let Some(segment) = self.segments.get_mut(&number) else {
+            return Ok(());
+        };
+        let used_bytes = SEGMENT_HEADER_BYTES + end_lsn - segment.base_lsn;
+        if used_bytes < segment.capacity_bytes {
+            segment
+                .file
+                .truncate(used_bytes)
+                .context("truncate", &segment_path(number))?;
+            segment.capacity_bytes = used_bytes;
+        }
+        Ok(())
+    }
+
+    /// Notes that a record or image is needed, or no longer.
+    pub(crate) fn keep(&mut self, position: Position) {
+        self.segment_mut(position).live_count += 1;
+    }
+
+    /// The opposite of [`Journal::keep`].
+    pub(crate) fn release(&mut self, position: Position) {
+        let live_count = &mut self.segment_mut(position).live_count;
+        *live_count = live_count
+            .checked_sub(1)
+            .expect("what is released was kept");
+    }
+
+    /// Keeps a segment with unreadable bytes for the next start to see.
+    pub(crate) fn mark_damaged(&mut self, number: u64) {
+        if let Some(segment) = self.segments.get_mut(&number) {
+            segment.is_damaged = true;
+        }
+    }
+
+    /// Lets damaged segments go: nothing depends any more on their damage being seen.
+    pub(crate) fn clear_damage(&mut self) {
+        for segment in self.segments.values_mut() {
+            segment.is_damaged = false;
+        }
+    }
+
+    fn segment_mut(&mut self, position: Position) -> &mut Segment<D::File> {
+        self.segments
+            .get_mut(&position.segment)
+            .expect("a segment stays while something in it is needed")
+    }
+
+    /// Removes segments from the front while nothing in them is needed. Each removal is durable
+    /// before the next: what drops a record must never go before the record.
+    pub(crate) fn reclaim(&mut self) -> Result<u64, StoreError> {
+        let mut removed_count = 0;
+        while self.segments.len() > 1 {
+            let (number, segment) = self.segments.first_key_value().expect("there are two");
+            if segment.live_count > 0 || segment.is_damaged {
+                break;
+            }
+            let (number, path) = (*number, segment_path(*number));
+            self.disk.remove(&path).context("remove", &path)?;
+            self.disk
+                .sync_directory(JOURNAL_DIRECTORY)
+                .context("sync directory", JOURNAL_DIRECTORY)?;
+            self.segments.remove(&number);
+            removed_count += 1;
+        }
+        Ok(removed_count)
+    }
+}
+
+/// The path of a segment's file.
+pub(crate) fn segment_path(number: u64) -> String {
+    format!("{JOURNAL_DIRECTORY}/{number:016x}.log")
+}
+
+/// The number of the segment that a file name stands for, if it is one.
+pub(crate) fn parse_segment_name(name: &str) -> Option<u64> {
+    let number = u64::from_str_radix(name.strip_suffix(".log")?, 16).ok()?;
+    (segment_path(number) == format!("{JOURNAL_DIRECTORY}/{name}")).then_some(number)
+}
+
+fn encode_header(number: u64, base_lsn: u64) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEADER_BYTES);
+    bytes.extend_from_slice(&MAGIC);
+    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&[0; 8]);
+    bytes.extend_from_slice(&number.to_le_bytes());
+    bytes.extend_from_slice(&base_lsn.to_le_bytes());
+    let crc = crc32c(&bytes);
+    bytes.extend_from_slice(&crc.to_le_bytes());
+    debug_assert_eq!(bytes.len(), HEADER_BYTES);
+    bytes
+}
+
+/// The position at which segment `number` begins, from the front of its file; `None` when its
+/// header is damaged.
+pub(crate) fn decode_header(bytes: &[u8], number: u64) -> Option<u64> {
+    let mut reader = Reader::new(bytes.get(..HEADER_BYTES)?);
+    if reader.bytes(8)? != MAGIC || reader.u32()? != VERSION {
+        return None;
+    }
+    let _reserved = reader.u64()?;
+    let (found, base_lsn) = (reader.u64()?, reader.u64()?);
+    let is_ours = found == number && reader.u32()? == crc32c(&bytes[..HEADER_BYTES - 4]);
+    is_ours.then_some(base_lsn)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segment_headers_come_back_only_whole_and_for_their_number() {
+        let bytes = encode_header(9, 4096);
+        assert_eq!(decode_header(&bytes, 9), Some(4096));
+        assert_eq!(decode_header(&bytes, 8), None);
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(decode_header(&damaged, 9), None, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn segment_names_come_back() {
+        let path = segment_path(0x1f);
+        let name = path.rsplit('/').next().unwrap();
+        assert_eq!(parse_segment_name(name), Some(0x1f));
+        assert_eq!(parse_segment_name("1f.log"), None);
+        assert_eq!(parse_segment_name("spare"), None);
+    }
+}

@@ -1,0 +1,227 @@
+//! Reading chunks as of an update, and the inventory.
+//!
+//! A chunk as of update s is its own bytes, which include all updates up to its base, and over
+//! them the pending records up to s in their order: new bytes replace, parity deltas are added.
+//! A data node's overlay and a parity node's logged deltas are thus read by one function.
+
+use crate::chunk_file::{self, ChunkHeader, read_blocks};
+use crate::disk::Disk;
+use crate::entry::UpdateHead;
+use crate::error::{IoContext, StoreError};
+use crate::frame::{self, Check};
+use crate::journal::Located;
+use crate::record::{ChunkInfo, Cut, RecordKind};
+use crate::store::{State, Store};
+use gabion_codec::kernel;
+use gabion_layout::{ByteRange, ChunkId, Sequence, StripeId};
+
+/// A record to lay over a chunk's bytes: what it says, and where its bytes are.
+pub(crate) struct Layer<F> {
+    pub(crate) head: UpdateHead,
+    pub(crate) located: Located<F>,
+}
+
+/// Everything that a read needs to know, taken at one instant.
+struct View<F> {
+    header: ChunkHeader,
+    as_of: Sequence,
+    layers: Vec<Layer<F>>,
+}
+
+impl<D: Disk> Store<D> {
+    /// Reads bytes of a chunk as of `cut` into `output`, whose earlier contents are lost. The
+    /// answer is the update as of which they are. All bytes served have matched their checksums.
+    /// On an error, `output` holds nothing of use.
+    ///
+    /// # Errors
+    /// - [`StoreError::NoSuchChunk`], [`StoreError::OutOfChunk`].
+    /// - [`StoreError::Unsettled`] for [`Cut::Committed`] when a record above the mark touches the
+    ///   range.
+    /// - [`StoreError::CutPassed`] for [`Cut::Exactly`] when the chunk's own bytes include later
+    ///   updates.
+    /// - [`StoreError::Corrupt`] when the disk does not give back what was written.
+    /// - [`StoreError::Io`] when it gives nothing back. Reads do not latch.
+    pub fn read(
+        &self,
+        chunk: ChunkId,
+        range: ByteRange,
+        cut: Cut,
+        output: &mut Vec<u8>,
+    ) -> Result<Sequence, StoreError> {
+        let gate = {
+            let mut state = self.shared.lock();
+            if state.chunk(chunk).is_none() {
+                return Err(StoreError::NoSuchChunk { chunk });
+            }
+            state.gate(chunk)
+        };
+        let _shared = gate.begin_read();
+        let disk = &*self.shared.disk;
+        let view = self.shared.lock().view(disk, chunk, range, cut)?;
+        if range.is_empty() {
+            output.clear();
+            return Ok(view.as_of);
+        }
+        let extent = view.header.extent();
+        let span = extent.block_span(range);
+        let path = chunk_file::path_of(chunk);
+        let file = disk.open(&path).context("open", &path)?;
+        output.resize(span.length as usize, 0);
+        read_blocks(&file, extent, span, output).map_err(|failure| failure.into_error(chunk))?;
+        if span != range {
+            let start = (range.offset - span.offset) as usize;
+            output.copy_within(start..start + range.length as usize, 0);
+            output.truncate(range.length as usize);
+        }
+        let mut frame = Vec::new();
+        for layer in &view.layers {
+            let body = layer.body(&mut frame)?;
+            lay_over(output, range, &layer.head, body);
+        }
+        Ok(view.as_of)
+    }
+
+    /// All chunks, in the order of their ids. Reads each header that was not needed before.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] when the disk fails; a damaged chunk is an entry, not an error.
+    pub fn chunks(&self) -> Result<Vec<ChunkInfo>, StoreError> {
+        let ids: Vec<ChunkId> = {
+            let state = self.shared.lock();
+            let of = |(&stripe, held): (&StripeId, &crate::index::Stripe)| {
+                let id = move |&index| ChunkId { stripe, index };
+                held.chunks.keys().map(id).collect::<Vec<_>>()
+            };
+            state.stripes.iter().flat_map(of).collect()
+        };
+        let mut infos = Vec::with_capacity(ids.len());
+        for chunk in ids {
+            match self.chunk_info(chunk) {
+                Ok(info) => infos.push(info),
+                // It was removed since.
+                Err(StoreError::NoSuchChunk { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(infos)
+    }
+
+    /// The inventory's entry of one chunk.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchChunk`]; [`StoreError::Io`] when the disk fails.
+    pub fn chunk_info(&self, chunk: ChunkId) -> Result<ChunkInfo, StoreError> {
+        let spec = match self.shared.lock().header(&self.shared.disk, chunk) {
+            Ok(header) => Some(header.spec),
+            Err(StoreError::Corrupt { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        Ok(ChunkInfo { chunk, spec })
+    }
+}
+
+impl<D: Disk> State<D> {
+    fn view(
+        &mut self,
+        disk: &D,
+        chunk: ChunkId,
+        range: ByteRange,
+        cut: Cut,
+    ) -> Result<View<D::File>, StoreError> {
+        let header = self.header(disk, chunk)?;
+        let chunk_bytes = header.spec.chunk_bytes;
+        if !header.extent().contains(range) {
+            return Err(StoreError::OutOfChunk {
+                chunk,
+                range,
+                chunk_bytes,
+            });
+        }
+        let applied = header.spec.base;
+        let stripe = self.stripes.entry(chunk.stripe).or_default();
+        if let Cut::Committed { at_least } = cut {
+            stripe.raise_mark(at_least);
+        }
+        let entry = &stripe.chunks[&chunk.index];
+        let as_of = match cut {
+            Cut::Exactly(sequence) if sequence < applied => {
+                return Err(StoreError::CutPassed { chunk, applied });
+            }
+            Cut::Exactly(sequence) => sequence,
+            Cut::Committed { .. } => {
+                let above = stripe.mark;
+                let mut unsettled = entry.pending_after(above);
+                if let Some((&first, _)) = unsettled.find(|(_, record)| record.touches(range)) {
+                    return Err(StoreError::Unsettled {
+                        chunk,
+                        above,
+                        first,
+                    });
+                }
+                above
+            }
+        };
+        let settled = entry.pending.range(..=as_of).map(|(_, record)| record);
+        let layers = settled
+            .filter(|record| record.touches(range))
+            .map(|record| Layer {
+                head: record.head.clone(),
+                located: self.journal.locate(record.position),
+            })
+            .collect();
+        Ok(View {
+            header,
+            as_of,
+            layers,
+        })
+    }
+}
+
+impl<F: crate::disk::DiskFile> Layer<F> {
+    /// Reads the record's bytes and checks them.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] with the smallest range around the record's pieces.
+    pub(crate) fn body<'a>(&self, buffer: &'a mut Vec<u8>) -> Result<&'a [u8], StoreError> {
+        self.located.read(buffer)?;
+        match frame::decode(buffer, self.located.position.lsn) {
+            Check::Whole(frame) => Ok(frame.body),
+            Check::BodyDamaged(_) | Check::Unreadable => Err(StoreError::Corrupt {
+                chunk: self.head.chunk,
+                range: self.head.hull(),
+            }),
+        }
+    }
+}
+
+impl UpdateHead {
+    /// The smallest range around all pieces.
+    pub(crate) fn hull(&self) -> ByteRange {
+        let ranges = || self.pieces.iter().map(|piece| piece.range);
+        let start = ranges().map(|range| range.offset).min().unwrap_or(0);
+        let end = ranges().map(ByteRange::end).max().unwrap_or(0);
+        ByteRange::new(start, end - start)
+    }
+}
+
+/// Lays a record's body over `output`, which holds the bytes `range` of the chunk.
+pub(crate) fn lay_over(output: &mut [u8], range: ByteRange, head: &UpdateHead, body: &[u8]) {
+    let mut rest = body;
+    for piece in &head.pieces {
+        let (bytes, behind) = rest.split_at(piece.range.length as usize);
+        rest = behind;
+        let Some(shared) = piece.range.intersect(range) else {
+            continue;
+        };
+        let cut = |from: u64| {
+            let start = (shared.offset - from) as usize;
+            start..start + shared.length as usize
+        };
+        let source = &bytes[cut(piece.range.offset)];
+        let target = &mut output[cut(range.offset)];
+        match head.kind {
+            RecordKind::NewBytes => target.copy_from_slice(source),
+            RecordKind::ParityDelta => kernel::add_assign(target, source),
+        }
+    }
+}

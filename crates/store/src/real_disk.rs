@@ -1,0 +1,145 @@
+//! A directory of a real file system as a [`Disk`].
+//!
+//! The directory is locked for as long as the disk lives, so that two processes cannot write to
+//! one store. The lock belongs to the process and goes with it, however it ends.
+
+use crate::disk::{Disk, DiskFile};
+use crate::error::StoreError;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Name of the file whose lock says that a process has the directory.
+const LOCK_NAME: &str = "lock";
+
+/// A [`Disk`] on a directory.
+#[derive(Debug)]
+pub struct RealDisk {
+    root: PathBuf,
+    /// Invariant: holds an exclusive lock. Dropping it releases the directory.
+    _lock: File,
+}
+
+impl RealDisk {
+    /// Opens the directory `root`, creating it if need be, and locks it.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`] when another process (or another `RealDisk` of this one) has it;
+    /// [`StoreError::Io`] when the directory cannot be created or the lock file not opened.
+    pub fn open(root: impl AsRef<Path>) -> Result<Self, StoreError> {
+        let root = root.as_ref().to_path_buf();
+        let failed = |operation, path: &Path| {
+            let path = path.display().to_string();
+            move |source| StoreError::io(operation, &path, source)
+        };
+        fs::create_dir_all(&root).map_err(failed("create directory", &root))?;
+        let lock_path = root.join(LOCK_NAME);
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&lock_path)
+            .map_err(failed("open", &lock_path))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { root, _lock: lock }),
+            Err(TryLockError::WouldBlock) => Err(StoreError::Locked {
+                path: root.display().to_string(),
+            }),
+            Err(TryLockError::Error(source)) => Err(failed("lock", &lock_path)(source)),
+        }
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.root.join(path)
+    }
+}
+
+impl Disk for RealDisk {
+    type File = File;
+
+    fn create(&self, path: &str) -> io::Result<File> {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(self.at(path))
+    }
+
+    fn open(&self, path: &str) -> io::Result<File> {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(self.at(path))
+    }
+
+    fn create_directory(&self, path: &str) -> io::Result<()> {
+        match fs::create_dir(self.at(path)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            other => other,
+        }
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.at(from), self.at(to))
+    }
+
+    fn remove(&self, path: &str) -> io::Result<()> {
+        fs::remove_file(self.at(path))
+    }
+
+    fn list(&self, directory: &str) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(self.at(directory))? {
+            // A name that is not UTF-8 is none of ours.
+            if let Ok(name) = entry?.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn sync_directory(&self, directory: &str) -> io::Result<()> {
+        File::open(self.at(directory))?.sync_all()
+    }
+
+    fn available_bytes(&self) -> io::Result<u64> {
+        let stat = rustix::fs::statvfs(&self.root)?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+}
+
+impl DiskFile for File {
+    fn read_exact_at(&self, output: &mut [u8], offset: u64) -> io::Result<()> {
+        FileExt::read_exact_at(self, output, offset)
+    }
+
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        FileExt::write_all_at(self, bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+
+    fn allocate(&self, bytes: u64) -> io::Result<()> {
+        if self.metadata()?.len() >= bytes {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(self, rustix::fs::FallocateFlags::empty(), 0, bytes) {
+            // A file system that cannot reserve space still gives a file of zeros. A disk that
+            // fills up later then fails a write, which latches the store instead of refusing.
+            Err(rustix::io::Errno::OPNOTSUPP) => self.set_len(bytes),
+            other => other.map_err(io::Error::from),
+        }
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        self.set_len(bytes)
+    }
+}

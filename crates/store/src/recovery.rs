@@ -1,0 +1,453 @@
+//! Opening a store: find its files, replay the journal, write unfinished images again, finish
+//! unfinished removals, begin a new segment.
+//!
+//! Everything here may be interrupted by another crash and is done again then: replaying twice is
+//! replaying once. What is damaged is reported and not served; the rest works.
+
+use crate::apply::write_in_place;
+use crate::chunk_file::{self, CHUNKS_DIRECTORY, TMP_DIRECTORY};
+use crate::disk::{Disk, DiskFile};
+use crate::entry::Entry;
+use crate::error::{IoContext, StoreError};
+use crate::format;
+use crate::frame::{self, Check};
+use crate::image::Image;
+use crate::index::{Header, Pending};
+use crate::journal::{
+    JOURNAL_DIRECTORY, Journal, Position, SEGMENT_HEADER_BYTES, Segment, decode_header,
+    parse_segment_name, segment_path,
+};
+use crate::record::Damage;
+use crate::scan::{Found, scan};
+use crate::store::{Options, Shared, State, Store};
+use gabion_layout::{ByteRange, ChunkId, Sequence};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What opening a store found and did.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RecoveryReport {
+    /// Whether there was no store before.
+    pub is_new: bool,
+    /// Chunks found.
+    pub chunk_count: u64,
+    /// Journal entries replayed.
+    pub entry_count: u64,
+    /// Records that are pending now.
+    pub pending_count: u64,
+    /// Bytes cut off the journal's end: what a crash had left of frames never synced.
+    pub torn_bytes: u64,
+    /// Chunks whose interrupted apply was finished.
+    pub redone: Vec<ChunkId>,
+    /// Chunks whose interrupted removal was finished.
+    pub removed: Vec<ChunkId>,
+    /// Unfinished chunk files removed.
+    pub unfinished_count: u64,
+    /// Bytes of chunks that cannot be served and need repair.
+    pub damage: Vec<Damage>,
+    /// Bytes of the journal that cannot be read.
+    pub journal_damage: Vec<JournalDamage>,
+    /// Files in the chunks' directories that are not chunks. They are left alone.
+    pub foreign: Vec<String>,
+}
+
+/// Bytes of a journal segment that cannot be read.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct JournalDamage {
+    /// The segment's number, which is its file's name in hexadecimal.
+    pub segment: u64,
+    /// The bytes, as offsets in its file.
+    pub range: ByteRange,
+}
+
+/// An image that is not known to be in place.
+struct OpenImage {
+    position: Position,
+    birth_lsn: u64,
+    upto: Sequence,
+    is_damaged: bool,
+}
+
+/// What replay gathers besides the state itself.
+struct Replay<D: Disk> {
+    disk: Arc<D>,
+    state: State<D>,
+    images: BTreeMap<ChunkId, Vec<OpenImage>>,
+    /// The position of each chunk's last removal.
+    removed: BTreeMap<ChunkId, u64>,
+    /// Nothing before this position can be trusted, since something in it is unreadable.
+    trusted_lsn: u64,
+    report: RecoveryReport,
+}
+
+impl<D: Disk> Store<D> {
+    /// Opens the store on `disk`, making an empty one of an empty disk.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownFormat`] when the disk holds something else; [`StoreError::NoSpace`]
+    /// when there is no room for the journal; [`StoreError::Io`] when the disk fails. Damage is
+    /// no error; the report names it.
+    pub fn open(disk: D, options: Options) -> Result<(Self, RecoveryReport), StoreError> {
+        let disk = Arc::new(disk);
+        let is_new = format::check_or_create(&*disk)?;
+        let mut journal = Journal::new(Arc::clone(&disk), BTreeMap::new(), 0);
+        journal.discard_spare()?;
+        let mut replay = Replay {
+            state: State::new(journal),
+            disk: Arc::clone(&disk),
+            images: BTreeMap::new(),
+            removed: BTreeMap::new(),
+            trusted_lsn: 0,
+            report: RecoveryReport {
+                is_new,
+                ..RecoveryReport::default()
+            },
+        };
+        replay.find_chunks()?;
+        replay.replay_journal()?;
+        replay.distrust()?;
+        replay.finish_removals()?;
+        replay.redo_images()?;
+        replay.settle_pending()?;
+        let last = replay.state.journal.tail();
+        replay.state.rotate(options)?;
+        if let Some((number, _, end_lsn)) = last {
+            replay.state.journal.trim(number, end_lsn)?;
+        }
+        replay.state.journal.reclaim()?;
+        let report = replay.report;
+        let shared = Arc::new(Shared::new(disk, options, replay.state));
+        Ok((Self { shared }, report))
+    }
+}
+
+impl<D: Disk> Replay<D> {
+    /// Lists the chunks there are and removes what was never finished.
+    fn find_chunks(&mut self) -> Result<(), StoreError> {
+        let disk = Arc::clone(&self.disk);
+        for name in disk.list(TMP_DIRECTORY).context("list", TMP_DIRECTORY)? {
+            let path = format!("{TMP_DIRECTORY}/{name}");
+            disk.remove(&path).context("remove", &path)?;
+            self.report.unfinished_count += 1;
+        }
+        for name in disk
+            .list(CHUNKS_DIRECTORY)
+            .context("list", CHUNKS_DIRECTORY)?
+        {
+            let directory = format!("{CHUNKS_DIRECTORY}/{name}");
+            let Ok(names) = disk.list(&directory) else {
+                self.report.foreign.push(directory);
+                continue;
+            };
+            for name in names {
+                let path = format!("{directory}/{name}");
+                match chunk_file::parse_name(&name) {
+                    Some(chunk) if chunk_file::path_of(chunk) == path => {
+                        let stripe = self.state.stripes.entry(chunk.stripe).or_default();
+                        stripe.chunks.entry(chunk.index).or_default();
+                        self.report.chunk_count += 1;
+                    }
+                    _ => self.report.foreign.push(path),
+                }
+            }
+            // A killed process may leave names that are seen but not yet durable, and they are
+            // about to be relied on.
+            disk.sync_directory(&directory)
+                .context("sync directory", &directory)?;
+            self.state.directories.insert(directory);
+        }
+        disk.sync_directory(CHUNKS_DIRECTORY)
+            .context("sync directory", CHUNKS_DIRECTORY)
+    }
+
+    fn replay_journal(&mut self) -> Result<(), StoreError> {
+        let names = self
+            .disk
+            .list(JOURNAL_DIRECTORY)
+            .context("list", JOURNAL_DIRECTORY)?;
+        let mut numbers: Vec<u64> = names.iter().filter_map(|n| parse_segment_name(n)).collect();
+        numbers.sort_unstable();
+        let mut bases = BTreeMap::new();
+        for &number in &numbers {
+            let base_lsn = self.add_segment(number)?;
+            bases.insert(number, base_lsn);
+        }
+        for (at, &number) in numbers.iter().enumerate() {
+            let next = numbers.get(at + 1).copied();
+            let end_lsn = next.and_then(|next| bases[&next]);
+            match bases[&number] {
+                Some(base_lsn) => self.replay_segment(number, base_lsn, end_lsn)?,
+                None => self.skip_segment(number, end_lsn),
+            }
+            if let Some(next) = next.filter(|&next| next != number + 1) {
+                // Segments go from the front only, so one in the middle is lost.
+                let lost = JournalDamage {
+                    segment: number + 1,
+                    range: ByteRange::new(0, u64::MAX),
+                };
+                self.report.journal_damage.push(lost);
+                let trusted_lsn = bases[&next].unwrap_or(self.state.journal.end_lsn);
+                self.trusted_lsn = self.trusted_lsn.max(trusted_lsn);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a segment to the journal and answers where it begins, if its header is whole.
+    fn add_segment(&mut self, number: u64) -> Result<Option<u64>, StoreError> {
+        let path = segment_path(number);
+        let file = self.disk.open(&path).context("open", &path)?;
+        let capacity_bytes = file.length().context("measure", &path)?;
+        let mut header = vec![0; SEGMENT_HEADER_BYTES.min(capacity_bytes) as usize];
+        file.read_exact_at(&mut header, 0).context("read", &path)?;
+        let base_lsn = decode_header(&header, number);
+        let segment = Segment {
+            file: Arc::new(file),
+            base_lsn: base_lsn.unwrap_or(0),
+            capacity_bytes,
+            live_count: 0,
+            is_damaged: base_lsn.is_none(),
+        };
+        self.state.journal.segments.insert(number, segment);
+        Ok(base_lsn)
+    }
+
+    /// Takes a segment with a damaged header for one unreadable stretch.
+    fn skip_segment(&mut self, number: u64, end_lsn: Option<u64>) {
+        let journal = &mut self.state.journal;
+        let segment = journal.segments.get_mut(&number).expect("it was added");
+        segment.base_lsn = journal.end_lsn;
+        let range = ByteRange::new(0, segment.capacity_bytes);
+        // Positions are never used twice, so take as many as it can have held.
+        journal.end_lsn = end_lsn.unwrap_or(journal.end_lsn + segment.capacity_bytes);
+        self.trusted_lsn = self.trusted_lsn.max(journal.end_lsn);
+        let damage = JournalDamage {
+            segment: number,
+            range,
+        };
+        self.report.journal_damage.push(damage);
+    }
+
+    fn replay_segment(
+        &mut self,
+        number: u64,
+        base_lsn: u64,
+        end_lsn: Option<u64>,
+    ) -> Result<(), StoreError> {
+        let frames = self.state.journal.frames(number).expect("it was added");
+        let frames = frames.read(u64::MAX)?;
+        let offset_of = |lsn: u64| SEGMENT_HEADER_BYTES + lsn - base_lsn;
+        let end = scan(&frames, base_lsn, end_lsn, |lsn, found| {
+            let unreadable_bytes = match found {
+                Found::Unreadable(bytes) => bytes,
+                Found::Whole(frame) | Found::BodyDamaged(frame) => {
+                    let is_damaged = matches!(found, Found::BodyDamaged(_));
+                    let position = Position {
+                        lsn,
+                        segment: number,
+                        frame_bytes: frame.padded_bytes as u32,
+                    };
+                    match decode_entry(&frame) {
+                        Some(entry) => return self.replay_entry(entry, position, is_damaged),
+                        None => frame.padded_bytes as u64,
+                    }
+                }
+            };
+            self.trusted_lsn = self.trusted_lsn.max(lsn + unreadable_bytes);
+            let damage = JournalDamage {
+                segment: number,
+                range: ByteRange::new(offset_of(lsn), unreadable_bytes),
+            };
+            self.report.journal_damage.push(damage);
+            self.state.journal.mark_damaged(number);
+        });
+        if end_lsn.is_none() {
+            let rest = &frames[((end - base_lsn) as usize).min(frames.len())..];
+            let torn = rest.iter().rposition(|byte| *byte != 0);
+            self.report.torn_bytes = torn.map_or(0, |last| last as u64 + 1);
+        }
+        self.state.journal.end_lsn = end;
+        Ok(())
+    }
+
+    fn replay_entry(&mut self, entry: Entry, position: Position, is_damaged: bool) {
+        self.report.entry_count += 1;
+        match entry {
+            Entry::Synced => {}
+            Entry::State { stripe, dropped } => self.state.learn(stripe, dropped),
+            Entry::Update(head) => {
+                let chunk = head.chunk;
+                if self.state.chunk(chunk).is_none() {
+                    return;
+                }
+                if is_damaged {
+                    let range = head.hull();
+                    self.report.damage.push(Damage { chunk, range });
+                }
+                let stripe = self.state.stripes.entry(chunk.stripe).or_default();
+                stripe.learn(head.stamp.epoch, head.generation, Sequence(0));
+                self.state.remember(Pending { head, position });
+            }
+            Entry::Image {
+                chunk,
+                birth_lsn,
+                upto,
+            } => {
+                let image = OpenImage {
+                    position,
+                    birth_lsn,
+                    upto,
+                    is_damaged,
+                };
+                self.images.entry(chunk).or_default().push(image);
+            }
+            Entry::Applied { chunk, upto } => {
+                let open = self.images.entry(chunk).or_default();
+                open.retain(|image| image.upto > upto);
+            }
+            Entry::Removed { chunk } => {
+                self.images.remove(&chunk);
+                self.removed.insert(chunk, position.lsn);
+                match self.state.chunk_mut(chunk) {
+                    Some(entry) => {
+                        let gone = std::mem::take(&mut entry.pending);
+                        self.state.forget(gone);
+                    }
+                    None => self.state.forget_chunk(chunk),
+                }
+            }
+        }
+    }
+
+    /// With unreadable bytes in the journal, keeps only chunks that are younger than them: of
+    /// any other, a record or a promise may be lost.
+    fn distrust(&mut self) -> Result<(), StoreError> {
+        if self.trusted_lsn == 0 {
+            return Ok(());
+        }
+        for chunk in self.all_chunks() {
+            match self.state.header(&self.disk, chunk) {
+                Ok(header) if header.birth_lsn >= self.trusted_lsn => {
+                    // Its records from before it was written were not trusted then either.
+                    self.state.forget_before(chunk, self.trusted_lsn);
+                }
+                Ok(_) | Err(StoreError::Corrupt { .. }) => {
+                    self.state.suspect(chunk);
+                    self.report_whole(chunk);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if self.state.suspects.is_empty() {
+            self.state.journal.clear_damage();
+        }
+        Ok(())
+    }
+
+    fn all_chunks(&self) -> Vec<ChunkId> {
+        let stripes = self.state.stripes.iter();
+        let of = stripes.flat_map(|(&stripe, held)| {
+            let id = move |&index| ChunkId { stripe, index };
+            held.chunks.keys().map(id)
+        });
+        of.collect()
+    }
+
+    fn report_whole(&mut self, chunk: ChunkId) {
+        let range = Damage::WHOLE;
+        self.report.damage.push(Damage { chunk, range });
+    }
+
+    fn finish_removals(&mut self) -> Result<(), StoreError> {
+        for (chunk, removed_lsn) in std::mem::take(&mut self.removed) {
+            match self.state.header(&self.disk, chunk) {
+                Ok(header) if header.birth_lsn <= removed_lsn => {
+                    crate::chunk_writer::unlink(&*self.disk, chunk)?;
+                    self.state.forget_chunk(chunk);
+                    self.report.removed.push(chunk);
+                }
+                // It was written anew since, or is gone, or nobody can tell.
+                Ok(_) | Err(StoreError::NoSuchChunk { .. } | StoreError::Corrupt { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn redo_images(&mut self) -> Result<(), StoreError> {
+        for (chunk, images) in std::mem::take(&mut self.images) {
+            let birth_lsn = match self.state.header(&self.disk, chunk) {
+                Ok(header) => header.birth_lsn,
+                Err(StoreError::NoSuchChunk { .. } | StoreError::Corrupt { .. }) => continue,
+                Err(error) => return Err(error),
+            };
+            let open = images.iter().filter(|image| image.birth_lsn == birth_lsn);
+            for image in open {
+                if !self.redo(chunk, image)? {
+                    // The chunk may be half changed and nothing can tell what it was.
+                    self.state.suspect(chunk);
+                    self.state.journal.mark_damaged(image.position.segment);
+                    self.report_whole(chunk);
+                    break;
+                }
+                self.report.redone.push(chunk);
+            }
+        }
+        self.report.redone.dedup();
+        Ok(())
+    }
+
+    /// Writes an image into its chunk again; `false` when the image is damaged.
+    fn redo(&mut self, chunk: ChunkId, open: &OpenImage) -> Result<bool, StoreError> {
+        let mut header = self.state.header(&self.disk, chunk)?;
+        let located = self.state.journal.locate(open.position);
+        let mut buffer = Vec::new();
+        located.read(&mut buffer)?;
+        let image = match frame::decode(&buffer, open.position.lsn) {
+            Check::Whole(frame) if !open.is_damaged => Image::decode(frame.body),
+            _ => None,
+        };
+        let extent = header.extent();
+        let Some(image) = image.filter(|i| i.fits(extent.chunk_bytes, extent.block_count())) else {
+            return Ok(false);
+        };
+        header.spec.base = header.spec.base.max(open.upto);
+        let path = chunk_file::path_of(chunk);
+        let file = self.disk.open(&path).context("open", &path)?;
+        write_in_place(&file, header, &image.ranges, &image.block_crcs).context("write", &path)?;
+        file.sync().context("sync", &path)?;
+        self.state.set_header(header);
+        Ok(true)
+    }
+
+    /// Reads the headers of all chunks with pending records, which says which are still pending.
+    fn settle_pending(&mut self) -> Result<(), StoreError> {
+        for chunk in self.all_chunks() {
+            let has_pending = |entry: &crate::index::Chunk| !entry.pending.is_empty();
+            if !self.state.chunk(chunk).is_some_and(has_pending) {
+                continue;
+            }
+            match self.state.header(&self.disk, chunk) {
+                Ok(header) => self.state.set_header(header),
+                Err(StoreError::Corrupt { .. }) => self.report_whole(chunk),
+                Err(error) => return Err(error),
+            }
+        }
+        let chunks = self.state.stripes.values().flat_map(|s| s.chunks.values());
+        let pending = chunks.map(|chunk| match chunk.header {
+            Header::Damaged => 0,
+            Header::Unread | Header::Known(_) => chunk.pending.len() as u64,
+        });
+        self.report.pending_count = pending.sum();
+        Ok(())
+    }
+}
+
+/// The entry of a frame, unless its parts contradict each other.
+fn decode_entry(frame: &frame::Frame<'_>) -> Option<Entry> {
+    let entry = Entry::decode(frame.kind, frame.head)?;
+    match &entry {
+        Entry::Update(head) if head.piece_bytes() != frame.body.len() as u64 => None,
+        _ => Some(entry),
+    }
+}

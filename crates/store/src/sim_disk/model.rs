@@ -1,0 +1,269 @@
+//! What is on a simulated disk, what of it is durable, and what a crash leaves.
+
+use crate::disk::SECTOR_BYTES;
+use crate::sim_disk::DiskCounts;
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Everything under the disk's lock.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) random: SplitMix,
+    pub(super) names: BTreeMap<String, Node>,
+    pub(super) durable_names: BTreeMap<String, Node>,
+    /// Changes of names since the last sync of their directory, oldest first.
+    pub(super) unsynced_names: Vec<NameChange>,
+    /// Raised by each crash; a handle of an older one is dead.
+    pub(super) incarnation: u64,
+    pub(super) counts: DiskCounts,
+    pub(super) fail_at: Option<u64>,
+    pub(super) power_off_at: Option<u64>,
+    pub(super) capacity_bytes: u64,
+}
+
+impl State {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            random: SplitMix(seed),
+            names: BTreeMap::new(),
+            durable_names: BTreeMap::new(),
+            unsynced_names: Vec::new(),
+            incarnation: 0,
+            counts: DiskCounts::default(),
+            fail_at: None,
+            power_off_at: None,
+            capacity_bytes: u64::MAX,
+        }
+    }
+}
+
+/// What a name stands for.
+#[derive(Clone, Debug)]
+pub(super) enum Node {
+    Directory,
+    File(Arc<Mutex<Inode>>),
+}
+
+/// A creation (link only), a rename (both) or a removal (unlink only).
+#[derive(Clone, Debug)]
+pub(super) struct NameChange {
+    pub(super) unlink: Option<String>,
+    pub(super) link: Option<(String, Node)>,
+}
+
+/// A file's bytes, whatever its name.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Inode {
+    pub(super) current: Vec<u8>,
+    pub(super) durable: Vec<u8>,
+    /// Changes since the last sync, oldest first.
+    pub(super) unsynced: Vec<Change>,
+}
+
+/// A change of a file's bytes.
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    Write { offset: usize, bytes: Vec<u8> },
+    Length(usize),
+}
+
+/// Small generator with a 64-bit state (Steele, Lea and Flood, "Fast splittable pseudorandom
+/// number generators", 2014).
+#[derive(Clone, Debug)]
+pub(super) struct SplitMix(u64);
+
+impl SplitMix {
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(super) fn coin(&mut self) -> bool {
+        self.next() & 1 == 1
+    }
+}
+
+pub(super) fn lock_inode(inode: &Mutex<Inode>) -> MutexGuard<'_, Inode> {
+    inode.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(super) fn directory_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(directory, _)| directory)
+}
+
+pub(super) fn powered_off() -> io::Error {
+    io::Error::other("the simulated disk has no power")
+}
+
+/// What becomes of one operation.
+#[derive(PartialEq, Eq)]
+pub(super) enum Fate {
+    Works,
+    Fails,
+    /// The power goes: the change is issued, but nobody learns whether it took place.
+    LosesPower,
+}
+
+impl State {
+    /// Counts an operation and says whether a fault was injected into it.
+    pub(super) fn step(&mut self) -> Result<Fate, io::Error> {
+        let number = self.counts.operation_count + 1;
+        match self.power_off_at {
+            Some(at) if number > at => return Err(powered_off()),
+            _ => self.counts.operation_count = number,
+        }
+        if self.power_off_at == Some(number) {
+            // Nothing moves past this number, so every later operation fails.
+            self.power_off_at = Some(number - 1);
+            return Ok(Fate::LosesPower);
+        }
+        if self.fail_at == Some(number) {
+            self.fail_at = None;
+            return Ok(Fate::Fails);
+        }
+        Ok(Fate::Works)
+    }
+
+    pub(super) fn is_off(&self) -> bool {
+        self.power_off_at
+            .is_some_and(|at| self.counts.operation_count > at)
+    }
+
+    pub(super) fn file(&self, path: &str) -> io::Result<Arc<Mutex<Inode>>> {
+        match self.names.get(path) {
+            Some(Node::File(inode)) => Ok(Arc::clone(inode)),
+            _ => Err(ErrorKind::NotFound.into()),
+        }
+    }
+
+    pub(super) fn has_directory(&self, path: &str) -> bool {
+        path.is_empty() || matches!(self.names.get(path), Some(Node::Directory))
+    }
+
+    pub(super) fn change_names(&mut self, change: NameChange) -> io::Result<()> {
+        let fate = self.step()?;
+        if fate == Fate::Fails {
+            return Err(io::Error::other("injected failure"));
+        }
+        change.apply(&mut self.names);
+        self.unsynced_names.push(change);
+        if fate == Fate::LosesPower {
+            return Err(powered_off());
+        }
+        Ok(())
+    }
+
+    pub(super) fn used_bytes(&self) -> u64 {
+        let length = |node: &Node| match node {
+            Node::Directory => 0,
+            Node::File(inode) => lock_inode(inode).current.len() as u64,
+        };
+        self.names.values().map(length).sum()
+    }
+
+    /// The names, and through them the files, that a crash leaves.
+    pub(super) fn survivors(&mut self) -> BTreeMap<String, Node> {
+        let mut names = self.durable_names.clone();
+        for change in std::mem::take(&mut self.unsynced_names) {
+            if self.random.coin() {
+                change.apply(&mut names);
+            }
+        }
+        let lost_directory = |names: &BTreeMap<String, Node>, path: &str| {
+            let directory = directory_of(path);
+            !directory.is_empty() && !names.contains_key(directory)
+        };
+        // Names sort behind their directory, so one pass also drops nested directories.
+        for path in names.keys().cloned().collect::<Vec<_>>() {
+            if lost_directory(&names, &path) {
+                names.remove(&path);
+            }
+        }
+        for node in names.values() {
+            if let Node::File(inode) = node {
+                lock_inode(inode).crash(&mut self.random);
+            }
+        }
+        names
+    }
+}
+
+impl NameChange {
+    pub(super) fn apply(&self, names: &mut BTreeMap<String, Node>) {
+        if let Some(path) = &self.unlink {
+            names.remove(path);
+        }
+        if let Some((path, node)) = &self.link {
+            names.insert(path.clone(), node.clone());
+        }
+    }
+
+    pub(super) fn touches(&self, directory: &str) -> bool {
+        let inside = |path: &String| directory_of(path) == directory;
+        self.unlink.as_ref().is_some_and(inside)
+            || self.link.as_ref().is_some_and(|(path, _)| inside(path))
+    }
+}
+
+impl Inode {
+    pub(super) fn change(&mut self, change: Change) {
+        change.apply(&mut self.current);
+        self.unsynced.push(change);
+    }
+
+    pub(super) fn sync(&mut self) {
+        for change in std::mem::take(&mut self.unsynced) {
+            change.apply(&mut self.durable);
+        }
+    }
+
+    pub(super) fn crash(&mut self, random: &mut SplitMix) {
+        for change in std::mem::take(&mut self.unsynced) {
+            match (random.next() % 3, change) {
+                (0, _) => {}
+                (1, Change::Write { offset, bytes }) => {
+                    tear(&mut self.durable, offset, &bytes, random);
+                }
+                (_, change) => change.apply(&mut self.durable),
+            }
+        }
+        self.current.clone_from(&self.durable);
+    }
+}
+
+impl Change {
+    pub(super) fn apply(&self, file: &mut Vec<u8>) {
+        match self {
+            Self::Length(length) => file.resize(*length, 0),
+            Self::Write { offset, bytes } => {
+                let end = offset + bytes.len();
+                if file.len() < end {
+                    file.resize(end, 0);
+                }
+                file[*offset..end].copy_from_slice(bytes);
+            }
+        }
+    }
+}
+
+/// Writes a random choice of the sectors that `bytes` touches.
+pub(super) fn tear(file: &mut Vec<u8>, offset: usize, bytes: &[u8], random: &mut SplitMix) {
+    let sector = SECTOR_BYTES as usize;
+    let mut at = offset;
+    while at < offset + bytes.len() {
+        let end = ((at / sector + 1) * sector).min(offset + bytes.len());
+        if random.coin() {
+            let part = bytes[at - offset..end - offset].to_vec();
+            Change::Write {
+                offset: at,
+                bytes: part,
+            }
+            .apply(file);
+        }
+        at = end;
+    }
+}

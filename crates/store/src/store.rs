@@ -1,0 +1,425 @@
+//! The store's shared state: what is locked by what, how room is made in the journal, how many
+//! callers share one sync, and how a failure latches.
+
+use crate::chunk_file::{self, ChunkHeader, ReadFailure};
+use crate::disk::{Disk, DiskFile};
+use crate::entry::Entry;
+use crate::error::{IoContext, StoreError};
+use crate::frame;
+use crate::index::{Chunk, Gate, Header, Pending, Stripe};
+use crate::journal::{Journal, Position, SEGMENT_HEADER_BYTES, segment_path};
+use crate::record::Damage;
+use gabion_layout::{ChunkId, Sequence, StripeId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+
+/// Sizes that a store is opened with. They may change from one start to the next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Bytes of a journal segment; two are allocated at any time. The largest record is a quarter.
+    pub segment_bytes: u64,
+    /// Bytes that new chunks leave free on the disk, so that the journal can go on.
+    pub reserve_bytes: u64,
+    /// Above this many segments, an apply copies the last needed records out of the oldest one.
+    pub segment_count_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            segment_bytes: 64 << 20,
+            reserve_bytes: 256 << 20,
+            segment_count_max: 16,
+        }
+    }
+}
+
+/// Smallest segment that makes sense: a quarter of it holds a block's image with all headers.
+pub(crate) const SEGMENT_BYTES_MIN: u64 = 64 << 10;
+
+/// A position in the journal: once synced up to a record's, the record is durable.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Lsn(pub(crate) u64);
+
+/// One node's durable chunks, records and promises. Clones share one store. All operations block;
+/// call them from threads that may.
+#[derive(Debug)]
+pub struct Store<D: Disk> {
+    pub(crate) shared: Arc<Shared<D>>,
+}
+
+impl<D: Disk> Clone for Store<D> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+pub(crate) struct Shared<D: Disk> {
+    pub(crate) disk: Arc<D>,
+    pub(crate) options: Options,
+    state: Mutex<State<D>>,
+    group: Group,
+    /// The first failure of a required write or sync.
+    latch: OnceLock<String>,
+}
+
+impl<D: Disk> std::fmt::Debug for Shared<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared")
+            .field("options", &self.options)
+            .field("failed", &self.latch.get())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Lets one caller sync the journal for all who wait.
+struct Group {
+    synced_lsn: Arc<AtomicU64>,
+    /// Whether somebody is syncing.
+    is_led: Mutex<bool>,
+    done: Condvar,
+}
+
+/// Everything under the state lock.
+pub(crate) struct State<D: Disk> {
+    pub(crate) stripes: BTreeMap<StripeId, Stripe>,
+    pub(crate) journal: Journal<D>,
+    pub(crate) gates: BTreeMap<ChunkId, Arc<Gate>>,
+    /// Chunks that damage to the journal may concern; none of them is served. While there are
+    /// any, damaged segments stay, so that the next start distrusts the same chunks.
+    pub(crate) suspects: BTreeSet<ChunkId>,
+    /// Directories of chunks that are known to exist durably.
+    pub(crate) directories: BTreeSet<String>,
+    /// Names the next file in the directory of unfinished chunks.
+    pub(crate) next_temporary: u64,
+    /// Bytes of the frames of all pending records.
+    pub(crate) pending_bytes: u64,
+}
+
+/// Whether an append may use the room that is set aside for making room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Room {
+    /// No: it can be refused.
+    Ordinary,
+    /// Yes: it settles, fences or frees.
+    Reserved,
+}
+
+const POISONED: &str = "no thread panics while it holds this lock";
+
+impl<D: Disk> Shared<D> {
+    pub(crate) fn new(disk: Arc<D>, options: Options, state: State<D>) -> Self {
+        Self {
+            disk,
+            options,
+            group: Group {
+                synced_lsn: state.journal.synced(),
+                is_led: Mutex::new(false),
+                done: Condvar::new(),
+            },
+            state: Mutex::new(state),
+            latch: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State<D>> {
+        self.state.lock().expect(POISONED)
+    }
+
+    /// Refuses when an earlier required write or sync failed.
+    pub(crate) fn check_latch(&self) -> Result<(), StoreError> {
+        match self.latch.get() {
+            None => Ok(()),
+            Some(cause) => Err(StoreError::Failed {
+                cause: cause.clone(),
+            }),
+        }
+    }
+
+    /// Passes a required write's or sync's outcome on, and latches the store when it failed. A
+    /// clean refusal for want of space is none.
+    pub(crate) fn require<T>(&self, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
+        if let Err(error @ StoreError::Io { .. }) = &outcome {
+            // Only the first cause is kept; a second failure changes nothing.
+            let _ = self.latch.set(error.to_string());
+        }
+        outcome
+    }
+
+    /// Appends an entry, making room first. Latches the store when the disk fails.
+    pub(crate) fn append(
+        &self,
+        state: &mut State<D>,
+        entry: &Entry,
+        body: &[&[u8]],
+        room: Room,
+    ) -> Result<Position, StoreError> {
+        self.check_latch()?;
+        let head = entry.encode_head();
+        let body_bytes = body.iter().map(|part| part.len()).sum();
+        let frame_bytes = frame::frame_bytes(head.len(), body_bytes) as u64;
+        let made = state.make_room(frame_bytes, self.options, room);
+        self.require(made)?;
+        self.require(state.journal.append(entry.kind(), &head, body))
+    }
+
+    /// Returns once everything before `lsn` is durable. One of the callers that wait syncs for
+    /// all.
+    pub(crate) fn sync(&self, lsn: u64) -> Result<(), StoreError> {
+        let mut is_led = self.group.is_led.lock().expect(POISONED);
+        loop {
+            if self.group.synced_lsn.load(Ordering::Acquire) >= lsn {
+                return Ok(());
+            }
+            self.check_latch()?;
+            if !*is_led {
+                break;
+            }
+            is_led = self.group.done.wait(is_led).expect(POISONED);
+        }
+        *is_led = true;
+        drop(is_led);
+        let outcome = self.lead_sync();
+        *self.group.is_led.lock().expect(POISONED) = false;
+        self.group.done.notify_all();
+        outcome
+    }
+
+    fn lead_sync(&self) -> Result<(), StoreError> {
+        let tail = self.lock().journal.tail();
+        let (number, file, end_lsn) =
+            tail.expect("what waits for a sync was appended to a segment");
+        self.require(file.sync().context("sync", &segment_path(number)))?;
+        self.group.synced_lsn.fetch_max(end_lsn, Ordering::AcqRel);
+        // The last entry of a quiet journal has no later one that says it was synced, so damage to
+        // it would look like a torn tail. This marker says so, once it reaches the disk by itself.
+        let mut state = self.lock();
+        if state.journal.end_lsn == end_lsn && state.journal.fits(frame::frame_bytes(0, 0) as u64) {
+            self.require(state.journal.append(Entry::Synced.kind(), &[], &[]))?;
+        }
+        Ok(())
+    }
+}
+
+impl<D: Disk> Store<D> {
+    /// Makes everything up to `lsn` durable. Many callers share one sync of the disk.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] and [`StoreError::Failed`]: it is not known what is durable.
+    pub fn sync(&self, lsn: Lsn) -> Result<(), StoreError> {
+        self.shared.sync(lsn.0)
+    }
+
+    /// Makes everything appended so far durable, marks that are otherwise allowed to be lost
+    /// included. A store that ends this way starts with nothing torn.
+    ///
+    /// # Errors
+    /// As [`Store::sync`].
+    pub fn sync_all(&self) -> Result<(), StoreError> {
+        let end_lsn = self.shared.lock().journal.end_lsn;
+        self.shared.sync(end_lsn)
+    }
+
+    /// Bytes of the journal that pending records take.
+    pub fn pending_bytes(&self) -> u64 {
+        self.shared.lock().pending_bytes
+    }
+
+    /// The first failure of a required write or sync, if there was one.
+    pub fn failure(&self) -> Option<String> {
+        self.shared.latch.get().cloned()
+    }
+}
+
+impl<D: Disk> State<D> {
+    pub(crate) fn new(journal: Journal<D>) -> Self {
+        Self {
+            stripes: BTreeMap::new(),
+            journal,
+            gates: BTreeMap::new(),
+            suspects: BTreeSet::new(),
+            directories: BTreeSet::new(),
+            next_temporary: 0,
+            pending_bytes: 0,
+        }
+    }
+
+    pub(crate) fn chunk(&self, chunk: ChunkId) -> Option<&Chunk> {
+        self.stripes.get(&chunk.stripe)?.chunks.get(&chunk.index)
+    }
+
+    pub(crate) fn chunk_mut(&mut self, chunk: ChunkId) -> Option<&mut Chunk> {
+        let stripe = self.stripes.get_mut(&chunk.stripe)?;
+        stripe.chunks.get_mut(&chunk.index)
+    }
+
+    /// The gate of a chunk, whether or not the chunk is here.
+    pub(crate) fn gate(&mut self, chunk: ChunkId) -> Arc<Gate> {
+        Arc::clone(self.gates.entry(chunk).or_default())
+    }
+
+    /// The header of a chunk, read from its file when it is needed for the first time.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchChunk`], [`StoreError::Corrupt`] for the whole chunk, and
+    /// [`StoreError::Io`] when the disk fails.
+    pub(crate) fn header(&mut self, disk: &D, chunk: ChunkId) -> Result<ChunkHeader, StoreError> {
+        let corrupt = StoreError::Corrupt {
+            chunk,
+            range: Damage::WHOLE,
+        };
+        let entry = self
+            .chunk_mut(chunk)
+            .ok_or(StoreError::NoSuchChunk { chunk })?;
+        match entry.header {
+            Header::Known(header) => return Ok(header),
+            Header::Damaged => return Err(corrupt),
+            Header::Unread => {}
+        }
+        let path = chunk_file::path_of(chunk);
+        let file = disk.open(&path).context("open", &path)?;
+        match chunk_file::read_header(&file, chunk) {
+            Ok(header) => {
+                self.set_header(header);
+                Ok(header)
+            }
+            Err(ReadFailure::Io(source)) => Err(StoreError::io("read", &path, source)),
+            Err(ReadFailure::Corrupt(_)) => {
+                entry.header = Header::Damaged;
+                Err(corrupt)
+            }
+        }
+    }
+
+    /// Takes over a chunk's header as it is on disk now: the stripe learns from it, and records
+    /// that it includes are no longer pending.
+    pub(crate) fn set_header(&mut self, header: ChunkHeader) {
+        let included = self.take_included(header);
+        self.forget(included);
+    }
+
+    /// Serves nothing of a chunk until it is replaced, now or at any later start.
+    pub(crate) fn suspect(&mut self, chunk: ChunkId) {
+        if let Some(entry) = self.chunk_mut(chunk) {
+            entry.header = Header::Damaged;
+            let untrusted = std::mem::take(&mut entry.pending);
+            self.forget(untrusted);
+            self.suspects.insert(chunk);
+        }
+    }
+
+    /// Drops the pending records of a chunk that lie before a position.
+    pub(crate) fn forget_before(&mut self, chunk: ChunkId, lsn: u64) {
+        let Some(entry) = self.chunk_mut(chunk) else {
+            return;
+        };
+        let is_before = |_: &Sequence, record: &mut Pending| record.position.lsn < lsn;
+        let untrusted = entry.pending.extract_if(.., is_before).collect();
+        self.forget(untrusted);
+    }
+
+    /// Takes over that a chunk was replaced or removed.
+    pub(crate) fn clear_suspicion(&mut self, chunk: ChunkId) {
+        if self.suspects.remove(&chunk) && self.suspects.is_empty() {
+            self.journal.clear_damage();
+        }
+    }
+
+    /// As [`State::set_header`], but the journal goes on keeping the records, for the caller to
+    /// [`State::forget`].
+    pub(crate) fn take_included(&mut self, header: ChunkHeader) -> BTreeMap<Sequence, Pending> {
+        let (chunk, spec) = (header.chunk, header.spec);
+        let stripe = self.stripes.entry(chunk.stripe).or_default();
+        stripe.learn(stripe.epoch, spec.generation, spec.base);
+        let entry = stripe.chunks.entry(chunk.index).or_default();
+        entry.header = Header::Known(header);
+        let next = spec.base.0.checked_add(1);
+        let later = next.map(|next| entry.pending.split_off(&Sequence(next)));
+        std::mem::replace(&mut entry.pending, later.unwrap_or_default())
+    }
+
+    /// Reads the headers of all chunks of a stripe, so that its state includes what they say.
+    /// Damaged ones say nothing.
+    pub(crate) fn know_stripe(&mut self, disk: &D, stripe: StripeId) -> Result<(), StoreError> {
+        let Some(known) = self.stripes.get(&stripe) else {
+            return Err(StoreError::NoSuchStripe { stripe });
+        };
+        let unread = |(index, chunk): (&_, &Chunk)| {
+            matches!(chunk.header, Header::Unread).then_some(ChunkId {
+                stripe,
+                index: *index,
+            })
+        };
+        for chunk in known.chunks.iter().filter_map(unread).collect::<Vec<_>>() {
+            match self.header(disk, chunk) {
+                Ok(_) | Err(StoreError::Corrupt { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a record to the pending ones of its chunk, which must be here.
+    pub(crate) fn remember(&mut self, pending: Pending) {
+        let (position, sequence) = (pending.position, pending.head.stamp.sequence);
+        self.pending_bytes += u64::from(position.frame_bytes);
+        self.journal.keep(position);
+        let chunk = pending.head.chunk;
+        let entry = self
+            .chunk_mut(chunk)
+            .expect("records are kept for chunks that are here");
+        if let Some(older) = entry.pending.insert(sequence, pending) {
+            self.forget(BTreeMap::from([(sequence, older)]));
+        }
+    }
+
+    /// Lets the journal know that records are needed no more.
+    pub(crate) fn forget(&mut self, records: BTreeMap<Sequence, Pending>) {
+        for pending in records.into_values() {
+            self.pending_bytes -= u64::from(pending.position.frame_bytes);
+            self.journal.release(pending.position);
+        }
+    }
+
+    /// Sees to it that a frame of this size can be appended.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSpace`] when the disk is full, with nothing changed that matters.
+    pub(crate) fn make_room(
+        &mut self,
+        frame_bytes: u64,
+        options: Options,
+        room: Room,
+    ) -> Result<(), StoreError> {
+        if !self.journal.fits(frame_bytes) {
+            self.rotate(options)?;
+        }
+        if room == Room::Ordinary && !self.journal.has_spare(1) {
+            self.journal.make_spare(self.spare_bytes(options))?;
+        }
+        Ok(())
+    }
+
+    /// Begins a new segment with a checkpoint of all stripes.
+    pub(crate) fn rotate(&mut self, options: Options) -> Result<(), StoreError> {
+        self.journal.make_spare(self.spare_bytes(options))?;
+        let state_of = |(id, stripe): (&StripeId, &Stripe)| Entry::State {
+            stripe: stripe.state_mark(*id),
+            dropped: stripe.dropped.clone(),
+        };
+        self.journal.rotate(self.stripes.iter().map(state_of))
+    }
+
+    /// Bytes of the next segment: it must hold a checkpoint and still be of use.
+    fn spare_bytes(&self, options: Options) -> u64 {
+        // A stripe's state has at most 4 numbers and a count, of 10 bytes each at most, and as
+        // much as two numbers for each update dropped. Tens of bytes are usual.
+        let bound = |stripe: &Stripe| frame::frame_bytes(50 + 20 * stripe.dropped.len(), 0) as u64;
+        let checkpoint_bytes: u64 = self.stripes.values().map(bound).sum();
+        let segment_bytes = options.segment_bytes.max(SEGMENT_BYTES_MIN);
+        segment_bytes.max(SEGMENT_HEADER_BYTES + checkpoint_bytes + segment_bytes / 2)
+    }
+}
