@@ -180,6 +180,11 @@ pub(super) unsafe fn add<L: Lanes, const U: usize>(pass: &Pass<'_>, output: *mut
     }
 }
 
+/// One step of [`multiply`]: `U` vectors of each output, from byte `at` on. Sources are taken in pairs,
+/// for which some back ends have a cheaper sum.
+///
+/// # Safety
+/// As for [`multiply`], and `at` plus the step's bytes is at most `pass.end`.
 #[inline(always)]
 unsafe fn multiply_step<L: Lanes, A: Access<L>, const R: usize, const U: usize>(
     pass: &Pass<'_>,
@@ -266,6 +271,10 @@ unsafe fn multiply_single<L: Lanes, const R: usize>(
     }
 }
 
+/// One step of [`multiply_single`]: one vector of each output.
+///
+/// # Safety
+/// As for [`multiply_step`].
 #[inline(always)]
 unsafe fn single_step<L: Lanes, A: Access<L>, const R: usize>(
     source: *const u8,
@@ -307,6 +316,10 @@ unsafe fn single_step<L: Lanes, A: Access<L>, const R: usize>(
     }
 }
 
+/// Loads `U` vectors of a source, ready to be multiplied, and fetches ahead.
+///
+/// # Safety
+/// As for [`multiply_step`].
 #[inline(always)]
 unsafe fn load_source<L: Lanes, A: Access<L>, const U: usize>(
     pass: &Pass<'_>,
@@ -326,6 +339,10 @@ unsafe fn load_source<L: Lanes, A: Access<L>, const U: usize>(
     }
 }
 
+/// One step of [`add`].
+///
+/// # Safety
+/// As for [`multiply_step`].
 #[inline(always)]
 unsafe fn add_step<L: Lanes, A: Access<L>, const U: usize>(
     pass: &Pass<'_>,
