@@ -10,6 +10,7 @@ mod extents;
 pub mod stats;
 pub mod trace;
 pub mod update_traffic;
+pub mod workload;
 
 pub use error::{LabError, RowProblem};
 pub use stats::Stats;
