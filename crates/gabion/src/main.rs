@@ -1,3 +1,73 @@
-//! The one binary.
+//! The `gabion` command: clusters, pools, files, faults, repair and the lab.
+//!
+//! Nothing is decided here. Each command is a file in `commands/` that parses nothing, calls a
+//! library and prints what it says. Exit codes: 0 done, 1 failed, 2 the command was wrong.
 
-fn main() {}
+mod arguments;
+mod cluster;
+mod commands;
+mod failure;
+mod output;
+
+use arguments::{Arguments, Command};
+use clap::Parser;
+use failure::Failure;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version go to stdout and are no failure; clap knows which is which.
+            let _ = error.print();
+            return ExitCode::from(error.exit_code() as u8);
+        }
+    };
+    match run(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("gabion: {failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> Result<(), Failure> {
+    start_logging();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
+    let format = arguments.format;
+    let place = arguments.place;
+    let done = runtime.block_on(async {
+        match arguments.command {
+            Command::Coordinator(options) => commands::serve::coordinator(options).await,
+            Command::Node(options) => commands::serve::node(options).await,
+            Command::Cluster(command) => commands::cluster::run(command, place, format).await,
+            Command::Pool(command) => commands::pool::run(command, &place, format).await,
+            Command::Put(options) => commands::files::put(options, &place, format).await,
+            Command::Get(options) => commands::files::get(options, &place, format).await,
+            Command::Write(options) => commands::files::write(options, &place, format).await,
+            Command::Ls { prefix } => commands::files::ls(&prefix, &place, format).await,
+            Command::Rm { name } => commands::files::rm(&name, &place).await,
+            Command::Stat { name } => commands::files::stat(&name, &place, format).await,
+            Command::Chaos(command) => commands::chaos::run(command, &place).await,
+            Command::Repair(options) => commands::repair::repair(options, &place, format).await,
+            Command::Scrub => commands::repair::scrub(&place, format).await,
+            Command::Plan(command) => commands::plan::run(command, &place).await,
+            Command::Lab(command) => commands::lab::run(command, format),
+            Command::Demo(options) => commands::demo::run(options, format).await,
+        }
+    });
+    // Blocking work that outlives its command, such as a sync, must not hold the process.
+    runtime.shutdown_background();
+    done
+}
+
+/// Logs go to stderr; `GABION_LOG` says how much, as in `GABION_LOG=debug`.
+fn start_logging() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("GABION_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+}

@@ -65,7 +65,7 @@ impl CoordinatorProcess {
         let path = directory.join("metadata.redb");
         let opened = tokio::task::spawn_blocking(move || open(&path, ClusterId(cluster)));
         let meta = opened.await.expect("opening metadata does not panic")?;
-        let coordinator = Coordinator::new(meta, Arc::new(ports), options);
+        let coordinator = Coordinator::new(meta, Arc::new(ports), options)?;
         assert!(
             handler.coordinator.set(Arc::clone(&coordinator)).is_ok(),
             "a process is one coordinator"

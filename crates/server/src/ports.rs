@@ -10,7 +10,7 @@ use gabion_protocol::message::{
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
 use gabion_wire::{Connection, Endpoint, Peers, WireError};
-use rand::{RngCore, SeedableRng};
+use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
 use std::fs::File;

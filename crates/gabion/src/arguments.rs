@@ -1,0 +1,305 @@
+//! The command line.
+
+use crate::output::{Format, parse_bytes};
+use clap::{Args, Parser, Subcommand};
+use gabion_layout::Survive;
+use std::path::PathBuf;
+
+/// Erasure-coded storage for racks and regions: safe updates in place, repair in about the time of
+/// one transfer, cross-rack bytes planned and metered.
+#[derive(Parser, Debug)]
+#[command(name = "gabion", version, max_term_width = 100, arg_required_else_help = true)]
+#[command(after_help = "Start with 'gabion demo', or with 'gabion cluster up --dir D'. Exit codes: \
+    0 done, 1 failed, 2 the command was wrong.")]
+pub(crate) struct Arguments {
+    /// How figures are printed
+    #[arg(long, global = true, value_enum, default_value_t)]
+    pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) place: Place,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Which cluster a command is for.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Place {
+    /// The directory of a cluster made by 'gabion cluster up'
+    #[arg(long, global = true, env = "GABION_DIR", value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// The coordinator of any cluster, instead of --dir
+    #[arg(long, global = true, env = "GABION_COORDINATOR", value_name = "HOST:PORT")]
+    pub(crate) coordinator: Option<String>,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Start, inspect and stop a whole cluster on this machine
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
+    /// Run a coordinator (on a real machine; 'cluster up' does it for a trial)
+    Coordinator(CoordinatorOptions),
+    /// Run a storage node (on a real machine; 'cluster up' does it for a trial)
+    Node(NodeOptions),
+    /// Make and list pools: a code, a chunk size and the failure to survive
+    #[command(subcommand)]
+    Pool(PoolCommand),
+    /// Store a file erasure-coded
+    Put(PutOptions),
+    /// Read a file, through the code where chunks are lost
+    Get(GetOptions),
+    /// Overwrite bytes of a stored file in place, safely
+    Write(WriteOptions),
+    /// List files
+    Ls {
+        /// Only names that start so
+        #[arg(default_value = "")]
+        prefix: String,
+    },
+    /// Delete a file
+    Rm {
+        /// The file's name
+        name: String,
+    },
+    /// Show a file's stripes, where each chunk lies, and failures left
+    Stat {
+        /// The file's name
+        name: String,
+    },
+    /// Break things on purpose, in a cluster made by 'cluster up'
+    #[command(subcommand)]
+    Chaos(ChaosCommand),
+    /// Repair lost chunks now instead of after the grace period, or watch repair
+    Repair(RepairOptions),
+    /// Verify every stored byte against its checksum
+    Scrub,
+    /// Show what a mechanism would do, step by step, with its cost
+    #[command(subcommand)]
+    Plan(PlanCommand),
+    /// Experiments on traces, with the planners that the cluster runs
+    #[command(subcommand)]
+    Lab(LabCommand),
+    /// A whole cluster on this machine with real data through it; cleans up after itself
+    Demo(DemoOptions),
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum ClusterCommand {
+    /// Start a coordinator and nodes as processes on loopback, or restart those of --dir that are
+    /// not running
+    Up(UpOptions),
+    /// Nodes, redundancy, repair and metered traffic
+    Status,
+    /// Stop all processes; data stays in --dir
+    Down,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct UpOptions {
+    /// Racks
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) racks: u32,
+    /// Nodes in each rack
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) nodes_per_rack: u32,
+    /// Emulated speed of each node's link, such as 10Gbit; unlimited when absent
+    #[arg(long, value_name = "RATE")]
+    pub(crate) inner: Option<String>,
+    /// Emulated speed of each rack's uplink, such as 1Gbit; unlimited when absent
+    #[arg(long, value_name = "RATE")]
+    pub(crate) cross: Option<String>,
+    #[command(flatten)]
+    pub(crate) behaviour: Behaviour,
+}
+
+/// When the coordinator does what.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Behaviour {
+    /// A node that is silent for so long is declared failed, in milliseconds
+    #[arg(long, default_value_t = 3000, value_parser = clap::value_parser!(u64).range(200..))]
+    pub(crate) lease_ms: u64,
+    /// A failed node may return for so long before its chunks are repaired elsewhere, in seconds
+    #[arg(long, default_value_t = 60)]
+    pub(crate) grace_s: u64,
+    /// Stripes that are repaired at once
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) repair_parallel: u32,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CoordinatorOptions {
+    /// Where to listen; port 0 takes a free one
+    #[arg(long, default_value = "127.0.0.1:7070", value_name = "HOST:PORT")]
+    pub(crate) listen: String,
+    /// Where the metadata is
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    #[command(flatten)]
+    pub(crate) behaviour: Behaviour,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct NodeOptions {
+    /// The rack that the node stands in; all nodes of a rack fail together
+    #[arg(long)]
+    pub(crate) rack: u32,
+    /// The coordinator
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) join: String,
+    /// Where to listen: an address that other nodes can reach; port 0 takes a free one
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "HOST:PORT")]
+    pub(crate) listen: String,
+    /// Where the node keeps everything
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// The directory of emulated links, set by 'cluster up'
+    #[arg(long, hide = true)]
+    pub(crate) links: Option<PathBuf>,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum PoolCommand {
+    /// Make a pool; without --code one is chosen for the failure to survive
+    Create {
+        /// The pool's name
+        name: String,
+        /// What must be survived: 1-rack, 2-racks, 2-nodes, ...
+        #[arg(long, default_value = "1-rack")]
+        survive: Survive,
+        /// rs(k,m), cauchy(k,m), rdp(k), evenodd(k), lrc(k,l,g) or rep(n)
+        #[arg(long)]
+        code: Option<String>,
+        /// Bytes a chunk
+        #[arg(long, default_value = "1MiB", value_parser = parse_bytes)]
+        chunk: u64,
+    },
+    /// List pools
+    Ls,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct PutOptions {
+    /// The local file; - reads stdin to its end
+    pub(crate) file: PathBuf,
+    /// The name that it gets
+    pub(crate) name: String,
+    /// The pool; may be left out when there is one
+    #[arg(long)]
+    pub(crate) pool: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct GetOptions {
+    /// The stored file's name
+    pub(crate) name: String,
+    /// The local file, replaced only when all bytes have arrived; - writes to stdout
+    pub(crate) file: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct WriteOptions {
+    /// The stored file's name
+    pub(crate) name: String,
+    /// Where in it the bytes go
+    #[arg(long, value_parser = parse_bytes)]
+    pub(crate) offset: u64,
+    /// The local file with the new bytes; - reads stdin
+    pub(crate) file: PathBuf,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum ChaosCommand {
+    /// Kill a node with SIGKILL
+    KillNode {
+        /// The node's id
+        node: u32,
+    },
+    /// Start a node again that was killed
+    StartNode {
+        /// The node's id
+        node: u32,
+    },
+    /// Flip one bit of a chunk file of a node, as a bad disk would
+    FlipBit {
+        /// The node's id
+        node: u32,
+        /// Which of its chunk files, in the order of their names
+        #[arg(long, default_value_t = 0)]
+        file: usize,
+        /// Which byte of the chunk's data
+        #[arg(long, default_value_t = 12345)]
+        byte: u64,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RepairOptions {
+    /// conventional or pipeline, from now on
+    #[arg(long)]
+    pub(crate) scheme: Option<String>,
+    /// Stay and show progress until nothing is left to repair
+    #[arg(long)]
+    pub(crate) watch: bool,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum PlanCommand {
+    /// Show the plan of an update or a repair of a stored file
+    Show(PlanShowOptions),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct PlanShowOptions {
+    /// The file's name
+    pub(crate) name: String,
+    /// The update of these bytes, as OFFSET:LENGTH
+    #[arg(long, value_name = "OFFSET:LENGTH", conflicts_with = "repair")]
+    pub(crate) update: Option<String>,
+    /// The repair of this chunk, as STRIPE:CHUNK, both counted from 0 within the file
+    #[arg(long, value_name = "STRIPE:CHUNK")]
+    pub(crate) repair: Option<String>,
+    /// The repair scheme
+    #[arg(long, default_value = "pipeline")]
+    pub(crate) scheme: String,
+    /// Print a Graphviz digraph instead of text
+    #[arg(long)]
+    pub(crate) graphviz: bool,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum LabCommand {
+    /// Cross-rack chunks that each update scheme would move on a trace
+    UpdateTraffic(UpdateTrafficOptions),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct UpdateTrafficOptions {
+    /// The trace: MSR rows, plain or gzip
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: PathBuf,
+    /// The code, such as rs(6,3)
+    #[arg(long)]
+    pub(crate) code: String,
+    /// Racks, for rotate and random; a grouped layout has its own
+    #[arg(long, default_value_t = 3)]
+    pub(crate) racks: u32,
+    /// rotate, random, random:SEED, or data and parity racks such as 6x2+2x2
+    #[arg(long, default_value = "rotate")]
+    pub(crate) layout: String,
+    /// Bytes a chunk
+    #[arg(long, default_value = "1MiB", value_parser = parse_bytes)]
+    pub(crate) chunk: u64,
+    /// Schemes, separated by commas: baseline
+    #[arg(long, default_value = "baseline", value_delimiter = ',')]
+    pub(crate) scheme: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DemoOptions {
+    /// Replay the writes of this trace (MSR rows) instead of the calibrated workload
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// How much to store
+    #[arg(long, default_value = "256MiB", value_parser = parse_bytes)]
+    pub(crate) size: u64,
+}

@@ -1,0 +1,299 @@
+//! A cluster of processes on this machine: who they are, and starting and stopping them.
+//!
+//! The directory holds `cluster.json` (the shape, fixed when the cluster is made), `coordinator/`,
+//! `nodes/N/`, `links/`, and `run/` with one file a live process. A process says on its stdout when
+//! it is ready; starting waits for that line and for nothing else.
+
+use crate::arguments::{Behaviour, UpOptions};
+use crate::failure::{Context, Failure};
+use gabion_wire::{LinkSpec, LinkTable, parse_rate};
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::Command;
+
+/// How long a process may take from its start until it is ready: a node recovers its store first.
+const START_DEADLINE: Duration = Duration::from_secs(60);
+/// The word with which a process says that it is ready; what follows is its address.
+pub(crate) const READY: &str = "ready";
+
+/// The shape of a cluster.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Shape {
+    pub(crate) racks: u32,
+    pub(crate) nodes_per_rack: u32,
+    /// 0 means unlimited.
+    pub(crate) node_bytes_per_s: u64,
+    /// 0 means unlimited.
+    pub(crate) rack_bytes_per_s: u64,
+    /// Where the coordinator listens; nodes and clients rely on it, so it stays.
+    pub(crate) coordinator: Option<String>,
+}
+
+/// A live process, as its file in `run/` says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Running {
+    pid: i32,
+    /// When the kernel started it, in clock ticks since boot: a pid alone may be used again.
+    started_ticks: u64,
+}
+
+/// A cluster in a directory.
+#[derive(Clone, Debug)]
+pub(crate) struct LocalCluster {
+    directory: PathBuf,
+    pub(crate) shape: Shape,
+}
+
+impl LocalCluster {
+    /// Opens a cluster that was made before.
+    pub(crate) fn open(directory: &Path) -> Result<Self, Failure> {
+        let path = directory.join("cluster.json");
+        let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Failure::usage(format!(
+                "there is no cluster in {}; start one with 'gabion cluster up --dir {0}'",
+                directory.display()
+            )),
+            _ => Failure::failed(format!("cannot read {}: {error}", path.display())),
+        })?;
+        let shape = serde_json::from_str(&text)
+            .context(format!("understand {}; is it of another release?", path.display()))?;
+        Ok(Self { directory: directory.to_owned(), shape })
+    }
+
+    /// Opens the cluster in the directory, or makes one.
+    pub(crate) fn open_or_make(directory: &Path, options: &UpOptions) -> Result<Self, Failure> {
+        if directory.join("cluster.json").exists() {
+            return Self::open(directory);
+        }
+        let rate = |rate: &Option<String>| {
+            rate.as_deref().map_or(Ok(0), |text| parse_rate(text).map_err(Failure::usage))
+        };
+        let shape = Shape {
+            racks: options.racks,
+            nodes_per_rack: options.nodes_per_rack,
+            node_bytes_per_s: rate(&options.inner)?,
+            rack_bytes_per_s: rate(&options.cross)?,
+            coordinator: None,
+        };
+        let is_empty = fs::read_dir(directory).map_or(true, |mut entries| entries.next().is_none());
+        if !is_empty {
+            return Err(Failure::usage(format!(
+                "{} is not empty and holds no cluster; name a new or empty directory",
+                directory.display()
+            )));
+        }
+        let cluster = Self { directory: directory.to_owned(), shape };
+        for part in ["coordinator", "nodes", "links", "run", "logs"] {
+            let path = directory.join(part);
+            fs::create_dir_all(&path).context(format!("create {}", path.display()))?;
+        }
+        let spec = LinkSpec {
+            node_bytes_per_s: cluster.shape.node_bytes_per_s,
+            rack_bytes_per_s: cluster.shape.rack_bytes_per_s,
+        };
+        LinkTable::create(&directory.join("links"), spec, cluster.node_count(), options.racks)
+            .map_err(Failure::failed)?;
+        cluster.save()?;
+        Ok(cluster)
+    }
+
+    /// Where the coordinator listens.
+    pub(crate) fn coordinator(&self) -> Result<&str, Failure> {
+        let never = || {
+            let directory = self.directory.display();
+            Failure::usage(format!(
+                "the cluster in {directory} was never started; run 'gabion cluster up --dir {directory}'"
+            ))
+        };
+        self.shape.coordinator.as_deref().ok_or_else(never)
+    }
+
+    pub(crate) fn node_count(&self) -> u32 {
+        self.shape.racks * self.shape.nodes_per_rack
+    }
+
+    /// Starts all processes that are not running; `progress` hears of each.
+    pub(crate) async fn start(
+        &mut self,
+        behaviour: &Behaviour,
+        mut progress: impl FnMut(&str),
+    ) -> Result<(), Failure> {
+        let was_made_before = self.shape.coordinator.is_some();
+        if self.running("coordinator").is_none() {
+            let address = self.start_coordinator(behaviour).await?;
+            self.shape.coordinator = Some(address);
+            self.save()?;
+        }
+        progress("coordinator");
+        let nodes: Vec<u32> = (0..self.node_count()).collect();
+        if was_made_before {
+            let starts = nodes.iter().map(|&node| self.start_node(node));
+            futures::future::try_join_all(starts).await?;
+        } else {
+            // One after another, so that the coordinator's ids are in the order of the racks.
+            for &node in &nodes {
+                self.start_node(node).await?;
+                progress(&format!("node {node}"));
+            }
+        }
+        Ok(())
+    }
+
+    async fn start_coordinator(&self, behaviour: &Behaviour) -> Result<String, Failure> {
+        let listen = self.shape.coordinator.as_deref().unwrap_or("127.0.0.1:0");
+        let arguments = [
+            "coordinator".to_owned(),
+            format!("--listen={listen}"),
+            format!("--data={}", self.directory.join("coordinator").display()),
+            format!("--lease-ms={}", behaviour.lease_ms),
+            format!("--grace-s={}", behaviour.grace_s),
+            format!("--repair-parallel={}", behaviour.repair_parallel),
+        ];
+        self.spawn("coordinator", &arguments).await
+    }
+
+    /// Starts a node unless it runs.
+    pub(crate) async fn start_node(&self, node: u32) -> Result<(), Failure> {
+        if node >= self.node_count() {
+            return Err(self.no_such_node(node));
+        }
+        let name = format!("node-{node}");
+        if self.running(&name).is_some() {
+            return Ok(());
+        }
+        let mut arguments = vec![
+            "node".to_owned(),
+            format!("--rack={}", node / self.shape.nodes_per_rack),
+            format!("--join={}", self.coordinator()?),
+            format!("--data={}", self.node_directory(node).display()),
+        ];
+        if self.shape.node_bytes_per_s > 0 || self.shape.rack_bytes_per_s > 0 {
+            arguments.push(format!("--links={}", self.directory.join("links").display()));
+        }
+        self.spawn(&name, &arguments).await?;
+        Ok(())
+    }
+
+    /// Where a node keeps everything.
+    pub(crate) fn node_directory(&self, node: u32) -> PathBuf {
+        self.directory.join("nodes").join(node.to_string())
+    }
+
+    /// Kills one node at once, as a power cut would end its process.
+    pub(crate) fn kill_node(&self, node: u32) -> Result<(), Failure> {
+        if node >= self.node_count() {
+            return Err(self.no_such_node(node));
+        }
+        let name = format!("node-{node}");
+        let running = self
+            .running(&name)
+            .ok_or_else(|| Failure::failed(format!("node {node} is not running")))?;
+        signal(&running, Signal::KILL).context(format!("kill node {node}"))
+    }
+
+    /// Kills all processes at once and waits until they are gone. A process that is killed loses
+    /// nothing that it has acknowledged, so there is no gentler way to stop.
+    pub(crate) async fn stop(&self) -> Result<u32, Failure> {
+        let mut stopped = 0;
+        let nodes = (0..self.node_count()).map(|node| format!("node-{node}"));
+        for name in nodes.chain(["coordinator".to_owned()]) {
+            if let Some(running) = self.running(&name) {
+                signal(&running, Signal::KILL).context(format!("stop {name}"))?;
+                while is_alive(&running) {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                stopped += 1;
+            }
+            let _ = fs::remove_file(self.run_file(&name));
+        }
+        Ok(stopped)
+    }
+
+    /// Starts a process of this program and waits until it is ready. Its stderr goes to `logs/`.
+    async fn spawn(&self, name: &str, arguments: &[String]) -> Result<String, Failure> {
+        let program = std::env::current_exe().context("find this program's file")?;
+        let log_path = self.directory.join("logs").join(format!("{name}.log"));
+        let log = fs::OpenOptions::new().create(true).append(true).open(&log_path);
+        let log = log.context(format!("open {}", log_path.display()))?;
+        let mut command = std::process::Command::new(program);
+        // A group of its own, so that Ctrl-C in the terminal does not reach it.
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+        command.process_group(0);
+        let mut child =
+            Command::from(command).spawn().context(format!("start {name}"))?;
+        let stdout = child.stdout.take().expect("stdout is piped");
+        let mut lines = BufReader::new(stdout).lines();
+        let line = tokio::time::timeout(START_DEADLINE, lines.next_line()).await;
+        let failed = |why: &str| {
+            Failure::failed(format!("{name} did not start ({why}); see {}", log_path.display()))
+        };
+        let line = line.map_err(|_| failed("it was not ready in time"))?;
+        let line = line.ok().flatten().ok_or_else(|| {
+            let log = fs::read_to_string(&log_path).unwrap_or_default();
+            failed(log.lines().last().unwrap_or("it ended without a word"))
+        })?;
+        let address = line.strip_prefix(READY).ok_or_else(|| failed(&line))?.trim().to_owned();
+        let pid = child.id().ok_or_else(|| failed("it ended at once"))?;
+        let running = Running {
+            pid: pid as i32,
+            started_ticks: started_ticks(pid as i32).ok_or_else(|| failed("it ended at once"))?,
+        };
+        let text = serde_json::to_string(&running).context("note the process")?;
+        let path = self.run_file(name);
+        fs::write(&path, text).context(format!("write {}", path.display()))?;
+        Ok(address)
+    }
+
+    fn running(&self, name: &str) -> Option<Running> {
+        let text = fs::read_to_string(self.run_file(name)).ok()?;
+        let running: Running = serde_json::from_str(&text).ok()?;
+        is_alive(&running).then_some(running)
+    }
+
+    fn run_file(&self, name: &str) -> PathBuf {
+        self.directory.join("run").join(name)
+    }
+
+    fn save(&self) -> Result<(), Failure> {
+        let path = self.directory.join("cluster.json");
+        let text = serde_json::to_string_pretty(&self.shape).context("write the shape")?;
+        let temporary = self.directory.join("cluster.json.new");
+        fs::write(&temporary, text + "\n")
+            .and_then(|()| fs::rename(&temporary, &path))
+            .context(format!("write {}", path.display()))
+    }
+
+    fn no_such_node(&self, node: u32) -> Failure {
+        let last = self.node_count() - 1;
+        Failure::usage(format!("there is no node {node}; this cluster has nodes 0 to {last}"))
+    }
+}
+
+fn signal(running: &Running, signal: Signal) -> rustix::io::Result<()> {
+    match Pid::from_raw(running.pid) {
+        Some(pid) => kill_process(pid, signal),
+        None => Err(rustix::io::Errno::SRCH),
+    }
+}
+
+/// Whether the very process that was started is still there, and more than a zombie.
+fn is_alive(running: &Running) -> bool {
+    started_ticks(running.pid) == Some(running.started_ticks)
+}
+
+/// When the kernel started a process; none when it is gone or a zombie.
+fn started_ticks(pid: i32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold spaces; what follows it does not.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    if fields.first() == Some(&"Z") {
+        return None;
+    }
+    fields.get(19)?.parse().ok()
+}

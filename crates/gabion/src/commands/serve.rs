@@ -1,0 +1,57 @@
+//! `gabion coordinator` and `gabion node`: one server process each, in the foreground.
+
+use crate::arguments::{Behaviour, CoordinatorOptions, NodeOptions};
+use crate::cluster::READY;
+use crate::failure::Failure;
+use gabion_layout::RackId;
+use gabion_meta::Timing;
+use gabion_server::{CoordinatorConfig, CoordinatorProcess, NodeConfig, NodeProcess};
+use std::io::Write as _;
+
+pub(crate) async fn coordinator(options: CoordinatorOptions) -> Result<(), Failure> {
+    let CoordinatorOptions { listen, data, behaviour } = options;
+    let config =
+        CoordinatorConfig { directory: data, listen, options: behaviour_of(&behaviour) };
+    let process = CoordinatorProcess::start(config).await.map_err(Failure::failed)?;
+    ready(&process.address().to_string());
+    process.run().await.map_err(Failure::failed)
+}
+
+pub(crate) async fn node(options: NodeOptions) -> Result<(), Failure> {
+    let NodeOptions { rack, join, listen, data, links } = options;
+    std::fs::create_dir_all(&data).map_err(|error| {
+        Failure::failed(format!("cannot create {}: {error}", data.display()))
+    })?;
+    let disk = rustix::fs::statvfs(&data).map_err(|error| {
+        Failure::failed(format!("cannot ask the file system of {}: {error}", data.display()))
+    })?;
+    let config = NodeConfig {
+        directory: data,
+        rack: RackId(rack),
+        listen,
+        coordinator: join,
+        capacity_bytes: disk.f_blocks * disk.f_frsize,
+        links,
+    };
+    let process = NodeProcess::start(config).await.map_err(Failure::failed)?;
+    ready(&process.id().to_string());
+    process.run().await.map_err(Failure::failed)
+}
+
+/// Says on stdout that the process serves. Whoever started it may have gone already.
+fn ready(what: &str) {
+    let mut stdout = std::io::stdout();
+    let _ = writeln!(stdout, "{READY} {what}").and_then(|()| stdout.flush());
+}
+
+fn behaviour_of(behaviour: &Behaviour) -> gabion_protocol::coordinator::CoordinatorOptions {
+    let mut options = gabion_protocol::coordinator::CoordinatorOptions::default();
+    options.timing = Timing {
+        lease_ms: behaviour.lease_ms,
+        margin_ms: (behaviour.lease_ms / 10).max(50),
+        grace_ms: behaviour.grace_s.saturating_mul(1000),
+    };
+    options.heartbeat_ms = (behaviour.lease_ms / 4).max(50);
+    options.repair_parallel = behaviour.repair_parallel as usize;
+    options
+}

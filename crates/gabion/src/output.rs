@@ -1,0 +1,91 @@
+//! How figures are printed: tables for people, JSON for programs.
+
+use crate::failure::{Context, Failure};
+use clap::ValueEnum;
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::{CellAlignment, Table};
+use serde::Serialize;
+
+/// Tables or JSON.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+pub(crate) enum Format {
+    /// Tables and sentences for people.
+    #[default]
+    Text,
+    /// One JSON document on stdout, for programs.
+    Json,
+}
+
+/// Prints a value as JSON, in one line.
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string(value).context("write the result as JSON")?;
+    println!("{text}");
+    Ok(())
+}
+
+/// A table with a heading; columns after the first are right-aligned when they hold numbers.
+pub(crate) fn table(heading: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(UTF8_HORIZONTAL_ONLY).set_header(heading.iter().copied());
+    table
+}
+
+/// Right-aligns all columns but the first.
+pub(crate) fn align_numbers(table: &mut Table) {
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+}
+
+/// Bytes with a unit: `1.5 MiB`.
+pub(crate) fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 || (value.fract() == 0.0 && value < 1024.0) {
+        format!("{value:.0} {}", UNITS[unit])
+    } else {
+        format!("{value:.1} {}", UNITS[unit])
+    }
+}
+
+/// Reads a size with a unit: `4KiB`, `1MiB`, `512`, `64M`.
+///
+/// # Errors
+/// A plain sentence.
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+    let wrong = || format!("'{text}' is no size; write bytes or a unit, such as 4096, 4KiB or 1MiB");
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let value: u64 = text[..digits].parse().map_err(|_| wrong())?;
+    let shift = match text[digits..].trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kib" => 10,
+        "m" | "mib" => 20,
+        "g" | "gib" => 30,
+        "t" | "tib" => 40,
+        _ => return Err(wrong()),
+    };
+    value.checked_mul(1 << shift).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_and_written() {
+        assert_eq!(parse_bytes("4KiB"), Ok(4096));
+        assert_eq!(parse_bytes("1 MiB"), Ok(1 << 20));
+        assert_eq!(parse_bytes("17"), Ok(17));
+        for text in ["", "MiB", "1.5MiB", "-1", "1XB", "99999999999999T"] {
+            assert!(parse_bytes(text).unwrap_err().contains("such as"), "{text}");
+        }
+        assert_eq!(bytes(4096), "4 KiB");
+        assert_eq!(bytes(1536 << 10), "1.5 MiB");
+        assert_eq!(bytes(17), "17 B");
+    }
+}
