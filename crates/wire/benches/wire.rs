@@ -1,1 +1,258 @@
-fn main() {}
+//! What the wire costs over loopback: slices against bare TCP in the same run, calls, staged bytes.
+//!
+//! `cargo xtask bench wire [--quick]`. Both ends run in this process on two threads, so the figures
+//! are those of one machine's processors, not of a network. Each figure is the best of some rounds,
+//! and the rounds of wire and of bare TCP alternate: other work on the machine then hurts neither
+//! more than the other.
+
+use bytes::Bytes;
+use gabion_layout::{ChunkIndex, Epoch, Sequence, StripeId};
+use gabion_plan::ValueId;
+use gabion_protocol::message::{Flow, NodeReply, NodeRequest, Purpose, RunId};
+use gabion_wire::{Connection, Endpoint, Handler, Hello, Options, Responder};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+
+/// Counts slices, and says when as many have come as should.
+#[derive(Default)]
+struct Receiver {
+    missing_count: AtomicU64,
+    all_came: Notify,
+}
+
+impl Handler for Receiver {
+    fn node_request(&self, _: &Arc<Connection>, _: NodeRequest, responder: Responder<NodeRequest>) {
+        responder.reply(&NodeReply::Done);
+    }
+
+    fn flow(&self, _: &Arc<Connection>, _: Flow) {
+        if self.missing_count.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.all_came.notify_one();
+        }
+    }
+}
+
+/// How much to do.
+struct Scale {
+    rounds: usize,
+    bytes_a_round: usize,
+    call_count: usize,
+}
+
+fn main() {
+    let is_quick = std::env::args().any(|argument| argument == "--quick");
+    let scale = if is_quick {
+        Scale {
+            rounds: 2,
+            bytes_a_round: 128 << 20,
+            call_count: 2_000,
+        }
+    } else {
+        Scale {
+            rounds: 7,
+            bytes_a_round: 1 << 30,
+            call_count: 20_000,
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("the run-time starts");
+    runtime.block_on(run(&scale));
+}
+
+async fn run(scale: &Scale) {
+    let receiver = Arc::new(Receiver::default());
+    let connection = connect(&receiver).await;
+    println!("slices          wire GB/s   tcp GB/s   wire / tcp");
+    for slice_bytes in [32 << 10, 256 << 10, 1 << 20] {
+        let count = scale.bytes_a_round / slice_bytes;
+        let (mut wire, mut tcp) = (Duration::MAX, Duration::MAX);
+        for _ in 0..scale.rounds {
+            wire = wire.min(send_slices(&connection, &receiver, slice_bytes, count).await);
+            tcp = tcp.min(send_bare(slice_bytes, count).await);
+        }
+        let gb = (count * slice_bytes) as f64 / 1e9;
+        let (wire, tcp) = (gb / wire.as_secs_f64(), gb / tcp.as_secs_f64());
+        println!(
+            "{:>5} KiB {wire:>15.2} {tcp:>10.2} {:>12.2}",
+            slice_bytes >> 10,
+            wire / tcp
+        );
+    }
+    println!("\ncalls           median us     p99 us      calls/s");
+    for concurrent in [1, 64] {
+        let (mut latencies, elapsed) = call(&connection, concurrent, scale.call_count).await;
+        latencies.sort_unstable();
+        let at = |share: f64| latencies[(latencies.len() as f64 * share) as usize].as_secs_f64();
+        let rate = latencies.len() as f64 / elapsed.as_secs_f64();
+        let (median, p99) = (at(0.5) * 1e6, at(0.99) * 1e6);
+        println!("{concurrent:>3} at once {median:>13.1} {p99:>10.1} {rate:>12.0}");
+    }
+    println!(
+        "\nstaged in 1 MiB requests, 4 at once: {:.2} GB/s",
+        stage(&connection, scale).await
+    );
+}
+
+/// A connection to `receiver`.
+async fn connect(receiver: &Arc<Receiver>) -> Arc<Connection> {
+    let endpoint = |handler: Arc<Receiver>| {
+        Endpoint::new(Hello::client(), handler, Options::default(), Arc::default())
+            .expect("there are no emulated links to be missing from")
+    };
+    let listener = TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("loopback has a free port");
+    let address = listener
+        .local_addr()
+        .expect("a bound socket has an address")
+        .to_string();
+    tokio::spawn(endpoint(Arc::clone(receiver)).serve(listener));
+    let client = endpoint(Arc::default());
+    Connection::connect(&address, &client)
+        .await
+        .expect("the server listens")
+}
+
+/// Time to send `count` slices until all have arrived.
+async fn send_slices(
+    connection: &Connection,
+    receiver: &Receiver,
+    slice_bytes: usize,
+    count: usize,
+) -> Duration {
+    let bytes = Bytes::from(vec![7; slice_bytes]);
+    receiver
+        .missing_count
+        .store(count as u64, Ordering::Relaxed);
+    let start = Instant::now();
+    for slice in 0..count as u64 {
+        let (run, value, purpose) = (RunId(1), ValueId(1), Purpose::Repair);
+        let flow = Flow::Slice {
+            run,
+            value,
+            slice,
+            purpose,
+            bytes: bytes.clone(),
+        };
+        connection
+            .send_flow(flow)
+            .await
+            .expect("the connection lives");
+    }
+    receiver.all_came.notified().await;
+    start.elapsed()
+}
+
+/// Time to move the same bytes over a socket without frames and checksums.
+async fn send_bare(slice_bytes: usize, count: usize) -> Duration {
+    let listener = TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("loopback has a free port");
+    let address = listener
+        .local_addr()
+        .expect("a bound socket has an address");
+    let reader = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.expect("the sender connects");
+        let mut bytes = vec![0; slice_bytes];
+        for _ in 0..count {
+            stream
+                .read_exact(&mut bytes)
+                .await
+                .expect("the sender sends all");
+        }
+        Instant::now()
+    });
+    let mut stream = TcpStream::connect(address)
+        .await
+        .expect("the reader listens");
+    let sender = tokio::spawn(async move {
+        let bytes = vec![7; slice_bytes];
+        let start = Instant::now();
+        for _ in 0..count {
+            stream
+                .write_all(&bytes)
+                .await
+                .expect("the reader reads all");
+        }
+        (start, stream)
+    });
+    let (start, _stream) = sender.await.expect("the sender does not panic");
+    reader.await.expect("the reader does not panic") - start
+}
+
+/// Each call's latency, and the time of all.
+async fn call(
+    connection: &Arc<Connection>,
+    concurrent: usize,
+    call_count: usize,
+) -> (Vec<Duration>, Duration) {
+    let start = Instant::now();
+    let callers: Vec<_> = (0..concurrent)
+        .map(|_| {
+            let connection = Arc::clone(connection);
+            tokio::spawn(async move {
+                let mut latencies = Vec::with_capacity(call_count / concurrent);
+                for number in 0..(call_count / concurrent) as u64 {
+                    let (stripe, epoch) = (StripeId(1), Epoch(1));
+                    let request = NodeRequest::Committed {
+                        stripe,
+                        epoch,
+                        sequence: Sequence(number),
+                    };
+                    let start = Instant::now();
+                    call_once(&connection, &request).await;
+                    latencies.push(start.elapsed());
+                }
+                latencies
+            })
+        })
+        .collect();
+    let mut latencies = Vec::with_capacity(call_count);
+    for caller in callers {
+        latencies.extend(caller.await.expect("a caller does not panic"));
+    }
+    (latencies, start.elapsed())
+}
+
+async fn call_once(connection: &Connection, request: &NodeRequest) {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    let reply = connection.call_node(request, deadline).await;
+    assert_eq!(reply.expect("the connection lives"), NodeReply::Done);
+}
+
+/// GB/s of bytes staged in requests.
+async fn stage(connection: &Arc<Connection>, scale: &Scale) -> f64 {
+    const CALLER_COUNT: usize = 4;
+    const STAGE_BYTES: usize = 1 << 20;
+    let count = scale.bytes_a_round / STAGE_BYTES / CALLER_COUNT;
+    let start = Instant::now();
+    let callers: Vec<_> = (0..CALLER_COUNT)
+        .map(|_| {
+            let connection = Arc::clone(connection);
+            tokio::spawn(async move {
+                let bytes = Bytes::from(vec![7; STAGE_BYTES]);
+                let (run, chunk, offset) = (RunId(1), ChunkIndex(0), 0);
+                let request = NodeRequest::Stage {
+                    run,
+                    chunk,
+                    offset,
+                    bytes,
+                };
+                for _ in 0..count {
+                    call_once(&connection, &request).await;
+                }
+            })
+        })
+        .collect();
+    for caller in callers {
+        caller.await.expect("a caller does not panic");
+    }
+    (count * CALLER_COUNT * STAGE_BYTES) as f64 / 1e9 / start.elapsed().as_secs_f64()
+}

@@ -73,6 +73,10 @@ impl Frame {
     ///
     /// # Errors
     /// [`WireError::TooLarge`].
+    ///
+    /// # Panics
+    /// When `T` cannot be written as postcard, for instance because it has sequences of unknown
+    /// length. The protocol's messages all can.
     pub fn message<T: Serialize>(
         kind: Kind,
         id: u64,
@@ -80,7 +84,7 @@ impl Frame {
         size_hint_bytes: usize,
     ) -> Result<Self, WireError> {
         let body = postcard::to_extend(message, Vec::with_capacity(size_hint_bytes))
-            .expect("messages have only types that postcard can encode, and a Vec takes them all");
+            .expect("a message is of a type that postcard can encode, and a Vec takes it all");
         let mut frame = Self::new(kind, body.into())?;
         frame.header.id = id;
         Ok(frame)

@@ -1,0 +1,258 @@
+//! Processes for tests: they answer some requests, keep others, and note what happens to them.
+
+#![allow(clippy::unwrap_used)] // Clippy sees that this is a test in `#[test]` functions only.
+
+use gabion_layout::{Epoch, NodeId, RackId, Sequence, StripeId};
+use gabion_protocol::message::{
+    CoordinatorReply, CoordinatorRequest, Flow, Liveness, NodeReply, NodeRequest, NodeStatus,
+};
+use gabion_wire::frame::{HEADER_BYTES, Kind};
+use gabion_wire::{
+    Connection, Endpoint, Frame, Handler, Hello, Options, Responder, TrafficMeter, WireError,
+};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// A deadline that no correct test reaches.
+pub(crate) fn far() -> Instant {
+    Instant::now() + Duration::from_mins(1)
+}
+
+/// A deadline for what never happens.
+pub(crate) fn soon() -> Instant {
+    Instant::now() + Duration::from_millis(100)
+}
+
+/// What a future gives well before [`far`].
+pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
+    let result = tokio::time::timeout(Duration::from_secs(8), future).await;
+    result.expect("what should happen at once does not happen")
+}
+
+/// A request that a [`Process`] answers at once with [`answer`].
+pub(crate) fn ask(number: u64) -> NodeRequest {
+    NodeRequest::Committed {
+        stripe: StripeId(1),
+        epoch: Epoch(1),
+        sequence: Sequence(number),
+    }
+}
+
+/// The answer to [`ask`].
+pub(crate) fn answer(number: u64) -> NodeReply {
+    NodeReply::Updated {
+        sequence: Sequence(number),
+    }
+}
+
+/// A request that a [`Process`] keeps until [`Process::answer_the_unanswered`].
+pub(crate) fn keep() -> NodeRequest {
+    NodeRequest::Meter
+}
+
+/// What a process notes.
+struct Notes {
+    flows: UnboundedSender<Flow>,
+    accepted: UnboundedSender<Arc<Connection>>,
+    closed: UnboundedSender<String>,
+    not_accepted: UnboundedSender<String>,
+    unanswered: watch::Sender<Vec<Responder<NodeRequest>>>,
+    last_stage: Mutex<Option<NodeRequest>>,
+}
+
+impl Handler for Notes {
+    fn node_request(
+        &self,
+        _: &Arc<Connection>,
+        request: NodeRequest,
+        responder: Responder<NodeRequest>,
+    ) {
+        match request {
+            NodeRequest::Committed { sequence, .. } => responder.reply(&answer(sequence.0)),
+            NodeRequest::Stage { .. } => {
+                *self.last_stage.lock().unwrap() = Some(request);
+                responder.reply(&NodeReply::Done);
+            }
+            NodeRequest::Meter => self.unanswered.send_modify(|kept| kept.push(responder)),
+            _ => drop(responder),
+        }
+    }
+
+    fn coordinator_request(
+        &self,
+        connection: &Arc<Connection>,
+        _: CoordinatorRequest,
+        responder: Responder<CoordinatorRequest>,
+    ) {
+        self.accepted.send(Arc::clone(connection)).unwrap();
+        responder.reply(&CoordinatorReply::Nodes(vec![NodeStatus {
+            node: NodeId(9),
+            rack: RackId(2),
+            address: "somewhere:1".to_owned(),
+            liveness: Liveness::Suspect,
+        }]));
+    }
+
+    fn flow(&self, _: &Arc<Connection>, flow: Flow) {
+        let _ = self.flows.send(flow);
+    }
+
+    fn closed(&self, _: &Arc<Connection>, reason: &WireError) {
+        let _ = self.closed.send(reason.to_string());
+    }
+
+    fn not_accepted(&self, _: SocketAddr, reason: &WireError) {
+        let _ = self.not_accepted.send(reason.to_string());
+    }
+}
+
+type Inbox<T> = tokio::sync::Mutex<UnboundedReceiver<T>>;
+
+/// A process of a test. Its tasks end with the test's run-time.
+pub(crate) struct Process {
+    pub(crate) endpoint: Arc<Endpoint>,
+    notes: Arc<Notes>,
+    address: Option<SocketAddr>,
+    flows: Inbox<Flow>,
+    accepted: Inbox<Arc<Connection>>,
+    closed: Inbox<String>,
+    not_accepted: Inbox<String>,
+}
+
+impl Process {
+    pub(crate) fn new(hello: Hello) -> Self {
+        Self::with(hello, Options::default())
+    }
+
+    pub(crate) fn with(hello: Hello, options: Options) -> Self {
+        let (flows, flows_in) = unbounded_channel();
+        let (accepted, accepted_in) = unbounded_channel();
+        let (closed, closed_in) = unbounded_channel();
+        let (not_accepted, not_accepted_in) = unbounded_channel();
+        let notes = Arc::new(Notes {
+            flows,
+            accepted,
+            closed,
+            not_accepted,
+            unanswered: watch::Sender::new(Vec::new()),
+            last_stage: Mutex::new(None),
+        });
+        let handler: Arc<dyn Handler> = notes.clone();
+        let meter = Arc::<TrafficMeter>::default();
+        Self {
+            endpoint: Endpoint::new(hello, handler, options, meter).unwrap(),
+            notes,
+            address: None,
+            flows: flows_in.into(),
+            accepted: accepted_in.into(),
+            closed: closed_in.into(),
+            not_accepted: not_accepted_in.into(),
+        }
+    }
+
+    pub(crate) async fn listen(hello: Hello) -> Self {
+        Self::listen_with(hello, Options::default()).await
+    }
+
+    pub(crate) async fn listen_with(hello: Hello, options: Options) -> Self {
+        Self::with(hello, options).bind("127.0.0.1:0").await
+    }
+
+    pub(crate) async fn listen_at(hello: Hello, address: &str) -> Self {
+        Self::new(hello).bind(address).await
+    }
+
+    async fn bind(mut self, address: &str) -> Self {
+        let listener = TcpListener::bind(address).await.unwrap();
+        self.address = Some(listener.local_addr().unwrap());
+        tokio::spawn(Arc::clone(&self.endpoint).serve(listener));
+        self
+    }
+
+    pub(crate) fn address(&self) -> String {
+        self.address.expect("the process listens").to_string()
+    }
+
+    pub(crate) async fn connect(&self, server: &Self) -> Arc<Connection> {
+        Connection::connect(&server.address(), &self.endpoint)
+            .await
+            .unwrap()
+    }
+
+    pub(crate) async fn next_flow(&self) -> Flow {
+        within(async { self.flows.lock().await.recv().await.unwrap() }).await
+    }
+
+    pub(crate) fn try_next_flow(&self) -> Option<Flow> {
+        self.flows.try_lock().unwrap().try_recv().ok()
+    }
+
+    /// The next connection that sent a request to this process as the coordinator.
+    pub(crate) async fn accepted(&self) -> Arc<Connection> {
+        within(async { self.accepted.lock().await.recv().await.unwrap() }).await
+    }
+
+    /// Why the next connection closed.
+    pub(crate) async fn next_closed(&self) -> String {
+        within(async { self.closed.lock().await.recv().await.unwrap() }).await
+    }
+
+    /// Why the next connection was not accepted.
+    pub(crate) async fn next_not_accepted(&self) -> String {
+        within(async { self.not_accepted.lock().await.recv().await.unwrap() }).await
+    }
+
+    pub(crate) fn last_stage(&self) -> Option<NodeRequest> {
+        self.notes.last_stage.lock().unwrap().clone()
+    }
+
+    pub(crate) async fn wait_for_unanswered(&self, count: usize) {
+        let mut unanswered = self.notes.unanswered.subscribe();
+        within(unanswered.wait_for(|kept| kept.len() >= count))
+            .await
+            .unwrap();
+    }
+
+    pub(crate) fn answer_the_unanswered(&self) {
+        for responder in self.notes.unanswered.send_replace(Vec::new()) {
+            responder.reply(&NodeReply::Done);
+        }
+    }
+}
+
+/// A connection of `process` whose other side is a bare socket that has said hello.
+pub(crate) async fn raw_connection(process: &Process) -> (TcpStream, Arc<Connection>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let accept = async {
+        let (mut raw, _) = listener.accept().await.unwrap();
+        let hello = Frame::message(Kind::Hello, 0, &Hello::client(), 64).unwrap();
+        raw.write_all(&[&hello.header.encode()[..], &hello.body].concat())
+            .await
+            .unwrap();
+        let mut theirs = vec![0; HEADER_BYTES + hello.body.len()];
+        raw.read_exact(&mut theirs).await.unwrap();
+        raw
+    };
+    let connect = Connection::connect(&address, &process.endpoint);
+    let (raw, connection) = tokio::join!(accept, connect);
+    (raw, connection.unwrap())
+}
+
+/// A hello's header as version `version` writes it.
+pub(crate) fn hello_of_version(version: u8) -> Vec<u8> {
+    let mut bytes = Frame::new(Kind::Hello, bytes::Bytes::new())
+        .unwrap()
+        .header
+        .encode();
+    bytes[4] = version;
+    let checksum = crc_fast::crc32_iscsi(&bytes[..HEADER_BYTES - 4]);
+    bytes[HEADER_BYTES - 4..].copy_from_slice(&checksum.to_le_bytes());
+    bytes.to_vec()
+}
