@@ -134,6 +134,27 @@ mod tests {
     }
 
     #[test]
+    fn interleaved_streams_leave_gaps() {
+        let stream = Slices {
+            offset: 100,
+            slice_bytes: 10,
+            stride: 30,
+            count: 3,
+            tail_bytes: 4,
+        };
+        assert!(stream.is_valid() && !stream.is_contiguous());
+        assert_eq!(
+            (stream.bytes(), stream.span()),
+            (24, ByteRange::new(100, 64))
+        );
+        assert_eq!(stream.slice(1), ByteRange::new(130, 10));
+        assert_eq!(stream.slice(2), ByteRange::new(160, 4));
+        assert_eq!(stream.at(0).slice(2), ByteRange::new(60, 4));
+        assert!(stream.same_shape(&stream.at(7)));
+        assert!(!stream.same_shape(&Slices { count: 2, ..stream }));
+    }
+
+    #[test]
     fn hostile_numbers_are_invalid() {
         let good = Slices::contiguous(ByteRange::new(0, 100), 10);
         assert!(good.is_valid());

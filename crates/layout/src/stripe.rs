@@ -46,3 +46,27 @@ impl StripeRecord {
         self.stale.contains(&chunk)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_and_chunks_find_each_other() {
+        let record = StripeRecord {
+            id: StripeId(1),
+            pool: PoolId(1),
+            chunk_bytes: 64,
+            generation: Generation(3),
+            nodes: [7, 5, 9].map(NodeId).to_vec(),
+            stale: vec![ChunkIndex(1)],
+        };
+        for chunk in record.chunks() {
+            let node = record.node_of(chunk).unwrap();
+            assert_eq!(record.chunk_on(node), Some(chunk));
+            assert_eq!(record.is_stale(chunk), node == NodeId(5));
+        }
+        assert_eq!(record.node_of(ChunkIndex(3)), None);
+        assert_eq!(record.chunk_on(NodeId(6)), None);
+    }
+}

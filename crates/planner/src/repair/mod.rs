@@ -97,6 +97,34 @@ fn reconstruct(
 ///
 /// # Errors
 /// [`PlanError::NotEnoughHelpers`] when the chunks named do not determine the lost one.
+///
+/// ```
+/// use gabion_codec::Code;
+/// use gabion_layout::{ChunkIndex, Geometry, NodeId, StripeId, Topology};
+/// use gabion_plan::{Cost, check};
+/// use gabion_planner::repair::{Scheme, helpers_by_distance, repair};
+/// use gabion_planner::Stripe;
+///
+/// let (code, topology) = ("rs(4,2)".parse::<Code>().unwrap(), Topology::uniform(7, 1));
+/// let placement: Vec<NodeId> = (0..6).map(NodeId).collect();
+/// let lost = [ChunkIndex(2)];
+/// let stripe = Stripe {
+///     id: StripeId(1),
+///     code: &code,
+///     geometry: Geometry::new(4, 2, 1, 1 << 20).unwrap(),
+///     placement: &placement,
+///     lost: &lost,
+/// };
+/// let requestor = NodeId(6);
+/// let helpers = helpers_by_distance(&stripe, requestor, &topology);
+/// let busiest_link_bytes = |scheme| {
+///     let plan = repair(&stripe, lost[0], requestor, &helpers, scheme, 32 << 10).unwrap();
+///     check(&plan, &code).unwrap();
+///     Cost::of(&plan, &topology).busiest_link_bytes()
+/// };
+/// assert_eq!(busiest_link_bytes(Scheme::Conventional), 4 << 20);
+/// assert_eq!(busiest_link_bytes(Scheme::Pipeline), 1 << 20);
+/// ```
 pub fn repair(
     stripe: &Stripe<'_>,
     lost: ChunkIndex,

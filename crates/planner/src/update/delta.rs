@@ -12,6 +12,29 @@ use gabion_plan::{Goal, Log, Plan, PlanBuilder};
 /// # Errors
 /// [`PlanError::BadRanges`] for ranges that are empty, overlap, leave their chunk or are of no data
 /// chunk; [`PlanError::UpdateOfLost`] when a chunk that must change is lost.
+///
+/// ```
+/// use gabion_codec::Code;
+/// use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Geometry, StripeId, Topology};
+/// use gabion_plan::{Cost, check};
+/// use gabion_planner::{Stripe, placement, update};
+///
+/// let code: Code = "rs(6,3)".parse().unwrap();
+/// let topology = Topology::uniform(3, 4);
+/// let placement = placement::rotate(&topology, 0, code.n(), 3).unwrap();
+/// let stripe = Stripe {
+///     id: StripeId(1),
+///     code: &code,
+///     geometry: Geometry::new(6, 3, 1, 64 << 20).unwrap(),
+///     placement: &placement,
+///     lost: &[],
+/// };
+/// let range = ByteRange::new(8192, 4096);
+/// let plan = update::delta(&stripe, &[ChunkRange { chunk: ChunkIndex(0), range }], 32 << 10).unwrap();
+/// check(&plan, &code).unwrap();
+/// // All three parity chunks are in another rack, and each gets a copy of the delta.
+/// assert_eq!(Cost::of(&plan, &topology).cross_rack_bytes, 3 * 4096);
+/// ```
 pub fn delta(
     stripe: &Stripe<'_>,
     ranges: &[ChunkRange],
