@@ -1,0 +1,240 @@
+//! Files: how they come in through puts, are looked up, and go.
+
+use super::pools::PoolFacts;
+use super::{Answer, Coordinator, Denied, lock};
+use crate::message::{CoordinatorReply, FileLayout, Liveness};
+use gabion_layout::Topology;
+use gabion_meta::{KeyValue, Meta, MetaError, Placement, PoolSpec, PutId};
+use gabion_planner::placement;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use std::sync::Arc;
+
+/// Most stripes of a file: a layout must fit into one message and into memory.
+const STRIPES_MAX: u64 = 1 << 17;
+/// A file's last stripe has chunks of a multiple of so many bytes, so that pages of disks and
+/// memory are not shared between chunks.
+const LAST_CHUNK_UNIT: u64 = 4 << 10;
+
+impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+    /// Reserves places for a file.
+    pub(super) async fn begin_put(
+        self: &Arc<Self>,
+        name: String,
+        pool: Option<String>,
+        size_bytes: u64,
+    ) -> Answer {
+        let this = Arc::clone(self);
+        let find = move |meta: &Meta<K>| {
+            let id = match pool {
+                Some(name) => Some(meta.pool_named(&name)?.id),
+                None => match meta.pools()?.as_slice() {
+                    [only] => Some(only.id),
+                    _ => None,
+                },
+            };
+            id.map(|id| this.pool_facts(meta, id)).transpose()
+        };
+        let Some(facts) = self.with_meta(find).await? else {
+            return Err(Denied(
+                "there is not exactly one pool to choose; name the pool, and create one first if \
+                 there is none"
+                    .to_owned(),
+            ));
+        };
+        let topology = self.fleet().topology(|liveness| liveness == Liveness::Up);
+        let placements = self.place(&facts, size_bytes, &topology)?;
+        let pool = facts.record.id;
+        let now_ms = self.ports.now_ms();
+        let begin =
+            move |meta: &Meta<K>| meta.begin_put(&name, pool, size_bytes, &placements, now_ms);
+        let put = self.with_meta(begin).await?;
+        lock(&self.puts).insert(put.id, self.ports.now_ms());
+        Ok(CoordinatorReply::Put {
+            put: put.id,
+            pool: facts.record.clone(),
+            stripes: put.stripes,
+            nodes: self.statuses(),
+        })
+    }
+
+    fn place(
+        &self,
+        facts: &PoolFacts,
+        size_bytes: u64,
+        topology: &Topology,
+    ) -> Result<Vec<Placement>, Denied> {
+        let spec = &facts.record.spec;
+        let sizes = chunk_sizes(spec, size_bytes)?;
+        let mut rng = ChaCha8Rng::seed_from_u64(self.ports.random());
+        let n = spec.k + spec.m;
+        let place = |chunk_bytes| {
+            let nodes = placement::random(topology, n, spec.chunks_per_rack, &mut rng)?;
+            Ok(Placement { chunk_bytes, nodes })
+        };
+        sizes.into_iter().map(place).collect()
+    }
+
+    /// Notes that a put's client is at work. In memory only: a new run of the coordinator gives
+    /// all clients a full time-out anyway.
+    pub(super) fn touch_put(&self, put: PutId) -> Answer {
+        match lock(&self.puts).get_mut(&put) {
+            Some(heard_ms) => {
+                *heard_ms = self.ports.now_ms();
+                Ok(CoordinatorReply::Done)
+            }
+            None => Err(MetaError::UnknownPut(put).into()),
+        }
+    }
+
+    /// Makes a file visible. A chunk whose node has failed since it was written is looked after.
+    pub(super) async fn commit_put(self: &Arc<Self>, put: PutId) -> Answer {
+        let now_ms = self.ports.now_ms();
+        let commit = move |meta: &Meta<K>| {
+            let file = meta.commit_put(put, now_ms)?;
+            match meta.stripes_of(&file.name) {
+                Err(MetaError::UnknownFile(_)) => Ok(Vec::new()),
+                stripes => stripes,
+            }
+        };
+        let stripes = self.with_meta(commit).await?;
+        lock(&self.puts).remove(&put);
+        self.add_repairs(stripes).await?;
+        Ok(CoordinatorReply::Done)
+    }
+
+    /// Gives a put up; one that is over already is left as it is.
+    pub(super) async fn abort_put(&self, put: PutId) -> Answer {
+        self.with_meta(move |meta| meta.abort_put(put)).await?;
+        lock(&self.puts).remove(&put);
+        self.garbage_bell.ring();
+        Ok(CoordinatorReply::Done)
+    }
+
+    /// Gives up puts whose clients are silent, for ever.
+    pub(super) async fn expire_puts(self: Arc<Self>) {
+        let timeout_ms = self.options.put_timeout_ms;
+        loop {
+            self.ports.sleep_ms((timeout_ms / 4).max(1)).await;
+            let now_ms = self.ports.now_ms();
+            let silent = |heard_ms: u64| now_ms.saturating_sub(heard_ms) >= timeout_ms;
+            let expired: Vec<PutId> = lock(&self.puts)
+                .iter()
+                .filter(|&(_, &heard_ms)| silent(heard_ms))
+                .map(|(&put, _)| put)
+                .collect();
+            for put in expired {
+                if self.abort_put(put).await.is_err() {
+                    // The metadata store has failed; every request is told so until a restart.
+                    return;
+                }
+            }
+        }
+    }
+
+    /// A file with its layout.
+    pub(super) async fn lookup(self: &Arc<Self>, name: String) -> Answer {
+        let this = Arc::clone(self);
+        let look = move |meta: &Meta<K>| {
+            loop {
+                let file = meta.file(&name)?;
+                let stripes = meta.stripes_of(&name)?;
+                // Between the two, the file may have been removed and another put in its place.
+                if stripes
+                    .iter()
+                    .map(|stripe| stripe.id)
+                    .eq(file.segments.iter().copied())
+                {
+                    let pool = this.pool_facts(meta, file.pool)?.record.clone();
+                    return Ok((file, pool, stripes));
+                }
+            }
+        };
+        let (file, pool, stripes) = self.with_meta(look).await?;
+        Ok(CoordinatorReply::File(FileLayout {
+            file,
+            pool,
+            stripes,
+            nodes: self.statuses(),
+        }))
+    }
+
+    /// Deletes a file. Its chunks are removed from their nodes in time.
+    pub(super) async fn remove_file(&self, name: String) -> Answer {
+        self.with_meta(move |meta| meta.remove_file(&name)).await?;
+        self.garbage_bell.ring();
+        Ok(CoordinatorReply::Done)
+    }
+}
+
+/// Bytes of a chunk of each stripe of a file: the pool's, and as few as will do for the last.
+fn chunk_sizes(spec: &PoolSpec, size_bytes: u64) -> Result<Vec<u64>, Denied> {
+    let k = spec.k as u64;
+    let stripe_bytes = k.saturating_mul(spec.chunk_bytes);
+    let full_count = size_bytes / stripe_bytes;
+    let rest_bytes = size_bytes % stripe_bytes;
+    if full_count >= STRIPES_MAX {
+        return Err(Denied(format!(
+            "a file may have {STRIPES_MAX} stripes, which are {} bytes in this pool, and \
+             {size_bytes} bytes are more; use a pool with larger chunks or several files",
+            stripe_bytes.saturating_mul(STRIPES_MAX)
+        )));
+    }
+    let mut sizes = vec![spec.chunk_bytes; full_count as usize];
+    if rest_bytes > 0 {
+        let unit = least_common_multiple(LAST_CHUNK_UNIT, spec.sub_chunks as u64);
+        let needed = rest_bytes.div_ceil(k).next_multiple_of(unit);
+        sizes.push(needed.min(spec.chunk_bytes));
+    }
+    Ok(sizes)
+}
+
+fn least_common_multiple(a: u64, b: u64) -> u64 {
+    let (mut larger, mut smaller) = (a, b);
+    while smaller != 0 {
+        (larger, smaller) = (smaller, larger % smaller);
+    }
+    a / larger * b
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gabion_layout::Survive;
+
+    fn spec(sub_chunks: usize, chunk_bytes: u64) -> PoolSpec {
+        PoolSpec {
+            name: "p".to_owned(),
+            code: "opaque".to_owned(),
+            k: 4,
+            m: 2,
+            sub_chunks,
+            chunk_bytes,
+            survive: Survive::Nodes(2),
+            chunks_per_rack: 6,
+        }
+    }
+
+    #[test]
+    fn the_last_stripe_is_as_small_as_pages_and_rows_allow() {
+        let sizes = |spec: &PoolSpec, bytes| chunk_sizes(spec, bytes).unwrap();
+        let pool = spec(1, 1 << 20);
+        assert_eq!(sizes(&pool, 0), []);
+        assert_eq!(sizes(&pool, 1), [4096]);
+        assert_eq!(sizes(&pool, 4 * 4096 + 1), [8192]);
+        assert_eq!(sizes(&pool, 4 << 20), [1 << 20]);
+        assert_eq!(sizes(&pool, (4 << 20) + 1), [1 << 20, 4096]);
+        assert_eq!(sizes(&pool, (8 << 20) - 1), [1 << 20, 1 << 20]);
+        assert_eq!(
+            sizes(&spec(6, 6 << 20), 1),
+            [3 * 4096],
+            "six rows in each chunk"
+        );
+        assert_eq!(
+            sizes(&spec(6, 6 * 1000), 1),
+            [6000],
+            "no more than the pool's chunk"
+        );
+        assert!(chunk_sizes(&pool, u64::MAX).is_err());
+    }
+}

@@ -1,0 +1,109 @@
+//! Garbage: chunks of removed files and of puts that came to nothing are removed from their nodes,
+//! and only then are their stripes forgotten.
+
+use super::{Coordinator, PAGE};
+use crate::message::{Liveness, NodeReply, NodeRequest};
+use futures::future::join_all;
+use futures::{FutureExt, select_biased};
+use gabion_layout::{ChunkId, NodeId, StripeRecord};
+use gabion_meta::{KeyValue, Meta, MetaError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Longest time that a node may take to remove a page's chunks.
+const REMOVE_DEADLINE_MS: u64 = 30_000;
+
+impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+    /// Removes garbage, for ever.
+    pub(super) async fn collect_garbage(self: Arc<Self>) {
+        loop {
+            let Ok(all_gone) = self.remove_garbage().await else {
+                // The metadata store has failed; every request is told so until a restart.
+                return;
+            };
+            let bell = self.garbage_bell.heard();
+            if all_gone {
+                bell.await;
+                continue;
+            }
+            // A node that joins or is declared failed rings; one that could not remove something
+            // does not.
+            let wait_ms = self.options.retry_ms << 3;
+            select_biased! {
+                () = bell.fuse() => {}
+                () = self.ports.sleep_ms(wait_ms).fuse() => {}
+            }
+        }
+    }
+
+    /// Goes over all garbage once. Whether none is left.
+    async fn remove_garbage(self: &Arc<Self>) -> Result<bool, MetaError> {
+        let mut after = None;
+        let mut all_gone = true;
+        loop {
+            let page = self
+                .with_meta(move |meta| meta.garbage(after, PAGE))
+                .await?;
+            let Some(last) = page.last() else {
+                return Ok(all_gone);
+            };
+            after = Some(last.id);
+            let pending = self.remove_page(&page).await;
+            let gone = page.iter().filter(|stripe| {
+                let waits = stripe.nodes.iter().any(|node| pending.contains(node));
+                all_gone &= !waits;
+                !waits
+            });
+            let gone: Vec<_> = gone.map(|stripe| stripe.id).collect();
+            let forget = move |meta: &Meta<K>| {
+                gone.into_iter()
+                    .try_for_each(|id| meta.reclaimed(id).map(|_| ()))
+            };
+            self.with_meta(forget).await?;
+        }
+    }
+
+    /// Tells each node which chunks of the page's stripes to remove. The nodes that have not, and
+    /// have not failed either: a failed node is told when it joins.
+    async fn remove_page(&self, page: &[StripeRecord]) -> BTreeSet<NodeId> {
+        let fleet = {
+            // A node whose join is under way was told to keep what was no garbage then; it is asked
+            // when it is a member.
+            let _joins = self.admission.lock().await;
+            self.fleet()
+        };
+        let mut chunks: BTreeMap<NodeId, Vec<ChunkId>> = BTreeMap::new();
+        for stripe in page {
+            for (&node, index) in stripe.nodes.iter().zip(stripe.chunks()) {
+                let stripe = stripe.id;
+                chunks
+                    .entry(node)
+                    .or_default()
+                    .push(ChunkId { stripe, index });
+            }
+        }
+        let removals = chunks.into_iter().map(|(node, chunks)| {
+            let liveness = fleet.liveness(node);
+            async move {
+                let gone = match liveness {
+                    Liveness::Failed => true,
+                    Liveness::Suspect => false,
+                    Liveness::Up => self.remove(node, chunks, REMOVE_DEADLINE_MS).await,
+                };
+                (!gone).then_some(node)
+            }
+        });
+        join_all(removals).await.into_iter().flatten().collect()
+    }
+
+    /// Has a node remove chunks. Whether it says in time that it has.
+    pub(super) async fn remove(
+        &self,
+        node: NodeId,
+        chunks: Vec<ChunkId>,
+        deadline_ms: u64,
+    ) -> bool {
+        let request = NodeRequest::Remove { chunks };
+        self.ports.call_node(node, request, deadline_ms).await == Ok(NodeReply::Done)
+    }
+}

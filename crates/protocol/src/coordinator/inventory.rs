@@ -1,0 +1,87 @@
+//! What a joining node says it holds, against what metadata says it should.
+
+use super::{Coordinator, PAGE};
+use gabion_layout::{ChunkId, Generation, NodeId, StripeRecord};
+use gabion_meta::{KeyValue, Meta, MetaError, StripeStatus};
+use std::collections::BTreeSet;
+
+/// What came of the comparison.
+#[derive(Debug)]
+pub(super) struct Inventory {
+    /// Chunks that the node should delete before it serves anything.
+    pub(super) obsolete: Vec<ChunkId>,
+    /// Stripes of which it has lost a chunk, or holds a stale one.
+    pub(super) to_repair: Vec<StripeRecord>,
+}
+
+/// Compares, and marks the node's lost chunks stale. Generations do not matter: a chunk keeps that
+/// of its making, while its stripe's goes up whenever another chunk moves.
+///
+/// A stale chunk is obsolete as well while the others determine the stripe: a client with an old
+/// layout must not read from it, and repair makes it anew. If they do not, it is the last resort of
+/// whoever tries to save something, and stays.
+pub(super) fn compare<K: KeyValue + Send + Sync + 'static>(
+    coordinator: &Coordinator<K>,
+    meta: &Meta<K>,
+    node: NodeId,
+    chunks: &[(ChunkId, Generation)],
+) -> Result<Inventory, MetaError> {
+    let held: BTreeSet<ChunkId> = chunks.iter().map(|(chunk, _)| *chunk).collect();
+    let mut known = BTreeSet::new();
+    let mut inventory = Inventory {
+        obsolete: Vec::new(),
+        to_repair: Vec::new(),
+    };
+    let fleet = coordinator.fleet();
+    let mut after = None;
+    loop {
+        let page = meta.stripes_on(node, after, PAGE)?;
+        for mut stripe in page.iter().cloned() {
+            let index = stripe.chunk_on(node);
+            let index = index.expect("the index by node lists stripes with a chunk on it");
+            let chunk = ChunkId {
+                stripe: stripe.id,
+                index,
+            };
+            known.insert(chunk);
+            if !held.contains(&chunk) {
+                stripe = meta.mark_stale(stripe.id, index)?;
+            } else if stripe.is_stale(index)
+                && coordinator.failures_left(meta, stripe.pool, &fleet.lost(&stripe))? >= 0
+            {
+                inventory.obsolete.push(chunk);
+            }
+            if stripe.is_stale(index) {
+                inventory.to_repair.push(stripe);
+            }
+        }
+        match page.last() {
+            Some(last) => after = Some(last.id),
+            None => break,
+        }
+    }
+    for &chunk in held.difference(&known) {
+        if is_obsolete(meta, node, chunk)? {
+            inventory.obsolete.push(chunk);
+        }
+    }
+    Ok(inventory)
+}
+
+/// Whether a chunk, which was not the node's when its stripes were listed, may be deleted. A put
+/// may have been committed since, so the record is asked again.
+fn is_obsolete<K: KeyValue>(
+    meta: &Meta<K>,
+    node: NodeId,
+    chunk: ChunkId,
+) -> Result<bool, MetaError> {
+    match meta.stripe_status(chunk.stripe)? {
+        StripeStatus::Pending => Ok(false),
+        StripeStatus::Garbage | StripeStatus::Unknown => Ok(true),
+        StripeStatus::Live => match meta.stripe(chunk.stripe) {
+            Ok(stripe) => Ok(stripe.node_of(chunk.index) != Some(node)),
+            Err(MetaError::UnknownStripe(_)) => Ok(true),
+            Err(error) => Err(error),
+        },
+    }
+}

@@ -1,0 +1,122 @@
+//! Leases of stripes for primaries, and what primaries and nodes report about chunks.
+
+use super::{Answer, Coordinator, Denied};
+use crate::message::{CoordinatorReply, Damage, StripeLease};
+use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, StripeId, StripeRecord};
+use gabion_meta::{Holder, KeyValue, Meta, MetaError};
+use std::sync::Arc;
+
+impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+    /// Makes a node the primary of a stripe, unless another is.
+    pub(super) async fn acquire(
+        self: &Arc<Self>,
+        stripe: StripeId,
+        node: NodeId,
+        incarnation: u64,
+        renounced: Option<Epoch>,
+    ) -> Answer {
+        let membership = super::lock(&self.roster).membership();
+        let now_ms = self.ports.now_ms();
+        let this = Arc::clone(self);
+        let acquire = move |meta: &Meta<K>| {
+            if let Some(epoch) = renounced {
+                release_of(meta, stripe, node, epoch)?;
+            }
+            let holder = Holder::Node { node, incarnation };
+            let lease = meta.acquire(stripe, holder, &membership, now_ms)?;
+            // Read after the lease is granted: no repair changes the layout from then on.
+            let record = meta.stripe(stripe)?;
+            let pool = this.pool_facts(meta, record.pool)?.record.clone();
+            Ok((lease.epoch, record, pool))
+        };
+        match self.with_meta(acquire).await {
+            Ok((epoch, stripe, pool)) => Ok(CoordinatorReply::Lease(StripeLease {
+                epoch,
+                stripe,
+                pool,
+                nodes: self.statuses(),
+            })),
+            Err(MetaError::Held {
+                holder: Holder::Node { node, .. },
+                ..
+            }) => Ok(CoordinatorReply::HeldBy(node)),
+            Err(MetaError::Held {
+                holder: Holder::Coordinator { .. },
+                ..
+            }) => Ok(CoordinatorReply::Busy(format!(
+                "{stripe} is being repaired; try again"
+            ))),
+            Err(error @ MetaError::NodeNotLive(_)) => Ok(CoordinatorReply::Busy(error.to_string())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Notes durably that chunks missed a committed update, as the stripe's primary says.
+    pub(super) async fn mark_stale(
+        self: &Arc<Self>,
+        stripe: StripeId,
+        epoch: Epoch,
+        chunks: Vec<ChunkIndex>,
+    ) -> Answer {
+        let mark = move |meta: &Meta<K>| {
+            if meta.lease(stripe)?.map(|lease| lease.epoch) != Some(epoch) {
+                return Ok(None);
+            }
+            let mut record = meta.stripe(stripe)?;
+            for chunk in chunks {
+                record = meta.mark_stale(stripe, chunk)?;
+            }
+            Ok(Some(record))
+        };
+        let Some(record) = self.with_meta(mark).await? else {
+            return Err(Denied(format!(
+                "{epoch} of {stripe} is over; a newer primary has taken over"
+            )));
+        };
+        self.add_repairs(vec![record]).await?;
+        Ok(CoordinatorReply::Done)
+    }
+
+    /// Notes damage. A report about a chunk that has moved meanwhile costs a needless repair and
+    /// nothing else, so the reporter is believed; one about a chunk that is gone is passed over.
+    pub(super) async fn report_damage(self: &Arc<Self>, damage: Vec<Damage>) -> Answer {
+        let chunks = damage.into_iter().map(|damage| damage.chunk).collect();
+        self.mark_damaged(chunks).await?;
+        Ok(CoordinatorReply::Done)
+    }
+
+    /// Marks chunks stale and has them repaired.
+    pub(super) async fn mark_damaged(
+        self: &Arc<Self>,
+        chunks: Vec<ChunkId>,
+    ) -> Result<(), MetaError> {
+        let mark = move |meta: &Meta<K>| {
+            let mut records: Vec<StripeRecord> = Vec::new();
+            for chunk in chunks {
+                match meta.mark_stale(chunk.stripe, chunk.index) {
+                    Ok(record) => records.push(record),
+                    Err(MetaError::UnknownStripe(_) | MetaError::UnknownChunk(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(records)
+        };
+        let records = self.with_meta(mark).await?;
+        self.add_repairs(records).await
+    }
+}
+
+/// Takes a term back that its node has given up, if it is that node's still.
+fn release_of<K: KeyValue>(
+    meta: &Meta<K>,
+    stripe: StripeId,
+    node: NodeId,
+    epoch: Epoch,
+) -> Result<(), MetaError> {
+    let of_node = |holder| matches!(holder, Holder::Node { node: holding, .. } if holding == node);
+    let lease = meta.lease(stripe)?;
+    if lease.is_some_and(|lease| lease.epoch == epoch && of_node(lease.holder)) {
+        meta.release(stripe, epoch)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! Members: how nodes come in, stay in, and are declared failed when they are silent.
+
+use super::inventory::compare;
+use super::{Answer, Coordinator, Denied, lock};
+use crate::message::CoordinatorReply;
+use gabion_layout::{ChunkId, Generation, NodeId, RackId};
+use gabion_meta::{KeyValue, Meta};
+use std::sync::Arc;
+
+/// Who wants to be a member.
+#[derive(Clone, Debug)]
+pub(super) struct JoinRequest {
+    pub(super) node: Option<NodeId>,
+    pub(super) rack: RackId,
+    pub(super) address: String,
+    pub(super) capacity_bytes: u64,
+    pub(super) incarnation: u64,
+}
+
+impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+    /// Lets a node in that holds `chunks`. Its chunks count from then on, but those that it has
+    /// lost, which is durable before they could count.
+    pub(super) async fn join(
+        self: &Arc<Self>,
+        request: JoinRequest,
+        chunks: Vec<(ChunkId, Generation)>,
+    ) -> Answer {
+        if request.node.is_none() && !chunks.is_empty() {
+            // To take it for a new node would be to delete what it holds.
+            return Err(Denied(format!(
+                "the node holds {} chunks but has forgotten its id; start it with its id, or \
+                 empty its disk",
+                chunks.len()
+            )));
+        }
+        let mut joins = self.admission.lock().await;
+        let now_ms = self.ports.now_ms();
+        let JoinRequest {
+            node,
+            rack,
+            address,
+            capacity_bytes,
+            incarnation,
+        } = request;
+        let admit = move |meta: &Meta<K>| meta.join(node, rack, &address, capacity_bytes, now_ms);
+        let node = self.with_meta(admit).await?;
+        // From here on, what repairs were about to do to this node is void.
+        *joins.entry(node).or_default() += 1;
+        let this = Arc::clone(self);
+        let inventory = self
+            .with_meta(move |meta| compare(&this, meta, node, &chunks))
+            .await?;
+        if !lock(&self.roster).admit(node, incarnation, self.ports.now_ms()) {
+            return Err(Denied(format!(
+                "a later run of {node} has joined already; stop this one"
+            )));
+        }
+        let record = self
+            .with_meta(move |meta| meta.declare_returned(node))
+            .await?;
+        lock(&self.roster).learn(record);
+        lock(&self.shunned).retain(|(shunned, _)| *shunned != node);
+        drop(joins);
+        let nodes = self.statuses();
+        self.ports.learn_nodes(&nodes);
+        self.add_repairs(inventory.to_repair).await?;
+        self.retry_repairs();
+        self.garbage_bell.ring();
+        Ok(CoordinatorReply::Joined {
+            node,
+            lease_ms: self.options.timing.lease_ms,
+            heartbeat_ms: self.options.heartbeat_ms,
+            obsolete: inventory.obsolete,
+            nodes,
+        })
+    }
+
+    /// Renews a node's lease.
+    pub(super) fn heartbeat(&self, node: NodeId, incarnation: u64) -> CoordinatorReply {
+        let now_ms = self.ports.now_ms();
+        let mut roster = lock(&self.roster);
+        if roster.renew(node, incarnation, now_ms) {
+            CoordinatorReply::Alive {
+                lease_ms: self.options.timing.lease_ms,
+                nodes: roster.statuses(now_ms),
+            }
+        } else {
+            CoordinatorReply::Rejoin
+        }
+    }
+
+    /// Declares silent nodes failed, for ever.
+    pub(super) async fn watch_members(self: Arc<Self>) {
+        // Twice as often as nodes speak: a failure is found soon after it is one.
+        let tick_ms = (self.options.heartbeat_ms / 2).max(1);
+        loop {
+            self.ports.sleep_ms(tick_ms).await;
+            if self.check_members().await.is_err() {
+                // The metadata store has failed; every request is told so until a restart.
+                return;
+            }
+        }
+    }
+
+    async fn check_members(self: &Arc<Self>) -> Result<(), Denied> {
+        let given_up = {
+            let _joins = self.admission.lock().await;
+            let (silent, given_up) = lock(&self.roster).tick(self.ports.now_ms());
+            let any_silent = !silent.is_empty();
+            for node in silent {
+                let record = self
+                    .with_meta(move |meta| meta.declare_failed(node))
+                    .await?;
+                lock(&self.roster).learn(record);
+            }
+            if any_silent {
+                // Repairs that waited to hear which it is, alive or failed.
+                self.retry_repairs();
+                self.garbage_bell.ring();
+            }
+            given_up
+        };
+        for node in given_up {
+            self.add_repairs_of(node).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,275 @@
+//! The coordinator's role: metadata, membership, leases, and repair. It is not on the path of an
+//! update's data; what it decides is durable in [`gabion_meta`] before anybody acts on it.
+//!
+//! It keeps no state that a restart must not lose. A new run finds the nodes in the metadata, gives
+//! each the benefit of the doubt, looks once at every stripe for chunks to repair, and supersedes
+//! the leases of repairs that an earlier run had begun. No scheme logic is here: planners choose
+//! codes, places and repair plans.
+
+mod bell;
+mod endurance;
+mod files;
+mod fleet;
+mod garbage;
+mod inventory;
+mod leases;
+mod membership;
+mod pools;
+mod queue;
+mod rebuild;
+mod repair;
+mod scrub;
+mod status;
+mod survey;
+
+use crate::message::{CoordinatorReply, CoordinatorRequest, NodeStatus, RepairStatus};
+use crate::ports::{Ports, run_blocking};
+use bell::Bell;
+use fleet::{Fleet, Roster};
+use futures::FutureExt;
+use gabion_layout::{ChunkId, ChunkIndex, NodeId, PoolId};
+use gabion_meta::{KeyValue, Meta, MetaError, PutId, Timing};
+use gabion_planner::repair::Scheme;
+use membership::JoinRequest;
+use pools::PoolFacts;
+use queue::RepairQueue;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Stripes that are read in one transaction.
+const PAGE: usize = 512;
+
+/// What a coordinator is told at its start.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CoordinatorOptions {
+    /// How long a node's silence means what.
+    pub timing: Timing,
+    /// How often nodes should say that they are alive; several times in a lease.
+    pub heartbeat_ms: u64,
+    /// How lost chunks are brought together, until a user changes it.
+    pub repair_scheme: Scheme,
+    /// Stripes that are repaired at once; at least 1.
+    pub repair_parallel: usize,
+    /// Bytes of a repair's slices.
+    pub slice_bytes: u64,
+    /// Longest time that the repair of one chunk may take.
+    pub repair_deadline_ms: u64,
+    /// Wait after a failed repair or removal; it doubles with each further failure of a stripe.
+    pub retry_ms: u64,
+    /// How long a put may go on without a word of its client.
+    pub put_timeout_ms: u64,
+    /// Longest time that one node may take to verify all that it stores.
+    pub scrub_deadline_ms: u64,
+}
+
+impl Default for CoordinatorOptions {
+    fn default() -> Self {
+        Self {
+            timing: Timing {
+                lease_ms: 3_000,
+                margin_ms: 500,
+                grace_ms: 600_000,
+            },
+            heartbeat_ms: 1_000,
+            repair_scheme: Scheme::Pipeline,
+            repair_parallel: 4,
+            slice_bytes: 32 << 10,
+            repair_deadline_ms: 120_000,
+            retry_ms: 500,
+            put_timeout_ms: 60_000,
+            scrub_deadline_ms: 3_600_000,
+        }
+    }
+}
+
+/// The coordinator of a cluster.
+pub struct Coordinator<K> {
+    meta: Arc<Meta<K>>,
+    ports: Arc<dyn Ports>,
+    options: CoordinatorOptions,
+    /// Set when the metadata store has failed: whether its last write is durable is unknown, so
+    /// nothing may be decided before a restart.
+    broken: OnceLock<MetaError>,
+    roster: Mutex<Roster>,
+    /// How often each node has joined since the start. Joins, declarations of failure and the last
+    /// step of each repair hold this lock, because each decides by what the others change.
+    admission: futures::lock::Mutex<BTreeMap<NodeId, u64>>,
+    /// Pools never change, so what follows from their records is worked out once.
+    pools: Mutex<BTreeMap<PoolId, Arc<PoolFacts>>>,
+    /// How many more losses stripes survive, by what they have lost.
+    endurance: Mutex<BTreeMap<(PoolId, Vec<ChunkIndex>), i32>>,
+    /// When the client of each put was last heard of.
+    puts: Mutex<BTreeMap<PutId, u64>>,
+    queue: Mutex<RepairQueue>,
+    scheme: Mutex<Scheme>,
+    /// Counts since the start; the rest of the fields are filled in when somebody asks.
+    repaired: Mutex<RepairStatus>,
+    /// Nodes that may yet carry out an order to remove a chunk, and so must not get it again
+    /// before they join anew.
+    shunned: Mutex<BTreeSet<(NodeId, ChunkId)>>,
+    repair_bell: Bell,
+    garbage_bell: Bell,
+}
+
+/// Why a request is not granted: one plain sentence for the user.
+#[derive(Debug)]
+struct Denied(String);
+
+impl<E: std::error::Error> From<E> for Denied {
+    fn from(error: E) -> Self {
+        Self(error.to_string())
+    }
+}
+
+type Answer = Result<CoordinatorReply, Denied>;
+
+impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+    /// The coordinator of the cluster in `meta`. Waits for the disk; nothing runs before
+    /// [`Coordinator::start`].
+    ///
+    /// # Errors
+    /// When the nodes and puts cannot be read.
+    pub fn new(
+        meta: Meta<K>,
+        ports: Arc<dyn Ports>,
+        options: CoordinatorOptions,
+    ) -> Result<Arc<Self>, MetaError> {
+        let now_ms = ports.now_ms();
+        let roster = Roster::new(options.timing, meta.nodes()?, now_ms);
+        // An earlier run's clock says nothing about this one's: all clients get a full time-out.
+        let puts = meta.puts()?.into_iter().map(|put| (put.id, now_ms));
+        ports.learn_nodes(&roster.statuses(now_ms));
+        Ok(Arc::new(Self {
+            puts: Mutex::new(puts.collect()),
+            meta: Arc::new(meta),
+            ports,
+            broken: OnceLock::new(),
+            roster: Mutex::new(roster),
+            admission: futures::lock::Mutex::default(),
+            pools: Mutex::default(),
+            endurance: Mutex::default(),
+            queue: Mutex::default(),
+            scheme: Mutex::new(options.repair_scheme),
+            repaired: Mutex::default(),
+            shunned: Mutex::default(),
+            repair_bell: Bell::default(),
+            garbage_bell: Bell::default(),
+            options,
+        }))
+    }
+
+    /// Starts the work that nobody asks for: declaring silent nodes failed, repair, removal of
+    /// garbage and expiry of puts. It goes on for as long as the ports run tasks. Call it once.
+    pub fn start(self: &Arc<Self>) {
+        let tasks = [
+            Arc::clone(self).watch_members().boxed(),
+            Arc::clone(self).repair_forever().boxed(),
+            Arc::clone(self).collect_garbage().boxed(),
+            Arc::clone(self).expire_puts().boxed(),
+        ];
+        for task in tasks {
+            self.ports.spawn(task);
+        }
+    }
+
+    /// Answers a request. What the answer promises is durable.
+    pub async fn handle(self: &Arc<Self>, request: CoordinatorRequest) -> CoordinatorReply {
+        self.answer(request)
+            .await
+            .unwrap_or_else(|Denied(sentence)| CoordinatorReply::Refused(sentence))
+    }
+
+    async fn answer(self: &Arc<Self>, request: CoordinatorRequest) -> Answer {
+        use CoordinatorRequest as Ask;
+        match request {
+            Ask::Join {
+                node,
+                rack,
+                address,
+                capacity_bytes,
+                incarnation,
+                chunks,
+            } => {
+                let request = JoinRequest {
+                    node,
+                    rack,
+                    address,
+                    capacity_bytes,
+                    incarnation,
+                };
+                self.join(request, chunks).await
+            }
+            Ask::Heartbeat { node, incarnation } => Ok(self.heartbeat(node, incarnation)),
+            Ask::Acquire {
+                stripe,
+                node,
+                incarnation,
+                renounced,
+            } => self.acquire(stripe, node, incarnation, renounced).await,
+            Ask::MarkStale {
+                stripe,
+                epoch,
+                chunks,
+            } => self.mark_stale(stripe, epoch, chunks).await,
+            Ask::ReportDamage(damage) => self.report_damage(damage).await,
+            Ask::Nodes => Ok(CoordinatorReply::Nodes(self.statuses())),
+            Ask::CreatePool {
+                name,
+                survive,
+                code,
+                chunk_bytes,
+            } => self.create_pool(name, survive, code, chunk_bytes).await,
+            Ask::Pools => {
+                let pools = self.with_meta(Meta::pools).await?;
+                Ok(CoordinatorReply::Pools(pools))
+            }
+            Ask::BeginPut {
+                name,
+                pool,
+                size_bytes,
+            } => self.begin_put(name, pool, size_bytes).await,
+            Ask::TouchPut(put) => self.touch_put(put),
+            Ask::CommitPut(put) => self.commit_put(put).await,
+            Ask::AbortPut(put) => self.abort_put(put).await,
+            Ask::Lookup { name } => self.lookup(name).await,
+            Ask::List { prefix } => {
+                let list = move |meta: &Meta<K>| meta.files(&prefix, None, usize::MAX);
+                Ok(CoordinatorReply::Files(self.with_meta(list).await?))
+            }
+            Ask::RemoveFile { name } => self.remove_file(name).await,
+            Ask::Status => self.status().await,
+            Ask::RepairNow { scheme } => self.repair_now(scheme).await,
+            Ask::ScrubAll => self.scrub_all().await,
+        }
+    }
+
+    /// Works on the metadata where waiting for the disk holds up nothing else.
+    async fn with_meta<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Meta<K>) -> Result<R, MetaError> + Send + 'static,
+    ) -> Result<R, MetaError> {
+        if let Some(error) = self.broken.get() {
+            return Err(error.clone());
+        }
+        let meta = Arc::clone(&self.meta);
+        let result = run_blocking(&*self.ports, move || work(&meta)).await;
+        if let Err(error @ MetaError::Storage { .. }) = &result {
+            // The first failure says most; later ones follow from it.
+            let _ = self.broken.set(error.clone());
+        }
+        result
+    }
+
+    fn fleet(&self) -> Fleet {
+        lock(&self.roster).fleet(self.ports.now_ms())
+    }
+
+    fn statuses(&self) -> Vec<NodeStatus> {
+        lock(&self.roster).statuses(self.ports.now_ms())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // No code that holds one of these locks leaves its contents half changed when it panics.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

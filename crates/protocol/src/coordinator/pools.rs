@@ -1,0 +1,116 @@
+//! Pools: how a user's wish becomes a pool that can keep its promise, and what follows from one.
+
+use super::endurance::failures_left;
+use super::{Answer, Coordinator, Denied, lock};
+use crate::message::{CoordinatorReply, Liveness};
+use gabion_codec::Code;
+use gabion_layout::{ChunkIndex, Geometry, PoolId, Survive};
+use gabion_meta::{KeyValue, Meta, MetaError, PoolRecord, PoolSpec};
+use gabion_planner::pool;
+use std::sync::Arc;
+
+/// Fewest bytes of a pool's chunks.
+const CHUNK_BYTES_MIN: u64 = 4 << 10;
+/// Most bytes of a pool's chunks.
+const CHUNK_BYTES_MAX: u64 = 1 << 30;
+
+/// A pool and what follows from its record.
+#[derive(Debug)]
+pub(super) struct PoolFacts {
+    pub(super) record: PoolRecord,
+    pub(super) code: Code,
+}
+
+impl PoolFacts {
+    /// The shape of a stripe of the pool whose chunks have so many bytes.
+    pub(super) fn geometry(&self, chunk_bytes: u64) -> Result<Geometry, Denied> {
+        let (k, m, rows) = (self.code.k(), self.code.m(), self.code.sub_chunks());
+        Ok(Geometry::new(k, m, rows, chunk_bytes)?)
+    }
+}
+
+impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+    /// Makes a pool on the nodes that have not failed, with a code chosen for the promise when
+    /// none is given.
+    pub(super) async fn create_pool(
+        &self,
+        name: String,
+        survive: Survive,
+        code: Option<String>,
+        chunk_bytes: u64,
+    ) -> Answer {
+        let topology = self
+            .fleet()
+            .topology(|liveness| liveness != Liveness::Failed);
+        let code: Code = match code {
+            Some(text) => text.parse()?,
+            None => pool::choose_code(survive, &topology)?,
+        };
+        let chunks_per_rack = pool::fit(&code, survive, &topology)?;
+        check_chunk_bytes(&code, chunk_bytes)?;
+        let spec = PoolSpec {
+            name,
+            code: code.to_string(),
+            k: code.k(),
+            m: code.m(),
+            sub_chunks: code.sub_chunks(),
+            chunk_bytes,
+            survive,
+            chunks_per_rack,
+        };
+        let create = move |meta: &Meta<K>| meta.create_pool(&spec);
+        Ok(CoordinatorReply::Pool(self.with_meta(create).await?))
+    }
+
+    /// A pool with its code. Waits for the disk the first time.
+    pub(super) fn pool_facts(
+        &self,
+        meta: &Meta<K>,
+        id: PoolId,
+    ) -> Result<Arc<PoolFacts>, MetaError> {
+        if let Some(facts) = lock(&self.pools).get(&id) {
+            return Ok(Arc::clone(facts));
+        }
+        let record = meta.pool(id)?;
+        let code = record.spec.code.parse();
+        let code = code.map_err(|error| MetaError::Pool(format!("{error}")))?;
+        let facts = Arc::new(PoolFacts { record, code });
+        lock(&self.pools).insert(id, Arc::clone(&facts));
+        Ok(facts)
+    }
+
+    /// How many more chunk losses a stripe of the pool survives that has lost these. Waits for the
+    /// disk the first time.
+    pub(super) fn failures_left(
+        &self,
+        meta: &Meta<K>,
+        pool: PoolId,
+        lost: &[ChunkIndex],
+    ) -> Result<i32, MetaError> {
+        let key = (pool, lost.to_vec());
+        if let Some(&known) = lock(&self.endurance).get(&key) {
+            return Ok(known);
+        }
+        let left = failures_left(&self.pool_facts(meta, pool)?.code, lost);
+        lock(&self.endurance).insert(key, left);
+        Ok(left)
+    }
+}
+
+fn check_chunk_bytes(code: &Code, chunk_bytes: u64) -> Result<(), Denied> {
+    if !(CHUNK_BYTES_MIN..=CHUNK_BYTES_MAX).contains(&chunk_bytes) {
+        return Err(Denied(format!(
+            "a chunk may have {CHUNK_BYTES_MIN} to {CHUNK_BYTES_MAX} bytes (4 KiB to 1 GiB), not \
+             {chunk_bytes}; choose a size in between"
+        )));
+    }
+    let rows = code.sub_chunks() as u64;
+    if !chunk_bytes.is_multiple_of(rows) {
+        return Err(Denied(format!(
+            "{code} cuts each chunk into {rows} equal rows, which {chunk_bytes} bytes do not \
+             allow; use {} bytes",
+            chunk_bytes.next_multiple_of(rows)
+        )));
+    }
+    Ok(())
+}

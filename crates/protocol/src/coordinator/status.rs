@@ -1,0 +1,49 @@
+//! Redundancy and repair as a user sees them: counted afresh from the records whenever somebody
+//! asks, never better than the truth.
+
+use super::{Answer, Coordinator, PAGE, lock};
+use crate::message::{ClusterStatus, CoordinatorReply};
+use gabion_meta::{KeyValue, Meta, MetaError};
+use gabion_planner::repair::Scheme;
+use std::sync::Arc;
+
+impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+    /// Counts all stripes by how many more losses they survive.
+    pub(super) async fn status(self: &Arc<Self>) -> Answer {
+        let this = Arc::clone(self);
+        let count = move |meta: &Meta<K>| this.count_stripes(meta);
+        let status = self.with_meta(count).await?;
+        Ok(CoordinatorReply::Status(status))
+    }
+
+    fn count_stripes(&self, meta: &Meta<K>) -> Result<ClusterStatus, MetaError> {
+        let fleet = self.fleet();
+        let mut status = ClusterStatus {
+            nodes: fleet.nodes().to_vec(),
+            repair: lock(&self.repaired).clone(),
+            ..ClusterStatus::default()
+        };
+        scheme_name(*lock(&self.scheme)).clone_into(&mut status.repair.scheme);
+        let mut after = None;
+        loop {
+            let page = meta.stripes(after, PAGE)?;
+            if page.is_empty() {
+                return Ok(status);
+            }
+            after = page.last().map(|stripe| stripe.id);
+            for stripe in &page {
+                let lost = fleet.lost(stripe);
+                let left = self.failures_left(meta, stripe.pool, &lost)?;
+                *status.stripes_by_failures_left.entry(left).or_default() += 1;
+                status.lost_chunk_count += lost.len() as u64;
+                status.repair.queued_chunk_count += fleet.due(stripe).len() as u64;
+            }
+        }
+    }
+}
+
+fn scheme_name(scheme: Scheme) -> &'static str {
+    let mut names = Scheme::NAMES.iter();
+    let name = names.find(|(_, known)| *known == scheme);
+    name.expect("every scheme has a name").0
+}

@@ -1,0 +1,110 @@
+//! A look at one stripe, and whether there is hope to repair it now.
+
+use super::fleet::Fleet;
+use super::pools::PoolFacts;
+use super::{Coordinator, Denied};
+use crate::message::{Liveness, Refusal};
+use gabion_layout::{ChunkId, ChunkIndex, NodeId, StripeId, StripeRecord, Topology};
+use gabion_meta::{KeyValue, Meta, MetaError};
+use std::sync::Arc;
+
+/// Why a stripe is not repaired for now, as a plain sentence.
+#[derive(Debug)]
+pub(super) struct Setback(pub(super) String);
+
+impl<E: std::error::Error> From<E> for Setback {
+    fn from(error: E) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl From<Denied> for Setback {
+    fn from(Denied(sentence): Denied) -> Self {
+        Self(sentence)
+    }
+}
+
+/// A stripe at one instant, and all that repairing it needs to know.
+pub(super) struct Survey {
+    pub(super) stripe: StripeRecord,
+    pub(super) facts: Arc<PoolFacts>,
+    pub(super) fleet: Fleet,
+}
+
+impl Survey {
+    /// The nodes that are declared failed.
+    pub(super) fn failed(&self) -> Vec<NodeId> {
+        self.fleet.with(Liveness::Failed)
+    }
+
+    /// Refuses a repair that cannot succeed now, before it holds up the stripe's primary.
+    pub(super) fn check_hope(&self) -> Result<(), Setback> {
+        let silent = |chunk: &ChunkIndex| {
+            let node = self.stripe.nodes[chunk.at()];
+            !self.stripe.is_stale(*chunk) && self.fleet.liveness(node) == Liveness::Suspect
+        };
+        if let Some(chunk) = self.stripe.chunks().find(silent) {
+            let node = self.stripe.nodes[chunk.at()];
+            return Err(Setback(format!(
+                "{node} is silent but not declared failed; its word on {chunk} is needed"
+            )));
+        }
+        let unreadable = self.fleet.unreadable(&self.stripe);
+        let helpers = self.stripe.chunks().filter(|c| !unreadable.contains(c));
+        let helpers: Vec<usize> = helpers.map(ChunkIndex::at).collect();
+        let rebuilt = |chunk: &ChunkIndex| self.facts.code.repair_equations(chunk.at(), &helpers);
+        let mut tries = self
+            .fleet
+            .due(&self.stripe)
+            .into_iter()
+            .map(|c| rebuilt(&c));
+        match tries.next() {
+            Some(Err(error)) if tries.all(|tried| tried.is_err()) => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The chunk that a refusal says is damaged or missing, if it is this stripe's.
+    pub(super) fn blamed(&self, refusal: &Refusal) -> Option<ChunkIndex> {
+        let chunk = match refusal {
+            Refusal::Damaged(damage) => damage.chunk,
+            Refusal::NoSuchChunk(chunk) => *chunk,
+            _ => return None,
+        };
+        let fresh = chunk.stripe == self.stripe.id && !self.stripe.is_stale(chunk.index);
+        (fresh && self.stripe.node_of(chunk.index).is_some()).then_some(chunk.index)
+    }
+
+    pub(super) fn id(&self, index: ChunkIndex) -> ChunkId {
+        ChunkId {
+            stripe: self.stripe.id,
+            index,
+        }
+    }
+
+    pub(super) fn topology(&self) -> Topology {
+        self.fleet.topology(|_| true)
+    }
+}
+
+impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+    /// Looks at a stripe. None when it is gone.
+    pub(super) async fn survey(self: &Arc<Self>, id: StripeId) -> Result<Option<Survey>, Setback> {
+        let this = Arc::clone(self);
+        let look = move |meta: &Meta<K>| {
+            let stripe = match meta.stripe(id) {
+                Ok(stripe) => stripe,
+                Err(MetaError::UnknownStripe(_)) => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            let facts = this.pool_facts(meta, stripe.pool)?;
+            let fleet = this.fleet();
+            Ok(Some(Survey {
+                stripe,
+                facts,
+                fleet,
+            }))
+        };
+        Ok(self.with_meta(look).await?)
+    }
+}
