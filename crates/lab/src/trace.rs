@@ -118,7 +118,7 @@ fn cut(text: &str) -> String {
 /// Reads requests from a trace, one after another. After the first error the stream is over.
 pub struct TraceReader {
     name: String,
-    source: Box<dyn BufRead>,
+    source: Box<dyn BufRead + Send>,
     line: Vec<u8>,
     line_count: u64,
     is_over: bool,
@@ -154,7 +154,7 @@ impl TraceReader {
     ///
     /// # Errors
     /// [`LabError::Io`] when the first bytes cannot be read.
-    pub fn new(name: String, mut bytes: impl Read + 'static) -> Result<Self, LabError> {
+    pub fn new(name: String, mut bytes: impl Read + Send + 'static) -> Result<Self, LabError> {
         let mut head = Vec::with_capacity(GZIP_MAGIC.len());
         let magic_bytes = GZIP_MAGIC.len() as u64;
         if let Err(source) = bytes.by_ref().take(magic_bytes).read_to_end(&mut head) {
@@ -166,7 +166,7 @@ impl TraceReader {
         }
         let is_gzip = head == GZIP_MAGIC;
         let whole = BufReader::new(Cursor::new(head).chain(bytes));
-        let source: Box<dyn BufRead> = if is_gzip {
+        let source: Box<dyn BufRead + Send> = if is_gzip {
             Box::new(BufReader::new(MultiGzDecoder::new(whole)))
         } else {
             Box::new(whole)

@@ -18,9 +18,10 @@ pub(super) struct Baseline {
     cross_rack_bytes: u64,
     /// Cost by class of placement and data chunk.
     by_class: HashMap<(u64, ChunkIndex), u64>,
-    /// Cost by data chunk and the racks of the nodes that its update may use. The plan of an update
-    /// has no other nodes, so stripes that agree in this cost the same wherever else they lie.
-    by_racks: HashMap<(ChunkIndex, Vec<Option<RackId>>), u64>,
+    /// Cost by data chunk and [`rack_pattern`] of the nodes that its update may use.
+    by_pattern: HashMap<(ChunkIndex, Vec<u8>), u64>,
+    /// The stripe that was placed last; neighbouring chunks of a random layout need it again.
+    placed: Option<(u64, Vec<NodeId>)>,
 }
 
 impl Scheme for Baseline {
@@ -49,25 +50,40 @@ impl Baseline {
         update: ChunkUpdate,
         class: (u64, ChunkIndex),
     ) -> Result<u64, LabError> {
-        let placement = stripes.placement(update.stripe)?;
-        let parities = stripes.geometry().parity_chunks();
-        let racks = std::iter::once(update.data)
-            .chain(parities)
-            .map(|chunk| stripes.topology().rack_of(placement[chunk.at()]))
-            .collect();
-        let key = (update.data, racks);
-        let bytes = if let Some(bytes) = self.by_racks.get(&key) {
+        let placement = match self.placed.take() {
+            Some((stripe, placement)) if stripe == update.stripe => placement,
+            _ => stripes.placement(update.stripe)?,
+        };
+        let key = (update.data, rack_pattern(stripes, update.data, &placement));
+        let bytes = if let Some(bytes) = self.by_pattern.get(&key) {
             *bytes
         } else {
             let bytes = planned(stripes, update, &placement)?;
-            make_room(&mut self.by_racks);
-            self.by_racks.insert(key, bytes);
+            make_room(&mut self.by_pattern);
+            self.by_pattern.insert(key, bytes);
             bytes
         };
+        self.placed = Some((update.stripe, placement));
         make_room(&mut self.by_class);
         self.by_class.insert(class, bytes);
         Ok(bytes)
     }
+}
+
+/// Which of the nodes that an update of `data` may use share racks: for the data node and then each
+/// parity node, the first of them that is in the same rack. The plan has no other nodes, and whether
+/// bytes cross racks does not depend on which racks these are, so stripes of one pattern cost the
+/// same.
+fn rack_pattern(stripes: &Stripes, data: ChunkIndex, placement: &[NodeId]) -> Vec<u8> {
+    let chunks = std::iter::once(data).chain(stripes.geometry().parity_chunks());
+    let racks: Vec<Option<RackId>> = chunks
+        .map(|chunk| stripes.topology().rack_of(placement[chunk.at()]))
+        .collect();
+    let first_alike = |rack| {
+        let first = racks.iter().position(|other| other == rack);
+        first.expect("a rack is the same as itself") as u8
+    };
+    racks.iter().map(first_alike).collect()
 }
 
 fn make_room<K>(costs: &mut HashMap<K, u64>) {

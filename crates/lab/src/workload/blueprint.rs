@@ -39,13 +39,17 @@ pub(super) struct Blueprint {
     pub(super) update_share: f64,
     /// Slots of an area.
     slots_per_area: u64,
-    /// Distance between the first sectors of neighbouring areas.
+    /// Sectors that an area's slots take.
+    area_footprint: u64,
+    /// Sectors that an area has for itself; its slots lie anywhere within.
     area_pitch: u64,
+    /// Decides where.
+    seed: u64,
 }
 
 impl Blueprint {
     /// Derives the dimensions for a target.
-    pub(super) fn new(target: &Target) -> Result<Self, LabError> {
+    pub(super) fn new(target: &Target, seed: u64) -> Result<Self, LabError> {
         check(target)?;
         let mix = Mix::of(target);
         let update_share = target.update_writes_pct / 100.0;
@@ -97,9 +101,12 @@ impl Blueprint {
             extent,
             cold_room,
             read: (working_set - first_written).max(0.0) as u64,
-            update_share: update_share / fitting_share,
+            // Without updates nothing has to fit, and the quotient might be 0 / 0.
+            update_share: update_share / fitting_share.max(f64::MIN_POSITIVE),
             slots_per_area,
+            area_footprint: slots_per_area * slot,
             area_pitch: (spread - spread % GAP_SECTORS).max(slots_per_area * slot),
+            seed,
         })
     }
 
@@ -111,13 +118,25 @@ impl Blueprint {
     /// The first sector of hot extent `at`, which is that of slot `at`.
     pub(super) fn hot_start(&self, at: u64) -> u64 {
         let slot = self.extent + self.cold_room + 2 * GAP_SECTORS;
-        at / self.slots_per_area * self.area_pitch + at % self.slots_per_area * slot
+        let area = at / self.slots_per_area;
+        let places = (self.area_pitch - self.area_footprint) / GAP_SECTORS + 1;
+        let place = scatter(self.seed, area) % places * GAP_SECTORS;
+        area * self.area_pitch + place + at % self.slots_per_area * slot
     }
 
     /// The first sector of the cold room of slot `at`.
     pub(super) fn cold_start(&self, at: u64) -> u64 {
         self.hot_start(at) + self.extent + GAP_SECTORS
     }
+}
+
+/// A number that looks random but follows from the seed and the area, so that areas need no memory:
+/// the output function of Steele, Lea and Flood's `SplitMix` generator.
+const fn scatter(seed: u64, area: u64) -> u64 {
+    let counter = seed.wrapping_add((area + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let mixed = (counter ^ (counter >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
 }
 
 /// What the sizes of a target amount to.
@@ -163,8 +182,8 @@ fn check(target: &Target) -> Result<(), LabError> {
     let is_share = |pct: f64| (0.0..=100.0).contains(&pct);
     let is_size = |bytes: u64| bytes > 0 && bytes.is_multiple_of(SECTOR_BYTES);
     let card_count: u64 = target.sizes.iter().map(|size| u64::from(size.weight)).sum();
-    let fault = if target.writes == 0 {
-        "there must be at least one write"
+    let fault = if target.writes == 0 || target.writes > 1 << 40 {
+        "there must be at least one write, and at most 2^40"
     } else if !(target.working_set_gib > 0.0 && target.working_set_gib <= (1_u64 << 30) as f64) {
         "the working set must have more than 0 and at most 2^30 GiB"
     } else if !is_share(target.updated_working_set_pct) || !is_share(target.update_writes_pct) {

@@ -53,7 +53,7 @@ impl Workload {
     pub fn new(target: Target, seed: u64) -> Result<Self, LabError> {
         Ok(Self {
             target,
-            blueprint: Blueprint::new(&target)?,
+            blueprint: Blueprint::new(&target, seed)?,
             seed,
         })
     }
