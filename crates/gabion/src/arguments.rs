@@ -8,9 +8,16 @@ use std::path::PathBuf;
 /// Erasure-coded storage for racks and regions: safe updates in place, repair in about the time of
 /// one transfer, cross-rack bytes planned and metered.
 #[derive(Parser, Debug)]
-#[command(name = "gabion", version, max_term_width = 100, arg_required_else_help = true)]
-#[command(after_help = "Start with 'gabion demo', or with 'gabion cluster up --dir D'. Exit codes: \
-    0 done, 1 failed, 2 the command was wrong.")]
+#[command(
+    name = "gabion",
+    version,
+    max_term_width = 100,
+    arg_required_else_help = true
+)]
+#[command(
+    after_help = "Start with 'gabion demo', or with 'gabion cluster up --dir D'. Exit codes: \
+    0 done, 1 failed, 2 the command was wrong."
+)]
 pub(crate) struct Arguments {
     /// How figures are printed
     #[arg(long, global = true, value_enum, default_value_t)]
@@ -28,7 +35,12 @@ pub(crate) struct Place {
     #[arg(long, global = true, env = "GABION_DIR", value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
     /// The coordinator of any cluster, instead of --dir
-    #[arg(long, global = true, env = "GABION_COORDINATOR", value_name = "HOST:PORT")]
+    #[arg(
+        long,
+        global = true,
+        env = "GABION_COORDINATOR",
+        value_name = "HOST:PORT"
+    )]
     pub(crate) coordinator: Option<String>,
 }
 
@@ -281,8 +293,8 @@ pub(crate) struct UpdateTrafficOptions {
     #[arg(long)]
     pub(crate) code: String,
     /// Racks, for rotate and random; a grouped layout has its own
-    #[arg(long, default_value_t = 3)]
-    pub(crate) racks: u32,
+    #[arg(long)]
+    pub(crate) racks: Option<u32>,
     /// rotate, random, random:SEED, or data and parity racks such as 6x2+2x2
     #[arg(long, default_value = "rotate")]
     pub(crate) layout: String,

@@ -61,9 +61,14 @@ impl LocalCluster {
             )),
             _ => Failure::failed(format!("cannot read {}: {error}", path.display())),
         })?;
-        let shape = serde_json::from_str(&text)
-            .context(format!("understand {}; is it of another release?", path.display()))?;
-        Ok(Self { directory: directory.to_owned(), shape })
+        let shape = serde_json::from_str(&text).context(format!(
+            "understand {}; is it of another release?",
+            path.display()
+        ))?;
+        Ok(Self {
+            directory: directory.to_owned(),
+            shape,
+        })
     }
 
     /// Opens the cluster in the directory, or makes one.
@@ -72,7 +77,8 @@ impl LocalCluster {
             return Self::open(directory);
         }
         let rate = |rate: &Option<String>| {
-            rate.as_deref().map_or(Ok(0), |text| parse_rate(text).map_err(Failure::usage))
+            rate.as_deref()
+                .map_or(Ok(0), |text| parse_rate(text).map_err(Failure::usage))
         };
         let shape = Shape {
             racks: options.racks,
@@ -88,7 +94,10 @@ impl LocalCluster {
                 directory.display()
             )));
         }
-        let cluster = Self { directory: directory.to_owned(), shape };
+        let cluster = Self {
+            directory: directory.to_owned(),
+            shape,
+        };
         for part in ["coordinator", "nodes", "links", "run", "logs"] {
             let path = directory.join(part);
             fs::create_dir_all(&path).context(format!("create {}", path.display()))?;
@@ -97,8 +106,13 @@ impl LocalCluster {
             node_bytes_per_s: cluster.shape.node_bytes_per_s,
             rack_bytes_per_s: cluster.shape.rack_bytes_per_s,
         };
-        LinkTable::create(&directory.join("links"), spec, cluster.node_count(), options.racks)
-            .map_err(Failure::failed)?;
+        LinkTable::create(
+            &directory.join("links"),
+            spec,
+            cluster.node_count(),
+            options.racks,
+        )
+        .map_err(Failure::failed)?;
         cluster.save()?;
         Ok(cluster)
     }
@@ -174,7 +188,10 @@ impl LocalCluster {
             format!("--data={}", self.node_directory(node).display()),
         ];
         if self.shape.node_bytes_per_s > 0 || self.shape.rack_bytes_per_s > 0 {
-            arguments.push(format!("--links={}", self.directory.join("links").display()));
+            arguments.push(format!(
+                "--links={}",
+                self.directory.join("links").display()
+            ));
         }
         self.spawn(&name, &arguments).await?;
         Ok(())
@@ -219,26 +236,41 @@ impl LocalCluster {
     async fn spawn(&self, name: &str, arguments: &[String]) -> Result<String, Failure> {
         let program = std::env::current_exe().context("find this program's file")?;
         let log_path = self.directory.join("logs").join(format!("{name}.log"));
-        let log = fs::OpenOptions::new().create(true).append(true).open(&log_path);
+        let log = fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&log_path);
         let log = log.context(format!("open {}", log_path.display()))?;
         let mut command = std::process::Command::new(program);
         // A group of its own, so that Ctrl-C in the terminal does not reach it.
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+        command
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log);
         command.process_group(0);
-        let mut child =
-            Command::from(command).spawn().context(format!("start {name}"))?;
+        let mut child = Command::from(command)
+            .spawn()
+            .context(format!("start {name}"))?;
         let stdout = child.stdout.take().expect("stdout is piped");
         let mut lines = BufReader::new(stdout).lines();
         let line = tokio::time::timeout(START_DEADLINE, lines.next_line()).await;
         let failed = |why: &str| {
-            Failure::failed(format!("{name} did not start ({why}); see {}", log_path.display()))
+            Failure::failed(format!(
+                "{name} did not start ({why}); see {}",
+                log_path.display()
+            ))
         };
         let line = line.map_err(|_| failed("it was not ready in time"))?;
         let line = line.ok().flatten().ok_or_else(|| {
             let log = fs::read_to_string(&log_path).unwrap_or_default();
             failed(log.lines().last().unwrap_or("it ended without a word"))
         })?;
-        let address = line.strip_prefix(READY).ok_or_else(|| failed(&line))?.trim().to_owned();
+        let address = line
+            .strip_prefix(READY)
+            .ok_or_else(|| failed(&line))?
+            .trim()
+            .to_owned();
         let pid = child.id().ok_or_else(|| failed("it ended at once"))?;
         let running = Running {
             pid: pid as i32,
@@ -271,7 +303,9 @@ impl LocalCluster {
 
     fn no_such_node(&self, node: u32) -> Failure {
         let last = self.node_count() - 1;
-        Failure::usage(format!("there is no node {node}; this cluster has nodes 0 to {last}"))
+        Failure::usage(format!(
+            "there is no node {node}; this cluster has nodes 0 to {last}"
+        ))
     }
 }
 

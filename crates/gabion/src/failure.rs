@@ -13,12 +13,18 @@ pub(crate) struct Failure {
 impl Failure {
     /// The command cannot be done as it was given: exit code 2.
     pub(crate) fn usage(sentence: impl fmt::Display) -> Self {
-        Self { sentence: sentence.to_string(), is_usage: true }
+        Self {
+            sentence: sentence.to_string(),
+            is_usage: true,
+        }
     }
 
     /// The command was fine, but something failed: exit code 1.
     pub(crate) fn failed(sentence: impl fmt::Display) -> Self {
-        Self { sentence: sentence.to_string(), is_usage: false }
+        Self {
+            sentence: sentence.to_string(),
+            is_usage: false,
+        }
     }
 
     pub(crate) fn exit_code(&self) -> ExitCode {

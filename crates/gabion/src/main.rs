@@ -69,5 +69,8 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
 fn start_logging() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("GABION_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
 }

@@ -26,7 +26,9 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
 /// A table with a heading; columns after the first are right-aligned when they hold numbers.
 pub(crate) fn table(heading: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_preset(UTF8_HORIZONTAL_ONLY).set_header(heading.iter().copied());
+    table
+        .load_preset(UTF8_HORIZONTAL_ONLY)
+        .set_header(heading.iter().copied());
     table
 }
 
@@ -58,7 +60,8 @@ pub(crate) fn bytes(bytes: u64) -> String {
 /// # Errors
 /// A plain sentence.
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
-    let wrong = || format!("'{text}' is no size; write bytes or a unit, such as 4096, 4KiB or 1MiB");
+    let wrong =
+        || format!("'{text}' is no size; write bytes or a unit, such as 4096, 4KiB or 1MiB");
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let value: u64 = text[..digits].parse().map_err(|_| wrong())?;
     let shift = match text[digits..].trim().to_ascii_lowercase().as_str() {

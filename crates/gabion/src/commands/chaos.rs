@@ -39,14 +39,22 @@ pub(crate) fn flip_bit(node: &Path, file: usize, byte: u64) -> Result<PathBuf, F
     files.sort();
     let count = files.len();
     let path = files.into_iter().nth(file).ok_or_else(|| {
-        Failure::usage(format!("the node has {count} chunk files, so there is no file {file}"))
+        Failure::usage(format!(
+            "the node has {count} chunk files, so there is no file {file}"
+        ))
     })?;
     let doing = || format!("flip a bit of {}", path.display());
-    let chunk = File::options().read(true).write(true).open(&path).context(doing())?;
+    let chunk = File::options()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .context(doing())?;
     let length = chunk.metadata().context(doing())?.len();
     let room = length.saturating_sub(HEADER_BYTES);
     if byte >= room {
-        return Err(Failure::usage(format!("choose a byte below {room}, not {byte}")));
+        return Err(Failure::usage(format!(
+            "choose a byte below {room}, not {byte}"
+        )));
     }
     let at = length - 1 - byte;
     let mut value = [0];

@@ -9,3 +9,33 @@ pub(crate) mod plan;
 pub(crate) mod pool;
 pub(crate) mod repair;
 pub(crate) mod serve;
+
+use crate::arguments::Place;
+use crate::cluster::LocalCluster;
+use crate::failure::Failure;
+use gabion_client::{Client, ClientError, ClientOptions};
+
+/// A client of the cluster that the command is for.
+async fn connect(place: &Place) -> Result<Client, Failure> {
+    let coordinator = match (&place.coordinator, &place.dir) {
+        (Some(coordinator), _) => coordinator.clone(),
+        (None, Some(directory)) => LocalCluster::open(directory)?.coordinator()?.to_owned(),
+        (None, None) => {
+            return Err(Failure::usage(
+                "which cluster? Name its directory with --dir (or GABION_DIR), or its coordinator \
+                 with --coordinator; 'gabion cluster up --dir D' starts one",
+            ));
+        }
+    };
+    Ok(Client::connect(&coordinator, ClientOptions::default()).await?)
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        if error.is_usage() {
+            Self::usage(error)
+        } else {
+            Self::failed(error)
+        }
+    }
+}

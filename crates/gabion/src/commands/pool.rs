@@ -16,11 +16,18 @@ pub(crate) async fn run(
 ) -> Result<(), Failure> {
     let client = connect(place).await?;
     match command {
-        PoolCommand::Create { name, survive, code, chunk } => {
+        PoolCommand::Create {
+            name,
+            survive,
+            code,
+            chunk,
+        } => {
             if let Some(code) = &code {
                 code.parse::<Code>().map_err(Failure::usage)?;
             }
-            let pool = client.create_pool(&name, survive, code.as_deref(), chunk).await?;
+            let pool = client
+                .create_pool(&name, survive, code.as_deref(), chunk)
+                .await?;
             show(&[pool], format)
         }
         PoolCommand::Ls => show(&client.pools().await?, format),
@@ -51,7 +58,13 @@ fn show(pools: &[PoolRecord], format: Format) -> Result<(), Failure> {
         return print_json(&rows.collect::<Vec<_>>());
     }
     let mut table = table(&[
-        "pool", "code", "survives", "chunk", "a rack holds", "usable", "cost against 3 replicas",
+        "pool",
+        "code",
+        "survives",
+        "chunk",
+        "a rack holds",
+        "usable",
+        "cost against 3 replicas",
         "chunk writes a small update",
     ]);
     for (pool, cost) in costs {
@@ -61,7 +74,11 @@ fn show(pools: &[PoolRecord], format: Format) -> Result<(), Failure> {
             spec.code.clone(),
             spec.survive.to_string(),
             bytes(spec.chunk_bytes),
-            format!("at most {} of {}", spec.chunks_per_rack.min(spec.k + spec.m), spec.k + spec.m),
+            format!(
+                "at most {} of {}",
+                spec.chunks_per_rack.min(spec.k + spec.m),
+                spec.k + spec.m
+            ),
             format!("{:.1}%", cost.usable_share * 100.0),
             format!("{:.1}%", cost.share_of_three_replicas * 100.0),
             cost.chunk_writes_per_update.to_string(),

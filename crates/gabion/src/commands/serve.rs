@@ -9,21 +9,38 @@ use gabion_server::{CoordinatorConfig, CoordinatorProcess, NodeConfig, NodeProce
 use std::io::Write as _;
 
 pub(crate) async fn coordinator(options: CoordinatorOptions) -> Result<(), Failure> {
-    let CoordinatorOptions { listen, data, behaviour } = options;
-    let config =
-        CoordinatorConfig { directory: data, listen, options: behaviour_of(&behaviour) };
-    let process = CoordinatorProcess::start(config).await.map_err(Failure::failed)?;
+    let CoordinatorOptions {
+        listen,
+        data,
+        behaviour,
+    } = options;
+    let config = CoordinatorConfig {
+        directory: data,
+        listen,
+        options: behaviour_of(&behaviour),
+    };
+    let process = CoordinatorProcess::start(config)
+        .await
+        .map_err(Failure::failed)?;
     ready(&process.address().to_string());
     process.run().await.map_err(Failure::failed)
 }
 
 pub(crate) async fn node(options: NodeOptions) -> Result<(), Failure> {
-    let NodeOptions { rack, join, listen, data, links } = options;
-    std::fs::create_dir_all(&data).map_err(|error| {
-        Failure::failed(format!("cannot create {}: {error}", data.display()))
-    })?;
+    let NodeOptions {
+        rack,
+        join,
+        listen,
+        data,
+        links,
+    } = options;
+    std::fs::create_dir_all(&data)
+        .map_err(|error| Failure::failed(format!("cannot create {}: {error}", data.display())))?;
     let disk = rustix::fs::statvfs(&data).map_err(|error| {
-        Failure::failed(format!("cannot ask the file system of {}: {error}", data.display()))
+        Failure::failed(format!(
+            "cannot ask the file system of {}: {error}",
+            data.display()
+        ))
     })?;
     let config = NodeConfig {
         directory: data,

@@ -1,0 +1,195 @@
+//! `gabion cluster`: start, inspect and stop.
+
+use super::connect;
+use crate::arguments::{ClusterCommand, Place, UpOptions};
+use crate::cluster::LocalCluster;
+use crate::failure::{Context, Failure};
+use crate::output::{Format, align_numbers, bytes, print_json, table};
+use gabion_protocol::message::{ClusterStatus, Liveness, Meter, NodeStatus, Purpose};
+use indicatif::ProgressBar;
+use serde_json::{Value, json};
+
+pub(crate) async fn run(
+    command: ClusterCommand,
+    place: Place,
+    format: Format,
+) -> Result<(), Failure> {
+    match command {
+        ClusterCommand::Up(options) => up(options, &place, format).await,
+        ClusterCommand::Status => status(&place, format).await,
+        ClusterCommand::Down => down(&place).await,
+    }
+}
+
+async fn up(options: UpOptions, place: &Place, format: Format) -> Result<(), Failure> {
+    let directory = place.dir.as_deref().ok_or_else(|| {
+        Failure::usage("say where the cluster keeps its data: 'gabion cluster up --dir D'")
+    })?;
+    std::fs::create_dir_all(directory).context(format!("create {}", directory.display()))?;
+    let directory = directory
+        .canonicalize()
+        .context(format!("find {}", directory.display()))?;
+    let mut cluster = LocalCluster::open_or_make(&directory, &options)?;
+    let progress = ProgressBar::new(u64::from(cluster.node_count()) + 1);
+    let started = cluster
+        .start(&options.behaviour, |what| {
+            progress.inc(1);
+            progress.set_message(what.to_owned());
+        })
+        .await;
+    progress.finish_and_clear();
+    started?;
+    let coordinator = cluster.coordinator()?;
+    if format == Format::Json {
+        return print_json(&json!({
+            "directory": directory.display().to_string(),
+            "coordinator": coordinator,
+            "nodes": cluster.node_count(),
+            "racks": cluster.shape.racks,
+        }));
+    }
+    println!(
+        "{} nodes in {} racks are up; the coordinator listens on {coordinator}\n\
+         next: export GABION_DIR={} && gabion pool create vm --survive 1-rack",
+        cluster.node_count(),
+        cluster.shape.racks,
+        directory.display()
+    );
+    Ok(())
+}
+
+async fn down(place: &Place) -> Result<(), Failure> {
+    let directory = place
+        .dir
+        .as_deref()
+        .ok_or_else(|| Failure::usage("say which cluster: 'gabion cluster down --dir D'"))?;
+    let stopped = LocalCluster::open(directory)?.stop().await?;
+    println!(
+        "stopped {stopped} processes; the data stays in {}",
+        directory.display()
+    );
+    Ok(())
+}
+
+async fn status(place: &Place, format: Format) -> Result<(), Failure> {
+    let client = connect(place).await?;
+    let status = client.status().await?;
+    let meter = client.meters().await?;
+    if format == Format::Json {
+        return print_json(&json!({
+            "nodes": status.nodes.iter().map(node_json).collect::<Vec<_>>(),
+            "stripes_by_failures_left": status.stripes_by_failures_left,
+            "lost_chunks": status.lost_chunk_count,
+            "repair": repair_json(&status),
+            "traffic": meter_json(&meter),
+        }));
+    }
+    let mut nodes = table(&["node", "rack", "address", "state"]);
+    for node in &status.nodes {
+        nodes.add_row([
+            node.node.0.to_string(),
+            node.rack.0.to_string(),
+            node.address.clone(),
+            liveness(node.liveness).to_owned(),
+        ]);
+    }
+    println!("{nodes}");
+    print_redundancy(&status);
+    print_traffic(&meter);
+    Ok(())
+}
+
+/// Redundancy and repair in sentences.
+pub(crate) fn print_redundancy(status: &ClusterStatus) {
+    for (left, stripes) in &status.stripes_by_failures_left {
+        let what = match left {
+            -1 => "have lost data".to_owned(),
+            0 => "survive no further failure".to_owned(),
+            left => format!("survive {left} more chunk failures"),
+        };
+        println!("{stripes} stripes {what}");
+    }
+    let repair = &status.repair;
+    println!(
+        "{} chunks are lost now; repair ({}): {} waiting, {} done ({}), {} cross racks planned",
+        status.lost_chunk_count,
+        repair.scheme,
+        repair.queued_chunk_count,
+        repair.repaired_chunk_count,
+        bytes(repair.repaired_bytes),
+        bytes(repair.planned_cross_rack_bytes)
+    );
+    if let Some(error) = &repair.last_error {
+        println!("the last failed repair: {error}");
+    }
+}
+
+fn print_traffic(meter: &Meter) {
+    if meter.bytes.is_empty() {
+        return;
+    }
+    let mut traffic = table(&["from", "to", "purpose", "payload"]);
+    for (&(from, to, purpose), &count) in &meter.bytes {
+        let name = |rack: Option<gabion_layout::RackId>| {
+            rack.map_or_else(|| "client".to_owned(), |rack| rack.to_string())
+        };
+        traffic.add_row([
+            name(from),
+            name(to),
+            purpose.name().to_owned(),
+            bytes(count),
+        ]);
+    }
+    align_numbers(&mut traffic);
+    println!("{traffic}");
+    for purpose in Purpose::ALL {
+        println!(
+            "cross-rack {}: {}",
+            purpose.name(),
+            bytes(meter.cross_rack(purpose))
+        );
+    }
+}
+
+fn node_json(node: &NodeStatus) -> Value {
+    json!({
+        "node": node.node.0,
+        "rack": node.rack.0,
+        "address": node.address,
+        "state": liveness(node.liveness),
+    })
+}
+
+/// What repair is doing, as JSON.
+pub(crate) fn repair_json(status: &ClusterStatus) -> Value {
+    let repair = &status.repair;
+    json!({
+        "scheme": repair.scheme,
+        "queued_chunks": repair.queued_chunk_count,
+        "repaired_chunks": repair.repaired_chunk_count,
+        "repaired_bytes": repair.repaired_bytes,
+        "planned_cross_rack_bytes": repair.planned_cross_rack_bytes,
+        "busy_ms": repair.busy_ms,
+        "last_error": repair.last_error,
+    })
+}
+
+fn meter_json(meter: &Meter) -> Value {
+    let rows = meter.bytes.iter().map(|(&(from, to, purpose), &bytes)| {
+        json!({
+            "from_rack": from.map(|rack| rack.0),
+            "to_rack": to.map(|rack| rack.0),
+            "purpose": purpose.name(),
+            "bytes": bytes,
+        })
+    });
+    rows.collect()
+}
+
+fn liveness(liveness: Liveness) -> &'static str {
+    match liveness {
+        Liveness::Up => "up",
+        Liveness::Suspect => "suspect",
+        Liveness::Failed => "failed",
+    }
+}

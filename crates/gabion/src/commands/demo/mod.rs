@@ -1,0 +1,81 @@
+//! `gabion demo`: a whole cluster of real processes, real data through it, faults, repair, and what
+//! was measured. It needs nothing but a temporary directory and leaves nothing behind.
+
+mod data;
+mod report;
+mod steps;
+
+use crate::arguments::{Behaviour, DemoOptions, UpOptions};
+use crate::cluster::LocalCluster;
+use crate::failure::{Context, Failure};
+use crate::output::Format;
+use report::Report;
+use std::path::{Path, PathBuf};
+use steps::Demo;
+
+/// Emulated links: slow enough that they, and not this machine's cores, are the limit of repairs.
+const INNER: &str = "400Mbit";
+const CROSS: &str = "800Mbit";
+
+pub(crate) async fn run(options: DemoOptions, format: Format) -> Result<(), Failure> {
+    let scratch = Scratch::new()?;
+    let up = UpOptions {
+        racks: 3,
+        nodes_per_rack: 4,
+        inner: Some(INNER.to_owned()),
+        cross: Some(CROSS.to_owned()),
+        // Repair is to begin when the demo says so, and one chunk at a time so that it can be timed.
+        behaviour: Behaviour {
+            lease_ms: 1500,
+            grace_s: 3600,
+            repair_parallel: 1,
+        },
+    };
+    let mut cluster = LocalCluster::open_or_make(&scratch.0, &up)?;
+    let interrupted = tokio::signal::ctrl_c();
+    let done = tokio::select! {
+        report = demonstrate(&mut cluster, &up, &options) => report,
+        _ = interrupted => Err(Failure::failed("interrupted; everything was cleaned up")),
+    };
+    let stopped = cluster.stop().await;
+    let report = done?;
+    stopped?;
+    report.print(format)
+}
+
+async fn demonstrate(
+    cluster: &mut LocalCluster,
+    up: &UpOptions,
+    options: &DemoOptions,
+) -> Result<Report, Failure> {
+    let mut demo = Demo::start(cluster, up, options.size).await?;
+    demo.store().await?;
+    demo.update(options.trace.as_deref()).await?;
+    demo.time_direct_send().await?;
+    demo.lose_and_repair("pipeline", 5).await?;
+    demo.lose_and_repair("conventional", 9).await?;
+    demo.finish().await
+}
+
+/// A directory that is deleted when the demo ends, however it ends.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Result<Self, Failure> {
+        let path = std::env::temp_dir().join(format!("gabion-demo-{}", std::process::id()));
+        std::fs::create_dir(&path).context(format!("create {}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        remove(&self.0);
+    }
+}
+
+fn remove(path: &Path) {
+    if let Err(error) = std::fs::remove_dir_all(path) {
+        eprintln!("gabion: cannot delete {}: {error}", path.display());
+    }
+}

@@ -1,0 +1,294 @@
+//! The demo's steps, in the order in which they run.
+
+use super::data::{Expected, Verifier};
+use super::report::{Degraded, Repair, Report, Updates};
+use crate::arguments::UpOptions;
+use crate::cluster::LocalCluster;
+use crate::failure::Failure;
+use crate::output::bytes;
+use gabion_client::{Client, ClientOptions};
+use gabion_lab::{Request, RequestKind, TraceReader, workload};
+use gabion_layout::{ByteRange, NodeId};
+use gabion_protocol::message::{Liveness, Purpose};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const POOL: &str = "vm";
+const FILE: &str = "disk";
+const CHUNK_BYTES: u64 = 4 << 20;
+const SEED: u64 = 1;
+/// How often waiting for the coordinator's view looks at it.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// A running demo.
+pub(super) struct Demo<'a> {
+    cluster: &'a LocalCluster,
+    client: Client,
+    expected: Expected,
+    report: Report,
+}
+
+impl<'a> Demo<'a> {
+    /// Starts the cluster and makes the pool.
+    pub(super) async fn start(
+        cluster: &'a mut LocalCluster,
+        up: &UpOptions,
+        size: u64,
+    ) -> Result<Self, Failure> {
+        let begun = Instant::now();
+        let count = u64::from(cluster.node_count()) + 1;
+        let progress = bar(count, "starting 1 coordinator and 12 nodes in 3 racks");
+        cluster.start(&up.behaviour, |_| progress.inc(1)).await?;
+        progress.finish_and_clear();
+        let client = Client::connect(cluster.coordinator()?, ClientOptions::default()).await?;
+        let survive = "1-rack".parse().map_err(Failure::failed)?;
+        let pool = client.create_pool(POOL, survive, None, CHUNK_BYTES).await?;
+        let report = Report {
+            code: pool.spec.code,
+            chunk_bytes: CHUNK_BYTES,
+            file_bytes: size,
+            node_bytes_per_s: cluster.shape.node_bytes_per_s,
+            rack_bytes_per_s: cluster.shape.rack_bytes_per_s,
+            start_s: begun.elapsed().as_secs_f64(),
+            ..Report::default()
+        };
+        Ok(Self {
+            cluster,
+            client,
+            expected: Expected::new(size, SEED),
+            report,
+        })
+    }
+
+    /// Stores the file.
+    pub(super) async fn store(&mut self) -> Result<(), Failure> {
+        let size = self.expected.bytes.len() as u64;
+        let progress = bar(size >> 20, "storing (MiB)");
+        let begun = Instant::now();
+        let source = self.expected.bytes.as_slice();
+        let position = |n: u64| progress.set_position(n >> 20);
+        self.client
+            .put(FILE, Some(POOL), source, size, &position)
+            .await?;
+        progress.finish_and_clear();
+        self.report.put_s = begun.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Replays the writes of a trace, or of the workload that is calibrated to one.
+    pub(super) async fn update(&mut self, trace: Option<&Path>) -> Result<(), Failure> {
+        let size = self.expected.bytes.len() as u64;
+        let requests = match trace {
+            None => workload::wdev_1(SEED)
+                .requests_within(size)
+                .map_err(Failure::usage)?
+                .collect::<Vec<Request>>(),
+            Some(path) => fold(path, size)?,
+        };
+        let writes: Vec<Request> = requests
+            .into_iter()
+            .filter(|r| r.kind == RequestKind::Write)
+            .collect();
+        let progress = bar(writes.len() as u64, "updating in place");
+        let before = self.client.meters().await?;
+        let planned_before = self.client.planned(Purpose::Update).cross_rack_bytes;
+        let begun = Instant::now();
+        let mut latencies_ms = Vec::with_capacity(writes.len());
+        let mut written_bytes = 0;
+        for write in &writes {
+            let new = self
+                .expected
+                .overwrite(write.offset_bytes, write.length_bytes);
+            let sent = Instant::now();
+            self.client
+                .write(FILE, write.offset_bytes, new.into())
+                .await?;
+            latencies_ms.push(sent.elapsed().as_secs_f64() * 1e3);
+            written_bytes += write.length_bytes;
+            progress.inc(1);
+        }
+        progress.finish_and_clear();
+        let seconds = begun.elapsed().as_secs_f64();
+        let after = self.client.meters().await?;
+        latencies_ms.sort_by(f64::total_cmp);
+        let rank = |share: f64| {
+            let at = (latencies_ms.len() as f64 * share) as usize;
+            latencies_ms
+                .get(at.min(latencies_ms.len().saturating_sub(1)))
+                .copied()
+                .unwrap_or(0.0)
+        };
+        self.report.updates = Updates {
+            source: trace.map_or_else(
+                || "workload calibrated to MSR wdev_1".to_owned(),
+                |path| path.display().to_string(),
+            ),
+            count: writes.len() as u64,
+            bytes: written_bytes,
+            seconds,
+            p50_ms: rank(0.50),
+            p99_ms: rank(0.99),
+            planned_cross_rack_bytes: self.client.planned(Purpose::Update).cross_rack_bytes
+                - planned_before,
+            metered_cross_rack_bytes: after.cross_rack(Purpose::Update)
+                - before.cross_rack(Purpose::Update),
+        };
+        Ok(())
+    }
+
+    /// Times one chunk from one node over one link: what a repair is held against.
+    pub(super) async fn time_direct_send(&mut self) -> Result<(), Failure> {
+        let mut times = Vec::new();
+        for _ in 0..3 {
+            let begun = Instant::now();
+            self.client
+                .read(FILE, ByteRange::new(0, CHUNK_BYTES))
+                .await?;
+            times.push(begun.elapsed().as_secs_f64());
+        }
+        times.sort_by(f64::total_cmp);
+        self.report.direct_send_s = times[1];
+        Ok(())
+    }
+
+    /// Kills a node, reads everything degraded, and repairs by the given scheme.
+    pub(super) async fn lose_and_repair(&mut self, scheme: &str, node: u32) -> Result<(), Failure> {
+        self.cluster.kill_node(node)?;
+        let waiting = spinner(&format!(
+            "killed node {node}; waiting until it is declared failed"
+        ));
+        self.wait_until_failed(NodeId(node)).await?;
+        waiting.finish_and_clear();
+        let failures_left = self.fewest_failures_left().await?;
+        let seconds = self
+            .read_back("reading everything back degraded (MiB)")
+            .await?;
+        self.report.degraded.push(Degraded {
+            node,
+            failures_left,
+            seconds,
+        });
+        let repair = self.repair(scheme).await?;
+        self.report.repairs.push(repair);
+        Ok(())
+    }
+
+    /// Reads everything once more, now from repaired chunks.
+    pub(super) async fn finish(mut self) -> Result<Report, Failure> {
+        self.report.final_read_s = self.read_back("reading everything back (MiB)").await?;
+        self.report.failures_left = self.fewest_failures_left().await?;
+        let scrub = self.client.scrub().await?;
+        if !scrub.damage.is_empty() {
+            return Err(Failure::failed(format!(
+                "scrub found damage: {:?}",
+                scrub.damage
+            )));
+        }
+        self.report.scrubbed_bytes = scrub.bytes;
+        Ok(self.report)
+    }
+
+    async fn repair(&self, scheme: &str) -> Result<Repair, Failure> {
+        let before = self.client.status().await?;
+        let metered_before = self.client.meters().await?.cross_rack(Purpose::Repair);
+        let progress = bar(
+            before.lost_chunk_count,
+            &format!("repairing, {scheme} (chunks)"),
+        );
+        let begun = Instant::now();
+        self.client.repair_now(Some(scheme)).await?;
+        loop {
+            let status = self.client.status().await?;
+            let left = status.lost_chunk_count;
+            progress.set_position(before.lost_chunk_count.saturating_sub(left));
+            if left == 0 {
+                progress.finish_and_clear();
+                let metered = self.client.meters().await?.cross_rack(Purpose::Repair);
+                let (now, then) = (&status.repair, &before.repair);
+                return Ok(Repair {
+                    scheme: scheme.to_owned(),
+                    chunk_count: now.repaired_chunk_count - then.repaired_chunk_count,
+                    bytes: now.repaired_bytes - then.repaired_bytes,
+                    seconds: begun.elapsed().as_secs_f64(),
+                    busy_s: (now.busy_ms - then.busy_ms) as f64 / 1e3,
+                    planned_cross_rack_bytes: now.planned_cross_rack_bytes
+                        - then.planned_cross_rack_bytes,
+                    metered_cross_rack_bytes: metered - metered_before,
+                });
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    async fn read_back(&self, what: &str) -> Result<f64, Failure> {
+        let size = self.expected.bytes.len() as u64;
+        let progress = bar(size >> 20, what);
+        let begun = Instant::now();
+        let mut verifier = Verifier::new(&self.expected.bytes);
+        let position = |n: u64| progress.set_position(n >> 20);
+        self.client.get(FILE, &mut verifier, &position).await?;
+        progress.finish_and_clear();
+        if !verifier.is_complete() {
+            return Err(Failure::failed(format!(
+                "the file is shorter than {}",
+                bytes(size)
+            )));
+        }
+        Ok(begun.elapsed().as_secs_f64())
+    }
+
+    async fn wait_until_failed(&self, node: NodeId) -> Result<(), Failure> {
+        loop {
+            let nodes = self.client.nodes().await?;
+            if nodes
+                .iter()
+                .any(|n| n.node == node && n.liveness == Liveness::Failed)
+            {
+                return Ok(());
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    async fn fewest_failures_left(&self) -> Result<i32, Failure> {
+        let status = self.client.status().await?;
+        Ok(status
+            .stripes_by_failures_left
+            .keys()
+            .next()
+            .copied()
+            .unwrap_or(0))
+    }
+}
+
+/// The writes of a trace, moved into a file of `size` bytes.
+fn fold(path: &Path, size: u64) -> Result<Vec<Request>, Failure> {
+    let requests = TraceReader::open(path).map_err(Failure::failed)?;
+    requests
+        .map(|request| {
+            let request = request.map_err(Failure::failed)?;
+            let length_bytes = request.length_bytes.min(size);
+            let offset_bytes = (request.offset_bytes % size).min(size - length_bytes);
+            Ok(Request {
+                offset_bytes,
+                length_bytes,
+                ..request
+            })
+        })
+        .collect()
+}
+
+fn bar(length: u64, what: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg:50} {bar:30} {pos}/{len} {elapsed}");
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(length)
+        .with_style(style)
+        .with_message(what.to_owned())
+}
+
+fn spinner(what: &str) -> ProgressBar {
+    let spinner = ProgressBar::new_spinner().with_message(what.to_owned());
+    spinner.enable_steady_tick(Duration::from_millis(100));
+    spinner
+}

@@ -1,0 +1,249 @@
+//! `gabion put`, `get`, `write`, `ls`, `rm` and `stat`.
+
+use super::connect;
+use crate::arguments::{GetOptions, Place, PutOptions, WriteOptions};
+use crate::failure::{Context, Failure};
+use crate::output::{Format, align_numbers, bytes, print_json, table};
+use gabion_client::Stat;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+pub(crate) async fn put(options: PutOptions, place: &Place, format: Format) -> Result<(), Failure> {
+    let PutOptions { file, name, pool } = options;
+    let doing = || format!("read {}", file.display());
+    let is_stdin = file == Path::new("-");
+    let client = connect(place).await?;
+    let begun = Instant::now();
+    let (summary, size) = if is_stdin {
+        let mut all = Vec::new();
+        tokio::io::stdin()
+            .read_to_end(&mut all)
+            .await
+            .context(doing())?;
+        let size = all.len() as u64;
+        let bar = progress_bar(size);
+        (
+            client
+                .put(&name, pool.as_deref(), all.as_slice(), size, &|n| {
+                    bar.set_position(n)
+                })
+                .await?,
+            size,
+        )
+    } else {
+        let source = tokio::fs::File::open(&file).await.context(doing())?;
+        let metadata = source.metadata().await.context(doing())?;
+        if !metadata.is_file() {
+            return Err(Failure::usage(format!(
+                "{} is not a plain file",
+                file.display()
+            )));
+        }
+        let size = metadata.len();
+        let bar = progress_bar(size);
+        (
+            client
+                .put(&name, pool.as_deref(), source, size, &|n| {
+                    bar.set_position(n)
+                })
+                .await?,
+            size,
+        )
+    };
+    let seconds = begun.elapsed().as_secs_f64();
+    if format == Format::Json {
+        return print_json(&json!({
+            "name": name, "bytes": size, "stripes": summary.stripe_count, "seconds": seconds,
+        }));
+    }
+    println!(
+        "stored {name}: {} in {} stripes, {}/s",
+        bytes(size),
+        summary.stripe_count,
+        bytes((size as f64 / seconds) as u64)
+    );
+    Ok(())
+}
+
+pub(crate) async fn get(options: GetOptions, place: &Place, format: Format) -> Result<(), Failure> {
+    let GetOptions { name, file } = options;
+    let client = connect(place).await?;
+    if file == Path::new("-") {
+        client.get(&name, tokio::io::stdout(), &|_| {}).await?;
+        return Ok(());
+    }
+    let begun = Instant::now();
+    let part = part_of(&file);
+    let doing = || format!("write {}", part.display());
+    let mut sink = tokio::fs::File::create(&part).await.context(doing())?;
+    let bar = progress_bar(client.stat(&name).await?.layout.file.size_bytes);
+    let got = client.get(&name, &mut sink, &|n| bar.set_position(n)).await;
+    bar.finish_and_clear();
+    let size = match got {
+        Ok(size) => size,
+        Err(error) => {
+            let _ = std::fs::remove_file(&part);
+            return Err(error.into());
+        }
+    };
+    sink.sync_all().await.context(doing())?;
+    std::fs::rename(&part, &file).context(format!("write {}", file.display()))?;
+    let seconds = begun.elapsed().as_secs_f64();
+    if format == Format::Json {
+        return print_json(&json!({ "name": name, "bytes": size, "seconds": seconds }));
+    }
+    println!(
+        "read {name}: {}, {}/s",
+        bytes(size),
+        bytes((size as f64 / seconds) as u64)
+    );
+    Ok(())
+}
+
+/// Where bytes go until all are there.
+fn part_of(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".part");
+    PathBuf::from(name)
+}
+
+pub(crate) async fn write(
+    options: WriteOptions,
+    place: &Place,
+    format: Format,
+) -> Result<(), Failure> {
+    let WriteOptions { name, offset, file } = options;
+    let doing = || format!("read {}", file.display());
+    let mut new = Vec::new();
+    if file == Path::new("-") {
+        tokio::io::stdin()
+            .read_to_end(&mut new)
+            .await
+            .context(doing())?;
+    } else {
+        new = tokio::fs::read(&file).await.context(doing())?;
+    }
+    let size = new.len();
+    let client = connect(place).await?;
+    let begun = Instant::now();
+    client.write(&name, offset, new.into()).await?;
+    let seconds = begun.elapsed().as_secs_f64();
+    if format == Format::Json {
+        return print_json(&json!({
+            "name": name, "offset": offset, "bytes": size, "seconds": seconds,
+        }));
+    }
+    println!(
+        "wrote {} at {offset} of {name} in {:.1} ms",
+        bytes(size as u64),
+        seconds * 1e3
+    );
+    Ok(())
+}
+
+pub(crate) async fn ls(prefix: &str, place: &Place, format: Format) -> Result<(), Failure> {
+    let files = connect(place).await?.ls(prefix).await?;
+    if format == Format::Json {
+        let rows = files.iter().map(|file| {
+            json!({
+                "name": file.name, "bytes": file.size_bytes, "stripes": file.segments.len(),
+            })
+        });
+        return print_json(&rows.collect::<Vec<_>>());
+    }
+    let mut table = table(&["file", "size", "stripes"]);
+    for file in &files {
+        let stripes = file.segments.len().to_string();
+        table.add_row([file.name.clone(), bytes(file.size_bytes), stripes]);
+    }
+    align_numbers(&mut table);
+    println!("{table}");
+    Ok(())
+}
+
+pub(crate) async fn rm(name: &str, place: &Place) -> Result<(), Failure> {
+    connect(place).await?.rm(name).await?;
+    println!("deleted {name}");
+    Ok(())
+}
+
+pub(crate) async fn stat(name: &str, place: &Place, format: Format) -> Result<(), Failure> {
+    let stat = connect(place).await?.stat(name).await?;
+    if format == Format::Json {
+        return print_json(&stat_json(&stat));
+    }
+    let file = &stat.layout.file;
+    let spec = &stat.layout.pool.spec;
+    println!(
+        "{name}: {}, pool {}, {}, survives {}",
+        bytes(file.size_bytes),
+        spec.name,
+        spec.code,
+        spec.survive
+    );
+    let mut table = table(&[
+        "stripe",
+        "chunk size",
+        "generation",
+        "chunks on nodes (! lost)",
+        "failures left",
+    ]);
+    for (stripe, &left) in stat.layout.stripes.iter().zip(&stat.failures_left) {
+        let places: Vec<String> = stripe
+            .chunks()
+            .map(|chunk| {
+                let node = stripe.nodes[chunk.at()];
+                let mark = if stat.is_lost(stripe, chunk) { "!" } else { "" };
+                format!("{}{mark}", node.0)
+            })
+            .collect();
+        table.add_row([
+            stripe.id.0.to_string(),
+            bytes(stripe.chunk_bytes),
+            stripe.generation.0.to_string(),
+            places.join(" "),
+            left.to_string(),
+        ]);
+    }
+    println!("{table}");
+    Ok(())
+}
+
+fn stat_json(stat: &Stat) -> Value {
+    let stripes = stat
+        .layout
+        .stripes
+        .iter()
+        .zip(&stat.failures_left)
+        .map(|(stripe, left)| {
+            let lost: Vec<u8> = stripe
+                .chunks()
+                .filter(|&c| stat.is_lost(stripe, c))
+                .map(|c| c.0)
+                .collect();
+            json!({
+                "stripe": stripe.id.0,
+                "chunk_bytes": stripe.chunk_bytes,
+                "generation": stripe.generation.0,
+                "nodes": stripe.nodes.iter().map(|n| n.0).collect::<Vec<_>>(),
+                "lost_chunks": lost,
+                "failures_left": left,
+            })
+        });
+    json!({
+        "name": stat.layout.file.name,
+        "bytes": stat.layout.file.size_bytes,
+        "pool": stat.layout.pool.spec.name,
+        "code": stat.layout.pool.spec.code,
+        "stripes": stripes.collect::<Vec<_>>(),
+    })
+}
+
+fn progress_bar(total: u64) -> ProgressBar {
+    let template = "{bar:40} {bytes}/{total_bytes} {bytes_per_sec}";
+    let style = ProgressStyle::with_template(template);
+    ProgressBar::new(total).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}

@@ -1,0 +1,55 @@
+//! `gabion plan show`: what a mechanism would do, step by step, with its cost.
+
+use super::connect;
+use crate::arguments::{Place, PlanCommand, PlanShowOptions};
+use crate::failure::Failure;
+use crate::output::parse_bytes;
+use gabion_layout::{ByteRange, ChunkIndex};
+use gabion_planner::repair::Scheme;
+
+pub(crate) async fn run(command: PlanCommand, place: &Place) -> Result<(), Failure> {
+    let PlanCommand::Show(options) = command;
+    let client = connect(place).await?;
+    let PlanShowOptions {
+        name,
+        update,
+        repair,
+        scheme,
+        graphviz,
+    } = options;
+    let (plan, code, topology) = match (update, repair) {
+        (Some(update), None) => {
+            let (offset, length) = pair(&update, "OFFSET:LENGTH, such as 4096:100")?;
+            client
+                .plan_update(&name, ByteRange::new(offset, length))
+                .await?
+        }
+        (None, Some(repair)) => {
+            let (stripe, chunk) = pair(&repair, "STRIPE:CHUNK, such as 0:2")?;
+            let scheme: Scheme = scheme.parse().map_err(Failure::usage)?;
+            let chunk = u8::try_from(chunk).ok().filter(|&chunk| chunk < u8::MAX);
+            let chunk = chunk.ok_or_else(|| Failure::usage("a stripe has at most 255 chunks"))?;
+            client
+                .plan_repair(&name, stripe as usize, ChunkIndex(chunk), scheme)
+                .await?
+        }
+        _ => {
+            return Err(Failure::usage(
+                "say which plan: --update OFFSET:LENGTH or --repair STRIPE:CHUNK",
+            ));
+        }
+    };
+    if graphviz {
+        print!("{}", gabion_plan::graphviz(&plan, &topology));
+    } else {
+        print!("{}", gabion_plan::text(&plan, &code, &topology));
+    }
+    Ok(())
+}
+
+fn pair(text: &str, expected: &str) -> Result<(u64, u64), Failure> {
+    let parts = text
+        .split_once(':')
+        .and_then(|(a, b)| Some((parse_bytes(a).ok()?, parse_bytes(b).ok()?)));
+    parts.ok_or_else(|| Failure::usage(format!("'{text}' is not {expected}")))
+}

@@ -1,0 +1,104 @@
+//! `gabion repair` and `gabion scrub`.
+
+use super::cluster::{print_redundancy, repair_json};
+use super::connect;
+use crate::arguments::{Place, RepairOptions};
+use crate::failure::Failure;
+use crate::output::{Format, bytes, print_json};
+use gabion_client::Client;
+use gabion_planner::repair::Scheme;
+use gabion_protocol::message::ClusterStatus;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+use std::time::Duration;
+
+/// How often a watcher looks.
+const WATCH_EVERY: Duration = Duration::from_millis(200);
+
+pub(crate) async fn repair(
+    options: RepairOptions,
+    place: &Place,
+    format: Format,
+) -> Result<(), Failure> {
+    if let Some(scheme) = &options.scheme {
+        scheme.parse::<Scheme>().map_err(Failure::usage)?;
+    }
+    let client = connect(place).await?;
+    client.repair_now(options.scheme.as_deref()).await?;
+    let status = if options.watch {
+        watch(&client).await?
+    } else {
+        client.status().await?
+    };
+    if format == Format::Json {
+        return print_json(&json!({
+            "lost_chunks": status.lost_chunk_count,
+            "stripes_by_failures_left": status.stripes_by_failures_left,
+            "repair": repair_json(&status),
+        }));
+    }
+    print_redundancy(&status);
+    Ok(())
+}
+
+/// Shows progress until no chunk is lost; gives the last status.
+async fn watch(client: &Client) -> Result<ClusterStatus, Failure> {
+    let mut status = client.status().await?;
+    let bar = ProgressBar::new(status.lost_chunk_count);
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} chunks, {msg}");
+    bar.set_style(style.map_err(Failure::failed)?);
+    while status.lost_chunk_count > 0 {
+        bar.set_length(bar.length().unwrap_or(0).max(status.lost_chunk_count));
+        bar.set_position(bar.length().unwrap_or(0) - status.lost_chunk_count);
+        bar.set_message(status.repair.last_error.clone().unwrap_or_default());
+        tokio::time::sleep(WATCH_EVERY).await;
+        status = client.status().await?;
+    }
+    bar.finish_and_clear();
+    Ok(status)
+}
+
+pub(crate) async fn scrub(place: &Place, format: Format) -> Result<(), Failure> {
+    let client = connect(place).await?;
+    let spinner = ProgressBar::new_spinner().with_message("verifying every stored byte");
+    spinner.enable_steady_tick(Duration::from_millis(100));
+    let scrubbed = client.scrub().await;
+    spinner.finish_and_clear();
+    let report = scrubbed?;
+    if format == Format::Json {
+        let damage = report.damage.iter().map(|d| {
+            json!({
+                "stripe": d.chunk.stripe.0,
+                "chunk": d.chunk.index.0,
+                "offset": d.range.offset,
+                "length": d.range.length,
+            })
+        });
+        return print_json(&json!({
+            "chunks": report.chunk_count,
+            "bytes": report.bytes,
+            "damage": damage.collect::<Vec<_>>(),
+            "unreachable_nodes": report.unreachable.iter().map(|n| n.0).collect::<Vec<_>>(),
+        }));
+    }
+    println!(
+        "verified {} chunks, {}",
+        report.chunk_count,
+        bytes(report.bytes)
+    );
+    for damage in &report.damage {
+        println!(
+            "damaged: {} bytes {}..{}; it is being repaired",
+            damage.chunk,
+            damage.range.offset,
+            damage.range.end()
+        );
+    }
+    for node in &report.unreachable {
+        println!("{node} could not be asked");
+    }
+    if report.damage.is_empty() && report.unreachable.is_empty() {
+        println!("no damage");
+    }
+    Ok(())
+}
