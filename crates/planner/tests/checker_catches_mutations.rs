@@ -3,7 +3,8 @@
 //!
 //! Changes that leave a plan's meaning alone are not made: two terms of a sum with one coefficient
 //! may change places, so only terms with different ones are swapped; a chunk that the plan does not
-//! read may be declared lost; a parity log may hold one delta three times; and a place in `placement` that the plan does not use may be anything.
+//! read may be declared lost; a parity log may hold one delta three times; and a place in
+//! `placement` that the plan does not use may be anything.
 
 use gabion_codec::Code;
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId, Slices, StripeId};
@@ -142,20 +143,19 @@ fn step_mutants(plan: &Plan, at: usize) -> Vec<Mutant> {
         | Step::Deliver { node, .. }
         | Step::Send { to: node, .. } => *node = STRANGER,
     }));
-    let adds_up = matches!(
-        &step,
+    // Over GF(2^8) three equal deltas are one, so a parity log may hold them.
+    let copy_counts = match &step {
         Step::Append {
             log: Log::Parity { .. },
             ..
-        }
-    );
-    for copy_count in 1..=2 {
-        // Over GF(2^8) three equal deltas are one, so a parity log may hold them.
-        if !step.makes_value() && !(adds_up && copy_count == 2) {
-            let mut again = plan.clone();
-            again.steps.extend(vec![step.clone(); copy_count]);
-            mutants.push((format!("step {at} done {copy_count} times more"), again));
-        }
+        } => 1..=1,
+        step if step.makes_value() => 1..=0,
+        _ => 1..=2,
+    };
+    for copy_count in copy_counts {
+        let mut again = plan.clone();
+        again.steps.extend(vec![step.clone(); copy_count]);
+        mutants.push((format!("step {at} done {copy_count} times more"), again));
     }
     for other in (0..n).filter(|_| chunk_of(&mut step).is_some()) {
         mutants.push(changed(plan, at, "another chunk", |step| {
