@@ -9,13 +9,17 @@ use bytes::Bytes;
 use gabion_layout::{ChunkIndex, Epoch, Sequence, StripeId};
 use gabion_plan::ValueId;
 use gabion_protocol::message::{Flow, NodeReply, NodeRequest, Purpose, RunId};
-use gabion_wire::{Connection, Endpoint, Handler, Hello, Options, Responder};
+use gabion_wire::frame::Kind;
+use gabion_wire::{Connection, Endpoint, Frame, Handler, Hello, Options, Responder, Rpc};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
+
+/// Bytes of new data in one request.
+const STAGE_BYTES: usize = 1 << 20;
 
 /// Counts slices, and says when as many have come as should.
 #[derive(Default)]
@@ -98,6 +102,8 @@ async fn run(scale: &Scale) {
         "\nstaged in 1 MiB requests, 4 at once: {:.2} GB/s",
         stage(&connection, scale).await
     );
+    let (encode, decode) = encode_stage(scale);
+    println!("of that alone: encoding {encode:.2} GB/s, decoding {decode:.2} GB/s");
 }
 
 /// A connection to `receiver`.
@@ -227,24 +233,46 @@ async fn call_once(connection: &Connection, request: &NodeRequest) {
     assert_eq!(reply.expect("the connection lives"), NodeReply::Done);
 }
 
+/// A request with [`STAGE_BYTES`] of new bytes.
+fn staging() -> NodeRequest {
+    let bytes = Bytes::from(vec![7; STAGE_BYTES]);
+    NodeRequest::Stage {
+        run: RunId(1),
+        chunk: ChunkIndex(0),
+        offset: 0,
+        bytes,
+    }
+}
+
+/// GB/s of a staging request into a frame, checksum included, and out of it.
+fn encode_stage(scale: &Scale) -> (f64, f64) {
+    let request = staging();
+    let count = scale.bytes_a_round / STAGE_BYTES;
+    let (mut encode, mut decode) = (Duration::ZERO, Duration::ZERO);
+    for _ in 0..count {
+        let start = Instant::now();
+        let frame = Frame::message(Kind::NodeRequest, 1, &request, request.size_hint_bytes())
+            .expect("1 MiB fits in a frame");
+        encode += start.elapsed();
+        let start = Instant::now();
+        let decoded: NodeRequest = frame.decode_message().expect("it was just encoded");
+        decode += start.elapsed();
+        assert_eq!(decoded, request);
+    }
+    let gb = (count * STAGE_BYTES) as f64 / 1e9;
+    (gb / encode.as_secs_f64(), gb / decode.as_secs_f64())
+}
+
 /// GB/s of bytes staged in requests.
 async fn stage(connection: &Arc<Connection>, scale: &Scale) -> f64 {
     const CALLER_COUNT: usize = 4;
-    const STAGE_BYTES: usize = 1 << 20;
     let count = scale.bytes_a_round / STAGE_BYTES / CALLER_COUNT;
     let start = Instant::now();
     let callers: Vec<_> = (0..CALLER_COUNT)
         .map(|_| {
             let connection = Arc::clone(connection);
             tokio::spawn(async move {
-                let bytes = Bytes::from(vec![7; STAGE_BYTES]);
-                let (run, chunk, offset) = (RunId(1), ChunkIndex(0), 0);
-                let request = NodeRequest::Stage {
-                    run,
-                    chunk,
-                    offset,
-                    bytes,
-                };
+                let request = staging();
                 for _ in 0..count {
                     call_once(&connection, &request).await;
                 }

@@ -50,7 +50,7 @@ impl Connection {
     /// # Errors
     /// [`WireError::Unreachable`] when nobody answers there; [`WireError::WrongVersion`],
     /// [`WireError::WrongCluster`] or [`WireError::NoSuchLink`] when whoever answers cannot be
-    /// talked to; [`WireError::DeadlinePassed`], [`WireError::Closed`], [`WireError::Corrupt`] or
+    /// talked to; [`WireError::DeadlinePassed`], [`WireError::ClosedByPeer`], [`WireError::Corrupt`] or
     /// [`WireError::Io`] when it does not answer as it should.
     pub async fn connect(address: &str, endpoint: &Arc<Endpoint>) -> Result<Arc<Self>, WireError> {
         let unreachable = |source: std::io::Error| WireError::Unreachable {
@@ -96,11 +96,18 @@ impl Connection {
         let options = &endpoint.options;
         let mut reader = FrameReader::new(reader);
         let hellos = exchange_hellos(&mut reader, &mut writer, endpoint);
-        let peer = timeout(options.connect_timeout, hellos)
+        let exchanged = timeout(options.connect_timeout, hellos)
             .await
-            .map_err(|_| WireError::DeadlinePassed {
+            .unwrap_or(Err(WireError::DeadlinePassed {
                 operation: "the peer's hello",
-            })??;
+            }));
+        let peer = match exchanged {
+            Ok(peer) => peer,
+            Err(reason) => {
+                say_goodbye(&mut writer, &reason).await;
+                return Err(reason);
+            }
+        };
         let (outbox, outgoing) = queues(options.queue_bytes);
         let connection = Arc::new(Self {
             endpoint: Arc::clone(endpoint),
@@ -277,11 +284,8 @@ impl Connection {
     /// The writer task.
     async fn write<W: AsyncWrite + Unpin>(self: Arc<Self>, writer: Writer<W, SliceToll>) {
         let closing = async {
-            // A peer that said goodbye, or is gone, needs no words.
-            match self.closed().await {
-                WireError::Io { .. } => None,
-                reason => Some(Frame::words(Kind::Goodbye, 0, &reason.to_string())),
-            }
+            let last_words = self.closed().await.last_words();
+            last_words.map(|words| Frame::words(Kind::Goodbye, 0, &words))
         };
         let reason = writer.run(closing).await;
         self.fail(&reason);
@@ -306,7 +310,7 @@ impl Connection {
         loop {
             let frame = match reader.next().await {
                 Ok(Some(frame)) => frame,
-                Ok(None) => return WireError::Closed("the peer closed it".to_owned()),
+                Ok(None) => return WireError::ClosedByPeer("it did not say why".to_owned()),
                 Err(error) => return error,
             };
             if let Err(error) = self.take(frame).await {
@@ -339,10 +343,7 @@ impl Connection {
                     let _ = caller.send(frame);
                 }
             }
-            Kind::Goodbye => {
-                let words = format!("the peer says: {}", frame.decode_words());
-                return Err(WireError::Closed(words));
-            }
+            Kind::Goodbye => return Err(WireError::ClosedByPeer(frame.decode_words())),
             Kind::Hello => return Err(WireError::Corrupt("a second hello")),
         }
         Ok(())
@@ -422,9 +423,7 @@ where
     writer.write_all(&bytes).await.map_err(failed)?;
     writer.flush().await.map_err(failed)?;
     let Some(frame) = reader.next().await? else {
-        return Err(WireError::Closed(
-            "the peer closed it before its hello".to_owned(),
-        ));
+        return Err(WireError::ClosedByPeer("it did not say hello".to_owned()));
     };
     if frame.header.kind != Kind::Hello {
         return Err(WireError::Corrupt("the first frame is no hello"));
@@ -435,6 +434,16 @@ where
         links.check(&theirs.identity)?;
     }
     Ok(theirs)
+}
+
+/// Tells a peer that cannot be talked to why, if it takes a few bytes at once.
+async fn say_goodbye<W: AsyncWrite + Unpin>(writer: &mut W, reason: &WireError) {
+    if let Some(words) = reason.last_words() {
+        let frame = Frame::words(Kind::Goodbye, 0, &words);
+        let bytes = [&frame.header.encode()[..], &frame.body].concat();
+        // The peer learns of the end in any case; the words are a courtesy.
+        let _ = timeout(Duration::from_secs(1), writer.write_all(&bytes)).await;
+    }
 }
 
 /// No delay for small frames, and an end to connections whose other machine has vanished.

@@ -142,9 +142,12 @@ impl Endpoint {
             connection.close("this process is closing");
             return;
         }
-        // Dead ones are swept when the list would grow, so that sweeping costs little in sum.
+        // Dead ones are swept when the list is full. It then has room for as many again, so that
+        // sweeping costs little in sum.
         if connections.live.len() == connections.live.capacity() {
             connections.live.retain(|weak| weak.strong_count() > 0);
+            let live_count = connections.live.len();
+            connections.live.reserve(live_count + 1);
         }
         connections.live.push(Arc::downgrade(connection));
     }

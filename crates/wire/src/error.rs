@@ -67,12 +67,27 @@ pub enum WireError {
     /// The peer took the request but says that no reply will come. It may have been carried out.
     #[error("the peer does not answer: {0}")]
     NoReply(String),
-    /// The connection is closed. Requests without a reply may or may not have been carried out.
+    /// This process closed the connection. Requests without a reply may or may not have been
+    /// carried out.
     #[error("the connection is closed: {0}")]
     Closed(String),
+    /// The peer closed the connection. Requests without a reply may or may not have been carried
+    /// out.
+    #[error("the peer closed the connection: {0}")]
+    ClosedByPeer(String),
 }
 
 impl WireError {
+    /// What to tell the peer when the connection is closed for this reason; `None` when it knows
+    /// already or cannot hear.
+    pub(crate) fn last_words(&self) -> Option<String> {
+        match self {
+            Self::Io { .. } | Self::ClosedByPeer(_) => None,
+            Self::Closed(reason) => Some(reason.clone()),
+            _ => Some(self.to_string()),
+        }
+    }
+
     /// An operating system's error, with what was being done.
     pub(crate) fn io(operation: impl Into<String>, source: io::Error) -> Self {
         Self::Io {

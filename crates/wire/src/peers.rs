@@ -49,8 +49,9 @@ impl Peers {
         &self.endpoint
     }
 
-    /// The connection to `address` (`host:port`), made if there is none. Takes at most twice
-    /// [`crate::Options::connect_timeout`].
+    /// The connection to `address` (`host:port`), made if there is none. An attempt takes at
+    /// most twice [`crate::Options::connect_timeout`]; whoever has less time puts a limit around
+    /// this.
     ///
     /// # Errors
     /// Those of [`Connection::connect`]; for a short time after a failure the same one again.

@@ -35,7 +35,8 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     ///
     /// # Errors
     /// [`WireError::Corrupt`] or [`WireError::WrongVersion`] for what is no frame of ours,
-    /// [`WireError::Io`] when reading fails, [`WireError::Closed`] when the stream ends in a frame.
+    /// [`WireError::Io`] when reading fails, [`WireError::ClosedByPeer`] when the stream ends
+    /// in a frame.
     pub(crate) async fn next(&mut self) -> Result<Option<Frame>, WireError> {
         while self.buffer.len() < HEADER_BYTES {
             self.buffer.reserve(BUFFER_BYTES - self.buffer.len());
@@ -96,7 +97,7 @@ fn read_failed(source: std::io::Error) -> WireError {
 }
 
 fn cut_short() -> WireError {
-    WireError::Closed("the peer's stream ended within a frame".to_owned())
+    WireError::ClosedByPeer("its stream ended within a frame".to_owned())
 }
 
 #[cfg(test)]

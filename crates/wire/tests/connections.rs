@@ -175,7 +175,7 @@ async fn callers_fail_at_once_when_the_peer_dies() {
     server.endpoint.close("killed");
     let error = within(call).await.unwrap().unwrap_err();
     assert!(
-        matches!(&error, WireError::Closed(why) if why.contains("killed")),
+        matches!(&error, WireError::ClosedByPeer(why) if why == "killed"),
         "{error}"
     );
     assert!(connection.is_closed());
@@ -324,13 +324,21 @@ async fn control_frames_overtake_slices_on_a_slow_link() {
         "the slice passed a link without paying for it"
     );
 
-    let unknown = Process::with(node_hello(2, 0), options);
+    let unknown = Process::with(node_hello(2, 0), options.clone());
     let far_server = Process::listen(node_hello(77, 0)).await;
     let error = Connection::connect(&far_server.address(), &unknown.endpoint)
         .await
         .err()
         .unwrap();
     assert!(matches!(error, WireError::NoSuchLink(_)), "{error}");
+    let near_server = Process::listen_with(node_hello(3, 0), options).await;
+    // The other way round, the side without the table is told.
+    let refused = far_server.connect(&near_server).await;
+    let error = within(refused.closed()).await;
+    assert!(
+        matches!(&error, WireError::ClosedByPeer(why) if why.contains("node 77")),
+        "{error}"
+    );
 }
 
 #[tokio::test]
