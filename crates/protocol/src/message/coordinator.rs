@@ -1,0 +1,209 @@
+//! What the coordinator is asked, by nodes and by clients, and what it answers. How the cluster
+//! fares is in [`ClusterStatus`].
+
+use super::{ClusterStatus, Damage, NodeStatus};
+use gabion_layout::{
+    ChunkId, ChunkIndex, Epoch, Generation, NodeId, RackId, StripeId, StripeRecord, Survive,
+};
+use gabion_meta::{FileRecord, PoolRecord, PutId};
+use serde::{Deserialize, Serialize};
+
+/// A request to the coordinator.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum CoordinatorRequest {
+    /// A node comes up.
+    Join {
+        /// Its id, if it has been here before.
+        node: Option<NodeId>,
+        /// Its rack.
+        rack: RackId,
+        /// Where it listens, as `host:port`.
+        address: String,
+        /// Bytes that it can store.
+        capacity_bytes: u64,
+        /// Drawn anew at each start.
+        incarnation: u64,
+        /// The chunks that it holds.
+        chunks: Vec<(ChunkId, Generation)>,
+    },
+    /// A node is alive.
+    Heartbeat {
+        /// The node.
+        node: NodeId,
+        /// Its incarnation.
+        incarnation: u64,
+    },
+    /// A node asks to be a stripe's primary.
+    Acquire {
+        /// The stripe.
+        stripe: StripeId,
+        /// The node.
+        node: NodeId,
+        /// Its incarnation.
+        incarnation: u64,
+        /// A term that the node has given up, because it cannot vouch for its updates any more.
+        renounced: Option<Epoch>,
+    },
+    /// A chunk missed a committed update. Answered only when that is durable.
+    MarkStale {
+        /// The stripe.
+        stripe: StripeId,
+        /// The lease term of the reporter.
+        epoch: Epoch,
+        /// The chunks.
+        chunks: Vec<ChunkIndex>,
+    },
+    /// A node found damage.
+    ReportDamage(Vec<Damage>),
+    /// The cluster's nodes.
+    Nodes,
+    /// Make a pool.
+    CreatePool {
+        /// Its name.
+        name: String,
+        /// What it must survive.
+        survive: Survive,
+        /// Its code; chosen when absent.
+        code: Option<String>,
+        /// Bytes a chunk.
+        chunk_bytes: u64,
+    },
+    /// All pools.
+    Pools,
+    /// Begin to store a file.
+    BeginPut {
+        /// The file's name.
+        name: String,
+        /// The pool; may be absent when there is only one.
+        pool: Option<String>,
+        /// The file's size.
+        size_bytes: u64,
+    },
+    /// The put is alive.
+    TouchPut(PutId),
+    /// All chunks are durable: make the file visible.
+    CommitPut(PutId),
+    /// Give the put up.
+    AbortPut(PutId),
+    /// One file with its layout.
+    Lookup {
+        /// The file's name.
+        name: String,
+    },
+    /// Files whose names start so.
+    List {
+        /// The prefix.
+        prefix: String,
+    },
+    /// Delete a file.
+    RemoveFile {
+        /// Its name.
+        name: String,
+    },
+    /// Redundancy and repair state of the cluster.
+    Status,
+    /// Repair all lost chunks now, without waiting for the grace period to end.
+    RepairNow {
+        /// The scheme from now on, if it is to change.
+        scheme: Option<String>,
+    },
+    /// Verify every stored byte of the cluster.
+    ScrubAll,
+}
+
+/// The coordinator's reply.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum CoordinatorReply {
+    /// Done; nothing to tell.
+    Done,
+    /// The node is a member.
+    Joined {
+        /// Its id.
+        node: NodeId,
+        /// How long its lease lasts from when it sent the request.
+        lease_ms: u64,
+        /// How often it should say that it is alive.
+        heartbeat_ms: u64,
+        /// Chunks that it should delete before it serves anything.
+        obsolete: Vec<ChunkId>,
+        /// All nodes.
+        nodes: Vec<NodeStatus>,
+    },
+    /// The lease goes on.
+    Alive {
+        /// How long from when the node sent the heartbeat.
+        lease_ms: u64,
+        /// All nodes.
+        nodes: Vec<NodeStatus>,
+    },
+    /// The node was declared failed meanwhile: it must join anew.
+    Rejoin,
+    /// The node is the stripe's primary.
+    Lease(StripeLease),
+    /// Another node is.
+    HeldBy(NodeId),
+    /// All nodes.
+    Nodes(Vec<NodeStatus>),
+    /// The new pool.
+    Pool(PoolRecord),
+    /// All pools.
+    Pools(Vec<PoolRecord>),
+    /// Where to put the file's stripes.
+    Put {
+        /// The put.
+        put: PutId,
+        /// The pool.
+        pool: PoolRecord,
+        /// The stripes, in the file's order.
+        stripes: Vec<StripeRecord>,
+        /// All nodes.
+        nodes: Vec<NodeStatus>,
+    },
+    /// A file, all of it.
+    File(FileLayout),
+    /// Files.
+    Files(Vec<FileRecord>),
+    /// Redundancy and repair.
+    Status(ClusterStatus),
+    /// What a scrub found.
+    Scrubbed {
+        /// Chunks verified.
+        chunk_count: u64,
+        /// Bytes verified.
+        bytes: u64,
+        /// What is wrong.
+        damage: Vec<Damage>,
+        /// Nodes that could not be asked.
+        unreachable: Vec<NodeId>,
+    },
+    /// Not done: one plain sentence for the user.
+    Refused(String),
+    /// Not done now, but it may be soon: one plain sentence.
+    Busy(String),
+}
+
+/// A file with all that a client needs to read and write it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FileLayout {
+    /// The file.
+    pub file: FileRecord,
+    /// Its pool.
+    pub pool: PoolRecord,
+    /// Its stripes, in order.
+    pub stripes: Vec<StripeRecord>,
+    /// All nodes.
+    pub nodes: Vec<NodeStatus>,
+}
+
+/// A stripe's lease with all that its primary needs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StripeLease {
+    /// The term.
+    pub epoch: Epoch,
+    /// The stripe.
+    pub stripe: StripeRecord,
+    /// Its pool.
+    pub pool: PoolRecord,
+    /// All nodes.
+    pub nodes: Vec<NodeStatus>,
+}

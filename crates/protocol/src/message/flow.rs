@@ -1,0 +1,47 @@
+//! The frames that move a plan's slices from node to node, and the credit that comes back. Which
+//! frame may be sent when is `gabion-exec`'s to say.
+
+use super::{Purpose, RunId};
+use bytes::Bytes;
+use gabion_plan::ValueId;
+
+/// A piece of a plan's data on its way from one node to another.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Flow {
+    /// One slice of a sent value.
+    Slice {
+        /// The run.
+        run: RunId,
+        /// The step of the plan that sends.
+        value: ValueId,
+        /// Number of the slice.
+        slice: u64,
+        /// Why it moves.
+        purpose: Purpose,
+        /// The bytes.
+        bytes: Bytes,
+    },
+    /// The receiver has room for more slices of a value.
+    Credit {
+        /// The run.
+        run: RunId,
+        /// The step of the plan that sends.
+        value: ValueId,
+        /// How many more.
+        slices: u64,
+    },
+    /// The sender of this frame gave the run up; so should the receiver.
+    Abort {
+        /// The run.
+        run: RunId,
+    },
+}
+
+impl Flow {
+    /// The run that the frame belongs to.
+    pub const fn run(&self) -> RunId {
+        match self {
+            Self::Slice { run, .. } | Self::Credit { run, .. } | Self::Abort { run } => *run,
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Everything that processes say to each other. `wire` frames it; nothing here does I/O.
+//!
+//! Three kinds: a *request* to a node or to the coordinator gets exactly one *reply*; a *flow
+//! frame* moves a plan's slices, and the credit for more of them, from node to node directly.
+//! Here is what all of them name: runs, and why bytes move.
+
+mod coordinator;
+mod flow;
+mod meter;
+mod node;
+mod refusal;
+mod status;
+
+pub use coordinator::{CoordinatorReply, CoordinatorRequest, FileLayout, StripeLease};
+pub use flow::Flow;
+pub use meter::Meter;
+pub use node::{Damage, Effect, Holding, NodeReply, NodeRequest, PendingRecord, ReadCut, RunPart};
+pub use refusal::Refusal;
+pub use status::{ClusterStatus, Liveness, NodeStatus, RepairStatus};
+
+use serde::{Deserialize, Serialize};
+
+/// One run of one plan. The initiator draws it at random.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct RunId(pub u64);
+
+/// Why bytes move; nodes count payload bytes by rack pair and purpose.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum Purpose {
+    /// Deltas of updates.
+    Update,
+    /// Bytes to rebuild lost chunks.
+    Repair,
+    /// Bytes of new stripes.
+    Encode,
+    /// Bytes that a client reads.
+    Read,
+}
+
+impl Purpose {
+    /// All purposes, in the order of their display.
+    pub const ALL: [Self; 4] = [Self::Update, Self::Repair, Self::Encode, Self::Read];
+
+    /// The purpose's name in tables and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Update => "update",
+            Self::Repair => "repair",
+            Self::Encode => "encode",
+            Self::Read => "read",
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! What a node is asked, by clients, by the coordinator and by other nodes, and what it answers.
+//! Why it may refuse is in [`Refusal`].
+
+use super::{Meter, Purpose, Refusal, RunId};
+use bytes::Bytes;
+use gabion_layout::{
+    ByteRange, ChunkId, ChunkIndex, ChunkRange, Epoch, Generation, Sequence, StripeId,
+};
+use gabion_plan::Part;
+use serde::{Deserialize, Serialize};
+
+/// At which point in a stripe's history a part reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum ReadCut {
+    /// As of the committed mark. The reader vouches that in the lease term given, all updates up to
+    /// this one are settled; (0, 0) vouches for nothing.
+    Committed(Epoch, Sequence),
+    /// Exactly as of this committed update.
+    Exactly(Sequence),
+}
+
+/// What a part's writes and appends are.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Effect {
+    /// The part writes nothing on this node.
+    None,
+    /// Appends are the record of one update.
+    Record {
+        /// The update's number.
+        sequence: Sequence,
+        /// Chunks whose nodes must all hold a record for the update to stand.
+        participants: Vec<ChunkIndex>,
+    },
+    /// Writes make new chunks, which contain all updates up to `base`.
+    Install {
+        /// The last update that the chunk contains.
+        base: Sequence,
+    },
+}
+
+/// A node's part of a plan with all that it needs to do it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RunPart {
+    /// The run.
+    pub run: RunId,
+    /// The steps.
+    pub part: Part,
+    /// The lease term under which the plan was made; nodes refuse older ones for anything that
+    /// writes. Reads by clients carry 0.
+    pub epoch: Epoch,
+    /// The stripe's generation when the plan was made.
+    pub generation: Generation,
+    /// Where reads are.
+    pub cut: ReadCut,
+    /// What writes are.
+    pub effect: Effect,
+    /// Why bytes move.
+    pub purpose: Purpose,
+    /// Give up after so long.
+    pub deadline_ms: u64,
+}
+
+/// A record above the committed mark, as a survivor reports it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PendingRecord {
+    /// The survivor's chunk that the record changes.
+    pub chunk: ChunkIndex,
+    /// The update.
+    pub sequence: Sequence,
+    /// Chunks whose nodes must hold a record for the update to stand.
+    pub participants: Vec<ChunkIndex>,
+}
+
+/// What a node holds of a stripe.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Holding {
+    /// Its committed mark.
+    pub mark: Sequence,
+    /// Its records above the mark.
+    pub records: Vec<PendingRecord>,
+}
+
+/// What damage a node found in what it stores.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Damage {
+    /// The chunk.
+    pub chunk: ChunkId,
+    /// Bytes that cannot be trusted; all of them when even the header is bad.
+    pub range: ByteRange,
+}
+
+/// A request to a node.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum NodeRequest {
+    /// Keep new bytes of a data chunk for the run that will take them as input.
+    Stage {
+        /// The run.
+        run: RunId,
+        /// The data chunk.
+        chunk: ChunkIndex,
+        /// Where in the chunk they go.
+        offset: u64,
+        /// The bytes.
+        bytes: Bytes,
+    },
+    /// Do this part, and reply when it is done and durable.
+    RunPart(Box<RunPart>),
+    /// To a stripe's primary: run an update whose bytes are staged under `run`.
+    Update {
+        /// The run under which the bytes are staged.
+        run: RunId,
+        /// The stripe.
+        stripe: StripeId,
+        /// The generation that the client knows.
+        generation: Generation,
+        /// What changes.
+        ranges: Vec<ChunkRange>,
+    },
+    /// To a stripe's primary: what is the committed mark?
+    Mark {
+        /// The stripe.
+        stripe: StripeId,
+        /// Settle the stripe anew first: a node holds records of an earlier term, which no mark of
+        /// this term vouches for.
+        settle: bool,
+    },
+    /// Fence off older lease terms, then say what is held of the stripe.
+    Collect {
+        /// The stripe.
+        stripe: StripeId,
+        /// The new term.
+        epoch: Epoch,
+        /// The stripe's generation.
+        generation: Generation,
+    },
+    /// The outcome of the recovery rule.
+    Resolve {
+        /// The stripe.
+        stripe: StripeId,
+        /// The term.
+        epoch: Epoch,
+        /// All records up to here that are not dropped stand.
+        mark: Sequence,
+        /// Updates that nobody was told of.
+        dropped: Vec<Sequence>,
+    },
+    /// All updates up to this one are committed. Sent without need; losing it loses nothing.
+    Committed {
+        /// The stripe.
+        stripe: StripeId,
+        /// The term.
+        epoch: Epoch,
+        /// The last committed update.
+        sequence: Sequence,
+    },
+    /// Delete chunks of stripes that are gone.
+    Remove {
+        /// The chunks.
+        chunks: Vec<ChunkId>,
+    },
+    /// Verify every stored byte of some chunks, all of them when none are named.
+    Scrub {
+        /// The chunks.
+        chunks: Vec<ChunkId>,
+    },
+    /// Bytes sent so far.
+    Meter,
+}
+
+/// A node's reply.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum NodeReply {
+    /// Done; nothing to tell.
+    Done,
+    /// The part is done.
+    PartDone {
+        /// For a part that read at the committed mark: the mark.
+        as_of: Sequence,
+    },
+    /// The update is committed.
+    Updated {
+        /// Its number.
+        sequence: Sequence,
+    },
+    /// The committed mark.
+    Mark {
+        /// The lease term that vouches for it.
+        epoch: Epoch,
+        /// The last settled update.
+        sequence: Sequence,
+    },
+    /// What is held of the stripe.
+    Holding(Holding),
+    /// What a scrub found.
+    Scrubbed {
+        /// Chunks verified.
+        chunk_count: u64,
+        /// Bytes verified.
+        bytes: u64,
+        /// What is wrong.
+        damage: Vec<Damage>,
+    },
+    /// Bytes sent so far.
+    Meter(Meter),
+    /// Not done.
+    Refused(Refusal),
+}

@@ -1,0 +1,71 @@
+//! Why a node does not do what it was asked, so that the asker knows whether to ask again, to ask
+//! another, or to give up.
+
+use super::Damage;
+use gabion_layout::{ChunkId, ChunkIndex, Epoch, Generation, NodeId, Sequence};
+use serde::{Deserialize, Serialize};
+
+/// Why a node did not do what it was asked.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
+pub enum Refusal {
+    /// A newer primary has taken over.
+    #[error("the stripe has a newer primary (epoch {})", current.0)]
+    Fenced {
+        /// The newest term that the node knows.
+        current: Epoch,
+    },
+    /// The asker's layout is old.
+    #[error("the stripe's layout has changed (generation {})", current.0)]
+    StaleGeneration {
+        /// The node's generation.
+        current: Generation,
+    },
+    /// The read touches a record that may or may not be committed; ask the primary for its mark.
+    #[error("an update of the stripe is not settled yet")]
+    Unsettled,
+    /// The base has gone past the cut; take a newer one.
+    #[error("the stripe has moved past update {}", asked.0)]
+    CutPassed {
+        /// The cut asked for.
+        asked: Sequence,
+    },
+    /// Stored bytes do not match their checksum.
+    #[error("{} is damaged at bytes {}..{}", .0.chunk, .0.range.offset, .0.range.end())]
+    Damaged(Damage),
+    /// The node does not have the chunk.
+    #[error("the node does not hold {0}")]
+    NoSuchChunk(ChunkId),
+    /// Another node is the primary; ask it.
+    #[error("the stripe's primary is {0}")]
+    NotPrimary(NodeId),
+    /// A chunk that the update touches is on a node that is down.
+    #[error("{chunk} is on {node}, which is down: the stripe takes no writes until it is repaired")]
+    ParticipantDown {
+        /// The chunk.
+        chunk: ChunkIndex,
+        /// Its node.
+        node: NodeId,
+    },
+    /// Someone who is needed does not answer and has not been declared failed either.
+    #[error("{0} does not answer; try again")]
+    Unavailable(String),
+    /// The node is not (or no longer) a member of the cluster and must not serve.
+    #[error("the node's lease has run out; try again")]
+    NoLease,
+    /// The disk is full.
+    #[error("the node's disk is full: it takes no new data, but reads and repairs go on")]
+    NoSpace,
+    /// The disk or the process failed.
+    #[error("{0}")]
+    Failed(String),
+    /// The request makes no sense.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl Refusal {
+    /// Whether the same request may succeed later or elsewhere without harm.
+    pub const fn is_temporary(&self) -> bool {
+        !matches!(self, Self::NoSpace | Self::Failed(_) | Self::Invalid(_))
+    }
+}
