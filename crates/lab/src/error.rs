@@ -72,6 +72,16 @@ pub enum LabError {
         /// The registered names.
         known: String,
     },
+    /// The chunk size is none that an experiment can count in.
+    #[error("chunks of {chunk_bytes} bytes cannot be counted; use {least_bytes} to {most_bytes}")]
+    ChunkBytes {
+        /// The size asked for.
+        chunk_bytes: u64,
+        /// The least that is taken.
+        least_bytes: u64,
+        /// The most that is taken.
+        most_bytes: u64,
+    },
     /// The chunk size does not suit the code.
     #[error(transparent)]
     Geometry(#[from] GeometryError),

@@ -4,6 +4,25 @@
 //! The lab counts by planning: it runs the planners that the cluster runs and adds up what their
 //! plans cost. It prints nothing and keeps no state; experiments return data. See `docs/lab.md` for
 //! what is counted and by which rules.
+//!
+//! ```
+//! use gabion_lab::update_traffic::{Question, count};
+//! use gabion_lab::workload;
+//!
+//! let question = Question {
+//!     trace: "after wdev_1".to_owned(),
+//!     code: "rs(12,4)".parse().unwrap(),
+//!     racks: None,
+//!     layout: "6x2+2x2".parse().unwrap(),
+//!     chunk_bytes: 4096,
+//!     schemes: vec!["baseline".to_owned()],
+//! };
+//! let report = count(&question, workload::wdev_1(1).requests().map(Ok)).unwrap();
+//!
+//! // Data racks and parity racks are apart, so each update crosses racks four times.
+//! let baseline = report.schemes["baseline"];
+//! assert_eq!(baseline.cross_rack_chunks, 4 * report.chunk_updates);
+//! ```
 
 mod error;
 mod extents;

@@ -348,6 +348,14 @@ mod tests {
     }
 
     #[test]
+    fn a_compressed_file_is_known_by_its_bytes() {
+        let mut file = tempfile::NamedTempFile::with_suffix(".csv").unwrap();
+        file.write_all(&gzip(ROWS)).unwrap();
+        let requests = TraceReader::open(file.path()).unwrap();
+        assert_eq!(requests.map(Result::unwrap).count(), 2);
+    }
+
+    #[test]
     fn a_missing_file_is_named() {
         let error = TraceReader::open(Path::new("no/such/trace.csv")).unwrap_err();
         assert!(

@@ -237,7 +237,7 @@ fn the_json_form_begins_with_the_agreed_fields() {
 }
 
 #[test]
-fn unknown_schemes_and_bad_rows_end_the_count() {
+fn questions_without_an_answer_are_refused() {
     let mut wrong = question("none", "rs(6,3)", Some(3), "rotate", 4096);
     wrong.schemes = vec!["tortoise".to_owned()];
     let message = update_traffic::count(&wrong, []).unwrap_err().to_string();
@@ -248,6 +248,12 @@ fn unknown_schemes_and_bad_rows_end_the_count() {
     wrong.schemes.clear();
     let message = update_traffic::count(&wrong, []).unwrap_err().to_string();
     assert_eq!(message, "no update scheme is chosen; choose from baseline");
+
+    for chunk_bytes in [0, 511, (1 << 30) + 1, u64::MAX] {
+        let odd = question("none", "rs(6,3)", Some(3), "rotate", chunk_bytes);
+        let message = update_traffic::count(&odd, []).unwrap_err().to_string();
+        assert!(message.contains("use 512 to 1073741824"), "{message}");
+    }
 
     let fine = question("none", "rs(6,3)", Some(3), "rotate", 4096);
     let bad = LabError::Target("stands for any error".to_owned());

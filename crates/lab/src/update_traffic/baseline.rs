@@ -15,7 +15,7 @@ const COSTS_MAX: usize = 1 << 20;
 /// The baseline, with the cost of every update that it has planned.
 #[derive(Debug, Default)]
 pub(super) struct Baseline {
-    cross_rack_bytes: u64,
+    cross_rack_bytes: u128,
     /// Cost by class of placement and data chunk.
     by_class: HashMap<(u64, ChunkIndex), u64>,
     /// Cost by data chunk and [`rack_pattern`] of the nodes that its update may use.
@@ -32,12 +32,12 @@ impl Scheme for Baseline {
                 Some(bytes) => *bytes,
                 None => self.learn(stripes, *update, class)?,
             };
-            self.cross_rack_bytes += bytes;
+            self.cross_rack_bytes += u128::from(bytes);
         }
         Ok(())
     }
 
-    fn finish(self: Box<Self>, _: &Stripes) -> Result<u64, LabError> {
+    fn finish(self: Box<Self>, _: &Stripes) -> Result<u128, LabError> {
         Ok(self.cross_rack_bytes)
     }
 }

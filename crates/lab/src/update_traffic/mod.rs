@@ -18,6 +18,11 @@ use gabion_codec::Code;
 use gabion_layout::{ChunkIndex, Geometry};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+/// Chunk sizes that are counted. A request touches a bounded number of chunks of the least size, and
+/// the cost of one update of the most stays far below 2^64 bytes.
+const CHUNK_BYTES: RangeInclusive<u64> = 512..=1 << 30;
 
 /// What is asked.
 #[derive(Clone, Debug)]
@@ -30,7 +35,7 @@ pub struct Question {
     pub racks: Option<u32>,
     /// How stripes are laid out.
     pub layout: Layout,
-    /// Bytes of a chunk.
+    /// Bytes of a chunk, from 512 to 2^30.
     pub chunk_bytes: u64,
     /// Names of the update schemes to count; see [`registry`].
     pub schemes: Vec<String>,
@@ -86,6 +91,13 @@ pub fn count(
     requests: impl IntoIterator<Item = Result<Request, LabError>>,
 ) -> Result<Report, LabError> {
     let code = &question.code;
+    if !CHUNK_BYTES.contains(&question.chunk_bytes) {
+        return Err(LabError::ChunkBytes {
+            chunk_bytes: question.chunk_bytes,
+            least_bytes: *CHUNK_BYTES.start(),
+            most_bytes: *CHUNK_BYTES.end(),
+        });
+    }
     let geometry = Geometry::new(code.k(), code.m(), code.sub_chunks(), question.chunk_bytes)?;
     let stripes = Stripes::new(code.clone(), geometry, question.layout, question.racks)?;
     let entries = scheme::chosen(&question.schemes)?;
@@ -131,12 +143,13 @@ fn chunks_touched(request: &Request, geometry: Geometry) -> impl Iterator<Item =
     })
 }
 
-fn in_chunks(cross_rack_bytes: u64, geometry: Geometry) -> SchemeTraffic {
+fn in_chunks(cross_rack_bytes: u128, geometry: Geometry) -> SchemeTraffic {
+    let chunk_bytes = u128::from(geometry.chunk_bytes());
     assert!(
-        cross_rack_bytes.is_multiple_of(geometry.chunk_bytes()),
+        cross_rack_bytes.is_multiple_of(chunk_bytes),
         "updates of whole chunks move whole chunks"
     );
     SchemeTraffic {
-        cross_rack_chunks: cross_rack_bytes / geometry.chunk_bytes(),
+        cross_rack_chunks: (cross_rack_bytes / chunk_bytes) as u64,
     }
 }

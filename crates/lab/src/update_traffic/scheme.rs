@@ -18,7 +18,7 @@ pub trait Scheme {
     ///
     /// # Errors
     /// When the planner has no plan for what is due.
-    fn finish(self: Box<Self>, stripes: &Stripes) -> Result<u64, LabError>;
+    fn finish(self: Box<Self>, stripes: &Stripes) -> Result<u128, LabError>;
 }
 
 /// A registered scheme.
