@@ -1,4 +1,5 @@
-//! What the wire costs over loopback: slices against bare TCP in the same run, calls, staged bytes.
+//! What the wire costs over loopback: slices against bare TCP in the same run, calls, staged bytes,
+//! and how true the emulated links are.
 //!
 //! `cargo xtask bench wire [--quick]`. Both ends run in this process on two threads, so the figures
 //! are those of one machine's processors, not of a network. Each figure is the best of some rounds,
@@ -6,11 +7,14 @@
 //! more than the other.
 
 use bytes::Bytes;
-use gabion_layout::{ChunkIndex, Epoch, Sequence, StripeId};
+use gabion_layout::{ChunkIndex, Epoch, NodeId, RackId, Sequence, StripeId};
 use gabion_plan::ValueId;
 use gabion_protocol::message::{Flow, NodeReply, NodeRequest, Purpose, RunId};
 use gabion_wire::frame::Kind;
-use gabion_wire::{Connection, Endpoint, Frame, Handler, Hello, Options, Responder, Rpc};
+use gabion_wire::{
+    Connection, Endpoint, Frame, Handler, Hello, LinkSpec, LinkTable, Options, PeerIdentity,
+    Responder, Role, Rpc,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -72,7 +76,8 @@ fn main() {
 
 async fn run(scale: &Scale) {
     let receiver = Arc::new(Receiver::default());
-    let connection = connect(&receiver).await;
+    let (client, options) = (Hello::client(), Options::default());
+    let connection = connect(&receiver, client, client, options).await;
     println!("slices          wire GB/s   tcp GB/s   wire / tcp");
     for slice_bytes in [32 << 10, 256 << 10, 1 << 20] {
         let count = scale.bytes_a_round / slice_bytes;
@@ -104,13 +109,63 @@ async fn run(scale: &Scale) {
     );
     let (encode, decode) = encode_stage(scale);
     println!("of that alone: encoding {encode:.2} GB/s, decoding {decode:.2} GB/s");
+    shaped(scale).await;
 }
 
-/// A connection to `receiver`.
-async fn connect(receiver: &Arc<Receiver>) -> Arc<Connection> {
-    let endpoint = |handler: Arc<Receiver>| {
-        Endpoint::new(Hello::client(), handler, Options::default(), Arc::default())
-            .expect("there are no emulated links to be missing from")
+/// How near a flow over emulated links comes to the links' rate.
+async fn shaped(scale: &Scale) {
+    println!("\nemulated links  slices      MB/s    measured     share");
+    for (bytes_per_s, slice_bytes) in [
+        (50_000_000, 32 << 10),
+        (50_000_000, 1 << 20),
+        (1_250_000_000, 32 << 10),
+        (1_250_000_000, 1 << 20),
+    ] {
+        let directory = tempfile::tempdir().expect("the machine has room for a small file");
+        let spec = LinkSpec {
+            node_bytes_per_s: bytes_per_s,
+            rack_bytes_per_s: bytes_per_s,
+        };
+        let links = LinkTable::create(directory.path(), spec, 2, 2).expect("and can map it");
+        let options = Options {
+            links: Some(Arc::new(links)),
+            ..Options::default()
+        };
+        let [from, to] = [0, 1].map(|at| Hello {
+            identity: PeerIdentity {
+                node: Some(NodeId(at)),
+                rack: Some(RackId(at)),
+            },
+            role: Role::Node,
+            cluster: None,
+        });
+        let receiver = Arc::new(Receiver::default());
+        let connection = connect(&receiver, from, to, options).await;
+        let seconds = if scale.rounds > 2 { 2 } else { 1 };
+        let count = bytes_per_s as usize * seconds / slice_bytes;
+        let elapsed = send_slices(&connection, &receiver, slice_bytes, count).await;
+        let nominal = bytes_per_s as f64 / 1e6;
+        let measured = (count * slice_bytes) as f64 / 1e6 / elapsed.as_secs_f64();
+        let share = measured / nominal;
+        let slice_kib = slice_bytes >> 10;
+        println!(
+            "{:14} {slice_kib:>5} KiB {nominal:>9.0} {measured:>11.1} {share:>9.3}",
+            ""
+        );
+        connection.close("measured");
+    }
+}
+
+/// A connection from a process that is `from` to `receiver`, which is `to`.
+async fn connect(
+    receiver: &Arc<Receiver>,
+    from: Hello,
+    to: Hello,
+    options: Options,
+) -> Arc<Connection> {
+    let endpoint = |handler: Arc<Receiver>, hello: Hello| {
+        Endpoint::new(hello, handler, options.clone(), Arc::default())
+            .expect("the emulated links, if any, have one for each process")
     };
     let listener = TcpListener::bind("127.0.0.1:0")
         .await
@@ -119,8 +174,8 @@ async fn connect(receiver: &Arc<Receiver>) -> Arc<Connection> {
         .local_addr()
         .expect("a bound socket has an address")
         .to_string();
-    tokio::spawn(endpoint(Arc::clone(receiver)).serve(listener));
-    let client = endpoint(Arc::default());
+    tokio::spawn(endpoint(Arc::clone(receiver), to).serve(listener));
+    let client = endpoint(Arc::default(), from);
     Connection::connect(&address, &client)
         .await
         .expect("the server listens")
