@@ -37,6 +37,11 @@ pub trait Rpc: Serialize + DeserializeOwned + Send + 'static {
     fn size_hint_bytes(&self) -> usize {
         128
     }
+    /// Whether the request carries users' bytes, which queue with slices and pay for emulated
+    /// links however few they are.
+    fn carries_data(&self) -> bool {
+        false
+    }
 }
 
 impl Rpc for NodeRequest {
@@ -48,6 +53,9 @@ impl Rpc for NodeRequest {
             Self::Stage { bytes, .. } => bytes.len() + 64,
             _ => 512,
         }
+    }
+    fn carries_data(&self) -> bool {
+        matches!(self, Self::Stage { .. })
     }
 }
 

@@ -26,7 +26,7 @@ use crate::frame::Kind;
 use crate::handler::Responder;
 use crate::hello::{Hello, PeerIdentity};
 use crate::reader::FrameReader;
-use crate::writer::{Outbox, Toll, Writer, queues};
+use crate::writer::{Lane, Outbox, Toll, Writer, queues};
 
 /// A live connection to another process.
 ///
@@ -160,6 +160,11 @@ impl Connection {
     ) -> Result<R::Reply, WireError> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let frame = Frame::message(R::REQUEST, id, request, request.size_hint_bytes())?;
+        let lane = if request.carries_data() {
+            Lane::Bulk
+        } else {
+            Lane::of(&frame)
+        };
         let (sender, receiver) = oneshot::channel();
         self.with_pending(|pending| pending.insert(id, sender))
             .ok_or_else(|| self.reason())?;
@@ -168,7 +173,10 @@ impl Connection {
             id,
         };
         let exchange = async {
-            self.outbox.send(frame).await.map_err(|_| self.reason())?;
+            self.outbox
+                .send(frame, lane)
+                .await
+                .map_err(|_| self.reason())?;
             receiver.await.map_err(|_| self.reason())
         };
         let reply =
@@ -223,8 +231,10 @@ impl Connection {
     /// # Errors
     /// [`WireError::TooLarge`], or the connection's reason when it is closed.
     pub async fn send_flow(&self, flow: Flow) -> Result<(), WireError> {
+        let frame = Frame::flow(flow)?;
+        let lane = Lane::of(&frame);
         self.outbox
-            .send(Frame::flow(flow)?)
+            .send(frame, lane)
             .await
             .map_err(|_| self.reason())
     }
@@ -357,7 +367,7 @@ impl Connection {
         let refusal = Frame::words(Kind::NoReply, id, "it serves as many requests as it can");
         // Unlike replies, refusals are not bounded in number, so they wait for room: whoever does
         // not read them is not read either.
-        self.outbox.send(refusal).await?;
+        self.outbox.send(refusal, Lane::Control).await?;
         Ok(None)
     }
 }

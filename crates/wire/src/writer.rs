@@ -1,7 +1,7 @@
 //! The way out of a connection: two bounded queues and the task that empties them.
 //!
 //! Control frames (requests, replies, credits, aborts) go first, so that they do not wait behind
-//! megabytes of slices. Slices and long messages are *bulk*: they keep their order among themselves
+//! megabytes of slices. Slices, staged bytes and long messages are *bulk*: they keep their order among themselves
 //! and pay for the emulated links, if there are any. Frames that are ready together leave in one
 //! system call.
 
@@ -75,8 +75,24 @@ pub(crate) fn queues(bulk_queue_bytes: usize) -> (Outbox, Outgoing) {
     )
 }
 
-fn is_bulk(frame: &Frame) -> bool {
-    frame.header.kind == Kind::Slice || frame.body.len() > CONTROL_MAX_BYTES
+/// Which of the two queues a frame goes through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lane {
+    /// First, and free.
+    Control,
+    /// In order, and for the toll.
+    Bulk,
+}
+
+impl Lane {
+    /// The lane of a frame that nothing more is known of.
+    pub(crate) fn of(frame: &Frame) -> Self {
+        if frame.header.kind == Kind::Slice || frame.body.len() > CONTROL_MAX_BYTES {
+            Self::Bulk
+        } else {
+            Self::Control
+        }
+    }
 }
 
 fn queue_closed() -> WireError {
@@ -88,11 +104,10 @@ impl Outbox {
     ///
     /// # Errors
     /// [`WireError::Closed`] when the connection is closed.
-    pub(crate) async fn send(&self, frame: Frame) -> Result<(), WireError> {
-        let (queue, room, queue_bytes) = if is_bulk(&frame) {
-            (&self.bulk, &self.bulk_room, self.bulk_queue_bytes)
-        } else {
-            (&self.control, &self.control_room, CONTROL_QUEUE_BYTES)
+    pub(crate) async fn send(&self, frame: Frame, lane: Lane) -> Result<(), WireError> {
+        let (queue, room, queue_bytes) = match lane {
+            Lane::Control => (&self.control, &self.control_room, CONTROL_QUEUE_BYTES),
+            Lane::Bulk => (&self.bulk, &self.bulk_room, self.bulk_queue_bytes),
         };
         // A frame longer than the whole queue waits until it has the queue for itself.
         let taken = (HEADER_BYTES + frame.body.len()).min(queue_bytes) as u32;
@@ -110,10 +125,9 @@ impl Outbox {
     /// Queues a reply at once. There are never more of them than requests being served, and
     /// `served` keeps the place of this one until it is written.
     pub(crate) fn send_reply(&self, frame: Frame, served: Option<OwnedSemaphorePermit>) {
-        let queue = if is_bulk(&frame) {
-            &self.bulk
-        } else {
-            &self.control
+        let queue = match Lane::of(&frame) {
+            Lane::Control => &self.control,
+            Lane::Bulk => &self.bulk,
         };
         // When the connection is closed, nobody waits for the reply any more.
         let _ = queue.send(Queued {

@@ -324,6 +324,17 @@ async fn control_frames_overtake_slices_on_a_slow_link() {
         "the slice passed a link without paying for it"
     );
 
+    // Staged bytes are data, however few: they queue behind the slice.
+    let (run, chunk, bytes) = (RunId(1), ChunkIndex(0), Bytes::from_static(&[1; 100]));
+    let few = NodeRequest::Stage {
+        run,
+        chunk,
+        offset: 0,
+        bytes,
+    };
+    let error = connection.call_node(&few, soon()).await.unwrap_err();
+    assert!(matches!(error, WireError::DeadlinePassed { .. }), "{error}");
+
     let unknown = Process::with(node_hello(2, 0), options.clone());
     let far_server = Process::listen(node_hello(77, 0)).await;
     let error = Connection::connect(&far_server.address(), &unknown.endpoint)
