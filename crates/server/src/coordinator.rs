@@ -39,20 +39,37 @@ impl CoordinatorProcess {
     ///
     /// # Errors
     /// When the directory, the metadata or the address cannot be used.
+    ///
+    /// # Panics
+    /// When opening the metadata does, which is a bug.
     pub async fn start(config: CoordinatorConfig) -> Result<Self, ServerError> {
-        let CoordinatorConfig { directory, listen, options } = config;
+        let CoordinatorConfig {
+            directory,
+            listen,
+            options,
+        } = config;
         let io = |operation, path: &Path| {
             let path = path.to_owned();
-            move |source| ServerError::Io { operation, path, source }
+            move |source| ServerError::Io {
+                operation,
+                path,
+                source,
+            }
         };
         std::fs::create_dir_all(&directory).map_err(io("create", &directory))?;
         let listener = listen_on(&listen).await?;
         let address = listener
             .local_addr()
-            .map_err(|source| ServerError::Listen { address: listen.clone(), source })?;
+            .map_err(|source| ServerError::Listen {
+                address: listen.clone(),
+                source,
+            })?;
         let handler = Arc::new(CoordinatorHandler::default());
-        let hello =
-            Hello { cluster: None, role: Role::Coordinator, identity: PeerIdentity::default() };
+        let hello = Hello {
+            cluster: None,
+            role: Role::Coordinator,
+            identity: PeerIdentity::default(),
+        };
         let endpoint = Endpoint::new(
             hello,
             Arc::clone(&handler) as Arc<dyn Handler>,
@@ -70,7 +87,12 @@ impl CoordinatorProcess {
             handler.coordinator.set(Arc::clone(&coordinator)).is_ok(),
             "a process is one coordinator"
         );
-        Ok(Self { coordinator, endpoint, listener, address })
+        Ok(Self {
+            coordinator,
+            endpoint,
+            listener,
+            address,
+        })
     }
 
     /// Where it listens.

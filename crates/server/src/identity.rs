@@ -28,10 +28,18 @@ impl Identity {
         let path = directory.join(FILE_NAME);
         let mut identity = match fs::read_to_string(&path) {
             Ok(text) => parse(&path, &text)?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                Self { path, node: None, incarnation: 0 }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Self {
+                path,
+                node: None,
+                incarnation: 0,
+            },
+            Err(source) => {
+                return Err(ServerError::Io {
+                    operation: "read",
+                    path,
+                    source,
+                });
             }
-            Err(source) => return Err(ServerError::Io { operation: "read", path, source }),
         };
         identity.incarnation += 1;
         identity.save()?;
@@ -48,7 +56,9 @@ impl Identity {
     }
 
     fn save(&self) -> Result<(), ServerError> {
-        let id = self.node.map_or_else(|| "-".to_owned(), |node| node.0.to_string());
+        let id = self
+            .node
+            .map_or_else(|| "-".to_owned(), |node| node.0.to_string());
         let text = format!("{HEADER}\nid {id}\nincarnation {}\n", self.incarnation);
         let temporary = self.path.with_extension("new");
         let write = || {
@@ -59,7 +69,11 @@ impl Identity {
             let directory = self.path.parent().unwrap_or(Path::new("."));
             File::open(directory)?.sync_all()
         };
-        let failed = |source| ServerError::Io { operation: "write", path: self.path.clone(), source };
+        let failed = |source| ServerError::Io {
+            operation: "write",
+            path: self.path.clone(),
+            source,
+        };
         write().map_err(failed)
     }
 }
@@ -70,20 +84,28 @@ fn parse(path: &Path, text: &str) -> Result<Identity, ServerError> {
         reason: reason.to_owned(),
     };
     let lines: Vec<&str> = text.lines().collect();
-    let [header, id, incarnation] = lines[..] else { return Err(wrong("it has not 3 lines")) };
+    let [header, id, incarnation] = lines[..] else {
+        return Err(wrong("it has not 3 lines"));
+    };
     if header != HEADER {
         return Err(wrong("its first line is of another version"));
     }
     let node = match id.strip_prefix("id ") {
         Some("-") => None,
-        Some(number) => {
-            Some(NodeId(number.parse().map_err(|_| wrong("its id is no number"))?))
-        }
+        Some(number) => Some(NodeId(
+            number.parse().map_err(|_| wrong("its id is no number"))?,
+        )),
         None => return Err(wrong("it has no id")),
     };
-    let incarnation = incarnation.strip_prefix("incarnation ").and_then(|n| n.parse().ok());
+    let incarnation = incarnation
+        .strip_prefix("incarnation ")
+        .and_then(|n| n.parse().ok());
     let incarnation = incarnation.ok_or_else(|| wrong("it has no incarnation"))?;
-    Ok(Identity { path: path.to_owned(), node, incarnation })
+    Ok(Identity {
+        path: path.to_owned(),
+        node,
+        incarnation,
+    })
 }
 
 #[cfg(test)]
@@ -104,7 +126,11 @@ mod tests {
     fn a_damaged_identity_is_named_and_left_alone() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(FILE_NAME);
-        for text in ["", "gabion-node 9\nid 1\nincarnation 1\n", "gabion-node 1\nid x\nincarnation 1\n"] {
+        for text in [
+            "",
+            "gabion-node 9\nid 1\nincarnation 1\n",
+            "gabion-node 1\nid x\nincarnation 1\n",
+        ] {
             fs::write(&path, text).unwrap();
             let error = Identity::begin(directory.path()).unwrap_err().to_string();
             assert!(error.contains("does not say which node this is"), "{error}");

@@ -48,21 +48,39 @@ impl NodeProcess {
     ///
     /// # Errors
     /// When the directory, the address or the store cannot be used, or the coordinator refuses.
+    ///
+    /// # Panics
+    /// When recovery of the store does, which is a bug.
     pub async fn start(config: NodeConfig) -> Result<Self, ServerError> {
-        let NodeConfig { directory, rack, listen, coordinator, capacity_bytes, links } = config;
+        let NodeConfig {
+            directory,
+            rack,
+            listen,
+            coordinator,
+            capacity_bytes,
+            links,
+        } = config;
         let io = |operation, path: &Path| {
             let path = path.to_owned();
-            move |source| ServerError::Io { operation, path, source }
+            move |source| ServerError::Io {
+                operation,
+                path,
+                source,
+            }
         };
         std::fs::create_dir_all(&directory).map_err(io("create", &directory))?;
         let store = open_store(&directory.join("store")).await?;
         let mut identity = Identity::begin(&directory)?;
         let listener = listen_on(&listen).await?;
-        let address = listener.local_addr().map_err(|source| ServerError::Listen {
-            address: listen.clone(),
-            source,
-        })?;
-        let links = links.map(|links| LinkTable::open(&links).map(Arc::new)).transpose()?;
+        let address = listener
+            .local_addr()
+            .map_err(|source| ServerError::Listen {
+                address: listen.clone(),
+                source,
+            })?;
+        let links = links
+            .map(|links| LinkTable::open(&links).map(Arc::new))
+            .transpose()?;
         let meter = Arc::new(TrafficMeter::default());
         let handler = Arc::new(NodeHandler::default());
         // Until the coordinator has said who this is, it asks as nobody, over links of nobody.
@@ -86,15 +104,17 @@ impl NodeProcess {
         identity.joined(node.id())?;
         let endpoint = endpoint(node.id(), rack, links, &handler, Arc::clone(&meter))?;
         ports.use_endpoint(Arc::clone(&endpoint));
-        let own = Arc::downgrade(&node);
-        let id = node.id();
-        let answer = move |request| match own.upgrade() {
-            Some(node) => node.handle(request, Address::Node(id)),
-            None => futures::future::ready(NodeReply::Refused(Refusal::NoLease)).boxed(),
-        };
-        ports.set_own(id, Box::new(answer));
-        handler.serve(Serving { node: Arc::clone(&node), ports, meter });
-        Ok(Self { node, endpoint, listener })
+        answer_own_calls(&ports, &node);
+        handler.serve(Serving {
+            node: Arc::clone(&node),
+            ports,
+            meter,
+        });
+        Ok(Self {
+            node,
+            endpoint,
+            listener,
+        })
     }
 
     /// The node's id.
@@ -112,6 +132,16 @@ impl NodeProcess {
     }
 }
 
+/// Lets the node call itself, as a primary calls its participants, without a connection.
+fn answer_own_calls(ports: &ServerPorts, node: &Arc<Node<RealDisk>>) {
+    let (id, own) = (node.id(), Arc::downgrade(node));
+    let answer = move |request| match own.upgrade() {
+        Some(node) => node.handle(request, Address::Node(id)),
+        None => futures::future::ready(NodeReply::Refused(Refusal::NoLease)).boxed(),
+    };
+    ports.set_own(id, Box::new(answer));
+}
+
 async fn open_store(path: &Path) -> Result<Arc<Store<RealDisk>>, ServerError> {
     let disk_path = path.to_owned();
     let opened = tokio::task::spawn_blocking(move || {
@@ -123,7 +153,10 @@ async fn open_store(path: &Path) -> Result<Arc<Store<RealDisk>>, ServerError> {
 }
 
 pub(crate) async fn listen_on(address: &str) -> Result<TcpListener, ServerError> {
-    let failed = |source| ServerError::Listen { address: address.to_owned(), source };
+    let failed = |source| ServerError::Listen {
+        address: address.to_owned(),
+        source,
+    };
     TcpListener::bind(address).await.map_err(failed)
 }
 
@@ -153,9 +186,19 @@ fn endpoint(
     handler: &Arc<NodeHandler>,
     meter: Arc<TrafficMeter>,
 ) -> Result<Arc<Endpoint>, WireError> {
-    let identity = PeerIdentity { node: Some(node), rack: Some(rack) };
-    let hello = Hello { cluster: None, role: Role::Node, identity };
-    let options = Options { links, ..Options::default() };
+    let identity = PeerIdentity {
+        node: Some(node),
+        rack: Some(rack),
+    };
+    let hello = Hello {
+        cluster: None,
+        role: Role::Node,
+        identity,
+    };
+    let options = Options {
+        links,
+        ..Options::default()
+    };
     let handler: Arc<dyn Handler> = Arc::clone(handler) as Arc<dyn Handler>;
     let endpoint = Endpoint::new(hello, handler, options, meter)?;
     Ok(endpoint)
@@ -175,7 +218,10 @@ struct Serving {
 
 impl NodeHandler {
     fn serve(&self, serving: Serving) {
-        assert!(self.serving.set(serving).is_ok(), "a process serves one node");
+        assert!(
+            self.serving.set(serving).is_ok(),
+            "a process serves one node"
+        );
     }
 }
 

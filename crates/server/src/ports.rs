@@ -66,13 +66,18 @@ impl ServerPorts {
 
     /// Answers calls to `node` by itself from now on.
     pub(crate) fn set_own(&self, node: NodeId, own: Own) {
-        assert!(self.own.set((node, own)).is_ok(), "a process is one node for all its life");
+        assert!(
+            self.own.set((node, own)).is_ok(),
+            "a process is one node for all its life"
+        );
     }
 
     /// The address of whoever asks by `connection`.
     pub(crate) fn origin_of(&self, connection: &Arc<Connection>) -> Address {
         let id = Arc::as_ptr(connection) as usize as u64;
-        lock(&self.origins).entry(id).or_insert_with(|| Arc::downgrade(connection));
+        lock(&self.origins)
+            .entry(id)
+            .or_insert_with(|| Arc::downgrade(connection));
         Address::Origin(id)
     }
 
@@ -86,7 +91,11 @@ impl ServerPorts {
     }
 
     fn address_of(&self, node: NodeId) -> Option<String> {
-        self.addresses.read().unwrap_or_else(PoisonError::into_inner).get(&node).cloned()
+        self.addresses
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&node)
+            .cloned()
     }
 
     /// A future that finds the connection to an address of flows.
@@ -96,7 +105,10 @@ impl ServerPorts {
                 let (peers, address) = (self.peers(), self.address_of(node));
                 async move {
                     let address = address.ok_or_else(|| unknown(node))?;
-                    peers.get(&address).await.map_err(|error| failed(node.to_string(), &error))
+                    peers
+                        .get(&address)
+                        .await
+                        .map_err(|error| failed(node.to_string(), &error))
                 }
                 .boxed()
             }
@@ -113,11 +125,17 @@ impl ServerPorts {
 }
 
 fn unknown(node: NodeId) -> CallError {
-    CallError { peer: node.to_string(), reason: "is not known here".to_owned() }
+    CallError {
+        peer: node.to_string(),
+        reason: "is not known here".to_owned(),
+    }
 }
 
 fn failed(peer: String, error: &WireError) -> CallError {
-    CallError { peer, reason: format!("cannot be asked: {error}") }
+    CallError {
+        peer,
+        reason: format!("cannot be asked: {error}"),
+    }
 }
 
 fn deadline_in(ms: u64) -> Instant {
@@ -155,11 +173,17 @@ impl Ports for ServerPorts {
         let deadline = deadline_in(deadline_ms);
         async move {
             let peer = || "the coordinator".to_owned();
-            let itself = || CallError { peer: peer(), reason: "does not ask itself".to_owned() };
+            let itself = || CallError {
+                peer: peer(),
+                reason: "does not ask itself".to_owned(),
+            };
             let address = coordinator.ok_or_else(itself)?;
             let failed = |error| failed(peer(), &error);
             let connection = peers.get(&address).await.map_err(failed)?;
-            connection.call_coordinator(&request, deadline).await.map_err(failed)
+            connection
+                .call_coordinator(&request, deadline)
+                .await
+                .map_err(failed)
         }
         .boxed()
     }
@@ -183,7 +207,10 @@ impl Ports for ServerPorts {
     }
 
     fn learn_nodes(&self, nodes: &[NodeStatus]) {
-        let mut addresses = self.addresses.write().unwrap_or_else(PoisonError::into_inner);
+        let mut addresses = self
+            .addresses
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
         for node in nodes {
             addresses.insert(node.node, node.address.clone());
         }

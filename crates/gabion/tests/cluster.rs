@@ -1,0 +1,99 @@
+//! Clusters of real processes: store, update, lose, read on, repair, find damage.
+
+mod support;
+
+use support::{TestCluster, fails, pattern, path_text, text, wait_for};
+
+const KIB: usize = 1024;
+
+#[test]
+fn a_file_lives_through_updates_damage_and_the_loss_of_nodes() {
+    let cluster = TestCluster::start(3, 3);
+    let pools = cluster.json(&["pool", "create", "vm", "--code=rs(4,2)", "--chunk=64KiB"]);
+    assert_eq!(pools[0]["chunk_writes_per_update"], 3);
+    let mut expected = pattern(600 * KIB + 17, 1);
+    cluster.put("disk", &expected);
+    assert!(cluster.get("disk") == expected);
+
+    // Updates: small, across chunks, across stripes, the last byte, the same bytes twice.
+    let updates =
+        [(5, 1), (64 * KIB - 100, 300), (256 * KIB - 5000, 90_000), (600 * KIB + 16, 1), (5, 2)];
+    for (at, (offset, length)) in updates.into_iter().enumerate() {
+        let new = pattern(length, 100 + at as u64);
+        cluster.write("disk", offset, &new);
+        expected[offset..offset + length].copy_from_slice(&new);
+        assert!(cluster.get("disk") == expected, "after update {at}");
+    }
+
+    // A flipped bit is served around, reported and repaired.
+    cluster.run(&["chaos", "flip-bit", "--", "0"]);
+    assert!(cluster.get("disk") == expected, "with a flipped bit");
+    let scrub = cluster.run(&["scrub"]);
+    wait_for("the damage is repaired", || {
+        cluster.json(&["cluster", "status"])["lost_chunks"] == 0
+            && cluster.json(&["scrub"])["damage"].as_array().is_some_and(Vec::is_empty)
+    });
+    assert!(scrub.contains("damage"), "{scrub}");
+
+    // A node dies: reads go on, writes that need it are refused, repair brings all back.
+    cluster.run(&["chaos", "kill-node", "4"]);
+    cluster.wait_until_failed(&[4]);
+    assert!(cluster.get("disk") == expected, "degraded");
+    let plan = cluster.run(&["plan", "show", "disk", "--repair=0:1"]);
+    assert!(plan.contains("repair") && plan.contains("combine"), "{plan}");
+    let repaired = cluster.json(&["repair", "--scheme=pipeline", "--watch"]);
+    assert_eq!(repaired["lost_chunks"], 0);
+    let stat = cluster.json(&["stat", "disk"]);
+    for stripe in stat["stripes"].as_array().unwrap() {
+        assert_eq!(stripe["failures_left"], 2, "{stripe}");
+        assert!(!stripe["nodes"].as_array().unwrap().contains(&4.into()), "{stripe}");
+    }
+    assert!(cluster.get("disk") == expected, "repaired");
+
+    // The dead node returns with old chunks, and none of them is served.
+    cluster.write("disk", 1000, b"newer than what node 4 has");
+    expected[1000..1026].copy_from_slice(b"newer than what node 4 has");
+    cluster.run(&["chaos", "start-node", "4"]);
+    cluster.wait_until_failed(&[]);
+    assert!(cluster.get("disk") == expected, "after the return");
+
+    cluster.run(&["rm", "disk"]);
+    assert_eq!(cluster.json(&["ls"]).as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn impossible_wishes_are_refused_in_plain_words() {
+    let cluster = TestCluster::start(2, 2);
+    let refused = |arguments: &[&str]| {
+        let output = cluster.output(arguments);
+        assert!(!output.status.success(), "gabion {arguments:?} must fail");
+        let error = text(&output.stderr);
+        assert_eq!(error.trim().lines().count(), 1, "{error}");
+        error
+    };
+    let error = refused(&["pool", "create", "p", "--survive=2-racks"]);
+    assert!(error.contains("2-racks"), "{error}");
+    let error = refused(&["pool", "create", "p", "--code=rs(6,3)"]);
+    assert!(error.contains("rs(6,3)") || error.contains("9 chunks"), "{error}");
+    let error = refused(&["get", "nothing", "/dev/null"]);
+    assert!(error.contains("nothing"), "{error}");
+    let error = refused(&["plan", "show", "nothing", "--update=0:1"]);
+    assert!(error.contains("nothing"), "{error}");
+    let file = cluster.path("file");
+    std::fs::write(&file, b"0123456789").unwrap();
+    let error = refused(&["put", path_text(&file), "f"]);
+    assert!(error.contains("pool"), "{error}");
+    cluster.run(&["pool", "create", "p", "--survive=1-rack"]);
+    cluster.run(&["put", path_text(&file), "f"]);
+    let error = refused(&["put", path_text(&file), "f"]);
+    assert!(error.contains('f'), "{error}");
+    let error = refused(&["write", "f", "--offset=5", path_text(&file)]);
+    assert!(error.contains("10"), "{error}");
+    let error = refused(&["chaos", "kill-node", "9"]);
+    assert!(error.contains("0 to 3"), "{error}");
+    let error = refused(&["put", path_text(&cluster.path("missing")), "g"]);
+    assert!(error.contains("missing"), "{error}");
+    let used = cluster.path("cluster");
+    let error = fails(&["cluster", "up", "--dir", path_text(used.parent().unwrap())], 2);
+    assert!(error.contains("not empty"), "{error}");
+}
