@@ -194,3 +194,94 @@ fn purpose_number(purpose: Purpose) -> u8 {
     let place = Purpose::ALL.iter().position(|&known| known == purpose);
     place.expect("Purpose::ALL has every purpose") as u8
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_flow() -> impl Strategy<Value = Flow> {
+        let purpose = prop::sample::select(Purpose::ALL.to_vec());
+        let bytes = prop::collection::vec(any::<u8>(), 0..100);
+        let numbers = (any::<u64>(), any::<u32>(), any::<u64>());
+        (0..3, numbers, purpose, bytes).prop_map(|(which, (run, value, slice), purpose, bytes)| {
+            let (run, value) = (RunId(run), ValueId(value));
+            match which {
+                0 => Flow::Slice {
+                    run,
+                    value,
+                    slice,
+                    purpose,
+                    bytes: bytes.into(),
+                },
+                1 => Flow::Credit {
+                    run,
+                    value,
+                    slices: slice,
+                },
+                _ => Flow::Abort { run },
+            }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn flows_survive_the_wire(flow in any_flow()) {
+            let frame = Frame::flow(flow.clone()).unwrap();
+            prop_assert_eq!(Header::decode(&frame.header.encode()).unwrap(), frame.header);
+            frame.header.check_body(&frame.body).unwrap();
+            prop_assert_eq!(frame.decode_flow().unwrap(), flow);
+        }
+
+        #[test]
+        fn hostile_messages_are_refused_or_decoded_without_a_panic(
+            bytes in prop::collection::vec(any::<u8>(), 0..300),
+            first in 0_u8..24,
+        ) {
+            // The first byte is an enum's variant; a small one gets further into the decoder.
+            let body = [&[first][..], &bytes].concat();
+            let frame = Frame::new(Kind::NodeRequest, body.into()).unwrap();
+            check_decoder::<NodeRequest>(&frame)?;
+            check_decoder::<NodeReply>(&frame)?;
+            check_decoder::<CoordinatorRequest>(&frame)?;
+            check_decoder::<CoordinatorReply>(&frame)?;
+        }
+
+        #[test]
+        fn words_are_cut_between_characters(count in 0..700_usize, lead in "[a-z]{0,3}") {
+            let words = lead + &"é".repeat(count);
+            let cut = Frame::words(Kind::Goodbye, 0, &words).decode_words();
+            prop_assert!(words.starts_with(&cut));
+            prop_assert!(cut.len() == words.len() || (1_023..=1_024).contains(&cut.len()));
+        }
+    }
+
+    /// Whatever is accepted means the same when it is sent on.
+    fn check_decoder<T>(frame: &Frame) -> Result<(), TestCaseError>
+    where
+        T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug,
+    {
+        match frame.decode_message::<T>() {
+            Ok(message) => {
+                let again = Frame::message(Kind::NodeRequest, 0, &message, 0).unwrap();
+                prop_assert_eq!(again.decode_message::<T>().unwrap(), message);
+            }
+            Err(error) => prop_assert!(matches!(error, WireError::Corrupt(_)), "{}", error),
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn unknown_purposes_and_trailing_bytes_are_corrupt() {
+        let mut frame = Frame::new(Kind::Slice, Bytes::new()).unwrap();
+        frame.header.purpose = Purpose::ALL.len() as u8;
+        assert!(matches!(frame.decode_flow(), Err(WireError::Corrupt(_))));
+        let frame = Frame::message(Kind::NodeReply, 1, &NodeReply::Done, 1).unwrap();
+        let longer = [&frame.body[..], &[0]].concat();
+        let frame = Frame::new(Kind::NodeReply, longer.into()).unwrap();
+        assert!(matches!(
+            frame.decode_message::<NodeReply>(),
+            Err(WireError::Corrupt(_))
+        ));
+    }
+}
