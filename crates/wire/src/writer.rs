@@ -207,6 +207,11 @@ impl<W: AsyncWrite + Unpin, T: Toll> Writer<W, T> {
         while batch.has_room() {
             if let Ok(queued) = self.outgoing.control.try_recv() {
                 batch.push(queued);
+            } else if let Some((_, queued)) =
+                held.take_if(|(ready_at, _)| *ready_at <= Instant::now())
+            {
+                // Without this, a steady stream of control frames would hold it for ever.
+                batch.push(queued);
             } else if held.is_some() {
                 break;
             } else if let Ok(queued) = self.outgoing.bulk.try_recv() {
