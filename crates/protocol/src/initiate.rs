@@ -58,10 +58,10 @@ pub async fn run_plan(
     own: impl FnOnce(Part) -> OwnPart,
 ) -> Result<BTreeMap<NodeId, Sequence>, PartFailed> {
     let participants = plan.participants();
-    let mut parts = FuturesUnordered::new();
+    let mut running = FuturesUnordered::new();
     if participants.contains(&NodeId::CLIENT) {
         let own = own(plan.part(NodeId::CLIENT));
-        parts.push(
+        running.push(
             own.map(|done| (NodeId::CLIENT, done.map(|()| Sequence(0))))
                 .boxed(),
         );
@@ -71,10 +71,10 @@ pub async fn run_plan(
         // The reply may take as long as the part itself; a second more lets the part's own
         // deadline speak first, since it knows better what was missing.
         let call = ports.call_node(node, request, terms.deadline_ms + 1000);
-        parts.push(call.map(move |reply| (node, part_reply(reply))).boxed());
+        running.push(call.map(move |reply| (node, part_reply(reply))).boxed());
     }
     let mut as_of = BTreeMap::new();
-    while let Some((node, done)) = parts.next().await {
+    while let Some((node, done)) = running.next().await {
         match done {
             Ok(sequence) => {
                 as_of.insert(node, sequence);

@@ -70,7 +70,7 @@ impl<D: Disk> std::fmt::Debug for Node<D> {
         f.debug_struct("Node")
             .field("id", &self.id)
             .field("options", &self.options)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
@@ -212,6 +212,20 @@ impl<D: Disk> Node<D> {
                 let (epoch, sequence) = self.primaries.mark(stripe, settle).await?;
                 Ok(NodeReply::Mark { epoch, sequence })
             }
+            NodeRequest::Collect { .. }
+            | NodeRequest::Resolve { .. }
+            | NodeRequest::Committed { .. }
+            | NodeRequest::Remove { .. } => self.participate(request).await,
+            NodeRequest::Scrub { chunks } => self.scrub(chunks).await,
+            NodeRequest::Meter => Err(Refusal::Invalid(
+                "the meter is the transport's to read".to_owned(),
+            )),
+        }
+    }
+
+    /// Answers as a participant, outside any plan.
+    async fn participate(&self, request: NodeRequest) -> Result<NodeReply, Refusal> {
+        match request {
             NodeRequest::Collect {
                 stripe,
                 epoch,
@@ -245,10 +259,9 @@ impl<D: Disk> Node<D> {
                     .await?;
                 Ok(NodeReply::Done)
             }
-            NodeRequest::Scrub { chunks } => self.scrub(chunks).await,
-            NodeRequest::Meter => Err(Refusal::Invalid(
-                "the meter is the transport's to read".to_owned(),
-            )),
+            other => Err(Refusal::Invalid(format!(
+                "{other:?} is no participant's request"
+            ))),
         }
     }
 

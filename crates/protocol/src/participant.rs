@@ -98,7 +98,6 @@ impl<D: Disk> Participant<D> {
         let io = NodeIo {
             participant: self.clone(),
             stripe: request.part.stripe,
-            epoch: request.epoch,
             cut: request.cut,
             inputs: arrivals.inputs,
             gathered: Arc::new(Mutex::new(Gathered {
@@ -297,14 +296,15 @@ pub(crate) fn refusal(error: &StoreError) -> Refusal {
     }
 }
 
-/// Pieces of records by the chunk and the kind of its log.
-type Pieces = BTreeMap<(ChunkIndex, bool), Vec<(ChunkIndex, u64, Bytes)>>;
+/// The bytes of one record so far: for each piece the data chunk whose change it is, where it goes
+/// in the record's chunk, and its bytes.
+type Pieces = Vec<(ChunkIndex, u64, Bytes)>;
 
 /// What a running part has put aside until its end.
 struct Gathered<D: Disk> {
     writer: Option<ChunkWriter<D>>,
-    /// The flag says whether the pieces are parity deltas.
-    pieces: Pieces,
+    /// By the record's chunk; the flag says whether it is of parity deltas.
+    pieces: BTreeMap<(ChunkIndex, bool), Pieces>,
     /// As of which update all reads were.
     read_at: Option<Sequence>,
 }
@@ -320,9 +320,7 @@ impl<D: Disk> Default for Gathered<D> {
 }
 
 impl<D: Disk> Gathered<D> {
-    fn records(
-        &self,
-    ) -> impl Iterator<Item = ((ChunkIndex, RecordKind), &Vec<(ChunkIndex, u64, Bytes)>)> {
+    fn records(&self) -> impl Iterator<Item = ((ChunkIndex, RecordKind), &Pieces)> {
         self.pieces.iter().map(|(&(chunk, is_delta), pieces)| {
             let kind = if is_delta {
                 RecordKind::ParityDelta
@@ -338,7 +336,6 @@ impl<D: Disk> Gathered<D> {
 struct NodeIo<D: Disk> {
     participant: Participant<D>,
     stripe: StripeId,
-    epoch: Epoch,
     cut: ReadCut,
     inputs: Inputs,
     gathered: Arc<Mutex<Gathered<D>>>,
