@@ -1,0 +1,360 @@
+//! The client itself: its connections, what it asks the coordinator, and how it runs plans.
+
+use crate::attempts::Attempts;
+use crate::ports::ClientPorts;
+use crate::{ClientError, File};
+use futures::FutureExt;
+use gabion_codec::Code;
+use gabion_layout::{NodeId, NodePlace, Sequence, Survive, Topology};
+use gabion_meta::{FileRecord, PoolRecord};
+use gabion_plan::{Cost, Plan};
+use gabion_planner::repair::Scheme;
+use gabion_protocol::initiate::{PartFailed, RunTerms, run_plan};
+use gabion_protocol::message::{
+    ClusterStatus, CoordinatorReply, CoordinatorRequest, FileLayout, NodeStatus, Purpose, RunId,
+};
+use gabion_protocol::ports::{Address, CallError, Ports};
+use gabion_protocol::run::{LocalIo, RunContext, run_part};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long the coordinator may take for an answer from its tables, in milliseconds.
+const COORDINATOR_DEADLINE_MS: u64 = 10_000;
+
+/// A client's choices.
+#[derive(Clone, Debug)]
+pub struct ClientOptions {
+    /// Limits of connections, and emulated links if there are any.
+    pub wire: gabion_wire::Options,
+    /// How long an operation on one stripe is tried; large stripes get a second more for each
+    /// 4 MiB. The default of 30 s outlasts the declaration of a node's failure.
+    pub deadline: Duration,
+    /// How lost chunks are reconstructed for reads.
+    pub read_scheme: Scheme,
+    /// Bytes of stripes that a put or a get holds in memory. One stripe is held at least and three
+    /// at most.
+    pub in_flight_bytes: u64,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        Self {
+            wire: gabion_wire::Options::default(),
+            deadline: Duration::from_secs(30),
+            read_scheme: Scheme::Pipeline,
+            in_flight_bytes: 256 << 20,
+        }
+    }
+}
+
+/// A connection to a cluster. Clones share it.
+#[derive(Clone)]
+pub struct Client {
+    pub(crate) shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) ports: Arc<ClientPorts>,
+    pub(crate) options: ClientOptions,
+    planned: Mutex<BTreeMap<Purpose, Cost>>,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client")
+            .field("options", &self.shared.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// Connects to the cluster whose coordinator listens at `coordinator` (`host:port`).
+    ///
+    /// # Errors
+    /// [`ClientError::NoCoordinator`] when none answers there.
+    ///
+    /// # Panics
+    /// Outside of a tokio run-time.
+    pub async fn connect(coordinator: &str, options: ClientOptions) -> Result<Self, ClientError> {
+        let ports = ClientPorts::new(coordinator, options.wire.clone()).map_err(|source| {
+            ClientError::Io {
+                operation: "prepare a client",
+                source,
+            }
+        })?;
+        let (ports, planned) = (Arc::new(ports), Mutex::default());
+        let client = Self {
+            shared: Arc::new(Shared {
+                ports,
+                options,
+                planned,
+            }),
+        };
+        client.nodes().await?;
+        Ok(client)
+    }
+
+    /// The cluster's nodes.
+    ///
+    /// # Errors
+    /// [`ClientError::NoCoordinator`], [`ClientError::Refused`].
+    pub async fn nodes(&self) -> Result<Vec<NodeStatus>, ClientError> {
+        match self.ask(CoordinatorRequest::Nodes).await? {
+            CoordinatorReply::Nodes(nodes) => {
+                self.shared.ports.learn_nodes(&nodes);
+                Ok(nodes)
+            }
+            _ => Err(ClientError::unexpected("the coordinator")),
+        }
+    }
+
+    /// The cluster's redundancy and what its repair is doing.
+    ///
+    /// # Errors
+    /// [`ClientError::NoCoordinator`], [`ClientError::Refused`].
+    pub async fn status(&self) -> Result<ClusterStatus, ClientError> {
+        match self.ask(CoordinatorRequest::Status).await? {
+            CoordinatorReply::Status(status) => Ok(status),
+            _ => Err(ClientError::unexpected("the coordinator")),
+        }
+    }
+
+    /// All pools.
+    ///
+    /// # Errors
+    /// [`ClientError::NoCoordinator`], [`ClientError::Refused`].
+    pub async fn pools(&self) -> Result<Vec<PoolRecord>, ClientError> {
+        match self.ask(CoordinatorRequest::Pools).await? {
+            CoordinatorReply::Pools(pools) => Ok(pools),
+            _ => Err(ClientError::unexpected("the coordinator")),
+        }
+    }
+
+    /// Makes a pool that survives what it must; without a code the coordinator chooses one.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] when the cluster cannot keep the promise;
+    /// [`ClientError::NoCoordinator`].
+    pub async fn create_pool(
+        &self,
+        name: &str,
+        survive: Survive,
+        code: Option<&str>,
+        chunk_bytes: u64,
+    ) -> Result<PoolRecord, ClientError> {
+        let request = CoordinatorRequest::CreatePool {
+            name: name.to_owned(),
+            survive,
+            code: code.map(str::to_owned),
+            chunk_bytes,
+        };
+        match self.ask(request).await? {
+            CoordinatorReply::Pool(pool) => Ok(pool),
+            _ => Err(ClientError::unexpected("the coordinator")),
+        }
+    }
+
+    /// Files whose names start with `prefix`, in the order of their names.
+    ///
+    /// # Errors
+    /// [`ClientError::NoCoordinator`], [`ClientError::Refused`].
+    pub async fn ls(&self, prefix: &str) -> Result<Vec<FileRecord>, ClientError> {
+        match self
+            .ask(CoordinatorRequest::List {
+                prefix: prefix.to_owned(),
+            })
+            .await?
+        {
+            CoordinatorReply::Files(files) => Ok(files),
+            _ => Err(ClientError::unexpected("the coordinator")),
+        }
+    }
+
+    /// Deletes a file; its chunks are reclaimed in the background.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] when there is none of this name; [`ClientError::NoCoordinator`].
+    pub async fn rm(&self, name: &str) -> Result<(), ClientError> {
+        self.ask_done(CoordinatorRequest::RemoveFile {
+            name: name.to_owned(),
+        })
+        .await
+    }
+
+    /// Repairs all lost chunks now, without waiting for the grace period, and from now on by
+    /// `scheme` if one is given. Returns at once; [`Client::status`] tells how it goes.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] for an unknown scheme; [`ClientError::NoCoordinator`].
+    pub async fn repair_now(&self, scheme: Option<&str>) -> Result<(), ClientError> {
+        self.ask_done(CoordinatorRequest::RepairNow {
+            scheme: scheme.map(str::to_owned),
+        })
+        .await
+    }
+
+    /// Opens a file to read and write it.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] when there is none of this name; [`ClientError::NoCoordinator`].
+    pub async fn open(&self, name: &str) -> Result<File, ClientError> {
+        File::open(self, name).await
+    }
+
+    /// What the plans of all runs that this client saw to their end cost together, by purpose.
+    ///
+    /// Updates are planned by primaries; the client counts the plan that the primary makes of the
+    /// same layout. Held against [`Client::meters`] this shows that the wire carries what was
+    /// planned; runs that failed half-way are in the meters alone.
+    pub fn planned(&self) -> BTreeMap<Purpose, Cost> {
+        self.shared
+            .planned
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Counts the plan of a run that is done.
+    pub(crate) fn count(&self, plan: &Plan, topology: &Topology, purpose: Purpose) {
+        let cost = Cost::of(plan, topology);
+        let mut planned = self
+            .shared
+            .planned
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        planned.entry(purpose).or_default().add(&cost);
+    }
+
+    /// Starts the clock of an operation on so many bytes.
+    pub(crate) fn attempts(&self, what: String, bytes: u64) -> Attempts {
+        Attempts::start(what, self.shared.options.deadline, bytes)
+    }
+
+    /// How many stripes of so many bytes are worked on at a time.
+    pub(crate) fn in_flight_count(&self, stripe_bytes: u64) -> usize {
+        (self.shared.options.in_flight_bytes / stripe_bytes.max(1)).clamp(1, 3) as usize
+    }
+
+    pub(crate) fn draw_run(&self) -> RunId {
+        RunId(self.shared.ports.random())
+    }
+
+    pub(crate) async fn lookup(&self, name: &str) -> Result<FileLayout, ClientError> {
+        match self
+            .ask(CoordinatorRequest::Lookup {
+                name: name.to_owned(),
+            })
+            .await?
+        {
+            CoordinatorReply::File(layout) => {
+                self.shared.ports.learn_nodes(&layout.nodes);
+                Ok(layout)
+            }
+            _ => Err(ClientError::unexpected("the coordinator")),
+        }
+    }
+
+    /// Asks the coordinator, again while it is busy or away; the requests that come here may be
+    /// repeated without harm.
+    pub(crate) async fn ask(
+        &self,
+        request: CoordinatorRequest,
+    ) -> Result<CoordinatorReply, ClientError> {
+        self.ask_for(request, COORDINATOR_DEADLINE_MS).await
+    }
+
+    pub(crate) async fn ask_for(
+        &self,
+        request: CoordinatorRequest,
+        deadline_ms: u64,
+    ) -> Result<CoordinatorReply, ClientError> {
+        let mut attempts = self.attempts("asking the coordinator".to_owned(), 0);
+        loop {
+            match self.ask_once(request.clone(), deadline_ms).await {
+                Ok(CoordinatorReply::Refused(why)) => return Err(ClientError::Refused(why)),
+                Ok(CoordinatorReply::Busy(why)) => attempts.pause(&why).await?,
+                Ok(reply) => return Ok(reply),
+                Err(error) => return Err(ClientError::NoCoordinator(error.to_string())),
+            }
+        }
+    }
+
+    pub(crate) async fn ask_once(
+        &self,
+        request: CoordinatorRequest,
+        deadline_ms: u64,
+    ) -> Result<CoordinatorReply, CallError> {
+        self.shared
+            .ports
+            .call_coordinator(request, deadline_ms)
+            .await
+    }
+
+    async fn ask_done(&self, request: CoordinatorRequest) -> Result<(), ClientError> {
+        match self.ask(request).await? {
+            CoordinatorReply::Done => Ok(()),
+            _ => Err(ClientError::unexpected("the coordinator")),
+        }
+    }
+
+    /// Runs a checked plan in which this client takes part, and counts it when it is done.
+    pub(crate) async fn run(
+        &self,
+        plan: &Plan,
+        topology: &Topology,
+        terms: &RunTerms,
+        io: Arc<dyn LocalIo>,
+    ) -> Result<BTreeMap<NodeId, Sequence>, PartFailed> {
+        let ports = Arc::clone(&self.shared.ports);
+        let context = RunContext {
+            run: terms.run,
+            // This client is the asker, and no part of its own sends anything to it.
+            origin: Address::Origin(0),
+            purpose: terms.purpose,
+            deadline_ms: terms.deadline_ms,
+        };
+        // Frames may come as soon as the first node has its part.
+        let mut registration = ports.register(terms.run);
+        let own_ports = Arc::clone(&ports);
+        let own = move |part| {
+            let own = async move {
+                run_part(&*own_ports, &*io, &part, context, &mut registration.flows).await
+            };
+            own.boxed()
+        };
+        let as_of = run_plan(&*ports, plan, terms, own).await?;
+        self.count(plan, topology, terms.purpose);
+        Ok(as_of)
+    }
+}
+
+/// Proves that a plan of this client does what it is for.
+///
+/// # Errors
+/// [`ClientError::Broken`]: the planner is wrong.
+pub(crate) fn check(plan: &Plan, code: &Code) -> Result<(), ClientError> {
+    gabion_plan::check(plan, code)
+        .map_err(|error| ClientError::Broken(format!("a plan is wrong: {error}")))
+}
+
+/// The cluster as planners see it.
+///
+/// # Errors
+/// [`ClientError::Broken`] when the coordinator's list makes no sense.
+pub(crate) fn topology(nodes: &[NodeStatus]) -> Result<Topology, ClientError> {
+    let places = nodes.iter().map(|status| NodePlace {
+        node: status.node,
+        rack: status.rack,
+    });
+    Topology::new(places).map_err(|error| ClientError::Broken(error.to_string()))
+}
+
+/// The pool's code.
+///
+/// # Errors
+/// [`ClientError::Broken`] when this release does not know it.
+pub(crate) fn code_of(pool: &PoolRecord) -> Result<Code, ClientError> {
+    let code = pool.spec.code.parse();
+    code.map_err(|error| ClientError::Broken(format!("the pool's code is unknown: {error}")))
+}

@@ -1,0 +1,150 @@
+//! An open file: its layout, kept until somebody says that it is old.
+
+use crate::client::{code_of, topology};
+use crate::extent::{Extent, check_layout, extents, geometry};
+use crate::losses::PrimaryGuess;
+use crate::{Client, ClientError};
+use gabion_codec::Code;
+use gabion_layout::{ByteRange, ChunkIndex, Geometry, StripeId, StripeRecord, Topology};
+use gabion_planner::Stripe;
+use gabion_protocol::message::FileLayout;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// An open file. Clones share its layout.
+///
+/// It stays the file that was opened: when another one takes its name, operations fail with
+/// [`ClientError::Replaced`] as soon as they need a new layout.
+#[derive(Clone)]
+pub struct File {
+    pub(crate) client: Client,
+    opened: Arc<Opened>,
+}
+
+struct Opened {
+    name: String,
+    code: Code,
+    layout: Mutex<Arc<Layout>>,
+    primaries: Mutex<BTreeMap<StripeId, PrimaryGuess>>,
+}
+
+/// A layout and what follows from it.
+pub(crate) struct Layout {
+    pub(crate) file: FileLayout,
+    pub(crate) topology: Topology,
+}
+
+impl Layout {
+    fn new(file: FileLayout) -> Result<Self, ClientError> {
+        check_layout(&file)?;
+        let topology = topology(&file.nodes)?;
+        Ok(Self { file, topology })
+    }
+
+    pub(crate) fn stripe(&self, extent: &Extent) -> &StripeRecord {
+        // Extents are cut from ranges within the file, and the layout has all of its stripes.
+        &self.file.stripes[extent.stripe_at]
+    }
+
+    pub(crate) fn geometry(&self, stripe: &StripeRecord) -> Result<Geometry, ClientError> {
+        geometry(&self.file.pool.spec, stripe.chunk_bytes)
+    }
+}
+
+impl std::fmt::Debug for File {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("File")
+            .field("name", &self.opened.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl File {
+    pub(crate) async fn open(client: &Client, name: &str) -> Result<Self, ClientError> {
+        let layout = Layout::new(client.lookup(name).await?)?;
+        let code = code_of(&layout.file.pool)?;
+        let opened = Opened {
+            name: name.to_owned(),
+            code,
+            layout: Mutex::new(Arc::new(layout)),
+            primaries: Mutex::default(),
+        };
+        Ok(Self {
+            client: client.clone(),
+            opened: Arc::new(opened),
+        })
+    }
+
+    /// The file's name.
+    pub fn name(&self) -> &str {
+        &self.opened.name
+    }
+
+    /// The file's bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.layout().file.file.size_bytes
+    }
+
+    pub(crate) fn code(&self) -> &Code {
+        &self.opened.code
+    }
+
+    /// The layout as it was last looked up.
+    pub(crate) fn layout(&self) -> Arc<Layout> {
+        Arc::clone(&lock(&self.opened.layout))
+    }
+
+    /// Looks the layout up anew.
+    ///
+    /// # Errors
+    /// [`ClientError::Replaced`]; [`ClientError::Refused`] when the file is gone.
+    pub(crate) async fn refresh(&self) -> Result<(), ClientError> {
+        let layout = Layout::new(self.client.lookup(&self.opened.name).await?)?;
+        let mut current = lock(&self.opened.layout);
+        if layout.file.file.put != current.file.file.put {
+            return Err(ClientError::Replaced(self.opened.name.clone()));
+        }
+        *current = Arc::new(layout);
+        Ok(())
+    }
+
+    /// Cuts a range of the file at the borders of its stripes.
+    pub(crate) fn extents(&self, range: ByteRange) -> Result<Vec<Extent>, ClientError> {
+        let layout = self.layout();
+        let spec = &layout.file.pool.spec;
+        Ok(extents(
+            geometry(spec, spec.chunk_bytes)?.stripe_bytes(),
+            range,
+        ))
+    }
+
+    /// A stripe as planners see it.
+    pub(crate) fn stripe<'a>(
+        &'a self,
+        record: &'a StripeRecord,
+        geometry: Geometry,
+        lost: &'a [ChunkIndex],
+    ) -> Stripe<'a> {
+        Stripe {
+            id: record.id,
+            code: self.code(),
+            geometry,
+            placement: &record.nodes,
+            lost,
+        }
+    }
+
+    /// Works on the guess of a stripe's primary.
+    pub(crate) fn with_primary<R>(
+        &self,
+        stripe: StripeId,
+        work: impl FnOnce(&mut PrimaryGuess) -> R,
+    ) -> R {
+        work(lock(&self.opened.primaries).entry(stripe).or_default())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Layouts are replaced whole, and a guess is only a guess.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

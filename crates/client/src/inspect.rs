@@ -1,0 +1,255 @@
+//! Looking at the cluster: a file's redundancy, what plans would do, what the wire has carried,
+//! what a scrub finds.
+
+use crate::client::check;
+use crate::extent::within_file;
+use crate::file::Layout;
+use crate::losses::{failures_left, lost_for_good};
+use crate::{Client, ClientError};
+use gabion_codec::Code;
+use gabion_layout::{ByteRange, ChunkIndex, NodeId, StripeRecord, Topology};
+use gabion_plan::Plan;
+use gabion_planner::repair::{self, Scheme};
+use gabion_protocol::message::{
+    CoordinatorReply, CoordinatorRequest, Damage, FileLayout, Liveness, Meter, NodeReply,
+    NodeRequest,
+};
+use gabion_protocol::ports::Ports as _;
+use std::collections::BTreeMap;
+
+/// Slice size of the repair plans that are shown; the coordinator's default.
+const REPAIR_SLICE_BYTES: u64 = 32 << 10;
+/// How long a node may take to say what it sent.
+const METER_DEADLINE_MS: u64 = 5_000;
+/// How long a scrub of the whole cluster may take: it reads every stored byte.
+const SCRUB_DEADLINE_MS: u64 = 24 * 3600 * 1000;
+
+/// A file, where it is, and what it survives.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FileStat {
+    /// The file's layout.
+    pub layout: FileLayout,
+    /// For each stripe, how many further losses of chunks it survives at least, whichever they
+    /// are; -1 when it has lost data.
+    pub failures_left: Vec<i32>,
+}
+
+/// A plan as the cluster would run it now.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// The plan, which has passed its check.
+    pub plan: Plan,
+    /// The code that it is for.
+    pub code: Code,
+    /// The topology, to count its cost.
+    pub topology: Topology,
+}
+
+/// Payload bytes that were sent, as the senders counted them.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ClusterMeters {
+    /// By node, since it started.
+    pub nodes: BTreeMap<NodeId, Meter>,
+    /// By this client, since it connected.
+    pub client: Meter,
+    /// Nodes that did not answer.
+    pub unreachable: Vec<NodeId>,
+}
+
+impl ClusterMeters {
+    /// All counts added up.
+    pub fn sum(&self) -> Meter {
+        let mut sum = self.client.clone();
+        for meter in self.nodes.values() {
+            sum.add(meter);
+        }
+        sum
+    }
+}
+
+/// What a scrub found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ScrubReport {
+    /// Chunks verified.
+    pub chunk_count: u64,
+    /// Bytes verified.
+    pub bytes: u64,
+    /// What is wrong; it is being repaired.
+    pub damage: Vec<Damage>,
+    /// Nodes that could not be asked.
+    pub unreachable: Vec<NodeId>,
+}
+
+impl Client {
+    /// Where a file is, and how many more failures each of its stripes survives.
+    ///
+    /// # Errors
+    /// Those of [`Client::open`].
+    pub async fn stat(&self, name: &str) -> Result<FileStat, ClientError> {
+        let file = self.open(name).await?;
+        let layout = file.layout().file.clone();
+        let left = |stripe| failures_left(file.code(), &lost_for_good(stripe, &layout.nodes));
+        let failures_left = layout.stripes.iter().map(left).collect();
+        Ok(FileStat {
+            layout,
+            failures_left,
+        })
+    }
+
+    /// Verifies every stored byte of the cluster.
+    ///
+    /// # Errors
+    /// [`ClientError::NoCoordinator`], [`ClientError::Refused`].
+    pub async fn scrub(&self) -> Result<ScrubReport, ClientError> {
+        match self
+            .ask_for(CoordinatorRequest::ScrubAll, SCRUB_DEADLINE_MS)
+            .await?
+        {
+            CoordinatorReply::Scrubbed {
+                chunk_count,
+                bytes,
+                damage,
+                unreachable,
+            } => Ok(ScrubReport {
+                chunk_count,
+                bytes,
+                damage,
+                unreachable,
+            }),
+            _ => Err(ClientError::unexpected("the coordinator")),
+        }
+    }
+
+    /// What all nodes, and this client, have sent so far.
+    ///
+    /// # Errors
+    /// Those of [`Client::nodes`]; nodes that do not answer are listed.
+    pub async fn meters(&self) -> Result<ClusterMeters, ClientError> {
+        let ports = &self.shared.ports;
+        let ask = |node| async move {
+            (
+                node,
+                ports
+                    .call_node(node, NodeRequest::Meter, METER_DEADLINE_MS)
+                    .await,
+            )
+        };
+        let nodes = self.nodes().await?;
+        let asked = futures::future::join_all(nodes.iter().map(|status| ask(status.node))).await;
+        let mut meters = ClusterMeters {
+            client: ports.meter(),
+            ..ClusterMeters::default()
+        };
+        for (node, reply) in asked {
+            if let Ok(NodeReply::Meter(meter)) = reply {
+                meters.nodes.insert(node, meter);
+            } else {
+                meters.unreachable.push(node);
+            }
+        }
+        Ok(meters)
+    }
+
+    /// The plans of an update of a range of a file, one for each stripe, as the stripes' primaries
+    /// would make them now.
+    ///
+    /// # Errors
+    /// [`ClientError::Usage`] for a range outside of the file, or when a chunk to be changed is
+    /// lost; those of [`Client::open`].
+    pub async fn plan_update(
+        &self,
+        name: &str,
+        range: ByteRange,
+    ) -> Result<Vec<Planned>, ClientError> {
+        let file = self.open(name).await?;
+        within_file(name, file.size_bytes(), range)?;
+        let layout = file.layout();
+        let mut planned = Vec::new();
+        for extent in file.extents(range)? {
+            let stripe = layout.stripe(&extent);
+            let ranges = layout.geometry(stripe)?.split(extent.range);
+            let ranges = ranges.map_err(|error| ClientError::Broken(error.to_string()))?;
+            let plan = file.plan_update_of(&layout, stripe, &ranges);
+            let plan = plan.map_err(ClientError::Usage)?;
+            check(&plan, file.code())?;
+            let (code, topology) = (file.code().clone(), layout.topology.clone());
+            planned.push(Planned {
+                plan,
+                code,
+                topology,
+            });
+        }
+        Ok(planned)
+    }
+
+    /// The plan of the repair of one chunk of the file's `stripe_at`-th stripe, from 0.
+    ///
+    /// It counts as lost even if it is there. The node that gets it is the first that is up and
+    /// holds nothing of the stripe, in the lost chunk's rack if there is one; the coordinator
+    /// chooses among such nodes at random.
+    ///
+    /// # Errors
+    /// [`ClientError::Usage`] when there is no such stripe or chunk, or too few chunks are left;
+    /// those of [`Client::open`].
+    pub async fn plan_repair(
+        &self,
+        name: &str,
+        stripe_at: usize,
+        chunk: ChunkIndex,
+        scheme: Scheme,
+    ) -> Result<Planned, ClientError> {
+        let file = self.open(name).await?;
+        let layout = file.layout();
+        let stripe_count = layout.file.stripes.len();
+        let no_stripe = || {
+            ClientError::Usage(format!(
+                "{name} has {stripe_count} stripes, counted from 0: there is no {stripe_at}"
+            ))
+        };
+        let record = layout.file.stripes.get(stripe_at).ok_or_else(no_stripe)?;
+        if record.node_of(chunk).is_none() {
+            let last = record.nodes.len() - 1;
+            return Err(ClientError::Usage(format!(
+                "{} has chunks 0 to {last}: there is no {chunk}",
+                record.id
+            )));
+        }
+        let mut lost = lost_for_good(record, &layout.file.nodes);
+        if !lost.contains(&chunk) {
+            lost.push(chunk);
+        }
+        let stripe = file.stripe(record, layout.geometry(record)?, &lost);
+        let requestor = requestor(&layout, record, chunk);
+        let helpers = repair::helpers_by_distance(&stripe, requestor, &layout.topology);
+        let plan = repair::repair(
+            &stripe,
+            chunk,
+            requestor,
+            &helpers,
+            scheme,
+            REPAIR_SLICE_BYTES,
+        )
+        .map_err(|error| ClientError::Usage(error.to_string()))?;
+        check(&plan, file.code())?;
+        Ok(Planned {
+            plan,
+            code: file.code().clone(),
+            topology: layout.topology.clone(),
+        })
+    }
+}
+
+/// The node that would get a lost chunk; its present one when there is no other.
+fn requestor(layout: &Layout, record: &StripeRecord, chunk: ChunkIndex) -> NodeId {
+    let present = record.nodes[chunk.at()];
+    let rack = layout.topology.rack_of(present);
+    let is_free = |node: &NodeId| !record.nodes.contains(node);
+    let up = layout
+        .file
+        .nodes
+        .iter()
+        .filter(|status| status.liveness == Liveness::Up);
+    let free = up.map(|status| status.node).filter(is_free);
+    free.min_by_key(|&node| (layout.topology.rack_of(node) != rack, node))
+        .unwrap_or(present)
+}

@@ -1,0 +1,178 @@
+//! Which chunks of a stripe can be used, as far as the client knows, and what that leaves: pure
+//! functions of the layout.
+
+use gabion_codec::Code;
+use gabion_layout::{ChunkIndex, NodeId, StripeRecord};
+use gabion_protocol::message::{Liveness, NodeStatus};
+use std::collections::BTreeSet;
+
+/// Chunks that are gone until they are repaired: stale ones, and those on nodes that have been
+/// declared failed.
+pub(crate) fn lost_for_good(stripe: &StripeRecord, nodes: &[NodeStatus]) -> Vec<ChunkIndex> {
+    let is_lost = |&chunk: &ChunkIndex| {
+        stripe.is_stale(chunk)
+            || matches!(
+                liveness_of(stripe, nodes, chunk),
+                Some(Liveness::Failed) | None
+            )
+    };
+    stripe.chunks().filter(is_lost).collect()
+}
+
+/// Chunks that a read had better do without: those that are gone, those on nodes whose lease has
+/// run out, and those that have failed it already.
+pub(crate) fn lost_for_now(
+    stripe: &StripeRecord,
+    nodes: &[NodeStatus],
+    avoided: &BTreeSet<ChunkIndex>,
+) -> Vec<ChunkIndex> {
+    let is_lost = |&chunk: &ChunkIndex| {
+        stripe.is_stale(chunk)
+            || avoided.contains(&chunk)
+            || liveness_of(stripe, nodes, chunk) != Some(Liveness::Up)
+    };
+    stripe.chunks().filter(is_lost).collect()
+}
+
+/// How many further losses, whichever they are, a stripe of `code` without `lost` survives at
+/// least; -1 when data is lost. Exact for codes that survive any `m` losses.
+pub(crate) fn failures_left(code: &Code, lost: &[ChunkIndex]) -> i32 {
+    let is_left = |chunk: &usize| !lost.contains(&ChunkIndex::new(*chunk));
+    let left: Vec<usize> = (0..code.n()).filter(is_left).collect();
+    if code.is_sufficient(&left) {
+        code.failures_survived()
+            .saturating_sub(code.n() - left.len()) as i32
+    } else {
+        -1
+    }
+}
+
+fn liveness_of(stripe: &StripeRecord, nodes: &[NodeStatus], chunk: ChunkIndex) -> Option<Liveness> {
+    let holder = stripe.node_of(chunk)?;
+    nodes
+        .iter()
+        .find(|status| status.node == holder)
+        .map(|status| status.liveness)
+}
+
+/// A guess of who a stripe's primary is, and what is known from asking.
+#[derive(Debug, Default)]
+pub(crate) struct PrimaryGuess {
+    /// A node said that this one is.
+    named: Option<NodeId>,
+    /// Nodes that did not answer lately.
+    silent: Vec<NodeId>,
+}
+
+impl PrimaryGuess {
+    /// Whom to ask next: whoever was named; else the holder of the first chunk whose node is up and
+    /// has not been silent. Any node will do, since it becomes the primary or knows who is.
+    pub(crate) fn next(&mut self, stripe: &StripeRecord, nodes: &[NodeStatus]) -> Option<NodeId> {
+        if self.named.is_some() {
+            return self.named;
+        }
+        let up: Vec<NodeId> = stripe
+            .chunks()
+            .filter(|&chunk| liveness_of(stripe, nodes, chunk) == Some(Liveness::Up))
+            .filter_map(|chunk| stripe.node_of(chunk))
+            .collect();
+        if up.iter().all(|node| self.silent.contains(node)) {
+            self.silent.clear();
+        }
+        up.into_iter().find(|node| !self.silent.contains(node))
+    }
+
+    /// `node` is the primary, it or another one says.
+    pub(crate) fn name(&mut self, node: NodeId) {
+        self.named = Some(node);
+    }
+
+    /// `node` did not answer, or cannot serve.
+    pub(crate) fn pass_over(&mut self, node: NodeId) {
+        self.named = None;
+        self.silent.push(node);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gabion_layout::{Generation, PoolId, RackId, StripeId};
+
+    /// Chunk `j` on node `10 + j`.
+    fn setting(liveness: &[Liveness], stale: &[u8]) -> (StripeRecord, Vec<NodeStatus>) {
+        let node = |at: usize| NodeId(10 + at as u32);
+        let stripe = StripeRecord {
+            id: StripeId(1),
+            pool: PoolId(1),
+            chunk_bytes: 4096,
+            generation: Generation(1),
+            nodes: (0..liveness.len()).map(node).collect(),
+            stale: stale.iter().map(|&chunk| ChunkIndex(chunk)).collect(),
+        };
+        let status = |(at, &liveness)| NodeStatus {
+            node: node(at),
+            rack: RackId(at as u32),
+            address: format!("127.0.0.1:{at}"),
+            liveness,
+        };
+        (stripe, liveness.iter().enumerate().map(status).collect())
+    }
+
+    fn numbers(chunks: &[ChunkIndex]) -> Vec<u8> {
+        chunks.iter().map(|chunk| chunk.0).collect()
+    }
+
+    #[test]
+    fn suspects_are_lost_for_now_but_not_for_good() {
+        use Liveness::{Failed, Suspect, Up};
+        let (stripe, mut nodes) = setting(&[Up, Suspect, Failed, Up, Up, Up], &[3]);
+        let avoided = BTreeSet::from([ChunkIndex(4)]);
+        assert_eq!(
+            numbers(&lost_for_now(&stripe, &nodes, &avoided)),
+            [1, 2, 3, 4]
+        );
+        assert_eq!(numbers(&lost_for_good(&stripe, &nodes)), [2, 3]);
+        // A node that the coordinator does not list is no node to read from.
+        nodes.pop();
+        assert_eq!(
+            numbers(&lost_for_now(&stripe, &nodes, &BTreeSet::new())),
+            [1, 2, 3, 5]
+        );
+        assert_eq!(numbers(&lost_for_good(&stripe, &nodes)), [2, 3, 5]);
+    }
+
+    #[test]
+    fn failures_left_is_never_better_than_the_truth() {
+        let left = |code: &str, lost: &[u8]| {
+            let lost: Vec<ChunkIndex> = lost.iter().map(|&chunk| ChunkIndex(chunk)).collect();
+            failures_left(&code.parse().unwrap(), &lost)
+        };
+        assert_eq!([left("rs(4,2)", &[]), left("rs(4,2)", &[1])], [2, 1]);
+        assert_eq!(
+            [left("rs(4,2)", &[1, 5]), left("rs(4,2)", &[0, 1, 5])],
+            [0, -1]
+        );
+        // Two local parities and a global one: what is left must still determine everything.
+        assert_eq!(left("lrc(4,2,1)", &[0, 1, 4, 6]), -1);
+    }
+
+    #[test]
+    fn the_primary_is_whoever_is_named_or_the_first_that_is_not_silent() {
+        use Liveness::{Suspect, Up};
+        let (stripe, nodes) = setting(&[Suspect, Up, Up, Up], &[]);
+        let mut guess = PrimaryGuess::default();
+        assert_eq!(guess.next(&stripe, &nodes), Some(NodeId(11)));
+        guess.name(NodeId(13));
+        assert_eq!(guess.next(&stripe, &nodes), Some(NodeId(13)));
+        guess.pass_over(NodeId(13));
+        assert_eq!(guess.next(&stripe, &nodes), Some(NodeId(11)));
+        guess.pass_over(NodeId(11));
+        assert_eq!(guess.next(&stripe, &nodes), Some(NodeId(12)));
+        // When all have been silent, they are asked anew.
+        guess.pass_over(NodeId(12));
+        assert_eq!(guess.next(&stripe, &nodes), Some(NodeId(11)));
+        let (_, down) = setting(&[Suspect; 4], &[]);
+        assert_eq!(guess.next(&stripe, &down), None);
+    }
+}

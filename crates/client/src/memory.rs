@@ -1,0 +1,166 @@
+//! The client's own end of a plan: bytes in memory instead of a disk.
+
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::{BoxFuture, ready};
+use gabion_exec::{Sink, Source};
+use gabion_layout::{ByteRange, ChunkIndex, ChunkRange};
+use gabion_protocol::message::Refusal;
+use gabion_protocol::run::LocalIo;
+use std::sync::{Mutex, PoisonError};
+
+/// The new data of a whole stripe, data chunk behind data chunk.
+pub(crate) struct Segment {
+    pub(crate) bytes: Bytes,
+    pub(crate) chunk_bytes: u64,
+}
+
+impl LocalIo for Segment {
+    fn fetch(
+        &self,
+        source: Source,
+        range: ByteRange,
+    ) -> BoxFuture<'static, Result<Bytes, Refusal>> {
+        let Source::Input(chunk) = source else {
+            return ready(Err(no_disk())).boxed();
+        };
+        let start = chunk.at() as u64 * self.chunk_bytes + range.offset;
+        let end = start.saturating_add(range.length);
+        let is_inside = range.end() <= self.chunk_bytes && end <= self.bytes.len() as u64;
+        let piece = if is_inside {
+            Ok(self.bytes.slice(start as usize..end as usize))
+        } else {
+            Err(Refusal::Invalid(
+                "the plan asks for bytes behind the segment".to_owned(),
+            ))
+        };
+        ready(piece).boxed()
+    }
+
+    fn store(&self, _: Sink, _: ByteRange, _: Bytes) -> BoxFuture<'static, Result<(), Refusal>> {
+        ready(Err(no_disk())).boxed()
+    }
+}
+
+/// Room for ranges of a stripe that are read, one behind the other.
+pub(crate) struct ReadBuffer {
+    ranges: Vec<ChunkRange>,
+    bytes: Mutex<Vec<u8>>,
+}
+
+impl ReadBuffer {
+    pub(crate) fn new(ranges: Vec<ChunkRange>) -> Self {
+        let length: u64 = ranges.iter().map(|part| part.range.length).sum();
+        Self {
+            ranges,
+            bytes: Mutex::new(vec![0; length as usize]),
+        }
+    }
+
+    /// What was read, once all of it was.
+    pub(crate) fn take(&self) -> Vec<u8> {
+        std::mem::take(&mut *self.bytes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Where bytes of a chunk go, if they were asked for.
+    fn position(&self, chunk: ChunkIndex, range: ByteRange) -> Option<usize> {
+        let mut before = 0;
+        for part in &self.ranges {
+            let is_here = part.chunk == chunk
+                && part.range.offset <= range.offset
+                && range.end() <= part.range.end();
+            if is_here {
+                return Some((before + range.offset - part.range.offset) as usize);
+            }
+            before += part.range.length;
+        }
+        None
+    }
+}
+
+impl LocalIo for ReadBuffer {
+    fn fetch(&self, _: Source, _: ByteRange) -> BoxFuture<'static, Result<Bytes, Refusal>> {
+        ready(Err(no_disk())).boxed()
+    }
+
+    fn store(
+        &self,
+        sink: Sink,
+        range: ByteRange,
+        bytes: Bytes,
+    ) -> BoxFuture<'static, Result<(), Refusal>> {
+        let Sink::Deliver(chunk) = sink else {
+            return ready(Err(no_disk())).boxed();
+        };
+        let mut buffer = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = self.position(chunk, range);
+        let place = place.and_then(|at| buffer.get_mut(at..at + bytes.len()));
+        let stored = match place {
+            Some(place) if bytes.len() as u64 == range.length => {
+                place.copy_from_slice(&bytes);
+                Ok(())
+            }
+            _ => Err(Refusal::Invalid(
+                "the plan delivers bytes that were not asked for".to_owned(),
+            )),
+        };
+        ready(stored).boxed()
+    }
+}
+
+fn no_disk() -> Refusal {
+    Refusal::Invalid("a client stores nothing".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: ChunkIndex = ChunkIndex(0);
+    const SECOND: ChunkIndex = ChunkIndex(1);
+
+    fn now<T>(future: BoxFuture<'static, T>) -> T {
+        future.now_or_never().expect("memory answers at once")
+    }
+
+    #[test]
+    fn a_segment_gives_its_chunks_and_nothing_behind_them() {
+        let segment = Segment {
+            bytes: Bytes::from_static(b"abcdwxyz"),
+            chunk_bytes: 4,
+        };
+        let fetch = |chunk, offset, length| {
+            now(segment.fetch(Source::Input(chunk), ByteRange::new(offset, length)))
+        };
+        assert_eq!(fetch(FIRST, 1, 3).unwrap(), "bcd");
+        assert_eq!(fetch(SECOND, 0, 4).unwrap(), "wxyz");
+        // The last of these would be bytes of the next chunk.
+        for (chunk, offset, length) in [(SECOND, 2, 3), (ChunkIndex(2), 0, 1), (FIRST, 3, 2)] {
+            assert!(
+                fetch(chunk, offset, length).is_err(),
+                "{chunk} {offset}+{length}"
+            );
+        }
+        assert!(fetch(FIRST, 2, u64::MAX).is_err());
+    }
+
+    #[test]
+    fn a_buffer_takes_what_was_asked_for_in_any_order() {
+        let asked = |chunk, offset, length| ChunkRange {
+            chunk,
+            range: ByteRange::new(offset, length),
+        };
+        let buffer = ReadBuffer::new(vec![asked(FIRST, 6, 2), asked(SECOND, 0, 3)]);
+        let store = |sink, offset, bytes: &'static [u8]| {
+            let range = ByteRange::new(offset, bytes.len() as u64);
+            now(buffer.store(sink, range, Bytes::from_static(bytes)))
+        };
+        store(Sink::Deliver(SECOND), 1, b"de").unwrap();
+        store(Sink::Deliver(FIRST), 6, b"ab").unwrap();
+        store(Sink::Deliver(SECOND), 0, b"c").unwrap();
+        assert!(store(Sink::Deliver(FIRST), 0, b"x").is_err());
+        assert!(store(Sink::Deliver(SECOND), 2, b"xy").is_err());
+        assert!(store(Sink::Write(FIRST), 6, b"x").is_err());
+        assert_eq!(buffer.take(), b"abcde");
+    }
+}

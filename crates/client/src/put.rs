@@ -1,0 +1,341 @@
+//! Storing a file: stripe by stripe, encoded here, each chunk sent straight to its node. The file
+//! becomes visible when every chunk is durable, all at once.
+
+use crate::client::{check, code_of, topology};
+use crate::extent::geometry;
+use crate::memory::Segment;
+use crate::ports::ClientPorts;
+use crate::task::Task;
+use crate::{Client, ClientError, Progress};
+use bytes::{Bytes, BytesMut};
+use futures::FutureExt;
+use futures::stream::{FuturesUnordered, StreamExt};
+use gabion_codec::Code;
+use gabion_layout::{Epoch, Geometry, NodeId, Sequence, StripeRecord, Topology};
+use gabion_meta::{PoolRecord, PutId};
+use gabion_planner::{Stripe, encode};
+use gabion_protocol::initiate::RunTerms;
+use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest, Effect, Purpose, ReadCut};
+use gabion_protocol::ports::Ports;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// Slice size of encodings, in bytes.
+const ENCODE_SLICE_BYTES: u64 = 256 << 10;
+/// How often the coordinator hears that a put is alive; well below the minute after which it would
+/// give the put up.
+const TOUCH_EVERY: Duration = Duration::from_secs(10);
+/// How long the coordinator may take to answer about a put.
+const COORDINATOR_DEADLINE_MS: u64 = 10_000;
+
+/// A file that was stored.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PutSummary {
+    /// The file's bytes.
+    pub size_bytes: u64,
+    /// Stripes that hold them.
+    pub stripe_count: u64,
+    /// Bytes of all their chunks, parity and padding included.
+    pub stored_bytes: u64,
+    /// The pool.
+    pub pool: PoolRecord,
+}
+
+/// A put that the coordinator has made room for.
+struct Begun {
+    put: PutId,
+    pool: PoolRecord,
+    stripes: Vec<StripeRecord>,
+    encoder: Arc<Encoder>,
+}
+
+/// What encoding needs beside a stripe.
+struct Encoder {
+    client: Client,
+    code: Code,
+    topology: Topology,
+}
+
+impl Client {
+    /// Stores the next `size_bytes` bytes of `source` as a file; the pool may be left out when
+    /// there is only one.
+    ///
+    /// The file is visible when this returns without an error, whole and on durable storage, and
+    /// not before. If this fails or is dropped, what was stored is reclaimed.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] for names, pools and sizes that cannot be;
+    /// [`ClientError::SourceTooShort`]; [`ClientError::Io`] of the source; [`ClientError::Node`]
+    /// when a node does not store its chunk; [`ClientError::NoCoordinator`], after which alone it
+    /// is possible that the file is stored nevertheless.
+    pub async fn put(
+        &self,
+        name: &str,
+        pool: Option<&str>,
+        source: impl AsyncRead + Unpin,
+        size_bytes: u64,
+        progress: &dyn Progress,
+    ) -> Result<PutSummary, ClientError> {
+        let begun = self.begin_put(name, pool, size_bytes).await?;
+        let mut keeper = Keeper::new(Arc::clone(&self.shared.ports), begun.put);
+        let stored = store_all(&begun, source, size_bytes, progress).await;
+        let done = match stored {
+            Ok(()) => self.commit_put(name, begun.put).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = done {
+            keeper.abort().await;
+            return Err(error);
+        }
+        keeper.release();
+        let n = begun.encoder.code.n() as u64;
+        Ok(PutSummary {
+            size_bytes,
+            stripe_count: begun.stripes.len() as u64,
+            stored_bytes: begun
+                .stripes
+                .iter()
+                .map(|stripe| stripe.chunk_bytes * n)
+                .sum(),
+            pool: begun.pool,
+        })
+    }
+
+    async fn begin_put(
+        &self,
+        name: &str,
+        pool: Option<&str>,
+        size_bytes: u64,
+    ) -> Result<Begun, ClientError> {
+        let request = CoordinatorRequest::BeginPut {
+            name: name.to_owned(),
+            pool: pool.map(str::to_owned),
+            size_bytes,
+        };
+        let CoordinatorReply::Put {
+            put,
+            pool,
+            stripes,
+            nodes,
+        } = self.ask(request).await?
+        else {
+            return Err(ClientError::unexpected("the coordinator"));
+        };
+        self.shared.ports.learn_nodes(&nodes);
+        let encoder = Encoder {
+            client: self.clone(),
+            code: code_of(&pool)?,
+            topology: topology(&nodes)?,
+        };
+        Ok(Begun {
+            put,
+            pool,
+            stripes,
+            encoder: Arc::new(encoder),
+        })
+    }
+
+    /// Makes the file visible. An answer that was lost is found out from the file itself.
+    async fn commit_put(&self, name: &str, put: PutId) -> Result<(), ClientError> {
+        let mut attempts = self.attempts(format!("making {name} visible"), 0);
+        loop {
+            let request = CoordinatorRequest::CommitPut(put);
+            let missing = match self.ask_once(request, COORDINATOR_DEADLINE_MS).await {
+                Ok(CoordinatorReply::Done) => return Ok(()),
+                Ok(CoordinatorReply::Refused(why)) => {
+                    // The first of two commits may have succeeded although nobody heard of it.
+                    return match self.lookup(name).await {
+                        Ok(layout) if layout.file.put == put => Ok(()),
+                        _ => Err(ClientError::Refused(why)),
+                    };
+                }
+                Ok(CoordinatorReply::Busy(why)) => why,
+                Ok(_) => return Err(ClientError::unexpected("the coordinator")),
+                Err(error) => error.to_string(),
+            };
+            attempts.pause(&missing).await?;
+        }
+    }
+}
+
+/// Encodes and stores all stripes, a few at a time, while the source is being read.
+async fn store_all(
+    begun: &Begun,
+    mut source: impl AsyncRead + Unpin,
+    size_bytes: u64,
+    progress: &dyn Progress,
+) -> Result<(), ClientError> {
+    let spec = &begun.pool.spec;
+    let mut stored = FuturesUnordered::new();
+    let (mut read_bytes, mut done_bytes) = (0, 0);
+    progress.advanced(0, size_bytes);
+    for record in &begun.stripes {
+        let shape = geometry(spec, record.chunk_bytes)?;
+        // The stripe that is being read takes as much memory as one that is being stored.
+        let in_flight_count = begun.encoder.client.in_flight_count(shape.stripe_bytes());
+        while stored.len() >= in_flight_count {
+            done_bytes += next_stored(&mut stored).await?;
+            progress.advanced(done_bytes, size_bytes);
+        }
+        let data_bytes = shape.stripe_bytes().min(size_bytes - read_bytes);
+        let segment = read_segment(&mut source, data_bytes, shape, read_bytes, size_bytes).await?;
+        read_bytes += data_bytes;
+        let (encoder, record) = (Arc::clone(&begun.encoder), record.clone());
+        stored.push(Task::spawn(async move {
+            encoder
+                .store(&record, shape, segment)
+                .await
+                .map(|()| data_bytes)
+        }));
+    }
+    if read_bytes < size_bytes {
+        return Err(ClientError::unexpected("the coordinator"));
+    }
+    while !stored.is_empty() {
+        done_bytes += next_stored(&mut stored).await?;
+        progress.advanced(done_bytes, size_bytes);
+    }
+    Ok(())
+}
+
+async fn next_stored(
+    stored: &mut FuturesUnordered<Task<Result<u64, ClientError>>>,
+) -> Result<u64, ClientError> {
+    stored.next().await.unwrap_or(Ok(0))
+}
+
+/// The next `data_bytes` bytes of the source, with zeros behind them up to a whole stripe.
+async fn read_segment(
+    source: &mut (impl AsyncRead + Unpin),
+    data_bytes: u64,
+    shape: Geometry,
+    read_bytes: u64,
+    size_bytes: u64,
+) -> Result<Bytes, ClientError> {
+    let mut segment = BytesMut::zeroed(shape.stripe_bytes() as usize);
+    let mut filled = 0;
+    while filled < data_bytes as usize {
+        let read = source.read(&mut segment[filled..data_bytes as usize]).await;
+        let read = read.map_err(|source| ClientError::Io {
+            operation: "read what is to be stored",
+            source,
+        })?;
+        if read == 0 {
+            let found_bytes = read_bytes + filled as u64;
+            return Err(ClientError::SourceTooShort {
+                found_bytes,
+                size_bytes,
+            });
+        }
+        filled += read;
+    }
+    Ok(segment.freeze())
+}
+
+impl Encoder {
+    /// Encodes a segment; returns when all chunks of its stripe are durable.
+    async fn store(
+        &self,
+        record: &StripeRecord,
+        geometry: Geometry,
+        segment: Bytes,
+    ) -> Result<(), ClientError> {
+        let stripe = Stripe {
+            id: record.id,
+            code: &self.code,
+            geometry,
+            placement: &record.nodes,
+            lost: &[],
+        };
+        let plan = encode::direct(&stripe, NodeId::CLIENT, ENCODE_SLICE_BYTES)
+            .map_err(|error| ClientError::Broken(error.to_string()))?;
+        check(&plan, &self.code)?;
+        let what = format!("storing {}", record.id);
+        let stored_bytes = geometry.chunk_bytes() * geometry.n() as u64;
+        let attempts = self.client.attempts(what, stored_bytes);
+        let terms = RunTerms {
+            run: self.client.draw_run(),
+            epoch: Epoch(0),
+            generation: record.generation,
+            cut: ReadCut::Committed(Epoch(0), Sequence(0)),
+            effect: Effect::Install { base: Sequence(0) },
+            purpose: Purpose::Encode,
+            deadline_ms: attempts.attempt_ms(),
+        };
+        let io = Arc::new(Segment {
+            bytes: segment,
+            chunk_bytes: geometry.chunk_bytes(),
+        });
+        let stored = self.client.run(&plan, &self.topology, &terms, io).await;
+        // A put's places are fixed when it begins, so a node that fails it cannot be replaced.
+        stored.map(|_| ()).map_err(|failed| ClientError::Node {
+            what: format!("{} at {}", attempts.what(), place(failed.node)),
+            refusal: failed.refusal.to_string(),
+        })
+    }
+}
+
+/// A participant's name in a sentence.
+fn place(node: NodeId) -> String {
+    if node == NodeId::CLIENT {
+        "this client".to_owned()
+    } else {
+        node.to_string()
+    }
+}
+
+/// Keeps a put alive, and gives it up unless it is released.
+struct Keeper {
+    ports: Arc<ClientPorts>,
+    put: PutId,
+    /// Ends with the keeper.
+    _touching: Task<()>,
+    is_owed: bool,
+}
+
+impl Keeper {
+    fn new(ports: Arc<ClientPorts>, put: PutId) -> Self {
+        let touching = Arc::clone(&ports);
+        let touching = Task::spawn(async move {
+            loop {
+                tokio::time::sleep(TOUCH_EVERY).await;
+                // One that is lost is made up for by the next; if the put is gone, its commit says
+                // so.
+                let touch = CoordinatorRequest::TouchPut(put);
+                let _ = touching
+                    .call_coordinator(touch, COORDINATOR_DEADLINE_MS)
+                    .await;
+            }
+        });
+        Self {
+            ports,
+            put,
+            _touching: touching,
+            is_owed: true,
+        }
+    }
+
+    /// The put is committed.
+    fn release(&mut self) {
+        self.is_owed = false;
+    }
+
+    /// Gives the put up, and waits a moment until the coordinator knows.
+    async fn abort(&mut self) {
+        self.is_owed = false;
+        let abort = CoordinatorRequest::AbortPut(self.put);
+        // If it does not hear of this, it gives the put up when nobody touches it any more.
+        let _ = self.ports.call_coordinator(abort, 1_000).await;
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        if self.is_owed {
+            let abort = CoordinatorRequest::AbortPut(self.put);
+            let told = self.ports.call_coordinator(abort, COORDINATOR_DEADLINE_MS);
+            self.ports.spawn(told.map(|_| ()).boxed());
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! Reading: each stripe's piece by one plan, from the chunks themselves where they can be read and
+//! through the code where not.
+//!
+//! A plain read of one chunk needs no cut: its node serves what is committed. As soon as several
+//! nodes contribute, their bytes must be of one moment. The nodes of a plain read say as of which
+//! update they read; if they differ, and in every degraded read, the stripe's primary names its
+//! committed mark and all nodes read exactly as of that. So one more round is enough however many
+//! updates go on, unless a node has folded later ones into its chunk; then a newer mark is taken.
+
+use crate::attempts::Attempts;
+use crate::client::check;
+use crate::extent::{Extent, within_file};
+use crate::file::Layout;
+use crate::losses::{lost_for_good, lost_for_now};
+use crate::memory::ReadBuffer;
+use crate::remedy::{ReadRemedy, may_ask_again, read_remedy};
+use crate::task::Task;
+use crate::{Client, ClientError, File, Progress};
+use futures::stream::{self, StreamExt};
+use gabion_layout::{
+    ByteRange, ChunkIndex, ChunkRange, Epoch, Geometry, NodeId, Sequence, StripeRecord,
+};
+use gabion_plan::Plan;
+use gabion_planner::{PlanError, repair};
+use gabion_protocol::initiate::RunTerms;
+use gabion_protocol::message::{Effect, Purpose, ReadCut};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+
+/// Slice size of reads, in bytes.
+const READ_SLICE_BYTES: u64 = 256 << 10;
+
+/// What a read of one stripe has found out so far.
+#[derive(Default)]
+struct Reading {
+    /// Read exactly as of this update, which the primary of this term vouches for.
+    cut: Option<(Epoch, Sequence)>,
+    /// Chunks that failed this read.
+    avoided: BTreeSet<ChunkIndex>,
+}
+
+/// Why an attempt did not succeed.
+enum Trouble {
+    /// The primary must name a cut first.
+    NeedsCut { settle: bool, missing: String },
+    /// A part of the plan failed, or there is no plan without some chunks; what to do is done.
+    Again { is_refresh: bool, missing: String },
+}
+
+/// A read that can be run.
+struct ReadPlan {
+    plan: Plan,
+    ranges: Vec<ChunkRange>,
+    is_degraded: bool,
+}
+
+impl Client {
+    /// Reads a range of a file. See [`File::read`].
+    ///
+    /// # Errors
+    /// Those of [`Client::open`] and [`File::read`].
+    pub async fn read(&self, name: &str, range: ByteRange) -> Result<Vec<u8>, ClientError> {
+        self.open(name).await?.read(range).await
+    }
+
+    /// Writes a whole file to `sink`, in order, and flushes it. Returns the file's bytes.
+    ///
+    /// # Errors
+    /// Those of [`Client::open`] and [`File::read`]; [`ClientError::Io`] of the sink, which then
+    /// has the beginning of the file.
+    pub async fn get(
+        &self,
+        name: &str,
+        mut sink: impl AsyncWrite + Unpin,
+        progress: &dyn Progress,
+    ) -> Result<u64, ClientError> {
+        let file = self.open(name).await?;
+        let size_bytes = file.size_bytes();
+        let extents = file.extents(ByteRange::new(0, size_bytes))?;
+        let longest = extents
+            .iter()
+            .map(|extent| extent.range.length)
+            .max()
+            .unwrap_or(0);
+        let ahead_count = self.in_flight_count(longest);
+        let read = |extent| {
+            let file = file.clone();
+            Task::spawn(async move { file.read_extent(extent).await })
+        };
+        let mut pieces = stream::iter(extents.into_iter().map(read)).buffered(ahead_count);
+        let failed = |source| ClientError::Io {
+            operation: "write what was read",
+            source,
+        };
+        let mut done_bytes = 0;
+        progress.advanced(0, size_bytes);
+        while let Some(piece) = pieces.next().await {
+            let piece = piece?;
+            sink.write_all(&piece).await.map_err(failed)?;
+            done_bytes += piece.len() as u64;
+            progress.advanced(done_bytes, size_bytes);
+        }
+        sink.flush().await.map_err(failed)?;
+        Ok(size_bytes)
+    }
+}
+
+impl File {
+    /// Reads a range, which must lie within the file. What is of one stripe is as of one moment.
+    ///
+    /// # Errors
+    /// [`ClientError::Usage`] for a range outside of the file; [`ClientError::Late`] when too few
+    /// chunks could be read in time, with what was missing; [`ClientError::Node`] when a node
+    /// refused for good; [`ClientError::Replaced`]; [`ClientError::NoCoordinator`] and
+    /// [`ClientError::Refused`] when a new layout was needed.
+    pub async fn read(&self, range: ByteRange) -> Result<Vec<u8>, ClientError> {
+        within_file(self.name(), self.size_bytes(), range)?;
+        let mut bytes = Vec::with_capacity(range.length as usize);
+        for extent in self.extents(range)? {
+            let piece = self.read_extent(extent).await?;
+            if bytes.is_empty() {
+                bytes = piece;
+            } else {
+                bytes.extend_from_slice(&piece);
+            }
+        }
+        Ok(bytes)
+    }
+
+    async fn read_extent(&self, extent: Extent) -> Result<Vec<u8>, ClientError> {
+        let what = format!("reading {} at byte {}", self.name(), extent.file_offset);
+        let mut attempts = self.client.attempts(what, extent.range.length);
+        let mut reading = Reading::default();
+        loop {
+            let layout = self.layout();
+            let stripe = layout.stripe(&extent);
+            let tried = self
+                .try_read(&layout, stripe, extent, &mut reading, &attempts)
+                .await;
+            match tried? {
+                Ok(bytes) => return Ok(bytes),
+                Err(Trouble::NeedsCut { settle, missing }) => {
+                    // A first cut is a part of the read and no failure, so it is not waited for.
+                    if reading.cut.is_some() {
+                        attempts.pause(&missing).await?;
+                    }
+                    let cut = self
+                        .take_cut(&layout, stripe, settle, &mut attempts)
+                        .await?;
+                    reading.cut = Some(cut);
+                }
+                Err(Trouble::Again {
+                    is_refresh,
+                    missing,
+                }) => {
+                    attempts.pause(&missing).await?;
+                    if is_refresh {
+                        self.refresh().await?;
+                    }
+                }
+            }
+        }
+    }
+
+    /// One attempt. The outer error ends the read.
+    async fn try_read(
+        &self,
+        layout: &Layout,
+        stripe: &StripeRecord,
+        extent: Extent,
+        reading: &mut Reading,
+        attempts: &Attempts,
+    ) -> Result<Result<Vec<u8>, Trouble>, ClientError> {
+        let geometry = layout.geometry(stripe)?;
+        let planned = self.plan_read(layout, stripe, geometry, extent.range, reading)?;
+        let ReadPlan {
+            plan,
+            ranges,
+            is_degraded,
+        } = match planned {
+            Ok(planned) => planned,
+            Err(trouble) => return Ok(Err(trouble)),
+        };
+        if is_degraded && reading.cut.is_none() {
+            let missing = format!("{} was not settled", stripe.id);
+            return Ok(Err(Trouble::NeedsCut {
+                settle: false,
+                missing,
+            }));
+        }
+        let (epoch, cut) = match reading.cut {
+            Some((epoch, mark)) => (epoch, ReadCut::Exactly(mark)),
+            None => (Epoch(0), ReadCut::Committed(Epoch(0), Sequence(0))),
+        };
+        let terms = RunTerms {
+            run: self.client.draw_run(),
+            epoch,
+            generation: stripe.generation,
+            cut,
+            effect: Effect::None,
+            purpose: Purpose::Read,
+            deadline_ms: attempts.attempt_ms(),
+        };
+        let buffer = Arc::new(ReadBuffer::new(ranges));
+        let io = Arc::<ReadBuffer>::clone(&buffer);
+        match self.client.run(&plan, &layout.topology, &terms, io).await {
+            Ok(as_of) if reading.cut.is_none() && !is_one_moment(&as_of) => {
+                let missing = format!("the nodes of {} were not at one update", stripe.id);
+                Ok(Err(Trouble::NeedsCut {
+                    settle: false,
+                    missing,
+                }))
+            }
+            Ok(_) => Ok(Ok(buffer.take())),
+            Err(failed) => {
+                let missing = failed.to_string();
+                let had_cut = reading.cut.is_some();
+                let participants = plan.participants();
+                match read_remedy(failed.node, &failed.refusal, &participants, had_cut) {
+                    ReadRemedy::TakeCut { settle } => {
+                        return Ok(Err(Trouble::NeedsCut { settle, missing }));
+                    }
+                    ReadRemedy::AvoidChunk(chunk) => {
+                        reading.avoided.insert(chunk);
+                        return Ok(Err(Trouble::Again {
+                            is_refresh: false,
+                            missing,
+                        }));
+                    }
+                    ReadRemedy::AvoidNode(node) => reading.avoided.extend(stripe.chunk_on(node)),
+                    ReadRemedy::Refresh => {}
+                    ReadRemedy::GiveUp => {
+                        let what = format!("{} from {}", attempts.what(), failed.node);
+                        let refusal = failed.refusal.to_string();
+                        return Err(ClientError::Node { what, refusal });
+                    }
+                }
+                Ok(Err(Trouble::Again {
+                    is_refresh: true,
+                    missing,
+                }))
+            }
+        }
+    }
+
+    /// Plans a read without the chunks that had better be left alone; if that cannot be, without
+    /// those only that are gone for good.
+    fn plan_read(
+        &self,
+        layout: &Layout,
+        record: &StripeRecord,
+        geometry: Geometry,
+        range: ByteRange,
+        reading: &mut Reading,
+    ) -> Result<Result<ReadPlan, Trouble>, ClientError> {
+        let broken = |error: &dyn std::error::Error| ClientError::Broken(error.to_string());
+        let ranges = geometry.split(range).map_err(|error| broken(&error))?;
+        let nodes = &layout.file.nodes;
+        let lost_now = lost_for_now(record, nodes, &reading.avoided);
+        let choices = [lost_now, lost_for_good(record, nodes)];
+        let mut missing = String::new();
+        for (at, lost) in choices.iter().enumerate() {
+            let stripe = self.stripe(record, geometry, lost);
+            let asker = NodeId::CLIENT;
+            let helpers = repair::helpers_by_distance(&stripe, asker, &layout.topology);
+            let scheme = self.client.shared.options.read_scheme;
+            let read = repair::read(&stripe, &ranges, asker, &helpers, scheme, READ_SLICE_BYTES);
+            match read {
+                Ok(plan) => {
+                    check(&plan, self.code())?;
+                    let is_degraded = ranges.iter().any(|part| lost.contains(&part.chunk));
+                    return Ok(Ok(ReadPlan {
+                        plan,
+                        ranges,
+                        is_degraded,
+                    }));
+                }
+                Err(PlanError::NotEnoughHelpers(error)) => {
+                    missing = format!("{} has too few chunks left: {error}", record.id);
+                }
+                Err(error) => return Err(broken(&error)),
+            }
+            if at == 0 {
+                // What failed once gets another chance, since there is no way around it.
+                reading.avoided.clear();
+            }
+        }
+        Ok(Err(Trouble::Again {
+            is_refresh: true,
+            missing,
+        }))
+    }
+
+    /// Gets a cut from the primary, however often it must be asked.
+    async fn take_cut(
+        &self,
+        layout: &Arc<Layout>,
+        stripe: &StripeRecord,
+        settle: bool,
+        attempts: &mut Attempts,
+    ) -> Result<(Epoch, Sequence), ClientError> {
+        let mut layout = Arc::clone(layout);
+        loop {
+            let asked = self
+                .ask_mark(&layout, stripe, settle, attempts.attempt_ms())
+                .await;
+            match asked {
+                Ok(cut) => return Ok(cut),
+                Err(refusal) if may_ask_again(&refusal) => {
+                    attempts.pause(&refusal.to_string()).await?;
+                    self.refresh().await?;
+                    layout = self.layout();
+                }
+                Err(refusal) => {
+                    let what = attempts.what().to_owned();
+                    return Err(ClientError::Node {
+                        what,
+                        refusal: refusal.to_string(),
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// Whether all nodes read as of the same update.
+fn is_one_moment(as_of: &BTreeMap<NodeId, Sequence>) -> bool {
+    let mut marks = as_of
+        .iter()
+        .filter(|(node, _)| **node != NodeId::CLIENT)
+        .map(|(_, mark)| mark);
+    let first = marks.next();
+    marks.all(|mark| Some(mark) == first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clients_own_part_has_no_moment() {
+        let moment = |marks: &[(NodeId, u64)]| {
+            let as_of = marks.iter().map(|&(node, mark)| (node, Sequence(mark)));
+            is_one_moment(&as_of.collect())
+        };
+        assert!(moment(&[(NodeId::CLIENT, 0)]));
+        assert!(moment(&[
+            (NodeId(1), 5),
+            (NodeId(2), 5),
+            (NodeId::CLIENT, 0)
+        ]));
+        assert!(!moment(&[
+            (NodeId(1), 5),
+            (NodeId(2), 6),
+            (NodeId::CLIENT, 0)
+        ]));
+        assert!(!moment(&[(NodeId(1), 0), (NodeId(2), 5)]));
+    }
+}

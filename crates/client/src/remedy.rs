@@ -1,0 +1,175 @@
+//! What to do about a refusal: pure decisions, so that every one of them is in a table of tests.
+
+use gabion_layout::{ChunkIndex, NodeId};
+use gabion_protocol::message::Refusal;
+
+/// What a reader does about a part that failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ReadRemedy {
+    /// Ask the primary up to which update the stripe is settled, and read exactly as of that one.
+    TakeCut {
+        /// The primary has to settle the stripe anew first.
+        settle: bool,
+    },
+    /// Count the chunk as lost for this read; its node has reported the damage.
+    AvoidChunk(ChunkIndex),
+    /// Count the node's chunk as lost for this read, and ask where things are now.
+    AvoidNode(NodeId),
+    /// Ask where things are now.
+    Refresh,
+    /// Trying again would not help.
+    GiveUp,
+}
+
+/// The remedy for a read part that `node` refused. `participants` took part in the plan;
+/// `had_cut` says whether the read was as of a mark that the primary had vouched for.
+pub(crate) fn read_remedy(
+    node: NodeId,
+    refusal: &Refusal,
+    participants: &[NodeId],
+    had_cut: bool,
+) -> ReadRemedy {
+    match refusal {
+        // The cut's term is over: only the new primary, once settled, vouches for a newer one.
+        Refusal::Fenced { .. } => ReadRemedy::TakeCut { settle: true },
+        // With a cut, what is unsettled is of an older term, which the mark says nothing about.
+        Refusal::Unsettled => ReadRemedy::TakeCut { settle: had_cut },
+        Refusal::CutPassed { .. } => ReadRemedy::TakeCut { settle: false },
+        Refusal::Damaged(damage) => ReadRemedy::AvoidChunk(damage.chunk.index),
+        // A participant may complain of another one: the name is that of whoever was silent. When
+        // it is nobody's, somebody was late, and it is not known who.
+        Refusal::Unavailable(name) => participants
+            .iter()
+            .find(|participant| participant.to_string() == *name)
+            .map_or(ReadRemedy::Refresh, |&silent| ReadRemedy::AvoidNode(silent)),
+        Refusal::NoSuchChunk(_) | Refusal::NoLease | Refusal::NoSpace | Refusal::Failed(_) => {
+            ReadRemedy::AvoidNode(node)
+        }
+        Refusal::StaleGeneration { .. } | Refusal::NotPrimary(_) => ReadRemedy::Refresh,
+        Refusal::ParticipantDown { .. } | Refusal::Invalid(_) => ReadRemedy::GiveUp,
+    }
+}
+
+/// Whether asking a stripe's primary, or staging bytes for it, may succeed later.
+///
+/// A lost participant needs a repair, which takes longer than a caller should wait; but damage is
+/// left out of later plans as soon as the node has reported it.
+pub(crate) const fn may_ask_again(refusal: &Refusal) -> bool {
+    match refusal {
+        Refusal::Fenced { .. }
+        | Refusal::StaleGeneration { .. }
+        | Refusal::Unsettled
+        | Refusal::CutPassed { .. }
+        | Refusal::Damaged(_)
+        | Refusal::NoSuchChunk(_)
+        | Refusal::NotPrimary(_)
+        | Refusal::Unavailable(_)
+        | Refusal::NoLease => true,
+        Refusal::ParticipantDown { .. }
+        | Refusal::NoSpace
+        | Refusal::Failed(_)
+        | Refusal::Invalid(_) => false,
+    }
+}
+
+/// How long to wait before the next attempt: doubling from 10 to 500 ms.
+pub(crate) const fn back_off_ms(attempt_count: u32) -> u64 {
+    const FIRST_MS: u64 = 10;
+    const LAST_MS: u64 = 500;
+    // Beyond the sixth doubling the limit holds anyway.
+    let doublings = if attempt_count < 6 { attempt_count } else { 6 };
+    let ms = FIRST_MS << doublings;
+    if ms < LAST_MS { ms } else { LAST_MS }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ReadRemedy::{AvoidChunk, AvoidNode, GiveUp, Refresh, TakeCut};
+    use gabion_layout::{ByteRange, ChunkId, Epoch, Generation, Sequence, StripeId};
+    use gabion_protocol::message::Damage;
+
+    const CHUNK: ChunkId = ChunkId {
+        stripe: StripeId(9),
+        index: ChunkIndex(2),
+    };
+
+    fn every_refusal() -> Vec<Refusal> {
+        vec![
+            Refusal::Fenced { current: Epoch(3) },
+            Refusal::StaleGeneration {
+                current: Generation(3),
+            },
+            Refusal::Unsettled,
+            Refusal::CutPassed { asked: Sequence(3) },
+            Refusal::Damaged(Damage {
+                chunk: CHUNK,
+                range: ByteRange::new(0, 1),
+            }),
+            Refusal::NoSuchChunk(CHUNK),
+            Refusal::NotPrimary(NodeId(8)),
+            Refusal::ParticipantDown {
+                chunk: CHUNK.index,
+                node: NodeId(1),
+            },
+            Refusal::Unavailable("node 5".to_owned()),
+            Refusal::Unavailable("a peer of run 7".to_owned()),
+            Refusal::NoLease,
+            Refusal::NoSpace,
+            Refusal::Failed("the disk is gone".to_owned()),
+            Refusal::Invalid("nonsense".to_owned()),
+        ]
+    }
+
+    #[test]
+    fn the_table_of_read_remedies() {
+        let expected = [
+            (TakeCut { settle: true }, TakeCut { settle: true }),
+            (Refresh, Refresh),
+            (TakeCut { settle: false }, TakeCut { settle: true }),
+            (TakeCut { settle: false }, TakeCut { settle: false }),
+            (AvoidChunk(CHUNK.index), AvoidChunk(CHUNK.index)),
+            (AvoidNode(NodeId(1)), AvoidNode(NodeId(1))),
+            (Refresh, Refresh),
+            (GiveUp, GiveUp),
+            (AvoidNode(NodeId(5)), AvoidNode(NodeId(5))),
+            (Refresh, Refresh),
+            (AvoidNode(NodeId(1)), AvoidNode(NodeId(1))),
+            (AvoidNode(NodeId(1)), AvoidNode(NodeId(1))),
+            (AvoidNode(NodeId(1)), AvoidNode(NodeId(1))),
+            (GiveUp, GiveUp),
+        ];
+        let refusals = every_refusal();
+        assert_eq!(refusals.len(), expected.len());
+        let participants = [NodeId(1), NodeId(5), NodeId::CLIENT];
+        for (refusal, (plain, with_cut)) in refusals.iter().zip(expected) {
+            let remedy = |cut| read_remedy(NodeId(1), refusal, &participants, cut);
+            assert_eq!(remedy(false), plain, "{refusal} of a plain read");
+            assert_eq!(remedy(true), with_cut, "{refusal} of a read as of a cut");
+        }
+    }
+
+    #[test]
+    fn only_what_needs_a_person_or_a_repair_is_final() {
+        let is_final = |refusal: &&Refusal| !may_ask_again(refusal);
+        let refusals = every_refusal();
+        let last: Vec<String> = refusals
+            .iter()
+            .filter(is_final)
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(last.len(), 4, "{last:?}");
+        assert!(
+            last[0].contains("is down") && last[1].contains("full"),
+            "{last:?}"
+        );
+        assert_eq!(last[2..], ["the disk is gone", "nonsense"]);
+    }
+
+    #[test]
+    fn waits_double_up_to_half_a_second() {
+        let waits: Vec<u64> = (0..8).map(back_off_ms).collect();
+        assert_eq!(waits, [10, 20, 40, 80, 160, 320, 500, 500]);
+        assert_eq!(back_off_ms(u32::MAX), 500);
+    }
+}
