@@ -1,0 +1,234 @@
+//! Pools, puts, files and what is left of them.
+
+use crate::bed::{Bed, TIMING, words};
+use futures::FutureExt;
+use futures::future::ready;
+use gabion_layout::{ChunkId, NodeId};
+use gabion_protocol::message::{
+    CoordinatorReply, CoordinatorRequest, NodeReply, NodeRequest, Refusal,
+};
+use std::collections::BTreeSet;
+
+fn refused(reply: &CoordinatorReply, words: &str) {
+    match reply {
+        CoordinatorReply::Refused(sentence) => assert!(sentence.contains(words), "{sentence}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn pools_are_made_to_keep_their_promise_or_not_at_all() {
+    let mut bed = Bed::new(3, 3);
+    let CoordinatorReply::Pool(chosen) = bed.create_pool("auto", "1-rack", None, 1 << 20) else {
+        panic!("a code is chosen")
+    };
+    assert_eq!(
+        (chosen.spec.code.as_str(), chosen.spec.chunks_per_rack),
+        ("rs(4,2)", 2)
+    );
+    let racks = bed.create_pool("a", "2-racks", Some("rs(8,1)"), 1 << 20);
+    refused(&racks, "too few for 2-racks");
+    let wide = bed.create_pool("a", "1-rack", Some("rs(8,2)"), 1 << 20);
+    refused(&wide, "does not fit");
+    refused(
+        &bed.create_pool("a", "3-racks", None, 1 << 20),
+        "no code survives 3-racks",
+    );
+    refused(
+        &bed.create_pool("a", "1-rack", Some("rs(4"), 1 << 20),
+        "is not a code",
+    );
+    refused(
+        &bed.create_pool("a", "1-rack", None, 1 << 11),
+        "4 KiB to 1 GiB",
+    );
+    refused(
+        &bed.create_pool("a", "1-rack", None, 1 << 31),
+        "4 KiB to 1 GiB",
+    );
+    let rows = bed.create_pool("a", "2-nodes", Some("rdp(6)"), 4099);
+    refused(&rows, "use 4104 bytes");
+    refused(
+        &bed.create_pool("auto", "1-rack", None, 1 << 20),
+        "choose another name",
+    );
+    let CoordinatorReply::Pools(pools) = bed.ask(CoordinatorRequest::Pools) else {
+        panic!("pools are listed")
+    };
+    assert_eq!(pools, [chosen]);
+    bed.fail(&[NodeId(0), NodeId(1), NodeId(2)]);
+    let fewer = bed.create_pool("b", "1-rack", Some("rs(4,2)"), 1 << 20);
+    refused(&fewer, "does not fit");
+}
+
+#[test]
+fn a_put_goes_to_nodes_that_are_up_and_is_seen_when_committed() {
+    let mut bed = Bed::new(3, 3);
+    let begin = |pool: Option<&str>| CoordinatorRequest::BeginPut {
+        name: "f".to_owned(),
+        pool: pool.map(str::to_owned),
+        size_bytes: (4 << 20) + 1,
+    };
+    refused(&bed.ask(begin(None)), "not exactly one pool");
+    bed.create_pool("p", "1-rack", Some("rs(4,2)"), 1 << 20);
+    bed.create_pool("q", "1-rack", Some("rs(4,2)"), 1 << 20);
+    refused(&bed.ask(begin(None)), "not exactly one pool");
+    refused(&bed.ask(begin(Some("r"))), "no pool 'r'");
+    bed.stop(NodeId(0));
+    bed.pass(TIMING.lease_ms);
+    let CoordinatorReply::Put {
+        put, pool, stripes, ..
+    } = bed.ask(begin(Some("q")))
+    else {
+        panic!("there is room")
+    };
+    assert_eq!(pool.spec.name, "q");
+    let sizes: Vec<u64> = stripes.iter().map(|stripe| stripe.chunk_bytes).collect();
+    assert_eq!(sizes, [1 << 20, 4096]);
+    assert!(
+        stripes
+            .iter()
+            .all(|stripe| stripe.chunk_on(NodeId(0)).is_none())
+    );
+    let look = CoordinatorRequest::Lookup {
+        name: "f".to_owned(),
+    };
+    refused(&bed.ask(look.clone()), "no file 'f'");
+    assert_eq!(
+        bed.ask(CoordinatorRequest::CommitPut(put)),
+        CoordinatorReply::Done
+    );
+    let CoordinatorReply::File(layout) = bed.ask(look) else {
+        panic!("it is committed")
+    };
+    assert_eq!(
+        (layout.stripes, layout.file.size_bytes),
+        (stripes, (4 << 20) + 1)
+    );
+    assert_eq!((layout.pool, layout.file.put), (pool, put));
+    refused(&bed.ask(CoordinatorRequest::CommitPut(put)), "put it again");
+    refused(&bed.ask(begin(Some("p"))), "a file 'f' already");
+    let prefix = "f".to_owned();
+    let listed = bed.ask(CoordinatorRequest::List { prefix });
+    assert!(matches!(&listed, CoordinatorReply::Files(files) if files.len() == 1));
+}
+
+#[test]
+fn a_put_without_room_is_refused() {
+    let mut bed = Bed::three_racks();
+    for node in 0..3 {
+        bed.stop(NodeId(node));
+    }
+    bed.pass(TIMING.lease_ms);
+    let put = bed.ask(CoordinatorRequest::BeginPut {
+        name: "f".to_owned(),
+        pool: None,
+        size_bytes: 1,
+    });
+    refused(&put, "have room for 4");
+}
+
+#[test]
+fn a_silent_put_expires_and_leaves_nothing() {
+    let mut bed = Bed::three_racks();
+    let timeout_ms = bed.options.put_timeout_ms;
+    let (lively, _) = bed.begin_put("lively", 1);
+    let (silent, stripes) = bed.begin_put("silent", 1);
+    bed.take_log();
+    for _ in 0..4 {
+        bed.pass(timeout_ms / 2);
+        assert_eq!(
+            bed.ask(CoordinatorRequest::TouchPut(lively)),
+            CoordinatorReply::Done
+        );
+    }
+    refused(
+        &bed.ask(CoordinatorRequest::TouchPut(silent)),
+        "not under way",
+    );
+    refused(
+        &bed.ask(CoordinatorRequest::CommitPut(silent)),
+        "not under way",
+    );
+    let removed: BTreeSet<(NodeId, Vec<ChunkId>)> = bed
+        .take_log()
+        .into_iter()
+        .map(|asked| match asked.request {
+            NodeRequest::Remove { chunks } => (asked.node, chunks),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let stripe = &stripes[0];
+    let held = stripe.nodes.iter().zip(stripe.chunks());
+    let expected = held.map(|(&node, index)| {
+        let stripe = stripe.id;
+        (node, vec![ChunkId { stripe, index }])
+    });
+    assert_eq!(removed, expected.collect());
+    bed.restart();
+    bed.pass(timeout_ms - 1_000);
+    assert_eq!(
+        bed.ask(CoordinatorRequest::CommitPut(lively)),
+        CoordinatorReply::Done
+    );
+}
+
+#[test]
+fn a_file_committed_on_a_dead_node_is_repaired() {
+    let mut bed = Bed::three_racks();
+    let (put, stripes) = bed.begin_put("f", 4 << 20);
+    bed.options.put_timeout_ms = u64::MAX;
+    bed.fail(&[stripes[0].nodes[0]]);
+    for _ in 0..4 {
+        bed.pass(TIMING.grace_ms / 3);
+        bed.ask(CoordinatorRequest::TouchPut(put));
+    }
+    assert_eq!(
+        bed.ask(CoordinatorRequest::CommitPut(put)),
+        CoordinatorReply::Done
+    );
+    bed.pass(100);
+    assert_eq!(bed.failures_left(), [(2, 1)]);
+    assert_eq!(bed.status().repair.repaired_chunk_count, 1);
+}
+
+#[test]
+fn garbage_is_forgotten_when_all_nodes_that_live_have_removed_it() {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1).remove(0);
+    let (failed, busy) = (stripe.nodes[0], stripe.nodes[1]);
+    bed.fail(&[failed]);
+    let mut refusals = 2;
+    bed.hook(move |node, request| {
+        let refuse = node == busy && refusals > 0 && matches!(request, NodeRequest::Remove { .. });
+        refuse.then(|| {
+            refusals -= 1;
+            ready(Ok(NodeReply::Refused(Refusal::Failed("no".to_owned())))).boxed()
+        })
+    });
+    let name = "f".to_owned();
+    let removed = bed.ask(CoordinatorRequest::RemoveFile { name });
+    assert_eq!(removed, CoordinatorReply::Done);
+    bed.pass(100);
+    let asked = |bed: &mut Bed| -> BTreeSet<u32> {
+        let words = words(&bed.take_log());
+        assert!(words.iter().all(|(_, word)| *word == "remove"), "{words:?}");
+        words.into_iter().map(|(node, _)| node).collect()
+    };
+    let alive: BTreeSet<u32> = stripe.nodes[1..].iter().map(|node| node.0).collect();
+    assert_eq!(asked(&mut bed), alive);
+    bed.pass(30_000);
+    assert_eq!(
+        asked(&mut bed),
+        alive,
+        "once more, for the one that could not"
+    );
+    bed.restart();
+    bed.pass(30_000);
+    assert_eq!(asked(&mut bed), BTreeSet::new(), "it is forgotten");
+    let chunk = ChunkId {
+        stripe: stripe.id,
+        index: stripe.chunk_on(failed).unwrap(),
+    };
+    assert_eq!(bed.rejoin_obsolete(failed, vec![chunk]), [chunk]);
+}

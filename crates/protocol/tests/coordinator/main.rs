@@ -1,0 +1,10 @@
+//! The coordinator's role on scripted nodes: what it asks of whom, in which order, and what its
+//! metadata say afterwards.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod bed;
+mod files;
+mod leases;
+mod membership;
+mod repair;

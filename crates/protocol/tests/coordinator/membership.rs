@@ -1,0 +1,212 @@
+//! How nodes join, stay, fail and return.
+
+use crate::bed::{Bed, TIMING, chunk_on};
+use gabion_layout::{ChunkId, ChunkIndex, NodeId, RackId, StripeId};
+use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest, Liveness};
+
+fn heartbeat(bed: &mut Bed, node: u32, incarnation: u64) -> CoordinatorReply {
+    bed.ask(CoordinatorRequest::Heartbeat {
+        node: NodeId(node),
+        incarnation,
+    })
+}
+
+fn liveness(bed: &mut Bed, node: NodeId) -> Liveness {
+    let nodes = bed.status().nodes;
+    nodes
+        .iter()
+        .find(|status| status.node == node)
+        .unwrap()
+        .liveness
+}
+
+#[test]
+fn silence_makes_a_node_suspect_then_failed_and_only_joining_helps() {
+    let mut bed = Bed::new(3, 3);
+    let node = NodeId(4);
+    bed.stop(node);
+    bed.pass(TIMING.lease_ms - 100);
+    assert_eq!(liveness(&mut bed, node), Liveness::Up);
+    bed.pass(100);
+    assert_eq!(liveness(&mut bed, node), Liveness::Suspect);
+    assert!(
+        matches!(
+            heartbeat(&mut bed, 4, 1),
+            CoordinatorReply::Alive {
+                lease_ms: 1_000,
+                ..
+            }
+        ),
+        "a suspect is just late"
+    );
+    assert_eq!(liveness(&mut bed, node), Liveness::Up);
+    bed.pass(TIMING.lease_ms + TIMING.margin_ms);
+    assert_eq!(heartbeat(&mut bed, 4, 1), CoordinatorReply::Rejoin);
+    bed.pass(200);
+    assert_eq!(liveness(&mut bed, node), Liveness::Failed);
+    assert_eq!(heartbeat(&mut bed, 4, 1), CoordinatorReply::Rejoin);
+    assert_eq!(bed.rejoin_obsolete(node, vec![]), []);
+    assert_eq!(liveness(&mut bed, node), Liveness::Up);
+}
+
+#[test]
+fn strangers_and_earlier_runs_are_turned_away() {
+    let mut bed = Bed::new(3, 3);
+    assert_eq!(heartbeat(&mut bed, 99, 1), CoordinatorReply::Rejoin);
+    bed.pass(1_000);
+    bed.rejoin_obsolete(NodeId(3), vec![]);
+    assert_eq!(
+        heartbeat(&mut bed, 3, 1),
+        CoordinatorReply::Rejoin,
+        "a later run has joined"
+    );
+    let join = |node, chunks| CoordinatorRequest::Join {
+        node,
+        rack: RackId(1),
+        address: "10.0.0.1:1003".to_owned(),
+        capacity_bytes: 1,
+        incarnation: 1,
+        chunks,
+    };
+    let early = bed.ask(join(Some(NodeId(3)), vec![]));
+    assert!(
+        matches!(&early, CoordinatorReply::Refused(s) if s.contains("later run of node 3")),
+        "{early:?}"
+    );
+    let chunk = ChunkId {
+        stripe: StripeId(1),
+        index: ChunkIndex(0),
+    };
+    let forgetful = bed.ask(join(None, vec![(chunk, gabion_layout::Generation(1))]));
+    assert!(
+        matches!(&forgetful, CoordinatorReply::Refused(s) if s.contains("forgotten its id")),
+        "{forgetful:?}"
+    );
+    let moved = bed.ask(CoordinatorRequest::Join {
+        node: Some(NodeId(3)),
+        rack: RackId(2),
+        address: "10.0.0.1:1003".to_owned(),
+        capacity_bytes: 1,
+        incarnation: u64::MAX,
+        chunks: vec![],
+    });
+    assert!(
+        matches!(&moved, CoordinatorReply::Refused(s) if s.contains("rack")),
+        "{moved:?}"
+    );
+}
+
+#[test]
+fn a_join_tells_what_to_delete_and_finds_what_is_lost() {
+    let mut bed = Bed::three_racks();
+    let kept = bed.put("kept", 1).remove(0);
+    let node = kept.nodes[0];
+    let (put, pending) = bed.begin_put("pending", 4 << 20);
+    let unknown = ChunkId {
+        stripe: StripeId(1_000_000),
+        index: ChunkIndex(1),
+    };
+    let pending_chunk = ChunkId {
+        stripe: pending[0].id,
+        index: ChunkIndex(0),
+    };
+    let wrong_index = ChunkId {
+        stripe: kept.id,
+        index: ChunkIndex(1),
+    };
+    let own = chunk_on(&kept, node);
+    let obsolete = bed.rejoin_obsolete(node, vec![own, unknown, pending_chunk, wrong_index]);
+    assert_eq!(obsolete, [wrong_index, unknown]);
+    assert_eq!(bed.stripe("kept"), kept, "nothing is lost");
+
+    let aborted = bed.ask(CoordinatorRequest::AbortPut(put));
+    assert_eq!(aborted, CoordinatorReply::Done);
+    assert_eq!(
+        bed.rejoin_obsolete(node, vec![own, pending_chunk]),
+        [pending_chunk]
+    );
+
+    // An empty disk: the chunk is lost, and made anew where it was.
+    bed.take_log();
+    assert_eq!(bed.rejoin_obsolete(node, vec![]), []);
+    bed.pass(100);
+    let repaired = bed.stripe("kept");
+    assert_eq!((repaired.nodes, repaired.stale), (kept.nodes, vec![]));
+    assert_eq!(
+        repaired.generation.0,
+        kept.generation.0 + 2,
+        "it was stale in between"
+    );
+    assert_eq!(bed.status().repair.repaired_chunk_count, 1);
+}
+
+#[test]
+fn a_node_that_returns_late_is_told_that_its_chunks_have_moved() {
+    let mut bed = Bed::three_racks();
+    let before = bed.put("f", 1).remove(0);
+    let late = before.nodes[3];
+    bed.fail(&[late]);
+    bed.pass(TIMING.grace_ms + 1_000);
+    assert!(bed.stripe("f").chunk_on(late).is_none());
+    let old = chunk_on(&before, late);
+    assert_eq!(bed.rejoin_obsolete(late, vec![old]), [old]);
+}
+
+#[test]
+fn a_node_that_returns_in_time_keeps_all_but_stale_chunks() {
+    let mut bed = Bed::three_racks();
+    let stripes = bed.put("f", 8);
+    let late = stripes[0].nodes[0];
+    let on_node = stripes
+        .iter()
+        .filter(|stripe| stripe.chunk_on(late).is_some());
+    let held: Vec<ChunkId> = on_node.map(|stripe| chunk_on(stripe, late)).collect();
+    assert!(held.len() > 1, "{held:?}");
+    let stale = held[0];
+    // No repair gets through while the node is away.
+    bed.hook(|_, _| Some(Box::pin(futures::future::pending())));
+    bed.fail(&[late]);
+    bed.report_damage(stale);
+    assert_eq!(bed.status().lost_chunk_count, held.len() as u64);
+    let obsolete = bed.rejoin_obsolete(late, held.clone());
+    assert_eq!(
+        obsolete,
+        [stale],
+        "no client may read it, and repair makes it anew"
+    );
+    assert_eq!(bed.status().lost_chunk_count, 1);
+}
+
+#[test]
+fn a_stale_chunk_that_may_be_the_last_resort_is_kept() {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1).remove(0);
+    for at in 0..3 {
+        bed.stop(stripe.nodes[at]);
+    }
+    for at in 0..3 {
+        bed.report_damage(chunk_on(&stripe, stripe.nodes[at]));
+    }
+    assert_eq!(bed.failures_left(), [(-1, 1)]);
+    let held = chunk_on(&stripe, stripe.nodes[0]);
+    assert_eq!(bed.rejoin_obsolete(stripe.nodes[0], vec![held]), []);
+}
+
+#[test]
+fn a_store_that_fails_ends_all_decisions() {
+    let mut bed = Bed::three_racks();
+    bed.store().fail_after(0);
+    let names = CoordinatorRequest::List {
+        prefix: String::new(),
+    };
+    let first = bed.ask(names.clone());
+    assert!(matches!(&first, CoordinatorReply::Refused(s) if s.contains("then restart")));
+    bed.store().heal();
+    assert_eq!(
+        bed.ask(names.clone()),
+        first,
+        "what its last write did is not known"
+    );
+    bed.restart();
+    assert_eq!(bed.ask(names), CoordinatorReply::Files(vec![]));
+}
