@@ -39,12 +39,12 @@ pub(crate) fn lost_for_now(
 pub(crate) fn failures_left(code: &Code, lost: &[ChunkIndex]) -> i32 {
     let is_left = |chunk: &usize| !lost.contains(&ChunkIndex::new(*chunk));
     let left: Vec<usize> = (0..code.n()).filter(is_left).collect();
-    if code.is_sufficient(&left) {
-        code.failures_survived()
-            .saturating_sub(code.n() - left.len()) as i32
-    } else {
-        -1
+    if !code.is_sufficient(&left) {
+        return -1;
     }
+    let lost_count = code.n() - left.len();
+    let survived = code.failures_survived().saturating_sub(lost_count);
+    i32::try_from(survived).expect("a code has at most 255 chunks")
 }
 
 fn liveness_of(stripe: &StripeRecord, nodes: &[NodeStatus], chunk: ChunkIndex) -> Option<Liveness> {

@@ -48,6 +48,34 @@ enum Trouble {
     Again { is_refresh: bool, missing: String },
 }
 
+impl Reading {
+    /// Does what can be done at once about a part that failed; none when nothing helps.
+    fn apply(
+        &mut self,
+        remedy: ReadRemedy,
+        stripe: &StripeRecord,
+        missing: String,
+    ) -> Option<Trouble> {
+        let is_refresh = match remedy {
+            ReadRemedy::TakeCut { settle } => return Some(Trouble::NeedsCut { settle, missing }),
+            ReadRemedy::GiveUp => return None,
+            ReadRemedy::AvoidChunk(chunk) => {
+                self.avoided.insert(chunk);
+                false
+            }
+            ReadRemedy::AvoidNode(node) => {
+                self.avoided.extend(stripe.chunk_on(node));
+                true
+            }
+            ReadRemedy::Refresh => true,
+        };
+        Some(Trouble::Again {
+            is_refresh,
+            missing,
+        })
+    }
+}
+
 /// A read that can be run.
 struct ReadPlan {
     plan: Plan,
@@ -214,32 +242,18 @@ impl File {
             }
             Ok(_) => Ok(Ok(buffer.take())),
             Err(failed) => {
+                let remedy = read_remedy(
+                    failed.node,
+                    &failed.refusal,
+                    &plan.participants(),
+                    reading.cut.is_some(),
+                );
                 let missing = failed.to_string();
-                let had_cut = reading.cut.is_some();
-                let participants = plan.participants();
-                match read_remedy(failed.node, &failed.refusal, &participants, had_cut) {
-                    ReadRemedy::TakeCut { settle } => {
-                        return Ok(Err(Trouble::NeedsCut { settle, missing }));
-                    }
-                    ReadRemedy::AvoidChunk(chunk) => {
-                        reading.avoided.insert(chunk);
-                        return Ok(Err(Trouble::Again {
-                            is_refresh: false,
-                            missing,
-                        }));
-                    }
-                    ReadRemedy::AvoidNode(node) => reading.avoided.extend(stripe.chunk_on(node)),
-                    ReadRemedy::Refresh => {}
-                    ReadRemedy::GiveUp => {
-                        let what = format!("{} from {}", attempts.what(), failed.node);
-                        let refusal = failed.refusal.to_string();
-                        return Err(ClientError::Node { what, refusal });
-                    }
-                }
-                Ok(Err(Trouble::Again {
-                    is_refresh: true,
-                    missing,
-                }))
+                let trouble = reading.apply(remedy, stripe, missing);
+                trouble.map(Err).ok_or_else(|| ClientError::Node {
+                    what: format!("{} from {}", attempts.what(), failed.node),
+                    refusal: failed.refusal.to_string(),
+                })
             }
         }
     }
