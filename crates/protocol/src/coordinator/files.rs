@@ -111,10 +111,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         Ok(CoordinatorReply::Done)
     }
 
-    /// Gives up puts whose clients are silent, for ever.
+    /// Gives up puts whose clients are silent, until the metadata store fails.
     pub(super) async fn expire_puts(self: Arc<Self>) {
         let timeout_ms = self.options.put_timeout_ms;
-        loop {
+        while !self.is_broken() {
             self.ports.sleep_ms((timeout_ms / 4).max(1)).await;
             let now_ms = self.ports.now_ms();
             let silent = |heard_ms: u64| now_ms.saturating_sub(heard_ms) >= timeout_ms;
@@ -124,10 +124,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 .map(|(&put, _)| put)
                 .collect();
             for put in expired {
-                if self.abort_put(put).await.is_err() {
-                    // The metadata store has failed; every request is told so until a restart.
-                    return;
-                }
+                // One that cannot be given up now stays in the list for the next time.
+                let _ = self.abort_put(put).await;
             }
         }
     }

@@ -14,13 +14,11 @@ use std::sync::Arc;
 const REMOVE_DEADLINE_MS: u64 = 30_000;
 
 impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
-    /// Removes garbage, for ever.
+    /// Removes garbage, until the metadata store fails.
     pub(super) async fn collect_garbage(self: Arc<Self>) {
-        loop {
-            let Ok(all_gone) = self.remove_garbage().await else {
-                // The metadata store has failed; every request is told so until a restart.
-                return;
-            };
+        while !self.is_broken() {
+            // What cannot be read now is garbage still.
+            let all_gone = self.remove_garbage().await.unwrap_or(false);
             let bell = self.garbage_bell.heard();
             if all_gone {
                 bell.await;

@@ -89,15 +89,14 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         }
     }
 
-    /// Declares silent nodes failed, for ever.
+    /// Declares silent nodes failed, until the metadata store fails.
     pub(super) async fn watch_members(self: Arc<Self>) {
         // Twice as often as nodes speak: a failure is found soon after it is one.
         let tick_ms = (self.options.heartbeat_ms / 2).max(1);
-        loop {
+        while !self.is_broken() {
             self.ports.sleep_ms(tick_ms).await;
-            if self.check_members().await.is_err() {
-                // The metadata store has failed; every request is told so until a restart.
-                return;
+            if let Err(Denied(sentence)) = self.check_members().await {
+                self.note_error(sentence);
             }
         }
     }

@@ -159,7 +159,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     }
 
     /// Starts the work that nobody asks for: declaring silent nodes failed, repair, removal of
-    /// garbage and expiry of puts. It goes on for as long as the ports run tasks. Call it once.
+    /// garbage and expiry of puts. It goes on until the metadata store fails. Call it once.
     pub fn start(self: &Arc<Self>) {
         let tasks = [
             Arc::clone(self).watch_members().boxed(),
@@ -258,6 +258,12 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             let _ = self.broken.set(error.clone());
         }
         result
+    }
+
+    /// Whether the metadata store has failed: all requests are refused until a restart, and all
+    /// work that nobody asks for ends.
+    fn is_broken(&self) -> bool {
+        self.broken.get().is_some()
     }
 
     fn fleet(&self) -> Fleet {

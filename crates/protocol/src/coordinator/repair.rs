@@ -61,14 +61,13 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         Ok(CoordinatorReply::Done)
     }
 
-    /// Repairs what is in the queue, for ever.
+    /// Repairs what is in the queue, until the metadata store fails.
     pub(super) async fn repair_forever(self: Arc<Self>) {
-        if self.add_all_repairs().await.is_err() {
-            // The metadata store has failed; every request is told so until a restart.
-            return;
+        if let Err(error) = self.add_all_repairs().await {
+            self.note_error(error.to_string());
         }
         let mut running = FuturesUnordered::new();
-        loop {
+        while !self.is_broken() {
             while running.len() < self.options.repair_parallel.max(1) {
                 let Some(stripe) = lock(&self.queue).take() else {
                     break;
@@ -92,7 +91,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             }
         };
         if let Err(Setback(sentence)) = ended {
-            lock(&self.repaired).last_error = Some(format!("{stripe}: {sentence}"));
+            self.note_error(format!("{stripe}: {sentence}"));
         }
         let wait_ms = self.options.retry_ms << (failure_count - 1).min(DOUBLINGS_MAX);
         let this = Arc::clone(self);
@@ -102,6 +101,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             this.repair_bell.ring();
         };
         self.ports.spawn(retry.boxed());
+    }
+
+    /// Keeps what went wrong where nobody waits for an answer, for whoever asks for the status.
+    pub(super) fn note_error(&self, sentence: String) {
+        lock(&self.repaired).last_error = Some(sentence);
     }
 
     fn queue_pages(

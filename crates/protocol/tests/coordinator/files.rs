@@ -177,7 +177,6 @@ fn a_silent_put_expires_and_leaves_nothing() {
 fn a_file_committed_on_a_dead_node_is_repaired() {
     let mut bed = Bed::three_racks();
     let (put, stripes) = bed.begin_put("f", 4 << 20);
-    bed.options.put_timeout_ms = u64::MAX;
     bed.fail(&[stripes[0].nodes[0]]);
     for _ in 0..4 {
         bed.pass(TIMING.grace_ms / 3);

@@ -8,3 +8,4 @@ mod files;
 mod leases;
 mod membership;
 mod repair;
+mod repair_edges;

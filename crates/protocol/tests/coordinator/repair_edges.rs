@@ -1,0 +1,236 @@
+//! Repair when something is in its way: updates under way, full disks, lost messages, other losses.
+
+use crate::bed::{Asked, Bed, chunk_on, gone, words};
+use futures::FutureExt;
+use futures::future::{pending, ready};
+use gabion_layout::{ChunkId, ChunkIndex, Generation, NodeId, Sequence, StripeId};
+use gabion_protocol::message::{
+    CoordinatorRequest, Effect, Holding, NodeReply, NodeRequest, PendingRecord, ReadCut, Refusal,
+};
+use std::collections::BTreeSet;
+
+const REPAIR_NOW: CoordinatorRequest = CoordinatorRequest::RepairNow { scheme: None };
+
+/// The node that was to write a chunk, of each run in order.
+fn requestors(log: &[Asked]) -> Vec<NodeId> {
+    let writes = |asked: &&Asked| {
+        let NodeRequest::RunPart(part) = &asked.request else {
+            return false;
+        };
+        let is_write =
+            |step: &gabion_plan::PartStep| matches!(step.step, gabion_plan::Step::Write { .. });
+        part.part.steps.iter().any(is_write)
+    };
+    log.iter().filter(writes).map(|asked| asked.node).collect()
+}
+
+#[test]
+fn updates_under_way_are_decided_before_anything_is_read() {
+    let mut bed = Bed::three_racks();
+    let before = bed.put("f", 1).remove(0);
+    let (writer, lost) = (before.nodes[0], before.nodes[2]);
+    // Update 5 was logged wherever a node is left: it stands, and the lost chunk missed it for all
+    // that anybody knows. Update 6 is on one of two survivors only.
+    let record = |sequence, participants: [u8; 3]| PendingRecord {
+        chunk: ChunkIndex(0),
+        sequence: Sequence(sequence),
+        participants: participants.map(ChunkIndex).to_vec(),
+    };
+    let records = vec![record(5, [0, 2, 2]), record(6, [0, 1, 1])];
+    bed.hook(move |node, request| {
+        let asked = matches!(request, NodeRequest::Collect { .. });
+        asked.then(|| {
+            let records = if node == writer {
+                records.clone()
+            } else {
+                Vec::new()
+            };
+            let mark = Sequence(4);
+            ready(Ok(NodeReply::Holding(Holding { mark, records }))).boxed()
+        })
+    });
+    bed.fail(&[lost]);
+    bed.ask(REPAIR_NOW);
+    bed.pass(100);
+    let log = bed.take_log();
+    for asked in &log {
+        match &asked.request {
+            NodeRequest::Resolve { mark, dropped, .. } => {
+                assert_eq!(
+                    (*mark, dropped.as_slice()),
+                    (Sequence(5), &[Sequence(6)][..])
+                );
+            }
+            NodeRequest::RunPart(part) => {
+                assert_eq!(part.cut, ReadCut::Exactly(Sequence(5)));
+                let base = Sequence(5);
+                assert_eq!(part.effect, Effect::Install { base });
+                assert_eq!(
+                    part.generation,
+                    Generation(2),
+                    "the lost chunk was marked stale"
+                );
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(requestors(&log).len(), 1);
+    let after = bed.stripe("f");
+    assert_eq!((after.generation, after.stale), (Generation(3), vec![]));
+}
+
+#[test]
+fn a_chunk_repaired_in_place_is_fenced_first() {
+    let mut bed = Bed::three_racks();
+    let before = bed.put("f", 1).remove(0);
+    let node = before.nodes[3];
+    bed.report_damage(chunk_on(&before, node));
+    bed.pass(100);
+    let log = bed.take_log();
+    let of_node: Vec<&NodeRequest> = log
+        .iter()
+        .filter(|asked| asked.node == node)
+        .map(|asked| &asked.request)
+        .collect();
+    assert!(
+        matches!(
+            of_node.as_slice(),
+            [
+                NodeRequest::Collect {
+                    generation: Generation(2),
+                    ..
+                },
+                NodeRequest::Resolve { .. },
+                NodeRequest::RunPart(_),
+                NodeRequest::Scrub { .. },
+            ]
+        ),
+        "it is no survivor, and asked only when it is to write: {of_node:?}"
+    );
+    assert_eq!(bed.stripe("f").nodes, before.nodes);
+}
+
+#[test]
+fn a_full_disk_sends_the_chunk_elsewhere_and_the_old_one_is_removed() {
+    let mut bed = Bed::three_racks();
+    let before = bed.put("f", 1).remove(0);
+    let full = before.nodes[3];
+    bed.hook(move |node, request| {
+        let refuse = node == full && matches!(request, NodeRequest::RunPart(_));
+        refuse.then(|| ready(Ok(NodeReply::Refused(Refusal::NoSpace))).boxed())
+    });
+    let chunk = chunk_on(&before, full);
+    bed.report_damage(chunk);
+    bed.pass(100);
+    let log = bed.take_log();
+    let after = bed.stripe("f");
+    assert_eq!(requestors(&log), [full, after.nodes[3]]);
+    assert_ne!(after.nodes[3], full);
+    let last = log.last().unwrap();
+    let chunks = vec![chunk];
+    assert_eq!(
+        (last.node, &last.request),
+        (full, &NodeRequest::Remove { chunks })
+    );
+}
+
+#[test]
+fn a_node_that_may_yet_remove_a_chunk_does_not_get_it_before_it_joins() {
+    let mut bed = Bed::three_racks();
+    let before = bed.put("f", 1).remove(0);
+    let mut bad = 1;
+    bed.hook(move |node, request| match request {
+        NodeRequest::Scrub { .. } if bad > 0 => {
+            bad -= 1;
+            Some(ready(Err(gone(node))).boxed())
+        }
+        NodeRequest::Remove { .. } => Some(pending().boxed()),
+        _ => None,
+    });
+    bed.fail(&[before.nodes[2]]);
+    bed.ask(REPAIR_NOW);
+    bed.pass(20_000);
+    let log = bed.take_log();
+    let [only] = requestors(&log)[..] else {
+        panic!("one node fits, and it is tried once: {log:?}")
+    };
+    let error = bed.status().repair.last_error.unwrap();
+    assert!(error.contains("has no place"), "{error}");
+    let id = ChunkId {
+        stripe: before.id,
+        index: ChunkIndex(2),
+    };
+    assert_eq!(bed.rejoin_obsolete(only, vec![id]), [id]);
+    bed.pass(100);
+    assert_eq!(bed.stripe("f").nodes[2], only);
+}
+
+#[test]
+fn a_survivor_that_has_lost_its_chunk_is_no_survivor() {
+    let mut bed = Bed::three_racks();
+    let before = bed.put("f", 1).remove(0);
+    let (lost, empty) = (before.nodes[0], before.nodes[5]);
+    let missing = chunk_on(&before, empty);
+    let mut told = false;
+    bed.hook(move |node, request| {
+        let asked = node == empty && matches!(request, NodeRequest::Collect { .. }) && !told;
+        asked.then(|| {
+            told = true;
+            ready(Ok(NodeReply::Refused(Refusal::NoSuchChunk(missing)))).boxed()
+        })
+    });
+    bed.fail(&[lost]);
+    bed.ask(REPAIR_NOW);
+    bed.pass(100);
+    assert_eq!(bed.failures_left(), [(2, 1)]);
+    assert_eq!(bed.status().repair.repaired_chunk_count, 2);
+    assert_eq!(bed.stripe("f").nodes[5], empty);
+}
+
+#[test]
+fn a_silent_survivor_is_waited_for_without_holding_up_the_primary() {
+    let mut bed = Bed::three_racks();
+    let before = bed.put("f", 1).remove(0);
+    bed.stop(before.nodes[1]);
+    bed.pass(1_000);
+    bed.report_damage(chunk_on(&before, before.nodes[0]));
+    let log = bed.take_log();
+    assert_eq!(
+        words(&log),
+        [],
+        "nobody is fenced while one node's word is missing"
+    );
+    let error = bed.status().repair.last_error.unwrap();
+    assert!(error.contains("silent but not declared failed"), "{error}");
+    // Declared failed, it is not needed any more, and no timer need run out first.
+    bed.pass(400);
+    assert_eq!(bed.status().repair.repaired_chunk_count, 1);
+    assert_eq!(bed.stripe("f").stale, []);
+}
+
+#[test]
+fn as_many_stripes_are_repaired_at_once_as_it_says() {
+    let mut bed = Bed::three_racks();
+    bed.options.repair_parallel = 3;
+    bed.restart();
+    let stripes = bed.put("f", 6);
+    bed.hook(|_, request| matches!(request, NodeRequest::RunPart(_)).then(|| pending().boxed()));
+    let damaged = stripes[..5].iter();
+    let chunks: Vec<ChunkId> = damaged
+        .map(|stripe| chunk_on(stripe, stripe.nodes[0]))
+        .collect();
+    for chunk in chunks {
+        bed.report_damage(chunk);
+    }
+    bed.pass(1_000);
+    let running: BTreeSet<StripeId> = bed
+        .take_log()
+        .into_iter()
+        .filter_map(|asked| match asked.request {
+            NodeRequest::RunPart(part) => Some(part.part.stripe),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(running.len(), 3);
+    assert_eq!(bed.status().repair.queued_chunk_count, 5);
+}
