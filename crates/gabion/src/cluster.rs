@@ -136,7 +136,7 @@ impl LocalCluster {
     pub(crate) async fn start(
         &mut self,
         behaviour: &Behaviour,
-        mut progress: impl FnMut(&str),
+        mut progress: impl FnMut(),
     ) -> Result<(), Failure> {
         let was_made_before = self.shape.coordinator.is_some();
         if self.running("coordinator").is_none() {
@@ -144,7 +144,7 @@ impl LocalCluster {
             self.shape.coordinator = Some(address);
             self.save()?;
         }
-        progress("coordinator");
+        progress();
         let nodes: Vec<u32> = (0..self.node_count()).collect();
         if was_made_before {
             let starts = nodes.iter().map(|&node| self.start_node(node));
@@ -153,7 +153,7 @@ impl LocalCluster {
             // One after another, so that the coordinator's ids are in the order of the racks.
             for &node in &nodes {
                 self.start_node(node).await?;
-                progress(&format!("node {node}"));
+                progress();
             }
         }
         Ok(())

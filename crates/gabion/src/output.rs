@@ -2,9 +2,12 @@
 
 use crate::failure::{Context, Failure};
 use clap::ValueEnum;
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::style::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
+use gabion_client::Progress;
+use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
+use std::time::Duration;
 
 /// Tables or JSON.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
@@ -27,7 +30,7 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
 pub(crate) fn table(heading: &[&str]) -> Table {
     let mut table = Table::new();
     table
-        .load_preset(UTF8_HORIZONTAL_ONLY)
+        .load_style(UTF8_HORIZONTAL_ONLY)
         .set_header(heading.iter().copied());
     table
 }
@@ -36,6 +39,70 @@ pub(crate) fn table(heading: &[&str]) -> Table {
 pub(crate) fn align_numbers(table: &mut Table) {
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
+    }
+}
+
+/// A progress bar on stderr, gone when it is dropped. Nothing is drawn where stderr is no terminal.
+pub(crate) struct Shown(ProgressBar);
+
+impl Shown {
+    /// Counts bytes.
+    pub(crate) fn bytes(what: &str) -> Self {
+        Self::with_template(
+            what,
+            0,
+            "{msg} {bar:40} {bytes}/{total_bytes} {bytes_per_sec}",
+        )
+    }
+
+    /// Counts things.
+    pub(crate) fn count(what: &str, total: u64) -> Self {
+        Self::with_template(what, total, "{msg} {bar:40} {pos}/{len} {elapsed}")
+    }
+
+    /// Turns until it is dropped.
+    pub(crate) fn spinner(what: &str) -> Self {
+        let spinner = ProgressBar::new_spinner().with_message(what.to_owned());
+        spinner.enable_steady_tick(Duration::from_millis(100));
+        Self(spinner)
+    }
+
+    /// One more is done.
+    pub(crate) fn step(&self) {
+        self.0.inc(1);
+    }
+
+    /// So many are done.
+    pub(crate) fn set(&self, done: u64) {
+        self.0.set_position(done);
+    }
+
+    /// Says something else.
+    pub(crate) fn say(&self, what: &str) {
+        self.0.set_message(what.to_owned());
+    }
+
+    fn with_template(what: &str, total: u64, template: &str) -> Self {
+        let style = ProgressStyle::with_template(template);
+        let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+        Self(
+            ProgressBar::new(total)
+                .with_style(style)
+                .with_message(what.to_owned()),
+        )
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+impl Progress for Shown {
+    fn advanced(&self, done_bytes: u64, total_bytes: u64) {
+        self.0.set_length(total_bytes);
+        self.0.set_position(done_bytes);
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::{TestCluster, fails, pattern, path_text, text, wait_for};
+use support::{TestCluster, fails, path_text, pattern, text, wait_for};
 
 const KIB: usize = 1024;
 
@@ -16,8 +16,13 @@ fn a_file_lives_through_updates_damage_and_the_loss_of_nodes() {
     assert!(cluster.get("disk") == expected);
 
     // Updates: small, across chunks, across stripes, the last byte, the same bytes twice.
-    let updates =
-        [(5, 1), (64 * KIB - 100, 300), (256 * KIB - 5000, 90_000), (600 * KIB + 16, 1), (5, 2)];
+    let updates = [
+        (5, 1),
+        (64 * KIB - 100, 300),
+        (256 * KIB - 5000, 90_000),
+        (600 * KIB + 16, 1),
+        (5, 2),
+    ];
     for (at, (offset, length)) in updates.into_iter().enumerate() {
         let new = pattern(length, 100 + at as u64);
         cluster.write("disk", offset, &new);
@@ -31,7 +36,9 @@ fn a_file_lives_through_updates_damage_and_the_loss_of_nodes() {
     let scrub = cluster.run(&["scrub"]);
     wait_for("the damage is repaired", || {
         cluster.json(&["cluster", "status"])["lost_chunks"] == 0
-            && cluster.json(&["scrub"])["damage"].as_array().is_some_and(Vec::is_empty)
+            && cluster.json(&["scrub"])["damage"]
+                .as_array()
+                .is_some_and(Vec::is_empty)
     });
     assert!(scrub.contains("damage"), "{scrub}");
 
@@ -40,13 +47,19 @@ fn a_file_lives_through_updates_damage_and_the_loss_of_nodes() {
     cluster.wait_until_failed(&[4]);
     assert!(cluster.get("disk") == expected, "degraded");
     let plan = cluster.run(&["plan", "show", "disk", "--repair=0:1"]);
-    assert!(plan.contains("repair") && plan.contains("combine"), "{plan}");
+    assert!(
+        plan.contains("repair") && plan.contains("combine"),
+        "{plan}"
+    );
     let repaired = cluster.json(&["repair", "--scheme=pipeline", "--watch"]);
     assert_eq!(repaired["lost_chunks"], 0);
     let stat = cluster.json(&["stat", "disk"]);
     for stripe in stat["stripes"].as_array().unwrap() {
         assert_eq!(stripe["failures_left"], 2, "{stripe}");
-        assert!(!stripe["nodes"].as_array().unwrap().contains(&4.into()), "{stripe}");
+        assert!(
+            !stripe["nodes"].as_array().unwrap().contains(&4.into()),
+            "{stripe}"
+        );
     }
     assert!(cluster.get("disk") == expected, "repaired");
 
@@ -74,7 +87,10 @@ fn impossible_wishes_are_refused_in_plain_words() {
     let error = refused(&["pool", "create", "p", "--survive=2-racks"]);
     assert!(error.contains("2-racks"), "{error}");
     let error = refused(&["pool", "create", "p", "--code=rs(6,3)"]);
-    assert!(error.contains("rs(6,3)") || error.contains("9 chunks"), "{error}");
+    assert!(
+        error.contains("rs(6,3)") || error.contains("9 chunks"),
+        "{error}"
+    );
     let error = refused(&["get", "nothing", "/dev/null"]);
     assert!(error.contains("nothing"), "{error}");
     let error = refused(&["plan", "show", "nothing", "--update=0:1"]);
@@ -94,6 +110,9 @@ fn impossible_wishes_are_refused_in_plain_words() {
     let error = refused(&["put", path_text(&cluster.path("missing")), "g"]);
     assert!(error.contains("missing"), "{error}");
     let used = cluster.path("cluster");
-    let error = fails(&["cluster", "up", "--dir", path_text(used.parent().unwrap())], 2);
+    let error = fails(
+        &["cluster", "up", "--dir", path_text(used.parent().unwrap())],
+        2,
+    );
     assert!(error.contains("not empty"), "{error}");
 }

@@ -21,22 +21,42 @@ fn trace(name: &str) -> Option<String> {
 }
 
 fn baseline(trace: &str, arguments: &[&str]) -> (u64, u64) {
-    let mut all = vec!["lab", "update-traffic", "--trace", trace, "--format", "json"];
+    let mut all = vec![
+        "lab",
+        "update-traffic",
+        "--trace",
+        trace,
+        "--format",
+        "json",
+    ];
     all.extend(arguments);
     let report: Value = serde_json::from_str(&run(&all)).expect("JSON");
     let chunks = report["schemes"]["baseline"]["cross_rack_chunks"].as_u64();
-    (report["chunk_updates"].as_u64().expect("a count"), chunks.expect("a count"))
+    (
+        report["chunk_updates"].as_u64().expect("a count"),
+        chunks.expect("a count"),
+    )
 }
 
 #[test]
 fn the_lab_prints_the_golden_counts() {
-    let Some(wdev_1) = trace("msr/wdev_1.csv") else { return };
+    let Some(wdev_1) = trace("msr/wdev_1.csv") else {
+        return;
+    };
     let rotate = |code, racks| {
-        baseline(&wdev_1, &["--code", code, "--racks", racks, "--layout", "rotate", "--chunk", "1MiB"]).1
+        baseline(
+            &wdev_1,
+            &[
+                "--code", code, "--racks", racks, "--layout", "rotate", "--chunk", "1MiB",
+            ],
+        )
+        .1
     };
     assert_eq!(rotate("rs(6,3)", "3"), 2400);
     assert_eq!(rotate("rs(12,4)", "4"), 4224);
-    let grouped = ["--code", "rs(12,4)", "--layout", "6x2+2x2", "--chunk", "4KiB"];
+    let grouped = [
+        "--code", "rs(12,4)", "--layout", "6x2+2x2", "--chunk", "4KiB",
+    ];
     assert_eq!(baseline(&wdev_1, &grouped), (1354, 5416));
 }
 
@@ -48,7 +68,9 @@ fn the_lab_counts_a_trace_of_our_own() {
     // first of stripe 1. Every chunk has 3 parity chunks, of which rotate puts some in other racks.
     let rows = "1,h,0,Write,0,4096,1\n2,h,0,Read,0,4096,1\n3,h,0,Write,6287360,8192,1\n";
     std::fs::write(&path, rows).unwrap();
-    let rotate = ["--code", "rs(6,3)", "--racks", "3", "--layout", "rotate", "--chunk", "1MiB"];
+    let rotate = [
+        "--code", "rs(6,3)", "--racks", "3", "--layout", "rotate", "--chunk", "1MiB",
+    ];
     // Stripe 0: data 0 in rack 0 and data 5 in rack 1, parity 6, 7, 8 in rack 2: 3 each. Stripe 1:
     // data 0 on node 1, rack 0; parity on nodes 7, 8 (rack 2) and 0 (rack 0): 2.
     assert_eq!(baseline(path_text(&path), &rotate), (3, 8));
@@ -60,8 +82,23 @@ fn a_malformed_row_is_named() {
     let path = directory.path().join("bad.csv");
     std::fs::write(&path, "1,h,0,Write,0,4096,1\n2,h,0,Wrote,0,4096,1\n").unwrap();
     let trace = path_text(&path);
-    let error = fails(&["lab", "update-traffic", "--trace", trace, "--code", "rs(6,3)", "--racks", "3"], 1);
-    assert!(error.contains("line 2") && error.contains("Wrote"), "{error}");
+    let error = fails(
+        &[
+            "lab",
+            "update-traffic",
+            "--trace",
+            trace,
+            "--code",
+            "rs(6,3)",
+            "--racks",
+            "3",
+        ],
+        1,
+    );
+    assert!(
+        error.contains("line 2") && error.contains("Wrote"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -74,9 +111,18 @@ fn mistakes_get_one_plain_sentence_and_exit_code_2() {
         (vec!["cluster", "down", "--dir", nowhere], "no cluster"),
         (vec!["cluster", "up"], "--dir"),
         (vec!["chaos", "kill-node", "1"], "--dir"),
-        (vec!["pool", "create", "p", "--survive", "1-shelf"], "1-rack or 2-nodes"),
-        (vec!["pool", "create", "p", "--chunk", "big"], "such as 4096"),
-        (vec!["repair", "--scheme", "magic", "--dir", nowhere], "conventional or pipeline"),
+        (
+            vec!["pool", "create", "p", "--survive", "1-shelf"],
+            "1-rack or 2-nodes",
+        ),
+        (
+            vec!["pool", "create", "p", "--chunk", "big"],
+            "such as 4096",
+        ),
+        (
+            vec!["repair", "--scheme", "magic", "--dir", nowhere],
+            "conventional or pipeline",
+        ),
         (
             vec!["lab", "update-traffic", "--trace", "x", "--code", "rs(6)"],
             "rs(",
@@ -89,7 +135,17 @@ fn mistakes_get_one_plain_sentence_and_exit_code_2() {
 
 #[test]
 fn a_file_that_is_not_there_fails_with_exit_code_1() {
-    let error = fails(&["lab", "update-traffic", "--trace", "nowhere.csv", "--code", "rs(6,3)"], 1);
+    let error = fails(
+        &[
+            "lab",
+            "update-traffic",
+            "--trace",
+            "nowhere.csv",
+            "--code",
+            "rs(6,3)",
+        ],
+        1,
+    );
     assert!(error.contains("nowhere.csv"), "{error}");
     let error = fails(&["ls", "--coordinator", "127.0.0.1:1"], 1);
     assert!(error.contains("127.0.0.1:1"), "{error}");
@@ -97,7 +153,11 @@ fn a_file_that_is_not_there_fails_with_exit_code_1() {
 
 #[test]
 fn help_teaches() {
-    for arguments in [vec!["--help"], vec!["cluster", "up", "--help"], vec!["pool", "create", "--help"]] {
+    for arguments in [
+        vec!["--help"],
+        vec!["cluster", "up", "--help"],
+        vec!["pool", "create", "--help"],
+    ] {
         let output = gabion(&arguments).output().unwrap();
         assert!(output.status.success());
         assert!(output.stdout.len() > 300, "{arguments:?}");

@@ -26,7 +26,10 @@ fn kill_during(cluster: &TestCluster, arguments: &[&str], bytes: &[u8], round: u
     drop(stdin);
     std::thread::sleep(std::time::Duration::from_millis(5 + round * 17));
     cluster.kill_all();
-    let acknowledged = child.try_wait().expect("the child is ours").is_some_and(|s| s.success());
+    let acknowledged = child
+        .try_wait()
+        .expect("the child is ours")
+        .is_some_and(|s| s.success());
     if !acknowledged {
         child.kill().expect("the child is ours");
     }
@@ -53,7 +56,10 @@ fn nothing_acknowledged_is_lost_and_nothing_is_half_done() {
         if acknowledged || got == updated {
             expected = updated;
         }
-        assert!(got == expected, "round {round}, acknowledged {acknowledged}: a mixture");
+        assert!(
+            got == expected,
+            "round {round}, acknowledged {acknowledged}: a mixture"
+        );
         check_parity(&cluster, &expected);
     }
     for round in 0..ROUNDS {
@@ -61,10 +67,20 @@ fn nothing_acknowledged_is_lost_and_nothing_is_half_done() {
         let bytes = pattern(700 * KIB, 2000 + round);
         let acknowledged = kill_during(&cluster, &["put", "-", &name], &bytes, round * 2);
         let files = cluster.json(&["ls"]);
-        let is_there = files.as_array().unwrap().iter().any(|f| f["name"] == name.as_str());
-        assert!(is_there || !acknowledged, "round {round}: an acknowledged file is gone");
+        let is_there = files
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|f| f["name"] == name.as_str());
+        assert!(
+            is_there || !acknowledged,
+            "round {round}: an acknowledged file is gone"
+        );
         if is_there {
-            assert!(cluster.get(&name) == bytes, "round {round}: a file is visible but not whole");
+            assert!(
+                cluster.get(&name) == bytes,
+                "round {round}: a file is visible but not whole"
+            );
         }
         assert!(cluster.get("disk") == expected, "round {round}");
     }
@@ -76,7 +92,10 @@ fn check_parity(cluster: &TestCluster, expected: &[u8]) {
     cluster.wait_until_failed(&[0]);
     let file = cluster.path("degraded");
     cluster.run(&["get", "disk", path_text(&file)]);
-    assert!(std::fs::read(&file).unwrap() == expected, "parity disagrees with data");
+    assert!(
+        std::fs::read(&file).unwrap() == expected,
+        "parity disagrees with data"
+    );
     cluster.run(&["chaos", "start-node", "0"]);
     cluster.wait_until_failed(&[]);
 }

@@ -4,9 +4,8 @@ use super::connect;
 use crate::arguments::{ClusterCommand, Place, UpOptions};
 use crate::cluster::LocalCluster;
 use crate::failure::{Context, Failure};
-use crate::output::{Format, align_numbers, bytes, print_json, table};
+use crate::output::{Format, Shown, align_numbers, bytes, print_json, table};
 use gabion_protocol::message::{ClusterStatus, Liveness, Meter, NodeStatus, Purpose};
-use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 pub(crate) async fn run(
@@ -30,15 +29,11 @@ async fn up(options: UpOptions, place: &Place, format: Format) -> Result<(), Fai
         .canonicalize()
         .context(format!("find {}", directory.display()))?;
     let mut cluster = LocalCluster::open_or_make(&directory, &options)?;
-    let progress = ProgressBar::new(u64::from(cluster.node_count()) + 1);
-    let started = cluster
-        .start(&options.behaviour, |what| {
-            progress.inc(1);
-            progress.set_message(what.to_owned());
-        })
-        .await;
-    progress.finish_and_clear();
-    started?;
+    let progress = Shown::count("starting", u64::from(cluster.node_count()) + 1);
+    cluster
+        .start(&options.behaviour, || progress.step())
+        .await?;
+    drop(progress);
     let coordinator = cluster.coordinator()?;
     if format == Format::Json {
         return print_json(&json!({
@@ -74,7 +69,7 @@ async fn down(place: &Place) -> Result<(), Failure> {
 async fn status(place: &Place, format: Format) -> Result<(), Failure> {
     let client = connect(place).await?;
     let status = client.status().await?;
-    let meter = client.meters().await?;
+    let meter = client.meters().await?.sum();
     if format == Format::Json {
         return print_json(&json!({
             "nodes": status.nodes.iter().map(node_json).collect::<Vec<_>>(),

@@ -3,56 +3,42 @@
 use super::connect;
 use crate::arguments::{GetOptions, Place, PutOptions, WriteOptions};
 use crate::failure::{Context, Failure};
-use crate::output::{Format, align_numbers, bytes, print_json, table};
-use gabion_client::Stat;
-use indicatif::{ProgressBar, ProgressStyle};
+use crate::output::{Format, Shown, align_numbers, bytes, print_json, table};
+use gabion_client::FileStat;
+use gabion_layout::{ChunkIndex, StripeRecord};
+use gabion_protocol::primary::failed_nodes;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 
 pub(crate) async fn put(options: PutOptions, place: &Place, format: Format) -> Result<(), Failure> {
     let PutOptions { file, name, pool } = options;
     let doing = || format!("read {}", file.display());
-    let is_stdin = file == Path::new("-");
     let client = connect(place).await?;
     let begun = Instant::now();
-    let (summary, size) = if is_stdin {
+    let pool = pool.as_deref();
+    let summary = if file == Path::new("-") {
         let mut all = Vec::new();
         tokio::io::stdin()
             .read_to_end(&mut all)
             .await
             .context(doing())?;
-        let size = all.len() as u64;
-        let bar = progress_bar(size);
-        (
-            client
-                .put(&name, pool.as_deref(), all.as_slice(), size, &|n| {
-                    bar.set_position(n)
-                })
-                .await?,
-            size,
-        )
+        client
+            .put(&name, pool, all.as_slice(), all.len() as u64, &bar())
+            .await?
     } else {
         let source = tokio::fs::File::open(&file).await.context(doing())?;
         let metadata = source.metadata().await.context(doing())?;
         if !metadata.is_file() {
-            return Err(Failure::usage(format!(
-                "{} is not a plain file",
-                file.display()
-            )));
+            let file = file.display();
+            return Err(Failure::usage(format!("{file} is not a plain file")));
         }
-        let size = metadata.len();
-        let bar = progress_bar(size);
-        (
-            client
-                .put(&name, pool.as_deref(), source, size, &|n| {
-                    bar.set_position(n)
-                })
-                .await?,
-            size,
-        )
+        client
+            .put(&name, pool, source, metadata.len(), &bar())
+            .await?
     };
+    let size = summary.size_bytes;
     let seconds = begun.elapsed().as_secs_f64();
     if format == Format::Json {
         return print_json(&json!({
@@ -72,17 +58,16 @@ pub(crate) async fn get(options: GetOptions, place: &Place, format: Format) -> R
     let GetOptions { name, file } = options;
     let client = connect(place).await?;
     if file == Path::new("-") {
-        client.get(&name, tokio::io::stdout(), &|_| {}).await?;
+        client.get(&name, tokio::io::stdout(), &()).await?;
         return Ok(());
     }
+    // A name that is not there must not leave anything behind here.
+    client.open(&name).await?;
     let begun = Instant::now();
     let part = part_of(&file);
     let doing = || format!("write {}", part.display());
     let mut sink = tokio::fs::File::create(&part).await.context(doing())?;
-    let bar = progress_bar(client.stat(&name).await?.layout.file.size_bytes);
-    let got = client.get(&name, &mut sink, &|n| bar.set_position(n)).await;
-    bar.finish_and_clear();
-    let size = match got {
+    let size = match client.get(&name, &mut sink, &bar()).await {
         Ok(size) => size,
         Err(error) => {
             let _ = std::fs::remove_file(&part);
@@ -196,7 +181,11 @@ pub(crate) async fn stat(name: &str, place: &Place, format: Format) -> Result<()
             .chunks()
             .map(|chunk| {
                 let node = stripe.nodes[chunk.at()];
-                let mark = if stat.is_lost(stripe, chunk) { "!" } else { "" };
+                let mark = if is_lost(&stat, stripe, chunk) {
+                    "!"
+                } else {
+                    ""
+                };
                 format!("{}{mark}", node.0)
             })
             .collect();
@@ -212,7 +201,7 @@ pub(crate) async fn stat(name: &str, place: &Place, format: Format) -> Result<()
     Ok(())
 }
 
-fn stat_json(stat: &Stat) -> Value {
+fn stat_json(stat: &FileStat) -> Value {
     let stripes = stat
         .layout
         .stripes
@@ -221,7 +210,7 @@ fn stat_json(stat: &Stat) -> Value {
         .map(|(stripe, left)| {
             let lost: Vec<u8> = stripe
                 .chunks()
-                .filter(|&c| stat.is_lost(stripe, c))
+                .filter(|&c| is_lost(stat, stripe, c))
                 .map(|c| c.0)
                 .collect();
             json!({
@@ -242,8 +231,15 @@ fn stat_json(stat: &Stat) -> Value {
     })
 }
 
-fn progress_bar(total: u64) -> ProgressBar {
-    let template = "{bar:40} {bytes}/{total_bytes} {bytes_per_sec}";
-    let style = ProgressStyle::with_template(template);
-    ProgressBar::new(total).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+fn bar() -> Shown {
+    Shown::bytes("")
+}
+
+/// Whether a chunk counts as lost now.
+fn is_lost(stat: &FileStat, stripe: &StripeRecord, chunk: ChunkIndex) -> bool {
+    let failed = failed_nodes(&stat.layout.nodes);
+    stripe.is_stale(chunk)
+        || stripe
+            .node_of(chunk)
+            .is_some_and(|node| failed.contains(&node))
 }

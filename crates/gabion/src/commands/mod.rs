@@ -32,7 +32,7 @@ async fn connect(place: &Place) -> Result<Client, Failure> {
 
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
-        if error.is_usage() {
+        if error.kind() == gabion_client::ErrorKind::Usage {
             Self::usage(error)
         } else {
             Self::failed(error)

@@ -4,6 +4,7 @@ use super::connect;
 use crate::arguments::{Place, PlanCommand, PlanShowOptions};
 use crate::failure::Failure;
 use crate::output::parse_bytes;
+use gabion_client::Planned;
 use gabion_layout::{ByteRange, ChunkIndex};
 use gabion_planner::repair::Scheme;
 
@@ -17,7 +18,7 @@ pub(crate) async fn run(command: PlanCommand, place: &Place) -> Result<(), Failu
         scheme,
         graphviz,
     } = options;
-    let (plan, code, topology) = match (update, repair) {
+    let planned = match (update, repair) {
         (Some(update), None) => {
             let (offset, length) = pair(&update, "OFFSET:LENGTH, such as 4096:100")?;
             client
@@ -29,9 +30,12 @@ pub(crate) async fn run(command: PlanCommand, place: &Place) -> Result<(), Failu
             let scheme: Scheme = scheme.parse().map_err(Failure::usage)?;
             let chunk = u8::try_from(chunk).ok().filter(|&chunk| chunk < u8::MAX);
             let chunk = chunk.ok_or_else(|| Failure::usage("a stripe has at most 255 chunks"))?;
-            client
-                .plan_repair(&name, stripe as usize, ChunkIndex(chunk), scheme)
-                .await?
+            let stripe = usize::try_from(stripe).map_err(Failure::usage)?;
+            vec![
+                client
+                    .plan_repair(&name, stripe, ChunkIndex(chunk), scheme)
+                    .await?,
+            ]
         }
         _ => {
             return Err(Failure::usage(
@@ -39,10 +43,17 @@ pub(crate) async fn run(command: PlanCommand, place: &Place) -> Result<(), Failu
             ));
         }
     };
-    if graphviz {
-        print!("{}", gabion_plan::graphviz(&plan, &topology));
-    } else {
-        print!("{}", gabion_plan::text(&plan, &code, &topology));
+    for Planned {
+        plan,
+        code,
+        topology,
+    } in planned
+    {
+        if graphviz {
+            print!("{}", gabion_plan::graphviz(&plan, &topology));
+        } else {
+            print!("{}", gabion_plan::text(&plan, &code, &topology));
+        }
     }
     Ok(())
 }

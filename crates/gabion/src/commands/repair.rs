@@ -4,11 +4,10 @@ use super::cluster::{print_redundancy, repair_json};
 use super::connect;
 use crate::arguments::{Place, RepairOptions};
 use crate::failure::Failure;
-use crate::output::{Format, bytes, print_json};
+use crate::output::{Format, Shown, bytes, print_json};
 use gabion_client::Client;
 use gabion_planner::repair::Scheme;
 use gabion_protocol::message::ClusterStatus;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::time::Duration;
 
@@ -44,27 +43,29 @@ pub(crate) async fn repair(
 /// Shows progress until no chunk is lost; gives the last status.
 async fn watch(client: &Client) -> Result<ClusterStatus, Failure> {
     let mut status = client.status().await?;
-    let bar = ProgressBar::new(status.lost_chunk_count);
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} chunks, {msg}");
-    bar.set_style(style.map_err(Failure::failed)?);
+    let mut most = status.lost_chunk_count;
+    let bar = Shown::count("repairing chunks", most);
     while status.lost_chunk_count > 0 {
-        bar.set_length(bar.length().unwrap_or(0).max(status.lost_chunk_count));
-        bar.set_position(bar.length().unwrap_or(0) - status.lost_chunk_count);
-        bar.set_message(status.repair.last_error.clone().unwrap_or_default());
+        most = most.max(status.lost_chunk_count);
+        bar.set(most - status.lost_chunk_count);
+        bar.say(
+            status
+                .repair
+                .last_error
+                .as_deref()
+                .unwrap_or("repairing chunks"),
+        );
         tokio::time::sleep(WATCH_EVERY).await;
         status = client.status().await?;
     }
-    bar.finish_and_clear();
     Ok(status)
 }
 
 pub(crate) async fn scrub(place: &Place, format: Format) -> Result<(), Failure> {
     let client = connect(place).await?;
-    let spinner = ProgressBar::new_spinner().with_message("verifying every stored byte");
-    spinner.enable_steady_tick(Duration::from_millis(100));
-    let scrubbed = client.scrub().await;
-    spinner.finish_and_clear();
-    let report = scrubbed?;
+    let spinner = Shown::spinner("verifying every stored byte");
+    let report = client.scrub().await?;
+    drop(spinner);
     if format == Format::Json {
         let damage = report.damage.iter().map(|d| {
             json!({

@@ -9,53 +9,69 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// The command with its arguments, not started yet.
-pub fn gabion(arguments: &[&str]) -> Command {
+pub(crate) fn gabion(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gabion"));
-    command.args(arguments).env_remove("GABION_DIR").env_remove("GABION_COORDINATOR");
+    command
+        .args(arguments)
+        .env_remove("GABION_DIR")
+        .env_remove("GABION_COORDINATOR");
     command
 }
 
 /// Runs the command and gives its stdout; panics with its stderr when it fails.
-pub fn run(arguments: &[&str]) -> String {
+pub(crate) fn run(arguments: &[&str]) -> String {
     let output = gabion(arguments).output().expect("the binary runs");
-    assert!(output.status.success(), "gabion {arguments:?}: {}", text(&output.stderr));
+    assert!(
+        output.status.success(),
+        "gabion {arguments:?}: {}",
+        text(&output.stderr)
+    );
     text(&output.stdout)
 }
 
 /// Runs the command, which must fail with this exit code and one sentence on stderr.
-pub fn fails(arguments: &[&str], code: i32) -> String {
+pub(crate) fn fails(arguments: &[&str], code: i32) -> String {
     let output = gabion(arguments).output().expect("the binary runs");
     let stderr = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "gabion {arguments:?}: {stderr}");
+    assert_eq!(
+        output.status.code(),
+        Some(code),
+        "gabion {arguments:?}: {stderr}"
+    );
     stderr
 }
 
-pub fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// A cluster that is stopped and deleted when the test ends.
-pub struct TestCluster {
+pub(crate) struct TestCluster {
     directory: tempfile::TempDir,
 }
 
 impl TestCluster {
     /// Starts `racks` racks of `per_rack` nodes whose failures are noticed quickly and repaired
     /// only on demand.
-    pub fn start(racks: u32, per_rack: u32) -> Self {
-        let cluster = Self { directory: tempfile::tempdir().expect("a temporary directory") };
-        cluster.up(&[&format!("--racks={racks}"), &format!("--nodes-per-rack={per_rack}")]);
+    pub(crate) fn start(racks: u32, per_rack: u32) -> Self {
+        let cluster = Self {
+            directory: tempfile::tempdir().expect("a temporary directory"),
+        };
+        cluster.up(&[
+            &format!("--racks={racks}"),
+            &format!("--nodes-per-rack={per_rack}"),
+        ]);
         cluster
     }
 
     /// `cluster up` with further arguments.
-    pub fn up(&self, further: &[&str]) {
+    pub(crate) fn up(&self, further: &[&str]) {
         let mut arguments = vec!["cluster", "up", "--lease-ms=1000", "--grace-s=3600"];
         arguments.extend(further);
         self.run(&arguments);
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
@@ -64,61 +80,73 @@ impl TestCluster {
     }
 
     /// The command on this cluster, not started yet.
-    pub fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = gabion(arguments);
         command.env("GABION_DIR", self.data());
         command
     }
 
-    pub fn output(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn output(&self, arguments: &[&str]) -> Output {
         self.command(arguments).output().expect("the binary runs")
     }
 
-    pub fn run(&self, arguments: &[&str]) -> String {
+    pub(crate) fn run(&self, arguments: &[&str]) -> String {
         let output = self.output(arguments);
-        assert!(output.status.success(), "gabion {arguments:?}: {}", text(&output.stderr));
+        assert!(
+            output.status.success(),
+            "gabion {arguments:?}: {}",
+            text(&output.stderr)
+        );
         text(&output.stdout)
     }
 
-    pub fn json(&self, arguments: &[&str]) -> Value {
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let mut all = vec!["--format=json"];
         all.extend(arguments);
         serde_json::from_str(&self.run(&all)).expect("JSON")
     }
 
     /// Stores bytes under a name.
-    pub fn put(&self, name: &str, bytes: &[u8]) {
+    pub(crate) fn put(&self, name: &str, bytes: &[u8]) {
         let file = self.path("put");
         fs::write(&file, bytes).expect("write a temporary file");
         self.run(&["put", path_text(&file), name]);
     }
 
     /// Reads a stored file whole.
-    pub fn get(&self, name: &str) -> Vec<u8> {
+    pub(crate) fn get(&self, name: &str) -> Vec<u8> {
         let file = self.path("got");
         self.run(&["get", name, path_text(&file)]);
         fs::read(&file).expect("read a temporary file")
     }
 
     /// Overwrites bytes of a stored file.
-    pub fn write(&self, name: &str, offset: usize, bytes: &[u8]) {
+    pub(crate) fn write(&self, name: &str, offset: usize, bytes: &[u8]) {
         let file = self.path("write");
         fs::write(&file, bytes).expect("write a temporary file");
-        self.run(&["write", name, &format!("--offset={offset}"), path_text(&file)]);
+        self.run(&[
+            "write",
+            name,
+            &format!("--offset={offset}"),
+            path_text(&file),
+        ]);
     }
 
     /// Waits until the coordinator counts exactly these nodes as failed.
-    pub fn wait_until_failed(&self, nodes: &[u64]) {
+    pub(crate) fn wait_until_failed(&self, nodes: &[u64]) {
         wait_for(&format!("nodes {nodes:?} are declared failed"), || {
             let status = self.json(&["cluster", "status"]);
             let all = status["nodes"].as_array().expect("nodes");
             let failed = all.iter().filter(|n| n["state"] == "failed");
-            failed.filter_map(|n| n["node"].as_u64()).collect::<Vec<_>>() == nodes
+            failed
+                .filter_map(|n| n["node"].as_u64())
+                .collect::<Vec<_>>()
+                == nodes
         });
     }
 
     /// Kills every process of the cluster with SIGKILL.
-    pub fn kill_all(&self) {
+    pub(crate) fn kill_all(&self) {
         self.run(&["cluster", "down"]);
     }
 }
@@ -130,20 +158,23 @@ impl Drop for TestCluster {
 }
 
 /// Asks again until the answer is yes; fails after a minute.
-pub fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = std::time::Instant::now();
     while !is_so() {
-        assert!(begun.elapsed().as_secs() < 60, "waited a minute until {what}");
+        assert!(
+            begun.elapsed().as_secs() < 60,
+            "waited a minute until {what}"
+        );
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
 }
 
-pub fn path_text(path: &Path) -> &str {
+pub(crate) fn path_text(path: &Path) -> &str {
     path.to_str().expect("temporary paths are UTF-8")
 }
 
 /// Bytes that differ everywhere and are the same in each run.
-pub fn pattern(length: usize, seed: u64) -> Vec<u8> {
+pub(crate) fn pattern(length: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let next = || {
         state ^= state << 13;

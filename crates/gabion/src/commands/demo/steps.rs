@@ -5,12 +5,11 @@ use super::report::{Degraded, Repair, Report, Updates};
 use crate::arguments::UpOptions;
 use crate::cluster::LocalCluster;
 use crate::failure::Failure;
-use crate::output::bytes;
-use gabion_client::{Client, ClientOptions};
+use crate::output::{Shown, bytes};
+use gabion_client::{Client, ClientOptions, File};
 use gabion_lab::{Request, RequestKind, TraceReader, workload};
 use gabion_layout::{ByteRange, NodeId};
 use gabion_protocol::message::{Liveness, Purpose};
-use indicatif::{ProgressBar, ProgressStyle};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -38,9 +37,9 @@ impl<'a> Demo<'a> {
     ) -> Result<Self, Failure> {
         let begun = Instant::now();
         let count = u64::from(cluster.node_count()) + 1;
-        let progress = bar(count, "starting 1 coordinator and 12 nodes in 3 racks");
-        cluster.start(&up.behaviour, |_| progress.inc(1)).await?;
-        progress.finish_and_clear();
+        let progress = Shown::count("starting 1 coordinator and 12 nodes in 3 racks", count);
+        cluster.start(&up.behaviour, || progress.step()).await?;
+        drop(progress);
         let client = Client::connect(cluster.coordinator()?, ClientOptions::default()).await?;
         let survive = "1-rack".parse().map_err(Failure::failed)?;
         let pool = client.create_pool(POOL, survive, None, CHUNK_BYTES).await?;
@@ -64,14 +63,13 @@ impl<'a> Demo<'a> {
     /// Stores the file.
     pub(super) async fn store(&mut self) -> Result<(), Failure> {
         let size = self.expected.bytes.len() as u64;
-        let progress = bar(size >> 20, "storing (MiB)");
         let begun = Instant::now();
         let source = self.expected.bytes.as_slice();
-        let position = |n: u64| progress.set_position(n >> 20);
+        let progress = Shown::bytes("storing");
         self.client
-            .put(FILE, Some(POOL), source, size, &position)
+            .put(FILE, Some(POOL), source, size, &progress)
             .await?;
-        progress.finish_and_clear();
+        drop(progress);
         self.report.put_s = begun.elapsed().as_secs_f64();
         Ok(())
     }
@@ -90,9 +88,10 @@ impl<'a> Demo<'a> {
             .into_iter()
             .filter(|r| r.kind == RequestKind::Write)
             .collect();
-        let progress = bar(writes.len() as u64, "updating in place");
-        let before = self.client.meters().await?;
-        let planned_before = self.client.planned(Purpose::Update).cross_rack_bytes;
+        let progress = Shown::count("updating in place", writes.len() as u64);
+        let file = self.client.open(FILE).await?;
+        let metered_before = self.metered(Purpose::Update).await?;
+        let planned_before = self.planned(Purpose::Update);
         let begun = Instant::now();
         let mut latencies_ms = Vec::with_capacity(writes.len());
         let mut written_bytes = 0;
@@ -106,11 +105,10 @@ impl<'a> Demo<'a> {
                 .await?;
             latencies_ms.push(sent.elapsed().as_secs_f64() * 1e3);
             written_bytes += write.length_bytes;
-            progress.inc(1);
+            progress.step();
         }
-        progress.finish_and_clear();
+        drop(progress);
         let seconds = begun.elapsed().as_secs_f64();
-        let after = self.client.meters().await?;
         latencies_ms.sort_by(f64::total_cmp);
         let rank = |share: f64| {
             let at = (latencies_ms.len() as f64 * share) as usize;
@@ -129,10 +127,8 @@ impl<'a> Demo<'a> {
             seconds,
             p50_ms: rank(0.50),
             p99_ms: rank(0.99),
-            planned_cross_rack_bytes: self.client.planned(Purpose::Update).cross_rack_bytes
-                - planned_before,
-            metered_cross_rack_bytes: after.cross_rack(Purpose::Update)
-                - before.cross_rack(Purpose::Update),
+            planned_cross_rack_bytes: self.planned(Purpose::Update) - planned_before,
+            metered_cross_rack_bytes: self.metered(Purpose::Update).await? - metered_before,
         };
         Ok(())
     }
@@ -140,6 +136,7 @@ impl<'a> Demo<'a> {
     /// Times one chunk from one node over one link: what a repair is held against.
     pub(super) async fn time_direct_send(&mut self) -> Result<(), Failure> {
         let mut times = Vec::new();
+        let file: File = self.client.open(FILE).await?;
         for _ in 0..3 {
             let begun = Instant::now();
             self.client
@@ -155,11 +152,10 @@ impl<'a> Demo<'a> {
     /// Kills a node, reads everything degraded, and repairs by the given scheme.
     pub(super) async fn lose_and_repair(&mut self, scheme: &str, node: u32) -> Result<(), Failure> {
         self.cluster.kill_node(node)?;
-        let waiting = spinner(&format!(
-            "killed node {node}; waiting until it is declared failed"
-        ));
+        let what = format!("killed node {node}; waiting until it is declared failed");
+        let waiting = Shown::spinner(&what);
         self.wait_until_failed(NodeId(node)).await?;
-        waiting.finish_and_clear();
+        drop(waiting);
         let failures_left = self.fewest_failures_left().await?;
         let seconds = self
             .read_back("reading everything back degraded (MiB)")
@@ -176,7 +172,7 @@ impl<'a> Demo<'a> {
 
     /// Reads everything once more, now from repaired chunks.
     pub(super) async fn finish(mut self) -> Result<Report, Failure> {
-        self.report.final_read_s = self.read_back("reading everything back (MiB)").await?;
+        self.report.final_read_s = self.read_back("reading everything back").await?;
         self.report.failures_left = self.fewest_failures_left().await?;
         let scrub = self.client.scrub().await?;
         if !scrub.damage.is_empty() {
@@ -191,20 +187,17 @@ impl<'a> Demo<'a> {
 
     async fn repair(&self, scheme: &str) -> Result<Repair, Failure> {
         let before = self.client.status().await?;
-        let metered_before = self.client.meters().await?.cross_rack(Purpose::Repair);
-        let progress = bar(
-            before.lost_chunk_count,
-            &format!("repairing, {scheme} (chunks)"),
-        );
+        let metered_before = self.metered(Purpose::Repair).await?;
+        let what = format!("repairing chunks, {scheme}");
+        let progress = Shown::count(&what, before.lost_chunk_count);
         let begun = Instant::now();
         self.client.repair_now(Some(scheme)).await?;
         loop {
             let status = self.client.status().await?;
             let left = status.lost_chunk_count;
-            progress.set_position(before.lost_chunk_count.saturating_sub(left));
+            progress.set(before.lost_chunk_count.saturating_sub(left));
             if left == 0 {
-                progress.finish_and_clear();
-                let metered = self.client.meters().await?.cross_rack(Purpose::Repair);
+                let metered = self.metered(Purpose::Repair).await?;
                 let (now, then) = (&status.repair, &before.repair);
                 return Ok(Repair {
                     scheme: scheme.to_owned(),
@@ -223,12 +216,11 @@ impl<'a> Demo<'a> {
 
     async fn read_back(&self, what: &str) -> Result<f64, Failure> {
         let size = self.expected.bytes.len() as u64;
-        let progress = bar(size >> 20, what);
         let begun = Instant::now();
         let mut verifier = Verifier::new(&self.expected.bytes);
-        let position = |n: u64| progress.set_position(n >> 20);
-        self.client.get(FILE, &mut verifier, &position).await?;
-        progress.finish_and_clear();
+        self.client
+            .get(FILE, &mut verifier, &Shown::bytes(what))
+            .await?;
         if !verifier.is_complete() {
             return Err(Failure::failed(format!(
                 "the file is shorter than {}",
@@ -236,6 +228,19 @@ impl<'a> Demo<'a> {
             )));
         }
         Ok(begun.elapsed().as_secs_f64())
+    }
+
+    /// Cross-rack bytes that nodes have sent for a purpose.
+    async fn metered(&self, purpose: Purpose) -> Result<u64, Failure> {
+        Ok(self.client.meters().await?.sum().cross_rack(purpose))
+    }
+
+    /// Cross-rack bytes that the client's plans said for a purpose.
+    fn planned(&self, purpose: Purpose) -> u64 {
+        self.client
+            .planned()
+            .get(&purpose)
+            .map_or(0, |cost| cost.cross_rack_bytes)
     }
 
     async fn wait_until_failed(&self, node: NodeId) -> Result<(), Failure> {
@@ -277,18 +282,4 @@ fn fold(path: &Path, size: u64) -> Result<Vec<Request>, Failure> {
             })
         })
         .collect()
-}
-
-fn bar(length: u64, what: &str) -> ProgressBar {
-    let style = ProgressStyle::with_template("{msg:50} {bar:30} {pos}/{len} {elapsed}");
-    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(length)
-        .with_style(style)
-        .with_message(what.to_owned())
-}
-
-fn spinner(what: &str) -> ProgressBar {
-    let spinner = ProgressBar::new_spinner().with_message(what.to_owned());
-    spinner.enable_steady_tick(Duration::from_millis(100));
-    spinner
 }
