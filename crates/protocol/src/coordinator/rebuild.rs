@@ -27,6 +27,9 @@ const SHORT_DEADLINE_MS: u64 = 5_000;
 struct Progress {
     epoch: Epoch,
     outcome: Outcome,
+    /// Nodes that were failed when updates were settled. One that returns meanwhile may hold records
+    /// of updates that nobody has told it about, so it helps only after the next settling.
+    absent: Vec<NodeId>,
     /// Nodes that could not take a chunk.
     avoided: BTreeSet<NodeId>,
     /// Chunks for which there is no place.
@@ -74,12 +77,13 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
 
     /// Repairs under the lease.
     async fn repair_leased(self: &Arc<Self>, id: StripeId, epoch: Epoch) -> Result<(), Setback> {
-        let Some(outcome) = self.settle(id, epoch).await? else {
+        let Some((outcome, absent)) = self.settle(id, epoch).await? else {
             return Ok(());
         };
         let mut progress = Progress {
             epoch,
             outcome,
+            absent,
             avoided: BTreeSet::new(),
             homeless: BTreeSet::new(),
         };
@@ -105,13 +109,13 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         no_place.map_or(Ok(()), Err)
     }
 
-    /// Fences off older terms and decides about all updates under way. None when the stripe is
-    /// gone.
+    /// Fences off older terms and decides about all updates under way, without the failed nodes,
+    /// which it names. None when the stripe is gone.
     async fn settle(
         self: &Arc<Self>,
         id: StripeId,
         epoch: Epoch,
-    ) -> Result<Option<Outcome>, Setback> {
+    ) -> Result<Option<(Outcome, Vec<NodeId>)>, Setback> {
         loop {
             let Some(survey) = self.survey(id).await? else {
                 return Ok(None);
@@ -131,7 +135,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             // Durable before anybody is told that the updates stand.
             self.mark(id, outcome.stale.clone()).await?;
             resolve(&*self.ports, stripe, epoch, &failed, &outcome).await?;
-            return Ok(Some(outcome));
+            return Ok(Some((outcome, failed)));
         }
     }
 
@@ -205,7 +209,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     ) -> Result<(), Setback> {
         let began_ms = self.ports.now_ms();
         let joins = self.admission.lock().await.get(&requestor).copied();
-        let (plan, cost) = self.plan(survey, chunk, requestor)?;
+        let (plan, cost) = self.plan(survey, chunk, requestor, &progress.absent)?;
         let rebuild = Rebuild {
             chunk,
             requestor,
@@ -242,8 +246,15 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         survey: &Survey,
         chunk: ChunkIndex,
         requestor: NodeId,
+        absent: &[NodeId],
     ) -> Result<(Plan, Cost), Setback> {
-        let unreadable = survey.fleet.unreadable(&survey.stripe);
+        let mut unreadable = survey.fleet.unreadable(&survey.stripe);
+        let absent = absent
+            .iter()
+            .filter_map(|&node| survey.stripe.chunk_on(node));
+        unreadable.extend(absent);
+        unreadable.sort_unstable();
+        unreadable.dedup();
         let stripe = Stripe {
             id: survey.stripe.id,
             code: &survey.facts.code,

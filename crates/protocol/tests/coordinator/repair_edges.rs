@@ -234,3 +234,34 @@ fn as_many_stripes_are_repaired_at_once_as_it_says() {
     assert_eq!(running.len(), 3);
     assert_eq!(bed.status().repair.queued_chunk_count, 5);
 }
+
+#[test]
+fn a_node_that_returns_after_the_settling_helps_only_after_the_next() {
+    let mut bed = Bed::three_racks();
+    let before = bed.put("f", 1).remove(0);
+    let (dead, late, damaged) = (before.nodes[0], before.nodes[1], before.nodes[2]);
+    let (open, gate) = futures::channel::oneshot::channel();
+    let mut gate = Some(gate);
+    bed.hook(move |_, request| {
+        let gate = matches!(request, NodeRequest::RunPart(_)).then(|| gate.take())??;
+        let as_of = Sequence(0);
+        Some(gate.map(move |_| Ok(NodeReply::PartDone { as_of })).boxed())
+    });
+    bed.fail(&[dead, late]);
+    bed.ask(REPAIR_NOW);
+    assert_eq!(bed.rejoin_obsolete(late, vec![chunk_on(&before, late)]), []);
+    bed.report_damage(chunk_on(&before, damaged));
+    open.send(()).unwrap();
+    bed.pass(2_000);
+    assert_eq!(bed.failures_left(), [(2, 1)]);
+    let log = bed.take_log();
+    let epochs = log
+        .iter()
+        .filter(|asked| asked.node == late)
+        .filter_map(|asked| match &asked.request {
+            NodeRequest::RunPart(part) => Some(part.epoch.0),
+            _ => None,
+        });
+    let epochs: BTreeSet<u64> = epochs.collect();
+    assert!(!epochs.is_empty() && !epochs.contains(&1), "{epochs:?}");
+}
