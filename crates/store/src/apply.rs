@@ -76,7 +76,8 @@ impl<D: Disk> Store<D> {
     /// As [`Store::apply`].
     pub fn apply_pending(&self, limit_bytes: u64) -> Result<ApplySummary, StoreError> {
         let mut summary = ApplySummary::default();
-        for chunk in self.shared.lock().chunks_to_apply() {
+        let chunks = self.shared.lock().chunks_to_apply();
+        for chunk in chunks {
             if summary.record_bytes >= limit_bytes {
                 break;
             }

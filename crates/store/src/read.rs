@@ -111,7 +111,8 @@ impl<D: Disk> Store<D> {
     /// # Errors
     /// [`StoreError::NoSuchChunk`]; [`StoreError::Io`] when the disk fails.
     pub fn chunk_info(&self, chunk: ChunkId) -> Result<ChunkInfo, StoreError> {
-        let spec = match self.shared.lock().header(&self.shared.disk, chunk) {
+        let header = self.shared.lock().header(&self.shared.disk, chunk);
+        let spec = match header {
             Ok(header) => Some(header.spec),
             Err(StoreError::Corrupt { .. }) => None,
             Err(error) => return Err(error),

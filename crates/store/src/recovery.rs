@@ -114,6 +114,7 @@ impl<D: Disk> Store<D> {
         if let Some((number, _, end_lsn)) = last {
             replay.state.journal.trim(number, end_lsn)?;
         }
+        replay.note_redone()?;
         replay.state.journal.reclaim()?;
         let report = replay.report;
         let shared = Arc::new(Shared::new(disk, options, replay.state));
@@ -418,6 +419,26 @@ impl<D: Disk> Replay<D> {
         file.sync().context("sync", &path)?;
         self.state.set_header(header);
         Ok(true)
+    }
+
+    /// Notes which images are in place, so that the next start need not write them again.
+    fn note_redone(&mut self) -> Result<(), StoreError> {
+        for &chunk in &self.report.redone {
+            let Ok(header) = self.state.header(&self.disk, chunk) else {
+                continue;
+            };
+            let upto = header.spec.base;
+            let entry = Entry::Applied { chunk, upto };
+            let head = entry.encode_head();
+            if self
+                .state
+                .journal
+                .fits(frame::frame_bytes(head.len(), 0) as u64)
+            {
+                self.state.journal.append(entry.kind(), &head, &[])?;
+            }
+        }
+        Ok(())
     }
 
     /// Reads the headers of all chunks with pending records, which says which are still pending.

@@ -41,7 +41,8 @@ impl<D: Disk> Store<D> {
                 chunk,
                 range: Damage::WHOLE,
             }];
-            match self.shared.lock().header(disk, chunk) {
+            let known = self.shared.lock().header(disk, chunk);
+            match known {
                 Ok(_) => {}
                 Err(StoreError::Corrupt { .. }) => return Ok(whole),
                 Err(error) => return Err(error),

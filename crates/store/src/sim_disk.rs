@@ -67,6 +67,11 @@ impl SimDisk {
         self.lock().power_off_at = Some(number);
     }
 
+    /// Whether the power was cut and [`SimDisk::crash`] not yet called.
+    pub fn has_lost_power(&self) -> bool {
+        self.lock().is_off()
+    }
+
     /// Lets the files hold at most `bytes` in all.
     pub fn set_capacity(&self, bytes: u64) {
         self.lock().capacity_bytes = bytes;

@@ -1,0 +1,427 @@
+//! What a store must hold after any crash, worked out beside it.
+//!
+//! The model runs operations on a store as a well-behaved primary would, remembers which it was
+//! told are durable, and after a crash accepts exactly the states that are allowed: what was
+//! acknowledged is there, what was in doubt is there wholly or not at all.
+
+use crate::{OPTIONS, Random, append, chunk, pattern, spec, stamp, write_chunk};
+use gabion_layout::{ByteRange, ChunkId, Epoch, Generation, Sequence, StripeId};
+use gabion_store::{Cut, RecordKind, RecoveryReport, SimDisk, Store, StoreError};
+use std::collections::{BTreeMap, BTreeSet};
+
+pub(crate) const CHUNK_BYTES: u64 = 10_000;
+/// A data chunk and a parity chunk of each stripe.
+pub(crate) const INDICES: [u8; 2] = [0, 4];
+
+/// One thing to do. Numbers that stand for choices are taken modulo what there is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Op {
+    /// Write the chunk as of the mark, whether or not it is there.
+    Write { stripe: u64, index: u8 },
+    /// One update, to both chunks of the stripe; synced or left to a later sync.
+    Update {
+        stripe: u64,
+        salt: u64,
+        is_synced: bool,
+    },
+    /// Make everything durable.
+    Sync,
+    /// Raise the mark as far as it may go.
+    Commit { stripe: u64 },
+    /// A new primary: fence, keep the first of the unsettled updates, drop the others.
+    Resolve { stripe: u64 },
+    /// Apply one stripe.
+    Apply { stripe: u64 },
+    /// Apply whatever is oldest.
+    ApplyPending,
+    /// Remove a chunk.
+    Remove { stripe: u64, index: u8 },
+}
+
+impl Op {
+    pub(crate) fn random(random: &mut Random) -> Self {
+        let stripe = random.below(2) + 1;
+        let index = INDICES[random.below(2) as usize];
+        match random.below(16) {
+            0 => Self::Write { stripe, index },
+            1..=6 => Self::Update {
+                stripe,
+                salt: random.next(),
+                is_synced: random.below(2) == 0,
+            },
+            7 => Self::Sync,
+            8..=10 => Self::Commit { stripe },
+            11 => Self::Resolve { stripe },
+            12..=13 => Self::Apply { stripe },
+            14 => Self::ApplyPending,
+            _ => Self::Remove { stripe, index },
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Update {
+    epoch: u64,
+    offset: u64,
+    bytes: Vec<u8>,
+    /// Told to be durable.
+    is_acknowledged: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Chunk {
+    initial: Vec<u8>,
+    /// Records that may be there, by sequence.
+    updates: BTreeMap<u64, Update>,
+    /// Whether its removal, or its first creation, was begun and not acknowledged.
+    is_in_doubt: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Stripe {
+    chunks: BTreeMap<u8, Chunk>,
+    epoch: u64,
+    /// An epoch that was asked for and not acknowledged.
+    epoch_in_doubt: u64,
+    mark: u64,
+    next_sequence: u64,
+    /// A resolution that was begun and not acknowledged: the mark, and what it drops.
+    resolution_in_doubt: Option<(u64, BTreeSet<u64>)>,
+}
+
+pub(crate) struct Model {
+    pub(crate) disk: SimDisk,
+    pub(crate) store: Store<SimDisk>,
+    stripes: BTreeMap<u64, Stripe>,
+}
+
+impl Model {
+    /// Two stripes with their chunks written.
+    pub(crate) fn new(seed: u64) -> Self {
+        let disk = SimDisk::new(seed);
+        let (store, report) = Store::open(disk.clone(), OPTIONS).unwrap();
+        assert!(report.is_new);
+        let mut model = Self {
+            disk,
+            store,
+            stripes: BTreeMap::new(),
+        };
+        for stripe in 1..=2 {
+            let fresh = Stripe {
+                epoch: 1,
+                next_sequence: 1,
+                ..Stripe::default()
+            };
+            model.stripes.insert(stripe, fresh);
+            for index in INDICES {
+                model.run(Op::Write { stripe, index }).unwrap();
+            }
+        }
+        model
+    }
+
+    /// Does one thing. On an error, what was asked is in doubt.
+    pub(crate) fn run(&mut self, op: Op) -> Result<(), StoreError> {
+        match op {
+            Op::Write { stripe, index } => self.write(stripe, index),
+            Op::Update {
+                stripe,
+                salt,
+                is_synced,
+            } => self.update(stripe, salt, is_synced),
+            Op::Sync => self.sync(),
+            Op::Commit { stripe } => self.commit(stripe),
+            Op::Resolve { stripe } => self.resolve(stripe),
+            Op::Apply { stripe } => self.apply(stripe),
+            Op::ApplyPending => {
+                let summary = self.store.apply_pending(10_000)?;
+                assert_eq!(summary.damage, []);
+                Ok(())
+            }
+            Op::Remove { stripe, index } => self.remove(stripe, index),
+        }
+    }
+
+    fn write(&mut self, stripe: u64, index: u8) -> Result<(), StoreError> {
+        let id = chunk(stripe, index);
+        let held = self.stripes.get_mut(&stripe).unwrap();
+        let initial = pattern(stripe * 16 + u64::from(index), CHUNK_BYTES as usize);
+        let is_new = !held.chunks.contains_key(&index);
+        let mark = held.mark;
+        let kind = kind_of(index);
+        let entry = held.chunks.entry(index).or_insert_with(|| Chunk {
+            initial,
+            updates: BTreeMap::new(),
+            is_in_doubt: true,
+        });
+        if is_new {
+            // What it missed while it was away is part of what it begins with.
+            entry.initial = content(entry, kind, mark);
+            entry.updates.clear();
+        }
+        let bytes = content(entry, kind, mark);
+        write_chunk(&self.store, id, spec(1, CHUNK_BYTES, mark), &bytes)?;
+        entry.is_in_doubt = false;
+        Ok(())
+    }
+
+    fn update(&mut self, stripe: u64, salt: u64, is_synced: bool) -> Result<(), StoreError> {
+        let held = self.stripes.get_mut(&stripe).unwrap();
+        let sequence = held.next_sequence;
+        held.next_sequence += 1;
+        let mut random = Random(salt);
+        let offset = random.below(CHUNK_BYTES);
+        let length = 1 + random.below((CHUNK_BYTES - offset).min(5000));
+        let bytes = pattern(salt, length as usize);
+        for (&index, entry) in &mut held.chunks {
+            let update = Update {
+                epoch: held.epoch,
+                offset,
+                bytes: bytes.clone(),
+                is_acknowledged: false,
+            };
+            entry.updates.insert(sequence, update);
+            let stamp = stamp(held.epoch, sequence);
+            let id = chunk(stripe, index);
+            append(&self.store, id, stamp, kind_of(index), offset, &bytes)?;
+        }
+        if is_synced { self.sync() } else { Ok(()) }
+    }
+
+    fn sync(&mut self) -> Result<(), StoreError> {
+        self.store.sync_all()?;
+        let stripes = self.stripes.values_mut();
+        for entry in stripes.flat_map(|held| held.chunks.values_mut()) {
+            for update in entry.updates.values_mut() {
+                update.is_acknowledged = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, stripe: u64) -> Result<(), StoreError> {
+        // Only what is durable everywhere may be called settled.
+        self.sync()?;
+        let held = self.stripes.get_mut(&stripe).unwrap();
+        if held.chunks.is_empty() {
+            return Ok(());
+        }
+        held.mark = held.next_sequence - 1;
+        self.store.commit(StripeId(stripe), Sequence(held.mark))
+    }
+
+    fn resolve(&mut self, stripe: u64) -> Result<(), StoreError> {
+        let id = StripeId(stripe);
+        let held = self.stripes.get_mut(&stripe).unwrap();
+        if held.chunks.is_empty() {
+            return Ok(());
+        }
+        held.epoch_in_doubt = held.epoch + 1;
+        let epoch = Epoch(held.epoch_in_doubt);
+        self.store.fence(id, epoch, Generation(1))?;
+        held.epoch = epoch.0;
+        let state = self.store.collect(id)?;
+        // A crash may have cost the store the mark, never given it a higher one.
+        assert!(state.epoch == epoch && state.mark.0 <= held.mark);
+        let above = |entry: &Chunk| entry.updates.range(held.mark + 1..).map(|u| *u.0).collect();
+        let unsettled: BTreeSet<u64> = held
+            .chunks
+            .values()
+            .flat_map(|e| -> Vec<u64> { above(e) })
+            .collect();
+        let collected: BTreeSet<u64> = state
+            .records
+            .iter()
+            .map(|record| record.stamp.sequence.0)
+            .filter(|sequence| *sequence > held.mark)
+            .collect();
+        assert_eq!(collected, unsettled);
+        for entry in held.chunks.values_mut() {
+            for update in entry.updates.values_mut() {
+                update.is_acknowledged = true;
+            }
+        }
+        let kept = unsettled.first().copied().unwrap_or(held.mark);
+        let dropped: BTreeSet<u64> = unsettled.into_iter().skip(1).collect();
+        let listed: Vec<Sequence> = dropped.iter().map(|s| Sequence(*s)).collect();
+        held.resolution_in_doubt = Some((kept, dropped));
+        self.store.resolve(id, epoch, Sequence(kept), &listed)?;
+        held.settle_resolution();
+        Ok(())
+    }
+
+    fn apply(&mut self, stripe: u64) -> Result<(), StoreError> {
+        if self.stripes[&stripe].chunks.is_empty() {
+            return Ok(());
+        }
+        let summary = self.store.apply(StripeId(stripe))?;
+        assert_eq!(summary.damage, []);
+        Ok(())
+    }
+
+    fn remove(&mut self, stripe: u64, index: u8) -> Result<(), StoreError> {
+        let held = self.stripes.get_mut(&stripe).unwrap();
+        if let Some(entry) = held.chunks.get_mut(&index) {
+            entry.is_in_doubt = true;
+        }
+        self.store.remove(chunk(stripe, index))?;
+        held.chunks.remove(&index);
+        Ok(())
+    }
+
+    /// Opens the store that a crash left and checks that it is one of the allowed ones, which the
+    /// model then takes over.
+    pub(crate) fn reopen(&mut self, disk: SimDisk) -> RecoveryReport {
+        let (store, report) = Store::open(disk.clone(), OPTIONS).unwrap();
+        assert_eq!((&report.damage, &report.journal_damage), (&vec![], &vec![]));
+        self.disk = disk;
+        self.store = store;
+        let present: BTreeSet<ChunkId> = self
+            .store
+            .chunks()
+            .unwrap()
+            .into_iter()
+            .map(|info| info.chunk)
+            .collect();
+        for (&stripe, held) in &mut self.stripes {
+            held.adopt(&self.store, stripe, &present);
+        }
+        self.check();
+        report
+    }
+
+    /// Reads every chunk as of every update that it may be read at.
+    pub(crate) fn check(&self) {
+        for (&stripe, held) in &self.stripes {
+            for (&index, entry) in &held.chunks {
+                check_chunk(&self.store, chunk(stripe, index), held, entry);
+            }
+        }
+    }
+}
+
+fn check_chunk(store: &Store<SimDisk>, id: ChunkId, held: &Stripe, entry: &Chunk) {
+    let kind = kind_of(id.index.0);
+    let base = store.chunk_info(id).unwrap().spec.unwrap().base.0;
+    assert!(base <= held.mark, "{id}: base {base} above {}", held.mark);
+    let mut bytes = Vec::new();
+    for sequence in 0..held.next_sequence {
+        let whole = ByteRange::new(0, CHUNK_BYTES);
+        let part = ByteRange::new(4000 + sequence * 7, 700);
+        for range in [whole, part] {
+            let cut = Cut::Exactly(Sequence(sequence));
+            match store.read(id, range, cut, &mut bytes) {
+                Ok(as_of) => {
+                    assert_eq!(as_of.0, sequence);
+                    let expected = content(entry, kind, sequence);
+                    let expected = &expected[range.offset as usize..range.end() as usize];
+                    assert!(bytes == expected, "{id} as of {sequence}: wrong bytes");
+                }
+                Err(StoreError::CutPassed { applied, .. }) => {
+                    assert!(sequence < base && applied.0 == base);
+                }
+                Err(error) => panic!("{id} as of {sequence}: {error}"),
+            }
+        }
+    }
+}
+
+impl Stripe {
+    fn settle_resolution(&mut self) {
+        let Some((mark, dropped)) = self.resolution_in_doubt.take() else {
+            return;
+        };
+        self.mark = self.mark.max(mark);
+        for entry in self.chunks.values_mut() {
+            entry
+                .updates
+                .retain(|sequence, _| !dropped.contains(sequence));
+        }
+    }
+
+    /// Takes over what a crash left of a stripe, if it is allowed.
+    fn adopt(&mut self, store: &Store<SimDisk>, stripe: u64, present: &BTreeSet<ChunkId>) {
+        self.chunks.retain(|&index, entry| {
+            let is_present = present.contains(&chunk(stripe, index));
+            assert!(is_present || entry.is_in_doubt, "chunk {index} is lost");
+            entry.is_in_doubt = false;
+            is_present
+        });
+        let extra = |id: &&ChunkId| id.stripe.0 == stripe && !self.chunks.contains_key(&id.index.0);
+        assert_eq!(present.iter().find(extra), None, "a chunk came back");
+        if self.chunks.is_empty() {
+            self.resolution_in_doubt = None;
+            return;
+        }
+        let state = store.collect(StripeId(stripe)).unwrap();
+        self.adopt_epoch(state.epoch.0);
+        let found: BTreeSet<(u8, u64, u64)> = state
+            .records
+            .iter()
+            .map(|r| (r.chunk.index.0, r.stamp.sequence.0, r.stamp.epoch.0))
+            .collect();
+        if self
+            .resolution_in_doubt
+            .as_ref()
+            .is_some_and(|(mark, dropped)| {
+                state.mark.0 >= *mark && !dropped.iter().any(|s| found.iter().any(|f| f.1 == *s))
+            })
+        {
+            self.settle_resolution();
+        }
+        self.resolution_in_doubt = None;
+        assert!(state.mark.0 <= self.mark, "the mark is made up");
+        let mark = state.mark.0;
+        for (&index, entry) in &mut self.chunks {
+            entry.updates.retain(|&sequence, update| {
+                let is_held = sequence <= mark || found.contains(&(index, sequence, update.epoch));
+                assert!(
+                    is_held || !update.is_acknowledged,
+                    "update {sequence} of chunk {index} of stripe {stripe} is lost"
+                );
+                // A start makes durable what it found.
+                update.is_acknowledged = true;
+                is_held
+            });
+        }
+        for (index, sequence, _) in found {
+            assert!(
+                self.chunks[&index].updates.contains_key(&sequence),
+                "update {sequence} of chunk {index} came back"
+            );
+        }
+    }
+
+    fn adopt_epoch(&mut self, epoch: u64) {
+        assert!(
+            epoch == self.epoch_in_doubt || epoch <= self.epoch,
+            "epoch {epoch} is made up"
+        );
+        self.epoch = self.epoch.max(epoch);
+        self.epoch_in_doubt = self.epoch;
+    }
+}
+
+fn kind_of(index: u8) -> RecordKind {
+    if index == 0 {
+        RecordKind::NewBytes
+    } else {
+        RecordKind::ParityDelta
+    }
+}
+
+/// The chunk's bytes as of an update.
+fn content(entry: &Chunk, kind: RecordKind, sequence: u64) -> Vec<u8> {
+    let mut bytes = entry.initial.clone();
+    for update in entry.updates.range(..=sequence).map(|(_, update)| update) {
+        let start = update.offset as usize;
+        let target = &mut bytes[start..start + update.bytes.len()];
+        for (old, new) in target.iter_mut().zip(&update.bytes) {
+            match kind {
+                RecordKind::NewBytes => *old = *new,
+                RecordKind::ParityDelta => *old ^= new,
+            }
+        }
+    }
+    bytes
+}
