@@ -1,114 +1,13 @@
-//! The state machine: rings of slices between producers and consumers.
+//! The state machine: what an event makes possible is done at once, and nothing else is looked at,
+//! so that an event costs the same in a small part and in a large one.
 
 use crate::RING_SLICES;
+use crate::command::{Command, Event, Sink, Source};
 use crate::graph::{Graph, MalformedPart, Outlet, Producer};
-use bytes::Bytes;
-use gabion_layout::{ByteRange, ChunkIndex, NodeId};
-use gabion_plan::{Log, Part, ValueId};
-use std::collections::VecDeque;
+use crate::ring::Ring;
+use bytes::{Bytes, BytesMut};
+use gabion_plan::{Part, ValueId};
 use thiserror::Error;
-
-/// Where bytes are fetched from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Source {
-    /// A stored chunk.
-    Chunk(ChunkIndex),
-    /// New bytes of a data chunk that the asker gave.
-    Input(ChunkIndex),
-}
-
-/// Where bytes are stored.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Sink {
-    /// A chunk.
-    Write(ChunkIndex),
-    /// The record of an update, for a log.
-    Append(Log, ChunkIndex),
-    /// The asker's memory.
-    Deliver(ChunkIndex),
-}
-
-/// What happened.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event {
-    /// A [`Command::Fetch`] has its bytes.
-    Fetched {
-        /// The step of the command.
-        step: ValueId,
-        /// The slice of the command.
-        slice: u64,
-        /// Exactly the bytes asked for.
-        bytes: Bytes,
-    },
-    /// A slice of an incoming value arrived.
-    Received {
-        /// The sending step.
-        value: ValueId,
-        /// Number of the slice.
-        slice: u64,
-        /// Its bytes.
-        bytes: Bytes,
-    },
-    /// The receiver of an outgoing value has room.
-    Credited {
-        /// The sending step.
-        value: ValueId,
-        /// For how many more slices.
-        slices: u64,
-    },
-    /// A [`Command::Store`] is done (not necessarily durable; the driver sees to that at the end).
-    Stored {
-        /// The step of the command.
-        step: ValueId,
-    },
-}
-
-/// What the driver has to do.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Command {
-    /// Get bytes and answer with [`Event::Fetched`].
-    Fetch {
-        /// Names the answer.
-        step: ValueId,
-        /// Names the answer.
-        slice: u64,
-        /// Where they are.
-        source: Source,
-        /// Which bytes of the chunk.
-        range: ByteRange,
-    },
-    /// Send a slice.
-    Send {
-        /// To whom.
-        to: NodeId,
-        /// The sending step.
-        value: ValueId,
-        /// Number of the slice.
-        slice: u64,
-        /// Its bytes.
-        bytes: Bytes,
-    },
-    /// Tell the sender of an incoming value that there is room.
-    Grant {
-        /// The sender.
-        from: NodeId,
-        /// The sending step.
-        value: ValueId,
-        /// For how many more slices.
-        slices: u64,
-    },
-    /// Put bytes somewhere and answer with [`Event::Stored`].
-    Store {
-        /// Names the answer.
-        step: ValueId,
-        /// Where they go.
-        sink: Sink,
-        /// Which bytes of the chunk.
-        range: ByteRange,
-        /// The bytes.
-        bytes: Bytes,
-    },
-}
 
 /// Why a part cannot go on: its plan or a peer is wrong.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -126,35 +25,24 @@ pub enum ExecError {
     },
 }
 
-/// The slices of a value that not all consumers have taken yet.
-#[derive(Debug, Default)]
-struct Ring {
-    /// Number of the front slice.
-    base: u64,
-    /// Slices from `base` on; none where one is still being fetched.
-    slots: VecDeque<Option<Bytes>>,
-}
-
-impl Ring {
-    fn get(&self, slice: u64) -> Option<&Bytes> {
-        self.slots
-            .get(usize::try_from(slice.checked_sub(self.base)?).ok()?)?
-            .as_ref()
-    }
-
-    /// Number of the slice after the last one that has a slot.
-    fn end(&self) -> u64 {
-        self.base + self.slots.len() as u64
-    }
-}
-
 /// How far a consumer is.
 #[derive(Clone, Copy, Debug)]
 struct Progress {
     /// Slices taken.
     taken: u64,
-    /// Slices that may be taken: an outgoing value's credit.
+    /// Slices that may be taken: what the receiver or the sink has finished, plus a ring.
     allowed: u64,
+}
+
+/// Something that may be possible now.
+#[derive(Clone, Copy, Debug)]
+enum Chance {
+    /// The outlet with this number may have a slice to take.
+    Drain(usize),
+    /// The group with this number may have all its terms, and room for the sums.
+    Compute(usize),
+    /// The ring with this number has slices that all consumers have taken.
+    Trim(usize),
 }
 
 /// Runs one part. See the crate's documentation.
@@ -165,8 +53,12 @@ pub struct Executor {
     rings: Vec<Ring>,
     /// One a consumer.
     progress: Vec<Progress>,
-    /// Consumers that still have slices to take or stores to wait for.
-    unfinished: usize,
+    /// One a group: how many of its inputs, from the first on, are known to have the next slice.
+    ready: Vec<usize>,
+    /// What to look at before the event is done with. Invariant: empty between events.
+    chances: Vec<Chance>,
+    /// Outlets that still have slices to take or stores to wait for.
+    unfinished_count: usize,
 }
 
 impl Executor {
@@ -176,38 +68,30 @@ impl Executor {
     /// [`ExecError::Malformed`] when the part makes no sense.
     pub fn new(part: &Part) -> Result<(Self, Vec<Command>), ExecError> {
         let graph = Graph::new(part)?;
-        let rings = graph.values.iter().map(|_| Ring::default()).collect();
-        let allowed = |outlet| match outlet {
-            Outlet::Group(_) => u64::MAX,
-            _ => RING_SLICES,
+        let rings = graph.values.iter().map(|v| Ring::new(v.consumers.len()));
+        let rings: Vec<Ring> = rings.collect();
+        let start = Progress {
+            taken: 0,
+            allowed: RING_SLICES,
         };
-        let progress = graph
-            .consumers
-            .iter()
-            .map(|c| Progress {
-                taken: 0,
-                allowed: allowed(c.outlet),
-            })
-            .collect();
-        let unfinished = graph
-            .consumers
-            .iter()
-            .filter(|c| !matches!(c.outlet, Outlet::Group(_)))
-            .count();
         let mut executor = Self {
-            graph,
+            progress: vec![start; graph.consumers.len()],
+            ready: vec![0; graph.groups.len()],
+            chances: Vec::new(),
+            unfinished_count: graph.outlet_count,
             rings,
-            progress,
-            unfinished,
+            graph,
         };
         let mut commands = Vec::new();
-        executor.advance(&mut commands);
+        for number in 0..executor.rings.len() {
+            executor.request(number, &mut commands);
+        }
         Ok((executor, commands))
     }
 
     /// Whether everything is sent and stored.
     pub fn is_finished(&self) -> bool {
-        self.unfinished == 0
+        self.unfinished_count == 0
     }
 
     /// Takes an event and gives the commands that follow from it.
@@ -223,49 +107,42 @@ impl Executor {
                 slice,
                 bytes,
             } => self.received(value, slice, bytes)?,
-            Event::Credited { value, slices } => {
-                let consumer = self.consumer(value, |o| matches!(o, Outlet::Send(_)))?;
-                let progress = &mut self.progress[consumer];
-                progress.allowed = progress.allowed.saturating_add(slices);
-            }
+            Event::Credited { value, slices } => self.credited(value, slices)?,
             Event::Stored { step } => self.stored(step)?,
         }
         let mut commands = Vec::new();
-        self.advance(&mut commands);
+        while let Some(chance) = self.chances.pop() {
+            match chance {
+                Chance::Drain(number) => self.drain(number, &mut commands),
+                Chance::Compute(number) => self.compute(number),
+                Chance::Trim(number) => self.trim(number, &mut commands),
+            }
+        }
         Ok(commands)
     }
 
     fn fetched(&mut self, step: ValueId, slice: u64, bytes: Bytes) -> Result<(), ExecError> {
         let unexpected = |reason| ExecError::Unexpected { step, reason };
-        let number = *self
+        let number = self
             .graph
-            .by_id
-            .get(&step)
+            .value(step)
             .ok_or(unexpected("was never fetched"))?;
-        let value = &self.graph.values[number];
-        let ring = &mut self.rings[number];
-        let at = slice
-            .checked_sub(ring.base)
-            .and_then(|at| usize::try_from(at).ok());
-        let slot = at.and_then(|at| ring.slots.get_mut(at));
-        match slot {
-            Some(slot) if slot.is_none() => {
-                if bytes.len() as u64 != value.slices.slice(slice).length {
-                    return Err(unexpected("was fetched with a wrong length"));
-                }
-                *slot = Some(bytes);
-                Ok(())
-            }
-            _ => Err(unexpected("was fetched without being asked for")),
+        if !self.rings[number].is_awaited(slice) {
+            return Err(unexpected("was fetched without being asked for"));
         }
+        if bytes.len() as u64 != self.graph.values[number].slices.slice(slice).length {
+            return Err(unexpected("was fetched with a wrong length"));
+        }
+        self.rings[number].fill(slice, bytes);
+        self.offer(number);
+        Ok(())
     }
 
     fn received(&mut self, id: ValueId, slice: u64, bytes: Bytes) -> Result<(), ExecError> {
         let unexpected = |reason| ExecError::Unexpected { step: id, reason };
-        let number = *self
+        let number = self
             .graph
-            .by_id
-            .get(&id)
+            .value(id)
             .ok_or(unexpected("is no incoming value"))?;
         let value = &self.graph.values[number];
         let ring = &mut self.rings[number];
@@ -275,21 +152,40 @@ impl Executor {
         if slice != ring.end() || slice >= value.slices.count {
             return Err(unexpected("arrived out of order"));
         }
-        if ring.slots.len() as u64 >= RING_SLICES {
+        if !ring.has_room() {
             return Err(unexpected("arrived without credit"));
         }
         if bytes.len() as u64 != value.slices.slice(slice).length {
             return Err(unexpected("arrived with a wrong length"));
         }
-        ring.slots.push_back(Some(bytes));
+        ring.push(Some(bytes));
+        self.offer(number);
+        Ok(())
+    }
+
+    /// A receiver gives credit for slices that it has got and used, so more than that is a lie; to
+    /// believe it would be to queue a whole chunk in memory.
+    fn credited(&mut self, id: ValueId, slices: u64) -> Result<(), ExecError> {
+        let is_send = |outlet| matches!(outlet, Outlet::Send(_));
+        let number = self.outlet(id, is_send)?;
+        let progress = &mut self.progress[number];
+        let due = progress.taken + RING_SLICES - progress.allowed;
+        if slices > due {
+            return Err(ExecError::Unexpected {
+                step: id,
+                reason: "was given credit for slices that were not sent",
+            });
+        }
+        progress.allowed += slices;
+        self.chances.push(Chance::Drain(number));
         Ok(())
     }
 
     fn stored(&mut self, step: ValueId) -> Result<(), ExecError> {
-        let consumer = self.consumer(step, |o| !matches!(o, Outlet::Send(_) | Outlet::Group(_)))?;
-        let count = self.graph.consumers[consumer].slices.count;
-        let progress = &mut self.progress[consumer];
-        // A sink's credit is what its disk has finished, plus a ring.
+        let is_sink = |outlet| !matches!(outlet, Outlet::Send(_));
+        let number = self.outlet(step, is_sink)?;
+        let count = self.graph.consumers[number].slices.count;
+        let progress = &mut self.progress[number];
         let stored = progress.allowed - RING_SLICES + 1;
         if stored > progress.taken {
             return Err(ExecError::Unexpected {
@@ -299,166 +195,170 @@ impl Executor {
         }
         progress.allowed += 1;
         if stored == count {
-            self.unfinished -= 1;
+            self.unfinished_count -= 1;
         }
+        self.chances.push(Chance::Drain(number));
         Ok(())
     }
 
-    fn consumer(&self, id: ValueId, is: impl Fn(Outlet) -> bool) -> Result<usize, ExecError> {
-        self.graph
-            .consumers
-            .iter()
-            .position(|c| c.id == id && is(c.outlet))
+    fn outlet(&self, id: ValueId, is: impl Fn(Outlet) -> bool) -> Result<usize, ExecError> {
+        let found = self.graph.outlet(id);
+        found
+            .filter(|&number| is(self.graph.consumers[number].outlet))
             .ok_or(ExecError::Unexpected {
                 step: id,
                 reason: "is no step of that kind here",
             })
     }
 
-    /// Does all that can be done now. Steps come in the plan's order, in which values flow, so one
-    /// sweep suffices unless rings got room on the way.
-    fn advance(&mut self, commands: &mut Vec<Command>) {
+    /// Shows a new slice of a value to its consumers.
+    fn offer(&mut self, number: usize) {
+        if self.rings[number].is_front_taken() {
+            // Nobody wants the value.
+            self.chances.push(Chance::Trim(number));
+        }
+        for &consumer in &self.graph.values[number].consumers {
+            self.chances
+                .push(match self.graph.consumers[consumer].outlet {
+                    Outlet::Group(group) => Chance::Compute(group),
+                    _ => Chance::Drain(consumer),
+                });
+        }
+    }
+
+    /// Counts a slice as taken by a consumer.
+    fn take(&mut self, consumer: usize) {
+        let number = self.graph.consumers[consumer].value;
+        let progress = &mut self.progress[consumer];
+        let ring = &mut self.rings[number];
+        ring.take(progress.taken);
+        if progress.taken == ring.base() && ring.is_front_taken() {
+            self.chances.push(Chance::Trim(number));
+        }
+        progress.taken += 1;
+    }
+
+    /// Asks for as many slices of a stored or given value as its ring has room for.
+    fn request(&mut self, number: usize, commands: &mut Vec<Command>) {
+        let value = &self.graph.values[number];
+        let ring = &mut self.rings[number];
+        let source = match value.producer {
+            Producer::Chunk(chunk) => Source::Chunk(chunk),
+            Producer::Input(chunk) => Source::Input(chunk),
+            Producer::Incoming(_) | Producer::Group(_) => return,
+        };
+        while ring.has_room() && ring.end() < value.slices.count {
+            let slice = ring.end();
+            commands.push(Command::Fetch {
+                step: value.id,
+                slice,
+                source,
+                range: value.slices.slice(slice),
+            });
+            ring.push(None);
+        }
+    }
+
+    /// Computes a group's next sums while their terms are there and they have room.
+    fn compute(&mut self, number: usize) {
         loop {
-            let computed = self.compute();
-            self.drain(commands);
-            let trimmed = self.trim(commands);
-            self.request(commands);
-            if !computed && !trimmed {
+            let group = &self.graph.groups[number];
+            let slice = self.rings[group.outputs[0]].end();
+            // An input that has the slice keeps it until the group takes it: none is asked twice.
+            let is_there = |&&input: &&usize| self.rings[input].get(slice).is_some();
+            let waiting = &group.inputs[self.ready[number]..];
+            self.ready[number] += waiting.iter().take_while(is_there).count();
+            let has_room = group.outputs.iter().all(|&o| self.rings[o].has_room());
+            if self.ready[number] < group.inputs.len() || !has_room {
                 return;
             }
+            self.ready[number] = 0;
+            self.sum(number, slice);
         }
     }
 
-    /// Asks for as many slices of stored and given bytes as rings have room for.
-    fn request(&mut self, commands: &mut Vec<Command>) {
-        for (value, ring) in self.graph.values.iter().zip(&mut self.rings) {
-            let source = match value.producer {
-                Producer::Chunk(chunk) => Source::Chunk(chunk),
-                Producer::Input(chunk) => Source::Input(chunk),
-                Producer::Incoming(_) | Producer::Group(_) => continue,
+    /// Computes one slice of all of a group's sums.
+    fn sum(&mut self, number: usize, slice: u64) {
+        let group = &self.graph.groups[number];
+        let first = group.outputs[0];
+        let length = self.graph.values[first].slices.slice(slice).length as usize;
+        let blanks = group.outputs.iter().map(|&o| self.rings[o].blank(length));
+        let mut sums: Vec<BytesMut> = blanks.collect();
+        let here = |&input: &usize| self.rings[input].get(slice).expect("all terms are there");
+        let sources: Vec<&[u8]> = group.inputs.iter().map(|i| here(i).as_ref()).collect();
+        let mut outputs: Vec<&mut [u8]> = sums.iter_mut().map(AsMut::as_mut).collect();
+        group.coefficients.combine(&sources, &mut outputs);
+        let (inputs, first_consumer) = (group.inputs.len(), group.first_consumer);
+        for (at, sum) in sums.into_iter().enumerate() {
+            let output = self.graph.groups[number].outputs[at];
+            self.rings[output].push(Some(sum.freeze()));
+            self.offer(output);
+        }
+        for consumer in first_consumer..first_consumer + inputs {
+            self.take(consumer);
+        }
+    }
+
+    /// Sends or stores every slice of a value that is there and allowed.
+    fn drain(&mut self, number: usize, commands: &mut Vec<Command>) {
+        let consumer = &self.graph.consumers[number];
+        let (step, slices, outlet) = (consumer.id, consumer.slices, consumer.outlet);
+        let value = consumer.value;
+        while self.progress[number].taken < self.progress[number].allowed {
+            let slice = self.progress[number].taken;
+            let Some(bytes) = self.rings[value].get(slice).cloned() else {
+                return;
             };
-            while (ring.slots.len() as u64) < RING_SLICES && ring.end() < value.slices.count {
-                let slice = ring.end();
-                let range = value.slices.slice(slice);
-                commands.push(Command::Fetch {
-                    step: value.id,
-                    slice,
-                    source,
-                    range,
-                });
-                ring.slots.push_back(None);
-            }
-        }
-    }
-
-    /// Computes every sum whose terms are there and that has room. Says whether there was any.
-    fn compute(&mut self) -> bool {
-        let mut computed = false;
-        for group in &self.graph.groups {
-            let output = group.outputs[0];
-            loop {
-                let slice = self.rings[output].end();
-                let has_room = group
-                    .outputs
-                    .iter()
-                    .all(|&o| (self.rings[o].slots.len() as u64) < RING_SLICES);
-                let sources: Option<Vec<&[u8]>> = group
-                    .inputs
-                    .iter()
-                    .map(|&input| self.rings[input].get(slice).map(AsRef::as_ref))
-                    .collect();
-                let (true, Some(sources)) = (has_room, sources) else {
-                    break;
-                };
-                let mut sums = vec![vec![0; sources[0].len()]; group.outputs.len()];
-                let mut outputs: Vec<&mut [u8]> = sums.iter_mut().map(Vec::as_mut_slice).collect();
-                group.coefficients.combine(&sources, &mut outputs);
-                for (&output, sum) in group.outputs.iter().zip(sums) {
-                    self.rings[output].slots.push_back(Some(sum.into()));
-                }
-                for input in 0..group.inputs.len() {
-                    self.progress[group.first_consumer + input].taken += 1;
-                }
-                computed = true;
-            }
-        }
-        computed
-    }
-
-    /// Sends and stores every slice that is there and allowed.
-    fn drain(&mut self, commands: &mut Vec<Command>) {
-        for (consumer, progress) in self.graph.consumers.iter().zip(&mut self.progress) {
-            if matches!(consumer.outlet, Outlet::Group(_)) {
-                continue;
-            }
-            while progress.taken < progress.allowed {
-                let slice = progress.taken;
-                let Some(bytes) = self.rings[consumer.value].get(slice).cloned() else {
-                    break;
-                };
-                progress.taken += 1;
-                let step = consumer.id;
-                let range = consumer.slices.slice(slice);
-                let sink = match consumer.outlet {
-                    Outlet::Send(to) => {
-                        commands.push(Command::Send {
-                            to,
-                            value: step,
-                            slice,
-                            bytes,
-                        });
-                        if progress.taken == consumer.slices.count {
-                            self.unfinished -= 1;
-                        }
-                        continue;
+            self.take(number);
+            let range = slices.slice(slice);
+            let sink = match outlet {
+                Outlet::Send(to) => {
+                    commands.push(Command::Send {
+                        to,
+                        value: step,
+                        slice,
+                        bytes,
+                    });
+                    if slice + 1 == slices.count {
+                        self.unfinished_count -= 1;
                     }
-                    Outlet::Write(chunk) => Sink::Write(chunk),
-                    Outlet::Append(log, chunk) => Sink::Append(log, chunk),
-                    Outlet::Deliver(chunk) => Sink::Deliver(chunk),
-                    Outlet::Group(_) => continue,
-                };
-                commands.push(Command::Store {
-                    step,
-                    sink,
-                    range,
-                    bytes,
-                });
-            }
+                    continue;
+                }
+                Outlet::Write(chunk) => Sink::Write(chunk),
+                Outlet::Append(log, chunk) => Sink::Append(log, chunk),
+                Outlet::Deliver(chunk) => Sink::Deliver(chunk),
+                Outlet::Group(_) => unreachable!("groups are computed, not drained"),
+            };
+            commands.push(Command::Store {
+                step,
+                sink,
+                range,
+                bytes,
+            });
         }
     }
 
-    /// Drops slices that all consumers have taken, and grants senders room for new ones. Says
-    /// whether any ring got room.
-    fn trim(&mut self, commands: &mut Vec<Command>) -> bool {
-        let mut trimmed = false;
-        for (value, ring) in self.graph.values.iter().zip(&mut self.rings) {
-            let taken = value
-                .consumers
-                .iter()
-                .map(|&c| self.progress[c].taken)
-                .min();
-            let mut freed = 0;
-            while matches!(ring.slots.front(), Some(Some(_)))
-                && taken.is_none_or(|taken| ring.base < taken)
-            {
-                ring.slots.pop_front();
-                ring.base += 1;
-                freed += 1;
-            }
-            trimmed |= freed > 0;
-            // The sender has credit for the first ring already, and needs none past the end.
-            let granted = (ring.base + RING_SLICES).min(value.slices.count)
-                - (ring.base - freed + RING_SLICES).min(value.slices.count);
-            if let Producer::Incoming(from) = value.producer
-                && granted > 0
-            {
-                commands.push(Command::Grant {
-                    from,
-                    value: value.id,
-                    slices: granted,
-                });
+    /// Drops slices that all consumers have taken, and lets the producer fill their room.
+    fn trim(&mut self, number: usize, commands: &mut Vec<Command>) {
+        let value = &self.graph.values[number];
+        let ring = &mut self.rings[number];
+        let is_sum = matches!(value.producer, Producer::Group(_));
+        let freed = ring.trim(is_sum);
+        match value.producer {
+            Producer::Chunk(_) | Producer::Input(_) => self.request(number, commands),
+            Producer::Group(group) => self.chances.push(Chance::Compute(group)),
+            Producer::Incoming(from) => {
+                // The sender has credit for the first ring already, and needs none past the end.
+                let sendable = |base| value.slices.count.min(base + RING_SLICES);
+                let granted = sendable(ring.base()) - sendable(ring.base() - freed);
+                if granted > 0 {
+                    commands.push(Command::Grant {
+                        from,
+                        value: value.id,
+                        slices: granted,
+                    });
+                }
             }
         }
-        trimmed
     }
 }

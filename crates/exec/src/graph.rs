@@ -1,16 +1,21 @@
 //! A part as a graph of values, producers and consumers, made once from what a peer sent and
 //! trusted by the executor from then on.
 
+use crate::RING_SLICES;
 use gabion_codec::kernel::Coefficients;
 use gabion_layout::{ChunkIndex, NodeId, Slices};
 use gabion_plan::{Log, Part, PartStep, Step, Term, ValueId};
-use std::collections::BTreeMap;
 use thiserror::Error;
 
 /// The most steps that a part may have.
 pub const MAX_STEPS: usize = 65_536;
-/// The largest slice that a part may have: a ring of them must fit into memory.
+/// The most terms that the sums of a part may have together. The repair of a chunk of the largest
+/// array code has fewer than half as many.
+pub const MAX_TERMS: usize = 65_536;
+/// The largest slice that a part may have.
 pub const MAX_SLICE_BYTES: u64 = 16 << 20;
+/// The most bytes that all rings of a part may hold together.
+pub const MAX_BUFFER_BYTES: u64 = 2 << 30;
 
 /// A part that cannot be run; a peer sent nonsense.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -86,10 +91,13 @@ pub(crate) struct Group {
 /// The whole part.
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
+    /// Invariant: by ascending id.
     pub(crate) values: Vec<Value>,
+    /// Invariant: outlets to the outside first, by ascending id; then those of the groups.
     pub(crate) consumers: Vec<Consumer>,
+    /// Consumers that are not groups'.
+    pub(crate) outlet_count: usize,
     pub(crate) groups: Vec<Group>,
-    pub(crate) by_id: BTreeMap<ValueId, usize>,
 }
 
 /// Combine steps on their way to becoming a [`Group`].
@@ -99,11 +107,20 @@ struct Sums {
     rows: Vec<u8>,
 }
 
+/// What has been read of a part so far, beside the graph.
+#[derive(Default)]
+struct Reading {
+    last_id: Option<ValueId>,
+    sums: Vec<Sums>,
+    term_count: usize,
+    buffer_bytes: u64,
+}
+
 impl Graph {
     /// Reads a part; everything in it is suspect.
     pub(crate) fn new(part: &Part) -> Result<Self, MalformedPart> {
         let mut graph = Self::default();
-        let mut sums: Vec<Sums> = Vec::new();
+        let mut reading = Reading::default();
         for (at, step) in part.steps.iter().enumerate() {
             let malformed = |reason| MalformedPart {
                 step: step.id.0,
@@ -112,23 +129,48 @@ impl Graph {
             if at >= MAX_STEPS {
                 return Err(malformed("is one too many"));
             }
-            graph.step(part, step, &mut sums).map_err(malformed)?;
+            // Plans number their steps, so this also says that no two have the same number.
+            if reading.last_id.replace(step.id) >= Some(step.id) {
+                return Err(malformed("is out of order"));
+            }
+            graph.step(part, step, &mut reading).map_err(malformed)?;
         }
-        for (number, sums) in sums.into_iter().enumerate() {
+        graph.outlet_count = graph.consumers.len();
+        for (number, sums) in reading.sums.into_iter().enumerate() {
             graph.close_group(number, sums);
         }
         Ok(graph)
+    }
+
+    /// Number of the value with this id.
+    pub(crate) fn value(&self, id: ValueId) -> Option<usize> {
+        self.values.binary_search_by_key(&id, |v| v.id).ok()
+    }
+
+    /// Number of the outlet to the outside with this id.
+    pub(crate) fn outlet(&self, id: ValueId) -> Option<usize> {
+        let outlets = &self.consumers[..self.outlet_count];
+        outlets.binary_search_by_key(&id, |c| c.id).ok()
     }
 
     fn step(
         &mut self,
         part: &Part,
         step: &PartStep,
-        sums: &mut Vec<Sums>,
+        reading: &mut Reading,
     ) -> Result<(), &'static str> {
         let slices = step.slices;
         if !slices.is_valid() || slices.slice_bytes > MAX_SLICE_BYTES {
             return Err("has a stream of slices that makes no sense");
+        }
+        if step.step.makes_value() && step.step.node() == part.node {
+            reading.buffer_bytes += slices.slice_bytes * slices.count.min(RING_SLICES);
+            if reading.buffer_bytes > MAX_BUFFER_BYTES {
+                return Err("needs more memory for slices than a part may have");
+            }
+        }
+        if own_slices(&step.step).is_some_and(|own| own != slices) {
+            return Err("says two places in its chunk");
         }
         let in_chunk = slices.span().end() <= part.chunk_bytes;
         match &step.step {
@@ -138,17 +180,20 @@ impl Graph {
                 Ok(())
             }
             Step::Send { from, to, .. } if *to == part.node && *from != part.node => {
-                self.produce(step.id, slices, Producer::Incoming(*from))
+                self.produce(step.id, slices, Producer::Incoming(*from));
+                Ok(())
             }
             Step::Send { .. } => Err("sends neither from nor to this node"),
             other if other.node() != part.node => Err("is another node's"),
             Step::Input { chunk, .. } if in_chunk => {
-                self.produce(step.id, slices, Producer::Input(*chunk))
+                self.produce(step.id, slices, Producer::Input(*chunk));
+                Ok(())
             }
             Step::Read { chunk, .. } if in_chunk => {
-                self.produce(step.id, slices, Producer::Chunk(*chunk))
+                self.produce(step.id, slices, Producer::Chunk(*chunk));
+                Ok(())
             }
-            Step::Combine { terms, .. } => self.combine(step.id, slices, terms, sums),
+            Step::Combine { terms, .. } => self.combine(step.id, slices, terms, reading),
             Step::Write { chunk, value, .. } if in_chunk => {
                 let value = self.known(*value, slices)?;
                 self.consume(step.id, value, slices, Outlet::Write(*chunk));
@@ -175,11 +220,13 @@ impl Graph {
         id: ValueId,
         slices: Slices,
         terms: &[Term],
-        sums: &mut Vec<Sums>,
+        reading: &mut Reading,
     ) -> Result<(), &'static str> {
-        if terms.is_empty() || terms.len() > MAX_STEPS {
+        reading.term_count += terms.len();
+        if terms.is_empty() || reading.term_count > MAX_TERMS {
             return Err("combines nothing or too much");
         }
+        let sums = &mut reading.sums;
         let mut inputs = Vec::with_capacity(terms.len());
         for term in terms {
             inputs.push(self.known(term.value, slices)?);
@@ -201,7 +248,8 @@ impl Graph {
             }
         };
         sums[number].outputs.push(self.values.len());
-        self.produce(id, slices, Producer::Group(number))
+        self.produce(id, slices, Producer::Group(number));
+        Ok(())
     }
 
     fn close_group(&mut self, number: usize, sums: Sums) {
@@ -224,22 +272,13 @@ impl Graph {
         });
     }
 
-    fn produce(
-        &mut self,
-        id: ValueId,
-        slices: Slices,
-        producer: Producer,
-    ) -> Result<(), &'static str> {
-        if self.by_id.insert(id, self.values.len()).is_some() {
-            return Err("has the number of an earlier one");
-        }
+    fn produce(&mut self, id: ValueId, slices: Slices, producer: Producer) {
         self.values.push(Value {
             id,
             slices,
             producer,
             consumers: Vec::new(),
         });
-        Ok(())
     }
 
     fn consume(&mut self, id: ValueId, value: usize, slices: Slices, outlet: Outlet) {
@@ -253,14 +292,25 @@ impl Graph {
     }
 
     fn known(&self, id: ValueId, slices: Slices) -> Result<usize, &'static str> {
-        let value = *self
-            .by_id
-            .get(&id)
+        let value = self
+            .value(id)
             .ok_or("uses a value that no earlier step makes here")?;
         if self.values[value].slices.same_shape(&slices) {
             Ok(value)
         } else {
             Err("uses a value of another shape")
         }
+    }
+}
+
+/// The bytes of a chunk that a step itself says it touches.
+fn own_slices(step: &Step) -> Option<Slices> {
+    match step {
+        Step::Input { slices, .. }
+        | Step::Read { slices, .. }
+        | Step::Write { slices, .. }
+        | Step::Append { slices, .. }
+        | Step::Deliver { slices, .. } => Some(*slices),
+        Step::Combine { .. } | Step::Send { .. } => None,
     }
 }

@@ -10,11 +10,14 @@
 //! one more slice whenever one has left the ring. So a part needs memory for its rings only,
 //! however long its chunk, and a slow link slows all that feeds it.
 
+mod command;
 mod executor;
 mod graph;
+mod ring;
 
-pub use executor::{Command, Event, ExecError, Executor, Sink, Source};
-pub use graph::{MAX_SLICE_BYTES, MAX_STEPS, MalformedPart};
+pub use command::{Command, Event, Sink, Source};
+pub use executor::{ExecError, Executor};
+pub use graph::{MAX_BUFFER_BYTES, MAX_SLICE_BYTES, MAX_STEPS, MAX_TERMS, MalformedPart};
 
 /// Slices that a value buffers at most, and so the credit that a sender has at the start. Both ends
 /// of a link must agree on it.

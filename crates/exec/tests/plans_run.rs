@@ -1,0 +1,196 @@
+//! Whole plans on executors that talk over a network in memory: whatever the code, the layout, the
+//! failure and the order of events, every run comes to its end, leaves the bytes that the code's
+//! own encoder makes, and sends over each link what the plan's cost says, to the byte.
+
+mod network;
+#[path = "../../planner/tests/setting/mod.rs"]
+mod setting;
+
+use gabion_exec::RING_SLICES;
+use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId, StripeId, Topology};
+use gabion_plan::{Cost, Plan, Step};
+use gabion_planner::repair::{Scheme, read, repair};
+use gabion_planner::{Stripe, encode, update};
+use network::{Chunks, Image, Network, Outcome, Slow};
+use proptest::prelude::*;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use setting::{Setting, any_numbers, any_scheme, any_setting, ranges};
+use std::collections::BTreeMap;
+
+/// A stripe of random data with its parity.
+fn random_stripe(setting: &Setting, rng: &mut ChaCha8Rng) -> Chunks {
+    let mut data = vec![vec![0; setting.geometry.chunk_bytes() as usize]; setting.geometry.k()];
+    for chunk in &mut data {
+        rng.fill_bytes(chunk);
+    }
+    encoded(setting, data)
+}
+
+/// Data chunks with the parity chunks that belong to them.
+fn encoded(setting: &Setting, mut chunks: Chunks) -> Chunks {
+    chunks.truncate(setting.geometry.k());
+    let mut parity = vec![vec![0; setting.geometry.chunk_bytes() as usize]; setting.geometry.m()];
+    let sources: Vec<&[u8]> = chunks.iter().map(Vec::as_slice).collect();
+    let mut outputs: Vec<&mut [u8]> = parity.iter_mut().map(Vec::as_mut_slice).collect();
+    setting
+        .code
+        .encode(&sources, &mut outputs)
+        .expect("k and m chunks of one length");
+    chunks.extend(parity);
+    chunks
+}
+
+/// Losses from random numbers: as many as the planner can cope with, the first one at least.
+fn losses(setting: &Setting, numbers: &[usize]) -> Vec<ChunkIndex> {
+    let mut lost: Vec<usize> = Vec::new();
+    for number in numbers {
+        let chunk = number % setting.geometry.n();
+        let rest: Vec<usize> = (0..setting.geometry.n())
+            .filter(|c| *c != chunk && !lost.contains(c))
+            .collect();
+        if !lost.contains(&chunk) && setting.code.is_sufficient(&rest) {
+            lost.push(chunk);
+        }
+    }
+    lost.into_iter().map(ChunkIndex::new).collect()
+}
+
+fn any_losses() -> impl Strategy<Value = Vec<usize>> {
+    proptest::collection::vec(any::<usize>(), 1..4)
+}
+
+/// Runs a plan with one node slower than all others, and checks what holds for every plan.
+fn run(plan: &Plan, setting: &Setting, stored: &Chunks, new: &Chunks, seed: u64) -> Outcome {
+    let participants = plan.participants();
+    let slow = match seed % 4 {
+        0 => Slow::Nobody,
+        _ => Slow::Node(participants[seed as usize / 4 % participants.len()]),
+    };
+    let outcome = Network::run(plan, stored, new, slow, seed);
+    assert_eq!(outcome.unfinished, [], "every part comes to its end");
+    assert_eq!(
+        outcome.links(),
+        Cost::of(plan, &setting.topology).links,
+        "links carry what the cost says"
+    );
+    outcome
+}
+
+fn images_of(chunks: &Chunks, ranges: &[ChunkRange]) -> BTreeMap<ChunkIndex, Image> {
+    let mut images: BTreeMap<ChunkIndex, Image> = BTreeMap::new();
+    for part in ranges {
+        let image = images.entry(part.chunk).or_default();
+        let positions = part.range.offset..part.range.end();
+        image.extend(positions.map(|at| (at, chunks[part.chunk.at()][at as usize])));
+    }
+    images
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn encoding_writes_what_the_encoder_makes(
+        setting in any_setting(), slice in 1u64..100, seed in any::<u64>(),
+    ) {
+        let new = random_stripe(&setting, &mut ChaCha8Rng::seed_from_u64(seed));
+        let plan = encode::direct(&setting.stripe(&[]), NodeId::CLIENT, slice).unwrap();
+        let outcome = run(&plan, &setting, &new, &new, seed);
+        for chunk in setting.geometry.chunks() {
+            let written = outcome.whole(setting.placement[chunk.at()], chunk);
+            prop_assert_eq!(written.as_ref(), Some(&new[chunk.at()]));
+        }
+    }
+
+    /// Parity with all logged deltas added is the parity of the new data.
+    #[test]
+    fn updates_leave_the_parity_of_the_new_data(
+        setting in any_setting(), numbers in any_numbers(), slice in 1u64..100, seed in any::<u64>(),
+    ) {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let stored = random_stripe(&setting, &mut rng);
+        let new = random_stripe(&setting, &mut rng);
+        let ranges = ranges(setting.geometry, setting.geometry.k(), &numbers);
+        let plan = update::delta(&setting.stripe(&[]), &ranges, slice).unwrap();
+        let outcome = run(&plan, &setting, &stored, &new, seed);
+        let mut updated = stored.clone();
+        for part in &ranges {
+            let range = part.range.offset as usize..part.range.end() as usize;
+            updated[part.chunk.at()][range.clone()].copy_from_slice(&new[part.chunk.at()][range]);
+        }
+        prop_assert_eq!(&outcome.merged, &encoded(&setting, updated));
+    }
+
+    #[test]
+    fn repairs_bring_lost_bytes_back(
+        setting in any_setting(), numbers in any_losses(), slice in 1u64..100,
+        scheme in any_scheme(), seed in any::<u64>(),
+    ) {
+        let stored = random_stripe(&setting, &mut ChaCha8Rng::seed_from_u64(seed));
+        let lost = losses(&setting, &numbers);
+        let stripe = setting.stripe(&lost);
+        let helpers: Vec<ChunkIndex> = stripe.available().collect();
+        let requestor = setting.spare();
+        let plan = repair(&stripe, lost[0], requestor, &helpers, scheme, slice).unwrap();
+        let outcome = run(&plan, &setting, &stored, &stored, seed);
+        let repaired = outcome.whole(requestor, lost[0]);
+        prop_assert_eq!(repaired.as_ref(), Some(&stored[lost[0].at()]));
+    }
+
+    #[test]
+    fn reads_deliver_stored_bytes_and_no_others(
+        setting in any_setting(), losses_drawn in any_losses(), numbers in any_numbers(),
+        slice in 1u64..100, scheme in any_scheme(), seed in any::<u64>(),
+    ) {
+        let stored = random_stripe(&setting, &mut ChaCha8Rng::seed_from_u64(seed));
+        let lost = losses(&setting, &losses_drawn);
+        let stripe = setting.stripe(&lost);
+        let mut ranges = ranges(setting.geometry, setting.geometry.n(), &numbers);
+        ranges.retain(|part| part.chunk != lost[0]);
+        let half = setting.geometry.chunk_bytes().div_ceil(2);
+        ranges.push(ChunkRange { chunk: lost[0], range: ByteRange::new(seed % half, half) });
+        ranges.retain(|part| part.range.end() <= setting.geometry.chunk_bytes());
+        prop_assume!(!ranges.is_empty());
+        let helpers: Vec<ChunkIndex> = stripe.available().collect();
+        let plan = read(&stripe, &ranges, NodeId::CLIENT, &helpers, scheme, slice).unwrap();
+        let outcome = run(&plan, &setting, &stored, &stored, seed);
+        prop_assert_eq!(outcome.delivered, images_of(&stored, &ranges));
+    }
+}
+
+/// A requestor whose disk hangs stops the whole chain, each value with one full ring: the sink has
+/// taken one ring of slices, and from there each ring on the way back to a read holds another.
+#[test]
+fn a_stuck_disk_stops_a_pipeline_with_one_ring_a_value() {
+    const CHUNK_BYTES: u64 = 1000;
+    let code = "rs(4,2)".parse().unwrap();
+    let placement: Vec<NodeId> = (0..6).map(NodeId).collect();
+    let lost = [ChunkIndex(1)];
+    let stripe = Stripe {
+        id: StripeId(1),
+        code: &code,
+        geometry: Geometry::new(4, 2, 1, CHUNK_BYTES).unwrap(),
+        placement: &placement,
+        lost: &lost,
+    };
+    let helpers: Vec<ChunkIndex> = stripe.available().collect();
+    let requestor = NodeId(6);
+    let plan = repair(&stripe, lost[0], requestor, &helpers, Scheme::Pipeline, 1).unwrap();
+    let chunks = vec![vec![0; CHUNK_BYTES as usize]; 6];
+    for seed in 0..20 {
+        let outcome = Network::run(&plan, &chunks, &chunks, Slow::Stuck(requestor), seed);
+        assert_eq!(outcome.unfinished.len(), 5, "nobody is done");
+        let reads = plan.steps.iter().filter(|s| matches!(s, Step::Read { .. }));
+        assert_eq!(reads.count(), 4);
+        // Sink, incoming value and sum, then the last helper's read; each hop before adds an
+        // incoming value and a sum.
+        let fetched: Vec<u64> = outcome.fetched.values().copied().collect();
+        let rings = [10, 8, 6, 4];
+        assert_eq!(fetched, rings.map(|rings| rings * RING_SLICES));
+    }
+    assert_eq!(
+        Cost::of(&plan, &Topology::uniform(7, 1)).busiest_link_bytes(),
+        CHUNK_BYTES
+    );
+}
