@@ -353,7 +353,8 @@ impl Bed {
         let task = {
             let slot = Rc::clone(&slot);
             async move {
-                let reply = coordinator.handle(request).await;
+                // Boxed as a server with several threads would: that needs `Send`.
+                let reply = coordinator.handle(request).boxed().await;
                 *slot.borrow_mut() = Some(reply);
             }
         };
