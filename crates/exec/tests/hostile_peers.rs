@@ -408,7 +408,8 @@ proptest! {
                     owed.extend(commands.into_iter().filter_map(answer));
                 }
                 Err(error) => {
-                    prop_assert!(matches!(error, ExecError::Unexpected { .. }));
+                    let is_unexpected = matches!(error, ExecError::Unexpected { .. });
+                    prop_assert!(is_unexpected, "{error} came late");
                     return Ok(());
                 }
             }
