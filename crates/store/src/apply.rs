@@ -15,7 +15,7 @@ use crate::image::Image;
 use crate::index::{Gate, Header, Pending};
 use crate::read::{Layer, lay_over};
 use crate::record::Damage;
-use crate::store::{Room, Shared, State, Store};
+use crate::store::{Options, Room, Shared, State, Store};
 use gabion_layout::{ByteRange, ChunkId, Sequence, StripeId};
 use std::collections::BTreeMap;
 use std::io;
@@ -106,7 +106,14 @@ impl<D: Disk> State<D> {
     }
 
     /// The next records of a chunk to apply, if there are any.
-    fn batch(&mut self, disk: &D, chunk: ChunkId) -> Result<Option<Batch<D::File>>, StoreError> {
+    fn batch(
+        &mut self,
+        disk: &D,
+        chunk: ChunkId,
+        options: Options,
+    ) -> Result<Option<Batch<D::File>>, StoreError> {
+        // An image must fit into a segment with room to spare, as the largest record does.
+        let batch_bytes = BATCH_BYTES.min(options.record_bytes_max());
         let header = match self.header(disk, chunk) {
             Ok(header) => header,
             Err(StoreError::NoSuchChunk { .. }) => return Ok(None),
@@ -125,7 +132,7 @@ impl<D: Disk> State<D> {
                 bytes += piece.range.length;
                 block_count += header.extent().block_span(piece.range).length / BLOCK_BYTES + 1;
             }
-            let is_full = bytes > BATCH_BYTES || block_count > BATCH_BLOCK_COUNT;
+            let is_full = bytes > batch_bytes || block_count > BATCH_BLOCK_COUNT;
             if is_full && !batch.layers.is_empty() {
                 break;
             }
@@ -152,13 +159,17 @@ impl<D: Disk> Shared<D> {
         let gate = self.lock().gate(chunk);
         let _changing = gate.begin_change();
         while summary.record_bytes < enough_bytes {
-            let batch = self.lock().batch(&self.disk, chunk);
+            let batch = self.lock().batch(&self.disk, chunk, self.options);
             let applied = batch.and_then(|batch| match batch {
                 None => Ok(false),
                 Some(batch) => self.apply_batch(&gate, &batch, summary).map(|()| true),
             });
             match applied {
-                Ok(true) => {}
+                // Segments go batch by batch: on a full disk, the next image needs their space.
+                Ok(true) => {
+                    let reclaimed = self.lock().journal.reclaim();
+                    summary.segment_count += self.require(reclaimed)?;
+                }
                 Ok(false) => break,
                 Err(StoreError::Corrupt { chunk, range }) => {
                     summary.damage.push(Damage { chunk, range });

@@ -298,9 +298,11 @@ impl<D: Disk> Journal<D> {
         })
     }
 
-    /// Gives back the space behind the last frame of a segment that is no longer appended to.
-    pub(crate) fn trim(&mut self, number: u64, end_lsn: u64) -> Result<(), StoreError> {
-        let Some(segment) = self.segments.get_mut(&number) else {
+    /// Gives back the space behind the last frame, before another segment is begun. Whether a
+    /// crash undoes it makes no difference: the next start finds the same end.
+    pub(crate) fn trim(&mut self) -> Result<(), StoreError> {
+        let end_lsn = self.end_lsn;
+        let Some((&number, segment)) = self.segments.iter_mut().next_back() else {
             return Ok(());
         };
         let used_bytes = SEGMENT_HEADER_BYTES + end_lsn - segment.base_lsn;

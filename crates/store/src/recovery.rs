@@ -109,13 +109,15 @@ impl<D: Disk> Store<D> {
         replay.finish_removals()?;
         replay.redo_images()?;
         replay.settle_pending()?;
-        let last = replay.state.journal.tail();
+        replay.state.journal.trim()?;
         replay.state.rotate(options)?;
-        if let Some((number, _, end_lsn)) = last {
-            replay.state.journal.trim(number, end_lsn)?;
-        }
         replay.note_redone()?;
         replay.state.journal.reclaim()?;
+        match replay.state.make_spare(options) {
+            // Updates are refused until something is applied or removed.
+            Err(StoreError::NoSpace { .. }) => {}
+            other => other?,
+        }
         let report = replay.report;
         let shared = Arc::new(Shared::new(disk, options, replay.state));
         Ok((Self { shared }, report))

@@ -36,7 +36,18 @@ impl Default for Options {
 }
 
 /// Smallest segment that makes sense: a quarter of it holds a block's image with all headers.
-pub(crate) const SEGMENT_BYTES_MIN: u64 = 64 << 10;
+const SEGMENT_BYTES_MIN: u64 = 64 << 10;
+
+impl Options {
+    fn segment_bytes(self) -> u64 {
+        self.segment_bytes.max(SEGMENT_BYTES_MIN)
+    }
+
+    /// Largest record, so that one always fits into a fresh segment, and its image too.
+    pub(crate) fn record_bytes_max(self) -> u64 {
+        self.segment_bytes() / 4
+    }
+}
 
 /// A position in the journal: once synced up to a record's, the record is durable.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -397,15 +408,36 @@ impl<D: Disk> State<D> {
         if !self.journal.fits(frame_bytes) {
             self.rotate(options)?;
         }
+        if !self.journal.fits(frame_bytes) {
+            // A full disk has left a small segment.
+            return Err(StoreError::NoSpace {
+                operation: "the journal",
+                needed_bytes: frame_bytes,
+            });
+        }
         if room == Room::Ordinary && !self.journal.has_spare(1) {
-            self.journal.make_spare(self.spare_bytes(options))?;
+            self.make_spare(options)?;
         }
         Ok(())
     }
 
+    /// Allocates the next segment.
+    pub(crate) fn make_spare(&mut self, options: Options) -> Result<(), StoreError> {
+        let least_bytes = self.spare_bytes_min(options);
+        self.journal
+            .make_spare(least_bytes.max(options.segment_bytes()))
+    }
+
     /// Begins a new segment with a checkpoint of all stripes.
     pub(crate) fn rotate(&mut self, options: Options) -> Result<(), StoreError> {
-        self.journal.make_spare(self.spare_bytes(options))?;
+        let least_bytes = self.spare_bytes_min(options);
+        if !self.journal.has_spare(least_bytes) {
+            match self.make_spare(options) {
+                // Half a segment is enough to apply and so to make room.
+                Err(StoreError::NoSpace { .. }) => self.journal.make_spare(least_bytes)?,
+                other => other?,
+            }
+        }
         let state_of = |(id, stripe): (&StripeId, &Stripe)| Entry::State {
             stripe: stripe.state_mark(*id),
             dropped: stripe.dropped.clone(),
@@ -413,13 +445,12 @@ impl<D: Disk> State<D> {
         self.journal.rotate(self.stripes.iter().map(state_of))
     }
 
-    /// Bytes of the next segment: it must hold a checkpoint and still be of use.
-    fn spare_bytes(&self, options: Options) -> u64 {
+    /// Bytes that the next segment needs to hold a checkpoint and still be of use.
+    fn spare_bytes_min(&self, options: Options) -> u64 {
         // A stripe's state has at most 4 numbers and a count, of 10 bytes each at most, and as
         // much as two numbers for each update dropped. Tens of bytes are usual.
         let bound = |stripe: &Stripe| frame::frame_bytes(50 + 20 * stripe.dropped.len(), 0) as u64;
         let checkpoint_bytes: u64 = self.stripes.values().map(bound).sum();
-        let segment_bytes = options.segment_bytes.max(SEGMENT_BYTES_MIN);
-        segment_bytes.max(SEGMENT_HEADER_BYTES + checkpoint_bytes + segment_bytes / 2)
+        SEGMENT_HEADER_BYTES + checkpoint_bytes + options.segment_bytes() / 2
     }
 }

@@ -10,7 +10,7 @@ use crate::error::StoreError;
 use crate::frame;
 use crate::index::{Pending, Stripe};
 use crate::record::{Record, RecordSummary, StripeState, UpdateStamp};
-use crate::store::{Lsn, Options, Room, SEGMENT_BYTES_MIN, State, Store};
+use crate::store::{Lsn, Options, Room, State, Store};
 use gabion_layout::{ChunkId, Epoch, Generation, Sequence, StripeId};
 use std::collections::BTreeMap;
 
@@ -342,7 +342,7 @@ fn check_shape(record: &Record<'_>, head: &UpdateHead, options: Options) -> Resu
         return malformed("a record's own chunk takes part in its update");
     }
     let bytes = frame::PREFIX_BYTES as u64 + head.piece_bytes();
-    let limit_bytes = options.segment_bytes.max(SEGMENT_BYTES_MIN) / 4;
+    let limit_bytes = options.record_bytes_max();
     if bytes > limit_bytes {
         return Err(StoreError::RecordTooLarge { bytes, limit_bytes });
     }

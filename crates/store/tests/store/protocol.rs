@@ -1,1 +1,281 @@
-//! To come.
+//! Refusals, promises and cuts.
+
+use crate::{append, chunk, open, pattern, read, spec, stamp, write_chunk};
+use gabion_layout::{ByteRange, ChunkIndex, Epoch, Generation, Sequence, StripeId};
+use gabion_store::RecordKind::{NewBytes, ParityDelta};
+use gabion_store::{Cut, Piece, Record, SimDisk, Store, StoreError};
+
+fn with_chunk() -> (SimDisk, Store<SimDisk>, Vec<u8>) {
+    let disk = SimDisk::new(1);
+    let (store, _) = open(&disk);
+    let bytes = pattern(1, 10_000);
+    write_chunk(&store, chunk(1, 0), spec(1, 10_000, 0), &bytes).unwrap();
+    (disk, store, bytes)
+}
+
+#[test]
+fn an_older_epoch_is_refused_also_after_a_crash() {
+    let (disk, store, _) = with_chunk();
+    store.fence(StripeId(1), Epoch(5), Generation(2)).unwrap();
+    store.fence(StripeId(1), Epoch(5), Generation(2)).unwrap();
+    drop(store);
+    let (store, _) = open(&disk.after_crash(3));
+    let refused = append(&store, chunk(1, 0), stamp(4, 1), NewBytes, 0, b"x");
+    assert!(matches!(
+        refused,
+        Err(StoreError::Fenced {
+            current: Epoch(5),
+            ..
+        })
+    ));
+    let refused = append(&store, chunk(1, 0), stamp(5, 1), NewBytes, 0, b"x");
+    assert!(matches!(refused, Err(StoreError::StaleGeneration { .. })));
+    let refused = store.fence(StripeId(1), Epoch(4), Generation(2));
+    assert!(matches!(refused, Err(StoreError::Fenced { .. })));
+    let refused = store.resolve(StripeId(1), Epoch(4), Sequence(1), &[]);
+    assert!(matches!(refused, Err(StoreError::Fenced { .. })));
+    let refused = store.create(chunk(1, 4), spec(1, 10, 0));
+    assert!(matches!(refused, Err(StoreError::StaleGeneration { .. })));
+}
+
+#[test]
+fn a_record_of_a_later_epoch_fences_earlier_ones() {
+    let (_, store, _) = with_chunk();
+    append(&store, chunk(1, 0), stamp(3, 1), NewBytes, 0, b"x").unwrap();
+    let refused = append(&store, chunk(1, 0), stamp(2, 2), NewBytes, 0, b"x");
+    assert!(matches!(
+        refused,
+        Err(StoreError::Fenced {
+            current: Epoch(3),
+            ..
+        })
+    ));
+}
+
+#[test]
+fn a_repeated_record_counts_once() {
+    let (_, store, bytes) = with_chunk();
+    let id = chunk(1, 0);
+    let first = append(&store, id, stamp(1, 1), ParityDelta, 0, b"delta").unwrap();
+    let again = append(&store, id, stamp(1, 1), ParityDelta, 0, b"delta").unwrap();
+    assert_eq!(first, again);
+    let taken = append(&store, id, stamp(2, 1), ParityDelta, 0, b"other");
+    assert!(matches!(taken, Err(StoreError::SequenceTaken { held, .. }) if held == stamp(1, 1)));
+    store.commit(StripeId(1), Sequence(1)).unwrap();
+    store.apply(StripeId(1)).unwrap();
+    let late = append(&store, id, stamp(1, 1), ParityDelta, 0, b"delta");
+    assert!(matches!(late, Err(StoreError::Settled { .. })));
+    let found = read(&store, id, 0, 5, Cut::Exactly(Sequence(1))).unwrap();
+    let expected: Vec<u8> = bytes.iter().zip(b"delta").map(|(a, b)| a ^ b).collect();
+    assert_eq!(found, expected);
+    assert_eq!(store.pending_bytes(), 0);
+}
+
+#[test]
+fn what_was_dropped_stays_dropped() {
+    let (disk, store, bytes) = with_chunk();
+    let id = chunk(1, 0);
+    for sequence in 1..=3 {
+        append(
+            &store,
+            id,
+            stamp(1, sequence),
+            NewBytes,
+            0,
+            &[sequence as u8],
+        )
+        .unwrap();
+    }
+    store.fence(StripeId(1), Epoch(2), Generation(1)).unwrap();
+    // The third is not listed, but its primary is fenced and it lies above the mark.
+    store
+        .resolve(
+            StripeId(1),
+            Epoch(2),
+            Sequence(1),
+            &[Sequence(2), Sequence(4)],
+        )
+        .unwrap();
+    store
+        .resolve(
+            StripeId(1),
+            Epoch(2),
+            Sequence(1),
+            &[Sequence(2), Sequence(4)],
+        )
+        .unwrap();
+    for disk in [disk.clone(), disk.after_crash(9)] {
+        let (store, _) = open(&disk);
+        let state = store.collect(StripeId(1)).unwrap();
+        assert_eq!((state.mark, state.records), (Sequence(1), vec![]));
+        let late = append(&store, id, stamp(2, 4), NewBytes, 0, b"x");
+        assert!(matches!(late, Err(StoreError::Dropped { .. })));
+        append(&store, id, stamp(2, 3), NewBytes, 1, b"y").unwrap();
+        let found = read(&store, id, 0, 3, Cut::Exactly(Sequence(3))).unwrap();
+        assert_eq!(found, [1, b'y', bytes[2]]);
+    }
+}
+
+#[test]
+fn a_settled_record_is_never_dropped() {
+    let (_, store, _) = with_chunk();
+    append(&store, chunk(1, 0), stamp(1, 1), NewBytes, 0, b"x").unwrap();
+    store.commit(StripeId(1), Sequence(1)).unwrap();
+    let refused = store.resolve(StripeId(1), Epoch(1), Sequence(1), &[Sequence(1)]);
+    assert!(matches!(refused, Err(StoreError::Settled { .. })));
+}
+
+#[test]
+fn cuts_show_one_update_or_refuse() {
+    let (_, store, bytes) = with_chunk();
+    let id = chunk(1, 0);
+    let settled = |mark| Cut::Committed {
+        at_least: Sequence(mark),
+    };
+    append(&store, id, stamp(1, 1), NewBytes, 4090, &[1; 10]).unwrap();
+    append(&store, id, stamp(1, 2), NewBytes, 4095, &[2; 10]).unwrap();
+    let unsettled = read(&store, id, 4095, 1, settled(1));
+    assert!(matches!(
+        unsettled,
+        Err(StoreError::Unsettled {
+            above: Sequence(1),
+            first: Sequence(2),
+            ..
+        })
+    ));
+    assert_eq!(read(&store, id, 4090, 5, settled(0)).unwrap(), [1; 5]);
+    assert_eq!(
+        read(&store, id, 4094, 3, Cut::Exactly(Sequence(2))).unwrap(),
+        [1, 2, 2]
+    );
+    assert_eq!(
+        read(&store, id, 4094, 3, Cut::Exactly(Sequence(0))).unwrap(),
+        bytes[4094..4097]
+    );
+    store.apply(StripeId(1)).unwrap();
+    let passed = read(&store, id, 0, 1, Cut::Exactly(Sequence(0)));
+    assert!(matches!(
+        passed,
+        Err(StoreError::CutPassed {
+            applied: Sequence(1),
+            ..
+        })
+    ));
+    assert_eq!(
+        read(&store, id, 4099, 2, Cut::Exactly(Sequence(1))).unwrap(),
+        [1, bytes[4100]]
+    );
+    assert_eq!(read(&store, id, 4094, 3, settled(2)).unwrap(), [1, 2, 2]);
+    assert_eq!(read(&store, id, 10_000, 0, settled(2)).unwrap(), []);
+}
+
+#[test]
+fn hostile_numbers_are_refused() {
+    let (_, store, _) = with_chunk();
+    let id = chunk(1, 0);
+    for (offset, length) in [
+        (u64::MAX, 2),
+        (0, u64::MAX),
+        (10_000, 1),
+        (1 << 63, 1 << 63),
+    ] {
+        let refused = read(&store, id, offset, length, Cut::Exactly(Sequence(0)));
+        assert!(matches!(refused, Err(StoreError::OutOfChunk { .. })));
+    }
+    for offset in [u64::MAX, 10_000, 9_999] {
+        let refused = append(&store, id, stamp(1, 1), NewBytes, offset, b"xy");
+        assert!(matches!(refused, Err(StoreError::OutOfChunk { .. })));
+    }
+    let too_large = append(&store, id, stamp(1, 1), NewBytes, 0, &[0; 20_000]);
+    assert!(matches!(too_large, Err(StoreError::RecordTooLarge { .. })));
+    let unnumbered = append(&store, id, stamp(1, 0), NewBytes, 0, b"x");
+    assert!(matches!(unnumbered, Err(StoreError::Malformed { .. })));
+    for bytes in [0, u64::MAX] {
+        let refused = store.create(chunk(1, 1), spec(1, bytes, 0));
+        assert!(matches!(refused, Err(StoreError::Malformed { .. })));
+    }
+    assert!(matches!(
+        store.collect(StripeId(9)),
+        Err(StoreError::NoSuchStripe { .. })
+    ));
+    let last = Cut::Committed {
+        at_least: Sequence(u64::MAX),
+    };
+    assert!(read(&store, id, 0, 1, last).is_ok());
+    assert_eq!(store.collect(StripeId(1)).unwrap().records, []);
+}
+
+#[test]
+fn a_chunk_takes_each_byte_once_and_all_of_them() {
+    let (_, store, _) = with_chunk();
+    let bytes = pattern(5, 9000);
+    let mut writer = store.create(chunk(2, 0), spec(1, 9000, 0)).unwrap();
+    for (from, to) in [(4000, 4100), (8999, 9000), (0, 1), (1, 4000), (4100, 8192)] {
+        writer.write_at(from as u64, &bytes[from..to]).unwrap();
+    }
+    let twice = writer.write_at(4099, b"xy");
+    assert!(matches!(twice, Err(StoreError::Overlap { .. })));
+    let outside = writer.write_at(8999, b"xy");
+    assert!(matches!(outside, Err(StoreError::OutOfChunk { .. })));
+    let missing = ByteRange::new(8192, 807);
+    assert!(
+        matches!(writer.finish(), Err(StoreError::Incomplete { missing: found, .. }) if found == missing)
+    );
+    assert!(matches!(
+        store.chunk_info(chunk(2, 0)),
+        Err(StoreError::NoSuchChunk { .. })
+    ));
+    let mut writer = store.create(chunk(2, 0), spec(1, 9000, 0)).unwrap();
+    for (from, to) in [(8192, 9000), (4000, 4100), (0, 1), (1, 4000), (4100, 8192)] {
+        writer.write_at(from as u64, &bytes[from..to]).unwrap();
+    }
+    writer.finish().unwrap();
+    assert_eq!(
+        read(&store, chunk(2, 0), 0, 9000, Cut::Exactly(Sequence(0))).unwrap(),
+        bytes
+    );
+    assert_eq!(store.scrub(chunk(2, 0)).unwrap(), []);
+}
+
+#[test]
+fn a_record_costs_at_most_64_bytes_more_than_its_bytes() {
+    let (_, store, _) = with_chunk();
+    let bytes = [7; 4096];
+    let mut sequence = 1 << 35;
+    for index in [0, 13] {
+        let id = chunk(u64::MAX, index);
+        let epoch = (1 << 21) - 1;
+        write_chunk(&store, id, spec(epoch, 10_000, 0), &pattern(1, 10_000)).unwrap();
+        let before = store.pending_bytes();
+        sequence -= 1;
+        store
+            .append(&Record {
+                chunk: id,
+                generation: Generation(epoch),
+                stamp: stamp(epoch, sequence),
+                participants: (0..14).map(ChunkIndex).collect(),
+                kind: NewBytes,
+                pieces: vec![Piece {
+                    data: ChunkIndex(0),
+                    offset: 5904,
+                    bytes: &bytes,
+                }],
+            })
+            .unwrap();
+        let overhead = store.pending_bytes() - before - 4096;
+        assert!(overhead <= 64, "{overhead} bytes of overhead");
+    }
+}
+
+#[test]
+fn callers_that_wait_together_share_syncs() {
+    let (disk, store, _) = with_chunk();
+    let before = disk.counts().sync_count;
+    let lsns: Vec<_> = (1..=100)
+        .map(|sequence| append(&store, chunk(1, 0), stamp(1, sequence), NewBytes, 0, b"x").unwrap())
+        .collect();
+    for lsn in lsns.into_iter().rev() {
+        store.sync(lsn).unwrap();
+    }
+    assert_eq!(disk.counts().sync_count - before, 1);
+}

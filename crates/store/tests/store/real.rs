@@ -1,1 +1,59 @@
-//! To come.
+//! The same store on a real directory.
+
+use crate::{OPTIONS, append, chunk, pattern, read, spec, stamp, write_chunk};
+use gabion_layout::{Sequence, StripeId};
+use gabion_store::{Cut, RealDisk, RecordKind::NewBytes, Store, StoreError};
+
+#[test]
+fn a_store_on_a_directory_comes_back_as_it_was_left() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("node");
+    let mut bytes = pattern(1, 300_000);
+    let id = chunk(3, 0);
+    {
+        let (store, report) = Store::open(RealDisk::open(&root).unwrap(), OPTIONS).unwrap();
+        assert!(report.is_new);
+        write_chunk(&store, id, spec(1, 300_000, 0), &bytes).unwrap();
+        let mut unfinished = store.create(chunk(3, 1), spec(1, 5000, 0)).unwrap();
+        unfinished.write_at(0, b"never finished").unwrap();
+        for sequence in 1..=20 {
+            let offset = sequence * 9001;
+            let new = pattern(sequence, 10_000);
+            let lsn = append(&store, id, stamp(1, sequence), NewBytes, offset, &new).unwrap();
+            store.sync(lsn).unwrap();
+            bytes[offset as usize..][..10_000].copy_from_slice(&new);
+        }
+        store.commit(StripeId(3), Sequence(15)).unwrap();
+        assert_eq!(store.apply(StripeId(3)).unwrap().record_count, 15);
+        store.sync_all().unwrap();
+    }
+    let (store, report) = Store::open(RealDisk::open(&root).unwrap(), OPTIONS).unwrap();
+    assert_eq!((report.chunk_count, report.pending_count), (1, 5));
+    assert_eq!((report.damage.len(), report.torn_bytes), (0, 0));
+    let found = read(&store, id, 0, 300_000, Cut::Exactly(Sequence(20))).unwrap();
+    assert!(found == bytes);
+    assert_eq!(store.scrub(id).unwrap(), []);
+    assert_eq!(store.scrub_journal().unwrap(), []);
+    store.remove(id).unwrap();
+    assert_eq!(store.chunks().unwrap(), []);
+}
+
+#[test]
+fn two_cannot_have_one_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = RealDisk::open(directory.path()).unwrap();
+    let second = RealDisk::open(directory.path());
+    assert!(matches!(second, Err(StoreError::Locked { .. })));
+    drop(first);
+    assert!(RealDisk::open(directory.path()).is_ok());
+}
+
+#[test]
+fn a_directory_of_something_else_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::create_dir(directory.path().join("journal")).unwrap();
+    std::fs::write(directory.path().join("journal/diary"), b"dear diary").unwrap();
+    let disk = RealDisk::open(directory.path()).unwrap();
+    let refused = Store::open(disk, OPTIONS);
+    assert!(matches!(refused, Err(StoreError::UnknownFormat { .. })));
+}

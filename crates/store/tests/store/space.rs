@@ -1,1 +1,183 @@
-//! To come.
+//! Full disks and failing ones.
+
+use crate::{OPTIONS, append, chunk, open, pattern, read, spec, stamp, write_chunk};
+use gabion_layout::{Epoch, Generation, Sequence, StripeId};
+use gabion_store::{Cut, Options, RecordKind::NewBytes, SimDisk, Store, StoreError};
+
+#[test]
+fn a_full_disk_refuses_updates_and_still_fences_applies_and_frees() {
+    let disk = SimDisk::new(1);
+    let (store, _) = open(&disk);
+    let id = chunk(1, 0);
+    write_chunk(&store, id, spec(1, 20_000, 0), &pattern(1, 20_000)).unwrap();
+    disk.set_capacity(600_000);
+    let mut sequence = 0;
+    let refusal = loop {
+        sequence += 1;
+        let bytes = [sequence as u8; 10_000];
+        match append(&store, id, stamp(1, sequence), NewBytes, 5000, &bytes) {
+            Ok(lsn) => store.sync(lsn).unwrap(),
+            Err(error) => break error,
+        }
+        assert!(sequence < 1000, "the disk never fills up");
+    };
+    assert!(refusal.is_no_space(), "{refusal}");
+    assert!(store.failure().is_none());
+    let chunk_refused = write_chunk(&store, chunk(1, 1), spec(1, 400_000, 0), &[0; 400_000]);
+    assert!(matches!(chunk_refused, Err(StoreError::NoSpace { .. })));
+    assert!(disk.files().iter().all(|path| !path.starts_with("tmp/")));
+    let last = sequence - 1;
+    store.fence(StripeId(1), Epoch(2), Generation(1)).unwrap();
+    store.commit(StripeId(1), Sequence(last)).unwrap();
+    let summary = store.apply(StripeId(1)).unwrap();
+    assert_eq!(summary.record_count, last);
+    assert!(summary.segment_count > 0);
+    let found = read(&store, id, 5000, 10_000, Cut::Exactly(Sequence(last))).unwrap();
+    assert_eq!(found, [last as u8; 10_000]);
+    append(
+        &store,
+        id,
+        stamp(2, sequence),
+        NewBytes,
+        0,
+        b"there is room again",
+    )
+    .unwrap();
+}
+
+#[test]
+fn a_full_disk_opens_and_reads() {
+    let disk = SimDisk::new(1);
+    let (store, _) = open(&disk);
+    let id = chunk(1, 0);
+    let bytes = pattern(1, 20_000);
+    write_chunk(&store, id, spec(1, 20_000, 0), &bytes).unwrap();
+    disk.set_capacity(200_000);
+    let mut sequence = 1;
+    while let Ok(lsn) = append(&store, id, stamp(1, sequence), NewBytes, 0, &[1; 10_000]) {
+        store.sync(lsn).unwrap();
+        sequence += 1;
+    }
+    drop(store);
+    let (store, _) = open(&disk);
+    let last = Cut::Exactly(Sequence(sequence - 1));
+    assert_eq!(
+        read(&store, id, 10_000, 10_000, last).unwrap(),
+        bytes[10_000..]
+    );
+    store.commit(StripeId(1), Sequence(sequence - 1)).unwrap();
+    assert_eq!(store.apply(StripeId(1)).unwrap().record_count, sequence - 1);
+}
+
+#[test]
+fn new_chunks_leave_the_reserve_free() {
+    let disk = SimDisk::new(1);
+    disk.set_capacity(400_000);
+    let options = Options {
+        reserve_bytes: 200_000,
+        ..OPTIONS
+    };
+    let (store, _) = Store::open(disk, options).unwrap();
+    let refused = store.create(chunk(1, 0), spec(1, 110_000, 0));
+    assert!(matches!(refused, Err(StoreError::NoSpace { .. })));
+    assert!(store.create(chunk(1, 0), spec(1, 20_000, 0)).is_ok());
+}
+
+#[test]
+fn a_failure_at_any_operation_latches_or_changes_nothing() {
+    let id = chunk(1, 0);
+    let old = pattern(1, 20_000);
+    let mut latched_count = 0;
+    for number in 1..80 {
+        let disk = SimDisk::new(number);
+        let (store, _) = open(&disk);
+        write_chunk(&store, id, spec(1, 20_000, 0), &old).unwrap();
+        disk.fail_operation(disk.counts().operation_count + number);
+        let mut acknowledged = 0;
+        for sequence in 1..=8 {
+            let appended = append(
+                &store,
+                id,
+                stamp(1, sequence),
+                NewBytes,
+                0,
+                &[sequence as u8; 9000],
+            );
+            let Ok(()) = appended.and_then(|lsn| store.sync(lsn)) else {
+                break;
+            };
+            acknowledged = sequence;
+            let mark = Sequence(sequence);
+            let settled = store.commit(StripeId(1), mark);
+            if settled.and_then(|()| store.apply(StripeId(1))).is_err() {
+                break;
+            }
+        }
+        if store.failure().is_some() {
+            latched_count += 1;
+            let refused = append(&store, id, stamp(1, 99), NewBytes, 0, b"x");
+            assert!(matches!(refused, Err(StoreError::Failed { .. })));
+        }
+        let (store, report) = open(&disk.after_crash(number));
+        assert_eq!(report.damage, []);
+        let found = read(&store, id, 0, 20_000, Cut::Exactly(Sequence(8))).unwrap();
+        let version = u64::from(found[0]);
+        let is_whole = found[..9000].iter().all(|byte| u64::from(*byte) == version);
+        let is_new = is_whole && version >= acknowledged && version <= acknowledged + 1;
+        assert!(
+            is_new || (acknowledged == 0 && found == old),
+            "failure at {number}"
+        );
+        assert_eq!(found[9000..], old[9000..]);
+    }
+    assert!(latched_count > 40, "only {latched_count} failures latched");
+}
+
+#[test]
+fn one_unsettled_record_does_not_hold_the_journal() {
+    let disk = SimDisk::new(1);
+    let (store, _) = open(&disk);
+    for stripe in 1..=2 {
+        write_chunk(
+            &store,
+            chunk(stripe, 0),
+            spec(1, 20_000, 0),
+            &pattern(1, 20_000),
+        )
+        .unwrap();
+    }
+    append(
+        &store,
+        chunk(2, 0),
+        stamp(1, 1),
+        NewBytes,
+        0,
+        b"nobody settles me",
+    )
+    .unwrap();
+    for sequence in 1..=100 {
+        append(
+            &store,
+            chunk(1, 0),
+            stamp(1, sequence),
+            NewBytes,
+            0,
+            &[1; 10_000],
+        )
+        .unwrap();
+        store.commit(StripeId(1), Sequence(sequence)).unwrap();
+        store.apply(StripeId(1)).unwrap();
+    }
+    let segment_count = disk
+        .files()
+        .iter()
+        .filter(|path| path.ends_with(".log"))
+        .count();
+    assert!(
+        segment_count <= OPTIONS.segment_count_max + 1,
+        "{segment_count} segments"
+    );
+    let (store, _) = open(&disk.after_crash(1));
+    let found = read(&store, chunk(2, 0), 0, 17, Cut::Exactly(Sequence(1))).unwrap();
+    assert_eq!(found, b"nobody settles me");
+}

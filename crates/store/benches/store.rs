@@ -1,0 +1,179 @@
+//! What durability and checksums cost on this machine: the store beside the bare file operations
+//! that it cannot do without. `--quick` for a first look; files go below the temporary directory.
+
+use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Sequence, StripeId};
+use gabion_store::{
+    ChunkSpec, Cut, Options, Piece, RealDisk, Record, RecordKind, Store, StoreError, UpdateStamp,
+};
+use std::fs::File;
+use std::hint::black_box;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+const MIB: usize = 1 << 20;
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+fn main() -> Outcome<()> {
+    let is_quick = std::env::args().any(|argument| argument == "--quick");
+    let scale = if is_quick { 1 } else { 8 };
+    let directory = tempfile::tempdir()?;
+    let disk = RealDisk::open(directory.path().join("store"))?;
+    let (store, _) = Store::open(disk, Options::default())?;
+    let raw = directory.path();
+    for chunk_bytes in [MIB, 64 * MIB] {
+        let count = if chunk_bytes == MIB {
+            32 * scale
+        } else {
+            scale
+        };
+        create(&store, raw, chunk_bytes, count)?;
+    }
+    read(&store, raw, 20 * scale)?;
+    for threads in [1, 16] {
+        append(&store, raw, threads, 100 * scale)?;
+    }
+    Ok(())
+}
+
+fn id(stripe: usize) -> ChunkId {
+    ChunkId {
+        stripe: StripeId(stripe as u64),
+        index: ChunkIndex(0),
+    }
+}
+
+fn write_chunk(store: &Store<RealDisk>, id: ChunkId, bytes: &[u8]) -> Result<(), StoreError> {
+    let spec = ChunkSpec {
+        generation: Generation(1),
+        chunk_bytes: bytes.len() as u64,
+        base: Sequence(0),
+    };
+    let mut writer = store.create(id, spec)?;
+    for (at, slice) in bytes.chunks(MIB).enumerate() {
+        writer.write_at((at * MIB) as u64, slice)?;
+    }
+    writer.finish()
+}
+
+fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    for slice in bytes.chunks(MIB) {
+        file.write_all(slice)?;
+    }
+    file.sync_all()
+}
+
+/// Both sides take turns, so that a slow moment of the disk meets both.
+fn create(store: &Store<RealDisk>, raw: &Path, chunk_bytes: usize, count: usize) -> Outcome<()> {
+    let bytes = vec![0x5a; chunk_bytes];
+    let (mut ours, mut plain) = (0.0, 0.0);
+    for at in 0..count {
+        let begun = Instant::now();
+        write_chunk(store, id(chunk_bytes / MIB * 100_000 + at), &bytes)?;
+        ours += begun.elapsed().as_secs_f64();
+        let begun = Instant::now();
+        write_file(&raw.join(format!("{chunk_bytes}-{at}")), &bytes)?;
+        plain += begun.elapsed().as_secs_f64();
+    }
+    let rate = |seconds: f64| (chunk_bytes * count) as f64 / 1e6 / seconds;
+    println!(
+        "create {:>3} MiB chunks: {:7.0} MB/s; write and fsync: {:7.0} MB/s; ratio {:.2}",
+        chunk_bytes / MIB,
+        rate(ours),
+        rate(plain),
+        plain / ours
+    );
+    Ok(())
+}
+
+fn read(store: &Store<RealDisk>, raw: &Path, rounds: usize) -> Outcome<()> {
+    let chunk = id(64 * 100_000);
+    let file = File::open(raw.join(format!("{}-0", 64 * MIB)))?;
+    let cut = Cut::Exactly(Sequence(0));
+    let mut output = Vec::new();
+    for length in [4 << 10, MIB, 64 * MIB] {
+        let count = (rounds * 64 * MIB / length).min(100_000);
+        let offset_of = |at: usize| (at * length % (64 * MIB)) as u64;
+        let mut buffer = vec![0; length];
+        let begun = Instant::now();
+        for at in 0..count {
+            let range = ByteRange::new(offset_of(at), length as u64);
+            store.read(chunk, range, cut, &mut output)?;
+            black_box(&output);
+        }
+        let ours = begun.elapsed().as_secs_f64();
+        let begun = Instant::now();
+        for at in 0..count {
+            file.read_exact_at(&mut buffer, offset_of(at))?;
+            black_box(&buffer);
+        }
+        let plain = begun.elapsed().as_secs_f64();
+        let rate = |seconds: f64| (count * length) as f64 / 1e9 / seconds;
+        println!(
+            "read {:>5} KiB verified: {:6.2} GB/s; plain read: {:6.2} GB/s; ratio {:.2}",
+            length / 1024,
+            rate(ours),
+            rate(plain),
+            plain / ours
+        );
+    }
+    Ok(())
+}
+
+fn append(store: &Store<RealDisk>, raw: &Path, threads: usize, count: usize) -> Outcome<()> {
+    let bytes = [0xa5; 4096];
+    let next = AtomicU64::new(1);
+    let chunk_of = |thread: usize| id(10_000_000 + threads * 100 + thread);
+    for thread in 0..threads {
+        write_chunk(store, chunk_of(thread), &vec![0; MIB])?;
+    }
+    let one = |thread: usize| -> Result<(), StoreError> {
+        for at in 0..count {
+            let lsn = store.append(&Record {
+                chunk: chunk_of(thread),
+                generation: Generation(1),
+                stamp: UpdateStamp {
+                    epoch: Epoch(1),
+                    sequence: Sequence(next.fetch_add(1, Ordering::Relaxed)),
+                },
+                participants: vec![ChunkIndex(0), ChunkIndex(6), ChunkIndex(7)],
+                kind: RecordKind::NewBytes,
+                pieces: vec![Piece {
+                    data: ChunkIndex(0),
+                    offset: (at * 4096 % MIB) as u64,
+                    bytes: &bytes,
+                }],
+            })?;
+            store.sync(lsn)?;
+        }
+        Ok(())
+    };
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|t| scope.spawn(move || one(t))).collect();
+        running
+            .into_iter()
+            .try_for_each(|thread| thread.join().expect("an appender does not panic"))
+    })?;
+    let ours = begun.elapsed().as_secs_f64();
+    let file = File::create(raw.join(format!("log-{threads}")))?;
+    rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, 64 << 20)?;
+    file.sync_all()?;
+    let begun = Instant::now();
+    for at in 0..count {
+        file.write_all_at(&bytes, (at * 4096) as u64)?;
+        file.sync_data()?;
+    }
+    let plain = count as f64 / begun.elapsed().as_secs_f64();
+    let rate = (count * threads) as f64 / ours;
+    println!(
+        "append and sync 4 KiB, {threads:>2} threads: {rate:7.0} records/s; one thread's write \
+         and fdatasync: {plain:7.0}/s; ratio {:.2}",
+        rate / plain
+    );
+    Ok(())
+}
