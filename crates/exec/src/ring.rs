@@ -3,8 +3,10 @@
 //! take them is the executor's to know.
 
 use crate::RING_SLICES;
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use std::collections::VecDeque;
+
+const CACHE_LINE_BYTES: usize = 64;
 
 /// One slice's place.
 #[derive(Debug)]
@@ -119,15 +121,25 @@ impl Ring {
             }
             Some(Err(held)) => {
                 self.spent.push_front(held);
-                BytesMut::zeroed(length)
+                aligned(length)
             }
-            None => BytesMut::zeroed(length),
+            None => aligned(length),
         }
     }
 
     fn position(&self, slice: u64) -> Option<usize> {
         usize::try_from(slice.checked_sub(self.base)?).ok()
     }
+}
+
+/// A new buffer that begins on a cache line, because kernels write whole lines: one that straddles
+/// two costs twice.
+fn aligned(length: usize) -> BytesMut {
+    let mut buffer = BytesMut::zeroed(length + CACHE_LINE_BYTES - 1);
+    let start = buffer.as_ptr().align_offset(CACHE_LINE_BYTES);
+    buffer.advance(start);
+    buffer.truncate(length);
+    buffer
 }
 
 #[cfg(test)]
@@ -139,6 +151,7 @@ mod tests {
         let mut ring = Ring::new(0);
         let first = ring.blank(100);
         let address = first.as_ptr();
+        assert_eq!(address as usize % CACHE_LINE_BYTES, 0);
         let held = first.freeze();
         ring.push(Some(held.clone()));
         assert_eq!(ring.trim(true), 1);

@@ -92,8 +92,8 @@ fn zeros(length: usize) -> Bytes {
 }
 
 #[track_caller]
-fn check_refused(events: Vec<Event>, reason: &str) {
-    let (mut executor, _) = Executor::new(&hop()).unwrap();
+fn check_refused(events: &[Event], reason: &str) {
+    let (mut executor, _) = Executor::new(&hop()).expect("a part that makes sense");
     let (last, before) = events.split_last().expect("there is an event");
     for event in before {
         executor.handle(event.clone()).expect("an honest event");
@@ -132,47 +132,48 @@ fn stored(step: u32) -> Event {
 
 #[test]
 fn answers_that_were_not_asked_for_are_refused() {
-    check_refused(vec![fetched(4, 0, 4)], "was never fetched");
+    check_refused(&[fetched(4, 0, 4)], "was never fetched");
     let unasked = "was fetched without being asked for";
-    check_refused(vec![fetched(3, RING_SLICES, 4)], unasked);
-    check_refused(vec![fetched(3, u64::MAX, 4)], unasked);
-    check_refused(vec![fetched(3, 2, 4), fetched(3, 2, 4)], unasked);
-    check_refused(vec![fetched(5, 0, 4)], unasked);
-    check_refused(vec![fetched(6, 0, 4)], unasked);
-    check_refused(vec![fetched(3, 0, 3)], "was fetched with a wrong length");
-    check_refused(vec![stored(9)], "was stored without being asked");
+    check_refused(&[fetched(3, RING_SLICES, 4)], unasked);
+    check_refused(&[fetched(3, u64::MAX, 4)], unasked);
+    check_refused(&[fetched(3, 2, 4), fetched(3, 2, 4)], unasked);
+    check_refused(&[fetched(5, 0, 4)], unasked);
+    check_refused(&[fetched(6, 0, 4)], unasked);
+    check_refused(&[fetched(3, 0, 3)], "was fetched with a wrong length");
+    check_refused(&[stored(9)], "was stored without being asked");
     let one_sum = vec![fetched(3, 0, 4), received(5, 0, 4)];
     let twice = [one_sum, vec![stored(9), stored(9)]].concat();
-    check_refused(twice, "was stored without being asked");
-    check_refused(vec![stored(7)], "is no step of that kind here");
-    check_refused(vec![stored(6)], "is no step of that kind here");
-    check_refused(vec![stored(8)], "is no step of that kind here");
+    check_refused(&twice, "was stored without being asked");
+    check_refused(&[stored(7)], "is no step of that kind here");
+    check_refused(&[stored(6)], "is no step of that kind here");
+    check_refused(&[stored(8)], "is no step of that kind here");
 }
 
 #[test]
 fn slices_out_of_turn_are_refused() {
-    check_refused(vec![received(8, 0, 4)], "is no incoming value");
-    check_refused(vec![received(3, 0, 4)], "is no incoming value");
-    check_refused(vec![received(5, 1, 4)], "arrived out of order");
-    check_refused(vec![received(5, u64::MAX, 4)], "arrived out of order");
+    check_refused(&[received(8, 0, 4)], "is no incoming value");
+    check_refused(&[received(3, 0, 4)], "is no incoming value");
+    check_refused(&[received(5, 1, 4)], "arrived out of order");
+    check_refused(&[received(5, u64::MAX, 4)], "arrived out of order");
     let twice = vec![received(5, 0, 4), received(5, 0, 4)];
-    check_refused(twice, "arrived out of order");
-    check_refused(vec![received(5, 0, 5)], "arrived with a wrong length");
+    check_refused(&twice, "arrived out of order");
+    check_refused(&[received(5, 0, 5)], "arrived with a wrong length");
     let too_many = (0..=RING_SLICES).map(|slice| received(5, slice, 4));
-    check_refused(too_many.collect(), "arrived without credit");
+    let too_many: Vec<Event> = too_many.collect();
+    check_refused(&too_many, "arrived without credit");
 }
 
 #[test]
 fn credit_for_slices_that_were_not_sent_is_refused() {
     let lie = "was given credit for slices that were not sent";
-    check_refused(vec![credited(7, 1)], lie);
+    check_refused(&[credited(7, 1)], lie);
     let one_sent = vec![fetched(3, 0, 4), received(5, 0, 4)];
     let more = [one_sent.clone(), vec![credited(7, u64::MAX)]].concat();
-    check_refused(more, lie);
+    check_refused(&more, lie);
     let twice = [one_sent, vec![credited(7, 1), credited(7, 1)]].concat();
-    check_refused(twice, lie);
-    check_refused(vec![credited(9, 1)], "is no step of that kind here");
-    check_refused(vec![credited(5, 1)], "is no step of that kind here");
+    check_refused(&twice, lie);
+    check_refused(&[credited(9, 1)], "is no step of that kind here");
+    check_refused(&[credited(5, 1)], "is no step of that kind here");
 }
 
 #[test]
@@ -363,11 +364,11 @@ fn any_event() -> impl Strategy<Value = Event> {
 }
 
 /// What an honest peer or disk says to a command.
-fn answer(command: Command) -> Option<Event> {
+fn answer(command: &Command) -> Option<Event> {
     match command {
         Command::Fetch {
             step, slice, range, ..
-        } => Some(fetched(step.0, slice, range.length as usize)),
+        } => Some(fetched(step.0, *slice, range.length as usize)),
         Command::Send { value, .. } => Some(credited(value.0, 1)),
         Command::Store { step, .. } => Some(stored(step.0)),
         Command::Grant { .. } => None,
@@ -387,13 +388,13 @@ proptest! {
             return Ok(());
         };
         let limit = 4 * RING_SLICES as usize * part.steps.len();
-        let mut owed: Vec<Event> = first.into_iter().filter_map(answer).collect();
+        let mut owed: Vec<Event> = first.iter().filter_map(answer).collect();
         let mut has_lied = false;
         for (lie, honest) in events {
             let honest: Vec<Event> = owed.drain(..honest.min(owed.len())).collect();
             for event in honest {
                 match executor.handle(event) {
-                    Ok(commands) => owed.extend(commands.into_iter().filter_map(answer)),
+                    Ok(commands) => owed.extend(commands.iter().filter_map(answer)),
                     Err(error) => {
                         prop_assert!(has_lied, "an honest answer was refused: {error}");
                         return Ok(());
@@ -405,7 +406,7 @@ proptest! {
                     // The lie was what an honest peer would have said, who now says it again.
                     has_lied = true;
                     prop_assert!(commands.len() <= limit);
-                    owed.extend(commands.into_iter().filter_map(answer));
+                    owed.extend(commands.iter().filter_map(answer));
                 }
                 Err(error) => {
                     let is_unexpected = matches!(error, ExecError::Unexpected { .. });
