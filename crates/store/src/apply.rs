@@ -189,8 +189,8 @@ impl<D: Disk> Shared<D> {
     ) -> Result<(), StoreError> {
         let (chunk, upto) = (batch.header.chunk, batch.upto);
         let path = chunk_file::path_of(chunk);
-        let file = self.disk.open(&path).context("open", &path)?;
-        let (blocks, image) = compute(&file, batch)?;
+        let file = self.lock().open_file(&self.disk, chunk)?;
+        let (blocks, image) = compute(&*file, batch)?;
         let entry = Entry::Image {
             chunk,
             birth_lsn: batch.header.birth_lsn,
@@ -208,7 +208,7 @@ impl<D: Disk> Shared<D> {
         header.spec.base = upto;
         let included = {
             let _alone = gate.exclude_readers();
-            let written = write_in_place(&file, header, &blocks, &image.block_crcs);
+            let written = write_in_place(&*file, header, &blocks, &image.block_crcs);
             self.require_or_distrust(chunk, written.context("write", &path))?;
             // Readers take the new base and the records that are left from here on.
             self.lock().take_included(header)

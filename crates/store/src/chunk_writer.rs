@@ -155,6 +155,7 @@ impl<D: Disk> State<D> {
     pub(crate) fn forget_chunk(&mut self, chunk: ChunkId) {
         let stripe = self.stripes.get_mut(&chunk.stripe);
         let Some(stripe) = stripe else { return };
+        self.files.forget(chunk);
         let gone = stripe.chunks.remove(&chunk.index);
         if stripe.chunks.is_empty() {
             self.stripes.remove(&chunk.stripe);
@@ -298,6 +299,7 @@ impl<D: Disk> ChunkWriter<D> {
         let synced = disk.sync_directory(&directory);
         shared.require(synced.context("sync directory", &directory))?;
         let mut state = shared.lock();
+        state.files.forget(chunk);
         state.set_header(header);
         state.clear_suspicion(chunk);
         Ok(())

@@ -57,6 +57,7 @@ mod frame;
 mod image;
 mod index;
 mod journal;
+mod open_files;
 mod read;
 mod real_disk;
 mod record;

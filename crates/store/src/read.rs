@@ -4,16 +4,17 @@
 //! them the pending records up to s in their order: new bytes replace, parity deltas are added.
 //! A data node's overlay and a parity node's logged deltas are thus read by one function.
 
-use crate::chunk_file::{self, ChunkHeader, read_blocks};
+use crate::chunk_file::{ChunkHeader, read_blocks};
 use crate::disk::Disk;
 use crate::entry::UpdateHead;
-use crate::error::{IoContext, StoreError};
+use crate::error::StoreError;
 use crate::frame::{self, Check};
 use crate::journal::Located;
 use crate::record::{ChunkInfo, Cut, RecordKind};
 use crate::store::{State, Store};
 use gabion_codec::kernel;
 use gabion_layout::{ByteRange, ChunkId, Sequence, StripeId};
+use std::sync::Arc;
 
 /// A record to lay over a chunk's bytes: what it says, and where its bytes are.
 pub(crate) struct Layer<F> {
@@ -23,6 +24,7 @@ pub(crate) struct Layer<F> {
 
 /// Everything that a read needs to know, taken at one instant.
 struct View<F> {
+    file: Arc<F>,
     header: ChunkHeader,
     as_of: Sequence,
     layers: Vec<Layer<F>>,
@@ -64,10 +66,9 @@ impl<D: Disk> Store<D> {
         }
         let extent = view.header.extent();
         let span = extent.block_span(range);
-        let path = chunk_file::path_of(chunk);
-        let file = disk.open(&path).context("open", &path)?;
         output.resize(span.length as usize, 0);
-        read_blocks(&file, extent, span, output).map_err(|failure| failure.into_error(chunk))?;
+        read_blocks(&*view.file, extent, span, output)
+            .map_err(|failure| failure.into_error(chunk))?;
         if span != range {
             let start = (range.offset - span.offset) as usize;
             output.copy_within(start..start + range.length as usize, 0);
@@ -171,6 +172,7 @@ impl<D: Disk> State<D> {
             })
             .collect();
         Ok(View {
+            file: self.open_file(disk, chunk)?,
             header,
             as_of,
             layers,

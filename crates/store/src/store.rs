@@ -8,6 +8,7 @@ use crate::error::{IoContext, StoreError};
 use crate::frame;
 use crate::index::{Chunk, Gate, Header, Pending, Stripe};
 use crate::journal::{Journal, Position, SEGMENT_HEADER_BYTES, segment_path};
+use crate::open_files::OpenFiles;
 use crate::record::Damage;
 use gabion_layout::{ChunkId, Sequence, StripeId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -99,6 +100,7 @@ pub(crate) struct State<D: Disk> {
     pub(crate) stripes: BTreeMap<StripeId, Stripe>,
     pub(crate) journal: Journal<D>,
     pub(crate) gates: BTreeMap<ChunkId, Arc<Gate>>,
+    pub(crate) files: OpenFiles<D::File>,
     /// Chunks that damage to the journal may concern; none of them is served. While there are
     /// any, damaged segments stay, so that the next start distrusts the same chunks.
     pub(crate) suspects: BTreeSet<ChunkId>,
@@ -251,6 +253,7 @@ impl<D: Disk> State<D> {
             stripes: BTreeMap::new(),
             journal,
             gates: BTreeMap::new(),
+            files: OpenFiles::new(),
             suspects: BTreeSet::new(),
             directories: BTreeSet::new(),
             next_temporary: 0,
@@ -350,6 +353,21 @@ impl<D: Disk> State<D> {
         let next = spec.base.0.checked_add(1);
         let later = next.map(|next| entry.pending.split_off(&Sequence(next)));
         std::mem::replace(&mut entry.pending, later.unwrap_or_default())
+    }
+
+    /// A chunk's file. The caller holds the chunk's gate, so that the file stays the chunk's.
+    pub(crate) fn open_file(
+        &mut self,
+        disk: &D,
+        chunk: ChunkId,
+    ) -> Result<Arc<D::File>, StoreError> {
+        if let Some(file) = self.files.get(chunk) {
+            return Ok(file);
+        }
+        let path = chunk_file::path_of(chunk);
+        let file = Arc::new(disk.open(&path).context("open", &path)?);
+        self.files.insert(chunk, Arc::clone(&file));
+        Ok(file)
     }
 
     /// Reads the headers of all chunks of a stripe, so that its state includes what they say.

@@ -1,6 +1,6 @@
 //! Rotten bits: noticed, named, never served.
 
-use crate::{Random, append, chunk, open, pattern, read, spec, stamp, write_chunk};
+use crate::{Random, append, chunk, is_segment, open, pattern, read, spec, stamp, write_chunk};
 use gabion_layout::{ByteRange, ChunkId, Epoch, Generation, Sequence, StripeId};
 use gabion_store::{Cut, Damage, RecordKind, SimDisk, Store, StoreError};
 
@@ -152,11 +152,7 @@ fn a_rotten_header_condemns_its_chunk_alone_until_repair() {
 
 /// The offset in the journal of the first byte of `needle`.
 fn find_in_journal(disk: &SimDisk, needle: &[u8]) -> (String, u64) {
-    for path in disk
-        .files()
-        .into_iter()
-        .filter(|path| path.ends_with(".log"))
-    {
+    for path in disk.files().into_iter().filter(|path| is_segment(path)) {
         let bytes = disk.contents(&path).unwrap();
         if let Some(at) = bytes
             .windows(needle.len())

@@ -70,6 +70,11 @@ impl Random {
     }
 }
 
+/// Whether a path is that of a journal segment in use.
+fn is_segment(path: &str) -> bool {
+    path.starts_with("journal/") && path != "journal/spare"
+}
+
 fn open(disk: &SimDisk) -> (Store<SimDisk>, RecoveryReport) {
     Store::open(disk.clone(), OPTIONS).unwrap()
 }

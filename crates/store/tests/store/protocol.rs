@@ -186,7 +186,7 @@ fn hostile_numbers_are_refused() {
         let refused = append(&store, id, stamp(1, 1), NewBytes, offset, b"xy");
         assert!(matches!(refused, Err(StoreError::OutOfChunk { .. })));
     }
-    let too_large = append(&store, id, stamp(1, 1), NewBytes, 0, &[0; 20_000]);
+    let too_large = append(&store, id, stamp(1, 1), NewBytes, 0, &vec![0; 20_000]);
     assert!(matches!(too_large, Err(StoreError::RecordTooLarge { .. })));
     let unnumbered = append(&store, id, stamp(1, 0), NewBytes, 0, b"x");
     assert!(matches!(unnumbered, Err(StoreError::Malformed { .. })));

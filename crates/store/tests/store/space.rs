@@ -1,6 +1,6 @@
 //! Full disks and failing ones.
 
-use crate::{OPTIONS, append, chunk, open, pattern, read, spec, stamp, write_chunk};
+use crate::{OPTIONS, append, chunk, is_segment, open, pattern, read, spec, stamp, write_chunk};
 use gabion_layout::{Epoch, Generation, Sequence, StripeId};
 use gabion_store::{Cut, Options, RecordKind::NewBytes, SimDisk, Store, StoreError};
 
@@ -23,7 +23,7 @@ fn a_full_disk_refuses_updates_and_still_fences_applies_and_frees() {
     };
     assert!(refusal.is_no_space(), "{refusal}");
     assert!(store.failure().is_none());
-    let chunk_refused = write_chunk(&store, chunk(1, 1), spec(1, 400_000, 0), &[0; 400_000]);
+    let chunk_refused = write_chunk(&store, chunk(1, 1), spec(1, 400_000, 0), &vec![0; 400_000]);
     assert!(matches!(chunk_refused, Err(StoreError::NoSpace { .. })));
     assert!(disk.files().iter().all(|path| !path.starts_with("tmp/")));
     let last = sequence - 1;
@@ -168,11 +168,7 @@ fn one_unsettled_record_does_not_hold_the_journal() {
         store.commit(StripeId(1), Sequence(sequence)).unwrap();
         store.apply(StripeId(1)).unwrap();
     }
-    let segment_count = disk
-        .files()
-        .iter()
-        .filter(|path| path.ends_with(".log"))
-        .count();
+    let segment_count = disk.files().iter().filter(|path| is_segment(path)).count();
     assert!(
         segment_count <= OPTIONS.segment_count_max + 1,
         "{segment_count} segments"

@@ -1,0 +1,77 @@
+//! A bounded set of open chunk files, so that a small read need not open one.
+
+use gabion_layout::ChunkId;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// Most files kept open at a time.
+const FILE_COUNT_MAX: usize = 256;
+
+/// Open files by chunk. Whoever replaces or removes a chunk's file must forget it here.
+#[derive(Debug)]
+pub(crate) struct OpenFiles<F> {
+    files: BTreeMap<ChunkId, Arc<F>>,
+    /// The chunk whose file was closed last. Files are closed in the order of their chunks, round
+    /// and round, which needs no clock and spares recently opened ones well enough.
+    hand: Option<ChunkId>,
+}
+
+impl<F> OpenFiles<F> {
+    pub(crate) fn new() -> Self {
+        Self {
+            files: BTreeMap::new(),
+            hand: None,
+        }
+    }
+
+    /// A chunk's file, if it is open.
+    pub(crate) fn get(&self, chunk: ChunkId) -> Option<Arc<F>> {
+        self.files.get(&chunk).map(Arc::clone)
+    }
+
+    /// Keeps a file open, at the cost of another when there are too many.
+    pub(crate) fn insert(&mut self, chunk: ChunkId, file: Arc<F>) {
+        if self.files.len() >= FILE_COUNT_MAX {
+            let behind = match self.hand {
+                Some(hand) => Bound::Excluded(hand),
+                None => Bound::Unbounded,
+            };
+            let next = self.files.range((behind, Bound::Unbounded)).next();
+            let next = next.or_else(|| self.files.first_key_value());
+            self.hand = next.map(|(chunk, _)| *chunk);
+            if let Some(hand) = self.hand {
+                self.files.remove(&hand);
+            }
+        }
+        self.files.insert(chunk, file);
+    }
+
+    /// Closes a chunk's file.
+    pub(crate) fn forget(&mut self, chunk: ChunkId) {
+        self.files.remove(&chunk);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gabion_layout::{ChunkIndex, StripeId};
+
+    #[test]
+    fn never_holds_more_than_its_bound_and_closes_in_turn() {
+        let id = |at: usize| ChunkId {
+            stripe: StripeId(at as u64),
+            index: ChunkIndex(0),
+        };
+        let mut files = OpenFiles::new();
+        for at in 0..FILE_COUNT_MAX + 3 {
+            files.insert(id(at), Arc::new(at));
+        }
+        assert_eq!(files.files.len(), FILE_COUNT_MAX);
+        assert_eq!(files.get(id(2)), None);
+        assert_eq!(files.get(id(3)).as_deref(), Some(&3));
+        files.forget(id(3));
+        assert_eq!(files.get(id(3)), None);
+    }
+}
