@@ -2,7 +2,7 @@
 
 use crate::failure::{Context, Failure};
 use clap::ValueEnum;
-use comfy_table::style::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
 use gabion_client::Progress;
 use indicatif::{ProgressBar, ProgressStyle};

@@ -6,7 +6,7 @@ use crate::arguments::UpOptions;
 use crate::cluster::LocalCluster;
 use crate::failure::Failure;
 use crate::output::{Shown, bytes};
-use gabion_client::{Client, ClientOptions, File};
+use gabion_client::{Client, ClientOptions};
 use gabion_lab::{Request, RequestKind, TraceReader, workload};
 use gabion_layout::{ByteRange, NodeId};
 use gabion_protocol::message::{Liveness, Purpose};
@@ -100,9 +100,7 @@ impl<'a> Demo<'a> {
                 .expected
                 .overwrite(write.offset_bytes, write.length_bytes);
             let sent = Instant::now();
-            self.client
-                .write(FILE, write.offset_bytes, new.into())
-                .await?;
+            file.write(write.offset_bytes, new.into()).await?;
             latencies_ms.push(sent.elapsed().as_secs_f64() * 1e3);
             written_bytes += write.length_bytes;
             progress.step();
@@ -136,12 +134,10 @@ impl<'a> Demo<'a> {
     /// Times one chunk from one node over one link: what a repair is held against.
     pub(super) async fn time_direct_send(&mut self) -> Result<(), Failure> {
         let mut times = Vec::new();
-        let file: File = self.client.open(FILE).await?;
+        let file = self.client.open(FILE).await?;
         for _ in 0..3 {
             let begun = Instant::now();
-            self.client
-                .read(FILE, ByteRange::new(0, CHUNK_BYTES))
-                .await?;
+            file.read(ByteRange::new(0, CHUNK_BYTES)).await?;
             times.push(begun.elapsed().as_secs_f64());
         }
         times.sort_by(f64::total_cmp);
