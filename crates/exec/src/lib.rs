@@ -9,6 +9,11 @@
 //! slices: a step that makes a value stops when its ring is full, and a receiver grants its sender
 //! one more slice whenever one has left the ring. So a part needs memory for its rings only,
 //! however long its chunk, and a slow link slows all that feeds it.
+//!
+//! Parts and events come from peers and are not trusted: a part that needs more than
+//! [`MAX_BUFFER_BYTES`] is refused before anything is read, and so is a slice without credit, or
+//! credit for a slice that was not sent. The driver keeps the order of each link; fetches and
+//! stores may end in any order.
 
 mod command;
 mod executor;
