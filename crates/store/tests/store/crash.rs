@@ -230,3 +230,93 @@ fn an_apply_is_redone_from_its_image() {
     }
     assert!(redone_count >= 3, "only {redone_count} applies were redone");
 }
+
+#[test]
+fn what_any_of_many_waiting_threads_was_told_survives() {
+    let thread_count = 8;
+    for seed in 0..30 {
+        let disk = gabion_store::SimDisk::new(seed);
+        let (store, _) = open(&disk);
+        for thread in 0..thread_count {
+            write_chunk(
+                &store,
+                chunk(thread, 0),
+                spec(1, 8192, 0),
+                &pattern(2, 8192),
+            )
+            .unwrap();
+        }
+        disk.power_off_at(disk.counts().operation_count + 20 + seed * 10);
+        // Each thread counts how many of its records it was told are durable.
+        let run = |thread: u64| {
+            let one = |sequence| {
+                let stamp = stamp(1, sequence);
+                let bytes = [sequence as u8; 600];
+                let lsn = append(
+                    &store,
+                    chunk(thread, 0),
+                    stamp,
+                    RecordKind::NewBytes,
+                    0,
+                    &bytes,
+                )?;
+                store.sync(lsn)
+            };
+            (1..200)
+                .take_while(|&sequence| one(sequence).is_ok())
+                .count() as u64
+        };
+        let told: Vec<u64> = std::thread::scope(|scope| {
+            let run = &run;
+            let running: Vec<_> = (0..thread_count)
+                .map(|thread| scope.spawn(move || run(thread)))
+                .collect();
+            running
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .collect()
+        });
+        let (store, _) = open(&disk.after_crash(seed));
+        for (thread, told) in told.into_iter().enumerate() {
+            let held = store
+                .collect(StripeId(thread as u64))
+                .unwrap()
+                .records
+                .len() as u64;
+            assert!(
+                held >= told,
+                "thread {thread} was told {told}, {held} are there"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_new_life_of_a_chunk_never_takes_over_records_of_the_old_one() {
+    for number in 1..8 {
+        for outcome in 0..8 {
+            let disk = gabion_store::SimDisk::new(number);
+            let (store, _) = open(&disk);
+            // The second chunk's record keeps the segment with the first one's alive.
+            for stripe in 1..=2 {
+                let id = chunk(stripe, 0);
+                write_chunk(&store, id, spec(1, 8192, 0), &pattern(stripe, 8192)).unwrap();
+                append(&store, id, stamp(1, 1), RecordKind::NewBytes, 0, b"old").unwrap();
+            }
+            store.sync_all().unwrap();
+            disk.power_off_at(disk.counts().operation_count + number);
+            let _ = store.remove(chunk(1, 0));
+            let disk = disk.after_crash(outcome);
+            let (store, _) = open(&disk);
+            if store.chunk_info(chunk(1, 0)).is_ok() {
+                let state = store.collect(StripeId(1)).unwrap();
+                assert_eq!(state.records.len(), 1, "the chunk without its record");
+                continue;
+            }
+            write_chunk(&store, chunk(1, 0), spec(1, 8192, 0), &pattern(9, 8192)).unwrap();
+            let (store, _) = open(&disk.after_crash(outcome));
+            assert_eq!(store.collect(StripeId(1)).unwrap().records, []);
+            assert_eq!(store.collect(StripeId(2)).unwrap().records.len(), 1);
+        }
+    }
+}
