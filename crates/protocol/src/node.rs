@@ -2,7 +2,8 @@
 //! lease alive, and serves nothing when that has run out.
 
 use crate::message::{
-    CoordinatorReply, CoordinatorRequest, Damage, Flow, NodeReply, NodeRequest, NodeStatus, Refusal,
+    CoordinatorReply, CoordinatorRequest, Damage, Flow, HeldChunk, NodeReply, NodeRequest,
+    NodeStatus, Refusal,
 };
 use crate::participant::Participant;
 use crate::ports::{Address, Ports};
@@ -348,21 +349,17 @@ impl<D: Disk> Node<D> {
         options: &NodeOptions,
     ) -> Result<Membership, JoinError> {
         let store_error = |refusal: Refusal| JoinError::Store(refusal.to_string());
-        let held = participant
-            .with_store(Store::chunks)
+        let chunks = participant
+            .with_store(held_chunks)
             .await
             .map_err(store_error)?;
-        // A chunk with a damaged header is reported as not held, so that it is repaired.
-        let chunks = held
-            .iter()
-            .filter_map(|c| c.spec.map(|spec| (c.chunk, spec.generation)));
         let request = CoordinatorRequest::Join {
             node: options.node,
             rack: options.rack,
             address: options.address.clone(),
             capacity_bytes: options.capacity_bytes,
             incarnation: options.incarnation,
-            chunks: chunks.collect(),
+            chunks,
         };
         let sent_ms = participant.ports.now_ms();
         let reply = participant
@@ -393,6 +390,24 @@ impl<D: Disk> Node<D> {
             Err(error) => Err(JoinError::Unreachable(error.to_string())),
         }
     }
+}
+
+/// What the store holds, for the coordinator. A chunk with a damaged header is left out, so that it
+/// counts as lost and is repaired.
+fn held_chunks<D: Disk>(store: &Store<D>) -> Result<Vec<HeldChunk>, StoreError> {
+    let mut held = Vec::new();
+    for info in store.chunks()? {
+        if let Some(spec) = info.spec {
+            let records = store.collect(info.chunk.stripe)?.records;
+            let undecided = records.iter().map(|record| record.stamp.epoch).min();
+            held.push(HeldChunk {
+                chunk: info.chunk,
+                generation: spec.generation,
+                undecided,
+            });
+        }
+    }
+    Ok(held)
 }
 
 fn remove<D: Disk>(store: &Store<D>, chunks: &[ChunkId]) -> Result<(), StoreError> {

@@ -1,7 +1,8 @@
 //! What a joining node says it holds, against what metadata says it should.
 
 use super::{Coordinator, PAGE};
-use gabion_layout::{ChunkId, Generation, NodeId, StripeRecord};
+use crate::message::HeldChunk;
+use gabion_layout::{ChunkId, NodeId, StripeRecord};
 use gabion_meta::{KeyValue, Meta, MetaError, StripeStatus};
 use std::collections::BTreeSet;
 
@@ -24,9 +25,9 @@ pub(super) fn compare<K: KeyValue + Send + Sync + 'static>(
     coordinator: &Coordinator<K>,
     meta: &Meta<K>,
     node: NodeId,
-    chunks: &[(ChunkId, Generation)],
+    chunks: &[HeldChunk],
 ) -> Result<Inventory, MetaError> {
-    let held: BTreeSet<ChunkId> = chunks.iter().map(|(chunk, _)| *chunk).collect();
+    let held: BTreeSet<ChunkId> = chunks.iter().map(|held| held.chunk).collect();
     let mut known = BTreeSet::new();
     let mut inventory = Inventory {
         obsolete: Vec::new(),
@@ -66,6 +67,38 @@ pub(super) fn compare<K: KeyValue + Send + Sync + 'static>(
         }
     }
     Ok(inventory)
+}
+
+/// Marks chunks stale of which a node that returns from failure does not know how updates ended,
+/// while others have settled them without it.
+///
+/// Its records above its mark may have been dropped, and the numbers of these updates even used
+/// again: no later settlement could tell. Where no lease was granted since, nobody has settled
+/// anything without the node, and the next settlement asks it. So this runs after the node counts
+/// as returned, when every later lease says so.
+pub(super) fn mark_undecided<K: KeyValue>(
+    meta: &Meta<K>,
+    node: NodeId,
+    chunks: &[HeldChunk],
+) -> Result<Vec<StripeRecord>, MetaError> {
+    let mut stale = Vec::new();
+    for held in chunks {
+        let Some(epoch) = held.undecided else {
+            continue;
+        };
+        let stripe = match meta.stripe(held.chunk.stripe) {
+            Ok(stripe) if stripe.node_of(held.chunk.index) == Some(node) => stripe,
+            Ok(_) | Err(MetaError::UnknownStripe(_)) => continue,
+            Err(error) => return Err(error),
+        };
+        let is_same_term = meta
+            .lease(stripe.id)?
+            .is_some_and(|lease| lease.epoch == epoch);
+        if !is_same_term {
+            stale.push(meta.mark_stale(stripe.id, held.chunk.index)?);
+        }
+    }
+    Ok(stale)
 }
 
 /// Whether a chunk, which was not the node's when its stripes were listed, may be deleted. A put

@@ -1,9 +1,9 @@
 //! Members: how nodes come in, stay in, and are declared failed when they are silent.
 
-use super::inventory::compare;
+use super::inventory::{compare, mark_undecided};
 use super::{Answer, Coordinator, Denied, lock};
-use crate::message::CoordinatorReply;
-use gabion_layout::{ChunkId, Generation, NodeId, RackId};
+use crate::message::{CoordinatorReply, HeldChunk};
+use gabion_layout::{NodeId, RackId};
 use gabion_meta::{KeyValue, Meta};
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     pub(super) async fn join(
         self: &Arc<Self>,
         request: JoinRequest,
-        chunks: Vec<(ChunkId, Generation)>,
+        chunks: Vec<HeldChunk>,
     ) -> Answer {
         if request.node.is_none() && !chunks.is_empty() {
             // To take it for a new node would be to delete what it holds.
@@ -42,13 +42,18 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             capacity_bytes,
             incarnation,
         } = request;
-        let admit = move |meta: &Meta<K>| meta.join(node, rack, &address, capacity_bytes, now_ms);
-        let node = self.with_meta(admit).await?;
+        let admit = move |meta: &Meta<K>| {
+            let node = meta.join(node, rack, &address, capacity_bytes, now_ms)?;
+            Ok((node, meta.node(node)?.failed))
+        };
+        let (node, was_failed) = self.with_meta(admit).await?;
         // From here on, what repairs were about to do to this node is void.
         *joins.entry(node).or_default() += 1;
         let this = Arc::clone(self);
+        let chunks = Arc::new(chunks);
+        let held = Arc::clone(&chunks);
         let inventory = self
-            .with_meta(move |meta| compare(&this, meta, node, &chunks))
+            .with_meta(move |meta| compare(&this, meta, node, &held))
             .await?;
         if !lock(&self.roster).admit(node, incarnation, self.ports.now_ms()) {
             return Err(Denied(format!(
@@ -59,11 +64,16 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             .with_meta(move |meta| meta.declare_returned(node))
             .await?;
         lock(&self.roster).learn(record);
+        let mut to_repair = inventory.to_repair;
+        if was_failed {
+            let undecided = move |meta: &Meta<K>| mark_undecided(meta, node, &chunks);
+            to_repair.extend(self.with_meta(undecided).await?);
+        }
         lock(&self.shunned).retain(|(shunned, _)| *shunned != node);
         drop(joins);
         let nodes = self.statuses();
         self.ports.learn_nodes(&nodes);
-        self.add_repairs(inventory.to_repair).await?;
+        self.add_repairs(to_repair).await?;
         self.retry_repairs();
         self.garbage_bell.ring();
         Ok(CoordinatorReply::Joined {

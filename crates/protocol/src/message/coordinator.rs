@@ -8,6 +8,18 @@ use gabion_layout::{
 use gabion_meta::{FileRecord, PoolRecord, PutId};
 use serde::{Deserialize, Serialize};
 
+/// A chunk that a joining node holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HeldChunk {
+    /// The chunk.
+    pub chunk: ChunkId,
+    /// The generation under which it was made.
+    pub generation: Generation,
+    /// The lowest term of its records above the node's committed mark, if it has any: the node does
+    /// not know what became of these updates.
+    pub undecided: Option<Epoch>,
+}
+
 /// A request to the coordinator.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum CoordinatorRequest {
@@ -21,10 +33,10 @@ pub enum CoordinatorRequest {
         address: String,
         /// Bytes that it can store.
         capacity_bytes: u64,
-        /// Drawn anew at each start.
+        /// Higher than at any earlier start.
         incarnation: u64,
         /// The chunks that it holds.
-        chunks: Vec<(ChunkId, Generation)>,
+        chunks: Vec<HeldChunk>,
     },
     /// A node is alive.
     Heartbeat {

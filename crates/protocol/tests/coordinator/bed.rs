@@ -11,8 +11,8 @@ use gabion_layout::{ChunkId, Generation, NodeId, RackId, StripeId, StripeRecord}
 use gabion_meta::{ClusterId, MemoryStore, Meta, Timing};
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
 use gabion_protocol::message::{
-    ClusterStatus, CoordinatorReply, CoordinatorRequest, Damage, Flow, Holding, NodeReply,
-    NodeRequest, NodeStatus, Refusal,
+    ClusterStatus, CoordinatorReply, CoordinatorRequest, Damage, Flow, HeldChunk, Holding,
+    NodeReply, NodeRequest, NodeStatus, Refusal,
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
 use std::cell::RefCell;
@@ -256,7 +256,23 @@ impl Bed {
         rack: u32,
         chunks: Vec<ChunkId>,
     ) -> CoordinatorReply {
-        let generation = Generation(1);
+        let undecided = None;
+        let held = chunks.into_iter().map(|chunk| HeldChunk {
+            chunk,
+            generation: Generation(1),
+            undecided,
+        });
+        self.join_holding(id, node, rack, held.collect())
+    }
+
+    /// Lets a node join that says all this of its chunks.
+    pub(crate) fn join_holding(
+        &mut self,
+        id: Option<NodeId>,
+        node: u32,
+        rack: u32,
+        chunks: Vec<HeldChunk>,
+    ) -> CoordinatorReply {
         let incarnation = self.ports.now_ms() + 1;
         self.ports.world().alive.insert(NodeId(node), incarnation);
         self.ask(CoordinatorRequest::Join {
@@ -265,10 +281,7 @@ impl Bed {
             address: format!("10.0.0.1:{}", 1000 + node),
             capacity_bytes: 1 << 40,
             incarnation,
-            chunks: chunks
-                .into_iter()
-                .map(|chunk| (chunk, generation))
-                .collect(),
+            chunks,
         })
     }
 

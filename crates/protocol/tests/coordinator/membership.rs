@@ -1,8 +1,8 @@
 //! How nodes join, stay, fail and return.
 
 use crate::bed::{Bed, TIMING, chunk_on};
-use gabion_layout::{ChunkId, ChunkIndex, NodeId, RackId, StripeId};
-use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest, Liveness};
+use gabion_layout::{ChunkId, ChunkIndex, Epoch, Generation, NodeId, RackId, StripeId};
+use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest, HeldChunk, Liveness};
 
 fn heartbeat(bed: &mut Bed, node: u32, incarnation: u64) -> CoordinatorReply {
     bed.ask(CoordinatorRequest::Heartbeat {
@@ -77,7 +77,12 @@ fn strangers_and_earlier_runs_are_turned_away() {
         stripe: StripeId(1),
         index: ChunkIndex(0),
     };
-    let forgetful = bed.ask(join(None, vec![(chunk, gabion_layout::Generation(1))]));
+    let held = |chunk, undecided| HeldChunk {
+        chunk,
+        generation: Generation(1),
+        undecided,
+    };
+    let forgetful = bed.ask(join(None, vec![held(chunk, None)]));
     assert!(
         matches!(&forgetful, CoordinatorReply::Refused(s) if s.contains("forgotten its id")),
         "{forgetful:?}"
@@ -138,6 +143,42 @@ fn a_join_tells_what_to_delete_and_finds_what_is_lost() {
         "it was stale in between"
     );
     assert_eq!(bed.status().repair.repaired_chunk_count, 1);
+}
+
+/// Whether the chunk of a node is marked stale when the node, with a record of the stripe's first
+/// term above its mark, joins again.
+fn is_stale_after_return(was_failed: bool, was_settled_without_it: bool) -> bool {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1).remove(0);
+    let (primary, away) = (stripe.nodes[0], stripe.nodes[5]);
+    let CoordinatorReply::Lease(lease) = bed.acquire(stripe.id, primary) else {
+        panic!("the stripe is free");
+    };
+    assert_eq!(lease.epoch, Epoch(1));
+    if was_failed {
+        bed.fail(&[away]);
+    }
+    if was_settled_without_it {
+        bed.stop(primary);
+        bed.fail(&[primary]);
+        bed.acquire(stripe.id, stripe.nodes[1]);
+    }
+    let held = HeldChunk {
+        chunk: chunk_on(&stripe, away),
+        generation: stripe.generation,
+        undecided: Some(Epoch(1)),
+    };
+    // No repair gets through, so that what is stale stays so.
+    bed.hook(|_, _| Some(Box::pin(futures::future::pending())));
+    bed.join_holding(Some(away), away.0, away.0 / 3, vec![held]);
+    bed.stripe("f").is_stale(held.chunk.index)
+}
+
+#[test]
+fn a_chunk_is_stale_only_if_its_undecided_records_were_settled_without_its_node() {
+    assert!(is_stale_after_return(true, true));
+    assert!(!is_stale_after_return(true, false), "nobody has settled");
+    assert!(!is_stale_after_return(false, true), "the node was asked");
 }
 
 #[test]
