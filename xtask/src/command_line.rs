@@ -5,6 +5,7 @@
 use std::fmt;
 
 use crate::benches::{self, Bench};
+use crate::sim::Span;
 
 /// Printed by `help` and after every usage error.
 pub(crate) const USAGE: &str = "\
@@ -14,6 +15,8 @@ Commands:
   tidy                     check layers, sizes, names and the glossary's words
   lint                     cargo fmt --check, clippy with warnings denied, then tidy
   test                     every test of the workspace, documentation tests included
+  sim --seed N             run the simulated cluster of one seed, with its event log if it fails
+  sim --seconds S          run seeds for so long, each a new one
   bench [NAME] [ARGS...]   run one registered benchmark, or all of them
   ci                       lint and test, as the project's CI does
   help                     print this text";
@@ -31,6 +34,8 @@ pub(crate) enum Command {
     Test,
     /// Lint and test.
     Ci,
+    /// Simulate clusters.
+    Sim(Span),
     /// Run benchmarks, passing `arguments` to each of them.
     Bench {
         benches: Vec<&'static Bench>,
@@ -49,6 +54,8 @@ pub(crate) enum UsageError {
     UnexpectedArgument { command: String, argument: String },
     /// There is no such benchmark.
     UnknownBench(String),
+    /// `sim` was told neither a seed nor a time.
+    NoSpan,
 }
 
 impl fmt::Display for UsageError {
@@ -70,6 +77,10 @@ impl fmt::Display for UsageError {
                     known.join(", ")
                 )
             }
+            Self::NoSpan => write!(
+                formatter,
+                "`sim` takes `--seed N` or `--seconds S`, with a whole number"
+            ),
         }
     }
 }
@@ -85,6 +96,7 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Command, UsageError> {
         "lint" => Command::Lint,
         "test" => Command::Test,
         "ci" => Command::Ci,
+        "sim" => return parse_sim(rest),
         "bench" => return parse_bench(rest),
         _ => return Err(UsageError::UnknownCommand(name.clone())),
     };
@@ -94,6 +106,18 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Command, UsageError> {
             command: name.clone(),
             argument: argument.clone(),
         }),
+    }
+}
+
+fn parse_sim(arguments: &[String]) -> Result<Command, UsageError> {
+    let [name, value] = arguments else {
+        return Err(UsageError::NoSpan);
+    };
+    let value = value.parse().map_err(|_| UsageError::NoSpan)?;
+    match name.as_str() {
+        "--seed" => Ok(Command::Sim(Span::Seed(value))),
+        "--seconds" => Ok(Command::Sim(Span::Seconds(value))),
+        _ => Err(UsageError::NoSpan),
     }
 }
 
@@ -167,6 +191,21 @@ mod tests {
                     arguments: quick.clone(),
                 }),
             );
+        }
+    }
+
+    #[test]
+    fn sim_takes_a_seed_or_a_time() {
+        check("sim --seed 7", &Ok(Command::Sim(Span::Seed(7))));
+        check("sim --seconds 60", &Ok(Command::Sim(Span::Seconds(60))));
+        for line in [
+            "sim",
+            "sim 7",
+            "sim --seed",
+            "sim --seed x",
+            "sim --seed 7 8",
+        ] {
+            check(line, &Err(UsageError::NoSpan));
         }
     }
 

@@ -8,6 +8,7 @@
 
 mod benches;
 mod command_line;
+mod sim;
 mod steps;
 mod tidy;
 
@@ -49,6 +50,7 @@ fn run(command: &Command) -> anyhow::Result<bool> {
         Command::Lint => steps::run(&root, &steps::LINT),
         Command::Test => steps::run(&root, &steps::TEST),
         Command::Ci => steps::run(&root, &[&steps::LINT[..], &steps::TEST[..]].concat()),
+        Command::Sim(span) => sim::run(&root, *span),
         Command::Bench { benches, arguments } => benches::run(&root, benches, arguments),
     }
 }

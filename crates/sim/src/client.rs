@@ -1,0 +1,379 @@
+//! A client of the simulated cluster: puts files, updates them in place and asks primaries, by the
+//! same messages and planners as the real one. It gives up sooner: whether a try that failed took
+//! place is for the history to find out, so no try is repeated under the same name.
+
+use crate::cells::{CELL_BYTES, fill};
+use crate::ledger::Ledger;
+use crate::network::{Reply, Request, Service};
+use crate::ports::SimPorts;
+use crate::world::lock;
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use futures::future::{BoxFuture, join_all, ready};
+use gabion_codec::Code;
+use gabion_exec::{Sink, Source};
+use gabion_layout::{
+    ByteRange, ChunkIndex, ChunkRange, Epoch, Geometry, NodeId, Sequence, StripeId, StripeRecord,
+};
+use gabion_meta::PoolRecord;
+use gabion_plan::{Part, Plan};
+use gabion_planner::{Stripe, encode};
+use gabion_protocol::initiate::{OwnPart, PartFailed, RunTerms, run_plan};
+use gabion_protocol::message::{
+    CoordinatorReply, CoordinatorRequest, Effect, FileLayout, Flow, NodeReply, NodeRequest,
+    Purpose, ReadCut, Refusal, RunId,
+};
+use gabion_protocol::ports::{Address, CallError, Ports};
+use gabion_protocol::run::{LocalIo, RunContext, run_part};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+/// How long the coordinator may take.
+const COORDINATOR_DEADLINE_MS: u64 = 5_000;
+/// How long a node may take for new bytes.
+const STAGE_DEADLINE_MS: u64 = 3_000;
+/// How long a primary may take, which may have to settle first.
+const PRIMARY_DEADLINE_MS: u64 = 15_000;
+/// How long a plan of a client may take.
+pub(crate) const PLAN_DEADLINE_MS: u64 = 5_000;
+/// Slices of the client's plans, small enough that a chunk is several.
+pub(crate) const SLICE_BYTES: u64 = 1 << 10;
+/// How often a request follows a hint about who the primary is.
+const REDIRECT_COUNT_MAX: u32 = 4;
+
+/// A client.
+pub(crate) struct Client {
+    pub(crate) ports: Arc<SimPorts>,
+    pub(crate) ledger: Arc<Ledger>,
+    desk: Arc<Desk>,
+    primaries: Mutex<BTreeMap<StripeId, NodeId>>,
+}
+
+/// Where frames for a client's runs arrive.
+#[derive(Default)]
+pub(crate) struct Desk {
+    runs: Mutex<BTreeMap<RunId, UnboundedSender<Flow>>>,
+}
+
+impl Service for Desk {
+    fn request(&self, _: Request, _: Address) -> BoxFuture<'static, Reply> {
+        let refusal = Refusal::Invalid("a client serves nothing".to_owned());
+        ready(Reply::Node(NodeReply::Refused(refusal))).boxed()
+    }
+
+    fn flow(&self, flow: Flow) {
+        if let Some(run) = lock(&self.runs).get(&flow.run()) {
+            // The part may have ended before its last frames.
+            let _ = run.unbounded_send(flow);
+        }
+    }
+}
+
+/// The code and the shape of a stripe.
+pub(crate) fn shape(pool: &PoolRecord, stripe: &StripeRecord) -> (Code, Geometry) {
+    let code: Code = pool.spec.code.parse().expect("pools have known codes");
+    let geometry = Geometry::new(code.k(), code.m(), code.sub_chunks(), stripe.chunk_bytes);
+    (code, geometry.expect("stripes have possible shapes"))
+}
+
+/// The bytes of cells.
+pub(crate) fn byte_range(cells: &Range<u64>) -> ByteRange {
+    let length = (cells.end - cells.start) * CELL_BYTES;
+    ByteRange::new(cells.start * CELL_BYTES, length)
+}
+
+impl Client {
+    pub(crate) fn new(ports: Arc<SimPorts>, ledger: Arc<Ledger>, desk: Arc<Desk>) -> Arc<Self> {
+        let primaries = Mutex::default();
+        Arc::new(Self {
+            ports,
+            ledger,
+            desk,
+            primaries,
+        })
+    }
+
+    /// Asks the coordinator.
+    pub(crate) async fn ask(
+        &self,
+        request: CoordinatorRequest,
+    ) -> Result<CoordinatorReply, CallError> {
+        let call = self
+            .ports
+            .call_coordinator(request, COORDINATOR_DEADLINE_MS);
+        call.await
+    }
+
+    /// A file's layout, if there is such a file and the coordinator answers.
+    pub(crate) async fn lookup(&self, name: &str) -> Option<FileLayout> {
+        let name = name.to_owned();
+        match self.ask(CoordinatorRequest::Lookup { name }).await {
+            Ok(CoordinatorReply::File(layout)) => {
+                self.ports.learn_nodes(&layout.nodes);
+                Some(layout)
+            }
+            _ => None,
+        }
+    }
+
+    /// Stores a new file. Whether the put was committed is not known on an error.
+    pub(crate) async fn put(&self, name: &str, size_bytes: u64) -> Result<(), String> {
+        let request = CoordinatorRequest::BeginPut {
+            name: name.to_owned(),
+            pool: None,
+            size_bytes,
+        };
+        let begun = self.ask(request).await.map_err(|error| error.to_string())?;
+        let CoordinatorReply::Put {
+            put,
+            pool,
+            stripes,
+            nodes,
+        } = begun
+        else {
+            return Err(format!("{begun:?}"));
+        };
+        self.ports.learn_nodes(&nodes);
+        for stripe in &stripes {
+            if let Err(failed) = self.store_stripe(&pool, stripe).await {
+                let given_up = self.ask(CoordinatorRequest::AbortPut(put)).await;
+                return Err(format!("{failed}, {:?}", given_up.is_ok()));
+            }
+        }
+        match self.ask(CoordinatorRequest::CommitPut(put)).await {
+            Ok(CoordinatorReply::Done) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    }
+
+    async fn store_stripe(
+        &self,
+        pool: &PoolRecord,
+        record: &StripeRecord,
+    ) -> Result<(), PartFailed> {
+        let (code, geometry) = shape(pool, record);
+        let cell_count = geometry.stripe_bytes() / CELL_BYTES;
+        let first = self.ledger.name();
+        self.ledger.add_stripe(record.id, cell_count, first);
+        let data = Bytes::from(fill(record.id, first, 0, cell_count));
+        let stripe = Stripe {
+            id: record.id,
+            code: &code,
+            geometry,
+            placement: &record.nodes,
+            lost: &[],
+        };
+        let plan = encode::direct(&stripe, NodeId::CLIENT, SLICE_BYTES);
+        let plan = plan.expect("every stripe can be encoded");
+        let terms = RunTerms {
+            run: RunId(self.ports.random()),
+            epoch: Epoch(0),
+            generation: record.generation,
+            cut: ReadCut::Committed(Epoch(0), Sequence(0)),
+            effect: Effect::Install { base: Sequence(0) },
+            purpose: Purpose::Encode,
+            deadline_ms: PLAN_DEADLINE_MS,
+        };
+        let chunk_bytes = geometry.chunk_bytes() as usize;
+        let io = Memory::default();
+        for chunk in geometry.data_chunks() {
+            let start = chunk.at() * chunk_bytes;
+            let bytes = data.slice(start..start + chunk_bytes);
+            lock(&io.inputs).insert(chunk, bytes);
+        }
+        self.run(&plan, &terms, Arc::new(io)).await.map(|_| ())
+    }
+
+    /// Runs a plan in which the client takes part.
+    pub(crate) async fn run(
+        &self,
+        plan: &Plan,
+        terms: &RunTerms,
+        io: Arc<Memory>,
+    ) -> Result<BTreeMap<NodeId, Sequence>, PartFailed> {
+        let (sender, flows) = unbounded();
+        lock(&self.desk.runs).insert(terms.run, sender);
+        let ports = Arc::clone(&self.ports);
+        let context = RunContext {
+            run: terms.run,
+            origin: Address::Node(NodeId::CLIENT),
+            purpose: terms.purpose,
+            deadline_ms: terms.deadline_ms,
+        };
+        let own = |part| own_part(ports, io, part, context, flows);
+        let done = run_plan(&*self.ports, plan, terms, own).await;
+        lock(&self.desk.runs).remove(&terms.run);
+        let mut as_of = done?;
+        as_of.remove(&NodeId::CLIENT);
+        Ok(as_of)
+    }
+
+    /// Updates cells of a stripe in one update. On an error it may have taken place, or may yet.
+    pub(crate) async fn update(
+        &self,
+        file: &FileLayout,
+        record: &StripeRecord,
+        cells: &[Range<u64>],
+    ) -> Result<Sequence, Refusal> {
+        let (_, geometry) = shape(&file.pool, record);
+        let (run, update) = (RunId(self.ports.random()), self.ledger.name());
+        self.ledger.submitted(record.id, update, run, cells);
+        let mut ranges = Vec::new();
+        let mut staged = Vec::new();
+        for part in cells {
+            let bytes = fill(record.id, update, part.start, part.end - part.start);
+            let mut bytes = Bytes::from(bytes);
+            let parts = geometry.split(byte_range(part));
+            for range in parts.expect("clients write within stripes") {
+                let bytes = bytes.split_to(range.range.length as usize);
+                staged.push(self.stage(run, record, range, bytes));
+                ranges.push(range);
+            }
+        }
+        for done in join_all(staged).await {
+            done?;
+        }
+        let request = NodeRequest::Update {
+            run,
+            stripe: record.id,
+            generation: record.generation,
+            ranges,
+        };
+        match self.ask_primary(record, request).await? {
+            NodeReply::Updated { sequence } => {
+                self.ledger.acknowledged(record.id, update, sequence);
+                Ok(sequence)
+            }
+            other => Err(Refusal::Invalid(format!("{other:?}"))),
+        }
+    }
+
+    async fn stage(
+        &self,
+        run: RunId,
+        record: &StripeRecord,
+        range: ChunkRange,
+        bytes: Bytes,
+    ) -> Result<(), Refusal> {
+        let request = NodeRequest::Stage {
+            run,
+            chunk: range.chunk,
+            offset: range.range.offset,
+            bytes,
+        };
+        let node = record.nodes[range.chunk.at()];
+        match self.ports.call_node(node, request, STAGE_DEADLINE_MS).await {
+            Ok(NodeReply::Done) => Ok(()),
+            Ok(NodeReply::Refused(refusal)) => Err(refusal),
+            Ok(other) => Err(Refusal::Invalid(format!("{other:?}"))),
+            Err(error) => Err(Refusal::Unavailable(error.peer)),
+        }
+    }
+
+    /// The committed mark of a stripe and the term that vouches for it.
+    pub(crate) async fn mark(
+        &self,
+        record: &StripeRecord,
+        settle: bool,
+    ) -> Result<(Epoch, Sequence), Refusal> {
+        let stripe = record.id;
+        let request = NodeRequest::Mark { stripe, settle };
+        match self.ask_primary(record, request).await? {
+            NodeReply::Mark { epoch, sequence } => Ok((epoch, sequence)),
+            other => Err(Refusal::Invalid(format!("{other:?}"))),
+        }
+    }
+
+    /// Asks whoever is the primary, or one of the stripe's nodes if that is not known.
+    async fn ask_primary(
+        &self,
+        record: &StripeRecord,
+        request: NodeRequest,
+    ) -> Result<NodeReply, Refusal> {
+        let known = lock(&self.primaries).get(&record.id).copied();
+        let any = self.ports.world().roll(|dice| *dice.pick(&record.nodes));
+        let mut node = known.unwrap_or(any);
+        for _ in 0..REDIRECT_COUNT_MAX {
+            let call = self
+                .ports
+                .call_node(node, request.clone(), PRIMARY_DEADLINE_MS);
+            let refusal = match call.await {
+                Ok(NodeReply::Refused(Refusal::NotPrimary(other))) => {
+                    node = other;
+                    continue;
+                }
+                Ok(NodeReply::Refused(refusal)) => refusal,
+                Ok(reply) => {
+                    lock(&self.primaries).insert(record.id, node);
+                    return Ok(reply);
+                }
+                Err(error) => Refusal::Unavailable(error.peer),
+            };
+            // The next request tries its luck elsewhere.
+            lock(&self.primaries).remove(&record.id);
+            return Err(refusal);
+        }
+        Err(Refusal::NotPrimary(node))
+    }
+}
+
+fn own_part(
+    ports: Arc<SimPorts>,
+    io: Arc<Memory>,
+    part: Part,
+    context: RunContext,
+    mut flows: UnboundedReceiver<Flow>,
+) -> OwnPart {
+    let run = async move { run_part(&*ports, &*io, &part, context, &mut flows).await };
+    run.boxed()
+}
+
+/// The client's end of its plans: new bytes go out of memory, bytes that were read into it.
+#[derive(Default)]
+pub(crate) struct Memory {
+    inputs: Mutex<BTreeMap<ChunkIndex, Bytes>>,
+    delivered: Mutex<BTreeMap<(ChunkIndex, u64), Bytes>>,
+}
+
+impl Memory {
+    /// The delivered bytes of a range; none when some are missing.
+    pub(crate) fn delivered(&self, wanted: ChunkRange) -> Option<Vec<u8>> {
+        let delivered = lock(&self.delivered);
+        let mut bytes = Vec::with_capacity(wanted.range.length as usize);
+        while (bytes.len() as u64) < wanted.range.length {
+            let at = wanted.range.offset + bytes.len() as u64;
+            bytes.extend_from_slice(delivered.get(&(wanted.chunk, at))?);
+        }
+        Some(bytes)
+    }
+}
+
+impl LocalIo for Memory {
+    fn fetch(
+        &self,
+        source: Source,
+        range: ByteRange,
+    ) -> BoxFuture<'static, Result<Bytes, Refusal>> {
+        let Source::Input(chunk) = source else {
+            return ready(Err(Refusal::Invalid("a client stores nothing".to_owned()))).boxed();
+        };
+        let span = range.offset as usize..range.end() as usize;
+        let bytes = lock(&self.inputs)[&chunk].slice(span);
+        ready(Ok(bytes)).boxed()
+    }
+
+    fn store(
+        &self,
+        sink: Sink,
+        range: ByteRange,
+        bytes: Bytes,
+    ) -> BoxFuture<'static, Result<(), Refusal>> {
+        let Sink::Deliver(chunk) = sink else {
+            return ready(Err(Refusal::Invalid("a client stores nothing".to_owned()))).boxed();
+        };
+        lock(&self.delivered).insert((chunk, range.offset), bytes);
+        ready(Ok(())).boxed()
+    }
+}

@@ -1,0 +1,380 @@
+//! The cluster's machines: a coordinator, nodes and clients, each a disk and at most one process.
+//! Processes are killed, lose power and start again here; what survives is what their disks kept.
+
+use crate::client::{Client, Desk};
+use crate::ledger::Ledger;
+use crate::network::{Network, Party, Reply, Request, Service, Slot};
+use crate::ports::{COORDINATOR, SimPorts, address_of};
+use crate::run::Shape;
+use crate::world::{World, lock};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use gabion_layout::{NodeId, RackId};
+use gabion_meta::{ClusterId, KeyValue, MemoryStore, Meta, MetaError, ReadTxn, Timing, WriteTxn};
+use gabion_planner::repair::Scheme;
+use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
+use gabion_protocol::message::Flow;
+use gabion_protocol::node::{JoinError, Node, NodeOptions};
+use gabion_protocol::ports::{Address, Ports};
+use gabion_store::{Disk, SimDisk, Store};
+use std::sync::{Arc, Mutex};
+
+/// Bytes of a journal segment: as few as large updates allow, so that segments come and go.
+const SEGMENT_BYTES: u64 = 256 << 10;
+/// Bytes that new chunks leave free.
+const RESERVE_BYTES: u64 = 64 << 10;
+
+/// The coordinator's disk: transactions that were committed survive.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MetaDisk(Arc<MemoryStore>);
+
+impl KeyValue for MetaDisk {
+    fn read<T>(
+        &self,
+        body: impl FnOnce(&dyn ReadTxn) -> Result<T, MetaError>,
+    ) -> Result<T, MetaError> {
+        self.0.read(body)
+    }
+
+    fn write<T>(
+        &self,
+        body: impl Fn(&mut dyn WriteTxn) -> Result<T, MetaError>,
+    ) -> Result<T, MetaError> {
+        self.0.write(body)
+    }
+}
+
+/// A node's machine.
+struct NodeMachine {
+    rack: RackId,
+    disk: SimDisk,
+    /// What the node keeps of itself outside its store.
+    id: Option<NodeId>,
+    incarnation: u64,
+    /// A failure of its disk is coming or has been. A system that goes on after one may show
+    /// unsynced bytes that will never reach the disk, so the machine must restart with the process.
+    is_failing: bool,
+    running: Option<Running>,
+}
+
+struct Running {
+    party: Party,
+    /// Once it has joined.
+    store: Option<Arc<Store<SimDisk>>>,
+}
+
+/// All machines.
+pub(crate) struct Cluster {
+    pub(crate) world: Arc<World>,
+    pub(crate) network: Arc<Network>,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) shape: Shape,
+    meta: MetaDisk,
+    coordinator: Mutex<Option<Party>>,
+    nodes: Mutex<Vec<NodeMachine>>,
+}
+
+struct NodeService(Arc<Node<SimDisk>>);
+
+impl Service for NodeService {
+    fn request(&self, request: Request, origin: Address) -> BoxFuture<'static, Reply> {
+        match request {
+            Request::Node(request) => self.0.handle(request, origin).map(Reply::Node).boxed(),
+            Request::Coordinator(_) => unreachable!("nobody takes a node for the coordinator"),
+        }
+    }
+
+    fn flow(&self, flow: Flow) {
+        self.0.flow(flow);
+    }
+}
+
+struct CoordinatorService(Arc<Coordinator<MetaDisk>>);
+
+impl Service for CoordinatorService {
+    fn request(&self, request: Request, _: Address) -> BoxFuture<'static, Reply> {
+        let coordinator = Arc::clone(&self.0);
+        match request {
+            Request::Coordinator(request) => {
+                async move { Reply::Coordinator(coordinator.handle(request).await) }.boxed()
+            }
+            Request::Node(_) => unreachable!("nobody takes the coordinator for a node"),
+        }
+    }
+
+    fn flow(&self, _: Flow) {}
+}
+
+impl Cluster {
+    /// Machines without processes.
+    pub(crate) fn new(world: &Arc<World>, shape: Shape) -> Arc<Self> {
+        let ledger = Ledger::new(Arc::clone(world));
+        let heard = Arc::clone(&ledger);
+        let witness = Box::new(move |request: &_| heard.witness(request));
+        let machine_count = 1 + shape.node_count + shape.client_count;
+        let nodes = (0..shape.node_count).map(|at| NodeMachine {
+            rack: RackId(at as u32 % shape.rack_count),
+            disk: SimDisk::new(world.roll(crate::dice::Dice::any)),
+            id: None,
+            incarnation: 0,
+            is_failing: false,
+            running: None,
+        });
+        let nodes = nodes.collect();
+        let meta = MetaDisk::default();
+        Meta::create(meta.clone(), ClusterId(1)).expect("an empty store takes a cluster");
+        Arc::new(Self {
+            world: Arc::clone(world),
+            network: Network::new(Arc::clone(world), machine_count, witness),
+            ledger,
+            shape,
+            meta,
+            coordinator: Mutex::default(),
+            nodes: Mutex::new(nodes),
+        })
+    }
+
+    /// The machines of nodes.
+    pub(crate) fn node_slots(&self) -> Vec<Slot> {
+        (1..=self.shape.node_count).map(Slot).collect()
+    }
+
+    /// A client on its machine.
+    pub(crate) fn client(&self, number: usize) -> (Arc<Client>, Party) {
+        let party = self.begin(Slot(1 + self.shape.node_count + number));
+        let desk = Arc::new(Desk::default());
+        self.network
+            .serve(party, Arc::clone(&desk) as Arc<dyn Service>);
+        (
+            Client::new(self.ports(party), Arc::clone(&self.ledger), desk),
+            party,
+        )
+    }
+
+    /// Starts the coordinator unless it runs.
+    pub(crate) fn start_coordinator(&self) {
+        let mut running = lock(&self.coordinator);
+        if running.is_some() {
+            return;
+        }
+        let party = self.begin(COORDINATOR);
+        let opened = Meta::open(self.meta.clone()).and_then(|meta| {
+            let options = self.coordinator_options();
+            Coordinator::new(meta, self.ports(party), options)
+        });
+        match opened {
+            Ok(coordinator) => {
+                self.world.note("the coordinator starts");
+                coordinator.start();
+                self.network
+                    .serve(party, Arc::new(CoordinatorService(coordinator)));
+                *running = Some(party);
+            }
+            Err(error) => {
+                self.world
+                    .note(&format!("the coordinator cannot start: {error}"));
+                self.end(party);
+            }
+        }
+    }
+
+    /// Kills the coordinator if it runs; its disk works again from then on.
+    pub(crate) fn kill_coordinator(&self) {
+        let running = lock(&self.coordinator).take();
+        if let Some(party) = running {
+            self.world.note("the coordinator is killed");
+            self.end(party);
+        }
+        self.meta.0.heal();
+    }
+
+    /// Lets the coordinator's disk fail after some more operations.
+    pub(crate) fn fail_meta_after(&self, operation_count: u64) {
+        self.meta.0.fail_after(operation_count);
+    }
+
+    fn coordinator_options(&self) -> CoordinatorOptions {
+        CoordinatorOptions {
+            timing: Timing {
+                lease_ms: 1_500,
+                margin_ms: 500,
+                grace_ms: 4_000,
+            },
+            heartbeat_ms: 400,
+            repair_scheme: Scheme::Pipeline,
+            repair_parallel: 2,
+            slice_bytes: 2 << 10,
+            repair_deadline_ms: 10_000,
+            retry_ms: 200,
+            put_timeout_ms: 20_000,
+            scrub_deadline_ms: 20_000,
+        }
+    }
+
+    /// Starts a node unless it runs. It recovers its store and joins as soon as it can.
+    pub(crate) fn start_node(self: &Arc<Self>, slot: Slot) {
+        let (options, disk) = {
+            let mut nodes = lock(&self.nodes);
+            let machine = &mut nodes[slot.0 - 1];
+            if machine.running.is_some() {
+                return;
+            }
+            machine.incarnation += 1;
+            let options = NodeOptions {
+                node: machine.id,
+                rack: machine.rack,
+                address: address_of(slot),
+                capacity_bytes: 1 << 30,
+                incarnation: machine.incarnation,
+            };
+            (options, machine.disk.clone())
+        };
+        let party = self.begin(slot);
+        lock(&self.nodes)[slot.0 - 1].running = Some(Running { party, store: None });
+        let cluster = Arc::clone(self);
+        let run = async move { cluster.run_node(party, options, disk).await };
+        self.world.spawn(party.process, run.boxed());
+    }
+
+    async fn run_node(self: Arc<Self>, party: Party, options: NodeOptions, disk: SimDisk) {
+        let at = party.slot.0;
+        let store_options = gabion_store::Options {
+            segment_bytes: SEGMENT_BYTES,
+            reserve_bytes: RESERVE_BYTES,
+            segment_count_max: 3,
+        };
+        let store = match Store::open(disk, store_options) {
+            Ok((store, report)) => {
+                let (pending, damage) = (report.pending_count, report.damage.len());
+                self.world.note(&format!(
+                    "machine {at} opens its store: {pending} pending, {damage} damaged"
+                ));
+                Arc::new(store)
+            }
+            Err(error) => {
+                self.world
+                    .note(&format!("machine {at} cannot open its store: {error}"));
+                return;
+            }
+        };
+        let ports = self.ports(party);
+        let node = loop {
+            let world = Arc::clone(&ports) as Arc<dyn Ports>;
+            match Node::join(Arc::clone(&store), world, options.clone()).await {
+                Ok(node) => break node,
+                Err(JoinError::Unreachable(_)) => ports.sleep_ms(300).await,
+                Err(error) => {
+                    self.world
+                        .note(&format!("machine {at} cannot join: {error}"));
+                    return;
+                }
+            }
+        };
+        self.world
+            .note(&format!("machine {at} has joined as {}", node.id()));
+        {
+            let mut nodes = lock(&self.nodes);
+            let machine = &mut nodes[at - 1];
+            machine.id = Some(node.id());
+            if let Some(running) = &mut machine.running {
+                running.store = Some(store);
+            }
+        }
+        self.network
+            .serve(party, Arc::new(NodeService(Arc::clone(&node))));
+        node.keep_alive().await;
+    }
+
+    /// Kills a node if it runs. With its power go writes that were not synced.
+    pub(crate) fn kill_node(&self, slot: Slot, loses_power: bool) {
+        let (running, disk, loses_power) = {
+            let mut nodes = lock(&self.nodes);
+            let machine = &mut nodes[slot.0 - 1];
+            let loses_power = loses_power || std::mem::take(&mut machine.is_failing);
+            (machine.running.take(), machine.disk.clone(), loses_power)
+        };
+        let how = if loses_power {
+            "loses power"
+        } else {
+            "is killed"
+        };
+        self.world.note(&format!("machine {} {how}", slot.0));
+        if let Some(running) = running {
+            self.end(running.party);
+        }
+        if loses_power {
+            disk.crash();
+        }
+    }
+
+    /// Gives a machine that does not run an empty disk: its node is gone for good.
+    pub(crate) fn wipe(&self, slot: Slot) {
+        let disk = SimDisk::new(self.world.roll(crate::dice::Dice::any));
+        let machine = &mut lock(&self.nodes)[slot.0 - 1];
+        assert!(
+            machine.running.is_none(),
+            "a running machine keeps its disk"
+        );
+        self.world
+            .note(&format!("machine {} loses its disk", slot.0));
+        machine.disk = disk;
+        machine.id = None;
+    }
+
+    /// Lets one of a node's next disk operations fail.
+    pub(crate) fn fail_disk_after(&self, slot: Slot, operation_count: u64) {
+        let machine = &mut lock(&self.nodes)[slot.0 - 1];
+        machine.is_failing = true;
+        let number = machine.disk.counts().operation_count + operation_count;
+        machine.disk.fail_operation(number);
+    }
+
+    /// A node's disk.
+    pub(crate) fn disk(&self, slot: Slot) -> SimDisk {
+        lock(&self.nodes)[slot.0 - 1].disk.clone()
+    }
+
+    /// Bytes on a node's disk.
+    pub(crate) fn used_bytes(&self, slot: Slot) -> u64 {
+        let disk = self.disk(slot);
+        disk.set_capacity(u64::MAX);
+        let available = disk.available_bytes().unwrap_or(u64::MAX);
+        u64::MAX - available
+    }
+
+    /// The store of a node that has joined and whose disk works.
+    pub(crate) fn sound_store(&self, slot: Slot) -> Option<Arc<Store<SimDisk>>> {
+        let nodes = lock(&self.nodes);
+        let store = nodes[slot.0 - 1].running.as_ref()?.store.as_ref()?;
+        store.failure().is_none().then(|| Arc::clone(store))
+    }
+
+    /// The machine of a node.
+    pub(crate) fn slot_of(&self, node: NodeId) -> Option<Slot> {
+        let nodes = lock(&self.nodes);
+        let at = nodes.iter().position(|machine| machine.id == Some(node))?;
+        Some(Slot(at + 1))
+    }
+
+    /// The id of the node on a machine, once it has one.
+    pub(crate) fn node_on(&self, slot: Slot) -> Option<NodeId> {
+        lock(&self.nodes)[slot.0 - 1].id
+    }
+
+    fn begin(&self, slot: Slot) -> Party {
+        let process = self.world.begin();
+        let party = Party { slot, process };
+        self.network.begin(party);
+        party
+    }
+
+    /// Ends a process.
+    pub(crate) fn end(&self, party: Party) {
+        self.network.end(party);
+        self.world.kill(party.process);
+    }
+
+    fn ports(&self, party: Party) -> Arc<SimPorts> {
+        SimPorts::new(Arc::clone(&self.world), Arc::clone(&self.network), party)
+    }
+}

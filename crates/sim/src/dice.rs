@@ -1,0 +1,41 @@
+//! The one source of chance in a simulation: everything that could have gone otherwise is drawn
+//! here, so that a seed is the whole story.
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// A seeded generator with the few questions that a simulation asks.
+#[derive(Debug)]
+pub(crate) struct Dice(ChaCha8Rng);
+
+impl Dice {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(ChaCha8Rng::seed_from_u64(seed))
+    }
+
+    /// Any number.
+    pub(crate) fn any(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+
+    /// A number below `end`, which is at least 1. The slight bias towards small numbers does not
+    /// matter to a search for failures.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.0.next_u64() % end
+    }
+
+    /// A number from `first` to `last`, both included.
+    pub(crate) fn between(&mut self, first: u64, last: u64) -> u64 {
+        first + self.below(last - first + 1)
+    }
+
+    /// True once in `many` times.
+    pub(crate) fn one_in(&mut self, many: u64) -> bool {
+        self.below(many) == 0
+    }
+
+    /// One of the choices, of which there is at least one.
+    pub(crate) fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+        &choices[self.below(choices.len() as u64) as usize]
+    }
+}

@@ -1,0 +1,336 @@
+//! What was written, what was read, and whether the two go together.
+//!
+//! The checker is told of every update when it is submitted, of its number when its primary sends
+//! it out, of its acknowledgement, and of every read. Since bytes name their writers
+//! ([`crate::cells`]), a read shows which updates it contains; since updates are numbered, it must
+//! be exactly the stripe after those of them that stand, up to the cut that the read claims. From
+//! each read the checker learns which updates stand and which were dropped, and holds all later
+//! reads to it.
+//!
+//! Numbers order a stripe's updates; real time orders operations: what was acknowledged, or seen by
+//! a finished read, before a read began must be in it.
+
+use crate::cells::{CELL_BYTES, UpdateId, writer};
+use gabion_layout::{Sequence, StripeId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use thiserror::Error;
+
+/// A promise was broken.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum Violation {
+    /// Bytes that no update wrote there.
+    #[error("{stripe}: cell {cell} holds {found:02x?}, which nobody wrote there")]
+    Garbage {
+        /// The stripe.
+        stripe: StripeId,
+        /// The cell.
+        cell: u64,
+        /// Its bytes.
+        found: Vec<u8>,
+    },
+    /// A read shows an update that it must not.
+    #[error("{stripe}: cell {cell} as of {as_of} shows {update:?}, {why}")]
+    Wrong {
+        /// The stripe.
+        stripe: StripeId,
+        /// The cell.
+        cell: u64,
+        /// The cut that the read claims.
+        as_of: Sequence,
+        /// The update.
+        update: UpdateId,
+        /// Why it must not be there.
+        why: &'static str,
+    },
+    /// A read lacks an update that it must show.
+    #[error("{stripe}: cell {cell} as of {as_of} shows {shown:?} and not {missing:?}, {why}")]
+    Missing {
+        /// The stripe.
+        stripe: StripeId,
+        /// The cell.
+        cell: u64,
+        /// The cut that the read claims.
+        as_of: Sequence,
+        /// What is there.
+        shown: UpdateId,
+        /// What should be there.
+        missing: UpdateId,
+        /// Why.
+        why: &'static str,
+    },
+    /// Two updates that stand have one number, or one has two.
+    #[error("{stripe}: {update:?} is {sequence}, {why}")]
+    Number {
+        /// The stripe.
+        stripe: StripeId,
+        /// The update.
+        update: UpdateId,
+        /// Its number.
+        sequence: Sequence,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// An update is there, or was acknowledged, that a read has shown to be dropped; or one and
+    /// the same read shows a part of it.
+    #[error("{stripe}: {update:?} stands, although a read has shown it to be dropped")]
+    Revived {
+        /// The stripe.
+        stripe: StripeId,
+        /// The update.
+        update: UpdateId,
+    },
+}
+
+/// What is known of an update's fate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fate {
+    Open,
+    Stands,
+    Dropped,
+}
+
+#[derive(Debug)]
+struct Update {
+    sequence: Option<Sequence>,
+    fate: Fate,
+    /// Whoever begins to read after this must see the update.
+    settled_us: u64,
+}
+
+/// A stripe's updates.
+#[derive(Debug)]
+struct StripeHistory {
+    updates: BTreeMap<UpdateId, Update>,
+    /// The updates that touch each cell, in the order of their submission.
+    by_cell: Vec<Vec<UpdateId>>,
+    standing: BTreeMap<Sequence, UpdateId>,
+}
+
+/// What a finished read of one stripe brought.
+#[derive(Clone, Debug)]
+pub struct Observation<'a> {
+    /// The stripe.
+    pub stripe: StripeId,
+    /// As of which update the bytes are said to be.
+    pub as_of: Sequence,
+    /// The first cell of each piece, and the piece's bytes.
+    pub pieces: &'a [(u64, Vec<u8>)],
+    /// When the read began.
+    pub began_us: u64,
+    /// When its answer was there.
+    pub ended_us: u64,
+}
+
+/// All updates and reads of a run.
+#[derive(Debug, Default)]
+pub struct History {
+    stripes: BTreeMap<StripeId, StripeHistory>,
+    acknowledged_count: u64,
+    read_count: u64,
+}
+
+impl History {
+    /// Adds a stripe that is wholly written by `first`, which is its state before any update.
+    pub fn add_stripe(&mut self, stripe: StripeId, cell_count: u64, first: UpdateId) {
+        let origin = Update {
+            sequence: Some(Sequence(0)),
+            fate: Fate::Stands,
+            settled_us: 0,
+        };
+        let history = StripeHistory {
+            updates: BTreeMap::from([(first, origin)]),
+            by_cell: vec![vec![first]; cell_count as usize],
+            standing: BTreeMap::from([(Sequence(0), first)]),
+        };
+        self.stripes.insert(stripe, history);
+    }
+
+    /// Notes that an update was submitted, before anybody can have heard of it.
+    ///
+    /// # Panics
+    /// When the stripe or one of the cells does not exist.
+    pub fn submitted(&mut self, stripe: StripeId, update: UpdateId, cells: &[Range<u64>]) {
+        let history = self.stripe(stripe);
+        let open = Update {
+            sequence: None,
+            fate: Fate::Open,
+            settled_us: u64::MAX,
+        };
+        history.updates.insert(update, open);
+        let touched: BTreeSet<u64> = cells.iter().cloned().flatten().collect();
+        for cell in touched {
+            history.by_cell[cell as usize].push(update);
+        }
+    }
+
+    /// Notes the number that a primary sends an update out under.
+    ///
+    /// # Errors
+    /// [`Violation::Number`] when it has another number already.
+    pub fn numbered(
+        &mut self,
+        stripe: StripeId,
+        update: UpdateId,
+        sequence: Sequence,
+    ) -> Result<(), Violation> {
+        let known = self.stripe(stripe).updates.get_mut(&update);
+        let known = known.expect("updates are submitted before they are numbered");
+        match known.sequence.replace(sequence) {
+            Some(other) if other != sequence => Err(Violation::Number {
+                stripe,
+                update,
+                sequence,
+                why: "and has had another number before",
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes that a client was told that its update is committed.
+    ///
+    /// # Errors
+    /// [`Violation::Revived`], [`Violation::Number`].
+    pub fn acknowledged(
+        &mut self,
+        stripe: StripeId,
+        update: UpdateId,
+        sequence: Sequence,
+        now_us: u64,
+    ) -> Result<(), Violation> {
+        self.acknowledged_count += 1;
+        let history = self.stripe(stripe);
+        let known = &history.updates[&update];
+        if known.sequence != Some(sequence) {
+            let why = "says the answer, but it was sent out under another number";
+            return Err(Violation::Number {
+                stripe,
+                update,
+                sequence,
+                why,
+            });
+        }
+        history.stands(stripe, update, now_us)
+    }
+
+    /// Checks a read.
+    ///
+    /// # Errors
+    /// Whatever the read shows to be wrong.
+    ///
+    /// # Panics
+    /// When the stripe is unknown or the pieces leave it.
+    pub fn read(&mut self, seen: &Observation<'_>) -> Result<(), Violation> {
+        self.read_count += 1;
+        let history = self.stripe(seen.stripe);
+        let mut shown = BTreeSet::new();
+        for (first, bytes) in seen.pieces {
+            for (at, bytes) in bytes.chunks(CELL_BYTES as usize).enumerate() {
+                let cell = first + at as u64;
+                let Some(update) = writer(seen.stripe, cell, bytes) else {
+                    return Err(Violation::Garbage {
+                        stripe: seen.stripe,
+                        cell,
+                        found: bytes.to_vec(),
+                    });
+                };
+                history.check_cell(seen, cell, update)?;
+                shown.insert(update);
+            }
+        }
+        for update in shown {
+            history.stands(seen.stripe, update, seen.ended_us)?;
+        }
+        Ok(())
+    }
+
+    /// How many updates were acknowledged and how many reads were checked.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.acknowledged_count, self.read_count)
+    }
+
+    fn stripe(&mut self, stripe: StripeId) -> &mut StripeHistory {
+        let known = self.stripes.get_mut(&stripe);
+        known.expect("stripes are added before anything happens to them")
+    }
+}
+
+impl StripeHistory {
+    fn check_cell(
+        &mut self,
+        seen: &Observation<'_>,
+        cell: u64,
+        shown: UpdateId,
+    ) -> Result<(), Violation> {
+        let (stripe, as_of) = (seen.stripe, seen.as_of);
+        let wrong = |why| Violation::Wrong {
+            stripe,
+            cell,
+            as_of,
+            update: shown,
+            why,
+        };
+        let touching = &self.by_cell[cell as usize];
+        if !touching.contains(&shown) {
+            return Err(wrong("which never wrote there"));
+        }
+        let sequence = match &self.updates[&shown] {
+            Update {
+                fate: Fate::Dropped,
+                ..
+            } => return Err(wrong("which an earlier read had shown to be dropped")),
+            Update { sequence: None, .. } => return Err(wrong("which was never sent out")),
+            Update {
+                sequence: Some(sequence),
+                ..
+            } => *sequence,
+        };
+        if sequence > as_of {
+            return Err(wrong("which is later than the cut"));
+        }
+        let missing = |missing, why| Violation::Missing {
+            stripe,
+            cell,
+            as_of,
+            shown,
+            missing,
+            why,
+        };
+        for &other in touching.iter().filter(|&&other| other != shown) {
+            let update = self.updates.get_mut(&other).expect("it touches a cell");
+            let Some(number) = update.sequence.filter(|&number| number > sequence) else {
+                continue;
+            };
+            if update.settled_us < seen.began_us {
+                return Err(missing(other, "which was there before the read began"));
+            }
+            if number <= as_of {
+                if update.fate == Fate::Stands {
+                    return Err(missing(other, "which stands"));
+                }
+                update.fate = Fate::Dropped;
+            }
+        }
+        Ok(())
+    }
+
+    fn stands(&mut self, stripe: StripeId, update: UpdateId, now_us: u64) -> Result<(), Violation> {
+        let known = self.updates.get_mut(&update);
+        let known = known.expect("only updates that were submitted can stand");
+        if known.fate == Fate::Dropped {
+            return Err(Violation::Revived { stripe, update });
+        }
+        known.fate = Fate::Stands;
+        known.settled_us = known.settled_us.min(now_us);
+        let sequence = known.sequence.expect("only a numbered update can stand");
+        match self.standing.insert(sequence, update) {
+            Some(other) if other != update => Err(Violation::Number {
+                stripe,
+                update,
+                sequence,
+                why: "and so is another update that stands",
+            }),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The history of a run as clients and the network fill it in, and what they may know of names.
+
+use crate::cells::UpdateId;
+use crate::history::{History, Observation};
+use crate::world::{World, lock};
+use gabion_layout::{Sequence, StripeId};
+use gabion_protocol::message::{Effect, NodeRequest, RunId};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+/// The history, and which run carries which update. A broken promise ends the world.
+pub(crate) struct Ledger {
+    world: Arc<World>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    history: History,
+    runs: BTreeMap<RunId, (StripeId, UpdateId)>,
+}
+
+impl Ledger {
+    pub(crate) fn new(world: Arc<World>) -> Arc<Self> {
+        let state = Mutex::default();
+        Arc::new(Self { world, state })
+    }
+
+    /// A name for an update that is to come.
+    pub(crate) fn name(&self) -> UpdateId {
+        UpdateId(self.world.fresh() as u32)
+    }
+
+    pub(crate) fn add_stripe(&self, stripe: StripeId, cell_count: u64, first: UpdateId) {
+        let mut state = lock(&self.state);
+        state.history.add_stripe(stripe, cell_count, first);
+    }
+
+    pub(crate) fn submitted(
+        &self,
+        stripe: StripeId,
+        update: UpdateId,
+        run: RunId,
+        cells: &[Range<u64>],
+    ) {
+        let mut state = lock(&self.state);
+        state.runs.insert(run, (stripe, update));
+        state.history.submitted(stripe, update, cells);
+    }
+
+    /// Sees each request to a node on its way: a primary's parts say an update's number.
+    pub(crate) fn witness(&self, request: &NodeRequest) {
+        let NodeRequest::RunPart(part) = request else {
+            return;
+        };
+        let Effect::Record { sequence, .. } = part.effect else {
+            return;
+        };
+        let mut state = lock(&self.state);
+        let Some(&(stripe, update)) = state.runs.get(&part.run) else {
+            self.world
+                .fail(format!("{:?} is nobody's update", part.run));
+            return;
+        };
+        let numbered = state.history.numbered(stripe, update, sequence);
+        if let Err(violation) = numbered {
+            self.world.fail(violation.to_string());
+        }
+    }
+
+    pub(crate) fn acknowledged(&self, stripe: StripeId, update: UpdateId, sequence: Sequence) {
+        let now_us = self.world.now_us();
+        let mut state = lock(&self.state);
+        let noted = state.history.acknowledged(stripe, update, sequence, now_us);
+        if let Err(violation) = noted {
+            self.world.fail(violation.to_string());
+        }
+    }
+
+    pub(crate) fn read(&self, seen: &Observation<'_>) {
+        if let Err(violation) = lock(&self.state).history.read(seen) {
+            self.world.fail(violation.to_string());
+        }
+    }
+
+    /// How many updates were acknowledged and how many reads were checked.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        lock(&self.state).history.counts()
+    }
+}

@@ -1,0 +1,31 @@
+//! Whole clusters in one thread, reproducible from a seed: the real coordinator, nodes and their
+//! stores, and a client, under a seeded scheduler with virtual time. Disks lose and tear unsynced
+//! writes, rot, fail and fill up; processes are killed at any instant; messages are late or lost,
+//! and links are cut. A history of all updates and reads says whether a promise was broken, and
+//! after each storm the cluster must become whole by itself.
+//!
+//! It is not a model of the protocol: the roles are those of `gabion-protocol`, on
+//! `gabion-store`'s simulated disk. It knows nothing of real time, so it says nothing about speed.
+//!
+//! ```no_run
+//! let report = gabion_sim::simulate(7, &gabion_sim::Options::default());
+//! assert_eq!(report.failure, None, "{}", report.log.join("\n"));
+//! ```
+
+pub mod cells;
+mod client;
+mod cluster;
+mod dice;
+mod faults;
+pub mod history;
+mod journal;
+mod ledger;
+mod network;
+mod ports;
+mod read;
+mod run;
+mod verify;
+mod workload;
+mod world;
+
+pub use run::{Options, Report, simulate};

@@ -1,0 +1,419 @@
+//! What connections over TCP can do to messages: delay them, hold them up while a link is cut and
+//! deliver them long after the asker has given up, or lose all that are under way when they break.
+//! A request may be lost or carried out with its reply lost, and the asker cannot tell which. The
+//! frames of one stream stay in order; everything else overtakes, as tasks that handle messages do.
+//!
+//! Not modelled: bandwidth, and a transport that sends a request twice. Roles that ask again do
+//! that themselves.
+
+use crate::world::{ProcessId, World, lock};
+use futures::channel::oneshot;
+use futures::future::BoxFuture;
+use futures::{FutureExt, select_biased};
+use gabion_protocol::message::{
+    CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest,
+};
+use gabion_protocol::ports::Address;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex};
+
+/// The origin of a process's requests to itself: no plan of the roles sends anything back there.
+const OWN_ORIGIN: u64 = 0;
+
+/// A machine; its processes come and go.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Slot(pub(crate) usize);
+
+/// A process on its machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Party {
+    pub(crate) slot: Slot,
+    pub(crate) process: ProcessId,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Request {
+    Node(NodeRequest),
+    Coordinator(CoordinatorRequest),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Reply {
+    Node(NodeReply),
+    Coordinator(CoordinatorReply),
+}
+
+/// What a process does with what arrives.
+pub(crate) trait Service: Send + Sync {
+    fn request(&self, request: Request, origin: Address) -> BoxFuture<'static, Reply>;
+    fn flow(&self, flow: Flow);
+}
+
+/// Hears of every request to a node when it is sent.
+pub(crate) type Witness = Box<dyn Fn(&NodeRequest) + Send + Sync>;
+
+/// All connections of the cluster.
+pub(crate) struct Network {
+    world: Arc<World>,
+    state: Mutex<State>,
+    witness: Witness,
+}
+
+struct State {
+    machines: Vec<Machine>,
+    connections: BTreeMap<u64, Connection>,
+    calls: BTreeMap<u64, Call>,
+    streams: BTreeMap<u64, VecDeque<Flow>>,
+    cuts: BTreeSet<(Slot, Slot)>,
+    /// A connection breaks on one message in so many; 0 is never.
+    break_one_in: u64,
+}
+
+#[derive(Default)]
+struct Machine {
+    process: Option<ProcessId>,
+    service: Option<Arc<dyn Service>>,
+}
+
+#[derive(Clone, Copy)]
+struct Connection {
+    dialer: Party,
+    listener: Party,
+}
+
+struct Call {
+    /// None when the request went nowhere.
+    connection: Option<u64>,
+    reply: oneshot::Sender<Reply>,
+}
+
+enum Message {
+    Request { call: u64, request: Request },
+    Reply { call: u64, reply: Reply },
+    Frame { stream: u64, to_dialer: bool },
+}
+
+/// An ordered sequence of frames to one receiver.
+#[derive(Clone, Copy)]
+pub(crate) struct Stream {
+    id: u64,
+    connection: u64,
+    to_dialer: bool,
+}
+
+impl Network {
+    pub(crate) fn new(world: Arc<World>, machine_count: usize, witness: Witness) -> Arc<Self> {
+        let machines = (0..machine_count).map(|_| Machine::default()).collect();
+        let state = State {
+            machines,
+            connections: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            cuts: BTreeSet::new(),
+            break_one_in: 0,
+        };
+        Arc::new(Self {
+            world,
+            state: Mutex::new(state),
+            witness,
+        })
+    }
+
+    /// A process begins on a machine; it answers nothing before [`Network::serve`].
+    pub(crate) fn begin(&self, party: Party) {
+        let mut state = lock(&self.state);
+        let machine = &mut state.machines[party.slot.0];
+        machine.process = Some(party.process);
+        machine.service = None;
+    }
+
+    pub(crate) fn serve(&self, party: Party, service: Arc<dyn Service>) {
+        let mut state = lock(&self.state);
+        let machine = &mut state.machines[party.slot.0];
+        if machine.process == Some(party.process) {
+            machine.service = Some(service);
+        }
+    }
+
+    /// A process is gone: its connections break. Some peers are told, others find out by waiting.
+    pub(crate) fn end(&self, party: Party) {
+        let (of_it, service) = {
+            let mut state = lock(&self.state);
+            let machine = &mut state.machines[party.slot.0];
+            let mut service = None;
+            if machine.process == Some(party.process) {
+                machine.process = None;
+                service = machine.service.take();
+            }
+            let of_it = state.connections.iter().filter(|(_, connection)| {
+                connection.dialer == party || connection.listener == party
+            });
+            (of_it.map(|(&id, _)| id).collect::<Vec<u64>>(), service)
+        };
+        drop(service);
+        for connection in of_it {
+            let is_told = self.world.roll(|dice| dice.one_in(2));
+            self.break_connection(connection, is_told);
+        }
+    }
+
+    /// Forgets all processes, so that nothing here keeps them.
+    pub(crate) fn clear(&self) {
+        let (machines, calls) = {
+            let mut state = lock(&self.state);
+            state.connections.clear();
+            (
+                std::mem::take(&mut state.machines),
+                std::mem::take(&mut state.calls),
+            )
+        };
+        drop(machines);
+        drop(calls);
+    }
+
+    /// Cuts or heals the link between two machines.
+    pub(crate) fn cut(&self, a: Slot, b: Slot, is_cut: bool) {
+        let mut state = lock(&self.state);
+        let pair = (a.min(b), a.max(b));
+        if is_cut {
+            state.cuts.insert(pair);
+        } else {
+            state.cuts.remove(&pair);
+        }
+    }
+
+    pub(crate) fn heal_links(&self) {
+        let mut state = lock(&self.state);
+        state.cuts.clear();
+        state.break_one_in = 0;
+    }
+
+    /// Lets connections break on one message in so many; 0 is never.
+    pub(crate) fn set_break_one_in(&self, many: u64) {
+        lock(&self.state).break_one_in = many;
+    }
+
+    /// Asks a process and waits for its reply.
+    pub(crate) async fn call(
+        self: Arc<Self>,
+        from: Party,
+        to: Slot,
+        request: Request,
+        deadline_us: u64,
+    ) -> Result<Reply, String> {
+        if let Request::Node(request) = &request {
+            (self.witness)(request);
+        }
+        let (sender, receiver) = oneshot::channel();
+        let call = self.world.fresh();
+        let connection = self.dial(from, to);
+        lock(&self.state).calls.insert(
+            call,
+            Call {
+                connection,
+                reply: sender,
+            },
+        );
+        match connection {
+            Some(connection) => self.send(connection, Message::Request { call, request }),
+            None => self.refuse(call),
+        }
+        let mut late = self.world.sleep(deadline_us).fuse();
+        select_biased! {
+            reply = receiver.fuse() => reply.map_err(|_| "broke the connection".to_owned()),
+            () = late => {
+                lock(&self.state).calls.remove(&call);
+                Err("did not answer in time".to_owned())
+            }
+        }
+    }
+
+    /// Opens a stream of frames to a machine, or over a connection back to who dialed it.
+    pub(crate) fn open(&self, from: Party, to: Destination) -> Option<Stream> {
+        let (connection, to_dialer) = match to {
+            Destination::Machine(slot) => (self.dial(from, slot)?, false),
+            Destination::Dialer(connection) => (connection, true),
+        };
+        let id = self.world.fresh();
+        let mut state = lock(&self.state);
+        state.connections.contains_key(&connection).then(|| {
+            state.streams.insert(id, VecDeque::new());
+            Stream {
+                id,
+                connection,
+                to_dialer,
+            }
+        })
+    }
+
+    /// Sends a frame. False when the connection has broken.
+    pub(crate) fn push(self: &Arc<Self>, stream: Stream, flow: Flow) -> bool {
+        {
+            let mut state = lock(&self.state);
+            let is_open = state.connections.contains_key(&stream.connection);
+            let Some(frames) = state.streams.get_mut(&stream.id).filter(|_| is_open) else {
+                return false;
+            };
+            frames.push_back(flow);
+        }
+        let Stream { id, to_dialer, .. } = stream;
+        self.send(
+            stream.connection,
+            Message::Frame {
+                stream: id,
+                to_dialer,
+            },
+        );
+        true
+    }
+
+    /// The connection of a process to a machine; a new one if there is none. None when nothing
+    /// listens there.
+    fn dial(&self, from: Party, to: Slot) -> Option<u64> {
+        let id = self.world.fresh();
+        let mut state = lock(&self.state);
+        let machine = state.machines.get(to.0)?;
+        let process = machine.process?;
+        let listener = Party { slot: to, process };
+        let same =
+            |(_, known): &(&u64, &Connection)| known.dialer == from && known.listener == listener;
+        if let Some((&known, _)) = state.connections.iter().find(same) {
+            return Some(known);
+        }
+        let dialer = from;
+        state
+            .connections
+            .insert(id, Connection { dialer, listener });
+        Some(id)
+    }
+
+    /// Nothing listens: the asker is told at once, or waits until its deadline.
+    fn refuse(self: &Arc<Self>, call: u64) {
+        if self.world.roll(|dice| dice.one_in(2)) {
+            let network = Arc::clone(self);
+            self.world.after(1_000, move || {
+                let refused = lock(&network.state).calls.remove(&call);
+                drop(refused);
+            });
+        }
+    }
+
+    fn send(self: &Arc<Self>, connection: u64, message: Message) {
+        let delay_us = self.world.roll(|dice| match dice.below(100) {
+            0 => dice.between(50_000, 3_000_000),
+            1..10 => dice.between(2_000, 50_000),
+            _ => dice.between(50, 2_000),
+        });
+        self.send_after(delay_us, connection, message);
+    }
+
+    fn send_after(self: &Arc<Self>, delay_us: u64, connection: u64, message: Message) {
+        let network = Arc::clone(self);
+        let deliver = move || network.arrive(connection, message);
+        self.world.after(delay_us, deliver);
+    }
+
+    fn arrive(self: &Arc<Self>, id: u64, message: Message) {
+        let (connection, is_cut, break_one_in) = {
+            let state = lock(&self.state);
+            let Some(&connection) = state.connections.get(&id) else {
+                return;
+            };
+            let (a, b) = (connection.dialer.slot, connection.listener.slot);
+            let is_cut = state.cuts.contains(&(a.min(b), a.max(b)));
+            (connection, is_cut, state.break_one_in)
+        };
+        if is_cut && self.world.roll(|dice| !dice.one_in(20)) {
+            // The sender's kernel tries again, for a while.
+            let delay_us = self.world.roll(|dice| dice.between(50_000, 1_000_000));
+            self.send_after(delay_us, id, message);
+        } else if is_cut || (break_one_in > 0 && self.world.roll(|d| d.one_in(break_one_in))) {
+            self.world.note("a connection breaks");
+            self.break_connection(id, true);
+        } else {
+            self.deliver(id, connection, message);
+        }
+    }
+
+    fn deliver(self: &Arc<Self>, id: u64, connection: Connection, message: Message) {
+        match message {
+            Message::Request { call, request } => self.handle(id, connection, call, request),
+            Message::Reply { call, reply } => {
+                let call = lock(&self.state).calls.remove(&call);
+                if let Some(call) = call {
+                    // Whoever asked may have stopped to listen.
+                    let _ = call.reply.send(reply);
+                }
+            }
+            Message::Frame { stream, to_dialer } => {
+                let party = if to_dialer {
+                    connection.dialer
+                } else {
+                    connection.listener
+                };
+                let frame = lock(&self.state)
+                    .streams
+                    .get_mut(&stream)
+                    .and_then(VecDeque::pop_front);
+                if let (Some(frame), Some(service)) = (frame, self.service(party)) {
+                    service.flow(frame);
+                }
+            }
+        }
+    }
+
+    fn handle(self: &Arc<Self>, id: u64, connection: Connection, call: u64, request: Request) {
+        let party = connection.listener;
+        let Some(service) = self.service(party) else {
+            self.refuse(call);
+            return;
+        };
+        let network = Arc::clone(self);
+        let answer = service.request(request, Address::Origin(id));
+        let handle = async move {
+            let reply = answer.await;
+            network.send(id, Message::Reply { call, reply });
+        };
+        self.world.spawn(party.process, handle.boxed());
+    }
+
+    /// A process asks itself, over no network.
+    pub(crate) fn own(&self, party: Party, request: Request) -> Option<BoxFuture<'static, Reply>> {
+        if let Request::Node(request) = &request {
+            (self.witness)(request);
+        }
+        let origin = Address::Origin(OWN_ORIGIN);
+        Some(self.service(party)?.request(request, origin))
+    }
+
+    /// The service of a process, while that is the one on its machine.
+    pub(crate) fn service(&self, party: Party) -> Option<Arc<dyn Service>> {
+        let state = lock(&self.state);
+        let machine = state.machines.get(party.slot.0)?;
+        let service = machine.service.as_ref()?;
+        (machine.process == Some(party.process)).then(|| Arc::clone(service))
+    }
+
+    /// Loses all that is under way. Askers are told, or wait for their deadlines.
+    fn break_connection(&self, id: u64, is_told: bool) {
+        let lost: Vec<Call> = {
+            let mut state = lock(&self.state);
+            state.connections.remove(&id);
+            if is_told {
+                let of_it = |_: &u64, call: &mut Call| call.connection == Some(id);
+                let lost = state.calls.extract_if(.., of_it);
+                lost.map(|(_, call)| call).collect()
+            } else {
+                Vec::new()
+            }
+        };
+        drop(lost);
+    }
+}
+
+/// Where a stream of frames goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Destination {
+    Machine(Slot),
+    Dialer(u64),
+}

@@ -1,0 +1,213 @@
+//! The protocol's ports in the simulated world: what a process sees of it.
+
+use crate::network::{Destination, Network, Party, Reply, Request, Slot};
+use crate::world::{World, lock};
+use futures::FutureExt;
+use futures::channel::mpsc::UnboundedReceiver;
+use futures::future::BoxFuture;
+use futures::stream::StreamExt;
+use gabion_layout::NodeId;
+use gabion_protocol::message::{
+    CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, NodeStatus, Refusal,
+};
+use gabion_protocol::ports::{Address, CallError, Ports};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+/// Where the coordinator runs.
+pub(crate) const COORDINATOR: Slot = Slot(0);
+
+/// Parts in a thousand by which clocks run fast or slow: well within what a membership lease's
+/// margin allows.
+const DRIFT_PER_MILLE: u64 = 40;
+
+/// What a machine calls itself.
+pub(crate) fn address_of(slot: Slot) -> String {
+    format!("machine:{}", slot.0)
+}
+
+fn slot_at(address: &str) -> Option<Slot> {
+    let number = address.strip_prefix("machine:")?;
+    number.parse().ok().map(Slot)
+}
+
+/// The ports of one process.
+pub(crate) struct SimPorts {
+    world: Arc<World>,
+    network: Arc<Network>,
+    party: Party,
+    addresses: Mutex<BTreeMap<NodeId, Slot>>,
+    started_us: u64,
+    /// Milliseconds that this process's clock counts in a thousand true ones.
+    pace: u64,
+}
+
+impl SimPorts {
+    pub(crate) fn new(world: Arc<World>, network: Arc<Network>, party: Party) -> Arc<Self> {
+        let pace = world.roll(|dice| dice.between(1000 - DRIFT_PER_MILLE, 1000 + DRIFT_PER_MILLE));
+        let started_us = world.now_us();
+        Arc::new(Self {
+            world,
+            network,
+            party,
+            addresses: Mutex::default(),
+            started_us,
+            pace,
+        })
+    }
+
+    pub(crate) fn world(&self) -> &Arc<World> {
+        &self.world
+    }
+
+    /// True microseconds of a time by this process's clock.
+    fn true_us(&self, ms: u64) -> u64 {
+        ms.saturating_mul(1_000_000) / self.pace
+    }
+
+    fn call(
+        &self,
+        to: Option<Slot>,
+        peer: String,
+        request: Request,
+        deadline_ms: u64,
+    ) -> BoxFuture<'static, Result<Reply, CallError>> {
+        let (network, party) = (Arc::clone(&self.network), self.party);
+        let deadline_us = self.true_us(deadline_ms);
+        async move {
+            let Some(to) = to else {
+                let reason = "has no known address".to_owned();
+                return Err(CallError { peer, reason });
+            };
+            if to == party.slot {
+                return call_itself(network, party, peer, request).await;
+            }
+            let reply = network.call(party, to, request, deadline_us).await;
+            reply.map_err(|reason| CallError { peer, reason })
+        }
+        .boxed()
+    }
+}
+
+async fn call_itself(
+    network: Arc<Network>,
+    party: Party,
+    peer: String,
+    request: Request,
+) -> Result<Reply, CallError> {
+    let reason = "serves nothing".to_owned();
+    match network.own(party, request) {
+        Some(answer) => Ok(answer.await),
+        None => Err(CallError { peer, reason }),
+    }
+}
+
+impl Ports for SimPorts {
+    fn call_node(
+        &self,
+        node: NodeId,
+        request: NodeRequest,
+        deadline_ms: u64,
+    ) -> BoxFuture<'static, Result<NodeReply, CallError>> {
+        let to = lock(&self.addresses).get(&node).copied();
+        let reply = self.call(to, node.to_string(), Request::Node(request), deadline_ms);
+        async move {
+            match reply.await? {
+                Reply::Node(reply) => Ok(reply),
+                Reply::Coordinator(_) => unreachable!("nodes answer as nodes"),
+            }
+        }
+        .boxed()
+    }
+
+    fn call_coordinator(
+        &self,
+        request: CoordinatorRequest,
+        deadline_ms: u64,
+    ) -> BoxFuture<'static, Result<CoordinatorReply, CallError>> {
+        let (to, request) = (Some(COORDINATOR), Request::Coordinator(request));
+        let reply = self.call(to, "the coordinator".to_owned(), request, deadline_ms);
+        async move {
+            match reply.await? {
+                Reply::Coordinator(reply) => Ok(reply),
+                Reply::Node(_) => unreachable!("the coordinator answers as one"),
+            }
+        }
+        .boxed()
+    }
+
+    fn send_flows(
+        &self,
+        to: Address,
+        mut flows: UnboundedReceiver<Flow>,
+    ) -> BoxFuture<'static, Result<(), Refusal>> {
+        let (network, party) = (Arc::clone(&self.network), self.party);
+        let (destination, name) = match to {
+            Address::Node(node) => {
+                let slot = lock(&self.addresses).get(&node).copied();
+                (slot.map(Destination::Machine), node.to_string())
+            }
+            Address::Origin(connection) => (
+                Some(Destination::Dialer(connection)),
+                "the asker".to_owned(),
+            ),
+        };
+        async move {
+            let gone = || Refusal::Unavailable(name.clone());
+            let destination = destination.ok_or_else(gone)?;
+            if matches!(destination, Destination::Machine(slot) if slot == party.slot) {
+                while let Some(flow) = flows.next().await {
+                    network.service(party).ok_or_else(gone)?.flow(flow);
+                }
+                return Ok(());
+            }
+            let stream = network.open(party, destination).ok_or_else(gone)?;
+            while let Some(flow) = flows.next().await {
+                if !network.push(stream, flow) {
+                    return Err(gone());
+                }
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn learn_nodes(&self, nodes: &[NodeStatus]) {
+        let mut addresses = lock(&self.addresses);
+        for status in nodes {
+            let slot = slot_at(&status.address);
+            let slot = slot.expect("simulated nodes listen at their machines' names");
+            addresses.insert(status.node, slot);
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        (self.world.now_us() - self.started_us) * self.pace / 1_000_000
+    }
+
+    fn sleep_ms(&self, ms: u64) -> BoxFuture<'static, ()> {
+        self.world.sleep(self.true_us(ms)).boxed()
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        self.world.spawn(self.party.process, task);
+    }
+
+    fn blocking(&self, work: Box<dyn FnOnce() + Send>) {
+        let wait_us = self.world.roll(|dice| match dice.below(40) {
+            0 => dice.between(1_000, 200_000),
+            1..20 => dice.between(10, 1_000),
+            _ => 0,
+        });
+        let world = Arc::clone(&self.world);
+        let task = async move {
+            world.sleep(wait_us).await;
+            work();
+        };
+        self.world.spawn(self.party.process, task.boxed());
+    }
+
+    fn random(&self) -> u64 {
+        self.world.roll(crate::dice::Dice::any)
+    }
+}

@@ -1,0 +1,174 @@
+//! One run: a cluster drawn from a seed, storms and calms, and what came of it.
+
+use crate::cluster::Cluster;
+use crate::dice::Dice;
+use crate::faults::Weather;
+use crate::verify::verify;
+use crate::workload::{Files, prepare, work};
+use crate::world::World;
+use futures::FutureExt;
+use gabion_codec::Code;
+use gabion_layout::Survive;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+
+/// What a run is like apart from its seed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Storms of a run; after each, the cluster must become whole.
+    pub storm_count: u32,
+    /// Virtual milliseconds of a storm.
+    pub storm_ms: u64,
+    /// Last lines of the event log to keep.
+    pub kept_line_count: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            storm_count: 2,
+            storm_ms: 20_000,
+            kept_line_count: 2_000,
+        }
+    }
+}
+
+/// What came of a run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Report {
+    /// The seed.
+    pub seed: u64,
+    /// The broken promise, if one was.
+    pub failure: Option<String>,
+    /// The last events, oldest first.
+    pub log: Vec<String>,
+    /// How many events there were, and a digest of them all.
+    pub digest: (u64, u64),
+    /// The cluster in a few words.
+    pub cluster: String,
+    /// Updates that were acknowledged.
+    pub acknowledged_count: u64,
+    /// Reads that were checked.
+    pub read_count: u64,
+    /// Faults that were injected.
+    pub fault_count: u64,
+    /// Virtual time.
+    pub elapsed_ms: u64,
+}
+
+/// The cluster of a seed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Shape {
+    pub(crate) rack_count: u32,
+    pub(crate) node_count: usize,
+    pub(crate) client_count: usize,
+    pub(crate) code: String,
+    pub(crate) survive: Survive,
+    /// Losses that the pool promises to survive.
+    pub(crate) survived_count: usize,
+    pub(crate) chunk_bytes: u64,
+    pub(crate) stripe_bytes: u64,
+}
+
+/// Codes of the simulated pools.
+const CODES: [&str; 8] = [
+    "rs(2,1)",
+    "rs(2,2)",
+    "rs(3,2)",
+    "cauchy(2,2)",
+    "rdp(2)",
+    "rdp(3)",
+    "evenodd(2)",
+    "rep(3)",
+];
+
+impl Shape {
+    fn draw(dice: &mut Dice) -> Self {
+        let name = *dice.pick(&CODES);
+        let code: Code = name.parse().expect("these codes exist");
+        let survived_count = code.failures_survived();
+        let chunk_bytes = 4096 * dice.between(1, 2);
+        let chunk_bytes = chunk_bytes.next_multiple_of(code.sub_chunks() as u64);
+        Self {
+            rack_count: 3,
+            // Losses take nodes for good until the next calm, and repairs need others.
+            node_count: code.n() + dice.between(1, 3) as usize,
+            client_count: dice.between(1, 4) as usize,
+            code: name.to_owned(),
+            survive: Survive::Nodes(survived_count as u32),
+            survived_count,
+            chunk_bytes,
+            stripe_bytes: chunk_bytes * code.k() as u64,
+        }
+    }
+}
+
+/// Runs a seed. Equal seeds and options give equal reports.
+pub fn simulate(seed: u64, options: &Options) -> Report {
+    let world = World::new(seed, options.kept_line_count);
+    let shape = world.roll(Shape::draw);
+    let cluster_name = format!(
+        "{} on {} nodes, {} bytes a chunk, {} clients",
+        shape.code, shape.node_count, shape.chunk_bytes, shape.client_count
+    );
+    world.note(&cluster_name);
+    let cluster = Cluster::new(&world, shape);
+    let fault_count = Arc::new(Mutex::new(0));
+    let script = script(
+        Arc::clone(&cluster),
+        options.clone(),
+        Arc::clone(&fault_count),
+    );
+    if catch_unwind(AssertUnwindSafe(|| world.run(script))).is_err() {
+        world.fail("a process panicked; its message is on standard error".to_owned());
+    }
+    let failure = world.failure();
+    let elapsed_ms = world.now_us() / 1000;
+    world.end();
+    cluster.network.clear();
+    let (acknowledged_count, read_count) = cluster.ledger.counts();
+    let journal = world.take_journal();
+    let fault_count = *crate::world::lock(&fault_count);
+    Report {
+        seed,
+        failure,
+        digest: journal.digest(),
+        log: journal.into_lines(),
+        cluster: cluster_name,
+        acknowledged_count,
+        read_count,
+        fault_count,
+        elapsed_ms,
+    }
+}
+
+async fn script(cluster: Arc<Cluster>, options: Options, fault_count: Arc<Mutex<u64>>) {
+    let world = Arc::clone(&cluster.world);
+    cluster.start_coordinator();
+    for slot in cluster.node_slots() {
+        cluster.start_node(slot);
+    }
+    let (client, party) = cluster.client(0);
+    let files = Arc::new(Files::default());
+    prepare(&cluster, &client, &files).await;
+    for number in 0..cluster.shape.client_count {
+        let (worker, party) = match number {
+            0 => (Arc::clone(&client), party),
+            _ => cluster.client(number),
+        };
+        let work = work(Arc::clone(&cluster), worker, Arc::clone(&files));
+        world.spawn(party.process, work.boxed());
+    }
+    let weather = Weather::new(Arc::clone(&cluster), Arc::clone(&client), world.begin());
+    for storm in 0..options.storm_count {
+        weather.storm(options.storm_ms).await;
+        *crate::world::lock(&fault_count) = weather.fault_count() as u64;
+        if storm + 1 == options.storm_count {
+            files.close();
+        }
+        weather.calm().await;
+    }
+    // The last requests of the clients have met their deadlines by then.
+    world.sleep(20_000_000).await;
+    verify(&cluster, &client, &files).await;
+}

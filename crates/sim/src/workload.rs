@@ -1,0 +1,210 @@
+//! What clients do in a simulation: read and update the same few places of a few files, put new
+//! files and remove them, and go on with old layouts until they learn better.
+
+use crate::cells::CELL_BYTES;
+use crate::client::{Client, shape};
+use crate::cluster::Cluster;
+use crate::read::ReadFailed;
+use crate::world::lock;
+use gabion_layout::StripeRecord;
+use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest, FileLayout, Refusal};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Most files at a time.
+const FILE_COUNT_MAX: usize = 5;
+
+/// The files that clients know to be there.
+#[derive(Default)]
+pub(crate) struct Files {
+    names: Mutex<BTreeSet<String>>,
+    is_over: AtomicBool,
+}
+
+impl Files {
+    pub(crate) fn add(&self, name: String) {
+        lock(&self.names).insert(name);
+    }
+
+    /// The names, in order.
+    pub(crate) fn names(&self) -> Vec<String> {
+        lock(&self.names).iter().cloned().collect()
+    }
+
+    /// Tells the clients to stop.
+    pub(crate) fn close(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// One client at work until it is told to stop.
+pub(crate) async fn work(cluster: Arc<Cluster>, client: Arc<Client>, files: Arc<Files>) {
+    let world = &cluster.world;
+    let mut known: BTreeMap<String, FileLayout> = BTreeMap::new();
+    while !files.is_over.load(Ordering::Relaxed) {
+        let wait_us = world.roll(|dice| dice.below(250_000));
+        world.sleep(wait_us).await;
+        let names = files.names();
+        if names.is_empty() {
+            continue;
+        }
+        let (name, deed) = world.roll(|dice| (dice.pick(&names).clone(), dice.below(100)));
+        let Some(layout) = layout_of(&client, &mut known, &name, deed < 5).await else {
+            continue;
+        };
+        match deed {
+            5..7 => change_files(&cluster, &client, &files, &name).await,
+            0..60 => update(&cluster, &client, &layout, &mut known).await,
+            _ => read(&cluster, &client, &layout, &mut known).await,
+        }
+    }
+}
+
+async fn layout_of(
+    client: &Client,
+    known: &mut BTreeMap<String, FileLayout>,
+    name: &str,
+    anew: bool,
+) -> Option<FileLayout> {
+    if anew {
+        known.remove(name);
+    }
+    if let Some(layout) = known.get(name) {
+        return Some(layout.clone());
+    }
+    let layout = client.lookup(name).await?;
+    known.insert(name.to_owned(), layout.clone());
+    Some(layout)
+}
+
+async fn update(
+    cluster: &Cluster,
+    client: &Client,
+    layout: &FileLayout,
+    known: &mut BTreeMap<String, FileLayout>,
+) {
+    let world = &cluster.world;
+    let (record, cells) = world.roll(|dice| {
+        let record = dice.pick(&layout.stripes);
+        let total = cell_count(layout, record);
+        let count = dice.between(1, 3);
+        let cells: Vec<Range<u64>> = (0..count).map(|_| choose(dice, total)).collect();
+        (record, without_overlaps(cells))
+    });
+    match client.update(layout, record, &cells).await {
+        Ok(sequence) => {
+            world.note(&format!("{}: {sequence} is acknowledged", record.id));
+        }
+        Err(refusal) => {
+            world.note(&format!("{}: an update fails: {refusal}", record.id));
+            if !matches!(refusal, Refusal::NotPrimary(_) | Refusal::Unavailable(_)) {
+                known.remove(&layout.file.name);
+            }
+        }
+    }
+}
+
+async fn read(
+    cluster: &Cluster,
+    client: &Client,
+    layout: &FileLayout,
+    known: &mut BTreeMap<String, FileLayout>,
+) {
+    let world = &cluster.world;
+    let (record, cells) = world.roll(|dice| {
+        let record = dice.pick(&layout.stripes);
+        (record, choose(dice, cell_count(layout, record)))
+    });
+    match client.read(layout, record, cells).await {
+        Ok(as_of) => world.note(&format!("{}: read as of {as_of}", record.id)),
+        Err(failed) => {
+            world.note(&format!("{}: a read fails: {failed:?}", record.id));
+            if !matches!(failed, ReadFailed::NoAgreement) {
+                known.remove(&layout.file.name);
+            }
+        }
+    }
+}
+
+async fn change_files(cluster: &Cluster, client: &Client, files: &Files, old: &str) {
+    let world = &cluster.world;
+    if files.names().len() >= FILE_COUNT_MAX {
+        // From here on nobody expects it to be there; whether it is removed is another matter.
+        lock(&files.names).remove(old);
+        let name = old.to_owned();
+        let removed = client.ask(CoordinatorRequest::RemoveFile { name }).await;
+        world.note(&format!("removing {old}: {}", removed.is_ok()));
+        return;
+    }
+    let name = format!("file{}", world.fresh());
+    let size = world.roll(|dice| dice.between(1, 2 * cluster.shape.stripe_bytes));
+    let put = client.put(&name, size).await;
+    world.note(&format!("putting {name}: {put:?}"));
+    if put.is_ok() {
+        files.add(name);
+    }
+}
+
+/// Makes the cluster's pool and first files; nothing goes wrong yet.
+pub(crate) async fn prepare(cluster: &Cluster, client: &Client, files: &Files) {
+    let world = &cluster.world;
+    let shape = &cluster.shape;
+    loop {
+        world.sleep(100_000).await;
+        let request = CoordinatorRequest::CreatePool {
+            name: "pool".to_owned(),
+            survive: shape.survive,
+            code: Some(shape.code.clone()),
+            chunk_bytes: shape.chunk_bytes,
+        };
+        // Refused until all nodes have joined.
+        if let Ok(CoordinatorReply::Pool(_)) = client.ask(request).await {
+            break;
+        }
+    }
+    let count = world.roll(|dice| dice.between(1, 3));
+    while (files.names().len() as u64) < count {
+        let name = format!("file{}", world.fresh());
+        let size = world.roll(|dice| dice.between(1, 2 * shape.stripe_bytes));
+        match client.put(&name, size).await {
+            Ok(()) => files.add(name),
+            Err(why) => world.note(&format!("putting {name}: {why}")),
+        }
+        world.sleep(100_000).await;
+    }
+}
+
+/// Cells of a stripe.
+pub(crate) fn cell_count(layout: &FileLayout, record: &StripeRecord) -> u64 {
+    let (_, geometry) = shape(&layout.pool, record);
+    geometry.stripe_bytes() / CELL_BYTES
+}
+
+/// A range of cells. Most are short, and begin at few places so that many meet.
+fn choose(dice: &mut crate::dice::Dice, total: u64) -> Range<u64> {
+    let place = total / 16;
+    let first = match dice.below(4) {
+        0 => dice.below(total),
+        1 => dice.below(16) * place,
+        _ => dice.below(2) * place + dice.below(8),
+    };
+    let length = match dice.below(10) {
+        0 => dice.between(1, total),
+        1..4 => dice.between(1, place * 2),
+        _ => dice.between(1, 24),
+    };
+    first..(first + length).min(total)
+}
+
+fn without_overlaps(mut cells: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    cells.sort_unstable_by_key(|range| range.start);
+    let mut apart: Vec<Range<u64>> = Vec::new();
+    for range in cells {
+        if apart.last().is_none_or(|last| last.end <= range.start) {
+            apart.push(range);
+        }
+    }
+    apart
+}

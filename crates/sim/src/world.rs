@@ -1,0 +1,334 @@
+//! One thread, one seed, virtual time. Of the tasks that are ready to run the seed picks the next;
+//! when none is ready, time jumps to the next timer. Nothing else ever happens, so a seed gives the
+//! same run on every machine.
+//!
+//! Tasks belong to processes, and a process is killed by dropping its tasks wherever they wait.
+
+use crate::dice::Dice;
+use crate::journal::Journal;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::task::{ArcWake, waker};
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// A run of a process: a restarted process is another one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct ProcessId(u64);
+
+/// Polls after which a run is taken to turn in circles.
+const POLL_COUNT_MAX: u64 = 20_000_000;
+/// Virtual time after which a run is taken to wait for what never comes.
+const NOW_US_MAX: u64 = 3_600_000_000;
+
+/// The scheduler, the clock and the chance of one simulation.
+#[derive(Debug)]
+pub(crate) struct World {
+    state: Mutex<State>,
+    ready: Arc<Ready>,
+}
+
+struct State {
+    now_us: u64,
+    next_id: u64,
+    tasks: BTreeMap<u64, Task>,
+    timers: BTreeMap<(u64, u64), Timer>,
+    alive: BTreeSet<ProcessId>,
+    dice: Dice,
+    journal: Journal,
+    failure: Option<String>,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State")
+            .field("now_us", &self.now_us)
+            .field("failure", &self.failure)
+            .finish_non_exhaustive()
+    }
+}
+
+struct Task {
+    process: ProcessId,
+    /// Taken out while the task runs.
+    future: Option<BoxFuture<'static, ()>>,
+    waker: Waker,
+}
+
+enum Timer {
+    Wake(Waker),
+    Act(Box<dyn FnOnce() + Send>),
+}
+
+/// Tasks that may go on, in the order in which they were woken; each is there once.
+#[derive(Debug, Default)]
+struct Ready(Mutex<Vec<u64>>);
+
+struct TaskWaker {
+    task: u64,
+    ready: Arc<Ready>,
+}
+
+impl ArcWake for TaskWaker {
+    fn wake_by_ref(this: &Arc<Self>) {
+        let mut ready = lock(&this.ready.0);
+        if !ready.contains(&this.task) {
+            ready.push(this.task);
+        }
+    }
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, kept_line_count: usize) -> Arc<Self> {
+        let state = State {
+            now_us: 0,
+            next_id: 1,
+            tasks: BTreeMap::new(),
+            timers: BTreeMap::new(),
+            alive: BTreeSet::new(),
+            dice: Dice::new(seed),
+            journal: Journal::new(kept_line_count),
+            failure: None,
+        };
+        Arc::new(Self {
+            state: Mutex::new(state),
+            ready: Arc::default(),
+        })
+    }
+
+    /// Microseconds since the start.
+    pub(crate) fn now_us(&self) -> u64 {
+        lock(&self.state).now_us
+    }
+
+    /// Asks the dice.
+    pub(crate) fn roll<R>(&self, ask: impl FnOnce(&mut Dice) -> R) -> R {
+        ask(&mut lock(&self.state).dice)
+    }
+
+    /// A number that was never given before.
+    pub(crate) fn fresh(&self) -> u64 {
+        let mut state = lock(&self.state);
+        state.next_id += 1;
+        state.next_id
+    }
+
+    /// Adds a line to the event log.
+    pub(crate) fn note(&self, line: &str) {
+        let state = &mut *lock(&self.state);
+        state.journal.add(state.now_us, line);
+    }
+
+    /// Ends the run: a promise was broken. Only the first reason counts.
+    pub(crate) fn fail(&self, reason: String) {
+        let state = &mut *lock(&self.state);
+        if state.failure.is_none() {
+            state
+                .journal
+                .add(state.now_us, &format!("FAILURE: {reason}"));
+            state.failure = Some(reason);
+        }
+    }
+
+    pub(crate) fn failure(&self) -> Option<String> {
+        lock(&self.state).failure.clone()
+    }
+
+    pub(crate) fn take_journal(&self) -> Journal {
+        std::mem::take(&mut lock(&self.state).journal)
+    }
+
+    /// Begins a process without tasks.
+    pub(crate) fn begin(&self) -> ProcessId {
+        let process = ProcessId(self.fresh());
+        lock(&self.state).alive.insert(process);
+        process
+    }
+
+    /// Ends a process wherever its tasks are. Must not be called by one of them.
+    pub(crate) fn kill(&self, process: ProcessId) {
+        let killed: Vec<Task> = {
+            let mut state = lock(&self.state);
+            state.alive.remove(&process);
+            let of_process = |_: &u64, task: &mut Task| task.process == process;
+            let killed = state.tasks.extract_if(.., of_process);
+            killed.map(|(_, task)| task).collect()
+        };
+        // What tasks own may wake others or stop timers when it goes, so no lock is held here.
+        drop(killed);
+    }
+
+    /// Ends everything, so that nothing keeps the world alive but its owner.
+    pub(crate) fn end(&self) {
+        let (tasks, timers) = {
+            let mut state = lock(&self.state);
+            state.alive.clear();
+            (
+                std::mem::take(&mut state.tasks),
+                std::mem::take(&mut state.timers),
+            )
+        };
+        drop(tasks);
+        drop(timers);
+    }
+
+    /// Adds a task to a process; a dead process does nothing any more.
+    pub(crate) fn spawn(&self, process: ProcessId, future: BoxFuture<'static, ()>) {
+        let mut state = lock(&self.state);
+        if !state.alive.contains(&process) {
+            drop(state);
+            drop(future);
+            return;
+        }
+        state.next_id += 1;
+        let id = state.next_id;
+        let ready = Arc::clone(&self.ready);
+        let waker = waker(Arc::new(TaskWaker { task: id, ready }));
+        waker.wake_by_ref();
+        let future = Some(future);
+        state.tasks.insert(
+            id,
+            Task {
+                process,
+                future,
+                waker,
+            },
+        );
+    }
+
+    /// Does something later, whatever becomes of the caller.
+    pub(crate) fn after(&self, delay_us: u64, act: impl FnOnce() + Send + 'static) {
+        let state = &mut *lock(&self.state);
+        state.next_id += 1;
+        let at = (state.now_us.saturating_add(delay_us), state.next_id);
+        state.timers.insert(at, Timer::Act(Box::new(act)));
+    }
+
+    /// Waits.
+    pub(crate) fn sleep(self: &Arc<Self>, delay_us: u64) -> Sleep {
+        let until_us = self.now_us().saturating_add(delay_us);
+        Sleep {
+            world: Arc::clone(self),
+            until_us,
+            timer: None,
+        }
+    }
+
+    /// Runs until `main` is done or something has failed.
+    pub(crate) fn run(&self, main: impl Future<Output = ()> + Send + 'static) {
+        let process = self.begin();
+        let is_done = Arc::new(Mutex::new(false));
+        let done = Arc::clone(&is_done);
+        self.spawn(process, main.map(move |()| *lock(&done) = true).boxed());
+        let mut poll_count = 0;
+        while !*lock(&is_done) && self.failure().is_none() {
+            let picked = self.pick();
+            if picked.is_some_and(|task| self.poll(task)) {
+                poll_count += 1;
+                if poll_count > POLL_COUNT_MAX {
+                    self.fail(format!("no end in sight after {POLL_COUNT_MAX} steps"));
+                }
+            } else if picked.is_none() && !self.advance() {
+                self.fail("everybody waits for ever".to_owned());
+            }
+        }
+    }
+
+    fn pick(&self) -> Option<u64> {
+        let mut ready = lock(&self.ready.0);
+        if ready.is_empty() {
+            return None;
+        }
+        let at = self.roll(|dice| dice.below(ready.len() as u64)) as usize;
+        Some(ready.swap_remove(at))
+    }
+
+    /// Runs a task until it waits. False when it is gone.
+    fn poll(&self, id: u64) -> bool {
+        let taken = {
+            let mut state = lock(&self.state);
+            let task = state.tasks.get_mut(&id);
+            task.and_then(|task| Some((task.future.take()?, task.waker.clone())))
+        };
+        let Some((mut future, waker)) = taken else {
+            return false;
+        };
+        let ended = future.as_mut().poll(&mut Context::from_waker(&waker));
+        let mut state = lock(&self.state);
+        match (ended, state.tasks.get_mut(&id)) {
+            (Poll::Pending, Some(task)) => task.future = Some(future),
+            (ended, _) => {
+                if ended.is_ready() {
+                    state.tasks.remove(&id);
+                }
+                drop(state);
+                drop(future);
+            }
+        }
+        true
+    }
+
+    /// Jumps to the next timer. False when there is none.
+    fn advance(&self) -> bool {
+        let timer = {
+            let mut state = lock(&self.state);
+            match state.timers.pop_first() {
+                Some(((at_us, _), timer)) if at_us < NOW_US_MAX => {
+                    state.now_us = state.now_us.max(at_us);
+                    timer
+                }
+                _ => return false,
+            }
+        };
+        match timer {
+            Timer::Wake(waker) => waker.wake(),
+            Timer::Act(act) => act(),
+        }
+        true
+    }
+}
+
+/// A wait in virtual time.
+#[derive(Debug)]
+pub(crate) struct Sleep {
+    world: Arc<World>,
+    until_us: u64,
+    timer: Option<(u64, u64)>,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let world = Arc::clone(&self.world);
+        let mut state = lock(&world.state);
+        if state.now_us >= self.until_us {
+            return Poll::Ready(());
+        }
+        let key = self.timer.unwrap_or_else(|| {
+            state.next_id += 1;
+            (self.until_us, state.next_id)
+        });
+        self.timer = Some(key);
+        state
+            .timers
+            .insert(key, Timer::Wake(context.waker().clone()));
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(key) = self.timer {
+            lock(&self.world.state).timers.remove(&key);
+        }
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // There is one thread; after a panic in it nothing but the report is read.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

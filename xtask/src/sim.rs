@@ -1,0 +1,62 @@
+//! `cargo xtask sim`: runs the simulator's seeds. It says what a failure was and how to see it
+//! again; the simulator itself knows no real time, so the time is kept here.
+
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::steps::{self, Step};
+
+/// Seeds that one process of the simulator runs before the clock is looked at.
+const BATCH: u64 = 20;
+
+/// Which seeds to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Span {
+    /// This one.
+    Seed(u64),
+    /// New ones for so many seconds.
+    Seconds(u64),
+}
+
+/// Runs seeds until one fails or the time is over; `false` means that one failed.
+pub(crate) fn run(root: &Path, span: Span) -> anyhow::Result<bool> {
+    let seconds = match span {
+        Span::Seed(seed) => return run_seeds(root, seed, 1),
+        Span::Seconds(seconds) => seconds,
+    };
+    // Compiling is not simulating.
+    let words = ["build", "--release", "--package", "gabion-sim"];
+    if !steps::run(root, &[Step::Cargo(&words)])? {
+        return Ok(false);
+    }
+    // Any number will do that is another one at the next run: the seed of a failure is printed.
+    let first = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() << 16;
+    let (start, limit) = (Instant::now(), Duration::from_secs(seconds));
+    let mut seed_count = 0;
+    while start.elapsed() < limit {
+        if !run_seeds(root, first + seed_count, BATCH)? {
+            return Ok(false);
+        }
+        seed_count += BATCH;
+        let rate = seed_count as f64 / start.elapsed().as_secs_f64();
+        eprintln!("{seed_count} seeds without a failure, {rate:.1} seeds/s");
+    }
+    Ok(true)
+}
+
+fn run_seeds(root: &Path, first: u64, count: u64) -> anyhow::Result<bool> {
+    let (first, count) = (first.to_string(), count.to_string());
+    let words = [
+        "run",
+        "--quiet",
+        "--release",
+        "--package",
+        "gabion-sim",
+        "--",
+        "--seed",
+        &first,
+        "--count",
+        &count,
+    ];
+    steps::run(root, &[Step::Cargo(&words)])
+}
