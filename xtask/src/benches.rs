@@ -18,11 +18,38 @@ pub(crate) struct Bench {
 }
 
 /// Every benchmark, in the order in which `cargo xtask bench` runs them.
-pub(crate) const BENCHES: &[Bench] = &[Bench {
-    name: "kernel",
-    package: "gabion-codec",
-    target: "kernel",
-}];
+pub(crate) const BENCHES: &[Bench] = &[
+    Bench {
+        name: "kernel",
+        package: "gabion-codec",
+        target: "kernel",
+    },
+    Bench {
+        name: "planning",
+        package: "gabion-planner",
+        target: "planning",
+    },
+    Bench {
+        name: "wire",
+        package: "gabion-wire",
+        target: "wire",
+    },
+    Bench {
+        name: "store",
+        package: "gabion-store",
+        target: "store",
+    },
+    Bench {
+        name: "exec",
+        package: "gabion-exec",
+        target: "exec",
+    },
+    Bench {
+        name: "system",
+        package: "gabion",
+        target: "system",
+    },
+];
 
 /// The benchmark called `name`.
 pub(crate) fn find(name: &str) -> Option<&'static Bench> {

@@ -6,14 +6,14 @@
 use gabion_layout::StripeId;
 
 /// Bytes of a cell.
-pub(crate) const CELL_BYTES: u64 = 8;
+pub const CELL_BYTES: u64 = 8;
 
 /// An update as the simulation names it; each try of a client is one, and has bytes of its own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct UpdateId(pub u32);
 
 /// The bytes of cells `first..first + count` of a stripe as an update writes them.
-pub(crate) fn fill(stripe: StripeId, update: UpdateId, first: u64, count: u64) -> Vec<u8> {
+pub fn fill(stripe: StripeId, update: UpdateId, first: u64, count: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity((count * CELL_BYTES) as usize);
     for cell in first..first + count {
         bytes.extend_from_slice(&update.0.to_le_bytes());
@@ -23,7 +23,7 @@ pub(crate) fn fill(stripe: StripeId, update: UpdateId, first: u64, count: u64) -
 }
 
 /// Who wrote a cell, or nobody when no update can have written these bytes there.
-pub(crate) fn writer(stripe: StripeId, cell: u64, bytes: &[u8]) -> Option<UpdateId> {
+pub fn writer(stripe: StripeId, cell: u64, bytes: &[u8]) -> Option<UpdateId> {
     let (name, sum) = bytes.split_first_chunk::<4>()?;
     let update = UpdateId(u32::from_le_bytes(*name));
     let sum: [u8; 4] = sum.try_into().ok()?;

@@ -159,7 +159,7 @@ impl Cluster {
         }
         let party = self.begin(COORDINATOR);
         let opened = Meta::open(self.meta.clone()).and_then(|meta| {
-            let options = self.coordinator_options();
+            let options = coordinator_options();
             Coordinator::new(meta, self.ports(party), options)
         });
         match opened {
@@ -191,24 +191,6 @@ impl Cluster {
     /// Lets the coordinator's disk fail after some more operations.
     pub(crate) fn fail_meta_after(&self, operation_count: u64) {
         self.meta.0.fail_after(operation_count);
-    }
-
-    fn coordinator_options(&self) -> CoordinatorOptions {
-        CoordinatorOptions {
-            timing: Timing {
-                lease_ms: 1_500,
-                margin_ms: 500,
-                grace_ms: 4_000,
-            },
-            heartbeat_ms: 400,
-            repair_scheme: Scheme::Pipeline,
-            repair_parallel: 2,
-            slice_bytes: 2 << 10,
-            repair_deadline_ms: 10_000,
-            retry_ms: 200,
-            put_timeout_ms: 20_000,
-            scrub_deadline_ms: 20_000,
-        }
     }
 
     /// Starts a node unless it runs. It recovers its store and joins as soon as it can.
@@ -264,9 +246,11 @@ impl Cluster {
                 Ok(node) => break node,
                 Err(JoinError::Unreachable(_)) => ports.sleep_ms(300).await,
                 Err(error) => {
+                    // Whoever looks after machines starts it again: a new disk is refused until
+                    // the node that had the address is declared failed.
                     self.world
                         .note(&format!("machine {at} cannot join: {error}"));
-                    return;
+                    ports.sleep_ms(1_000).await;
                 }
             }
         };
@@ -376,5 +360,24 @@ impl Cluster {
 
     fn ports(&self, party: Party) -> Arc<SimPorts> {
         SimPorts::new(Arc::clone(&self.world), Arc::clone(&self.network), party)
+    }
+}
+
+/// Terms short enough that a storm sees many end, with a margin that the clocks' drift respects.
+fn coordinator_options() -> CoordinatorOptions {
+    CoordinatorOptions {
+        timing: Timing {
+            lease_ms: 1_500,
+            margin_ms: 500,
+            grace_ms: 4_000,
+        },
+        heartbeat_ms: 400,
+        repair_scheme: Scheme::Pipeline,
+        repair_parallel: 2,
+        slice_bytes: 2 << 10,
+        repair_deadline_ms: 10_000,
+        retry_ms: 200,
+        put_timeout_ms: 20_000,
+        scrub_deadline_ms: 20_000,
     }
 }

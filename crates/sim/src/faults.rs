@@ -106,11 +106,14 @@ impl Weather {
     pub(crate) async fn storm(self: &Arc<Self>, duration_ms: u64) {
         let world = &self.cluster.world;
         let until_us = world.now_us() + duration_ms * 1000;
+        self.cluster.network.roughen();
+        // Faults that come one by one and faults that come together find different things.
+        let gap_ms = world.roll(|dice| *dice.pick(&[400, 1_500, 4_000]));
         while world.now_us() < until_us {
             let (wait_ms, fault) = world.roll(|dice| {
                 let wait_ms = match dice.below(4) {
                     0 => dice.between(1, 50),
-                    _ => dice.between(50, 2_500),
+                    _ => dice.between(50, 2 * gap_ms),
                 };
                 (wait_ms, *dice.pick(&FAULTS))
             });

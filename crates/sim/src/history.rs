@@ -168,6 +168,9 @@ impl History {
     ///
     /// # Errors
     /// [`Violation::Number`] when it has another number already.
+    ///
+    /// # Panics
+    /// When it was not submitted.
     pub fn numbered(
         &mut self,
         stripe: StripeId,
@@ -191,6 +194,9 @@ impl History {
     ///
     /// # Errors
     /// [`Violation::Revived`], [`Violation::Number`].
+    ///
+    /// # Panics
+    /// When it was not submitted.
     pub fn acknowledged(
         &mut self,
         stripe: StripeId,

@@ -24,6 +24,7 @@ mod network;
 mod ports;
 mod read;
 mod run;
+mod trace;
 mod verify;
 mod workload;
 mod world;

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 const USAGE: &str = "Usage: gabion-sim --seed N [--count K] [--lines L]
 
-Runs seeds N, N + 1, ... (1 of them unless K says more) and prints the last L lines (2000) of a
-failed run's event log.";
+Runs seeds N, N + 1, ... (1 of them unless K says more) up to the first that fails, and prints the
+last 2000 lines of its event log, or L lines of the last run's whether it fails or not.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -16,9 +16,10 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let options = Options {
-        kept_line_count: lines as usize,
+        kept_line_count: lines.unwrap_or(2_000) as usize,
         ..Options::default()
     };
+    let last = first.wrapping_add(count.saturating_sub(1));
     for seed in (0..count).map(|more| first.wrapping_add(more)) {
         let report = simulate(seed, &options);
         let (line_count, digest) = report.digest;
@@ -30,10 +31,11 @@ fn main() -> ExitCode {
             report.fault_count,
             report.elapsed_ms / 1000,
         );
+        let is_wanted = report.failure.is_some() || lines.is_some() && seed == last;
+        for line in report.log.iter().filter(|_| is_wanted) {
+            println!("{line}");
+        }
         if let Some(failure) = report.failure {
-            for line in &report.log {
-                println!("{line}");
-            }
             println!("seed {seed} failed: {failure}");
             println!("run it again with: cargo xtask sim --seed {seed}");
             return ExitCode::FAILURE;
@@ -42,16 +44,16 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// First seed, count and lines, unless the arguments mean nothing.
-fn parse(arguments: &[String]) -> Option<(u64, u64, u64)> {
-    let (mut first, mut count, mut lines) = (None, 1, 2_000);
+/// First seed, count and lines (if given), unless the arguments mean nothing.
+fn parse(arguments: &[String]) -> Option<(u64, u64, Option<u64>)> {
+    let (mut first, mut count, mut lines) = (None, 1, None);
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         let value: u64 = words.next()?.parse().ok()?;
         match word.as_str() {
             "--seed" => first = Some(value),
             "--count" => count = value,
-            "--lines" => lines = value,
+            "--lines" => lines = Some(value),
             _ => return None,
         }
     }

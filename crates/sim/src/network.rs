@@ -6,6 +6,7 @@
 //! Not modelled: bandwidth, and a transport that sends a request twice. Roles that ask again do
 //! that themselves.
 
+use crate::trace;
 use crate::world::{ProcessId, World, lock};
 use futures::channel::oneshot;
 use futures::future::BoxFuture;
@@ -67,6 +68,8 @@ struct State {
     cuts: BTreeSet<(Slot, Slot)>,
     /// A connection breaks on one message in so many; 0 is never.
     break_one_in: u64,
+    /// Whether a message may take seconds.
+    is_rough: bool,
 }
 
 #[derive(Default)]
@@ -111,6 +114,7 @@ impl Network {
             streams: BTreeMap::new(),
             cuts: BTreeSet::new(),
             break_one_in: 0,
+            is_rough: false,
         };
         Arc::new(Self {
             world,
@@ -186,6 +190,12 @@ impl Network {
         let mut state = lock(&self.state);
         state.cuts.clear();
         state.break_one_in = 0;
+        state.is_rough = false;
+    }
+
+    /// Lets messages take seconds now and then.
+    pub(crate) fn roughen(&self) {
+        lock(&self.state).is_rough = true;
     }
 
     /// Lets connections break on one message in so many; 0 is never.
@@ -299,9 +309,10 @@ impl Network {
     }
 
     fn send(self: &Arc<Self>, connection: u64, message: Message) {
+        let is_rough = lock(&self.state).is_rough;
         let delay_us = self.world.roll(|dice| match dice.below(100) {
-            0 => dice.between(50_000, 3_000_000),
-            1..10 => dice.between(2_000, 50_000),
+            0 if is_rough => dice.between(50_000, 3_000_000),
+            0..10 => dice.between(2_000, 50_000),
             _ => dice.between(50, 2_000),
         });
         self.send_after(delay_us, connection, message);
@@ -369,9 +380,19 @@ impl Network {
             return;
         };
         let network = Arc::clone(self);
+        let traced = trace::request(&request);
+        let (dialer, listener) = (connection.dialer.slot.0, party.slot.0);
+        if let Some(request) = &traced {
+            let line = format!("{dialer} -> {listener} #{call}: {request}");
+            self.world.note(&line);
+        }
         let answer = service.request(request, Address::Origin(id));
         let handle = async move {
             let reply = answer.await;
+            if traced.is_some() {
+                let line = format!("{dialer} <- {listener} #{call}: {}", trace::reply(&reply));
+                network.world.note(&line);
+            }
             network.send(id, Message::Reply { call, reply });
         };
         self.world.spawn(party.process, handle.boxed());
@@ -381,6 +402,10 @@ impl Network {
     pub(crate) fn own(&self, party: Party, request: Request) -> Option<BoxFuture<'static, Reply>> {
         if let Request::Node(request) = &request {
             (self.witness)(request);
+        }
+        if let Some(request) = trace::request(&request) {
+            self.world
+                .note(&format!("{} asks itself: {request}", party.slot.0));
         }
         let origin = Address::Origin(OWN_ORIGIN);
         Some(self.service(party)?.request(request, origin))

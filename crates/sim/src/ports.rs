@@ -73,7 +73,7 @@ impl SimPorts {
         deadline_ms: u64,
     ) -> BoxFuture<'static, Result<Reply, CallError>> {
         let (network, party) = (Arc::clone(&self.network), self.party);
-        let deadline_us = self.true_us(deadline_ms);
+        let wait_us = self.true_us(deadline_ms);
         async move {
             let Some(to) = to else {
                 let reason = "has no known address".to_owned();
@@ -82,7 +82,7 @@ impl SimPorts {
             if to == party.slot {
                 return call_itself(network, party, peer, request).await;
             }
-            let reply = network.call(party, to, request, deadline_us).await;
+            let reply = network.call(party, to, request, wait_us).await;
             reply.map_err(|reason| CallError { peer, reason })
         }
         .boxed()

@@ -26,56 +26,45 @@ pub(crate) async fn verify(cluster: &Cluster, client: &Client, files: &Files) {
 }
 
 async fn verify_file(cluster: &Cluster, client: &Client, name: &str) -> Result<(), String> {
-    let mut layout = None;
+    let mut why = "the file is gone".to_owned();
     for _ in 0..TRY_COUNT_MAX {
-        layout = client.lookup(name).await;
-        if layout.is_some() {
-            break;
+        // A repair that somebody's report has led to may have changed the layout meanwhile.
+        if let Some(layout) = client.lookup(name).await {
+            match verify_layout(cluster, client, &layout).await {
+                Ok(()) => return Ok(()),
+                Err(Unverified::Wrong(wrong)) => return Err(wrong),
+                Err(Unverified::NotYet(reason)) => why = reason,
+            }
         }
         cluster.world.sleep(100_000).await;
     }
-    let layout = layout.ok_or("the file is gone")?;
-    for record in &layout.stripes {
-        let mark = settle(cluster, client, record).await?;
-        read_all(cluster, client, &layout, record).await?;
-        verify_chunks(cluster, &layout.pool, record, mark)
-            .map_err(|why| format!("{} as of {mark}: {why}", record.id))?;
-    }
-    Ok(())
+    Err(why)
 }
 
-async fn settle(
-    cluster: &Cluster,
-    client: &Client,
-    record: &StripeRecord,
-) -> Result<Sequence, String> {
-    let mut why = String::new();
-    for _ in 0..TRY_COUNT_MAX {
-        match client.mark(record, true).await {
-            Ok((_, mark)) => return Ok(mark),
-            Err(refusal) => why = refusal.to_string(),
-        }
-        cluster.world.sleep(200_000).await;
-    }
-    Err(format!("{} cannot be settled: {why}", record.id))
+/// Why a file is not known to be well.
+enum Unverified {
+    /// It is not.
+    Wrong(String),
+    /// Something does not answer.
+    NotYet(String),
 }
 
-async fn read_all(
+async fn verify_layout(
     cluster: &Cluster,
     client: &Client,
     layout: &FileLayout,
-    record: &StripeRecord,
-) -> Result<(), String> {
-    let cells = 0..cell_count(layout, record);
-    let mut why = String::new();
-    for _ in 0..TRY_COUNT_MAX {
-        match client.read(layout, record, cells.clone()).await {
-            Ok(_) => return Ok(()),
-            Err(failed) => why = format!("{failed:?}"),
-        }
-        cluster.world.sleep(100_000).await;
+) -> Result<(), Unverified> {
+    for record in &layout.stripes {
+        let not_yet = |why: String| Unverified::NotYet(format!("{}: {why}", record.id));
+        let mark = client.mark(record, true).await;
+        let (_, mark) = mark.map_err(|refusal| not_yet(refusal.to_string()))?;
+        let cells = 0..cell_count(layout, record);
+        let read = client.read(layout, record, cells).await;
+        read.map_err(|failed| not_yet(format!("{failed:?}")))?;
+        verify_chunks(cluster, &layout.pool, record, mark)
+            .map_err(|why| Unverified::Wrong(format!("{} as of {mark}: {why}", record.id)))?;
     }
-    Err(format!("{} cannot be read: {why}", record.id))
+    Ok(())
 }
 
 /// Checks the chunks as their stores have them: as of the mark, with and without records applied.

@@ -3,6 +3,7 @@
 use gabion_layout::{Sequence, StripeId};
 use gabion_sim::cells::{UpdateId, fill};
 use gabion_sim::history::{History, Observation, Violation};
+use std::ops::Range;
 
 const STRIPE: StripeId = StripeId(1);
 const CELLS: u64 = 8;
@@ -12,14 +13,18 @@ const ORIGIN: u32 = 100;
 fn history() -> History {
     let mut history = History::default();
     history.add_stripe(STRIPE, CELLS, UpdateId(ORIGIN));
-    history.submitted(STRIPE, UpdateId(1), &[0..4]);
-    history.submitted(STRIPE, UpdateId(2), &[2..6]);
+    submit(&mut history, 1, 0..4);
+    submit(&mut history, 2, 2..6);
     for number in [1, 2] {
         history
             .numbered(STRIPE, UpdateId(number), Sequence(u64::from(number)))
-            .unwrap();
+            .expect("each has one number");
     }
     history
+}
+
+fn submit(history: &mut History, update: u32, cells: Range<u64>) {
+    history.submitted(STRIPE, UpdateId(update), std::slice::from_ref(&cells));
 }
 
 /// Reads the whole stripe, each cell as `writers` says, from `began_us` to a microsecond later.
@@ -140,7 +145,7 @@ fn what_a_read_has_shown_to_be_dropped_stays_away() {
 #[test]
 fn an_update_that_was_never_sent_out_must_not_show() {
     let mut history = history();
-    history.submitted(STRIPE, UpdateId(3), &[0..8]);
+    submit(&mut history, 3, 0..8);
     let found = read(&mut history, 2, 10, [3; 8]);
     assert!(matches!(found, Some(Violation::Wrong { .. })), "{found:?}");
 }
@@ -151,7 +156,7 @@ fn numbers_are_for_one_update_each() {
     let renumbered = history.numbered(STRIPE, UpdateId(1), Sequence(9));
     assert!(matches!(renumbered, Err(Violation::Number { .. })));
     let mut twice = self::history();
-    twice.submitted(STRIPE, UpdateId(3), &[6..7]);
+    submit(&mut twice, 3, 6..7);
     twice.numbered(STRIPE, UpdateId(3), Sequence(1)).unwrap();
     twice
         .acknowledged(STRIPE, UpdateId(1), Sequence(1), 5)

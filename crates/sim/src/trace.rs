@@ -1,0 +1,59 @@
+//! Requests and replies as lines of the event log: those that matter to what a stripe holds.
+
+use crate::network::{Reply, Request};
+use gabion_protocol::message::{
+    CoordinatorReply, CoordinatorRequest, NodeReply, NodeRequest, RunPart,
+};
+
+/// What is asked, if it is worth a line.
+pub(crate) fn request(request: &Request) -> Option<String> {
+    match request {
+        Request::Node(NodeRequest::RunPart(part)) => Some(run_part(part)),
+        Request::Node(NodeRequest::Stage { .. } | NodeRequest::Meter) => None,
+        Request::Node(other) => Some(format!("{other:?}")),
+        Request::Coordinator(request) => match request {
+            CoordinatorRequest::Acquire { .. }
+            | CoordinatorRequest::MarkStale { .. }
+            | CoordinatorRequest::ReportDamage(_)
+            | CoordinatorRequest::BeginPut { .. }
+            | CoordinatorRequest::CommitPut(_)
+            | CoordinatorRequest::AbortPut(_) => Some(format!("{request:?}")),
+            CoordinatorRequest::Join { node, chunks, .. } => {
+                Some(format!("Join {node:?} with {chunks:?}"))
+            }
+            _ => None,
+        },
+    }
+}
+
+fn run_part(part: &RunPart) -> String {
+    let RunPart {
+        run,
+        part: steps,
+        epoch,
+        generation,
+        cut,
+        effect,
+        ..
+    } = part;
+    let stripe = steps.stripe;
+    format!("RunPart {run:?} of {stripe}, {epoch}, {generation}, {cut:?}, {effect:?}")
+}
+
+/// What is answered.
+pub(crate) fn reply(reply: &Reply) -> String {
+    match reply {
+        Reply::Node(NodeReply::Scrubbed { damage, .. }) => format!("Scrubbed, {damage:?}"),
+        Reply::Node(other) => format!("{other:?}"),
+        Reply::Coordinator(CoordinatorReply::Lease(lease)) => {
+            format!("Lease {}, {:?}", lease.epoch, lease.stripe)
+        }
+        Reply::Coordinator(CoordinatorReply::Joined { node, obsolete, .. }) => {
+            format!("Joined {node}, without {obsolete:?}")
+        }
+        Reply::Coordinator(CoordinatorReply::Put { put, stripes, .. }) => {
+            format!("Put {put:?}, {stripes:?}")
+        }
+        Reply::Coordinator(other) => format!("{other:?}"),
+    }
+}
