@@ -18,7 +18,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
 /// How long a process may take from its start until it is ready: a node recovers its store first.
-const START_DEADLINE: Duration = Duration::from_secs(60);
+const START_DEADLINE: Duration = Duration::from_mins(1);
 /// The word with which a process says that it is ready; what follows is its address.
 pub(crate) const READY: &str = "ready";
 
@@ -271,10 +271,11 @@ impl LocalCluster {
             .ok_or_else(|| failed(&line))?
             .trim()
             .to_owned();
-        let pid = child.id().ok_or_else(|| failed("it ended at once"))?;
+        let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
+        let pid = pid.ok_or_else(|| failed("it ended at once"))?;
         let running = Running {
-            pid: pid as i32,
-            started_ticks: started_ticks(pid as i32).ok_or_else(|| failed("it ended at once"))?,
+            pid,
+            started_ticks: started_ticks(pid).ok_or_else(|| failed("it ended at once"))?,
         };
         let text = serde_json::to_string(&running).context("note the process")?;
         let path = self.run_file(name);

@@ -116,3 +116,45 @@ fn impossible_wishes_are_refused_in_plain_words() {
     );
     assert!(error.contains("not empty"), "{error}");
 }
+
+#[test]
+fn a_dead_node_is_repaired_without_being_asked() {
+    let cluster = TestCluster::start_with(3, 3, &["--lease-ms=500", "--grace-s=1"]);
+    cluster.run(&["pool", "create", "vm", "--code=rs(4,2)", "--chunk=64KiB"]);
+    let expected = pattern(700 * KIB, 3);
+    cluster.put("disk", &expected);
+    cluster.run(&["chaos", "kill-node", "2"]);
+    wait_for("all chunks of node 2 are repaired elsewhere", || {
+        let status = cluster.json(&["cluster", "status"]);
+        status["lost_chunks"] == 0 && status["repair"]["repaired_chunks"].as_u64() > Some(0)
+    });
+    let stat = cluster.json(&["stat", "disk"]);
+    for stripe in stat["stripes"].as_array().unwrap() {
+        assert!(
+            !stripe["nodes"].as_array().unwrap().contains(&2.into()),
+            "{stripe}"
+        );
+    }
+    // Any two further losses are survived, as if nothing had happened.
+    cluster.run(&["chaos", "kill-node", "0"]);
+    cluster.run(&["chaos", "kill-node", "5"]);
+    cluster.wait_until_failed(&[0, 2, 5]);
+    assert!(cluster.get("disk") == expected);
+}
+
+#[test]
+fn a_dead_coordinator_and_a_restart_lose_nothing() {
+    let cluster = TestCluster::start(3, 2);
+    cluster.run(&["pool", "create", "vm", "--code=rs(4,2)", "--chunk=64KiB"]);
+    let mut expected = pattern(300 * KIB, 4);
+    cluster.put("disk", &expected);
+    cluster.write("disk", 12_345, b"before");
+    expected[12_345..12_351].copy_from_slice(b"before");
+    cluster.kill_all();
+    cluster.up(&[]);
+    assert!(cluster.get("disk") == expected);
+    cluster.write("disk", 12_345, b"after!");
+    expected[12_345..12_351].copy_from_slice(b"after!");
+    assert!(cluster.get("disk") == expected);
+    assert_eq!(cluster.json(&["pool", "ls"])[0]["name"], "vm");
+}

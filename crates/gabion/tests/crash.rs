@@ -93,7 +93,7 @@ fn check_parity(cluster: &TestCluster, expected: &[u8]) {
     let file = cluster.path("degraded");
     cluster.run(&["get", "disk", path_text(&file)]);
     assert!(
-        std::fs::read(&file).unwrap() == expected,
+        std::fs::read(&file).expect("get has made the file") == expected,
         "parity disagrees with data"
     );
     cluster.run(&["chaos", "start-node", "0"]);

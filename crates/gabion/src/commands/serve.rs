@@ -62,13 +62,14 @@ fn ready(what: &str) {
 }
 
 fn behaviour_of(behaviour: &Behaviour) -> gabion_protocol::coordinator::CoordinatorOptions {
-    let mut options = gabion_protocol::coordinator::CoordinatorOptions::default();
-    options.timing = Timing {
-        lease_ms: behaviour.lease_ms,
-        margin_ms: (behaviour.lease_ms / 10).max(50),
-        grace_ms: behaviour.grace_s.saturating_mul(1000),
-    };
-    options.heartbeat_ms = (behaviour.lease_ms / 4).max(50);
-    options.repair_parallel = behaviour.repair_parallel as usize;
-    options
+    gabion_protocol::coordinator::CoordinatorOptions {
+        timing: Timing {
+            lease_ms: behaviour.lease_ms,
+            margin_ms: (behaviour.lease_ms / 10).max(50),
+            grace_ms: behaviour.grace_s.saturating_mul(1000),
+        },
+        heartbeat_ms: (behaviour.lease_ms / 4).max(50),
+        repair_parallel: behaviour.repair_parallel as usize,
+        ..gabion_protocol::coordinator::CoordinatorOptions::default()
+    }
 }

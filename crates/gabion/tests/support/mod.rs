@@ -45,6 +45,9 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// Failures are noticed quickly and repaired only on demand.
+const PATIENT: [&str; 2] = ["--lease-ms=1000", "--grace-s=3600"];
+
 /// A cluster that is stopped and deleted when the test ends.
 pub(crate) struct TestCluster {
     directory: tempfile::TempDir,
@@ -54,19 +57,26 @@ impl TestCluster {
     /// Starts `racks` racks of `per_rack` nodes whose failures are noticed quickly and repaired
     /// only on demand.
     pub(crate) fn start(racks: u32, per_rack: u32) -> Self {
-        let cluster = Self {
-            directory: tempfile::tempdir().expect("a temporary directory"),
-        };
-        cluster.up(&[
-            &format!("--racks={racks}"),
-            &format!("--nodes-per-rack={per_rack}"),
-        ]);
+        Self::start_with(racks, per_rack, &PATIENT)
+    }
+
+    /// Starts a cluster whose coordinator behaves as told.
+    pub(crate) fn start_with(racks: u32, per_rack: u32, behaviour: &[&str]) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let cluster = Self { directory };
+        let racks = format!("--racks={racks}");
+        let mut arguments = vec!["cluster", "up", &racks];
+        let per_rack = format!("--nodes-per-rack={per_rack}");
+        arguments.push(&per_rack);
+        arguments.extend(behaviour);
+        cluster.run(&arguments);
         cluster
     }
 
-    /// `cluster up` with further arguments.
+    /// Starts again what does not run.
     pub(crate) fn up(&self, further: &[&str]) {
-        let mut arguments = vec!["cluster", "up", "--lease-ms=1000", "--grace-s=3600"];
+        let mut arguments = vec!["cluster", "up"];
+        arguments.extend(PATIENT);
         arguments.extend(further);
         self.run(&arguments);
     }

@@ -1,0 +1,116 @@
+//! Times the whole system: the built `gabion` command on clusters of real processes on this
+//! machine, each figure beside what the hardware, or the emulated links, allow in the same run.
+//!
+//! What is timed and its yardstick:
+//! - `put` of a file: writing as many bytes as the nodes store, plainly and in sequence, with one
+//!   sync, to the same file system;
+//! - repair of one chunk over emulated links, pipelined (ECPipe) and conventional: one healthy
+//!   chunk's passage over one such link;
+//! - updates of 4 KiB, one at a time: one plain write and sync of 4 KiB.
+//!
+//! These are one machine's figures: all processes share its processors and its disk, so a put can
+//! be bound by either, and processor time is printed to tell which. Ratios, not rates, are what to
+//! compare. `cargo bench -p gabion --bench system [-- --quick]`; clusters lie below the temporary
+//! directory and are stopped and deleted at the end, on failure and on Ctrl-C too.
+
+mod machine;
+mod put;
+mod repair;
+mod trial;
+mod updates;
+
+use anyhow::bail;
+use std::process::ExitCode;
+
+/// How much is done.
+#[derive(Clone, Copy)]
+struct Scale {
+    put: put::Scale,
+    repair: repair::Scale,
+    updates: updates::Scale,
+}
+
+const FULL: Scale = Scale {
+    put: put::Scale {
+        file_bytes: 1 << 30,
+        round_count: 3,
+    },
+    repair: repair::Scale {
+        chunk_mib: 64,
+        round_count: 3,
+    },
+    updates: updates::Scale {
+        turn_count: 20,
+        turn_updates: 100,
+    },
+};
+
+const QUICK: Scale = Scale {
+    put: put::Scale {
+        file_bytes: 192 << 20,
+        round_count: 1,
+    },
+    repair: repair::Scale {
+        chunk_mib: 16,
+        round_count: 1,
+    },
+    updates: updates::Scale {
+        turn_count: 3,
+        turn_updates: 50,
+    },
+};
+
+fn main() -> ExitCode {
+    // Cargo passes `--bench`, which says nothing new.
+    let mut scale = FULL;
+    for argument in std::env::args().skip(1) {
+        match argument.as_str() {
+            "--quick" => scale = QUICK,
+            "--bench" => {}
+            other => {
+                eprintln!("unknown argument \"{other}\": only --quick is known");
+                return ExitCode::from(2);
+            }
+        }
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("the run-time starts");
+    let done = runtime.block_on(async {
+        tokio::select! {
+            done = run(scale) => done,
+            _ = tokio::signal::ctrl_c() => bail!("interrupted; everything was cleaned up"),
+        }
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(scale: Scale) -> anyhow::Result<()> {
+    {
+        let cluster = put::cluster().await?;
+        put::run(&cluster, scale.put).await?;
+        updates::run(&cluster, scale.updates).await?;
+    }
+    repair::run(scale.repair).await
+}
+
+/// The middle of some figures; with an even count the higher of the two in the middle.
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    *figures
+        .get(figures.len() / 2)
+        .expect("there is a figure for every round")
+}
+
+/// A ratio of times and whether it is within its goal.
+fn verdict(ratio: f64, goal: f64) -> String {
+    let word = if ratio <= goal { "met" } else { "missed" };
+    format!("ratio {ratio:.2} (goal at most {goal:.2}: {word})")
+}

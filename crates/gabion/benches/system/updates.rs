@@ -1,0 +1,98 @@
+//! Small updates, one at a time, through the client library.
+
+use crate::machine;
+use crate::put::POOL;
+use crate::trial::{Trial, argument};
+use anyhow::Context;
+use gabion_client::{Client, ClientOptions};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::time::Instant;
+
+/// Bytes of one update.
+const UPDATE_BYTES: usize = 4 << 10;
+/// Bytes of the file that is updated: 16 stripes of 6 chunks of 1 MiB.
+const FILE_BYTES: usize = 96 << 20;
+
+/// How much is done.
+#[derive(Clone, Copy)]
+pub(crate) struct Scale {
+    /// How often updates and plain writes take turns.
+    pub(crate) turn_count: usize,
+    /// Updates, and plain writes, in one turn.
+    pub(crate) turn_updates: usize,
+}
+
+/// Overwrites blocks at random, in turns with plain synced writes, and prints the figures.
+pub(crate) async fn run(trial: &Trial, scale: Scale) -> anyhow::Result<()> {
+    let source = trial.path("updated");
+    fs::write(&source, machine::pattern(FILE_BYTES, 11)).context("write a temporary file")?;
+    trial
+        .run(&["put", argument(&source)?, "updated", "--pool", POOL])
+        .await?;
+    let plain = File::options()
+        .write(true)
+        .open(&source)
+        .context("open a temporary file")?;
+    plain.sync_all().context("sync a temporary file")?;
+    let client = Client::connect(trial.coordinator(), ClientOptions::default()).await?;
+    let file = client.open("updated").await?;
+    let mut next = machine::numbers(5);
+    let mut offset = || next() % (FILE_BYTES / UPDATE_BYTES) as u64 * UPDATE_BYTES as u64;
+    let nodes = trial.processes()?;
+    let nodes = nodes.iter().filter(|(is_node, _)| *is_node);
+    let nodes: Vec<u64> = nodes.map(|&(_, pid)| pid).collect();
+    let disk_before = disk_bytes(&nodes)?;
+    let (mut updates_s, mut plain_s) = (Vec::new(), Vec::new());
+    for turn in 0..scale.turn_count {
+        let bytes = machine::pattern(UPDATE_BYTES, turn as u64);
+        for _ in 0..scale.turn_updates {
+            let begun = Instant::now();
+            file.write(offset(), bytes.clone().into()).await?;
+            updates_s.push(begun.elapsed().as_secs_f64());
+        }
+        for _ in 0..scale.turn_updates {
+            let begun = Instant::now();
+            plain.write_all_at(&bytes, offset()).context("write")?;
+            plain.sync_data().context("sync")?;
+            plain_s.push(begun.elapsed().as_secs_f64());
+        }
+    }
+    let written = disk_bytes(&nodes)? - disk_before;
+    let count = updates_s.len();
+    println!(
+        "updates of 4 KiB in rs(6,3), one at a time, {count}: {:.0}/s, median {:.2} ms, p99 {:.2} ms; \
+         plain write and sync of 4 KiB: median {:.2} ms, p99 {:.2} ms; ratio of the medians {:.2}",
+        count as f64 / updates_s.iter().sum::<f64>(),
+        rank(&mut updates_s, 0.5) * 1e3,
+        rank(&mut updates_s, 0.99) * 1e3,
+        rank(&mut plain_s, 0.5) * 1e3,
+        rank(&mut plain_s, 0.99) * 1e3,
+        rank(&mut updates_s, 0.5) / rank(&mut plain_s, 0.5)
+    );
+    println!(
+        "    the nodes wrote {:.1} KiB to disk an update; a data node and 3 parity nodes make one \
+         record each, and apply it later",
+        written as f64 / 1024.0 / count as f64
+    );
+    Ok(())
+}
+
+/// The figure that a share of all is not above.
+fn rank(figures: &mut [f64], share: f64) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[((figures.len() as f64 * share) as usize).min(figures.len() - 1)]
+}
+
+/// Bytes that processes have caused to be written to disk, as the kernel counts them.
+fn disk_bytes(pids: &[u64]) -> anyhow::Result<u64> {
+    let mut sum = 0;
+    for pid in pids {
+        let io = fs::read_to_string(format!("/proc/{pid}/io")).context("read a process's io")?;
+        let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: "));
+        sum += line
+            .and_then(|count| count.trim().parse::<u64>().ok())
+            .context("understand a process's io")?;
+    }
+    Ok(sum)
+}

@@ -1,0 +1,76 @@
+//! The demo, smaller than by default: it runs to its end, measures what it planned, and leaves
+//! nothing behind, also when it is interrupted.
+
+mod support;
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use support::{gabion, text, wait_for};
+
+fn demo(temporary: &Path) -> Command {
+    let mut command = gabion(&["demo", "--size=48MiB", "--format=json"]);
+    command.env("TMPDIR", temporary);
+    command
+}
+
+fn is_empty(directory: &Path) -> bool {
+    let mut entries = std::fs::read_dir(directory).expect("the directory is there");
+    entries.next().is_none()
+}
+
+#[test]
+fn it_moves_what_it_planned_and_cleans_up() {
+    let temporary = tempfile::tempdir().unwrap();
+    let output = demo(temporary.path()).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let updates = &report["updates"];
+    assert_eq!(updates["count"], 1055);
+    assert!(updates["planned_cross_rack_bytes"].as_u64() > Some(0));
+    assert_eq!(
+        updates["planned_cross_rack_bytes"],
+        updates["metered_cross_rack_bytes"]
+    );
+    let repairs = report["repairs"].as_array().unwrap();
+    assert_eq!(repairs.len(), 2);
+    for repair in repairs {
+        assert!(repair["chunk_count"].as_u64() > Some(0), "{repair}");
+        assert_eq!(
+            repair["planned_cross_rack_bytes"],
+            repair["metered_cross_rack_bytes"]
+        );
+    }
+    assert_eq!(report["failures_left"], 3);
+    assert!(is_empty(temporary.path()));
+}
+
+#[test]
+fn an_interrupt_ends_it_and_everything_that_it_started() {
+    let temporary = tempfile::tempdir().unwrap();
+    let child = demo(temporary.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_for("the demo has started its nodes", || {
+        let found = std::fs::read_dir(temporary.path()).unwrap().next();
+        found.is_some_and(|d| d.unwrap().path().join("run/node-11").exists())
+    });
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).contains("interrupted"),
+        "{}",
+        text(&output.stderr)
+    );
+    assert!(is_empty(temporary.path()));
+    let mine = format!("{}/", temporary.path().display());
+    let processes = std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| std::fs::read(entry.unwrap().path().join("cmdline")).ok());
+    let left = processes.filter(|line| text(line).contains(&mine)).count();
+    assert_eq!(left, 0, "processes of the demo go on");
+}
