@@ -164,6 +164,9 @@ pub(crate) struct NodeOptions {
     /// Where the node keeps everything
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
+    /// Bytes of a journal segment, of which two are allocated at any time
+    #[arg(long, default_value = "64MiB", value_name = "SIZE", value_parser = parse_journal_segment)]
+    pub(crate) journal_segment: u64,
     /// The directory of emulated links, set by 'cluster up'
     #[arg(long, hide = true)]
     pub(crate) links: Option<PathBuf>,
@@ -314,4 +317,17 @@ pub(crate) struct DemoOptions {
     /// How much to store
     #[arg(long, default_value = "256MiB", value_parser = parse_bytes)]
     pub(crate) size: u64,
+}
+
+/// The smallest journal segment: a quarter of it takes the largest update that is not a
+/// replacement of whole stripes.
+const JOURNAL_SEGMENT_MIN: u64 = 32 << 20;
+
+fn parse_journal_segment(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text)?;
+    if (JOURNAL_SEGMENT_MIN..=4 << 30).contains(&bytes) {
+        Ok(bytes)
+    } else {
+        Err(format!("a journal segment has 32MiB to 4GiB, not {text}"))
+    }
 }

@@ -186,6 +186,8 @@ impl LocalCluster {
             format!("--rack={}", node / self.shape.nodes_per_rack),
             format!("--join={}", self.coordinator()?),
             format!("--data={}", self.node_directory(node).display()),
+            // Many nodes share this machine's disk.
+            "--journal-segment=32MiB".to_owned(),
         ];
         if self.shape.node_bytes_per_s > 0 || self.shape.rack_bytes_per_s > 0 {
             arguments.push(format!(

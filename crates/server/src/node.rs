@@ -31,6 +31,8 @@ pub struct NodeConfig {
     pub coordinator: String,
     /// Bytes that it may store.
     pub capacity_bytes: u64,
+    /// Bytes of a journal segment, of which two are allocated at any time.
+    pub journal_segment_bytes: u64,
     /// The directory of the emulated links' table, if links are emulated.
     pub links: Option<PathBuf>,
 }
@@ -58,6 +60,7 @@ impl NodeProcess {
             listen,
             coordinator,
             capacity_bytes,
+            journal_segment_bytes,
             links,
         } = config;
         let io = |operation, path: &Path| {
@@ -69,7 +72,7 @@ impl NodeProcess {
             }
         };
         std::fs::create_dir_all(&directory).map_err(io("create", &directory))?;
-        let store = open_store(&directory.join("store")).await?;
+        let store = open_store(&directory.join("store"), journal_segment_bytes).await?;
         let mut identity = Identity::begin(&directory)?;
         let listener = listen_on(&listen).await?;
         let address = listener
@@ -142,11 +145,14 @@ fn answer_own_calls(ports: &ServerPorts, node: &Arc<Node<RealDisk>>) {
     ports.set_own(id, Box::new(answer));
 }
 
-async fn open_store(path: &Path) -> Result<Arc<Store<RealDisk>>, ServerError> {
+async fn open_store(path: &Path, segment_bytes: u64) -> Result<Arc<Store<RealDisk>>, ServerError> {
     let disk_path = path.to_owned();
-    let opened = tokio::task::spawn_blocking(move || {
-        Store::open(RealDisk::open(disk_path)?, gabion_store::Options::default())
-    });
+    let options = gabion_store::Options {
+        segment_bytes,
+        ..gabion_store::Options::default()
+    };
+    let opened =
+        tokio::task::spawn_blocking(move || Store::open(RealDisk::open(disk_path)?, options));
     let (store, report) = opened.await.expect("recovery does not panic")?;
     tracing::info!(?report, path = %path.display(), "store opened");
     Ok(Arc::new(store))

@@ -32,6 +32,7 @@ pub(crate) async fn node(options: NodeOptions) -> Result<(), Failure> {
         join,
         listen,
         data,
+        journal_segment,
         links,
     } = options;
     std::fs::create_dir_all(&data)
@@ -48,6 +49,7 @@ pub(crate) async fn node(options: NodeOptions) -> Result<(), Failure> {
         listen,
         coordinator: join,
         capacity_bytes: disk.f_blocks * disk.f_frsize,
+        journal_segment_bytes: journal_segment,
         links,
     };
     let process = NodeProcess::start(config).await.map_err(Failure::failed)?;
