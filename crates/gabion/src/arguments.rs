@@ -144,7 +144,7 @@ pub(crate) struct CoordinatorOptions {
     #[arg(long, default_value = "127.0.0.1:7070", value_name = "HOST:PORT")]
     pub(crate) listen: String,
     /// Where the metadata is
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", default_value = "gabion-coordinator")]
     pub(crate) data: PathBuf,
     #[command(flatten)]
     pub(crate) behaviour: Behaviour,
@@ -162,7 +162,7 @@ pub(crate) struct NodeOptions {
     #[arg(long, default_value = "127.0.0.1:0", value_name = "HOST:PORT")]
     pub(crate) listen: String,
     /// Where the node keeps everything
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", default_value = "gabion-node")]
     pub(crate) data: PathBuf,
     /// Bytes of a journal segment, of which two are allocated at any time
     #[arg(long, default_value = "64MiB", value_name = "SIZE", value_parser = parse_journal_segment)]

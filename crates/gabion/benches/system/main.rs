@@ -10,8 +10,9 @@
 //!
 //! These are one machine's figures: all processes share its processors and its disk, so a put can
 //! be bound by either, and processor time is printed to tell which. Ratios, not rates, are what to
-//! compare. `cargo bench -p gabion --bench system [-- --quick]`; clusters lie below the temporary
-//! directory and are stopped and deleted at the end, on failure and on Ctrl-C too.
+//! compare. `cargo bench -p gabion --bench system [-- --quick] [put] [updates] [repair]`; without a
+//! name all three run. Clusters lie below the temporary directory and are stopped and deleted at
+//! the end, on failure and on Ctrl-C too.
 
 mod machine;
 mod put;
@@ -21,6 +22,9 @@ mod updates;
 
 use anyhow::bail;
 use std::process::ExitCode;
+
+/// What can be timed by itself.
+const PARTS: [&str; 3] = ["put", "updates", "repair"];
 
 /// How much is done.
 #[derive(Clone, Copy)]
@@ -62,16 +66,22 @@ const QUICK: Scale = Scale {
 
 fn main() -> ExitCode {
     // Cargo passes `--bench`, which says nothing new.
-    let mut scale = FULL;
+    let (mut scale, mut parts) = (FULL, Vec::new());
     for argument in std::env::args().skip(1) {
         match argument.as_str() {
             "--quick" => scale = QUICK,
             "--bench" => {}
-            other => {
-                eprintln!("unknown argument \"{other}\": only --quick is known");
-                return ExitCode::from(2);
-            }
+            name => match PARTS.iter().find(|&&part| part == name) {
+                Some(part) => parts.push(*part),
+                None => {
+                    eprintln!("unknown argument \"{name}\": known are --quick and {PARTS:?}");
+                    return ExitCode::from(2);
+                }
+            },
         }
+    }
+    if parts.is_empty() {
+        parts.extend(PARTS);
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -79,7 +89,7 @@ fn main() -> ExitCode {
         .expect("the run-time starts");
     let done = runtime.block_on(async {
         tokio::select! {
-            done = run(scale) => done,
+            done = run(scale, &parts) => done,
             _ = tokio::signal::ctrl_c() => bail!("interrupted; everything was cleaned up"),
         }
     });
@@ -92,13 +102,17 @@ fn main() -> ExitCode {
     }
 }
 
-async fn run(scale: Scale) -> anyhow::Result<()> {
-    {
-        let cluster = put::cluster().await?;
-        put::run(&cluster, scale.put).await?;
-        updates::run(&cluster, scale.updates).await?;
+async fn run(scale: Scale, parts: &[&str]) -> anyhow::Result<()> {
+    if parts.contains(&"put") {
+        put::run(scale.put).await?;
     }
-    repair::run(scale.repair).await
+    if parts.contains(&"updates") {
+        updates::run(scale.updates).await?;
+    }
+    if parts.contains(&"repair") {
+        repair::run(scale.repair).await?;
+    }
+    Ok(())
 }
 
 /// The middle of some figures; with an even count the higher of the two in the middle.

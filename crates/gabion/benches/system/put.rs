@@ -8,18 +8,18 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
 
-/// The pool that is put into; its code makes 9 chunks of 6.
-pub(crate) const POOL: &str = "vm";
 /// What a put may take, as a multiple of the plain write.
 const GOAL: f64 = 1.5;
-/// With less idle time than this, the processors are what a put waits for.
+/// A put that keeps the processors busy for more than this share of its time waits for them and
+/// not for the disk.
+const BOUND_SHARE: f64 = 0.8;
+/// With less idle time than this and less use by the put, other work on the machine was in the way.
 const BUSY_IDLE_SHARE: f64 = 0.1;
 
 /// How much is done.
 #[derive(Clone, Copy)]
 pub(crate) struct Scale {
-    /// Bytes of the file; a multiple of the stripe's 6 MiB keeps the padding out of the figures,
-    /// though 1 GiB pads its last stripe by a few chunks only.
+    /// Bytes of the file. Whole stripes of 6 MiB have no padding; 1 GiB has 2 MiB of it.
     pub(crate) file_bytes: u64,
     /// How often.
     pub(crate) round_count: usize,
@@ -34,17 +34,18 @@ struct Round {
     idle_share: f64,
 }
 
-/// The cluster that is put into: 12 nodes in 3 racks without link limits, chunks of 1 MiB.
+/// A cluster of 12 nodes in 3 racks without link limits, with one pool: rs(6,3), chunks of 1 MiB.
 pub(crate) async fn cluster() -> anyhow::Result<Trial> {
     let trial = Trial::start(&["--racks=3", "--nodes-per-rack=4"]).await?;
     trial
-        .run(&["pool", "create", POOL, "--code=rs(6,3)", "--chunk=1MiB"])
+        .run(&["pool", "create", "vm", "--code=rs(6,3)", "--chunk=1MiB"])
         .await?;
     Ok(trial)
 }
 
 /// Puts a file some times, each between two plain writes, and prints the figures.
-pub(crate) async fn run(trial: &Trial, scale: Scale) -> anyhow::Result<()> {
+pub(crate) async fn run(scale: Scale) -> anyhow::Result<()> {
+    let trial = &cluster().await?;
     let source = trial.path("source");
     write_source(&source, scale.file_bytes)?;
     let stored_bytes = scale.file_bytes / 6 * 9;
@@ -117,15 +118,17 @@ fn print(rounds: &[Round], file_bytes: u64, stored_bytes: u64) {
         of(|r| r.nodes.system_s),
         used_s / processors as f64
     );
-    let bound = if idle_share < BUSY_IDLE_SHARE {
-        "the processors"
+    let share = used_s / processors as f64 / put_s;
+    let bound = if share > BOUND_SHARE {
+        "it was bound by them"
+    } else if idle_share < BUSY_IDLE_SHARE {
+        "other work was in its way"
     } else {
-        "the disk or waiting"
+        "it was bound by the disk or by waiting"
     };
     println!(
-        "    processors idle for {:.0} % of the put: it was bound by {bound}; the put itself used \
-         {:.0} % of them",
-        idle_share * 100.0,
-        used_s / processors as f64 / put_s * 100.0
+        "    the put used {:.0} % of the processors, which were idle for {:.0} %: {bound}",
+        share * 100.0,
+        idle_share * 100.0
     );
 }

@@ -1,8 +1,8 @@
 //! Small updates, one at a time, through the client library.
 
 use crate::machine;
-use crate::put::POOL;
-use crate::trial::{Trial, argument};
+use crate::put;
+use crate::trial::argument;
 use anyhow::Context;
 use gabion_client::{Client, ClientOptions};
 use std::fs::{self, File};
@@ -24,12 +24,11 @@ pub(crate) struct Scale {
 }
 
 /// Overwrites blocks at random, in turns with plain synced writes, and prints the figures.
-pub(crate) async fn run(trial: &Trial, scale: Scale) -> anyhow::Result<()> {
+pub(crate) async fn run(scale: Scale) -> anyhow::Result<()> {
+    let trial = put::cluster().await?;
     let source = trial.path("updated");
     fs::write(&source, machine::pattern(FILE_BYTES, 11)).context("write a temporary file")?;
-    trial
-        .run(&["put", argument(&source)?, "updated", "--pool", POOL])
-        .await?;
+    trial.run(&["put", argument(&source)?, "updated"]).await?;
     let plain = File::options()
         .write(true)
         .open(&source)
@@ -89,7 +88,9 @@ fn disk_bytes(pids: &[u64]) -> anyhow::Result<u64> {
     let mut sum = 0;
     for pid in pids {
         let io = fs::read_to_string(format!("/proc/{pid}/io")).context("read a process's io")?;
-        let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: "));
+        let line = io
+            .lines()
+            .find_map(|line| line.strip_prefix("write_bytes: "));
         sum += line
             .and_then(|count| count.trim().parse::<u64>().ok())
             .context("understand a process's io")?;
