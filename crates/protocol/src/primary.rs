@@ -23,6 +23,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Slice size of update plans, in bytes: small enough to pipeline a large update, large enough that
 /// a small one is a single slice.
 pub const UPDATE_SLICE_BYTES: u64 = 64 << 10;
+/// Stripes that a node remembers being asked about, as a primary.
+const MAX_STRIPES: usize = 16_384;
 /// How long the parts of an update may take.
 const UPDATE_DEADLINE_MS: u64 = 10_000;
 /// How long the coordinator may take to answer.
@@ -141,6 +143,9 @@ impl Primaries {
 
     fn primary(&self, stripe: StripeId) -> Arc<AsyncMutex<Primary>> {
         let mut stripes = self.stripes.lock().unwrap_or_else(PoisonError::into_inner);
+        if stripes.len() >= MAX_STRIPES && !stripes.contains_key(&stripe) {
+            stripes.retain(|_, primary| !is_forgettable(primary));
+        }
         Arc::clone(stripes.entry(stripe).or_default())
     }
 
@@ -300,6 +305,16 @@ impl Term {
     }
 }
 
+/// Whether nothing is lost by forgetting a stripe: nobody works on it, and either its term goes on,
+/// which the coordinator remembers and a new settlement finds as it is, or it never had one. A term
+/// that was given up must be named to the coordinator, so it is never forgotten.
+fn is_forgettable(primary: &Arc<AsyncMutex<Primary>>) -> bool {
+    let Some(state) = primary.try_lock() else {
+        return false;
+    };
+    Arc::strong_count(primary) == 1 && (state.term.is_some() || state.renounced.is_none())
+}
+
 /// The nodes that the coordinator has declared failed.
 pub fn failed_nodes(nodes: &[NodeStatus]) -> Vec<NodeId> {
     nodes
@@ -307,4 +322,23 @@ pub fn failed_nodes(nodes: &[NodeStatus]) -> Vec<NodeId> {
         .filter(|n| n.liveness == Liveness::Failed)
         .map(|n| n.node)
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_stripe_whose_term_goes_on_is_forgotten() {
+        let fresh = Arc::new(AsyncMutex::new(Primary::default()));
+        assert!(is_forgettable(&fresh));
+        let waiting = Arc::clone(&fresh);
+        assert!(!is_forgettable(&fresh), "somebody is about to use it");
+        drop(waiting);
+        let renounced = Primary {
+            term: None,
+            renounced: Some(Epoch(3)),
+        };
+        assert!(!is_forgettable(&Arc::new(AsyncMutex::new(renounced))));
+    }
 }
