@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::Command;
+use tokio::process::{Child, ChildStdout, Command};
 
 /// How long a process may take from its start until it is ready: a node recovers its store first.
 const START_DEADLINE: Duration = Duration::from_mins(1);
@@ -254,35 +254,33 @@ impl LocalCluster {
         let mut child = Command::from(command)
             .spawn()
             .context(format!("start {name}"))?;
+        // Noted before anything is waited for: whoever stops the cluster now finds the process.
+        self.note_running(name, &child)?;
         let stdout = child.stdout.take().expect("stdout is piped");
-        let mut lines = BufReader::new(stdout).lines();
-        let line = tokio::time::timeout(START_DEADLINE, lines.next_line()).await;
-        let failed = |why: &str| {
-            Failure::failed(format!(
-                "{name} did not start ({why}); see {}",
-                log_path.display()
-            ))
-        };
-        let line = line.map_err(|_| failed("it was not ready in time"))?;
-        let line = line.ok().flatten().ok_or_else(|| {
-            let log = fs::read_to_string(&log_path).unwrap_or_default();
-            failed(log.lines().last().unwrap_or("it ended without a word"))
-        })?;
-        let address = line
-            .strip_prefix(READY)
-            .ok_or_else(|| failed(&line))?
-            .trim()
-            .to_owned();
+        match wait_until_ready(stdout).await {
+            Ok(address) => Ok(address),
+            Err(why) => {
+                let _ = child.kill().await;
+                let _ = fs::remove_file(self.run_file(name));
+                let log = fs::read_to_string(&log_path).unwrap_or_default();
+                let why = log.lines().last().unwrap_or(why);
+                let log_path = log_path.display();
+                Err(Failure::failed(format!(
+                    "{name} did not start ({why}); see {log_path}"
+                )))
+            }
+        }
+    }
+
+    fn note_running(&self, name: &str, child: &Child) -> Result<(), Failure> {
+        let ended = || Failure::failed(format!("{name} ended at once"));
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
-        let pid = pid.ok_or_else(|| failed("it ended at once"))?;
-        let running = Running {
-            pid,
-            started_ticks: started_ticks(pid).ok_or_else(|| failed("it ended at once"))?,
-        };
+        let pid = pid.ok_or_else(ended)?;
+        let started_ticks = started_ticks(pid).ok_or_else(ended)?;
+        let running = Running { pid, started_ticks };
         let text = serde_json::to_string(&running).context("note the process")?;
         let path = self.run_file(name);
-        fs::write(&path, text).context(format!("write {}", path.display()))?;
-        Ok(address)
+        fs::write(&path, text).context(format!("write {}", path.display()))
     }
 
     fn running(&self, name: &str) -> Option<Running> {
@@ -310,6 +308,18 @@ impl LocalCluster {
             "there is no node {node}; this cluster has nodes 0 to {last}"
         ))
     }
+}
+
+/// Waits for the line with which a process says that it is ready; gives what follows the word.
+async fn wait_until_ready(stdout: ChildStdout) -> Result<String, &'static str> {
+    let mut lines = BufReader::new(stdout).lines();
+    let line = tokio::time::timeout(START_DEADLINE, lines.next_line()).await;
+    let line = line.map_err(|_| "it was not ready in time")?;
+    let line = line.ok().flatten().ok_or("it ended without a word")?;
+    let address = line.strip_prefix(READY);
+    address
+        .map(|address| address.trim().to_owned())
+        .ok_or("it said something else than that it is ready")
 }
 
 fn signal(running: &Running, signal: Signal) -> rustix::io::Result<()> {
