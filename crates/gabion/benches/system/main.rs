@@ -4,7 +4,7 @@
 //! What is timed and its yardstick:
 //! - `put` of a file: writing as many bytes as the nodes store, plainly and in sequence, with one
 //!   sync, to the same file system;
-//! - repair of one chunk over emulated links, pipelined (ECPipe) and conventional: one healthy
+//! - repair of one chunk over emulated links, pipelined (`ECPipe`) and conventional: one healthy
 //!   chunk's passage over one such link;
 //! - updates of 4 KiB, one at a time: one plain write and sync of 4 KiB.
 //!
@@ -71,13 +71,13 @@ fn main() -> ExitCode {
         match argument.as_str() {
             "--quick" => scale = QUICK,
             "--bench" => {}
-            name => match PARTS.iter().find(|&&part| part == name) {
-                Some(part) => parts.push(*part),
-                None => {
+            name => {
+                let Some(part) = PARTS.iter().find(|&&part| part == name) else {
                     eprintln!("unknown argument \"{name}\": known are --quick and {PARTS:?}");
                     return ExitCode::from(2);
-                }
-            },
+                };
+                parts.push(*part);
+            }
         }
     }
     if parts.is_empty() {

@@ -1,5 +1,5 @@
 //! How long the repair of one chunk takes over emulated links, pipelined and conventional, held
-//! against one healthy chunk's passage over one such link (ECPipe, section 3).
+//! against one healthy chunk's passage over one such link (`ECPipe`, section 3).
 
 use crate::trial::{Trial, argument, number};
 use crate::{machine, median, verdict};

@@ -9,7 +9,7 @@ use tokio::process::Command;
 /// How often waiting for the coordinator's view looks at it.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How long a wait for the coordinator's view may take.
-const WAIT_DEADLINE: Duration = Duration::from_secs(60);
+const WAIT_DEADLINE: Duration = Duration::from_mins(1);
 
 /// A running cluster, stopped and deleted when this is dropped.
 pub(crate) struct Trial {
@@ -28,7 +28,7 @@ impl Trial {
         let mut arguments = vec!["cluster", "up", "--lease-ms=1500", "--grace-s=3600"];
         arguments.extend(further);
         let up = trial.json(&arguments).await?;
-        trial.coordinator = text(&up, "coordinator")?.to_owned();
+        text(&up, "coordinator")?.clone_into(&mut trial.coordinator);
         Ok(trial)
     }
 
@@ -66,17 +66,16 @@ impl Trial {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// The processes that run now: whether each is a node, and its id.
+    /// The ids of the processes of a cluster of which none was killed.
     ///
     /// `gabion cluster up` notes each process it starts in a file of its directory.
-    pub(crate) fn processes(&self) -> anyhow::Result<Vec<(bool, u64)>> {
+    pub(crate) fn processes(&self) -> anyhow::Result<Vec<u64>> {
         let mut processes = Vec::new();
         for entry in std::fs::read_dir(self.data().join("run")).context("list the processes")? {
             let entry = entry.context("list the processes")?;
             let noted = std::fs::read_to_string(entry.path()).context("read a process's file")?;
             let noted: Value = serde_json::from_str(&noted).context("understand it")?;
-            let is_node = entry.file_name().to_string_lossy().starts_with("node-");
-            processes.push((is_node, number(&noted, "pid")?));
+            processes.push(number(&noted, "pid")?);
         }
         Ok(processes)
     }

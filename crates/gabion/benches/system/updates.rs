@@ -38,10 +38,6 @@ pub(crate) async fn run(scale: Scale) -> anyhow::Result<()> {
     let file = client.open("updated").await?;
     let mut next = machine::numbers(5);
     let mut offset = || next() % (FILE_BYTES / UPDATE_BYTES) as u64 * UPDATE_BYTES as u64;
-    let nodes = trial.processes()?;
-    let nodes = nodes.iter().filter(|(is_node, _)| *is_node);
-    let nodes: Vec<u64> = nodes.map(|&(_, pid)| pid).collect();
-    let disk_before = disk_bytes(&nodes)?;
     let (mut updates_s, mut plain_s) = (Vec::new(), Vec::new());
     for turn in 0..scale.turn_count {
         let bytes = machine::pattern(UPDATE_BYTES, turn as u64);
@@ -57,7 +53,6 @@ pub(crate) async fn run(scale: Scale) -> anyhow::Result<()> {
             plain_s.push(begun.elapsed().as_secs_f64());
         }
     }
-    let written = disk_bytes(&nodes)? - disk_before;
     let count = updates_s.len();
     println!(
         "updates of 4 KiB in rs(6,3), one at a time, {count}: {:.0}/s, median {:.2} ms, p99 {:.2} ms; \
@@ -69,11 +64,6 @@ pub(crate) async fn run(scale: Scale) -> anyhow::Result<()> {
         rank(&mut plain_s, 0.99) * 1e3,
         rank(&mut updates_s, 0.5) / rank(&mut plain_s, 0.5)
     );
-    println!(
-        "    the nodes wrote {:.1} KiB to disk an update; a data node and 3 parity nodes make one \
-         record each, and apply it later",
-        written as f64 / 1024.0 / count as f64
-    );
     Ok(())
 }
 
@@ -81,19 +71,4 @@ pub(crate) async fn run(scale: Scale) -> anyhow::Result<()> {
 fn rank(figures: &mut [f64], share: f64) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[((figures.len() as f64 * share) as usize).min(figures.len() - 1)]
-}
-
-/// Bytes that processes have caused to be written to disk, as the kernel counts them.
-fn disk_bytes(pids: &[u64]) -> anyhow::Result<u64> {
-    let mut sum = 0;
-    for pid in pids {
-        let io = fs::read_to_string(format!("/proc/{pid}/io")).context("read a process's io")?;
-        let line = io
-            .lines()
-            .find_map(|line| line.strip_prefix("write_bytes: "));
-        sum += line
-            .and_then(|count| count.trim().parse::<u64>().ok())
-            .context("understand a process's io")?;
-    }
-    Ok(sum)
 }
