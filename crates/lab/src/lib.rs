@@ -26,11 +26,15 @@
 
 mod error;
 mod extents;
+pub mod profile;
 pub mod stats;
 pub mod trace;
+mod trace_writer;
 pub mod update_traffic;
 pub mod workload;
 
 pub use error::{LabError, RowProblem};
+pub use profile::Profile;
 pub use stats::Stats;
 pub use trace::{Request, RequestKind, TraceReader};
+pub use trace_writer::TraceWriter;

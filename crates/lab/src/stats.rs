@@ -88,8 +88,10 @@ pub struct StatsCount {
 }
 
 impl StatsCount {
-    /// Counts one more request.
-    pub fn add(&mut self, request: &Request) {
+    /// Counts one more request. Gives how many of a write's sectors had been accessed before: a write
+    /// with any is an update. For a read this is 0.
+    pub fn add(&mut self, request: &Request) -> u64 {
+        let mut known_sectors = 0;
         let extent = Extent {
             start: request.offset_bytes / SECTOR_BYTES,
             end: request.end_bytes().div_ceil(SECTOR_BYTES),
@@ -98,7 +100,7 @@ impl StatsCount {
             self.writes += 1;
             self.written_sectors += extent.sector_count();
             for known in self.accessed.overlapping(extent) {
-                self.update_sectors += known.shared_count(extent);
+                known_sectors += known.shared_count(extent);
                 self.updated_extents.insert(known);
                 self.updated.insert(Extent {
                     start: known.start.max(extent.start),
@@ -106,7 +108,9 @@ impl StatsCount {
                 });
             }
         }
+        self.update_sectors += known_sectors;
         self.accessed.insert(extent);
+        known_sectors
     }
 
     /// The counts so far.
