@@ -195,17 +195,16 @@ mod tests {
     const STRIPE: u64 = 1 << 20;
 
     fn profile(requests: impl IntoIterator<Item = (u64, RequestKind, u64, u64)>) -> Profile {
-        let requests =
-            requests
-                .into_iter()
-                .map(|(at_ticks, kind, offset_bytes, length_bytes)| {
-                    Ok::<_, Infallible>(Request {
-                        at_ticks,
-                        kind,
-                        offset_bytes,
-                        length_bytes,
-                    })
-                });
+        let requests = requests
+            .into_iter()
+            .map(|(at_ticks, kind, offset_bytes, length_bytes)| {
+                Ok::<_, Infallible>(Request {
+                    at_ticks,
+                    kind,
+                    offset_bytes,
+                    length_bytes,
+                })
+            });
         Profile::of(requests, NonZeroU64::new(STRIPE).unwrap()).unwrap()
     }
 

@@ -3,9 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use gabion_lab::workload::{self, SizeShare, Target, VOLUMES, Workload};
+use gabion_lab::stats::StatsCount;
+use gabion_lab::workload::{self, HARVARD, SizeShare, Target, VOLUMES, Workload};
 use gabion_lab::{Request, Stats};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::num::NonZeroU64;
 
 fn stats(requests: impl Iterator<Item = Request>) -> Stats {
     Stats::of(requests.map(Ok::<_, Infallible>)).unwrap()
@@ -139,6 +142,8 @@ const PLAIN: Target = Target {
     sizes: mix!(4096),
     area_count: 4,
     span_bytes: 1 << 30,
+    duration_ticks: 1_000_000,
+    files: None,
 };
 
 fn check_refused(target: Target, expected: &str) {
@@ -238,5 +243,49 @@ fn streams_without_updates_or_without_cold_data_are_met() {
     for (name, target) in [("plain", PLAIN), ("no updates", none), ("all updated", all)] {
         let workload = Workload::new(target, 1).unwrap();
         check_near(name, &target, &stats(workload.requests()));
+    }
+}
+
+#[test]
+fn a_part_of_the_file_server_has_its_files() {
+    let target = HARVARD.target.part(NonZeroU64::new(2000).unwrap());
+    let files = target.files.unwrap();
+    for seed in [1, 2] {
+        let mut requests = Workload::new(target, seed).unwrap().requests();
+        let mut count = StatsCount::default();
+        // Where each file lies and whether it was updated, by what the requests themselves say.
+        let mut places: BTreeMap<u64, (u64, u64, bool)> = BTreeMap::new();
+        let (mut update_bytes, mut updates, mut last_ticks) = (0, 0_u64, 0);
+        while let Some(request) = requests.next() {
+            let is_update = count.add(&request) > 0;
+            if is_update {
+                updates += 1;
+                update_bytes += request.length_bytes;
+            }
+            let (start, end) = (request.offset_bytes, request.end_bytes());
+            let place = places.entry(requests.file()).or_insert((start, end, false));
+            *place = (place.0.min(start), place.1.max(end), place.2 | is_update);
+            last_ticks = request.at_ticks;
+        }
+        check_near("harvard", &target, &count.stats());
+        let accessed_off = places.len() as f64 / files.accessed as f64 - 1.0;
+        assert!(
+            accessed_off.abs() < 0.02,
+            "files accessed off by {accessed_off}"
+        );
+        let updated = places.values().filter(|place| place.2).count();
+        let updated_pct = 100.0 * updated as f64 / places.len() as f64;
+        assert!(
+            (updated_pct - 12.10).abs() < 0.25,
+            "files updated {updated_pct}"
+        );
+        let mean_kib = update_bytes as f64 / updates as f64 / 1024.0;
+        assert!((mean_kib - 10.58).abs() < 0.1, "mean update {mean_kib} KiB");
+        let days = last_ticks as f64 / (24.0 * 3600.0 * 1e7);
+        assert!((days - 41.0).abs() < 0.1, "{days} days");
+        let mut spans: Vec<(u64, u64)> = places.values().map(|p| (p.0, p.1)).collect();
+        spans.sort_unstable();
+        let overlap = spans.windows(2).find(|pair| pair[0].1 > pair[1].0);
+        assert_eq!(overlap, None, "no two files share bytes");
     }
 }

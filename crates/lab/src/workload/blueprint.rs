@@ -67,10 +67,12 @@ impl Blueprint {
         let wished = mix
             .longest
             .max((UPDATES_PER_EXTENT * hot as f64 / updates.max(1.0)) as u64);
-        // Three extents at least, so that a tiny hot part is not one lump.
-        let extent = round_up(wished as f64)
-            .min(round_up(hot as f64 / 3.0))
-            .max(GAP_SECTORS);
+        // Three extents at least, so that a tiny hot part is not one lump. An updated file is one.
+        let extent = match target.files {
+            Some(files) => round_up(hot as f64 / files.updated as f64),
+            None => round_up(wished as f64).min(round_up(hot as f64 / 3.0)),
+        }
+        .max(GAP_SECTORS);
         let extent_count = hot.div_ceil(extent);
         if (hot == 0) != (updates < 1.0) || extent_count as f64 > updates {
             return Err(refuse(format!(
@@ -194,6 +196,11 @@ fn check(target: &Target) -> Result<(), LabError> {
         "the weights of the sizes must add up to 1 to 1000000"
     } else if target.area_count == 0 || target.span_bytes > 1 << 60 {
         "there must be at least one area, and a span of at most 2^60 bytes"
+    } else if target
+        .files
+        .is_some_and(|files| files.updated == 0 || files.updated > files.accessed)
+    {
+        "at least one file must be updated, and no more than are accessed"
     } else {
         return Ok(());
     };

@@ -16,8 +16,6 @@ use rand_chacha::rand_core::SeedableRng;
 /// The hot part is complete when the working set is at a quarter, so that its last extents are
 /// updated too, and so that it gets its share where few first accesses are short enough for it.
 const HOT_LEAD: f64 = 4.0;
-/// The week that the MSR Cambridge traces cover, in ticks of 100 ns.
-const WEEK_TICKS: u64 = 7 * 24 * 3600 * 10_000_000;
 
 /// The requests of a calibrated workload, in order.
 #[derive(Clone, Debug)]
@@ -39,6 +37,12 @@ pub struct Requests {
     accessed: u64,
     hot: Cursor,
     cold: Cursor,
+    /// Sectors of the cold part that are accessed, for files to be cut from it.
+    cold_taken: u64,
+    /// Files of the cold part that are begun.
+    cold_files: u64,
+    /// The file of the request made last.
+    file: u64,
     /// Hot extents that have been updated: the first so many.
     updated_extents: u64,
     /// The largest hot extent that is complete, in sectors.
@@ -62,7 +66,7 @@ impl Requests {
             blueprint,
             rng: ChaCha8Rng::seed_from_u64(seed),
             deck: Deck::new(target.sizes),
-            ticks_per_request: WEEK_TICKS / (target.writes + reads),
+            ticks_per_request: (target.duration_ticks / (target.writes + reads)).max(1),
             at_ticks: 0,
             writes: 0,
             fitting: 0,
@@ -71,9 +75,18 @@ impl Requests {
             accessed: 0,
             hot: Cursor::default(),
             cold: Cursor::default(),
+            cold_taken: 0,
+            cold_files: 0,
+            file: 0,
             updated_extents: 0,
             largest_complete: 0,
         }
+    }
+
+    /// The number of the file that the request given last is to; 0 for a bare volume, as before the
+    /// first request. The files that will be updated come first.
+    pub const fn file(&self) -> u64 {
+        self.file
     }
 
     /// Sectors that are due to be read by now, if it is worth a request.
@@ -139,6 +152,7 @@ impl Requests {
                 skewed
             }
         };
+        self.file = self.hot_file(extent);
         let align = if sectors.is_multiple_of(GAP_SECTORS) {
             GAP_SECTORS
         } else {
@@ -154,6 +168,7 @@ impl Requests {
         self.accessed += sectors;
         if is_hot {
             let start = self.blueprint.hot_start(self.hot.at) + self.hot.filled;
+            self.file = self.hot_file(self.hot.at);
             self.hot.filled += sectors;
             if self.hot_room() == 0 {
                 self.largest_complete = self.largest_complete.max(self.hot.filled);
@@ -170,8 +185,31 @@ impl Requests {
                 filled: 0,
             };
         }
+        self.file = self.cold_file();
+        self.cold_taken += sectors;
         self.cold.filled += sectors;
         self.blueprint.cold_start(self.cold.at) + self.cold.filled - sectors
+    }
+
+    /// The file that a hot extent is.
+    fn hot_file(&self, extent: u64) -> u64 {
+        self.target.files.map_or(0, |_| extent)
+    }
+
+    /// The file that the next request to the cold part is to. Files end between requests, at the
+    /// first one where the cold part's share of files is reached, and with their slot.
+    fn cold_file(&mut self) -> u64 {
+        let Some(files) = self.target.files else {
+            return 0;
+        };
+        let cold = (self.blueprint.working_set - self.blueprint.hot).max(1);
+        let share = self.cold_taken as f64 / cold as f64;
+        // A request longer than a file is one file all the same; the next ones make up for it.
+        let is_slot_new = self.cold.filled == 0;
+        if is_slot_new || self.cold_files as f64 <= share * files.unchanged() as f64 {
+            self.cold_files += 1;
+        }
+        self.blueprint.extent_count + self.cold_files - 1
     }
 
     /// Whether the hot part is behind its share of the working set.

@@ -2,21 +2,27 @@
 //! real volume, so that everything that a trace serves for also works without one.
 //!
 //! Calibrated are the columns of Table 3.2 of the `CodFS` thesis: writes, working set, updated
-//! working set and update writes, as [`crate::stats`] counts them. Nothing else is: times are evenly
-//! spaced, and reads appear only where writes alone would not fill the working set.
+//! working set and update writes, as [`crate::stats`] counts them; for [`HARVARD`] also the files of
+//! Table 3.1. Nothing else is: times are evenly spaced, and reads appear only where writes alone
+//! would not fill the working set.
 
 mod blueprint;
+mod files;
 mod generator;
+mod harvard;
 mod sizes;
 mod volumes;
 
+pub use files::{FileCounts, Files};
 pub use generator::Requests;
+pub use harvard::HARVARD;
 pub use sizes::SizeShare;
 pub use volumes::{VOLUMES, Volume};
 
 use crate::error::LabError;
 use crate::trace::Request;
 use blueprint::Blueprint;
+use std::num::NonZeroU64;
 
 /// The statistics that a workload is to have.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -35,6 +41,22 @@ pub struct Target {
     pub area_count: u64,
     /// Bytes over which the areas are spread; more where they need more.
     pub span_bytes: u64,
+    /// Time that the requests are spread over, in units of 100 ns.
+    pub duration_ticks: u64,
+    /// Files that the requests are to; none for a bare volume.
+    pub files: Option<Files>,
+}
+
+impl Target {
+    /// The same mix with a part of the requests, data and files: one of `divisor`, and at least one
+    /// write.
+    #[must_use]
+    pub fn part(mut self, divisor: NonZeroU64) -> Self {
+        self.writes = (self.writes / divisor).max(1);
+        self.working_set_gib /= divisor.get() as f64;
+        self.files = self.files.map(|files| files.part(divisor));
+        self
+    }
 }
 
 /// A workload: a target, and a seed that decides everything that the target leaves open.

@@ -71,6 +71,16 @@ pub(super) const SMALL: &[SizeShare] = &[
 /// Nothing but 4 KiB, for a volume whose working set is smaller still.
 pub(super) const TINY: &[SizeShare] = &[share(4 * KIB, 1)];
 
+/// Sizes of an NFS server's writes, of which updates come out at the mean of Table 3.1, 10.58 KiB: the
+/// generator makes long writes updates more often than short ones. The powers of two up to the most
+/// that a write of NFS version 3 usually has are an assumption.
+pub(super) const NFS: &[SizeShare] = &[
+    share(4 * KIB, 345),
+    share(8 * KIB, 470),
+    share(16 * KIB, 80),
+    share(32 * KIB, 105),
+];
+
 /// A deck of sizes that is dealt out and shuffled anew, so that the shares are exact after every
 /// full deck and not only in the long run.
 #[derive(Clone, Debug)]

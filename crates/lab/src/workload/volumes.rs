@@ -22,6 +22,8 @@ const GIB: u64 = 1 << 30;
 const AREA_COUNT: u64 = 16;
 /// Bytes between the first and the last address of a volume whose addresses are not known here.
 const SPAN_BYTES: u64 = 256 * GIB;
+/// The week that the traces cover, in units of 100 ns.
+const WEEK_TICKS: u64 = 7 * 24 * 3600 * 10_000_000;
 
 const fn row(
     name: &'static str,
@@ -43,6 +45,8 @@ const fn row(
             sizes,
             area_count: AREA_COUNT,
             span_bytes: SPAN_BYTES,
+            duration_ticks: WEEK_TICKS,
+            files: None,
         },
     }
 }
