@@ -1,5 +1,11 @@
 //! The command line.
 
+mod lab;
+
+pub(crate) use lab::{
+    LabCommand, Pace, ReplayOptions, SynthOptions, TraceStatsOptions, UpdateTrafficOptions,
+};
+
 use crate::output::{Format, parse_bytes};
 use clap::{Args, Parser, Subcommand};
 use gabion_layout::Survive;
@@ -88,7 +94,7 @@ pub(crate) enum Command {
     /// Show what a mechanism would do, step by step, with its cost
     #[command(subcommand)]
     Plan(PlanCommand),
-    /// Experiments on traces, with the planners that the cluster runs
+    /// Traces: what they are like, what they would cost, and on a cluster
     #[command(subcommand)]
     Lab(LabCommand),
     /// A whole cluster on this machine with real data through it; cleans up after itself
@@ -279,34 +285,6 @@ pub(crate) struct PlanShowOptions {
     /// Print a Graphviz digraph instead of text
     #[arg(long)]
     pub(crate) graphviz: bool,
-}
-
-#[derive(Subcommand, Debug)]
-pub(crate) enum LabCommand {
-    /// Cross-rack chunks that each update scheme would move on a trace
-    UpdateTraffic(UpdateTrafficOptions),
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct UpdateTrafficOptions {
-    /// The trace: MSR rows, plain or gzip
-    #[arg(long, value_name = "FILE")]
-    pub(crate) trace: PathBuf,
-    /// The code, such as rs(6,3)
-    #[arg(long)]
-    pub(crate) code: String,
-    /// Racks, for rotate and random; a grouped layout has its own
-    #[arg(long)]
-    pub(crate) racks: Option<u32>,
-    /// rotate, random, random:SEED, or data and parity racks such as 6x2+2x2
-    #[arg(long, default_value = "rotate")]
-    pub(crate) layout: String,
-    /// Bytes a chunk
-    #[arg(long, default_value = "1MiB", value_parser = parse_bytes)]
-    pub(crate) chunk: u64,
-    /// Schemes, separated by commas: baseline
-    #[arg(long, default_value = "baseline", value_delimiter = ',')]
-    pub(crate) scheme: Vec<String>,
 }
 
 #[derive(Args, Debug)]

@@ -56,7 +56,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
             Command::Repair(options) => commands::repair::repair(options, &place, format).await,
             Command::Scrub => commands::repair::scrub(&place, format).await,
             Command::Plan(command) => commands::plan::run(command, &place).await,
-            Command::Lab(command) => commands::lab::run(command, format),
+            Command::Lab(command) => commands::lab::run(command, &place, format).await,
             Command::Demo(options) => commands::demo::run(options, format).await,
         }
     });

@@ -9,6 +9,7 @@ use flate2::bufread::MultiGzDecoder;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::num::NonZeroU64;
 use std::path::Path;
 
 /// The longest line that is read; rows of real traces have under 100 bytes.
@@ -95,6 +96,20 @@ impl Request {
             offset_bytes,
             length_bytes: size_bytes,
         })
+    }
+
+    /// The request on a file of `file_bytes` bytes instead of its volume: addresses are folded over at
+    /// the file's end, and a request that would straddle it is moved down to stop there. One longer
+    /// than the file becomes all of it.
+    #[must_use]
+    pub fn folded(self, file_bytes: NonZeroU64) -> Self {
+        let length_bytes = self.length_bytes.min(file_bytes.get());
+        let offset_bytes = self.offset_bytes % file_bytes;
+        Self {
+            offset_bytes: offset_bytes.min(file_bytes.get() - length_bytes),
+            length_bytes,
+            ..self
+        }
     }
 
     /// One past the last byte.
@@ -353,6 +368,24 @@ mod tests {
         file.write_all(&gzip(ROWS)).unwrap();
         let requests = TraceReader::open(file.path()).unwrap();
         assert_eq!(requests.map(Result::unwrap).count(), 2);
+    }
+
+    #[test]
+    fn folding_keeps_requests_inside() {
+        let check = |offset_bytes, length_bytes, expected| {
+            let request = Request {
+                at_ticks: 1,
+                kind: RequestKind::Write,
+                offset_bytes,
+                length_bytes,
+            };
+            let folded = request.folded(NonZeroU64::new(1000).unwrap());
+            assert_eq!((folded.offset_bytes, folded.length_bytes), expected);
+        };
+        check(300, 700, (300, 700));
+        check(2300, 10, (300, 10));
+        check(990, 20, (980, 20));
+        check(u64::MAX - 5000, 5000, (0, 1000));
     }
 
     #[test]

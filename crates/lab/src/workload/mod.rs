@@ -123,10 +123,11 @@ impl Workload {
     }
 }
 
-/// The volume of this name, such as `wdev_1`.
+/// The volume of this name, such as `wdev_1`, or the file server `harvard`.
 pub fn volume(name: &str) -> Option<&'static Volume> {
     const ALL: &[Volume] = &VOLUMES;
-    ALL.iter().find(|volume| volume.name == name)
+    const SERVER: &[Volume] = &[HARVARD];
+    ALL.iter().chain(SERVER).find(|volume| volume.name == name)
 }
 
 /// The workload after volume `wdev_1`, a test web server's disk: 1055 small writes to few places,

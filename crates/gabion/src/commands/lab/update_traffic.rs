@@ -1,18 +1,12 @@
-//! `gabion lab`: experiments.
+//! `gabion lab update-traffic`: cross-rack chunks of each update scheme on a trace.
 
-use crate::arguments::{LabCommand, UpdateTrafficOptions};
+use crate::arguments::UpdateTrafficOptions;
 use crate::failure::Failure;
 use crate::output::{Format, align_numbers, bytes, print_json, table};
 use gabion_lab::TraceReader;
 use gabion_lab::update_traffic::{Question, count};
 
-pub(crate) fn run(command: LabCommand, format: Format) -> Result<(), Failure> {
-    match command {
-        LabCommand::UpdateTraffic(options) => update_traffic(options, format),
-    }
-}
-
-fn update_traffic(options: UpdateTrafficOptions, format: Format) -> Result<(), Failure> {
+pub(super) fn run(options: UpdateTrafficOptions, format: Format) -> Result<(), Failure> {
     let question = Question {
         trace: options.trace.display().to_string(),
         code: options.code.parse().map_err(Failure::usage)?,

@@ -1,0 +1,125 @@
+//! The command line of `gabion lab`.
+
+use crate::output::parse_bytes;
+use clap::{Args, Subcommand, ValueEnum};
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum LabCommand {
+    /// Cross-rack chunks that each update scheme would move on a trace
+    UpdateTraffic(UpdateTrafficOptions),
+    /// What a trace is like: writes, working set, updates, their sizes and their locality
+    TraceStats(TraceStatsOptions),
+    /// Make a trace after a known volume, and say how near it comes
+    Synth(SynthOptions),
+    /// Run a trace on a cluster, and measure
+    Replay(ReplayOptions),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct UpdateTrafficOptions {
+    /// The trace: MSR rows, plain or gzip
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: PathBuf,
+    /// The code, such as rs(6,3)
+    #[arg(long)]
+    pub(crate) code: String,
+    /// Racks, for rotate and random; a grouped layout has its own
+    #[arg(long)]
+    pub(crate) racks: Option<u32>,
+    /// rotate, random, random:SEED, or data and parity racks such as 6x2+2x2
+    #[arg(long, default_value = "rotate")]
+    pub(crate) layout: String,
+    /// Bytes a chunk
+    #[arg(long, default_value = "1MiB", value_parser = parse_bytes)]
+    pub(crate) chunk: u64,
+    /// Schemes, separated by commas: baseline
+    #[arg(long, default_value = "baseline", value_delimiter = ',')]
+    pub(crate) scheme: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct TraceStatsOptions {
+    /// The trace: MSR rows, plain or gzip
+    pub(crate) file: PathBuf,
+    /// The code whose stripes locality counts, such as rs(6,3)
+    #[arg(long, default_value = "rs(6,3)")]
+    pub(crate) code: String,
+    /// Bytes a chunk of these stripes
+    #[arg(long, default_value = "1MiB", value_parser = parse_some_bytes)]
+    pub(crate) chunk: NonZeroU64,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SynthOptions {
+    /// The volume, such as wdev_1 or hm_0; or harvard, an NFS server's 41 days
+    #[arg(long)]
+    pub(crate) volume: String,
+    /// Where the rows go; replaced only when all of them are written
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    /// Decides all that the volume's figures leave open
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Make only one of so many of the requests, on as much less data
+    #[arg(long, default_value = "1", value_name = "NUMBER")]
+    pub(crate) one_in: NonZeroU64,
+    /// Spread the requests over so many bytes, or over as few as they fit in
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    pub(crate) span: Option<u64>,
+}
+
+/// When requests are made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Pace {
+    /// Each as soon as there is room for it
+    Fast,
+    /// Each at its time in the trace
+    Trace,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ReplayOptions {
+    /// The trace: MSR rows, plain or gzip
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: PathBuf,
+    /// The pool; may be left out when there is one
+    #[arg(long)]
+    pub(crate) pool: Option<String>,
+    /// The stored file that stands for the volume; its bytes are overwritten if there is one, and it
+    /// is made if there is none
+    #[arg(long, default_value = "replay")]
+    pub(crate) name: String,
+    /// Bytes of the file, into which the trace's addresses are folded; without it as much as the
+    /// trace spans
+    #[arg(long, value_parser = parse_some_bytes)]
+    pub(crate) size: Option<NonZeroU64>,
+    /// When requests are made
+    #[arg(long, value_enum, default_value = "fast")]
+    pub(crate) pace: Pace,
+    /// With --pace trace, how many times as fast as the trace
+    #[arg(long, default_value = "1", value_parser = parse_speed)]
+    pub(crate) speed: f64,
+    /// Requests under way at most; those that touch the same bytes keep their order
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) depth: u32,
+    /// Only the first so many requests of the trace
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) first: Option<u64>,
+    /// Leave reads out
+    #[arg(long)]
+    pub(crate) writes_only: bool,
+    /// Compare every read, and in the end the whole file, with what must be there
+    #[arg(long)]
+    pub(crate) verify: bool,
+}
+
+fn parse_some_bytes(text: &str) -> Result<NonZeroU64, String> {
+    NonZeroU64::new(parse_bytes(text)?).ok_or_else(|| "there must be at least one byte".to_owned())
+}
+
+fn parse_speed(text: &str) -> Result<f64, String> {
+    let speed = text.parse().ok().filter(|s| (1e-6..=1e9).contains(s));
+    speed.ok_or_else(|| format!("'{text}' is no speed; write a number such as 1, 0.5 or 100"))
+}

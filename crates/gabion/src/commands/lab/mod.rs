@@ -1,0 +1,19 @@
+//! `gabion lab`: traces and experiments. One file a command.
+
+mod replay;
+mod synth;
+mod trace_stats;
+mod update_traffic;
+
+use crate::arguments::{LabCommand, Place};
+use crate::failure::Failure;
+use crate::output::Format;
+
+pub(crate) async fn run(command: LabCommand, place: &Place, format: Format) -> Result<(), Failure> {
+    match command {
+        LabCommand::UpdateTraffic(options) => update_traffic::run(options, format),
+        LabCommand::TraceStats(options) => trace_stats::run(&options, format),
+        LabCommand::Synth(options) => synth::run(&options, format),
+        LabCommand::Replay(options) => replay::run(options, place, format).await,
+    }
+}

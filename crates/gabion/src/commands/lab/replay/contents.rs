@@ -1,0 +1,230 @@
+//! What a replayed file must hold: not its bytes, but which write was last at each of them, from which
+//! the bytes follow. So memory grows with the extents written and not with the file.
+
+use gabion_layout::ByteRange;
+use std::collections::BTreeMap;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, ReadBuf};
+
+/// The number of the write that made the file; those of the trace follow from 1.
+pub(super) const INITIAL: u64 = 0;
+
+/// Bytes of one write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Piece {
+    pub(super) range: ByteRange,
+    pub(super) write: u64,
+}
+
+/// Which write was last where. Of a file that was there before, only what has been written since is
+/// known.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Contents {
+    /// End and write by start.
+    /// Invariant: pieces are not empty and do not overlap.
+    pieces: BTreeMap<u64, (u64, u64)>,
+}
+
+impl Contents {
+    /// Takes the range as written by `write`.
+    pub(super) fn overwrite(&mut self, range: ByteRange, write: u64) {
+        assert!(range.length > 0, "requests have at least one byte");
+        let (start, end) = (range.offset, range.end());
+        self.cut(start);
+        self.cut(end);
+        while let Some((&within, _)) = self.pieces.range(start..end).next() {
+            self.pieces.remove(&within);
+        }
+        self.pieces.insert(start, (end, write));
+    }
+
+    /// Makes a piece end and another one begin at `at`, if one goes across it.
+    fn cut(&mut self, at: u64) {
+        if let Some((_, last)) = self.pieces.range_mut(..at).next_back()
+            && last.0 > at
+        {
+            let (end, write) = *last;
+            last.0 = at;
+            self.pieces.insert(at, (end, write));
+        }
+    }
+
+    /// What is known of a range, by address.
+    pub(super) fn known(&self, range: ByteRange) -> Vec<Piece> {
+        let (start, end) = (range.offset, range.end());
+        let before = self.pieces.range(..start).next_back();
+        let all = before.into_iter().chain(self.pieces.range(start..end));
+        let pieces = all.filter(|&(_, &(piece_end, _))| piece_end > start);
+        pieces
+            .map(|(&piece_start, &(piece_end, write))| {
+                let from = piece_start.max(start);
+                let range = ByteRange::new(from, piece_end.min(end) - from);
+                Piece { range, write }
+            })
+            .collect()
+    }
+}
+
+/// The bytes that a write puts at a range. They depend on the address, so that bytes which came to
+/// the wrong place are found out too.
+pub(super) fn bytes_of(piece: Piece) -> Vec<u8> {
+    let Piece { range, write } = piece;
+    let (first, last) = (range.offset / 8, range.end().div_ceil(8));
+    let mut bytes: Vec<u8> = (first..last)
+        .flat_map(|word| word_of(write, word).to_le_bytes())
+        .collect();
+    bytes.drain(..(range.offset % 8) as usize);
+    bytes.truncate(range.length as usize);
+    bytes
+}
+
+/// Eight bytes that differ between writes and between addresses: a finaliser of the kind of Steele,
+/// Lea and Flood's `SplitMix` generator over both numbers.
+const fn word_of(write: u64, word: u64) -> u64 {
+    let mixed = write
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .wrapping_add(word)
+        .wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 32)
+}
+
+/// The address of the first byte that is not as the pieces say, of bytes that begin at `start`.
+pub(super) fn first_difference(pieces: &[Piece], start: u64, bytes: &[u8]) -> Option<u64> {
+    pieces.iter().find_map(|&piece| {
+        let from = (piece.range.offset - start) as usize;
+        let found = bytes.get(from..)?;
+        let expected = bytes_of(piece);
+        // Bytes that are missing at the end are as different as wrong ones.
+        let same = expected.iter().zip(found).take_while(|(a, b)| a == b);
+        let same = same.count();
+        (same < expected.len()).then_some(piece.range.offset + same as u64)
+    })
+}
+
+/// The bytes of the write that makes the file, in order.
+pub(super) struct Initial {
+    at: u64,
+    end: u64,
+}
+
+impl Initial {
+    pub(super) const fn new(size_bytes: u64) -> Self {
+        Self {
+            at: 0,
+            end: size_bytes,
+        }
+    }
+}
+
+impl AsyncRead for Initial {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let length = (into.remaining() as u64).min(self.end - self.at);
+        let range = ByteRange::new(self.at, length);
+        into.put_slice(&bytes_of(Piece {
+            range,
+            write: INITIAL,
+        }));
+        self.at += length;
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncReadExt;
+
+    fn range(offset: u64, length: u64) -> ByteRange {
+        ByteRange::new(offset, length)
+    }
+
+    #[test]
+    fn the_last_write_stands_at_every_byte() {
+        let mut contents = Contents::default();
+        let mut model = [None; 64];
+        // A linear congruential generator scatters writes over, into and across each other.
+        let mut state = 7_u64;
+        for write in 1..=500 {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let (offset, length) = ((state >> 33) % 48, 1 + (state >> 50) % 16);
+            contents.overwrite(range(offset, length), write);
+            model[offset as usize..(offset + length) as usize].fill(Some(write));
+            let mut found = [None; 64];
+            for piece in contents.known(range(0, 64)) {
+                let (from, to) = (piece.range.offset as usize, piece.range.end() as usize);
+                assert!(found[from..to].iter().all(Option::is_none), "write {write}");
+                found[from..to].fill(Some(piece.write));
+            }
+            assert_eq!(found, model, "write {write}");
+        }
+        let inside = contents.known(range(20, 5));
+        assert!(
+            inside
+                .iter()
+                .all(|p| p.range.offset >= 20 && p.range.end() <= 25)
+        );
+        assert_eq!(inside.iter().map(|p| p.range.length).sum::<u64>(), 5);
+    }
+
+    #[test]
+    fn bytes_do_not_depend_on_how_they_are_cut() {
+        let whole = bytes_of(Piece {
+            range: range(3, 50),
+            write: 9,
+        });
+        let cut = [(3, 1), (4, 13), (17, 36)].map(|(offset, length)| {
+            bytes_of(Piece {
+                range: range(offset, length),
+                write: 9,
+            })
+        });
+        assert_eq!(whole, cut.concat());
+        assert_ne!(
+            whole,
+            bytes_of(Piece {
+                range: range(3, 50),
+                write: 8
+            })
+        );
+        assert_ne!(
+            whole,
+            bytes_of(Piece {
+                range: range(11, 50),
+                write: 9
+            })
+        );
+    }
+
+    #[test]
+    fn a_wrong_byte_and_a_missing_one_are_found_where_they_are() {
+        let mut contents = Contents::default();
+        contents.overwrite(range(0, 100), INITIAL);
+        contents.overwrite(range(40, 20), 5);
+        let known = contents.known(range(30, 50));
+        let mut bytes: Vec<u8> = known.iter().flat_map(|&piece| bytes_of(piece)).collect();
+        assert_eq!(first_difference(&known, 30, &bytes), None);
+        assert_eq!(first_difference(&known, 30, &bytes[..49]), Some(79));
+        bytes[15] ^= 1;
+        assert_eq!(first_difference(&known, 30, &bytes), Some(45));
+    }
+
+    #[tokio::test]
+    async fn the_first_bytes_come_in_any_portions() {
+        let mut bytes = Vec::new();
+        Initial::new(10_001).read_to_end(&mut bytes).await.unwrap();
+        let expected = Piece {
+            range: range(0, 10_001),
+            write: INITIAL,
+        };
+        assert!(bytes == bytes_of(expected));
+    }
+}

@@ -1,0 +1,173 @@
+//! Runs requests on a stored file, several at a time, and keeps the order of those that touch the
+//! same bytes.
+
+use super::contents::{Contents, Piece, bytes_of, first_difference};
+use super::latencies::Latencies;
+use crate::failure::Failure;
+use futures::future::{BoxFuture, FutureExt};
+use futures::stream::{FuturesUnordered, StreamExt};
+use gabion_client::{ClientError, File};
+use gabion_lab::{Request, RequestKind};
+use gabion_layout::ByteRange;
+use std::time::Instant;
+
+/// What was measured of one kind of request.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Measured {
+    pub(super) bytes: u64,
+    pub(super) latencies: Latencies,
+}
+
+/// A request that is under way.
+#[derive(Clone, Copy, Debug)]
+struct UnderWay {
+    number: u64,
+    kind: RequestKind,
+    range: ByteRange,
+    /// From when its latency counts.
+    since: Instant,
+}
+
+impl UnderWay {
+    /// Whether the outcome depends on which of the two is first.
+    fn conflicts(&self, kind: RequestKind, range: ByteRange) -> bool {
+        let overlap = self.range.offset < range.end() && range.offset < self.range.end();
+        overlap && (self.kind == RequestKind::Write || kind == RequestKind::Write)
+    }
+}
+
+/// A request's end: its number, and the bytes of a read.
+type Ended = (u64, Result<Vec<u8>, ClientError>);
+
+/// Requests under way on a file.
+pub(super) struct Engine {
+    file: File,
+    depth: usize,
+    verify: bool,
+    contents: Contents,
+    futures: FuturesUnordered<BoxFuture<'static, Ended>>,
+    /// What `futures` are about.
+    under_way: Vec<UnderWay>,
+    number: u64,
+    writes: Measured,
+    reads: Measured,
+}
+
+impl Engine {
+    pub(super) fn new(file: File, contents: Contents, depth: usize, verify: bool) -> Self {
+        Self {
+            file,
+            depth,
+            verify,
+            contents,
+            futures: FuturesUnordered::new(),
+            under_way: Vec::with_capacity(depth),
+            number: 0,
+            writes: Measured::default(),
+            reads: Measured::default(),
+        }
+    }
+
+    /// Starts a request, after those ended that must be before it. Its latency counts from when it
+    /// was `due`, or else from its start. An order in which conflicting requests overtake each other
+    /// cannot come about, since nothing starts before an earlier request has.
+    pub(super) async fn start(
+        &mut self,
+        request: &Request,
+        due: Option<Instant>,
+    ) -> Result<(), Failure> {
+        if let Some(due) = due {
+            self.go_on_until(due).await?;
+        }
+        let range = ByteRange::new(request.offset_bytes, request.length_bytes);
+        while self.must_wait(request.kind, range) {
+            self.end_one().await?;
+        }
+        self.number += 1;
+        let number = self.number;
+        self.under_way.push(UnderWay {
+            number,
+            kind: request.kind,
+            range,
+            since: due.unwrap_or_else(Instant::now),
+        });
+        let file = self.file.clone();
+        self.futures.push(match request.kind {
+            RequestKind::Write => {
+                self.contents.overwrite(range, number);
+                let bytes = bytes_of(Piece {
+                    range,
+                    write: number,
+                });
+                async move {
+                    let written = file.write(range.offset, bytes.into()).await;
+                    (number, written.map(|()| Vec::new()))
+                }
+                .boxed()
+            }
+            RequestKind::Read => async move { (number, file.read(range).await) }.boxed(),
+        });
+        Ok(())
+    }
+
+    /// Waits until nothing is under way, and gives what was measured of writes and reads, and what the
+    /// file must hold now.
+    pub(super) async fn finish(mut self) -> Result<(Measured, Measured, Contents), Failure> {
+        while !self.under_way.is_empty() {
+            self.end_one().await?;
+        }
+        Ok((self.writes, self.reads, self.contents))
+    }
+
+    fn must_wait(&self, kind: RequestKind, range: ByteRange) -> bool {
+        let is_full = self.under_way.len() == self.depth;
+        is_full || self.under_way.iter().any(|r| r.conflicts(kind, range))
+    }
+
+    /// Attends to what is under way until a time has come.
+    async fn go_on_until(&mut self, due: Instant) -> Result<(), Failure> {
+        let sleep = tokio::time::sleep_until(due.into());
+        tokio::pin!(sleep);
+        loop {
+            tokio::select! {
+                biased;
+                Some(ended) = self.futures.next() => self.take(ended)?,
+                () = &mut sleep => return Ok(()),
+            }
+        }
+    }
+
+    async fn end_one(&mut self) -> Result<(), Failure> {
+        let ended = self.futures.next().await;
+        self.take(ended.expect("a request that must be waited for is under way"))
+    }
+
+    fn take(&mut self, (number, outcome): Ended) -> Result<(), Failure> {
+        let at = self.under_way.iter().position(|r| r.number == number);
+        let ended = self
+            .under_way
+            .swap_remove(at.expect("a request ends once, after it was started"));
+        let bytes = outcome?;
+        if ended.kind == RequestKind::Read && self.verify {
+            // No write to these bytes has started since, so what is known is what was known then.
+            let known = self.contents.known(ended.range);
+            if let Some(at) = first_difference(&known, ended.range.offset, &bytes) {
+                return Err(differs(self.file.name(), at));
+            }
+        }
+        let measured = match ended.kind {
+            RequestKind::Write => &mut self.writes,
+            RequestKind::Read => &mut self.reads,
+        };
+        measured.bytes += ended.range.length;
+        measured.latencies.add(ended.since.elapsed());
+        Ok(())
+    }
+}
+
+/// A byte was read that nobody wrote there.
+pub(super) fn differs(name: &str, at: u64) -> Failure {
+    Failure::failed(format!(
+        "byte {at} of {name} is not what was written there last"
+    ))
+}

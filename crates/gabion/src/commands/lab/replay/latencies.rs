@@ -1,0 +1,93 @@
+//! Latencies of many requests in little memory: a histogram whose ranges are within 1 % of their
+//! values, from a microsecond to centuries.
+
+use std::time::Duration;
+
+/// Each power of two of microseconds is cut into so many ranges.
+const CUTS: u64 = 128;
+
+/// Counts of latencies by range.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Latencies {
+    /// By range, as far as any was reached.
+    counts: Vec<u64>,
+    count: u64,
+}
+
+impl Latencies {
+    pub(super) fn add(&mut self, latency: Duration) {
+        let range = range_of(u64::try_from(latency.as_micros()).unwrap_or(u64::MAX));
+        if range >= self.counts.len() {
+            self.counts.resize(range + 1, 0);
+        }
+        self.counts[range] += 1;
+        self.count += 1;
+    }
+
+    pub(super) const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The latency in milliseconds that this share of requests did not exceed; 0 when there were
+    /// none.
+    pub(super) fn rank_ms(&self, share: f64) -> f64 {
+        let wanted = ((self.count as f64 * share).ceil() as u64).max(1);
+        let mut seen = 0;
+        let range = self.counts.iter().position(|count| {
+            seen += count;
+            seen >= wanted
+        });
+        range.map_or(0.0, |range| first_of(range) as f64 / 1e3)
+    }
+}
+
+/// Below `CUTS` every microsecond is a range. From there on, ranges are as wide as they must be for
+/// each power of two to have `CUTS` of them.
+const fn range_of(us: u64) -> usize {
+    if us < CUTS {
+        return us as usize;
+    }
+    let shift = us.ilog2() - CUTS.ilog2();
+    (shift as u64 * CUTS + (us >> shift)) as usize
+}
+
+/// The least latency of a range, in microseconds.
+const fn first_of(range: usize) -> u64 {
+    let range = range as u64;
+    if range < CUTS {
+        return range;
+    }
+    let shift = range / CUTS - 1;
+    (range - shift * CUTS) << shift
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_follow_each_other_and_are_narrow() {
+        for us in (0..100_000).chain([1 << 40, u64::MAX / 3, u64::MAX]) {
+            let first = first_of(range_of(us));
+            assert!(
+                first <= us && us - first <= us / CUTS,
+                "{us} is in the range from {first}"
+            );
+        }
+        let last = range_of(u64::MAX);
+        assert!((1..=last).all(|range| range_of(first_of(range) - 1) == range - 1));
+    }
+
+    #[test]
+    fn ranks_are_those_of_the_sorted_latencies() {
+        let mut latencies = Latencies::default();
+        assert_eq!(latencies.rank_ms(0.5).to_bits(), 0);
+        for us in (1..=100).rev() {
+            latencies.add(Duration::from_micros(us));
+        }
+        assert_eq!(latencies.count(), 100);
+        for (share, ms) in [(0.5, 0.05), (0.99, 0.099), (1.0, 0.1), (0.0, 0.001)] {
+            assert!((latencies.rank_ms(share) - ms).abs() < 1e-9, "{share}");
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! `gabion lab replay`: runs a trace on a cluster. One stored file stands for the trace's volume.
+
+mod contents;
+mod engine;
+mod latencies;
+mod report;
+
+use crate::arguments::{Pace, Place, ReplayOptions};
+use crate::commands::connect;
+use crate::failure::Failure;
+use crate::output::{Format, Shown};
+use contents::{Contents, INITIAL, Initial, first_difference};
+use engine::{Engine, differs};
+use gabion_client::{Client, ClusterMeters, File, Progress as _};
+use gabion_lab::{LabError, Request, RequestKind, TraceReader};
+use gabion_layout::ByteRange;
+use gabion_plan::Cost;
+use gabion_protocol::message::Purpose;
+use report::{CrossRack, Kind, Report};
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+use std::time::{Duration, Instant};
+
+/// Bytes that the final comparison reads at a time.
+const COMPARE_BYTES: u64 = 8 << 20;
+
+pub(super) async fn run(
+    options: ReplayOptions,
+    place: &Place,
+    format: Format,
+) -> Result<(), Failure> {
+    let total = Total::of(&options)?;
+    let client = connect(place).await?;
+    let (size, contents) = prepare(&client, &options, &total).await?;
+    let stat = client.stat(&options.name).await?;
+    let file = client.open(&options.name).await?;
+    let before = Traffic::now(&client).await?;
+    let engine = Engine::new(
+        file.clone(),
+        contents,
+        options.depth as usize,
+        options.verify,
+    );
+    let begun = Instant::now();
+    let engine = replay(&options, total.requests, size, engine).await?;
+    let (writes, reads, contents) = engine.finish().await?;
+    let seconds = begun.elapsed().as_secs_f64();
+    let after = Traffic::now(&client).await?;
+    let verified_bytes = match options.verify {
+        true => Some(compare(&file, &contents).await?),
+        false => None,
+    };
+    let unmetered = before.meters.unreachable.iter();
+    let unmetered = unmetered.chain(&after.meters.unreachable);
+    let mut unmetered_nodes: Vec<u32> = unmetered.map(|node| node.0).collect();
+    unmetered_nodes.sort_unstable();
+    unmetered_nodes.dedup();
+    let spec = stat.layout.pool.spec;
+    let report = Report {
+        trace: options.trace.display().to_string(),
+        file: options.name,
+        file_bytes: size.get(),
+        pool: spec.name,
+        code: spec.code,
+        depth: options.depth,
+        seconds,
+        writes: Kind::new(&writes, seconds),
+        reads: Kind::new(&reads, seconds),
+        cross_rack: after.since(&before),
+        unmetered_nodes,
+        verified_bytes,
+    };
+    report.print(format)
+}
+
+/// The requests that are asked for, in the trace's order.
+fn requests(
+    options: &ReplayOptions,
+) -> Result<impl Iterator<Item = Result<Request, LabError>> + use<>, Failure> {
+    let trace = TraceReader::open(&options.trace).map_err(Failure::failed)?;
+    let first = options.first.map_or(usize::MAX, |first| {
+        usize::try_from(first).unwrap_or(usize::MAX)
+    });
+    let writes_only = options.writes_only;
+    let is_asked_for = move |request: &Result<Request, LabError>| {
+        let is_read = matches!(request, Ok(request) if request.kind == RequestKind::Read);
+        !(writes_only && is_read)
+    };
+    Ok(trace.take(first).filter(is_asked_for))
+}
+
+/// What must be known of the trace before it is replayed, and that it is a trace to its end.
+struct Total {
+    requests: u64,
+    span_bytes: u64,
+}
+
+impl Total {
+    fn of(options: &ReplayOptions) -> Result<Self, Failure> {
+        let mut total = Self {
+            requests: 0,
+            span_bytes: 0,
+        };
+        for request in requests(options)? {
+            let request = request.map_err(Failure::failed)?;
+            total.requests += 1;
+            total.span_bytes = total.span_bytes.max(request.end_bytes());
+        }
+        Ok(total)
+    }
+}
+
+/// Finds the file, or makes it, and says how large it is and what is known of its bytes.
+async fn prepare(
+    client: &Client,
+    options: &ReplayOptions,
+    total: &Total,
+) -> Result<(NonZeroU64, Contents), Failure> {
+    let name = &options.name;
+    let files = client.ls(name).await?;
+    if let Some(file) = files.iter().find(|file| &file.name == name) {
+        let found = file.size_bytes;
+        let usable = NonZeroU64::new(found).filter(|f| options.size.is_none_or(|s| s == *f));
+        let Some(usable) = usable else {
+            return Err(Failure::usage(format!(
+                "{name} is there and has {found} bytes; fold the trace into it by leaving --size \
+                 out, or choose another --name"
+            )));
+        };
+        check_pool(client, options).await?;
+        return Ok((usable, Contents::default()));
+    }
+    let Some(size) = options.size.or_else(|| NonZeroU64::new(total.span_bytes)) else {
+        let trace = options.trace.display();
+        return Err(Failure::usage(format!(
+            "{trace} has no requests to replay, and says nothing of the size of its volume"
+        )));
+    };
+    let source = Initial::new(size.get());
+    let pool = options.pool.as_deref();
+    let progress = Shown::bytes(&format!("storing {name}"));
+    client
+        .put(name, pool, source, size.get(), &progress)
+        .await?;
+    let mut contents = Contents::default();
+    contents.overwrite(ByteRange::new(0, size.get()), INITIAL);
+    Ok((size, contents))
+}
+
+async fn check_pool(client: &Client, options: &ReplayOptions) -> Result<(), Failure> {
+    let Some(wanted) = &options.pool else {
+        return Ok(());
+    };
+    let (name, stat) = (&options.name, client.stat(&options.name).await?);
+    let found = stat.layout.pool.spec.name;
+    if &found == wanted {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "{name} is there and in pool {found}, not {wanted}; choose another --name"
+    )))
+}
+
+async fn replay(
+    options: &ReplayOptions,
+    count: u64,
+    size: NonZeroU64,
+    mut engine: Engine,
+) -> Result<Engine, Failure> {
+    let progress = Shown::count("replaying requests", count);
+    let begun = Instant::now();
+    let mut first_ticks = None;
+    for request in requests(options)? {
+        let request = request.map_err(Failure::failed)?;
+        let first_ticks = *first_ticks.get_or_insert(request.at_ticks);
+        let due = match options.pace {
+            Pace::Fast => None,
+            Pace::Trace => {
+                // Requests that the trace has in another order than their times are due at once.
+                let seconds = request.at_ticks.saturating_sub(first_ticks) as f64 / 1e7;
+                let after = Duration::try_from_secs_f64(seconds / options.speed);
+                let due = after.ok().and_then(|after| begun.checked_add(after));
+                Some(due.ok_or_else(|| {
+                    Failure::usage("the trace lasts longer than time; raise --speed")
+                })?)
+            }
+        };
+        engine.start(&request.folded(size), due).await?;
+        progress.step();
+    }
+    Ok(engine)
+}
+
+/// Reads all of the file of which anything is known, and compares it.
+async fn compare(file: &File, contents: &Contents) -> Result<u64, Failure> {
+    let size = file.size_bytes();
+    let progress = Shown::bytes("verifying");
+    let mut compared = 0;
+    let mut start = 0;
+    while start < size {
+        let range = ByteRange::new(start, COMPARE_BYTES.min(size - start));
+        let known = contents.known(range);
+        if !known.is_empty() {
+            let bytes = file.read(range).await?;
+            if let Some(at) = first_difference(&known, start, &bytes) {
+                return Err(differs(file.name(), at));
+            }
+            compared += known.iter().map(|piece| piece.range.length).sum::<u64>();
+        }
+        start = range.end();
+        progress.advanced(start, size);
+    }
+    Ok(compared)
+}
+
+/// What crossed racks so far.
+struct Traffic {
+    planned: BTreeMap<Purpose, Cost>,
+    meters: ClusterMeters,
+}
+
+impl Traffic {
+    async fn now(client: &Client) -> Result<Self, Failure> {
+        Ok(Self {
+            planned: client.planned(),
+            meters: client.meters().await?,
+        })
+    }
+
+    fn since(&self, before: &Self) -> BTreeMap<&'static str, CrossRack> {
+        let (now, then) = (self.meters.sum(), before.meters.sum());
+        let planned = |traffic: &Self, purpose| {
+            let cost = traffic.planned.get(&purpose);
+            cost.map_or(0, |cost| cost.cross_rack_bytes)
+        };
+        let mut sent = BTreeMap::new();
+        for purpose in Purpose::ALL {
+            let both = CrossRack {
+                planned_bytes: planned(self, purpose) - planned(before, purpose),
+                // A node that restarted counts from zero again.
+                metered_bytes: now
+                    .cross_rack(purpose)
+                    .saturating_sub(then.cross_rack(purpose)),
+            };
+            if both.planned_bytes > 0 || both.metered_bytes > 0 {
+                sent.insert(purpose.name(), both);
+            }
+        }
+        sent
+    }
+}
