@@ -160,6 +160,8 @@ fn mistakes_are_named() {
     let replay = ["lab", "replay", "--trace=x", "--pace=trace"];
     let error = fails(&[&replay[..], &["--speed=0"]].concat(), 2);
     assert!(error.contains("no speed"), "{error}");
+    let error = fails(&["lab", "replay", "--trace=x", "--speed=2"], 2);
+    assert!(error.contains("--pace trace"), "{error}");
     fs::write(&out, "1,h,0,Write,0,4096,1\n2,h,0,Wrote,0,1,1\n").unwrap();
     let error = fails(&["lab", "replay", "--trace", path_text(&out)], 1);
     assert!(error.contains("line 2"), "before any cluster: {error}");
@@ -206,24 +208,19 @@ fn a_replay_loses_nothing_and_meters_what_it_planned() {
     let span = fast["file_bytes"].as_u64().unwrap();
     assert!((700_000..800_000).contains(&span), "{fast}");
     assert_eq!(fast["verified_bytes"], span);
-    assert_eq!(
-        fast["cross_rack"]["update"]["planned_bytes"]
-            .as_u64()
-            .unwrap()
-            > 0,
-        true
-    );
+    let planned = &fast["cross_rack"]["update"]["planned_bytes"];
+    assert!(planned.as_u64() > Some(0), "{fast}");
     for (purpose, sent) in fast["cross_rack"].as_object().unwrap() {
         assert_eq!(sent["planned_bytes"], sent["metered_bytes"], "{purpose}");
     }
     assert!(fast["writes"]["p50_ms"].as_f64() <= fast["writes"]["p99_ms"].as_f64());
     assert_eq!(cluster.get("replay").len() as u64, span);
 
-    // On a file that is there, one tenth of a second of the trace takes a tenth of a second.
+    // On a file that is there; 0.29 s of the trace at half its speed.
     let paced = replay(&["--pace=trace", "--speed=0.5", "--first=30", "--writes-only"]);
     assert_eq!(requests(&paced).1, 0);
     assert!(requests(&paced).0 < 30, "reads were among the first 30");
-    assert!(paced["seconds"].as_f64().unwrap() >= 0.3, "{paced}");
+    assert!(paced["seconds"].as_f64().unwrap() >= 0.5, "{paced}");
     let verified = paced["verified_bytes"].as_u64().unwrap();
     assert!(
         0 < verified && verified < span,

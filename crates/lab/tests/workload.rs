@@ -273,8 +273,8 @@ fn a_part_of_the_file_server_has_its_files() {
             accessed_off.abs() < 0.02,
             "files accessed off by {accessed_off}"
         );
-        let updated = places.values().filter(|place| place.2).count();
-        let updated_pct = 100.0 * updated as f64 / places.len() as f64;
+        let changed = places.values().filter(|place| place.2).count();
+        let updated_pct = 100.0 * changed as f64 / places.len() as f64;
         assert!(
             (updated_pct - 12.10).abs() < 0.25,
             "files updated {updated_pct}"

@@ -53,8 +53,8 @@ pub(crate) struct TraceStatsOptions {
 
 #[derive(Args, Debug)]
 pub(crate) struct SynthOptions {
-    /// The volume, such as wdev_1 or hm_0; or harvard, an NFS server's 41 days
-    #[arg(long)]
+    /// The volume, or harvard for an NFS server's 41 days
+    #[arg(long, value_name = "wdev_1|hm_0|...|harvard")]
     pub(crate) volume: String,
     /// Where the rows go; replaced only when all of them are written
     #[arg(long, value_name = "FILE")]
@@ -98,9 +98,9 @@ pub(crate) struct ReplayOptions {
     /// When requests are made
     #[arg(long, value_enum, default_value = "fast")]
     pub(crate) pace: Pace,
-    /// With --pace trace, how many times as fast as the trace
-    #[arg(long, default_value = "1", value_parser = parse_speed)]
-    pub(crate) speed: f64,
+    /// With --pace trace, how many times as fast as the trace; once unless given
+    #[arg(long, value_parser = parse_speed)]
+    pub(crate) speed: Option<f64>,
     /// Requests under way at most; those that touch the same bytes keep their order
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) depth: u32,

@@ -29,6 +29,9 @@ pub(super) async fn run(
     place: &Place,
     format: Format,
 ) -> Result<(), Failure> {
+    if options.pace == Pace::Fast && options.speed.is_some() {
+        return Err(Failure::usage("--speed says nothing without --pace trace"));
+    }
     let total = Total::of(&options)?;
     let client = connect(place).await?;
     let (size, contents) = prepare(&client, &options, &total).await?;
@@ -46,9 +49,10 @@ pub(super) async fn run(
     let (writes, reads, contents) = engine.finish().await?;
     let seconds = begun.elapsed().as_secs_f64();
     let after = Traffic::now(&client).await?;
-    let verified_bytes = match options.verify {
-        true => Some(compare(&file, &contents).await?),
-        false => None,
+    let verified_bytes = if options.verify {
+        Some(compare(&file, &contents).await?)
+    } else {
+        None
     };
     let unmetered = before.meters.unreachable.iter();
     let unmetered = unmetered.chain(&after.meters.unreachable);
@@ -168,6 +172,7 @@ async fn replay(
     mut engine: Engine,
 ) -> Result<Engine, Failure> {
     let progress = Shown::count("replaying requests", count);
+    let speed = options.speed.unwrap_or(1.0);
     let begun = Instant::now();
     let mut first_ticks = None;
     for request in requests(options)? {
@@ -178,7 +183,7 @@ async fn replay(
             Pace::Trace => {
                 // Requests that the trace has in another order than their times are due at once.
                 let seconds = request.at_ticks.saturating_sub(first_ticks) as f64 / 1e7;
-                let after = Duration::try_from_secs_f64(seconds / options.speed);
+                let after = Duration::try_from_secs_f64(seconds / speed);
                 let due = after.ok().and_then(|after| begun.checked_add(after));
                 Some(due.ok_or_else(|| {
                     Failure::usage("the trace lasts longer than time; raise --speed")

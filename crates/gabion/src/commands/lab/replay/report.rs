@@ -67,7 +67,7 @@ impl Report {
             return print_json(self);
         }
         println!(
-            "{} on {} ({}, pool {}, {}): {:.1} s, up to {} requests at a time",
+            "{} on {} ({}, pool {}, {}): {:.1} s, at most {} at a time",
             self.trace,
             self.file,
             bytes(self.file_bytes),
@@ -78,6 +78,9 @@ impl Report {
         );
         let mut kinds = table(&["", "requests", "size", "ops/s", "MB/s", "p50 ms", "p99 ms"]);
         for (name, kind) in [("writes", &self.writes), ("reads", &self.reads)] {
+            if kind.count == 0 {
+                continue;
+            }
             kinds.add_row([
                 name.to_owned(),
                 kind.count.to_string(),
