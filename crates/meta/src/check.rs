@@ -4,7 +4,8 @@ use crate::kv::{KeyValue, ReadTxn};
 use crate::pools::pool;
 use crate::puts::pending_stripes;
 use crate::schema::{
-    Counter, FILES, GARBAGE, LEASES, NODES, PENDING, POOL_NAMES, POOLS, PUTS, STRIPES, STRIPES_ON,
+    Counter, FILES, GARBAGE, LEASES, NODES, PENDING, POOL_NAMES, POOLS, PUTS, REPLACEMENTS,
+    STRIPES, STRIPES_ON,
 };
 use crate::table::Table;
 use crate::{Meta, MetaError, PoolSpec};
@@ -23,6 +24,7 @@ impl<K: KeyValue> Meta<K> {
             check.stripes()?;
             check.files()?;
             check.puts()?;
+            check.replacements()?;
             check.index()?;
             check.leases()?;
             check.pools()?;
@@ -141,6 +143,18 @@ impl<'t> Check<'t> {
         }
         for id in unclaimed {
             self.faults.push(format!("{id} is pending in no put"));
+        }
+        Ok(())
+    }
+
+    /// Each replacement is a put with a stripe for each that it displaces.
+    fn replacements(&mut self) -> Result<(), MetaError> {
+        for (id, record) in REPLACEMENTS.scan(self.txn, &REPLACEMENTS.all(), usize::MAX)? {
+            let put = PUTS.get(self.txn, &id)?;
+            let count = record.displaced.len() as u64;
+            self.demand(put.is_some_and(|put| put.stripe_count == count), || {
+                format!("{id} is no put of {count} stripes to replace others")
+            });
         }
         Ok(())
     }

@@ -134,6 +134,17 @@ pub enum MetaError {
     /// The file's name is taken.
     #[error("there is a file '{0}' already; remove it first or choose another name")]
     FileExists(String),
+    /// Another file has the name.
+    #[error("'{0}' is another file now; open it again")]
+    FileReplaced(String),
+    /// A stripe that is being replaced may have been updated meanwhile.
+    #[error("{epoch} of {stripe} is over; begin the replacement again")]
+    LeaseLost {
+        /// The stripe.
+        stripe: StripeId,
+        /// The term under which it was being replaced.
+        epoch: Epoch,
+    },
     /// No such put: it was committed, aborted or expired.
     #[error("{0} is not under way; look whether the file is there, and if not, put it again")]
     UnknownPut(PutId),

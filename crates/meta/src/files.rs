@@ -100,7 +100,8 @@ impl<K: KeyValue> Meta<K> {
     }
 }
 
-fn file(txn: &dyn ReadTxn, name: &str) -> Result<FileRecord, MetaError> {
+/// The file of a name.
+pub(crate) fn file(txn: &dyn ReadTxn, name: &str) -> Result<FileRecord, MetaError> {
     let record = FILES.get(txn, &name.to_owned())?;
     let record = record.ok_or_else(|| MetaError::UnknownFile(name.to_owned()))?;
     checked(name, record)

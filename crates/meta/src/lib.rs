@@ -20,6 +20,7 @@ mod pools;
 mod puts;
 mod records;
 mod redb_store;
+mod replacements;
 mod schema;
 mod stripes;
 mod table;
@@ -31,8 +32,8 @@ pub use memory_store::MemoryStore;
 pub use names::FILE_NAME_BYTES;
 pub use puts::Put;
 pub use records::{
-    ClusterId, FileRecord, Holder, Lease, NodeRecord, Placement, PoolRecord, PoolSpec, PutId,
-    PutRecord, StripeStatus,
+    ClusterId, Displaced, FileRecord, Holder, Lease, NodeRecord, Placement, PoolRecord, PoolSpec,
+    PutId, PutRecord, ReplacementRecord, StripeStatus,
 };
 pub use redb_store::RedbStore;
 pub use schema::FORMAT;

@@ -2,11 +2,12 @@
 //! chunks; the commit makes the file visible with all its stripes at once. Until then nothing of
 //! it is seen, and whatever becomes of the client, no id is used again and no chunk is forgotten.
 
-use crate::kv::{KeyValue, ReadTxn};
+use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::names::check_file_name;
 use crate::nodes::usable_node;
 use crate::pools::pool;
-use crate::schema::{Counter, FILES, GARBAGE, PENDING, PUTS, STRIPES};
+use crate::replacements::give_up;
+use crate::schema::{Counter, FILES, GARBAGE, PENDING, PUTS, REPLACEMENTS, STRIPES};
 use crate::stripes::{index_stripe, stripe_row};
 use crate::{FileRecord, Meta, MetaError, Placement, PoolSpec, PutId, PutRecord};
 use gabion_layout::{Generation, NodeId, PoolId, RackId, StripeId, StripeRecord};
@@ -47,32 +48,7 @@ impl<K: KeyValue> Meta<K> {
             let spec = pool(txn, pool_id)?.spec;
             check_sizes(&spec, size_bytes, placements)?;
             check_nodes(txn, &spec, placements)?;
-            let stripe_count = placements.len() as u64;
-            let id = PutId(Counter::NextPut.take(txn, 1, u64::MAX, "put")?);
-            let first = Counter::NextStripe.take(txn, stripe_count, u64::MAX, "stripe")?;
-            let stripe = |(id, place): (u64, &Placement)| StripeRecord {
-                id: StripeId(id),
-                pool: pool_id,
-                chunk_bytes: place.chunk_bytes,
-                generation: FIRST,
-                nodes: place.nodes.clone(),
-                stale: Vec::new(),
-            };
-            let stripes: Vec<_> = (first..).zip(placements).map(stripe).collect();
-            for stripe in &stripes {
-                PENDING.put(txn, &stripe.id, stripe)?;
-            }
-            let record = PutRecord {
-                id,
-                name: name.to_owned(),
-                pool: pool_id,
-                size_bytes,
-                first_stripe: StripeId(first),
-                stripe_count,
-                touched_ms: now_ms,
-            };
-            PUTS.put(txn, &id, &record)?;
-            Ok(Put { id, stripes })
+            reserve(txn, name, (pool_id, size_bytes), placements, now_ms)
         })
     }
 
@@ -88,6 +64,9 @@ impl<K: KeyValue> Meta<K> {
     pub fn commit_put(&self, put: PutId, now_ms: u64) -> Result<FileRecord, MetaError> {
         self.store.write(|txn| {
             let record = put_record(txn, put)?;
+            if REPLACEMENTS.get(txn, &put)?.is_some() {
+                return Err(MetaError::UnknownPut(put));
+            }
             check_name_is_free(txn, &record.name)?;
             let mut segments = Vec::new();
             for stripe in pending_stripes(txn, &record)? {
@@ -111,7 +90,8 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Gives a put up; its stripes become garbage. Whether there was one to give up: one that has
+    /// Gives a put up; its stripes become garbage, and if it was a replacement, its leases end.
+    /// Whether there was one to give up: one that has
     /// been committed or aborted is left as it is.
     ///
     /// # Errors
@@ -125,6 +105,7 @@ impl<K: KeyValue> Meta<K> {
                 PENDING.delete(txn, &stripe.id)?;
                 GARBAGE.put(txn, &stripe.id, &stripe)?;
             }
+            give_up(txn, put)?;
             PUTS.delete(txn, &put)?;
             Ok(true)
         })
@@ -168,7 +149,43 @@ impl<K: KeyValue> Meta<K> {
     }
 }
 
-fn put_record(txn: &dyn ReadTxn, put: PutId) -> Result<PutRecord, MetaError> {
+/// Writes down a put of a file of a pool and so many bytes, and its stripes with new ids.
+pub(crate) fn reserve(
+    txn: &mut dyn WriteTxn,
+    name: &str,
+    (pool, size_bytes): (PoolId, u64),
+    placements: &[Placement],
+    now_ms: u64,
+) -> Result<Put, MetaError> {
+    let stripe_count = placements.len() as u64;
+    let id = PutId(Counter::NextPut.take(txn, 1, u64::MAX, "put")?);
+    let first = Counter::NextStripe.take(txn, stripe_count, u64::MAX, "stripe")?;
+    let stripe = |(id, place): (u64, &Placement)| StripeRecord {
+        id: StripeId(id),
+        pool,
+        chunk_bytes: place.chunk_bytes,
+        generation: FIRST,
+        nodes: place.nodes.clone(),
+        stale: Vec::new(),
+    };
+    let stripes: Vec<_> = (first..).zip(placements).map(stripe).collect();
+    for stripe in &stripes {
+        PENDING.put(txn, &stripe.id, stripe)?;
+    }
+    let record = PutRecord {
+        id,
+        name: name.to_owned(),
+        pool,
+        size_bytes,
+        first_stripe: StripeId(first),
+        stripe_count,
+        touched_ms: now_ms,
+    };
+    PUTS.put(txn, &id, &record)?;
+    Ok(Put { id, stripes })
+}
+
+pub(crate) fn put_record(txn: &dyn ReadTxn, put: PutId) -> Result<PutRecord, MetaError> {
     PUTS.get(txn, &put)?.ok_or(MetaError::UnknownPut(put))
 }
 
@@ -242,7 +259,7 @@ fn check_sizes(
 }
 
 /// Each segment needs a node of its own for each chunk, and no rack too many of them.
-fn check_nodes(
+pub(crate) fn check_nodes(
     txn: &dyn ReadTxn,
     spec: &PoolSpec,
     placements: &[Placement],

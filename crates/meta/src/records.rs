@@ -111,12 +111,30 @@ pub struct Placement {
     pub nodes: Vec<NodeId>,
 }
 
+/// A stripe that a replacement takes out of its file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Displaced {
+    /// The stripe.
+    pub stripe: StripeId,
+    /// The lease term under which the coordinator keeps others from updating it.
+    pub epoch: Epoch,
+}
+
+/// What makes a put a replacement: its stripes go into a file that is there already.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ReplacementRecord {
+    /// The put that brought the file.
+    pub file: PutId,
+    /// What its stripes displace, one for one, in the file's order.
+    pub displaced: Vec<Displaced>,
+}
+
 /// A put under way. Its stripes have ids `first_stripe..first_stripe + stripe_count`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PutRecord {
     /// Its id.
     pub id: PutId,
-    /// The name that the file is to have.
+    /// The name that the file is to have, or has when stripes of it are replaced.
     pub name: String,
     /// The file's pool.
     pub pool: PoolId,

@@ -2,7 +2,7 @@
 //! which rows must agree.
 
 use crate::kv::{ReadTxn, WriteTxn};
-use crate::records::{FileRecord, Holder, NodeRecord, PoolRecord, PutRecord};
+use crate::records::{FileRecord, Holder, NodeRecord, PoolRecord, PutRecord, ReplacementRecord};
 use crate::table::{Key, Table};
 use crate::{ClusterId, MetaError, PutId};
 use gabion_layout::{Epoch, NodeId, PoolId, StripeId, StripeRecord};
@@ -37,6 +37,8 @@ pub(crate) const STRIPES_ON: Table<(NodeId, StripeId), ()> = Table::new("stripes
 pub(crate) const GARBAGE: Table<StripeId, StripeRecord> = Table::new("garbage", 11, 1);
 /// The last lease of each stripe that ever had one.
 pub(crate) const LEASES: Table<StripeId, LeaseRecord> = Table::new("leases", 12, 1);
+/// Puts under way whose stripes replace others.
+pub(crate) const REPLACEMENTS: Table<PutId, ReplacementRecord> = Table::new("replacements", 13, 1);
 
 /// The last lease of a stripe. The epoch stays when the lease is given back: it only ever grows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 use crate::operation::{Action, Answer, World};
 use gabion_layout::{ChunkIndex, Epoch, Generation, NodeId, StripeId, StripeRecord};
 use gabion_meta::{
-    FileRecord, Holder, Lease, MetaError, NodeRecord, Placement, Put, PutId, PutRecord,
+    Displaced, FileRecord, Holder, Lease, MetaError, NodeRecord, Placement, Put, PutId, PutRecord,
 };
 use std::collections::BTreeMap;
 
@@ -20,6 +20,8 @@ pub(crate) struct Expected {
     pub(crate) nodes: Vec<NodeRecord>,
     pub(crate) files: BTreeMap<String, FileRecord>,
     pub(crate) puts: BTreeMap<PutId, (PutRecord, Vec<StripeRecord>)>,
+    /// Of those puts that replace: the file's put, and what they displace.
+    replacements: BTreeMap<PutId, (PutId, Vec<Displaced>)>,
     pub(crate) live: BTreeMap<StripeId, StripeRecord>,
     pub(crate) garbage: BTreeMap<StripeId, StripeRecord>,
     pub(crate) leases: BTreeMap<StripeId, (Epoch, Option<Holder>)>,
@@ -36,6 +38,7 @@ impl Expected {
             nodes,
             files: BTreeMap::new(),
             puts: BTreeMap::new(),
+            replacements: BTreeMap::new(),
             live: BTreeMap::new(),
             garbage: BTreeMap::new(),
             leases: BTreeMap::new(),
@@ -52,7 +55,31 @@ impl Expected {
                 placements,
             } => self.begin(name, *size_bytes, placements, world),
             Action::Commit(put) => self.commit(*put, world.now_ms),
+            Action::Lead(stripes) => {
+                let incarnation = self.incarnation;
+                let holder = Holder::Coordinator { incarnation };
+                let lease = |stripe: &StripeId| match self.acquire(*stripe, holder, world)? {
+                    Answer::Lease(lease) => Ok(lease),
+                    other => unreachable!("{other:?} is no lease"),
+                };
+                let leases: Result<_, _> = stripes.iter().map(lease).collect();
+                leases.map(Answer::Leases)
+            }
+            Action::Replace {
+                name,
+                file,
+                displaced,
+                nodes,
+            } => self.replace(name, *file, displaced, nodes, world),
+            Action::CommitReplacement(put) => self.commit_replacement(*put),
             Action::Abort(put) => {
+                let replacement = self.replacements.remove(put);
+                let displaced = replacement.map_or(Vec::new(), |(_, displaced)| displaced);
+                for old in displaced {
+                    if self.holds(old) {
+                        self.leases.insert(old.stripe, (old.epoch, None));
+                    }
+                }
                 let aborted = self.puts.remove(put);
                 let there = aborted.is_some();
                 let stripes = aborted.into_iter().flat_map(|(_, stripes)| stripes);
@@ -103,6 +130,18 @@ impl Expected {
         if nodes.any(|node| self.nodes[node.0 as usize].failed) {
             return Err("NodeFailed");
         }
+        Ok(Answer::Put(
+            self.reserve(name, size_bytes, placements, world),
+        ))
+    }
+
+    fn reserve(
+        &mut self,
+        name: &str,
+        size_bytes: u64,
+        placements: &[Placement],
+        world: &World,
+    ) -> Put {
         let id = PutId(self.put_count);
         let first_stripe = StripeId(self.stripe_count);
         let stripe = |(place, id): (&Placement, u64)| StripeRecord {
@@ -127,7 +166,71 @@ impl Expected {
             touched_ms: world.now_ms,
         };
         self.puts.insert(id, (record, stripes.clone()));
-        Ok(Answer::Put(Put { id, stripes }))
+        Put { id, stripes }
+    }
+
+    fn holds(&self, old: Displaced) -> bool {
+        let lease = self.leases.get(&old.stripe);
+        matches!(lease, Some((epoch, Some(Holder::Coordinator { .. }))) if *epoch == old.epoch)
+    }
+
+    fn replace(
+        &mut self,
+        name: &str,
+        file: PutId,
+        displaced: &[Displaced],
+        nodes: &[Vec<NodeId>],
+        world: &World,
+    ) -> Outcome {
+        if !displaced.iter().all(|old| self.holds(*old)) {
+            return Err("LeaseLost");
+        }
+        if nodes
+            .iter()
+            .flatten()
+            .any(|node| self.nodes[node.0 as usize].failed)
+        {
+            return Err("NodeFailed");
+        }
+        let place = |(old, nodes): (&Displaced, &Vec<NodeId>)| Placement {
+            chunk_bytes: self.live[&old.stripe].chunk_bytes,
+            nodes: nodes.clone(),
+        };
+        let placements: Vec<_> = displaced.iter().zip(nodes).map(place).collect();
+        let size_bytes = self.files[name].size_bytes;
+        let put = self.reserve(name, size_bytes, &placements, world);
+        self.replacements.insert(put.id, (file, displaced.to_vec()));
+        Ok(Answer::Put(put))
+    }
+
+    fn commit_replacement(&mut self, put: PutId) -> Outcome {
+        let (file_put, displaced) = self.replacements.get(&put).cloned().ok_or("UnknownPut")?;
+        let (record, stripes) = self.puts[&put].clone();
+        let file = self.files.get(&record.name).ok_or("UnknownFile")?;
+        if file.put != file_put {
+            return Err("FileReplaced");
+        }
+        if displaced
+            .iter()
+            .any(|old| !file.segments.contains(&old.stripe))
+        {
+            return Err("UnknownStripe");
+        }
+        if !displaced.iter().all(|old| self.holds(*old)) {
+            return Err("LeaseLost");
+        }
+        let file = self.files.get_mut(&record.name).expect("it was just there");
+        for (Displaced { stripe: old, .. }, new) in displaced.iter().zip(&stripes) {
+            let segments = file.segments.iter_mut();
+            segments.filter(|id| *id == old).for_each(|id| *id = new.id);
+            self.leases.remove(old);
+            let gone = self.live.remove(old).expect("files have stripes");
+            self.garbage.insert(*old, gone);
+            self.live.insert(new.id, new.clone());
+        }
+        self.puts.remove(&put);
+        self.replacements.remove(&put);
+        Ok(Answer::Stripes(stripes))
     }
 
     fn remove(&mut self, name: &str) -> Outcome {
@@ -155,6 +258,9 @@ impl Expected {
 
     fn commit(&mut self, put: PutId, now_ms: u64) -> Outcome {
         let (record, _) = self.puts.get(&put).ok_or("UnknownPut")?;
+        if self.replacements.contains_key(&put) {
+            return Err("UnknownPut");
+        }
         if self.files.contains_key(&record.name) {
             return Err("FileExists");
         }

@@ -3,8 +3,8 @@
 use crate::expected::Expected;
 use gabion_layout::{ChunkIndex, Epoch, Generation, NodeId, StripeId, StripeRecord};
 use gabion_meta::{
-    FileRecord, Holder, KeyValue, Lease, Membership, Meta, MetaError, NodeRecord, Placement, Put,
-    PutId, Timing,
+    Displaced, FileRecord, Holder, KeyValue, Lease, Membership, Meta, MetaError, NodeRecord,
+    Placement, Put, PutId, Timing,
 };
 use proptest::prelude::*;
 
@@ -31,6 +31,17 @@ pub(crate) enum Operation {
         place: u32,
     },
     Commit {
+        pick: usize,
+    },
+    Lead {
+        name: u8,
+    },
+    Replace {
+        name: u8,
+        first: usize,
+        place: u32,
+    },
+    CommitReplacement {
         pick: usize,
     },
     Abort {
@@ -83,6 +94,10 @@ pub(crate) fn operations(most: usize) -> impl Strategy<Value = Vec<Operation>> {
         4 => (name.clone(), 0..3 * STRIPE_BYTES, 0..NODES)
             .prop_map(|(name, size_bytes, place)| Operation::Begin { name, size_bytes, place }),
         4 => (0usize..3).prop_map(|pick| Operation::Commit { pick }),
+        3 => name.clone().prop_map(|name| Operation::Lead { name }),
+        3 => (name.clone(), 0usize..2, 0..NODES)
+            .prop_map(|(name, first, place)| Operation::Replace { name, first, place }),
+        3 => (0usize..3).prop_map(|pick| Operation::CommitReplacement { pick }),
         1 => (0usize..3).prop_map(|pick| Operation::Abort { pick }),
         1 => (0usize..3).prop_map(|pick| Operation::Touch { pick }),
         1 => name.prop_map(|name| Operation::Remove { name }),
@@ -111,6 +126,15 @@ pub(crate) enum Action {
         placements: Vec<Placement>,
     },
     Commit(PutId),
+    /// The coordinator takes the leases of these stripes.
+    Lead(Vec<StripeId>),
+    Replace {
+        name: String,
+        file: PutId,
+        displaced: Vec<Displaced>,
+        nodes: Vec<Vec<NodeId>>,
+    },
+    CommitReplacement(PutId),
     Abort(PutId),
     Touch(PutId),
     Remove(String),
@@ -128,8 +152,10 @@ pub(crate) enum Answer {
     Put(Put),
     File(FileRecord),
     Stripe(StripeRecord),
+    Stripes(Vec<StripeRecord>),
     Node(NodeRecord),
     Lease(Lease),
+    Leases(Vec<Lease>),
     Whether(bool),
     Done,
 }
@@ -151,6 +177,22 @@ impl Action {
                 .begin_put(name, world.pool, *size_bytes, placements, now_ms)
                 .map(Answer::Put),
             Self::Commit(put) => meta.commit_put(*put, now_ms).map(Answer::File),
+            Self::Lead(stripes) => {
+                let incarnation = meta.incarnation();
+                let holder = Holder::Coordinator { incarnation };
+                let leases = meta.acquire_all(stripes, holder, &world.membership, now_ms)?;
+                let leases: Result<_, _> = leases.into_iter().collect();
+                leases.map(Answer::Leases)
+            }
+            Self::Replace {
+                name,
+                file,
+                displaced,
+                nodes,
+            } => meta
+                .begin_replacement(name, *file, displaced, nodes, now_ms)
+                .map(Answer::Put),
+            Self::CommitReplacement(put) => meta.commit_replacement(*put).map(Answer::Stripes),
             Self::Abort(put) => meta.abort_put(*put).map(Answer::Whether),
             Self::Touch(put) => meta.touch_put(*put, now_ms).map(|()| Answer::Done),
             Self::Remove(name) => meta.remove_file(name).map(Answer::File),
@@ -279,6 +321,34 @@ impl World {
                 placements: placements(size_bytes, place),
             },
             Operation::Commit { pick } => Action::Commit(put(pick)),
+            Operation::Lead { name: n } => {
+                let file = expected.files.get(&name(n))?;
+                Action::Lead(file.segments.clone())
+            }
+            Operation::Replace {
+                name: n,
+                first,
+                place,
+            } => {
+                let name = name(n);
+                let file = expected.files.get(&name)?;
+                let displaced = file.segments.iter().skip(first);
+                let displaced = displaced.map(|&stripe| Displaced {
+                    stripe,
+                    epoch: expected
+                        .leases
+                        .get(&stripe)
+                        .map_or(Epoch(1), |lease| lease.0),
+                });
+                let displaced: Vec<_> = displaced.collect();
+                Action::Replace {
+                    name,
+                    file: file.put,
+                    nodes: vec![spread(place); displaced.len()],
+                    displaced,
+                }
+            }
+            Operation::CommitReplacement { pick } => Action::CommitReplacement(put(pick)),
             Operation::Abort { pick } => Action::Abort(put(pick)),
             Operation::Touch { pick } => Action::Touch(put(pick)),
             Operation::Remove { name: n } => Action::Remove(name(n)),
@@ -309,6 +379,11 @@ impl World {
     }
 }
 
+/// Six nodes from `place` on.
+fn spread(place: u32) -> Vec<NodeId> {
+    (0..6).map(|i| NodeId((place + i) % NODES)).collect()
+}
+
 /// Places for a file's segments on six nodes from `place` on; never more than three in a rack.
 fn placements(size_bytes: u64, place: u32) -> Vec<Placement> {
     let segments = size_bytes.div_ceil(STRIPE_BYTES);
@@ -316,7 +391,7 @@ fn placements(size_bytes: u64, place: u32) -> Vec<Placement> {
         let rest = size_bytes - segment * STRIPE_BYTES;
         Placement {
             chunk_bytes: rest.min(STRIPE_BYTES).div_ceil(4),
-            nodes: (0..6).map(|i| NodeId((place + i) % NODES)).collect(),
+            nodes: spread(place),
         }
     };
     (0..segments).map(placement).collect()

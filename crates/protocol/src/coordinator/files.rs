@@ -1,6 +1,7 @@
 //! Files: how they come in through puts, are looked up, and go.
 
 use super::pools::PoolFacts;
+use super::replace::LivePut;
 use super::{Answer, Coordinator, Denied, lock};
 use crate::message::{CoordinatorReply, FileLayout, Liveness};
 use gabion_layout::Topology;
@@ -49,7 +50,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let begin =
             move |meta: &Meta<K>| meta.begin_put(&name, pool, size_bytes, &placements, now_ms);
         let put = self.with_meta(begin).await?;
-        lock(&self.puts).insert(put.id, self.ports.now_ms());
+        let live = LivePut {
+            heard_ms: self.ports.now_ms(),
+            occupation: None,
+        };
+        lock(&self.puts).insert(put.id, live);
         Ok(CoordinatorReply::Put {
             put: put.id,
             pool: facts.record.clone(),
@@ -79,8 +84,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     /// all clients a full time-out anyway.
     pub(super) fn touch_put(&self, put: PutId) -> Answer {
         match lock(&self.puts).get_mut(&put) {
-            Some(heard_ms) => {
-                *heard_ms = self.ports.now_ms();
+            Some(live) => {
+                live.heard_ms = self.ports.now_ms();
                 Ok(CoordinatorReply::Done)
             }
             None => Err(MetaError::UnknownPut(put).into()),
@@ -104,9 +109,12 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     }
 
     /// Gives a put up; one that is over already is left as it is.
-    pub(super) async fn abort_put(&self, put: PutId) -> Answer {
+    pub(super) async fn abort_put(self: &Arc<Self>, put: PutId) -> Answer {
         self.with_meta(move |meta| meta.abort_put(put)).await?;
-        lock(&self.puts).remove(&put);
+        let over = lock(&self.puts).remove(&put);
+        if let Some(occupation) = over.and_then(|live| live.occupation) {
+            self.leave(occupation).await?;
+        }
         self.garbage_bell.ring();
         Ok(CoordinatorReply::Done)
     }
@@ -115,12 +123,15 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     pub(super) async fn expire_puts(self: Arc<Self>) {
         let timeout_ms = self.options.put_timeout_ms;
         while !self.is_broken() {
-            self.ports.sleep_ms((timeout_ms / 4).max(1)).await;
+            // Often enough for replacements, too, whose time-out is shorter.
+            self.ports.sleep_ms((timeout_ms / 24).max(1)).await;
             let now_ms = self.ports.now_ms();
-            let silent = |heard_ms: u64| now_ms.saturating_sub(heard_ms) >= timeout_ms;
+            let is_silent = |live: &LivePut| {
+                now_ms.saturating_sub(live.heard_ms) >= live.timeout_ms(timeout_ms)
+            };
             let expired: Vec<PutId> = lock(&self.puts)
                 .iter()
-                .filter(|&(_, &heard_ms)| silent(heard_ms))
+                .filter(|(_, live)| is_silent(live))
                 .map(|(&put, _)| put)
                 .collect();
             for put in expired {

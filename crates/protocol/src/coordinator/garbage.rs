@@ -46,19 +46,31 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 return Ok(all_gone);
             };
             after = Some(last.id);
-            let pending = self.remove_page(&page).await;
-            let gone = page.iter().filter(|stripe| {
-                let waits = stripe.nodes.iter().any(|node| pending.contains(node));
-                all_gone &= !waits;
-                !waits
-            });
-            let gone: Vec<_> = gone.map(|stripe| stripe.id).collect();
-            let forget = move |meta: &Meta<K>| {
-                gone.into_iter()
-                    .try_for_each(|id| meta.reclaimed(id).map(|_| ()))
-            };
-            self.with_meta(forget).await?;
+            all_gone &= self.remove_stripes(&page).await?;
         }
+    }
+
+    /// Removes the chunks of garbage stripes, and forgets those of which none is left. Whether that
+    /// is all of them.
+    pub(super) async fn remove_stripes(
+        self: &Arc<Self>,
+        stripes: &[StripeRecord],
+    ) -> Result<bool, MetaError> {
+        let pending = self.remove_page(stripes).await;
+        let is_gone =
+            |stripe: &&StripeRecord| !stripe.nodes.iter().any(|node| pending.contains(node));
+        let gone: Vec<_> = stripes
+            .iter()
+            .filter(is_gone)
+            .map(|stripe| stripe.id)
+            .collect();
+        let all_gone = gone.len() == stripes.len();
+        let forget = move |meta: &Meta<K>| {
+            gone.into_iter()
+                .try_for_each(|id| meta.reclaimed(id).map(|_| ()))
+        };
+        self.with_meta(forget).await?;
+        Ok(all_gone)
     }
 
     /// Tells each node which chunks of the page's stripes to remove. The nodes that have not, and

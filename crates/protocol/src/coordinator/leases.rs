@@ -44,9 +44,13 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 holder: Holder::Coordinator { .. },
                 ..
             }) => Ok(CoordinatorReply::Busy(format!(
-                "{stripe} is being repaired; try again"
+                "{stripe} is being repaired or rewritten; try again"
             ))),
-            Err(error @ MetaError::NodeNotLive(_)) => Ok(CoordinatorReply::Busy(error.to_string())),
+            // A stripe that is gone may have been replaced: whoever sent the node here has to look
+            // the file up again and will not find this stripe in it.
+            Err(error @ (MetaError::NodeNotLive(_) | MetaError::UnknownStripe(_))) => {
+                Ok(CoordinatorReply::Busy(error.to_string()))
+            }
             Err(error) => Err(error.into()),
         }
     }

@@ -18,6 +18,7 @@ mod pools;
 mod queue;
 mod rebuild;
 mod repair;
+mod replace;
 mod scrub;
 mod status;
 mod survey;
@@ -33,6 +34,7 @@ use gabion_planner::repair::Scheme;
 use membership::JoinRequest;
 use pools::PoolFacts;
 use queue::RepairQueue;
+use replace::{LivePut, Occupied};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -98,8 +100,10 @@ pub struct Coordinator<K> {
     pools: Mutex<BTreeMap<PoolId, Arc<PoolFacts>>>,
     /// How many more losses stripes survive, by what they have lost.
     endurance: Mutex<BTreeMap<(PoolId, Vec<ChunkIndex>), i32>>,
-    /// When the client of each put was last heard of.
-    puts: Mutex<BTreeMap<PutId, u64>>,
+    /// When the client of each put was last heard of, and what it is to replace.
+    puts: Mutex<BTreeMap<PutId, LivePut>>,
+    /// Stripes that are being repaired or replaced.
+    occupied: Occupied,
     queue: Mutex<RepairQueue>,
     scheme: Mutex<Scheme>,
     /// Counts since the start; the rest of the fields are filled in when somebody asks.
@@ -137,10 +141,15 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let now_ms = ports.now_ms();
         let roster = Roster::new(options.timing, meta.nodes()?, now_ms);
         // An earlier run's clock says nothing about this one's: all clients get a full time-out.
-        let puts = meta.puts()?.into_iter().map(|put| (put.id, now_ms));
+        let live = || LivePut {
+            heard_ms: now_ms,
+            occupation: None,
+        };
+        let puts = meta.puts()?.into_iter().map(|put| (put.id, live()));
         ports.learn_nodes(&roster.statuses(now_ms));
         Ok(Arc::new(Self {
             puts: Mutex::new(puts.collect()),
+            occupied: Occupied::default(),
             meta: Arc::new(meta),
             ports,
             broken: OnceLock::new(),
@@ -231,6 +240,12 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ask::TouchPut(put) => self.touch_put(put),
             Ask::CommitPut(put) => self.commit_put(put).await,
             Ask::AbortPut(put) => self.abort_put(put).await,
+            Ask::BeginReplace {
+                name,
+                file,
+                stripes,
+            } => self.begin_replace(name, file, stripes).await,
+            Ask::CommitReplace { put, displaced } => self.commit_replace(put, displaced).await,
             Ask::Lookup { name } => self.lookup(name).await,
             Ask::List { prefix } => {
                 let list = move |meta: &Meta<K>| meta.files(&prefix, None, usize::MAX);

@@ -57,6 +57,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             return Ok(());
         }
         survey.check_hope()?;
+        let Ok(_occupation) = self.occupied.occupy(vec![id]) else {
+            return Err(Setback(
+                "it is being rewritten; its repair waits".to_owned(),
+            ));
+        };
         let holder = Holder::Coordinator {
             incarnation: self.meta.incarnation(),
         };
@@ -111,7 +116,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
 
     /// Fences off older terms and decides about all updates under way, without the failed nodes,
     /// which it names. None when the stripe is gone.
-    async fn settle(
+    pub(super) async fn settle(
         self: &Arc<Self>,
         id: StripeId,
         epoch: Epoch,

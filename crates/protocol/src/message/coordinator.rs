@@ -3,7 +3,8 @@
 
 use super::{ClusterStatus, Damage, NodeStatus};
 use gabion_layout::{
-    ChunkId, ChunkIndex, Epoch, Generation, NodeId, RackId, StripeId, StripeRecord, Survive,
+    ChunkId, ChunkIndex, Epoch, Generation, NodeId, RackId, Sequence, StripeId, StripeRecord,
+    Survive,
 };
 use gabion_meta::{FileRecord, PoolRecord, PutId};
 use serde::{Deserialize, Serialize};
@@ -121,6 +122,26 @@ pub enum CoordinatorRequest {
     },
     /// Verify every stored byte of the cluster.
     ScrubAll,
+    /// Begin to replace stripes of a file by new ones with other bytes. The stripes take no updates
+    /// until the replacement is committed with [`CoordinatorRequest::CommitReplace`] or given up
+    /// with [`CoordinatorRequest::AbortPut`].
+    BeginReplace {
+        /// The file's name.
+        name: String,
+        /// The put that brought the file.
+        file: PutId,
+        /// The stripes, in the file's order.
+        stripes: Vec<StripeId>,
+    },
+    /// All chunks of the new stripes are durable: put them in the places of the old ones. May be
+    /// repeated; when it is refused, the file's layout says whether an earlier one succeeded. Any
+    /// answer but [`CoordinatorReply::Busy`] says that readers find no old chunk any more.
+    CommitReplace {
+        /// The replacement.
+        put: PutId,
+        /// The old stripes.
+        displaced: Vec<StripeId>,
+    },
 }
 
 /// The coordinator's reply.
@@ -192,6 +213,30 @@ pub enum CoordinatorReply {
     Refused(String),
     /// Not done now, but it may be soon: one plain sentence.
     Busy(String),
+    /// The stripes wait to be replaced.
+    Replacement {
+        /// The put that brings the new stripes.
+        put: PutId,
+        /// The old stripes, as they stay until the end of the replacement.
+        settled: Vec<SettledStripe>,
+        /// The new stripes, one for each old one.
+        stripes: Vec<StripeRecord>,
+        /// All nodes.
+        nodes: Vec<NodeStatus>,
+    },
+}
+
+/// A stripe that takes no updates until its replacement ends.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SettledStripe {
+    /// The stripe.
+    pub stripe: StripeRecord,
+    /// The term that keeps others from updating it.
+    pub epoch: Epoch,
+    /// Its last update.
+    pub mark: Sequence,
+    /// Chunks whose nodes took no part in the settling: what they hold proves nothing.
+    pub unsettled: Vec<ChunkIndex>,
 }
 
 /// A file with all that a client needs to read and write it.

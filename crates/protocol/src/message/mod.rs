@@ -11,7 +11,9 @@ mod node;
 mod refusal;
 mod status;
 
-pub use coordinator::{CoordinatorReply, CoordinatorRequest, FileLayout, HeldChunk, StripeLease};
+pub use coordinator::{
+    CoordinatorReply, CoordinatorRequest, FileLayout, HeldChunk, SettledStripe, StripeLease,
+};
 pub use flow::Flow;
 pub use meter::Meter;
 pub use node::{Damage, Effect, Holding, NodeReply, NodeRequest, PendingRecord, ReadCut, RunPart};

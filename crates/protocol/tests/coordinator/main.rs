@@ -9,3 +9,4 @@ mod leases;
 mod membership;
 mod repair;
 mod repair_edges;
+mod replace;

@@ -1,0 +1,163 @@
+//! Replacements: how a write that spans stripes becomes one change. Its client writes new stripes
+//! beside the old ones, and the commit puts them into the file in one transaction.
+//!
+//! A replacement is a put whose stripes go into a file that is there already; it is touched, expires
+//! and is aborted as any put. From before its client reads the old stripes until the commit, nobody
+//! else may update them, so the coordinator holds their leases. The commit asks the leases
+//! themselves whether that is still so: whoever else got one since has a higher epoch, and a
+//! replacement that was begun by an earlier run of the coordinator stands as long as nobody has.
+
+use crate::kv::{KeyValue, ReadTxn, WriteTxn};
+use crate::pools::pool;
+use crate::puts::{check_nodes, pending_stripes, put_record, reserve};
+use crate::schema::{FILES, GARBAGE, LEASES, LeaseRecord, PENDING, PUTS, REPLACEMENTS, STRIPES};
+use crate::stripes::{index_stripe, live_stripe, unindex_stripe};
+use crate::{
+    Displaced, FileRecord, Holder, Meta, MetaError, Placement, Put, PutId, ReplacementRecord, files,
+};
+use gabion_layout::{NodeId, StripeId, StripeRecord};
+use std::collections::BTreeMap;
+
+impl<K: KeyValue> Meta<K> {
+    /// Begins to replace stripes of the file that the put `file` brought, given in the file's order:
+    /// the new stripes have their chunk sizes and lie on `nodes`, each on a set of its own. The
+    /// coordinator holds the leases of the old stripes under the epochs given and has settled them.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownFile`]; [`MetaError::FileReplaced`]; [`MetaError::UnknownStripe`] when a
+    /// stripe is none of the file's or out of order; [`MetaError::LeaseLost`];
+    /// [`MetaError::Placement`], [`MetaError::UnknownNode`] and [`MetaError::NodeFailed`] as for a
+    /// put; [`MetaError::IdsExhausted`].
+    ///
+    /// # Panics
+    /// Unless there are as many sets of nodes as stripes.
+    pub fn begin_replacement(
+        &self,
+        name: &str,
+        file: PutId,
+        displaced: &[Displaced],
+        nodes: &[Vec<NodeId>],
+        now_ms: u64,
+    ) -> Result<Put, MetaError> {
+        assert_eq!(displaced.len(), nodes.len(), "a place for each stripe");
+        self.store.write(|txn| {
+            let target = same_file(txn, name, file)?;
+            positions(&target, displaced)?;
+            let mut placements = Vec::with_capacity(displaced.len());
+            for (old, nodes) in displaced.iter().zip(nodes) {
+                check_held(txn, *old)?;
+                placements.push(Placement {
+                    chunk_bytes: live_stripe(txn, old.stripe)?.chunk_bytes,
+                    nodes: nodes.clone(),
+                });
+            }
+            check_nodes(txn, &pool(txn, target.pool)?.spec, &placements)?;
+            let kind = (target.pool, target.size_bytes);
+            let put = reserve(txn, name, kind, &placements, now_ms)?;
+            let displaced = displaced.to_vec();
+            REPLACEMENTS.put(txn, &put.id, &ReplacementRecord { file, displaced })?;
+            Ok(put)
+        })
+    }
+
+    /// Puts the new stripes of a replacement in the places of the old ones, which become garbage;
+    /// their leases end. The caller vouches that every new chunk is durable on its node. After an
+    /// error the replacement is still under way, but only an abort can follow.
+    ///
+    /// The file stays the one that it was: its [`FileRecord::put`] does not change.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownPut`], also when it was committed already; [`MetaError::UnknownFile`];
+    /// [`MetaError::FileReplaced`]; [`MetaError::UnknownStripe`] when an old stripe is the file's no
+    /// more; [`MetaError::LeaseLost`] when it may have been updated meanwhile.
+    pub fn commit_replacement(&self, put: PutId) -> Result<Vec<StripeRecord>, MetaError> {
+        self.store.write(|txn| {
+            let record = REPLACEMENTS.get(txn, &put)?;
+            let record = record.ok_or(MetaError::UnknownPut(put))?;
+            let put_row = put_record(txn, put)?;
+            let stripes = pending_stripes(txn, &put_row)?;
+            let mut file = same_file(txn, &put_row.name, record.file)?;
+            let positions = positions(&file, &record.displaced)?;
+            if stripes.len() != positions.len() {
+                let reason = format!("{} stripes are to replace others", stripes.len());
+                return Err(REPLACEMENTS.contradiction(&put, reason));
+            }
+            for ((new, old), at) in stripes.iter().zip(&record.displaced).zip(positions) {
+                check_held(txn, *old)?;
+                discard(txn, old.stripe)?;
+                PENDING.delete(txn, &new.id)?;
+                STRIPES.put(txn, &new.id, new)?;
+                index_stripe(txn, new)?;
+                file.segments[at] = new.id;
+            }
+            FILES.put(txn, &file.name, &file)?;
+            REPLACEMENTS.delete(txn, &put)?;
+            PUTS.delete(txn, &put)?;
+            Ok(stripes)
+        })
+    }
+}
+
+/// Gives the leases of a replacement back that are still its own, and forgets it. Nothing for other
+/// puts.
+pub(crate) fn give_up(txn: &mut dyn WriteTxn, put: PutId) -> Result<(), MetaError> {
+    let Some(record) = REPLACEMENTS.get(txn, &put)? else {
+        return Ok(());
+    };
+    for old in record.displaced {
+        if is_held(txn, old)? {
+            let epoch = old.epoch;
+            let holder = None;
+            LEASES.put(txn, &old.stripe, &LeaseRecord { epoch, holder })?;
+        }
+    }
+    REPLACEMENTS.delete(txn, &put)
+}
+
+/// Makes garbage of a stripe of a file. Its place in the file is the caller's to fill.
+fn discard(txn: &mut dyn WriteTxn, id: StripeId) -> Result<(), MetaError> {
+    let stripe = live_stripe(txn, id)?;
+    STRIPES.delete(txn, &id)?;
+    unindex_stripe(txn, &stripe)?;
+    LEASES.delete(txn, &id)?;
+    GARBAGE.put(txn, &id, &stripe)
+}
+
+/// The file of a name, if it is the one that the put `file` brought.
+fn same_file(txn: &dyn ReadTxn, name: &str, file: PutId) -> Result<FileRecord, MetaError> {
+    let found = files::file(txn, name)?;
+    if found.put != file {
+        return Err(MetaError::FileReplaced(name.to_owned()));
+    }
+    Ok(found)
+}
+
+/// Where in the file the displaced stripes are; they are in its order and each is there once.
+fn positions(file: &FileRecord, displaced: &[Displaced]) -> Result<Vec<usize>, MetaError> {
+    let segments = file.segments.iter().enumerate();
+    let segments: BTreeMap<StripeId, usize> = segments.map(|(at, &id)| (id, at)).collect();
+    let mut found: Vec<usize> = Vec::with_capacity(displaced.len());
+    for old in displaced {
+        let at = segments.get(&old.stripe).copied();
+        let next = at.filter(|at| found.last().is_none_or(|last| last < at));
+        found.push(next.ok_or(MetaError::UnknownStripe(old.stripe))?);
+    }
+    Ok(found)
+}
+
+/// Whether the coordinator has held the lease without a break since the epoch began. A later run of
+/// it takes its leases under epochs of their own.
+fn is_held(txn: &dyn ReadTxn, old: Displaced) -> Result<bool, MetaError> {
+    let last = LEASES.get(txn, &old.stripe)?;
+    Ok(last.is_some_and(|last| {
+        last.epoch == old.epoch && matches!(last.holder, Some(Holder::Coordinator { .. }))
+    }))
+}
+
+fn check_held(txn: &dyn ReadTxn, old: Displaced) -> Result<(), MetaError> {
+    let Displaced { stripe, epoch } = old;
+    match is_held(txn, old)? {
+        true => Ok(()),
+        false => Err(MetaError::LeaseLost { stripe, epoch }),
+    }
+}

@@ -1,0 +1,340 @@
+//! Writes that span stripes: the coordinator's half of a replacement. It keeps everybody else from
+//! updating the old stripes, settles them so that the client can read what it does not overwrite,
+//! and makes room for new ones; the commit swaps them in one transaction.
+//!
+//! A write is acknowledged when no node serves the old chunks any more: a reader with an old layout
+//! must not see, after the acknowledgement, what was there before it.
+
+use super::survey::Setback;
+use super::{Answer, Coordinator, Denied, lock};
+use crate::message::{CoordinatorReply, Liveness, SettledStripe};
+use futures::future::join_all;
+use gabion_layout::{Epoch, NodeId, StripeId};
+use gabion_meta::{Displaced, Holder, KeyValue, Meta, MetaError, Put, PutId, StripeStatus};
+use gabion_planner::placement;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+/// How many stripes are settled at a time.
+const SETTLE_PARALLEL_COUNT: usize = 16;
+/// A replacement holds other writers up, so its client must be heard of so many times as often as
+/// that of a put.
+const REPLACEMENT_HASTE: u64 = 6;
+
+/// Stripes that are being repaired or replaced: never both, since both hold the stripe's lease as
+/// the same holder.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Occupied(Arc<Mutex<BTreeSet<StripeId>>>);
+
+impl Occupied {
+    /// Occupies all of the stripes, each named once, or none.
+    ///
+    /// # Errors
+    /// The first stripe that is occupied already.
+    pub(super) fn occupy(&self, stripes: Vec<StripeId>) -> Result<Occupation, StripeId> {
+        let mut taken = lock(&self.0);
+        let mut new = BTreeSet::new();
+        for &stripe in &stripes {
+            if taken.contains(&stripe) || !new.insert(stripe) {
+                return Err(stripe);
+            }
+        }
+        taken.append(&mut new);
+        let all = self.clone();
+        Ok(Occupation { all, stripes })
+    }
+}
+
+/// Stripes that are occupied until this is dropped.
+#[derive(Debug)]
+pub(super) struct Occupation {
+    all: Occupied,
+    stripes: Vec<StripeId>,
+}
+
+impl Drop for Occupation {
+    fn drop(&mut self) {
+        let mut taken = lock(&self.all.0);
+        for stripe in &self.stripes {
+            taken.remove(stripe);
+        }
+    }
+}
+
+/// A put whose client was heard of.
+#[derive(Debug)]
+pub(super) struct LivePut {
+    pub(super) heard_ms: u64,
+    /// The stripes that it is to replace, if that was begun in this run of the coordinator. Those of
+    /// an earlier run need no guard: whoever takes one of their leases ends the replacement.
+    pub(super) occupation: Option<Occupation>,
+}
+
+impl LivePut {
+    /// How long its client may be silent.
+    pub(super) fn timeout_ms(&self, put_timeout_ms: u64) -> u64 {
+        match self.occupation {
+            Some(_) => put_timeout_ms / REPLACEMENT_HASTE,
+            None => put_timeout_ms,
+        }
+    }
+}
+
+impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+    /// Begins to replace stripes of a file. All of them are taken or none, so that two writers never
+    /// wait for each other.
+    pub(super) async fn begin_replace(
+        self: &Arc<Self>,
+        name: String,
+        file: PutId,
+        stripes: Vec<StripeId>,
+    ) -> Answer {
+        let occupation = match self.occupied.occupy(stripes.clone()) {
+            Ok(occupation) => occupation,
+            Err(stripe) => {
+                return Ok(CoordinatorReply::Busy(format!(
+                    "{stripe} is being repaired or rewritten; try again"
+                )));
+            }
+        };
+        let leases = match self.take_leases(&stripes).await {
+            Ok(leases) => leases,
+            Err(error) => return Hindrance::from(error).answer(),
+        };
+        let begun = self.begin_leased(name, file, &leases).await;
+        let (put, settled) = match begun {
+            Ok(begun) => begun,
+            Err(hindrance) => {
+                self.release_leases(leases).await?;
+                self.leave(occupation).await?;
+                return hindrance.answer();
+            }
+        };
+        let live = LivePut {
+            heard_ms: self.ports.now_ms(),
+            occupation: Some(occupation),
+        };
+        lock(&self.puts).insert(put.id, live);
+        Ok(CoordinatorReply::Replacement {
+            put: put.id,
+            settled,
+            stripes: put.stripes,
+            nodes: self.statuses(),
+        })
+    }
+
+    /// The leases of all stripes, or of none.
+    async fn take_leases(&self, stripes: &[StripeId]) -> Result<Vec<Displaced>, MetaError> {
+        let incarnation = self.meta.incarnation();
+        let holder = Holder::Coordinator { incarnation };
+        let membership = lock(&self.roster).membership();
+        let now_ms = self.ports.now_ms();
+        let stripes = stripes.to_vec();
+        let take = move |meta: &Meta<K>| {
+            let leases = meta.acquire_all(&stripes, holder, &membership, now_ms)?;
+            let (mut taken, mut refused) = (Vec::new(), None);
+            for lease in leases {
+                match lease {
+                    Ok(lease) => taken.push(Displaced {
+                        stripe: lease.stripe,
+                        epoch: lease.epoch,
+                    }),
+                    Err(error) => refused = Some(error),
+                }
+            }
+            let Some(error) = refused else {
+                return Ok(taken);
+            };
+            release_all(meta, &taken)?;
+            Err(error)
+        };
+        self.with_meta(take).await
+    }
+
+    async fn release_leases(&self, leases: Vec<Displaced>) -> Result<(), MetaError> {
+        self.with_meta(move |meta| release_all(meta, &leases)).await
+    }
+
+    /// Leaves stripes that were not replaced to others. Settling them may have found chunks to
+    /// repair, and repairs may have waited for this.
+    pub(super) async fn leave(self: &Arc<Self>, occupation: Occupation) -> Result<(), MetaError> {
+        let ids = occupation.stripes.clone();
+        drop(occupation);
+        let find = move |meta: &Meta<K>| {
+            let mut stripes = Vec::new();
+            for id in ids {
+                match meta.stripe(id) {
+                    Ok(stripe) => stripes.push(stripe),
+                    Err(MetaError::UnknownStripe(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(stripes)
+        };
+        let stripes = self.with_meta(find).await?;
+        self.add_repairs(stripes).await?;
+        self.retry_repairs();
+        Ok(())
+    }
+
+    /// Settles the old stripes and makes room for the new ones.
+    async fn begin_leased(
+        self: &Arc<Self>,
+        name: String,
+        file: PutId,
+        leases: &[Displaced],
+    ) -> Result<(Put, Vec<SettledStripe>), Hindrance> {
+        let mut settled = Vec::with_capacity(leases.len());
+        for some in leases.chunks(SETTLE_PARALLEL_COUNT) {
+            let settling = some
+                .iter()
+                .map(|old| self.settle_old(old.stripe, old.epoch));
+            for one in join_all(settling).await {
+                settled.push(one?);
+            }
+        }
+        let nodes = self.new_places(&settled).await?;
+        let now_ms = self.ports.now_ms();
+        let displaced = leases.to_vec();
+        let begin =
+            move |meta: &Meta<K>| meta.begin_replacement(&name, file, &displaced, &nodes, now_ms);
+        Ok((self.with_meta(begin).await?, settled))
+    }
+
+    async fn settle_old(
+        self: &Arc<Self>,
+        id: StripeId,
+        epoch: Epoch,
+    ) -> Result<SettledStripe, Hindrance> {
+        let gone = || Hindrance::Passing(MetaError::UnknownStripe(id).to_string());
+        let (outcome, absent) = self.settle(id, epoch).await?.ok_or_else(gone)?;
+        let stripe = self.survey(id).await?.ok_or_else(gone)?.stripe;
+        Ok(SettledStripe {
+            epoch,
+            mark: outcome.mark,
+            unsettled: absent
+                .iter()
+                .filter_map(|&node| stripe.chunk_on(node))
+                .collect(),
+            stripe,
+        })
+    }
+
+    /// Nodes for a new stripe in the place of each old one.
+    async fn new_places(
+        self: &Arc<Self>,
+        settled: &[SettledStripe],
+    ) -> Result<Vec<Vec<NodeId>>, Hindrance> {
+        let Some(pool) = settled.first().map(|settled| settled.stripe.pool) else {
+            return Ok(Vec::new());
+        };
+        let this = Arc::clone(self);
+        let facts = self
+            .with_meta(move |meta| this.pool_facts(meta, pool))
+            .await?;
+        let spec = &facts.record.spec;
+        let fleet = self.fleet();
+        let topology = fleet.topology(|liveness| liveness == Liveness::Up);
+        let mut rng = ChaCha8Rng::seed_from_u64(self.ports.random());
+        let n = spec.k + spec.m;
+        let mut place = |_| placement::random(&topology, n, spec.chunks_per_rack, &mut rng);
+        let places: Result<Vec<_>, _> = settled.iter().map(&mut place).collect();
+        places.map_err(|error| {
+            // Whoever is silent may be heard again, or is declared failed before long.
+            if fleet.with(Liveness::Suspect).is_empty() {
+                Hindrance::Lasting(error.into())
+            } else {
+                Hindrance::Passing(error.to_string())
+            }
+        })
+    }
+
+    /// Swaps the stripes of a replacement, and withdraws the old ones, which the client names so
+    /// that this can be repeated: any answer but [`CoordinatorReply::Busy`] says that no node
+    /// serves them any more, unless they are the file's still.
+    pub(super) async fn commit_replace(
+        self: &Arc<Self>,
+        put: PutId,
+        displaced: Vec<StripeId>,
+    ) -> Answer {
+        let committed = self
+            .with_meta(move |meta| meta.commit_replacement(put))
+            .await;
+        let outcome = match committed {
+            Ok(stripes) => {
+                lock(&self.puts).remove(&put);
+                self.add_repairs(stripes).await?;
+                Ok(CoordinatorReply::Done)
+            }
+            Err(error) => Err(error.into()),
+        };
+        if self.withdraw(displaced).await? {
+            return outcome;
+        }
+        self.garbage_bell.ring();
+        Ok(CoordinatorReply::Busy(
+            "old chunks are not withdrawn from all nodes yet; try again".to_owned(),
+        ))
+    }
+
+    /// Removes the chunks of those of the stripes that are garbage. Whether all of them are gone
+    /// from every node that may serve.
+    async fn withdraw(self: &Arc<Self>, stripes: Vec<StripeId>) -> Result<bool, MetaError> {
+        let find = move |meta: &Meta<K>| {
+            let mut garbage = Vec::new();
+            for id in stripes {
+                if meta.stripe_status(id)? == StripeStatus::Garbage {
+                    let before = id.0.checked_sub(1).map(StripeId);
+                    let next = meta.garbage(before, 1)?;
+                    garbage.extend(next.into_iter().filter(|stripe| stripe.id == id));
+                }
+            }
+            Ok(garbage)
+        };
+        let garbage = self.with_meta(find).await?;
+        self.remove_stripes(&garbage).await
+    }
+}
+
+/// Why a replacement does not begin.
+enum Hindrance {
+    /// It may begin soon.
+    Passing(String),
+    Lasting(Denied),
+}
+
+impl From<Setback> for Hindrance {
+    fn from(Setback(sentence): Setback) -> Self {
+        Self::Passing(sentence)
+    }
+}
+
+impl From<MetaError> for Hindrance {
+    fn from(error: MetaError) -> Self {
+        match error {
+            // The client's layout is old; with a new one it may succeed, or learn why not.
+            MetaError::UnknownStripe(_)
+            | MetaError::FileReplaced(_)
+            | MetaError::LeaseLost { .. }
+            // A node has failed since it was chosen.
+            | MetaError::NodeFailed(_) => Self::Passing(error.to_string()),
+            other => Self::Lasting(other.into()),
+        }
+    }
+}
+
+impl Hindrance {
+    fn answer(self) -> Answer {
+        match self {
+            Self::Passing(sentence) => Ok(CoordinatorReply::Busy(sentence)),
+            Self::Lasting(denied) => Err(denied),
+        }
+    }
+}
+
+fn release_all<K: KeyValue>(meta: &Meta<K>, leases: &[Displaced]) -> Result<(), MetaError> {
+    let mut leases = leases.iter();
+    leases.try_for_each(|old| meta.release(old.stripe, old.epoch).map(|_| ()))
+}
