@@ -121,7 +121,7 @@ fn the_file_server_has_rows_with_file_numbers() {
     let mut files: Vec<&str> = rows.lines().filter_map(|r| r.split(',').nth(2)).collect();
     files.sort_unstable();
     files.dedup();
-    assert_eq!(made["made"]["files_accessed"], files.len() as f64);
+    assert_eq!(made["made"]["files_accessed"], files.len());
     let off = files.len() as f64 / (2_039_724.0 / 10_000.0) - 1.0;
     assert!(off.abs() < 0.05, "{} files", files.len());
     let mean = made["mean_update_bytes"].as_f64().unwrap() / 1024.0;

@@ -215,7 +215,11 @@ fn print(figures: &[Figure]) {
 
 fn print_as_json(options: &SynthOptions, made: &Made, figures: &[Figure]) -> Result<(), Failure> {
     let of = |value: fn(&Figure) -> f64| {
-        let pairs = figures.iter().map(|f| (f.json.to_owned(), json!(value(f))));
+        let number = |figure: &Figure| match figure.kind {
+            Kind::Count => json!(value(figure) as u64),
+            Kind::Gib | Kind::Percent => json!(value(figure)),
+        };
+        let pairs = figures.iter().map(|f| (f.json.to_owned(), number(f)));
         pairs.collect::<serde_json::Map<_, _>>()
     };
     print_json(&json!({
