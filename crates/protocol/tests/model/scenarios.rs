@@ -1,0 +1,125 @@
+//! Histories that rules once obeyed by the code do not survive, step by step, and that the sound
+//! rules do. They are found by the checker too; here they can be read.
+
+use crate::properties::{enough_chunks_count, reads_are_whole};
+use crate::rules::Rules;
+use crate::state::{Faults, State, Term};
+use crate::steps::{Step, take};
+
+const FAULTS: Faults = Faults {
+    crash_count: 0,
+    loss_count: 0,
+    failure_count: 3,
+    hint_count: 0,
+    lease_count: 2,
+};
+
+/// Takes all steps, each of which must be possible.
+fn after(rules: Rules, steps: &[Step]) -> State {
+    let mut state = State::first(FAULTS);
+    for &step in steps {
+        state = take(rules, &state, step).unwrap_or_else(|| panic!("{step:?} is not possible"));
+    }
+    state
+}
+
+/// All parts of a run at these nodes become durable, and data nodes' parts are read first.
+fn run_at(run: usize, data: &[usize], parities: &[usize]) -> Vec<Step> {
+    let reads = data.iter().map(|&node| Step::Read { run, node });
+    let records = data.iter().chain(parities);
+    reads
+        .chain(records.map(|&node| Step::Record { run, node }))
+        .collect()
+}
+
+/// A settlement with these survivors.
+fn settle(epoch: u8, survivors: &[usize]) -> Vec<Step> {
+    let collect = survivors.iter().map(|&node| Step::Collect { epoch, node });
+    let resolve = survivors.iter().map(|&node| Step::Resolve { epoch, node });
+    [Step::Grant, Step::LookUp { epoch }]
+        .into_iter()
+        .chain(collect)
+        .chain([Step::Decide { epoch }])
+        .chain(resolve)
+        .collect()
+}
+
+/// Update 0 is under way to node 0 when that is declared failed. The others settle without it and
+/// use the number again. The node returns with nothing undecided, and then the part arrives: its
+/// term is past, but nobody has told this node. The next settlement finds a record of that number.
+fn a_part_that_arrives_after_its_node_has_returned() -> Vec<Step> {
+    let mut steps = vec![
+        Step::Issue {
+            epoch: 1,
+            update: 0,
+        },
+        Step::DeclareFailed { node: 0 },
+    ];
+    steps.extend(settle(2, &[1, 2, 3]));
+    steps.push(Step::Issue {
+        epoch: 2,
+        update: 1,
+    });
+    steps.extend(run_at(1, &[1], &[2, 3]));
+    steps.extend([
+        Step::Acknowledge { run: 1 },
+        Step::Return { node: 0 },
+        Step::Admit { node: 0 },
+    ]);
+    steps.extend(run_at(0, &[0], &[]));
+    steps.extend(settle(3, &[0, 1, 2, 3]));
+    steps
+}
+
+/// Update 0 is acknowledged; no node has heard so. All but one data node are declared failed.
+fn an_update_and_three_failures() -> Vec<Step> {
+    let mut steps = vec![Step::Issue {
+        epoch: 1,
+        update: 0,
+    }];
+    steps.extend(run_at(0, &[0, 1], &[2, 3]));
+    steps.push(Step::Acknowledge { run: 0 });
+    steps.extend([0, 2, 3].map(|node| Step::DeclareFailed { node }));
+    steps.extend([Step::Grant, Step::LookUp { epoch: 2 }]);
+    steps.push(Step::Collect { epoch: 2, node: 1 });
+    steps
+}
+
+#[test]
+fn a_late_part_at_a_returned_node_is_told_from_the_update_that_has_its_number() {
+    let steps = a_part_that_arrives_after_its_node_has_returned();
+    let mixed = after(Rules::MARKED_STALE, &steps);
+    assert!(matches!(mixed.terms[2], Term::Serving { .. }));
+    assert!(!reads_are_whole(Rules::MARKED_STALE, &mixed));
+
+    let whole = after(Rules::SOUND, &steps);
+    assert!(matches!(whole.terms[2], Term::Serving { .. }));
+    assert!(reads_are_whole(Rules::SOUND, &whole));
+    assert_eq!(whole.nodes[0].records, 0, "the late record is dropped");
+}
+
+#[test]
+fn a_survivor_that_is_alone_does_not_write_the_others_off() {
+    let steps = an_update_and_three_failures();
+    let alone = after(Rules::MARKED_STALE, &steps);
+    let decided = take(Rules::MARKED_STALE, &alone, Step::Decide { epoch: 2 });
+    let noted = decided.and_then(|s| take(Rules::MARKED_STALE, &s, Step::Note { epoch: 2 }));
+    assert!(!enough_chunks_count(&noted.expect("one survivor settles")));
+
+    let alone = after(Rules::SOUND, &steps);
+    assert_eq!(take(Rules::SOUND, &alone, Step::Decide { epoch: 2 }), None);
+}
+
+#[test]
+fn a_lease_under_which_nothing_was_settled_writes_nobody_off() {
+    let mut steps = an_update_and_three_failures();
+    for node in [0, 2, 3] {
+        steps.extend([Step::Return { node }, Step::Admit { node }]);
+    }
+    let cautious = Rules {
+        quorum: true,
+        ..Rules::MARKED_STALE
+    };
+    assert!(!enough_chunks_count(&after(cautious, &steps)));
+    assert_eq!(after(Rules::SOUND, &steps).coordinator.stale, 0);
+}

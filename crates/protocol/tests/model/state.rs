@@ -1,0 +1,370 @@
+//! One state of the modelled stripe: what four nodes hold, what primaries of all terms know, what
+//! the coordinator has made durable, and what is under way.
+//!
+//! Bytes are symbols. A data chunk is wholly overwritten by every update that touches it, so its
+//! content is one of a few versions, each a bit; sums over GF(2^8) become exclusive ors of those
+//! bits, one sum for each data chunk that a parity chunk covers. A parity chunk is right exactly if
+//! its sums are the bits of the data chunks' versions.
+
+use std::array;
+
+/// Chunks of the stripe, each on the node of the same number: 0 and 1 are data, 2 and 3 parity.
+pub(crate) const CHUNK_COUNT: usize = 4;
+/// Data chunks, which are as many as it takes to read the stripe.
+pub(crate) const DATA_COUNT: usize = 2;
+/// Updates that the client issues, each once.
+pub(crate) const UPDATE_COUNT: usize = 2;
+
+/// A set of chunks, of nodes, of runs, of sequences or of versions: a bit each.
+pub(crate) type Set = u8;
+
+/// Terms that are granted at most, with the one at the beginning.
+pub(crate) const TERM_COUNT: usize = 3;
+
+/// For each chunk and term, whether the term was settled without the chunk's node, and if so one
+/// more than the mark that was known by then.
+pub(crate) type Absences = [[u8; TERM_COUNT]; CHUNK_COUNT];
+
+/// The mark that was known when records of a term were first settled without their node, if they
+/// were: those up to it stand, and those above it were dropped, for else the chunk would be stale.
+pub(crate) fn decided_upto(absences: [u8; TERM_COUNT], epoch: u8) -> Option<u8> {
+    let later = absences.iter().skip(usize::from(epoch));
+    later
+        .copied()
+        .find(|&known| known > 0)
+        .map(|known| known - 1)
+}
+
+/// The set with one member.
+pub(crate) const fn only(member: usize) -> Set {
+    1 << member
+}
+
+/// Whether a set has a member.
+pub(crate) const fn has(set: Set, member: usize) -> bool {
+    set & only(member) != 0
+}
+
+/// Whether a chunk is a data chunk.
+pub(crate) const fn is_data(chunk: usize) -> bool {
+    chunk < DATA_COUNT
+}
+
+/// Data chunks that an update writes: the first writes both, the second one.
+pub(crate) const fn written(update: usize) -> Set {
+    if update == 0 { 0b0011 } else { 0b0010 }
+}
+
+/// Chunks whose nodes must hold a record of an update: those written, and all parities.
+pub(crate) const fn participants(update: usize) -> Set {
+    written(update) | 0b1100
+}
+
+/// The version that every data chunk has at first.
+pub(crate) const FIRST_VERSION: Set = 1;
+
+/// The version that an update writes.
+pub(crate) const fn version(update: usize) -> Set {
+    only(update + 1)
+}
+
+/// Whether a node takes part in the cluster.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Presence {
+    /// Its membership lease runs: it answers.
+    Serving,
+    /// Declared failed. The process may live and finish what it has begun; it answers nothing new.
+    Away,
+    /// The coordinator counts it as a member again, but it has not heard so yet. Here are the terms
+    /// of its undecided records when it asked to join.
+    Returning { undecided: Option<u8> },
+    /// Its disk is lost.
+    Gone,
+}
+
+/// A node's part of the stripe. All of it is durable but `mark`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct Node {
+    pub(crate) presence: Presence,
+    /// Older terms are refused.
+    pub(crate) fence: u8,
+    /// Settlements without some node, as far as the survivors of one have told.
+    pub(crate) absences: Absences,
+    /// Updates up to here are settled, as far as the node knows.
+    pub(crate) mark: u8,
+    /// What a crash leaves of the mark; records up to here are part of `base`.
+    pub(crate) applied: u8,
+    /// The chunk's own bytes: its version, or a parity's sum for each data chunk.
+    pub(crate) base: [Set; DATA_COUNT],
+    /// Runs whose record it holds apart from its base.
+    pub(crate) records: Set,
+}
+
+/// What a part of an update has come to at one participant.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Part {
+    /// Its message is under way, perhaps for ever.
+    Sent,
+    /// A data node has read its old bytes and sent the delta; its record is not durable.
+    Read,
+    /// The record is durable, and the reply is under way, perhaps for ever.
+    Recorded,
+    /// Its process has crashed.
+    Dead,
+}
+
+/// One try to run an update.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct Run {
+    pub(crate) update: usize,
+    pub(crate) epoch: u8,
+    pub(crate) sequence: u8,
+    /// As of which update old bytes are read.
+    pub(crate) cut: u8,
+    pub(crate) parts: [Part; CHUNK_COUNT],
+    /// What data nodes have sent to the parities.
+    pub(crate) deltas: [Option<Set>; DATA_COUNT],
+    /// Whether the client was told that the update is done.
+    pub(crate) is_acknowledged: bool,
+}
+
+/// What a node has told a settler.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub(crate) struct Answer {
+    pub(crate) mark: u8,
+    pub(crate) absences: Absences,
+    /// Runs whose records it holds above the mark.
+    pub(crate) records: Set,
+}
+
+/// What a settlement has decided.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub(crate) struct Decision {
+    pub(crate) mark: u8,
+    /// Sequences.
+    pub(crate) dropped: Set,
+    /// Chunks that may have missed what stands.
+    pub(crate) stale: Set,
+    pub(crate) next: u8,
+    /// By which the survivors decide about what they hold of earlier terms.
+    pub(crate) absences: Absences,
+}
+
+/// How far whoever was granted a term has come. It may stop anywhere, and go on much later.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Term {
+    /// The lease is granted and the stripe's record read; who is failed is not looked up yet.
+    Granted { stale: Set },
+    /// Asking the survivors.
+    Collecting {
+        stale: Set,
+        asked: Set,
+        answered: Set,
+        answers: [Answer; CHUNK_COUNT],
+    },
+    /// Having the coordinator note who is stale.
+    Noting {
+        stale: Set,
+        asked: Set,
+        decision: Decision,
+    },
+    /// Telling the survivors.
+    Resolving {
+        stale: Set,
+        asked: Set,
+        told: Set,
+        decision: Decision,
+    },
+    /// Running updates.
+    Serving { stale: Set, mark: u8, next: u8 },
+}
+
+/// What the coordinator has made durable.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct Coordinator {
+    /// Nodes declared failed.
+    pub(crate) failed: Set,
+    /// Chunks that count as lost until they are repaired.
+    pub(crate) stale: Set,
+}
+
+/// Faults that may still happen.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[expect(clippy::struct_field_names, reason = "names of counts end so")]
+pub(crate) struct Faults {
+    /// Crashes with a restart in time.
+    pub(crate) crash_count: u8,
+    /// Disks lost.
+    pub(crate) loss_count: u8,
+    /// Nodes declared failed, rightly or not.
+    pub(crate) failure_count: u8,
+    /// Marks that nodes hear of; all others are lost.
+    pub(crate) hint_count: u8,
+    /// Terms granted.
+    pub(crate) lease_count: u8,
+}
+
+/// Everything.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct State {
+    pub(crate) nodes: [Node; CHUNK_COUNT],
+    /// The term of epoch e is at e - 1.
+    pub(crate) terms: Vec<Term>,
+    pub(crate) runs: Vec<Run>,
+    pub(crate) coordinator: Coordinator,
+    pub(crate) faults: Faults,
+}
+
+impl State {
+    /// A settled stripe under its first term, before any update.
+    pub(crate) fn first(faults: Faults) -> Self {
+        let node = |chunk: usize| Node {
+            presence: Presence::Serving,
+            fence: 1,
+            absences: [[0; TERM_COUNT]; CHUNK_COUNT],
+            mark: 0,
+            applied: 0,
+            base: match chunk {
+                0 => [FIRST_VERSION, 0],
+                1 => [0, FIRST_VERSION],
+                _ => [FIRST_VERSION; DATA_COUNT],
+            },
+            records: 0,
+        };
+        Self {
+            nodes: array::from_fn(node),
+            terms: vec![Term::Serving {
+                stale: 0,
+                mark: 0,
+                next: 1,
+            }],
+            runs: Vec::new(),
+            coordinator: Coordinator {
+                failed: 0,
+                stale: 0,
+            },
+            faults,
+        }
+    }
+
+    /// The last term granted.
+    pub(crate) fn epoch(&self) -> u8 {
+        self.terms.len() as u8
+    }
+
+    /// Runs of a set, in the order of their sequences.
+    pub(crate) fn runs_of(&self, set: Set) -> Vec<usize> {
+        let mut runs: Vec<usize> = (0..self.runs.len()).filter(|&run| has(set, run)).collect();
+        runs.sort_by_key(|&run| self.runs[run].sequence);
+        runs
+    }
+
+    /// Runs whose record a node holds above its mark.
+    pub(crate) fn undecided(&self, node: usize) -> Set {
+        let above = |&run: &usize| self.runs[run].sequence > self.nodes[node].mark;
+        let held = self.runs_of(self.nodes[node].records);
+        held.into_iter().filter(above).map(only).sum()
+    }
+
+    /// Whether a mark of a term says anything about what a node holds.
+    pub(crate) fn vouches(&self, node: usize, epoch: u8, mark: u8) -> bool {
+        let foreign =
+            |&run: &usize| self.runs[run].sequence <= mark && self.runs[run].epoch != epoch;
+        !self.runs_of(self.undecided(node)).iter().any(foreign)
+    }
+
+    /// A node's chunk as of an update: its base, and over it its records in their order.
+    pub(crate) fn content(&self, node: usize, cut: u8) -> [Set; DATA_COUNT] {
+        let mut content = self.nodes[node].base;
+        for run in self.runs_of(self.nodes[node].records) {
+            if self.runs[run].sequence <= cut {
+                self.lay_over(&mut content, node, run);
+            }
+        }
+        content
+    }
+
+    /// Lays a record over a chunk: new bytes replace, deltas are added.
+    pub(crate) fn lay_over(&self, content: &mut [Set; DATA_COUNT], node: usize, run: usize) {
+        let run = &self.runs[run];
+        if is_data(node) {
+            content[node] = version(run.update);
+            return;
+        }
+        for (sum, delta) in content.iter_mut().zip(run.deltas) {
+            *sum ^= delta.unwrap_or(0);
+        }
+    }
+
+    /// The state with its two parity chunks exchanged if that makes it smaller: nothing tells them
+    /// apart, so one of each pair is enough.
+    pub(crate) fn representative(self) -> Self {
+        let mirrored = self.mirrored();
+        if mirrored < self { mirrored } else { self }
+    }
+
+    fn mirrored(&self) -> Self {
+        let mut other = self.clone();
+        other.nodes.swap(2, 3);
+        for node in &mut other.nodes {
+            node.absences.swap(2, 3);
+        }
+        for run in &mut other.runs {
+            run.parts.swap(2, 3);
+        }
+        let Coordinator { failed, stale } = &mut other.coordinator;
+        for set in [failed, stale] {
+            *set = mirror(*set);
+        }
+        for term in &mut other.terms {
+            match term {
+                Term::Granted { stale } | Term::Serving { stale, .. } => *stale = mirror(*stale),
+                Term::Collecting {
+                    stale,
+                    asked,
+                    answered,
+                    answers,
+                } => {
+                    answers.swap(2, 3);
+                    for answer in answers {
+                        answer.absences.swap(2, 3);
+                    }
+                    for set in [stale, asked, answered] {
+                        *set = mirror(*set);
+                    }
+                }
+                Term::Noting {
+                    stale,
+                    asked,
+                    decision,
+                } => {
+                    *decision = decision.mirrored();
+                    [*stale, *asked] = [mirror(*stale), mirror(*asked)];
+                }
+                Term::Resolving {
+                    stale,
+                    asked,
+                    told,
+                    decision,
+                } => {
+                    *decision = decision.mirrored();
+                    [*stale, *asked, *told] = [mirror(*stale), mirror(*asked), mirror(*told)];
+                }
+            }
+        }
+        other
+    }
+}
+
+impl Decision {
+    fn mirrored(mut self) -> Self {
+        self.stale = mirror(self.stale);
+        self.absences.swap(2, 3);
+        self
+    }
+}
+
+/// A set of chunks with the two parity chunks exchanged.
+const fn mirror(set: Set) -> Set {
+    set & 0b0011 | (set & 0b0100) << 1 | (set & 0b1000) >> 1
+}
