@@ -7,7 +7,7 @@ use crate::{Client, ClientError};
 use gabion_codec::Code;
 use gabion_layout::{ByteRange, ChunkIndex, Geometry, StripeId, StripeRecord, Topology};
 use gabion_planner::Stripe;
-use gabion_protocol::message::FileLayout;
+use gabion_protocol::message::{FileLayout, NodeStatus};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -34,6 +34,13 @@ pub(crate) struct Layout {
     pub(crate) topology: Topology,
 }
 
+/// The nodes, as a plan is made for them.
+#[derive(Clone, Copy)]
+pub(crate) struct Fleet<'a> {
+    pub(crate) nodes: &'a [NodeStatus],
+    pub(crate) topology: &'a Topology,
+}
+
 impl Layout {
     fn new(file: FileLayout) -> Result<Self, ClientError> {
         check_layout(&file)?;
@@ -44,6 +51,14 @@ impl Layout {
     pub(crate) fn stripe(&self, extent: &Extent) -> &StripeRecord {
         // Extents are cut from ranges within the file, and the layout has all of its stripes.
         &self.file.stripes[extent.stripe_at]
+    }
+
+    /// The nodes, as of the layout.
+    pub(crate) fn fleet(&self) -> Fleet<'_> {
+        Fleet {
+            nodes: &self.file.nodes,
+            topology: &self.topology,
+        }
     }
 
     pub(crate) fn geometry(&self, stripe: &StripeRecord) -> Result<Geometry, ClientError> {

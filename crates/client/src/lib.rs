@@ -13,7 +13,8 @@
 //! # What readers may rely on
 //! What is read of one stripe with one call is as of one moment that is not before the call, with
 //! every acknowledged update up to then and none of an update's bytes without the others. Stripes
-//! have moments of their own: a read or a write across a border of stripes is one for each.
+//! have moments of their own: a read across a border of stripes is one for each. A write is atomic
+//! whatever it spans; see [`File::write`].
 
 mod attempts;
 mod client;
@@ -28,6 +29,7 @@ mod primary;
 mod put;
 mod read;
 mod remedy;
+mod replace;
 mod task;
 mod write;
 

@@ -14,7 +14,7 @@ use gabion_codec::Code;
 use gabion_layout::{Epoch, Geometry, NodeId, Sequence, StripeRecord, Topology};
 use gabion_meta::{PoolRecord, PutId};
 use gabion_planner::{Stripe, encode};
-use gabion_protocol::initiate::RunTerms;
+use gabion_protocol::initiate::{PartFailed, RunTerms};
 use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest, Effect, Purpose, ReadCut};
 use gabion_protocol::ports::Ports;
 use std::sync::Arc;
@@ -51,10 +51,10 @@ struct Begun {
 }
 
 /// What encoding needs beside a stripe.
-struct Encoder {
-    client: Client,
-    code: Code,
-    topology: Topology,
+pub(crate) struct Encoder {
+    pub(crate) client: Client,
+    pub(crate) code: Code,
+    pub(crate) topology: Topology,
 }
 
 impl Client {
@@ -78,7 +78,7 @@ impl Client {
         progress: &dyn Progress,
     ) -> Result<PutSummary, ClientError> {
         let begun = self.begin_put(name, pool, size_bytes).await?;
-        let mut keeper = Keeper::new(Arc::clone(&self.shared.ports), begun.put);
+        let mut keeper = Keeper::new(Arc::clone(&self.shared.ports), begun.put, TOUCH_EVERY);
         let stored = store_all(&begun, source, size_bytes, progress).await;
         let done = match stored {
             Ok(()) => self.commit_put(name, begun.put).await,
@@ -183,10 +183,14 @@ async fn store_all(
         read_bytes += data_bytes;
         let (encoder, record) = (Arc::clone(&begun.encoder), record.clone());
         stored.push(Task::spawn(async move {
-            encoder
-                .store(&record, shape, segment)
-                .await
+            let stored = encoder.store(&record, shape, segment).await?;
+            // A put's places are fixed when it begins, so a node that fails it cannot be replaced.
+            stored
                 .map(|()| data_bytes)
+                .map_err(|failed| ClientError::Node {
+                    what: format!("storing {} at {}", record.id, place(failed.node)),
+                    refusal: failed.refusal.to_string(),
+                })
         }));
     }
     if read_bytes < size_bytes {
@@ -234,13 +238,13 @@ async fn read_segment(
 }
 
 impl Encoder {
-    /// Encodes a segment; returns when all chunks of its stripe are durable.
-    async fn store(
+    /// Encodes a segment; returns when all chunks of its stripe are durable, or one is not.
+    pub(crate) async fn store(
         &self,
         record: &StripeRecord,
         geometry: Geometry,
         segment: Bytes,
-    ) -> Result<(), ClientError> {
+    ) -> Result<Result<(), PartFailed>, ClientError> {
         let stripe = Stripe {
             id: record.id,
             code: &self.code,
@@ -268,11 +272,7 @@ impl Encoder {
             chunk_bytes: geometry.chunk_bytes(),
         });
         let stored = self.client.run(&plan, &self.topology, &terms, io).await;
-        // A put's places are fixed when it begins, so a node that fails it cannot be replaced.
-        stored.map(|_| ()).map_err(|failed| ClientError::Node {
-            what: format!("{} at {}", attempts.what(), place(failed.node)),
-            refusal: failed.refusal.to_string(),
-        })
+        Ok(stored.map(|_| ()))
     }
 }
 
@@ -286,7 +286,7 @@ fn place(node: NodeId) -> String {
 }
 
 /// Keeps a put alive, and gives it up unless it is released.
-struct Keeper {
+pub(crate) struct Keeper {
     ports: Arc<ClientPorts>,
     put: PutId,
     /// Ends with the keeper.
@@ -295,11 +295,12 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn new(ports: Arc<ClientPorts>, put: PutId) -> Self {
+    /// Says from now on that often that the put is alive.
+    pub(crate) fn new(ports: Arc<ClientPorts>, put: PutId, touch_every: Duration) -> Self {
         let touching = Arc::clone(&ports);
         let touching = Task::spawn(async move {
             loop {
-                tokio::time::sleep(TOUCH_EVERY).await;
+                tokio::time::sleep(touch_every).await;
                 // One that is lost is made up for by the next; if the put is gone, its commit says
                 // so.
                 let touch = CoordinatorRequest::TouchPut(put);
@@ -317,12 +318,12 @@ impl Keeper {
     }
 
     /// The put is committed.
-    fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         self.is_owed = false;
     }
 
     /// Gives the put up, and waits a moment until the coordinator knows.
-    async fn abort(&mut self) {
+    pub(crate) async fn abort(&mut self) {
         self.is_owed = false;
         let abort = CoordinatorRequest::AbortPut(self.put);
         // If it does not hear of this, it gives the put up when nobody touches it any more.

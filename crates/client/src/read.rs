@@ -10,7 +10,7 @@
 use crate::attempts::Attempts;
 use crate::client::check;
 use crate::extent::{Extent, within_file};
-use crate::file::Layout;
+use crate::file::Fleet;
 use crate::losses::{lost_for_good, lost_for_now};
 use crate::memory::ReadBuffer;
 use crate::remedy::{ReadRemedy, may_ask_again, read_remedy};
@@ -33,7 +33,7 @@ const READ_SLICE_BYTES: u64 = 256 << 10;
 
 /// What a read of one stripe has found out so far.
 #[derive(Default)]
-struct Reading {
+pub(crate) struct Reading {
     /// Read exactly as of this update, which the primary of this term vouches for.
     cut: Option<(Epoch, Sequence)>,
     /// Chunks that failed this read.
@@ -41,7 +41,7 @@ struct Reading {
 }
 
 /// Why an attempt did not succeed.
-enum Trouble {
+pub(crate) enum Trouble {
     /// The primary must name a cut first.
     NeedsCut { settle: bool, missing: String },
     /// A part of the plan failed, or there is no plan without some chunks; what to do is done.
@@ -49,6 +49,14 @@ enum Trouble {
 }
 
 impl Reading {
+    /// A read exactly as of this update of this term.
+    pub(crate) fn as_of(epoch: Epoch, mark: Sequence) -> Self {
+        Self {
+            cut: Some((epoch, mark)),
+            avoided: BTreeSet::new(),
+        }
+    }
+
     /// Does what can be done at once about a part that failed; none when nothing helps.
     fn apply(
         &mut self,
@@ -160,11 +168,18 @@ impl File {
         let what = format!("reading {} at byte {}", self.name(), extent.file_offset);
         let mut attempts = self.client.attempts(what, extent.range.length);
         let mut reading = Reading::default();
+        let mut last_id = None;
         loop {
             let layout = self.layout();
             let stripe = layout.stripe(&extent);
+            if last_id.replace(stripe.id) != Some(stripe.id) {
+                // Cuts and bad chunks of a stripe say nothing about one that has replaced it.
+                reading = Reading::default();
+            }
+            let (fleet, range) = (layout.fleet(), extent.range);
+            let geometry = layout.geometry(stripe)?;
             let tried = self
-                .try_read(&layout, stripe, extent, &mut reading, &attempts)
+                .try_read(fleet, stripe, geometry, range, &mut reading, &attempts)
                 .await;
             match tried? {
                 Ok(bytes) => return Ok(bytes),
@@ -173,10 +188,7 @@ impl File {
                     if reading.cut.is_some() {
                         attempts.pause(&missing).await?;
                     }
-                    let cut = self
-                        .take_cut(&layout, stripe, settle, &mut attempts)
-                        .await?;
-                    reading.cut = Some(cut);
+                    reading.cut = self.take_cut(extent, settle, &mut attempts).await?;
                 }
                 Err(Trouble::Again {
                     is_refresh,
@@ -192,16 +204,16 @@ impl File {
     }
 
     /// One attempt. The outer error ends the read.
-    async fn try_read(
+    pub(crate) async fn try_read(
         &self,
-        layout: &Layout,
+        fleet: Fleet<'_>,
         stripe: &StripeRecord,
-        extent: Extent,
+        geometry: Geometry,
+        range: ByteRange,
         reading: &mut Reading,
         attempts: &Attempts,
     ) -> Result<Result<Vec<u8>, Trouble>, ClientError> {
-        let geometry = layout.geometry(stripe)?;
-        let planned = self.plan_read(layout, stripe, geometry, extent.range, reading)?;
+        let planned = self.plan_read(fleet, stripe, geometry, range, reading)?;
         let ReadPlan {
             plan,
             ranges,
@@ -232,7 +244,7 @@ impl File {
         };
         let buffer = Arc::new(ReadBuffer::new(ranges));
         let io = Arc::<ReadBuffer>::clone(&buffer);
-        match self.client.run(&plan, &layout.topology, &terms, io).await {
+        match self.client.run(&plan, fleet.topology, &terms, io).await {
             Ok(as_of) if reading.cut.is_none() && !is_one_moment(&as_of) => {
                 let missing = format!("the nodes of {} were not at one update", stripe.id);
                 Ok(Err(Trouble::NeedsCut {
@@ -262,7 +274,7 @@ impl File {
     /// those only that are gone for good.
     fn plan_read(
         &self,
-        layout: &Layout,
+        fleet: Fleet<'_>,
         record: &StripeRecord,
         geometry: Geometry,
         range: ByteRange,
@@ -270,14 +282,14 @@ impl File {
     ) -> Result<Result<ReadPlan, Trouble>, ClientError> {
         let broken = |error: &dyn std::error::Error| ClientError::Broken(error.to_string());
         let ranges = geometry.split(range).map_err(|error| broken(&error))?;
-        let nodes = &layout.file.nodes;
+        let nodes = fleet.nodes;
         let lost_now = lost_for_now(record, nodes, &reading.avoided);
         let choices = [lost_now, lost_for_good(record, nodes)];
         let mut missing = String::new();
         for (at, lost) in choices.iter().enumerate() {
             let stripe = self.stripe(record, geometry, lost);
             let asker = NodeId::CLIENT;
-            let helpers = repair::helpers_by_distance(&stripe, asker, &layout.topology);
+            let helpers = repair::helpers_by_distance(&stripe, asker, fleet.topology);
             let scheme = self.client.shared.options.read_scheme;
             let read = repair::read(&stripe, &ranges, asker, &helpers, scheme, READ_SLICE_BYTES);
             match read {
@@ -306,21 +318,26 @@ impl File {
         }))
     }
 
-    /// Gets a cut from the primary, however often it must be asked.
+    /// Gets a cut from the primary, however often it must be asked; none when another stripe takes
+    /// this one's place meanwhile.
     async fn take_cut(
         &self,
-        layout: &Arc<Layout>,
-        stripe: &StripeRecord,
+        extent: Extent,
         settle: bool,
         attempts: &mut Attempts,
-    ) -> Result<(Epoch, Sequence), ClientError> {
-        let mut layout = Arc::clone(layout);
+    ) -> Result<Option<(Epoch, Sequence)>, ClientError> {
+        let mut layout = self.layout();
+        let id = layout.stripe(&extent).id;
         loop {
+            let stripe = layout.stripe(&extent);
+            if stripe.id != id {
+                return Ok(None);
+            }
             let asked = self
                 .ask_mark(&layout, stripe, settle, attempts.attempt_ms())
                 .await;
             match asked {
-                Ok(cut) => return Ok(cut),
+                Ok(cut) => return Ok(Some(cut)),
                 Err(refusal) if may_ask_again(&refusal) => {
                     attempts.pause(&refusal.to_string()).await?;
                     self.refresh().await?;

@@ -1,5 +1,5 @@
 //! Updating a file in place: the new bytes are staged at their data nodes, and the stripe's primary
-//! does the rest.
+//! does the rest. Bytes of several stripes are for `replace.rs`.
 
 use crate::client::check;
 use crate::extent::{Extent, within_file};
@@ -35,9 +35,15 @@ impl File {
     /// Overwrites bytes of the file from `offset` on; all of them must lie within it. When this
     /// returns without an error, the new bytes survive whatever the pool survives.
     ///
-    /// What is of one stripe is one atomic update, seen by readers wholly or not at all; a write
-    /// across borders of stripes is one such update for each, in order. After an error, the
-    /// updates of earlier stripes stand and that of the last one stands or not. While a write is
+    /// A write is atomic whatever it spans: after an error, or a crash of anybody at any instant, all
+    /// of it is there or none. Within one stripe it is an update in place. Across borders of stripes
+    /// all stripes that it touches are rewritten elsewhere and swapped in at once, which costs what
+    /// storing them anew costs: less than an update where most of a stripe changes, more where
+    /// little of it does. While that goes on, others' writes to these stripes wait.
+    ///
+    /// Readers of one stripe see the write wholly or not at all; a read across a border may see it
+    /// in one stripe and not in the next while it goes on, and until it is acknowledged, a reader
+    /// with an old layout may see the old bytes after another has seen the new. While a write is
     /// tried again after an answer was lost, its bytes may replace what another writer put there
     /// meanwhile: writers that overlap need an order of their own.
     ///
@@ -49,12 +55,12 @@ impl File {
     pub async fn write(&self, offset: u64, bytes: Bytes) -> Result<(), ClientError> {
         let range = ByteRange::new(offset, bytes.len() as u64);
         within_file(self.name(), self.size_bytes(), range)?;
-        for extent in self.extents(range)? {
-            let start = (extent.file_offset - offset) as usize;
-            let piece = bytes.slice(start..start + extent.range.length as usize);
-            self.write_extent(extent, &piece).await?;
+        let extents = self.extents(range)?;
+        match extents.as_slice() {
+            [] => Ok(()),
+            [extent] => self.write_extent(*extent, &bytes).await,
+            several => self.replace(several, &bytes).await,
         }
-        Ok(())
     }
 
     async fn write_extent(&self, extent: Extent, bytes: &Bytes) -> Result<(), ClientError> {

@@ -19,6 +19,8 @@ use tokio::process::{Child, ChildStdout, Command};
 
 /// How long a process may take from its start until it is ready: a node recovers its store first.
 const START_DEADLINE: Duration = Duration::from_mins(1);
+/// Ports below those that systems hand out by themselves; a prime number of them.
+const LASTING_PORTS: std::ops::Range<u16> = 20_011..29_984;
 /// The word with which a process says that it is ready; what follows is its address.
 pub(crate) const READY: &str = "ready";
 
@@ -160,7 +162,10 @@ impl LocalCluster {
     }
 
     async fn start_coordinator(&self, behaviour: &Behaviour) -> Result<String, Failure> {
-        let listen = self.shape.coordinator.as_deref().unwrap_or("127.0.0.1:0");
+        let listen = match &self.shape.coordinator {
+            Some(address) => address.clone(),
+            None => free_address()?,
+        };
         let arguments = [
             "coordinator".to_owned(),
             format!("--listen={listen}"),
@@ -308,6 +313,20 @@ impl LocalCluster {
             "there is no node {node}; this cluster has nodes 0 to {last}"
         ))
     }
+}
+
+/// An address for a coordinator, which must get it again at every start. So its port is none of
+/// those that the system hands out to whoever asks for any.
+fn free_address() -> Result<String, Failure> {
+    let count = LASTING_PORTS.end - LASTING_PORTS.start;
+    // Clusters that start at the same time try different ones first.
+    let first = std::process::id() % u32::from(count);
+    let ports = (0..u32::from(count))
+        .map(|step| LASTING_PORTS.start + ((first + step * 7) % u32::from(count)) as u16);
+    let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    let port = ports.into_iter().find(is_free);
+    let port = port.ok_or_else(|| Failure::failed("no port is free for a coordinator"))?;
+    Ok(format!("127.0.0.1:{port}"))
 }
 
 /// Waits for the line with which a process says that it is ready; gives what follows the word.

@@ -31,7 +31,9 @@ fn a_file_lives_through_updates_damage_and_the_loss_of_nodes() {
     }
 
     // A flipped bit is served around, reported and repaired.
-    cluster.run(&["chaos", "flip-bit", "--", "0"]);
+    let stat = cluster.json(&["stat", "disk"]);
+    let holder = stat["stripes"][0]["nodes"][0].to_string();
+    cluster.run(&["chaos", "flip-bit", &holder]);
     assert!(cluster.get("disk") == expected, "with a flipped bit");
     let scrub = cluster.run(&["scrub"]);
     wait_for("the damage is repaired", || {

@@ -184,6 +184,23 @@ fn busy_trace(count: u64) -> String {
     rows.collect()
 }
 
+/// Replays that contradict the file, the pool or the trace.
+fn refuses_what_does_not_fit(cluster: &TestCluster, trace: &str) {
+    let refused = |arguments: &[&str], expected: &str| {
+        let output = cluster.output(&[&["lab", "replay", "--trace", trace], arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let error = text(&output.stderr);
+        assert!(error.contains(expected), "{error}");
+    };
+    refused(&["--size=1MiB"], "leaving --size out");
+    refused(&["--pool=other"], "in pool vm, not other");
+    let empty = cluster.path("empty.csv");
+    fs::write(&empty, "").expect("write a temporary file");
+    let nothing = ["--trace", path_text(&empty), "--name=none"];
+    let output = cluster.output(&[&["lab", "replay"], &nothing[..]].concat());
+    assert!(text(&output.stderr).contains("no requests to replay"));
+}
+
 #[test]
 fn a_replay_loses_nothing_and_meters_what_it_planned() {
     let cluster = TestCluster::start(3, 3);
@@ -210,8 +227,13 @@ fn a_replay_loses_nothing_and_meters_what_it_planned() {
     assert_eq!(fast["verified_bytes"], span);
     let planned = &fast["cross_rack"]["update"]["planned_bytes"];
     assert!(planned.as_u64() > Some(0), "{fast}");
+    // Writes over two stripes hold up the others on these stripes, which try again: what was sent
+    // for a try that failed is metered but in no plan that was done.
     for (purpose, sent) in fast["cross_rack"].as_object().unwrap() {
-        assert_eq!(sent["planned_bytes"], sent["metered_bytes"], "{purpose}");
+        assert!(
+            sent["metered_bytes"].as_u64() >= sent["planned_bytes"].as_u64(),
+            "{purpose}"
+        );
     }
     assert!(fast["writes"]["p50_ms"].as_f64() <= fast["writes"]["p99_ms"].as_f64());
     assert_eq!(cluster.get("replay").len() as u64, span);
@@ -231,21 +253,15 @@ fn a_replay_loses_nothing_and_meters_what_it_planned() {
     let folded = replay(&["--name=small", "--size=100KiB", "--depth=1"]);
     assert_eq!(folded["verified_bytes"], 100 << 10);
     assert_eq!(requests(&folded), (writes, reads));
+    assert!(
+        folded["cross_rack"]["update"]["planned_bytes"].as_u64() > Some(0),
+        "{folded}"
+    );
+    for (purpose, sent) in folded["cross_rack"].as_object().unwrap() {
+        assert_eq!(sent["planned_bytes"], sent["metered_bytes"], "{purpose}");
+    }
 
-    let refused = |arguments: &[&str], expected: &str| {
-        let output = cluster.output(&[&["lab", "replay", "--trace", trace], arguments].concat());
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        let error = text(&output.stderr);
-        assert!(error.contains(expected), "{error}");
-    };
-    refused(&["--size=1MiB"], "leaving --size out");
-    refused(&["--pool=other"], "in pool vm, not other");
-    let empty = cluster.path("empty.csv");
-    fs::write(&empty, "").unwrap();
-    let nothing = ["--trace", path_text(&empty), "--name=none"];
-    let output = cluster.output(&[&["lab", "replay"], &nothing[..]].concat());
-    assert!(text(&output.stderr).contains("no requests to replay"));
-
+    refuses_what_does_not_fit(&cluster, trace);
     let printed = cluster.run(&["lab", "replay", "--trace", trace, "--first=20", "--verify"]);
     for expected in ["ops/s", "MB/s", "p99", "metered", "nothing is lost"] {
         assert!(printed.contains(expected), "no {expected} in {printed}");

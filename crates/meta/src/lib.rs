@@ -9,6 +9,7 @@
 
 mod check;
 mod error;
+mod exclusions;
 mod files;
 mod kv;
 mod leases;
@@ -26,6 +27,7 @@ mod stripes;
 mod table;
 
 pub use error::MetaError;
+pub use exclusions::{Exclusion, Fate};
 pub use kv::{KeyValue, ReadTxn, Row, WriteTxn};
 pub use membership::{Heartbeat, Membership, NodeState, Timing, Transition};
 pub use memory_store::MemoryStore;

@@ -10,7 +10,9 @@
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::pools::pool;
 use crate::puts::{check_nodes, pending_stripes, put_record, reserve};
-use crate::schema::{FILES, GARBAGE, LEASES, LeaseRecord, PENDING, PUTS, REPLACEMENTS, STRIPES};
+use crate::schema::{
+    EXCLUSIONS, FILES, GARBAGE, LEASES, LeaseRecord, PENDING, PUTS, REPLACEMENTS, STRIPES,
+};
 use crate::stripes::{index_stripe, live_stripe, unindex_stripe};
 use crate::{
     Displaced, FileRecord, Holder, Meta, MetaError, Placement, Put, PutId, ReplacementRecord, files,
@@ -120,6 +122,7 @@ fn discard(txn: &mut dyn WriteTxn, id: StripeId) -> Result<(), MetaError> {
     STRIPES.delete(txn, &id)?;
     unindex_stripe(txn, &stripe)?;
     LEASES.delete(txn, &id)?;
+    EXCLUSIONS.delete(txn, &id)?;
     GARBAGE.put(txn, &id, &stripe)
 }
 
@@ -156,8 +159,9 @@ fn is_held(txn: &dyn ReadTxn, old: Displaced) -> Result<bool, MetaError> {
 
 fn check_held(txn: &dyn ReadTxn, old: Displaced) -> Result<(), MetaError> {
     let Displaced { stripe, epoch } = old;
-    match is_held(txn, old)? {
-        true => Ok(()),
-        false => Err(MetaError::LeaseLost { stripe, epoch }),
+    if is_held(txn, old)? {
+        Ok(())
+    } else {
+        Err(MetaError::LeaseLost { stripe, epoch })
     }
 }

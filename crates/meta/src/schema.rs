@@ -1,6 +1,7 @@
 //! All tables in one place: tag, key, value and version. docs/metadata.md says what each holds and
 //! which rows must agree.
 
+use crate::exclusions::Exclusions;
 use crate::kv::{ReadTxn, WriteTxn};
 use crate::records::{FileRecord, Holder, NodeRecord, PoolRecord, PutRecord, ReplacementRecord};
 use crate::table::{Key, Table};
@@ -37,6 +38,8 @@ pub(crate) const STRIPES_ON: Table<(NodeId, StripeId), ()> = Table::new("stripes
 pub(crate) const GARBAGE: Table<StripeId, StripeRecord> = Table::new("garbage", 11, 1);
 /// The last lease of each stripe that ever had one.
 pub(crate) const LEASES: Table<StripeId, LeaseRecord> = Table::new("leases", 12, 1);
+/// Settlements that left out nodes which may return.
+pub(crate) const EXCLUSIONS: Table<StripeId, Exclusions> = Table::new("exclusions", 14, 1);
 /// Puts under way whose stripes replace others.
 pub(crate) const REPLACEMENTS: Table<PutId, ReplacementRecord> = Table::new("replacements", 13, 1);
 

@@ -12,8 +12,11 @@ use gabion_meta::{
 /// A file of three full segments.
 fn three(meta: &Meta<MemoryStore>, pool: &PoolRecord) -> FileRecord {
     let places = [place(0), place(0), place(0)];
-    let put = meta.begin_put("f", pool.id, 3 * 4096, &places, 1).unwrap();
-    meta.commit_put(put.id, 2).unwrap()
+    let put = meta
+        .begin_put("f", pool.id, 3 * 4096, &places, 1)
+        .expect("a step of the test's own preparation");
+    meta.commit_put(put.id, 2)
+        .expect("a step of the test's own preparation")
 }
 
 /// The coordinator's leases of stripes.
@@ -21,7 +24,9 @@ fn take(meta: &Meta<MemoryStore>, stripes: &[StripeId]) -> Vec<Displaced> {
     let incarnation = meta.incarnation();
     let holder = Holder::Coordinator { incarnation };
     let lease = |&stripe: &StripeId| {
-        let lease = meta.acquire(stripe, holder, &membership(), 1000).unwrap();
+        let lease = meta
+            .acquire(stripe, holder, &membership(), 1000)
+            .expect("a step of the test's own preparation");
         let epoch = lease.epoch;
         Displaced { stripe, epoch }
     };

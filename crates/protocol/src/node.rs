@@ -2,7 +2,7 @@
 //! lease alive, and serves nothing when that has run out.
 
 use crate::message::{
-    CoordinatorReply, CoordinatorRequest, Damage, Flow, HeldChunk, NodeReply, NodeRequest,
+    CoordinatorReply, CoordinatorRequest, Damage, Decided, Flow, HeldChunk, NodeReply, NodeRequest,
     NodeStatus, Refusal,
 };
 use crate::participant::Participant;
@@ -372,10 +372,14 @@ impl<D: Disk> Node<D> {
                 lease_ms,
                 heartbeat_ms,
                 obsolete,
+                decided,
                 nodes,
             }) => {
-                let removed = participant.with_store(move |store| remove(store, &obsolete));
-                removed.await.map_err(store_error)?;
+                let obeyed = participant.with_store(move |store| {
+                    remove(store, &obsolete)?;
+                    accept(store, &decided)
+                });
+                obeyed.await.map_err(store_error)?;
                 participant.ports.learn_nodes(&nodes);
                 let lease_until_ms = sent_ms + lease_ms;
                 Ok(Membership {
@@ -399,7 +403,8 @@ fn held_chunks<D: Disk>(store: &Store<D>) -> Result<Vec<HeldChunk>, StoreError> 
     for info in store.chunks()? {
         if let Some(spec) = info.spec {
             let records = store.collect(info.chunk.stripe)?.records;
-            let undecided = records.iter().map(|record| record.stamp.epoch).min();
+            let stamps = records.iter().map(|r| (r.stamp.epoch, r.stamp.sequence));
+            let undecided = stamps.collect();
             held.push(HeldChunk {
                 chunk: info.chunk,
                 generation: spec.generation,
@@ -408,6 +413,22 @@ fn held_chunks<D: Disk>(store: &Store<D>) -> Result<Vec<HeldChunk>, StoreError> 
         }
     }
     Ok(held)
+}
+
+/// Makes durable what others have decided while this node was away.
+fn accept<D: Disk>(store: &Store<D>, decided: &[Decided]) -> Result<(), StoreError> {
+    for fate in decided {
+        let known = match store.collect(fate.stripe) {
+            Ok(state) => state.epoch,
+            // The chunk was obsolete.
+            Err(StoreError::NoSuchStripe { .. }) => continue,
+            Err(error) => return Err(error),
+        };
+        // A later term may have asked this node since, without getting as far as deciding.
+        let epoch = known.max(fate.epoch);
+        store.resolve(fate.stripe, epoch, fate.mark, &fate.dropped)?;
+    }
+    Ok(())
 }
 
 fn remove<D: Disk>(store: &Store<D>, chunks: &[ChunkId]) -> Result<(), StoreError> {

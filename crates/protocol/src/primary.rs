@@ -9,7 +9,7 @@ use crate::message::{
     Purpose, ReadCut, Refusal, RunId, StripeLease,
 };
 use crate::ports::Ports;
-use crate::settle::{Outcome, collect, recovery_rule, resolve};
+use crate::settle::{Outcome, collect, excluded, recovery_rule, resolve};
 use futures::FutureExt;
 use futures::lock::Mutex as AsyncMutex;
 use gabion_codec::Code;
@@ -160,12 +160,20 @@ impl Primaries {
         self.ports.learn_nodes(&lease.nodes);
         let failed = failed_nodes(&lease.nodes);
         let holdings = collect(&*self.ports, &lease.stripe, lease.epoch, &failed).await?;
+        let code = self.code(&lease.pool.spec.code)?;
+        if holdings.len() < code.k() {
+            // So few prove nothing about what was committed.
+            let too_few = format!("{} of {} nodes", holdings.len(), lease.stripe.nodes.len());
+            return Err(Refusal::Unavailable(format!(
+                "the stripe is down to {too_few} and"
+            )));
+        }
         let outcome = recovery_rule(&holdings);
-        self.report_stale(&lease, &outcome).await?;
+        let excluded = excluded(&lease.stripe, &failed);
+        self.report_settling(&lease, excluded, &outcome).await?;
         resolve(&*self.ports, &lease.stripe, lease.epoch, &failed, &outcome).await?;
         let mut stripe = lease.stripe;
         stripe.stale.extend(&outcome.stale);
-        let code = self.code(&lease.pool.spec.code)?;
         let geometry = Geometry::new(code.k(), code.m(), code.sub_chunks(), stripe.chunk_bytes)
             .map_err(|error| Refusal::Failed(error.to_string()))?;
         let (mark, next) = (outcome.mark, outcome.next);
@@ -208,22 +216,31 @@ impl Primaries {
         }
     }
 
-    /// What stands without a failed chunk makes it stale, and that must be known before anybody
-    /// can forget it: the survivors do as soon as they have resolved.
-    async fn report_stale(&self, lease: &StripeLease, outcome: &Outcome) -> Result<(), Refusal> {
-        if outcome.stale.is_empty() {
+    /// Has the coordinator remember whom this settlement leaves out, and what stands without them.
+    /// That must be durable before anybody can forget it: the survivors do as soon as they have
+    /// resolved.
+    async fn report_settling(
+        &self,
+        lease: &StripeLease,
+        excluded: Vec<NodeId>,
+        outcome: &Outcome,
+    ) -> Result<(), Refusal> {
+        if excluded.is_empty() && outcome.stale.is_empty() {
             return Ok(());
         }
-        let request = CoordinatorRequest::MarkStale {
+        let request = CoordinatorRequest::Settling {
             stripe: lease.stripe.id,
             epoch: lease.epoch,
-            chunks: outcome.stale.clone(),
+            excluded,
+            mark: outcome.mark,
+            dropped: outcome.dropped.clone(),
+            stale: outcome.stale.clone(),
         };
-        match self
+        let answer = self
             .ports
             .call_coordinator(request, COORDINATOR_DEADLINE_MS)
-            .await
-        {
+            .await;
+        match answer {
             Ok(CoordinatorReply::Done) => Ok(()),
             Ok(other) => Err(Refusal::Unavailable(format!("the coordinator ({other:?})"))),
             Err(error) => Err(Refusal::Unavailable(error.peer)),

@@ -78,6 +78,17 @@ pub fn recovery_rule(survivors: &BTreeMap<ChunkIndex, Holding>) -> Outcome {
     outcome
 }
 
+/// Nodes of the stripe that a settlement leaves out because they are declared failed. Who holds a
+/// stale chunk is not asked either, but its chunk is made anew anyway.
+pub fn excluded(stripe: &StripeRecord, failed: &[NodeId]) -> Vec<NodeId> {
+    let excluded = |chunk: &ChunkIndex| !stripe.is_stale(*chunk);
+    let nodes = stripe
+        .chunks()
+        .filter(excluded)
+        .filter_map(|chunk| stripe.node_of(chunk));
+    nodes.filter(|node| failed.contains(node)).collect()
+}
+
 /// Fences off older terms on all nodes of the stripe that are not in `failed`, and asks what they
 /// hold. Stale chunks are not asked: what they hold proves nothing.
 ///

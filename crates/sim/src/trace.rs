@@ -13,7 +13,7 @@ pub(crate) fn request(request: &Request) -> Option<String> {
         Request::Node(other) => Some(format!("{other:?}")),
         Request::Coordinator(request) => match request {
             CoordinatorRequest::Acquire { .. }
-            | CoordinatorRequest::MarkStale { .. }
+            | CoordinatorRequest::Settling { .. }
             | CoordinatorRequest::ReportDamage(_)
             | CoordinatorRequest::BeginPut { .. }
             | CoordinatorRequest::CommitPut(_)

@@ -287,22 +287,8 @@ impl World {
         self.happen(operation);
         self.beat();
         let name = |name: u8| format!("file/{name}");
-        let put = |pick| {
-            expected
-                .puts
-                .keys()
-                .nth(pick)
-                .copied()
-                .unwrap_or(PutId(999))
-        };
-        let stripe = |pick| {
-            expected
-                .live
-                .keys()
-                .nth(pick)
-                .copied()
-                .unwrap_or(StripeId(9999))
-        };
+        let put = |pick| *expected.puts.keys().nth(pick).unwrap_or(&PutId(999));
+        let stripe = |pick| *expected.live.keys().nth(pick).unwrap_or(&StripeId(9999));
         let garbage = |pick| {
             let garbage = expected.garbage.keys().nth(pick);
             garbage.copied().unwrap_or_else(|| stripe(pick))
@@ -329,25 +315,7 @@ impl World {
                 name: n,
                 first,
                 place,
-            } => {
-                let name = name(n);
-                let file = expected.files.get(&name)?;
-                let displaced = file.segments.iter().skip(first);
-                let displaced = displaced.map(|&stripe| Displaced {
-                    stripe,
-                    epoch: expected
-                        .leases
-                        .get(&stripe)
-                        .map_or(Epoch(1), |lease| lease.0),
-                });
-                let displaced: Vec<_> = displaced.collect();
-                Action::Replace {
-                    name,
-                    file: file.put,
-                    nodes: vec![spread(place); displaced.len()],
-                    displaced,
-                }
-            }
+            } => replacement(expected, name(n), first, place)?,
             Operation::CommitReplacement { pick } => Action::CommitReplacement(put(pick)),
             Operation::Abort { pick } => Action::Abort(put(pick)),
             Operation::Touch { pick } => Action::Touch(put(pick)),
@@ -359,10 +327,9 @@ impl World {
                 node,
                 behind,
             } => {
-                let id = stripe(pick);
-                let generation = expected.live.get(&id).map_or(1, |s| s.generation.0);
-                let generation = Generation(generation - u64::from(behind));
-                Action::Relocate(id, generation, ChunkIndex::new(chunk), NodeId(node))
+                let (id, chunk) = (stripe(pick), ChunkIndex::new(chunk));
+                let generation = generation(expected, id, behind);
+                Action::Relocate(id, generation, chunk, NodeId(node))
             }
             Operation::Stale { pick, chunk } => Action::Stale(stripe(pick), ChunkIndex::new(chunk)),
             Operation::Declare { node, failed } => Action::Declare(NodeId(node), failed),
@@ -377,6 +344,38 @@ impl World {
             }
         })
     }
+}
+
+/// The replacement of a file's stripes from the `first` on, under the leases that they have.
+fn replacement(expected: &Expected, name: String, first: usize, place: u32) -> Option<Action> {
+    let file = expected.files.get(&name)?;
+    let epoch = |stripe| {
+        expected
+            .leases
+            .get(stripe)
+            .map_or(Epoch(1), |lease| lease.0)
+    };
+    let displaced: Vec<Displaced> = file
+        .segments
+        .iter()
+        .skip(first)
+        .map(|stripe| Displaced {
+            stripe: *stripe,
+            epoch: epoch(stripe),
+        })
+        .collect();
+    Some(Action::Replace {
+        name,
+        file: file.put,
+        nodes: vec![spread(place); displaced.len()],
+        displaced,
+    })
+}
+
+/// The generation of a stripe, or the one before it.
+fn generation(expected: &Expected, stripe: StripeId, behind: bool) -> Generation {
+    let now = expected.live.get(&stripe).map_or(1, |s| s.generation.0);
+    Generation(now - u64::from(behind))
 }
 
 /// Six nodes from `place` on.

@@ -1,9 +1,9 @@
 //! What a joining node says it holds, against what metadata says it should.
 
 use super::{Coordinator, PAGE};
-use crate::message::HeldChunk;
+use crate::message::{Decided, HeldChunk};
 use gabion_layout::{ChunkId, NodeId, StripeRecord};
-use gabion_meta::{KeyValue, Meta, MetaError, StripeStatus};
+use gabion_meta::{Fate, KeyValue, Meta, MetaError, StripeStatus};
 use std::collections::BTreeSet;
 
 /// What came of the comparison.
@@ -69,21 +69,29 @@ pub(super) fn compare<K: KeyValue + Send + Sync + 'static>(
     Ok(inventory)
 }
 
-/// Marks chunks stale of which a node that returns from failure does not know how updates ended,
-/// while others have settled them without it.
+/// What a returning node is told of updates that others have decided without it.
+#[derive(Debug, Default)]
+pub(super) struct Fates {
+    /// What it has to make durable before it serves anything.
+    pub(super) decided: Vec<Decided>,
+    /// Stripes of which its chunk is stale from now on, since nobody knows any more.
+    pub(super) to_repair: Vec<StripeRecord>,
+}
+
+/// Finds what became of a returning node's records above its marks.
 ///
-/// Its records above its mark may have been dropped, and the numbers of these updates even used
-/// again: no later settlement could tell. Where no lease was granted since, nobody has settled
-/// anything without the node, and the next settlement asks it. So this runs after the node counts
-/// as returned, when every later lease says so.
-pub(super) fn mark_undecided<K: KeyValue>(
+/// They may have been dropped, and the numbers of these updates even used again: no later
+/// settlement could tell. The first settlement that left the node out has decided about them. Where
+/// there is none, the next one asks this node. So this runs after the node counts as returned, from
+/// when on no settlement can leave it out unnoticed.
+pub(super) fn find_fates<K: KeyValue>(
     meta: &Meta<K>,
     node: NodeId,
     chunks: &[HeldChunk],
-) -> Result<Vec<StripeRecord>, MetaError> {
-    let mut stale = Vec::new();
+) -> Result<Fates, MetaError> {
+    let mut fates = Fates::default();
     for held in chunks {
-        let Some(epoch) = held.undecided else {
+        let Some(&(first, _)) = held.undecided.iter().min() else {
             continue;
         };
         let stripe = match meta.stripe(held.chunk.stripe) {
@@ -91,14 +99,21 @@ pub(super) fn mark_undecided<K: KeyValue>(
             Ok(_) | Err(MetaError::UnknownStripe(_)) => continue,
             Err(error) => return Err(error),
         };
-        let is_same_term = meta
-            .lease(stripe.id)?
-            .is_some_and(|lease| lease.epoch == epoch);
-        if !is_same_term {
-            stale.push(meta.mark_stale(stripe.id, held.chunk.index)?);
+        match meta.fate(stripe.id, node, first)? {
+            Fate::Open => {}
+            Fate::Forgotten => {
+                let stale = meta.mark_stale(stripe.id, held.chunk.index)?;
+                fates.to_repair.push(stale);
+            }
+            Fate::Decided(exclusion) => fates.decided.push(Decided {
+                stripe: stripe.id,
+                epoch: exclusion.epoch,
+                mark: exclusion.mark,
+                dropped: exclusion.dropped,
+            }),
         }
     }
-    Ok(stale)
+    Ok(fates)
 }
 
 /// Whether a chunk, which was not the node's when its stripes were listed, may be deleted. A put

@@ -2,8 +2,9 @@
 
 use super::{Answer, Coordinator, Denied};
 use crate::message::{CoordinatorReply, Damage, StripeLease};
+use crate::primary::failed_nodes;
 use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, StripeId, StripeRecord};
-use gabion_meta::{Holder, KeyValue, Meta, MetaError};
+use gabion_meta::{Exclusion, Holder, KeyValue, Meta, MetaError};
 use std::sync::Arc;
 
 impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
@@ -55,30 +56,53 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         }
     }
 
-    /// Notes durably that chunks missed a committed update, as the stripe's primary says.
-    pub(super) async fn mark_stale(
+    /// Notes durably whom a settlement leaves out and how it ends, as the stripe's primary says.
+    pub(super) async fn settling(
         self: &Arc<Self>,
         stripe: StripeId,
-        epoch: Epoch,
-        chunks: Vec<ChunkIndex>,
+        exclusion: Exclusion,
+        stale: Vec<ChunkIndex>,
     ) -> Answer {
-        let mark = move |meta: &Meta<K>| {
-            if meta.lease(stripe)?.map(|lease| lease.epoch) != Some(epoch) {
-                return Ok(None);
-            }
-            let mut record = meta.stripe(stripe)?;
-            for chunk in chunks {
-                record = meta.mark_stale(stripe, chunk)?;
-            }
-            Ok(Some(record))
-        };
-        let Some(record) = self.with_meta(mark).await? else {
+        let held = move |meta: &Meta<K>| Ok(meta.lease(stripe)?.map(|lease| lease.epoch));
+        let epoch = exclusion.epoch;
+        if self.with_meta(held).await? != Some(epoch) {
             return Err(Denied(format!(
                 "{epoch} of {stripe} is over; a newer primary has taken over"
             )));
-        };
+        }
+        let record = self.note_settlement(stripe, exclusion, stale).await?;
         self.add_repairs(vec![record]).await?;
         Ok(CoordinatorReply::Done)
+    }
+
+    /// Makes durable what a settlement must not forget. It holds joins back meanwhile: a node that
+    /// returns finds either that it was left out, or that it is asked.
+    pub(super) async fn note_settlement(
+        self: &Arc<Self>,
+        stripe: StripeId,
+        exclusion: Exclusion,
+        stale: Vec<ChunkIndex>,
+    ) -> Result<StripeRecord, Denied> {
+        let joins = self.admission.lock().await;
+        let failed = failed_nodes(&self.statuses());
+        if let Some(returned) = exclusion.nodes.iter().find(|node| !failed.contains(node)) {
+            return Err(Denied(format!(
+                "{returned} has returned meanwhile; settle {stripe} with it"
+            )));
+        }
+        let note = move |meta: &Meta<K>| {
+            if !exclusion.nodes.is_empty() {
+                meta.note_exclusion(stripe, &exclusion)?;
+            }
+            let mut record = meta.stripe(stripe)?;
+            for chunk in stale {
+                record = meta.mark_stale(stripe, chunk)?;
+            }
+            Ok(record)
+        };
+        let record = self.with_meta(note).await?;
+        drop(joins);
+        Ok(record)
     }
 
     /// Notes damage. A report about a chunk that has moved meanwhile costs a needless repair and

@@ -1,6 +1,6 @@
 //! Members: how nodes come in, stay in, and are declared failed when they are silent.
 
-use super::inventory::{compare, mark_undecided};
+use super::inventory::{compare, find_fates};
 use super::{Answer, Coordinator, Denied, lock};
 use crate::message::{CoordinatorReply, HeldChunk};
 use gabion_layout::{NodeId, RackId};
@@ -42,11 +42,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             capacity_bytes,
             incarnation,
         } = request;
-        let admit = move |meta: &Meta<K>| {
-            let node = meta.join(node, rack, &address, capacity_bytes, now_ms)?;
-            Ok((node, meta.node(node)?.failed))
-        };
-        let (node, was_failed) = self.with_meta(admit).await?;
+        let admit = move |meta: &Meta<K>| meta.join(node, rack, &address, capacity_bytes, now_ms);
+        let node = self.with_meta(admit).await?;
         // From here on, what repairs were about to do to this node is void.
         *joins.entry(node).or_default() += 1;
         let this = Arc::clone(self);
@@ -65,10 +62,9 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             .await?;
         lock(&self.roster).learn(record);
         let mut to_repair = inventory.to_repair;
-        if was_failed {
-            let undecided = move |meta: &Meta<K>| mark_undecided(meta, node, &chunks);
-            to_repair.extend(self.with_meta(undecided).await?);
-        }
+        let find = move |meta: &Meta<K>| find_fates(meta, node, &chunks);
+        let fates = self.with_meta(find).await?;
+        to_repair.extend(fates.to_repair);
         lock(&self.shunned).retain(|(shunned, _)| *shunned != node);
         drop(joins);
         let nodes = self.statuses();
@@ -81,6 +77,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             lease_ms: self.options.timing.lease_ms,
             heartbeat_ms: self.options.heartbeat_ms,
             obsolete: inventory.obsolete,
+            decided: fates.decided,
             nodes,
         })
     }

@@ -29,7 +29,7 @@ use bell::Bell;
 use fleet::{Fleet, Roster};
 use futures::FutureExt;
 use gabion_layout::{ChunkId, ChunkIndex, NodeId, PoolId};
-use gabion_meta::{KeyValue, Meta, MetaError, PutId, Timing};
+use gabion_meta::{Exclusion, KeyValue, Meta, MetaError, PutId, Timing};
 use gabion_planner::repair::Scheme;
 use membership::JoinRequest;
 use pools::PoolFacts;
@@ -215,11 +215,22 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 incarnation,
                 renounced,
             } => self.acquire(stripe, node, incarnation, renounced).await,
-            Ask::MarkStale {
+            Ask::Settling {
                 stripe,
                 epoch,
-                chunks,
-            } => self.mark_stale(stripe, epoch, chunks).await,
+                excluded: nodes,
+                mark,
+                dropped,
+                stale,
+            } => {
+                let exclusion = Exclusion {
+                    epoch,
+                    nodes,
+                    mark,
+                    dropped,
+                };
+                self.settling(stripe, exclusion, stale).await
+            }
             Ask::ReportDamage(damage) => self.report_damage(damage).await,
             Ask::Nodes => Ok(CoordinatorReply::Nodes(self.statuses())),
             Ask::CreatePool {
@@ -228,10 +239,29 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 code,
                 chunk_bytes,
             } => self.create_pool(name, survive, code, chunk_bytes).await,
-            Ask::Pools => {
-                let pools = self.with_meta(Meta::pools).await?;
-                Ok(CoordinatorReply::Pools(pools))
+            Ask::Pools => Ok(CoordinatorReply::Pools(self.with_meta(Meta::pools).await?)),
+            put @ (Ask::BeginPut { .. }
+            | Ask::TouchPut(_)
+            | Ask::CommitPut(_)
+            | Ask::AbortPut(_)
+            | Ask::BeginReplace { .. }
+            | Ask::CommitReplace { .. }) => self.answer_put(put).await,
+            Ask::Lookup { name } => self.lookup(name).await,
+            Ask::List { prefix } => {
+                let list = move |meta: &Meta<K>| meta.files(&prefix, None, usize::MAX);
+                Ok(CoordinatorReply::Files(self.with_meta(list).await?))
             }
+            Ask::RemoveFile { name } => self.remove_file(name).await,
+            Ask::Status => self.status().await,
+            Ask::RepairNow { scheme } => self.repair_now(scheme).await,
+            Ask::ScrubAll => self.scrub_all().await,
+        }
+    }
+
+    /// Answers about new stripes on their way in.
+    async fn answer_put(self: &Arc<Self>, request: CoordinatorRequest) -> Answer {
+        use CoordinatorRequest as Ask;
+        match request {
             Ask::BeginPut {
                 name,
                 pool,
@@ -246,15 +276,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 stripes,
             } => self.begin_replace(name, file, stripes).await,
             Ask::CommitReplace { put, displaced } => self.commit_replace(put, displaced).await,
-            Ask::Lookup { name } => self.lookup(name).await,
-            Ask::List { prefix } => {
-                let list = move |meta: &Meta<K>| meta.files(&prefix, None, usize::MAX);
-                Ok(CoordinatorReply::Files(self.with_meta(list).await?))
-            }
-            Ask::RemoveFile { name } => self.remove_file(name).await,
-            Ask::Status => self.status().await,
-            Ask::RepairNow { scheme } => self.repair_now(scheme).await,
-            Ask::ScrubAll => self.scrub_all().await,
+            other => Err(Denied(format!("{other:?} is not about a put"))),
         }
     }
 

@@ -10,9 +10,9 @@ use super::survey::{Setback, Survey};
 use super::{Coordinator, lock};
 use crate::initiate::{RunTerms, run_plan};
 use crate::message::{Effect, NodeReply, NodeRequest, Purpose, ReadCut, Refusal, RunId};
-use crate::settle::{Outcome, collect, recovery_rule, resolve};
+use crate::settle::{Outcome, collect, excluded, recovery_rule, resolve};
 use gabion_layout::{ChunkIndex, Epoch, NodeId, StripeId};
-use gabion_meta::{Holder, KeyValue, Meta, MetaError};
+use gabion_meta::{Exclusion, Holder, KeyValue, Meta, MetaError};
 use gabion_plan::{Cost, Plan, check};
 use gabion_planner::{Stripe, placement, repair};
 use rand::SeedableRng;
@@ -137,8 +137,15 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 }
             };
             let outcome = recovery_rule(&holdings);
-            // Durable before anybody is told that the updates stand.
-            self.mark(id, outcome.stale.clone()).await?;
+            // Durable before anybody is told how the updates ended.
+            let exclusion = Exclusion {
+                epoch,
+                nodes: excluded(stripe, &failed),
+                mark: outcome.mark,
+                dropped: outcome.dropped.clone(),
+            };
+            self.note_settlement(id, exclusion, outcome.stale.clone())
+                .await?;
             resolve(&*self.ports, stripe, epoch, &failed, &outcome).await?;
             return Ok(Some((outcome, failed)));
         }

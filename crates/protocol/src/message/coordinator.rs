@@ -10,15 +10,28 @@ use gabion_meta::{FileRecord, PoolRecord, PutId};
 use serde::{Deserialize, Serialize};
 
 /// A chunk that a joining node holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct HeldChunk {
     /// The chunk.
     pub chunk: ChunkId,
     /// The generation under which it was made.
     pub generation: Generation,
-    /// The lowest term of its records above the node's committed mark, if it has any: the node does
-    /// not know what became of these updates.
-    pub undecided: Option<Epoch>,
+    /// Its records above the node's committed mark: the node does not know what became of these
+    /// updates.
+    pub undecided: Vec<(Epoch, Sequence)>,
+}
+
+/// How a settlement ended that left a node out.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Decided {
+    /// The stripe.
+    pub stripe: StripeId,
+    /// The settlement's term.
+    pub epoch: Epoch,
+    /// Updates up to here stand, but those dropped.
+    pub mark: Sequence,
+    /// Updates that nobody was told of.
+    pub dropped: Vec<Sequence>,
 }
 
 /// A request to the coordinator.
@@ -57,14 +70,21 @@ pub enum CoordinatorRequest {
         /// A term that the node has given up, because it cannot vouch for its updates any more.
         renounced: Option<Epoch>,
     },
-    /// A chunk missed a committed update. Answered only when that is durable.
-    MarkStale {
+    /// A primary is about to settle a stripe without some of its nodes. Answered only when that is
+    /// durable, and only while these nodes are declared failed.
+    Settling {
         /// The stripe.
         stripe: StripeId,
-        /// The lease term of the reporter.
+        /// The lease term of the settlement.
         epoch: Epoch,
-        /// The chunks.
-        chunks: Vec<ChunkIndex>,
+        /// Nodes that are not asked because they are declared failed.
+        excluded: Vec<NodeId>,
+        /// Updates up to here stand, but those dropped.
+        mark: Sequence,
+        /// Updates that nobody was told of.
+        dropped: Vec<Sequence>,
+        /// Chunks that missed an update which stands.
+        stale: Vec<ChunkIndex>,
     },
     /// A node found damage.
     ReportDamage(Vec<Damage>),
@@ -159,6 +179,9 @@ pub enum CoordinatorReply {
         heartbeat_ms: u64,
         /// Chunks that it should delete before it serves anything.
         obsolete: Vec<ChunkId>,
+        /// What became of updates that were decided while the node was away; it makes that durable
+        /// before it serves anything.
+        decided: Vec<Decided>,
         /// All nodes.
         nodes: Vec<NodeStatus>,
     },

@@ -12,7 +12,8 @@ mod refusal;
 mod status;
 
 pub use coordinator::{
-    CoordinatorReply, CoordinatorRequest, FileLayout, HeldChunk, SettledStripe, StripeLease,
+    CoordinatorReply, CoordinatorRequest, Decided, FileLayout, HeldChunk, SettledStripe,
+    StripeLease,
 };
 pub use flow::Flow;
 pub use meter::Meter;

@@ -256,11 +256,10 @@ impl Bed {
         rack: u32,
         chunks: Vec<ChunkId>,
     ) -> CoordinatorReply {
-        let undecided = None;
         let held = chunks.into_iter().map(|chunk| HeldChunk {
             chunk,
             generation: Generation(1),
-            undecided,
+            undecided: vec![],
         });
         self.join_holding(id, node, rack, held.collect())
     }

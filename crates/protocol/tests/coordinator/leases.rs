@@ -1,7 +1,7 @@
 //! Who may be a stripe's primary, and whose word counts.
 
 use crate::bed::{Bed, TIMING};
-use gabion_layout::{ChunkIndex, Epoch, NodeId, StripeId};
+use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StripeId};
 use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest};
 
 fn epoch(reply: &CoordinatorReply) -> u64 {
@@ -74,10 +74,13 @@ fn a_chunk_is_stale_when_the_present_primary_says_so() {
     let stripe = bed.put("f", 1).remove(0);
     bed.fail(&[stripe.nodes[2]]);
     assert_eq!(epoch(&bed.acquire(stripe.id, stripe.nodes[0])), 1);
-    let report = |epoch, chunk| CoordinatorRequest::MarkStale {
+    let report = |epoch, chunk| CoordinatorRequest::Settling {
         stripe: stripe.id,
         epoch: Epoch(epoch),
-        chunks: vec![ChunkIndex(chunk)],
+        excluded: vec![stripe.nodes[2]],
+        mark: Sequence(0),
+        dropped: vec![],
+        stale: vec![ChunkIndex(chunk)],
     };
     let other = bed.ask(report(2, 2));
     assert!(matches!(&other, CoordinatorReply::Refused(s) if s.contains("newer primary")));
@@ -97,4 +100,23 @@ fn a_chunk_is_stale_when_the_present_primary_says_so() {
     );
     let taken: Vec<NodeId> = bed.stripe("f").nodes;
     assert_eq!(epoch(&bed.acquire(stripe.id, taken[1])), 3);
+}
+
+#[test]
+fn nobody_settles_without_a_node_that_has_returned() {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1).remove(0);
+    assert_eq!(epoch(&bed.acquire(stripe.id, stripe.nodes[0])), 1);
+    let settling = bed.ask(CoordinatorRequest::Settling {
+        stripe: stripe.id,
+        epoch: Epoch(1),
+        excluded: vec![stripe.nodes[4]],
+        mark: Sequence(0),
+        dropped: vec![],
+        stale: vec![],
+    });
+    assert!(
+        matches!(&settling, CoordinatorReply::Refused(s) if s.contains("has returned meanwhile")),
+        "{settling:?}"
+    );
 }

@@ -1,8 +1,10 @@
 //! How nodes join, stay, fail and return.
 
 use crate::bed::{Bed, TIMING, chunk_on};
-use gabion_layout::{ChunkId, ChunkIndex, Epoch, Generation, NodeId, RackId, StripeId};
-use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest, HeldChunk, Liveness};
+use gabion_layout::{ChunkId, ChunkIndex, Epoch, Generation, NodeId, RackId, Sequence, StripeId};
+use gabion_protocol::message::{
+    CoordinatorReply, CoordinatorRequest, Decided, HeldChunk, Liveness,
+};
 
 fn heartbeat(bed: &mut Bed, node: u32, incarnation: u64) -> CoordinatorReply {
     bed.ask(CoordinatorRequest::Heartbeat {
@@ -77,12 +79,12 @@ fn strangers_and_earlier_runs_are_turned_away() {
         stripe: StripeId(1),
         index: ChunkIndex(0),
     };
-    let held = |chunk, undecided| HeldChunk {
+    let held = HeldChunk {
         chunk,
         generation: Generation(1),
-        undecided,
+        undecided: vec![],
     };
-    let forgetful = bed.ask(join(None, vec![held(chunk, None)]));
+    let forgetful = bed.ask(join(None, vec![held]));
     assert!(
         matches!(&forgetful, CoordinatorReply::Refused(s) if s.contains("forgotten its id")),
         "{forgetful:?}"
@@ -145,40 +147,60 @@ fn a_join_tells_what_to_delete_and_finds_what_is_lost() {
     assert_eq!(bed.status().repair.repaired_chunk_count, 1);
 }
 
-/// Whether the chunk of a node is marked stale when the node, with a record of the stripe's first
-/// term above its mark, joins again.
-fn is_stale_after_return(was_failed: bool, was_settled_without_it: bool) -> bool {
+/// What a node that failed with a record of update 7 of the stripe's first term is told when it
+/// returns: after another has become primary, and settled the stripe without it or not.
+fn told_after_return(was_settled_without_it: bool) -> Vec<Decided> {
     let mut bed = Bed::three_racks();
     let stripe = bed.put("f", 1).remove(0);
-    let (primary, away) = (stripe.nodes[0], stripe.nodes[5]);
-    let CoordinatorReply::Lease(lease) = bed.acquire(stripe.id, primary) else {
-        panic!("the stripe is free");
+    let (first, second, away) = (stripe.nodes[0], stripe.nodes[1], stripe.nodes[5]);
+    bed.acquire(stripe.id, first);
+    bed.fail(&[away, first]);
+    let CoordinatorReply::Lease(lease) = bed.acquire(stripe.id, second) else {
+        panic!("the first primary has failed");
     };
-    assert_eq!(lease.epoch, Epoch(1));
-    if was_failed {
-        bed.fail(&[away]);
-    }
+    assert_eq!(lease.epoch, Epoch(2));
+    bed.hook(|_, _| Some(Box::pin(futures::future::pending())));
     if was_settled_without_it {
-        bed.stop(primary);
-        bed.fail(&[primary]);
-        bed.acquire(stripe.id, stripe.nodes[1]);
+        let settled = bed.ask(CoordinatorRequest::Settling {
+            stripe: stripe.id,
+            epoch: lease.epoch,
+            excluded: vec![away, first],
+            mark: Sequence(6),
+            dropped: vec![Sequence(5)],
+            stale: vec![],
+        });
+        assert_eq!(settled, CoordinatorReply::Done);
     }
     let held = HeldChunk {
         chunk: chunk_on(&stripe, away),
         generation: stripe.generation,
-        undecided: Some(Epoch(1)),
+        undecided: vec![(Epoch(1), Sequence(7))],
     };
-    // No repair gets through, so that what is stale stays so.
-    bed.hook(|_, _| Some(Box::pin(futures::future::pending())));
-    bed.join_holding(Some(away), away.0, away.0 / 3, vec![held]);
-    bed.stripe("f").is_stale(held.chunk.index)
+    let reply = bed.join_holding(Some(away), away.0, away.0 / 3, vec![held]);
+    assert_eq!(
+        bed.stripe("f").stale,
+        [],
+        "nothing is stale that can be decided"
+    );
+    match reply {
+        CoordinatorReply::Joined { decided, .. } => decided,
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
-fn a_chunk_is_stale_only_if_its_undecided_records_were_settled_without_its_node() {
-    assert!(is_stale_after_return(true, true));
-    assert!(!is_stale_after_return(true, false), "nobody has settled");
-    assert!(!is_stale_after_return(false, true), "the node was asked");
+fn a_returning_node_is_told_what_was_decided_without_it() {
+    let told = told_after_return(true);
+    assert_eq!((told.len(), told[0].epoch), (1, Epoch(2)));
+    assert_eq!(
+        (told[0].mark, &told[0].dropped[..]),
+        (Sequence(6), &[Sequence(5)][..])
+    );
+    assert_eq!(
+        told_after_return(false),
+        [],
+        "a lease alone decides nothing"
+    );
 }
 
 #[test]

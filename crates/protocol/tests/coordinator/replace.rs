@@ -227,11 +227,8 @@ fn a_stripe_that_cannot_be_settled_stays_as_it_is() {
     let waits = ask(&mut bed, &old);
     assert!(matches!(waits, CoordinatorReply::Busy(_)), "{waits:?}");
     let leader = |stripe: &StripeRecord| -> NodeId {
-        let others = stripe.nodes.iter().copied();
-        others
-            .filter(|&node| node != old[0].nodes[0])
-            .last()
-            .unwrap()
+        let mut others = stripe.nodes.iter().copied();
+        others.rfind(|&node| node != old[0].nodes[0]).unwrap()
     };
     assert_eq!(
         epoch(&bed.acquire(old[0].id, leader(&old[0]))),

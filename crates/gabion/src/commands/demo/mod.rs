@@ -52,8 +52,8 @@ async fn demonstrate(
     demo.store().await?;
     demo.update(options.trace.as_deref()).await?;
     demo.time_direct_send().await?;
-    demo.lose_and_repair("pipeline", 5).await?;
-    demo.lose_and_repair("conventional", 9).await?;
+    demo.lose_and_repair("pipeline").await?;
+    demo.lose_and_repair("conventional").await?;
     demo.finish().await
 }
 

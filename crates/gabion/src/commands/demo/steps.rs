@@ -10,6 +10,7 @@ use gabion_client::{Client, ClientOptions};
 use gabion_lab::{Request, RequestKind, TraceReader, workload};
 use gabion_layout::{ByteRange, NodeId};
 use gabion_protocol::message::{Liveness, Purpose};
+use std::cmp::Reverse;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -145,8 +146,10 @@ impl<'a> Demo<'a> {
         Ok(())
     }
 
-    /// Kills a node, reads everything degraded, and repairs by the given scheme.
-    pub(super) async fn lose_and_repair(&mut self, scheme: &str, node: u32) -> Result<(), Failure> {
+    /// Kills the node that holds most of the file, reads everything degraded, and repairs by the
+    /// given scheme.
+    pub(super) async fn lose_and_repair(&mut self, scheme: &str) -> Result<(), Failure> {
+        let node = self.fullest_node().await?;
         self.cluster.kill_node(node)?;
         let what = format!("killed node {node}; waiting until it is declared failed");
         let waiting = Shown::spinner(&what);
@@ -179,6 +182,25 @@ impl<'a> Demo<'a> {
         }
         self.report.scrubbed_bytes = scrub.bytes;
         Ok(self.report)
+    }
+
+    /// The node that is up and holds most chunks of the file; of equals, the first.
+    async fn fullest_node(&self) -> Result<u32, Failure> {
+        let layout = self.client.stat(FILE).await?.layout;
+        let up = layout.nodes.iter().filter(|n| n.liveness == Liveness::Up);
+        let count = |node| {
+            layout
+                .stripes
+                .iter()
+                .filter(|s| s.chunk_on(node).is_some())
+                .count()
+        };
+        let fullest = up
+            .map(|n| n.node)
+            .max_by_key(|&node| (count(node), Reverse(node)));
+        fullest
+            .map(|node| node.0)
+            .ok_or_else(|| Failure::failed("no node is up"))
     }
 
     async fn repair(&self, scheme: &str) -> Result<Repair, Failure> {

@@ -1,0 +1,319 @@
+//! Writes that span stripes: all stripes that the bytes touch are written anew beside the old ones,
+//! and the coordinator swaps them in at once. So the write is there wholly or not at all, whoever
+//! dies when. The old stripes take no updates from before they are read until the swap.
+
+use crate::attempts::Attempts;
+use crate::client::topology;
+use crate::extent::{Extent, geometry};
+use crate::file::{Fleet, Layout};
+use crate::put::{Encoder, Keeper};
+use crate::read::{Reading, Trouble};
+use crate::remedy::may_ask_again;
+use crate::{ClientError, File};
+use bytes::{Bytes, BytesMut};
+use futures::stream::{self, StreamExt, TryStreamExt};
+use gabion_layout::{ByteRange, Geometry, StripeId, StripeRecord};
+use gabion_meta::PutId;
+use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest, NodeStatus, SettledStripe};
+use gabion_protocol::ports::{CallError, Ports as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often the coordinator hears that a replacement is alive; a fifth of the time after which it
+/// would give the replacement up.
+const TOUCH_EVERY: Duration = Duration::from_secs(2);
+
+/// Why a replacement came to nothing.
+enum Setback {
+    /// Another may succeed; what was missing.
+    Again(String),
+    /// Trying again would not help.
+    Last(ClientError),
+}
+
+impl From<ClientError> for Setback {
+    fn from(error: ClientError) -> Self {
+        Self::Last(error)
+    }
+}
+
+/// A replacement that the coordinator has made room for.
+struct Begun {
+    put: PutId,
+    layout: Arc<Layout>,
+    settled: Vec<SettledStripe>,
+    stripes: Vec<StripeRecord>,
+    nodes: Vec<NodeStatus>,
+    encoder: Encoder,
+}
+
+impl File {
+    /// Overwrites bytes of several stripes.
+    ///
+    /// # Errors
+    /// Those of [`File::write`].
+    pub(crate) async fn replace(
+        &self,
+        extents: &[Extent],
+        bytes: &Bytes,
+    ) -> Result<(), ClientError> {
+        let (first, layout) = (extents[0].file_offset, self.layout());
+        let what = format!("writing {} at byte {first}", self.name());
+        let sizes = extents.iter().map(|extent| {
+            let stripe = layout.stripe(extent);
+            stripe.chunk_bytes * stripe.nodes.len() as u64
+        });
+        let mut attempts = self.client.attempts(what, sizes.sum());
+        loop {
+            match self.try_replace(extents, bytes, &mut attempts).await {
+                Ok(()) => break,
+                Err(Setback::Again(missing)) => {
+                    attempts.pause(&missing).await?;
+                    self.refresh().await?;
+                }
+                Err(Setback::Last(error)) => return Err(error),
+            }
+        }
+        // The write is done. Without the new layout the next operation finds out that it needs one.
+        let _ = self.refresh().await;
+        Ok(())
+    }
+
+    async fn try_replace(
+        &self,
+        extents: &[Extent],
+        bytes: &Bytes,
+        attempts: &mut Attempts,
+    ) -> Result<(), Setback> {
+        let begun = self.begin_replace(extents, attempts).await?;
+        let ports = Arc::clone(&self.client.shared.ports);
+        let mut keeper = Keeper::new(ports, begun.put, TOUCH_EVERY);
+        let done = match self.write_anew(&begun, extents, bytes, attempts).await {
+            Ok(()) => self.commit_replace(&begun, extents, attempts).await,
+            Err(setback) => Err(setback),
+        };
+        match done {
+            Ok(()) => keeper.release(),
+            Err(_) => keeper.abort().await,
+        }
+        done
+    }
+
+    async fn begin_replace(
+        &self,
+        extents: &[Extent],
+        attempts: &Attempts,
+    ) -> Result<Begun, Setback> {
+        let layout = self.layout();
+        let request = CoordinatorRequest::BeginReplace {
+            name: self.name().to_owned(),
+            file: layout.file.file.put,
+            stripes: extents.iter().map(|e| layout.stripe(e).id).collect(),
+        };
+        let reply = self.client.ask_once(request, attempts.attempt_ms()).await;
+        let CoordinatorReply::Replacement {
+            put,
+            settled,
+            stripes,
+            nodes,
+        } = granted(reply)?
+        else {
+            return Err(ClientError::unexpected("the coordinator").into());
+        };
+        if settled.len() != extents.len() || stripes.len() != extents.len() {
+            return Err(ClientError::unexpected("the coordinator").into());
+        }
+        self.client.shared.ports.learn_nodes(&nodes);
+        let encoder = Encoder {
+            client: self.client.clone(),
+            code: self.code().clone(),
+            topology: topology(&nodes)?,
+        };
+        Ok(Begun {
+            put,
+            layout,
+            settled,
+            stripes,
+            nodes,
+            encoder,
+        })
+    }
+
+    /// Writes all new stripes, a few at a time; returns when all of their chunks are durable.
+    async fn write_anew(
+        &self,
+        begun: &Begun,
+        extents: &[Extent],
+        bytes: &Bytes,
+        attempts: &Attempts,
+    ) -> Result<(), Setback> {
+        let spec = &begun.layout.file.pool.spec;
+        let full_bytes = geometry(spec, spec.chunk_bytes)?.stripe_bytes();
+        let in_flight_count = self.client.in_flight_count(full_bytes);
+        let start = extents[0].file_offset;
+        let mut writes = Vec::with_capacity(extents.len());
+        for (at, extent) in extents.iter().enumerate() {
+            let from = (extent.file_offset - start) as usize;
+            let piece = bytes.slice(from..from + extent.range.length as usize);
+            writes.push(self.write_stripe(begun, at, *extent, piece, attempts));
+        }
+        stream::iter(writes)
+            .buffer_unordered(in_flight_count)
+            .try_collect()
+            .await
+    }
+
+    /// Writes one new stripe: the new bytes, and around them what the old one has.
+    async fn write_stripe(
+        &self,
+        begun: &Begun,
+        at: usize,
+        extent: Extent,
+        piece: Bytes,
+        attempts: &Attempts,
+    ) -> Result<(), Setback> {
+        let (old, new) = (&begun.settled[at], &begun.stripes[at]);
+        let file = &begun.layout.file;
+        let shape = geometry(&file.pool.spec, new.chunk_bytes)?;
+        let full_bytes = geometry(&file.pool.spec, file.pool.spec.chunk_bytes)?.stripe_bytes();
+        let before_bytes = extent.stripe_at as u64 * full_bytes;
+        let data_bytes = full_bytes.min(file.file.size_bytes - before_bytes);
+        let mut segment = BytesMut::zeroed(shape.stripe_bytes() as usize);
+        for rest in around(extent.range, data_bytes) {
+            let kept = self.read_settled(begun, old, shape, rest, attempts).await?;
+            segment[rest.offset as usize..rest.end() as usize].copy_from_slice(&kept);
+        }
+        segment[extent.range.offset as usize..extent.range.end() as usize].copy_from_slice(&piece);
+        let stored = begun.encoder.store(new, shape, segment.freeze()).await?;
+        stored.map_err(|failed| {
+            let refusal = failed.to_string();
+            if may_ask_again(&failed.refusal) {
+                Setback::Again(refusal)
+            } else {
+                let what = attempts.what().to_owned();
+                Setback::Last(ClientError::Node { what, refusal })
+            }
+        })
+    }
+
+    /// Reads from an old stripe, exactly as it was settled, through the code if need be.
+    async fn read_settled(
+        &self,
+        begun: &Begun,
+        old: &SettledStripe,
+        shape: Geometry,
+        range: ByteRange,
+        attempts: &Attempts,
+    ) -> Result<Vec<u8>, Setback> {
+        let fleet = Fleet {
+            nodes: &begun.nodes,
+            topology: &begun.encoder.topology,
+        };
+        let mut stripe = old.stripe.clone();
+        stripe.stale.extend(&old.unsettled);
+        stripe.stale.sort_unstable();
+        stripe.stale.dedup();
+        let mut reading = Reading::as_of(old.epoch, old.mark);
+        let mut missing = String::new();
+        // Each attempt but the last finds out about a chunk that it had better do without.
+        for _ in 0..=stripe.nodes.len() {
+            let read = self
+                .try_read(fleet, &stripe, shape, range, &mut reading, attempts)
+                .await?;
+            match read {
+                Ok(bytes) => return Ok(bytes),
+                // Nobody else may move the stripe on, so somebody has taken it over.
+                Err(Trouble::NeedsCut { missing, .. }) => return Err(Setback::Again(missing)),
+                Err(Trouble::Again { missing: new, .. }) => missing = new,
+            }
+        }
+        Err(Setback::Again(missing))
+    }
+
+    /// Swaps the new stripes in. When an answer was lost, the file's layout says whether it was
+    /// done; if others have written since, it does not, and the write is made once more.
+    async fn commit_replace(
+        &self,
+        begun: &Begun,
+        extents: &[Extent],
+        attempts: &mut Attempts,
+    ) -> Result<(), Setback> {
+        let displaced: Vec<StripeId> = begun.settled.iter().map(|old| old.stripe.id).collect();
+        loop {
+            let request = CoordinatorRequest::CommitReplace {
+                put: begun.put,
+                displaced: displaced.clone(),
+            };
+            let reply = self.client.ask_once(request, attempts.attempt_ms()).await;
+            match granted(reply) {
+                Ok(CoordinatorReply::Done) => return Ok(()),
+                Ok(_) => return Err(ClientError::unexpected("the coordinator").into()),
+                Err(Setback::Again(missing)) => attempts.pause(&missing).await?,
+                Err(Setback::Last(error)) => {
+                    self.refresh().await?;
+                    let layout = self.layout();
+                    let mut pairs = extents.iter().zip(&begun.stripes);
+                    return if pairs.all(|(extent, new)| layout.stripe(extent).id == new.id) {
+                        Ok(())
+                    } else {
+                        Err(Setback::Again(error.to_string()))
+                    };
+                }
+            }
+        }
+    }
+}
+
+/// What the coordinator grants; silence and business pass.
+fn granted(reply: Result<CoordinatorReply, CallError>) -> Result<CoordinatorReply, Setback> {
+    match reply {
+        Ok(CoordinatorReply::Refused(why)) => Err(Setback::Last(ClientError::Refused(why))),
+        Ok(CoordinatorReply::Busy(why)) => Err(Setback::Again(why)),
+        Ok(reply) => Ok(reply),
+        Err(error) => Err(Setback::Again(error.to_string())),
+    }
+}
+
+/// What of a stripe's `data_bytes` bytes is not in `range`, in order and without empty pieces.
+fn around(range: ByteRange, data_bytes: u64) -> impl Iterator<Item = ByteRange> {
+    let behind = data_bytes.saturating_sub(range.end());
+    let pieces = [
+        ByteRange::new(0, range.offset),
+        ByteRange::new(range.end(), behind),
+    ];
+    pieces.into_iter().filter(|piece| !piece.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_all_that_is_not_overwritten() {
+        let kept = |offset, length| -> Vec<(u64, u64)> {
+            let pieces = around(ByteRange::new(offset, length), 100);
+            pieces.map(|piece| (piece.offset, piece.end())).collect()
+        };
+        assert_eq!(kept(0, 100), []);
+        assert_eq!(kept(30, 70), [(0, 30)]);
+        assert_eq!(kept(0, 30), [(30, 100)]);
+        assert_eq!(kept(30, 20), [(0, 30), (50, 100)]);
+    }
+
+    #[test]
+    fn silence_and_business_pass_and_a_refusal_does_not() {
+        let is_passing = |reply| matches!(granted(reply), Err(Setback::Again(_)));
+        let gone = CallError {
+            peer: "the coordinator".to_owned(),
+            reason: "is gone".to_owned(),
+        };
+        assert!(is_passing(Err(gone)));
+        assert!(is_passing(Ok(CoordinatorReply::Busy("wait".to_owned()))));
+        let refused = granted(Ok(CoordinatorReply::Refused("no".to_owned())));
+        assert!(matches!(refused, Err(Setback::Last(ClientError::Refused(why))) if why == "no"));
+        assert!(matches!(
+            granted(Ok(CoordinatorReply::Done)),
+            Ok(CoordinatorReply::Done)
+        ));
+    }
+}
