@@ -5,9 +5,9 @@
 
 use crate::kv::KeyValue;
 use crate::schema::EXCLUSIONS;
-use crate::stripes::live_stripe;
+use crate::stripes::{add_stale, live_stripe};
 use crate::{Meta, MetaError};
-use gabion_layout::{Epoch, NodeId, Sequence, StripeId};
+use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StripeId, StripeRecord};
 use serde::{Deserialize, Serialize};
 
 /// Exclusions of one stripe that are kept. A node that is away for longer has its chunk made anew.
@@ -34,26 +34,40 @@ pub(crate) struct Exclusions {
     kept: Vec<Exclusion>,
 }
 
-/// What became of a returning node's records of one term.
+/// What is known of settlements without a node since some term.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fate {
-    /// Nobody has decided without the node; the next settlement asks it.
+    /// None: the next settlement asks the node.
     Open,
-    /// This settlement has decided.
+    /// One, or several that ended alike: the node's records of that term and before are decided.
+    /// This is the newest.
     Decided(Exclusion),
-    /// It was decided too long ago to be known.
-    Forgotten,
+    /// Several that ended otherwise, or some so long ago that they are forgotten. A note is made before its settlement
+    /// has any effect, and one that had none may be followed by one that ended otherwise; so it is
+    /// not known what became of the node's records. This is the newest term among them.
+    Unclear(Epoch),
 }
 
 impl<K: KeyValue> Meta<K> {
-    /// Notes that a settlement leaves nodes out. To be durable before anybody acts on that
-    /// settlement.
+    /// Notes whom a settlement leaves out, if anybody, and which chunks missed an update that
+    /// stands, in one transaction. To be durable before anybody acts on that settlement.
     ///
     /// # Errors
-    /// [`MetaError::UnknownStripe`].
-    pub fn note_exclusion(&self, stripe: StripeId, exclusion: &Exclusion) -> Result<(), MetaError> {
+    /// [`MetaError::UnknownStripe`], [`MetaError::UnknownChunk`].
+    pub fn note_settlement(
+        &self,
+        stripe: StripeId,
+        exclusion: &Exclusion,
+        stale: &[ChunkIndex],
+    ) -> Result<StripeRecord, MetaError> {
         self.store.write(|txn| {
-            let record = live_stripe(txn, stripe)?;
+            let mut record = live_stripe(txn, stripe)?;
+            for &chunk in stale {
+                record = add_stale(txn, stripe, chunk)?;
+            }
+            if exclusion.nodes.is_empty() {
+                return Ok(record);
+            }
             let mut all = EXCLUSIONS.get(txn, &stripe)?.unwrap_or_default();
             all.kept.retain(|old| {
                 let is_needed = old.nodes.iter().any(|node| record.nodes.contains(node));
@@ -63,24 +77,31 @@ impl<K: KeyValue> Meta<K> {
             if all.kept.len() > KEPT_COUNT_MAX {
                 all.forgotten = all.kept.remove(0).epoch;
             }
-            EXCLUSIONS.put(txn, &stripe, &all)
+            EXCLUSIONS.put(txn, &stripe, &all)?;
+            Ok(record)
         })
     }
 
-    /// What became of the records of term `epoch` that `node` holds above its mark: the first
-    /// settlement after that term that left the node out has decided.
+    /// What is known of settlements after term `epoch` that left `node` out.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
     pub fn fate(&self, stripe: StripeId, node: NodeId, epoch: Epoch) -> Result<Fate, MetaError> {
         let all = self.store.read(|txn| EXCLUSIONS.get(txn, &stripe))?;
         let all = all.unwrap_or_default();
-        if epoch < all.forgotten {
-            return Ok(Fate::Forgotten);
-        }
-        let mut later = all.kept.into_iter().filter(|e| e.epoch > epoch);
-        let decided = later.find(|e| e.nodes.contains(&node));
-        Ok(decided.map_or(Fate::Open, Fate::Decided))
+        let is_without = |e: &Exclusion| e.epoch > epoch && e.nodes.contains(&node);
+        let mut without: Vec<Exclusion> = all.kept.into_iter().filter(is_without).collect();
+        let newest = without.last().map_or(all.forgotten, |last| last.epoch);
+        let ended_like = |last: &Exclusion| {
+            let is_like = |e: &Exclusion| e.mark == last.mark && e.dropped == last.dropped;
+            without.iter().all(is_like)
+        };
+        let is_clear = without.last().is_none_or(ended_like) && epoch >= all.forgotten;
+        Ok(match without.pop() {
+            _ if !is_clear => Fate::Unclear(newest),
+            None => Fate::Open,
+            Some(last) => Fate::Decided(last),
+        })
     }
 }
 
@@ -125,31 +146,57 @@ mod tests {
     }
 
     #[test]
-    fn the_first_settlement_without_the_node_decides() {
+    fn settlements_without_the_node_decide_unless_they_ended_otherwise() {
         let (meta, stripe) = stripe_on_three_nodes();
-        let refused = meta.note_exclusion(StripeId(99), &exclusion(1, 1));
+        let refused = meta.note_settlement(StripeId(99), &exclusion(1, 1), &[]);
         assert_eq!(refused, Err(MetaError::UnknownStripe(StripeId(99))));
         for (epoch, node) in [(3, 1), (4, 2), (5, 1)] {
-            meta.note_exclusion(stripe, &exclusion(epoch, node))
+            meta.note_settlement(stripe, &exclusion(epoch, node), &[])
                 .unwrap();
         }
         let fate = |node, epoch| meta.fate(stripe, NodeId(node), Epoch(epoch)).unwrap();
-        assert_eq!(fate(1, 1), Fate::Decided(exclusion(3, 1)));
+        assert_eq!(fate(1, 2), Fate::Unclear(Epoch(5)));
         assert_eq!(fate(1, 3), Fate::Decided(exclusion(5, 1)));
         assert_eq!(fate(1, 5), Fate::Open);
         assert_eq!(fate(2, 3), Fate::Decided(exclusion(4, 2)));
         assert_eq!(fate(0, 1), Fate::Open);
+        let again = Exclusion {
+            mark: exclusion(4, 2).mark,
+            ..exclusion(6, 2)
+        };
+        meta.note_settlement(stripe, &again, &[]).unwrap();
+        assert_eq!(fate(2, 3), Fate::Decided(again), "it ended alike");
     }
 
     #[test]
-    fn what_is_too_old_is_said_to_be_forgotten() {
+    fn what_is_too_old_is_unclear() {
         let (meta, stripe) = stripe_on_three_nodes();
         let count = KEPT_COUNT_MAX as u64 + 1;
         for epoch in 1..=count {
-            meta.note_exclusion(stripe, &exclusion(epoch, 1)).unwrap();
+            meta.note_settlement(stripe, &exclusion(epoch, 1), &[])
+                .unwrap();
         }
-        let fate = |epoch| meta.fate(stripe, NodeId(1), Epoch(epoch)).unwrap();
-        assert_eq!(fate(0), Fate::Forgotten);
-        assert_eq!(fate(1), Fate::Decided(exclusion(2, 1)));
+        assert_eq!(
+            meta.fate(stripe, NodeId(0), Epoch(0)),
+            Ok(Fate::Unclear(Epoch(1)))
+        );
+        assert_eq!(meta.fate(stripe, NodeId(0), Epoch(1)), Ok(Fate::Open));
+    }
+
+    #[test]
+    fn a_note_and_its_stale_chunks_are_there_together_or_not_at_all() {
+        let (meta, stripe) = stripe_on_three_nodes();
+        let stale = [ChunkIndex(1), ChunkIndex(7)];
+        let refused = meta.note_settlement(stripe, &exclusion(1, 1), &stale);
+        assert!(
+            matches!(refused, Err(MetaError::UnknownChunk(_))),
+            "{refused:?}"
+        );
+        assert_eq!(meta.fate(stripe, NodeId(1), Epoch(0)), Ok(Fate::Open));
+        assert_eq!(meta.stripe(stripe).unwrap().stale, []);
+        let noted = meta
+            .note_settlement(stripe, &exclusion(1, 1), &stale[..1])
+            .unwrap();
+        assert_eq!(noted.stale, stale[..1]);
     }
 }

@@ -137,18 +137,25 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// [`MetaError::UnknownStripe`], [`MetaError::UnknownChunk`].
     pub fn mark_stale(&self, id: StripeId, chunk: ChunkIndex) -> Result<StripeRecord, MetaError> {
-        self.store.write(|txn| {
-            let mut stripe = live_stripe(txn, id)?;
-            holder_of(&stripe, chunk)?;
-            if !stripe.is_stale(chunk) {
-                stripe.stale.push(chunk);
-                stripe.stale.sort_unstable();
-                raise_generation(&mut stripe)?;
-                STRIPES.put(txn, &id, &stripe)?;
-            }
-            Ok(stripe)
-        })
+        self.store.write(|txn| add_stale(txn, id, chunk))
     }
+}
+
+/// Marks a chunk stale within a transaction.
+pub(crate) fn add_stale(
+    txn: &mut dyn WriteTxn,
+    id: StripeId,
+    chunk: ChunkIndex,
+) -> Result<StripeRecord, MetaError> {
+    let mut stripe = live_stripe(txn, id)?;
+    holder_of(&stripe, chunk)?;
+    if !stripe.is_stale(chunk) {
+        stripe.stale.push(chunk);
+        stripe.stale.sort_unstable();
+        raise_generation(&mut stripe)?;
+        STRIPES.put(txn, &id, &stripe)?;
+    }
+    Ok(stripe)
 }
 
 fn holder_of(stripe: &StripeRecord, chunk: ChunkIndex) -> Result<NodeId, MetaError> {

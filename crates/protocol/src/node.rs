@@ -402,12 +402,16 @@ fn held_chunks<D: Disk>(store: &Store<D>) -> Result<Vec<HeldChunk>, StoreError> 
     let mut held = Vec::new();
     for info in store.chunks()? {
         if let Some(spec) = info.spec {
-            let records = store.collect(info.chunk.stripe)?.records;
-            let stamps = records.iter().map(|r| (r.stamp.epoch, r.stamp.sequence));
+            let state = store.collect(info.chunk.stripe)?;
+            let stamps = state
+                .records
+                .iter()
+                .map(|r| (r.stamp.epoch, r.stamp.sequence));
             let undecided = stamps.collect();
             held.push(HeldChunk {
                 chunk: info.chunk,
                 generation: spec.generation,
+                epoch: state.epoch,
                 undecided,
             });
         }

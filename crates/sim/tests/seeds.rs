@@ -13,7 +13,6 @@ fn describe(report: &Report) -> String {
 }
 
 #[test]
-#[ignore = "fails until returned nodes are no longer all taken for stale: seed 1006"]
 fn seeds_keep_every_promise() {
     let options = Options::default();
     let (mut acknowledged, mut reads) = (0, 0);

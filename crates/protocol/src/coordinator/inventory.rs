@@ -2,8 +2,8 @@
 
 use super::{Coordinator, PAGE};
 use crate::message::{Decided, HeldChunk};
-use gabion_layout::{ChunkId, NodeId, StripeRecord};
-use gabion_meta::{Fate, KeyValue, Meta, MetaError, StripeStatus};
+use gabion_layout::{ChunkId, NodeId, Sequence, StripeRecord};
+use gabion_meta::{Exclusion, Fate, KeyValue, Meta, MetaError, StripeStatus};
 use std::collections::BTreeSet;
 
 /// What came of the comparison.
@@ -78,12 +78,15 @@ pub(super) struct Fates {
     pub(super) to_repair: Vec<StripeRecord>,
 }
 
-/// Finds what became of a returning node's records above its marks.
+/// Finds what became of a returning node's records above its marks, and of which terms it has not
+/// heard.
 ///
-/// They may have been dropped, and the numbers of these updates even used again: no later
-/// settlement could tell. The first settlement that left the node out has decided about them. Where
-/// there is none, the next one asks this node. So this runs after the node counts as returned, from
-/// when on no settlement can leave it out unnoticed.
+/// Its records may have been dropped, and the numbers of these updates even used again: no later
+/// settlement could tell. If one settlement has left the node out, it has decided about them; if
+/// several have, nobody knows, and the chunk is made anew. Where there is none, the next one asks
+/// this node. So this runs after the node counts as returned, from when on no settlement can leave
+/// it out unnoticed. A node without such records is fenced at least: a part of an older term that
+/// arrives only now must not be taken for an update of its number.
 pub(super) fn find_fates<K: KeyValue>(
     meta: &Meta<K>,
     node: NodeId,
@@ -91,26 +94,35 @@ pub(super) fn find_fates<K: KeyValue>(
 ) -> Result<Fates, MetaError> {
     let mut fates = Fates::default();
     for held in chunks {
-        let Some(&(first, _)) = held.undecided.iter().min() else {
-            continue;
-        };
         let stripe = match meta.stripe(held.chunk.stripe) {
             Ok(stripe) if stripe.node_of(held.chunk.index) == Some(node) => stripe,
             Ok(_) | Err(MetaError::UnknownStripe(_)) => continue,
             Err(error) => return Err(error),
         };
-        match meta.fate(stripe.id, node, first)? {
-            Fate::Open => {}
-            Fate::Forgotten => {
+        let oldest = held.undecided.iter().map(|&(epoch, _)| epoch).min();
+        let fence = |epoch| Decided {
+            stripe: stripe.id,
+            epoch,
+            mark: Sequence(0),
+            dropped: Vec::new(),
+        };
+        match (
+            meta.fate(stripe.id, node, oldest.unwrap_or(held.epoch))?,
+            oldest,
+        ) {
+            (Fate::Open, _) => {}
+            (Fate::Decided(exclusion), Some(_)) => fates.decided.push(Decided {
+                mark: exclusion.mark,
+                dropped: exclusion.dropped,
+                ..fence(exclusion.epoch)
+            }),
+            (Fate::Decided(Exclusion { epoch, .. }) | Fate::Unclear(epoch), None) => {
+                fates.decided.push(fence(epoch));
+            }
+            (Fate::Unclear(_), Some(_)) => {
                 let stale = meta.mark_stale(stripe.id, held.chunk.index)?;
                 fates.to_repair.push(stale);
             }
-            Fate::Decided(exclusion) => fates.decided.push(Decided {
-                stripe: stripe.id,
-                epoch: exclusion.epoch,
-                mark: exclusion.mark,
-                dropped: exclusion.dropped,
-            }),
         }
     }
     Ok(fates)

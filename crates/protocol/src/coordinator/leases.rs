@@ -90,16 +90,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 "{returned} has returned meanwhile; settle {stripe} with it"
             )));
         }
-        let note = move |meta: &Meta<K>| {
-            if !exclusion.nodes.is_empty() {
-                meta.note_exclusion(stripe, &exclusion)?;
-            }
-            let mut record = meta.stripe(stripe)?;
-            for chunk in stale {
-                record = meta.mark_stale(stripe, chunk)?;
-            }
-            Ok(record)
-        };
+        let note = move |meta: &Meta<K>| meta.note_settlement(stripe, &exclusion, &stale);
         let record = self.with_meta(note).await?;
         drop(joins);
         Ok(record)

@@ -7,7 +7,7 @@
 //! this takes, which is the time of the lost chunks of one stripe.
 
 use super::survey::{Setback, Survey};
-use super::{Coordinator, lock};
+use super::{Coordinator, Denied, lock};
 use crate::initiate::{RunTerms, run_plan};
 use crate::message::{Effect, NodeReply, NodeRequest, Purpose, ReadCut, Refusal, RunId};
 use crate::settle::{Outcome, collect, excluded, recovery_rule, resolve};
@@ -136,6 +136,13 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                     continue;
                 }
             };
+            let spec = &survey.facts.record.spec;
+            if holdings.len() < spec.k {
+                // So few prove nothing about what was committed.
+                let (asked, all) = (holdings.len(), stripe.nodes.len());
+                let sentence = format!("{id} is down to {asked} of {all} nodes");
+                return Err(Denied(sentence).into());
+            }
             let outcome = recovery_rule(&holdings);
             // Durable before anybody is told how the updates ended.
             let exclusion = Exclusion {

@@ -16,6 +16,8 @@ pub struct HeldChunk {
     pub chunk: ChunkId,
     /// The generation under which it was made.
     pub generation: Generation,
+    /// The newest term of the stripe that the node knows of.
+    pub epoch: Epoch,
     /// Its records above the node's committed mark: the node does not know what became of these
     /// updates.
     pub undecided: Vec<(Epoch, Sequence)>,

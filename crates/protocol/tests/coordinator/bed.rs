@@ -7,7 +7,7 @@ use futures::executor::LocalPool;
 use futures::future::{BoxFuture, ready};
 use futures::task::LocalSpawnExt;
 use futures::{FutureExt, StreamExt};
-use gabion_layout::{ChunkId, Generation, NodeId, RackId, StripeId, StripeRecord};
+use gabion_layout::{ChunkId, Epoch, Generation, NodeId, RackId, StripeId, StripeRecord};
 use gabion_meta::{ClusterId, MemoryStore, Meta, Timing};
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
 use gabion_protocol::message::{
@@ -259,6 +259,7 @@ impl Bed {
         let held = chunks.into_iter().map(|chunk| HeldChunk {
             chunk,
             generation: Generation(1),
+            epoch: Epoch(0),
             undecided: vec![],
         });
         self.join_holding(id, node, rack, held.collect())

@@ -82,6 +82,7 @@ fn strangers_and_earlier_runs_are_turned_away() {
     let held = HeldChunk {
         chunk,
         generation: Generation(1),
+        epoch: Epoch(0),
         undecided: vec![],
     };
     let forgetful = bed.ask(join(None, vec![held]));
@@ -174,6 +175,7 @@ fn told_after_return(was_settled_without_it: bool) -> Vec<Decided> {
     let held = HeldChunk {
         chunk: chunk_on(&stripe, away),
         generation: stripe.generation,
+        epoch: Epoch(1),
         undecided: vec![(Epoch(1), Sequence(7))],
     };
     let reply = bed.join_holding(Some(away), away.0, away.0 / 3, vec![held]);
