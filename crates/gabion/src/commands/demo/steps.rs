@@ -8,8 +8,8 @@ use crate::failure::Failure;
 use crate::output::{Shown, bytes};
 use gabion_client::{Client, ClientOptions};
 use gabion_lab::{Request, RequestKind, TraceReader, workload};
-use gabion_layout::{ByteRange, NodeId};
-use gabion_protocol::message::{Liveness, Purpose};
+use gabion_layout::{ByteRange, NodeId, RackId};
+use gabion_protocol::message::{Liveness, NodeStatus, Purpose};
 use std::cmp::Reverse;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -184,10 +184,18 @@ impl<'a> Demo<'a> {
         Ok(self.report)
     }
 
-    /// The node that is up and holds most chunks of the file; of equals, the first.
+    /// The node that holds most chunks of the file, of the racks where all nodes are up: a rack that
+    /// has lost two could not take back its share of a stripe. Of equals, the first.
     async fn fullest_node(&self) -> Result<u32, Failure> {
         let layout = self.client.stat(FILE).await?.layout;
-        let up = layout.nodes.iter().filter(|n| n.liveness == Liveness::Up);
+        let is_down = |n: &NodeStatus| n.liveness != Liveness::Up;
+        let hurt: Vec<RackId> = layout
+            .nodes
+            .iter()
+            .filter(|n| is_down(n))
+            .map(|n| n.rack)
+            .collect();
+        let up = layout.nodes.iter().filter(|n| !hurt.contains(&n.rack));
         let count = |node| {
             layout
                 .stripes
@@ -200,7 +208,7 @@ impl<'a> Demo<'a> {
             .max_by_key(|&node| (count(node), Reverse(node)));
         fullest
             .map(|node| node.0)
-            .ok_or_else(|| Failure::failed("no node is up"))
+            .ok_or_else(|| Failure::failed("every rack has lost a node"))
     }
 
     async fn repair(&self, scheme: &str) -> Result<Repair, Failure> {
