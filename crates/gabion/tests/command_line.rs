@@ -3,22 +3,7 @@
 mod support;
 
 use serde_json::Value;
-use std::path::Path;
-use support::{fails, gabion, path_text, run};
-
-/// The real traces, where this machine has them.
-fn trace(name: &str) -> Option<String> {
-    let place = std::env::var("GABION_TRACES").map_or_else(
-        |_| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces"),
-        std::convert::Into::into,
-    );
-    let path = place.join(name);
-    if path.exists() {
-        return Some(path_text(&path).to_owned());
-    }
-    println!("skipped: no trace {name} in ../shared/traces or $GABION_TRACES");
-    None
-}
+use support::{fails, gabion, path_text, run, trace};
 
 fn baseline(trace: &str, arguments: &[&str]) -> (u64, u64) {
     let mut all = vec![

@@ -4,22 +4,7 @@ mod support;
 
 use serde_json::Value;
 use std::fs;
-use std::path::Path;
-use support::{TestCluster, fails, path_text, pattern, run, text};
-
-/// A real trace, where this machine has it.
-fn trace(name: &str) -> Option<String> {
-    let place = std::env::var("GABION_TRACES").map_or_else(
-        |_| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces"),
-        std::convert::Into::into,
-    );
-    let path = place.join(name);
-    if path.exists() {
-        return Some(path_text(&path).to_owned());
-    }
-    println!("skipped: no trace {name} in ../shared/traces or $GABION_TRACES");
-    None
-}
+use support::{TestCluster, fails, path_text, pattern, run, text, trace};
 
 fn json(arguments: &[&str]) -> Value {
     let mut all = vec!["--format=json", "lab"];

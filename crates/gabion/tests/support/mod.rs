@@ -194,3 +194,17 @@ pub(crate) fn pattern(length: usize, seed: u64) -> Vec<u8> {
     };
     std::iter::repeat_with(next).take(length).collect()
 }
+
+/// A real trace, where this machine has it.
+pub(crate) fn trace(name: &str) -> Option<String> {
+    let place = std::env::var("GABION_TRACES").map_or_else(
+        |_| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces"),
+        std::convert::Into::into,
+    );
+    let path = place.join(name);
+    if path.exists() {
+        return Some(path_text(&path).to_owned());
+    }
+    println!("skipped: no trace {name} in ../shared/traces or $GABION_TRACES");
+    None
+}

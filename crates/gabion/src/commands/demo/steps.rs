@@ -11,6 +11,7 @@ use gabion_lab::{Request, RequestKind, TraceReader, workload};
 use gabion_layout::{ByteRange, NodeId, RackId};
 use gabion_protocol::message::{Liveness, NodeStatus, Purpose};
 use std::cmp::Reverse;
+use std::num::NonZeroU64;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -295,17 +296,9 @@ impl<'a> Demo<'a> {
 
 /// The writes of a trace, moved into a file of `size` bytes.
 fn fold(path: &Path, size: u64) -> Result<Vec<Request>, Failure> {
+    let size = NonZeroU64::new(size)
+        .ok_or_else(|| Failure::usage("an empty file takes no writes; give --size some bytes"))?;
     let requests = TraceReader::open(path).map_err(Failure::failed)?;
-    requests
-        .map(|request| {
-            let request = request.map_err(Failure::failed)?;
-            let length_bytes = request.length_bytes.min(size);
-            let offset_bytes = (request.offset_bytes % size).min(size - length_bytes);
-            Ok(Request {
-                offset_bytes,
-                length_bytes,
-                ..request
-            })
-        })
-        .collect()
+    let folded = requests.map(|request| request.map(|request| request.folded(size)));
+    folded.collect::<Result<_, _>>().map_err(Failure::failed)
 }
