@@ -3,7 +3,8 @@
 mod lab;
 
 pub(crate) use lab::{
-    LabCommand, Pace, ReplayOptions, SynthOptions, TraceStatsOptions, UpdateTrafficOptions,
+    LabCommand, Pace, ReplayOptions, RunOptions, ScaleOption, SynthOptions, TraceStatsOptions,
+    UpdateTrafficOptions,
 };
 
 use crate::output::{Format, parse_bytes};

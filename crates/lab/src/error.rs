@@ -29,6 +29,32 @@ pub enum LabError {
         /// What is wrong with it.
         problem: RowProblem,
     },
+    /// No experiment has this id.
+    #[error("there is no experiment '{id}'; choose from {known}")]
+    UnknownExperiment {
+        /// The id asked for.
+        id: String,
+        /// The registered ids.
+        known: String,
+    },
+    /// A plot cannot be drawn.
+    #[error("cannot draw the plot {name}: {why}")]
+    Plot {
+        /// The plot's name.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A file or directory of an experiment failed.
+    #[error("cannot {operation} {path}: {source}")]
+    File {
+        /// What was tried.
+        operation: &'static str,
+        /// The path.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The stripe's nodes cannot be shared out evenly.
     #[error(
         "a stripe of {chunks} chunks cannot be spread evenly over {racks} racks; choose a number of \

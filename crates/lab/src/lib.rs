@@ -25,7 +25,9 @@
 //! ```
 
 mod error;
+pub mod experiments;
 mod extents;
+pub mod plot;
 pub mod profile;
 pub mod stats;
 pub mod trace;

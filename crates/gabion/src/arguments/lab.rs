@@ -15,6 +15,41 @@ pub(crate) enum LabCommand {
     Synth(SynthOptions),
     /// Run a trace on a cluster, and measure
     Replay(ReplayOptions),
+    /// List the experiments of the papers
+    List,
+    /// Run an experiment of a paper; see its figures beside ours
+    Run(RunOptions),
+}
+
+/// How much of the paper's setting an experiment runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum ScaleOption {
+    /// Seconds: who is faster, not by how much
+    Quick,
+    /// Minutes, on two processors
+    Usual,
+    /// The paper's setting, as far as the machine goes
+    Full,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RunOptions {
+    /// The experiment, such as COD-T32; 'gabion lab list' shows all
+    pub(crate) id: String,
+    /// Where the result goes, as ID.json, with its plots; what is stored meanwhile is stored there too, so
+    /// this decides which disk is measured
+    #[arg(long, default_value = "lab-results", value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// How much of the paper's setting
+    #[arg(long, value_enum, default_value = "usual")]
+    pub(crate) scale: ScaleOption,
+    /// Decides everything that is left to chance
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// The folder with traces, by family: msr and cloudphysics; workloads stand in for those that it
+    /// does not have
+    #[arg(long, env = "GABION_TRACES", value_name = "DIR")]
+    pub(crate) traces: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

@@ -1,6 +1,7 @@
 //! `gabion lab`: traces and experiments. One file a command.
 
 mod replay;
+mod run;
 mod synth;
 mod trace_stats;
 mod update_traffic;
@@ -15,5 +16,7 @@ pub(crate) async fn run(command: LabCommand, place: &Place, format: Format) -> R
         LabCommand::TraceStats(options) => trace_stats::run(&options, format),
         LabCommand::Synth(options) => synth::run(&options, format),
         LabCommand::Replay(options) => replay::run(options, place, format).await,
+        LabCommand::List => run::list(format),
+        LabCommand::Run(options) => run::run(options, format).await,
     }
 }

@@ -1,0 +1,182 @@
+//! `gabion lab list` and `gabion lab run`: experiments of the papers. The result is printed, and saved
+//! with its plots.
+
+use crate::arguments::{RunOptions, ScaleOption};
+use crate::failure::{Context, Failure};
+use crate::output::{Format, Shown, align_numbers, print_json, table};
+use gabion_lab::experiments::{self, Cell, Experiment, Finding, Progress, Report, Scale, Session};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+/// Prints the experiments that there are.
+pub(super) fn list(format: Format) -> Result<(), Failure> {
+    if format == Format::Json {
+        let of = |e: &Experiment| json!({ "id": e.id, "title": e.title });
+        return print_json(&experiments::registry().iter().map(of).collect::<Vec<_>>());
+    }
+    let mut table = table(&["experiment", "shows"]);
+    for experiment in experiments::registry() {
+        table.add_row([experiment.id, experiment.title]);
+    }
+    println!("{table}");
+    Ok(())
+}
+
+/// Runs one experiment.
+pub(super) async fn run(options: RunOptions, format: Format) -> Result<(), Failure> {
+    let experiment = experiments::experiment(&options.id).map_err(Failure::usage)?;
+    // Experiments work on files and may take minutes: not where the signals are handled.
+    let done = tokio::task::spawn_blocking(move || run_here(experiment, &options));
+    let (json, report, saved) = done.await.context("run the experiment")??;
+    if format == Format::Json {
+        return print_json(&json);
+    }
+    print(experiment, &report);
+    for path in saved {
+        println!("saved {}", path.display());
+    }
+    Ok(())
+}
+
+type Done = (Value, Report, Vec<PathBuf>);
+
+fn run_here(experiment: &'static Experiment, options: &RunOptions) -> Result<Done, Failure> {
+    let out = &options.out;
+    fs::create_dir_all(out).context(format!("create {}", out.display()))?;
+    let work = Work::create(out, experiment.id)?;
+    let shown = Steps(Mutex::new(None));
+    let session = Session {
+        scale: match options.scale {
+            ScaleOption::Quick => Scale::Quick,
+            ScaleOption::Usual => Scale::Usual,
+            ScaleOption::Full => Scale::Full,
+        },
+        seed: options.seed,
+        directory: &work.0,
+        traces: options.traces.as_deref(),
+        progress: &shown,
+    };
+    let begun = Instant::now();
+    let report = (experiment.run)(&session).map_err(Failure::failed)?;
+    let seconds = begun.elapsed().as_secs_f64();
+    drop(shown);
+    let mut json = json!({
+        "experiment": experiment.id,
+        "title": experiment.title,
+        "scale": format!("{:?}", options.scale).to_lowercase(),
+        "seed": options.seed,
+        "seconds": seconds,
+    });
+    let report_json = serde_json::to_value(&report).context("write the result as JSON")?;
+    if let (Some(all), Value::Object(fields)) = (json.as_object_mut(), report_json) {
+        all.extend(fields);
+    }
+    let saved = save(out, experiment.id, &json, &report)?;
+    Ok((json, report, saved))
+}
+
+fn save(out: &Path, id: &str, json: &Value, report: &Report) -> Result<Vec<PathBuf>, Failure> {
+    let text = serde_json::to_string_pretty(json).context("write the result as JSON")?;
+    let mut files = vec![(format!("{id}.json"), text + "\n")];
+    for plot in &report.plots {
+        files.push((
+            format!("{}.svg", plot.name),
+            plot.svg().map_err(Failure::failed)?,
+        ));
+    }
+    let mut saved = Vec::new();
+    for (name, text) in files {
+        let path = out.join(name);
+        fs::write(&path, text).context(format!("write {}", path.display()))?;
+        saved.push(path);
+    }
+    Ok(saved)
+}
+
+/// The directory that an experiment may fill; gone with the value.
+struct Work(PathBuf);
+
+impl Work {
+    fn create(out: &Path, id: &str) -> Result<Self, Failure> {
+        let path = out.join(format!("{id}.work.{}", std::process::id()));
+        fs::create_dir_all(&path).context(format!("create {}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Shows an experiment's steps as one bar after another.
+struct Steps(Mutex<Option<Shown>>);
+
+impl Progress for Steps {
+    fn begin(&self, what: &str, step_count: u64) {
+        let mut shown = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // The bar before must be gone when the next is drawn.
+        *shown = None;
+        *shown = Some(Shown::count(what, step_count));
+    }
+
+    fn step(&self) {
+        if let Some(shown) = &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            shown.step();
+        }
+    }
+}
+
+fn print(experiment: &Experiment, report: &Report) {
+    println!("{}: {}", experiment.id, experiment.title);
+    print_list("Setting", &report.setting);
+    print_list("Not as in the paper", &report.scaled);
+    for measured in &report.tables {
+        let columns: Vec<&str> = measured.columns.iter().map(String::as_str).collect();
+        let mut shown = table(&columns);
+        for row in &measured.rows {
+            shown.add_row(row.iter().map(Cell::text));
+        }
+        align_numbers(&mut shown);
+        println!("\n{}\n{shown}", measured.title);
+    }
+    if !report.findings.is_empty() {
+        let mut shown = table(&["figure", "ours", "paper", "near"]);
+        for finding in &report.findings {
+            shown.add_row([
+                finding.what.as_str(),
+                &finding.ours,
+                &finding.paper,
+                verdict(finding),
+            ]);
+        }
+        println!("\nBeside the paper\n{shown}");
+        for finding in &report.findings {
+            if let Some(why) = &finding.why {
+                println!("  {}: {why}", finding.what);
+            }
+        }
+    }
+    print_list("Notes", &report.notes);
+}
+
+fn verdict(finding: &Finding) -> &'static str {
+    match finding.is_reached {
+        None => "",
+        Some(true) => "yes",
+        Some(false) => "no",
+    }
+}
+
+fn print_list(title: &str, lines: &[String]) {
+    if !lines.is_empty() {
+        println!("\n{title}");
+    }
+    for line in lines {
+        println!("  - {line}");
+    }
+}

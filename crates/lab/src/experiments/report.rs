@@ -1,0 +1,217 @@
+//! What an experiment gives back: its setting, its figures beside the paper's, tables and plots.
+//! It is data; the command line prints and saves it.
+
+use crate::plot::Plot;
+use serde::Serialize;
+
+/// An experiment's result. Its JSON form leaves the plots out, whose values are in the tables.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Report {
+    /// What was run, one sentence each: code, sizes, workload.
+    pub setting: Vec<String>,
+    /// What is smaller than in the paper or otherwise not the paper's, and by how much.
+    pub scaled: Vec<String>,
+    /// Our figures beside the paper's.
+    pub findings: Vec<Finding>,
+    /// What was measured.
+    pub tables: Vec<Table>,
+    /// What a reader must know to understand the figures.
+    pub notes: Vec<String>,
+    /// What is drawn.
+    #[serde(skip)]
+    pub plots: Vec<Plot>,
+}
+
+/// One figure of the paper, and ours.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Finding {
+    /// What the figure says.
+    pub what: String,
+    /// Ours, as it is printed.
+    pub ours: String,
+    /// Ours, for programs; none where it is no single number.
+    pub ours_value: Option<f64>,
+    /// The paper's, as it is printed.
+    pub paper: String,
+    /// Whether ours comes near it by the experiment's own measure; none where they are only to be
+    /// looked at side by side.
+    pub is_reached: Option<bool>,
+    /// Why ours differs.
+    pub why: Option<String>,
+}
+
+impl Finding {
+    /// A number with its unit, beside the paper's.
+    pub fn number(
+        what: impl Into<String>,
+        ours: f64,
+        unit: &str,
+        paper: impl Into<String>,
+    ) -> Self {
+        Self {
+            what: what.into(),
+            ours: format!("{}{unit}", digits(ours)),
+            ours_value: Some(ours),
+            paper: paper.into(),
+            is_reached: None,
+            why: None,
+        }
+    }
+
+    /// Words beside the paper's.
+    pub fn words(
+        what: impl Into<String>,
+        ours: impl Into<String>,
+        paper: impl Into<String>,
+    ) -> Self {
+        Self {
+            what: what.into(),
+            ours: ours.into(),
+            ours_value: None,
+            paper: paper.into(),
+            is_reached: None,
+            why: None,
+        }
+    }
+
+    /// Says whether the figure comes near the paper's.
+    #[must_use]
+    pub fn reached(mut self, is_reached: bool) -> Self {
+        self.is_reached = Some(is_reached);
+        self
+    }
+
+    /// Says why the figure differs from the paper's.
+    #[must_use]
+    pub fn because(mut self, why: impl Into<String>) -> Self {
+        self.why = Some(why.into());
+        self
+    }
+}
+
+/// A table of what was measured.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Table {
+    /// What stands above it.
+    pub title: String,
+    /// Names of the columns, with units.
+    pub columns: Vec<String>,
+    /// Rows with a cell for each column.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+impl Table {
+    /// A table without rows.
+    pub fn new(title: impl Into<String>, columns: &[&str]) -> Self {
+        Self {
+            title: title.into(),
+            columns: columns.iter().map(|&column| column.to_owned()).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row.
+    ///
+    /// # Panics
+    /// When it has not a cell for each column.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+        let cells: Vec<Cell> = cells.into_iter().collect();
+        assert_eq!(cells.len(), self.columns.len(), "a cell for each column");
+        self.rows.push(cells);
+    }
+}
+
+/// A cell of a table.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(untagged)]
+pub enum Cell {
+    /// A whole number.
+    Count(u64),
+    /// Any number.
+    Number(f64),
+    /// Words.
+    Text(String),
+}
+
+impl Cell {
+    /// The cell for people.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Count(count) => count.to_string(),
+            Self::Number(number) => digits(*number),
+            Self::Text(text) => text.clone(),
+        }
+    }
+}
+
+impl From<u64> for Cell {
+    fn from(count: u64) -> Self {
+        Self::Count(count)
+    }
+}
+
+impl From<f64> for Cell {
+    fn from(number: f64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+/// A number with about three digits that say something, and never fewer than two behind the point
+/// where it is small.
+fn digits(number: f64) -> String {
+    let size = number.abs();
+    if size >= 1000.0 {
+        format!("{number:.0}")
+    } else if size >= 100.0 {
+        format!("{number:.1}")
+    } else if size >= 0.1 || size == 0.0 {
+        format!("{number:.2}")
+    } else {
+        format!("{number:.4}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_as_many_digits_as_say_something() {
+        let printed = [0.0, 0.012_34, 0.356, 29.409, 117.66, 1_055.4, -3.333].map(digits);
+        let expected = ["0.00", "0.0123", "0.36", "29.41", "117.7", "1055", "-3.33"];
+        assert_eq!(printed, expected);
+    }
+
+    #[test]
+    fn json_has_numbers_as_numbers() {
+        let mut table = Table::new("t", &["scheme", "writes", "rate"]);
+        table.row(["FO".into(), 3_u64.into(), 1.5.into()]);
+        let finding = Finding::number("ratio", 1.6, "x", "1.631x").reached(true);
+        let report = Report {
+            findings: vec![finding.because("luck")],
+            tables: vec![table],
+            ..Report::default()
+        };
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(
+            json["tables"][0]["rows"][0],
+            serde_json::json!(["FO", 3, 1.5])
+        );
+        assert_eq!(json["findings"][0]["ours"], "1.60x");
+        assert_eq!(json["findings"][0]["ours_value"], 1.6);
+        assert_eq!(json["findings"][0]["is_reached"], true);
+        assert!(json.get("plots").is_none());
+    }
+}

@@ -1,0 +1,87 @@
+//! What an experiment is given: how large it may be, where it may write, which traces there are, and
+//! whom it tells how far it is.
+
+use crate::error::LabError;
+use crate::trace::TraceReader;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// How much of the paper's setting an experiment runs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Scale {
+    /// Seconds: enough to see who is faster, not by how much.
+    Quick,
+    /// Minutes, on two processors.
+    Usual,
+    /// The paper's setting, as far as the machine goes.
+    Full,
+}
+
+impl Scale {
+    /// One of three values.
+    pub fn pick<T>(self, quick: T, usual: T, full: T) -> T {
+        match self {
+            Self::Quick => quick,
+            Self::Usual => usual,
+            Self::Full => full,
+        }
+    }
+}
+
+/// Hears how far an experiment is.
+pub trait Progress: Sync {
+    /// Something of so many steps begins; what was before has ended.
+    fn begin(&self, what: &str, step_count: u64);
+
+    /// One more step is done.
+    fn step(&self);
+}
+
+/// One run of an experiment.
+pub struct Session<'a> {
+    /// How much of it.
+    pub scale: Scale,
+    /// Decides everything that is left to chance.
+    pub seed: u64,
+    /// A directory of the experiment's own, on the disk that is to be measured. The experiment
+    /// removes what it no longer needs; the rest goes with the directory, at the end of the run.
+    pub directory: &'a Path,
+    /// The folder with traces, if there is one.
+    pub traces: Option<&'a Path>,
+    /// Hears how far it is.
+    pub progress: &'a dyn Progress,
+}
+
+impl Session<'_> {
+    /// Opens a trace below the folder; none where it is absent, for nobody has to have it.
+    ///
+    /// # Errors
+    /// [`LabError::Io`] when it is there and cannot be read.
+    pub fn trace(&self, path: &str) -> Result<Option<TraceReader>, LabError> {
+        let Some(file) = self.traces.map(|folder| folder.join(path)) else {
+            return Ok(None);
+        };
+        file.exists().then(|| TraceReader::open(&file)).transpose()
+    }
+
+    /// An empty directory of this name within the session's own.
+    ///
+    /// # Errors
+    /// [`LabError::File`] when it cannot be made.
+    pub fn empty_directory(&self, name: &str) -> Result<PathBuf, LabError> {
+        let path = self.directory.join(name);
+        let failed = |operation| {
+            let path = path.display().to_string();
+            move |source| LabError::File {
+                operation,
+                path,
+                source,
+            }
+        };
+        if path.exists() {
+            fs::remove_dir_all(&path).map_err(failed("empty"))?;
+        }
+        fs::create_dir_all(&path).map_err(failed("create"))?;
+        Ok(path)
+    }
+}

@@ -1,0 +1,370 @@
+//! Plots of results: bars, lines and boxes, drawn as SVG.
+//!
+//! An experiment says what is to be seen; how it looks is decided here, once for all of them. No
+//! fonts are read: the viewer sets the text.
+
+use crate::error::LabError;
+use plotters::coord::Shift;
+use plotters::coord::ranged1d::SegmentValue;
+use plotters::element::Boxplot;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use std::fmt::Display;
+
+/// Width and height of every plot, in pixels.
+const SIZE_PX: (u32, u32) = (960, 560);
+/// The room above the highest value, as a factor.
+const HEADROOM: f64 = 1.08;
+/// Colours of series, one after another; they differ in lightness too, for readers who do not tell
+/// hues apart.
+const COLOURS: [RGBColor; 7] = [
+    RGBColor(31, 83, 141),
+    RGBColor(222, 132, 43),
+    RGBColor(82, 153, 83),
+    RGBColor(186, 61, 61),
+    RGBColor(128, 100, 162),
+    RGBColor(120, 120, 120),
+    RGBColor(64, 170, 178),
+];
+
+/// A plot: what is drawn, and what stands at its edges.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Plot {
+    /// The file's name without its ending; unique within an experiment.
+    pub name: String,
+    /// What stands above it.
+    pub title: String,
+    /// What the horizontal axis shows, with its unit.
+    pub x_label: String,
+    /// What the vertical axis shows, with its unit.
+    pub y_label: String,
+    /// What is drawn.
+    pub chart: Chart,
+}
+
+/// What a plot draws. All values are finite and not negative.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Chart {
+    /// Groups of bars next to each other.
+    Bars {
+        /// The groups, from the left.
+        categories: Vec<String>,
+        /// In each group one bar of each series: its name and a value for each category.
+        series: Vec<(String, Vec<f64>)>,
+    },
+    /// Lines through points.
+    Lines {
+        /// Each line's name and points, in the order in which they are joined.
+        series: Vec<(String, Vec<(f64, f64)>)>,
+    },
+    /// Quartiles and whiskers of samples.
+    Boxes {
+        /// From the left, a name and its samples, at least one.
+        samples: Vec<(String, Vec<f64>)>,
+    },
+}
+
+impl Plot {
+    /// The plot as an SVG document.
+    ///
+    /// # Errors
+    /// [`LabError::Plot`] when there is nothing to draw, a value is negative or not finite, or a
+    /// series has more or fewer values than there are categories.
+    pub fn svg(&self) -> Result<String, LabError> {
+        let mut text = String::new();
+        {
+            let area = SVGBackend::with_string(&mut text, SIZE_PX).into_drawing_area();
+            area.fill(&WHITE).map_err(|error| self.refuse(error))?;
+            match &self.chart {
+                Chart::Bars { categories, series } => self.draw_bars(&area, categories, series)?,
+                Chart::Lines { series } => self.draw_lines(&area, series)?,
+                Chart::Boxes { samples } => self.draw_boxes(&area, samples)?,
+            }
+            area.present().map_err(|error| self.refuse(error))?;
+        }
+        Ok(text)
+    }
+
+    fn draw_bars(
+        &self,
+        area: &DrawingArea<SVGBackend<'_>, Shift>,
+        categories: &[String],
+        series: &[(String, Vec<f64>)],
+    ) -> Result<(), LabError> {
+        if series
+            .iter()
+            .any(|(_, values)| values.len() != categories.len())
+        {
+            return Err(self.refuse("each series needs a value for each category"));
+        }
+        let top = self.top(series.iter().flat_map(|(_, values)| values.iter().copied()))?;
+        let mut chart = ChartBuilder::on(area)
+            .caption(&self.title, ("sans-serif", 20))
+            .margin(12)
+            .x_label_area_size(48)
+            .y_label_area_size(76)
+            .build_cartesian_2d(0.0..categories.len() as f64, 0.0..top)
+            .map_err(|error| self.refuse(error))?;
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .disable_x_axis()
+            .x_desc(self.x_label.as_str())
+            .y_desc(self.y_label.as_str())
+            .y_label_formatter(&|value| short(*value))
+            .draw()
+            .map_err(|error| self.refuse(error))?;
+        let centred = ("sans-serif", 13)
+            .into_text_style(area)
+            .pos(Pos::new(HPos::Center, VPos::Top));
+        let names = categories.iter().enumerate().map(|(at, name)| {
+            let below = (at as f64 + 0.5, 0.0);
+            EmptyElement::at(below) + Text::new(name.clone(), (0, 6), centred.clone())
+        });
+        chart
+            .draw_series(names)
+            .map_err(|error| self.refuse(error))?;
+        let width = 0.8 / series.len().max(1) as f64;
+        for (at, (name, values)) in series.iter().enumerate() {
+            let colour = COLOURS[at % COLOURS.len()];
+            let bars = values.iter().enumerate().map(|(group, &value)| {
+                let left = group as f64 + 0.1 + at as f64 * width;
+                Rectangle::new([(left, 0.0), (left + width * 0.92, value)], colour.filled())
+            });
+            chart
+                .draw_series(bars)
+                .map_err(|error| self.refuse(error))?
+                .label(name.as_str())
+                .legend(move |(x, y)| {
+                    Rectangle::new([(x, y - 5), (x + 10, y + 5)], colour.filled())
+                });
+        }
+        draw_legend(&mut chart).map_err(|error| self.refuse(error))
+    }
+
+    fn draw_lines(
+        &self,
+        area: &DrawingArea<SVGBackend<'_>, Shift>,
+        series: &[(String, Vec<(f64, f64)>)],
+    ) -> Result<(), LabError> {
+        let points = || series.iter().flat_map(|(_, points)| points.iter());
+        let top = self.top(points().map(|point| point.1))?;
+        self.top(points().map(|point| point.0))?;
+        let left = points().map(|point| point.0).fold(f64::INFINITY, f64::min);
+        let right = points().map(|point| point.0).fold(left, f64::max);
+        let right = if right > left { right } else { left + 1.0 };
+        let mut chart = ChartBuilder::on(area)
+            .caption(&self.title, ("sans-serif", 20))
+            .margin(12)
+            .x_label_area_size(48)
+            .y_label_area_size(76)
+            .build_cartesian_2d(left..right, 0.0..top)
+            .map_err(|error| self.refuse(error))?;
+        chart
+            .configure_mesh()
+            .x_desc(self.x_label.as_str())
+            .y_desc(self.y_label.as_str())
+            .x_label_formatter(&|value| short(*value))
+            .y_label_formatter(&|value| short(*value))
+            .draw()
+            .map_err(|error| self.refuse(error))?;
+        for (at, (name, points)) in series.iter().enumerate() {
+            let colour = COLOURS[at % COLOURS.len()];
+            chart
+                .draw_series(LineSeries::new(
+                    points.iter().copied(),
+                    colour.stroke_width(2),
+                ))
+                .map_err(|error| self.refuse(error))?
+                .label(name.as_str())
+                .legend(move |(x, y)| {
+                    PathElement::new([(x, y), (x + 14, y)], colour.stroke_width(2))
+                });
+        }
+        draw_legend(&mut chart).map_err(|error| self.refuse(error))
+    }
+
+    fn draw_boxes(
+        &self,
+        area: &DrawingArea<SVGBackend<'_>, Shift>,
+        samples: &[(String, Vec<f64>)],
+    ) -> Result<(), LabError> {
+        if samples.iter().any(|(_, values)| values.is_empty()) {
+            return Err(self.refuse("each box needs a sample"));
+        }
+        let top = self.top(
+            samples
+                .iter()
+                .flat_map(|(_, values)| values.iter().copied()),
+        )?;
+        let names: Vec<&str> = samples.iter().map(|(name, _)| name.as_str()).collect();
+        let mut chart = ChartBuilder::on(area)
+            .caption(&self.title, ("sans-serif", 20))
+            .margin(12)
+            .x_label_area_size(48)
+            .y_label_area_size(76)
+            .build_cartesian_2d(names.as_slice().into_segmented(), 0.0..top as f32)
+            .map_err(|error| self.refuse(error))?;
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .x_desc(self.x_label.as_str())
+            .y_desc(self.y_label.as_str())
+            .y_label_formatter(&|value| short(f64::from(*value)))
+            .draw()
+            .map_err(|error| self.refuse(error))?;
+        let boxes = samples
+            .iter()
+            .zip(&names)
+            .enumerate()
+            .map(|(at, ((_, values), name))| {
+                Boxplot::new_vertical(SegmentValue::CenterOf(name), &Quartiles::new(values))
+                    .width(28)
+                    .style(COLOURS[at % COLOURS.len()])
+            });
+        chart
+            .draw_series(boxes)
+            .map_err(|error| self.refuse(error))?;
+        Ok(())
+    }
+
+    /// Where an axis from 0 ends.
+    fn top(&self, values: impl Iterator<Item = f64>) -> Result<f64, LabError> {
+        let mut highest: Option<f64> = None;
+        for value in values {
+            if !value.is_finite() || value < 0.0 {
+                return Err(self.refuse(format!("{value} cannot be drawn")));
+            }
+            highest = Some(highest.map_or(value, |h| h.max(value)));
+        }
+        match highest {
+            None => Err(self.refuse("there is nothing to draw")),
+            Some(0.0) => Ok(1.0),
+            Some(highest) => Ok(highest * HEADROOM),
+        }
+    }
+
+    fn refuse(&self, why: impl Display) -> LabError {
+        LabError::Plot {
+            name: self.name.clone(),
+            why: why.to_string(),
+        }
+    }
+}
+
+/// The legend of all series that have a label.
+fn draw_legend<'a, X, Y>(
+    chart: &mut ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>,
+) -> Result<(), DrawingAreaErrorKind<std::io::Error>>
+where
+    X: Ranged<ValueType = f64> + 'static,
+    Y: Ranged<ValueType = f64> + 'static,
+{
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperRight)
+        .background_style(WHITE.mix(0.85))
+        .border_style(BLACK.mix(0.4))
+        .draw()
+}
+
+/// A number for an axis: no more digits than tell marks apart.
+fn short(value: f64) -> String {
+    if value >= 1000.0 || value.fract() == 0.0 {
+        format!("{value:.0}")
+    } else if value >= 1.0 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.3}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plot(chart: Chart) -> Plot {
+        Plot {
+            name: "p".to_owned(),
+            title: "A title".to_owned(),
+            x_label: "scheme".to_owned(),
+            y_label: "MB/s".to_owned(),
+            chart,
+        }
+    }
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    #[test]
+    fn bars_have_their_heights_names_and_legend() {
+        let svg = plot(Chart::Bars {
+            categories: names(&["FO", "PLR"]),
+            series: vec![
+                ("disk".to_owned(), vec![1.0, 2.0]),
+                ("model".to_owned(), vec![2.0, 4.0]),
+            ],
+        })
+        .svg()
+        .unwrap();
+        for text in ["A title", "FO", "PLR", "disk", "model", "MB/s"] {
+            assert!(svg.contains(text), "{text}");
+        }
+        let height = |colour: &str| -> Vec<f64> {
+            let rects = svg
+                .lines()
+                .filter(|line| line.contains(colour) && line.contains("<rect"));
+            let height = |line: &str| {
+                line.split("height=\"")
+                    .nth(1)?
+                    .split('"')
+                    .next()?
+                    .parse()
+                    .ok()
+            };
+            rects
+                .filter_map(height)
+                .filter(|h: &f64| *h > 20.0)
+                .collect()
+        };
+        let disk = height("#1F538D");
+        assert_eq!(disk.len(), 2, "{svg}");
+        assert!((disk[1] / disk[0] - 2.0).abs() < 0.02, "{disk:?}");
+    }
+
+    #[test]
+    fn lines_and_boxes_are_drawn() {
+        let lines = plot(Chart::Lines {
+            series: vec![("merge".to_owned(), vec![(0.0, 1.0), (41.0, 0.1)])],
+        });
+        assert!(lines.svg().unwrap().contains("<polyline"));
+        let boxes = plot(Chart::Boxes {
+            samples: vec![("k=12".to_owned(), vec![1.0, 2.0, 3.0, 9.0])],
+        });
+        assert!(boxes.svg().unwrap().contains("k=12"));
+    }
+
+    #[test]
+    fn what_cannot_be_drawn_is_refused_in_words() {
+        let bars = |values: Vec<f64>| Chart::Bars {
+            categories: names(&["a", "b"]),
+            series: vec![("s".to_owned(), values)],
+        };
+        for (chart, expected) in [
+            (bars(vec![1.0]), "a value for each category"),
+            (bars(vec![1.0, f64::NAN]), "NaN cannot be drawn"),
+            (bars(vec![1.0, -1.0]), "-1 cannot be drawn"),
+            (Chart::Lines { series: vec![] }, "nothing to draw"),
+            (
+                Chart::Boxes {
+                    samples: vec![("x".to_owned(), vec![])],
+                },
+                "needs a sample",
+            ),
+        ] {
+            let error = plot(chart).svg().unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}
