@@ -6,6 +6,7 @@
 
 mod geometry;
 mod ids;
+mod keeping;
 mod slices;
 mod stripe;
 mod topology;
@@ -14,6 +15,7 @@ pub use geometry::{ByteRange, ChunkRange, Geometry, GeometryError};
 pub use ids::{
     ChunkId, ChunkIndex, Epoch, Generation, NodeId, PoolId, RackId, RegionId, Sequence, StripeId,
 };
+pub use keeping::Keeping;
 pub use slices::Slices;
 pub use stripe::StripeRecord;
 pub use topology::{NodePlace, Survive, SurviveParseError, Topology, TopologyError};

@@ -222,8 +222,9 @@ impl Cluster {
         let at = party.slot.0;
         let store_options = gabion_store::Options {
             segment_bytes: SEGMENT_BYTES,
-            reserve_bytes: RESERVE_BYTES,
+            free_bytes: RESERVE_BYTES,
             segment_count_max: 3,
+            ..gabion_store::Options::default()
         };
         let store = match Store::open(disk, store_options) {
             Ok((store, report)) => {

@@ -1,7 +1,9 @@
 //! What durability and checksums cost on this machine: the store beside the bare file operations
 //! that it cannot do without. `--quick` for a first look; files go below the temporary directory.
 
-use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Sequence, StripeId};
+use gabion_layout::{
+    ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Keeping, Sequence, StripeId,
+};
 use gabion_store::{
     ChunkSpec, Cut, Options, Piece, RealDisk, Record, RecordKind, Store, StoreError, UpdateStamp,
 };
@@ -53,6 +55,7 @@ fn write_chunk(store: &Store<RealDisk>, id: ChunkId, bytes: &[u8]) -> Result<(),
         generation: Generation(1),
         chunk_bytes: bytes.len() as u64,
         base: Sequence(0),
+        keeping: Keeping::InPlace,
     };
     let mut writer = store.create(id, spec)?;
     for (at, slice) in bytes.chunks(MIB).enumerate() {

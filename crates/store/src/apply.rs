@@ -16,7 +16,7 @@ use crate::index::{Gate, Header, Pending};
 use crate::read::{Layer, lay_over};
 use crate::record::Damage;
 use crate::store::{Options, Room, Shared, State, Store};
-use gabion_layout::{ByteRange, ChunkId, Sequence, StripeId};
+use gabion_layout::{ByteRange, ChunkId, Keeping, Sequence, StripeId};
 use std::collections::BTreeMap;
 use std::io;
 
@@ -76,7 +76,8 @@ impl<D: Disk> Store<D> {
     /// As [`Store::apply`].
     pub fn apply_pending(&self, limit_bytes: u64) -> Result<ApplySummary, StoreError> {
         let mut summary = ApplySummary::default();
-        let chunks = self.shared.lock().chunks_to_apply();
+        let log_bytes = self.shared.options.log_bytes;
+        let chunks = self.shared.lock().chunks_to_apply(log_bytes);
         for chunk in chunks {
             if summary.record_bytes >= limit_bytes {
                 break;
@@ -90,19 +91,35 @@ impl<D: Disk> Store<D> {
 }
 
 impl<D: Disk> State<D> {
-    /// The chunks with settled pending records, the one with the oldest first.
-    fn chunks_to_apply(&self) -> Vec<ChunkId> {
+    /// The chunks with records to merge in the background, the one with the oldest first. Those
+    /// that keep them in the log are spared while the log has no more than `log_bytes` of them.
+    fn chunks_to_apply(&self, log_bytes: u64) -> Vec<ChunkId> {
         let mut found = Vec::new();
+        let mut logged_bytes = 0;
         for (&stripe, held) in &self.stripes {
+            let upto = self.mergeable_upto(stripe);
             for (&index, chunk) in &held.chunks {
-                let settled = chunk.pending.range(..=held.mark);
-                if let Some(oldest) = settled.map(|(_, record)| record.position).min() {
-                    found.push((oldest, ChunkId { stripe, index }));
-                }
+                let settled = || chunk.pending.range(..=upto).map(|(_, record)| record);
+                let Some(oldest) = settled().map(|record| record.position).min() else {
+                    continue;
+                };
+                let frames = settled().map(|record| u64::from(record.position.frame_bytes));
+                let is_logged = chunk.keeping() == Some(Keeping::Log);
+                let chunk_bytes = if is_logged { frames.sum() } else { 0 };
+                logged_bytes += chunk_bytes;
+                found.push((oldest, ChunkId { stripe, index }, chunk_bytes));
             }
         }
         found.sort_unstable();
-        found.into_iter().map(|(_, chunk)| chunk).collect()
+        let mut excess_bytes = logged_bytes.saturating_sub(log_bytes);
+        let is_due = |(_, chunk, chunk_bytes): (_, ChunkId, u64)| {
+            if chunk_bytes > 0 && excess_bytes == 0 {
+                return None;
+            }
+            excess_bytes = excess_bytes.saturating_sub(chunk_bytes);
+            Some(chunk)
+        };
+        found.into_iter().filter_map(is_due).collect()
     }
 
     /// The next records of a chunk to apply, if there are any.
@@ -119,8 +136,9 @@ impl<D: Disk> State<D> {
             Err(StoreError::NoSuchChunk { .. }) => return Ok(None),
             Err(error) => return Err(error),
         };
+        let upto = self.mergeable_upto(chunk.stripe);
         let stripe = &self.stripes[&chunk.stripe];
-        let settled = stripe.chunks[&chunk.index].pending.range(..=stripe.mark);
+        let settled = stripe.chunks[&chunk.index].pending.range(..=upto);
         let (mut bytes, mut block_count) = (0, 0);
         let mut batch = Batch {
             header,
@@ -148,7 +166,7 @@ impl<D: Disk> State<D> {
 
 impl<D: Disk> Shared<D> {
     /// Applies a chunk's settled records, batch by batch. Damage ends it and is reported.
-    fn apply_chunk(
+    pub(crate) fn apply_chunk(
         &self,
         chunk: ChunkId,
         limit_bytes: u64,

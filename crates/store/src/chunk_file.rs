@@ -9,18 +9,20 @@ use crate::codec::Reader;
 use crate::disk::DiskFile;
 use crate::error::StoreError;
 use crate::record::{ChunkSpec, Damage};
-use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Generation, Sequence, StripeId};
+use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Generation, Keeping, Sequence, StripeId};
 use std::io;
 
 /// Bytes that one checksum of the table covers.
 pub(crate) const BLOCK_BYTES: u64 = 4096;
 /// Bytes before the table; the first sector of them is the header.
 const HEADER_PAGE_BYTES: u64 = 4096;
-const HEADER_BYTES: usize = 64;
+const HEADER_BYTES: usize = 88;
 const MAGIC: [u8; 8] = *b"GABIONCK";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Largest chunk that the store takes, which bounds the table to 16 MiB.
 pub(crate) const CHUNK_BYTES_MAX: u64 = 16 << 30;
+/// Largest reserve that the store takes, so that it can be read in one piece.
+pub(crate) const RESERVE_BYTES_MAX: u64 = 256 << 20;
 /// Bytes that are read and checked at a time, so that checking finds them in the processor's cache.
 const STRIDE_BYTES: u64 = 256 << 10;
 
@@ -31,6 +33,9 @@ pub(crate) struct ChunkHeader {
     pub(crate) spec: ChunkSpec,
     /// The journal's position when the file was created. Tells one file of a chunk from another.
     pub(crate) birth_lsn: u64,
+    /// The position of the first byte of the reserve. Each time that the reserve is emptied it
+    /// grows by what the reserve held, so that no frame of before counts again.
+    pub(crate) reserve_lsn: u64,
 }
 
 impl ChunkHeader {
@@ -45,6 +50,11 @@ impl ChunkHeader {
         bytes.extend_from_slice(&self.spec.chunk_bytes.to_le_bytes());
         bytes.extend_from_slice(&self.spec.base.0.to_le_bytes());
         bytes.extend_from_slice(&self.birth_lsn.to_le_bytes());
+        let (kind, reserve_bytes) = encode_keeping(self.spec.keeping);
+        bytes.extend_from_slice(&kind.to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&reserve_bytes.to_le_bytes());
+        bytes.extend_from_slice(&self.reserve_lsn.to_le_bytes());
         bytes.extend_from_slice(&[0; 4]);
         let crc = crc32c(&bytes);
         bytes.extend_from_slice(&crc.to_le_bytes());
@@ -60,21 +70,30 @@ impl ChunkHeader {
         }
         let index = ChunkIndex(u8::try_from(reader.u32()?).ok()?);
         let stripe = StripeId(reader.u64()?);
-        let spec = ChunkSpec {
-            generation: Generation(reader.u64()?),
-            chunk_bytes: reader.u64()?,
-            base: Sequence(reader.u64()?),
-        };
+        let generation = Generation(reader.u64()?);
+        let chunk_bytes = reader.u64()?;
+        let base = Sequence(reader.u64()?);
         let birth_lsn = reader.u64()?;
+        let kind = reader.u32()?;
+        let _reserved = reader.u32()?;
+        let keeping = decode_keeping(kind, reader.u64()?)?;
+        let reserve_lsn = reader.u64()?;
         let _reserved = reader.u32()?;
         let crc = reader.u32()?;
         let is_ours = crc == crc32c(&bytes[..HEADER_BYTES - 4])
             && ChunkId { stripe, index } == chunk
-            && is_possible_size(spec.chunk_bytes);
+            && is_possible_size(chunk_bytes);
+        let spec = ChunkSpec {
+            generation,
+            chunk_bytes,
+            base,
+            keeping,
+        };
         is_ours.then_some(Self {
             chunk,
             spec,
             birth_lsn,
+            reserve_lsn,
         })
     }
 
@@ -82,6 +101,31 @@ impl ChunkHeader {
     pub(crate) fn extent(&self) -> Extent {
         Extent::new(self.spec.chunk_bytes)
     }
+}
+
+/// A keeping as its kind and the bytes of its reserve.
+fn encode_keeping(keeping: Keeping) -> (u32, u64) {
+    match keeping {
+        Keeping::InPlace => (0, 0),
+        Keeping::AtOnce => (1, 0),
+        Keeping::Log => (2, 0),
+        Keeping::Reserve { bytes } => (3, bytes),
+    }
+}
+
+fn decode_keeping(kind: u32, reserve_bytes: u64) -> Option<Keeping> {
+    let keeping = match kind {
+        0 => Keeping::InPlace,
+        1 => Keeping::AtOnce,
+        2 => Keeping::Log,
+        3 => Keeping::Reserve {
+            bytes: reserve_bytes,
+        },
+        _ => return None,
+    };
+    let is_possible =
+        encode_keeping(keeping) == (kind, reserve_bytes) && reserve_bytes <= RESERVE_BYTES_MAX;
+    is_possible.then_some(keeping)
 }
 
 pub(crate) fn is_possible_size(chunk_bytes: u64) -> bool {
@@ -259,8 +303,10 @@ mod tests {
                 generation: Generation(3),
                 chunk_bytes: 10_000,
                 base: Sequence(9),
+                keeping: Keeping::Reserve { bytes: 8192 },
             },
             birth_lsn: 77,
+            reserve_lsn: 4000,
         }
     }
 
@@ -269,6 +315,15 @@ mod tests {
         let header = header();
         let bytes = header.encode();
         assert_eq!(ChunkHeader::decode(&bytes, header.chunk), Some(header));
+        for keeping in [Keeping::InPlace, Keeping::AtOnce, Keeping::Log] {
+            let spec = ChunkSpec {
+                keeping,
+                ..header.spec
+            };
+            let header = ChunkHeader { spec, ..header };
+            let decoded = ChunkHeader::decode(&header.encode(), header.chunk);
+            assert_eq!(decoded, Some(header));
+        }
         let other = ChunkId {
             index: ChunkIndex(8),
             ..header.chunk

@@ -6,14 +6,15 @@
 
 use crate::checksum::{combine, crc32c};
 use crate::chunk_file::{
-    self, BLOCK_BYTES, CHUNKS_DIRECTORY, ChunkHeader, Extent, TMP_DIRECTORY, is_possible_size,
+    self, BLOCK_BYTES, CHUNKS_DIRECTORY, ChunkHeader, Extent, RESERVE_BYTES_MAX, TMP_DIRECTORY,
+    is_possible_size,
 };
 use crate::disk::{Disk, DiskFile};
 use crate::entry::Entry;
 use crate::error::{IoContext, StoreError};
 use crate::record::ChunkSpec;
 use crate::store::{Room, Shared, State, Store};
-use gabion_layout::{ByteRange, ChunkId};
+use gabion_layout::{ByteRange, ChunkId, Keeping};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -40,13 +41,18 @@ impl<D: Disk> Store<D> {
     /// Begins to write a chunk. It may replace one of the same or an older generation.
     ///
     /// # Errors
-    /// - [`StoreError::Malformed`] when the chunk has no bytes or more than 16 GiB.
+    /// - [`StoreError::Malformed`] when the chunk has no bytes or more than 16 GiB, or its reserve
+    ///   more than 256 MiB.
     /// - [`StoreError::StaleGeneration`] when the stripe's layout has moved on.
     /// - [`StoreError::NoSpace`] when the disk has no room beyond the reserve.
     /// - [`StoreError::Io`], [`StoreError::Failed`].
     pub fn create(&self, chunk: ChunkId, spec: ChunkSpec) -> Result<ChunkWriter<D>, StoreError> {
         if !is_possible_size(spec.chunk_bytes) {
             let reason = "a chunk has at least 1 byte and at most 16 GiB";
+            return Err(StoreError::Malformed { reason });
+        }
+        if matches!(spec.keeping, Keeping::Reserve { bytes } if bytes > RESERVE_BYTES_MAX) {
+            let reason = "a chunk's reserve has at most 256 MiB";
             return Err(StoreError::Malformed { reason });
         }
         let extent = Extent::new(spec.chunk_bytes);
@@ -64,7 +70,7 @@ impl<D: Disk> Store<D> {
             operation: "a chunk",
             needed_bytes: file_bytes,
         };
-        if available < file_bytes.saturating_add(shared.options.reserve_bytes) {
+        if available < file_bytes.saturating_add(shared.options.free_bytes) {
             return Err(no_space());
         }
         let file = shared.disk.create(&path).context("create", &path)?;
@@ -287,6 +293,7 @@ impl<D: Disk> ChunkWriter<D> {
             chunk,
             spec,
             birth_lsn,
+            reserve_lsn: 0,
         };
         shared.require(self.write_tables(&header))?;
         let (path, directory) = (chunk_file::path_of(chunk), chunk_file::directory_of(chunk));

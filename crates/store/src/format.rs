@@ -9,7 +9,7 @@ use crate::journal::JOURNAL_DIRECTORY;
 const PATH: &str = "format";
 const UNFINISHED_PATH: &str = "format.new";
 const MAGIC: [u8; 8] = *b"GABIONST";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const BYTES: usize = 16;
 
 /// Checks that the disk holds a store that this version can read, or makes an empty one of a disk

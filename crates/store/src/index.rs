@@ -5,7 +5,7 @@ use crate::chunk_file::ChunkHeader;
 use crate::entry::{StripeMark, UpdateHead};
 use crate::journal::Position;
 use crate::record::UpdateStamp;
-use gabion_layout::{ByteRange, ChunkIndex, Epoch, Generation, Sequence, StripeId};
+use gabion_layout::{ByteRange, ChunkIndex, Epoch, Generation, Keeping, Sequence, StripeId};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -104,6 +104,14 @@ impl Stripe {
 }
 
 impl Chunk {
+    /// How it keeps records; `None` while its header is not known.
+    pub(crate) fn keeping(&self) -> Option<Keeping> {
+        match self.header {
+            Header::Known(header) => Some(header.spec.keeping),
+            Header::Unread | Header::Damaged => None,
+        }
+    }
+
     /// Pending records of updates after `sequence`, oldest first.
     pub(crate) fn pending_after(
         &self,

@@ -13,13 +13,16 @@
 //! `docs/format.md` has the layout of every file and says what a crash can tear of each.
 //!
 //! ```
-//! use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Sequence, StripeId};
+//! use gabion_layout::{
+//!     ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Keeping, Sequence, StripeId,
+//! };
 //! use gabion_store::{ChunkSpec, Cut, Options, Piece, Record, RecordKind, SimDisk, Store, UpdateStamp};
 //!
 //! # fn main() -> Result<(), gabion_store::StoreError> {
 //! let (store, _) = Store::open(SimDisk::new(1), Options::default())?;
 //! let chunk = ChunkId { stripe: StripeId(7), index: ChunkIndex(0) };
-//! let spec = ChunkSpec { generation: Generation(1), chunk_bytes: 8, base: Sequence(0) };
+//! let keeping = Keeping::InPlace;
+//! let spec = ChunkSpec { generation: Generation(1), chunk_bytes: 8, base: Sequence(0), keeping };
 //! let mut writer = store.create(chunk, spec)?;
 //! writer.write_at(0, b"old text")?;
 //! writer.finish()?;
@@ -57,7 +60,9 @@ mod frame;
 mod image;
 mod index;
 mod journal;
+mod missed;
 mod open_files;
+mod pin;
 mod read;
 mod real_disk;
 mod record;

@@ -4,7 +4,7 @@
 //! The protocol that gives records their meaning is the update protocol of the architecture
 //! document; this crate only keeps them.
 
-use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Sequence};
+use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Keeping, Sequence};
 use serde::{Deserialize, Serialize};
 
 /// Names one update of a stripe: who numbered it and how.
@@ -108,6 +108,8 @@ pub struct ChunkSpec {
     pub chunk_bytes: u64,
     /// The last update that the chunk's own bytes include.
     pub base: Sequence,
+    /// How it keeps the records of later ones.
+    pub keeping: Keeping,
 }
 
 /// An entry of the inventory.

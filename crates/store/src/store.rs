@@ -9,6 +9,7 @@ use crate::frame;
 use crate::index::{Chunk, Gate, Header, Pending, Stripe};
 use crate::journal::{Journal, Position, SEGMENT_HEADER_BYTES, segment_path};
 use crate::open_files::OpenFiles;
+use crate::pin::Pins;
 use crate::record::Damage;
 use gabion_layout::{ChunkId, Sequence, StripeId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,17 +22,21 @@ pub struct Options {
     /// Bytes of a journal segment; two are allocated at any time. The largest record is a quarter.
     pub segment_bytes: u64,
     /// Bytes that new chunks leave free on the disk, so that the journal can go on.
-    pub reserve_bytes: u64,
+    pub free_bytes: u64,
     /// Above this many segments, an apply copies the last needed records out of the oldest one.
     pub segment_count_max: usize,
+    /// Settled records of chunks that keep them in the log are merged in the background only while
+    /// there are more than so many bytes of them.
+    pub log_bytes: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
             segment_bytes: 64 << 20,
-            reserve_bytes: 256 << 20,
+            free_bytes: 256 << 20,
             segment_count_max: 16,
+            log_bytes: 256 << 20,
         }
     }
 }
@@ -110,6 +115,7 @@ pub(crate) struct State<D: Disk> {
     pub(crate) next_temporary: u64,
     /// Bytes of the frames of all pending records.
     pub(crate) pending_bytes: u64,
+    pub(crate) pins: Pins,
 }
 
 /// Whether an append may use the room that is set aside for making room.
@@ -258,6 +264,7 @@ impl<D: Disk> State<D> {
             directories: BTreeSet::new(),
             next_temporary: 0,
             pending_bytes: 0,
+            pins: Pins::default(),
         }
     }
 

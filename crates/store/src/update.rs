@@ -3,6 +3,7 @@
 //! This is a participant's durable half of the update protocol. The store decides nothing about
 //! which update stands; it keeps what it was told, refuses what is past, and says what it has.
 
+use crate::apply::ApplySummary;
 use crate::chunk_file::Extent;
 use crate::disk::Disk;
 use crate::entry::{Entry, StripeMark, UpdateHead};
@@ -10,8 +11,8 @@ use crate::error::StoreError;
 use crate::frame;
 use crate::index::{Pending, Stripe};
 use crate::record::{Record, RecordSummary, StripeState, UpdateStamp};
-use crate::store::{Lsn, Options, Room, State, Store};
-use gabion_layout::{ChunkId, Epoch, Generation, Sequence, StripeId};
+use crate::store::{Lsn, Options, Room, Shared, State, Store};
+use gabion_layout::{ChunkId, Epoch, Generation, Keeping, Sequence, StripeId};
 use std::collections::BTreeMap;
 
 /// Most pieces of one record, which bounds a frame's head.
@@ -39,11 +40,19 @@ impl<D: Disk> Store<D> {
         let head = UpdateHead::of(record);
         check_shape(record, &head, self.shared.options)?;
         let mut state = self.shared.lock();
-        self.shared.check_latch()?;
-        let header = state.header(&self.shared.disk, record.chunk)?;
-        check_ranges(&head, header.extent())?;
-        if let Some(held) = state.admit(record)? {
+        if let Some(held) = self.shared.admit(&mut state, record, &head)? {
             return Ok(held);
+        }
+        if state.merges_first(record.chunk) {
+            drop(state);
+            // Damage keeps records pending, which refuses nothing.
+            let mut summary = ApplySummary::default();
+            self.shared
+                .apply_chunk(record.chunk, u64::MAX, &mut summary)?;
+            state = self.shared.lock();
+            if let Some(held) = self.shared.admit(&mut state, record, &head)? {
+                return Ok(held);
+            }
         }
         let entry = Entry::Update(head);
         let body: Vec<&[u8]> = record.pieces.iter().map(|piece| piece.bytes).collect();
@@ -192,7 +201,33 @@ impl<D: Disk> Store<D> {
     }
 }
 
+impl<D: Disk> Shared<D> {
+    /// Whether the store takes a record. The position of the record when it is held already.
+    fn admit(
+        &self,
+        state: &mut State<D>,
+        record: &Record<'_>,
+        head: &UpdateHead,
+    ) -> Result<Option<Lsn>, StoreError> {
+        self.check_latch()?;
+        let header = state.header(&self.disk, record.chunk)?;
+        check_ranges(head, header.extent())?;
+        state.admit(record)
+    }
+}
+
 impl<D: Disk> State<D> {
+    /// Whether a chunk merges the records that it has before it takes another one.
+    fn merges_first(&self, chunk: ChunkId) -> bool {
+        let upto = self.mergeable_upto(chunk.stripe);
+        self.chunk(chunk).is_some_and(|entry| {
+            matches!(
+                entry.keeping(),
+                Some(Keeping::AtOnce | Keeping::Reserve { bytes: 0 })
+            ) && entry.pending.range(..=upto).next().is_some()
+        })
+    }
+
     /// Whether the protocol lets a record in. The position of the record when it is held already.
     fn admit(&self, record: &Record<'_>) -> Result<Option<Lsn>, StoreError> {
         let (chunk, stamp) = (record.chunk, record.stamp);

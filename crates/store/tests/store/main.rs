@@ -7,12 +7,15 @@
 
 mod crash;
 mod damage;
+mod keeping;
 mod model;
 mod protocol;
 mod real;
 mod space;
 
-use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Sequence, StripeId};
+use gabion_layout::{
+    ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Keeping, Sequence, StripeId,
+};
 use gabion_store::{
     ChunkSpec, Cut, Disk, Lsn, Options, Piece, Record, RecordKind, RecoveryReport, SimDisk, Store,
     StoreError, UpdateStamp,
@@ -21,8 +24,9 @@ use gabion_store::{
 /// Small segments, so that tests rotate and reclaim them.
 const OPTIONS: Options = Options {
     segment_bytes: 64 << 10,
-    reserve_bytes: 0,
+    free_bytes: 0,
     segment_count_max: 4,
+    log_bytes: 20_000,
 };
 
 fn chunk(stripe: u64, index: u8) -> ChunkId {
@@ -37,6 +41,7 @@ fn spec(generation: u64, chunk_bytes: u64, base: u64) -> ChunkSpec {
         generation: Generation(generation),
         chunk_bytes,
         base: Sequence(base),
+        keeping: Keeping::InPlace,
     }
 }
 

@@ -5,13 +5,20 @@
 //! acknowledged is there, what was in doubt is there wholly or not at all.
 
 use crate::{OPTIONS, Random, append, chunk, pattern, spec, stamp, write_chunk};
-use gabion_layout::{ByteRange, ChunkId, Epoch, Generation, Sequence, StripeId};
-use gabion_store::{Cut, RecordKind, RecoveryReport, SimDisk, Store, StoreError};
+use gabion_layout::{ByteRange, ChunkId, Epoch, Generation, Keeping, Sequence, StripeId};
+use gabion_store::{ChunkSpec, Cut, RecordKind, RecoveryReport, SimDisk, Store, StoreError};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) const CHUNK_BYTES: u64 = 10_000;
 /// A data chunk and a parity chunk of each stripe.
 pub(crate) const INDICES: [u8; 2] = [0, 4];
+
+/// How the data chunks and the parity chunks of each update scheme keep their records: FO, FL, PL.
+pub(crate) const SCHEMES: [[Keeping; 2]; 3] = [
+    [Keeping::AtOnce, Keeping::AtOnce],
+    [Keeping::Log, Keeping::Log],
+    [Keeping::InPlace, Keeping::Log],
+];
 
 /// One thing to do. Numbers that stand for choices are taken modulo what there is.
 #[derive(Clone, Copy, Debug)]
@@ -36,13 +43,15 @@ pub(crate) enum Op {
     ApplyPending,
     /// Remove a chunk.
     Remove { stripe: u64, index: u8 },
+    /// Pin the stripe at its mark, if it is not pinned, or end that.
+    Pin { stripe: u64 },
 }
 
 impl Op {
     pub(crate) fn random(random: &mut Random) -> Self {
         let stripe = random.below(2) + 1;
         let index = INDICES[random.below(2) as usize];
-        match random.below(16) {
+        match random.below(17) {
             0 => Self::Write { stripe, index },
             1..=6 => Self::Update {
                 stripe,
@@ -54,6 +63,7 @@ impl Op {
             11 => Self::Resolve { stripe },
             12..=13 => Self::Apply { stripe },
             14 => Self::ApplyPending,
+            15 => Self::Pin { stripe },
             _ => Self::Remove { stripe, index },
         }
     }
@@ -93,11 +103,15 @@ pub(crate) struct Model {
     pub(crate) disk: SimDisk,
     pub(crate) store: Store<SimDisk>,
     stripes: BTreeMap<u64, Stripe>,
+    /// Of data chunks and of parity chunks.
+    keepings: [Keeping; 2],
+    /// The pinned cuts, by stripe.
+    pins: BTreeMap<u64, u64>,
 }
 
 impl Model {
     /// Two stripes with their chunks written.
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64, keepings: [Keeping; 2]) -> Self {
         let disk = SimDisk::new(seed);
         let (store, report) = Store::open(disk.clone(), OPTIONS).unwrap();
         assert!(report.is_new);
@@ -105,6 +119,8 @@ impl Model {
             disk,
             store,
             stripes: BTreeMap::new(),
+            keepings,
+            pins: BTreeMap::new(),
         };
         for stripe in 1..=2 {
             let fresh = Stripe {
@@ -139,6 +155,7 @@ impl Model {
                 Ok(())
             }
             Op::Remove { stripe, index } => self.remove(stripe, index),
+            Op::Pin { stripe } => self.pin(stripe),
         }
     }
 
@@ -160,8 +177,17 @@ impl Model {
             entry.updates.clear();
         }
         let bytes = content(entry, kind, mark);
-        write_chunk(&self.store, id, spec(1, CHUNK_BYTES, mark), &bytes)?;
+        let keeping = self.keepings[usize::from(index != 0)];
+        let spec = ChunkSpec {
+            keeping,
+            ..spec(1, CHUNK_BYTES, mark)
+        };
+        write_chunk(&self.store, id, spec, &bytes)?;
         entry.is_in_doubt = false;
+        // The new file is as of the mark, so the cut may be gone from it.
+        if let Some(cut) = self.pins.remove(&stripe) {
+            self.store.unpin(StripeId(stripe), Sequence(cut));
+        }
         Ok(())
     }
 
@@ -259,6 +285,17 @@ impl Model {
         Ok(())
     }
 
+    fn pin(&mut self, stripe: u64) -> Result<(), StoreError> {
+        if let Some(cut) = self.pins.remove(&stripe) {
+            self.store.unpin(StripeId(stripe), Sequence(cut));
+        } else if !self.stripes[&stripe].chunks.is_empty() {
+            let cut = self.stripes[&stripe].mark;
+            self.store.pin(StripeId(stripe), Sequence(cut))?;
+            self.pins.insert(stripe, cut);
+        }
+        Ok(())
+    }
+
     fn remove(&mut self, stripe: u64, index: u8) -> Result<(), StoreError> {
         let held = self.stripes.get_mut(&stripe).unwrap();
         if let Some(entry) = held.chunks.get_mut(&index) {
@@ -276,6 +313,7 @@ impl Model {
         assert_eq!((&report.damage, &report.journal_damage), (&vec![], &vec![]));
         self.disk = disk;
         self.store = store;
+        self.pins.clear();
         let present: BTreeSet<ChunkId> = self
             .store
             .chunks()
@@ -294,16 +332,28 @@ impl Model {
     pub(crate) fn check(&self) {
         for (&stripe, held) in &self.stripes {
             for (&index, entry) in &held.chunks {
-                check_chunk(&self.store, chunk(stripe, index), held, entry);
+                let pin = self.pins.get(&stripe).copied();
+                check_chunk(&self.store, chunk(stripe, index), held, entry, pin);
             }
         }
     }
 }
 
-fn check_chunk(store: &Store<SimDisk>, id: ChunkId, held: &Stripe, entry: &Chunk) {
+fn check_chunk(
+    store: &Store<SimDisk>,
+    id: ChunkId,
+    held: &Stripe,
+    entry: &Chunk,
+    pin: Option<u64>,
+) {
     let kind = kind_of(id.index.0);
     let base = store.chunk_info(id).unwrap().spec.unwrap().base.0;
     assert!(base <= held.mark, "{id}: base {base} above {}", held.mark);
+    assert!(
+        pin.is_none_or(|cut| base <= cut),
+        "{id}: base {base} above the pin"
+    );
+    check_missed(store, id, held, entry, base);
     let mut bytes = Vec::new();
     for sequence in 0..held.next_sequence {
         let whole = ByteRange::new(0, CHUNK_BYTES);
@@ -323,6 +373,31 @@ fn check_chunk(store: &Store<SimDisk>, id: ChunkId, held: &Stripe, entry: &Chunk
                 Err(error) => panic!("{id} as of {sequence}: {error}"),
             }
         }
+    }
+}
+
+/// What the store says was missed since every update must be what the model knows of.
+fn check_missed(store: &Store<SimDisk>, id: ChunkId, held: &Stripe, entry: &Chunk, base: u64) {
+    let state = store.collect(id.stripe).unwrap();
+    for from in 0..held.next_sequence {
+        let missed = store.missed_since(id, Sequence(from)).unwrap();
+        let Some(missed) = missed else {
+            assert!(from < base, "{id}: nothing known since {from}");
+            continue;
+        };
+        assert!(from >= base, "{id}: records before {base} are gone");
+        let mut is_missed = vec![false; CHUNK_BYTES as usize];
+        for (sequence, update) in entry.updates.range(from + 1..) {
+            if *sequence <= state.mark.0 {
+                let start = update.offset as usize;
+                is_missed[start..start + update.bytes.len()].fill(true);
+            }
+        }
+        let mut is_named = vec![false; CHUNK_BYTES as usize];
+        for (_, range) in missed {
+            is_named[range.offset as usize..range.end() as usize].fill(true);
+        }
+        assert!(is_named == is_missed, "{id}: wrong ranges since {from}");
     }
 }
 

@@ -74,7 +74,7 @@ fn new_chunks_leave_the_reserve_free() {
     let disk = SimDisk::new(1);
     disk.set_capacity(400_000);
     let options = Options {
-        reserve_bytes: 200_000,
+        free_bytes: 200_000,
         ..OPTIONS
     };
     let (store, _) = Store::open(disk, options).unwrap();

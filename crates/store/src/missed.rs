@@ -1,0 +1,56 @@
+//! Which bytes of a stripe have changed since an update, as far as records still tell.
+//!
+//! A node that was away missed updates. Where the others' logs still hold all of them, only the
+//! ranges that they touched need to be brought up to date.
+
+use crate::disk::Disk;
+use crate::error::StoreError;
+use crate::store::Store;
+use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Sequence};
+
+impl<D: Disk> Store<D> {
+    /// The ranges that settled updates after `from` have touched, with the data chunk that each
+    /// change came from, joined and in order; `None` when the chunk's own bytes include later
+    /// updates than `from`, so that some records may be gone. A parity chunk's answer has the
+    /// ranges of the parity chunk.
+    ///
+    /// It speaks of updates up to the committed mark that this store knows of, and only of those
+    /// in which the chunk took part.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchChunk`]; [`StoreError::Corrupt`] when the chunk as a whole is damaged;
+    /// [`StoreError::Io`].
+    pub fn missed_since(
+        &self,
+        chunk: ChunkId,
+        from: Sequence,
+    ) -> Result<Option<Vec<(ChunkIndex, ByteRange)>>, StoreError> {
+        let mut state = self.shared.lock();
+        let header = state.header(&self.shared.disk, chunk)?;
+        if header.spec.base > from {
+            return Ok(None);
+        }
+        let stripe = &state.stripes[&chunk.stripe];
+        let missed = stripe.chunks[&chunk.index]
+            .pending_after(from)
+            .take_while(|(sequence, _)| **sequence <= stripe.mark)
+            .flat_map(|(_, record)| &record.head.pieces)
+            .map(|piece| (piece.data, piece.range));
+        Ok(Some(join(missed.collect())))
+    }
+}
+
+/// Joins ranges of the same data chunk that overlap or touch.
+fn join(mut ranges: Vec<(ChunkIndex, ByteRange)>) -> Vec<(ChunkIndex, ByteRange)> {
+    ranges.sort_unstable();
+    let mut joined: Vec<(ChunkIndex, ByteRange)> = Vec::new();
+    for (data, range) in ranges {
+        match joined.last_mut() {
+            Some((last, known)) if *last == data && range.offset <= known.end() => {
+                known.length = known.end().max(range.end()) - known.offset;
+            }
+            _ => joined.push((data, range)),
+        }
+    }
+    joined
+}

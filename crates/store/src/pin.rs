@@ -1,0 +1,98 @@
+//! Keeping a stripe's chunks readable at one cut while updates go on.
+//!
+//! A repair reads every helper at one cut, for as long as moving a chunk takes. Settled records
+//! above the cut would meanwhile be merged into the helpers' own bytes, which then no longer have
+//! the cut in them. A pin holds such records back: they stay where they are kept, and readers of
+//! the present see them as ever. Appends are never refused for a pin; what a chunk would have had
+//! to merge first goes to the journal.
+//!
+//! Pins live in memory. After a restart the cut may have been passed, which a read then says.
+
+use crate::disk::Disk;
+use crate::error::StoreError;
+use crate::index::Gate;
+use crate::store::{State, Store};
+use gabion_layout::{ChunkId, Sequence, StripeId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Which cuts of which stripes are pinned, and how often. Invariant: no count is zero.
+#[derive(Debug, Default)]
+pub(crate) struct Pins {
+    counts: BTreeMap<(StripeId, Sequence), u64>,
+}
+
+impl Pins {
+    fn add(&mut self, stripe: StripeId, cut: Sequence) {
+        *self.counts.entry((stripe, cut)).or_default() += 1;
+    }
+
+    fn remove(&mut self, stripe: StripeId, cut: Sequence) {
+        if let Some(count) = self.counts.get_mut(&(stripe, cut)) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&(stripe, cut));
+            }
+        }
+    }
+
+    /// The oldest cut of a stripe that is pinned.
+    fn lowest(&self, stripe: StripeId) -> Option<Sequence> {
+        let all = (stripe, Sequence(0))..=(stripe, Sequence(u64::MAX));
+        self.counts.range(all).next().map(|(&(_, cut), _)| cut)
+    }
+}
+
+impl<D: Disk> State<D> {
+    /// The last update of a stripe that may be merged into its chunks now.
+    pub(crate) fn mergeable_upto(&self, stripe: StripeId) -> Sequence {
+        let mark = self.stripes.get(&stripe).map_or(Sequence(0), |s| s.mark);
+        self.pins.lowest(stripe).map_or(mark, |cut| cut.min(mark))
+    }
+}
+
+impl<D: Disk> Store<D> {
+    /// Sees to it that no record above `cut` is merged into a chunk of the stripe, until
+    /// [`Store::unpin`] was called as often as this for the same cut, or the store is opened anew.
+    /// Merges that run already have ended when this returns. A chunk that is replaced by a newer
+    /// one passes the cut all the same.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchStripe`]; [`StoreError::CutPassed`] when a chunk's own bytes include
+    /// later updates already; [`StoreError::Io`]. Nothing is pinned then. A damaged chunk is no
+    /// error: it cannot be read at any cut.
+    pub fn pin(&self, stripe: StripeId, cut: Sequence) -> Result<(), StoreError> {
+        let gates: Vec<(ChunkId, Arc<Gate>)> = {
+            let mut state = self.shared.lock();
+            state.know_stripe(&self.shared.disk, stripe)?;
+            state.pins.add(stripe, cut);
+            let indices: Vec<_> = state.stripes[&stripe].chunks.keys().copied().collect();
+            let id = |index| ChunkId { stripe, index };
+            let gate_of = |index| (id(index), state.gate(id(index)));
+            indices.into_iter().map(gate_of).collect()
+        };
+        for (chunk, gate) in gates {
+            // A merge that was planned before the pin ends before this is ours.
+            let _changing = gate.begin_change();
+            let header = self.shared.lock().header(&self.shared.disk, chunk);
+            let passed = match header {
+                Ok(header) if header.spec.base > cut => {
+                    let applied = header.spec.base;
+                    StoreError::CutPassed { chunk, applied }
+                }
+                Ok(_) | Err(StoreError::Corrupt { .. } | StoreError::NoSuchChunk { .. }) => {
+                    continue;
+                }
+                Err(error) => error,
+            };
+            self.unpin(stripe, cut);
+            return Err(passed);
+        }
+        Ok(())
+    }
+
+    /// Ends a [`Store::pin`]. Does nothing when there is none.
+    pub fn unpin(&self, stripe: StripeId, cut: Sequence) {
+        self.shared.lock().pins.remove(stripe, cut);
+    }
+}
