@@ -5,13 +5,14 @@ use crate::ports::ClientPorts;
 use crate::{ClientError, File};
 use futures::FutureExt;
 use gabion_codec::Code;
-use gabion_layout::{NodeId, NodePlace, Sequence, Survive, Topology};
+use gabion_layout::{NodeId, NodePlace, Sequence, Topology};
 use gabion_meta::{FileRecord, PoolRecord};
 use gabion_plan::{Cost, Plan};
 use gabion_planner::repair::Scheme;
 use gabion_protocol::initiate::{PartFailed, RunTerms, run_plan};
 use gabion_protocol::message::{
-    ClusterStatus, CoordinatorReply, CoordinatorRequest, FileLayout, NodeStatus, Purpose, RunId,
+    ClusterStatus, CoordinatorReply, CoordinatorRequest, FileLayout, NodeStatus, PoolWish, Purpose,
+    RunId,
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
 use gabion_protocol::run::{LocalIo, RunContext, run_part};
@@ -136,20 +137,8 @@ impl Client {
     /// # Errors
     /// [`ClientError::Refused`] when the cluster cannot keep the promise;
     /// [`ClientError::NoCoordinator`].
-    pub async fn create_pool(
-        &self,
-        name: &str,
-        survive: Survive,
-        code: Option<&str>,
-        chunk_bytes: u64,
-    ) -> Result<PoolRecord, ClientError> {
-        let request = CoordinatorRequest::CreatePool {
-            name: name.to_owned(),
-            survive,
-            code: code.map(str::to_owned),
-            chunk_bytes,
-        };
-        match self.ask(request).await? {
+    pub async fn create_pool(&self, wish: PoolWish) -> Result<PoolRecord, ClientError> {
+        match self.ask(CoordinatorRequest::CreatePool(wish)).await? {
             CoordinatorReply::Pool(pool) => Ok(pool),
             _ => Err(ClientError::unexpected("the coordinator")),
         }

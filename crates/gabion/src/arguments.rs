@@ -1,15 +1,16 @@
 //! The command line.
 
 mod lab;
+mod pool;
 
 pub(crate) use lab::{
     LabCommand, Pace, ReplayOptions, RunOptions, ScaleOption, SynthOptions, TraceStatsOptions,
     UpdateTrafficOptions,
 };
+pub(crate) use pool::PoolOptions;
 
 use crate::output::{Format, parse_bytes};
 use clap::{Args, Parser, Subcommand};
-use gabion_layout::Survive;
 use std::path::PathBuf;
 
 /// Erasure-coded storage for racks and regions: safe updates in place, repair in about the time of
@@ -182,19 +183,7 @@ pub(crate) struct NodeOptions {
 #[derive(Subcommand, Debug)]
 pub(crate) enum PoolCommand {
     /// Make a pool; without --code one is chosen for the failure to survive
-    Create {
-        /// The pool's name
-        name: String,
-        /// What must be survived: 1-rack, 2-racks, 2-nodes, ...
-        #[arg(long, default_value = "1-rack")]
-        survive: Survive,
-        /// rs(k,m), cauchy(k,m), rdp(k), evenodd(k), lrc(k,l,g) or rep(n)
-        #[arg(long)]
-        code: Option<String>,
-        /// Bytes a chunk
-        #[arg(long, default_value = "1MiB", value_parser = parse_bytes)]
-        chunk: u64,
-    },
+    Create(PoolOptions),
     /// List pools
     Ls,
 }

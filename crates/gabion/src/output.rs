@@ -142,9 +142,37 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     value.checked_mul(1 << shift).ok_or_else(wrong)
 }
 
+/// Reads a time in seconds: a number with a unit.
+pub(crate) fn parse_seconds(text: &str) -> Result<u64, String> {
+    let wrong =
+        || format!("'{text}' is no time; write a number and a unit, such as 45s, 30m or 12h");
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let value: u64 = text[..digits].parse().map_err(|_| wrong())?;
+    let factor = match text[digits..].trim() {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 24 * 3600,
+        _ => return Err(wrong()),
+    };
+    let seconds = value.checked_mul(factor);
+    seconds.filter(|s| *s > 0).ok_or_else(wrong)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_read() {
+        assert_eq!(parse_seconds("45s"), Ok(45));
+        assert_eq!(parse_seconds("30 m"), Ok(1800));
+        assert_eq!(parse_seconds("12h"), Ok(43200));
+        assert_eq!(parse_seconds("2d"), Ok(172_800));
+        for text in ["", "12", "0s", "h", "-1h", "1.5h", "99999999999999999d"] {
+            assert!(parse_seconds(text).unwrap_err().contains("12h"), "{text}");
+        }
+    }
 
     #[test]
     fn sizes_are_read_and_written() {

@@ -11,6 +11,8 @@ fn a_file_lives_through_updates_damage_and_the_loss_of_nodes() {
     let cluster = TestCluster::start(3, 3);
     let pools = cluster.json(&["pool", "create", "vm", "--code=rs(4,2)", "--chunk=64KiB"]);
     assert_eq!(pools[0]["chunk_writes_per_update"], 3);
+    assert_eq!(pools[0]["update"], "plr");
+    assert_eq!(pools[0]["reserve_bytes"], 64 * KIB);
     let mut expected = pattern(600 * KIB + 17, 1);
     cluster.put("disk", &expected);
     assert!(cluster.get("disk") == expected);

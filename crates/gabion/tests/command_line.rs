@@ -105,6 +105,32 @@ fn mistakes_get_one_plain_sentence_and_exit_code_2() {
             "such as 4096",
         ),
         (
+            vec!["pool", "create", "p", "--update", "raid5"],
+            "fo, fl, pl or plr",
+        ),
+        (
+            vec!["pool", "create", "p", "--reserve-period", "12"],
+            "such as 45s, 30m or 12h",
+        ),
+        (
+            vec!["pool", "create", "p", "--reserve-alpha", "2"],
+            "such as 0.3",
+        ),
+        (
+            vec![
+                "pool",
+                "create",
+                "p",
+                "--reserve-bytes=96KiB",
+                "--chunk=64KiB",
+            ],
+            "a multiple of 65536",
+        ),
+        (
+            vec!["pool", "create", "p", "--update=fo", "--reserve-bytes=1MiB"],
+            "no reserved space; use --update plr",
+        ),
+        (
             vec!["repair", "--scheme", "magic", "--dir", nowhere],
             "conventional or pipeline",
         ),

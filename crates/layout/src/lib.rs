@@ -10,6 +10,7 @@ mod keeping;
 mod slices;
 mod stripe;
 mod topology;
+mod update_scheme;
 
 pub use geometry::{ByteRange, ChunkRange, Geometry, GeometryError};
 pub use ids::{
@@ -19,3 +20,6 @@ pub use keeping::Keeping;
 pub use slices::Slices;
 pub use stripe::StripeRecord;
 pub use topology::{NodePlace, Survive, SurviveParseError, Topology, TopologyError};
+pub use update_scheme::{
+    ReserveSpec, Smoothing, SmoothingParseError, UpdateScheme, UpdateSchemeParseError,
+};

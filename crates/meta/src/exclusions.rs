@@ -109,7 +109,7 @@ impl<K: KeyValue> Meta<K> {
 mod tests {
     use super::*;
     use crate::{ClusterId, MemoryStore, Placement, PoolSpec};
-    use gabion_layout::RackId;
+    use gabion_layout::{RackId, UpdateScheme};
 
     fn stripe_on_three_nodes() -> (Meta<MemoryStore>, StripeId) {
         let meta = Meta::create(MemoryStore::new(), ClusterId(1)).unwrap();
@@ -127,6 +127,8 @@ mod tests {
             chunk_bytes: 4096,
             survive: "1-node".parse().unwrap(),
             chunks_per_rack: 3,
+            update: UpdateScheme::Pl,
+            reserve: None,
         };
         let pool = meta.create_pool(&spec).unwrap().id;
         let chunk_bytes = 4096;

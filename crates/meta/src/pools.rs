@@ -4,7 +4,8 @@ use crate::kv::{KeyValue, ReadTxn};
 use crate::names::check_pool_name;
 use crate::schema::{Counter, POOL_NAMES, POOLS};
 use crate::{Meta, MetaError, PoolRecord, PoolSpec};
-use gabion_layout::{PoolId, Survive};
+use gabion_layout::{PoolId, ReserveSpec, Survive, UpdateScheme};
+use serde::Deserialize;
 
 /// Most bytes of a code's text form.
 const CODE_BYTES: usize = 64;
@@ -84,9 +85,63 @@ fn checked(id: PoolId, record: PoolRecord) -> Result<PoolRecord, MetaError> {
     Ok(record)
 }
 
+/// Reads a pool's row of version 1, from before pools had an update scheme. What they did then is
+/// parity logging.
+pub(crate) fn read_older(version: u8, body: &[u8]) -> Option<PoolRecord> {
+    #[derive(Deserialize)]
+    struct First {
+        id: PoolId,
+        name: String,
+        code: String,
+        k: usize,
+        m: usize,
+        sub_chunks: usize,
+        chunk_bytes: u64,
+        survive: Survive,
+        chunks_per_rack: usize,
+    }
+    if version != 1 {
+        return None;
+    }
+    let (first, rest) = postcard::take_from_bytes::<First>(body).ok()?;
+    let spec = PoolSpec {
+        name: first.name,
+        code: first.code,
+        k: first.k,
+        m: first.m,
+        sub_chunks: first.sub_chunks,
+        chunk_bytes: first.chunk_bytes,
+        survive: first.survive,
+        chunks_per_rack: first.chunks_per_rack,
+        update: UpdateScheme::Pl,
+        reserve: None,
+    };
+    rest.is_empty().then_some(PoolRecord { id: first.id, spec })
+}
+
+/// Reserved space is what its scheme has, and no other.
+fn check_reserve(spec: &PoolSpec) -> Result<(), MetaError> {
+    let wrong = match (spec.update.reserves_space(), &spec.reserve) {
+        (true, Some(reserve)) if reserve.is_valid() => return Ok(()),
+        (false, None) => return Ok(()),
+        (true, Some(_)) => format!(
+            "space reserved behind a parity chunk is at most {} chunks, for a period of 1 second to \
+             a year, with a weight above 0 and up to 1",
+            ReserveSpec::CHUNKS_MAX
+        ),
+        (true, None) => format!("the update scheme {} needs reserved space", spec.update),
+        (false, Some(_)) => format!(
+            "the update scheme {} has no reserved space; use plr, or leave the reserve out",
+            spec.update
+        ),
+    };
+    Err(MetaError::Pool(wrong))
+}
+
 /// What must hold for any code: `m` lost chunks are the most that it can rebuild.
 fn check_spec(spec: &PoolSpec) -> Result<(), MetaError> {
     check_pool_name(&spec.name)?;
+    check_reserve(spec)?;
     let code = &spec.code;
     let printable = code.chars().all(|c| c.is_ascii_graphic());
     if code.is_empty() || code.len() > CODE_BYTES || !printable {
@@ -118,4 +173,35 @@ fn check_spec(spec: &PoolSpec) -> Result<(), MetaError> {
         )));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ClusterId, MemoryStore};
+
+    #[test]
+    fn pools_of_before_update_schemes_are_parity_logging() {
+        let meta = Meta::create(MemoryStore::new(), ClusterId(1)).unwrap();
+        let spec = PoolSpec {
+            name: "p".to_owned(),
+            code: "rs(2,1)".to_owned(),
+            k: 2,
+            m: 1,
+            sub_chunks: 1,
+            chunk_bytes: 4096,
+            survive: Survive::Nodes(1),
+            chunks_per_rack: 3,
+            update: UpdateScheme::Pl,
+            reserve: None,
+        };
+        let record = meta.create_pool(&spec).unwrap();
+        // Version 1 is what version 2 is without the two fields that stand last: one byte each here.
+        let body = postcard::to_allocvec(&record).unwrap();
+        let (first, new) = body.split_at(body.len() - 2);
+        assert_eq!(new, [2, 0]);
+        assert_eq!(read_older(1, first), Some(record));
+        assert_eq!(read_older(1, &body), None);
+        assert_eq!(read_older(0, first), None);
+    }
 }

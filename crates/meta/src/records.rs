@@ -2,7 +2,8 @@
 //! raise the table's version in `schema.rs`, and keep reading the old one.
 
 use gabion_layout::{
-    Epoch, Generation, Geometry, GeometryError, NodeId, PoolId, RackId, StripeId, Survive,
+    Epoch, Generation, Geometry, GeometryError, NodeId, PoolId, RackId, ReserveSpec, StripeId,
+    Survive, UpdateScheme,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -64,6 +65,10 @@ pub struct PoolSpec {
     pub survive: Survive,
     /// Most chunks of one stripe that a rack may hold when the stripe is first placed.
     pub chunks_per_rack: usize,
+    /// How updates are kept until they are in their chunks.
+    pub update: UpdateScheme,
+    /// The space behind parity chunks, if the update scheme reserves any.
+    pub reserve: Option<ReserveSpec>,
 }
 
 impl PoolSpec {

@@ -5,7 +5,7 @@ use crate::exclusions::Exclusions;
 use crate::kv::{ReadTxn, WriteTxn};
 use crate::records::{FileRecord, Holder, NodeRecord, PoolRecord, PutRecord, ReplacementRecord};
 use crate::table::{Key, Table};
-use crate::{ClusterId, MetaError, PutId};
+use crate::{ClusterId, MetaError, PutId, pools};
 use gabion_layout::{Epoch, NodeId, PoolId, StripeId, StripeRecord};
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,8 @@ pub(crate) const COUNTERS: Table<Counter, u64> = Table::new("counters", 2, 1);
 /// Nodes.
 pub(crate) const NODES: Table<NodeId, NodeRecord> = Table::new("nodes", 3, 1);
 /// Pools.
-pub(crate) const POOLS: Table<PoolId, PoolRecord> = Table::new("pools", 4, 1);
+pub(crate) const POOLS: Table<PoolId, PoolRecord> =
+    Table::new("pools", 4, 2).reading(pools::read_older);
 /// Pools by name.
 pub(crate) const POOL_NAMES: Table<String, PoolId> = Table::new("pool names", 5, 1);
 /// Files that can be seen.

@@ -87,6 +87,9 @@ pub(crate) struct Table<K, V> {
     tag: u8,
     /// First byte of each value. Raised when the value's fields change.
     version: u8,
+    /// Reads the body of a value of an older version; none when that version never was, or when the
+    /// body is not of it.
+    older: fn(version: u8, body: &[u8]) -> Option<V>,
     types: PhantomData<fn() -> (K, V)>,
 }
 
@@ -104,8 +107,15 @@ impl<K: Key, V: Serialize + DeserializeOwned> Table<K, V> {
             name,
             tag,
             version,
+            older: |_, _| None,
             types: PhantomData,
         }
+    }
+
+    /// The same table, which reads values of older versions as `older` says.
+    pub(crate) const fn reading(mut self, older: fn(u8, &[u8]) -> Option<V>) -> Self {
+        self.older = older;
+        self
     }
 
     /// The row of `key`, if there is one.
@@ -185,6 +195,9 @@ impl<K: Key, V: Serialize + DeserializeOwned> Table<K, V> {
             return Err(self.corrupt(key, "the value is empty"));
         };
         if version != self.version {
+            if let Some(value) = (self.older)(version, body) {
+                return Ok(value);
+            }
             let reason = format!("version {version} of the value is not known");
             return Err(self.corrupt(key, reason));
         }
@@ -279,6 +292,25 @@ mod tests {
                 panic!("{error}");
             };
             assert_eq!((table, key.as_str()), ("numbers", "070000000000000005"));
+        }
+    }
+
+    #[test]
+    fn values_of_older_versions_are_read() {
+        let table = NUMBERS.reading(|version, body| match (version, body) {
+            (2, [one]) => Some(vec![u32::from(*one)]),
+            _ => None,
+        });
+        let store = MemoryStore::new();
+        let read = |value: &[u8]| {
+            let row = [&[7][..], &5u64.to_be_bytes()].concat();
+            store.write(|txn| txn.put(&row, value)).unwrap();
+            store.read(|txn| table.get(txn, &StripeId(5)))
+        };
+        assert_eq!(read(&[3, 1, 9]), Ok(Some(vec![9])));
+        assert_eq!(read(&[2, 9]), Ok(Some(vec![9])));
+        for unknown in [&[2, 1, 9][..], &[1, 9], &[4, 1, 9]] {
+            assert!(matches!(read(unknown), Err(MetaError::Corrupt { .. })));
         }
     }
 

@@ -3,7 +3,9 @@
 mod fixture;
 
 use fixture::{cluster, membership, one_file, place, spec};
-use gabion_layout::{ChunkIndex, Epoch, Generation, NodeId, RackId, StripeId, Survive};
+use gabion_layout::{
+    ChunkIndex, Epoch, Generation, NodeId, RackId, ReserveSpec, StripeId, Survive, UpdateScheme,
+};
 use gabion_meta::{Holder, Meta, MetaError, Placement, PoolSpec, StripeStatus};
 
 #[test]
@@ -299,6 +301,22 @@ fn pools_hold_their_promise_or_are_refused() {
     impossible(&|spec| spec.chunk_bytes = 0);
     impossible(&|spec| spec.sub_chunks = 3);
     impossible(&|spec| spec.code = "rs (4,2)".to_owned());
+    impossible(&|spec| spec.update = UpdateScheme::Plr);
+    impossible(&|spec| spec.reserve = Some(ReserveSpec::default()));
+    let reserved = |initial_chunks, period_s| {
+        with(&|spec| {
+            spec.name = "reserved".to_owned();
+            spec.update = UpdateScheme::Plr;
+            spec.reserve = Some(ReserveSpec {
+                initial_chunks,
+                period_s,
+                ..ReserveSpec::default()
+            });
+        })
+    };
+    assert!(matches!(reserved(65, 60), Err(MetaError::Pool(_))));
+    assert!(matches!(reserved(1, 0), Err(MetaError::Pool(_))));
+    assert_eq!(reserved(0, 60), Ok(()));
     let named = with(&|spec| spec.name = "Other".to_owned());
     assert_eq!(named, Err(MetaError::PoolName("Other".to_owned())));
     assert_eq!(with(&|spec| spec.survive = Survive::Nodes(2)), Ok(()));

@@ -96,7 +96,8 @@ impl Service for CoordinatorService {
         let coordinator = Arc::clone(&self.0);
         match request {
             Request::Coordinator(request) => {
-                async move { Reply::Coordinator(coordinator.handle(request).await) }.boxed()
+                async move { Reply::Coordinator(Box::new(coordinator.handle(request).await)) }
+                    .boxed()
             }
             Request::Node(_) => unreachable!("nobody takes the coordinator for a node"),
         }

@@ -41,7 +41,7 @@ pub(crate) enum Request {
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
     Node(NodeReply),
-    Coordinator(CoordinatorReply),
+    Coordinator(Box<CoordinatorReply>),
 }
 
 /// What a process does with what arrives.

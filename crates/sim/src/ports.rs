@@ -129,7 +129,7 @@ impl Ports for SimPorts {
         let reply = self.call(to, "the coordinator".to_owned(), request, deadline_ms);
         async move {
             match reply.await? {
-                Reply::Coordinator(reply) => Ok(reply),
+                Reply::Coordinator(reply) => Ok(*reply),
                 Reply::Node(_) => unreachable!("the coordinator answers as one"),
             }
         }

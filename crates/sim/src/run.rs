@@ -8,7 +8,7 @@ use crate::workload::{Files, prepare, work};
 use crate::world::World;
 use futures::FutureExt;
 use gabion_codec::Code;
-use gabion_layout::Survive;
+use gabion_layout::{Survive, UpdateScheme};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
@@ -67,6 +67,7 @@ pub(crate) struct Shape {
     /// Losses that the pool promises to survive.
     pub(crate) survived_count: usize,
     pub(crate) chunk_bytes: u64,
+    pub(crate) update: UpdateScheme,
     pub(crate) stripe_bytes: u64,
 }
 
@@ -83,7 +84,7 @@ const CODES: [&str; 8] = [
 ];
 
 impl Shape {
-    fn draw(dice: &mut Dice) -> Self {
+    fn draw(seed: u64, dice: &mut Dice) -> Self {
         let name = *dice.pick(&CODES);
         let code: Code = name.parse().expect("these codes exist");
         let survived_count = code.failures_survived();
@@ -98,6 +99,7 @@ impl Shape {
             survive: Survive::Nodes(survived_count as u32),
             survived_count,
             chunk_bytes,
+            update: UpdateScheme::NAMES[(seed % UpdateScheme::NAMES.len() as u64) as usize].1,
             stripe_bytes: chunk_bytes * code.k() as u64,
         }
     }
@@ -106,10 +108,10 @@ impl Shape {
 /// Runs a seed. Equal seeds and options give equal reports.
 pub fn simulate(seed: u64, options: &Options) -> Report {
     let world = World::new(seed, options.kept_line_count);
-    let shape = world.roll(Shape::draw);
+    let shape = world.roll(|dice| Shape::draw(seed, dice));
     let cluster_name = format!(
-        "{} on {} nodes, {} bytes a chunk, {} clients",
-        shape.code, shape.node_count, shape.chunk_bytes, shape.client_count
+        "{} with {} on {} nodes, {} bytes a chunk, {} clients",
+        shape.code, shape.update, shape.node_count, shape.chunk_bytes, shape.client_count
     );
     world.note(&cluster_name);
     let cluster = Cluster::new(&world, shape);

@@ -45,15 +45,17 @@ pub(crate) fn reply(reply: &Reply) -> String {
     match reply {
         Reply::Node(NodeReply::Scrubbed { damage, .. }) => format!("Scrubbed, {damage:?}"),
         Reply::Node(other) => format!("{other:?}"),
-        Reply::Coordinator(CoordinatorReply::Lease(lease)) => {
-            format!("Lease {}, {:?}", lease.epoch, lease.stripe)
-        }
-        Reply::Coordinator(CoordinatorReply::Joined { node, obsolete, .. }) => {
+        Reply::Coordinator(reply) => coordinator_reply(reply),
+    }
+}
+
+fn coordinator_reply(reply: &CoordinatorReply) -> String {
+    match reply {
+        CoordinatorReply::Lease(lease) => format!("Lease {}, {:?}", lease.epoch, lease.stripe),
+        CoordinatorReply::Joined { node, obsolete, .. } => {
             format!("Joined {node}, without {obsolete:?}")
         }
-        Reply::Coordinator(CoordinatorReply::Put { put, stripes, .. }) => {
-            format!("Put {put:?}, {stripes:?}")
-        }
-        Reply::Coordinator(other) => format!("{other:?}"),
+        CoordinatorReply::Put { put, stripes, .. } => format!("Put {put:?}, {stripes:?}"),
+        other => format!("{other:?}"),
     }
 }

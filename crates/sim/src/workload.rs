@@ -7,7 +7,9 @@ use crate::cluster::Cluster;
 use crate::read::ReadFailed;
 use crate::world::lock;
 use gabion_layout::StripeRecord;
-use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest, FileLayout, Refusal};
+use gabion_protocol::message::{
+    CoordinatorReply, CoordinatorRequest, FileLayout, PoolWish, Refusal,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -153,12 +155,14 @@ pub(crate) async fn prepare(cluster: &Cluster, client: &Client, files: &Files) {
     let shape = &cluster.shape;
     loop {
         world.sleep(100_000).await;
-        let request = CoordinatorRequest::CreatePool {
+        let request = CoordinatorRequest::CreatePool(PoolWish {
             name: "pool".to_owned(),
             survive: shape.survive,
             code: Some(shape.code.clone()),
             chunk_bytes: shape.chunk_bytes,
-        };
+            update: shape.update,
+            reserve: None,
+        });
         // Refused until all nodes have joined.
         if let Ok(CoordinatorReply::Pool(_)) = client.ask(request).await {
             break;

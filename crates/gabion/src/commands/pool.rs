@@ -1,12 +1,13 @@
 //! `gabion pool`: make and list pools.
 
 use super::connect;
-use crate::arguments::{Place, PoolCommand};
+use crate::arguments::{Place, PoolCommand, PoolOptions};
 use crate::failure::Failure;
 use crate::output::{Format, align_numbers, bytes, print_json, table};
 use gabion_codec::Code;
-use gabion_meta::PoolRecord;
+use gabion_meta::{PoolRecord, PoolSpec};
 use gabion_planner::pool::PoolCost;
+use gabion_protocol::message::PoolWish;
 use serde_json::json;
 
 pub(crate) async fn run(
@@ -14,24 +15,30 @@ pub(crate) async fn run(
     place: &Place,
     format: Format,
 ) -> Result<(), Failure> {
-    let client = connect(place).await?;
     match command {
-        PoolCommand::Create {
-            name,
-            survive,
-            code,
-            chunk,
-        } => {
-            if let Some(code) = &code {
-                code.parse::<Code>().map_err(Failure::usage)?;
-            }
-            let pool = client
-                .create_pool(&name, survive, code.as_deref(), chunk)
-                .await?;
-            show(&[pool], format)
+        PoolCommand::Create(options) => {
+            let wish = wish(options)?;
+            let client = connect(place).await?;
+            show(&[client.create_pool(wish).await?], format)
         }
-        PoolCommand::Ls => show(&client.pools().await?, format),
+        PoolCommand::Ls => show(&connect(place).await?.pools().await?, format),
     }
+}
+
+/// What the user asks for, as far as it can be checked without a cluster.
+fn wish(options: PoolOptions) -> Result<PoolWish, Failure> {
+    if let Some(code) = &options.code {
+        code.parse::<Code>().map_err(Failure::usage)?;
+    }
+    let reserve = options.reserve().map_err(Failure::usage)?;
+    Ok(PoolWish {
+        name: options.name,
+        survive: options.survive,
+        code: options.code,
+        chunk_bytes: options.chunk,
+        update: options.update,
+        reserve,
+    })
 }
 
 fn show(pools: &[PoolRecord], format: Format) -> Result<(), Failure> {
@@ -50,6 +57,10 @@ fn show(pools: &[PoolRecord], format: Format) -> Result<(), Failure> {
                 "survive": pool.spec.survive.to_string(),
                 "chunk_bytes": pool.spec.chunk_bytes,
                 "chunks_per_rack": pool.spec.chunks_per_rack,
+                "update": pool.spec.update.to_string(),
+                "reserve_bytes": reserve_bytes(&pool.spec),
+                "reserve_period_s": pool.spec.reserve.map(|reserve| reserve.period_s),
+                "reserve_alpha": pool.spec.reserve.map(|reserve| reserve.smoothing.factor()),
                 "usable_share": cost.usable_share,
                 "share_of_three_replicas": cost.share_of_three_replicas,
                 "chunk_writes_per_update": cost.chunk_writes_per_update,
@@ -66,6 +77,7 @@ fn show(pools: &[PoolRecord], format: Format) -> Result<(), Failure> {
         "usable",
         "cost against 3 replicas",
         "chunk writes a small update",
+        "updates",
     ]);
     for (pool, cost) in costs {
         let spec = &pool.spec;
@@ -82,9 +94,30 @@ fn show(pools: &[PoolRecord], format: Format) -> Result<(), Failure> {
             format!("{:.1}%", cost.usable_share * 100.0),
             format!("{:.1}%", cost.share_of_three_replicas * 100.0),
             cost.chunk_writes_per_update.to_string(),
+            updates(spec),
         ]);
     }
     align_numbers(&mut table);
     println!("{table}");
     Ok(())
+}
+
+/// Space behind each parity chunk of a full stripe at first.
+fn reserve_bytes(spec: &PoolSpec) -> Option<u64> {
+    spec.reserve
+        .map(|reserve| reserve.initial_bytes(spec.chunk_bytes))
+}
+
+/// The update scheme, with its reserved space if it has any.
+fn updates(spec: &PoolSpec) -> String {
+    match (spec.reserve, reserve_bytes(spec)) {
+        (Some(reserve), Some(initial)) => format!(
+            "{}: {} behind parity at first, reviewed each {} s (weight {})",
+            spec.update,
+            bytes(initial),
+            reserve.period_s,
+            reserve.smoothing
+        ),
+        _ => spec.update.to_string(),
+    }
 }

@@ -8,7 +8,7 @@ mod operation;
 
 use bed::{Bed, MemoryBed, RedbBed};
 use expected::{Expected, kind};
-use gabion_layout::{Epoch, NodeId, RackId, StripeId, Survive};
+use gabion_layout::{Epoch, NodeId, RackId, StripeId, Survive, UpdateScheme};
 use gabion_meta::{ClusterId, Holder, KeyValue, Lease, Meta, PoolSpec};
 use operation::{Answer, NODES, Operation, World, operations};
 use proptest::prelude::*;
@@ -58,6 +58,8 @@ fn furnish<K: KeyValue>(meta: &Meta<K>) -> World {
         chunk_bytes: 1024,
         survive: Survive::Nodes(2),
         chunks_per_rack: 3,
+        update: UpdateScheme::Pl,
+        reserve: None,
     };
     World::new(meta.create_pool(&spec).expect("a pool").id)
 }

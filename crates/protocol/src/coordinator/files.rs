@@ -209,7 +209,7 @@ fn least_common_multiple(a: u64, b: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gabion_layout::Survive;
+    use gabion_layout::{Survive, UpdateScheme};
 
     fn spec(sub_chunks: usize, chunk_bytes: u64) -> PoolSpec {
         PoolSpec {
@@ -221,6 +221,8 @@ mod tests {
             chunk_bytes,
             survive: Survive::Nodes(2),
             chunks_per_rack: 6,
+            update: UpdateScheme::Pl,
+            reserve: None,
         }
     }
 

@@ -233,12 +233,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             }
             Ask::ReportDamage(damage) => self.report_damage(damage).await,
             Ask::Nodes => Ok(CoordinatorReply::Nodes(self.statuses())),
-            Ask::CreatePool {
-                name,
-                survive,
-                code,
-                chunk_bytes,
-            } => self.create_pool(name, survive, code, chunk_bytes).await,
+            Ask::CreatePool(wish) => self.create_pool(wish).await,
             Ask::Pools => Ok(CoordinatorReply::Pools(self.with_meta(Meta::pools).await?)),
             put @ (Ask::BeginPut { .. }
             | Ask::TouchPut(_)

@@ -2,9 +2,9 @@
 
 use super::endurance::failures_left;
 use super::{Answer, Coordinator, Denied, lock};
-use crate::message::{CoordinatorReply, Liveness};
+use crate::message::{CoordinatorReply, Liveness, PoolWish};
 use gabion_codec::Code;
-use gabion_layout::{ChunkIndex, Geometry, PoolId, Survive};
+use gabion_layout::{ChunkIndex, Geometry, PoolId, ReserveSpec};
 use gabion_meta::{KeyValue, Meta, MetaError, PoolRecord, PoolSpec};
 use gabion_planner::pool;
 use std::sync::Arc;
@@ -32,24 +32,24 @@ impl PoolFacts {
 impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     /// Makes a pool on the nodes that have not failed, with a code chosen for the promise when
     /// none is given.
-    pub(super) async fn create_pool(
-        &self,
-        name: String,
-        survive: Survive,
-        code: Option<String>,
-        chunk_bytes: u64,
-    ) -> Answer {
+    pub(super) async fn create_pool(&self, wish: PoolWish) -> Answer {
+        let PoolWish {
+            survive,
+            chunk_bytes,
+            update,
+            ..
+        } = wish;
         let topology = self
             .fleet()
             .topology(|liveness| liveness != Liveness::Failed);
-        let code: Code = match code {
+        let code: Code = match wish.code {
             Some(text) => text.parse()?,
             None => pool::choose_code(survive, &topology)?,
         };
         let chunks_per_rack = pool::fit(&code, survive, &topology)?;
         check_chunk_bytes(&code, chunk_bytes)?;
         let spec = PoolSpec {
-            name,
+            name: wish.name,
             code: code.to_string(),
             k: code.k(),
             m: code.m(),
@@ -57,6 +57,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             chunk_bytes,
             survive,
             chunks_per_rack,
+            update,
+            reserve: wish
+                .reserve
+                .or_else(|| update.reserves_space().then(ReserveSpec::default)),
         };
         let create = move |meta: &Meta<K>| meta.create_pool(&spec);
         Ok(CoordinatorReply::Pool(self.with_meta(create).await?))

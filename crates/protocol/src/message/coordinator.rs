@@ -3,8 +3,8 @@
 
 use super::{ClusterStatus, Damage, NodeStatus};
 use gabion_layout::{
-    ChunkId, ChunkIndex, Epoch, Generation, NodeId, RackId, Sequence, StripeId, StripeRecord,
-    Survive,
+    ChunkId, ChunkIndex, Epoch, Generation, NodeId, RackId, ReserveSpec, Sequence, StripeId,
+    StripeRecord, Survive, UpdateScheme,
 };
 use gabion_meta::{FileRecord, PoolRecord, PutId};
 use serde::{Deserialize, Serialize};
@@ -93,16 +93,7 @@ pub enum CoordinatorRequest {
     /// The cluster's nodes.
     Nodes,
     /// Make a pool.
-    CreatePool {
-        /// Its name.
-        name: String,
-        /// What it must survive.
-        survive: Survive,
-        /// Its code; chosen when absent.
-        code: Option<String>,
-        /// Bytes a chunk.
-        chunk_bytes: u64,
-    },
+    CreatePool(PoolWish),
     /// All pools.
     Pools,
     /// Begin to store a file.
@@ -164,6 +155,23 @@ pub enum CoordinatorRequest {
         /// The old stripes.
         displaced: Vec<StripeId>,
     },
+}
+
+/// What a pool is to be.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PoolWish {
+    /// Its name.
+    pub name: String,
+    /// What it must survive.
+    pub survive: Survive,
+    /// Its code; chosen when absent.
+    pub code: Option<String>,
+    /// Bytes a chunk.
+    pub chunk_bytes: u64,
+    /// How updates are kept until they are in their chunks.
+    pub update: UpdateScheme,
+    /// The space behind parity chunks; what is usual for the update scheme when absent.
+    pub reserve: Option<ReserveSpec>,
 }
 
 /// The coordinator's reply.

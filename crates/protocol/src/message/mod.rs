@@ -12,7 +12,7 @@ mod refusal;
 mod status;
 
 pub use coordinator::{
-    CoordinatorReply, CoordinatorRequest, Decided, FileLayout, HeldChunk, SettledStripe,
+    CoordinatorReply, CoordinatorRequest, Decided, FileLayout, HeldChunk, PoolWish, SettledStripe,
     StripeLease,
 };
 pub use flow::Flow;

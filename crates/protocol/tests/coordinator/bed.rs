@@ -7,12 +7,14 @@ use futures::executor::LocalPool;
 use futures::future::{BoxFuture, ready};
 use futures::task::LocalSpawnExt;
 use futures::{FutureExt, StreamExt};
-use gabion_layout::{ChunkId, Epoch, Generation, NodeId, RackId, StripeId, StripeRecord};
+use gabion_layout::{
+    ChunkId, Epoch, Generation, NodeId, RackId, StripeId, StripeRecord, UpdateScheme,
+};
 use gabion_meta::{ClusterId, MemoryStore, Meta, Timing};
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
 use gabion_protocol::message::{
     ClusterStatus, CoordinatorReply, CoordinatorRequest, Damage, Flow, HeldChunk, Holding,
-    NodeReply, NodeRequest, NodeStatus, Refusal,
+    NodeReply, NodeRequest, NodeStatus, PoolWish, Refusal,
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
 use std::cell::RefCell;
@@ -241,12 +243,14 @@ impl Bed {
         code: Option<&str>,
         chunk_bytes: u64,
     ) -> CoordinatorReply {
-        self.ask(CoordinatorRequest::CreatePool {
+        self.ask(CoordinatorRequest::CreatePool(PoolWish {
             name: name.to_owned(),
             survive: survive.parse().unwrap(),
             code: code.map(str::to_owned),
             chunk_bytes,
-        })
+            update: UpdateScheme::default(),
+            reserve: None,
+        }))
     }
 
     fn join_as(

@@ -8,8 +8,8 @@ use crate::failure::Failure;
 use crate::output::{Shown, bytes};
 use gabion_client::{Client, ClientOptions};
 use gabion_lab::{Request, RequestKind, TraceReader, workload};
-use gabion_layout::{ByteRange, NodeId, RackId};
-use gabion_protocol::message::{Liveness, NodeStatus, Purpose};
+use gabion_layout::{ByteRange, NodeId, RackId, UpdateScheme};
+use gabion_protocol::message::{Liveness, NodeStatus, PoolWish, Purpose};
 use std::cmp::Reverse;
 use std::num::NonZeroU64;
 use std::path::Path;
@@ -44,7 +44,15 @@ impl<'a> Demo<'a> {
         drop(progress);
         let client = Client::connect(cluster.coordinator()?, ClientOptions::default()).await?;
         let survive = "1-rack".parse().map_err(Failure::failed)?;
-        let pool = client.create_pool(POOL, survive, None, CHUNK_BYTES).await?;
+        let wish = PoolWish {
+            name: POOL.to_owned(),
+            survive,
+            code: None,
+            chunk_bytes: CHUNK_BYTES,
+            update: UpdateScheme::default(),
+            reserve: None,
+        };
+        let pool = client.create_pool(wish).await?;
         let report = Report {
             code: pool.spec.code,
             chunk_bytes: CHUNK_BYTES,

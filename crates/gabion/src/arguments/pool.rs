@@ -1,0 +1,85 @@
+//! What `gabion pool create` is told.
+
+use crate::output::{parse_bytes, parse_seconds};
+use clap::Args;
+use gabion_layout::{ReserveSpec, Smoothing, Survive, UpdateScheme};
+
+/// What a pool is to be.
+#[derive(Args, Debug)]
+pub(crate) struct PoolOptions {
+    /// The pool's name
+    pub(crate) name: String,
+    /// What must be survived: 1-rack, 2-racks, 2-nodes, ...
+    #[arg(long, default_value = "1-rack")]
+    pub(crate) survive: Survive,
+    /// rs(k,m), cauchy(k,m), rdp(k), evenodd(k), lrc(k,l,g) or rep(n)
+    #[arg(long)]
+    pub(crate) code: Option<String>,
+    /// Bytes a chunk
+    #[arg(long, default_value = "1MiB", value_parser = parse_bytes)]
+    pub(crate) chunk: u64,
+    /// How updates are kept: fo (in place at once), fl (all in logs), pl (parity deltas in a log) or
+    /// plr (parity deltas in space reserved behind the parity chunk)
+    #[arg(long, default_value_t)]
+    pub(crate) update: UpdateScheme,
+    #[command(flatten)]
+    pub(crate) reserve: ReserveOptions,
+}
+
+/// The space behind parity chunks; for plr alone.
+#[derive(Args, Debug)]
+pub(crate) struct ReserveOptions {
+    /// Space behind each parity chunk at first, a whole number of chunks [plr: one chunk]
+    #[arg(long = "reserve-bytes", value_name = "SIZE", value_parser = parse_bytes)]
+    bytes: Option<u64>,
+    /// How often unused reserved space is given back, such as 12h, 30m or 45s [plr: 12h]
+    #[arg(long = "reserve-period", value_name = "TIME", value_parser = parse_seconds)]
+    period_s: Option<u64>,
+    /// Weight of the newest period in the moving average of how much is used [plr: 0.3]
+    #[arg(long = "reserve-alpha", value_name = "WEIGHT")]
+    alpha: Option<Smoothing>,
+}
+
+impl PoolOptions {
+    /// The reserve that is asked for; none when the scheme has none.
+    ///
+    /// # Errors
+    /// One plain sentence.
+    pub(crate) fn reserve(&self) -> Result<Option<ReserveSpec>, String> {
+        let told = &self.reserve;
+        let is_told = told.bytes.is_some() || told.period_s.is_some() || told.alpha.is_some();
+        if !self.update.reserves_space() {
+            let wrong = || {
+                format!(
+                    "the update scheme {} has no reserved space; use --update plr, or leave \
+                     --reserve-bytes, --reserve-period and --reserve-alpha out",
+                    self.update
+                )
+            };
+            return if is_told { Err(wrong()) } else { Ok(None) };
+        }
+        let usual = ReserveSpec::default();
+        let initial_chunks = told
+            .bytes
+            .map_or(Ok(usual.initial_chunks), |bytes| self.whole_chunks(bytes))?;
+        Ok(Some(ReserveSpec {
+            initial_chunks,
+            period_s: told.period_s.unwrap_or(usual.period_s),
+            smoothing: told.alpha.unwrap_or(usual.smoothing),
+        }))
+    }
+
+    /// So many bytes as chunks.
+    fn whole_chunks(&self, bytes: u64) -> Result<u32, String> {
+        let chunks = bytes.checked_div(self.chunk).unwrap_or(0);
+        if !bytes.is_multiple_of(self.chunk) || chunks > u64::from(ReserveSpec::CHUNKS_MAX) {
+            return Err(format!(
+                "--reserve-bytes is a whole number of chunks, from none to {}: a multiple of {}, \
+                 not {bytes}",
+                ReserveSpec::CHUNKS_MAX,
+                self.chunk
+            ));
+        }
+        Ok(u32::try_from(chunks).expect("at most CHUNKS_MAX"))
+    }
+}

@@ -1,0 +1,233 @@
+//! How a pool's updates are kept until they are in their chunks' own bytes: the names that a pool's
+//! record, the command line and the planners share, and what is promised of reserved space.
+//!
+//! What a scheme *does* is in `planner::update`, one file a scheme; this is only what it is called.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+use thiserror::Error;
+
+/// An update scheme (TWEEN thesis, sections 2.1.2 and 4.1). All of them keep the same promise and run
+/// the same protocol; they differ in where records are kept and when they are merged.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+pub enum UpdateScheme {
+    /// Full overwrite: data and parity in place at once, through the journal.
+    Fo,
+    /// Full logging: new bytes and deltas stay in the node's log.
+    Fl,
+    /// Parity logging: data in place, deltas in the node's log.
+    Pl,
+    /// Parity logging with reserved space: data in place, deltas behind their parity chunk.
+    #[default]
+    Plr,
+}
+
+impl UpdateScheme {
+    /// All schemes with their names.
+    pub const NAMES: [(&'static str, Self); 4] = [
+        ("fo", Self::Fo),
+        ("fl", Self::Fl),
+        ("pl", Self::Pl),
+        ("plr", Self::Plr),
+    ];
+
+    /// Whether parity chunks have reserved space behind them.
+    pub const fn reserves_space(self) -> bool {
+        matches!(self, Self::Plr)
+    }
+}
+
+impl fmt::Display for UpdateScheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = Self::NAMES.iter().find(|(_, scheme)| scheme == self);
+        f.write_str(named.expect("every scheme has a name").0)
+    }
+}
+
+/// A name that no update scheme has.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("'{0}' is no update scheme; use {known}", known = known_names())]
+pub struct UpdateSchemeParseError(String);
+
+fn known_names() -> String {
+    let names = UpdateScheme::NAMES.map(|(name, _)| name);
+    let (last, others) = names.split_last().expect("there are schemes");
+    format!("{} or {last}", others.join(", "))
+}
+
+impl FromStr for UpdateScheme {
+    type Err = UpdateSchemeParseError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = Self::NAMES.iter().find(|(name, _)| *name == text);
+        found.map_or_else(
+            || Err(UpdateSchemeParseError(text.to_owned())),
+            |&(_, scheme)| Ok(scheme),
+        )
+    }
+}
+
+/// The weight of the newest period in a moving average: above 0 and at most 1, in thousandths.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct Smoothing(u16);
+
+impl Smoothing {
+    /// The weight that the thesis uses (section 5.3.2).
+    pub const THESIS: Self = Self(300);
+
+    /// A weight in thousandths, or none when it is 0 or above 1000.
+    pub const fn from_thousandths(thousandths: u16) -> Option<Self> {
+        match thousandths {
+            1..=1000 => Some(Self(thousandths)),
+            _ => None,
+        }
+    }
+
+    /// The weight as a factor.
+    pub fn factor(self) -> f64 {
+        f64::from(self.0) / 1000.0
+    }
+
+    /// Whether the weight can be one: a decoder may have made it of any number.
+    pub const fn is_valid(self) -> bool {
+        Self::from_thousandths(self.0).is_some()
+    }
+}
+
+impl fmt::Display for Smoothing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.factor())
+    }
+}
+
+/// A weight that could not be read.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error(
+    "'{0}' is no weight for a moving average; write a number above 0 and up to 1, such as 0.3 \
+     (at most three decimals)"
+)]
+pub struct SmoothingParseError(String);
+
+impl FromStr for Smoothing {
+    type Err = SmoothingParseError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || SmoothingParseError(text.to_owned());
+        let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
+        let digits = |part: &str| part.chars().all(|c| c.is_ascii_digit());
+        if whole.is_empty() || decimals.len() > 3 || !digits(whole) || !digits(decimals) {
+            return Err(wrong());
+        }
+        let thousandths = format!("{whole}{decimals:0<3}").parse().ok();
+        thousandths
+            .and_then(Self::from_thousandths)
+            .ok_or_else(wrong)
+    }
+}
+
+/// The space behind each parity chunk of a pool, and how it follows the workload (thesis, Algorithm
+/// 1). Sizes are whole chunks, so that what is given back holds a chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ReserveSpec {
+    /// Space behind a new parity chunk, in chunks of its stripe's size. With none, updates of parity
+    /// chunks are in place until they become frequent.
+    pub initial_chunks: u32,
+    /// How often utility is measured and unused space given back, in seconds.
+    pub period_s: u64,
+    /// The weight of the newest period in the utility.
+    pub smoothing: Smoothing,
+}
+
+impl ReserveSpec {
+    /// Most chunks that may be reserved behind one.
+    pub const CHUNKS_MAX: u32 = 64;
+    /// Longest period: a year.
+    pub const PERIOD_MAX_S: u64 = 366 * 24 * 3600;
+
+    /// Whether all numbers are in their ranges.
+    pub const fn is_valid(&self) -> bool {
+        self.initial_chunks <= Self::CHUNKS_MAX
+            && 1 <= self.period_s
+            && self.period_s <= Self::PERIOD_MAX_S
+            && self.smoothing.is_valid()
+    }
+
+    /// Bytes behind a new parity chunk of a stripe whose chunks have `chunk_bytes`.
+    pub const fn initial_bytes(&self, chunk_bytes: u64) -> u64 {
+        chunk_bytes.saturating_mul(self.initial_chunks as u64)
+    }
+}
+
+impl Default for ReserveSpec {
+    /// One chunk, and the thesis's period and weight: twice a day, 0.3 (section 5.3.2). The thesis
+    /// begins with eight chunks on disks that are otherwise empty; with one a new pool costs as much
+    /// more as one parity chunk for each parity chunk, and growth adds where updates are frequent.
+    fn default() -> Self {
+        Self {
+            initial_chunks: 1,
+            period_s: 12 * 3600,
+            smoothing: Smoothing::THESIS,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_and_written() {
+        for (name, scheme) in UpdateScheme::NAMES {
+            assert_eq!(name.parse(), Ok(scheme));
+            assert_eq!(scheme.to_string(), name);
+        }
+        assert_eq!(UpdateScheme::default().to_string(), "plr");
+        let message = "PLR".parse::<UpdateScheme>().unwrap_err().to_string();
+        assert_eq!(message, "'PLR' is no update scheme; use fo, fl, pl or plr");
+    }
+
+    #[test]
+    fn weights_are_read_exactly() {
+        for (text, thousandths) in [("0.3", 300), ("1", 1000), ("0.001", 1), ("1.0", 1000)] {
+            assert_eq!(text.parse(), Ok(Smoothing(thousandths)), "{text}");
+        }
+        for text in [
+            "", "0", "0.0", "1.001", "-0.3", ".3", "0.3333", "0,3", "1e-1", "+1", "99999",
+        ] {
+            let message = text.parse::<Smoothing>().unwrap_err().to_string();
+            assert!(message.contains("such as 0.3"), "{message}");
+        }
+        assert_eq!(Smoothing::THESIS.to_string(), "0.3");
+    }
+
+    #[test]
+    fn reserves_have_bounds() {
+        let good = ReserveSpec::default();
+        assert!(good.is_valid());
+        for bad in [
+            ReserveSpec {
+                initial_chunks: 65,
+                ..good
+            },
+            ReserveSpec {
+                period_s: 0,
+                ..good
+            },
+            ReserveSpec {
+                period_s: u64::MAX,
+                ..good
+            },
+            ReserveSpec {
+                smoothing: Smoothing(0),
+                ..good
+            },
+            ReserveSpec {
+                smoothing: Smoothing(1001),
+                ..good
+            },
+        ] {
+            assert!(!bad.is_valid(), "{bad:?}");
+        }
+    }
+}
