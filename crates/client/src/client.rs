@@ -1,6 +1,7 @@
 //! The client itself: its connections, what it asks the coordinator, and how it runs plans.
 
 use crate::attempts::Attempts;
+use crate::cache::SegmentCache;
 use crate::ports::ClientPorts;
 use crate::{ClientError, File};
 use futures::FutureExt;
@@ -36,6 +37,12 @@ pub struct ClientOptions {
     /// Bytes of stripes that a put or a get holds in memory. One stripe is held at least and three
     /// at most.
     pub in_flight_bytes: u64,
+    /// Memory of the cache that files opened with [`Client::open_cached`] share. With 0, the
+    /// default, nothing is kept: such files read and write the cluster as [`Client::open`]'s do.
+    pub cache_bytes: u64,
+    /// How far behind a read the cache reads ahead in the same segment, where reads follow each
+    /// other. 0, the default, is nothing.
+    pub read_ahead_bytes: u64,
 }
 
 impl Default for ClientOptions {
@@ -45,6 +52,8 @@ impl Default for ClientOptions {
             deadline: Duration::from_secs(30),
             read_scheme: Scheme::Pipeline,
             in_flight_bytes: 256 << 20,
+            cache_bytes: 0,
+            read_ahead_bytes: 0,
         }
     }
 }
@@ -58,6 +67,8 @@ pub struct Client {
 pub(crate) struct Shared {
     pub(crate) ports: Arc<ClientPorts>,
     pub(crate) options: ClientOptions,
+    /// Bytes of files that were opened to be cached. It keeps no client alive.
+    pub(crate) cache: SegmentCache<Client>,
     planned: Mutex<BTreeMap<Purpose, Cost>>,
 }
 
@@ -84,12 +95,13 @@ impl Client {
                 source,
             }
         })?;
-        let (ports, planned) = (Arc::new(ports), Mutex::default());
+        let cache = SegmentCache::new(options.cache_bytes, options.read_ahead_bytes);
         let client = Self {
             shared: Arc::new(Shared {
-                ports,
+                ports: Arc::new(ports),
                 options,
-                planned,
+                cache,
+                planned: Mutex::default(),
             }),
         };
         client.nodes().await?;

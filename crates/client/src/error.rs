@@ -63,6 +63,12 @@ pub enum ClientError {
     /// The file is another one than the one that was opened.
     #[error("{0} was replaced by another file meanwhile; open it again")]
     Replaced(String),
+    /// Changes that a cache holds could not be written back. None is lost: they are still there.
+    #[error("{source}; what is changed and not stored yet stays in the cache")]
+    NotWrittenBack {
+        /// Why not.
+        source: Box<ClientError>,
+    },
     /// An answer, or a plan that this client made, cannot be right.
     #[error("{0}; this is a bug or a mix of releases, please report it")]
     Broken(String),

@@ -21,7 +21,8 @@ pub struct File {
     opened: Arc<Opened>,
 }
 
-struct Opened {
+/// What a file's handles share.
+pub(crate) struct Opened {
     name: String,
     code: Code,
     layout: Mutex<Arc<Layout>>,
@@ -66,6 +67,12 @@ impl Layout {
     }
 }
 
+impl Opened {
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
 impl std::fmt::Debug for File {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("File")
@@ -88,6 +95,19 @@ impl File {
             client: client.clone(),
             opened: Arc::new(opened),
         })
+    }
+
+    /// The file of this handle's parts.
+    pub(crate) fn of(client: &Client, opened: &Arc<Opened>) -> Self {
+        Self {
+            client: client.clone(),
+            opened: Arc::clone(opened),
+        }
+    }
+
+    /// What this handle shares with its clones.
+    pub(crate) const fn opened(&self) -> &Arc<Opened> {
+        &self.opened
     }
 
     /// The file's name.
@@ -123,14 +143,31 @@ impl File {
         Ok(())
     }
 
-    /// Cuts a range of the file at the borders of its stripes.
-    pub(crate) fn extents(&self, range: ByteRange) -> Result<Vec<Extent>, ClientError> {
+    /// Bytes of a stripe that is full.
+    pub(crate) fn full_stripe_bytes(&self) -> Result<u64, ClientError> {
         let layout = self.layout();
         let spec = &layout.file.pool.spec;
-        Ok(extents(
-            geometry(spec, spec.chunk_bytes)?.stripe_bytes(),
+        Ok(geometry(spec, spec.chunk_bytes)?.stripe_bytes())
+    }
+
+    /// Pieces of one stripe.
+    pub(crate) fn pieces(
+        &self,
+        stripe_at: usize,
+        ranges: &[ByteRange],
+    ) -> Result<Vec<Extent>, ClientError> {
+        let start = stripe_at as u64 * self.full_stripe_bytes()?;
+        let pieces = ranges.iter().map(|&range| Extent {
+            stripe_at,
             range,
-        ))
+            file_offset: start + range.offset,
+        });
+        Ok(pieces.collect())
+    }
+
+    /// Cuts a range of the file at the borders of its stripes.
+    pub(crate) fn extents(&self, range: ByteRange) -> Result<Vec<Extent>, ClientError> {
+        Ok(extents(self.full_stripe_bytes()?, range))
     }
 
     /// A stripe as planners see it.

@@ -6,6 +6,9 @@
 //! updates it stages at the data nodes and leaves to each stripe's primary. [`File`] keeps a file's
 //! layout, so that many small reads and writes cost no look-up each.
 //!
+//! A [`CachedFile`] reads and writes through a cache of segments in memory, and promises less: its
+//! writes are durable when it is flushed or closed.
+//!
 //! Everything that may pass with time (a node that is down, a primary that moves, an update that
 //! is not settled) is tried again with growing pauses until a deadline; see [`ClientOptions`]. No
 //! call starts a run-time: all of them want to be polled on tokio, of any flavour.
@@ -17,6 +20,8 @@
 //! whatever it spans; see [`File::write`].
 
 mod attempts;
+mod cache;
+mod cached_file;
 mod client;
 mod error;
 mod extent;
@@ -33,6 +38,8 @@ mod replace;
 mod task;
 mod write;
 
+pub use cache::CacheCounts;
+pub use cached_file::CachedFile;
 pub use client::{Client, ClientOptions};
 pub use error::{ClientError, ErrorKind};
 pub use file::File;

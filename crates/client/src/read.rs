@@ -18,7 +18,7 @@ use crate::task::Task;
 use crate::{Client, ClientError, File, Progress};
 use futures::stream::{self, StreamExt};
 use gabion_layout::{
-    ByteRange, ChunkIndex, ChunkRange, Epoch, Geometry, NodeId, Sequence, StripeRecord,
+    ByteRange, ChunkIndex, ChunkRange, Epoch, Geometry, NodeId, Sequence, StripeId, StripeRecord,
 };
 use gabion_plan::Plan;
 use gabion_planner::{PlanError, repair};
@@ -38,6 +38,15 @@ pub(crate) struct Reading {
     cut: Option<(Epoch, Sequence)>,
     /// Chunks that failed this read.
     avoided: BTreeSet<ChunkIndex>,
+}
+
+/// Bytes of one stripe as of one moment.
+pub(crate) struct Moment {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) stripe: StripeId,
+    /// All updates up to this one are in the bytes. Later ones may be too, so far as they changed
+    /// none of these bytes.
+    pub(crate) sequence: Sequence,
 }
 
 /// Why an attempt did not succeed.
@@ -132,7 +141,7 @@ impl Client {
         let mut done_bytes = 0;
         progress.advanced(0, size_bytes);
         while let Some(piece) = pieces.next().await {
-            let piece = piece?;
+            let piece = piece?.bytes;
             sink.write_all(&piece).await.map_err(failed)?;
             done_bytes += piece.len() as u64;
             progress.advanced(done_bytes, size_bytes);
@@ -154,7 +163,7 @@ impl File {
         within_file(self.name(), self.size_bytes(), range)?;
         let mut bytes = Vec::with_capacity(range.length as usize);
         for extent in self.extents(range)? {
-            let piece = self.read_extent(extent).await?;
+            let piece = self.read_extent(extent).await?.bytes;
             if bytes.is_empty() {
                 bytes = piece;
             } else {
@@ -164,7 +173,11 @@ impl File {
         Ok(bytes)
     }
 
-    async fn read_extent(&self, extent: Extent) -> Result<Vec<u8>, ClientError> {
+    /// Reads a piece of one stripe, and says as of which of the stripe's updates.
+    ///
+    /// # Errors
+    /// Those of [`File::read`].
+    pub(crate) async fn read_extent(&self, extent: Extent) -> Result<Moment, ClientError> {
         let what = format!("reading {} at byte {}", self.name(), extent.file_offset);
         let mut attempts = self.client.attempts(what, extent.range.length);
         let mut reading = Reading::default();
@@ -182,7 +195,7 @@ impl File {
                 .try_read(fleet, stripe, geometry, range, &mut reading, &attempts)
                 .await;
             match tried? {
-                Ok(bytes) => return Ok(bytes),
+                Ok(moment) => return Ok(moment),
                 Err(Trouble::NeedsCut { settle, missing }) => {
                     // A first cut is a part of the read and no failure, so it is not waited for.
                     if reading.cut.is_some() {
@@ -212,7 +225,7 @@ impl File {
         range: ByteRange,
         reading: &mut Reading,
         attempts: &Attempts,
-    ) -> Result<Result<Vec<u8>, Trouble>, ClientError> {
+    ) -> Result<Result<Moment, Trouble>, ClientError> {
         let planned = self.plan_read(fleet, stripe, geometry, range, reading)?;
         let ReadPlan {
             plan,
@@ -252,7 +265,11 @@ impl File {
                     missing,
                 }))
             }
-            Ok(_) => Ok(Ok(buffer.take())),
+            Ok(as_of) => Ok(Ok(Moment {
+                bytes: buffer.take(),
+                stripe: stripe.id,
+                sequence: of_nodes(&as_of).min().unwrap_or_default(),
+            })),
             Err(failed) => {
                 let remedy = read_remedy(
                     failed.node,
@@ -357,12 +374,15 @@ impl File {
 
 /// Whether all nodes read as of the same update.
 fn is_one_moment(as_of: &BTreeMap<NodeId, Sequence>) -> bool {
-    let mut marks = as_of
-        .iter()
-        .filter(|(node, _)| **node != NodeId::CLIENT)
-        .map(|(_, mark)| mark);
+    let mut marks = of_nodes(as_of);
     let first = marks.next();
     marks.all(|mark| Some(mark) == first)
+}
+
+/// As of which updates the nodes read. The client's own part has no moment.
+fn of_nodes(as_of: &BTreeMap<NodeId, Sequence>) -> impl Iterator<Item = Sequence> {
+    let nodes = as_of.iter().filter(|(node, _)| **node != NodeId::CLIENT);
+    nodes.map(|(_, &mark)| mark)
 }
 
 #[cfg(test)]

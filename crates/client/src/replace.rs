@@ -221,7 +221,7 @@ impl File {
                 .try_read(fleet, &stripe, shape, range, &mut reading, attempts)
                 .await?;
             match read {
-                Ok(bytes) => return Ok(bytes),
+                Ok(moment) => return Ok(moment.bytes),
                 // Nobody else may move the stripe on, so somebody has taken it over.
                 Err(Trouble::NeedsCut { missing, .. }) => return Err(Setback::Again(missing)),
                 Err(Trouble::Again { missing: new, .. }) => missing = new,

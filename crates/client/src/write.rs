@@ -9,7 +9,7 @@ use crate::remedy::may_ask_again;
 use crate::{Client, ClientError, File};
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
-use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Sequence, StripeRecord};
+use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Sequence, StripeId, StripeRecord};
 use gabion_plan::Plan;
 use gabion_planner::{PlanError, update};
 use gabion_protocol::message::{NodeReply, NodeRequest, Purpose, Refusal, RunId};
@@ -58,21 +58,38 @@ impl File {
         let extents = self.extents(range)?;
         match extents.as_slice() {
             [] => Ok(()),
-            [extent] => self.write_extent(*extent, &bytes).await,
+            [_] => self.write_extents(&extents, &bytes).await.map(drop),
             several => self.replace(several, &bytes).await,
         }
     }
 
-    async fn write_extent(&self, extent: Extent, bytes: &Bytes) -> Result<(), ClientError> {
-        let what = format!("writing {} at byte {}", self.name(), extent.file_offset);
-        let mut attempts = self.client.attempts(what, extent.range.length);
+    /// Overwrites pieces of one stripe, all of them by one update, with `bytes`: the first piece's,
+    /// then the next one's. Gives the stripe and the number of the update.
+    ///
+    /// # Errors
+    /// Those of [`File::write`].
+    ///
+    /// # Panics
+    /// When there is no piece, or the pieces are of several stripes.
+    pub(crate) async fn write_extents(
+        &self,
+        extents: &[Extent],
+        bytes: &Bytes,
+    ) -> Result<(StripeId, Sequence), ClientError> {
+        let first = extents.first().expect("there is at least one piece");
+        let same = |extent: &Extent| extent.stripe_at == first.stripe_at;
+        assert!(extents.iter().all(same), "the pieces are of one stripe");
+        let what = format!("writing {} at byte {}", self.name(), first.file_offset);
+        let mut attempts = self.client.attempts(what, bytes.len() as u64);
         loop {
             let layout = self.layout();
-            let stripe = layout.stripe(&extent);
+            let stripe = layout.stripe(first);
             let geometry = layout.geometry(stripe)?;
-            let ranges = geometry
-                .split(extent.range)
-                .map_err(|error| ClientError::Broken(error.to_string()))?;
+            let mut ranges = Vec::with_capacity(extents.len());
+            for extent in extents {
+                let split = geometry.split(extent.range);
+                ranges.extend(split.map_err(|error| ClientError::Broken(error.to_string()))?);
+            }
             let given_up = |refusal: String| ClientError::Node {
                 what: attempts.what().to_owned(),
                 refusal,
@@ -87,9 +104,9 @@ impl File {
                 .try_write(&layout, stripe, ranges, bytes, deadline_ms)
                 .await
             {
-                Ok(_) => {
+                Ok(sequence) => {
                     self.client.count(&plan, &layout.topology, Purpose::Update);
-                    return Ok(());
+                    return Ok((stripe.id, sequence));
                 }
                 Err(refusal) if may_ask_again(&refusal) => {
                     attempts.pause(&refusal.to_string()).await?;

@@ -1,0 +1,108 @@
+//! What a cache stands in front of: a cluster, or in tests something that behaves like one.
+
+use crate::extent::Extent;
+use crate::file::Opened;
+use crate::read::{Moment, Reading};
+use crate::{Client, ClientError, File};
+use bytes::Bytes;
+use gabion_layout::{ByteRange, Sequence, StripeId};
+use std::sync::Arc;
+
+/// What a stripe's bytes are as of. A stripe's number is never used again, nor is a committed
+/// update's, so equal versions mean equal bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Version {
+    pub(crate) stripe: StripeId,
+    /// The stripe's last update.
+    pub(crate) sequence: Sequence,
+}
+
+/// Where segments come from and go to.
+pub(crate) trait Backing: Sync {
+    /// An open file. The cache keeps it with the file's segments, to write them back.
+    type File: Clone + Send + Sync;
+
+    /// Reads a piece of one segment.
+    fn read(
+        &self,
+        file: &Self::File,
+        extent: Extent,
+    ) -> impl Future<Output = Result<Moment, ClientError>> + Send;
+
+    /// Overwrites ranges of the file's segment number `at` by one update, with `bytes`: the first
+    /// range's, then the next one's. Returns when it is durable.
+    fn update(
+        &self,
+        file: &Self::File,
+        at: usize,
+        ranges: &[ByteRange],
+        bytes: Bytes,
+    ) -> impl Future<Output = Result<Version, ClientError>> + Send;
+
+    /// Overwrites bytes, in however many segments, atomically; returns when they are durable.
+    fn write(
+        &self,
+        file: &Self::File,
+        offset: u64,
+        bytes: Bytes,
+    ) -> impl Future<Output = Result<(), ClientError>> + Send;
+
+    /// The version of the segment that `extent` is of, now; none if it cannot be found out at once.
+    fn version(
+        &self,
+        file: &Self::File,
+        extent: Extent,
+    ) -> impl Future<Output = Option<Version>> + Send;
+}
+
+impl Backing for Client {
+    type File = Arc<Opened>;
+
+    async fn read(&self, file: &Self::File, extent: Extent) -> Result<Moment, ClientError> {
+        File::of(self, file).read_extent(extent).await
+    }
+
+    async fn update(
+        &self,
+        file: &Self::File,
+        at: usize,
+        ranges: &[ByteRange],
+        bytes: Bytes,
+    ) -> Result<Version, ClientError> {
+        let file = File::of(self, file);
+        let extents = file.pieces(at, ranges)?;
+        let (stripe, sequence) = file.write_extents(&extents, &bytes).await?;
+        Ok(Version { stripe, sequence })
+    }
+
+    async fn write(&self, file: &Self::File, offset: u64, bytes: Bytes) -> Result<(), ClientError> {
+        File::of(self, file).write(offset, bytes).await
+    }
+
+    async fn version(&self, file: &Self::File, extent: Extent) -> Option<Version> {
+        let file = File::of(self, file);
+        let layout = file.layout();
+        let stripe = layout.stripe(&extent);
+        let geometry = layout.geometry(stripe).ok()?;
+        let attempts = self.attempts("asking for a version".to_owned(), 0);
+        let limit_ms = attempts.attempt_ms();
+        let mark = file.ask_mark(&layout, stripe, false, limit_ms).await;
+        let (epoch, sequence) = mark.ok()?;
+        // Whoever answered may have lost the lease without knowing it, and others may have written
+        // since. The nodes know: they serve no cut of a term that is past.
+        let byte = ByteRange::new(extent.range.offset, 1);
+        let mut reading = Reading::as_of(epoch, sequence);
+        let read = file
+            .try_read(
+                layout.fleet(),
+                stripe,
+                geometry,
+                byte,
+                &mut reading,
+                &attempts,
+            )
+            .await;
+        let stripe = stripe.id;
+        matches!(read, Ok(Ok(_))).then_some(Version { stripe, sequence })
+    }
+}

@@ -1,0 +1,367 @@
+//! What a cache has of one segment: pages of bytes, which of them are valid, and which differ from
+//! the cluster's.
+
+use super::backing::Version;
+use super::range_set::RangeSet;
+use gabion_layout::{ByteRange, Sequence};
+use std::collections::BTreeMap;
+
+/// Bytes are kept in pages of so many.
+pub(super) const PAGE_BYTES: u64 = 4096;
+/// What a page counts, with its place in the tree.
+pub(super) const PAGE_COST_BYTES: u64 = PAGE_BYTES + 64;
+/// What a range in a set counts.
+const RANGE_COST_BYTES: u64 = 64;
+/// What a segment counts beside its pages and ranges.
+const SEGMENT_COST_BYTES: u64 = 512;
+
+/// A page, and whether any of its bytes differ from the cluster's.
+struct Page {
+    bytes: Box<[u8]>,
+    is_changed: bool,
+}
+
+/// Bytes of one segment.
+pub(super) struct CachedSegment<F> {
+    /// The file as it was opened last, to write the segment back.
+    pub(super) file: F,
+    /// When the segment was last known to be no older than the cluster's.
+    pub(super) checked_at: u64,
+    /// Its place in the order of use.
+    pub(super) used_at: u64,
+    /// Where the last read ended.
+    pub(super) read_end: u64,
+    /// Whether the last attempt to write it back failed.
+    pub(super) has_failed: bool,
+    pages: BTreeMap<u64, Page>,
+    changed_page_count: u64,
+    /// Invariant: what is in no page is not valid.
+    valid: RangeSet,
+    /// Invariant: a part of `valid`.
+    changed: RangeSet,
+    /// While bytes are written to the cluster: those of them that nobody has changed again since.
+    leaving: Option<RangeSet>,
+    /// For each read from the cluster that is under way: what must not be kept of it, since it may
+    /// have been read before it was written here.
+    fetches: BTreeMap<u64, RangeSet>,
+    /// None of the valid bytes that are not changed is older than this; none if that is not known.
+    version: Option<Version>,
+}
+
+impl<F> CachedSegment<F> {
+    /// A segment without bytes.
+    pub(super) fn new(file: F, now: u64) -> Self {
+        Self {
+            file,
+            checked_at: now,
+            used_at: now,
+            read_end: 0,
+            has_failed: false,
+            pages: BTreeMap::new(),
+            changed_page_count: 0,
+            valid: RangeSet::default(),
+            changed: RangeSet::default(),
+            leaving: None,
+            fetches: BTreeMap::new(),
+            version: None,
+        }
+    }
+
+    /// The memory that the segment takes, near enough.
+    pub(super) fn cost_bytes(&self) -> u64 {
+        let leaving = self.leaving.as_ref().map_or(0, RangeSet::range_count);
+        let fetches = self.fetches.values().map(|set| 1 + set.range_count());
+        let ranges =
+            self.valid.range_count() + self.changed.range_count() + leaving + fetches.sum::<u64>();
+        SEGMENT_COST_BYTES + self.pages.len() as u64 * PAGE_COST_BYTES + ranges * RANGE_COST_BYTES
+    }
+
+    /// The memory that only a write-back can free, near enough.
+    pub(super) fn changed_cost_bytes(&self) -> u64 {
+        self.changed_page_count * PAGE_COST_BYTES + self.changed.range_count() * RANGE_COST_BYTES
+    }
+
+    pub(super) const fn changed(&self) -> &RangeSet {
+        &self.changed
+    }
+
+    pub(super) const fn is_leaving(&self) -> bool {
+        self.leaving.is_some()
+    }
+
+    /// Whether there are changes that are not being written to the cluster already.
+    pub(super) fn has_waiting_changes(&self) -> bool {
+        let waits = |part| match &self.leaving {
+            Some(leaving) => !leaving.gaps(part).is_empty(),
+            None => true,
+        };
+        self.changed.iter().any(waits)
+    }
+
+    /// Whether nothing would be lost by forgetting that the segment is here.
+    pub(super) fn is_idle(&self) -> bool {
+        self.pages.is_empty() && self.leaving.is_none() && self.fetches.is_empty()
+    }
+
+    /// Whether there are pages that may go.
+    pub(super) fn has_clean_pages(&self) -> bool {
+        self.pages.len() as u64 > self.changed_page_count
+    }
+
+    /// Whether there are valid bytes that came from the cluster or are there already.
+    pub(super) fn has_clean_bytes(&self) -> bool {
+        self.valid != self.changed
+    }
+
+    /// How many pages a range would add.
+    pub(super) fn new_page_count(&self, range: ByteRange) -> u64 {
+        let pages = pages_of(range);
+        let count = pages.end - pages.start;
+        count - self.pages.range(pages).count() as u64
+    }
+
+    /// The bytes of a range that are valid here, copied to their places in `into`.
+    pub(super) fn copy(&self, range: ByteRange, into: &mut [u8]) {
+        for part in self.valid.within(range) {
+            for (page, piece) in pieces_of(part) {
+                let from = &self.pages[&page].bytes[within_page(piece)];
+                into[within(range, piece)].copy_from_slice(from);
+            }
+        }
+    }
+
+    pub(super) fn valid(&self) -> &RangeSet {
+        &self.valid
+    }
+
+    /// Takes bytes that somebody writes here. Returns how many changed bytes they replace.
+    pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) -> u64 {
+        let range = ByteRange::new(offset, bytes.len() as u64);
+        let replaced_bytes = self.changed.bytes_within(range);
+        self.store(range, range, bytes, true);
+        self.changed.insert(range);
+        if let Some(leaving) = &mut self.leaving {
+            leaving.remove(range);
+        }
+        self.spoil(range);
+        replaced_bytes
+    }
+
+    /// Notes that a read from the cluster is under way.
+    pub(super) fn begin_fetch(&mut self, fetch: u64, range: ByteRange) {
+        // The cluster's bytes are older than these, even if these are written back meanwhile.
+        let mut spoilt = RangeSet::default();
+        for part in self.changed.within(range) {
+            spoilt.insert(part);
+        }
+        self.fetches.insert(fetch, spoilt);
+    }
+
+    /// What must not be kept of a read from the cluster.
+    ///
+    /// # Panics
+    /// When it is not under way.
+    pub(super) fn spoilt(&self, fetch: u64) -> &RangeSet {
+        &self.fetches[&fetch]
+    }
+
+    /// Notes that a read from the cluster is over.
+    pub(super) fn end_fetch(&mut self, fetch: u64) {
+        let fetch = self.fetches.remove(&fetch);
+        assert!(fetch.is_some(), "a fetch ends once, after it has begun");
+    }
+
+    /// Keeps what a read from the cluster has brought of `keep`, where nothing is valid yet.
+    pub(super) fn fill(&mut self, keep: ByteRange, offset: u64, bytes: &[u8], read: Version) {
+        let had_clean_bytes = self.has_clean_bytes();
+        let all = ByteRange::new(offset, bytes.len() as u64);
+        for gap in self.valid.gaps(keep) {
+            self.store(gap, all, bytes, false);
+        }
+        self.version = match self.version {
+            Some(old) if had_clean_bytes => oldest(old, read),
+            None if had_clean_bytes => None,
+            _ => Some(read),
+        };
+    }
+
+    /// No read from the cluster that is under way may be kept of this range.
+    fn spoil(&mut self, range: ByteRange) {
+        for spoilt in self.fetches.values_mut() {
+            spoilt.insert(range);
+        }
+    }
+
+    /// Takes the segment for a write to the cluster. No other one begins before it has ended.
+    pub(super) fn begin_leaving(&mut self) {
+        assert!(self.leaving.is_none(), "one write to a segment at a time");
+        self.leaving = Some(RangeSet::default());
+    }
+
+    /// Says what is written to the cluster next.
+    ///
+    /// # Panics
+    /// Unless [`Self::begin_leaving`] was called.
+    pub(super) fn leave(&mut self, ranges: RangeSet) {
+        assert!(self.leaving.is_some(), "leaving has begun");
+        self.leaving = Some(ranges);
+    }
+
+    /// What was leaving is durable in the cluster, as a part of this version.
+    pub(super) fn arrived(&mut self, version: Version) {
+        let others_are_clean = self.has_clean_bytes();
+        for part in self.take_leaving().iter() {
+            self.changed.remove(part);
+            self.mark_pages(part);
+        }
+        self.version = match self.version {
+            Some(old) if others_are_clean => {
+                let follows =
+                    old.stripe == version.stripe && old.sequence.next() == version.sequence;
+                // If somebody else has written in between, the others may be older than that.
+                Some(if follows { version } else { old })
+            }
+            None if others_are_clean => None,
+            _ => Some(version),
+        };
+    }
+
+    /// What was leaving is durable in the cluster by a write past the cache; it is not kept here.
+    pub(super) fn passed(&mut self) {
+        for part in self.take_leaving().iter() {
+            self.changed.remove(part);
+            self.mark_pages(part);
+        }
+    }
+
+    fn take_leaving(&mut self) -> RangeSet {
+        self.leaving
+            .replace(RangeSet::default())
+            .unwrap_or_default()
+    }
+
+    /// The write to the cluster has ended, whether or not all of it has arrived.
+    pub(super) fn end_leaving(&mut self) {
+        self.leaving = None;
+    }
+
+    /// Forgets the bytes of a range that have not changed here, and what is on its way.
+    pub(super) fn forget(&mut self, range: ByteRange) {
+        self.spoil(range);
+        let valid = self.valid.within(range);
+        let clean: Vec<ByteRange> = valid.flat_map(|part| self.changed.gaps(part)).collect();
+        for part in clean {
+            self.valid.remove(part);
+            self.drop_empty_pages(part);
+        }
+    }
+
+    /// Gives changes up, as if they had never been made. Returns their bytes.
+    pub(super) fn discard(&mut self) -> u64 {
+        let changed = std::mem::take(&mut self.changed);
+        for part in changed.iter() {
+            self.valid.remove(part);
+            self.mark_pages(part);
+            self.drop_empty_pages(part);
+        }
+        changed.iter().map(|part| part.length).sum()
+    }
+
+    /// Forgets all that has not changed here, unless it is of this version.
+    pub(super) fn check(&mut self, now: u64, version: Option<Version>) -> bool {
+        let is_same = version.is_some() && self.version == version;
+        let all = ByteRange::new(0, u64::MAX);
+        if is_same {
+            self.spoil(all);
+        } else {
+            self.forget(all);
+            self.version = None;
+        }
+        self.checked_at = now;
+        is_same
+    }
+
+    /// Drops one page without changes; there is one.
+    pub(super) fn evict_page(&mut self) {
+        let clean = self.pages.iter().find(|(_, page)| !page.is_changed);
+        let (&number, _) = clean.expect("has_clean_pages was asked before");
+        self.pages.remove(&number);
+        self.valid.remove(page_range(number));
+    }
+
+    /// Writes bytes of a range into pages, out of `bytes` which are those of `all`.
+    fn store(&mut self, range: ByteRange, all: ByteRange, bytes: &[u8], is_change: bool) {
+        for (number, piece) in pieces_of(range) {
+            let page = self.pages.entry(number).or_insert_with(|| Page {
+                bytes: vec![0; PAGE_BYTES as usize].into(),
+                is_changed: false,
+            });
+            page.bytes[within_page(piece)].copy_from_slice(&bytes[within(all, piece)]);
+            if is_change && !page.is_changed {
+                page.is_changed = true;
+                self.changed_page_count += 1;
+            }
+        }
+        self.valid.insert(range);
+    }
+
+    /// Brings the marks of a range's pages up to date after changes have gone.
+    fn mark_pages(&mut self, range: ByteRange) {
+        for number in pages_of(range) {
+            if self.changed.touches(page_range(number)) {
+                continue;
+            }
+            if let Some(page) = self.pages.get_mut(&number)
+                && page.is_changed
+            {
+                page.is_changed = false;
+                self.changed_page_count -= 1;
+            }
+        }
+    }
+
+    /// Drops those of a range's pages that have no valid bytes left.
+    fn drop_empty_pages(&mut self, range: ByteRange) {
+        for number in pages_of(range) {
+            if !self.valid.touches(page_range(number)) {
+                let page = self.pages.remove(&number);
+                assert!(
+                    !page.is_some_and(|page| page.is_changed),
+                    "changes are valid"
+                );
+            }
+        }
+    }
+}
+
+/// The older of two versions, if their order is known.
+fn oldest(one: Version, other: Version) -> Option<Version> {
+    let sequence: Sequence = one.sequence.min(other.sequence);
+    let stripe = one.stripe;
+    (stripe == other.stripe).then_some(Version { stripe, sequence })
+}
+
+fn pages_of(range: ByteRange) -> std::ops::Range<u64> {
+    range.offset / PAGE_BYTES..range.end().div_ceil(PAGE_BYTES)
+}
+
+const fn page_range(number: u64) -> ByteRange {
+    ByteRange::new(number * PAGE_BYTES, PAGE_BYTES)
+}
+
+/// Cuts a range at the borders of pages.
+fn pieces_of(range: ByteRange) -> impl Iterator<Item = (u64, ByteRange)> {
+    pages_of(range).filter_map(move |page| Some((page, page_range(page).intersect(range)?)))
+}
+
+/// Where a piece of one page lies in it.
+fn within_page(piece: ByteRange) -> std::ops::Range<usize> {
+    let start = (piece.offset % PAGE_BYTES) as usize;
+    start..start + piece.length as usize
+}
+
+/// Where a piece lies in a buffer of the bytes of `all`.
+fn within(all: ByteRange, piece: ByteRange) -> std::ops::Range<usize> {
+    let start = (piece.offset - all.offset) as usize;
+    start..start + piece.length as usize
+}

@@ -1,0 +1,459 @@
+//! The segments of a cache, which of them were used last, and how much memory they take. Nothing
+//! here waits: what must be asked of the cluster is said to whoever asks.
+
+use super::backing::Version;
+use super::counts::CacheCounts;
+use super::range_set::RangeSet;
+use super::segment::{CachedSegment, PAGE_BYTES, PAGE_COST_BYTES};
+use crate::extent::Extent;
+use crate::read::Moment;
+use gabion_layout::ByteRange;
+use gabion_meta::PutId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The most ranges that one update writes back. Plans grow with them.
+const UPDATE_RANGES_MAX: usize = 64;
+/// The most bytes that one update writes back, unless they are of one range: a node's record of an
+/// update must fit into its journal.
+const UPDATE_BYTES_MAX: u64 = 4 << 20;
+/// What a new segment and a few new ranges take at most.
+const ENTRY_COST_BYTES: u64 = 1024;
+
+/// A segment of a file.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Key {
+    /// The put that stored the file: other files of the same name have others.
+    pub(super) file: PutId,
+    /// Which of the file's segments, from 0.
+    pub(super) at: usize,
+}
+
+/// What a reader must do next.
+pub(super) enum Reading {
+    /// Nothing: here are the bytes.
+    Hit(Vec<u8>),
+    /// Find out the segment's version, and say it to [`Table::check`] with this time.
+    Check(u64),
+    /// Read this range, and give it to [`Table::fetched`] under this number.
+    Fetch(u64, ByteRange),
+}
+
+/// What a writer must do next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Writing {
+    /// Nothing: the bytes are taken.
+    Done,
+    /// Write this segment back, then try again.
+    Displace(Key),
+    /// Wait until a write to the cluster has ended, then try again.
+    Wait,
+    /// There is no room, and none can be made.
+    Full,
+}
+
+/// One update that writes changes back.
+pub(super) struct Batch<F> {
+    pub(super) file: F,
+    pub(super) ranges: Vec<ByteRange>,
+    /// Those of the ranges, one behind the other.
+    pub(super) bytes: Vec<u8>,
+}
+
+/// All segments of a cache.
+pub(super) struct Table<F> {
+    capacity_bytes: u64,
+    read_ahead_bytes: u64,
+    used_bytes: u64,
+    /// Of the used bytes, those that only write-backs can free.
+    changed_cost_bytes: u64,
+    clock: u64,
+    segments: BTreeMap<Key, CachedSegment<F>>,
+    /// Invariant: all segments, by the time of their last use.
+    by_use: BTreeMap<u64, Key>,
+    /// Segments that are being written to the cluster.
+    leaving: BTreeSet<Key>,
+    pub(super) counts: CacheCounts,
+}
+
+impl<F: Clone> Table<F> {
+    pub(super) fn new(capacity_bytes: u64, read_ahead_bytes: u64) -> Self {
+        Self {
+            capacity_bytes,
+            read_ahead_bytes,
+            used_bytes: 0,
+            changed_cost_bytes: 0,
+            clock: 0,
+            segments: BTreeMap::new(),
+            by_use: BTreeMap::new(),
+            leaving: BTreeSet::new(),
+            counts: CacheCounts::default(),
+        }
+    }
+
+    /// The next moment. No two are the same.
+    pub(super) fn now(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    pub(super) fn counts(&self) -> CacheCounts {
+        let changed = self.segments.values().flat_map(|s| s.changed().iter());
+        CacheCounts {
+            used_bytes: self.used_bytes,
+            changed_bytes: changed.map(|range| range.length).sum(),
+            ..self.counts
+        }
+    }
+
+    /// Whether a request is so large that it would drive out most of what is here.
+    pub(super) const fn is_large(&self, bytes: u64) -> bool {
+        bytes > self.capacity_bytes / 4
+    }
+
+    /// Begins or goes on with a read for a file that was opened at `opened_at`.
+    pub(super) fn read(
+        &mut self,
+        key: Key,
+        file: &F,
+        extent: Extent,
+        segment_bytes: u64,
+        opened_at: u64,
+    ) -> Reading {
+        let range = extent.range;
+        let now = self.touch(key, file);
+        let read_ahead_bytes = if self.is_large(range.length) {
+            0
+        } else {
+            self.read_ahead_bytes
+        };
+        self.with(key, |segment| {
+            if segment.checked_at < opened_at {
+                if segment.has_clean_bytes() {
+                    return Reading::Check(now);
+                }
+                segment.check(now, None);
+            }
+            let gaps = segment.valid().gaps(range);
+            let (Some(first), Some(last)) = (gaps.first(), gaps.last()) else {
+                let mut bytes = vec![0; range.length as usize];
+                segment.copy(range, &mut bytes);
+                segment.read_end = range.end();
+                return Reading::Hit(bytes);
+            };
+            let is_sequential = segment.read_end == range.offset;
+            let ahead_bytes = if is_sequential { read_ahead_bytes } else { 0 };
+            let end = last.end().saturating_add(ahead_bytes);
+            let end = end.min(segment_bytes.max(last.end()));
+            let missing = ByteRange::new(first.offset, end - first.offset);
+            segment.begin_fetch(now, missing);
+            Reading::Fetch(now, missing)
+        })
+    }
+
+    /// Takes what was read from the cluster. Gives the wanted bytes, unless some of them were
+    /// written here meanwhile and are here no more.
+    pub(super) fn fetched(
+        &mut self,
+        key: Key,
+        fetch: u64,
+        wanted: ByteRange,
+        offset: u64,
+        moment: &Moment,
+    ) -> Option<Vec<u8>> {
+        let fetched = ByteRange::new(offset, moment.bytes.len() as u64);
+        self.counts.fetched_bytes += fetched.length;
+        let (good, bytes) = self.with(key, |segment| {
+            let good = segment.spoilt(fetch).gaps(fetched);
+            let mut bytes = vec![0; wanted.length as usize];
+            let mut missing = RangeSet::of(wanted);
+            for part in good.iter().filter_map(|part| part.intersect(wanted)) {
+                let from = (part.offset - offset) as usize;
+                let to = (part.offset - wanted.offset) as usize;
+                let length = part.length as usize;
+                bytes[to..to + length].copy_from_slice(&moment.bytes[from..from + length]);
+                missing.remove(part);
+            }
+            segment.copy(wanted, &mut bytes);
+            segment.read_end = wanted.end();
+            let is_whole = missing.iter().all(|m| segment.valid().gaps(m).is_empty());
+            (good, is_whole.then_some(bytes))
+        });
+        if !self.is_large(wanted.length) {
+            for part in good {
+                self.fill(key, part, offset, moment);
+            }
+        }
+        bytes
+    }
+
+    /// Keeps a part of what was read from the cluster, if there is room for it.
+    fn fill(&mut self, key: Key, part: ByteRange, offset: u64, moment: &Moment) {
+        let version = Version {
+            stripe: moment.stripe,
+            sequence: moment.sequence,
+        };
+        let pages = self.with(key, |segment| segment.new_page_count(part));
+        if self.make_room(pages * PAGE_COST_BYTES + ENTRY_COST_BYTES) {
+            self.with(key, |s| s.fill(part, offset, &moment.bytes, version));
+            // Room may have been made at the cost of this segment, and then it took more pages.
+            self.make_room(0);
+        }
+    }
+
+    /// A read from the cluster is over, whatever became of it.
+    pub(super) fn end_fetch(&mut self, key: Key, fetch: u64) {
+        self.with(key, |segment| segment.end_fetch(fetch));
+        self.forget_if_idle(key);
+    }
+
+    /// Hears of a segment's version, asked for at `now`.
+    pub(super) fn check(&mut self, key: Key, now: u64, version: Option<Version>) {
+        if !self.segments.contains_key(&key) {
+            return;
+        }
+        if self.with(key, |segment| segment.check(now, version)) {
+            self.counts.confirmed_count += 1;
+        } else {
+            self.counts.outdated_count += 1;
+        }
+        self.forget_if_idle(key);
+    }
+
+    /// Takes bytes of a writer, unless there is no room. Those in `tried` could not be written back.
+    pub(super) fn write(
+        &mut self,
+        key: Key,
+        file: &F,
+        offset: u64,
+        bytes: &[u8],
+        tried: &BTreeSet<Key>,
+    ) -> Writing {
+        let length = bytes.len() as u64;
+        let page_count = (offset + length).div_ceil(PAGE_BYTES) - offset / PAGE_BYTES;
+        let needed_bytes = page_count * PAGE_COST_BYTES + ENTRY_COST_BYTES;
+        // Half of the memory stays free of changes, so that reads never wait for a write-back.
+        let limit_bytes = self.capacity_bytes / 2;
+        if self.changed_cost_bytes + needed_bytes > limit_bytes {
+            return self.displace(needed_bytes, limit_bytes, tried);
+        }
+        if !self.make_room(needed_bytes) {
+            return Writing::Full;
+        }
+        self.touch(key, file);
+        let (replaced_bytes, is_coalesced) = self.with(key, |segment| {
+            let is_coalesced = segment.has_waiting_changes();
+            (segment.write(offset, bytes), is_coalesced)
+        });
+        self.counts.write_count += 1;
+        self.counts.write_bytes += length;
+        self.counts.overwritten_bytes += replaced_bytes;
+        self.counts.coalesced_write_count += u64::from(is_coalesced);
+        Writing::Done
+    }
+
+    /// Chooses whose changes make room for others.
+    fn displace(&self, needed_bytes: u64, limit_bytes: u64, tried: &BTreeSet<Key>) -> Writing {
+        let leaving = self.leaving.iter().filter_map(|key| self.segments.get(key));
+        let leaving_bytes: u64 = leaving.map(CachedSegment::changed_cost_bytes).sum();
+        let staying_bytes = self.changed_cost_bytes.saturating_sub(leaving_bytes);
+        if staying_bytes + needed_bytes <= limit_bytes {
+            return Writing::Wait;
+        }
+        let waiting = self.by_use.values().filter(|key| {
+            let segment = &self.segments[*key];
+            !segment.is_leaving() && !segment.changed().is_empty() && !tried.contains(key)
+        });
+        // What could not be written back is tried last.
+        let next = waiting.min_by_key(|key| self.segments[*key].has_failed);
+        match next {
+            Some(&key) => Writing::Displace(key),
+            None if !self.leaving.is_empty() => Writing::Wait,
+            None => Writing::Full,
+        }
+    }
+
+    /// The segments with changes, of all files or of one.
+    pub(super) fn changed(&self, file: Option<PutId>) -> Vec<Key> {
+        let all = self.segments.iter();
+        let changed = all.filter(|(key, segment)| {
+            file.is_none_or(|file| key.file == file) && !segment.changed().is_empty()
+        });
+        changed.map(|(&key, _)| key).collect()
+    }
+
+    /// The segments with changes of files for which this holds.
+    pub(super) fn changed_where(&self, is_meant: impl Fn(&F) -> bool) -> Vec<Key> {
+        let mut keys = self.changed(None);
+        keys.retain(|key| is_meant(&self.segments[key].file));
+        keys
+    }
+
+    /// Takes segments for a write to the cluster, all of them or, if one is taken already, none.
+    /// Makes those that are not here.
+    pub(super) fn take_all(&mut self, keys: &[Key], file: &F) -> bool {
+        if keys.iter().any(|key| self.leaving.contains(key)) {
+            return false;
+        }
+        for &key in keys {
+            self.touch(key, file);
+            self.with(key, CachedSegment::begin_leaving);
+            self.leaving.insert(key);
+        }
+        true
+    }
+
+    /// Takes a segment with changes for a write to the cluster, and says whether it was not taken
+    /// already; none if it has no changes.
+    pub(super) fn take_changed(&mut self, key: Key) -> Option<bool> {
+        if self.segments.get(&key)?.changed().is_empty() {
+            return None;
+        }
+        let is_free = self.leaving.insert(key);
+        if is_free {
+            self.with(key, CachedSegment::begin_leaving);
+        }
+        Some(is_free)
+    }
+
+    /// What is to be written back of a segment: all that has changed by now.
+    pub(super) fn changes(&self, key: Key) -> RangeSet {
+        let segment = self.segments.get(&key);
+        segment.map_or_else(RangeSet::default, |segment| segment.changed().clone())
+    }
+
+    /// Cuts off what the next update writes back of a segment that was taken.
+    pub(super) fn next_batch(&mut self, key: Key, left: &mut RangeSet) -> Option<Batch<F>> {
+        let mut ranges = Vec::new();
+        let mut total_bytes = 0;
+        for range in left.iter().take(UPDATE_RANGES_MAX) {
+            if !ranges.is_empty() && total_bytes + range.length > UPDATE_BYTES_MAX {
+                break;
+            }
+            total_bytes += range.length;
+            ranges.push(range);
+        }
+        if ranges.is_empty() {
+            return None;
+        }
+        let mut bytes = vec![0; total_bytes as usize];
+        let file = self.with(key, |segment| {
+            let mut leaving = RangeSet::default();
+            let mut at = 0;
+            for &range in &ranges {
+                left.remove(range);
+                leaving.insert(range);
+                let end = at + range.length as usize;
+                segment.copy(range, &mut bytes[at..end]);
+                at = end;
+            }
+            segment.leave(leaving);
+            segment.file.clone()
+        });
+        Some(Batch {
+            file,
+            ranges,
+            bytes,
+        })
+    }
+
+    /// An update has written changes back, or has not.
+    pub(super) fn sent(&mut self, key: Key, bytes: u64, version: Option<Version>) {
+        self.with(key, |segment| {
+            segment.has_failed = version.is_none();
+            if let Some(version) = version {
+                segment.arrived(version);
+            }
+        });
+        if version.is_some() {
+            self.counts.update_count += 1;
+            self.counts.update_bytes += bytes;
+        } else {
+            self.counts.failed_update_count += 1;
+        }
+    }
+
+    /// Notes what a write past the cache is about to overwrite in a segment that was taken.
+    pub(super) fn pass(&mut self, key: Key, range: ByteRange) {
+        self.with(key, |segment| segment.leave(RangeSet::of(range)));
+    }
+
+    /// A write past the cache is durable, or nobody knows; what was read before it is not kept.
+    pub(super) fn passed(&mut self, key: Key, range: ByteRange, is_durable: bool) {
+        self.with(key, |segment| {
+            if is_durable {
+                segment.passed();
+            }
+            segment.forget(range);
+        });
+    }
+
+    /// Gives segments back after a write to the cluster.
+    pub(super) fn end_leaving(&mut self, keys: &[Key]) {
+        for &key in keys {
+            self.with(key, CachedSegment::end_leaving);
+            self.leaving.remove(&key);
+            self.forget_if_idle(key);
+        }
+    }
+
+    /// Gives the changes of a segment that was taken up. Returns their bytes.
+    pub(super) fn discard(&mut self, key: Key) -> u64 {
+        self.with(key, CachedSegment::discard)
+    }
+
+    /// Puts a segment at the end of the order of use; makes it if need be.
+    fn touch(&mut self, key: Key, file: &F) -> u64 {
+        let now = self.now();
+        if !self.segments.contains_key(&key) {
+            let segment = CachedSegment::new(file.clone(), now);
+            self.used_bytes += segment.cost_bytes();
+            self.by_use.insert(now, key);
+            self.segments.insert(key, segment);
+        }
+        let segment = self.segments.get_mut(&key).expect("it was made if need be");
+        self.by_use.remove(&segment.used_at);
+        self.by_use.insert(now, key);
+        segment.used_at = now;
+        segment.file = file.clone();
+        now
+    }
+
+    /// Works on a segment, and counts what it takes afterwards.
+    ///
+    /// # Panics
+    /// When it is not here.
+    fn with<R>(&mut self, key: Key, work: impl FnOnce(&mut CachedSegment<F>) -> R) -> R {
+        let segment = self.segments.get_mut(&key).expect("the segment is here");
+        let (used, changed) = (segment.cost_bytes(), segment.changed_cost_bytes());
+        let done = work(segment);
+        self.used_bytes = self.used_bytes - used + segment.cost_bytes();
+        self.changed_cost_bytes = self.changed_cost_bytes - changed + segment.changed_cost_bytes();
+        done
+    }
+
+    fn forget_if_idle(&mut self, key: Key) {
+        let Some(segment) = self.segments.get(&key) else {
+            return;
+        };
+        if segment.is_idle() {
+            self.used_bytes -= segment.cost_bytes();
+            self.by_use.remove(&segment.used_at);
+            self.segments.remove(&key);
+        }
+    }
+
+    /// Drops pages without changes, of the segments that were used the longest time ago first,
+    /// until there is room for so many bytes. Returns whether there is.
+    fn make_room(&mut self, needed_bytes: u64) -> bool {
+        while self.used_bytes + needed_bytes > self.capacity_bytes {
+            let clean = |key: &&Key| self.segments[*key].has_clean_pages();
+            let Some(&key) = self.by_use.values().find(clean) else {
+                return false;
+            };
+            self.with(key, CachedSegment::evict_page);
+            self.counts.evicted_page_count += 1;
+            self.forget_if_idle(key);
+        }
+        true
+    }
+}

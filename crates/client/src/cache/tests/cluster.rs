@@ -1,0 +1,184 @@
+//! A cluster in memory, whose requests take their time, fail, and overtake each other as a seed
+//! decides.
+
+use super::{SEGMENT, SIZE};
+use crate::ClientError;
+use crate::cache::backing::{Backing, Version};
+use crate::extent::{Extent, extents};
+use crate::read::Moment;
+use bytes::Bytes;
+use gabion_layout::{ByteRange, Sequence, StripeId};
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng as _};
+use std::sync::{Mutex, MutexGuard};
+
+/// A cluster with one file.
+pub(super) struct Cluster {
+    state: Mutex<State>,
+}
+
+pub(super) struct State {
+    pub(super) bytes: Vec<u8>,
+    /// Updates of each segment.
+    sequences: Vec<u64>,
+    random: ChaCha20Rng,
+    /// Whether updates and writes fail, after they were done or before.
+    pub(super) fails: bool,
+    /// Segments that an update is on its way to.
+    pub(super) under_way: Vec<usize>,
+    pub(super) updates: Vec<(usize, Vec<ByteRange>)>,
+    pub(super) reads: Vec<ByteRange>,
+    pub(super) versions_asked: u64,
+}
+
+impl Cluster {
+    pub(super) fn new(seed: u64) -> Self {
+        let state = State {
+            bytes: vec![0; SIZE as usize],
+            sequences: vec![0; SIZE.div_ceil(SEGMENT) as usize],
+            random: ChaCha20Rng::seed_from_u64(seed),
+            fails: false,
+            under_way: Vec::new(),
+            updates: Vec::new(),
+            reads: Vec::new(),
+            versions_asked: 0,
+        };
+        Self {
+            state: Mutex::new(state),
+        }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no test goes on after a panic")
+    }
+
+    /// Lets others go first, as often as chance will have it.
+    async fn travel(&self) {
+        let steps = self.state().random.next_u32() % 8;
+        for _ in 0..steps {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Somebody else writes.
+    pub(super) fn write_elsewhere(&self, offset: u64, bytes: &[u8]) {
+        let mut state = self.state();
+        for extent in extents(SEGMENT, ByteRange::new(offset, bytes.len() as u64)) {
+            state.sequences[extent.stripe_at] += 1;
+        }
+        state.bytes[offset as usize..][..bytes.len()].copy_from_slice(bytes);
+    }
+}
+
+impl State {
+    fn version(&self, at: usize) -> Version {
+        Version {
+            stripe: StripeId(at as u64),
+            sequence: Sequence(self.sequences[at]),
+        }
+    }
+
+    /// Does an update. Of one that fails, chance decides whether it was done.
+    fn update(
+        &mut self,
+        at: usize,
+        ranges: &[ByteRange],
+        bytes: &[u8],
+    ) -> Result<Version, ClientError> {
+        if self.fails && self.random.next_u32().is_multiple_of(2) {
+            self.failure()?;
+        }
+        let mut from = 0;
+        for range in ranges {
+            let start = at as u64 * SEGMENT + range.offset;
+            let length = range.length as usize;
+            self.bytes[start as usize..][..length].copy_from_slice(&bytes[from..from + length]);
+            from += length;
+        }
+        assert_eq!(from, bytes.len());
+        self.sequences[at] += 1;
+        self.updates.push((at, ranges.to_vec()));
+        self.failure()?;
+        Ok(self.version(at))
+    }
+
+    fn failure(&self) -> Result<(), ClientError> {
+        if self.fails {
+            return Err(ClientError::Refused("no".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// An update that is on its way; one that is given up goes no further.
+struct UnderWay<'a>(&'a Cluster, usize);
+
+impl<'a> UnderWay<'a> {
+    fn begin(cluster: &'a Cluster, at: usize) -> Self {
+        let mut state = cluster.state();
+        assert!(!state.under_way.contains(&at), "one update at a time");
+        state.under_way.push(at);
+        Self(cluster, at)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.state().under_way.retain(|&other| other != self.1);
+    }
+}
+
+impl Backing for Cluster {
+    type File = ();
+
+    async fn read(&self, (): &(), extent: Extent) -> Result<Moment, ClientError> {
+        self.travel().await;
+        let moment = {
+            let mut state = self.state();
+            let range = ByteRange::new(extent.file_offset, extent.range.length);
+            state.reads.push(range);
+            let version = state.version(extent.stripe_at);
+            Moment {
+                bytes: state.bytes[range.offset as usize..range.end() as usize].to_vec(),
+                stripe: version.stripe,
+                sequence: version.sequence,
+            }
+        };
+        self.travel().await;
+        Ok(moment)
+    }
+
+    async fn update(
+        &self,
+        (): &(),
+        at: usize,
+        ranges: &[ByteRange],
+        bytes: Bytes,
+    ) -> Result<Version, ClientError> {
+        let way = UnderWay::begin(self, at);
+        self.travel().await;
+        let version = self.state().update(at, ranges, &bytes);
+        drop(way);
+        self.travel().await;
+        version
+    }
+
+    async fn write(&self, (): &(), offset: u64, bytes: Bytes) -> Result<(), ClientError> {
+        self.travel().await;
+        self.state().failure()?;
+        self.write_elsewhere(offset, &bytes);
+        self.travel().await;
+        Ok(())
+    }
+
+    async fn version(&self, (): &(), extent: Extent) -> Option<Version> {
+        self.travel().await;
+        let version = {
+            let mut state = self.state();
+            state.versions_asked += 1;
+            state.version(extent.stripe_at)
+        };
+        self.travel().await;
+        Some(version)
+    }
+}
