@@ -97,7 +97,14 @@ impl PrimaryGuess {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gabion_layout::{Generation, PoolId, RackId, StripeId};
+    use gabion_layout::{Generation, PoolId, RackId, StaleChunk, StripeId};
+
+    fn gone(chunk: u8) -> StaleChunk {
+        StaleChunk {
+            chunk: ChunkIndex(chunk),
+            missed_after: None,
+        }
+    }
 
     /// Chunk `j` on node `10 + j`.
     fn setting(liveness: &[Liveness], stale: &[u8]) -> (StripeRecord, Vec<NodeStatus>) {
@@ -108,7 +115,7 @@ mod tests {
             chunk_bytes: 4096,
             generation: Generation(1),
             nodes: (0..liveness.len()).map(node).collect(),
-            stale: stale.iter().map(|&chunk| ChunkIndex(chunk)).collect(),
+            stale: stale.iter().map(|&chunk| gone(chunk)).collect(),
         };
         let status = |(at, &liveness)| NodeStatus {
             node: node(at),

@@ -12,7 +12,7 @@ use crate::remedy::may_ask_again;
 use crate::{ClientError, File};
 use bytes::{Bytes, BytesMut};
 use futures::stream::{self, StreamExt, TryStreamExt};
-use gabion_layout::{ByteRange, Geometry, StripeId, StripeRecord};
+use gabion_layout::{ByteRange, Geometry, StaleChunk, StripeId, StripeRecord};
 use gabion_meta::PutId;
 use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest, NodeStatus, SettledStripe};
 use gabion_protocol::ports::{CallError, Ports as _};
@@ -210,9 +210,13 @@ impl File {
             topology: &begun.encoder.topology,
         };
         let mut stripe = old.stripe.clone();
-        stripe.stale.extend(&old.unsettled);
-        stripe.stale.sort_unstable();
-        stripe.stale.dedup();
+        for &chunk in &old.unsettled {
+            let missed_after = None;
+            stripe.note_stale(StaleChunk {
+                chunk,
+                missed_after,
+            });
+        }
         let mut reading = Reading::as_of(old.epoch, old.mark);
         let mut missing = String::new();
         // Each attempt but the last finds out about a chunk that it had better do without.

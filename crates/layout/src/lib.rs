@@ -18,7 +18,7 @@ pub use ids::{
 };
 pub use keeping::Keeping;
 pub use slices::Slices;
-pub use stripe::StripeRecord;
+pub use stripe::{StaleChunk, StripeRecord};
 pub use topology::{NodePlace, Survive, SurviveParseError, Topology, TopologyError};
 pub use update_scheme::{
     ReserveSpec, Smoothing, SmoothingParseError, UpdateScheme, UpdateSchemeParseError,

@@ -1,6 +1,6 @@
 //! The record of one stripe: who holds which chunk, under which generation.
 
-use crate::{ChunkIndex, Generation, NodeId, PoolId, StripeId};
+use crate::{ChunkIndex, Generation, NodeId, PoolId, Sequence, StripeId};
 use serde::{Deserialize, Serialize};
 
 /// Where a stripe's chunks are. The coordinator keeps it; clients and primaries cache it and find
@@ -18,8 +18,18 @@ pub struct StripeRecord {
     /// `nodes[j]` holds chunk `j`; `n` distinct nodes.
     pub nodes: Vec<NodeId>,
     /// Chunks that missed a committed update or are known to be corrupt. They count as lost until
-    /// they are repaired, whether or not their node is up.
-    pub stale: Vec<ChunkIndex>,
+    /// they are repaired, whether or not their node is up. Sorted by chunk, each at most once.
+    pub stale: Vec<StaleChunk>,
+}
+
+/// A chunk that does not count, and what of it is still worth something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StaleChunk {
+    /// The chunk.
+    pub chunk: ChunkIndex,
+    /// It has all updates up to this one and may have missed any later one, so that what it missed
+    /// is enough to make it whole. None when nothing of it can be trusted.
+    pub missed_after: Option<Sequence>,
 }
 
 impl StripeRecord {
@@ -43,7 +53,29 @@ impl StripeRecord {
 
     /// Whether `chunk` is marked stale.
     pub fn is_stale(&self, chunk: ChunkIndex) -> bool {
-        self.stale.contains(&chunk)
+        self.staleness(chunk).is_some()
+    }
+
+    /// Takes over that a chunk is stale. Of two reports about one chunk the worse counts. Whether it
+    /// says anything new.
+    pub fn note_stale(&mut self, stale: StaleChunk) -> bool {
+        match self
+            .stale
+            .binary_search_by_key(&stale.chunk, |known| known.chunk)
+        {
+            Err(at) => self.stale.insert(at, stale),
+            Ok(at) if stale.missed_after < self.stale[at].missed_after => self.stale[at] = stale,
+            Ok(_) => return false,
+        }
+        true
+    }
+
+    /// How `chunk` is stale, if it is.
+    pub fn staleness(&self, chunk: ChunkIndex) -> Option<StaleChunk> {
+        self.stale
+            .iter()
+            .copied()
+            .find(|stale| stale.chunk == chunk)
     }
 }
 
@@ -59,7 +91,10 @@ mod tests {
             chunk_bytes: 64,
             generation: Generation(3),
             nodes: [7, 5, 9].map(NodeId).to_vec(),
-            stale: vec![ChunkIndex(1)],
+            stale: vec![StaleChunk {
+                chunk: ChunkIndex(1),
+                missed_after: None,
+            }],
         };
         for chunk in record.chunks() {
             let node = record.node_of(chunk).unwrap();
@@ -68,5 +103,32 @@ mod tests {
         }
         assert_eq!(record.node_of(ChunkIndex(3)), None);
         assert_eq!(record.chunk_on(NodeId(6)), None);
+    }
+
+    #[test]
+    fn of_two_reports_the_worse_counts() {
+        let mut record = StripeRecord {
+            id: StripeId(1),
+            pool: PoolId(1),
+            chunk_bytes: 64,
+            generation: Generation(3),
+            nodes: [7, 5, 9].map(NodeId).to_vec(),
+            stale: vec![],
+        };
+        let stale = |chunk, missed_after: Option<u64>| StaleChunk {
+            chunk: ChunkIndex(chunk),
+            missed_after: missed_after.map(Sequence),
+        };
+        let reports = [
+            (stale(2, Some(4)), true),
+            (stale(0, None), true),
+            (stale(2, Some(6)), false),
+            (stale(2, Some(3)), true),
+            (stale(0, Some(9)), false),
+        ];
+        for (report, is_news) in reports {
+            assert_eq!(record.note_stale(report), is_news, "{report:?}");
+        }
+        assert_eq!(record.stale, [stale(0, None), stale(2, Some(3))]);
     }
 }

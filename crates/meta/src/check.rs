@@ -103,8 +103,13 @@ impl<'t> Check<'t> {
             if distinct.iter().any(|node| !self.nodes.contains(node)) {
                 faults.push(format!("{id} is on an unknown node"));
             }
-            let sorted = stripe.stale.is_sorted_by(|a, b| a < b);
-            if !sorted || stripe.stale.iter().any(|c| c.at() >= stripe.nodes.len()) {
+            let sorted = stripe.stale.is_sorted_by(|a, b| a.chunk < b.chunk);
+            if !sorted
+                || stripe
+                    .stale
+                    .iter()
+                    .any(|s| s.chunk.at() >= stripe.nodes.len())
+            {
                 faults.push(format!("{id} has an impossible list of stale chunks"));
             }
         }

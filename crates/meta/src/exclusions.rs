@@ -1,16 +1,23 @@
 //! Settlements that left nodes out. A node that was declared failed may come back with records of
 //! updates that the others have decided without it, and whose numbers they may have used again. No
-//! later settlement could tell what became of them, so each that leaves nodes out is noted here with
-//! its outcome until those nodes hold nothing of the stripe any more.
+//! later settlement could tell what became of them, so each that leaves nodes out is noted here,
+//! with what it let stand, until those nodes hold nothing of the stripe any more. When one returns,
+//! the notes say what its chunk is worth ([`Meta::judge`]).
+//!
+//! A note is made before its settlement has any effect, and one that had none may be followed by
+//! another that asks other nodes. What a note lets stand stands for ever all the same: every chunk
+//! that took part and counts holds its record from then on, because a node that returns without it
+//! has a stale chunk. What a note does not let stand may still stand by a later one.
 
 use crate::kv::KeyValue;
-use crate::schema::EXCLUSIONS;
-use crate::stripes::{add_stale, live_stripe};
+use crate::schema::{EXCLUSIONS, LEASES};
+use crate::stripes::live_stripe;
 use crate::{Meta, MetaError};
-use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StripeId, StripeRecord};
+use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeId};
 use serde::{Deserialize, Serialize};
 
-/// Exclusions of one stripe that are kept. A node that is away for longer has its chunk made anew.
+/// Exclusions of one stripe that are kept. A node that is away for longer has missed something for
+/// all that is known.
 const KEPT_COUNT_MAX: usize = 32;
 
 /// A settlement that left nodes out, and how it ended for updates of earlier terms.
@@ -20,10 +27,22 @@ pub struct Exclusion {
     pub epoch: Epoch,
     /// The nodes that were not asked.
     pub nodes: Vec<NodeId>,
-    /// Updates up to here stand, but those `dropped`; updates behind it are dropped.
-    pub mark: Sequence,
-    /// Updates at or below the mark that were dropped, and perhaps others behind it.
-    pub dropped: Vec<Sequence>,
+    /// The highest mark that one of those asked knew: what nobody had dropped up to here stood
+    /// already.
+    pub known: Sequence,
+    /// The updates above it that stand and in which one of the nodes takes part, in order.
+    pub stood: Vec<StoodUpdate>,
+}
+
+/// An update that stands by the recovery rule.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StoodUpdate {
+    /// The term of its primary.
+    pub epoch: Epoch,
+    /// Its number.
+    pub sequence: Sequence,
+    /// The chunks whose nodes have a record of it.
+    pub participants: Vec<ChunkIndex>,
 }
 
 /// The exclusions of one stripe by term. Invariant: at most [`KEPT_COUNT_MAX`] of them.
@@ -34,74 +53,130 @@ pub(crate) struct Exclusions {
     kept: Vec<Exclusion>,
 }
 
-/// What is known of settlements without a node since some term.
+/// What a returning node says of a chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Held<'a> {
+    /// The node.
+    pub node: NodeId,
+    /// The chunk.
+    pub chunk: ChunkId,
+    /// The newest term of the stripe that the node knows of.
+    pub epoch: Epoch,
+    /// Up to here the node knows which updates stand, and has its records of them.
+    pub mark: Sequence,
+    /// The updates above the mark of which it has a record, by term and number.
+    pub undecided: &'a [(Epoch, Sequence)],
+}
+
+/// What a returning node's chunk is worth.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Fate {
-    /// None: the next settlement asks the node.
-    Open,
-    /// One, or several that ended alike: the node's records of that term and before are decided.
-    /// This is the newest.
-    Decided(Exclusion),
-    /// Several that ended otherwise, or some so long ago that they are forgotten. A note is made before its settlement
-    /// has any effect, and one that had none may be followed by one that ended otherwise; so it is
-    /// not known what became of the node's records. This is the newest term among them.
-    Unclear(Epoch),
+pub struct Verdict {
+    /// The newest settlement that left the node out since the chunk was last settled, if any did.
+    /// Undecided records of earlier terms that do not stand were dropped.
+    pub excluded_by: Option<Epoch>,
+    /// Undecided records that stand.
+    pub stands: Vec<(Epoch, Sequence)>,
+    /// Undecided records about which no settlement has decided without the node.
+    pub open: Vec<(Epoch, Sequence)>,
+    /// If the chunk has missed an update that stands: it has all up to this one.
+    pub missed_after: Option<Sequence>,
+    /// The last term that the stripe ever had.
+    pub last_epoch: Epoch,
 }
 
 impl<K: KeyValue> Meta<K> {
-    /// Notes whom a settlement leaves out, if anybody, and which chunks missed an update that
-    /// stands, in one transaction. To be durable before anybody acts on that settlement.
+    /// Notes whom a settlement leaves out, if anybody. To be durable before anybody acts on that
+    /// settlement.
     ///
     /// # Errors
-    /// [`MetaError::UnknownStripe`], [`MetaError::UnknownChunk`].
+    /// [`MetaError::UnknownStripe`].
     pub fn note_settlement(
         &self,
         stripe: StripeId,
         exclusion: &Exclusion,
-        stale: &[ChunkIndex],
-    ) -> Result<StripeRecord, MetaError> {
+    ) -> Result<(), MetaError> {
         self.store.write(|txn| {
-            let mut record = live_stripe(txn, stripe)?;
-            for &chunk in stale {
-                record = add_stale(txn, stripe, chunk)?;
-            }
+            let record = live_stripe(txn, stripe)?;
             if exclusion.nodes.is_empty() {
-                return Ok(record);
+                return Ok(());
             }
             let mut all = EXCLUSIONS.get(txn, &stripe)?.unwrap_or_default();
-            all.kept.retain(|old| {
-                let is_needed = old.nodes.iter().any(|node| record.nodes.contains(node));
-                is_needed && old.epoch != exclusion.epoch
-            });
+            all.kept
+                .retain(|old| old.nodes.iter().any(|node| record.nodes.contains(node)));
             all.kept.push(exclusion.clone());
             if all.kept.len() > KEPT_COUNT_MAX {
                 all.forgotten = all.kept.remove(0).epoch;
             }
-            EXCLUSIONS.put(txn, &stripe, &all)?;
-            Ok(record)
+            EXCLUSIONS.put(txn, &stripe, &all)
         })
     }
 
-    /// What is known of settlements after term `epoch` that left `node` out.
+    /// What the chunk of a returning node is worth, after the settlements that left the node out.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
-    pub fn fate(&self, stripe: StripeId, node: NodeId, epoch: Epoch) -> Result<Fate, MetaError> {
-        let all = self.store.read(|txn| EXCLUSIONS.get(txn, &stripe))?;
-        let all = all.unwrap_or_default();
-        let is_without = |e: &Exclusion| e.epoch > epoch && e.nodes.contains(&node);
-        let mut without: Vec<Exclusion> = all.kept.into_iter().filter(is_without).collect();
-        let newest = without.last().map_or(all.forgotten, |last| last.epoch);
-        let ended_like = |last: &Exclusion| {
-            let is_like = |e: &Exclusion| e.mark == last.mark && e.dropped == last.dropped;
-            without.iter().all(is_like)
-        };
-        let is_clear = without.last().is_none_or(ended_like) && epoch >= all.forgotten;
-        Ok(match without.pop() {
-            _ if !is_clear => Fate::Unclear(newest),
-            None => Fate::Open,
-            Some(last) => Fate::Decided(last),
+    pub fn judge(&self, held: &Held<'_>) -> Result<Verdict, MetaError> {
+        let stripe = held.chunk.stripe;
+        self.store.read(|txn| {
+            let all = EXCLUSIONS.get(txn, &stripe)?.unwrap_or_default();
+            let last = LEASES.get(txn, &stripe)?;
+            let verdict = all.judge(held);
+            Ok(Verdict {
+                last_epoch: last.map_or(Epoch(0), |last| last.epoch),
+                ..verdict
+            })
         })
+    }
+}
+
+impl Exclusions {
+    /// Invariant of what it says: a record stands by it only if it stands on all chunks that took
+    /// part and count, and a chunk that lacks one has missed something.
+    fn judge(&self, held: &Held<'_>) -> Verdict {
+        let oldest = held.undecided.iter().map(|&(epoch, _)| epoch).min();
+        let since = oldest.map_or(held.epoch, |oldest| oldest.min(held.epoch));
+        let is_without = |e: &&Exclusion| e.epoch > since && e.nodes.contains(&held.node);
+        let without: Vec<&Exclusion> = self.kept.iter().filter(is_without).collect();
+        let mut verdict = Verdict {
+            excluded_by: without.iter().map(|e| e.epoch).max(),
+            stands: Vec::new(),
+            open: Vec::new(),
+            missed_after: None,
+            last_epoch: Epoch(0),
+        };
+        if since < self.forgotten {
+            // What is at or below its own mark is all that is known to be as it should.
+            verdict.excluded_by = verdict.excluded_by.max(Some(self.forgotten));
+            verdict.missed_after = Some(held.mark);
+            return verdict;
+        }
+        let stood = || without.iter().flat_map(|e| &e.stood);
+        for &(epoch, sequence) in held.undecided {
+            let is_it = |update: &StoodUpdate| (update.epoch, update.sequence) == (epoch, sequence);
+            // The first settlement without the node has decided; what it knew to be settled was
+            // settled before the node was away, in the record's own term.
+            let first = without.iter().find(|e| e.epoch > epoch);
+            if stood().any(is_it) || first.is_some_and(|e| sequence <= e.known) {
+                verdict.stands.push((epoch, sequence));
+            } else if first.is_none() {
+                verdict.open.push((epoch, sequence));
+            }
+        }
+        let is_missed = |update: &&StoodUpdate| {
+            let stamp = (update.epoch, update.sequence);
+            let is_here = update.sequence <= held.mark || held.undecided.contains(&stamp);
+            update.participants.contains(&held.chunk.index) && !is_here
+        };
+        let first_missed = stood()
+            .filter(is_missed)
+            .map(|update| update.sequence)
+            .min();
+        if let Some(first) = first_missed {
+            let before = Sequence(first.0 - 1);
+            verdict.stands.retain(|&(_, sequence)| sequence <= before);
+            verdict.missed_after = Some(before);
+        }
+        verdict
     }
 }
 
@@ -138,67 +213,138 @@ mod tests {
         (meta, put.stripes[0].id)
     }
 
-    fn exclusion(epoch: u64, node: u32) -> Exclusion {
+    const AWAY: NodeId = NodeId(1);
+
+    /// A settlement without node 1 that knew `known` and let the updates given stand, each with its
+    /// term and in chunks 0 and 1.
+    fn exclusion(epoch: u64, known: u64, stood: &[(u64, u64)]) -> Exclusion {
+        let stood_update = |&(epoch, sequence): &(u64, u64)| StoodUpdate {
+            epoch: Epoch(epoch),
+            sequence: Sequence(sequence),
+            participants: vec![ChunkIndex(0), ChunkIndex(1)],
+        };
         Exclusion {
             epoch: Epoch(epoch),
-            nodes: vec![NodeId(node)],
-            mark: Sequence(epoch * 10),
-            dropped: vec![],
+            nodes: vec![AWAY],
+            known: Sequence(known),
+            stood: stood.iter().map(stood_update).collect(),
         }
     }
 
-    #[test]
-    fn settlements_without_the_node_decide_unless_they_ended_otherwise() {
+    /// What is said of chunk 1 on node 1 that knows of term `epoch` and the mark: the terms of the
+    /// newest note, what stands, what is open, and after which update something is missing.
+    #[track_caller]
+    fn check(
+        notes: &[Exclusion],
+        (epoch, mark, undecided): (u64, u64, &[(u64, u64)]),
+        expected: (Option<u64>, &[(u64, u64)], &[(u64, u64)], Option<u64>),
+    ) {
         let (meta, stripe) = stripe_on_three_nodes();
-        let refused = meta.note_settlement(StripeId(99), &exclusion(1, 1), &[]);
-        assert_eq!(refused, Err(MetaError::UnknownStripe(StripeId(99))));
-        for (epoch, node) in [(3, 1), (4, 2), (5, 1)] {
-            meta.note_settlement(stripe, &exclusion(epoch, node), &[])
-                .unwrap();
+        for note in notes {
+            meta.note_settlement(stripe, note).unwrap();
         }
-        let fate = |node, epoch| meta.fate(stripe, NodeId(node), Epoch(epoch)).unwrap();
-        assert_eq!(fate(1, 2), Fate::Unclear(Epoch(5)));
-        assert_eq!(fate(1, 3), Fate::Decided(exclusion(5, 1)));
-        assert_eq!(fate(1, 5), Fate::Open);
-        assert_eq!(fate(2, 3), Fate::Decided(exclusion(4, 2)));
-        assert_eq!(fate(0, 1), Fate::Open);
-        let again = Exclusion {
-            mark: exclusion(4, 2).mark,
-            ..exclusion(6, 2)
+        let stamps = |stamps: &[(u64, u64)]| -> Vec<(Epoch, Sequence)> {
+            let stamp = |&(epoch, sequence)| (Epoch(epoch), Sequence(sequence));
+            stamps.iter().map(stamp).collect()
         };
-        meta.note_settlement(stripe, &again, &[]).unwrap();
-        assert_eq!(fate(2, 3), Fate::Decided(again), "it ended alike");
+        let held = Held {
+            node: AWAY,
+            chunk: ChunkId {
+                stripe,
+                index: ChunkIndex(1),
+            },
+            epoch: Epoch(epoch),
+            mark: Sequence(mark),
+            undecided: &stamps(undecided),
+        };
+        let verdict = Verdict {
+            excluded_by: expected.0.map(Epoch),
+            stands: stamps(expected.1),
+            open: stamps(expected.2),
+            missed_after: expected.3.map(Sequence),
+            last_epoch: Epoch(0),
+        };
+        assert_eq!(meta.judge(&held), Ok(verdict));
     }
 
     #[test]
-    fn what_is_too_old_is_unclear() {
-        let (meta, stripe) = stripe_on_three_nodes();
+    fn a_node_that_nobody_left_out_has_decided_nothing_yet() {
+        check(&[], (1, 4, &[(1, 5)]), (None, &[], &[(1, 5)], None));
+        let other = Exclusion {
+            nodes: vec![NodeId(2)],
+            ..exclusion(2, 4, &[(1, 5)])
+        };
+        check(&[other], (1, 4, &[(1, 5)]), (None, &[], &[(1, 5)], None));
+    }
+
+    #[test]
+    fn what_stood_without_the_node_stands_if_it_has_it_and_is_missed_if_not() {
+        let notes = [exclusion(2, 4, &[(1, 5), (1, 6)])];
+        let all = [(1, 5), (1, 6)];
+        check(&notes, (1, 4, &all), (Some(2), &all, &[], None));
+        check(&notes, (1, 4, &[(1, 6)]), (Some(2), &[], &[], Some(4)));
+        check(
+            &notes,
+            (1, 4, &[(1, 5)]),
+            (Some(2), &[(1, 5)], &[], Some(5)),
+        );
+        check(&notes, (1, 6, &[]), (Some(2), &[], &[], None));
+    }
+
+    #[test]
+    fn what_was_settled_before_stands_and_what_nobody_else_had_does_not() {
+        let notes = [exclusion(2, 5, &[])];
+        let held = [(1, 5), (1, 6)];
+        check(&notes, (1, 4, &held), (Some(2), &[(1, 5)], &[], None));
+    }
+
+    #[test]
+    fn a_number_that_was_used_again_is_another_update() {
+        // Update 5 of term 1 was dropped; that of term 2 stands. The first note decides by its mark,
+        // the later one's is of the new history.
+        let notes = [exclusion(2, 4, &[]), exclusion(3, 5, &[])];
+        check(&notes, (1, 4, &[(1, 5)]), (Some(3), &[], &[], None));
+        let used_again = [exclusion(2, 4, &[]), exclusion(3, 4, &[(2, 5)])];
+        check(&used_again, (1, 4, &[(1, 5)]), (Some(3), &[], &[], Some(4)));
+    }
+
+    #[test]
+    fn one_note_that_lets_it_stand_is_enough() {
+        // The first settlement found a chunk without the record, and had no effect before that
+        // chunk's node failed too.
+        let notes = [exclusion(2, 4, &[]), exclusion(3, 4, &[(1, 5)])];
+        check(&notes, (1, 4, &[(1, 5)]), (Some(3), &[(1, 5)], &[], None));
+    }
+
+    #[test]
+    fn records_of_a_term_after_its_return_are_open() {
+        let notes = [exclusion(2, 4, &[])];
+        let held = [(1, 5), (2, 6)];
+        check(&notes, (2, 4, &held), (Some(2), &[], &[(2, 6)], None));
+    }
+
+    #[test]
+    fn updates_of_other_chunks_are_not_missed() {
+        let mut note = exclusion(2, 4, &[(1, 5)]);
+        note.stood[0].participants = vec![ChunkIndex(0), ChunkIndex(2)];
+        check(&[note], (1, 4, &[]), (Some(2), &[], &[], None));
+    }
+
+    #[test]
+    fn after_too_many_nobody_knows() {
         let count = KEPT_COUNT_MAX as u64 + 1;
-        for epoch in 1..=count {
-            meta.note_settlement(stripe, &exclusion(epoch, 1), &[])
-                .unwrap();
-        }
-        assert_eq!(
-            meta.fate(stripe, NodeId(0), Epoch(0)),
-            Ok(Fate::Unclear(Epoch(1)))
-        );
-        assert_eq!(meta.fate(stripe, NodeId(0), Epoch(1)), Ok(Fate::Open));
+        let notes: Vec<Exclusion> = (2..2 + count).map(|at| exclusion(at, 4, &[])).collect();
+        let newest = Some(count + 1);
+        check(&notes, (1, 4, &[(1, 5)]), (newest, &[], &[], Some(4)));
+        check(&notes, (2, 4, &[]), (newest, &[], &[], None));
     }
 
     #[test]
-    fn a_note_and_its_stale_chunks_are_there_together_or_not_at_all() {
-        let (meta, stripe) = stripe_on_three_nodes();
-        let stale = [ChunkIndex(1), ChunkIndex(7)];
-        let refused = meta.note_settlement(stripe, &exclusion(1, 1), &stale);
-        assert!(
-            matches!(refused, Err(MetaError::UnknownChunk(_))),
-            "{refused:?}"
+    fn a_stripe_that_is_gone_is_not_noted() {
+        let (meta, _) = stripe_on_three_nodes();
+        assert_eq!(
+            meta.note_settlement(StripeId(99), &exclusion(2, 4, &[])),
+            Err(MetaError::UnknownStripe(StripeId(99)))
         );
-        assert_eq!(meta.fate(stripe, NodeId(1), Epoch(0)), Ok(Fate::Open));
-        assert_eq!(meta.stripe(stripe).unwrap().stale, []);
-        let noted = meta
-            .note_settlement(stripe, &exclusion(1, 1), &stale[..1])
-            .unwrap();
-        assert_eq!(noted.stale, stale[..1]);
     }
 }

@@ -27,7 +27,7 @@ mod stripes;
 mod table;
 
 pub use error::MetaError;
-pub use exclusions::{Exclusion, Fate};
+pub use exclusions::{Exclusion, Held, StoodUpdate, Verdict};
 pub use kv::{KeyValue, ReadTxn, Row, WriteTxn};
 pub use membership::{Heartbeat, Membership, NodeState, Timing, Transition};
 pub use memory_store::MemoryStore;

@@ -30,17 +30,17 @@ pub(crate) const FILES: Table<String, FileRecord> = Table::new("files", 6, 1);
 /// Puts under way.
 pub(crate) const PUTS: Table<PutId, PutRecord> = Table::new("puts", 7, 1);
 /// Stripes of puts under way.
-pub(crate) const PENDING: Table<StripeId, StripeRecord> = Table::new("pending stripes", 8, 1);
+pub(crate) const PENDING: Table<StripeId, StripeRecord> = Table::new("pending stripes", 8, 2);
 /// Stripes of files.
-pub(crate) const STRIPES: Table<StripeId, StripeRecord> = Table::new("stripes", 9, 1);
+pub(crate) const STRIPES: Table<StripeId, StripeRecord> = Table::new("stripes", 9, 2);
 /// Stripes of files by the nodes that hold their chunks.
 pub(crate) const STRIPES_ON: Table<(NodeId, StripeId), ()> = Table::new("stripes by node", 10, 1);
 /// Stripes that no file refers to and whose chunks are still on nodes.
-pub(crate) const GARBAGE: Table<StripeId, StripeRecord> = Table::new("garbage", 11, 1);
+pub(crate) const GARBAGE: Table<StripeId, StripeRecord> = Table::new("garbage", 11, 2);
 /// The last lease of each stripe that ever had one.
 pub(crate) const LEASES: Table<StripeId, LeaseRecord> = Table::new("leases", 12, 1);
 /// Settlements that left out nodes which may return.
-pub(crate) const EXCLUSIONS: Table<StripeId, Exclusions> = Table::new("exclusions", 14, 1);
+pub(crate) const EXCLUSIONS: Table<StripeId, Exclusions> = Table::new("exclusions", 14, 2);
 /// Puts under way whose stripes replace others.
 pub(crate) const REPLACEMENTS: Table<PutId, ReplacementRecord> = Table::new("replacements", 13, 1);
 

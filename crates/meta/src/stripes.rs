@@ -5,7 +5,7 @@ use crate::nodes::usable_node;
 use crate::schema::{Counter, GARBAGE, PENDING, STRIPES, STRIPES_ON};
 use crate::table::Table;
 use crate::{Meta, MetaError, StripeStatus};
-use gabion_layout::{ChunkId, ChunkIndex, Generation, NodeId, StripeId, StripeRecord};
+use gabion_layout::{ChunkId, ChunkIndex, Generation, NodeId, StaleChunk, StripeId, StripeRecord};
 
 impl<K: KeyValue> Meta<K> {
     /// The record of a file's stripe.
@@ -124,34 +124,58 @@ impl<K: KeyValue> Meta<K> {
                 STRIPES_ON.put(txn, &(node, id), &())?;
                 stripe.nodes[chunk.at()] = node;
             }
-            stripe.stale.retain(|&stale| stale != chunk);
+            stripe.stale.retain(|stale| stale.chunk != chunk);
             raise_generation(&mut stripe)?;
             STRIPES.put(txn, &id, &stripe)?;
             Ok(stripe)
         })
     }
 
-    /// Notes that `chunk` missed a committed update or is corrupt: it counts as lost until
-    /// [`Meta::relocate`] says that it is whole. Raises the generation unless it was stale already.
+    /// Notes that `chunk` is gone or corrupt: it counts as lost until [`Meta::relocate`] says that
+    /// it is whole. Raises the generation unless it says nothing new.
     ///
     /// # Errors
     /// [`MetaError::UnknownStripe`], [`MetaError::UnknownChunk`].
     pub fn mark_stale(&self, id: StripeId, chunk: ChunkIndex) -> Result<StripeRecord, MetaError> {
-        self.store.write(|txn| add_stale(txn, id, chunk))
+        let missed_after = None;
+        self.note_stale(
+            id,
+            &[StaleChunk {
+                chunk,
+                missed_after,
+            }],
+        )
+    }
+
+    /// Notes that chunks miss updates, or more, in one transaction. They count as lost until
+    /// [`Meta::relocate`] says that they are whole. Raises the generation for each that is news.
+    ///
+    /// # Errors
+    /// As [`Meta::mark_stale`]; then nothing is noted.
+    pub fn note_stale(
+        &self,
+        id: StripeId,
+        stale: &[StaleChunk],
+    ) -> Result<StripeRecord, MetaError> {
+        self.store.write(|txn| {
+            let mut stripe = live_stripe(txn, id)?;
+            for &stale in stale {
+                stripe = add_stale(txn, id, stale)?;
+            }
+            Ok(stripe)
+        })
     }
 }
 
 /// Marks a chunk stale within a transaction.
-pub(crate) fn add_stale(
+fn add_stale(
     txn: &mut dyn WriteTxn,
     id: StripeId,
-    chunk: ChunkIndex,
+    stale: StaleChunk,
 ) -> Result<StripeRecord, MetaError> {
     let mut stripe = live_stripe(txn, id)?;
-    holder_of(&stripe, chunk)?;
-    if !stripe.is_stale(chunk) {
-        stripe.stale.push(chunk);
-        stripe.stale.sort_unstable();
+    holder_of(&stripe, stale.chunk)?;
+    if stripe.note_stale(stale) {
         raise_generation(&mut stripe)?;
         STRIPES.put(txn, &id, &stripe)?;
     }

@@ -4,7 +4,8 @@ mod fixture;
 
 use fixture::{cluster, membership, one_file, place, spec};
 use gabion_layout::{
-    ChunkIndex, Epoch, Generation, NodeId, RackId, ReserveSpec, StripeId, Survive, UpdateScheme,
+    ChunkIndex, Epoch, Generation, NodeId, RackId, ReserveSpec, Sequence, StaleChunk, StripeId,
+    Survive, UpdateScheme,
 };
 use gabion_meta::{Holder, Meta, MetaError, Placement, PoolSpec, StripeStatus};
 
@@ -169,11 +170,29 @@ fn relocation_needs_the_generation_that_it_was_planned_for() {
     let id = one_file(&meta, &pool, "a").segments[0];
     let chunk = ChunkIndex(2);
     let stale = meta.mark_stale(id, chunk).unwrap();
+    let gone = StaleChunk {
+        chunk,
+        missed_after: None,
+    };
     assert_eq!(
         (stale.generation, &*stale.stale),
-        (Generation(2), &[chunk][..])
+        (Generation(2), &[gone][..])
     );
-    assert_eq!(meta.mark_stale(id, chunk), Ok(stale), "once is enough");
+    assert_eq!(
+        meta.mark_stale(id, chunk),
+        Ok(stale.clone()),
+        "once is enough"
+    );
+    let missed_after = Some(Sequence(7));
+    let behind = [StaleChunk {
+        chunk,
+        missed_after,
+    }];
+    assert_eq!(
+        meta.note_stale(id, &behind),
+        Ok(stale),
+        "it is gone already"
+    );
     assert_eq!(
         meta.relocate(id, Generation(1), chunk, NodeId(5)),
         Err(MetaError::GenerationChanged {

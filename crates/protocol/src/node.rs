@@ -11,8 +11,8 @@ use crate::primary::Primaries;
 use crate::staging::Staging;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use gabion_layout::{ChunkId, NodeId, RackId};
-use gabion_store::{Disk, Store, StoreError};
+use gabion_layout::{ChunkId, NodeId, RackId, Sequence};
+use gabion_store::{Disk, Store, StoreError, UpdateStamp};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thiserror::Error;
@@ -412,6 +412,7 @@ fn held_chunks<D: Disk>(store: &Store<D>) -> Result<Vec<HeldChunk>, StoreError> 
                 chunk: info.chunk,
                 generation: spec.generation,
                 epoch: state.epoch,
+                mark: state.mark,
                 undecided,
             });
         }
@@ -423,14 +424,25 @@ fn held_chunks<D: Disk>(store: &Store<D>) -> Result<Vec<HeldChunk>, StoreError> 
 fn accept<D: Disk>(store: &Store<D>, decided: &[Decided]) -> Result<(), StoreError> {
     for fate in decided {
         let known = match store.collect(fate.stripe) {
-            Ok(state) => state.epoch,
+            Ok(state) => state,
             // The chunk was obsolete.
             Err(StoreError::NoSuchStripe { .. }) => continue,
             Err(error) => return Err(error),
         };
         // A later term may have asked this node since, without getting as far as deciding.
-        let epoch = known.max(fate.epoch);
-        store.resolve(fate.stripe, epoch, fate.mark, &fate.dropped)?;
+        let epoch = known.epoch.max(fate.epoch);
+        let generation = known.generation.max(fate.generation);
+        store.fence(fate.stripe, epoch, generation)?;
+        // What arrived after the coordinator was told what is here, and before the fence, is of a
+        // past term, and goes too.
+        let records = store.collect(fate.stripe)?.records;
+        let stands = |stamp: &UpdateStamp| fate.stands.contains(&(stamp.epoch, stamp.sequence));
+        let past = records.iter().map(|record| record.stamp);
+        let past = past.filter(|stamp| stamp.epoch < fate.epoch && !stands(stamp));
+        let dropped: Vec<Sequence> = past.map(|stamp| stamp.sequence).collect();
+        let last = fate.stands.last().map(|&(_, sequence)| sequence);
+        let mark = last.unwrap_or_default();
+        store.resolve(fate.stripe, epoch, mark, &dropped)?;
     }
     Ok(())
 }

@@ -276,6 +276,7 @@ fn holding<D: Disk>(store: &Store<D>, stripe: StripeId) -> Result<Holding, Store
     let state = store.collect(stripe)?;
     let pending = |record: gabion_store::RecordSummary| PendingRecord {
         chunk: record.chunk.index,
+        epoch: record.stamp.epoch,
         sequence: record.stamp.sequence,
         participants: record.participants,
     };

@@ -9,13 +9,14 @@ use crate::message::{
     Purpose, ReadCut, Refusal, RunId, StripeLease,
 };
 use crate::ports::Ports;
-use crate::settle::{Outcome, collect, excluded, recovery_rule, resolve};
+use crate::settle::{collect, exclusion, is_proof, recovery_rule, resolve};
 use futures::FutureExt;
 use futures::lock::Mutex as AsyncMutex;
 use gabion_codec::Code;
 use gabion_layout::{
     ChunkIndex, ChunkRange, Epoch, Generation, Geometry, NodeId, Sequence, StripeId, StripeRecord,
 };
+use gabion_meta::Exclusion;
 use gabion_planner::{Stripe, update};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -161,7 +162,7 @@ impl Primaries {
         let failed = failed_nodes(&lease.nodes);
         let holdings = collect(&*self.ports, &lease.stripe, lease.epoch, &failed).await?;
         let code = self.code(&lease.pool.spec.code)?;
-        if holdings.len() < code.k() {
+        if !is_proof(&code, &holdings) {
             // So few prove nothing about what was committed.
             let too_few = format!("{} of {} nodes", holdings.len(), lease.stripe.nodes.len());
             return Err(Refusal::Unavailable(format!(
@@ -169,11 +170,10 @@ impl Primaries {
             )));
         }
         let outcome = recovery_rule(&holdings);
-        let excluded = excluded(&lease.stripe, &failed);
-        self.report_settling(&lease, excluded, &outcome).await?;
+        let exclusion = exclusion(&lease.stripe, &failed, lease.epoch, &outcome);
+        self.report_settling(lease.stripe.id, exclusion).await?;
         resolve(&*self.ports, &lease.stripe, lease.epoch, &failed, &outcome).await?;
-        let mut stripe = lease.stripe;
-        stripe.stale.extend(&outcome.stale);
+        let stripe = lease.stripe;
         let geometry = Geometry::new(code.k(), code.m(), code.sub_chunks(), stripe.chunk_bytes)
             .map_err(|error| Refusal::Failed(error.to_string()))?;
         let (mark, next) = (outcome.mark, outcome.next);
@@ -219,23 +219,11 @@ impl Primaries {
     /// Has the coordinator remember whom this settlement leaves out, and what stands without them.
     /// That must be durable before anybody can forget it: the survivors do as soon as they have
     /// resolved.
-    async fn report_settling(
-        &self,
-        lease: &StripeLease,
-        excluded: Vec<NodeId>,
-        outcome: &Outcome,
-    ) -> Result<(), Refusal> {
-        if excluded.is_empty() && outcome.stale.is_empty() {
+    async fn report_settling(&self, stripe: StripeId, exclusion: Exclusion) -> Result<(), Refusal> {
+        if exclusion.nodes.is_empty() {
             return Ok(());
         }
-        let request = CoordinatorRequest::Settling {
-            stripe: lease.stripe.id,
-            epoch: lease.epoch,
-            excluded,
-            mark: outcome.mark,
-            dropped: outcome.dropped.clone(),
-            stale: outcome.stale.clone(),
-        };
+        let request = CoordinatorRequest::Settling { stripe, exclusion };
         let answer = self
             .ports
             .call_coordinator(request, COORDINATOR_DEADLINE_MS)
@@ -251,7 +239,9 @@ impl Primaries {
     /// that does not learn it here asks later.
     fn spread_mark(&self, term: &Term) {
         let (stripe, epoch, sequence) = (term.stripe.id, term.epoch, term.mark);
-        for &node in &term.stripe.nodes {
+        // A stale chunk's node must not take the mark for its own: it has not what is below it.
+        let whole = term.stripe.chunks().filter(|&c| !term.stripe.is_stale(c));
+        for node in whole.filter_map(|chunk| term.stripe.node_of(chunk)) {
             let request = NodeRequest::Committed {
                 stripe,
                 epoch,

@@ -5,10 +5,12 @@
 //! it. [`recovery_rule`] is the rule itself, a pure function; [`collect`] and [`resolve`] carry the
 //! question and the answer.
 
-use crate::message::{Holding, NodeReply, NodeRequest, Refusal};
+use crate::message::{Holding, NodeReply, NodeRequest, PendingRecord, Refusal};
 use crate::ports::Ports;
 use futures::future::join_all;
+use gabion_codec::Code;
 use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StripeRecord};
+use gabion_meta::{Exclusion, StoodUpdate};
 use std::collections::BTreeMap;
 
 /// How long a node may take to say what it holds.
@@ -17,13 +19,14 @@ const SETTLE_DEADLINE_MS: u64 = 5_000;
 /// What the rule says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outcome {
+    /// The highest mark that a survivor knew: what is left of updates up to here stood already.
+    pub known: Sequence,
     /// All records up to here that are not dropped stand.
     pub mark: Sequence,
+    /// Updates above the known mark that stand, in order.
+    pub stood: Vec<StoodUpdate>,
     /// Updates that nobody was told of, in order.
     pub dropped: Vec<Sequence>,
-    /// Failed chunks that may have missed an update that stands: they count as lost even when
-    /// their nodes return.
-    pub stale: Vec<ChunkIndex>,
     /// The number of the stripe's next update: no number is used twice, not even a dropped one.
     pub next: Sequence,
 }
@@ -36,8 +39,8 @@ pub fn recovery_rule(survivors: &BTreeMap<ChunkIndex, Holding>) -> Outcome {
         .map(|holding| holding.mark)
         .max()
         .unwrap_or_default();
-    // For each undecided update: who should hold a record, and who does.
-    let mut undecided: BTreeMap<Sequence, (Vec<ChunkIndex>, Vec<ChunkIndex>)> = BTreeMap::new();
+    // For each undecided update: what it is, and who holds a record.
+    let mut undecided: BTreeMap<Sequence, (StoodUpdate, Vec<ChunkIndex>)> = BTreeMap::new();
     for (&chunk, holding) in survivors {
         for record in holding
             .records
@@ -46,41 +49,68 @@ pub fn recovery_rule(survivors: &BTreeMap<ChunkIndex, Holding>) -> Outcome {
         {
             let entry = undecided
                 .entry(record.sequence)
-                .or_insert_with(|| (record.participants.clone(), Vec::new()));
+                .or_insert_with(|| (update_of(record), Vec::new()));
             entry.1.push(chunk);
         }
     }
     let mut outcome = Outcome {
+        known,
         mark: known,
+        stood: Vec::new(),
         dropped: Vec::new(),
-        stale: Vec::new(),
         next: known.next(),
     };
-    for (sequence, (participants, holders)) in undecided {
+    for (sequence, (update, holders)) in undecided {
         outcome.next = sequence.next();
         let surviving = |chunk: &&ChunkIndex| survivors.contains_key(chunk);
-        if participants
-            .iter()
-            .filter(surviving)
-            .all(|chunk| holders.contains(chunk))
-        {
+        let mut asked = update.participants.iter().filter(surviving);
+        if asked.all(|chunk| holders.contains(chunk)) {
             outcome.mark = sequence;
-            let missing = participants
-                .iter()
-                .filter(|chunk| !survivors.contains_key(chunk));
-            outcome.stale.extend(missing);
+            outcome.stood.push(update);
         } else {
             outcome.dropped.push(sequence);
         }
     }
-    outcome.stale.sort_unstable();
-    outcome.stale.dedup();
     outcome
+}
+
+fn update_of(record: &PendingRecord) -> StoodUpdate {
+    StoodUpdate {
+        epoch: record.epoch,
+        sequence: record.sequence,
+        participants: record.participants.clone(),
+    }
+}
+
+/// Whether what these survivors hold proves what was committed. Each data chunk's updates have a
+/// participant among them if they determine the stripe, and fewer may have none.
+pub fn is_proof(code: &Code, survivors: &BTreeMap<ChunkIndex, Holding>) -> bool {
+    let chunks: Vec<usize> = survivors.keys().map(|chunk| chunk.at()).collect();
+    code.is_sufficient(&chunks)
+}
+
+/// What the coordinator has to remember of a settlement in case one of the failed nodes returns.
+pub fn exclusion(
+    stripe: &StripeRecord,
+    failed: &[NodeId],
+    epoch: Epoch,
+    outcome: &Outcome,
+) -> Exclusion {
+    let nodes = excluded(stripe, failed);
+    let is_out = |chunk: &ChunkIndex| stripe.node_of(*chunk).is_some_and(|n| nodes.contains(&n));
+    let concerns_them = |update: &&StoodUpdate| update.participants.iter().any(is_out);
+    let stood = outcome.stood.iter().filter(concerns_them);
+    Exclusion {
+        epoch,
+        known: outcome.known,
+        stood: stood.cloned().collect(),
+        nodes,
+    }
 }
 
 /// Nodes of the stripe that a settlement leaves out because they are declared failed. Who holds a
 /// stale chunk is not asked either, but its chunk is made anew anyway.
-pub fn excluded(stripe: &StripeRecord, failed: &[NodeId]) -> Vec<NodeId> {
+fn excluded(stripe: &StripeRecord, failed: &[NodeId]) -> Vec<NodeId> {
     let excluded = |chunk: &ChunkIndex| !stripe.is_stale(*chunk);
     let nodes = stripe
         .chunks()
@@ -176,13 +206,14 @@ async fn ask_survivors(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::PendingRecord;
+    use gabion_layout::{Generation, PoolId, StripeId};
 
     fn holding(chunk: u8, mark: u64, records: &[(u64, &[u8])]) -> (ChunkIndex, Holding) {
         let records = records
             .iter()
             .map(|(sequence, participants)| PendingRecord {
                 chunk: ChunkIndex(chunk),
+                epoch: Epoch(1),
                 sequence: Sequence(*sequence),
                 participants: participants.iter().map(|&p| ChunkIndex(p)).collect(),
             })
@@ -198,11 +229,15 @@ mod tests {
 
     fn rule(
         survivors: impl IntoIterator<Item = (ChunkIndex, Holding)>,
-    ) -> (u64, Vec<u64>, Vec<u8>, u64) {
+    ) -> (u64, Vec<u64>, Vec<u64>, u64) {
         let outcome = recovery_rule(&survivors.into_iter().collect());
         let dropped = outcome.dropped.iter().map(|s| s.0).collect();
-        let stale = outcome.stale.iter().map(|c| c.0).collect();
-        (outcome.mark.0, dropped, stale, outcome.next.0)
+        let stood = outcome
+            .stood
+            .iter()
+            .map(|update| update.sequence.0)
+            .collect();
+        (outcome.mark.0, stood, dropped, outcome.next.0)
     }
 
     #[test]
@@ -212,7 +247,7 @@ mod tests {
             holding(1, 4, &[]),
             holding(2, 4, &[(5, &[0, 2])]),
         ];
-        assert_eq!(rule(on_all), (5, vec![], vec![], 6));
+        assert_eq!(rule(on_all), (5, vec![5], vec![], 6));
     }
 
     #[test]
@@ -222,7 +257,7 @@ mod tests {
             holding(1, 4, &[]),
             holding(2, 4, &[]),
         ];
-        assert_eq!(rule(torn), (4, vec![5], vec![], 6));
+        assert_eq!(rule(torn), (4, vec![], vec![5], 6));
     }
 
     #[test]
@@ -232,9 +267,28 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_without_a_failed_participant_makes_it_stale() {
-        let lost = [holding(0, 4, &[(5, &[0, 2])]), holding(1, 4, &[])];
-        assert_eq!(rule(lost), (5, vec![], vec![2], 6));
+    fn what_stands_without_a_failed_participant_is_noted_for_its_return() {
+        let holdings = [
+            holding(0, 4, &[(5, &[0, 2]), (6, &[0])]),
+            holding(1, 4, &[]),
+        ];
+        assert_eq!(rule(holdings.clone()), (6, vec![5, 6], vec![], 7));
+        let stripe = StripeRecord {
+            id: StripeId(1),
+            pool: PoolId(1),
+            chunk_bytes: 64,
+            generation: Generation(1),
+            nodes: [7, 8, 9].map(NodeId).to_vec(),
+            stale: vec![],
+        };
+        let outcome = recovery_rule(&holdings.into_iter().collect());
+        let noted = exclusion(&stripe, &[NodeId(9), NodeId(3)], Epoch(2), &outcome);
+        assert_eq!(
+            (&noted.nodes[..], noted.known),
+            (&[NodeId(9)][..], Sequence(4))
+        );
+        let stood: Vec<u64> = noted.stood.iter().map(|update| update.sequence.0).collect();
+        assert_eq!(stood, [5], "the chunk on node 9 takes no part in 6");
     }
 
     #[test]
@@ -243,6 +297,6 @@ mod tests {
             holding(0, 1, &[(2, &[0, 1]), (3, &[0])]),
             holding(1, 1, &[]),
         ];
-        assert_eq!(rule(mixed), (3, vec![2], vec![], 4));
+        assert_eq!(rule(mixed), (3, vec![3], vec![2], 4));
     }
 }

@@ -1,7 +1,7 @@
 //! The model: what a cluster's metadata should be, as maps and lists.
 
 use crate::operation::{Action, Answer, World};
-use gabion_layout::{ChunkIndex, Epoch, Generation, NodeId, StripeId, StripeRecord};
+use gabion_layout::{ChunkIndex, Epoch, Generation, NodeId, StaleChunk, StripeId, StripeRecord};
 use gabion_meta::{
     Displaced, FileRecord, Holder, Lease, MetaError, NodeRecord, Placement, Put, PutId, PutRecord,
 };
@@ -248,9 +248,13 @@ impl Expected {
         if chunk.at() >= stripe.nodes.len() {
             return Err("UnknownChunk");
         }
-        if !stripe.stale.contains(&chunk) {
-            stripe.stale.push(chunk);
-            stripe.stale.sort();
+        if stripe.stale.iter().all(|stale| stale.chunk != chunk) {
+            let missed_after = None;
+            stripe.stale.push(StaleChunk {
+                chunk,
+                missed_after,
+            });
+            stripe.stale.sort_by_key(|stale| stale.chunk);
             stripe.generation.0 += 1;
         }
         Ok(Answer::Stripe(stripe.clone()))
@@ -299,7 +303,7 @@ impl Expected {
             return Err("NodeInStripe");
         }
         stripe.nodes[chunk.at()] = node;
-        stripe.stale.retain(|stale| *stale != chunk);
+        stripe.stale.retain(|stale| stale.chunk != chunk);
         stripe.generation.0 += 1;
         Ok(Answer::Stripe(stripe.clone()))
     }

@@ -2,7 +2,7 @@
 //! which are not. A [`Fleet`] is a picture of both at one instant, for those who decide by it.
 
 use crate::message::{Liveness, NodeStatus};
-use gabion_layout::{ChunkIndex, NodeId, NodePlace, StripeRecord, Topology};
+use gabion_layout::{ChunkIndex, NodeId, NodePlace, StaleChunk, StripeRecord, Topology};
 use gabion_meta::{Heartbeat, Membership, NodeRecord, NodeState, Timing};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -180,10 +180,13 @@ impl Fleet {
     }
 
     /// The lost chunks of a stripe that are to be repaired: one on a failed node that may yet
-    /// return is not, unless it is stale and would be of no use then.
+    /// return is not, unless nothing of it would be of use then.
     pub(super) fn due(&self, stripe: &StripeRecord) -> Vec<ChunkIndex> {
         let due = |&(node, chunk): &(NodeId, ChunkIndex)| {
-            stripe.is_stale(chunk) || self.given_up.contains(&node)
+            let is_due = |stale: StaleChunk| {
+                stale.missed_after.is_none() || self.liveness(node) != Liveness::Failed
+            };
+            stripe.staleness(chunk).is_some_and(is_due) || self.given_up.contains(&node)
         };
         placed(stripe).filter(due).map(|(_, chunk)| chunk).collect()
     }

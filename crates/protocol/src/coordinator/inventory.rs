@@ -2,8 +2,8 @@
 
 use super::{Coordinator, PAGE};
 use crate::message::{Decided, HeldChunk};
-use gabion_layout::{ChunkId, NodeId, Sequence, StripeRecord};
-use gabion_meta::{Exclusion, Fate, KeyValue, Meta, MetaError, StripeStatus};
+use gabion_layout::{ChunkId, NodeId, StaleChunk, StripeRecord};
+use gabion_meta::{Held, KeyValue, Meta, MetaError, StripeStatus, Verdict};
 use std::collections::BTreeSet;
 
 /// What came of the comparison.
@@ -18,9 +18,10 @@ pub(super) struct Inventory {
 /// Compares, and marks the node's lost chunks stale. Generations do not matter: a chunk keeps that
 /// of its making, while its stripe's goes up whenever another chunk moves.
 ///
-/// A stale chunk is obsolete as well while the others determine the stripe: a client with an old
-/// layout must not read from it, and repair makes it anew. If they do not, it is the last resort of
-/// whoever tries to save something, and stays.
+/// A chunk that only missed updates stays: what it missed makes it whole. One of which nothing can
+/// be trusted is obsolete as well while the others determine the stripe: a client with an old layout
+/// must not read from it, and repair makes it anew. If they do not, it is the last resort of whoever
+/// tries to save something, and stays.
 pub(super) fn compare<K: KeyValue + Send + Sync + 'static>(
     coordinator: &Coordinator<K>,
     meta: &Meta<K>,
@@ -47,7 +48,9 @@ pub(super) fn compare<K: KeyValue + Send + Sync + 'static>(
             known.insert(chunk);
             if !held.contains(&chunk) {
                 stripe = meta.mark_stale(stripe.id, index)?;
-            } else if stripe.is_stale(index)
+            } else if stripe
+                .staleness(index)
+                .is_some_and(|stale| stale.missed_after.is_none())
                 && coordinator.failures_left(meta, stripe.pool, &fleet.lost(&stripe))? >= 0
             {
                 inventory.obsolete.push(chunk);
@@ -74,19 +77,18 @@ pub(super) fn compare<K: KeyValue + Send + Sync + 'static>(
 pub(super) struct Fates {
     /// What it has to make durable before it serves anything.
     pub(super) decided: Vec<Decided>,
-    /// Stripes of which its chunk is stale from now on, since nobody knows any more.
+    /// Stripes of which its chunk is stale.
     pub(super) to_repair: Vec<StripeRecord>,
 }
 
-/// Finds what became of a returning node's records above its marks, and of which terms it has not
-/// heard.
+/// Finds what became of a returning node's records above its marks, and which of its chunks have
+/// missed an update that stands: these are stale from then on.
 ///
 /// Its records may have been dropped, and the numbers of these updates even used again: no later
-/// settlement could tell. If one settlement has left the node out, it has decided about them; if
-/// several have, nobody knows, and the chunk is made anew. Where there is none, the next one asks
-/// this node. So this runs after the node counts as returned, from when on no settlement can leave
-/// it out unnoticed. A node without such records is fenced at least: a part of an older term that
-/// arrives only now must not be taken for an update of its number.
+/// settlement could tell. The notes of those that left the node out say which of them stand. Where
+/// there is no note, the next settlement asks this node. So nobody may make a note while this runs,
+/// nor before the node counts as returned. A node without such records is fenced at least: a part
+/// of an older term that arrives only now must not be taken for an update of its number.
 pub(super) fn find_fates<K: KeyValue>(
     meta: &Meta<K>,
     node: NodeId,
@@ -94,35 +96,48 @@ pub(super) fn find_fates<K: KeyValue>(
 ) -> Result<Fates, MetaError> {
     let mut fates = Fates::default();
     for held in chunks {
-        let stripe = match meta.stripe(held.chunk.stripe) {
+        let mut stripe = match meta.stripe(held.chunk.stripe) {
             Ok(stripe) if stripe.node_of(held.chunk.index) == Some(node) => stripe,
             Ok(_) | Err(MetaError::UnknownStripe(_)) => continue,
             Err(error) => return Err(error),
         };
-        let oldest = held.undecided.iter().map(|&(epoch, _)| epoch).min();
-        let fence = |epoch| Decided {
-            stripe: stripe.id,
-            epoch,
-            mark: Sequence(0),
-            dropped: Vec::new(),
-        };
-        match (
-            meta.fate(stripe.id, node, oldest.unwrap_or(held.epoch))?,
-            oldest,
-        ) {
-            (Fate::Open, _) => {}
-            (Fate::Decided(exclusion), Some(_)) => fates.decided.push(Decided {
-                mark: exclusion.mark,
-                dropped: exclusion.dropped,
-                ..fence(exclusion.epoch)
-            }),
-            (Fate::Decided(Exclusion { epoch, .. }) | Fate::Unclear(epoch), None) => {
-                fates.decided.push(fence(epoch));
-            }
-            (Fate::Unclear(_), Some(_)) => {
-                let stale = meta.mark_stale(stripe.id, held.chunk.index)?;
-                fates.to_repair.push(stale);
-            }
+        let Verdict {
+            excluded_by,
+            mut stands,
+            open,
+            missed_after,
+            last_epoch,
+        } = meta.judge(&Held {
+            node,
+            chunk: held.chunk,
+            epoch: held.epoch,
+            mark: held.mark,
+            undecided: &held.undecided,
+        })?;
+        let mut epoch = excluded_by;
+        if missed_after.is_some() {
+            let stale = StaleChunk {
+                chunk: held.chunk.index,
+                missed_after,
+            };
+            stripe = meta.note_stale(stripe.id, &[stale])?;
+        }
+        if let Some(stale) = stripe.staleness(held.chunk.index) {
+            // No term counts on it any more, so nothing is open: it has what it had when it became
+            // stale, and no more.
+            epoch = Some(last_epoch);
+            stands.extend(open);
+            stands.retain(|&(_, sequence)| Some(sequence) <= stale.missed_after);
+            stands.sort_unstable_by_key(|&(_, sequence)| sequence);
+            fates.to_repair.push(stripe.clone());
+        }
+        if let Some(epoch) = epoch {
+            fates.decided.push(Decided {
+                stripe: stripe.id,
+                epoch,
+                generation: stripe.generation,
+                stands,
+            });
         }
     }
     Ok(fates)

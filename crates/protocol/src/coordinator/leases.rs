@@ -3,7 +3,9 @@
 use super::{Answer, Coordinator, Denied};
 use crate::message::{CoordinatorReply, Damage, StripeLease};
 use crate::primary::failed_nodes;
-use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, StripeId, StripeRecord};
+use gabion_layout::{
+    ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StaleChunk, StripeId, StripeRecord,
+};
 use gabion_meta::{Exclusion, Holder, KeyValue, Meta, MetaError};
 use std::sync::Arc;
 
@@ -25,18 +27,21 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             }
             let holder = Holder::Node { node, incarnation };
             let lease = meta.acquire(stripe, holder, &membership, now_ms)?;
-            // Read after the lease is granted: no repair changes the layout from then on.
+            // Both are read after the lease is granted: no repair changes the layout from then on.
+            // The nodes come first: one that has returned by then has its stale chunks in the
+            // record.
+            let nodes = this.statuses();
             let record = meta.stripe(stripe)?;
             let pool = this.pool_facts(meta, record.pool)?.record.clone();
-            Ok((lease.epoch, record, pool))
+            Ok(StripeLease {
+                epoch: lease.epoch,
+                stripe: record,
+                pool,
+                nodes,
+            })
         };
         match self.with_meta(acquire).await {
-            Ok((epoch, stripe, pool)) => Ok(CoordinatorReply::Lease(StripeLease {
-                epoch,
-                stripe,
-                pool,
-                nodes: self.statuses(),
-            })),
+            Ok(lease) => Ok(CoordinatorReply::Lease(lease)),
             Err(MetaError::Held {
                 holder: Holder::Node { node, .. },
                 ..
@@ -61,16 +66,50 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         self: &Arc<Self>,
         stripe: StripeId,
         exclusion: Exclusion,
-        stale: Vec<ChunkIndex>,
     ) -> Answer {
+        self.check_term(stripe, exclusion.epoch).await?;
+        self.note_settlement(stripe, exclusion).await?;
+        Ok(CoordinatorReply::Done)
+    }
+
+    /// Refuses what the primary of a past term says.
+    async fn check_term(self: &Arc<Self>, stripe: StripeId, epoch: Epoch) -> Result<(), Denied> {
         let held = move |meta: &Meta<K>| Ok(meta.lease(stripe)?.map(|lease| lease.epoch));
-        let epoch = exclusion.epoch;
         if self.with_meta(held).await? != Some(epoch) {
             return Err(Denied(format!(
                 "{epoch} of {stripe} is over; a newer primary has taken over"
             )));
         }
-        let record = self.note_settlement(stripe, exclusion, stale).await?;
+        Ok(())
+    }
+
+    /// Notes durably that updates of a term leave out chunks which are lost. As with
+    /// [`Coordinator::note_settlement`], a node that returns finds either that its chunk is stale,
+    /// or that it is counted on.
+    pub(super) async fn note_degraded(
+        self: &Arc<Self>,
+        stripe: StripeId,
+        epoch: Epoch,
+        chunks: Vec<(ChunkIndex, Sequence)>,
+    ) -> Answer {
+        let joins = self.admission.lock().await;
+        self.check_term(stripe, epoch).await?;
+        let record = self.with_meta(move |meta| meta.stripe(stripe)).await?;
+        let lost = self.fleet().lost(&record);
+        if let Some((counts, _)) = chunks.iter().find(|(chunk, _)| !lost.contains(chunk)) {
+            return Err(Denied(format!(
+                "{counts} of {stripe} counts again; settle the stripe with its node"
+            )));
+        }
+        let stale = chunks.into_iter().map(|(chunk, last)| StaleChunk {
+            chunk,
+            missed_after: Some(last),
+        });
+        let stale: Vec<StaleChunk> = stale.collect();
+        let record = self
+            .with_meta(move |meta| meta.note_stale(stripe, &stale))
+            .await?;
+        drop(joins);
         self.add_repairs(vec![record]).await?;
         Ok(CoordinatorReply::Done)
     }
@@ -81,8 +120,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         self: &Arc<Self>,
         stripe: StripeId,
         exclusion: Exclusion,
-        stale: Vec<ChunkIndex>,
-    ) -> Result<StripeRecord, Denied> {
+    ) -> Result<(), Denied> {
         let joins = self.admission.lock().await;
         let failed = failed_nodes(&self.statuses());
         if let Some(returned) = exclusion.nodes.iter().find(|node| !failed.contains(node)) {
@@ -90,10 +128,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 "{returned} has returned meanwhile; settle {stripe} with it"
             )));
         }
-        let note = move |meta: &Meta<K>| meta.note_settlement(stripe, &exclusion, &stale);
-        let record = self.with_meta(note).await?;
+        let note = move |meta: &Meta<K>| meta.note_settlement(stripe, &exclusion);
+        self.with_meta(note).await?;
         drop(joins);
-        Ok(record)
+        Ok(())
     }
 
     /// Notes damage. A report about a chunk that has moved meanwhile costs a needless repair and

@@ -19,7 +19,7 @@ pub(super) struct JoinRequest {
 
 impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     /// Lets a node in that holds `chunks`. Its chunks count from then on, but those that it has
-    /// lost, which is durable before they could count.
+    /// lost or that missed an update, which is durable before they could count.
     pub(super) async fn join(
         self: &Arc<Self>,
         request: JoinRequest,
@@ -57,13 +57,13 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 "a later run of {node} has joined already; stop this one"
             )));
         }
+        let find = move |meta: &Meta<K>| find_fates(meta, node, &chunks);
+        let fates = self.with_meta(find).await?;
         let record = self
             .with_meta(move |meta| meta.declare_returned(node))
             .await?;
         lock(&self.roster).learn(record);
         let mut to_repair = inventory.to_repair;
-        let find = move |meta: &Meta<K>| find_fates(meta, node, &chunks);
-        let fates = self.with_meta(find).await?;
         to_repair.extend(fates.to_repair);
         lock(&self.shunned).retain(|(shunned, _)| *shunned != node);
         drop(joins);

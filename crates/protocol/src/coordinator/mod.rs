@@ -29,7 +29,7 @@ use bell::Bell;
 use fleet::{Fleet, Roster};
 use futures::FutureExt;
 use gabion_layout::{ChunkId, ChunkIndex, NodeId, PoolId};
-use gabion_meta::{Exclusion, KeyValue, Meta, MetaError, PutId, Timing};
+use gabion_meta::{KeyValue, Meta, MetaError, PutId, Timing};
 use gabion_planner::repair::Scheme;
 use membership::JoinRequest;
 use pools::PoolFacts;
@@ -215,22 +215,12 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 incarnation,
                 renounced,
             } => self.acquire(stripe, node, incarnation, renounced).await,
-            Ask::Settling {
+            Ask::Settling { stripe, exclusion } => self.settling(stripe, exclusion).await,
+            Ask::NoteDegraded {
                 stripe,
                 epoch,
-                excluded: nodes,
-                mark,
-                dropped,
-                stale,
-            } => {
-                let exclusion = Exclusion {
-                    epoch,
-                    nodes,
-                    mark,
-                    dropped,
-                };
-                self.settling(stripe, exclusion, stale).await
-            }
+                chunks,
+            } => self.note_degraded(stripe, epoch, chunks).await,
             Ask::ReportDamage(damage) => self.report_damage(damage).await,
             Ask::Nodes => Ok(CoordinatorReply::Nodes(self.statuses())),
             Ask::CreatePool(wish) => self.create_pool(wish).await,

@@ -10,9 +10,9 @@ use super::survey::{Setback, Survey};
 use super::{Coordinator, Denied, lock};
 use crate::initiate::{RunTerms, run_plan};
 use crate::message::{Effect, NodeReply, NodeRequest, Purpose, ReadCut, Refusal, RunId};
-use crate::settle::{Outcome, collect, excluded, recovery_rule, resolve};
+use crate::settle::{Outcome, collect, exclusion, is_proof, recovery_rule, resolve};
 use gabion_layout::{ChunkIndex, Epoch, NodeId, StripeId};
-use gabion_meta::{Exclusion, Holder, KeyValue, Meta, MetaError};
+use gabion_meta::{Holder, KeyValue, Meta, MetaError};
 use gabion_plan::{Cost, Plan, check};
 use gabion_planner::{Stripe, placement, repair};
 use rand::SeedableRng;
@@ -136,8 +136,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                     continue;
                 }
             };
-            let spec = &survey.facts.record.spec;
-            if holdings.len() < spec.k {
+            if !is_proof(&survey.facts.code, &holdings) {
                 // So few prove nothing about what was committed.
                 let (asked, all) = (holdings.len(), stripe.nodes.len());
                 let sentence = format!("{id} is down to {asked} of {all} nodes");
@@ -145,14 +144,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             }
             let outcome = recovery_rule(&holdings);
             // Durable before anybody is told how the updates ended.
-            let exclusion = Exclusion {
-                epoch,
-                nodes: excluded(stripe, &failed),
-                mark: outcome.mark,
-                dropped: outcome.dropped.clone(),
-            };
-            self.note_settlement(id, exclusion, outcome.stale.clone())
-                .await?;
+            let exclusion = exclusion(stripe, &failed, epoch, &outcome);
+            self.note_settlement(id, exclusion).await?;
             resolve(&*self.ports, stripe, epoch, &failed, &outcome).await?;
             return Ok(Some((outcome, failed)));
         }

@@ -92,13 +92,14 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     pub(super) async fn survey(self: &Arc<Self>, id: StripeId) -> Result<Option<Survey>, Setback> {
         let this = Arc::clone(self);
         let look = move |meta: &Meta<K>| {
+            // Before the stripe: a node that has returned by now has its stale chunks in the record.
+            let fleet = this.fleet();
             let stripe = match meta.stripe(id) {
                 Ok(stripe) => stripe,
                 Err(MetaError::UnknownStripe(_)) => return Ok(None),
                 Err(error) => return Err(error),
             };
             let facts = this.pool_facts(meta, stripe.pool)?;
-            let fleet = this.fleet();
             Ok(Some(Survey {
                 stripe,
                 facts,

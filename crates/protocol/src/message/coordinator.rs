@@ -6,7 +6,7 @@ use gabion_layout::{
     ChunkId, ChunkIndex, Epoch, Generation, NodeId, RackId, ReserveSpec, Sequence, StripeId,
     StripeRecord, Survive, UpdateScheme,
 };
-use gabion_meta::{FileRecord, PoolRecord, PutId};
+use gabion_meta::{Exclusion, FileRecord, PoolRecord, PutId};
 use serde::{Deserialize, Serialize};
 
 /// A chunk that a joining node holds.
@@ -18,22 +18,26 @@ pub struct HeldChunk {
     pub generation: Generation,
     /// The newest term of the stripe that the node knows of.
     pub epoch: Epoch,
+    /// The node's committed mark.
+    pub mark: Sequence,
     /// Its records above the node's committed mark: the node does not know what became of these
     /// updates.
     pub undecided: Vec<(Epoch, Sequence)>,
 }
 
-/// How a settlement ended that left a node out.
+/// What became of the updates of a stripe that a returning node could not decide about.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Decided {
     /// The stripe.
     pub stripe: StripeId,
-    /// The settlement's term.
+    /// The node refuses earlier terms from now on, and drops its records of them that are not in
+    /// `stands`.
     pub epoch: Epoch,
-    /// Updates up to here stand, but those dropped.
-    pub mark: Sequence,
-    /// Updates that nobody was told of.
-    pub dropped: Vec<Sequence>,
+    /// The node refuses earlier layouts from now on; what it may not serve any more is thus asked
+    /// for by nobody.
+    pub generation: Generation,
+    /// Records above the node's mark that stand, in order.
+    pub stands: Vec<(Epoch, Sequence)>,
 }
 
 /// A request to the coordinator.
@@ -77,16 +81,19 @@ pub enum CoordinatorRequest {
     Settling {
         /// The stripe.
         stripe: StripeId,
-        /// The lease term of the settlement.
+        /// Which nodes are not asked, and what stands without them.
+        exclusion: Exclusion,
+    },
+    /// A primary is about to run the first update of its term that leaves chunks out because they
+    /// are lost. Answered only when it is durable that they are stale, and only in the current term
+    /// and while each of them is stale already or its node is declared failed.
+    NoteDegraded {
+        /// The stripe.
+        stripe: StripeId,
+        /// The primary's term.
         epoch: Epoch,
-        /// Nodes that are not asked because they are declared failed.
-        excluded: Vec<NodeId>,
-        /// Updates up to here stand, but those dropped.
-        mark: Sequence,
-        /// Updates that nobody was told of.
-        dropped: Vec<Sequence>,
-        /// Chunks that missed an update which stands.
-        stale: Vec<ChunkIndex>,
+        /// The chunks, each with the last update that it can have: the mark before the update.
+        chunks: Vec<(ChunkIndex, Sequence)>,
     },
     /// A node found damage.
     ReportDamage(Vec<Damage>),

@@ -65,6 +65,8 @@ pub struct RunPart {
 pub struct PendingRecord {
     /// The survivor's chunk that the record changes.
     pub chunk: ChunkIndex,
+    /// The term of the update's primary.
+    pub epoch: Epoch,
     /// The update.
     pub sequence: Sequence,
     /// Chunks whose nodes must hold a record for the update to stand.

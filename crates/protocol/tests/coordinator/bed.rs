@@ -8,7 +8,7 @@ use futures::future::{BoxFuture, ready};
 use futures::task::LocalSpawnExt;
 use futures::{FutureExt, StreamExt};
 use gabion_layout::{
-    ChunkId, Epoch, Generation, NodeId, RackId, StripeId, StripeRecord, UpdateScheme,
+    ChunkId, Epoch, Generation, NodeId, RackId, Sequence, StripeId, StripeRecord, UpdateScheme,
 };
 use gabion_meta::{ClusterId, MemoryStore, Meta, Timing};
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
@@ -263,6 +263,7 @@ impl Bed {
         let held = chunks.into_iter().map(|chunk| HeldChunk {
             chunk,
             generation: Generation(1),
+            mark: Sequence(0),
             epoch: Epoch(0),
             undecided: vec![],
         });

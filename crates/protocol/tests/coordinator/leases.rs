@@ -1,7 +1,8 @@
 //! Who may be a stripe's primary, and whose word counts.
 
 use crate::bed::{Bed, TIMING};
-use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StripeId};
+use gabion_layout::{ChunkIndex, Epoch, Sequence, StaleChunk, StripeId};
+use gabion_meta::Exclusion;
 use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest};
 
 fn epoch(reply: &CoordinatorReply) -> u64 {
@@ -69,54 +70,75 @@ fn a_renounced_term_ends_and_only_its_own_node_s() {
 }
 
 #[test]
-fn a_chunk_is_stale_when_the_present_primary_says_so() {
+fn a_chunk_misses_updates_when_the_present_primary_says_so() {
     let mut bed = Bed::three_racks();
     let stripe = bed.put("f", 1).remove(0);
-    bed.fail(&[stripe.nodes[2]]);
+    let away = stripe.nodes[2];
+    bed.fail(&[away]);
     assert_eq!(epoch(&bed.acquire(stripe.id, stripe.nodes[0])), 1);
-    let report = |epoch, chunk| CoordinatorRequest::Settling {
+    let note = |epoch, chunk| CoordinatorRequest::NoteDegraded {
         stripe: stripe.id,
         epoch: Epoch(epoch),
-        excluded: vec![stripe.nodes[2]],
-        mark: Sequence(0),
-        dropped: vec![],
-        stale: vec![ChunkIndex(chunk)],
+        chunks: vec![(ChunkIndex(chunk), Sequence(7))],
     };
-    let other = bed.ask(report(2, 2));
+    let other = bed.ask(note(2, 2));
     assert!(matches!(&other, CoordinatorReply::Refused(s) if s.contains("newer primary")));
-    assert_eq!(bed.stripe("f"), stripe);
-    let no_such = bed.ask(report(1, 6));
-    assert!(matches!(&no_such, CoordinatorReply::Refused(s) if s.contains("chunk 6")));
-    assert_eq!(bed.ask(report(1, 2)), CoordinatorReply::Done);
-    // Its return would not help, so the time of grace does not matter.
-    bed.pass(TIMING.grace_ms / 10);
-    let repaired = bed.stripe("f");
-    assert_ne!(repaired.nodes[2], stripe.nodes[2]);
-    assert_eq!(repaired.stale, []);
-    let fenced = bed.ask(report(1, 3));
+    let counted = bed.ask(note(1, 3));
     assert!(
-        matches!(fenced, CoordinatorReply::Refused(_)),
+        matches!(&counted, CoordinatorReply::Refused(s) if s.contains("counts again")),
+        "{counted:?}"
+    );
+    assert_eq!(bed.stripe("f"), stripe);
+    assert_eq!(bed.ask(note(1, 2)), CoordinatorReply::Done);
+    // Its return would help, so it is waited for.
+    bed.pass(TIMING.grace_ms / 10);
+    let behind = bed.stripe("f");
+    assert_eq!(behind.nodes, stripe.nodes);
+    assert_eq!(
+        behind.stale,
+        [StaleChunk {
+            chunk: ChunkIndex(2),
+            missed_after: Some(Sequence(7)),
+        }]
+    );
+    assert!(behind.generation > stripe.generation);
+    assert_eq!(
+        bed.ask(note(1, 2)),
+        CoordinatorReply::Done,
+        "it may ask again"
+    );
+    bed.pass(TIMING.grace_ms);
+    let repaired = bed.stripe("f");
+    assert_ne!(repaired.nodes[2], away);
+    assert_eq!(repaired.stale, []);
+    assert!(
+        matches!(bed.ask(note(1, 2)), CoordinatorReply::Refused(_)),
         "the repair has ended the term"
     );
-    let taken: Vec<NodeId> = bed.stripe("f").nodes;
-    assert_eq!(epoch(&bed.acquire(stripe.id, taken[1])), 3);
 }
 
 #[test]
-fn nobody_settles_without_a_node_that_has_returned() {
+fn nobody_leaves_out_a_node_that_has_returned() {
     let mut bed = Bed::three_racks();
     let stripe = bed.put("f", 1).remove(0);
     assert_eq!(epoch(&bed.acquire(stripe.id, stripe.nodes[0])), 1);
-    let settling = bed.ask(CoordinatorRequest::Settling {
+    let settling = |epoch| CoordinatorRequest::Settling {
         stripe: stripe.id,
-        epoch: Epoch(1),
-        excluded: vec![stripe.nodes[4]],
-        mark: Sequence(0),
-        dropped: vec![],
-        stale: vec![],
-    });
+        exclusion: Exclusion {
+            epoch: Epoch(epoch),
+            nodes: vec![stripe.nodes[4]],
+            known: Sequence(0),
+            stood: vec![],
+        },
+    };
+    let returned = bed.ask(settling(1));
     assert!(
-        matches!(&settling, CoordinatorReply::Refused(s) if s.contains("has returned meanwhile")),
-        "{settling:?}"
+        matches!(&returned, CoordinatorReply::Refused(s) if s.contains("has returned meanwhile")),
+        "{returned:?}"
+    );
+    let past = bed.ask(settling(2));
+    assert!(
+        matches!(&past, CoordinatorReply::Refused(s) if s.contains("newer primary")),
+        "{past:?}"
     );
 }

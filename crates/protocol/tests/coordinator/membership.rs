@@ -1,7 +1,11 @@
 //! How nodes join, stay, fail and return.
 
 use crate::bed::{Bed, TIMING, chunk_on};
-use gabion_layout::{ChunkId, ChunkIndex, Epoch, Generation, NodeId, RackId, Sequence, StripeId};
+use gabion_layout::{
+    ChunkId, ChunkIndex, Epoch, Generation, NodeId, RackId, Sequence, StaleChunk, StripeId,
+    StripeRecord,
+};
+use gabion_meta::{Exclusion, StoodUpdate};
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Decided, HeldChunk, Liveness,
 };
@@ -83,6 +87,7 @@ fn strangers_and_earlier_runs_are_turned_away() {
         chunk,
         generation: Generation(1),
         epoch: Epoch(0),
+        mark: Sequence(0),
         undecided: vec![],
     };
     let forgetful = bed.ask(join(None, vec![held]));
@@ -148,9 +153,11 @@ fn a_join_tells_what_to_delete_and_finds_what_is_lost() {
     assert_eq!(bed.status().repair.repaired_chunk_count, 1);
 }
 
-/// What a node that failed with a record of update 7 of the stripe's first term is told when it
-/// returns: after another has become primary, and settled the stripe without it or not.
-fn told_after_return(was_settled_without_it: bool) -> Vec<Decided> {
+/// A stripe whose first primary and another node have failed. The second primary has settled it
+/// without them under term 2: updates up to 6 stood already, and 8 stands in all chunks. The other
+/// node returns with records of these updates of term 1 above its mark, which is 5. What the node
+/// is told, and the stripe's record after.
+fn return_after_settling(undecided: &[u64]) -> (Vec<Decided>, StripeRecord) {
     let mut bed = Bed::three_racks();
     let stripe = bed.put("f", 1).remove(0);
     let (first, second, away) = (stripe.nodes[0], stripe.nodes[1], stripe.nodes[5]);
@@ -159,50 +166,97 @@ fn told_after_return(was_settled_without_it: bool) -> Vec<Decided> {
     let CoordinatorReply::Lease(lease) = bed.acquire(stripe.id, second) else {
         panic!("the first primary has failed");
     };
-    assert_eq!(lease.epoch, Epoch(2));
     bed.hook(|_, _| Some(Box::pin(futures::future::pending())));
-    if was_settled_without_it {
-        let settled = bed.ask(CoordinatorRequest::Settling {
-            stripe: stripe.id,
+    let settled = bed.ask(CoordinatorRequest::Settling {
+        stripe: stripe.id,
+        exclusion: Exclusion {
             epoch: lease.epoch,
-            excluded: vec![away, first],
-            mark: Sequence(6),
-            dropped: vec![Sequence(5)],
-            stale: vec![],
-        });
-        assert_eq!(settled, CoordinatorReply::Done);
-    }
+            nodes: vec![away, first],
+            known: Sequence(6),
+            stood: vec![StoodUpdate {
+                epoch: Epoch(1),
+                sequence: Sequence(8),
+                participants: stripe.chunks().collect(),
+            }],
+        },
+    });
+    assert_eq!(settled, CoordinatorReply::Done);
     let held = HeldChunk {
         chunk: chunk_on(&stripe, away),
         generation: stripe.generation,
         epoch: Epoch(1),
-        undecided: vec![(Epoch(1), Sequence(7))],
+        mark: Sequence(5),
+        undecided: undecided.iter().map(|&s| (Epoch(1), Sequence(s))).collect(),
     };
     let reply = bed.join_holding(Some(away), away.0, away.0 / 3, vec![held]);
-    assert_eq!(
-        bed.stripe("f").stale,
-        [],
-        "nothing is stale that can be decided"
-    );
-    match reply {
-        CoordinatorReply::Joined { decided, .. } => decided,
-        other => panic!("{other:?}"),
-    }
+    let CoordinatorReply::Joined {
+        decided, obsolete, ..
+    } = reply
+    else {
+        panic!("{reply:?}");
+    };
+    assert_eq!(obsolete, [], "what it has is of use");
+    (decided, bed.stripe("f"))
 }
 
 #[test]
-fn a_returning_node_is_told_what_was_decided_without_it() {
-    let told = told_after_return(true);
-    assert_eq!((told.len(), told[0].epoch), (1, Epoch(2)));
+fn a_returning_node_is_told_what_stands_and_its_chunk_counts() {
+    let (told, after) = return_after_settling(&[6, 7, 8]);
+    let stands = vec![(Epoch(1), Sequence(6)), (Epoch(1), Sequence(8))];
     assert_eq!(
-        (told[0].mark, &told[0].dropped[..]),
-        (Sequence(6), &[Sequence(5)][..])
+        told,
+        [Decided {
+            stripe: after.id,
+            epoch: Epoch(2),
+            generation: after.generation,
+            stands,
+        }]
     );
     assert_eq!(
-        told_after_return(false),
-        [],
-        "a lease alone decides nothing"
+        (&after.stale[..], after.generation),
+        (&[][..], Generation(1))
     );
+}
+
+#[test]
+fn a_returning_chunk_that_missed_what_stands_does_not_count() {
+    let (told, after) = return_after_settling(&[6, 7]);
+    assert_eq!(told[0].stands, [(Epoch(1), Sequence(6))]);
+    assert_eq!(
+        (told[0].generation, after.generation),
+        (Generation(2), Generation(2)),
+        "it serves no reader with an old layout"
+    );
+    assert_eq!(
+        after.stale,
+        [StaleChunk {
+            chunk: ChunkIndex(5),
+            missed_after: Some(Sequence(7)),
+        }]
+    );
+}
+
+#[test]
+fn a_lease_alone_decides_nothing() {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1).remove(0);
+    let (first, second, away) = (stripe.nodes[0], stripe.nodes[1], stripe.nodes[5]);
+    bed.acquire(stripe.id, first);
+    bed.fail(&[away, first]);
+    bed.acquire(stripe.id, second);
+    let held = HeldChunk {
+        chunk: chunk_on(&stripe, away),
+        generation: stripe.generation,
+        epoch: Epoch(1),
+        mark: Sequence(5),
+        undecided: vec![(Epoch(1), Sequence(7))],
+    };
+    let reply = bed.join_holding(Some(away), away.0, away.0 / 3, vec![held]);
+    assert!(
+        matches!(&reply, CoordinatorReply::Joined { decided, .. } if decided.is_empty()),
+        "{reply:?}"
+    );
+    assert_eq!(bed.stripe("f").stale, []);
 }
 
 #[test]

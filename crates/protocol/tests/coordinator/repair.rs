@@ -475,8 +475,9 @@ fn a_scrub_finds_damage_and_has_it_repaired() {
     assert_eq!((chunk_count, bytes), (5 + 7, 5000 + 7 * 1000));
     assert_eq!(damage.len(), 2);
     assert_eq!(unreachable, [silent]);
+    let stale = bed.stripe("f").stale;
     assert_eq!(
-        bed.stripe("f").stale,
+        stale.iter().map(|stale| stale.chunk).collect::<Vec<_>>(),
         [own.index],
         "the other is not that node's"
     );

@@ -71,6 +71,7 @@ fn old_stripes_are_settled_and_nobody_updates_them_until_the_swap() {
     assert_eq!(epoch(&bed.acquire(old[1].id, primary)), 1);
     // Update 5 is on all participants, update 6 is not.
     let record = |sequence, participants: [u8; 2]| PendingRecord {
+        epoch: Epoch(1),
         chunk: gabion_layout::ChunkIndex(0),
         sequence: Sequence(sequence),
         participants: participants.map(gabion_layout::ChunkIndex).to_vec(),

@@ -7,7 +7,8 @@ use crate::state::{
     has, only, participants,
 };
 use crate::steps::{answer, is_fenced, no_answers, spend};
-use gabion_layout::{ChunkIndex, Sequence};
+use gabion_layout::{ChunkIndex, Epoch, Sequence};
+use gabion_meta::StoodUpdate;
 use gabion_protocol::message::{Holding, PendingRecord};
 use gabion_protocol::settle::recovery_rule;
 use std::collections::BTreeMap;
@@ -120,10 +121,17 @@ fn decision(
     Decision {
         mark: outcome.mark.0 as u8,
         dropped: outcome.dropped.iter().map(|s| only(s.0 as usize)).sum(),
-        stale: outcome.stale.iter().map(|chunk| only(chunk.at())).sum(),
+        stale: left_out(asked, &outcome.stood),
         next: outcome.next.0 as u8,
         absences,
     }
+}
+
+/// Chunks whose nodes were not asked and that take part in what stands: they may have missed it.
+fn left_out(asked: Set, stood: &[StoodUpdate]) -> Set {
+    let participants = stood.iter().flat_map(|update| &update.participants);
+    let out = participants.filter(|chunk| !has(asked, chunk.at()));
+    out.fold(0, |set, chunk| set | only(chunk.at()))
 }
 
 /// The settlements without some node: those that the survivors know of, and this one.
@@ -154,6 +162,7 @@ fn pending(state: &State, chunk: usize, run: usize) -> PendingRecord {
     let holders = (0..CHUNK_COUNT).filter(|&holder| has(participants(run.update), holder));
     PendingRecord {
         chunk: ChunkIndex::new(chunk),
+        epoch: Epoch(u64::from(run.epoch)),
         sequence: Sequence(u64::from(run.sequence)),
         participants: holders.map(ChunkIndex::new).collect(),
     }
