@@ -10,6 +10,7 @@ mod error;
 pub mod placement;
 pub mod pool;
 pub mod repair;
+pub mod reserve;
 mod stripe;
 pub mod update;
 
