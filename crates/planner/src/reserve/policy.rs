@@ -294,7 +294,9 @@ mod tests {
     fn by_the_letter_of_the_thesis_a_last_chunk_stays() {
         let policy = Policy::thesis(&ReserveSpec::default(), CHUNK);
         let mut reserve = Reserve::default();
-        let mut size = reserve.review(&policy, usage(CHUNK, 1, 0)).reserved_bytes;
+        let mut size = reserve
+            .review(&policy, usage(CHUNK, CHUNK / 2, 0))
+            .reserved_bytes;
         // The 41 days of the thesis's trace, reviewed twice a day.
         for _ in 0..82 {
             size = reserve.review(&policy, usage(size, 0, 0)).reserved_bytes;
