@@ -16,6 +16,7 @@ pub mod cells;
 mod client;
 mod cluster;
 mod dice;
+pub mod disk_model;
 mod faults;
 pub mod history;
 mod journal;
