@@ -3,6 +3,7 @@
 
 use gabion_layout::GeometryError;
 use gabion_planner::PlanError;
+use gabion_store::StoreError;
 use std::io;
 use thiserror::Error;
 
@@ -108,6 +109,9 @@ pub enum LabError {
         /// The most that is taken.
         most_bytes: u64,
     },
+    /// A store of an experiment failed.
+    #[error("a store of the experiment failed: {0}")]
+    Store(#[from] StoreError),
     /// The chunk size does not suit the code.
     #[error(transparent)]
     Geometry(#[from] GeometryError),

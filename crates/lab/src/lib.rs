@@ -30,6 +30,7 @@ mod extents;
 pub mod plot;
 pub mod profile;
 pub mod stats;
+pub mod storage;
 pub mod trace;
 mod trace_writer;
 pub mod update_traffic;

@@ -1,0 +1,220 @@
+//! A disk that notes what a store asks of it, in the order in which it was done: what the disk model
+//! is driven with, and what an experiment counts.
+
+use gabion_sim::disk_model::{Access, DiskModel, FileNumber};
+use gabion_store::{Disk, DiskFile};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// An operation on one of a disk's files.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Recorded {
+    /// The file; it keeps its number when it is renamed.
+    pub file: FileNumber,
+    /// What was done.
+    pub access: Access,
+}
+
+/// What was recorded of a disk, shared by the disk and whoever looks.
+#[derive(Clone, Debug, Default)]
+pub struct Recorder {
+    shared: Arc<Mutex<Recording>>,
+}
+
+#[derive(Debug, Default)]
+struct Recording {
+    /// Numbers by path.
+    files: BTreeMap<String, FileNumber>,
+    next_file: u64,
+    operations: Vec<Recorded>,
+}
+
+impl Recorder {
+    /// What was recorded since it was last taken.
+    pub fn take(&self) -> Vec<Recorded> {
+        std::mem::take(&mut self.lock().operations)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Recording> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, file: FileNumber, access: Access) {
+        self.lock().operations.push(Recorded { file, access });
+    }
+}
+
+/// What a stretch of a recording amounts to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct IoCount {
+    /// Read operations.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Write operations.
+    pub writes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Syncs of files.
+    pub syncs: u64,
+}
+
+impl IoCount {
+    /// Adds operations.
+    pub fn add(&mut self, operations: &[Recorded]) {
+        for operation in operations {
+            match operation.access {
+                Access::Read { length, .. } => {
+                    self.reads += 1;
+                    self.read_bytes += length;
+                }
+                Access::Write { length, .. } => {
+                    self.writes += 1;
+                    self.written_bytes += length;
+                }
+                Access::Sync => self.syncs += 1,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Drives a model with recorded operations; the answer is how long it was busy, in nanoseconds.
+pub fn replay(model: &mut DiskModel, operations: &[Recorded]) -> u64 {
+    let times = operations
+        .iter()
+        .map(|operation| model.access(operation.file, operation.access));
+    times.sum()
+}
+
+/// A [`Disk`] that records. Operations are noted once they have succeeded.
+#[derive(Debug)]
+pub struct RecordingDisk<D> {
+    disk: D,
+    recorder: Recorder,
+}
+
+impl<D: Disk> RecordingDisk<D> {
+    /// Records what is asked of `disk` from here on.
+    pub fn new(disk: D, recorder: Recorder) -> Self {
+        Self { disk, recorder }
+    }
+
+    fn file(&self, path: &str, file: D::File) -> RecordingFile<D::File> {
+        let mut recording = self.recorder.lock();
+        let next = FileNumber(recording.next_file);
+        let number = *recording.files.entry(path.to_owned()).or_insert(next);
+        recording.next_file += u64::from(number == next);
+        drop(recording);
+        RecordingFile {
+            file,
+            number,
+            recorder: self.recorder.clone(),
+        }
+    }
+}
+
+impl<D: Disk> Disk for RecordingDisk<D> {
+    type File = RecordingFile<D::File>;
+
+    fn create(&self, path: &str) -> io::Result<Self::File> {
+        let file = self.disk.create(path)?;
+        Ok(self.file(path, file))
+    }
+
+    fn open(&self, path: &str) -> io::Result<Self::File> {
+        let file = self.disk.open(path)?;
+        Ok(self.file(path, file))
+    }
+
+    fn create_directory(&self, path: &str) -> io::Result<()> {
+        self.disk.create_directory(path)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.disk.rename(from, to)?;
+        let mut recording = self.recorder.lock();
+        let replaced = recording.files.remove(to);
+        if let Some(file) = recording.files.remove(from) {
+            recording.files.insert(to.to_owned(), file);
+        }
+        if let Some(file) = replaced {
+            let access = Access::Remove;
+            recording.operations.push(Recorded { file, access });
+        }
+        Ok(())
+    }
+
+    fn remove(&self, path: &str) -> io::Result<()> {
+        self.disk.remove(path)?;
+        let mut recording = self.recorder.lock();
+        if let Some(file) = recording.files.remove(path) {
+            let access = Access::Remove;
+            recording.operations.push(Recorded { file, access });
+        }
+        Ok(())
+    }
+
+    fn list(&self, directory: &str) -> io::Result<Vec<String>> {
+        self.disk.list(directory)
+    }
+
+    fn sync_directory(&self, directory: &str) -> io::Result<()> {
+        self.disk.sync_directory(directory)
+    }
+
+    fn available_bytes(&self) -> io::Result<u64> {
+        self.disk.available_bytes()
+    }
+}
+
+/// An open file of a [`RecordingDisk`].
+#[derive(Debug)]
+pub struct RecordingFile<F> {
+    file: F,
+    number: FileNumber,
+    recorder: Recorder,
+}
+
+impl<F: DiskFile> DiskFile for RecordingFile<F> {
+    fn read_exact_at(&self, output: &mut [u8], offset: u64) -> io::Result<()> {
+        let length = output.len() as u64;
+        self.file.read_exact_at(output, offset)?;
+        self.recorder
+            .note(self.number, Access::Read { offset, length });
+        Ok(())
+    }
+
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let length = bytes.len() as u64;
+        self.file.write_all_at(bytes, offset)?;
+        self.recorder
+            .note(self.number, Access::Write { offset, length });
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync()?;
+        self.recorder.note(self.number, Access::Sync);
+        Ok(())
+    }
+
+    fn allocate(&self, bytes: u64) -> io::Result<()> {
+        self.file.allocate(bytes)?;
+        self.recorder
+            .note(self.number, Access::Allocate { length: bytes });
+        Ok(())
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        self.file.length()
+    }
+
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        self.file.truncate(bytes)?;
+        self.recorder
+            .note(self.number, Access::Truncate { length: bytes });
+        Ok(())
+    }
+}
