@@ -193,6 +193,7 @@ impl Graph {
                 self.produce(step.id, slices, Producer::Chunk(*chunk));
                 Ok(())
             }
+            Step::Recall { .. } => Err("recalls logged bytes, which nodes do not serve yet"),
             Step::Combine { terms, .. } => self.combine(step.id, slices, terms, reading),
             Step::Write { chunk, value, .. } if in_chunk => {
                 let value = self.known(*value, slices)?;
@@ -308,6 +309,7 @@ fn own_slices(step: &Step) -> Option<Slices> {
     match step {
         Step::Input { slices, .. }
         | Step::Read { slices, .. }
+        | Step::Recall { slices, .. }
         | Step::Write { slices, .. }
         | Step::Append { slices, .. }
         | Step::Deliver { slices, .. } => Some(*slices),

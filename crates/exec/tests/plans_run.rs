@@ -10,12 +10,13 @@ use gabion_exec::RING_SLICES;
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId, StripeId, Topology};
 use gabion_plan::{Cost, Plan, Step};
 use gabion_planner::repair::{Scheme, read, repair};
+use gabion_planner::update::cau;
 use gabion_planner::{Stripe, encode, update};
 use network::{Chunks, Image, Network, Outcome, Slow};
 use proptest::prelude::*;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use setting::{Setting, any_numbers, any_scheme, any_setting, ranges};
+use setting::{Setting, any_numbers, any_scheme, any_selection, any_setting, ranges};
 use std::collections::BTreeMap;
 
 /// A stripe of random data with its parity.
@@ -120,6 +121,32 @@ proptest! {
             updated[part.chunk.at()][range.clone()].copy_from_slice(&new[part.chunk.at()][range]);
         }
         prop_assert_eq!(&outcome.merged, &encoded(&setting, updated));
+    }
+
+    /// So it is where deltas are brought together on their way between racks.
+    #[test]
+    fn cross_rack_updates_leave_the_parity_of_the_new_data(
+        setting in any_setting(), numbers in any_numbers(), slice in 1u64..100, seed in any::<u64>(),
+        selection in any_selection(),
+    ) {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let stored = random_stripe(&setting, &mut rng);
+        let new = random_stripe(&setting, &mut rng);
+        let ranges = ranges(setting.geometry, setting.geometry.k(), &numbers);
+        let mut updated = stored.clone();
+        for part in &ranges {
+            let range = part.range.offset as usize..part.range.end() as usize;
+            updated[part.chunk.at()][range.clone()].copy_from_slice(&new[part.chunk.at()][range]);
+        }
+        let expected = encoded(&setting, updated);
+        let (stripe, topology) = (setting.stripe(&[]), &setting.topology);
+        for plan in [
+            cau::selective(&stripe, topology, &ranges, selection, slice),
+            update::rackcu(&stripe, topology, &ranges, slice),
+        ] {
+            let outcome = run(&plan.unwrap(), &setting, &stored, &new, seed);
+            prop_assert_eq!(&outcome.merged, &expected);
+        }
     }
 
     #[test]

@@ -67,6 +67,16 @@ impl PlanBuilder {
         })
     }
 
+    /// Takes bytes of a data chunk out of a log of `node`.
+    pub fn recall(&mut self, node: NodeId, log: Log, chunk: ChunkIndex, slices: Slices) -> ValueId {
+        self.push(Step::Recall {
+            node,
+            log,
+            chunk,
+            slices,
+        })
+    }
+
     /// Sums coefficient times value at `node`. One value with coefficient 1 is that value already,
     /// so no step is made for it.
     pub fn combine(&mut self, node: NodeId, terms: &[(u8, ValueId)]) -> ValueId {

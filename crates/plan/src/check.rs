@@ -8,9 +8,9 @@
 use crate::demand::demands;
 use crate::effect::{Claim, Kind, Target, compare};
 use crate::expression::{Expression, Symbol};
-use crate::{Goal, Log, Plan, Step, Term, ValueId};
+use crate::{Goal, Log, Logged, Plan, Step, Term, ValueId};
 use gabion_codec::Code;
-use gabion_layout::{ByteRange, ChunkIndex, Geometry, NodeId, Slices};
+use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId, Slices};
 use std::rc::Rc;
 use thiserror::Error;
 
@@ -104,8 +104,26 @@ pub fn check(plan: &Plan, code: &Code) -> Result<(), CheckError> {
             .map_err(|reason| CheckError::Malformed { step: at, reason })?;
         run.values.push(value);
     }
-    let demands = demands(plan, code, &mut run.budget)?;
+    let mut demands = demands(plan, code, &mut run.budget)?;
+    sum_demands(&run.effects, &mut demands);
     compare(run.effects, demands)
+}
+
+/// A parity chunk that gets one delta for all data chunks is held against the sum of what is
+/// demanded for each of them.
+fn sum_demands(effects: &[Claim], demands: &mut [Claim]) {
+    let mut is_summed = [false; 256];
+    for effect in effects {
+        if effect.target.kind == Kind::ParitySum {
+            is_summed[effect.target.chunk.at()] = true;
+        }
+    }
+    for demand in demands {
+        let target = &mut demand.target;
+        if matches!(target.kind, Kind::ParityLog { .. }) && is_summed[target.chunk.at()] {
+            target.kind = Kind::ParitySum;
+        }
+    }
 }
 
 /// Plan and code must be of one shape, and the shape one that geometries can have: one that came
@@ -177,6 +195,12 @@ impl Run<'_> {
                 chunk,
                 slices,
             } => self.read(*node, *chunk, *slices).map(Some),
+            Step::Recall {
+                node,
+                log,
+                chunk,
+                slices,
+            } => self.recall(*node, *log, *chunk, *slices).map(Some),
             Step::Combine { node, terms } => self.combine(*node, terms).map(Some),
             Step::Send { from, to, value } => {
                 let sent = self.value(*value, *from)?;
@@ -203,13 +227,17 @@ impl Run<'_> {
                 slices,
                 value,
             } => {
-                if self.plan.placement.get(chunk.at()) != Some(node) {
-                    return Err("logs for a chunk that the node does not hold");
-                }
-                let kind = match log {
-                    Log::Journal => Kind::Journal,
-                    Log::Parity { data } => Kind::ParityLog { data: *data },
+                let (kind, is_copy) = match log {
+                    Log::Journal => (Kind::Journal, false),
+                    Log::Parity { data } => (Kind::ParityLog { data: *data }, false),
+                    Log::ParitySum => (Kind::ParitySum, false),
+                    Log::Replica => (Kind::Replica, true),
+                    Log::Original => (Kind::Original, true),
                 };
+                let is_holder = self.plan.placement.get(chunk.at()) == Some(node);
+                if is_holder == is_copy {
+                    return Err("logs for a chunk that the node does not hold, or copies its own");
+                }
                 self.effect(kind, *node, *chunk, *slices, *value)
             }
             Step::Deliver {
@@ -252,8 +280,15 @@ impl Run<'_> {
         if self.is_lost[chunk.at()] {
             return Err("reads a lost chunk");
         }
-        if self.plan.goal == Goal::Encode {
-            return Err("reads a stripe that is only being made");
+        match &self.plan.goal {
+            Goal::Encode => return Err("reads a stripe that is only being made"),
+            Goal::Commit { ranges, logged } => {
+                self.budget.spend((ranges.len() + logged.len()) as u64)?;
+                if !is_as_committed(ranges, logged, chunk, slices.span()) {
+                    return Err("reads bytes that were overwritten since the last commit");
+                }
+            }
+            _ => {}
         }
         let expression = Rc::new(Expression::stored(self.code, chunk, row));
         self.budget.spend(expression.len() as u64)?;
@@ -261,6 +296,38 @@ impl Run<'_> {
             node,
             in_row,
             expression,
+        })
+    }
+
+    fn recall(
+        &mut self,
+        node: NodeId,
+        log: Log,
+        chunk: ChunkIndex,
+        slices: Slices,
+    ) -> Result<Value, &'static str> {
+        let (row, in_row) = self.row_of(chunk, slices)?;
+        let Goal::Commit { logged, .. } = &self.plan.goal else {
+            return Err("recalls logged bytes although it is no commit");
+        };
+        self.budget.spend(logged.len() as u64)?;
+        let keeps = |kept: &Logged| {
+            kept.node == node && kept.log == log && covers(kept.part, chunk, slices.span())
+        };
+        if !logged.iter().any(keeps) {
+            return Err("recalls bytes that no log keeps");
+        }
+        let symbol = match log {
+            Log::Journal | Log::Replica => Symbol::new(chunk.at(), row),
+            Log::Original => Symbol::old(chunk.at(), row),
+            Log::Parity { .. } | Log::ParitySum => {
+                return Err("recalls deltas, which are merged and not recalled");
+            }
+        };
+        Ok(Value {
+            node,
+            in_row,
+            expression: Rc::new(Expression::of(symbol)),
         })
     }
 
@@ -343,4 +410,21 @@ impl Run<'_> {
         }
         Ok((row as usize, slices.at(span.offset - row * row_bytes)))
     }
+}
+
+fn covers(part: ChunkRange, chunk: ChunkIndex, span: ByteRange) -> bool {
+    part.chunk == chunk && part.range.offset <= span.offset && span.end() <= part.range.end()
+}
+
+/// Whether a chunk has its bytes as of the last commit: it did not change there, or its journal
+/// keeps what is new.
+fn is_as_committed(
+    ranges: &[ChunkRange],
+    logged: &[Logged],
+    chunk: ChunkIndex,
+    span: ByteRange,
+) -> bool {
+    let changes = |part: &ChunkRange| part.chunk == chunk && part.range.intersect(span).is_some();
+    let journals = |kept: &Logged| kept.log == Log::Journal && covers(kept.part, chunk, span);
+    !ranges.iter().any(changes) || logged.iter().any(journals)
 }

@@ -26,9 +26,9 @@ pub struct Cost {
     /// Bytes between a node and the asker, who is in no rack, and new bytes that the asker gave to
     /// nodes.
     pub client_bytes: u64,
-    /// Bytes read from chunks.
+    /// Bytes read from chunks and logs.
     pub read_bytes: u64,
-    /// Read steps.
+    /// Read and recall steps.
     pub read_count: u64,
     /// Bytes written to chunks and logs.
     pub write_bytes: u64,
@@ -53,7 +53,7 @@ impl Cost {
                         cost.client_bytes += slices.bytes();
                     }
                 }
-                Step::Read { slices, .. } => {
+                Step::Read { slices, .. } | Step::Recall { slices, .. } => {
                     cost.read_bytes += slices.bytes();
                     cost.read_count += 1;
                 }

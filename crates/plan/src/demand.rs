@@ -4,7 +4,7 @@
 use crate::check::{Budget, OverBudget};
 use crate::effect::{Claim, Kind, Target};
 use crate::expression::{Expression, Symbol};
-use crate::{CheckError, Goal, Plan};
+use crate::{CheckError, Goal, Log, Logged, Plan};
 use gabion_codec::Code;
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, NodeId};
 use std::rc::Rc;
@@ -26,9 +26,18 @@ pub(crate) fn demands(
     budget: &mut Budget,
 ) -> Result<Vec<Claim>, CheckError> {
     match &plan.goal {
-        Goal::Update { ranges } => update_demands(plan, code, ranges, budget),
+        Goal::Update { ranges } => {
+            let mut claims = parity_demands(plan, code, ranges, budget)?;
+            claims.extend(journal_demands(plan, ranges, budget)?);
+            Ok(claims)
+        }
+        Goal::Append { ranges, copies } => append_demands(plan, ranges, copies, budget),
+        Goal::Commit { ranges, logged } => {
+            check_logged(plan, ranges, logged, budget)?;
+            parity_demands(plan, code, ranges, budget)
+        }
         Goal::Encode => Ok(encode_demands(plan, code)),
-        Goal::Repair { chunks } => repair_demands(plan, code, chunks),
+        Goal::Repair { chunks } | Goal::Move { chunks } => repair_demands(plan, code, chunks),
         Goal::Read { ranges } => read_demands(plan, code, ranges, budget),
     }
 }
@@ -97,9 +106,105 @@ fn read_demands(
     Ok(claims)
 }
 
-/// Each range must be journaled where its chunk is, and each parity row must get the sum of the
-/// changes of all data rows that it depends on, wherever those changes lie in the row.
-fn update_demands(
+/// Each range must be journaled where its chunk is.
+fn journal_demands(
+    plan: &Plan,
+    ranges: &[ChunkRange],
+    budget: &mut Budget,
+) -> Result<Vec<Claim>, CheckError> {
+    check_ranges(plan, ranges, plan.geometry.k())?;
+    let mut claims = Vec::new();
+    for &part in ranges {
+        let target = stored_at(Kind::Journal, part.chunk, plan.placement[part.chunk.at()]);
+        claim_rows(plan, part, target, Symbol::new, budget, &mut claims)?;
+    }
+    Ok(claims)
+}
+
+/// Each range must be journaled, and each copy kept where the goal says.
+fn append_demands(
+    plan: &Plan,
+    ranges: &[ChunkRange],
+    copies: &[Logged],
+    budget: &mut Budget,
+) -> Result<Vec<Claim>, CheckError> {
+    let mut claims = journal_demands(plan, ranges, budget)?;
+    check_logged(plan, ranges, copies, budget)?;
+    for copy in copies {
+        let (kind, symbol): (Kind, fn(usize, usize) -> Symbol) = match copy.log {
+            Log::Replica => (Kind::Replica, Symbol::new),
+            Log::Original => (Kind::Original, Symbol::old),
+            _ => return Err(goal_error("calls a copy what is none")),
+        };
+        let target = stored_at(kind, copy.part.chunk, copy.node);
+        claim_rows(plan, copy.part, target, symbol, budget, &mut claims)?;
+    }
+    Ok(claims)
+}
+
+/// Claims that a target gets each row of a part as it is, in the version that `symbol` names.
+fn claim_rows(
+    plan: &Plan,
+    part: ChunkRange,
+    target: Target,
+    symbol: fn(usize, usize) -> Symbol,
+    budget: &mut Budget,
+    claims: &mut Vec<Claim>,
+) -> Result<(), CheckError> {
+    let g = plan.geometry;
+    for range in g.split_rows(part.range) {
+        budget.spend(2)?;
+        let row = (range.offset / g.sub_chunk_bytes()) as usize;
+        let expression = Rc::new(Expression::of(symbol(part.chunk.at(), row)));
+        claims.push(Claim {
+            target,
+            range,
+            expression,
+        });
+    }
+    Ok(())
+}
+
+/// What logs keep must be of what changed, in logs and at nodes that can keep it, and named once.
+fn check_logged(
+    plan: &Plan,
+    ranges: &[ChunkRange],
+    logged: &[Logged],
+    budget: &mut Budget,
+) -> Result<(), CheckError> {
+    budget.spend((ranges.len() as u64).saturating_mul(logged.len() as u64))?;
+    for kept in logged {
+        let is_holder = plan.placement.get(kept.part.chunk.at()) == Some(&kept.node);
+        match kept.log {
+            Log::Journal if is_holder => {}
+            Log::Replica | Log::Original if !is_holder => {}
+            _ => return Err(goal_error("names a log that cannot keep the bytes")),
+        }
+        let (range, changed) = (kept.part.range, |part: &ChunkRange| {
+            part.chunk == kept.part.chunk
+                && part.range.offset <= kept.part.range.offset
+                && kept.part.range.end() <= part.range.end()
+        });
+        if range.is_empty() || !ranges.iter().any(changed) {
+            return Err(goal_error("keeps bytes that do not change"));
+        }
+    }
+    let mut sorted = logged.to_vec();
+    sorted.sort_unstable();
+    let overlaps = |pair: &[Logged]| {
+        (pair[0].node, pair[0].log, pair[0].part.chunk)
+            == (pair[1].node, pair[1].log, pair[1].part.chunk)
+            && pair[0].part.range.end() > pair[1].part.range.offset
+    };
+    if sorted.windows(2).any(overlaps) {
+        return Err(goal_error("keeps the same bytes twice in one log"));
+    }
+    Ok(())
+}
+
+/// Each parity row must get the sum of the changes of all data rows that it depends on, wherever
+/// those changes lie in the row.
+fn parity_demands(
     plan: &Plan,
     code: &Code,
     ranges: &[ChunkRange],
@@ -128,11 +233,6 @@ fn update_demands(
                     expression: Rc::new(Expression::sum(terms.into_iter())),
                 });
             }
-            claims.push(Claim {
-                target: stored_at(Kind::Journal, data, plan.placement[data.at()]),
-                range,
-                expression: Rc::new(new),
-            });
         }
     }
     Ok(claims)

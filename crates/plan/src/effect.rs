@@ -22,6 +22,12 @@ pub(crate) enum Kind {
         /// The data chunk whose change the log entry says it carries.
         data: ChunkIndex,
     },
+    /// One delta in a parity log for all data chunks that the plan changes.
+    ParitySum,
+    /// New bytes of a data chunk on another node.
+    Replica,
+    /// Bytes of a data chunk as of the last commit on another node.
+    Original,
     /// Bytes handed to the asker.
     Deliver,
 }

@@ -48,7 +48,10 @@ pub fn text(plan: &Plan, code: &Code, topology: &Topology) -> String {
 fn goal_name(goal: &Goal) -> &'static str {
     match goal {
         Goal::Update { .. } => "update",
+        Goal::Append { .. } => "append",
+        Goal::Commit { .. } => "commit",
         Goal::Encode => "encoding",
+        Goal::Move { .. } => "move",
         Goal::Repair { .. } => "repair",
         Goal::Read { .. } => "read",
     }
@@ -62,9 +65,12 @@ fn goal_detail(goal: &Goal) -> String {
         parts.collect::<Vec<_>>().join(", ")
     };
     match goal {
-        Goal::Update { ranges } | Goal::Read { ranges } => list(ranges),
+        Goal::Update { ranges }
+        | Goal::Read { ranges }
+        | Goal::Append { ranges, .. }
+        | Goal::Commit { ranges, .. } => list(ranges),
         Goal::Encode => "all chunks".to_owned(),
-        Goal::Repair { chunks } => {
+        Goal::Repair { chunks } | Goal::Move { chunks } => {
             let parts = chunks
                 .iter()
                 .map(|(chunk, node)| format!("{chunk} on {node}"));
@@ -92,6 +98,12 @@ fn action(step: &Step, topology: &Topology) -> (&'static str, String) {
             ("take", format!("new bytes of {chunk} {}", stream(slices)))
         }
         Step::Read { chunk, slices, .. } => ("read", format!("{chunk} {}", stream(slices))),
+        Step::Recall {
+            log, chunk, slices, ..
+        } => (
+            "recall",
+            format!("{chunk} {} from {}", stream(slices), log_name(*log)),
+        ),
         Step::Combine { terms, .. } => ("combine", sum(terms)),
         Step::Send { from, to, value } => {
             let (rack, node) = place(*to, topology);
@@ -120,10 +132,10 @@ fn action(step: &Step, topology: &Topology) -> (&'static str, String) {
         } => {
             let stream = stream(slices);
             let object = match log {
-                Log::Journal => format!("#{} to journal of {chunk} {stream}", value.0),
                 Log::Parity { data } => {
                     format!("#{} to log of {chunk} {stream} for {data}", value.0)
                 }
+                log => format!("#{} to {} of {chunk} {stream}", value.0, log_name(*log)),
             };
             ("append", object)
         }
@@ -136,6 +148,16 @@ fn action(step: &Step, topology: &Topology) -> (&'static str, String) {
             "deliver",
             format!("#{} as {chunk} {}", value.0, stream(slices)),
         ),
+    }
+}
+
+/// A log as the end of "to the ... of a chunk".
+fn log_name(log: Log) -> &'static str {
+    match log {
+        Log::Journal => "journal",
+        Log::Parity { .. } | Log::ParitySum => "log",
+        Log::Replica => "replica",
+        Log::Original => "original",
     }
 }
 
@@ -246,7 +268,7 @@ pub fn graphviz(plan: &Plan, topology: &Topology) -> String {
             | Step::Deliver { value, .. } => {
                 let _ = writeln!(out, "  s{} -> s{at};", value.0);
             }
-            Step::Input { .. } | Step::Read { .. } => {}
+            Step::Input { .. } | Step::Read { .. } | Step::Recall { .. } => {}
         }
     }
     out.push_str("}\n");
@@ -262,13 +284,22 @@ fn box_label(at: usize, step: &Step) -> String {
     let what = match step {
         Step::Input { chunk, slices, .. } => format!("new {chunk} {}", stream(slices)),
         Step::Read { chunk, slices, .. } => format!("read {chunk} {}", stream(slices)),
+        Step::Recall {
+            log, chunk, slices, ..
+        } => format!(
+            "recall {chunk} {}\\nfrom {}",
+            stream(slices),
+            log_name(*log)
+        ),
         Step::Combine { .. } => "combine".to_owned(),
         Step::Send { .. } => "receive".to_owned(),
         Step::Write { chunk, slices, .. } => format!("write {chunk} {}", stream(slices)),
         Step::Append {
             chunk, slices, log, ..
         } => match log {
-            Log::Journal => format!("journal {chunk} {}", stream(slices)),
+            Log::Journal | Log::ParitySum | Log::Replica | Log::Original => {
+                format!("{} {chunk} {}", log_name(*log), stream(slices))
+            }
             Log::Parity { data } => {
                 format!("log {chunk} {}\\nfor {data}", stream(slices))
             }

@@ -33,6 +33,16 @@ pub enum Log {
         /// The data chunk whose change the delta carries; it makes a resent delta recognisable.
         data: ChunkIndex,
     },
+    /// The parity node's parity log: one parity delta for all data chunks that the plan changes,
+    /// summed on the way. A plan logs at most one for each byte, so its update alone makes a resent
+    /// delta recognisable.
+    ParitySum,
+    /// New bytes of a data chunk on a node that does not hold it, until the next commit: the
+    /// interim replica of CAU (section 3.4), the new data of PARIX.
+    Replica,
+    /// The bytes that a data chunk had at the last commit, on a node that does not hold it: the old
+    /// data of PARIX, from which a parity node makes the delta itself.
+    Original,
 }
 
 /// One step. Steps that make a value are named by their number in the plan.
@@ -52,6 +62,18 @@ pub enum Step {
         /// The node that holds the chunk.
         node: NodeId,
         /// The chunk.
+        chunk: ChunkIndex,
+        /// Which bytes of the chunk.
+        slices: Slices,
+    },
+    /// Bytes of a data chunk that earlier plans appended to a log since the last commit. Makes a
+    /// value.
+    Recall {
+        /// The node that keeps the log.
+        node: NodeId,
+        /// Which log: a journal, replicas or originals.
+        log: Log,
+        /// The data chunk whose bytes they are.
         chunk: ChunkIndex,
         /// Which bytes of the chunk.
         slices: Slices,
@@ -85,11 +107,11 @@ pub enum Step {
     },
     /// Makes a value durable in a log as part of an update's record.
     Append {
-        /// The node that holds the chunk.
+        /// The node that keeps the log: the chunk's, but for replicas and originals another.
         node: NodeId,
         /// Which log.
         log: Log,
-        /// The chunk that the record changes.
+        /// The chunk that the record changes, or whose bytes it keeps.
         chunk: ChunkIndex,
         /// Which bytes of the chunk.
         slices: Slices,
@@ -115,6 +137,7 @@ impl Step {
         match self {
             Self::Input { node, .. }
             | Self::Read { node, .. }
+            | Self::Recall { node, .. }
             | Self::Combine { node, .. }
             | Self::Write { node, .. }
             | Self::Append { node, .. }
@@ -127,9 +150,24 @@ impl Step {
     pub const fn makes_value(&self) -> bool {
         matches!(
             self,
-            Self::Input { .. } | Self::Read { .. } | Self::Combine { .. } | Self::Send { .. }
+            Self::Input { .. }
+                | Self::Read { .. }
+                | Self::Recall { .. }
+                | Self::Combine { .. }
+                | Self::Send { .. }
         )
     }
+}
+
+/// Bytes of a data chunk that a log keeps until the next commit.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct Logged {
+    /// The node that keeps the log.
+    pub node: NodeId,
+    /// A journal (at the chunk's node), replicas or originals (at any other).
+    pub log: Log,
+    /// Which bytes of which data chunk.
+    pub part: ChunkRange,
 }
 
 /// What a plan is for; the checker holds its steps against this.
@@ -140,11 +178,33 @@ pub enum Goal {
         /// What changes; data chunks only, no overlaps.
         ranges: Vec<ChunkRange>,
     },
+    /// The data ranges get new bytes in their nodes' journals, and copies on other nodes. Parity
+    /// does not follow before a commit.
+    Append {
+        /// What changes; data chunks only, no overlaps.
+        ranges: Vec<ChunkRange>,
+        /// Replicas (new bytes) and originals (bytes as of the last commit) that other nodes keep,
+        /// all of them within the ranges.
+        copies: Vec<Logged>,
+    },
+    /// Every parity chunk follows what changed since the last commit.
+    Commit {
+        /// What changed; data chunks only, no overlaps.
+        ranges: Vec<ChunkRange>,
+        /// What logs keep of it. Where a journal is among them, the chunk itself still has its
+        /// bytes as of the last commit; elsewhere they are overwritten, and only logs have them.
+        logged: Vec<Logged>,
+    },
     /// All `n` chunks of a new stripe are written at their places.
     Encode,
     /// Lost chunks are written whole at the given nodes.
     Repair {
         /// Each lost chunk and the node that gets it.
+        chunks: Vec<(ChunkIndex, NodeId)>,
+    },
+    /// Chunks are written whole at other nodes, as they are.
+    Move {
+        /// Each chunk that moves and the node that gets it.
         chunks: Vec<(ChunkIndex, NodeId)>,
     },
     /// The asker receives stored bytes.
@@ -200,6 +260,7 @@ impl Plan {
             let stream = match step {
                 Step::Input { slices, .. }
                 | Step::Read { slices, .. }
+                | Step::Recall { slices, .. }
                 | Step::Write { slices, .. }
                 | Step::Append { slices, .. }
                 | Step::Deliver { slices, .. } => *slices,

@@ -18,6 +18,28 @@ pub enum PlanError {
         "{0} is lost, and an update needs every chunk that it touches; repair the stripe first"
     )]
     UpdateOfLost(ChunkIndex),
+    /// The scheme does not work around lost chunks.
+    #[error(
+        "{0} is lost, and this scheme needs all chunks of a stripe; update by delta until the stripe \
+         is repaired"
+    )]
+    NeedsChunk(ChunkIndex),
+    /// More interim replicas than parity nodes that could keep them.
+    #[error("{asked} interim replicas need as many parity nodes; the code has {parity_nodes}")]
+    TooManyReplicas {
+        /// Replicas asked for.
+        asked: usize,
+        /// Parity nodes of the stripe.
+        parity_nodes: usize,
+    },
+    /// A rule's name is not known.
+    #[error("there is no rule '{text}'; choose from {known}")]
+    UnknownRule {
+        /// The name asked for.
+        text: String,
+        /// The names that there are.
+        known: &'static str,
+    },
     /// The ranges of one update overlap or are empty.
     #[error("an update needs ranges of data chunks that are not empty and do not overlap")]
     BadRanges,

@@ -5,6 +5,7 @@
 //! passes [`gabion_plan::check`], and `tests/` says so for random codes, layouts, ranges and
 //! failures.
 
+pub mod bound;
 pub mod encode;
 mod error;
 pub mod placement;

@@ -3,14 +3,18 @@
 //!
 //! Changes that leave a plan's meaning alone are not made: two terms of a sum with one coefficient
 //! may change places, so only terms with different ones are swapped; a chunk that the plan does not
-//! read may be declared lost; a parity log may hold one delta three times; and a place in
-//! `placement` that the plan does not use may be anything.
+//! read may be declared lost; a parity log may hold one delta three times; the one delta that a
+//! parity chunk gets may be logged for its data chunk or for all; and a place in `placement` that the
+//! plan does not use may be anything.
 
 use gabion_codec::Code;
-use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId, Slices, StripeId};
-use gabion_plan::{CheckError, Goal, Log, Plan, Step, Term, ValueId, check};
+use gabion_layout::{
+    ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId, Slices, StripeId, Topology,
+};
+use gabion_plan::{CheckError, Goal, Log, Logged, Plan, Step, Term, ValueId, check};
 use gabion_planner::repair::{Scheme, read, repair};
-use gabion_planner::{Stripe, encode, update};
+use gabion_planner::update::{cau, parix};
+use gabion_planner::{PlanError, Stripe, encode, update};
 use proptest::prelude::*;
 
 /// A node that no stripe here is on.
@@ -59,15 +63,48 @@ fn plans(code: &Code, row_bytes: u64, slice_bytes: u64, pick: usize) -> Vec<Plan
     let requestor = NodeId(500);
     let repaired = |scheme| repair(&broken, lost[0], requestor, &helpers, scheme, slice_bytes);
     let (asker, chain) = (NodeId::CLIENT, Scheme::Pipeline);
-    [
+    let plans = [
         encode::direct(&whole, asker, slice_bytes),
         update::delta(&whole, &ranges, slice_bytes),
         repaired(Scheme::Conventional),
         repaired(chain),
         read(&broken, &reads, asker, &helpers, chain, slice_bytes),
-    ]
-    .map(|plan| plan.expect("every code here survives one loss"))
-    .to_vec()
+    ];
+    let plans = plans
+        .into_iter()
+        .chain(cross_rack_plans(&whole, &ranges, slice_bytes));
+    plans
+        .map(|plan| plan.expect("every code here survives one loss"))
+        .collect()
+}
+
+/// Plans that know racks or let parity wait, with two nodes a rack.
+fn cross_rack_plans(
+    stripe: &Stripe<'_>,
+    ranges: &[ChunkRange],
+    slice_bytes: u64,
+) -> Vec<Result<Plan, PlanError>> {
+    let topology = &Topology::uniform(stripe.code.n().div_ceil(2) as u32, 2);
+    let selection = cau::Selection::Selective;
+    let mut plans = vec![
+        update::rackcu(stripe, topology, ranges, slice_bytes),
+        cau::append(stripe, topology, ranges, 1, slice_bytes),
+        cau::commit(stripe, topology, ranges, selection, slice_bytes),
+        parix::append(stripe, ranges, &ranges[1..], slice_bytes),
+        parix::commit(stripe, ranges, slice_bytes),
+    ];
+    if let [first, second] = ranges {
+        let (updated, other) = (first.chunk, second.chunk);
+        let mut placement = stripe.placement.to_vec();
+        placement.swap(updated.at(), other.at());
+        let exchange = cau::Grouping {
+            swaps: vec![cau::Swap { updated, other }],
+            placement,
+            gain: 0,
+        };
+        plans.push(cau::relocate(stripe, &exchange, slice_bytes));
+    }
+    plans
 }
 
 /// A plan with one thing changed, and what that was.
@@ -99,7 +136,7 @@ fn dropped(plan: &Plan, at: usize) -> Mutant {
 
 fn uses(step: &mut Step) -> Vec<&mut ValueId> {
     match step {
-        Step::Input { .. } | Step::Read { .. } => vec![],
+        Step::Input { .. } | Step::Read { .. } | Step::Recall { .. } => vec![],
         Step::Combine { terms, .. } => terms.iter_mut().map(|term| &mut term.value).collect(),
         Step::Send { value, .. }
         | Step::Write { value, .. }
@@ -112,6 +149,7 @@ fn slices_of(step: &mut Step) -> Option<&mut Slices> {
     match step {
         Step::Input { slices, .. }
         | Step::Read { slices, .. }
+        | Step::Recall { slices, .. }
         | Step::Write { slices, .. }
         | Step::Append { slices, .. }
         | Step::Deliver { slices, .. } => Some(slices),
@@ -123,6 +161,7 @@ fn chunk_of(step: &mut Step) -> Option<&mut ChunkIndex> {
     match step {
         Step::Input { chunk, .. }
         | Step::Read { chunk, .. }
+        | Step::Recall { chunk, .. }
         | Step::Write { chunk, .. }
         | Step::Append { chunk, .. }
         | Step::Deliver { chunk, .. } => Some(chunk),
@@ -137,6 +176,7 @@ fn step_mutants(plan: &Plan, at: usize) -> Vec<Mutant> {
     mutants.push(changed(plan, at, "another node", |step| match step {
         Step::Input { node, .. }
         | Step::Read { node, .. }
+        | Step::Recall { node, .. }
         | Step::Combine { node, .. }
         | Step::Write { node, .. }
         | Step::Append { node, .. }
@@ -212,14 +252,31 @@ fn special_mutants(plan: &Plan, at: usize) -> Vec<Mutant> {
         })
         .to_vec(),
         Step::Append { log, .. } => {
-            let parity_logs = plan.geometry.chunks().map(|data| Log::Parity { data });
-            let others = parity_logs
-                .chain([Log::Journal])
-                .filter(|other| other != log);
+            let mut logs: Vec<Log> = if *log == Log::ParitySum {
+                vec![]
+            } else {
+                let for_data = |data| Log::Parity { data };
+                plan.geometry.chunks().map(for_data).collect()
+            };
+            logs.extend([Log::Journal, Log::Replica, Log::Original]);
+            let others = logs.into_iter().filter(|other| other != log);
             others
                 .map(|other| {
                     changed(plan, at, "another log", |step| {
                         if let Step::Append { log, .. } = step {
+                            *log = other;
+                        }
+                    })
+                })
+                .collect()
+        }
+        Step::Recall { log, .. } => {
+            let logs = [Log::Journal, Log::Replica, Log::Original, Log::ParitySum];
+            let others = logs.into_iter().filter(|other| other != log);
+            others
+                .map(|other| {
+                    changed(plan, at, "recalled from another log", |step| {
+                        if let Step::Recall { log, .. } = step {
                             *log = other;
                         }
                     })
@@ -293,21 +350,73 @@ fn plan_mutants(plan: &Plan) -> Vec<Mutant> {
         plan.goal = Goal::Update { ranges: vec![] };
     });
     push("a second copy of the goal", &|plan| match &mut plan.goal {
-        Goal::Update { ranges } | Goal::Read { ranges } => ranges.push(ranges[0]),
-        Goal::Repair { chunks } => chunks.push(chunks[0]),
+        Goal::Update { ranges }
+        | Goal::Read { ranges }
+        | Goal::Append { ranges, .. }
+        | Goal::Commit { ranges, .. } => ranges.push(ranges[0]),
+        Goal::Repair { chunks } | Goal::Move { chunks } => chunks.push(chunks[0]),
         Goal::Encode => plan.steps.clear(),
     });
     push("a goal one byte wider", &|plan| match &mut plan.goal {
-        Goal::Update { ranges } | Goal::Read { ranges } => ranges[0].range.length += 1,
-        Goal::Repair { chunks } => chunks[0].1 = STRANGER,
+        Goal::Update { ranges }
+        | Goal::Read { ranges }
+        | Goal::Append { ranges, .. }
+        | Goal::Commit { ranges, .. } => ranges[0].range.length += 1,
+        Goal::Repair { chunks } | Goal::Move { chunks } => chunks[0].1 = STRANGER,
         Goal::Encode => plan.placement[0] = STRANGER,
     });
     push("a goal about another chunk", &|plan| match &mut plan.goal {
-        Goal::Update { ranges } | Goal::Read { ranges } => ranges[0].chunk = ChunkIndex(250),
-        Goal::Repair { chunks } => chunks[0].0 = ChunkIndex(250),
+        Goal::Update { ranges }
+        | Goal::Read { ranges }
+        | Goal::Append { ranges, .. }
+        | Goal::Commit { ranges, .. } => ranges[0].chunk = ChunkIndex(250),
+        Goal::Repair { chunks } | Goal::Move { chunks } => chunks[0].0 = ChunkIndex(250),
         Goal::Encode => plan.placement.clear(),
     });
+    mutants.extend(log_mutants(plan));
     mutants
+}
+
+/// Changes the entry of a number.
+type LogEdit = fn(&mut Vec<Logged>, usize);
+
+/// Changes of what the plan says that logs keep.
+fn log_mutants(plan: &Plan) -> Vec<Mutant> {
+    let named = match &plan.goal {
+        Goal::Append { copies: named, .. } | Goal::Commit { logged: named, .. } => named.as_slice(),
+        _ => &[],
+    };
+    let edits: [(&str, LogEdit); 6] = [
+        ("a log forgotten", |logged, at| {
+            logged.remove(at);
+        }),
+        ("a log named twice", |logged, at| logged.push(logged[at])),
+        ("a log at a stranger", |logged, at| {
+            logged[at].node = STRANGER;
+        }),
+        ("a log of deltas", |logged, at| {
+            logged[at].log = Log::ParitySum;
+        }),
+        ("a log of nothing", |logged, at| {
+            logged[at].part.range.length = 0;
+        }),
+        ("a log of other bytes", |logged, at| {
+            logged[at].part.range.offset += 1;
+        }),
+    ];
+    let positions = 0..named.len();
+    let mutants = positions.flat_map(|at| edits.iter().map(move |edit| (at, edit)));
+    mutants
+        .map(|(at, (what, edit))| {
+            let mut plan = plan.clone();
+            if let Goal::Append { copies: logged, .. } | Goal::Commit { logged, .. } =
+                &mut plan.goal
+            {
+                edit(logged, at);
+            }
+            (format!("{what}, number {at}"), plan)
+        })
+        .collect()
 }
 
 fn any_code() -> impl Strategy<Value = Code> {

@@ -7,15 +7,19 @@ use gabion_codec::gf;
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, NodeId, Slices};
 use gabion_plan::{Log, Plan, Step, ValueId};
 use gabion_planner::repair::{read, repair};
+use gabion_planner::update::{cau, parix};
 use gabion_planner::{encode, update};
 use proptest::prelude::*;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use setting::{Setting, any_numbers, any_scheme, any_setting, ranges};
+use setting::{Setting, any_numbers, any_scheme, any_selection, any_setting, ranges};
 use std::collections::BTreeMap;
 
 /// All chunks of a stripe, one after another.
 type Chunks = Vec<Vec<u8>>;
+
+/// What logs keep: by node, log, chunk and position.
+type Kept = BTreeMap<(NodeId, Log, ChunkIndex, u64), u8>;
 
 /// A stripe of random data with its parity.
 fn random_stripe(setting: &Setting, rng: &mut ChaCha8Rng) -> Chunks {
@@ -49,18 +53,26 @@ struct Run<'a> {
     /// Chunks written, byte by byte: where, which, and what is at each position.
     written: BTreeMap<(NodeId, ChunkIndex), BTreeMap<u64, u8>>,
     delivered: BTreeMap<(ChunkIndex, u64), u8>,
+    /// What logs keep, byte by byte, from earlier plans and from this one.
+    kept: Kept,
     /// Stored chunks with journals applied and logged deltas added.
     merged: Chunks,
 }
 
 impl<'a> Run<'a> {
     fn of(plan: &Plan, stored: &'a Chunks, new: &'a Chunks) -> Self {
+        Self::after(Kept::new(), plan, stored, new)
+    }
+
+    /// The run of a plan where logs keep what earlier plans left in them.
+    fn after(kept: Kept, plan: &Plan, stored: &'a Chunks, new: &'a Chunks) -> Self {
         let mut run = Self {
             stored,
             new,
             values: Vec::new(),
             written: BTreeMap::new(),
             delivered: BTreeMap::new(),
+            kept,
             merged: stored.clone(),
         };
         for step in &plan.steps {
@@ -82,6 +94,15 @@ impl<'a> Run<'a> {
                 chunk,
                 slices,
             } => Some((*node, gather(&self.stored[chunk.at()], slices))),
+            Step::Recall {
+                node,
+                log,
+                chunk,
+                slices,
+            } => {
+                let kept = |at| self.kept[&(*node, *log, *chunk, at)];
+                Some((*node, positions(slices).map(kept).collect()))
+            }
             Step::Combine { node, terms } => {
                 let mut sum = vec![0; self.at(terms[0].value, *node).len()];
                 for term in terms {
@@ -113,13 +134,7 @@ impl<'a> Run<'a> {
                 value,
             } => {
                 let bytes = self.at(*value, *node).to_vec();
-                for (at, byte) in positions(slices).zip(bytes) {
-                    let merged = &mut self.merged[chunk.at()][at as usize];
-                    *merged = match log {
-                        Log::Journal => byte,
-                        Log::Parity { .. } => *merged ^ byte,
-                    };
-                }
+                self.append(*node, *log, *chunk, positions(slices).zip(bytes));
                 None
             }
             Step::Deliver {
@@ -133,6 +148,24 @@ impl<'a> Run<'a> {
                 self.delivered.extend(targets.zip(bytes));
                 None
             }
+        }
+    }
+
+    fn append(
+        &mut self,
+        node: NodeId,
+        log: Log,
+        chunk: ChunkIndex,
+        bytes: impl Iterator<Item = (u64, u8)>,
+    ) {
+        for (at, byte) in bytes {
+            self.kept.insert((node, log, chunk, at), byte);
+            let merged = &mut self.merged[chunk.at()][at as usize];
+            *merged = match log {
+                Log::Journal => byte,
+                Log::Parity { .. } | Log::ParitySum => *merged ^ byte,
+                Log::Replica | Log::Original => *merged,
+            };
         }
     }
 
@@ -161,6 +194,31 @@ fn positions(slices: &Slices) -> impl Iterator<Item = u64> + use<> {
 
 fn gather(chunk: &[u8], slices: &Slices) -> Vec<u8> {
     positions(slices).map(|at| chunk[at as usize]).collect()
+}
+
+/// Copies ranges of chunks.
+fn copy(from: &Chunks, to: &mut Chunks, ranges: &[ChunkRange]) {
+    for part in ranges {
+        let range = part.range.offset as usize..part.range.end() as usize;
+        to[part.chunk.at()][range.clone()].copy_from_slice(&from[part.chunk.at()][range]);
+    }
+}
+
+/// All bytes of both, each once.
+fn union(a: &[ChunkRange], b: &[ChunkRange]) -> Vec<ChunkRange> {
+    let mut parts: Vec<ChunkRange> = a.iter().chain(b).copied().collect();
+    parts.sort_unstable();
+    let mut union: Vec<ChunkRange> = Vec::new();
+    for part in parts {
+        match union.last_mut() {
+            Some(last) if last.chunk == part.chunk && part.range.offset <= last.range.end() => {
+                let end = last.range.end().max(part.range.end());
+                last.range.length = end - last.range.offset;
+            }
+            _ => union.push(part),
+        }
+    }
+    union
 }
 
 fn bytes_of(chunks: &Chunks, ranges: &[ChunkRange]) -> BTreeMap<(ChunkIndex, u64), u8> {
@@ -199,11 +257,89 @@ proptest! {
         let plan = update::delta(&setting.stripe(&[]), &ranges, slice).unwrap();
         let run = Run::of(&plan, &stored, &new);
         let mut updated = stored.clone();
-        for part in &ranges {
-            let range = part.range.offset as usize..part.range.end() as usize;
-            updated[part.chunk.at()][range.clone()].copy_from_slice(&new[part.chunk.at()][range]);
-        }
+        copy(&new, &mut updated, &ranges);
         prop_assert_eq!(&run.merged, &encoded(&setting, updated));
+    }
+
+    /// So it is where deltas are brought together on the way.
+    #[test]
+    fn cross_rack_updates_leave_the_parity_of_the_new_data(
+        setting in any_setting(), numbers in any_numbers(), slice in 1u64..300, seed in any::<u64>(),
+        selection in any_selection(),
+    ) {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let stored = random_stripe(&setting, &mut rng);
+        let new = random_stripe(&setting, &mut rng);
+        let ranges = ranges(setting.geometry, setting.geometry.k(), &numbers);
+        let (stripe, topology) = (setting.stripe(&[]), &setting.topology);
+        let mut updated = stored.clone();
+        copy(&new, &mut updated, &ranges);
+        let expected = encoded(&setting, updated);
+        for plan in [
+            cau::selective(&stripe, topology, &ranges, selection, slice),
+            update::rackcu(&stripe, topology, &ranges, slice),
+        ] {
+            prop_assert_eq!(&Run::of(&plan.unwrap(), &stored, &new).merged, &expected);
+        }
+    }
+
+    /// Two updates are appended, and a commit makes parity follow both.
+    #[test]
+    fn commits_leave_the_parity_of_the_newest_data(
+        setting in any_setting(), first in any_numbers(), second in any_numbers(),
+        slice in 1u64..300, seed in any::<u64>(), selection in any_selection(),
+    ) {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let stored = random_stripe(&setting, &mut rng);
+        let (stripe, topology) = (setting.stripe(&[]), &setting.topology);
+        let replicas = seed as usize % (setting.geometry.m() + 1);
+        let mut updated = stored.clone();
+        let (mut cau_kept, mut parix_kept) = (Kept::new(), Kept::new());
+        let mut changed: Vec<ChunkRange> = Vec::new();
+        for numbers in [first, second] {
+            let new = random_stripe(&setting, &mut rng);
+            let ranges = ranges(setting.geometry, setting.geometry.k(), &numbers);
+            let plan = cau::append(&stripe, topology, &ranges, replicas, slice).unwrap();
+            cau_kept = Run::after(cau_kept, &plan, &stored, &new).kept;
+            let plan = parix::append(&stripe, &ranges, &changed, slice).unwrap();
+            parix_kept = Run::after(parix_kept, &plan, &updated, &new).kept;
+            copy(&new, &mut updated, &ranges);
+            changed = union(&changed, &ranges);
+        }
+        let parity = &encoded(&setting, updated.clone())[setting.geometry.k()..];
+        let plan = cau::commit(&stripe, topology, &changed, selection, slice).unwrap();
+        let run = Run::after(cau_kept.clone(), &plan, &stored, &stored);
+        prop_assert_eq!(&run.merged[setting.geometry.k()..], parity);
+        // PARIX writes data in place: a commit that read it would find nothing old there.
+        let plan = parix::commit(&stripe, &changed, slice).unwrap();
+        let run = Run::after(parix_kept, &plan, &updated, &stored);
+        prop_assert_eq!(&run.merged[setting.geometry.k()..], parity);
+        for (&(_, log, chunk, at), byte) in &cau_kept {
+            prop_assert!(log == Log::Journal || log == Log::Replica);
+            prop_assert_eq!(*byte, updated[chunk.at()][at as usize], "replicas are the newest");
+        }
+    }
+
+    /// Grouping exchanges chunks and changes none.
+    #[test]
+    fn relocated_chunks_are_as_they_were(
+        setting in any_setting(), picks in proptest::collection::vec(any::<bool>(), 14),
+        seed in any::<u64>(),
+    ) {
+        let stored = random_stripe(&setting, &mut ChaCha8Rng::seed_from_u64(seed));
+        let stripe = setting.stripe(&[]);
+        let picked = setting.geometry.data_chunks().filter(|chunk| picks[chunk.at()]);
+        let updated: Vec<ChunkIndex> = picked.collect();
+        let rule = cau::GroupingRule::Authors;
+        if let Some(grouping) = cau::group(&stripe, &setting.topology, &updated, rule) {
+            let plan = cau::relocate(&stripe, &grouping, 100).unwrap();
+            let run = Run::of(&plan, &stored, &stored);
+            for chunk in setting.geometry.chunks() {
+                let (was, is) = (setting.placement[chunk.at()], grouping.placement[chunk.at()]);
+                let moved = run.whole(is, chunk);
+                prop_assert_eq!(moved.as_ref(), (was != is).then_some(&stored[chunk.at()]));
+            }
+        }
     }
 
     #[test]

@@ -409,6 +409,11 @@ impl<D: Disk> LocalIo for NodeIo<D> {
                 let (data, is_delta) = match log {
                     Log::Journal => (chunk, false),
                     Log::Parity { data } => (data, true),
+                    Log::ParitySum | Log::Replica | Log::Original => {
+                        let cannot = "this node's store keeps no replicas and no summed deltas yet";
+                        let refusal = Refusal::Invalid(cannot.to_owned());
+                        return futures::future::ready(Err(refusal)).boxed();
+                    }
                 };
                 let mut gathered = lock(&self.gathered);
                 let pieces = gathered.pieces.entry((chunk, is_delta)).or_default();

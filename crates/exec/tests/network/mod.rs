@@ -247,7 +247,8 @@ impl<'a> Network<'a> {
                 for (merged, byte) in merged.iter_mut().zip(bytes) {
                     *merged = match log {
                         Log::Journal => *byte,
-                        Log::Parity { .. } => *merged ^ byte,
+                        Log::Parity { .. } | Log::ParitySum => *merged ^ byte,
+                        Log::Replica | Log::Original => *merged,
                     };
                 }
                 return;

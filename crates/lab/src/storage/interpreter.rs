@@ -116,6 +116,7 @@ pub(super) fn run<D: Disk>(
         let made = match step {
             Step::Input { chunk, slices, .. } => Rc::new(input(inputs, *chunk, slices.span())),
             Step::Read { chunk, slices, .. } => Rc::new(stored.bytes(*chunk, slices)),
+            Step::Recall { .. } => unreachable!("stores run no commits"),
             Step::Combine { terms, .. } => {
                 let mut sum = vec![0; values[terms[0].value.at()].len()];
                 for term in terms {
@@ -144,6 +145,9 @@ pub(super) fn run<D: Disk>(
                 let (data, is_delta) = match log {
                     Log::Journal => (*chunk, false),
                     Log::Parity { data } => (*data, true),
+                    Log::ParitySum | Log::Replica | Log::Original => {
+                        unreachable!("stores take updates by delta alone")
+                    }
                 };
                 let pieces = outcome
                     .appended

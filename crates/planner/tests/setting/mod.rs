@@ -1,10 +1,13 @@
 //! Random settings for property tests: a code, a topology, and one stripe placed on it.
 
+#![allow(dead_code, reason = "each test that shares this uses a part of it")]
+
 use gabion_codec::Code;
 use gabion_layout::{
     ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId, NodePlace, RackId, StripeId, Topology,
 };
 use gabion_planner::repair::Scheme;
+use gabion_planner::update::cau::Selection;
 use gabion_planner::{Stripe, placement};
 use proptest::prelude::*;
 use rand::SeedableRng;
@@ -100,4 +103,12 @@ pub(crate) fn any_numbers() -> impl Strategy<Value = Vec<(u64, u64, u64)>> {
 
 pub(crate) fn any_scheme() -> impl Strategy<Value = Scheme> {
     prop_oneof![Just(Scheme::Conventional), Just(Scheme::Pipeline)]
+}
+
+pub(crate) fn any_selection() -> impl Strategy<Value = Selection> {
+    prop_oneof![
+        Just(Selection::Selective),
+        Just(Selection::DataDelta),
+        Just(Selection::ParityDelta),
+    ]
 }

@@ -1,0 +1,194 @@
+//! PARIX, as CAU (section 5.1) and `RackCU` (section V-A) describe it: parity nodes log data, not
+//! deltas. The first update of bytes sends the old bytes with the new ones, later updates the new ones
+//! alone, and each parity node makes its delta from what it has when parity is to follow. No parity is
+//! read on the way of an update, and old data only once; cross-rack bytes are those of the update by
+//! delta, and once more for each first update.
+
+use super::flow::followers;
+use super::piece::{Cell, Piece, check_ranges, pieces};
+use crate::{PlanError, Stripe};
+use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Slices};
+use gabion_plan::{Goal, Log, Logged, Plan, PlanBuilder};
+
+/// The plan of an update: new bytes, whose inputs are at the data nodes, go to their journals and to
+/// every parity node that depends on them. With them go the old ones of those bytes that `known` does
+/// not name: what parity nodes have originals of already.
+///
+/// # Errors
+/// [`PlanError::BadRanges`] for ranges that make no update, [`PlanError::NeedsChunk`] when a chunk is
+/// lost.
+///
+/// ```
+/// use gabion_codec::Code;
+/// use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Geometry, StripeId, Topology};
+/// use gabion_plan::{Cost, check};
+/// use gabion_planner::{Stripe, placement, update::parix};
+///
+/// let code: Code = "rs(2,1)".parse().unwrap();
+/// let topology = Topology::uniform(3, 1);
+/// let placement = placement::rotate(&topology, 0, code.n(), 1).unwrap();
+/// let geometry = Geometry::new(2, 1, 1, 4096).unwrap();
+/// let stripe = Stripe { id: StripeId(1), code: &code, geometry, placement: &placement, lost: &[] };
+/// let part = ChunkRange { chunk: ChunkIndex(0), range: ByteRange::new(0, 1000) };
+///
+/// let bytes = |known: &[ChunkRange]| {
+///     let plan = parix::append(&stripe, &[part], known, 512).unwrap();
+///     check(&plan, &code).unwrap();
+///     Cost::of(&plan, &topology).cross_rack_bytes
+/// };
+/// assert_eq!((bytes(&[]), bytes(&[part])), (2000, 1000));
+/// ```
+pub fn append(
+    stripe: &Stripe<'_>,
+    ranges: &[ChunkRange],
+    known: &[ChunkRange],
+    slice_bytes: u64,
+) -> Result<Plan, PlanError> {
+    check_ranges(stripe, ranges)?;
+    let mut b = stripe.builder();
+    let mut copies = Vec::new();
+    for part in ranges {
+        for range in stripe.geometry.split_rows(part.range) {
+            for (range, is_known) in split_known(part.chunk, range, known) {
+                let part = ChunkRange {
+                    chunk: part.chunk,
+                    range,
+                };
+                let slices = Slices::contiguous(range, slice_bytes);
+                send_data(&mut b, stripe, part, slices, is_known, &mut copies);
+            }
+        }
+    }
+    Ok(b.finish(Goal::Append {
+        ranges: ranges.to_vec(),
+        copies,
+    }))
+}
+
+/// Sends bytes of one row that are all known or all new to the parity nodes.
+fn send_data(
+    b: &mut PlanBuilder,
+    stripe: &Stripe<'_>,
+    part: ChunkRange,
+    slices: Slices,
+    is_known: bool,
+    copies: &mut Vec<Logged>,
+) {
+    let new = b.input(stripe.node_of(part.chunk), part.chunk, slices);
+    let mut sent = vec![(Log::Replica, new)];
+    if !is_known {
+        sent.push((Log::Original, b.read(part.chunk, slices)));
+    }
+    b.append(Log::Journal, part.chunk, slices, new);
+    for parity in followers(stripe, cell_of(stripe, part)) {
+        let node = stripe.node_of(parity);
+        for &(log, value) in &sent {
+            let there = b.send(value, node);
+            b.append(log, part.chunk, slices, there);
+            copies.push(Logged { node, log, part });
+        }
+    }
+}
+
+/// The plan by which parity follows all updates of `ranges` since the last commit: each parity node
+/// makes its delta from the originals and the newest data in its own logs. Nothing is sent. What is
+/// newest then is the original from then on, so parity nodes need not be sent old bytes again.
+///
+/// # Errors
+/// As [`append`].
+pub fn commit(
+    stripe: &Stripe<'_>,
+    ranges: &[ChunkRange],
+    slice_bytes: u64,
+) -> Result<Plan, PlanError> {
+    check_ranges(stripe, ranges)?;
+    let mut b = stripe.builder();
+    for piece in pieces(stripe.geometry, ranges) {
+        for parity in stripe.geometry.parity_chunks() {
+            for row in 0..stripe.geometry.sub_chunks() {
+                commit_row(&mut b, stripe, &piece, (parity, row), slice_bytes);
+            }
+        }
+    }
+    Ok(b.finish(Goal::Commit {
+        ranges: ranges.to_vec(),
+        logged: logged(stripe, ranges),
+    }))
+}
+
+fn commit_row(
+    b: &mut PlanBuilder,
+    stripe: &Stripe<'_>,
+    piece: &Piece,
+    (parity, row): (ChunkIndex, usize),
+    slice_bytes: u64,
+) {
+    let node = stripe.node_of(parity);
+    let mut terms = Vec::with_capacity(2 * piece.cells.len());
+    for cell in &piece.cells {
+        let coefficient = stripe
+            .code
+            .coefficient(parity.at(), row, cell.chunk.at(), cell.row);
+        if coefficient != 0 {
+            let slices = piece.slices(stripe.geometry, cell.row, slice_bytes);
+            for log in [Log::Replica, Log::Original] {
+                terms.push((coefficient, b.recall(node, log, cell.chunk, slices)));
+            }
+        }
+    }
+    if !terms.is_empty() {
+        let delta = b.combine(node, &terms);
+        let slices = piece.slices(stripe.geometry, row, slice_bytes);
+        b.append(Log::ParitySum, parity, slices, delta);
+    }
+}
+
+/// What the parity nodes' logs keep of updated ranges.
+fn logged(stripe: &Stripe<'_>, ranges: &[ChunkRange]) -> Vec<Logged> {
+    let mut logged = Vec::new();
+    for part in ranges {
+        for range in stripe.geometry.split_rows(part.range) {
+            let part = ChunkRange {
+                chunk: part.chunk,
+                range,
+            };
+            let nodes = followers(stripe, cell_of(stripe, part));
+            for node in nodes.into_iter().map(|parity| stripe.node_of(parity)) {
+                let keep = |log| Logged { node, log, part };
+                logged.extend([Log::Replica, Log::Original].map(keep));
+            }
+        }
+    }
+    logged
+}
+
+/// The row in which a range lies that straddles none.
+fn cell_of(stripe: &Stripe<'_>, part: ChunkRange) -> Cell {
+    Cell {
+        chunk: part.chunk,
+        row: (part.range.offset / stripe.geometry.sub_chunk_bytes()) as usize,
+    }
+}
+
+/// Cuts a range where `known` begins or ends, and says of each part whether it is known.
+fn split_known(
+    chunk: ChunkIndex,
+    range: ByteRange,
+    known: &[ChunkRange],
+) -> Vec<(ByteRange, bool)> {
+    let known: Vec<ByteRange> = known
+        .iter()
+        .filter(|part| part.chunk == chunk)
+        .filter_map(|part| part.range.intersect(range))
+        .collect();
+    let mut borders = vec![range.offset, range.end()];
+    borders.extend(known.iter().flat_map(|part| [part.offset, part.end()]));
+    borders.sort_unstable();
+    borders.dedup();
+    let parts = borders.windows(2).map(|pair| {
+        let part = ByteRange::new(pair[0], pair[1] - pair[0]);
+        let is_known = known.iter().any(|known| known.intersect(part).is_some());
+        (part, is_known)
+    });
+    parts.collect()
+}
