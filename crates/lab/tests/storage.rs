@@ -138,7 +138,7 @@ fn a_recording_has_every_operation_and_follows_renames() {
     let recorder = Recorder::default();
     let disk = RecordingDisk::new(SimDisk::new(1), recorder.clone());
     let file = disk.create("new").unwrap();
-    file.allocate(1 << 20).unwrap();
+    file.allocate(0, 1 << 20).unwrap();
     file.write_all_at(&[1; 4096], 8192).unwrap();
     disk.rename("new", "old").unwrap();
     file.sync().unwrap();

@@ -228,7 +228,7 @@ impl<D: Disk> Participant<D> {
                 };
                 let (stripe, generation) = (request.part.stripe, request.generation);
                 self.with_store(move |store| {
-                    let mut last = None;
+                    let mut appended = Vec::new();
                     for ((index, kind), pieces) in gathered.records() {
                         let record = Record {
                             chunk: ChunkId { stripe, index },
@@ -245,9 +245,9 @@ impl<D: Disk> Participant<D> {
                                 })
                                 .collect(),
                         };
-                        last = last.max(Some(store.append(&record)?));
+                        appended.push(store.append(&record)?);
                     }
-                    last.map_or(Ok(()), |lsn| store.sync(lsn))
+                    appended.into_iter().try_for_each(|lsn| store.sync(lsn))
                 })
                 .await
             }

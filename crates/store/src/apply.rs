@@ -13,6 +13,7 @@ use crate::entry::Entry;
 use crate::error::{IoContext, StoreError};
 use crate::image::Image;
 use crate::index::{Gate, Header, Pending};
+use crate::journal::Position;
 use crate::read::{Layer, lay_over};
 use crate::record::Damage;
 use crate::store::{Options, Room, Shared, State, Store};
@@ -43,6 +44,9 @@ struct Batch<F> {
     /// The update that the chunk includes afterwards.
     upto: Sequence,
     layers: Vec<Layer<F>>,
+    /// Where the chunk's reserve begins afterwards. Elsewhere than before when the batch empties
+    /// it; it is closed then, and records in it that are not in the batch move to the journal.
+    reserve_lsn: u64,
 }
 
 impl<D: Disk> Store<D> {
@@ -63,14 +67,30 @@ impl<D: Disk> Store<D> {
         };
         let mut summary = ApplySummary::default();
         for chunk in chunks {
-            self.shared.apply_chunk(chunk, u64::MAX, &mut summary)?;
+            self.shared
+                .apply_in_background(chunk, u64::MAX, &mut summary)?;
         }
         self.shared.reclaim(&mut summary)?;
         Ok(summary)
     }
 
+    /// Merges all settled records of one chunk, then frees what the journal no longer needs. A
+    /// chunk that is not here, or has none, stays as it is.
+    ///
+    /// # Errors
+    /// As [`Store::apply`].
+    pub fn merge(&self, chunk: ChunkId) -> Result<ApplySummary, StoreError> {
+        let mut summary = ApplySummary::default();
+        self.shared
+            .apply_in_background(chunk, u64::MAX, &mut summary)?;
+        self.shared.reclaim(&mut summary)?;
+        Ok(summary)
+    }
+
     /// Applies settled records, those first that lie furthest back in the journal, until about
-    /// `limit_bytes` of it are applied; then frees what the journal no longer needs.
+    /// `limit_bytes` of it are applied; then frees what the journal no longer needs. Records in
+    /// reserves stay there, and those of chunks that keep them in the log while there are not more
+    /// than [`Options::log_bytes`].
     ///
     /// # Errors
     /// As [`Store::apply`].
@@ -83,7 +103,8 @@ impl<D: Disk> Store<D> {
                 break;
             }
             let left_bytes = limit_bytes - summary.record_bytes;
-            self.shared.apply_chunk(chunk, left_bytes, &mut summary)?;
+            self.shared
+                .apply_in_background(chunk, left_bytes, &mut summary)?;
         }
         self.shared.reclaim(&mut summary)?;
         Ok(summary)
@@ -104,7 +125,12 @@ impl<D: Disk> State<D> {
                     continue;
                 };
                 let frames = settled().map(|record| u64::from(record.position.frame_bytes));
-                let is_logged = chunk.keeping() == Some(Keeping::Log);
+                let is_logged = match chunk.keeping() {
+                    Some(Keeping::Log) => true,
+                    // Only what the reserve had no room for is in the journal.
+                    Some(Keeping::Reserve { bytes }) => bytes > 0,
+                    Some(Keeping::InPlace | Keeping::AtOnce) | None => false,
+                };
                 let chunk_bytes = if is_logged { frames.sum() } else { 0 };
                 logged_bytes += chunk_bytes;
                 found.push((oldest, ChunkId { stripe, index }, chunk_bytes));
@@ -136,16 +162,19 @@ impl<D: Disk> State<D> {
             Err(StoreError::NoSuchChunk { .. }) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let upto = self.mergeable_upto(chunk.stripe);
-        let stripe = &self.stripes[&chunk.stripe];
-        let settled = stripe.chunks[&chunk.index].pending.range(..=upto);
+        let range = (header.spec.base, self.mergeable_upto(chunk.stripe));
+        let mut settled = self
+            .records(disk, chunk, range, |_| true)?
+            .into_iter()
+            .peekable();
         let (mut bytes, mut block_count) = (0, 0);
         let mut batch = Batch {
             header,
             upto: header.spec.base,
             layers: Vec::new(),
+            reserve_lsn: header.reserve_lsn,
         };
-        for (&sequence, record) in settled {
+        while let Some((_, record)) = settled.peek() {
             for piece in &record.head.pieces {
                 bytes += piece.range.length;
                 block_count += header.extent().block_span(piece.range).length / BLOCK_BYTES + 1;
@@ -154,33 +183,68 @@ impl<D: Disk> State<D> {
             if is_full && !batch.layers.is_empty() {
                 break;
             }
+            let (sequence, record) = settled.next().expect("it was peeked at");
             batch.upto = sequence;
-            batch.layers.push(Layer {
-                head: record.head.clone(),
-                located: self.journal.locate(record.position),
-            });
+            batch.layers.push(record);
         }
-        Ok((!batch.layers.is_empty()).then_some(batch))
+        if batch.layers.is_empty() {
+            return Ok(None);
+        }
+        let reserve = self
+            .chunk_mut(chunk)
+            .and_then(|entry| entry.reserve.as_mut());
+        if let Some(reserve) = reserve.filter(|_| settled.peek().is_none()) {
+            reserve.is_closed |= reserve.used_bytes() > 0;
+            batch.reserve_lsn = reserve.end_lsn;
+        }
+        Ok(Some(batch))
     }
 }
 
 impl<D: Disk> Shared<D> {
-    /// Applies a chunk's settled records, batch by batch. Damage ends it and is reported.
+    fn apply_in_background(
+        &self,
+        chunk: ChunkId,
+        limit_bytes: u64,
+        summary: &mut ApplySummary,
+    ) -> Result<(), StoreError> {
+        let before = summary.record_count;
+        let gate = self.lock().gate(chunk);
+        let _changing = gate.begin_change();
+        self.apply_chunk(&gate, chunk, limit_bytes, summary)?;
+        let count = u64::from(summary.record_count > before);
+        self.counters.add(|c| &c.background_merge_count, count);
+        Ok(())
+    }
+
+    /// Applies a chunk's settled records, batch by batch. Damage ends it and is reported. The
+    /// caller has begun to change the chunk.
     pub(crate) fn apply_chunk(
         &self,
+        gate: &Gate,
+        chunk: ChunkId,
+        limit_bytes: u64,
+        summary: &mut ApplySummary,
+    ) -> Result<(), StoreError> {
+        let outcome = self.apply_batches(gate, chunk, limit_bytes, summary);
+        self.lock().open_reserve(chunk);
+        outcome
+    }
+
+    fn apply_batches(
+        &self,
+        gate: &Gate,
         chunk: ChunkId,
         limit_bytes: u64,
         summary: &mut ApplySummary,
     ) -> Result<(), StoreError> {
         self.check_latch()?;
         let enough_bytes = summary.record_bytes.saturating_add(limit_bytes);
-        let gate = self.lock().gate(chunk);
-        let _changing = gate.begin_change();
         while summary.record_bytes < enough_bytes {
             let batch = self.lock().batch(&self.disk, chunk, self.options);
             let applied = batch.and_then(|batch| match batch {
                 None => Ok(false),
-                Some(batch) => self.apply_batch(&gate, &batch, summary).map(|()| true),
+                Some(batch) => self.apply_batch(gate, &batch, summary).map(|()| true),
             });
             match applied {
                 // Segments go batch by batch: on a full disk, the next image needs their space.
@@ -209,10 +273,66 @@ impl<D: Disk> Shared<D> {
         let path = chunk_file::path_of(chunk);
         let file = self.lock().open_file(&self.disk, chunk)?;
         let (blocks, image) = compute(&*file, batch)?;
+        let spilled = self.spill_rest(batch)?;
+        let position = match self.append_image(batch, &image) {
+            Ok(position) => position,
+            Err(error) => {
+                self.lock().unspill(spilled);
+                return Err(error);
+            }
+        };
+        let mut header = batch.header;
+        header.spec.base = upto;
+        header.reserve_lsn = batch.reserve_lsn;
+        let included = {
+            let _alone = gate.exclude_readers();
+            let written = write_in_place(&*file, header, &blocks, &image.block_crcs);
+            let written_bytes = self.require_or_distrust(chunk, written.context("write", &path))?;
+            self.counters.add(|c| &c.in_place_bytes, written_bytes);
+            // Readers take the new base and the records that are left from here on.
+            let mut state = self.lock();
+            let included = state.take_included(header);
+            state.adopt_spilled(spilled);
+            included
+        };
+        // Until the file is durable, the journal keeps the image and the records. When it cannot
+        // be made so, it keeps them for the next start.
+        self.require_or_distrust(chunk, file.sync().context("sync", &path))?;
+        self.counters.add(|c| &c.sync_count, 1);
+        summary.record_count += batch.layers.len() as u64;
+        let frames = batch.layers.iter().map(|layer| layer.located.frame_bytes);
+        summary.record_bytes += frames.map(u64::from).sum::<u64>();
+        let mut state = self.lock();
+        state.forget(included);
+        state.journal.release(position);
+        if batch.reserve_lsn != batch.header.reserve_lsn {
+            // All that was in the reserve is in the chunk, or durable in the journal.
+            self.reserve_syncs.forget(chunk);
+        }
+        let done = Entry::Applied { chunk, upto };
+        match self.append(&mut state, &done, &[], Room::Ordinary) {
+            // Without it, the next start writes the image once more.
+            Ok(_) | Err(StoreError::NoSpace { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Moves to the journal what a batch leaves behind in a reserve that it empties.
+    fn spill_rest(&self, batch: &Batch<D::File>) -> Result<Vec<Pending>, StoreError> {
+        if batch.reserve_lsn == batch.header.reserve_lsn {
+            return Ok(Vec::new());
+        }
+        let mut state = self.lock();
+        self.spill(&mut state, batch.header.chunk, batch.upto, &[])
+    }
+
+    /// Makes a batch's image durable, and with it all that was appended to the journal before.
+    fn append_image(&self, batch: &Batch<D::File>, image: &Image) -> Result<Position, StoreError> {
         let entry = Entry::Image {
-            chunk,
+            chunk: batch.header.chunk,
             birth_lsn: batch.header.birth_lsn,
-            upto,
+            upto: batch.upto,
+            reserve_lsn: batch.reserve_lsn,
         };
         let position = {
             let mut state = self.lock();
@@ -222,102 +342,24 @@ impl<D: Disk> Shared<D> {
             position
         };
         self.sync(position.end_lsn())?;
-        let mut header = batch.header;
-        header.spec.base = upto;
-        let included = {
-            let _alone = gate.exclude_readers();
-            let written = write_in_place(&*file, header, &blocks, &image.block_crcs);
-            self.require_or_distrust(chunk, written.context("write", &path))?;
-            // Readers take the new base and the records that are left from here on.
-            self.lock().take_included(header)
-        };
-        // Until the file is durable, the journal keeps the image and the records. When it cannot
-        // be made so, it keeps them for the next start.
-        self.require_or_distrust(chunk, file.sync().context("sync", &path))?;
-        summary.record_count += included.len() as u64;
-        let frame_bytes = included.values().map(|record| record.position.frame_bytes);
-        summary.record_bytes += frame_bytes.map(u64::from).sum::<u64>();
-        let mut state = self.lock();
-        state.forget(included);
-        state.journal.release(position);
-        let done = Entry::Applied { chunk, upto };
-        match self.append(&mut state, &done, &[], Room::Ordinary) {
-            // Without it, the next start writes the image once more.
-            Ok(_) | Err(StoreError::NoSpace { .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
+        Ok(position)
     }
 
     /// Latches the store when a write to a chunk in use failed, and serves nothing of the chunk
     /// any more: what is on the disk of it is known again only after the next start.
-    fn require_or_distrust(
+    pub(crate) fn require_or_distrust<T>(
         &self,
         chunk: ChunkId,
-        outcome: Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
+        outcome: Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let outcome = self.require(outcome);
         if outcome.is_err()
             && let Some(entry) = self.lock().chunk_mut(chunk)
         {
             entry.header = Header::Damaged;
+            entry.reserve = None;
         }
         outcome
-    }
-
-    /// Removes segments that nothing needs. When too many are left, copies what is needed of the
-    /// oldest one to the end of the journal first: one stripe that nobody settles must not hold
-    /// on to everybody's records.
-    fn reclaim(&self, summary: &mut ApplySummary) -> Result<(), StoreError> {
-        let mut state = self.lock();
-        self.check_latch()?;
-        summary.segment_count += self.require(state.journal.reclaim())?;
-        if state.journal.segments.len() <= self.options.segment_count_max {
-            return Ok(());
-        }
-        let Some((&oldest, _)) = state.journal.segments.first_key_value() else {
-            return Ok(());
-        };
-        let needed_lsn = match self.copy_records(&mut state, oldest) {
-            Ok(()) => state.journal.needed_lsn,
-            Err(StoreError::NoSpace { .. }) => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        drop(state);
-        self.sync(needed_lsn)?;
-        let mut state = self.lock();
-        summary.segment_count += self.require(state.journal.reclaim())?;
-        Ok(())
-    }
-
-    /// Appends copies of the pending records of a segment. The older copies are needed until the
-    /// newer ones are durable, which [`Journal::reclaim`](crate::journal::Journal::reclaim) is
-    /// called after. A record that cannot be read stays where it is, and the segment with it.
-    fn copy_records(&self, state: &mut State<D>, segment: u64) -> Result<(), StoreError> {
-        let mut found = Vec::new();
-        for stripe in state.stripes.values() {
-            for chunk in stripe.chunks.values() {
-                let here = |record: &&Pending| record.position.segment == segment;
-                let record_of = |record: &Pending| (record.head.clone(), record.position);
-                found.extend(chunk.pending.values().filter(here).map(record_of));
-            }
-        }
-        let mut buffer = Vec::new();
-        for (head, position) in found {
-            let layer = Layer {
-                located: state.journal.locate(position),
-                head,
-            };
-            let body = match layer.body(&mut buffer) {
-                Ok(body) => body,
-                Err(StoreError::Corrupt { .. }) => continue,
-                Err(error) => return Err(error),
-            };
-            let entry = Entry::Update(layer.head.clone());
-            let position = self.append(state, &entry, &[body], Room::Ordinary)?;
-            let head = layer.head;
-            state.remember(Pending { head, position });
-        }
-        Ok(())
     }
 }
 
@@ -379,16 +421,18 @@ fn join(ranges: impl Iterator<Item = ByteRange>) -> Vec<ByteRange> {
     joined
 }
 
-/// Writes blocks or parts of them, their checksums and the header.
+/// Writes blocks or parts of them, their checksums and the header. Answers how many bytes it wrote.
 pub(crate) fn write_in_place<F: DiskFile>(
     file: &F,
     header: ChunkHeader,
     bytes: &BTreeMap<u64, Vec<u8>>,
     block_crcs: &BTreeMap<u64, u32>,
-) -> io::Result<()> {
+) -> io::Result<u64> {
     let extent = header.extent();
+    let mut written_bytes = 0;
     for (&offset, bytes) in bytes {
         file.write_all_at(bytes, extent.data_offset(offset))?;
+        written_bytes += bytes.len();
     }
     // Neighbouring checksums go with one write.
     let mut entries = block_crcs.iter().peekable();
@@ -400,8 +444,11 @@ pub(crate) fn write_in_place<F: DiskFile>(
             next += 1;
         }
         file.write_all_at(&table, Extent::table_offset(first))?;
+        written_bytes += table.len();
     }
-    file.write_all_at(&header.encode(), 0)
+    let header = header.encode();
+    file.write_all_at(&header, 0)?;
+    Ok((written_bytes + header.len()) as u64)
 }
 
 #[cfg(test)]

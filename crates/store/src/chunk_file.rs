@@ -16,7 +16,7 @@ use std::io;
 pub(crate) const BLOCK_BYTES: u64 = 4096;
 /// Bytes before the table; the first sector of them is the header.
 const HEADER_PAGE_BYTES: u64 = 4096;
-const HEADER_BYTES: usize = 88;
+pub(crate) const HEADER_BYTES: usize = 88;
 const MAGIC: [u8; 8] = *b"GABIONCK";
 const VERSION: u32 = 2;
 /// Largest chunk that the store takes, which bounds the table to 16 MiB.
@@ -161,8 +161,18 @@ impl Extent {
         HEADER_PAGE_BYTES + (self.block_count() * 4).next_multiple_of(BLOCK_BYTES) + offset
     }
 
-    pub(crate) fn file_bytes(self) -> u64 {
+    /// Where the reserve begins, for a chunk that has one.
+    pub(crate) fn reserve_offset(self) -> u64 {
         self.data_offset(self.chunk_bytes)
+            .next_multiple_of(BLOCK_BYTES)
+    }
+
+    /// Bytes of the chunk's file.
+    pub(crate) fn file_bytes(self, keeping: Keeping) -> u64 {
+        match keeping {
+            Keeping::Reserve { bytes } => self.reserve_offset() + bytes,
+            Keeping::InPlace | Keeping::AtOnce | Keeping::Log => self.data_offset(self.chunk_bytes),
+        }
     }
 
     /// The bytes of a chunk that a block covers.
@@ -246,7 +256,7 @@ pub(crate) fn read_blocks<F: DiskFile>(
 }
 
 /// Reads bytes of a file; a file that ends early is damage to `range` of the chunk.
-fn read_exact<F: DiskFile>(
+pub(crate) fn read_exact<F: DiskFile>(
     file: &F,
     output: &mut [u8],
     offset: u64,
@@ -341,7 +351,9 @@ mod tests {
         let extent = Extent::new(10_000);
         assert_eq!(extent.block_count(), 3);
         assert_eq!(extent.data_offset(0), 8192);
-        assert_eq!(extent.file_bytes(), 18_192);
+        assert_eq!(extent.file_bytes(Keeping::Log), 18_192);
+        let keeping = Keeping::Reserve { bytes: 100 };
+        assert_eq!(extent.file_bytes(keeping), 20_480 + 100);
         assert_eq!(extent.block_range(2), ByteRange::new(8192, 1808));
         let span = extent.block_span(ByteRange::new(5000, 4000));
         assert_eq!(span, ByteRange::new(4096, 5904));

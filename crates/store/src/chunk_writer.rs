@@ -64,7 +64,7 @@ impl<D: Disk> Store<D> {
             state.next_temporary += 1;
             format!("{TMP_DIRECTORY}/{:016x}", state.next_temporary)
         };
-        let file_bytes = extent.file_bytes();
+        let file_bytes = extent.file_bytes(spec.keeping);
         let available = shared.disk.available_bytes().context("measure", "")?;
         let no_space = || StoreError::NoSpace {
             operation: "a chunk",
@@ -85,7 +85,7 @@ impl<D: Disk> Store<D> {
             parts: BTreeMap::new(),
             written: BTreeMap::new(),
         };
-        match writer.file().allocate(file_bytes) {
+        match writer.file().allocate(0, file_bytes) {
             Ok(()) => Ok(writer),
             Err(source) if source.kind() == io::ErrorKind::StorageFull => Err(no_space()),
             Err(source) => Err(StoreError::io("allocate", &writer.path, source)),
@@ -159,6 +159,7 @@ impl<D: Disk> State<D> {
 
     /// Forgets a chunk whose file is gone.
     pub(crate) fn forget_chunk(&mut self, chunk: ChunkId) {
+        self.reserve_syncs.forget(chunk);
         let stripe = self.stripes.get_mut(&chunk.stripe);
         let Some(stripe) = stripe else { return };
         self.files.forget(chunk);
@@ -296,18 +297,27 @@ impl<D: Disk> ChunkWriter<D> {
             reserve_lsn: 0,
         };
         shared.require(self.write_tables(&header))?;
+        shared.counters.add(|c| &c.sync_count, 1);
         let (path, directory) = (chunk_file::path_of(chunk), chunk_file::directory_of(chunk));
         let _alone = gate.exclude_readers();
         // A fence may have come while the data went to the disk.
         shared.lock().check_replaces(&shared.disk, chunk, spec)?;
+        let spilled = shared.spill_replaced(chunk, spec.base)?;
         let disk = &shared.disk;
-        shared.require(disk.rename(&self.path, &path).context("rename", &path))?;
+        let renamed = disk.rename(&self.path, &path).context("rename", &path);
+        // An open reserve of the file that is gone takes no record any more in any case.
+        shared.require(renamed)?;
         self.file = None;
         let synced = disk.sync_directory(&directory);
         shared.require(synced.context("sync directory", &directory))?;
         let mut state = shared.lock();
         state.files.forget(chunk);
+        if let Some(replaced) = state.chunk_mut(chunk) {
+            replaced.reserve = None;
+        }
         state.set_header(header);
+        state.adopt_spilled(spilled);
+        shared.reserve_syncs.forget(chunk);
         state.clear_suspicion(chunk);
         Ok(())
     }

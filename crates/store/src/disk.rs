@@ -88,11 +88,19 @@ pub trait DiskFile: Send + Sync + 'static {
     /// When the disk fails: nothing is known then about what is durable.
     fn sync(&self) -> io::Result<()>;
 
-    /// Grows the file to at least `bytes` zeroed bytes and reserves the space for them.
+    /// Reserves the space of `bytes` from `offset` on. What was written there stays; what was not
+    /// is zeros. The file grows to the end of it where needed.
     ///
     /// # Errors
     /// [`io::ErrorKind::StorageFull`] when the disk has no room, or whatever it fails with.
-    fn allocate(&self, bytes: u64) -> io::Result<()>;
+    fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()>;
+
+    /// Gives the space of `bytes` from `offset` on back and leaves zeros, in a file that keeps its
+    /// length. It is durable after [`DiskFile::sync`]; a crash before may undo it.
+    ///
+    /// # Errors
+    /// When the disk fails. A file system without holes leaves zeros that take space.
+    fn punch_hole(&self, offset: u64, bytes: u64) -> io::Result<()>;
 
     /// The file's length.
     ///

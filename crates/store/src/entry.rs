@@ -11,7 +11,8 @@ use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Sequence,
 /// An entry's head, decoded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Entry {
-    /// A participant's record. The pieces' bytes are the body, end to end.
+    /// A participant's record. The pieces' bytes are the body, end to end. The only kind of entry
+    /// that a reserve has.
     Update(UpdateHead),
     /// What is known of a stripe: a fence, a committed mark or a checkpoint of both, and records
     /// that the recovery rule dropped.
@@ -24,6 +25,8 @@ pub(crate) enum Entry {
         chunk: ChunkId,
         birth_lsn: u64,
         upto: Sequence,
+        /// Where the chunk's reserve begins afterwards: elsewhere when the apply empties it.
+        reserve_lsn: u64,
     },
     /// The image up to `upto` is in place and durable.
     Applied { chunk: ChunkId, upto: Sequence },
@@ -85,7 +88,7 @@ impl Participants {
 
 const UPDATE: u8 = 1;
 const STATE: u8 = 2;
-const IMAGE: u8 = 3;
+pub(crate) const IMAGE: u8 = 3;
 const APPLIED: u8 = 4;
 const REMOVED: u8 = 5;
 const SYNCED: u8 = 6;
@@ -140,10 +143,12 @@ impl Entry {
                 chunk,
                 birth_lsn,
                 upto,
+                reserve_lsn,
             } => {
                 put_chunk(&mut head, *chunk);
                 put_varint(&mut head, *birth_lsn);
                 put_varint(&mut head, upto.0);
+                put_varint(&mut head, *reserve_lsn);
             }
             Self::Applied { chunk, upto } => {
                 put_chunk(&mut head, *chunk);
@@ -171,6 +176,7 @@ impl Entry {
                 chunk: chunk(&mut reader)?,
                 birth_lsn: reader.varint()?,
                 upto: Sequence(reader.varint()?),
+                reserve_lsn: reader.varint()?,
             },
             APPLIED => Self::Applied {
                 chunk: chunk(&mut reader)?,
@@ -302,6 +308,7 @@ mod tests {
             chunk,
             birth_lsn: 99,
             upto,
+            reserve_lsn: 4096,
         });
         check(&Entry::Applied { chunk, upto });
         check(&Entry::Removed { chunk });

@@ -134,6 +134,11 @@ pub(crate) fn find_next(bytes: &[u8], lsn: u64, from: usize) -> Option<usize> {
     None
 }
 
+/// Whether a frame with a readable head begins anywhere in `bytes`, which stand at `lsn`.
+pub(crate) fn has_frame(bytes: &[u8], lsn: u64) -> bool {
+    decode_head(bytes, lsn).is_some() || find_next(bytes, lsn, 0).is_some()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,6 +5,7 @@ use crate::chunk_file::ChunkHeader;
 use crate::entry::{StripeMark, UpdateHead};
 use crate::journal::Position;
 use crate::record::UpdateStamp;
+use crate::reserve::Reserve;
 use gabion_layout::{ByteRange, ChunkIndex, Epoch, Generation, Keeping, Sequence, StripeId};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -25,8 +26,12 @@ pub(crate) struct Stripe {
 #[derive(Debug, Default)]
 pub(crate) struct Chunk {
     pub(crate) header: Header,
-    /// Records that the chunk's own bytes do not include. Invariant: each is kept in the journal.
+    /// Records in the journal that the chunk's own bytes do not include. Invariant: each is kept
+    /// there.
     pub(crate) pending: BTreeMap<Sequence, Pending>,
+    /// Where the chunk keeps records instead. Invariant: `Some` only while the header is known and
+    /// says that there is one.
+    pub(crate) reserve: Option<Reserve>,
 }
 
 /// What is known of a chunk's header.
@@ -90,6 +95,11 @@ impl Stripe {
         if mark > self.mark {
             self.mark = mark;
             self.dropped.retain(|stamp| stamp.sequence > mark);
+            for chunk in self.chunks.values_mut() {
+                if let Some(reserve) = &mut chunk.reserve {
+                    reserve.unsettled.retain(|sequence, _| *sequence > mark);
+                }
+            }
         }
     }
 
@@ -122,10 +132,10 @@ impl Chunk {
     }
 }
 
-impl Pending {
+impl UpdateHead {
     /// Whether one of its pieces has a byte of `range`.
     pub(crate) fn touches(&self, range: ByteRange) -> bool {
         let shares = |piece: &crate::entry::PieceHead| piece.range.intersect(range).is_some();
-        self.head.pieces.iter().any(shares)
+        self.pieces.iter().any(shares)
     }
 }

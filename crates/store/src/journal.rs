@@ -10,11 +10,14 @@
 //! life of the store.
 
 use crate::checksum::crc32c;
+use crate::chunk_file;
 use crate::codec::Reader;
+use crate::counts::Counters;
 use crate::disk::{Disk, DiskFile};
-use crate::entry::Entry;
+use crate::entry::{Entry, IMAGE as IMAGE_KIND};
 use crate::error::{IoContext, StoreError};
 use crate::frame;
+use gabion_layout::ChunkId;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -44,20 +47,40 @@ impl Position {
     }
 }
 
-/// A frame's bytes, found but not read; valid even if the segment is removed meanwhile.
+/// A frame's bytes, found but not read; valid even if the file is removed meanwhile.
 pub(crate) struct Located<F> {
     pub(crate) file: Arc<F>,
     pub(crate) offset: u64,
-    pub(crate) position: Position,
+    pub(crate) lsn: u64,
+    pub(crate) frame_bytes: u32,
+    pub(crate) holder: Holder,
+}
+
+/// The file that a frame is in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Holder {
+    /// A segment of the journal.
+    Segment(u64),
+    /// A chunk's file, which has a reserve.
+    Chunk(ChunkId),
+}
+
+impl Holder {
+    fn path(self) -> String {
+        match self {
+            Self::Segment(number) => segment_path(number),
+            Self::Chunk(chunk) => chunk_file::path_of(chunk),
+        }
+    }
 }
 
 impl<F: DiskFile> Located<F> {
     /// Reads the frame into `buffer`. The caller decodes it, which checks it.
     pub(crate) fn read(&self, buffer: &mut Vec<u8>) -> Result<(), StoreError> {
-        buffer.resize(self.position.frame_bytes as usize, 0);
+        buffer.resize(self.frame_bytes as usize, 0);
         self.file
             .read_exact_at(buffer, self.offset)
-            .context("read", &segment_path(self.position.segment))
+            .map_err(|source| StoreError::io("read", &self.holder.path(), source))
     }
 }
 
@@ -102,6 +125,7 @@ pub(crate) struct Journal<D: Disk> {
     /// Invariant: `Some(bytes)` only while a file of so many zeros is at [`SPARE_PATH`].
     spare_bytes: Option<u64>,
     scratch: Vec<u8>,
+    counters: Arc<Counters>,
 }
 
 impl<D: Disk> Journal<D> {
@@ -120,7 +144,13 @@ impl<D: Disk> Journal<D> {
             synced_lsn: Arc::new(AtomicU64::new(0)),
             spare_bytes: None,
             scratch: Vec::new(),
+            counters: Arc::default(),
         }
+    }
+
+    /// What the store counts, for all who count.
+    pub(crate) fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.counters)
     }
 
     /// Up to which position everything is durable.
@@ -158,7 +188,7 @@ impl<D: Disk> Journal<D> {
         }
         self.discard_spare()?;
         let made = self.disk.create(SPARE_PATH);
-        match made.and_then(|file| file.allocate(bytes)) {
+        match made.and_then(|file| file.allocate(0, bytes)) {
             Ok(()) => {
                 self.spare_bytes = Some(bytes);
                 Ok(())
@@ -198,6 +228,7 @@ impl<D: Disk> Journal<D> {
         let mut number = 1;
         if let Some((last, file, _)) = self.tail() {
             file.sync().context("sync", &segment_path(last))?;
+            self.counters.add(|c| &c.sync_count, 1);
             self.synced_lsn.fetch_max(self.end_lsn, Ordering::AcqRel);
             number = last + 1;
         }
@@ -218,6 +249,11 @@ impl<D: Disk> Journal<D> {
             .and_then(|()| file.write_all_at(&frames, SEGMENT_HEADER_BYTES))
             .context("write", SPARE_PATH)?;
         file.sync().context("sync", SPARE_PATH)?;
+        self.counters.add(|c| &c.sync_count, 1);
+        self.counters.add(
+            |c| &c.journal_bytes,
+            SEGMENT_HEADER_BYTES + frames.len() as u64,
+        );
         let path = segment_path(number);
         self.spare_bytes = None;
         self.disk
@@ -265,6 +301,17 @@ impl<D: Disk> Journal<D> {
             .write_all_at(&self.scratch, offset)
             .context("write", &segment_path(*number))?;
         self.end_lsn += frame_bytes;
+        let is_image = kind == IMAGE_KIND;
+        self.counters.add(
+            |c| {
+                if is_image {
+                    &c.image_bytes
+                } else {
+                    &c.journal_bytes
+                }
+            },
+            frame_bytes,
+        );
         if kind != Entry::Synced.kind() {
             self.needed_lsn = self.end_lsn;
         }
@@ -284,7 +331,9 @@ impl<D: Disk> Journal<D> {
         Located {
             file: Arc::clone(&segment.file),
             offset: SEGMENT_HEADER_BYTES + position.lsn - segment.base_lsn,
-            position,
+            lsn: position.lsn,
+            frame_bytes: position.frame_bytes,
+            holder: Holder::Segment(position.segment),
         }
     }
 

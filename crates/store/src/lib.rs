@@ -2,9 +2,9 @@
 //! what the node has promised about stripes.
 //!
 //! This crate holds one participant's durable half of the update protocol, for data nodes (new
-//! bytes, kept apart until they are settled) and parity nodes (parity deltas; the journal is the
-//! parity log) alike. Parity logging with recovery in mind follows "Parity Logging with Reserved
-//! Space" (`CodFS`, FAST '14), with one node-wide log in place of space reserved per chunk.
+//! bytes, kept apart until they are settled) and parity nodes (parity deltas) alike. Each chunk says
+//! how it keeps records ([`Keeping`](gabion_layout::Keeping)): in the node-wide journal, or in space
+//! reserved behind the chunk, after "Parity Logging with Reserved Space" (`CodFS`, FAST '14).
 //!
 //! It decides nothing: which update stands is for the protocol above, which chunk goes where for
 //! the planners. It has no threads, clocks or sockets, and runs on any [`Disk`]: a directory
@@ -52,6 +52,7 @@ mod checksum;
 mod chunk_file;
 mod chunk_writer;
 mod codec;
+mod counts;
 mod disk;
 mod entry;
 mod error;
@@ -65,16 +66,22 @@ mod open_files;
 mod pin;
 mod read;
 mod real_disk;
+mod reclaim;
 mod record;
 mod recovery;
+mod reserve;
+mod reserve_sync;
+mod resize;
 mod scan;
 mod scrub;
 mod sim_disk;
+mod spill;
 mod store;
 mod update;
 
 pub use apply::ApplySummary;
 pub use chunk_writer::ChunkWriter;
+pub use counts::StoreCounts;
 pub use disk::{Disk, DiskFile, SECTOR_BYTES};
 pub use error::StoreError;
 pub use real_disk::RealDisk;
@@ -83,5 +90,6 @@ pub use record::{
     UpdateStamp,
 };
 pub use recovery::{JournalDamage, RecoveryReport};
+pub use resize::ReserveStats;
 pub use sim_disk::{DiskCounts, SimDisk, SimFile};
 pub use store::{Lsn, Options, Store};

@@ -30,11 +30,11 @@ impl<D: Disk> Store<D> {
         if header.spec.base > from {
             return Ok(None);
         }
-        let stripe = &state.stripes[&chunk.stripe];
-        let missed = stripe.chunks[&chunk.index]
-            .pending_after(from)
-            .take_while(|(sequence, _)| **sequence <= stripe.mark)
-            .flat_map(|(_, record)| &record.head.pieces)
+        let mark = state.stripes[&chunk.stripe].mark;
+        let records = state.records(&self.shared.disk, chunk, (from, mark), |_| true)?;
+        let missed = records
+            .values()
+            .flat_map(|record| &record.head.pieces)
             .map(|piece| (piece.data, piece.range));
         Ok(Some(join(missed.collect())))
     }

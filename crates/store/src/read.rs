@@ -152,8 +152,7 @@ impl<D: Disk> State<D> {
             Cut::Exactly(sequence) => sequence,
             Cut::Committed { .. } => {
                 let above = stripe.mark;
-                let mut unsettled = entry.pending_after(above);
-                if let Some((&first, _)) = unsettled.find(|(_, record)| record.touches(range)) {
+                if let Some(first) = entry.first_unsettled(above, range) {
                     return Err(StoreError::Unsettled {
                         chunk,
                         above,
@@ -163,19 +162,13 @@ impl<D: Disk> State<D> {
                 above
             }
         };
-        let settled = entry.pending.range(..=as_of).map(|(_, record)| record);
-        let layers = settled
-            .filter(|record| record.touches(range))
-            .map(|record| Layer {
-                head: record.head.clone(),
-                located: self.journal.locate(record.position),
-            })
-            .collect();
+        let touches = |head: &UpdateHead| head.touches(range);
+        let layers = self.records(disk, chunk, (applied, as_of), touches)?;
         Ok(View {
             file: self.open_file(disk, chunk)?,
             header,
             as_of,
-            layers,
+            layers: layers.into_values().collect(),
         })
     }
 }
@@ -187,7 +180,7 @@ impl<F: crate::disk::DiskFile> Layer<F> {
     /// [`StoreError::Corrupt`] with the smallest range around the record's pieces.
     pub(crate) fn body<'a>(&self, buffer: &'a mut Vec<u8>) -> Result<&'a [u8], StoreError> {
         self.located.read(buffer)?;
-        match frame::decode(buffer, self.located.position.lsn) {
+        match frame::decode(buffer, self.located.lsn) {
             Check::Whole(frame) => Ok(frame.body),
             Check::BodyDamaged(_) | Check::Unreadable => Err(StoreError::Corrupt {
                 chunk: self.head.chunk,

@@ -5,6 +5,8 @@
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::StoreError;
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -123,14 +125,28 @@ impl DiskFile for File {
         self.sync_data()
     }
 
-    fn allocate(&self, bytes: u64) -> io::Result<()> {
-        if self.metadata()?.len() >= bytes {
+    fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        if bytes == 0 {
             return Ok(());
         }
-        match rustix::fs::fallocate(self, rustix::fs::FallocateFlags::empty(), 0, bytes) {
+        match fallocate(self, FallocateFlags::empty(), offset, bytes) {
             // A file system that cannot reserve space still gives a file of zeros. A disk that
             // fills up later then fails a write, which latches the store instead of refusing.
-            Err(rustix::io::Errno::OPNOTSUPP) => self.set_len(bytes),
+            Err(Errno::OPNOTSUPP) if self.metadata()?.len() < offset + bytes => {
+                self.set_len(offset + bytes)
+            }
+            Err(Errno::OPNOTSUPP) => Ok(()),
+            other => other.map_err(io::Error::from),
+        }
+    }
+
+    fn punch_hole(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match fallocate(self, flags, offset, bytes) {
+            Err(Errno::OPNOTSUPP) => write_zeros(self, offset, bytes),
             other => other.map_err(io::Error::from),
         }
     }
@@ -142,4 +158,16 @@ impl DiskFile for File {
     fn truncate(&self, bytes: u64) -> io::Result<()> {
         self.set_len(bytes)
     }
+}
+
+/// Zeros in place of a hole.
+fn write_zeros(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
+    let zeros = vec![0; bytes.min(1 << 20) as usize];
+    let mut at = offset;
+    while at < offset + bytes {
+        let part = &zeros[..(offset + bytes - at).min(zeros.len() as u64) as usize];
+        FileExt::write_all_at(file, part, at)?;
+        at += part.len() as u64;
+    }
+    Ok(())
 }

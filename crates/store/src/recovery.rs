@@ -18,7 +18,7 @@ use crate::journal::{
     parse_segment_name, segment_path,
 };
 use crate::record::Damage;
-use crate::scan::{Found, scan};
+use crate::scan::{Found, decode_entry, scan};
 use crate::store::{Options, Shared, State, Store};
 use gabion_layout::{ByteRange, ChunkId, Sequence};
 use std::collections::BTreeMap;
@@ -65,6 +65,7 @@ struct OpenImage {
     position: Position,
     birth_lsn: u64,
     upto: Sequence,
+    reserve_lsn: u64,
     is_damaged: bool,
 }
 
@@ -295,11 +296,13 @@ impl<D: Disk> Replay<D> {
                 chunk,
                 birth_lsn,
                 upto,
+                reserve_lsn,
             } => {
                 let image = OpenImage {
                     position,
                     birth_lsn,
                     upto,
+                    reserve_lsn,
                     is_damaged,
                 };
                 self.images.entry(chunk).or_default().push(image);
@@ -415,6 +418,7 @@ impl<D: Disk> Replay<D> {
             return Ok(false);
         };
         header.spec.base = header.spec.base.max(open.upto);
+        header.reserve_lsn = header.reserve_lsn.max(open.reserve_lsn);
         let path = chunk_file::path_of(chunk);
         let file = self.disk.open(&path).context("open", &path)?;
         write_in_place(&file, header, &image.ranges, &image.block_crcs).context("write", &path)?;
@@ -463,14 +467,5 @@ impl<D: Disk> Replay<D> {
         });
         self.report.pending_count = pending.sum();
         Ok(())
-    }
-}
-
-/// The entry of a frame, unless its parts contradict each other.
-fn decode_entry(frame: &frame::Frame<'_>) -> Option<Entry> {
-    let entry = Entry::decode(frame.kind, frame.head)?;
-    match &entry {
-        Entry::Update(head) if head.piece_bytes() != frame.body.len() as u64 => None,
-        _ => Some(entry),
     }
 }

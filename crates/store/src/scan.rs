@@ -5,6 +5,7 @@
 //! be read are damage when a later frame calls them synced, and the torn tail otherwise. The tail
 //! is cut at its first bad frame: nobody was told that anything behind it was durable.
 
+use crate::entry::Entry;
 use crate::frame::{self, Check, Frame};
 
 /// What a stretch of a segment turned out to be.
@@ -16,6 +17,15 @@ pub(crate) enum Found<'a> {
     BodyDamaged(Frame<'a>),
     /// So many bytes that were synced once and cannot be read.
     Unreadable(u64),
+}
+
+/// The entry of a frame, unless its parts contradict each other.
+pub(crate) fn decode_entry(frame: &Frame<'_>) -> Option<Entry> {
+    let entry = Entry::decode(frame.kind, frame.head)?;
+    match &entry {
+        Entry::Update(head) if head.piece_bytes() != frame.body.len() as u64 => None,
+        _ => Some(entry),
+    }
 }
 
 /// Calls `visit` with everything found and its position, in order; answers the position at which

@@ -1,16 +1,14 @@
 //! Looking for damage before anybody needs the bytes.
 
-use crate::chunk_file::{self, BLOCK_BYTES, ReadFailure, read_blocks, read_header};
+use crate::chunk_file::{self, BLOCK_BYTES, ChunkHeader, ReadFailure, read_blocks, read_header};
 use crate::disk::Disk;
 use crate::error::{IoContext, StoreError};
-use crate::index::Pending;
 use crate::journal::SEGMENT_HEADER_BYTES;
-use crate::read::Layer;
 use crate::record::Damage;
 use crate::recovery::JournalDamage;
 use crate::scan::{Found, scan};
 use crate::store::Store;
-use gabion_layout::{ByteRange, ChunkId};
+use gabion_layout::{ByteRange, ChunkId, Sequence};
 
 /// Bytes of a chunk that are checked while changes of it wait.
 const STRETCH_BYTES: u64 = 1 << 20;
@@ -62,22 +60,26 @@ impl<D: Disk> Store<D> {
             }));
             offset = span.end();
         }
+        let _shared = gate.begin_read();
         bad.extend(self.bad_records(chunk)?);
         Ok(join(chunk, bad))
     }
 
     /// The ranges of pending records of a chunk that cannot be read.
     fn bad_records(&self, chunk: ChunkId) -> Result<Vec<ByteRange>, StoreError> {
-        let layers: Vec<Layer<D::File>> = {
-            let state = self.shared.lock();
-            let layer = |record: &Pending| Layer {
-                head: record.head.clone(),
-                located: state.journal.locate(record.position),
-            };
-            let pending = state.chunk(chunk).map(|entry| entry.pending.values());
-            pending.into_iter().flatten().map(layer).collect()
-        };
         let mut bad = Vec::new();
+        let records = {
+            let mut state = self.shared.lock();
+            let all = |header: ChunkHeader| (header.spec.base, Sequence(u64::MAX));
+            let range = state.header(&self.shared.disk, chunk).map(all);
+            range.and_then(|range| state.records(&self.shared.disk, chunk, range, |_| true))
+        };
+        let layers = match records {
+            Ok(records) => records.into_values(),
+            Err(StoreError::NoSuchChunk { .. }) => return Ok(bad),
+            Err(StoreError::Corrupt { range, .. }) => return Ok(vec![range]),
+            Err(error) => return Err(error),
+        };
         let mut buffer = Vec::new();
         for layer in layers {
             match layer.body(&mut buffer) {

@@ -3,7 +3,7 @@
 //! What [`SimDisk::crash`] keeps: everything synced; each unsynced write is kept, lost or torn
 //! between sectors; each unsynced creation, rename and removal is kept or lost. A failed sync
 //! drops what it should have made durable, while reads go on seeing it, as page caches do.
-//! Clones share one disk. Handles opened before a crash fail after it.
+//! A hole takes no space. Clones share one disk. Handles opened before a crash fail after it.
 //!
 //! Not modelled: latency, and reordering of one unsynced write before an older one to the same
 //! sector (both are kept or lost, but in their order).
@@ -143,7 +143,7 @@ impl SimDisk {
     pub fn contents(&self, path: &str) -> Option<Vec<u8>> {
         match self.lock().names.get(path)? {
             Node::Directory => None,
-            Node::File(inode) => Some(lock_inode(inode).current.clone()),
+            Node::File(inode) => Some(lock_inode(inode).current.bytes.clone()),
         }
     }
 
@@ -154,7 +154,7 @@ impl SimDisk {
             let inode = &mut *lock_inode(inode);
             let (byte, mask) = ((bit / 8) as usize, 1 << (bit % 8));
             for bytes in [&mut inode.current, &mut inode.durable] {
-                if let Some(byte) = bytes.get_mut(byte) {
+                if let Some(byte) = bytes.bytes.get_mut(byte) {
                     *byte ^= mask;
                 }
             }
@@ -279,9 +279,9 @@ impl SimFile {
         Ok(state)
     }
 
-    fn change(&self, change: Change, end: u64) -> io::Result<()> {
+    fn change(&self, change: Change) -> io::Result<()> {
         let mut state = self.state()?;
-        let growth = end.saturating_sub(lock_inode(&self.inode).current.len() as u64);
+        let growth = change.growth_bytes(&lock_inode(&self.inode).current);
         if growth > state.capacity_bytes.saturating_sub(state.used_bytes()) {
             return Err(ErrorKind::StorageFull.into());
         }
@@ -310,7 +310,7 @@ impl DiskFile for SimFile {
         let range = usize::try_from(offset)
             .ok()
             .and_then(|start| Some(start..start.checked_add(output.len())?));
-        match range.and_then(|range| inode.current.get(range)) {
+        match range.and_then(|range| inode.current.bytes.get(range)) {
             Some(bytes) => output.copy_from_slice(bytes),
             None => return Err(ErrorKind::UnexpectedEof.into()),
         }
@@ -322,7 +322,7 @@ impl DiskFile for SimFile {
             offset: offset as usize,
             bytes: bytes.to_vec(),
         };
-        self.change(change, offset + bytes.len() as u64)
+        self.change(change)
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -340,19 +340,26 @@ impl DiskFile for SimFile {
         Ok(())
     }
 
-    fn allocate(&self, bytes: u64) -> io::Result<()> {
-        if self.length()? >= bytes {
-            return Ok(());
-        }
-        self.change(Change::Length(bytes as usize), bytes)
+    fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.change(Change::Allocate {
+            offset: offset as usize,
+            bytes: bytes as usize,
+        })
+    }
+
+    fn punch_hole(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.change(Change::Punch {
+            offset: offset as usize,
+            bytes: bytes as usize,
+        })
     }
 
     fn length(&self) -> io::Result<u64> {
         let _state = self.state()?;
-        Ok(lock_inode(&self.inode).current.len() as u64)
+        Ok(lock_inode(&self.inode).current.bytes.len() as u64)
     }
 
     fn truncate(&self, bytes: u64) -> io::Result<()> {
-        self.change(Change::Length(bytes as usize), 0)
+        self.change(Change::Length(bytes as usize))
     }
 }

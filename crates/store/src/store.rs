@@ -2,6 +2,7 @@
 //! callers share one sync, and how a failure latches.
 
 use crate::chunk_file::{self, ChunkHeader, ReadFailure};
+use crate::counts::Counters;
 use crate::disk::{Disk, DiskFile};
 use crate::entry::Entry;
 use crate::error::{IoContext, StoreError};
@@ -11,6 +12,8 @@ use crate::journal::{Journal, Position, SEGMENT_HEADER_BYTES, segment_path};
 use crate::open_files::OpenFiles;
 use crate::pin::Pins;
 use crate::record::Damage;
+use crate::reserve::{self, HeadCache};
+use crate::reserve_sync::ReserveSyncs;
 use gabion_layout::{ChunkId, Sequence, StripeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,9 +58,45 @@ impl Options {
     }
 }
 
-/// A position in the journal: once synced up to a record's, the record is durable.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Lsn(pub(crate) u64);
+/// Where a record was appended, for [`Store::sync`] to make it durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lsn {
+    /// The chunk whose reserve it is in; `None` for the journal.
+    holder: Option<ChunkId>,
+    /// The position behind it there.
+    behind: u64,
+    has_stalled: bool,
+}
+
+impl Lsn {
+    pub(crate) fn in_journal(behind: u64) -> Self {
+        Self {
+            holder: None,
+            behind,
+            has_stalled: false,
+        }
+    }
+
+    pub(crate) fn in_reserve(chunk: ChunkId, behind: u64) -> Self {
+        Self {
+            holder: Some(chunk),
+            behind,
+            has_stalled: false,
+        }
+    }
+
+    pub(crate) fn stalled(self, has_stalled: bool) -> Self {
+        Self {
+            has_stalled,
+            ..self
+        }
+    }
+
+    /// Whether the append waited for the chunk's full reserve to be merged.
+    pub fn has_stalled(&self) -> bool {
+        self.has_stalled
+    }
+}
 
 /// One node's durable chunks, records and promises. Clones share one store. All operations block;
 /// call them from threads that may.
@@ -77,6 +116,8 @@ impl<D: Disk> Clone for Store<D> {
 pub(crate) struct Shared<D: Disk> {
     pub(crate) disk: Arc<D>,
     pub(crate) options: Options,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) reserve_syncs: Arc<ReserveSyncs<D::File>>,
     state: Mutex<State<D>>,
     group: Group,
     /// The first failure of a required write or sync.
@@ -116,6 +157,8 @@ pub(crate) struct State<D: Disk> {
     /// Bytes of the frames of all pending records.
     pub(crate) pending_bytes: u64,
     pub(crate) pins: Pins,
+    pub(crate) reserve_syncs: Arc<ReserveSyncs<D::File>>,
+    pub(crate) head_cache: HeadCache,
 }
 
 /// Whether an append may use the room that is set aside for making room.
@@ -139,6 +182,8 @@ impl<D: Disk> Shared<D> {
                 is_led: Mutex::new(false),
                 done: Condvar::new(),
             },
+            counters: state.journal.counters(),
+            reserve_syncs: Arc::clone(&state.reserve_syncs),
             state: Mutex::new(state),
             latch: OnceLock::new(),
         }
@@ -212,6 +257,7 @@ impl<D: Disk> Shared<D> {
         let (number, file, end_lsn) =
             tail.expect("what waits for a sync was appended to a segment");
         self.require(file.sync().context("sync", &segment_path(number)))?;
+        self.counters.add(|c| &c.sync_count, 1);
         self.group.synced_lsn.fetch_max(end_lsn, Ordering::AcqRel);
         // The last entry of a quiet journal has no later one that says it was synced, so damage to
         // it would look like a torn tail. This marker says so, once it reaches the disk by itself.
@@ -224,12 +270,16 @@ impl<D: Disk> Shared<D> {
 }
 
 impl<D: Disk> Store<D> {
-    /// Makes everything up to `lsn` durable. Many callers share one sync of the disk.
+    /// Makes the record appended at `lsn` durable, and all before it in the same log. Callers that
+    /// wait for the journal, or for the same chunk's reserve, share one sync.
     ///
     /// # Errors
     /// [`StoreError::Io`] and [`StoreError::Failed`]: it is not known what is durable.
     pub fn sync(&self, lsn: Lsn) -> Result<(), StoreError> {
-        self.shared.sync(lsn.0)
+        match lsn.holder {
+            None => self.shared.sync(lsn.behind),
+            Some(chunk) => self.shared.sync_reserve(chunk, lsn.behind),
+        }
     }
 
     /// Makes everything appended so far durable, marks that are otherwise allowed to be lost
@@ -239,10 +289,11 @@ impl<D: Disk> Store<D> {
     /// As [`Store::sync`].
     pub fn sync_all(&self) -> Result<(), StoreError> {
         let end_lsn = self.shared.lock().journal.end_lsn;
-        self.shared.sync(end_lsn)
+        self.shared.sync(end_lsn)?;
+        self.shared.sync_reserves()
     }
 
-    /// Bytes of the journal that pending records take.
+    /// Bytes of the journal that pending records take. Records in reserves are not in it.
     pub fn pending_bytes(&self) -> u64 {
         self.shared.lock().pending_bytes
     }
@@ -265,6 +316,8 @@ impl<D: Disk> State<D> {
             next_temporary: 0,
             pending_bytes: 0,
             pins: Pins::default(),
+            reserve_syncs: Arc::new(ReserveSyncs::new()),
+            head_cache: HeadCache::default(),
         }
     }
 
@@ -301,10 +354,15 @@ impl<D: Disk> State<D> {
             Header::Unread => {}
         }
         let path = chunk_file::path_of(chunk);
-        let file = disk.open(&path).context("open", &path)?;
-        match chunk_file::read_header(&file, chunk) {
-            Ok(header) => {
+        let file = Arc::new(disk.open(&path).context("open", &path)?);
+        let found = chunk_file::read_header(&*file, chunk)
+            .and_then(|header| Ok((header, reserve::find(&*file, &header)?)));
+        match found {
+            Ok((header, found)) => {
                 self.set_header(header);
+                if let Some(found) = found {
+                    self.adopt_reserve(chunk, found, &file);
+                }
                 Ok(header)
             }
             Err(ReadFailure::Io(source)) => Err(StoreError::io("read", &path, source)),
@@ -326,6 +384,7 @@ impl<D: Disk> State<D> {
     pub(crate) fn suspect(&mut self, chunk: ChunkId) {
         if let Some(entry) = self.chunk_mut(chunk) {
             entry.header = Header::Damaged;
+            entry.reserve = None;
             let untrusted = std::mem::take(&mut entry.pending);
             self.forget(untrusted);
             self.suspects.insert(chunk);
@@ -357,6 +416,10 @@ impl<D: Disk> State<D> {
         stripe.learn(stripe.epoch, spec.generation, spec.base);
         let entry = stripe.chunks.entry(chunk.index).or_default();
         entry.header = Header::Known(header);
+        entry.reserve = match (reserve::reserve_of(&header), entry.reserve.take()) {
+            (Some(fresh), Some(known)) => Some(known.changed_to(fresh.first_lsn, fresh.bytes)),
+            (fresh, _) => fresh,
+        };
         let next = spec.base.0.checked_add(1);
         let later = next.map(|next| entry.pending.split_off(&Sequence(next)));
         std::mem::replace(&mut entry.pending, later.unwrap_or_default())
@@ -400,9 +463,14 @@ impl<D: Disk> State<D> {
 
     /// Adds a record to the pending ones of its chunk, which must be here.
     pub(crate) fn remember(&mut self, pending: Pending) {
+        self.journal.keep(pending.position);
+        self.adopt(pending);
+    }
+
+    /// As [`State::remember`] for a record that the journal keeps already.
+    pub(crate) fn adopt(&mut self, pending: Pending) {
         let (position, sequence) = (pending.position, pending.head.stamp.sequence);
         self.pending_bytes += u64::from(position.frame_bytes);
-        self.journal.keep(position);
         let chunk = pending.head.chunk;
         let entry = self
             .chunk_mut(chunk)

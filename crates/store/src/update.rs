@@ -9,10 +9,10 @@ use crate::disk::Disk;
 use crate::entry::{Entry, StripeMark, UpdateHead};
 use crate::error::StoreError;
 use crate::frame;
-use crate::index::{Pending, Stripe};
+use crate::index::{Chunk, Header, Pending, Stripe};
 use crate::record::{Record, RecordSummary, StripeState, UpdateStamp};
 use crate::store::{Lsn, Options, Room, Shared, State, Store};
-use gabion_layout::{ChunkId, Epoch, Generation, Keeping, Sequence, StripeId};
+use gabion_layout::{ChunkId, ChunkIndex, Epoch, Generation, Keeping, Sequence, StripeId};
 use std::collections::BTreeMap;
 
 /// Most pieces of one record, which bounds a frame's head.
@@ -43,29 +43,25 @@ impl<D: Disk> Store<D> {
         if let Some(held) = self.shared.admit(&mut state, record, &head)? {
             return Ok(held);
         }
-        if state.merges_first(record.chunk) {
+        let mut has_stalled = false;
+        let mut place = state.place_of(&head);
+        if place == Place::Merge {
+            has_stalled = state.chunk(record.chunk).is_some_and(Chunk::has_reserve);
             drop(state);
-            // Damage keeps records pending, which refuses nothing.
-            let mut summary = ApplySummary::default();
-            self.shared
-                .apply_chunk(record.chunk, u64::MAX, &mut summary)?;
+            self.shared.merge_first(record, has_stalled)?;
             state = self.shared.lock();
             if let Some(held) = self.shared.admit(&mut state, record, &head)? {
                 return Ok(held);
             }
+            place = state.place_of(&head);
         }
-        let entry = Entry::Update(head);
-        let body: Vec<&[u8]> = record.pieces.iter().map(|piece| piece.bytes).collect();
-        let position = self
-            .shared
-            .append(&mut state, &entry, &body, Room::Ordinary)?;
-        let Entry::Update(head) = entry else {
-            unreachable!("it was made an update above");
+        let lsn = if place == Place::Reserve {
+            self.shared.append_to_reserve(&mut state, record, head)?
+        } else {
+            self.shared.append_to_journal(&mut state, record, head)?
         };
-        let stripe = state.stripes.entry(record.chunk.stripe).or_default();
-        stripe.learn(record.stamp.epoch, record.generation, Sequence(0));
-        state.remember(Pending { head, position });
-        Ok(Lsn(position.end_lsn()))
+        self.shared.counters.add(|c| &c.append_count, 1);
+        Ok(lsn.stalled(has_stalled))
     }
 
     /// Promises, durably, to refuse every epoch before `epoch` and generation before
@@ -91,22 +87,22 @@ impl<D: Disk> Store<D> {
             let known = state.stripes.get(&stripe).unwrap_or(&unknown);
             check_epoch(known, stripe, epoch)?;
             check_generation(known, stripe, generation)?;
-            if (epoch, generation) > (known.epoch, known.generation) {
-                let mark = known.mark;
-                let fence = StripeMark {
-                    stripe,
-                    epoch,
-                    generation,
-                    mark,
-                };
-                let entry = state_entry(fence, Vec::new());
-                self.shared
-                    .append(&mut state, &entry, &[], Room::Reserved)?;
-                let known = state.stripes.entry(stripe).or_default();
-                known.learn(epoch, generation, mark);
-            }
-            // An equal fence may have been learned from something that is not durable yet.
-            state.journal.needed_lsn
+            let mark = known.mark;
+            let fence = StripeMark {
+                stripe,
+                epoch,
+                generation,
+                mark,
+            };
+            // An equal fence may have been learned from a record that is not durable yet, or that
+            // will be gone before the journal has a checkpoint. So it is written all the same.
+            let entry = state_entry(fence, Vec::new());
+            let position = self
+                .shared
+                .append(&mut state, &entry, &[], Room::Reserved)?;
+            let known = state.stripes.entry(stripe).or_default();
+            known.learn(epoch, generation, mark);
+            position.end_lsn()
         };
         self.shared.sync(needed_lsn)
     }
@@ -116,23 +112,31 @@ impl<D: Disk> Store<D> {
     /// # Errors
     /// [`StoreError::NoSuchStripe`]; [`StoreError::Io`] and [`StoreError::Failed`].
     pub fn collect(&self, stripe: StripeId) -> Result<StripeState, StoreError> {
-        let (found, needed_lsn) = {
+        let (found, needed_lsn, reserve_ends) = {
             let mut state = self.shared.lock();
             state.know_stripe(&self.shared.disk, stripe)?;
             let known = &state.stripes[&stripe];
-            let pending = known.chunks.values().flat_map(|chunk| {
-                let unsettled = chunk.pending_after(known.mark);
-                unsettled.map(|(_, pending)| summary(&pending.head))
+            let unsettled = known.chunks.values().flat_map(|chunk| {
+                let unsettled = chunk.unsettled_after(known.mark);
+                unsettled.map(|(_, head)| summary(head))
             });
+            let ends = known.chunks.iter().filter_map(|(&index, chunk)| {
+                let end_lsn = chunk.reserve.as_ref()?.end_lsn;
+                Some((ChunkId { stripe, index }, end_lsn))
+            });
+            let reserve_ends: Vec<_> = ends.collect();
             let found = StripeState {
                 epoch: known.epoch,
                 generation: known.generation,
                 mark: known.mark,
-                records: pending.collect(),
+                records: unsettled.collect(),
             };
-            (found, state.journal.needed_lsn)
+            (found, state.journal.needed_lsn, reserve_ends)
         };
         self.shared.sync(needed_lsn)?;
+        for (chunk, end_lsn) in reserve_ends {
+            self.shared.sync_reserve(chunk, end_lsn)?;
+        }
         Ok(found)
     }
 
@@ -177,13 +181,20 @@ impl<D: Disk> Store<D> {
         mark: Sequence,
         dropped: &[Sequence],
     ) -> Result<(), StoreError> {
+        // What is dropped from a reserve goes before the outcome counts: once the mark is above
+        // it, a record in a reserve is taken for settled.
+        let emptied = self.shared.empty_of_dropped(stripe, epoch, mark, dropped)?;
         let lsn = {
             let mut state = self.shared.lock();
             self.shared.check_latch()?;
             state.know_stripe(&self.shared.disk, stripe)?;
             let known = &state.stripes[&stripe];
             check_epoch(known, stripe, epoch)?;
-            let stamps = known.stamps_to_drop(stripe, epoch, mark, dropped)?;
+            let mut stamps = known.stamps_to_drop(stripe, epoch, mark, dropped)?;
+            // The journal may have copies of them from an emptying that was interrupted.
+            stamps.extend(emptied);
+            stamps.sort_unstable();
+            stamps.dedup();
             let outcome = StripeMark {
                 stripe,
                 epoch,
@@ -216,16 +227,147 @@ impl<D: Disk> Shared<D> {
     }
 }
 
-impl<D: Disk> State<D> {
-    /// Whether a chunk merges the records that it has before it takes another one.
-    fn merges_first(&self, chunk: ChunkId) -> bool {
-        let upto = self.mergeable_upto(chunk.stripe);
-        self.chunk(chunk).is_some_and(|entry| {
-            matches!(
-                entry.keeping(),
-                Some(Keeping::AtOnce | Keeping::Reserve { bytes: 0 })
-            ) && entry.pending.range(..=upto).next().is_some()
+impl<D: Disk> Shared<D> {
+    /// Merges a chunk's settled records so that it can take another one.
+    fn merge_first(&self, record: &Record<'_>, has_stalled: bool) -> Result<(), StoreError> {
+        let gate = self.lock().gate(record.chunk);
+        let _changing = gate.begin_change();
+        // Damage keeps records where they are, which refuses nothing.
+        let mut summary = ApplySummary::default();
+        self.apply_chunk(&gate, record.chunk, u64::MAX, &mut summary)?;
+        let merge_count = u64::from(summary.record_count > 0);
+        self.counters
+            .add(|c| &c.foreground_merge_count, merge_count);
+        if has_stalled {
+            let bytes = record.pieces.iter().map(|piece| piece.bytes.len() as u64);
+            self.counters.add(|c| &c.stalled_append_bytes, bytes.sum());
+            self.counters.add(|c| &c.stalled_append_count, 1);
+            let mut state = self.lock();
+            let entry = state.chunk_mut(record.chunk);
+            if let Some(reserve) = entry.and_then(|entry| entry.reserve.as_mut()) {
+                reserve.stalled_count += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn append_to_journal(
+        &self,
+        state: &mut State<D>,
+        record: &Record<'_>,
+        head: UpdateHead,
+    ) -> Result<Lsn, StoreError> {
+        let entry = Entry::Update(head);
+        let body: Vec<&[u8]> = record.pieces.iter().map(|piece| piece.bytes).collect();
+        let position = self.append(state, &entry, &body, Room::Ordinary)?;
+        let Entry::Update(head) = entry else {
+            unreachable!("it was made an update above");
+        };
+        let stripe = state.stripes.entry(record.chunk.stripe).or_default();
+        stripe.learn(record.stamp.epoch, record.generation, Sequence(0));
+        if state.chunk(record.chunk).is_some_and(Chunk::has_reserve) {
+            self.counters.add(|c| &c.spilled_record_count, 1);
+        }
+        state.remember(Pending { head, position });
+        Ok(Lsn::in_journal(position.end_lsn()))
+    }
+
+    /// Empties the reserves of a stripe that hold records which a resolution drops, and answers
+    /// the stamps of these.
+    fn empty_of_dropped(
+        &self,
+        stripe: StripeId,
+        epoch: Epoch,
+        mark: Sequence,
+        dropped: &[Sequence],
+    ) -> Result<Vec<UpdateStamp>, StoreError> {
+        let (stamps, chunks) = {
+            let mut state = self.lock();
+            self.check_latch()?;
+            state.know_stripe(&self.disk, stripe)?;
+            let known = &state.stripes[&stripe];
+            check_epoch(known, stripe, epoch)?;
+            let stamps = known.stamps_to_drop(stripe, epoch, mark, dropped)?;
+            let holds_one = |chunk: &Chunk| {
+                let mut reserved = chunk.reserve.iter().flat_map(|r| r.unsettled.values());
+                reserved.any(|record| stamps.contains(&record.head.stamp))
+            };
+            let holding = known.chunks.iter().filter(|(_, chunk)| holds_one(chunk));
+            let id = |(&index, _): (&ChunkIndex, _)| ChunkId { stripe, index };
+            let chunks: Vec<ChunkId> = holding.map(id).collect();
+            (stamps, chunks)
+        };
+        for &chunk in &chunks {
+            let gate = self.lock().gate(chunk);
+            let _changing = gate.begin_change();
+            match self.empty_reserve(&gate, chunk, &stamps) {
+                Ok(()) | Err(StoreError::NoSuchChunk { .. }) => {}
+                Err(StoreError::Corrupt { .. }) => self.condemn(&gate, chunk)?,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(if chunks.is_empty() {
+            Vec::new()
+        } else {
+            stamps
         })
+    }
+}
+
+/// Where the next record of a chunk goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place {
+    Journal,
+    Reserve,
+    /// Nowhere before settled records are merged.
+    Merge,
+}
+
+impl Chunk {
+    fn has_reserve(&self) -> bool {
+        self.reserve
+            .as_ref()
+            .is_some_and(|reserve| reserve.bytes > 0)
+    }
+}
+
+impl<D: Disk> State<D> {
+    /// Where a record of a chunk whose header is known goes.
+    fn place_of(&self, head: &UpdateHead) -> Place {
+        let chunk = head.chunk;
+        let Some(entry) = self.chunk(chunk) else {
+            return Place::Journal;
+        };
+        let Header::Known(header) = entry.header else {
+            return Place::Journal;
+        };
+        let upto = self.mergeable_upto(chunk.stripe);
+        match (&entry.reserve, header.spec.keeping) {
+            (Some(reserve), Keeping::Reserve { bytes: 1.. }) => {
+                let frame_bytes = frame::frame_bytes(
+                    Entry::Update(head.clone()).encode_head().len(),
+                    head.piece_bytes() as usize,
+                );
+                if reserve.is_closed || frame_bytes as u64 > reserve.bytes {
+                    Place::Journal
+                } else if reserve.fits(frame_bytes as u64) {
+                    Place::Reserve
+                } else if reserve
+                    .oldest
+                    .is_some_and(|o| o.max(Sequence(header.spec.base.0.saturating_add(1))) <= upto)
+                {
+                    Place::Merge
+                } else {
+                    Place::Journal
+                }
+            }
+            (_, Keeping::AtOnce | Keeping::Reserve { bytes: 0 })
+                if entry.pending.range(..=upto).next().is_some() =>
+            {
+                Place::Merge
+            }
+            _ => Place::Journal,
+        }
     }
 
     /// Whether the protocol lets a record in. The position of the record when it is held already.
@@ -234,14 +376,21 @@ impl<D: Disk> State<D> {
         let known = &self.stripes[&chunk.stripe];
         check_epoch(known, chunk.stripe, stamp.epoch)?;
         check_generation(known, chunk.stripe, record.generation)?;
-        match known.chunks[&chunk.index].pending.get(&stamp.sequence) {
-            Some(held) if held.head.stamp == stamp => {
-                return Ok(Some(Lsn(held.position.end_lsn())));
-            }
-            Some(held) => {
-                let held = held.head.stamp;
-                return Err(StoreError::SequenceTaken { chunk, held });
-            }
+        let entry = &known.chunks[&chunk.index];
+        let pending = entry.pending.get(&stamp.sequence);
+        let pending = pending.map(|held| {
+            let lsn = Lsn::in_journal(held.position.end_lsn());
+            (held.head.stamp, lsn)
+        });
+        let reserve = entry.reserve.as_ref();
+        let reserved = reserve.and_then(|reserve| reserve.unsettled.get(&stamp.sequence));
+        let reserved = reserved.map(|held| {
+            let end_lsn = held.lsn + u64::from(held.frame_bytes);
+            (held.head.stamp, Lsn::in_reserve(chunk, end_lsn))
+        });
+        match pending.or(reserved) {
+            Some((held, lsn)) if held == stamp => return Ok(Some(lsn)),
+            Some((held, _)) => return Err(StoreError::SequenceTaken { chunk, held }),
             None => {}
         }
         if stamp.sequence <= known.mark {
@@ -269,6 +418,12 @@ impl<D: Disk> State<D> {
                 let is_it = |held: &Pending| held.head.stamp == *stamp;
                 if chunk.pending.get(&stamp.sequence).is_some_and(is_it) {
                     gone.extend(chunk.pending.remove_entry(&stamp.sequence));
+                }
+                // The reserve's own copy went before.
+                if let Some(reserve) = &mut chunk.reserve {
+                    reserve
+                        .unsettled
+                        .retain(|_, record| record.head.stamp != *stamp);
                 }
             }
         }
@@ -298,17 +453,22 @@ impl Stripe {
     ) -> Result<Vec<UpdateStamp>, StoreError> {
         let mut stamps = Vec::new();
         for chunk in self.chunks.values() {
-            for (sequence, pending) in &chunk.pending {
-                let stamp = pending.head.stamp;
-                let is_listed = dropped.contains(sequence);
-                if is_listed && *sequence <= self.mark {
-                    return Err(StoreError::Settled {
-                        stripe,
-                        mark: self.mark,
-                        sequence: *sequence,
-                    });
-                }
-                if is_listed || (*sequence > mark.max(self.mark) && stamp.epoch < epoch) {
+            if let Some((&sequence, _)) = chunk
+                .pending
+                .range(..=self.mark)
+                .find(|(sequence, _)| dropped.contains(sequence))
+            {
+                let mark = self.mark;
+                return Err(StoreError::Settled {
+                    stripe,
+                    mark,
+                    sequence,
+                });
+            }
+            for (sequence, head) in chunk.unsettled_after(self.mark) {
+                let stamp = head.stamp;
+                let is_listed = dropped.contains(&sequence);
+                if is_listed || (sequence > mark && stamp.epoch < epoch) {
                     stamps.push(stamp);
                 }
             }

@@ -200,11 +200,16 @@ impl<F: DiskFile> DiskFile for RecordingFile<F> {
         Ok(())
     }
 
-    fn allocate(&self, bytes: u64) -> io::Result<()> {
-        self.file.allocate(bytes)?;
-        self.recorder
-            .note(self.number, Access::Allocate { length: bytes });
+    fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.file.allocate(offset, bytes)?;
+        let length = offset + bytes;
+        self.recorder.note(self.number, Access::Allocate { length });
         Ok(())
+    }
+
+    // The model keeps a hole's space where it is: nothing moves for it.
+    fn punch_hole(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.file.punch_hole(offset, bytes)
     }
 
     fn length(&self) -> io::Result<u64> {

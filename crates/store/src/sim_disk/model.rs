@@ -2,8 +2,9 @@
 
 use crate::disk::SECTOR_BYTES;
 use crate::sim_disk::DiskCounts;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Everything under the disk's lock.
@@ -55,10 +56,32 @@ pub(super) struct NameChange {
 /// A file's bytes, whatever its name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inode {
-    pub(super) current: Vec<u8>,
-    pub(super) durable: Vec<u8>,
+    pub(super) current: Contents,
+    pub(super) durable: Contents,
     /// Changes since the last sync, oldest first.
     pub(super) unsynced: Vec<Change>,
+}
+
+/// Bytes that one mark of a hole stands for.
+const PAGE_BYTES: usize = 4096;
+
+/// What a file holds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Contents {
+    pub(super) bytes: Vec<u8>,
+    /// Pages, by number, that take no space. Invariant: each is all zeros.
+    pub(super) holes: BTreeSet<usize>,
+}
+
+impl Contents {
+    fn used_bytes(&self) -> u64 {
+        (self.bytes.len() - (self.holes.len() * PAGE_BYTES).min(self.bytes.len())) as u64
+    }
+
+    fn resize(&mut self, length: usize) {
+        self.bytes.resize(length, 0);
+        self.holes.split_off(&length.div_ceil(PAGE_BYTES));
+    }
 }
 
 /// A change of a file's bytes.
@@ -66,6 +89,8 @@ pub(super) struct Inode {
 pub(super) enum Change {
     Write { offset: usize, bytes: Vec<u8> },
     Length(usize),
+    Allocate { offset: usize, bytes: usize },
+    Punch { offset: usize, bytes: usize },
 }
 
 /// Small generator with a 64-bit state (Steele, Lea and Flood, "Fast splittable pseudorandom
@@ -160,7 +185,7 @@ impl State {
     pub(super) fn used_bytes(&self) -> u64 {
         let length = |node: &Node| match node {
             Node::Directory => 0,
-            Node::File(inode) => lock_inode(inode).current.len() as u64,
+            Node::File(inode) => lock_inode(inode).current.used_bytes(),
         };
         self.names.values().map(length).sum()
     }
@@ -236,22 +261,57 @@ impl Inode {
 }
 
 impl Change {
-    pub(super) fn apply(&self, file: &mut Vec<u8>) {
+    /// The pages that a change fills with something.
+    fn pages(&self) -> Range<usize> {
+        let (offset, bytes) = match self {
+            Self::Length(_) | Self::Punch { .. } => return 0..0,
+            Self::Write { offset, bytes } => (*offset, bytes.len()),
+            Self::Allocate { offset, bytes } => (*offset, *bytes),
+        };
+        offset / PAGE_BYTES..(offset + bytes).div_ceil(PAGE_BYTES)
+    }
+
+    /// How much more space the file takes afterwards.
+    pub(super) fn growth_bytes(&self, file: &Contents) -> u64 {
+        let end = match self {
+            Self::Length(_) | Self::Punch { .. } => 0,
+            Self::Write { offset, bytes } => offset + bytes.len(),
+            Self::Allocate { offset, bytes } => offset + bytes,
+        };
+        let filled_count = file.holes.range(self.pages()).count();
+        (end.saturating_sub(file.bytes.len()) + filled_count * PAGE_BYTES) as u64
+    }
+
+    pub(super) fn apply(&self, file: &mut Contents) {
+        for page in self.pages() {
+            file.holes.remove(&page);
+        }
         match self {
-            Self::Length(length) => file.resize(*length, 0),
+            Self::Length(length) => file.resize(*length),
             Self::Write { offset, bytes } => {
                 let end = offset + bytes.len();
-                if file.len() < end {
-                    file.resize(end, 0);
+                if file.bytes.len() < end {
+                    file.resize(end);
                 }
-                file[*offset..end].copy_from_slice(bytes);
+                file.bytes[*offset..end].copy_from_slice(bytes);
+            }
+            Self::Allocate { offset, bytes } => {
+                if file.bytes.len() < offset + bytes {
+                    file.resize(offset + bytes);
+                }
+            }
+            Self::Punch { offset, bytes } => {
+                let end = (offset + bytes).min(file.bytes.len());
+                file.bytes[(*offset).min(end)..end].fill(0);
+                file.holes
+                    .extend(offset.div_ceil(PAGE_BYTES)..end / PAGE_BYTES);
             }
         }
     }
 }
 
 /// Writes a random choice of the sectors that `bytes` touches.
-pub(super) fn tear(file: &mut Vec<u8>, offset: usize, bytes: &[u8], random: &mut SplitMix) {
+pub(super) fn tear(file: &mut Contents, offset: usize, bytes: &[u8], random: &mut SplitMix) {
     let sector = SECTOR_BYTES as usize;
     let mut at = offset;
     while at < offset + bytes.len() {

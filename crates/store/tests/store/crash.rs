@@ -7,7 +7,17 @@ use gabion_store::{Cut, RecordKind};
 
 /// Something of everything: overlapping updates of both kinds, a resolution with drops, applies of
 /// both sorts, a repair in place over pending records, a removal and a new life.
-const SCRIPT: [Op; 24] = {
+const SCRIPT: [Op; 34] = {
+    const RESIZE: Op = Op::Resize {
+        stripe: 1,
+        index: 4,
+        bytes: 4096,
+    };
+    const GROW: Op = Op::Resize {
+        stripe: 1,
+        index: 4,
+        bytes: 8192,
+    };
     const fn update(salt: u64, is_synced: bool) -> Op {
         Op::Update {
             stripe: 1,
@@ -30,6 +40,20 @@ const SCRIPT: [Op; 24] = {
         Op::ApplyPending,
         update(9, true),
         Op::Commit { stripe: 1 },
+        // Fills a reserve up, with a record above the mark in it when it is merged.
+        update(20, true),
+        update(21, true),
+        Op::Commit { stripe: 1 },
+        update(22, false),
+        update(23, true),
+        RESIZE,
+        update(24, true),
+        Op::Commit { stripe: 1 },
+        GROW,
+        Op::Merge {
+            stripe: 1,
+            index: 4,
+        },
         update(10, true),
         Op::Write {
             stripe: 1,

@@ -13,12 +13,22 @@ pub(crate) const CHUNK_BYTES: u64 = 10_000;
 /// A data chunk and a parity chunk of each stripe.
 pub(crate) const INDICES: [u8; 2] = [0, 4];
 
-/// How the data chunks and the parity chunks of each update scheme keep their records: FO, FL, PL.
-pub(crate) const SCHEMES: [[Keeping; 2]; 3] = [
+/// Room for a few records.
+pub(crate) const RESERVE_BYTES: u64 = 12_288;
+
+/// How the data chunks and the parity chunks of each update scheme keep their records: FO, FL, PL,
+/// PLR. In the last, not a scheme, data chunks too have a reserve.
+pub(crate) const SCHEMES: [[Keeping; 2]; 5] = [
     [Keeping::AtOnce, Keeping::AtOnce],
     [Keeping::Log, Keeping::Log],
     [Keeping::InPlace, Keeping::Log],
+    [Keeping::InPlace, RESERVE],
+    [RESERVE, RESERVE],
 ];
+
+const RESERVE: Keeping = Keeping::Reserve {
+    bytes: RESERVE_BYTES,
+};
 
 /// One thing to do. Numbers that stand for choices are taken modulo what there is.
 #[derive(Clone, Copy, Debug)]
@@ -45,13 +55,17 @@ pub(crate) enum Op {
     Remove { stripe: u64, index: u8 },
     /// Pin the stripe at its mark, if it is not pinned, or end that.
     Pin { stripe: u64 },
+    /// Merge one chunk.
+    Merge { stripe: u64, index: u8 },
+    /// Let a chunk's reserve, if it keeps one, have about so many bytes.
+    Resize { stripe: u64, index: u8, bytes: u64 },
 }
 
 impl Op {
     pub(crate) fn random(random: &mut Random) -> Self {
         let stripe = random.below(2) + 1;
         let index = INDICES[random.below(2) as usize];
-        match random.below(17) {
+        match random.below(19) {
             0 => Self::Write { stripe, index },
             1..=6 => Self::Update {
                 stripe,
@@ -64,6 +78,12 @@ impl Op {
             12..=13 => Self::Apply { stripe },
             14 => Self::ApplyPending,
             15 => Self::Pin { stripe },
+            16 => Self::Merge { stripe, index },
+            17 => Self::Resize {
+                stripe,
+                index,
+                bytes: random.below(5) * 4096,
+            },
             _ => Self::Remove { stripe, index },
         }
     }
@@ -156,6 +176,16 @@ impl Model {
             }
             Op::Remove { stripe, index } => self.remove(stripe, index),
             Op::Pin { stripe } => self.pin(stripe),
+            Op::Merge { stripe, index } => {
+                let summary = self.store.merge(chunk(stripe, index))?;
+                assert_eq!(summary.damage, []);
+                Ok(())
+            }
+            Op::Resize {
+                stripe,
+                index,
+                bytes,
+            } => self.resize(chunk(stripe, index), bytes),
         }
     }
 
@@ -282,6 +312,26 @@ impl Model {
         }
         let summary = self.store.apply(StripeId(stripe))?;
         assert_eq!(summary.damage, []);
+        Ok(())
+    }
+
+    fn resize(&mut self, id: ChunkId, bytes: u64) -> Result<(), StoreError> {
+        let held = &self.stripes[&id.stripe.0];
+        if !held.chunks.contains_key(&id.index.0) {
+            return Ok(());
+        }
+        let Some(reserve) = self.store.reserve(id)? else {
+            return Ok(());
+        };
+        if bytes < reserve.reserved_bytes {
+            let given_bytes = self.store.shrink(id, bytes, 4096)?;
+            assert_eq!(given_bytes, reserve.reserved_bytes - bytes);
+        } else {
+            self.store.grow(id, bytes)?;
+        }
+        let reserve = self.store.reserve(id)?.unwrap();
+        assert_eq!(reserve.reserved_bytes, bytes);
+        assert!(reserve.used_bytes <= bytes);
         Ok(())
     }
 
@@ -444,14 +494,16 @@ impl Stripe {
         {
             self.settle_resolution();
         }
-        self.resolution_in_doubt = None;
+        // A reserve lets go of what is dropped before the outcome counts.
+        let in_doubt = self.resolution_in_doubt.take();
+        let may_be_gone = in_doubt.map_or(BTreeSet::new(), |(_, dropped)| dropped);
         assert!(state.mark.0 <= self.mark, "the mark is made up");
         let mark = state.mark.0;
         for (&index, entry) in &mut self.chunks {
             entry.updates.retain(|&sequence, update| {
                 let is_held = sequence <= mark || found.contains(&(index, sequence, update.epoch));
                 assert!(
-                    is_held || !update.is_acknowledged,
+                    is_held || !update.is_acknowledged || may_be_gone.contains(&sequence),
                     "update {sequence} of chunk {index} of stripe {stripe} is lost"
                 );
                 // A start makes durable what it found.
