@@ -145,6 +145,8 @@ fn mistakes_are_named() {
     let replay = ["lab", "replay", "--trace=x", "--pace=trace"];
     let error = fails(&[&replay[..], &["--speed=0"]].concat(), 2);
     assert!(error.contains("no speed"), "{error}");
+    let error = fails(&["lab", "replay", "--trace=x", "--read-ahead=1MiB"], 2);
+    assert!(error.contains("--cache"), "{error}");
     let error = fails(&["lab", "replay", "--trace=x", "--speed=2"], 2);
     assert!(error.contains("--pace trace"), "{error}");
     fs::write(&out, "1,h,0,Write,0,4096,1\n2,h,0,Wrote,0,1,1\n").unwrap();
@@ -251,4 +253,42 @@ fn a_replay_loses_nothing_and_meters_what_it_planned() {
     for expected in ["ops/s", "MB/s", "p99", "metered", "nothing is lost"] {
         assert!(printed.contains(expected), "no {expected} in {printed}");
     }
+}
+
+#[test]
+fn a_replay_through_a_cache_loses_nothing_and_sends_fewer_updates() {
+    let cluster = TestCluster::start(3, 2);
+    cluster.run(&["pool", "create", "vm", "--code=rs(4,2)", "--chunk=64KiB"]);
+    let trace = cluster.path("busy.csv");
+    fs::write(&trace, busy_trace(300)).unwrap();
+    let replay = [
+        "lab",
+        "replay",
+        "--trace",
+        path_text(&trace),
+        "--depth=8",
+        "--cache=512KiB",
+        "--read-ahead=64KiB",
+    ];
+    // What is compared in the end is read past the cache.
+    let cached = cluster.json(&[&replay[..], &["--verify"]].concat());
+    assert_eq!(cached["verified_bytes"], cached["file_bytes"]);
+    let cache = &cached["cache"];
+    let count = |figure: &str| cache[figure].as_u64().expect(figure);
+    let writes = cached["writes"]["count"].as_u64().expect("a count");
+    // One that spans segments is one for each.
+    assert!(150 < writes && writes <= count("writes"), "{cached}");
+    assert!(
+        0 < count("updates") && count("updates") < writes / 2,
+        "{cached}"
+    );
+    assert_eq!(count("updates_saved"), count("writes") - count("updates"));
+    let sent_or_overwritten = count("update_bytes") + count("overwritten_bytes");
+    assert_eq!(sent_or_overwritten, count("write_bytes"), "{cached}");
+    assert!(count("read_hits") > 0, "{cached}");
+    let printed = cluster.run(&replay);
+    assert!(
+        printed.contains("updates (") && printed.contains("hits"),
+        "{printed}"
+    );
 }

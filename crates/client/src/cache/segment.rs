@@ -134,10 +134,13 @@ impl<F> CachedSegment<F> {
         &self.valid
     }
 
-    /// Takes bytes that somebody writes here. Returns how many changed bytes they replace.
+    /// Takes bytes that somebody writes here. Returns how many changed bytes they replace that were
+    /// not sent yet.
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) -> u64 {
         let range = ByteRange::new(offset, bytes.len() as u64);
-        let replaced_bytes = self.changed.bytes_within(range);
+        let replaced = self.changed.within(range);
+        let sent_bytes = |part| self.leaving.as_ref().map_or(0, |l| l.bytes_within(part));
+        let replaced_bytes = replaced.map(|part| part.length - sent_bytes(part)).sum();
         self.store(range, range, bytes, true);
         self.changed.insert(range);
         if let Some(leaving) = &mut self.leaving {

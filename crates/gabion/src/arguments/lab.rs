@@ -145,6 +145,14 @@ pub(crate) struct ReplayOptions {
     /// Leave reads out
     #[arg(long)]
     pub(crate) writes_only: bool,
+    /// Read and write through a cache of segments of this size in the client's memory; writes are
+    /// durable when the replay ends, and it ends when they are. Without it each write is durable when
+    /// it is done
+    #[arg(long, value_name = "SIZE", value_parser = parse_some_bytes)]
+    pub(crate) cache: Option<NonZeroU64>,
+    /// With --cache, how far reads that follow each other are read ahead in a segment
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "0", requires = "cache")]
+    pub(crate) read_ahead: u64,
     /// Compare every read, and in the end the whole file, with what must be there
     #[arg(long)]
     pub(crate) verify: bool,

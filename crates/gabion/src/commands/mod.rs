@@ -17,6 +17,11 @@ use gabion_client::{Client, ClientError, ClientOptions};
 
 /// A client of the cluster that the command is for.
 async fn connect(place: &Place) -> Result<Client, Failure> {
+    connect_with(place, ClientOptions::default()).await
+}
+
+/// A client that does as told, of the cluster that the command is for.
+async fn connect_with(place: &Place, options: ClientOptions) -> Result<Client, Failure> {
     let coordinator = match (&place.coordinator, &place.dir) {
         (Some(coordinator), _) => coordinator.clone(),
         (None, Some(directory)) => LocalCluster::open(directory)?.coordinator()?.to_owned(),
@@ -27,7 +32,7 @@ async fn connect(place: &Place) -> Result<Client, Failure> {
             ));
         }
     };
-    Ok(Client::connect(&coordinator, ClientOptions::default()).await?)
+    Ok(Client::connect(&coordinator, options).await?)
 }
 
 impl From<ClientError> for Failure {

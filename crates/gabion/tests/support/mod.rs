@@ -89,6 +89,16 @@ impl TestCluster {
         self.path("cluster")
     }
 
+    /// Where the coordinator listens.
+    pub(crate) fn coordinator(&self) -> String {
+        let shape = fs::read(self.data().join("cluster.json")).expect("the cluster's shape");
+        let shape: Value = serde_json::from_slice(&shape).expect("JSON");
+        shape["coordinator"]
+            .as_str()
+            .expect("it was started")
+            .to_owned()
+    }
+
     /// The command on this cluster, not started yet.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = gabion(arguments);

@@ -6,7 +6,7 @@ use super::latencies::Latencies;
 use crate::failure::Failure;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
-use gabion_client::{ClientError, File};
+use gabion_client::{CachedFile, ClientError, File};
 use gabion_lab::{Request, RequestKind};
 use gabion_layout::ByteRange;
 use std::time::Instant;
@@ -36,12 +36,51 @@ impl UnderWay {
     }
 }
 
+/// The file that requests are made of.
+#[derive(Clone)]
+pub(super) enum Target {
+    /// Each write is durable when it is done.
+    Direct(File),
+    /// Writes are durable when the file is flushed.
+    Cached(CachedFile),
+}
+
+impl Target {
+    fn name(&self) -> &str {
+        match self {
+            Self::Direct(file) => file.name(),
+            Self::Cached(file) => file.name(),
+        }
+    }
+
+    async fn read(&self, range: ByteRange) -> Result<Vec<u8>, ClientError> {
+        match self {
+            Self::Direct(file) => file.read(range).await,
+            Self::Cached(file) => file.read(range).await,
+        }
+    }
+
+    async fn write(&self, offset: u64, bytes: Vec<u8>) -> Result<(), ClientError> {
+        match self {
+            Self::Direct(file) => file.write(offset, bytes.into()).await,
+            Self::Cached(file) => file.write(offset, bytes.into()).await,
+        }
+    }
+
+    async fn flush(&self) -> Result<(), ClientError> {
+        match self {
+            Self::Direct(_) => Ok(()),
+            Self::Cached(file) => file.flush().await,
+        }
+    }
+}
+
 /// A request's end: its number, and the bytes of a read.
 type Ended = (u64, Result<Vec<u8>, ClientError>);
 
 /// Requests under way on a file.
 pub(super) struct Engine {
-    file: File,
+    file: Target,
     depth: usize,
     verify: bool,
     contents: Contents,
@@ -54,7 +93,7 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    pub(super) fn new(file: File, contents: Contents, depth: usize, verify: bool) -> Self {
+    pub(super) fn new(file: Target, contents: Contents, depth: usize, verify: bool) -> Self {
         Self {
             file,
             depth,
@@ -100,7 +139,7 @@ impl Engine {
                     write: number,
                 });
                 async move {
-                    let written = file.write(range.offset, bytes.into()).await;
+                    let written = file.write(range.offset, bytes).await;
                     (number, written.map(|()| Vec::new()))
                 }
                 .boxed()
@@ -110,12 +149,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Waits until nothing is under way, and gives what was measured of writes and reads, and what the
+    /// Waits until nothing is under way and every write is durable, and gives what was measured of writes and reads, and what the
     /// file must hold now.
     pub(super) async fn finish(mut self) -> Result<(Measured, Measured, Contents), Failure> {
         while !self.under_way.is_empty() {
             self.end_one().await?;
         }
+        self.file.flush().await?;
         Ok((self.writes, self.reads, self.contents))
     }
 

@@ -6,17 +6,17 @@ mod latencies;
 mod report;
 
 use crate::arguments::{Pace, Place, ReplayOptions};
-use crate::commands::connect;
+use crate::commands::connect_with;
 use crate::failure::Failure;
 use crate::output::{Format, Shown};
 use contents::{Contents, INITIAL, Initial, first_difference};
-use engine::{Engine, differs};
-use gabion_client::{Client, ClusterMeters, File, Progress as _};
+use engine::{Engine, Target, differs};
+use gabion_client::{Client, ClientOptions, ClusterMeters, File, Progress as _};
 use gabion_lab::{LabError, Request, RequestKind, TraceReader};
 use gabion_layout::ByteRange;
 use gabion_plan::Cost;
 use gabion_protocol::message::Purpose;
-use report::{CrossRack, Kind, Report};
+use report::{CacheReport, CrossRack, Kind, Report};
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
@@ -33,22 +33,25 @@ pub(super) async fn run(
         return Err(Failure::usage("--speed says nothing without --pace trace"));
     }
     let total = Total::of(&options)?;
-    let client = connect(place).await?;
+    let client = connect_with(place, client_options(&options)).await?;
     let (size, contents) = prepare(&client, &options, &total).await?;
     let stat = client.stat(&options.name).await?;
     let file = client.open(&options.name).await?;
     let before = Traffic::now(&client).await?;
-    let engine = Engine::new(
-        file.clone(),
-        contents,
-        options.depth as usize,
-        options.verify,
-    );
+    let target = match options.cache {
+        Some(_) => Target::Cached(client.open_cached(&options.name).await?),
+        None => Target::Direct(file.clone()),
+    };
+    let engine = Engine::new(target, contents, options.depth as usize, options.verify);
     let begun = Instant::now();
     let engine = replay(&options, total.requests, size, engine).await?;
     let (writes, reads, contents) = engine.finish().await?;
     let seconds = begun.elapsed().as_secs_f64();
     let after = Traffic::now(&client).await?;
+    let cache = options.cache.map(|size| {
+        let counts = client.cache_counts();
+        CacheReport::new(size.get(), options.read_ahead, &counts)
+    });
     let verified_bytes = if options.verify {
         Some(compare(&file, &contents).await?)
     } else {
@@ -70,11 +73,20 @@ pub(super) async fn run(
         seconds,
         writes: Kind::new(&writes, seconds),
         reads: Kind::new(&reads, seconds),
+        cache,
         cross_rack: after.since(&before),
         unmetered_nodes,
         verified_bytes,
     };
     report.print(format)
+}
+
+fn client_options(options: &ReplayOptions) -> ClientOptions {
+    ClientOptions {
+        cache_bytes: options.cache.map_or(0, NonZeroU64::get),
+        read_ahead_bytes: options.read_ahead,
+        ..ClientOptions::default()
+    }
 }
 
 /// The requests that are asked for, in the trace's order.

@@ -3,6 +3,7 @@
 use super::engine::Measured;
 use crate::failure::Failure;
 use crate::output::{Format, align_numbers, bytes, print_json, table};
+use gabion_client::CacheCounts;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -17,6 +18,8 @@ pub(super) struct Report {
     pub(super) seconds: f64,
     pub(super) writes: Kind,
     pub(super) reads: Kind,
+    /// What the cache did, if there was one.
+    pub(super) cache: Option<CacheReport>,
     /// By purpose, for those that moved anything.
     pub(super) cross_rack: BTreeMap<&'static str, CrossRack>,
     /// Nodes that did not say what they sent, so that metered bytes are too few.
@@ -49,6 +52,77 @@ impl Kind {
             p50_ms: latencies.rank_ms(0.50),
             p99_ms: latencies.rank_ms(0.99),
         }
+    }
+}
+
+/// What a client's segment cache did. A request that lies in several segments counts for each.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct CacheReport {
+    size_bytes: u64,
+    read_ahead_bytes: u64,
+    /// Writes into the cache, and past it.
+    writes: u64,
+    writes_through: u64,
+    /// Writes that joined others which waited already.
+    coalesced_writes: u64,
+    /// Updates that wrote changes back, and how many fewer that is than the writes into the cache.
+    updates: u64,
+    updates_saved: u64,
+    failed_updates: u64,
+    write_bytes: u64,
+    update_bytes: u64,
+    /// Bytes that were overwritten before they were sent.
+    overwritten_bytes: u64,
+    read_hits: u64,
+    read_misses: u64,
+    read_bytes: u64,
+    fetched_bytes: u64,
+    /// Segments written back to make room.
+    displaced: u64,
+    evicted_pages: u64,
+}
+
+impl CacheReport {
+    pub(super) const fn new(size_bytes: u64, read_ahead_bytes: u64, counts: &CacheCounts) -> Self {
+        Self {
+            size_bytes,
+            read_ahead_bytes,
+            writes: counts.write_count,
+            writes_through: counts.write_through_count,
+            coalesced_writes: counts.coalesced_write_count,
+            updates: counts.update_count,
+            updates_saved: counts.write_count.saturating_sub(counts.update_count),
+            failed_updates: counts.failed_update_count,
+            write_bytes: counts.write_bytes,
+            update_bytes: counts.update_bytes,
+            overwritten_bytes: counts.overwritten_bytes,
+            read_hits: counts.read_hit_count,
+            read_misses: counts.read_miss_count,
+            read_bytes: counts.read_bytes,
+            fetched_bytes: counts.fetched_bytes,
+            displaced: counts.displaced_count,
+            evicted_pages: counts.evicted_page_count,
+        }
+    }
+
+    fn print(&self) {
+        println!(
+            "cache of {}: {} writes became {} updates ({} saved), {} instead of {}; {} went past it",
+            bytes(self.size_bytes),
+            self.writes,
+            self.updates,
+            self.updates_saved,
+            bytes(self.update_bytes),
+            bytes(self.write_bytes),
+            self.writes_through
+        );
+        println!(
+            "cache of reads: {} hits, {} misses, {} read, {} fetched",
+            self.read_hits,
+            self.read_misses,
+            bytes(self.read_bytes),
+            bytes(self.fetched_bytes)
+        );
     }
 }
 
@@ -93,6 +167,9 @@ impl Report {
         }
         align_numbers(&mut kinds);
         println!("{kinds}");
+        if let Some(cache) = &self.cache {
+            cache.print();
+        }
         let mut traffic = table(&["across racks", "planned", "metered"]);
         for (purpose, sent) in &self.cross_rack {
             let (planned, metered) = (sent.planned_bytes, sent.metered_bytes);
