@@ -5,7 +5,8 @@ use gabion_layout::{
     ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Keeping, Sequence, StripeId,
 };
 use gabion_store::{
-    ChunkSpec, Cut, Options, Piece, RealDisk, Record, RecordKind, Store, StoreError, UpdateStamp,
+    ChunkSpec, Cut, Options, Piece, RealDisk, Record, RecordKind, Store, StoreCounts, StoreError,
+    UpdateStamp,
 };
 use std::fs::File;
 use std::hint::black_box;
@@ -40,6 +41,9 @@ fn main() -> Outcome<()> {
     for threads in [1, 16] {
         append(&store, raw, threads, 100 * scale)?;
     }
+    for threads in [1, 16] {
+        keep(&store, threads, 400 * scale)?;
+    }
     Ok(())
 }
 
@@ -50,12 +54,17 @@ fn id(stripe: usize) -> ChunkId {
     }
 }
 
-fn write_chunk(store: &Store<RealDisk>, id: ChunkId, bytes: &[u8]) -> Result<(), StoreError> {
+fn write_chunk(
+    store: &Store<RealDisk>,
+    id: ChunkId,
+    bytes: &[u8],
+    keeping: Keeping,
+) -> Result<(), StoreError> {
     let spec = ChunkSpec {
         generation: Generation(1),
         chunk_bytes: bytes.len() as u64,
         base: Sequence(0),
-        keeping: Keeping::InPlace,
+        keeping,
     };
     let mut writer = store.create(id, spec)?;
     for (at, slice) in bytes.chunks(MIB).enumerate() {
@@ -78,7 +87,12 @@ fn create(store: &Store<RealDisk>, raw: &Path, chunk_bytes: usize, count: usize)
     let (mut ours, mut plain) = (0.0, 0.0);
     for at in 0..count {
         let begun = Instant::now();
-        write_chunk(store, id(chunk_bytes / MIB * 100_000 + at), &bytes)?;
+        write_chunk(
+            store,
+            id(chunk_bytes / MIB * 100_000 + at),
+            &bytes,
+            Keeping::InPlace,
+        )?;
         ours += begun.elapsed().as_secs_f64();
         let begun = Instant::now();
         write_file(&raw.join(format!("{chunk_bytes}-{at}")), &bytes)?;
@@ -134,7 +148,7 @@ fn append(store: &Store<RealDisk>, raw: &Path, threads: usize, count: usize) -> 
     let next = AtomicU64::new(1);
     let chunk_of = |thread: usize| id(10_000_000 + threads * 100 + thread);
     for thread in 0..threads {
-        write_chunk(store, chunk_of(thread), &vec![0; MIB])?;
+        write_chunk(store, chunk_of(thread), &vec![0; MIB], Keeping::InPlace)?;
     }
     let one = &|thread: usize, turn: usize| -> Result<(), StoreError> {
         for at in turn * TURN..(turn + 1) * TURN {
@@ -186,4 +200,94 @@ fn append(store: &Store<RealDisk>, raw: &Path, threads: usize, count: usize) -> 
         rate / plain
     );
     Ok(())
+}
+
+/// Committed updates of 4 KiB by the keeping of their chunks, with merges in the figures. All
+/// keepings take turns.
+fn keep(store: &Store<RealDisk>, threads: usize, count: usize) -> Outcome<()> {
+    let keepings = [
+        ("in place", Keeping::InPlace),
+        ("at once", Keeping::AtOnce),
+        ("log", Keeping::Log),
+        ("reserve", Keeping::Reserve { bytes: MIB as u64 }),
+    ];
+    let chunk_of = |at: usize, thread: usize| id(20_000_000 + (threads * 4 + at) * 100 + thread);
+    for (at, (_, keeping)) in keepings.iter().enumerate() {
+        for thread in 0..threads {
+            write_chunk(store, chunk_of(at, thread), &vec![0; 4 * MIB], *keeping)?;
+        }
+    }
+    let mut seconds = [0.0; 4];
+    let mut spent = [StoreCounts::default(); 4];
+    for turn in 0..count / TURN {
+        for at in 0..keepings.len() {
+            let before = store.counts();
+            let begun = Instant::now();
+            std::thread::scope(|scope| {
+                let one = |thread| scope.spawn(move || update(store, chunk_of(at, thread), turn));
+                let running: Vec<_> = (0..threads).map(one).collect();
+                running
+                    .into_iter()
+                    .try_for_each(|thread| thread.join().expect("an updater does not panic"))
+            })?;
+            store.apply_pending(u64::MAX)?;
+            seconds[at] += begun.elapsed().as_secs_f64();
+            spent[at] = sum(spent[at], before, store.counts());
+        }
+    }
+    let update_count = (count / TURN * TURN * threads) as f64;
+    for (at, (name, _)) in keepings.iter().enumerate() {
+        let each = |total: u64| total as f64 / update_count;
+        println!(
+            "keep {name:>8}, {threads:>2} threads: {:6.0} updates/s; an update: {:.2} syncs, bytes \
+             {:.0} journal, {:.0} reserve, {:.0} image, {:.0} in place",
+            update_count / seconds[at],
+            each(spent[at].sync_count),
+            each(spent[at].journal_bytes),
+            each(spent[at].reserve_bytes),
+            each(spent[at].image_bytes),
+            each(spent[at].in_place_bytes),
+        );
+    }
+    Ok(())
+}
+
+/// A turn's updates of one chunk, each durable and then committed.
+fn update(store: &Store<RealDisk>, chunk: ChunkId, turn: usize) -> Result<(), StoreError> {
+    let bytes = [0x5a; 4096];
+    for at in turn * TURN..(turn + 1) * TURN {
+        let sequence = Sequence(at as u64 + 1);
+        // A step that shares no factor with the number of places visits all of them.
+        let offset = (at * 389 % 1024 * 4096) as u64;
+        let lsn = store.append(&Record {
+            chunk,
+            generation: Generation(1),
+            stamp: UpdateStamp {
+                epoch: Epoch(1),
+                sequence,
+            },
+            participants: vec![ChunkIndex(0), ChunkIndex(6), ChunkIndex(7)],
+            kind: RecordKind::ParityDelta,
+            pieces: vec![Piece {
+                data: ChunkIndex(0),
+                offset,
+                bytes: &bytes,
+            }],
+        })?;
+        store.sync(lsn)?;
+        store.commit(chunk.stripe, sequence)?;
+    }
+    Ok(())
+}
+
+/// What was spent before, and from one count to the next.
+fn sum(known: StoreCounts, from: StoreCounts, to: StoreCounts) -> StoreCounts {
+    StoreCounts {
+        sync_count: known.sync_count + to.sync_count - from.sync_count,
+        journal_bytes: known.journal_bytes + to.journal_bytes - from.journal_bytes,
+        reserve_bytes: known.reserve_bytes + to.reserve_bytes - from.reserve_bytes,
+        image_bytes: known.image_bytes + to.image_bytes - from.image_bytes,
+        in_place_bytes: known.in_place_bytes + to.in_place_bytes - from.in_place_bytes,
+        ..known
+    }
 }

@@ -5,11 +5,23 @@
 //! [`RealDisk`](crate::RealDisk) is a directory of a file system, [`SimDisk`](crate::SimDisk) a
 //! disk in memory that crashes on request.
 
+use gabion_layout::ByteRange;
 use std::io;
 
 /// Bytes that a disk writes all or nothing. The store lets a header fit in one sector and expects
 /// a larger write to tear between sectors when the power fails.
 pub const SECTOR_BYTES: u64 = 512;
+
+/// Bytes of a file that lie together on its disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PhysicalExtent {
+    /// The first byte, in the file.
+    pub offset: u64,
+    /// The same byte's place on the disk.
+    pub physical: u64,
+    /// How many bytes.
+    pub length: u64,
+}
 
 /// A place with files. Operations block; all of them may run from several threads at once.
 pub trait Disk: Send + Sync + 'static {
@@ -101,6 +113,12 @@ pub trait DiskFile: Send + Sync + 'static {
     /// # Errors
     /// When the disk fails. A file system without holes leaves zeros that take space.
     fn punch_hole(&self, offset: u64, bytes: u64) -> io::Result<()>;
+
+    /// Where `range` of the file lies on the disk, in the order of the file; holes lie nowhere.
+    ///
+    /// # Errors
+    /// When the file system does not tell.
+    fn extents(&self, range: ByteRange) -> io::Result<Vec<PhysicalExtent>>;
 
     /// The file's length.
     ///

@@ -47,6 +47,7 @@
 //! # }
 //! ```
 
+mod append;
 mod apply;
 mod checksum;
 mod chunk_file;
@@ -56,7 +57,9 @@ mod counts;
 mod disk;
 mod entry;
 mod error;
+mod fiemap;
 mod format;
+mod fragments;
 mod frame;
 mod image;
 mod index;
@@ -82,8 +85,9 @@ mod update;
 pub use apply::ApplySummary;
 pub use chunk_writer::ChunkWriter;
 pub use counts::StoreCounts;
-pub use disk::{Disk, DiskFile, SECTOR_BYTES};
+pub use disk::{Disk, DiskFile, PhysicalExtent, SECTOR_BYTES};
 pub use error::StoreError;
+pub use fragments::Fragments;
 pub use real_disk::RealDisk;
 pub use record::{
     ChunkInfo, ChunkSpec, Cut, Damage, Piece, Record, RecordKind, RecordSummary, StripeState,

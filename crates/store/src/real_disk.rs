@@ -3,8 +3,10 @@
 //! The directory is locked for as long as the disk lives, so that two processes cannot write to
 //! one store. The lock belongs to the process and goes with it, however it ends.
 
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, PhysicalExtent};
 use crate::error::StoreError;
+use crate::fiemap;
+use gabion_layout::ByteRange;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -149,6 +151,10 @@ impl DiskFile for File {
             Err(Errno::OPNOTSUPP) => write_zeros(self, offset, bytes),
             other => other.map_err(io::Error::from),
         }
+    }
+
+    fn extents(&self, range: ByteRange) -> io::Result<Vec<PhysicalExtent>> {
+        fiemap::extents(self, range)
     }
 
     fn length(&self) -> io::Result<u64> {

@@ -10,7 +10,8 @@
 
 mod model;
 
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, PhysicalExtent};
+use gabion_layout::ByteRange;
 use model::{Change, Fate, Inode, NameChange, Node, State, directory_of, lock_inode, powered_off};
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -126,6 +127,7 @@ impl SimDisk {
                 other.unsynced_names.push(NameChange { unlink, link });
             }
             other.capacity_bytes = state.capacity_bytes;
+            other.inode_count = state.inode_count;
         }
         copy.crash();
         copy
@@ -177,7 +179,11 @@ impl Disk for SimDisk {
         if !state.has_directory(directory_of(path)) {
             return Err(ErrorKind::NotFound.into());
         }
-        let inode = Arc::new(Mutex::new(Inode::default()));
+        state.inode_count += 1;
+        let inode = Arc::new(Mutex::new(Inode {
+            number: state.inode_count,
+            ..Inode::default()
+        }));
         state.change_names(NameChange {
             unlink: None,
             link: Some((path.to_owned(), Node::File(Arc::clone(&inode)))),
@@ -352,6 +358,18 @@ impl DiskFile for SimFile {
             offset: offset as usize,
             bytes: bytes as usize,
         })
+    }
+
+    fn extents(&self, range: ByteRange) -> io::Result<Vec<PhysicalExtent>> {
+        let _state = self.state()?;
+        // Each file has a part of the disk for itself, in which it lies as a whole.
+        let physical = (lock_inode(&self.inode).number << 40) + range.offset;
+        let extent = PhysicalExtent {
+            offset: range.offset,
+            physical,
+            length: range.length,
+        };
+        Ok(vec![extent])
     }
 
     fn length(&self) -> io::Result<u64> {

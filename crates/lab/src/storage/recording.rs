@@ -1,8 +1,9 @@
 //! A disk that notes what a store asks of it, in the order in which it was done: what the disk model
 //! is driven with, and what an experiment counts.
 
+use gabion_layout::ByteRange;
 use gabion_sim::disk_model::{Access, DiskModel, FileNumber};
-use gabion_store::{Disk, DiskFile};
+use gabion_store::{Disk, DiskFile, PhysicalExtent};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -210,6 +211,10 @@ impl<F: DiskFile> DiskFile for RecordingFile<F> {
     // The model keeps a hole's space where it is: nothing moves for it.
     fn punch_hole(&self, offset: u64, bytes: u64) -> io::Result<()> {
         self.file.punch_hole(offset, bytes)
+    }
+
+    fn extents(&self, range: ByteRange) -> io::Result<Vec<PhysicalExtent>> {
+        self.file.extents(range)
     }
 
     fn length(&self) -> io::Result<u64> {

@@ -21,6 +21,8 @@ pub(super) struct State {
     pub(super) fail_at: Option<u64>,
     pub(super) power_off_at: Option<u64>,
     pub(super) capacity_bytes: u64,
+    /// Files ever created.
+    pub(super) inode_count: u64,
 }
 
 impl State {
@@ -35,6 +37,7 @@ impl State {
             fail_at: None,
             power_off_at: None,
             capacity_bytes: u64::MAX,
+            inode_count: 0,
         }
     }
 }
@@ -56,6 +59,8 @@ pub(super) struct NameChange {
 /// A file's bytes, whatever its name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inode {
+    /// Tells the file from all others.
+    pub(super) number: u64,
     pub(super) current: Contents,
     pub(super) durable: Contents,
     /// Changes since the last sync, oldest first.

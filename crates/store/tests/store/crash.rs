@@ -3,7 +3,7 @@
 use crate::model::{Model, Op, SCHEMES};
 use crate::{Random, append, chunk, open, pattern, read, spec, stamp, write_chunk};
 use gabion_layout::{Keeping, Sequence, StripeId};
-use gabion_store::{Cut, RecordKind};
+use gabion_store::{ChunkSpec, Cut, RecordKind};
 
 /// Something of everything: overlapping updates of both kinds, a resolution with drops, applies of
 /// both sorts, a repair in place over pending records, a removal and a new life.
@@ -270,18 +270,24 @@ fn an_apply_is_redone_from_its_image() {
 
 #[test]
 fn what_any_of_many_waiting_threads_was_told_survives() {
+    // A reserve that overflows into the journal, since nothing is settled.
+    let reserve = Keeping::Reserve { bytes: 20_000 };
+    for keeping in [Keeping::InPlace, reserve] {
+        check_waiting_threads(keeping);
+    }
+}
+
+fn check_waiting_threads(keeping: Keeping) {
     let thread_count = 8;
     for seed in 0..30 {
         let disk = gabion_store::SimDisk::new(seed);
         let (store, _) = open(&disk);
         for thread in 0..thread_count {
-            write_chunk(
-                &store,
-                chunk(thread, 0),
-                spec(1, 8192, 0),
-                &pattern(2, 8192),
-            )
-            .unwrap();
+            let spec = ChunkSpec {
+                keeping,
+                ..spec(1, 8192, 0)
+            };
+            write_chunk(&store, chunk(thread, 0), spec, &pattern(2, 8192)).unwrap();
         }
         disk.power_off_at(disk.counts().operation_count + 20 + seed * 10);
         // Each thread counts how many of its records it was told are durable.

@@ -11,6 +11,7 @@ mod keeping;
 mod model;
 mod protocol;
 mod real;
+mod reserve;
 mod space;
 
 use gabion_layout::{

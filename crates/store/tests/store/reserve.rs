@@ -1,0 +1,397 @@
+//! Space reserved behind a chunk: what it costs, what happens when it is full, damaged or resized.
+
+use crate::{OPTIONS, append, chunk, open, pattern, read, spec, stamp, write_chunk};
+use gabion_layout::{ByteRange, ChunkId, Keeping, Sequence};
+use gabion_store::{ChunkSpec, Cut, Damage, Lsn, RealDisk, RecordKind, SimDisk, Store, StoreError};
+
+const CHUNK_BYTES: u64 = 64 << 10;
+/// Room for four records of 4 KiB.
+const RESERVE_BYTES: u64 = 20 << 10;
+/// Where the reserve of a chunk of this size begins in its file: a page of header, a page of
+/// table, the data.
+const RESERVE_OFFSET: u64 = (8 << 10) + CHUNK_BYTES;
+
+fn create<D: gabion_store::Disk>(store: &Store<D>, id: ChunkId) -> Vec<u8> {
+    let bytes = pattern(1, CHUNK_BYTES as usize);
+    let keeping = Keeping::Reserve {
+        bytes: RESERVE_BYTES,
+    };
+    let spec = ChunkSpec {
+        keeping,
+        ..spec(1, CHUNK_BYTES, 0)
+    };
+    write_chunk(store, id, spec, &bytes).unwrap();
+    bytes
+}
+
+/// A store with one chunk that has a reserve, and the chunk's bytes.
+fn prepare() -> (SimDisk, Store<SimDisk>, ChunkId, Vec<u8>) {
+    let disk = SimDisk::new(3);
+    let (store, _) = open(&disk);
+    let id = chunk(1, 4);
+    let bytes = create(&store, id);
+    (disk, store, id, bytes)
+}
+
+fn offset_of(sequence: u64) -> u64 {
+    sequence * 4096 % CHUNK_BYTES
+}
+
+/// Appends a delta of 4 KiB and makes it durable.
+fn append_one<D: gabion_store::Disk>(store: &Store<D>, id: ChunkId, sequence: u64) -> Lsn {
+    let delta = pattern(sequence, 4096);
+    let kind = RecordKind::ParityDelta;
+    let stamp = stamp(1, sequence);
+    let lsn = append(store, id, stamp, kind, offset_of(sequence), &delta).unwrap();
+    store.sync(lsn).unwrap();
+    lsn
+}
+
+/// One committed update.
+fn update<D: gabion_store::Disk>(store: &Store<D>, id: ChunkId, sequence: u64) -> Lsn {
+    let lsn = append_one(store, id, sequence);
+    store.commit(id.stripe, Sequence(sequence)).unwrap();
+    lsn
+}
+
+/// The chunk's bytes as of an update.
+fn expected(initial: &[u8], upto: u64) -> Vec<u8> {
+    let mut bytes = initial.to_vec();
+    for sequence in 1..=upto {
+        let target = &mut bytes[offset_of(sequence) as usize..][..4096];
+        for (byte, change) in target.iter_mut().zip(pattern(sequence, 4096)) {
+            *byte ^= change;
+        }
+    }
+    bytes
+}
+
+fn check<D: gabion_store::Disk>(store: &Store<D>, id: ChunkId, initial: &[u8], upto: u64) {
+    let cut = Cut::Exactly(Sequence(upto));
+    let found = read(store, id, 0, CHUNK_BYTES, cut).unwrap();
+    assert!(found == expected(initial, upto), "wrong as of {upto}");
+}
+
+fn base(store: &Store<SimDisk>, id: ChunkId) -> u64 {
+    store.chunk_info(id).unwrap().spec.unwrap().base.0
+}
+
+fn path_of(disk: &SimDisk) -> String {
+    let mut files = disk.files().into_iter();
+    files.find(|path| path.starts_with("chunks/")).unwrap()
+}
+
+#[test]
+fn a_record_is_written_once_with_one_sync_and_little_beside_it() {
+    let (disk, store, id, bytes) = prepare();
+    // The first record of an epoch also leaves a note in the journal.
+    append_one(&store, id, 1);
+    let first_bytes = store.reserve(id).unwrap().unwrap().used_bytes;
+    let (before, counted) = (disk.counts(), store.counts());
+    append_one(&store, id, 2);
+    let (after, counts) = (disk.counts(), store.counts());
+    let written_bytes = after.written_bytes - before.written_bytes;
+    assert!(written_bytes <= 4096 + 64, "{written_bytes} bytes");
+    assert_eq!(after.write_count - before.write_count, 1);
+    assert_eq!(after.sync_count - before.sync_count, 1);
+    assert_eq!(counts.reserve_bytes - counted.reserve_bytes, written_bytes);
+    assert_eq!(counts.sync_count - counted.sync_count, 1);
+    assert_eq!(counts.journal_bytes, counted.journal_bytes);
+    assert_eq!(counts.append_count, 2);
+    let reserve = store.reserve(id).unwrap().unwrap();
+    assert_eq!(reserve.used_bytes, first_bytes + written_bytes);
+    assert_eq!(store.reserves().unwrap(), [reserve]);
+    check(&store, id, &bytes, 2);
+}
+
+#[test]
+fn waiters_for_one_reserve_share_a_sync() {
+    let (disk, store, id, _) = prepare();
+    let kind = RecordKind::ParityDelta;
+    let appended: Vec<Lsn> = (1..=4)
+        .map(|s| append(&store, id, stamp(1, s), kind, 0, b"delta").unwrap())
+        .collect();
+    let before = disk.counts().sync_count;
+    for lsn in appended.into_iter().rev() {
+        store.sync(lsn).unwrap();
+    }
+    assert_eq!(disk.counts().sync_count - before, 1);
+}
+
+#[test]
+fn a_full_reserve_is_merged_before_the_next_record_and_counted() {
+    let (_, store, id, bytes) = prepare();
+    let stalled: Vec<u64> = (1..=12)
+        .filter(|&s| update(&store, id, s).has_stalled())
+        .collect();
+    assert_eq!(stalled, [5, 9]);
+    assert_eq!(base(&store, id), 8);
+    check(&store, id, &bytes, 12);
+    let counts = store.counts();
+    assert_eq!(
+        (counts.stalled_append_count, counts.stalled_append_bytes),
+        (2, 8192)
+    );
+    assert_eq!(
+        (counts.foreground_merge_count, counts.background_merge_count),
+        (2, 0)
+    );
+    assert_eq!(counts.spilled_record_count, 0);
+    let reserve = store.reserve(id).unwrap().unwrap();
+    assert_eq!((reserve.record_count, reserve.merge_count), (4, 2));
+    assert_eq!(
+        (reserve.oldest, reserve.newest),
+        (Some(Sequence(9)), Some(Sequence(12)))
+    );
+    assert_eq!(reserve.stalled_append_count, 2);
+}
+
+#[test]
+fn records_in_a_reserve_are_not_merged_in_the_background_but_on_demand() {
+    let (_, store, id, bytes) = prepare();
+    for sequence in 1..=3 {
+        update(&store, id, sequence);
+        store.apply_pending(u64::MAX).unwrap();
+    }
+    assert_eq!(base(&store, id), 0);
+    assert_eq!(store.merge(id).unwrap().record_count, 3);
+    assert_eq!(
+        (base(&store, id), store.counts().background_merge_count),
+        (3, 1)
+    );
+    assert_eq!(store.reserve(id).unwrap().unwrap().used_bytes, 0);
+    check(&store, id, &bytes, 3);
+}
+
+#[test]
+fn a_merge_keeps_what_is_not_settled_and_a_pinned_chunk_goes_on_taking_records() {
+    let (disk, store, id, bytes) = prepare();
+    for sequence in 1..=3 {
+        update(&store, id, sequence);
+    }
+    append_one(&store, id, 4);
+    store.merge(id).unwrap();
+    assert_eq!(store.collect(id.stripe).unwrap().records.len(), 1);
+    assert_eq!(base(&store, id), 3);
+    store.commit(id.stripe, Sequence(4)).unwrap();
+    store.pin(id.stripe, Sequence(4)).unwrap();
+    for sequence in 5..=20 {
+        update(&store, id, sequence);
+    }
+    check(&store, id, &bytes, 4);
+    check(&store, id, &bytes, 20);
+    assert!(base(&store, id) <= 4);
+    let (store, _) = open(&disk.after_crash(9));
+    check(&store, id, &bytes, 20);
+    store.apply(id.stripe).unwrap();
+    check(&store, id, &bytes, 20);
+}
+
+#[test]
+fn a_killed_process_loses_nothing_and_collecting_makes_what_it_left_durable() {
+    let (disk, store, id, bytes) = prepare();
+    update(&store, id, 1);
+    let kind = RecordKind::ParityDelta;
+    let delta = pattern(2, 4096);
+    append(&store, id, stamp(1, 2), kind, offset_of(2), &delta).unwrap();
+    drop(store);
+    let (store, _) = open(&disk);
+    assert_eq!(store.collect(id.stripe).unwrap().records.len(), 1);
+    for outcome in 0..20 {
+        let (store, _) = open(&disk.after_crash(outcome));
+        check(&store, id, &bytes, 2);
+    }
+}
+
+#[test]
+fn every_flipped_bit_of_a_reserve_is_noticed() {
+    let (disk, store, id, bytes) = prepare();
+    for sequence in 1..=3 {
+        update(&store, id, sequence);
+    }
+    store.sync_all().unwrap();
+    let used_bytes = store.reserve(id).unwrap().unwrap().used_bytes;
+    drop(store);
+    let (mut range_count, mut whole_count, mut torn_count) = (0, 0, 0);
+    for bit in (0..used_bytes * 8).step_by(409) {
+        let rotten = disk.after_crash(0);
+        rotten.flip_bit(&path_of(&rotten), RESERVE_OFFSET * 8 + bit);
+        let (store, _) = open(&rotten);
+        let frame = bit / 8 / (used_bytes / 3) + 1;
+        let scrubbed = store.scrub(id).unwrap();
+        let cut = Cut::Exactly(Sequence(3));
+        match read(&store, id, 0, CHUNK_BYTES, cut) {
+            Err(StoreError::Corrupt { range, .. }) if range == Damage::WHOLE => {
+                assert_eq!(scrubbed, [Damage { chunk: id, range }]);
+                whole_count += 1;
+            }
+            Err(StoreError::Corrupt { range, .. }) => {
+                assert_eq!(range, ByteRange::new(offset_of(frame), 4096));
+                assert_eq!(scrubbed, [Damage { chunk: id, range }]);
+                // All other bytes are served.
+                let other = offset_of(frame + 4);
+                assert!(read(&store, id, other, 4096, cut).is_ok());
+                assert_eq!(store.merge(id).unwrap().damage, scrubbed);
+                range_count += 1;
+            }
+            Err(error) => panic!("bit {bit}: {error}"),
+            // The last frame has none behind it that calls it synced.
+            Ok(found) if frame == 3 => {
+                let is_whole = found == expected(&bytes, 3);
+                assert!(is_whole || found == expected(&bytes, 2), "bit {bit}");
+                torn_count += u64::from(!is_whole);
+            }
+            Ok(_) => panic!("bit {bit} was not noticed"),
+        }
+    }
+    assert!(range_count > 100 && whole_count > 0 && torn_count > 50);
+}
+
+#[test]
+fn a_drop_outlives_what_was_in_the_reserve() {
+    for outcome in 0..10 {
+        let (disk, store, id, bytes) = prepare();
+        update(&store, id, 1);
+        for sequence in 2..=3 {
+            append_one(&store, id, sequence);
+        }
+        let epoch = gabion_layout::Epoch(2);
+        let dropped = [Sequence(3)];
+        store
+            .resolve(id.stripe, epoch, Sequence(2), &dropped)
+            .unwrap();
+        let (store, _) = open(&disk.after_crash(outcome));
+        // The mark passes the number of the dropped update.
+        store.commit(id.stripe, Sequence(7)).unwrap();
+        let cut = Cut::Exactly(Sequence(7));
+        let found = read(&store, id, 0, CHUNK_BYTES, cut).unwrap();
+        assert!(found == expected(&bytes, 2));
+        store.apply(id.stripe).unwrap();
+        assert!(read(&store, id, 0, CHUNK_BYTES, cut).unwrap() == expected(&bytes, 2));
+    }
+}
+
+#[test]
+fn shrinking_gives_whole_units_back_and_growing_takes_them() {
+    let (disk, store, id, bytes) = prepare();
+    for sequence in 1..=3 {
+        update(&store, id, sequence);
+    }
+    assert_eq!(
+        store.shrink(id, 5000, 8192).unwrap(),
+        8192,
+        "what is left is 12 KiB"
+    );
+    assert_eq!(store.counts().punched_bytes, 8192);
+    assert_eq!(base(&store, id), 3, "three records take more than is left");
+    assert!(matches!(
+        store.shrink(id, 0, 1000),
+        Err(StoreError::Malformed { .. })
+    ));
+    assert_eq!(store.shrink(id, 0, 4096).unwrap(), 12 << 10);
+    for sequence in 4..=6 {
+        assert!(!update(&store, id, sequence).has_stalled());
+        assert_eq!(base(&store, id), sequence - 1, "as in place");
+    }
+    store.grow(id, RESERVE_BYTES).unwrap();
+    for sequence in 7..=9 {
+        update(&store, id, sequence);
+    }
+    assert!(store.reserve(id).unwrap().unwrap().record_count >= 3);
+    let (store, _) = open(&disk.after_crash(1));
+    check(&store, id, &bytes, 9);
+    let keeping = store.chunk_info(id).unwrap().spec.unwrap().keeping;
+    assert_eq!(
+        keeping,
+        Keeping::Reserve {
+            bytes: RESERVE_BYTES
+        }
+    );
+}
+
+#[test]
+fn a_full_disk_refuses_to_grow_and_still_merges() {
+    let (disk, store, id, bytes) = prepare();
+    let freed = store.shrink(id, 8192, 4096).unwrap();
+    assert_eq!(freed, 12 << 10);
+    let used_bytes = u64::MAX - gabion_store::Disk::available_bytes(&disk).unwrap();
+    disk.set_capacity(used_bytes + freed - 4096);
+    let refused = store.grow(id, RESERVE_BYTES);
+    assert!(matches!(refused, Err(StoreError::NoSpace { .. })));
+    store.grow(id, 16 << 10).unwrap();
+    for sequence in 1..=12 {
+        update(&store, id, sequence);
+    }
+    assert!(store.counts().foreground_merge_count > 1);
+    check(&store, id, &bytes, 12);
+}
+
+#[test]
+fn on_a_file_system_a_reserve_lies_behind_its_chunk_and_a_hole_frees_it() {
+    use std::os::unix::fs::MetadataExt;
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("node");
+    let (store, _) = Store::open(RealDisk::open(&root).unwrap(), OPTIONS).unwrap();
+    let id = chunk(1, 4);
+    let bytes = create(&store, id);
+    for sequence in 1..=3 {
+        update(&store, id, sequence);
+    }
+    match store.fragments(id) {
+        Ok(fragments) => assert_eq!(fragments.chunk_count, fragments.total_count),
+        Err(StoreError::Io { .. }) => eprintln!("this file system does not say where files lie"),
+        Err(error) => panic!("{error}"),
+    }
+    let file = std::fs::read_dir(root.join("chunks"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap();
+    let file = std::fs::read_dir(file.path())
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap();
+    let blocks = || file.metadata().unwrap().blocks();
+    let before = blocks();
+    store.shrink(id, 0, 4096).unwrap();
+    assert!(
+        blocks() < before,
+        "{before} blocks before, {} after",
+        blocks()
+    );
+    check(&store, id, &bytes, 3);
+    store.grow(id, RESERVE_BYTES).unwrap();
+    for sequence in 4..=9 {
+        update(&store, id, sequence);
+    }
+    drop(store);
+    let (store, _) = Store::open(RealDisk::open(&root).unwrap(), OPTIONS).unwrap();
+    check(&store, id, &bytes, 9);
+    assert_eq!(store.scrub(id).unwrap(), []);
+}
+
+#[test]
+fn records_in_the_log_lie_apart_from_their_chunk() {
+    let disk = SimDisk::new(1);
+    let (store, _) = open(&disk);
+    let ids = [chunk(1, 4), chunk(2, 4)];
+    for id in ids {
+        let keeping = Keeping::Log;
+        let spec = ChunkSpec {
+            keeping,
+            ..spec(1, CHUNK_BYTES, 0)
+        };
+        write_chunk(&store, id, spec, &pattern(1, CHUNK_BYTES as usize)).unwrap();
+    }
+    for sequence in 1..=3 {
+        for id in ids {
+            // Large enough for the records of the other chunk to lie between.
+            let delta = pattern(sequence, 12_000);
+            let kind = RecordKind::ParityDelta;
+            append(&store, id, stamp(1, sequence), kind, 0, &delta).unwrap();
+        }
+    }
+    let fragments = store.fragments(ids[0]).unwrap();
+    assert_eq!((fragments.chunk_count, fragments.total_count), (1, 4));
+}
