@@ -29,6 +29,8 @@ pub(super) struct State {
     pub(super) updates: Vec<(usize, Vec<ByteRange>)>,
     pub(super) reads: Vec<ByteRange>,
     pub(super) versions_asked: u64,
+    /// The answer to a read from this address on waits until somebody clears this.
+    pub(super) held: Option<u64>,
 }
 
 impl Cluster {
@@ -42,6 +44,7 @@ impl Cluster {
             updates: Vec::new(),
             reads: Vec::new(),
             versions_asked: 0,
+            held: None,
         };
         Self {
             state: Mutex::new(state),
@@ -144,6 +147,9 @@ impl Backing for Cluster {
                 sequence: version.sequence,
             }
         };
+        while self.state().held == Some(extent.file_offset) {
+            tokio::task::yield_now().await;
+        }
         self.travel().await;
         Ok(moment)
     }

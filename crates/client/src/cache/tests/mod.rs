@@ -270,6 +270,53 @@ fn who_opens_after_a_close_reads_what_was_written() {
 }
 
 #[test]
+fn bytes_that_came_later_do_not_make_the_others_newer() {
+    let cluster = Cluster::new(8);
+    let cache = SegmentCache::new(CAPACITY, 0);
+    now(async {
+        let client = Client::open(&cluster, &cache);
+        client.read(0, 10).await;
+        cluster.write_elsewhere(0, &[1; 10]);
+        client.read(100, 10).await;
+        let client = Client::open(&cluster, &cache);
+        assert_eq!(client.read(0, 10).await, [1; 10]);
+    });
+}
+
+#[test]
+fn a_read_that_was_overtaken_leaves_nothing_old_behind() {
+    let cluster = Cluster::new(9);
+    let cache = SegmentCache::new(16 * KIB, 0);
+    now(async {
+        let client = Client::open(&cluster, &cache);
+        cluster.state().held = Some(0);
+        let mut slow = std::pin::pin!(client.read(0, 100));
+        while cluster.state().reads.is_empty() {
+            assert!(futures::poll!(slow.as_mut()).is_pending());
+        }
+        // A change that is written back, and driven out before the read ends.
+        client.write(50, vec![1; 10]).await.unwrap();
+        client.flush().await.unwrap();
+        for at in 1..5 {
+            client.read(at * SEGMENT, 4000).await;
+        }
+        let hits = cache.counts().read_hit_count;
+        // And a change of somebody else that was read meanwhile.
+        cluster.write_elsewhere(10, &[2; 10]);
+        assert_eq!(client.read(5, 20).await[5..15], [2; 10]);
+        assert_eq!(
+            cache.counts().read_hit_count,
+            hits,
+            "nothing of it was left"
+        );
+        cluster.state().held = None;
+        assert_eq!(slow.await[50..60], [1; 10]);
+        assert_eq!(client.read(50, 10).await, [1; 10]);
+        assert_eq!(client.read(10, 10).await, [2; 10]);
+    });
+}
+
+#[test]
 fn changes_of_others_beside_ours_survive_our_flush() {
     let cluster = Cluster::new(2);
     let cache = SegmentCache::new(CAPACITY, 0);
