@@ -6,6 +6,8 @@
 use crate::ClientError;
 use gabion_layout::{ByteRange, Geometry};
 use gabion_meta::PoolSpec;
+use gabion_plan::Keepings;
+use gabion_planner::update;
 use gabion_protocol::message::FileLayout;
 
 /// A piece of a file that lies in one stripe.
@@ -39,6 +41,11 @@ pub(crate) fn extents(full_stripe_bytes: u64, range: ByteRange) -> Vec<Extent> {
         at = end;
     }
     extents
+}
+
+/// How the chunks of a stripe with chunks of `chunk_bytes` keep records in a pool.
+pub(crate) fn keepings(spec: &PoolSpec, chunk_bytes: u64) -> Keepings {
+    update::keepings(spec.update, spec.reserve, chunk_bytes)
 }
 
 /// The shape of a stripe with chunks of `chunk_bytes` in a pool.

@@ -2,7 +2,7 @@
 //! becomes visible when every chunk is durable, all at once.
 
 use crate::client::{check, code_of, topology};
-use crate::extent::geometry;
+use crate::extent::{geometry, keepings};
 use crate::memory::Segment;
 use crate::ports::ClientPorts;
 use crate::task::Task;
@@ -12,7 +12,7 @@ use futures::FutureExt;
 use futures::stream::{FuturesUnordered, StreamExt};
 use gabion_codec::Code;
 use gabion_layout::{Epoch, Geometry, NodeId, Sequence, StripeRecord, Topology};
-use gabion_meta::{PoolRecord, PutId};
+use gabion_meta::{PoolRecord, PoolSpec, PutId};
 use gabion_planner::{Stripe, encode};
 use gabion_protocol::initiate::{PartFailed, RunTerms};
 use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest, Effect, Purpose, ReadCut};
@@ -54,6 +54,7 @@ struct Begun {
 pub(crate) struct Encoder {
     pub(crate) client: Client,
     pub(crate) code: Code,
+    pub(crate) pool: PoolSpec,
     pub(crate) topology: Topology,
 }
 
@@ -126,6 +127,7 @@ impl Client {
         let encoder = Encoder {
             client: self.clone(),
             code: code_of(&pool)?,
+            pool: pool.spec.clone(),
             topology: topology(&nodes)?,
         };
         Ok(Begun {
@@ -253,7 +255,8 @@ impl Encoder {
             lost: &[],
         };
         let plan = encode::direct(&stripe, NodeId::CLIENT, ENCODE_SLICE_BYTES)
-            .map_err(|error| ClientError::Broken(error.to_string()))?;
+            .map_err(|error| ClientError::Broken(error.to_string()))?
+            .kept(keepings(&self.pool, geometry.chunk_bytes()));
         check(&plan, &self.code)?;
         let what = format!("storing {}", record.id);
         let stored_bytes = geometry.chunk_bytes() * geometry.n() as u64;

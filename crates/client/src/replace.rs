@@ -127,6 +127,7 @@ impl File {
         let encoder = Encoder {
             client: self.client.clone(),
             code: self.code().clone(),
+            pool: layout.file.pool.spec.clone(),
             topology: topology(&nodes)?,
         };
         Ok(Begun {

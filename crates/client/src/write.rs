@@ -2,7 +2,7 @@
 //! does the rest. Bytes of several stripes are for `replace.rs`.
 
 use crate::client::check;
-use crate::extent::{Extent, within_file};
+use crate::extent::{Extent, keepings, within_file};
 use crate::file::Layout;
 use crate::losses::lost_for_good;
 use crate::remedy::may_ask_again;
@@ -127,7 +127,9 @@ impl File {
         let geometry = layout.geometry(record).map_err(|error| error.to_string())?;
         let lost = lost_for_good(record, &layout.file.nodes);
         let stripe = self.stripe(record, geometry, &lost);
-        update::delta(&stripe, ranges, UPDATE_SLICE_BYTES).map_err(|error| match error {
+        let plan = update::delta(&stripe, ranges, UPDATE_SLICE_BYTES);
+        let keepings = keepings(&layout.file.pool.spec, record.chunk_bytes);
+        plan.map(|plan| plan.kept(keepings)).map_err(|error| match error {
             PlanError::UpdateOfLost(chunk) => format!(
                 "{chunk} of {} is lost, on {}: these bytes take no writes until it is repaired, \
                  but they can be read",

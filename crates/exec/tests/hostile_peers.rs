@@ -6,7 +6,7 @@ use gabion_exec::{
     Command, Event, ExecError, Executor, MAX_BUFFER_BYTES, MAX_SLICE_BYTES, MAX_STEPS, MAX_TERMS,
     RING_SLICES,
 };
-use gabion_layout::{ByteRange, ChunkIndex, NodeId, Slices, StripeId};
+use gabion_layout::{ByteRange, ChunkIndex, Keeping, NodeId, Slices, StripeId};
 use gabion_plan::{Log, Part, PartStep, Step, Term, ValueId};
 use proptest::prelude::*;
 
@@ -26,6 +26,7 @@ fn part(steps: Vec<PartStep>) -> Part {
     Part {
         stripe: StripeId(1),
         node: NODE,
+        keeping: Keeping::default(),
         chunk_bytes: CHUNK_BYTES,
         steps,
     }

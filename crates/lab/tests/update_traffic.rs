@@ -243,11 +243,14 @@ fn questions_without_an_answer_are_refused() {
     let message = update_traffic::count(&wrong, []).unwrap_err().to_string();
     assert_eq!(
         message,
-        "there is no update scheme 'tortoise'; choose from baseline"
+        "there is no update scheme 'tortoise'; choose from baseline, fo, fl, pl, plr"
     );
     wrong.schemes.clear();
     let message = update_traffic::count(&wrong, []).unwrap_err().to_string();
-    assert_eq!(message, "no update scheme is chosen; choose from baseline");
+    assert_eq!(
+        message,
+        "no update scheme is chosen; choose from baseline, fo, fl, pl, plr"
+    );
 
     for chunk_bytes in [0, 511, (1 << 30) + 1, u64::MAX] {
         let odd = question("none", "rs(6,3)", Some(3), "rotate", chunk_bytes);

@@ -31,3 +31,11 @@ pub enum Keeping {
         bytes: u64,
     },
 }
+
+impl Keeping {
+    /// Whether a record is in its chunk before the chunk's next one is taken: as in
+    /// [`Keeping::AtOnce`], and in a reserve of which nothing is left.
+    pub const fn is_at_once(self) -> bool {
+        matches!(self, Self::AtOnce | Self::Reserve { bytes: 0 })
+    }
+}

@@ -1,6 +1,6 @@
 //! Builds plans step by step, so that planners read like the papers' prose.
 
-use crate::{Goal, Log, Plan, Step, Term, ValueId};
+use crate::{Goal, Keepings, Log, Plan, Step, Term, ValueId};
 use gabion_layout::{ChunkIndex, Geometry, NodeId, Slices, StripeId};
 
 /// Collects the steps of a plan.
@@ -26,6 +26,7 @@ impl PlanBuilder {
             placement,
             lost: Vec::new(),
             goal: Goal::Encode,
+            keepings: Keepings::default(),
             steps: Vec::with_capacity(16),
         };
         Self { plan }

@@ -1,8 +1,8 @@
 //! What a plan costs: bytes by link, and disk operations. The lab prints these numbers, the
 //! simulator times them, and the wire must carry exactly them.
 
-use crate::{Plan, Step};
-use gabion_layout::{NodeId, Topology};
+use crate::{Log, Plan, Step};
+use gabion_layout::{Keeping, NodeId, Topology};
 use serde::{Deserialize, Serialize};
 
 /// Payload bytes from one node to another.
@@ -28,18 +28,22 @@ pub struct Cost {
     pub client_bytes: u64,
     /// Bytes read from chunks and logs.
     pub read_bytes: u64,
-    /// Read and recall steps.
+    /// Read and recall steps, and reads of a merge.
     pub read_count: u64,
     /// Bytes written to chunks and logs.
     pub write_bytes: u64,
-    /// Write and append steps.
+    /// Write and append steps, and writes of a merge.
     pub write_count: u64,
+    /// Places on a disk where reads and writes begin: a spinning disk's head moves to each.
+    pub seek_count: u64,
     /// Bytes by link, sorted by sender and receiver.
     pub links: Vec<LinkBytes>,
 }
 
 impl Cost {
-    /// The cost of one plan.
+    /// The cost of one plan up to the answer to its asker. Records that are kept [`Keeping::AtOnce`]
+    /// are in their chunks by then, or are when the next update asks; what others are yet to cost
+    /// says [`Cost::of_merge`].
     ///
     /// # Panics
     /// When the plan does not hold together, which [`crate::check`] finds out before.
@@ -54,12 +58,19 @@ impl Cost {
                     }
                 }
                 Step::Read { slices, .. } | Step::Recall { slices, .. } => {
-                    cost.read_bytes += slices.bytes();
-                    cost.read_count += 1;
+                    cost.read(slices.bytes());
+                    cost.seek_count += 1;
                 }
-                Step::Write { slices, .. } | Step::Append { slices, .. } => {
-                    cost.write_bytes += slices.bytes();
-                    cost.write_count += 1;
+                Step::Write { slices, .. } => {
+                    cost.write(slices.bytes());
+                    cost.seek_count += 1;
+                }
+                Step::Append { slices, log, .. } => {
+                    cost.write(slices.bytes());
+                    cost.seek_count += 1;
+                    if plan.keepings.of(*log).is_at_once() {
+                        cost.bring_in(*log, slices.bytes());
+                    }
                 }
                 Step::Send { from, to, value } => {
                     let bytes = streams[value.at()].bytes();
@@ -78,6 +89,53 @@ impl Cost {
         cost
     }
 
+    /// What it costs to bring a plan's records into their chunks later, if each is merged by itself.
+    /// Updates of the same bytes that are merged together cost less, never more.
+    pub fn of_merge(plan: &Plan) -> Self {
+        let mut cost = Self::default();
+        for step in &plan.steps {
+            let Step::Append { slices, log, .. } = step else {
+                continue;
+            };
+            match plan.keepings.of(*log) {
+                // Copies that wait for a commit are dropped after it, and the commit is a plan.
+                _ if matches!(log, Log::Replica | Log::Original) => {}
+                keeping if keeping.is_at_once() => {}
+                // Reserved space begins where its chunk ends, so the head is there already.
+                Keeping::Reserve { .. } => {
+                    cost.read(slices.bytes());
+                    cost.bring_in(*log, slices.bytes());
+                }
+                _ => {
+                    cost.read(slices.bytes());
+                    cost.seek_count += 1;
+                    cost.bring_in(*log, slices.bytes());
+                }
+            }
+        }
+        cost
+    }
+
+    /// Brings a record that is at hand into its chunk: deltas are added to what is there, new bytes
+    /// are written over it.
+    fn bring_in(&mut self, log: Log, bytes: u64) {
+        if matches!(log, Log::Parity { .. } | Log::ParitySum) {
+            self.read(bytes);
+        }
+        self.write(bytes);
+        self.seek_count += 1;
+    }
+
+    fn read(&mut self, bytes: u64) {
+        self.read_bytes += bytes;
+        self.read_count += 1;
+    }
+
+    fn write(&mut self, bytes: u64) {
+        self.write_bytes += bytes;
+        self.write_count += 1;
+    }
+
     /// Adds another cost to this one.
     pub fn add(&mut self, other: &Self) {
         self.cross_rack_bytes += other.cross_rack_bytes;
@@ -87,6 +145,7 @@ impl Cost {
         self.read_count += other.read_count;
         self.write_bytes += other.write_bytes;
         self.write_count += other.write_count;
+        self.seek_count += other.seek_count;
         for link in &other.links {
             self.count_link(*link);
         }

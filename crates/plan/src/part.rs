@@ -1,7 +1,7 @@
 //! One node's part of a plan: what a coordinator or client sends to each participant.
 
 use crate::{Plan, Step, ValueId};
-use gabion_layout::{NodeId, Slices, StripeId};
+use gabion_layout::{Keeping, NodeId, Slices, StripeId};
 use serde::{Deserialize, Serialize};
 
 /// One step as a participant needs it: with its number and the stream that it works on.
@@ -25,6 +25,8 @@ pub struct Part {
     pub node: NodeId,
     /// Bytes of a chunk of the stripe, so that a node can make a new one.
     pub chunk_bytes: u64,
+    /// How records are kept of the chunk of the stripe that the node writes.
+    pub keeping: Keeping,
     /// Its steps in the plan's order.
     pub steps: Vec<PartStep>,
 }
@@ -53,7 +55,23 @@ impl Plan {
             stripe: self.stripe,
             node,
             chunk_bytes: self.geometry.chunk_bytes(),
+            keeping: self.keeping_at(node),
             steps,
+        }
+    }
+
+    /// How records are kept of the chunk that `node` writes; it holds one chunk of the stripe.
+    fn keeping_at(&self, node: NodeId) -> Keeping {
+        let written = self.steps.iter().find_map(|step| match step {
+            Step::Write {
+                node: at, chunk, ..
+            } => (*at == node).then_some(*chunk),
+            _ => None,
+        });
+        match written {
+            Some(chunk) if self.geometry.is_data(chunk) => self.keepings.data,
+            Some(_) => self.keepings.parity,
+            None => Keeping::default(),
         }
     }
 }

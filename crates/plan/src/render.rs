@@ -3,9 +3,9 @@
 //! A step's value is written `#` and the step's number; `7*#4 + #5` is 7 times the value of step 4,
 //! over GF(2^8), plus that of step 5. Byte positions are of the chunk, and `[a..b)` leaves out `b`.
 
-use crate::{Cost, Goal, Log, Plan, Step, Term};
+use crate::{Cost, Goal, Keepings, Log, Plan, Step, Term};
 use gabion_codec::Code;
-use gabion_layout::{ByteRange, ChunkRange, NodeId, Slices, Topology};
+use gabion_layout::{ByteRange, ChunkRange, Keeping, NodeId, Slices, Topology};
 use std::fmt::Write as _;
 
 /// The plan as text: its goal, its cost, then one line a step in columns of step number, rack,
@@ -36,7 +36,7 @@ pub fn text(plan: &Plan, code: &Code, topology: &Topology) -> String {
     let node_width = places.iter().map(|(_, node)| node.len()).max().unwrap_or(0);
     for (at, (step, (rack, node))) in plan.steps.iter().zip(&places).enumerate() {
         let number = format!("#{at}");
-        let (verb, object) = action(step, topology);
+        let (verb, object) = action(step, plan.keepings, topology);
         let _ = writeln!(
             out,
             "{number:>number_width$}  {rack:rack_width$}  {node:node_width$}  {verb:7}  {object}"
@@ -92,7 +92,7 @@ fn cost_line(cost: &Cost) -> String {
 }
 
 /// What a step does, as a verb and its object. Where it does it is the caller's to say.
-fn action(step: &Step, topology: &Topology) -> (&'static str, String) {
+fn action(step: &Step, keepings: Keepings, topology: &Topology) -> (&'static str, String) {
     match step {
         Step::Input { chunk, slices, .. } => {
             ("take", format!("new bytes of {chunk} {}", stream(slices)))
@@ -131,11 +131,12 @@ fn action(step: &Step, topology: &Topology) -> (&'static str, String) {
             ..
         } => {
             let stream = stream(slices);
+            let place = log_place(*log, keepings);
             let object = match log {
                 Log::Parity { data } => {
-                    format!("#{} to log of {chunk} {stream} for {data}", value.0)
+                    format!("#{} to {place} of {chunk} {stream} for {data}", value.0)
                 }
-                log => format!("#{} to {} of {chunk} {stream}", value.0, log_name(*log)),
+                _ => format!("#{} to {place} of {chunk} {stream}", value.0),
             };
             ("append", object)
         }
@@ -151,8 +152,18 @@ fn action(step: &Step, topology: &Topology) -> (&'static str, String) {
     }
 }
 
+/// Where a record goes, by its log and how the pool keeps it.
+const fn log_place(log: Log, keepings: Keepings) -> &'static str {
+    match (log, keepings.of(log)) {
+        (Log::Replica | Log::Original, _) | (_, Keeping::InPlace) => log_name(log),
+        (_, Keeping::AtOnce | Keeping::Reserve { bytes: 0 }) => "journal and chunk",
+        (_, Keeping::Reserve { .. }) => "reserve",
+        (_, Keeping::Log) => "log",
+    }
+}
+
 /// A log as the end of "to the ... of a chunk".
-fn log_name(log: Log) -> &'static str {
+const fn log_name(log: Log) -> &'static str {
     match log {
         Log::Journal => "journal",
         Log::Parity { .. } | Log::ParitySum => "log",

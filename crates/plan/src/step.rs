@@ -1,6 +1,8 @@
 //! The vocabulary of plans: steps, values, goals.
 
-use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId, Slices, StripeId};
+use gabion_layout::{
+    ByteRange, ChunkIndex, ChunkRange, Geometry, Keeping, NodeId, Slices, StripeId,
+};
 use serde::{Deserialize, Serialize};
 
 /// The value that the step with this number makes. A value is a stream of slices at one node.
@@ -26,7 +28,7 @@ pub struct Term {
 /// Where a [`Step::Append`] puts its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Log {
-    /// The data node's journal: new bytes, to be applied in place once committed.
+    /// The data node's log: new bytes, to be applied once committed.
     Journal,
     /// The parity node's parity log: a parity delta, to be added once committed.
     Parity {
@@ -230,6 +232,27 @@ impl Goal {
     }
 }
 
+/// How the records that a plan appends are kept until they are in their chunks: what the pool's update
+/// scheme says. The header of each chunk has the last word, because reserved space shrinks and grows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Keepings {
+    /// Of data chunks.
+    pub data: Keeping,
+    /// Of parity chunks.
+    pub parity: Keeping,
+}
+
+impl Keepings {
+    /// That of the records in a log. Copies that wait for a commit are in the node's log.
+    pub const fn of(&self, log: Log) -> Keeping {
+        match log {
+            Log::Journal => self.data,
+            Log::Parity { .. } | Log::ParitySum => self.parity,
+            Log::Replica | Log::Original => Keeping::Log,
+        }
+    }
+}
+
 /// A plan for one stripe: steps in an order in which they can be done one after another, though an
 /// executor runs all of them at once, slice by slice.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -244,11 +267,20 @@ pub struct Plan {
     pub lost: Vec<ChunkIndex>,
     /// What the plan is for.
     pub goal: Goal,
+    /// How its records are kept.
+    pub keepings: Keepings,
     /// The steps; a step uses values of earlier ones only.
     pub steps: Vec<Step>,
 }
 
 impl Plan {
+    /// The same plan, whose records and new chunks are kept as the pool's update scheme says.
+    #[must_use]
+    pub const fn kept(mut self, keepings: Keepings) -> Self {
+        self.keepings = keepings;
+        self
+    }
+
     /// The bytes that flow through each step: positions in a chunk for the steps that touch one; a
     /// combined or sent value lies where its (first) source does.
     ///

@@ -2,7 +2,7 @@
 
 use gabion_codec::Code;
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId, Slices, StripeId};
-use gabion_plan::{CheckError, Goal, Log, Plan, Step, Term, ValueId, check};
+use gabion_plan::{CheckError, Goal, Keepings, Log, Plan, Step, Term, ValueId, check};
 use proptest::prelude::*;
 
 /// Numbers where arithmetic breaks, beside small ones that make a plan look right.
@@ -134,6 +134,7 @@ fn any_plan() -> impl Strategy<Value = Plan> {
             placement,
             lost,
             goal,
+            keepings: Keepings::default(),
             steps,
         },
     )
@@ -147,6 +148,7 @@ fn huge_plan(goal: Goal, steps: Vec<Step>) -> Plan {
         placement: [0, 1, 2].map(NodeId).to_vec(),
         lost: vec![],
         goal,
+        keepings: Keepings::default(),
         steps,
     }
 }

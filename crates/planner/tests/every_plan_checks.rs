@@ -5,7 +5,8 @@ mod setting;
 
 use gabion_codec::Code;
 use gabion_layout::{
-    ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId, RackId, StripeId, Topology,
+    ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId, RackId, ReserveSpec, StripeId, Topology,
+    UpdateScheme,
 };
 use gabion_plan::{Cost, check};
 use gabion_planner::repair::{Scheme, helpers_by_distance, read, repair};
@@ -36,6 +37,28 @@ proptest! {
         prop_assert_eq!(check(&plan, &setting.code), Ok(()));
         let bytes: u64 = ranges.iter().map(|r| r.range.length).sum();
         prop_assert_eq!(Cost::of(&plan, &setting.topology).read_bytes, bytes);
+    }
+
+    #[test]
+    fn every_update_scheme_checks_and_sends_the_same(
+        setting in any_setting(), numbers in any_numbers(), slice in 1u64..300,
+    ) {
+        let ranges = ranges(setting.geometry, setting.geometry.k(), &numbers);
+        let plain = update::delta(&setting.stripe(&[]), &ranges, slice).unwrap();
+        let sent = Cost::of(&plain, &setting.topology).links;
+        for (_, name) in UpdateScheme::NAMES {
+            let keepings = update::keepings(name, Some(ReserveSpec::default()), 4096);
+            let plan = plain.clone().kept(keepings);
+            prop_assert_eq!(check(&plan, &setting.code), Ok(()));
+            prop_assert_eq!(&Cost::of(&plan, &setting.topology).links, &sent);
+            let anew = encode::direct(&setting.stripe(&[]), NodeId::CLIENT, slice).unwrap();
+            let anew = anew.kept(keepings);
+            for chunk in setting.geometry.chunks() {
+                let is_data = setting.geometry.is_data(chunk);
+                let keeping = if is_data { keepings.data } else { keepings.parity };
+                prop_assert_eq!(anew.part(setting.placement[chunk.at()]).keeping, keeping);
+            }
+        }
     }
 
     #[test]
@@ -171,4 +194,53 @@ fn equal_seeds_give_equal_placements() {
         |seed| placement::random(&topology, 9, 2, &mut ChaCha8Rng::seed_from_u64(seed)).unwrap();
     assert_eq!(place(7), place(7));
     assert_ne!(place(7), place(8));
+}
+
+/// What one update of 4 KiB costs the disks of an `rs(6,3)` stripe until parity has moved, before and
+/// after the answer (`CodFS` section 2.1.2 and 4.1). Each node of the four logs 4 KiB, and the data
+/// node reads what it replaces.
+#[test]
+fn update_schemes_cost_what_the_paper_says() {
+    let code: Code = "rs(6,3)".parse().unwrap();
+    let topology = Topology::uniform(3, 4);
+    let placement = placement::rotate(&topology, 0, code.n(), 3).unwrap();
+    let stripe = Stripe {
+        id: StripeId(1),
+        code: &code,
+        geometry: Geometry::new(6, 3, 1, 1 << 20).unwrap(),
+        placement: &placement,
+        lost: &[],
+    };
+    let range = ByteRange::new(8192, 4096);
+    let chunk = ChunkIndex(2);
+    let sent = update::delta(&stripe, &[ChunkRange { chunk, range }], 4096).unwrap();
+    let cost = |name, reserve| {
+        let plan = sent.clone().kept(update::keepings(name, reserve, 1 << 20));
+        let (now, later) = (Cost::of(&plan, &topology), Cost::of_merge(&plan));
+        let disk = |cost: Cost| (cost.read_count, cost.write_count, cost.seek_count);
+        (disk(now), disk(later))
+    };
+    // Four records; then new bytes over the data, and parity read and written at one place.
+    assert_eq!(
+        cost(UpdateScheme::Fo, None),
+        ((1 + 3, 4 + 4, 5 + 4), (0, 0, 0))
+    );
+    // Each merge first fetches its record.
+    assert_eq!(cost(UpdateScheme::Fl, None), ((1, 4, 5), (4 + 3, 4, 8)));
+    assert_eq!(cost(UpdateScheme::Pl, None), ((1, 4, 5), (4 + 3, 4, 8)));
+    // Deltas lie where their parity chunk is: three seeks fewer.
+    let reserve = ReserveSpec::default();
+    assert_eq!(
+        cost(UpdateScheme::Plr, Some(reserve)),
+        ((1, 4, 5), (4 + 3, 4, 5))
+    );
+    // With nothing reserved, parity is as in FO and data as ever.
+    let none = ReserveSpec {
+        initial_chunks: 0,
+        ..reserve
+    };
+    assert_eq!(
+        cost(UpdateScheme::Plr, Some(none)),
+        ((1 + 3, 4 + 3, 5 + 3), (1, 1, 2))
+    );
 }

@@ -2,7 +2,10 @@
 //! change of text. Run with `GABION_UPDATE_GOLDEN=1` to write the files anew, and read the diff.
 
 use gabion_codec::Code;
-use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId, StripeId, Topology};
+use gabion_layout::{
+    ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId, ReserveSpec, StripeId, Topology,
+    UpdateScheme,
+};
 use gabion_plan::{Plan, check, graphviz, text};
 use gabion_planner::repair::{Scheme, helpers_by_distance, read, repair};
 use gabion_planner::{PlanError, Stripe, encode, placement, update};
@@ -101,6 +104,14 @@ fn update_of_one_range() {
     let plan = update::delta(&setting.stripe(&[]), &ranges, 32 * KIB);
     let plan = setting.is_golden("update_rs_6_3", plan);
     compare("update_rs_6_3.dot", &graphviz(&plan, &setting.topology));
+}
+
+#[test]
+fn update_into_reserved_space() {
+    let setting = Setting::new("rs(4,2)", MIB, 2);
+    let keepings = update::keepings(UpdateScheme::Plr, Some(ReserveSpec::default()), MIB);
+    let plan = update::delta(&setting.stripe(&[]), &[range(0, 0, 4 * KIB)], 32 * KIB);
+    setting.is_golden("update_plr", plan.map(|plan| plan.kept(keepings)));
 }
 
 #[test]

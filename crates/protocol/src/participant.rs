@@ -9,9 +9,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use gabion_exec::{Sink, Source};
-use gabion_layout::{
-    ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Keeping, Sequence, StripeId,
-};
+use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Sequence, StripeId};
 use gabion_plan::{Log, Step};
 use gabion_store::{
     ChunkSpec, ChunkWriter, Cut, Disk, Piece, Record, RecordKind, Store, StoreError, UpdateStamp,
@@ -189,7 +187,7 @@ impl<D: Disk> Participant<D> {
             generation: request.generation,
             chunk_bytes,
             base,
-            keeping: Keeping::InPlace,
+            keeping: request.part.keeping,
         };
         self.with_store(move |store| store.create(chunk, spec))
             .await

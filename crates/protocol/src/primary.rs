@@ -17,6 +17,7 @@ use gabion_layout::{
     ChunkIndex, ChunkRange, Epoch, Generation, Geometry, NodeId, Sequence, StripeId, StripeRecord,
 };
 use gabion_meta::Exclusion;
+use gabion_plan::Keepings;
 use gabion_planner::{Stripe, update};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -54,6 +55,7 @@ struct Term {
     stripe: StripeRecord,
     geometry: Geometry,
     code: Code,
+    keepings: Keepings,
     /// The last committed update.
     mark: Sequence,
     /// The number of the next update.
@@ -173,7 +175,8 @@ impl Primaries {
         let exclusion = exclusion(&lease.stripe, &failed, lease.epoch, &outcome);
         self.report_settling(lease.stripe.id, exclusion).await?;
         resolve(&*self.ports, &lease.stripe, lease.epoch, &failed, &outcome).await?;
-        let stripe = lease.stripe;
+        let (stripe, pool) = (lease.stripe, lease.pool.spec);
+        let keepings = update::keepings(pool.update, pool.reserve, stripe.chunk_bytes);
         let geometry = Geometry::new(code.k(), code.m(), code.sub_chunks(), stripe.chunk_bytes)
             .map_err(|error| Refusal::Failed(error.to_string()))?;
         let (mark, next) = (outcome.mark, outcome.next);
@@ -182,6 +185,7 @@ impl Primaries {
             stripe,
             geometry,
             code,
+            keepings,
             mark,
             next,
         });
@@ -305,6 +309,7 @@ impl Term {
                 },
                 other => Refusal::Invalid(other.to_string()),
             })?;
+        let plan = plan.kept(self.keepings);
         gabion_plan::check(&plan, &self.code)
             .map_err(|error| Refusal::Failed(format!("the update's plan is wrong: {error}")))?;
         let holders = record_holders(&plan);

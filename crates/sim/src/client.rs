@@ -18,7 +18,7 @@ use gabion_layout::{
 };
 use gabion_meta::PoolRecord;
 use gabion_plan::{Part, Plan};
-use gabion_planner::{Stripe, encode};
+use gabion_planner::{Stripe, encode, update};
 use gabion_protocol::initiate::{OwnPart, PartFailed, RunTerms, run_plan};
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Effect, FileLayout, Flow, NodeReply, NodeRequest,
@@ -166,7 +166,8 @@ impl Client {
             lost: &[],
         };
         let plan = encode::direct(&stripe, NodeId::CLIENT, SLICE_BYTES);
-        let plan = plan.expect("every stripe can be encoded");
+        let keepings = update::keepings(pool.spec.update, pool.spec.reserve, record.chunk_bytes);
+        let plan = plan.expect("every stripe can be encoded").kept(keepings);
         let terms = RunTerms {
             run: RunId(self.ports.random()),
             epoch: Epoch(0),

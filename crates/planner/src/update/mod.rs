@@ -5,11 +5,17 @@
 
 pub mod cau;
 mod delta;
+mod fl;
 mod flow;
+mod fo;
 pub mod parix;
 mod piece;
+mod pl;
+mod plr;
 pub(crate) mod rackcu;
+mod scheme;
 pub(crate) mod spread;
 
 pub use delta::delta;
 pub use rackcu::rackcu;
+pub use scheme::{Scheme, keepings, scheme};

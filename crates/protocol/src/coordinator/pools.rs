@@ -6,7 +6,8 @@ use crate::message::{CoordinatorReply, Liveness, PoolWish};
 use gabion_codec::Code;
 use gabion_layout::{ChunkIndex, Geometry, PoolId, ReserveSpec};
 use gabion_meta::{KeyValue, Meta, MetaError, PoolRecord, PoolSpec};
-use gabion_planner::pool;
+use gabion_plan::Keepings;
+use gabion_planner::{pool, update};
 use std::sync::Arc;
 
 /// Fewest bytes of a pool's chunks.
@@ -26,6 +27,12 @@ impl PoolFacts {
     pub(super) fn geometry(&self, chunk_bytes: u64) -> Result<Geometry, Denied> {
         let (k, m, rows) = (self.code.k(), self.code.m(), self.code.sub_chunks());
         Ok(Geometry::new(k, m, rows, chunk_bytes)?)
+    }
+
+    /// How chunks of so many bytes keep the records of updates.
+    pub(super) fn keepings(&self, chunk_bytes: u64) -> Keepings {
+        let spec = &self.record.spec;
+        update::keepings(spec.update, spec.reserve, chunk_bytes)
     }
 }
 

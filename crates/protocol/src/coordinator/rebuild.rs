@@ -278,7 +278,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let helpers = repair::helpers_by_distance(&stripe, requestor, &topology);
         let scheme = *lock(&self.scheme);
         let slice_bytes = self.options.slice_bytes;
-        let plan = repair::repair(&stripe, chunk, requestor, &helpers, scheme, slice_bytes)?;
+        let plan = repair::repair(&stripe, chunk, requestor, &helpers, scheme, slice_bytes)?
+            .kept(survey.facts.keepings(survey.stripe.chunk_bytes));
         check(&plan, stripe.code)?;
         let cost = Cost::of(&plan, &topology);
         Ok((plan, cost))

@@ -1,0 +1,20 @@
+//! Full overwrite, FO (`CodFS` section 2.1.2; TWEEN thesis, same section): data and parity chunks are
+//! changed in place at once. A delta must be added to what is there, which a crash may cut short, so
+//! both go through the journal: each byte of parity is logged, read and written for each update.
+
+use super::Scheme;
+use gabion_layout::Keeping;
+use gabion_plan::Keepings;
+
+/// The scheme, which has no parameters.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FullOverwrite;
+
+impl Scheme for FullOverwrite {
+    fn keepings(&self, _: u64) -> Keepings {
+        Keepings {
+            data: Keeping::AtOnce,
+            parity: Keeping::AtOnce,
+        }
+    }
+}

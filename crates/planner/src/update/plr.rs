@@ -1,0 +1,24 @@
+//! Parity logging with reserved space, PLR (`CodFS` section 4.1): as parity logging, but deltas are
+//! appended to space reserved right behind their parity chunk, so that chunk and deltas are read in
+//! one go. The space is itself the log: a delta is written once before it is merged. How much is
+//! reserved follows the workload ([`crate::reserve`]); where nothing is left, parity is changed in
+//! place at once.
+
+use super::Scheme;
+use gabion_layout::Keeping;
+use gabion_plan::Keepings;
+
+/// The scheme, which has no parameters.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReservedSpace;
+
+impl Scheme for ReservedSpace {
+    fn keepings(&self, reserve_bytes: u64) -> Keepings {
+        Keepings {
+            data: Keeping::InPlace,
+            parity: Keeping::Reserve {
+                bytes: reserve_bytes,
+            },
+        }
+    }
+}
