@@ -145,9 +145,28 @@ impl ReserveSpec {
     /// Longest period: a year.
     pub const PERIOD_MAX_S: u64 = 366 * 24 * 3600;
 
-    /// Whether all numbers are in their ranges.
-    pub const fn is_valid(&self) -> bool {
-        self.initial_chunks <= Self::CHUNKS_MAX
+    /// Most bytes that may be reserved behind a chunk.
+    pub const BYTES_MAX: u64 = 256 << 20;
+
+    /// What is usual for chunks of so many bytes: [`ReserveSpec::default`], and nothing behind chunks
+    /// of which one is more than may be reserved.
+    pub fn usual(chunk_bytes: u64) -> Self {
+        let usual = Self::default();
+        let is_too_large = usual.initial_bytes(chunk_bytes) > Self::BYTES_MAX;
+        Self {
+            initial_chunks: if is_too_large {
+                0
+            } else {
+                usual.initial_chunks
+            },
+            ..usual
+        }
+    }
+
+    /// Whether all numbers are in their ranges, for a pool's chunks of `chunk_bytes`.
+    pub const fn is_valid(&self, chunk_bytes: u64) -> bool {
+        self.initial_bytes(chunk_bytes) <= Self::BYTES_MAX
+            && self.initial_chunks <= Self::CHUNKS_MAX
             && 1 <= self.period_s
             && self.period_s <= Self::PERIOD_MAX_S
             && self.smoothing.is_valid()
@@ -155,7 +174,14 @@ impl ReserveSpec {
 
     /// Bytes behind a new parity chunk of a stripe whose chunks have `chunk_bytes`.
     pub const fn initial_bytes(&self, chunk_bytes: u64) -> u64 {
-        chunk_bytes.saturating_mul(self.initial_chunks as u64)
+        Self::unit_bytes(chunk_bytes).saturating_mul(self.initial_chunks as u64)
+    }
+
+    /// What reserves of chunks of `chunk_bytes` are multiples of: the chunk in whole pages, since a
+    /// file system gives back nothing smaller.
+    pub const fn unit_bytes(chunk_bytes: u64) -> u64 {
+        const PAGE_BYTES: u64 = 4096;
+        chunk_bytes.div_ceil(PAGE_BYTES).saturating_mul(PAGE_BYTES)
     }
 }
 
@@ -204,7 +230,7 @@ mod tests {
     #[test]
     fn reserves_have_bounds() {
         let good = ReserveSpec::default();
-        assert!(good.is_valid());
+        assert!(good.is_valid(1 << 20));
         for bad in [
             ReserveSpec {
                 initial_chunks: 65,
@@ -227,7 +253,11 @@ mod tests {
                 ..good
             },
         ] {
-            assert!(!bad.is_valid(), "{bad:?}");
+            assert!(!bad.is_valid(1 << 20), "{bad:?}");
         }
+        assert!(good.is_valid(256 << 20) && !good.is_valid(257 << 20));
+        assert_eq!(ReserveSpec::usual(512 << 20).initial_chunks, 0);
+        assert_eq!(ReserveSpec::usual(4 << 20), good);
+        assert_eq!(good.initial_bytes(5000), 8192, "whole pages");
     }
 }

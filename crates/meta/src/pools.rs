@@ -122,12 +122,13 @@ pub(crate) fn read_older(version: u8, body: &[u8]) -> Option<PoolRecord> {
 /// Reserved space is what its scheme has, and no other.
 fn check_reserve(spec: &PoolSpec) -> Result<(), MetaError> {
     let wrong = match (spec.update.reserves_space(), &spec.reserve) {
-        (true, Some(reserve)) if reserve.is_valid() => return Ok(()),
+        (true, Some(reserve)) if reserve.is_valid(spec.chunk_bytes) => return Ok(()),
         (false, None) => return Ok(()),
         (true, Some(_)) => format!(
-            "space reserved behind a parity chunk is at most {} chunks, for a period of 1 second to \
-             a year, with a weight above 0 and up to 1",
-            ReserveSpec::CHUNKS_MAX
+            "space reserved behind a parity chunk is at most {} chunks and {} MiB, for a period of 1 \
+             second to a year, with a weight above 0 and up to 1",
+            ReserveSpec::CHUNKS_MAX,
+            ReserveSpec::BYTES_MAX >> 20
         ),
         (true, None) => format!("the update scheme {} needs reserved space", spec.update),
         (false, Some(_)) => format!(

@@ -58,7 +58,7 @@ impl PoolOptions {
             };
             return if is_told { Err(wrong()) } else { Ok(None) };
         }
-        let usual = ReserveSpec::default();
+        let usual = ReserveSpec::usual(self.chunk);
         let initial_chunks = told
             .bytes
             .map_or(Ok(usual.initial_chunks), |bytes| self.whole_chunks(bytes))?;
@@ -72,11 +72,14 @@ impl PoolOptions {
     /// So many bytes as chunks.
     fn whole_chunks(&self, bytes: u64) -> Result<u32, String> {
         let chunks = bytes.checked_div(self.chunk).unwrap_or(0);
-        if !bytes.is_multiple_of(self.chunk) || chunks > u64::from(ReserveSpec::CHUNKS_MAX) {
+        let is_too_large =
+            chunks > u64::from(ReserveSpec::CHUNKS_MAX) || bytes > ReserveSpec::BYTES_MAX;
+        if !bytes.is_multiple_of(self.chunk) || is_too_large {
             return Err(format!(
-                "--reserve-bytes is a whole number of chunks, from none to {}: a multiple of {}, \
-                 not {bytes}",
+                "--reserve-bytes is a whole number of chunks, from none to {}, and at most {} MiB: a \
+                 multiple of {}, not {bytes}",
                 ReserveSpec::CHUNKS_MAX,
+                ReserveSpec::BYTES_MAX >> 20,
                 self.chunk
             ));
         }

@@ -37,7 +37,7 @@ impl Default for Growth {
 /// How the reserves of a pool are managed. Sizes of reserves are multiples of the chunk size.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Policy {
-    /// Bytes of the parity chunk, the unit of reserves.
+    /// The unit of reserves: bytes of the parity chunk, in whole pages.
     pub chunk_bytes: u64,
     /// The weight of the newest period in the utility.
     pub smoothing: Smoothing,
@@ -58,7 +58,7 @@ impl Policy {
     pub fn of(spec: &ReserveSpec, chunk_bytes: u64) -> Self {
         assert!(chunk_bytes > 0, "chunks have bytes");
         Self {
-            chunk_bytes,
+            chunk_bytes: ReserveSpec::unit_bytes(chunk_bytes),
             smoothing: spec.smoothing,
             negligible_utility: NEGLIGIBLE_UTILITY,
             merges: true,
@@ -208,9 +208,8 @@ impl Reserve {
         if new_stalls < u64::from(growth.after_stalls.max(1)) {
             return None;
         }
-        let most = policy
-            .chunk_bytes
-            .saturating_mul(u64::from(growth.chunks_max));
+        let allowed = ReserveSpec::BYTES_MAX / policy.chunk_bytes;
+        let most = policy.chunk_bytes * allowed.min(u64::from(growth.chunks_max));
         let doubled = usage.reserved_bytes.saturating_mul(2);
         let grown = doubled.max(policy.chunk_bytes).min(most);
         if grown <= usage.reserved_bytes {

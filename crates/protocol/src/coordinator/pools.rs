@@ -65,9 +65,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             survive,
             chunks_per_rack,
             update,
-            reserve: wish
-                .reserve
-                .or_else(|| update.reserves_space().then(ReserveSpec::default)),
+            reserve: wish.reserve.or_else(|| {
+                update
+                    .reserves_space()
+                    .then(|| ReserveSpec::usual(chunk_bytes))
+            }),
         };
         let create = move |meta: &Meta<K>| meta.create_pool(&spec);
         Ok(CoordinatorReply::Pool(self.with_meta(create).await?))
