@@ -115,6 +115,7 @@ impl<D: Disk> Shared<D> {
             self.counters.add(|c| &c.spilled_record_count, 1);
         }
         state.remember(Pending { head, position });
+        self.swap_out(state, record.chunk)?;
         Ok(Lsn::in_journal(position.end_lsn()))
     }
 }

@@ -120,11 +120,14 @@ impl<D: Disk> State<D> {
         for (&stripe, held) in &self.stripes {
             let upto = self.mergeable_upto(stripe);
             for (&index, chunk) in &held.chunks {
-                let settled = || chunk.pending.range(..=upto).map(|(_, record)| record);
-                let Some(oldest) = settled().map(|record| record.position).min() else {
+                let settled = || chunk.pending.range(..=upto).map(|(_, r)| r.position);
+                let swapped = chunk.swapped.as_ref();
+                let oldest = settled().chain(swapped.map(|swapped| swapped.oldest)).min();
+                let Some(oldest) = oldest else {
                     continue;
                 };
-                let frames = settled().map(|record| u64::from(record.position.frame_bytes));
+                let frames = settled().map(|position| u64::from(position.frame_bytes));
+                let frames = frames.chain(swapped.map(|swapped| swapped.bytes));
                 let is_logged = match chunk.keeping() {
                     Some(Keeping::Log) => true,
                     // Only what the reserve had no room for is in the journal.
@@ -202,7 +205,7 @@ impl<D: Disk> State<D> {
 }
 
 impl<D: Disk> Shared<D> {
-    fn apply_in_background(
+    pub(crate) fn apply_in_background(
         &self,
         chunk: ChunkId,
         limit_bytes: u64,
@@ -303,7 +306,11 @@ impl<D: Disk> Shared<D> {
         let frames = batch.layers.iter().map(|layer| layer.located.frame_bytes);
         summary.record_bytes += frames.map(u64::from).sum::<u64>();
         let mut state = self.lock();
+        let (included, swapped) = included;
         state.forget(included);
+        if let Some(swapped) = swapped {
+            state.forget_swapped(swapped);
+        }
         state.journal.release(position);
         if batch.reserve_lsn != batch.header.reserve_lsn {
             // All that was in the reserve is in the chunk, or durable in the journal.

@@ -169,6 +169,9 @@ impl<D: Disk> State<D> {
         }
         if let Some(gone) = gone {
             self.forget(gone.pending);
+            if let Some(swapped) = gone.swapped {
+                self.forget_swapped(swapped);
+            }
         }
         self.clear_suspicion(chunk);
         self.gates.retain(|_, gate| Arc::strong_count(gate) > 1);

@@ -34,6 +34,9 @@ pub(crate) enum Entry {
     Removed { chunk: ChunkId },
     /// Everything before this position is synced. Says nothing else.
     Synced,
+    /// Where records of a chunk lie that the process no longer lists in memory. The next start
+    /// does without.
+    List { chunk: ChunkId },
 }
 
 /// The state of a stripe that the journal keeps; each part only ever grows.
@@ -92,6 +95,7 @@ pub(crate) const IMAGE: u8 = 3;
 const APPLIED: u8 = 4;
 const REMOVED: u8 = 5;
 const SYNCED: u8 = 6;
+const LIST: u8 = 7;
 
 impl UpdateHead {
     pub(crate) fn of(record: &Record<'_>) -> Self {
@@ -124,6 +128,7 @@ impl Entry {
             Self::Applied { .. } => APPLIED,
             Self::Removed { .. } => REMOVED,
             Self::Synced => SYNCED,
+            Self::List { .. } => LIST,
         }
     }
 
@@ -154,7 +159,7 @@ impl Entry {
                 put_chunk(&mut head, *chunk);
                 put_varint(&mut head, upto.0);
             }
-            Self::Removed { chunk } => put_chunk(&mut head, *chunk),
+            Self::Removed { chunk } | Self::List { chunk } => put_chunk(&mut head, *chunk),
             Self::Synced => {}
         }
         head
@@ -186,6 +191,9 @@ impl Entry {
                 chunk: chunk(&mut reader)?,
             },
             SYNCED => Self::Synced,
+            LIST => Self::List {
+                chunk: chunk(&mut reader)?,
+            },
             _ => return None,
         };
         reader.finish()?;
@@ -313,6 +321,7 @@ mod tests {
         check(&Entry::Applied { chunk, upto });
         check(&Entry::Removed { chunk });
         check(&Entry::Synced);
+        check(&Entry::List { chunk });
     }
 
     proptest! {

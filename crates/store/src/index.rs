@@ -6,6 +6,7 @@ use crate::entry::{StripeMark, UpdateHead};
 use crate::journal::Position;
 use crate::record::UpdateStamp;
 use crate::reserve::Reserve;
+use crate::swap::Swapped;
 use gabion_layout::{ByteRange, ChunkIndex, Epoch, Generation, Keeping, Sequence, StripeId};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -32,6 +33,8 @@ pub(crate) struct Chunk {
     /// Where the chunk keeps records instead. Invariant: `Some` only while the header is known and
     /// says that there is one.
     pub(crate) reserve: Option<Reserve>,
+    /// Settled records in the journal that are not among the pending ones, which are later.
+    pub(crate) swapped: Option<Swapped>,
 }
 
 /// What is known of a chunk's header.

@@ -322,6 +322,23 @@ impl<D: Disk> Journal<D> {
         })
     }
 
+    /// The segment of a frame of which only the position is known.
+    ///
+    /// # Panics
+    /// When the frame's segment was removed while the frame was in use.
+    pub(crate) fn position_at(&self, lsn: u64, frame_bytes: u32) -> Position {
+        let mut segments = self.segments.iter().rev();
+        let holds = |(_, segment): &(&u64, &Segment<D::File>)| segment.base_lsn <= lsn;
+        let (&segment, _) = segments
+            .find(holds)
+            .expect("a segment stays while something in it is needed");
+        Position {
+            lsn,
+            segment,
+            frame_bytes,
+        }
+    }
+
     /// Finds a frame's bytes.
     ///
     /// # Panics
@@ -367,14 +384,19 @@ impl<D: Disk> Journal<D> {
 
     /// Notes that a record or image is needed, or no longer.
     pub(crate) fn keep(&mut self, position: Position) {
-        self.segment_mut(position).live_count += 1;
+        self.segment_mut(position.segment).live_count += 1;
     }
 
     /// The opposite of [`Journal::keep`].
     pub(crate) fn release(&mut self, position: Position) {
-        let live_count = &mut self.segment_mut(position).live_count;
+        self.release_many(position.segment, 1);
+    }
+
+    /// [`Journal::release`] for so many of a segment.
+    pub(crate) fn release_many(&mut self, segment: u64, count: u64) {
+        let live_count = &mut self.segment_mut(segment).live_count;
         *live_count = live_count
-            .checked_sub(1)
+            .checked_sub(count)
             .expect("what is released was kept");
     }
 
@@ -392,9 +414,9 @@ impl<D: Disk> Journal<D> {
         }
     }
 
-    fn segment_mut(&mut self, position: Position) -> &mut Segment<D::File> {
+    fn segment_mut(&mut self, number: u64) -> &mut Segment<D::File> {
         self.segments
-            .get_mut(&position.segment)
+            .get_mut(&number)
             .expect("a segment stays while something in it is needed")
     }
 

@@ -80,6 +80,7 @@ mod scrub;
 mod sim_disk;
 mod spill;
 mod store;
+mod swap;
 mod update;
 
 pub use apply::ApplySummary;

@@ -9,9 +9,9 @@ use crate::read::Layer;
 use crate::store::{Room, Shared, State};
 
 impl<D: Disk> Shared<D> {
-    /// Removes segments that nothing needs. When too many are left, copies what is needed of the
-    /// oldest one to the end of the journal first: one stripe that nobody settles must not hold
-    /// on to everybody's records.
+    /// Removes segments that nothing needs. When too many are left, merges what the oldest one has of
+    /// long logs, and copies what else is needed of it to the end of the journal first: one stripe
+    /// that nobody settles must not hold on to everybody's records.
     pub(crate) fn reclaim(&self, summary: &mut ApplySummary) -> Result<(), StoreError> {
         let mut state = self.lock();
         self.check_latch()?;
@@ -22,6 +22,13 @@ impl<D: Disk> Shared<D> {
         let Some((&oldest, _)) = state.journal.segments.first_key_value() else {
             return Ok(());
         };
+        // Records that are listed in the journal are too many to be copied.
+        let listed = state.listed_in(oldest);
+        drop(state);
+        for chunk in listed {
+            self.apply_in_background(chunk, u64::MAX, summary)?;
+        }
+        let mut state = self.lock();
         let needed_lsn = match self.copy_records(&mut state, oldest) {
             Ok(()) => state.journal.needed_lsn,
             Err(StoreError::NoSpace { .. }) => return Ok(()),

@@ -277,7 +277,7 @@ impl<D: Disk> Replay<D> {
     fn replay_entry(&mut self, entry: Entry, position: Position, is_damaged: bool) {
         self.report.entry_count += 1;
         match entry {
-            Entry::Synced => {}
+            Entry::Synced | Entry::List { .. } => {}
             Entry::State { stripe, dropped } => self.state.learn(stripe, dropped),
             Entry::Update(head) => {
                 let chunk = head.chunk;

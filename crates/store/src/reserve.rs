@@ -311,6 +311,16 @@ impl<D: Disk> State<D> {
                 layers.insert(sequence, self.layer(disk, chunk, record)?);
             }
         }
+        for record in self.swapped(disk, chunk)?.iter() {
+            let sequence = record.head.stamp.sequence;
+            if sequence > base && sequence <= upto && is_wanted(&record.head) {
+                let layer = Layer {
+                    head: record.head.clone(),
+                    located: self.journal.locate(record.position),
+                };
+                layers.insert(sequence, layer);
+            }
+        }
         let pending = self.chunk(chunk).into_iter().flat_map(|entry| {
             let after = entry.pending_after(base);
             after.take_while(|(sequence, _)| **sequence <= upto)

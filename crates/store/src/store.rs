@@ -14,6 +14,7 @@ use crate::pin::Pins;
 use crate::record::Damage;
 use crate::reserve::{self, HeadCache};
 use crate::reserve_sync::ReserveSyncs;
+use crate::swap::{Swapped, SwappedRecords};
 use gabion_layout::{ChunkId, Sequence, StripeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -159,6 +160,7 @@ pub(crate) struct State<D: Disk> {
     pub(crate) pins: Pins,
     pub(crate) reserve_syncs: Arc<ReserveSyncs<D::File>>,
     pub(crate) head_cache: HeadCache,
+    pub(crate) swapped_cache: BTreeMap<ChunkId, SwappedRecords>,
 }
 
 /// Whether an append may use the room that is set aside for making room.
@@ -318,6 +320,7 @@ impl<D: Disk> State<D> {
             pins: Pins::default(),
             reserve_syncs: Arc::new(ReserveSyncs::new()),
             head_cache: HeadCache::default(),
+            swapped_cache: BTreeMap::new(),
         }
     }
 
@@ -376,8 +379,11 @@ impl<D: Disk> State<D> {
     /// Takes over a chunk's header as it is on disk now: the stripe learns from it, and records
     /// that it includes are no longer pending.
     pub(crate) fn set_header(&mut self, header: ChunkHeader) {
-        let included = self.take_included(header);
+        let (included, swapped) = self.take_included(header);
         self.forget(included);
+        if let Some(swapped) = swapped {
+            self.forget_swapped(swapped);
+        }
     }
 
     /// Serves nothing of a chunk until it is replaced, now or at any later start.
@@ -386,7 +392,11 @@ impl<D: Disk> State<D> {
             entry.header = Header::Damaged;
             entry.reserve = None;
             let untrusted = std::mem::take(&mut entry.pending);
+            let swapped = entry.swapped.take();
             self.forget(untrusted);
+            if let Some(swapped) = swapped {
+                self.forget_swapped(swapped);
+            }
             self.suspects.insert(chunk);
         }
     }
@@ -410,7 +420,10 @@ impl<D: Disk> State<D> {
 
     /// As [`State::set_header`], but the journal goes on keeping the records, for the caller to
     /// [`State::forget`].
-    pub(crate) fn take_included(&mut self, header: ChunkHeader) -> BTreeMap<Sequence, Pending> {
+    pub(crate) fn take_included(
+        &mut self,
+        header: ChunkHeader,
+    ) -> (BTreeMap<Sequence, Pending>, Option<Swapped>) {
         let (chunk, spec) = (header.chunk, header.spec);
         let stripe = self.stripes.entry(chunk.stripe).or_default();
         stripe.learn(stripe.epoch, spec.generation, spec.base);
@@ -422,7 +435,9 @@ impl<D: Disk> State<D> {
         };
         let next = spec.base.0.checked_add(1);
         let later = next.map(|next| entry.pending.split_off(&Sequence(next)));
-        std::mem::replace(&mut entry.pending, later.unwrap_or_default())
+        let swapped = entry.swapped.take_if(|swapped| swapped.newest <= spec.base);
+        let included = std::mem::replace(&mut entry.pending, later.unwrap_or_default());
+        (included, swapped)
     }
 
     /// A chunk's file. The caller holds the chunk's gate, so that the file stays the chunk's.

@@ -136,3 +136,81 @@ fn what_was_missed_is_told_until_it_is_merged() {
     assert_eq!(since(2), None);
     assert_eq!(since(3), Some(vec![]));
 }
+
+/// A log of several hundred small updates, some of them after others were merged, and its bytes.
+fn long_log(
+    store: &Store<SimDisk>,
+    id: ChunkId,
+    bytes: &mut [u8],
+    sequences: std::ops::Range<u64>,
+) {
+    for sequence in sequences {
+        let offset = sequence * 97 % (CHUNK_BYTES - 100);
+        let delta = pattern(sequence, 100);
+        let kind = RecordKind::ParityDelta;
+        append(store, id, stamp(1, sequence), kind, offset, &delta).unwrap();
+        store.commit(id.stripe, Sequence(sequence)).unwrap();
+        for (byte, change) in bytes[offset as usize..].iter_mut().zip(&delta) {
+            *byte ^= change;
+        }
+    }
+}
+
+#[test]
+fn a_long_log_reads_merges_and_comes_back_as_a_short_one_does() {
+    let disk = SimDisk::new(7);
+    // Nothing is merged before it must be.
+    let options = gabion_store::Options {
+        log_bytes: 1 << 30,
+        segment_count_max: 100,
+        ..crate::OPTIONS
+    };
+    let (store, _) = Store::open(disk.clone(), options).unwrap();
+    let id = chunk(1, 4);
+    let mut bytes = pattern(1, CHUNK_BYTES as usize);
+    let spec = ChunkSpec {
+        keeping: Keeping::Log,
+        ..spec(1, CHUNK_BYTES, 0)
+    };
+    write_chunk(&store, id, spec, &bytes).unwrap();
+    long_log(&store, id, &mut bytes, 1..600);
+    let early = bytes.clone();
+    store.pin(id.stripe, Sequence(599)).unwrap();
+    long_log(&store, id, &mut bytes, 600..900);
+    store.apply_pending(u64::MAX).unwrap();
+    assert_eq!(base(&store, id), 0);
+    let whole = |store: &Store<SimDisk>, cut| {
+        let cut = Cut::Exactly(Sequence(cut));
+        read(store, id, 0, CHUNK_BYTES, cut).unwrap()
+    };
+    assert!(whole(&store, 599) == early && whole(&store, 899) == bytes);
+    assert_eq!(store.scrub(id).unwrap(), []);
+    // Merging up to the pin leaves a part of the lists behind.
+    store.merge(id).unwrap();
+    assert_eq!(base(&store, id), 599);
+    assert!(whole(&store, 599) == early && whole(&store, 899) == bytes);
+    store.sync_all().unwrap();
+    let (again, _) = Store::open(disk.after_crash(1), options).unwrap();
+    assert!(whole(&again, 599) == early && whole(&again, 899) == bytes);
+    store.unpin(id.stripe, Sequence(599));
+    long_log(&store, id, &mut bytes, 900..1200);
+    assert!(whole(&store, 1199) == bytes);
+    let merged = store.merge(id).unwrap();
+    assert_eq!((base(&store, id), store.pending_bytes()), (1199, 0));
+    assert!(merged.segment_count > 0, "nothing keeps the log's segments");
+    assert!(whole(&store, 1199) == bytes);
+}
+
+#[test]
+fn a_long_log_gives_old_segments_up_and_goes_with_its_chunk() {
+    let (_, store, id, mut bytes) = store_with(Keeping::Log);
+    // More than the log may have, and more segments: the oldest are merged away.
+    for from in (1..4000).step_by(200) {
+        long_log(&store, id, &mut bytes, from..from + 200);
+        store.apply_pending(1).unwrap();
+    }
+    let cut = Cut::Exactly(Sequence(4000));
+    assert!(read(&store, id, 0, CHUNK_BYTES, cut).unwrap() == bytes);
+    store.remove(id).unwrap();
+    assert_eq!(store.pending_bytes(), 0);
+}
