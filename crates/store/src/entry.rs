@@ -11,8 +11,8 @@ use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Sequence,
 /// An entry's head, decoded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Entry {
-    /// A participant's record. The pieces' bytes are the body, end to end. The only kind of entry
-    /// that a reserve has.
+    /// A participant's record. The pieces' bytes are the body, end to end. A reserve has these and
+    /// [`Entry::Synced`].
     Update(UpdateHead),
     /// What is known of a stripe: a fence, a committed mark or a checkpoint of both, and records
     /// that the recovery rule dropped.

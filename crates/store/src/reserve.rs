@@ -17,7 +17,7 @@ use crate::disk::{Disk, DiskFile};
 use crate::entry::{Entry, UpdateHead};
 use crate::error::{IoContext, StoreError};
 use crate::frame;
-use crate::index::Chunk;
+use crate::index::{Chunk, Header};
 use crate::journal::{Holder, Located};
 use crate::read::Layer;
 use crate::record::{Damage, Record};
@@ -25,6 +25,7 @@ use crate::scan::{Found, decode_entry, scan};
 use crate::store::{Lsn, Room, Shared, State};
 use gabion_layout::{ByteRange, ChunkId, Keeping, Sequence};
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 
 /// Most reserves whose heads are kept in memory.
@@ -152,6 +153,7 @@ fn stretch(frames: &[u8], chunk: ChunkId, first_lsn: u64, end_lsn: Option<u64>) 
     let mut is_readable = true;
     let end_lsn = scan(frames, first_lsn, end_lsn, |lsn, found| {
         let record = match found {
+            Found::Whole(frame) if frame.kind == Entry::Synced.kind() => return,
             // A damaged body is found again when the record is read.
             Found::Whole(frame) | Found::BodyDamaged(frame) => match decode_entry(&frame) {
                 Some(Entry::Update(head)) if head.chunk == chunk => Some(Reserved {
@@ -241,6 +243,32 @@ impl<D: Disk> State<D> {
             self.reserve_syncs
                 .note(chunk, file, reserve.first_lsn, found.end_lsn);
         }
+    }
+
+    /// Writes behind a reserve's last record that everything before is synced. Without it, damage to
+    /// that record would look like a torn tail. It is not synced itself, and the next record takes
+    /// its place.
+    pub(crate) fn mark_synced(
+        &mut self,
+        chunk: ChunkId,
+        file: &D::File,
+        synced_lsn: u64,
+    ) -> io::Result<()> {
+        let Some(entry) = self.chunk(chunk) else {
+            return Ok(());
+        };
+        let (Header::Known(header), Some(reserve)) = (entry.header, &entry.reserve) else {
+            return Ok(());
+        };
+        let bytes = frame::frame_bytes(0, 0) as u64;
+        if reserve.end_lsn != synced_lsn || reserve.is_closed || !reserve.fits(bytes) {
+            return Ok(());
+        }
+        let mut marker = Vec::new();
+        let kind = Entry::Synced.kind();
+        frame::encode(&mut marker, synced_lsn, synced_lsn, kind, &[], &[]);
+        let offset = header.extent().reserve_offset() + reserve.used_bytes();
+        file.write_all_at(&marker, offset)
     }
 
     /// The heads of all records in a chunk's reserve, in their order; none when it has no reserve.

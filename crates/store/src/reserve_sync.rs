@@ -100,19 +100,23 @@ impl<F: DiskFile> ReserveSyncs<F> {
         }
     }
 
-    fn end(&self, chunk: ChunkId, file: &Arc<F>, synced_lsn: Option<u64>) {
+    /// Takes over how a sync ended; answers whether everything in the chunk's file is durable.
+    fn end(&self, chunk: ChunkId, file: &Arc<F>, synced_lsn: Option<u64>) -> bool {
         let mut files = self.lock();
+        let mut is_all = false;
         // Another file may have taken the chunk's place meanwhile.
         if let Some(known) = files.get_mut(&chunk)
             && Arc::ptr_eq(&known.file, file)
         {
             known.is_syncing = false;
             known.synced_lsn = known.synced_lsn.max(synced_lsn.unwrap_or(0));
-            if known.synced_lsn >= known.written_lsn {
+            is_all = known.synced_lsn >= known.written_lsn;
+            if is_all {
                 files.remove(&chunk);
             }
         }
         self.done.notify_all();
+        is_all
     }
 }
 
@@ -125,7 +129,14 @@ impl<D: Disk> Shared<D> {
             let synced = self.require(synced);
             self.counters.add(|c: &Counters| &c.sync_count, 1);
             let reached = synced.is_ok().then_some(written_lsn);
-            self.reserve_syncs.end(chunk, &file, reached);
+            // Under the state's lock, for the file to stay the chunk's.
+            let mut state = self.lock();
+            let is_all = self.reserve_syncs.end(chunk, &file, reached);
+            if is_all {
+                let marked = state.mark_synced(chunk, &*file, written_lsn);
+                self.require(marked.context("write", &chunk_file::path_of(chunk)))?;
+            }
+            drop(state);
             synced?;
         }
         Ok(())
