@@ -6,7 +6,7 @@
 //! what is counted and by which rules.
 //!
 //! ```
-//! use gabion_lab::update_traffic::{Question, count};
+//! use gabion_lab::update_traffic::{Options, Question, count};
 //! use gabion_lab::workload;
 //!
 //! let question = Question {
@@ -16,6 +16,7 @@
 //!     layout: "6x2+2x2".parse().unwrap(),
 //!     chunk_bytes: 4096,
 //!     schemes: vec!["baseline".to_owned()],
+//!     options: Options::default(),
 //! };
 //! let report = count(&question, workload::wdev_1(1).requests().map(Ok)).unwrap();
 //!
@@ -29,6 +30,7 @@ pub mod experiments;
 mod extents;
 pub mod plot;
 pub mod profile;
+pub mod reliability;
 pub mod stats;
 pub mod storage;
 pub mod trace;

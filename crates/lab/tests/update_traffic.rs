@@ -6,7 +6,7 @@
 mod real_traces;
 
 use gabion_codec::Code;
-use gabion_lab::update_traffic::{self, Layout, Question, Report};
+use gabion_lab::update_traffic::{self, Layout, Options, Question, Report};
 use gabion_lab::workload;
 use gabion_lab::{LabError, Request, RequestKind};
 use real_traces::open;
@@ -25,6 +25,7 @@ fn question(
         layout: layout.parse().unwrap(),
         chunk_bytes,
         schemes: vec!["baseline".to_owned()],
+        options: Options::default(),
     }
 }
 
@@ -232,7 +233,8 @@ fn the_json_form_begins_with_the_agreed_fields() {
         serde_json::to_string(&report).unwrap(),
         "{\"trace\":\"two\",\"chunk_updates\":2,\
          \"schemes\":{\"baseline\":{\"cross_rack_chunks\":6}},\
-         \"code\":\"rs(6,3)\",\"racks\":9,\"layout\":\"rotate\",\"chunk_bytes\":4096,\"writes\":1}"
+         \"code\":\"rs(6,3)\",\"racks\":9,\"layout\":\"rotate\",\"chunk_bytes\":4096,\"writes\":1,\
+         \"bounds\":{\"baseline\":{\"cross_rack_chunks\":4,\"is_exact\":true,\"ratio\":1.5}}}"
     );
 }
 
@@ -243,14 +245,13 @@ fn questions_without_an_answer_are_refused() {
     let message = update_traffic::count(&wrong, []).unwrap_err().to_string();
     assert_eq!(
         message,
-        "there is no update scheme 'tortoise'; choose from baseline, fo, fl, pl, plr"
+        "there is no update scheme 'tortoise'; choose from baseline, fo, fl, pl, plr, parix, cau, \
+         cau-data-delta, cau-parity-delta, cau-selective, rackcu"
     );
     wrong.schemes.clear();
     let message = update_traffic::count(&wrong, []).unwrap_err().to_string();
-    assert_eq!(
-        message,
-        "no update scheme is chosen; choose from baseline, fo, fl, pl, plr"
-    );
+    let expected = "no update scheme is chosen; choose from baseline, fo, fl, pl, plr, parix";
+    assert!(message.starts_with(expected), "{message}");
 
     for chunk_bytes in [0, 511, (1 << 30) + 1, u64::MAX] {
         let odd = question("none", "rs(6,3)", Some(3), "rotate", chunk_bytes);

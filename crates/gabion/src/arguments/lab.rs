@@ -9,6 +9,8 @@ use std::path::PathBuf;
 pub(crate) enum LabCommand {
     /// Cross-rack chunks that each update scheme would move on a trace
     UpdateTraffic(UpdateTrafficOptions),
+    /// The least that an update of whole chunks must send across racks, and what each scheme sends
+    Bound(BoundOptions),
     /// What a trace is like: writes, working set, updates, their sizes and their locality
     TraceStats(TraceStatsOptions),
     /// Make a trace after a known volume, and say how near it comes
@@ -69,9 +71,39 @@ pub(crate) struct UpdateTrafficOptions {
     /// Bytes a chunk
     #[arg(long, default_value = "1MiB", value_parser = parse_bytes)]
     pub(crate) chunk: u64,
-    /// Schemes, separated by commas: baseline
+    /// Schemes, separated by commas: baseline, parix, cau, cau-data-delta, cau-parity-delta,
+    /// cau-selective, rackcu
     #[arg(long, default_value = "baseline", value_delimiter = ',')]
     pub(crate) scheme: Vec<String>,
+    /// CAU: stripes that may have appended updates before it commits
+    #[arg(long, value_name = "NUMBER", default_value_t = 100)]
+    pub(crate) us: u64,
+    /// CAU: interim replicas of an appended chunk
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub(crate) replicas: usize,
+    /// CAU: when data grouping moves chunks: off, algorithm-1 as printed, or as in the authors'
+    /// program
+    #[arg(long, value_name = "off|algorithm-1|authors", default_value = "off")]
+    pub(crate) grouping: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BoundOptions {
+    /// The code, such as rs(12,4)
+    #[arg(long)]
+    pub(crate) code: String,
+    /// Racks, for rotate and random; a grouped layout has its own
+    #[arg(long)]
+    pub(crate) racks: Option<u32>,
+    /// rotate, random, random:SEED, or data and parity racks such as 6x2+2x2
+    #[arg(long, default_value = "rotate")]
+    pub(crate) layout: String,
+    /// Number of the stripe, on which its placement depends
+    #[arg(long, default_value_t = 0)]
+    pub(crate) stripe: u64,
+    /// The data chunks that are updated, separated by commas; all of them without it
+    #[arg(long, value_name = "0,1,...", value_delimiter = ',')]
+    pub(crate) update: Vec<u8>,
 }
 
 #[derive(Args, Debug)]

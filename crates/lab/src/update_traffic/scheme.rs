@@ -2,8 +2,12 @@
 //! beside this one and one line in [`registry`].
 
 use super::baseline::Baseline;
-use super::{ChunkUpdate, Stripes};
+use super::batches::Batches;
+use super::cau::Cau;
+use super::parix::Parix;
+use super::{ChunkUpdate, Moved, Options, Stripes};
 use crate::error::LabError;
+use gabion_planner::update::cau::Selection;
 
 /// An update scheme that is being counted. It may remember what it likes between writes: logs that
 /// are yet to be committed, or which chunks were updated before.
@@ -14,11 +18,11 @@ pub trait Scheme {
     /// When the planner has no plan for it.
     fn write(&mut self, stripes: &Stripes, touched: &[ChunkUpdate]) -> Result<(), LabError>;
 
-    /// Counts what is still due at the trace's end, and gives the bytes that crossed racks in all.
+    /// Counts what is still due at the trace's end, and gives the bytes that crossed racks.
     ///
     /// # Errors
     /// When the planner has no plan for what is due.
-    fn finish(self: Box<Self>, stripes: &Stripes) -> Result<u128, LabError>;
+    fn finish(self: Box<Self>, stripes: &Stripes) -> Result<Moved, LabError>;
 }
 
 /// A registered scheme.
@@ -27,7 +31,7 @@ pub struct SchemeEntry {
     /// The name that users and results call it.
     pub name: &'static str,
     /// Makes the scheme as it is before the first write.
-    pub open: fn() -> Box<dyn Scheme>,
+    pub open: fn(Options) -> Box<dyn Scheme>,
 }
 
 /// All schemes that can be counted.
@@ -37,15 +41,30 @@ pub fn registry() -> &'static [SchemeEntry] {
     const fn as_baseline(name: &'static str) -> SchemeEntry {
         SchemeEntry {
             name,
-            open: || Box::<Baseline>::default(),
+            open: |_| Box::<Baseline>::default(),
         }
     }
-    const SCHEMES: [SchemeEntry; 5] = [
+    const fn named(name: &'static str, open: fn(Options) -> Box<dyn Scheme>) -> SchemeEntry {
+        SchemeEntry { name, open }
+    }
+    const SCHEMES: [SchemeEntry; 11] = [
         as_baseline("baseline"),
         as_baseline("fo"),
         as_baseline("fl"),
         as_baseline("pl"),
         as_baseline("plr"),
+        named("parix", |_| Box::<Parix>::default()),
+        named("cau", |options| {
+            Box::new(Cau::new(options, Selection::Selective))
+        }),
+        named("cau-data-delta", |options| {
+            Box::new(Cau::new(options, Selection::DataDelta))
+        }),
+        named("cau-parity-delta", |options| {
+            Box::new(Cau::new(options, Selection::ParityDelta))
+        }),
+        named("cau-selective", |_| Box::new(Batches::selective())),
+        named("rackcu", |_| Box::new(Batches::rackcu())),
     ];
     &SCHEMES
 }

@@ -4,9 +4,18 @@ use crate::arguments::UpdateTrafficOptions;
 use crate::failure::Failure;
 use crate::output::{Format, align_numbers, bytes, print_json, table};
 use gabion_lab::TraceReader;
-use gabion_lab::update_traffic::{Question, count};
+use gabion_lab::update_traffic::{Options, Question, Report, count};
 
 pub(super) fn run(options: UpdateTrafficOptions, format: Format) -> Result<(), Failure> {
+    let grouping = match options.grouping.as_str() {
+        "off" => None,
+        rule => Some(rule.parse().map_err(Failure::usage)?),
+    };
+    let scheme_options = Options {
+        stripes_max: options.us,
+        replicas: options.replicas,
+        grouping,
+    };
     let question = Question {
         trace: options.trace.display().to_string(),
         code: options.code.parse().map_err(Failure::usage)?,
@@ -14,6 +23,7 @@ pub(super) fn run(options: UpdateTrafficOptions, format: Format) -> Result<(), F
         layout: options.layout.parse().map_err(Failure::usage)?,
         chunk_bytes: options.chunk,
         schemes: options.scheme,
+        options: scheme_options,
     };
     let requests = TraceReader::open(&options.trace).map_err(Failure::failed)?;
     let report = count(&question, requests).map_err(Failure::failed)?;
@@ -30,13 +40,39 @@ pub(super) fn run(options: UpdateTrafficOptions, format: Format) -> Result<(), F
         report.racks,
         report.layout
     );
-    let mut table = table(&["scheme", "cross-rack chunks", "a chunk update"]);
+    print_schemes(&report);
+    Ok(())
+}
+
+/// A row a scheme: what it moved, what for, and how far that is from the least there is.
+fn print_schemes(report: &Report) {
+    let mut table = table(&[
+        "scheme",
+        "cross-rack chunks",
+        "a chunk update",
+        "replica",
+        "commit",
+        "grouping",
+        "bound",
+        "over bound",
+    ]);
     for (scheme, traffic) in &report.schemes {
         let share = traffic.cross_rack_chunks as f64 / (report.chunk_updates.max(1)) as f64;
-        let chunks = traffic.cross_rack_chunks.to_string();
-        table.add_row([(*scheme).to_owned(), chunks, format!("{share:.3}")]);
+        let bound = report.bounds[scheme];
+        let chunks = |count: Option<u64>| count.map_or_else(String::new, |c| c.to_string());
+        table.add_row([
+            (*scheme).to_owned(),
+            traffic.cross_rack_chunks.to_string(),
+            format!("{share:.3}"),
+            chunks(traffic.replica),
+            chunks(traffic.commit),
+            chunks(traffic.grouping),
+            bound.cross_rack_chunks.to_string(),
+            bound
+                .ratio
+                .map_or_else(String::new, |ratio| format!("{ratio:.3}")),
+        ]);
     }
     align_numbers(&mut table);
     println!("{table}");
-    Ok(())
 }

@@ -1,0 +1,46 @@
+//! `gabion lab bound`: the least that an update of whole chunks must send across racks.
+
+use crate::arguments::BoundOptions;
+use crate::failure::Failure;
+use crate::output::{Format, align_numbers, print_json, table};
+use gabion_lab::update_traffic::bound;
+use gabion_layout::ChunkIndex;
+
+pub(super) fn run(options: BoundOptions, format: Format) -> Result<(), Failure> {
+    let code = options.code.parse().map_err(Failure::usage)?;
+    let layout = options.layout.parse().map_err(Failure::usage)?;
+    let updated: Vec<ChunkIndex> = options.update.into_iter().map(ChunkIndex).collect();
+    let found =
+        bound(&code, layout, options.racks, options.stripe, &updated).map_err(Failure::failed)?;
+    if format == Format::Json {
+        return print_json(&found);
+    }
+    let proof = match found.proof {
+        "reached" => "no plan of any form needs fewer, and one needs no more",
+        "exhausted" => "all choices of collectors were tried",
+        _ => "by cuts; a plan may need more",
+    };
+    let count = found.updated.len();
+    println!(
+        "updating {count} chunk{} of stripe {} of {} in layout {} takes at least {} chunk transfers \
+         across racks ({proof}); by cuts any plan takes at least {}",
+        if count == 1 { "" } else { "s" },
+        found.stripe,
+        found.code,
+        found.layout,
+        found.bound,
+        found.cut_bound,
+    );
+    let mut table = table(&["scheme", "cross-rack chunks", "over bound"]);
+    for (scheme, &chunks) in &found.schemes {
+        let ratio = if found.bound > 0.0 {
+            format!("{:.3}", chunks as f64 / found.bound)
+        } else {
+            String::new()
+        };
+        table.add_row([(*scheme).to_owned(), chunks.to_string(), ratio]);
+    }
+    align_numbers(&mut table);
+    println!("{table}");
+    Ok(())
+}

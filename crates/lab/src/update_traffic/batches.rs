@@ -1,0 +1,65 @@
+//! Schemes that update parity at once, with all chunks of a stripe that one write touches together:
+//! `RackCU` (section V-B), and CAU as it is counted there, its selective parity update alone.
+
+use super::costs::{Costs, Place};
+use super::{ChunkUpdate, Moved, Scheme, Stripes, batches};
+use crate::error::LabError;
+use gabion_layout::{ChunkRange, Topology};
+use gabion_plan::Plan;
+use gabion_planner::update::cau::{self, Selection};
+use gabion_planner::{PlanError, Stripe, update};
+
+/// Plans an update of whole chunks of one stripe in slices of so many bytes.
+type BatchPlanner =
+    fn(&Stripe<'_>, &Topology, &[ChunkRange], slice_bytes: u64) -> Result<Plan, PlanError>;
+
+/// One of these schemes, with the cost of every batch that it has planned.
+#[derive(Debug)]
+pub(super) struct Batches {
+    planner: BatchPlanner,
+    crossing_bytes: u128,
+    costs: Costs,
+}
+
+impl Batches {
+    pub(super) fn rackcu() -> Self {
+        Self::new(update::rackcu)
+    }
+
+    pub(super) fn selective() -> Self {
+        Self::new(|stripe, topology, ranges, slice_bytes| {
+            cau::selective(stripe, topology, ranges, Selection::Selective, slice_bytes)
+        })
+    }
+
+    fn new(planner: BatchPlanner) -> Self {
+        Self {
+            planner,
+            crossing_bytes: 0,
+            costs: Costs::default(),
+        }
+    }
+}
+
+impl Scheme for Batches {
+    fn write(&mut self, stripes: &Stripes, touched: &[ChunkUpdate]) -> Result<(), LabError> {
+        let (planner, slice_bytes) = (self.planner, stripes.geometry().chunk_bytes());
+        for (stripe, set) in batches(touched) {
+            let place = Place {
+                stripe,
+                moved: None,
+            };
+            let bytes = self
+                .costs
+                .crossing(stripes, place, set, &|stripe, topology, ranges| {
+                    planner(stripe, topology, ranges, slice_bytes)
+                })?;
+            self.crossing_bytes += u128::from(bytes);
+        }
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, _: &Stripes) -> Result<Moved, LabError> {
+        Ok(Moved::at_once(self.crossing_bytes))
+    }
+}

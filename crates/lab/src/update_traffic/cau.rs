@@ -1,0 +1,148 @@
+//! CAU as its section 5.1 counts it: every updated chunk sends its interim replicas, and a commit
+//! brings parity up to date when one more stripe than `u_s` would have appended updates, and at the
+//! trace's end. Data grouping moves chunks after each commit, so later commits are planned on other
+//! placements.
+
+use super::bounds::Bounds;
+use super::costs::{Costs, Place, stripe_at};
+use super::{ChunkSet, ChunkUpdate, Least, Moved, Options, Scheme, Stripes};
+use crate::error::LabError;
+use gabion_layout::{ChunkIndex, NodeId};
+use gabion_plan::Cost;
+use gabion_planner::update::cau::{self, AppendPhase, CommitPolicy, Selection};
+use std::collections::{BTreeMap, HashMap};
+
+/// CAU, in the middle of an append phase.
+#[derive(Debug)]
+pub(super) struct Cau {
+    options: Options,
+    selection: Selection,
+    policy: CommitPolicy,
+    phase: AppendPhase,
+    /// By stripe: chunks with appended updates.
+    appended: BTreeMap<u64, ChunkSet>,
+    /// Stripes whose chunks grouping has moved, and where they are.
+    moved: HashMap<u64, Vec<NodeId>>,
+    bytes: Moved,
+    replica_costs: Costs,
+    commit_costs: Costs,
+    bounds: Bounds,
+    /// What replicas move, and the least that commits must.
+    least: Least,
+}
+
+impl Cau {
+    pub(super) fn new(options: Options, selection: Selection) -> Self {
+        Self {
+            options,
+            selection,
+            policy: CommitPolicy {
+                stripes_max: Some(options.stripes_max),
+                ..CommitPolicy::default()
+            },
+            phase: AppendPhase::default(),
+            appended: BTreeMap::new(),
+            moved: HashMap::new(),
+            bytes: Moved {
+                replica: Some(0),
+                commit: Some(0),
+                grouping: Some(0),
+                ..Moved::default()
+            },
+            replica_costs: Costs::default(),
+            commit_costs: Costs::default(),
+            bounds: Bounds::default(),
+            least: Least::default(),
+        }
+    }
+
+    fn append(&mut self, stripes: &Stripes, update: ChunkUpdate) -> Result<(), LabError> {
+        let (replicas, slice_bytes) = (self.options.replicas, stripes.geometry().chunk_bytes());
+        let place = Place {
+            stripe: update.stripe,
+            moved: self.moved.get(&update.stripe).map(Vec::as_slice),
+        };
+        let set = ChunkSet::of(update.data);
+        let costs = &mut self.replica_costs;
+        let bytes = costs.crossing(stripes, place, set, &|stripe, topology, ranges| {
+            cau::append(stripe, topology, ranges, replicas, slice_bytes)
+        })?;
+        // Replicas are a promise and not a way to update parity: no bound spares them.
+        Moved::add(&mut self.bytes.replica, bytes);
+        self.least.bytes += u128::from(bytes);
+        self.appended
+            .entry(update.stripe)
+            .or_default()
+            .insert(update.data);
+        Ok(())
+    }
+
+    fn commit(&mut self, stripes: &Stripes) -> Result<(), LabError> {
+        self.phase = AppendPhase::default();
+        for (stripe, set) in std::mem::take(&mut self.appended) {
+            let (selection, slice_bytes) = (self.selection, stripes.geometry().chunk_bytes());
+            let place = Place {
+                stripe,
+                moved: self.moved.get(&stripe).map(Vec::as_slice),
+            };
+            let costs = &mut self.commit_costs;
+            let bytes = costs.crossing(stripes, place, set, &|stripe, topology, ranges| {
+                cau::commit(stripe, topology, ranges, selection, slice_bytes)
+            })?;
+            Moved::add(&mut self.bytes.commit, bytes);
+            self.least.add(self.bounds.least(stripes, place, set)?);
+            self.group(stripes, stripe, set)?;
+        }
+        Ok(())
+    }
+
+    /// Moves chunks of a committed stripe if the rule says so.
+    fn group(&mut self, stripes: &Stripes, stripe: u64, set: ChunkSet) -> Result<(), LabError> {
+        let Some(rule) = self.options.grouping else {
+            return Ok(());
+        };
+        let placement = match self.moved.get(&stripe) {
+            Some(placement) => placement.clone(),
+            None => stripes.placement(stripe)?,
+        };
+        let updated: Vec<ChunkIndex> = set.chunks().collect();
+        let before = stripe_at(stripes, stripe, &placement);
+        let Some(grouping) = cau::group(&before, stripes.topology(), &updated, rule) else {
+            return Ok(());
+        };
+        let plan = cau::relocate(&before, &grouping, stripes.geometry().chunk_bytes())?;
+        let bytes = Cost::of(&plan, stripes.topology()).cross_rack_bytes;
+        Moved::add(&mut self.bytes.grouping, bytes);
+        self.moved.insert(stripe, grouping.placement);
+        Ok(())
+    }
+}
+
+impl Scheme for Cau {
+    fn write(&mut self, stripes: &Stripes, touched: &[ChunkUpdate]) -> Result<(), LabError> {
+        let chunk_bytes = stripes.geometry().chunk_bytes();
+        for update in touched {
+            let is_new = !self.appended.contains_key(&update.stripe);
+            if self
+                .policy
+                .before(&self.phase, is_new, chunk_bytes, 0)
+                .is_some()
+            {
+                self.commit(stripes)?;
+            }
+            // A commit has emptied the phase, and then this stripe is new to it.
+            let is_new = !self.appended.contains_key(&update.stripe);
+            self.append(stripes, *update)?;
+            self.phase.note(is_new, chunk_bytes, 0);
+        }
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>, stripes: &Stripes) -> Result<Moved, LabError> {
+        self.commit(stripes)?;
+        Ok(Moved {
+            bound: Some(self.least),
+            ..self.bytes
+        })
+    }
+}

@@ -1,0 +1,53 @@
+//! PARIX as CAU (section 5.1) and `RackCU` (section V-A) count it: every updated chunk goes to each
+//! parity node that depends on it, and the first time its old bytes go with it. Its commits send
+//! nothing. What was newest at a commit is the original from then on, so old bytes are sent once in
+//! the whole trace.
+
+use super::costs::{Costs, Place};
+use super::{ChunkSet, ChunkUpdate, Moved, Scheme, Stripes};
+use crate::error::LabError;
+use gabion_planner::update::parix;
+use std::collections::HashMap;
+
+/// PARIX, with the chunks that it has seen.
+#[derive(Debug, Default)]
+pub(super) struct Parix {
+    crossing_bytes: u128,
+    first: Costs,
+    later: Costs,
+    /// By stripe: chunks of which parity nodes have originals.
+    known: HashMap<u64, ChunkSet>,
+}
+
+impl Scheme for Parix {
+    fn write(&mut self, stripes: &Stripes, touched: &[ChunkUpdate]) -> Result<(), LabError> {
+        let slice_bytes = stripes.geometry().chunk_bytes();
+        for update in touched {
+            let place = Place {
+                stripe: update.stripe,
+                moved: None,
+            };
+            let is_first = self
+                .known
+                .entry(update.stripe)
+                .or_default()
+                .insert(update.data);
+            let costs = if is_first {
+                &mut self.first
+            } else {
+                &mut self.later
+            };
+            let set = ChunkSet::of(update.data);
+            let bytes = costs.crossing(stripes, place, set, &|stripe, _, ranges| {
+                let known = if is_first { &[] } else { ranges };
+                parix::append(stripe, ranges, known, slice_bytes)
+            })?;
+            self.crossing_bytes += u128::from(bytes);
+        }
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, _: &Stripes) -> Result<Moved, LabError> {
+        Ok(Moved::at_once(self.crossing_bytes))
+    }
+}
