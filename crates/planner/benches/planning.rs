@@ -7,6 +7,7 @@ use gabion_codec::Code;
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId, StripeId, Topology};
 use gabion_plan::{Cost, Plan, check};
 use gabion_planner::repair::{Scheme, helpers_by_distance, repair};
+use gabion_planner::update::cau;
 use gabion_planner::{PlanError, Stripe, encode, placement, update};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ const CHUNK_BYTES: u64 = 64 << 20;
 const SLICE_BYTES: u64 = 32 * KIB;
 const ROUND_COUNT: usize = 5;
 
-/// A stripe on ten racks of three nodes.
+/// A stripe on a topology.
 struct Setting {
     code: Code,
     geometry: Geometry,
@@ -25,13 +26,17 @@ struct Setting {
 }
 
 impl Setting {
+    /// On ten racks of three nodes.
     fn new(code: &str) -> Self {
+        Self::on(code, Topology::uniform(10, 3), 3)
+    }
+
+    fn on(code: &str, topology: Topology, per_rack: usize) -> Self {
         let code: Code = code.parse().expect("a code of its family");
         let chunk_bytes = CHUNK_BYTES.next_multiple_of(code.sub_chunks() as u64);
         let geometry = Geometry::new(code.k(), code.m(), code.sub_chunks(), chunk_bytes)
             .expect("the code's own shape");
-        let topology = Topology::uniform(10, 3);
-        let placement = placement::rotate(&topology, 0, code.n(), 3).expect("30 nodes are enough");
+        let placement = placement::rotate(&topology, 0, code.n(), per_rack).expect("nodes enough");
         Self {
             code,
             geometry,
@@ -99,6 +104,27 @@ fn measure(
     );
 }
 
+/// Updates of whole chunks that know racks: all of a stripe's, and two of them.
+fn measure_cross_rack(round: Duration) {
+    for (racks, per_rack) in [(16, 1), (4, 4)] {
+        let setting = Setting::on("rs(12,4)", Topology::uniform(racks, per_rack), 4);
+        for count in [12, 2] {
+            let range = ByteRange::new(0, CHUNK_BYTES);
+            let chunks = (0..count).map(ChunkIndex);
+            let ranges: Vec<ChunkRange> = chunks.map(|chunk| ChunkRange { chunk, range }).collect();
+            let (stripe, topology) = (setting.stripe(&[]), &setting.topology);
+            let name = |scheme| format!("{scheme}, {count} of rs(12,4), {racks} racks");
+            measure(&name("RackCU"), &setting, round, || {
+                update::rackcu(&stripe, topology, &ranges, SLICE_BYTES)
+            });
+            measure(&name("CAU commit"), &setting, round, || {
+                let selection = cau::Selection::Selective;
+                cau::commit(&stripe, topology, &ranges, selection, SLICE_BYTES)
+            });
+        }
+    }
+}
+
 fn main() {
     let is_quick = std::env::args().any(|argument| argument == "--quick");
     let round = Duration::from_millis(if is_quick { 5 } else { 100 });
@@ -133,4 +159,5 @@ fn main() {
             repair(&stripe, lost[0], requestor, &helpers, scheme, SLICE_BYTES)
         });
     }
+    measure_cross_rack(round);
 }

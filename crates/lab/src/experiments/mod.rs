@@ -4,7 +4,9 @@
 //! takes everything outside: a directory, traces, a cluster. It gives a [`Report`]. Printing and
 //! saving are the command line's.
 
+mod cau_f5;
 mod cod_t32;
+mod cross_rack;
 mod report;
 mod session;
 
@@ -26,7 +28,16 @@ pub struct Experiment {
 
 /// All experiments, by paper and figure.
 pub fn registry() -> &'static [Experiment] {
-    &[cod_t32::EXPERIMENT]
+    &[
+        cau_f5::EXPERIMENT,
+        cross_rack::F8,
+        cross_rack::F9,
+        cross_rack::F10,
+        cod_t32::EXPERIMENT,
+        cross_rack::A1,
+        cross_rack::A2,
+        cross_rack::A3,
+    ]
 }
 
 /// The experiment of an id, in capitals or not.

@@ -1,0 +1,181 @@
+//! Experiments that count what update schemes send across racks: those of CAU (section 5.1) and of
+//! `RackCU` (section V-B). What they share is here: the volumes, and one count of a volume.
+
+mod cau;
+mod rackcu;
+
+pub(super) use cau::{F8, F9, F10};
+pub(super) use rackcu::{A1, A2, A3};
+
+use super::{Finding, Session};
+use crate::error::LabError;
+use crate::trace::Request;
+use crate::update_traffic::{self, Options, Question, SchemeTraffic};
+use crate::workload::{VOLUMES, Volume, Workload, volume};
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+
+/// How far a share may be from the paper's, in percentage points, to be called near: the volumes are
+/// stand-ins, and the papers place stripes at random.
+const NEAR_POINTS: f64 = 10.0;
+
+type Requests = Box<dyn Iterator<Item = Result<Request, LabError>>>;
+
+/// One volume as an experiment replays it.
+struct Subject {
+    volume: &'static Volume,
+    /// One of how many of the volume's writes are made; none for a trace.
+    one_in: Option<u64>,
+}
+
+impl Subject {
+    /// The volume's trace if there is a whole one, or else its calibrated workload with at most as
+    /// many writes as the scale allows.
+    fn new(session: &Session<'_>, volume: &'static Volume) -> Result<Self, LabError> {
+        let one_in = match session.trace(&trace_path(volume))? {
+            Some(_) => None,
+            None => Some(one_in(session, volume)?),
+        };
+        Ok(Self { volume, one_in })
+    }
+
+    fn requests(&self, session: &Session<'_>) -> Result<Requests, LabError> {
+        if let (None, Some(trace)) = (self.one_in, session.trace(&trace_path(self.volume))?) {
+            return Ok(Box::new(trace));
+        }
+        let part = NonZeroU64::new(self.one_in.unwrap_or(1)).unwrap_or(NonZeroU64::MIN);
+        let workload = Workload::new(self.volume.target.part(part), session.seed)?;
+        Ok(Box::new(workload.requests().map(Ok)))
+    }
+
+    /// Counts schemes on this volume.
+    fn count(&self, session: &Session<'_>, setting: &Setting) -> Result<Counts, LabError> {
+        let question = Question {
+            trace: self.volume.name.to_owned(),
+            code: setting
+                .code
+                .parse()
+                .map_err(gabion_planner::PlanError::from)?,
+            racks: setting.racks,
+            layout: setting.layout.parse()?,
+            chunk_bytes: setting.chunk_bytes,
+            schemes: setting
+                .schemes
+                .iter()
+                .map(|&name| name.to_owned())
+                .collect(),
+            options: setting.options,
+        };
+        let report = update_traffic::count(&question, self.requests(session)?)?;
+        Ok(report.schemes)
+    }
+}
+
+type Counts = BTreeMap<&'static str, SchemeTraffic>;
+
+/// What is counted.
+#[derive(Clone, Copy)]
+struct Setting {
+    code: &'static str,
+    racks: Option<u32>,
+    layout: &'static str,
+    chunk_bytes: u64,
+    schemes: &'static [&'static str],
+    options: Options,
+}
+
+fn trace_path(volume: &Volume) -> String {
+    format!("msr/{}.csv", volume.name)
+}
+
+/// How many of a volume's writes stand for one, so that the scale's number is not exceeded.
+fn one_in(session: &Session<'_>, volume: &Volume) -> Result<u64, LabError> {
+    let writes_max = session.scale.pick(1_000, 30_000, u64::MAX);
+    let mut one_in = volume.target.writes.div_ceil(writes_max).max(1);
+    loop {
+        let part = NonZeroU64::new(one_in).unwrap_or(NonZeroU64::MIN);
+        match Workload::new(volume.target.part(part), session.seed) {
+            Ok(_) => return Ok(one_in),
+            // So small a part has too few writes for its statistics.
+            Err(LabError::Target(_)) if one_in > 1 => one_in /= 2,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// So many volumes, from those with few writes to those with many, and `wdev_1` and `rsrch_1`, of
+/// which whole traces may be there.
+fn spread_volumes(session: &Session<'_>, count: usize) -> Result<Vec<Subject>, LabError> {
+    let count = session.scale.pick(4, count, count).min(VOLUMES.len());
+    let mut chosen: Vec<&'static Volume> = ["wdev_1", "rsrch_1"]
+        .into_iter()
+        .filter_map(volume)
+        .collect();
+    let spread = (0..VOLUMES.len()).map(|at| &VOLUMES[at * 7 % VOLUMES.len()]);
+    for volume in spread {
+        if chosen.len() < count && chosen.iter().all(|other| other.name != volume.name) {
+            chosen.push(volume);
+        }
+    }
+    let subjects = chosen
+        .into_iter()
+        .map(|volume| Subject::new(session, volume));
+    subjects.collect()
+}
+
+/// What is not as in the papers.
+fn scaled(session: &Session<'_>, subjects: &[Subject], papers: &str) -> Vec<String> {
+    let made = subjects.iter().filter(|subject| subject.one_in.is_some());
+    vec![
+        format!(
+            "{} of {} volumes have no whole trace here; a calibrated workload with seed {} stands in \
+             for each, whose sizes of writes and places are assumptions",
+            made.clone().count(),
+            subjects.len(),
+            session.seed
+        ),
+        format!(
+            "of the workloads at most one in {} writes is made, on as much less data",
+            made.filter_map(|subject| subject.one_in).max().unwrap_or(1)
+        ),
+        papers.to_owned(),
+    ]
+}
+
+/// By how many per cent `ours` is less than `other`.
+fn saving_pct(ours: u64, other: u64) -> f64 {
+    100.0 * (1.0 - ours as f64 / other.max(1) as f64)
+}
+
+/// The mean of savings, beside the paper's.
+fn mean_finding(what: impl Into<String>, savings: &[f64], paper_pct: f64) -> Finding {
+    let mean = savings.iter().sum::<f64>() / savings.len().max(1) as f64;
+    let near = (mean - paper_pct).abs() <= NEAR_POINTS;
+    let finding = Finding::number(what, mean, " %", format!("{paper_pct:.1} %"));
+    let finding = finding.reached(near);
+    if near {
+        finding
+    } else {
+        finding.because(
+            "the volumes are stand-ins: how many chunks a write touches, and how soon a stripe is \
+             written again, are not calibrated, and they decide what can be brought together",
+        )
+    }
+}
+
+/// Runs a step of an experiment for each subject, and shows how far it is.
+fn each<T>(
+    session: &Session<'_>,
+    subjects: &[Subject],
+    mut step: impl FnMut(&Subject) -> Result<T, LabError>,
+) -> Result<Vec<T>, LabError> {
+    session
+        .progress
+        .begin("counting volumes", subjects.len() as u64);
+    let mut results = Vec::with_capacity(subjects.len());
+    for subject in subjects {
+        results.push(step(subject)?);
+        session.progress.step();
+    }
+    Ok(results)
+}
