@@ -150,13 +150,10 @@ impl<D: Disk> State<D> {
         let upto = self.mergeable_upto(chunk.stripe);
         match (&entry.reserve, header.spec.keeping) {
             (Some(reserve), Keeping::Reserve { bytes: 1.. }) => {
-                let frame_bytes = frame::frame_bytes(
-                    Entry::Update(head.clone()).encode_head().len(),
-                    head.piece_bytes() as usize,
-                );
-                if reserve.is_closed || frame_bytes as u64 > reserve.bytes {
+                let frame_bytes = head.frame_bytes();
+                if reserve.is_closed || frame_bytes > reserve.bytes {
                     Place::Journal
-                } else if reserve.fits(frame_bytes as u64) {
+                } else if reserve.fits(frame_bytes) {
                     Place::Reserve
                 } else if reserve
                     .oldest

@@ -5,6 +5,7 @@
 //! makes.
 
 use crate::codec::{Reader, put_varint};
+use crate::frame;
 use crate::record::{Record, RecordKind, UpdateStamp};
 use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Sequence, StripeId};
 
@@ -111,6 +112,13 @@ impl UpdateHead {
             participants: Participants::new(&record.participants),
             pieces: record.pieces.iter().map(head_of).collect(),
         }
+    }
+
+    /// Bytes that the record takes in a log.
+    pub(crate) fn frame_bytes(&self) -> u64 {
+        let mut head = Vec::with_capacity(48);
+        put_update(&mut head, self);
+        frame::frame_bytes(head.len(), self.piece_bytes() as usize) as u64
     }
 
     /// Bytes of all pieces.

@@ -33,7 +33,8 @@ pub struct RecoveryReport {
     pub chunk_count: u64,
     /// Journal entries replayed.
     pub entry_count: u64,
-    /// Records that are pending now.
+    /// Records in the journal that are pending now. A reserve is read when its chunk is first
+    /// needed; so is damage in it found.
     pub pending_count: u64,
     /// Bytes cut off the journal's end: what a crash had left of frames never synced.
     pub torn_bytes: u64,

@@ -87,25 +87,23 @@ impl<D: Disk> Shared<D> {
         left_out: &[UpdateStamp],
     ) -> Result<(), StoreError> {
         let path = chunk_file::path_of(chunk);
-        let (mut header, file, spilled, journal_lsn) = {
+        let (header, file, spilled, journal_lsn) = {
             let mut state = self.lock();
             self.check_latch()?;
-            let header = state.header(&self.disk, chunk)?;
+            let mut header = state.header(&self.disk, chunk)?;
             let Some(end_lsn) = state.close_reserve(chunk) else {
                 return Ok(());
             };
             let file = state.open_file(&self.disk, chunk)?;
             let spilled = self.spill(&mut state, chunk, header.spec.base, left_out)?;
-            let mut after = header;
-            after.reserve_lsn = end_lsn;
-            (after, file, spilled, state.journal.needed_lsn)
+            header.reserve_lsn = end_lsn;
+            (header, file, spilled, state.journal.needed_lsn)
         };
         if let Err(error) = self.sync(journal_lsn) {
             self.lock().unspill(spilled);
             return Err(error);
         }
         let _alone = gate.exclude_readers();
-        header.spec = self.lock().header(&self.disk, chunk)?.spec;
         let written = file.write_all_at(&header.encode(), 0);
         let written = written.and_then(|()| file.sync()).context("write", &path);
         self.require_or_distrust(chunk, written)?;

@@ -251,6 +251,68 @@ fn every_flipped_bit_of_a_reserve_is_noticed() {
 }
 
 #[test]
+fn a_stale_frame_behind_a_cut_tail_never_comes_back() {
+    let mut stale_count = 0;
+    for seed in 0..200 {
+        let (disk, store, id, _) = prepare();
+        let kind = RecordKind::ParityDelta;
+        for sequence in 1..=2 {
+            let delta = pattern(sequence, 600);
+            append(&store, id, stamp(1, sequence), kind, 0, &delta).unwrap();
+        }
+        let frame_bytes = store.reserve(id).unwrap().unwrap().used_bytes / 2;
+        let disk = disk.after_crash(seed);
+        let contents = disk.contents(&path_of(&disk)).unwrap();
+        let second = (RESERVE_OFFSET + frame_bytes) as usize;
+        let is_left = contents[second..][..frame_bytes as usize]
+            .iter()
+            .any(|byte| *byte != 0);
+        let (store, _) = open(&disk);
+        if !store.collect(id.stripe).unwrap().records.is_empty() {
+            continue;
+        }
+        stale_count += u64::from(is_left);
+        // As long as the first, so that it ends where the second begins.
+        let lsn = append(&store, id, stamp(1, 3), kind, 0, &pattern(3, 600)).unwrap();
+        store.sync(lsn).unwrap();
+        let (store, _) = open(&disk.after_crash(seed));
+        let held = store.collect(id.stripe).unwrap().records;
+        let numbers: Vec<u64> = held.iter().map(|record| record.stamp.sequence.0).collect();
+        assert_eq!(numbers, [3], "seed {seed}");
+    }
+    assert!(
+        stale_count > 20,
+        "{stale_count} crashes left the second record"
+    );
+}
+
+#[test]
+fn records_that_come_while_a_reserve_is_merged_or_resized_are_kept() {
+    let (disk, store, id, bytes) = prepare();
+    let last = 600;
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for sequence in 1..=last {
+                update(&store, id, sequence);
+            }
+            is_done.store(true, std::sync::atomic::Ordering::Release);
+        });
+        while !is_done.load(std::sync::atomic::Ordering::Acquire) {
+            store.merge(id).unwrap();
+            store.shrink(id, 8192, 4096).unwrap();
+            store.grow(id, RESERVE_BYTES).unwrap();
+        }
+    });
+    check(&store, id, &bytes, last);
+    store.sync_all().unwrap();
+    let (store, _) = open(&disk.after_crash(1));
+    check(&store, id, &bytes, last);
+    store.merge(id).unwrap();
+    check(&store, id, &bytes, last);
+}
+
+#[test]
 fn a_drop_outlives_what_was_in_the_reserve() {
     for outcome in 0..10 {
         let (disk, store, id, bytes) = prepare();
