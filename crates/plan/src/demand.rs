@@ -38,6 +38,7 @@ pub(crate) fn demands(
         }
         Goal::Encode => Ok(encode_demands(plan, code)),
         Goal::Repair { chunks } | Goal::Move { chunks } => repair_demands(plan, code, chunks),
+        Goal::CatchUp { node, ranges } => catch_up_demands(plan, code, *node, ranges, budget),
         Goal::Read { ranges } => read_demands(plan, code, ranges, budget),
     }
 }
@@ -83,15 +84,42 @@ fn read_demands(
     ranges: &[ChunkRange],
     budget: &mut Budget,
 ) -> Result<Vec<Claim>, CheckError> {
+    let target = |chunk| Target {
+        kind: Kind::Deliver,
+        chunk,
+        node: None,
+    };
+    stored_demands(plan, code, ranges, target, budget)
+}
+
+/// Each range must be written at the node as it should be stored, all of one chunk.
+fn catch_up_demands(
+    plan: &Plan,
+    code: &Code,
+    node: NodeId,
+    ranges: &[ChunkRange],
+    budget: &mut Budget,
+) -> Result<Vec<Claim>, CheckError> {
+    if ranges.iter().any(|part| part.chunk != ranges[0].chunk) {
+        return Err(goal_error("brings several chunks up to date at one node"));
+    }
+    let target = |chunk| stored_at(Kind::Write, chunk, node);
+    stored_demands(plan, code, ranges, target, budget)
+}
+
+/// What is stored in each range must come to its target.
+fn stored_demands(
+    plan: &Plan,
+    code: &Code,
+    ranges: &[ChunkRange],
+    target: impl Fn(ChunkIndex) -> Target,
+    budget: &mut Budget,
+) -> Result<Vec<Claim>, CheckError> {
     let g = plan.geometry;
     check_ranges(plan, ranges, g.n())?;
     let mut claims = Vec::new();
     for part in ranges {
-        let target = Target {
-            kind: Kind::Deliver,
-            chunk: part.chunk,
-            node: None,
-        };
+        let target = target(part.chunk);
         for range in g.split_rows(part.range) {
             let row = (range.offset / g.sub_chunk_bytes()) as usize;
             let expression = Rc::new(Expression::stored(code, part.chunk, row));

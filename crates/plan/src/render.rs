@@ -53,6 +53,7 @@ fn goal_name(goal: &Goal) -> &'static str {
         Goal::Encode => "encoding",
         Goal::Move { .. } => "move",
         Goal::Repair { .. } => "repair",
+        Goal::CatchUp { .. } => "catch up",
         Goal::Read { .. } => "read",
     }
 }
@@ -69,6 +70,7 @@ fn goal_detail(goal: &Goal) -> String {
         | Goal::Read { ranges }
         | Goal::Append { ranges, .. }
         | Goal::Commit { ranges, .. } => list(ranges),
+        Goal::CatchUp { node, ranges } => format!("{} on {node}", list(ranges)),
         Goal::Encode => "all chunks".to_owned(),
         Goal::Repair { chunks } | Goal::Move { chunks } => {
             let parts = chunks

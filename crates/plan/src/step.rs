@@ -209,6 +209,14 @@ pub enum Goal {
         /// Each chunk that moves and the node that gets it.
         chunks: Vec<(ChunkIndex, NodeId)>,
     },
+    /// Ranges of a chunk that missed updates are written as they should be, at the node that has the
+    /// rest of it.
+    CatchUp {
+        /// The node.
+        node: NodeId,
+        /// What is written: ranges of one chunk, without overlaps.
+        ranges: Vec<ChunkRange>,
+    },
     /// The asker receives stored bytes.
     Read {
         /// What it receives; no overlaps.

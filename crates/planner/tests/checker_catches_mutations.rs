@@ -12,7 +12,7 @@ use gabion_layout::{
     ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId, Slices, StripeId, Topology,
 };
 use gabion_plan::{CheckError, Goal, Log, Logged, Plan, Step, Term, ValueId, check};
-use gabion_planner::repair::{Scheme, read, repair};
+use gabion_planner::repair::{Scheme, catch_up, read, repair};
 use gabion_planner::update::{cau, parix};
 use gabion_planner::{PlanError, Stripe, encode, update};
 use proptest::prelude::*;
@@ -69,6 +69,15 @@ fn plans(code: &Code, row_bytes: u64, slice_bytes: u64, pick: usize) -> Vec<Plan
         repaired(Scheme::Conventional),
         repaired(chain),
         read(&broken, &reads, asker, &helpers, chain, slice_bytes),
+        catch_up(
+            &broken,
+            lost[0],
+            broken.node_of(lost[0]),
+            &[middle],
+            &helpers,
+            chain,
+            slice_bytes,
+        ),
     ];
     let plans = plans
         .into_iter()
@@ -352,6 +361,7 @@ fn plan_mutants(plan: &Plan) -> Vec<Mutant> {
     push("a second copy of the goal", &|plan| match &mut plan.goal {
         Goal::Update { ranges }
         | Goal::Read { ranges }
+        | Goal::CatchUp { ranges, .. }
         | Goal::Append { ranges, .. }
         | Goal::Commit { ranges, .. } => ranges.push(ranges[0]),
         Goal::Repair { chunks } | Goal::Move { chunks } => chunks.push(chunks[0]),
@@ -360,6 +370,7 @@ fn plan_mutants(plan: &Plan) -> Vec<Mutant> {
     push("a goal one byte wider", &|plan| match &mut plan.goal {
         Goal::Update { ranges }
         | Goal::Read { ranges }
+        | Goal::CatchUp { ranges, .. }
         | Goal::Append { ranges, .. }
         | Goal::Commit { ranges, .. } => ranges[0].range.length += 1,
         Goal::Repair { chunks } | Goal::Move { chunks } => chunks[0].1 = STRANGER,
@@ -368,6 +379,7 @@ fn plan_mutants(plan: &Plan) -> Vec<Mutant> {
     push("a goal about another chunk", &|plan| match &mut plan.goal {
         Goal::Update { ranges }
         | Goal::Read { ranges }
+        | Goal::CatchUp { ranges, .. }
         | Goal::Append { ranges, .. }
         | Goal::Commit { ranges, .. } => ranges[0].chunk = ChunkIndex(250),
         Goal::Repair { chunks } | Goal::Move { chunks } => chunks[0].0 = ChunkIndex(250),

@@ -8,13 +8,16 @@ use gabion_layout::{
     ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId, RackId, ReserveSpec, StripeId, Topology,
     UpdateScheme,
 };
-use gabion_plan::{Cost, check};
-use gabion_planner::repair::{Scheme, helpers_by_distance, read, repair};
+use gabion_plan::{Cost, Log, Step, check};
+use gabion_planner::repair::{
+    Scheme, Touched, catch_up, helpers_by_distance, missed, read, repair,
+};
 use gabion_planner::{PlanError, Stripe, encode, placement, update};
 use proptest::prelude::*;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use setting::{any_numbers, any_scheme, any_setting, ranges};
+use std::collections::BTreeMap;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
@@ -136,6 +139,41 @@ proptest! {
                 prop_assert_eq!(cost.client_bytes, asked);
             }
         }
+    }
+
+    #[test]
+    fn logs_of_other_chunks_tell_all_that_one_has_missed(
+        setting in any_setting(), loss in any::<usize>(), witness in any::<usize>(),
+        numbers in any_numbers(), slice in 1u64..300, scheme in any_scheme(),
+    ) {
+        let n = setting.geometry.n();
+        let ranges = ranges(setting.geometry, setting.geometry.k(), &numbers);
+        let plan = update::delta(&setting.stripe(&[]), &ranges, slice).unwrap();
+        let mut logs: BTreeMap<ChunkIndex, Touched> =
+            setting.geometry.chunks().map(|chunk| (chunk, Touched::new())).collect();
+        for step in &plan.steps {
+            if let Step::Append { log, chunk, slices, .. } = step {
+                let data = if let Log::Parity { data } = log { *data } else { *chunk };
+                logs.get_mut(chunk).unwrap().push((data, slices.span()));
+            }
+        }
+        let lost = ChunkIndex::new(loss % n);
+        let had = logs.remove(&lost).unwrap();
+        // One log fewer may leave too little to tell, but nothing wrong.
+        logs.remove(&ChunkIndex::new(witness % n));
+        let lost = [lost];
+        let stripe = setting.stripe(&lost);
+        let Some(touched) = missed(&stripe, lost[0], &logs) else {
+            return Ok(());
+        };
+        for (_, range) in had {
+            let covers = |r: &ByteRange| r.intersect(range) == Some(range);
+            prop_assert!(touched.iter().any(covers), "{:?} of {:?}", range, touched);
+        }
+        let helpers: Vec<ChunkIndex> = stripe.available().collect();
+        let node = stripe.node_of(lost[0]);
+        let plan = catch_up(&stripe, lost[0], node, &touched, &helpers, scheme, slice).unwrap();
+        prop_assert_eq!(check(&plan, &setting.code), Ok(()));
     }
 
     #[test]

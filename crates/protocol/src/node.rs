@@ -11,7 +11,7 @@ use crate::primary::Primaries;
 use crate::staging::Staging;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use gabion_layout::{ChunkId, NodeId, RackId, Sequence};
+use gabion_layout::{ChunkId, NodeId, RackId, Sequence, StripeId};
 use gabion_store::{Disk, Store, StoreError, UpdateStamp};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -60,10 +60,19 @@ pub struct Node<D: Disk> {
     participant: Participant<D>,
     primaries: Primaries,
     staging: Mutex<Staging>,
+    pins: Mutex<Vec<Pinned>>,
     nodes: Mutex<Vec<NodeStatus>>,
     /// The lease ends then, by the ports' clock.
     lease_until_ms: AtomicU64,
     heartbeat_ms: AtomicU64,
+}
+
+/// An update as of which a stripe stays readable for a repair.
+#[derive(Clone, Copy, Debug)]
+struct Pinned {
+    stripe: StripeId,
+    cut: Sequence,
+    until_ms: u64,
 }
 
 impl<D: Disk> std::fmt::Debug for Node<D> {
@@ -111,6 +120,7 @@ impl<D: Disk> Node<D> {
             participant,
             primaries,
             staging: Mutex::default(),
+            pins: Mutex::default(),
             nodes: Mutex::new(membership.nodes),
             lease_until_ms: AtomicU64::new(membership.lease_until_ms),
             heartbeat_ms: AtomicU64::new(membership.heartbeat_ms),
@@ -155,7 +165,9 @@ impl<D: Disk> Node<D> {
                 .sleep_ms(self.heartbeat_ms.load(Ordering::Relaxed))
                 .await;
             self.heartbeat().await;
-            lock(&self.staging).expire(ports.now_ms());
+            let now_ms = ports.now_ms();
+            lock(&self.staging).expire(now_ms);
+            self.unpin(|pinned| pinned.until_ms <= now_ms);
         }
     }
 
@@ -216,6 +228,9 @@ impl<D: Disk> Node<D> {
             NodeRequest::Collect { .. }
             | NodeRequest::Resolve { .. }
             | NodeRequest::Committed { .. }
+            | NodeRequest::Pin { .. }
+            | NodeRequest::Unpin { .. }
+            | NodeRequest::Missed { .. }
             | NodeRequest::Remove { .. } => self.participate(request).await,
             NodeRequest::Scrub { chunks } => self.scrub(chunks).await,
             NodeRequest::Meter => Err(Refusal::Invalid(
@@ -254,6 +269,32 @@ impl<D: Disk> Node<D> {
                 self.participant.committed(stripe, epoch, sequence).await?;
                 Ok(NodeReply::Done)
             }
+            NodeRequest::Pin {
+                stripe,
+                cut,
+                hold_ms,
+            } => {
+                let until_ms = self.participant.ports.now_ms().saturating_add(hold_ms);
+                self.participant
+                    .with_store(move |store| store.pin(stripe, cut))
+                    .await?;
+                lock(&self.pins).push(Pinned {
+                    stripe,
+                    cut,
+                    until_ms,
+                });
+                Ok(NodeReply::Done)
+            }
+            NodeRequest::Unpin { stripe, cut } => {
+                self.unpin(|pinned| (pinned.stripe, pinned.cut) == (stripe, cut));
+                Ok(NodeReply::Done)
+            }
+            NodeRequest::Missed { chunk, after } => {
+                let missed = self
+                    .participant
+                    .with_store(move |store| store.missed_since(chunk, after));
+                Ok(NodeReply::Missed(missed.await?))
+            }
             NodeRequest::Remove { chunks } => {
                 self.participant
                     .with_store(move |store| remove(store, &chunks))
@@ -263,6 +304,16 @@ impl<D: Disk> Node<D> {
             other => Err(Refusal::Invalid(format!(
                 "{other:?} is no participant's request"
             ))),
+        }
+    }
+
+    /// Forgets some of the pins.
+    fn unpin(&self, which: impl Fn(&Pinned) -> bool) {
+        let gone: Vec<Pinned> = lock(&self.pins)
+            .extract_if(.., |pinned| which(pinned))
+            .collect();
+        for Pinned { stripe, cut, .. } in gone {
+            self.participant.store.unpin(stripe, cut);
         }
     }
 

@@ -10,7 +10,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use gabion_exec::{Sink, Source};
 use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Sequence, StripeId};
-use gabion_plan::{Log, Step};
+use gabion_plan::{Log, PartStep, Step};
 use gabion_store::{
     ChunkSpec, ChunkWriter, Cut, Disk, Piece, Record, RecordKind, Store, StoreError, UpdateStamp,
 };
@@ -99,6 +99,7 @@ impl<D: Disk> Participant<D> {
             participant: self.clone(),
             stripe: request.part.stripe,
             cut: request.cut,
+            catches_up: matches!(request.effect, Effect::CatchUp { .. }),
             inputs: arrivals.inputs,
             gathered: Arc::new(Mutex::new(Gathered {
                 writer,
@@ -122,7 +123,12 @@ impl<D: Disk> Participant<D> {
     /// Whether the part may run here at all, and as of which update it reads.
     async fn admit(&self, request: &RunPart) -> Result<Sequence, Refusal> {
         let (stripe, epoch, generation) = (request.part.stripe, request.epoch, request.generation);
-        let (cut, writes) = (request.cut, request.effect != Effect::None);
+        let is_write =
+            |step: &PartStep| matches!(step.step, Step::Write { .. } | Step::Append { .. });
+        let writes = request.effect != Effect::None && request.part.steps.iter().any(is_write);
+        let cut = request.cut;
+        // What is settled and pinned may be read whatever has become of the stripe since.
+        let is_timeless = matches!(cut, ReadCut::Settled(_)) && !writes;
         self.with_store(move |store| {
             let state = match store.collect(stripe) {
                 Ok(state) => state,
@@ -133,6 +139,7 @@ impl<D: Disk> Participant<D> {
             let (cut_epoch, sequence) = match cut {
                 ReadCut::Committed(epoch, sequence) => (epoch, sequence),
                 ReadCut::Exactly(sequence) => (epoch, sequence),
+                ReadCut::Settled(sequence) => (Epoch(0), sequence),
             };
             // A cut of an older term may miss updates that a newer primary has acknowledged.
             let is_old_cut = cut_epoch < state.epoch && cut_epoch != Epoch(0);
@@ -141,7 +148,7 @@ impl<D: Disk> Participant<D> {
                     current: state.epoch,
                 }));
             }
-            if generation < state.generation {
+            if generation < state.generation && !is_timeless {
                 return Ok(Err(Refusal::StaleGeneration {
                     current: state.generation,
                 }));
@@ -151,7 +158,7 @@ impl<D: Disk> Participant<D> {
             }
             Ok(Ok(match cut {
                 ReadCut::Committed(_, sequence) => state.mark.max(sequence),
-                ReadCut::Exactly(sequence) => sequence,
+                ReadCut::Exactly(sequence) | ReadCut::Settled(sequence) => sequence,
             }))
         })
         .await?
@@ -218,38 +225,56 @@ impl<D: Disk> Participant<D> {
             }
             Effect::Record {
                 sequence,
-                participants,
+                ref participants,
             } => {
-                let stamp = UpdateStamp {
-                    epoch: request.epoch,
-                    sequence,
-                };
-                let (stripe, generation) = (request.part.stripe, request.generation);
-                self.with_store(move |store| {
-                    let mut appended = Vec::new();
-                    for ((index, kind), pieces) in gathered.records() {
-                        let record = Record {
-                            chunk: ChunkId { stripe, index },
-                            generation,
-                            stamp,
-                            participants: participants.clone(),
-                            kind,
-                            pieces: pieces
-                                .iter()
-                                .map(|(data, offset, bytes)| Piece {
-                                    data: *data,
-                                    offset: *offset,
-                                    bytes,
-                                })
-                                .collect(),
-                        };
-                        appended.push(store.append(&record)?);
-                    }
-                    appended.into_iter().try_for_each(|lsn| store.sync(lsn))
-                })
-                .await
+                let participants = participants.clone();
+                self.append(&request, gathered, sequence, participants)
+                    .await
+            }
+            Effect::CatchUp { sequence } => {
+                // Nobody else has a record of it, so nobody else is asked whether it stands.
+                let own = gathered.pieces.keys().map(|&(chunk, _)| chunk).collect();
+                self.append(&request, gathered, sequence, own).await
             }
         }
+    }
+
+    /// Makes what was put aside durable as records of one number.
+    async fn append(
+        &self,
+        request: &RunPart,
+        gathered: Gathered<D>,
+        sequence: Sequence,
+        participants: Vec<ChunkIndex>,
+    ) -> Result<(), Refusal> {
+        let stamp = UpdateStamp {
+            epoch: request.epoch,
+            sequence,
+        };
+        let (stripe, generation) = (request.part.stripe, request.generation);
+        self.with_store(move |store| {
+            let mut appended = Vec::new();
+            for ((index, kind), pieces) in gathered.records() {
+                let record = Record {
+                    chunk: ChunkId { stripe, index },
+                    generation,
+                    stamp,
+                    participants: participants.clone(),
+                    kind,
+                    pieces: pieces
+                        .iter()
+                        .map(|(data, offset, bytes)| Piece {
+                            data: *data,
+                            offset: *offset,
+                            bytes,
+                        })
+                        .collect(),
+                };
+                appended.push(store.append(&record)?);
+            }
+            appended.into_iter().try_for_each(|lsn| store.sync(lsn))
+        })
+        .await
     }
 }
 
@@ -353,6 +378,8 @@ struct NodeIo<D: Disk> {
     participant: Participant<D>,
     stripe: StripeId,
     cut: ReadCut,
+    /// Whether writes are put aside for a record.
+    catches_up: bool,
     inputs: Inputs,
     gathered: Arc<Mutex<Gathered<D>>>,
 }
@@ -375,7 +402,7 @@ impl<D: Disk> LocalIo for NodeIo<D> {
         };
         let cut = match self.cut {
             ReadCut::Committed(_, at_least) => Cut::Committed { at_least },
-            ReadCut::Exactly(sequence) => Cut::Exactly(sequence),
+            ReadCut::Exactly(sequence) | ReadCut::Settled(sequence) => Cut::Exactly(sequence),
         };
         let participant = self.participant.clone();
         let gathered = Arc::clone(&self.gathered);
@@ -416,6 +443,12 @@ impl<D: Disk> LocalIo for NodeIo<D> {
                 let mut gathered = lock(&self.gathered);
                 let pieces = gathered.pieces.entry((chunk, is_delta)).or_default();
                 pieces.push((data, range.offset, bytes));
+                futures::future::ready(Ok(())).boxed()
+            }
+            Sink::Write(chunk) if self.catches_up => {
+                let mut gathered = lock(&self.gathered);
+                let pieces = gathered.pieces.entry((chunk, false)).or_default();
+                pieces.push((chunk, range.offset, bytes));
                 futures::future::ready(Ok(())).boxed()
             }
             Sink::Write(_) => {

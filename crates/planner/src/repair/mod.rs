@@ -1,10 +1,12 @@
 //! Repair planners, and reads that need them. Each scheme says how one row of a lost chunk is
 //! brought together at one node; repairs and degraded reads are the same thing with another end.
 
+mod catch_up;
 mod conventional;
 mod degraded_read;
 mod pipeline;
 
+pub use catch_up::{Touched, catch_up, missed};
 pub use degraded_read::{helpers_by_distance, read};
 
 use crate::{PlanError, Stripe};

@@ -1,7 +1,8 @@
 //! Garbage: chunks of removed files and of puts that came to nothing are removed from their nodes,
 //! and only then are their stripes forgotten.
 
-use super::{Coordinator, PAGE};
+use super::rounds::SHORT_DEADLINE_MS;
+use super::{Coordinator, PAGE, lock};
 use crate::message::{Liveness, NodeReply, NodeRequest};
 use futures::future::join_all;
 use futures::{FutureExt, select_biased};
@@ -18,7 +19,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     pub(super) async fn collect_garbage(self: Arc<Self>) {
         while !self.is_broken() {
             // What cannot be read now is garbage still.
-            let all_gone = self.remove_garbage().await.unwrap_or(false);
+            let all_gone = self.remove_garbage().await.unwrap_or(false)
+                & self.remove_leftovers().await.unwrap_or(false);
             let bell = self.garbage_bell.heard();
             if all_gone {
                 bell.await;
@@ -104,6 +106,52 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             }
         });
         join_all(removals).await.into_iter().flatten().collect()
+    }
+
+    /// Has a node remove a chunk of a stripe that the caller occupies, which is not its any more. One
+    /// that does not say that it has may yet do so: it gets that chunk no more until it joins anew,
+    /// and is asked again. A failed node is told when it joins.
+    pub(super) async fn discard(&self, node: NodeId, chunk: ChunkId) {
+        let is_done = match self.fleet().liveness(node) {
+            Liveness::Failed => true,
+            Liveness::Suspect => false,
+            Liveness::Up => self.remove(node, vec![chunk], SHORT_DEADLINE_MS).await,
+        };
+        if is_done {
+            lock(&self.leftovers).remove(&(node, chunk));
+        } else {
+            lock(&self.shunned).insert((node, chunk));
+            self.add_leftover(node, chunk);
+        }
+    }
+
+    /// Notes that a node may have a chunk that is not its any more, and has it removed soon.
+    pub(super) fn add_leftover(&self, node: NodeId, chunk: ChunkId) {
+        if lock(&self.leftovers).insert((node, chunk)) {
+            self.garbage_bell.ring();
+        }
+    }
+
+    /// Goes over all leftovers once. Whether none is left.
+    async fn remove_leftovers(self: &Arc<Self>) -> Result<bool, MetaError> {
+        let all: Vec<_> = lock(&self.leftovers).iter().copied().collect();
+        for (node, chunk) in all {
+            // Whoever repairs the stripe may be giving the chunk to this very node.
+            let Ok(_occupation) = self.occupied.occupy(vec![chunk.stripe]) else {
+                continue;
+            };
+            let holds = move |meta: &Meta<K>| match meta.stripe(chunk.stripe) {
+                Ok(stripe) => Ok(stripe.node_of(chunk.index) == Some(node)),
+                Err(MetaError::UnknownStripe(_)) => Ok(false),
+                Err(error) => Err(error),
+            };
+            if self.with_meta(holds).await? {
+                lock(&self.leftovers).remove(&(node, chunk));
+            } else {
+                self.discard(node, chunk).await;
+            }
+        }
+        Ok(lock(&self.leftovers).is_empty())
     }
 
     /// Has a node remove chunks. Whether it says in time that it has.

@@ -66,6 +66,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let mut to_repair = inventory.to_repair;
         to_repair.extend(fates.to_repair);
         lock(&self.shunned).retain(|(shunned, _)| *shunned != node);
+        lock(&self.leftovers).retain(|(holder, _)| *holder != node);
         drop(joins);
         let nodes = self.statuses();
         self.ports.learn_nodes(&nodes);

@@ -7,6 +7,7 @@
 //! codes, places and repair plans.
 
 mod bell;
+mod catch_up;
 mod endurance;
 mod files;
 mod fleet;
@@ -19,6 +20,7 @@ mod queue;
 mod rebuild;
 mod repair;
 mod replace;
+mod rounds;
 mod scrub;
 mod status;
 mod survey;
@@ -111,6 +113,8 @@ pub struct Coordinator<K> {
     /// Nodes that may yet carry out an order to remove a chunk, and so must not get it again
     /// before they join anew.
     shunned: Mutex<BTreeSet<(NodeId, ChunkId)>>,
+    /// Chunks of live stripes that nodes may still have and should not: repairs have moved them.
+    leftovers: Mutex<BTreeSet<(NodeId, ChunkId)>>,
     repair_bell: Bell,
     garbage_bell: Bell,
 }
@@ -161,6 +165,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             scheme: Mutex::new(options.repair_scheme),
             repaired: Mutex::default(),
             shunned: Mutex::default(),
+            leftovers: Mutex::default(),
             repair_bell: Bell::default(),
             garbage_bell: Bell::default(),
             options,

@@ -1,169 +1,41 @@
-//! The repair of one stripe: fence its primary, settle its updates, and rebuild its lost chunks one
-//! by one from a cut that all helpers agree on.
-//!
-//! A chunk counts again only when its node has read all of it back. Until then the record says
-//! where it was, so that a crash of anybody at any point leaves the stripe as it was but for the
-//! lease, which the next run of the coordinator supersedes. The primary is held up for as long as
-//! this takes, which is the time of the lost chunks of one stripe.
+//! Making a lost chunk: where, from which other chunks, and whether it came out whole.
 
+use super::rounds::{OUTRUN_COUNT_MAX, Progress, Round, SHORT_DEADLINE_MS};
 use super::survey::{Setback, Survey};
-use super::{Coordinator, Denied, lock};
+use super::{Coordinator, lock};
 use crate::initiate::{RunTerms, run_plan};
 use crate::message::{Effect, NodeReply, NodeRequest, Purpose, ReadCut, Refusal, RunId};
-use crate::settle::{Outcome, collect, exclusion, is_proof, recovery_rule, resolve};
-use gabion_layout::{ChunkIndex, Epoch, NodeId, StripeId};
-use gabion_meta::{Holder, KeyValue, Meta, MetaError};
+use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeId};
+use gabion_meta::{KeyValue, MetaError};
 use gabion_plan::{Cost, Plan, check};
-use gabion_planner::{Stripe, placement, repair};
+use gabion_planner::{placement, repair};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// How long a node may take for what needs no plan: the stripe's primary waits meanwhile.
-const SHORT_DEADLINE_MS: u64 = 5_000;
-
-/// What has become of the stripe's repair so far.
-struct Progress {
+/// One try to make a chunk.
+pub(super) struct Rebuild {
+    pub(super) chunk: ChunkIndex,
+    pub(super) requestor: NodeId,
+    /// The term under which it was planned.
     epoch: Epoch,
-    outcome: Outcome,
-    /// Nodes that were failed when updates were settled. One that returns meanwhile may hold records
-    /// of updates that nobody has told it about, so it helps only after the next settling.
-    absent: Vec<NodeId>,
-    /// Nodes that could not take a chunk.
-    avoided: BTreeSet<NodeId>,
-    /// Chunks for which there is no place.
-    homeless: BTreeSet<ChunkIndex>,
-}
-
-/// One try to rebuild a chunk.
-struct Rebuild {
-    chunk: ChunkIndex,
-    requestor: NodeId,
+    /// The update as of which it is made.
+    base: Sequence,
     plan: Plan,
     cost: Cost,
     /// How often the requestor had joined when the try began.
     joins: Option<u64>,
+    /// Whether the requestor holds the chunk that is to be replaced.
+    in_place: bool,
+    began_ms: u64,
 }
 
 impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
-    /// Rebuilds all chunks of a stripe that are to be repaired. A stripe that is gone, or needs
-    /// nothing any more, is left in peace.
-    pub(super) async fn repair_stripe(self: Arc<Self>, id: StripeId) -> Result<(), Setback> {
-        let Some(survey) = self.survey(id).await? else {
-            return Ok(());
-        };
-        if survey.fleet.due(&survey.stripe).is_empty() {
-            return Ok(());
-        }
-        survey.check_hope()?;
-        let Ok(_occupation) = self.occupied.occupy(vec![id]) else {
-            return Err(Setback(
-                "it is being rewritten; its repair waits".to_owned(),
-            ));
-        };
-        let holder = Holder::Coordinator {
-            incarnation: self.meta.incarnation(),
-        };
-        let membership = lock(&self.roster).membership();
-        let now_ms = self.ports.now_ms();
-        let acquire = move |meta: &Meta<K>| meta.acquire(id, holder, &membership, now_ms);
-        let epoch = match self.with_meta(acquire).await {
-            Ok(lease) => lease.epoch,
-            Err(MetaError::UnknownStripe(_)) => return Ok(()),
-            Err(error) => return Err(error.into()),
-        };
-        let repaired = self.repair_leased(id, epoch).await;
-        let released = self.with_meta(move |meta| meta.release(id, epoch)).await;
-        repaired?;
-        released?;
-        Ok(())
-    }
-
-    /// Repairs under the lease.
-    async fn repair_leased(self: &Arc<Self>, id: StripeId, epoch: Epoch) -> Result<(), Setback> {
-        let Some((outcome, absent)) = self.settle(id, epoch).await? else {
-            return Ok(());
-        };
-        let mut progress = Progress {
-            epoch,
-            outcome,
-            absent,
-            avoided: BTreeSet::new(),
-            homeless: BTreeSet::new(),
-        };
-        let mut no_place = None;
-        // Each round rebuilds a chunk, learns of a lost one, avoids one more node or finds a chunk
-        // homeless, so that there is a last one.
-        while let Some(survey) = self.survey(id).await? {
-            let mut due = survey.fleet.due(&survey.stripe).into_iter();
-            let Some(chunk) = due.find(|chunk| !progress.homeless.contains(chunk)) else {
-                break;
-            };
-            match self.choose_requestor(&survey, chunk, &progress).await {
-                Ok(requestor) => {
-                    self.rebuild(&survey, chunk, requestor, &mut progress)
-                        .await?;
-                }
-                Err(setback) => {
-                    progress.homeless.insert(chunk);
-                    no_place = Some(setback);
-                }
-            }
-        }
-        no_place.map_or(Ok(()), Err)
-    }
-
-    /// Fences off older terms and decides about all updates under way, without the failed nodes,
-    /// which it names. None when the stripe is gone.
-    pub(super) async fn settle(
-        self: &Arc<Self>,
-        id: StripeId,
-        epoch: Epoch,
-    ) -> Result<Option<(Outcome, Vec<NodeId>)>, Setback> {
-        loop {
-            let Some(survey) = self.survey(id).await? else {
-                return Ok(None);
-            };
-            survey.check_hope()?;
-            let failed = survey.failed();
-            let stripe = &survey.stripe;
-            let holdings = match collect(&*self.ports, stripe, epoch, &failed).await {
-                Ok(holdings) => holdings,
-                Err(refusal) => {
-                    let blamed = survey.blamed(&refusal).ok_or(refusal)?;
-                    self.mark(id, vec![blamed]).await?;
-                    continue;
-                }
-            };
-            if !is_proof(&survey.facts.code, &holdings) {
-                // So few prove nothing about what was committed.
-                let (asked, all) = (holdings.len(), stripe.nodes.len());
-                let sentence = format!("{id} is down to {asked} of {all} nodes");
-                return Err(Denied(sentence).into());
-            }
-            let outcome = recovery_rule(&holdings);
-            // Durable before anybody is told how the updates ended.
-            let exclusion = exclusion(stripe, &failed, epoch, &outcome);
-            self.note_settlement(id, exclusion).await?;
-            resolve(&*self.ports, stripe, epoch, &failed, &outcome).await?;
-            return Ok(Some((outcome, failed)));
-        }
-    }
-
-    async fn mark(&self, id: StripeId, chunks: Vec<ChunkIndex>) -> Result<(), MetaError> {
-        let mark = move |meta: &Meta<K>| {
-            let mut chunks = chunks.into_iter();
-            chunks.try_for_each(|chunk| meta.mark_stale(id, chunk).map(|_| ()))
-        };
-        self.with_meta(mark).await
-    }
-
     /// Who is to hold a lost chunk: its own node if that is up, or else one that keeps the rack
     /// limit. If there is none, a chunk in a crowded rack is better than none, but only where one
     /// more loss would end the stripe: nothing moves the chunk out again, and the pool's promise
     /// about racks is weaker from then on.
-    async fn choose_requestor(
+    pub(super) async fn choose_requestor(
         self: &Arc<Self>,
         survey: &Survey,
         chunk: ChunkIndex,
@@ -210,70 +82,18 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         })
     }
 
-    /// Rebuilds a chunk, or notes in `progress` or in the metadata what must be done otherwise next
-    /// time.
-    async fn rebuild(
+    /// Plans to make a chunk, and makes its place ready.
+    pub(super) async fn prepare(
         self: &Arc<Self>,
         survey: &Survey,
         chunk: ChunkIndex,
         requestor: NodeId,
-        progress: &mut Progress,
-    ) -> Result<(), Setback> {
+        round: &Round,
+    ) -> Result<Rebuild, Setback> {
         let began_ms = self.ports.now_ms();
-        let joins = self.admission.lock().await.get(&requestor).copied();
-        let (plan, cost) = self.plan(survey, chunk, requestor, &progress.absent)?;
-        let rebuild = Rebuild {
-            chunk,
-            requestor,
-            plan,
-            cost,
-            joins,
-        };
-        let in_place = survey.stripe.node_of(chunk) == Some(requestor);
-        if in_place {
-            self.fence_in_place(survey, requestor, progress).await?;
-        }
-        if !self.make(survey, &rebuild, progress).await? {
-            return Ok(());
-        }
-        let moved = match self.read_back(survey, &rebuild, progress).await {
-            Ok(true) => self.relocate(survey, &rebuild).await,
-            other => other,
-        };
-        let is_moved = matches!(moved, Ok(true));
-        if is_moved {
-            self.count(survey, &rebuild, began_ms);
-        }
-        if !in_place {
-            // Either the old chunk is nobody's now, or the new one is.
-            let holder = survey.stripe.nodes[chunk.at()];
-            let loser = if is_moved { holder } else { requestor };
-            self.discard(survey, chunk, loser).await;
-        }
-        moved.map(|_| ())
-    }
-
-    fn plan(
-        &self,
-        survey: &Survey,
-        chunk: ChunkIndex,
-        requestor: NodeId,
-        absent: &[NodeId],
-    ) -> Result<(Plan, Cost), Setback> {
-        let mut unreadable = survey.fleet.unreadable(&survey.stripe);
-        let absent = absent
-            .iter()
-            .filter_map(|&node| survey.stripe.chunk_on(node));
-        unreadable.extend(absent);
-        unreadable.sort_unstable();
-        unreadable.dedup();
-        let stripe = Stripe {
-            id: survey.stripe.id,
-            code: &survey.facts.code,
-            geometry: survey.facts.geometry(survey.stripe.chunk_bytes)?,
-            placement: &survey.stripe.nodes,
-            lost: &unreadable,
-        };
+        let joins = self.joins_of(requestor).await;
+        let lost = survey.unreadable(&round.absent);
+        let stripe = survey.stripe_for_plans(&lost)?;
         let topology = survey.topology();
         let helpers = repair::helpers_by_distance(&stripe, requestor, &topology);
         let scheme = *lock(&self.scheme);
@@ -281,8 +101,26 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let plan = repair::repair(&stripe, chunk, requestor, &helpers, scheme, slice_bytes)?
             .kept(survey.facts.keepings(survey.stripe.chunk_bytes));
         check(&plan, stripe.code)?;
-        let cost = Cost::of(&plan, &topology);
-        Ok((plan, cost))
+        let in_place = survey.stripe.node_of(chunk) == Some(requestor);
+        if in_place {
+            self.fence_in_place(survey, requestor, round).await?;
+        }
+        Ok(Rebuild {
+            chunk,
+            requestor,
+            epoch: round.epoch,
+            base: round.outcome.mark,
+            cost: Cost::of(&plan, &topology),
+            plan,
+            joins,
+            in_place,
+            began_ms,
+        })
+    }
+
+    /// How often a node has joined.
+    pub(super) async fn joins_of(&self, node: NodeId) -> Option<u64> {
+        self.admission.lock().await.get(&node).copied()
     }
 
     /// Makes a node that still has the old chunk refuse clients with old layouts, and forget
@@ -293,9 +131,9 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         &self,
         survey: &Survey,
         requestor: NodeId,
-        progress: &Progress,
+        round: &Round,
     ) -> Result<(), Setback> {
-        let (stripe, epoch) = (survey.stripe.id, progress.epoch);
+        let (stripe, epoch) = (survey.stripe.id, round.epoch);
         let generation = survey.stripe.generation;
         let requests = [
             NodeRequest::Collect {
@@ -306,8 +144,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             NodeRequest::Resolve {
                 stripe,
                 epoch,
-                mark: progress.outcome.mark,
-                dropped: progress.outcome.dropped.clone(),
+                mark: round.outcome.mark,
+                dropped: round.outcome.dropped.clone(),
             },
         ];
         for request in requests {
@@ -318,20 +156,20 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         Ok(())
     }
 
-    /// Runs the plan. False when there must be another.
-    async fn make(
+    /// Runs the plan and has the requestor read the new chunk back. False when there must be
+    /// another plan.
+    pub(super) async fn make(
         &self,
         survey: &Survey,
         rebuild: &Rebuild,
         progress: &mut Progress,
     ) -> Result<bool, Setback> {
-        let mark = progress.outcome.mark;
         let terms = RunTerms {
             run: RunId(self.ports.random()),
-            epoch: progress.epoch,
+            epoch: rebuild.epoch,
             generation: survey.stripe.generation,
-            cut: ReadCut::Exactly(mark),
-            effect: Effect::Install { base: mark },
+            cut: ReadCut::Settled(rebuild.base),
+            effect: Effect::Install { base: rebuild.base },
             purpose: Purpose::Repair,
             deadline_ms: self.options.repair_deadline_ms,
         };
@@ -349,53 +187,118 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 progress.avoided.insert(failed.node);
                 return Ok(false);
             }
+            let is_outrun = matches!(failed.refusal, Refusal::CutPassed { .. });
+            if is_outrun && progress.outrun_count < OUTRUN_COUNT_MAX {
+                // A helper has forgotten the pin.
+                progress.outrun_count += 1;
+                return Ok(false);
+            }
             return Err(failed.into());
+        }
+        let chunk = survey.id(rebuild.chunk);
+        let whole = self.read_back(chunk, rebuild.requestor).await;
+        if !matches!(whole, Ok(true)) {
+            self.give_up(survey.stripe.id, rebuild).await;
+        }
+        if matches!(whole, Ok(false)) {
+            progress.avoided.insert(rebuild.requestor);
+        }
+        whole
+    }
+
+    /// Has a node read a chunk back. Whether it is whole.
+    pub(super) async fn read_back(&self, chunk: ChunkId, node: NodeId) -> Result<bool, Setback> {
+        let request = NodeRequest::Scrub {
+            chunks: vec![chunk],
+        };
+        let deadline_ms = self.options.repair_deadline_ms;
+        let read_back = self.ports.call_node(node, request, deadline_ms).await?;
+        Ok(matches!(
+            &read_back,
+            NodeReply::Scrubbed { chunk_count: 1, damage, .. } if damage.is_empty()
+        ))
+    }
+
+    /// Brings a made chunk up to date and makes it count, under a lease. If that does not succeed,
+    /// it was made for nothing.
+    pub(super) async fn count_made(
+        self: &Arc<Self>,
+        id: StripeId,
+        round: &Round,
+        rebuild: &Rebuild,
+        progress: &mut Progress,
+    ) -> Result<(), Setback> {
+        let counted = self.try_count(id, round, rebuild, progress).await;
+        if !matches!(counted, Ok(true)) {
+            self.give_up(id, rebuild).await;
+        }
+        counted.map(|_| ())
+    }
+
+    async fn try_count(
+        self: &Arc<Self>,
+        id: StripeId,
+        round: &Round,
+        rebuild: &Rebuild,
+        progress: &mut Progress,
+    ) -> Result<bool, Setback> {
+        let (chunk, requestor) = (rebuild.chunk, rebuild.requestor);
+        let Some(survey) = self.survey(id).await? else {
+            return Ok(false);
+        };
+        if !survey.fleet.due(&survey.stripe).contains(&chunk) {
+            // Its node has returned with it.
+            return Ok(false);
+        }
+        if !self
+            .bring_up(&survey, chunk, requestor, rebuild.base, round)
+            .await?
+        {
+            progress.outrun_count += 1;
+            return Ok(false);
+        }
+        if !self
+            .relocate(&survey, chunk, requestor, rebuild.joins)
+            .await?
+        {
+            return Ok(false);
+        }
+        self.count(&survey, rebuild);
+        if !rebuild.in_place {
+            let holder = survey.stripe.nodes[chunk.at()];
+            self.discard(holder, survey.id(chunk)).await;
         }
         Ok(true)
     }
 
-    /// Has the requestor read the new chunk back. Whether it is whole.
-    async fn read_back(
-        &self,
-        survey: &Survey,
-        rebuild: &Rebuild,
-        progress: &mut Progress,
-    ) -> Result<bool, Setback> {
-        let chunks = vec![survey.id(rebuild.chunk)];
-        let request = NodeRequest::Scrub { chunks };
-        let deadline_ms = self.options.repair_deadline_ms;
-        let read_back = self
-            .ports
-            .call_node(rebuild.requestor, request, deadline_ms)
-            .await?;
-        if let NodeReply::Scrubbed {
-            chunk_count: 1,
-            damage,
-            ..
-        } = &read_back
-            && damage.is_empty()
-        {
-            return Ok(true);
+    /// Has a chunk removed that was made and will not count. One that was made in place is replaced
+    /// by the next.
+    pub(super) async fn give_up(&self, stripe: StripeId, rebuild: &Rebuild) {
+        if !rebuild.in_place {
+            let index = rebuild.chunk;
+            self.discard(rebuild.requestor, ChunkId { stripe, index })
+                .await;
         }
-        progress.avoided.insert(rebuild.requestor);
-        Ok(false)
     }
 
     /// Makes the new chunk count. False when the stripe has changed since it was planned for.
-    async fn relocate(&self, survey: &Survey, rebuild: &Rebuild) -> Result<bool, Setback> {
-        let Rebuild {
-            chunk, requestor, ..
-        } = *rebuild;
+    pub(super) async fn relocate(
+        &self,
+        survey: &Survey,
+        chunk: ChunkIndex,
+        node: NodeId,
+        joins_before: Option<u64>,
+    ) -> Result<bool, Setback> {
         let (id, generation) = (survey.stripe.id, survey.stripe.generation);
         let joins = self.admission.lock().await;
-        if joins.get(&requestor).copied() != rebuild.joins {
+        if joins.get(&node).copied() != joins_before {
             // It may have told its chunks before this one was whole, and been told to delete it.
             return Err(Setback(format!(
-                "{requestor} has joined anew while it was given {chunk}"
+                "{node} has joined anew while it was given {chunk}"
             )));
         }
         let moved = self
-            .with_meta(move |meta| meta.relocate(id, generation, chunk, requestor))
+            .with_meta(move |meta| meta.relocate(id, generation, chunk, node))
             .await;
         match moved {
             Ok(_) => Ok(true),
@@ -404,20 +307,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         }
     }
 
-    /// Has a node remove a chunk that is not its any more. A node that does not say that it has
-    /// may yet do so, and gets that chunk no more until it joins anew; it is told then, too.
-    async fn discard(&self, survey: &Survey, chunk: ChunkIndex, node: NodeId) {
-        let id = survey.id(chunk);
-        if survey.fleet.is_up(node) && !self.remove(node, vec![id], SHORT_DEADLINE_MS).await {
-            lock(&self.shunned).insert((node, id));
-        }
-    }
-
-    fn count(&self, survey: &Survey, rebuild: &Rebuild, began_ms: u64) {
+    fn count(&self, survey: &Survey, rebuild: &Rebuild) {
         let mut repaired = lock(&self.repaired);
         repaired.repaired_chunk_count += 1;
         repaired.repaired_bytes += survey.stripe.chunk_bytes;
         repaired.planned_cross_rack_bytes += rebuild.cost.cross_rack_bytes;
-        repaired.busy_ms += self.ports.now_ms().saturating_sub(began_ms);
+        repaired.busy_ms += self.ports.now_ms().saturating_sub(rebuild.began_ms);
     }
 }

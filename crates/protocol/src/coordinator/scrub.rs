@@ -50,22 +50,26 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         })
     }
 
-    /// Marks the damaged chunks stale that are `node`'s to hold. Others wait for their removal, and
-    /// nobody is the poorer for them.
+    /// Marks the damaged chunks stale that are `node`'s to hold. Others are leftovers, and nobody is
+    /// the poorer for them.
     async fn mark_scrubbed(self: &Arc<Self>, node: NodeId, found: &[Damage]) -> Result<(), Denied> {
         let chunks: Vec<_> = found.iter().map(|damage| damage.chunk).collect();
         let of_node = move |meta: &Meta<K>| {
-            let mut held = Vec::new();
+            let (mut held, mut left) = (Vec::new(), Vec::new());
             for chunk in chunks {
                 match meta.stripe(chunk.stripe) {
                     Ok(stripe) if stripe.node_of(chunk.index) == Some(node) => held.push(chunk),
-                    Ok(_) | Err(MetaError::UnknownStripe(_)) => {}
+                    Ok(_) => left.push(chunk),
+                    Err(MetaError::UnknownStripe(_)) => {}
                     Err(error) => return Err(error),
                 }
             }
-            Ok(held)
+            Ok((held, left))
         };
-        let held = self.with_meta(of_node).await?;
+        let (held, left) = self.with_meta(of_node).await?;
+        for chunk in left {
+            self.add_leftover(node, chunk);
+        }
         Ok(self.mark_damaged(held).await?)
     }
 }

@@ -6,6 +6,7 @@ use super::{Coordinator, Denied};
 use crate::message::{Liveness, Refusal};
 use gabion_layout::{ChunkId, ChunkIndex, NodeId, StripeId, StripeRecord, Topology};
 use gabion_meta::{KeyValue, Meta, MetaError};
+use gabion_planner::Stripe;
 use std::sync::Arc;
 
 /// Why a stripe is not repaired for now, as a plain sentence.
@@ -73,6 +74,30 @@ impl Survey {
         };
         let fresh = chunk.stripe == self.stripe.id && !self.stripe.is_stale(chunk.index);
         (fresh && self.stripe.node_of(chunk.index).is_some()).then_some(chunk.index)
+    }
+
+    /// The chunks that must not be read: those that do not count or do not answer, and those of nodes
+    /// that were `absent` when the stripe was settled. Sorted.
+    pub(super) fn unreadable(&self, absent: &[NodeId]) -> Vec<ChunkIndex> {
+        let mut unreadable = self.fleet.unreadable(&self.stripe);
+        unreadable.extend(absent.iter().filter_map(|&node| self.stripe.chunk_on(node)));
+        unreadable.sort_unstable();
+        unreadable.dedup();
+        unreadable
+    }
+
+    /// The stripe as planners see it, without the `lost` chunks.
+    pub(super) fn stripe_for_plans<'a>(
+        &'a self,
+        lost: &'a [ChunkIndex],
+    ) -> Result<Stripe<'a>, Setback> {
+        Ok(Stripe {
+            id: self.stripe.id,
+            code: &self.facts.code,
+            geometry: self.facts.geometry(self.stripe.chunk_bytes)?,
+            placement: &self.stripe.nodes,
+            lost,
+        })
     }
 
     pub(super) fn id(&self, index: ChunkIndex) -> ChunkId {

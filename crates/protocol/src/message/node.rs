@@ -17,6 +17,9 @@ pub enum ReadCut {
     Committed(Epoch, Sequence),
     /// Exactly as of this committed update.
     Exactly(Sequence),
+    /// Exactly as of this update, which every node asked has settled: no term needs to vouch for it,
+    /// so it may be read while later terms go on. Nodes keep it readable while it is pinned.
+    Settled(Sequence),
 }
 
 /// What a part's writes and appends are.
@@ -35,6 +38,12 @@ pub enum Effect {
     Install {
         /// The last update that the chunk contains.
         base: Sequence,
+    },
+    /// Writes are what a chunk has missed, as of this update. They become a record of the chunk that
+    /// nobody else takes part in.
+    CatchUp {
+        /// The record's number.
+        sequence: Sequence,
     },
 }
 
@@ -155,6 +164,30 @@ pub enum NodeRequest {
         /// The last committed update.
         sequence: Sequence,
     },
+    /// Bring no update after this one into the stripe's chunks themselves, so that they can be read
+    /// as of it. A restart forgets it.
+    Pin {
+        /// The stripe.
+        stripe: StripeId,
+        /// The update.
+        cut: Sequence,
+        /// Forget it after so long.
+        hold_ms: u64,
+    },
+    /// Forget a pin.
+    Unpin {
+        /// The stripe.
+        stripe: StripeId,
+        /// The update.
+        cut: Sequence,
+    },
+    /// Which ranges of a chunk have settled updates touched since this one?
+    Missed {
+        /// The chunk.
+        chunk: ChunkId,
+        /// The update.
+        after: Sequence,
+    },
     /// Delete chunks of stripes that are gone.
     Remove {
         /// The chunks.
@@ -193,6 +226,9 @@ pub enum NodeReply {
     },
     /// What is held of the stripe.
     Holding(Holding),
+    /// The ranges of the chunk, each with the data chunk whose change it was. None when the records
+    /// do not reach back so far.
+    Missed(Option<Vec<(ChunkIndex, ByteRange)>>),
     /// What a scrub found.
     Scrubbed {
         /// Chunks verified.

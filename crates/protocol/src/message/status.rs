@@ -51,7 +51,11 @@ pub struct RepairStatus {
     pub repaired_chunk_count: u64,
     /// Bytes of those.
     pub repaired_bytes: u64,
-    /// Cross-rack bytes that their plans said.
+    /// Chunks of returned nodes that got no more than the updates that they had missed.
+    pub caught_up_chunk_count: u64,
+    /// Bytes written for what chunks had missed, of returned nodes or since their repair began.
+    pub caught_up_bytes: u64,
+    /// Cross-rack bytes that the plans of both said.
     pub planned_cross_rack_bytes: u64,
     /// Time that the repairs took, added up.
     pub busy_ms: u64,

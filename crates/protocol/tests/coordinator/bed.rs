@@ -82,6 +82,7 @@ fn usual(request: &NodeRequest) -> NodeReply {
             bytes: 1000,
             damage: Vec::new(),
         },
+        NodeRequest::Missed { .. } => NodeReply::Missed(None),
         _ => NodeReply::Done,
     }
 }
@@ -488,6 +489,9 @@ pub(crate) fn words(log: &[Asked]) -> Vec<(u32, &'static str)> {
             NodeRequest::Resolve { .. } => "resolve",
             NodeRequest::RunPart(_) => "part",
             NodeRequest::Scrub { .. } => "scrub",
+            NodeRequest::Pin { .. } => "pin",
+            NodeRequest::Unpin { .. } => "unpin",
+            NodeRequest::Missed { .. } => "missed",
             NodeRequest::Remove { .. } => "remove",
             other => panic!("a coordinator does not ask for {other:?}"),
         };

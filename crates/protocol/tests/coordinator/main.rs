@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod bed;
+mod catch_up;
 mod files;
 mod leases;
 mod membership;

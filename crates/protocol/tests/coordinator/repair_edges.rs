@@ -56,14 +56,14 @@ fn updates_under_way_are_decided_before_anything_is_read() {
     let log = bed.take_log();
     for asked in &log {
         match &asked.request {
-            NodeRequest::Resolve { mark, dropped, .. } => {
+            NodeRequest::Resolve { mark, dropped, .. } if before.nodes.contains(&asked.node) => {
                 assert_eq!(
                     (*mark, dropped.as_slice()),
                     (Sequence(5), &[Sequence(6)][..])
                 );
             }
             NodeRequest::RunPart(part) => {
-                assert_eq!(part.cut, ReadCut::Exactly(Sequence(5)));
+                assert_eq!(part.cut, ReadCut::Settled(Sequence(5)));
                 let base = Sequence(5);
                 assert_eq!(part.effect, Effect::Install { base });
                 assert_eq!(part.generation, Generation(1));
@@ -100,6 +100,8 @@ fn a_chunk_repaired_in_place_is_fenced_first() {
                 NodeRequest::Resolve { .. },
                 NodeRequest::RunPart(_),
                 NodeRequest::Scrub { .. },
+                NodeRequest::Collect { .. },
+                NodeRequest::Resolve { .. },
             ]
         ),
         "it is no survivor, and asked only when it is to write: {of_node:?}"
@@ -123,12 +125,12 @@ fn a_full_disk_sends_the_chunk_elsewhere_and_the_old_one_is_removed() {
     let after = bed.stripe("f");
     assert_eq!(requestors(&log), [full, after.nodes[3]]);
     assert_ne!(after.nodes[3], full);
-    let last = log.last().unwrap();
     let chunks = vec![chunk];
-    assert_eq!(
-        (last.node, &last.request),
-        (full, &NodeRequest::Remove { chunks })
-    );
+    let removal = Asked {
+        node: full,
+        request: NodeRequest::Remove { chunks },
+    };
+    assert!(log.contains(&removal), "{log:?}");
 }
 
 #[test]

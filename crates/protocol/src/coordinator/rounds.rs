@@ -1,0 +1,290 @@
+//! The repair of one stripe: what is done while its updates wait, and what while they go on.
+//!
+//! In a *round* the coordinator has the stripe's lease, which fences its primary, and settles the
+//! stripe. It brings chunks up to date that only missed some updates, and counts those that were made
+//! since the last round. Then it pins the mark at the nodes that help to make the next one, and gives
+//! the lease back: the chunk is made as of that mark while updates go on, and what they change
+//! meanwhile is caught up on in the next round.
+//!
+//! A chunk counts again only when its node has read all of it back. Until then the record says
+//! where it was, so that a crash of anybody at any point leaves the stripe as it was but for the
+//! lease, which the next run of the coordinator supersedes.
+
+use super::rebuild::Rebuild;
+use super::survey::{Setback, Survey};
+use super::{Coordinator, Denied, lock};
+use crate::message::NodeRequest;
+use crate::settle::{Outcome, collect, exclusion, is_proof, recovery_rule, resolve};
+use futures::FutureExt;
+use futures::future::join_all;
+use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StripeId};
+use gabion_meta::{Holder, KeyValue, Meta, MetaError};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// How long a node may take for what needs no plan: the stripe's primary waits meanwhile.
+pub(super) const SHORT_DEADLINE_MS: u64 = 5_000;
+/// How often a chunk may be made in vain because updates went further than the logs reach. After
+/// that, updates wait until it is made.
+pub(super) const OUTRUN_COUNT_MAX: u32 = 2;
+
+/// What has become of the stripe's repair so far.
+#[derive(Default)]
+pub(super) struct Progress {
+    /// Nodes that could not take a chunk.
+    pub(super) avoided: BTreeSet<NodeId>,
+    /// How often a made chunk was too old to be brought up to date.
+    pub(super) outrun_count: u32,
+    /// Chunks for which there is no place.
+    homeless: BTreeSet<ChunkIndex>,
+    /// Chunks that cannot be brought up to date by what they missed.
+    beyond_logs: BTreeSet<ChunkIndex>,
+    /// Why the last of the homeless is.
+    no_place: Option<Setback>,
+}
+
+/// A term of the coordinator's, under which the stripe is settled and nothing changes.
+pub(super) struct Round {
+    pub(super) epoch: Epoch,
+    pub(super) outcome: Outcome,
+    /// Nodes that were failed when updates were settled. One that returns meanwhile may hold records
+    /// of updates that nobody has told it about, so it helps only after the next settling.
+    pub(super) absent: Vec<NodeId>,
+}
+
+/// A chunk to make while updates go on.
+struct Next {
+    survey: Survey,
+    rebuild: Rebuild,
+    pins: Pins,
+}
+
+/// A mark that nodes keep readable.
+struct Pins {
+    stripe: StripeId,
+    cut: Sequence,
+    nodes: Vec<NodeId>,
+}
+
+impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+    /// Makes all chunks of a stripe whole that are to be repaired. A stripe that is gone, or needs
+    /// nothing any more, is left in peace.
+    pub(super) async fn repair_stripe(self: Arc<Self>, id: StripeId) -> Result<(), Setback> {
+        let Some(survey) = self.survey(id).await? else {
+            return Ok(());
+        };
+        if survey.fleet.due(&survey.stripe).is_empty() {
+            return Ok(());
+        }
+        survey.check_hope()?;
+        let Ok(_occupation) = self.occupied.occupy(vec![id]) else {
+            return Err(Setback(
+                "it is being rewritten; its repair waits".to_owned(),
+            ));
+        };
+        let mut progress = Progress::default();
+        let mut made = None;
+        loop {
+            let ended = self.leased_round(id, &mut progress, &mut made).await;
+            if let Some((rebuild, pins)) = made.take() {
+                // The round did not get as far as counting it.
+                self.give_up(id, &rebuild).await;
+                self.unpin(pins);
+            }
+            let Some(next) = ended? else {
+                return progress.no_place.map_or(Ok(()), Err);
+            };
+            let Next {
+                survey,
+                rebuild,
+                pins,
+            } = next;
+            match self.make(&survey, &rebuild, &mut progress).await {
+                Ok(true) => made = Some((rebuild, pins)),
+                not_made => {
+                    self.unpin(pins);
+                    not_made?;
+                }
+            }
+        }
+    }
+
+    /// One round under the lease: counts what was made, and says what to make next, if anything.
+    async fn leased_round(
+        self: &Arc<Self>,
+        id: StripeId,
+        progress: &mut Progress,
+        made: &mut Option<(Rebuild, Pins)>,
+    ) -> Result<Option<Next>, Setback> {
+        let Some(epoch) = self.take_lease(id).await? else {
+            return Ok(None);
+        };
+        let ended = self.round(id, epoch, progress, made).await;
+        let released = self.with_meta(move |meta| meta.release(id, epoch)).await;
+        let next = ended?;
+        released?;
+        Ok(next)
+    }
+
+    /// The lease's term. None when the stripe is gone.
+    async fn take_lease(self: &Arc<Self>, id: StripeId) -> Result<Option<Epoch>, Setback> {
+        let holder = Holder::Coordinator {
+            incarnation: self.meta.incarnation(),
+        };
+        let membership = lock(&self.roster).membership();
+        let now_ms = self.ports.now_ms();
+        let acquire = move |meta: &Meta<K>| meta.acquire(id, holder, &membership, now_ms);
+        match self.with_meta(acquire).await {
+            Ok(lease) => Ok(Some(lease.epoch)),
+            Err(MetaError::UnknownStripe(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn round(
+        self: &Arc<Self>,
+        id: StripeId,
+        epoch: Epoch,
+        progress: &mut Progress,
+        made: &mut Option<(Rebuild, Pins)>,
+    ) -> Result<Option<Next>, Setback> {
+        let Some((outcome, absent)) = self.settle(id, epoch).await? else {
+            return Ok(None);
+        };
+        let round = Round {
+            epoch,
+            outcome,
+            absent,
+        };
+        if let Some((rebuild, pins)) = made.take() {
+            let counted = self.count_made(id, &round, &rebuild, progress).await;
+            self.unpin(pins);
+            counted?;
+        }
+        // Each turn makes a chunk whole, learns of a lost one, avoids one more node, or finds a
+        // chunk homeless or beyond the logs, so that there is a last one.
+        while let Some(survey) = self.survey(id).await? {
+            let mut due = survey.fleet.due(&survey.stripe).into_iter();
+            let Some(chunk) = due.find(|chunk| !progress.homeless.contains(chunk)) else {
+                break;
+            };
+            let behind = self.behind(&survey, chunk);
+            if let Some(from) = behind.filter(|_| !progress.beyond_logs.contains(&chunk)) {
+                if !self.return_chunk(&survey, chunk, from, &round).await? {
+                    progress.beyond_logs.insert(chunk);
+                }
+                continue;
+            }
+            let requestor = match self.choose_requestor(&survey, chunk, progress).await {
+                Ok(requestor) => requestor,
+                Err(setback) => {
+                    progress.homeless.insert(chunk);
+                    progress.no_place = Some(setback);
+                    continue;
+                }
+            };
+            let rebuild = self.prepare(&survey, chunk, requestor, &round).await?;
+            if progress.outrun_count < OUTRUN_COUNT_MAX {
+                let pins = self.pin(&survey, &round).await;
+                return Ok(Some(Next {
+                    survey,
+                    rebuild,
+                    pins,
+                }));
+            }
+            if self.make(&survey, &rebuild, progress).await? {
+                self.count_made(id, &round, &rebuild, progress).await?;
+            }
+        }
+        Ok(None)
+    }
+
+    /// After which update a chunk misses something, if that is all that is wrong with it and its
+    /// node is there to take it.
+    fn behind(&self, survey: &Survey, chunk: ChunkIndex) -> Option<Sequence> {
+        let stale = survey.stripe.staleness(chunk)?;
+        let node = survey.stripe.nodes[chunk.at()];
+        stale.missed_after.filter(|_| survey.fleet.is_up(node))
+    }
+
+    /// Has the nodes that may help keep the mark readable. One that does not may merge later updates
+    /// into its chunk, and then the chunk that is being made has to be begun again.
+    async fn pin(&self, survey: &Survey, round: &Round) -> Pins {
+        let (stripe, cut) = (survey.stripe.id, round.outcome.mark);
+        let unreadable = survey.unreadable(&round.absent);
+        let helpers = survey.stripe.chunks().filter(|c| !unreadable.contains(c));
+        let nodes: Vec<NodeId> = helpers.filter_map(|c| survey.stripe.node_of(c)).collect();
+        let request = NodeRequest::Pin {
+            stripe,
+            cut,
+            hold_ms: 2 * self.options.repair_deadline_ms,
+        };
+        let calls = nodes.iter().map(|&node| {
+            self.ports
+                .call_node(node, request.clone(), SHORT_DEADLINE_MS)
+        });
+        join_all(calls).await;
+        Pins { stripe, cut, nodes }
+    }
+
+    /// Tells nodes that a mark need not stay readable. One that does not hear it forgets the pin in
+    /// time.
+    fn unpin(&self, pins: Pins) {
+        let Pins { stripe, cut, nodes } = pins;
+        for node in nodes {
+            let request = NodeRequest::Unpin { stripe, cut };
+            let told = self.ports.call_node(node, request, SHORT_DEADLINE_MS);
+            self.ports.spawn(told.map(|_| ()).boxed());
+        }
+    }
+
+    /// Fences off older terms and decides about all updates under way, without the failed nodes,
+    /// which it names. None when the stripe is gone.
+    pub(super) async fn settle(
+        self: &Arc<Self>,
+        id: StripeId,
+        epoch: Epoch,
+    ) -> Result<Option<(Outcome, Vec<NodeId>)>, Setback> {
+        loop {
+            let Some(survey) = self.survey(id).await? else {
+                return Ok(None);
+            };
+            survey.check_hope()?;
+            let failed = survey.failed();
+            let stripe = &survey.stripe;
+            let holdings = match collect(&*self.ports, stripe, epoch, &failed).await {
+                Ok(holdings) => holdings,
+                Err(refusal) => {
+                    let blamed = survey.blamed(&refusal).ok_or(refusal)?;
+                    self.mark(id, vec![blamed]).await?;
+                    continue;
+                }
+            };
+            if !is_proof(&survey.facts.code, &holdings) {
+                // So few prove nothing about what was committed.
+                let (asked, all) = (holdings.len(), stripe.nodes.len());
+                let sentence = format!("{id} is down to {asked} of {all} nodes");
+                return Err(Denied(sentence).into());
+            }
+            let outcome = recovery_rule(&holdings);
+            // Durable before anybody is told how the updates ended.
+            let exclusion = exclusion(stripe, &failed, epoch, &outcome);
+            self.note_settlement(id, exclusion).await?;
+            resolve(&*self.ports, stripe, epoch, &failed, &outcome).await?;
+            return Ok(Some((outcome, failed)));
+        }
+    }
+
+    /// Notes that chunks are gone or corrupt.
+    pub(super) async fn mark(
+        &self,
+        id: StripeId,
+        chunks: Vec<ChunkIndex>,
+    ) -> Result<(), MetaError> {
+        let mark = move |meta: &Meta<K>| {
+            let mut chunks = chunks.into_iter();
+            chunks.try_for_each(|chunk| meta.mark_stale(id, chunk).map(|_| ()))
+        };
+        self.with_meta(mark).await
+    }
+}
