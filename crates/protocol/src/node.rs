@@ -13,7 +13,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use gabion_layout::{ChunkId, NodeId, RackId, Sequence, StripeId};
 use gabion_store::{Disk, Store, StoreError, UpdateStamp};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thiserror::Error;
 
@@ -65,6 +65,8 @@ pub struct Node<D: Disk> {
     /// The lease ends then, by the ports' clock.
     lease_until_ms: AtomicU64,
     heartbeat_ms: AtomicU64,
+    /// Whether the coordinator has said that it must join anew, and it has not yet.
+    must_join: AtomicBool,
 }
 
 /// An update as of which a stripe stays readable for a repair.
@@ -124,6 +126,7 @@ impl<D: Disk> Node<D> {
             nodes: Mutex::new(membership.nodes),
             lease_until_ms: AtomicU64::new(membership.lease_until_ms),
             heartbeat_ms: AtomicU64::new(membership.heartbeat_ms),
+            must_join: AtomicBool::new(false),
         }))
     }
 
@@ -365,6 +368,9 @@ impl<D: Disk> Node<D> {
     }
 
     async fn heartbeat(&self) {
+        if self.must_join.load(Ordering::Acquire) {
+            return self.join_anew().await;
+        }
         let ports = &self.participant.ports;
         let sent_ms = ports.now_ms();
         let request = CoordinatorRequest::Heartbeat {
@@ -379,13 +385,22 @@ impl<D: Disk> Node<D> {
                 self.renew(sent_ms + lease_ms, nodes);
             }
             Ok(CoordinatorReply::Rejoin) => {
+                self.must_join.store(true, Ordering::Release);
                 self.lease_until_ms.store(0, Ordering::Release);
-                if let Ok(membership) = Self::ask_to_join(&self.participant, &self.options).await {
-                    self.renew(membership.lease_until_ms, membership.nodes);
-                }
+                self.join_anew().await;
             }
             // The lease runs on, and out if this lasts.
             Ok(_) | Err(_) => {}
+        }
+    }
+
+    /// Joins anew, and serves nothing before it has succeeded. The coordinator may count the node as
+    /// a member although its answer, with what was decided meanwhile, was lost; so no heartbeat is
+    /// sent until there is an answer.
+    async fn join_anew(&self) {
+        if let Ok(membership) = Self::ask_to_join(&self.participant, &self.options).await {
+            self.renew(membership.lease_until_ms, membership.nodes);
+            self.must_join.store(false, Ordering::Release);
         }
     }
 
