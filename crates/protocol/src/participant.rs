@@ -205,17 +205,22 @@ impl<D: Disk> Participant<D> {
     async fn finish(&self, request: RunPart, gathered: Gathered<D>) -> Result<(), Refusal> {
         match request.effect {
             Effect::None => Ok(()),
-            Effect::Install { .. } => {
+            Effect::Install { base } => {
                 let Some(writer) = gathered.writer else {
                     return Ok(());
                 };
                 let (stripe, epoch) = (request.part.stripe, request.epoch);
                 self.with_store(move |store| {
-                    // A part of an earlier term that took long must not replace a newer chunk.
+                    // A part of an earlier term or try that took long must not replace a newer chunk.
                     match store.collect(stripe) {
                         Ok(state) if epoch < state.epoch => Err(StoreError::Fenced {
                             stripe,
                             current: state.epoch,
+                        }),
+                        Ok(state) if base < state.mark => Err(StoreError::Settled {
+                            stripe,
+                            mark: state.mark,
+                            sequence: base,
                         }),
                         Ok(_) | Err(StoreError::NoSuchStripe { .. }) => writer.finish(),
                         Err(error) => Err(error),

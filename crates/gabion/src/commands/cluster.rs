@@ -106,12 +106,15 @@ pub(crate) fn print_redundancy(status: &ClusterStatus) {
     }
     let repair = &status.repair;
     println!(
-        "{} chunks are lost now; repair ({}): {} waiting, {} done ({}), {} cross racks planned",
+        "{} chunks are lost now; repair ({}): {} waiting, {} done ({}), {} caught up ({}), \
+         {} cross racks planned",
         status.lost_chunk_count,
         repair.scheme,
         repair.queued_chunk_count,
         repair.repaired_chunk_count,
         bytes(repair.repaired_bytes),
+        repair.caught_up_chunk_count,
+        bytes(repair.caught_up_bytes),
         bytes(repair.planned_cross_rack_bytes)
     );
     if let Some(error) = &repair.last_error {
@@ -163,6 +166,8 @@ pub(crate) fn repair_json(status: &ClusterStatus) -> Value {
         "queued_chunks": repair.queued_chunk_count,
         "repaired_chunks": repair.repaired_chunk_count,
         "repaired_bytes": repair.repaired_bytes,
+        "caught_up_chunks": repair.caught_up_chunk_count,
+        "caught_up_bytes": repair.caught_up_bytes,
         "planned_cross_rack_bytes": repair.planned_cross_rack_bytes,
         "busy_ms": repair.busy_ms,
         "last_error": repair.last_error,

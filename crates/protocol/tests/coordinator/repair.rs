@@ -3,7 +3,7 @@
 use crate::bed::{Asked, Bed, TIMING, chunk_on, gone, words};
 use futures::FutureExt;
 use futures::future::{pending, ready};
-use gabion_layout::{ChunkIndex, NodeId, StripeId};
+use gabion_layout::{ChunkIndex, NodeId, StripeId, StripeRecord};
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Damage, Effect, NodeReply, NodeRequest, Purpose, ReadCut,
     Refusal,
@@ -35,6 +35,18 @@ fn order(log: &[Asked]) -> Vec<StripeId> {
     order
 }
 
+/// What it looks like when all nodes of a stripe but one are asked something, and then something
+/// else.
+fn asked_of_all_but(
+    stripe: &StripeRecord,
+    lost: NodeId,
+    words: &[&'static str],
+) -> Vec<(u32, &'static str)> {
+    let survivors = || stripe.nodes.iter().filter(|&&node| node != lost);
+    let of_all = |&word| survivors().map(move |node| (node.0, word));
+    words.iter().flat_map(of_all).collect()
+}
+
 #[test]
 fn a_dead_node_s_chunk_is_rebuilt_verified_and_only_then_counted() {
     let mut bed = Bed::three_racks();
@@ -56,19 +68,8 @@ fn a_dead_node_s_chunk_is_rebuilt_verified_and_only_then_counted() {
         "the other racks have two chunks already"
     );
     assert_eq!(after.generation.0, before.generation.0 + 1);
-    let survivors: Vec<u32> = before
-        .nodes
-        .iter()
-        .filter(|n| **n != lost)
-        .map(|n| n.0)
-        .collect();
     let asked = words(&log);
-    let of_survivors = |words: &[&'static str]| -> Vec<(u32, &'static str)> {
-        let words = words.iter();
-        words
-            .flat_map(|word| survivors.iter().map(move |&n| (n, *word)))
-            .collect()
-    };
+    let of_survivors = |words: &[&'static str]| asked_of_all_but(&before, lost, words);
     let (settling, rest) = asked.split_at(15);
     assert_eq!(settling, of_survivors(&["collect", "resolve", "pin"]));
     let parts: BTreeSet<(u32, &str)> = rest[..5].iter().copied().collect();
