@@ -215,6 +215,9 @@ mod tests {
 
     const AWAY: NodeId = NodeId(1);
 
+    /// Updates by term and number.
+    type Stamps<'a> = &'a [(u64, u64)];
+
     /// A settlement without node 1 that knew `known` and let the updates given stand, each with its
     /// term and in chunks 0 and 1.
     fn exclusion(epoch: u64, known: u64, stood: &[(u64, u64)]) -> Exclusion {
@@ -236,8 +239,8 @@ mod tests {
     #[track_caller]
     fn check(
         notes: &[Exclusion],
-        (epoch, mark, undecided): (u64, u64, &[(u64, u64)]),
-        expected: (Option<u64>, &[(u64, u64)], &[(u64, u64)], Option<u64>),
+        (epoch, mark, undecided): (u64, u64, Stamps<'_>),
+        expected: (Option<u64>, Stamps<'_>, Stamps<'_>, Option<u64>),
     ) {
         let (meta, stripe) = stripe_on_three_nodes();
         for note in notes {

@@ -17,6 +17,7 @@ use gabion_protocol::message::Flow;
 use gabion_protocol::node::{JoinError, Node, NodeOptions};
 use gabion_protocol::ports::{Address, Ports};
 use gabion_store::{Disk, SimDisk, Store};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 /// Bytes of a journal segment: as few as large updates allow, so that segments come and go.
@@ -70,6 +71,8 @@ pub(crate) struct Cluster {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) shape: Shape,
     meta: MetaDisk,
+    /// Looks at the metadata beside the coordinator.
+    observer: Meta<MetaDisk>,
     coordinator: Mutex<Option<Party>>,
     nodes: Mutex<Vec<NodeMachine>>,
 }
@@ -123,16 +126,38 @@ impl Cluster {
         });
         let nodes = nodes.collect();
         let meta = MetaDisk::default();
-        Meta::create(meta.clone(), ClusterId(1)).expect("an empty store takes a cluster");
+        let observer = Meta::create(meta.clone(), ClusterId(1));
+        let observer = observer.expect("an empty store takes a cluster");
         Arc::new(Self {
             world: Arc::clone(world),
             network: Network::new(Arc::clone(world), machine_count, witness),
             ledger,
             shape,
             meta,
+            observer,
             coordinator: Mutex::default(),
             nodes: Mutex::new(nodes),
         })
+    }
+
+    /// Machines whose nodes have missed something, or may be about to: they are declared failed, or
+    /// have a chunk that does not count. None when the metadata cannot be read.
+    pub(crate) fn behind(&self) -> Option<BTreeSet<Slot>> {
+        let failed = self.observer.nodes().ok()?.into_iter();
+        let failed = failed
+            .filter(|record| record.failed)
+            .map(|record| record.id);
+        let stripes = self.observer.stripes(None, usize::MAX).ok()?;
+        let stale = stripes.iter().flat_map(|stripe| {
+            let stale = stripe.stale.iter();
+            stale.filter_map(|stale| stripe.node_of(stale.chunk))
+        });
+        Some(
+            failed
+                .chain(stale)
+                .filter_map(|node| self.slot_of(node))
+                .collect(),
+        )
     }
 
     /// The machines of nodes.

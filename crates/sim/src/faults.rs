@@ -2,7 +2,8 @@
 //! after a while. In a calm everything is mended and the cluster must become whole again by itself.
 //!
 //! Crashes, cuts and full disks may hit anything at any time. Loss of what is stored may hit only
-//! as many machines between two calms as the pool promises to survive.
+//! as many machines between two calms as the pool promises to survive, those counted that have
+//! missed updates and not caught up yet.
 
 use crate::client::Client;
 use crate::cluster::Cluster;
@@ -232,8 +233,13 @@ impl Weather {
 
     /// Whether a machine may lose something.
     fn may_harm(&self, slot: Slot) -> bool {
+        let Some(mut incomplete) = self.cluster.behind() else {
+            return false;
+        };
         let mut harmed = lock(&self.harmed);
-        let may = harmed.contains(&slot) || harmed.len() < self.cluster.shape.survived_count;
+        incomplete.extend(harmed.iter().copied());
+        incomplete.insert(slot);
+        let may = incomplete.len() <= self.cluster.shape.survived_count;
         if may {
             harmed.insert(slot);
         }

@@ -168,7 +168,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             let Some(chunk) = due.find(|chunk| !progress.homeless.contains(chunk)) else {
                 break;
             };
-            let behind = self.behind(&survey, chunk);
+            let behind = survey.behind(chunk);
             if let Some(from) = behind.filter(|_| !progress.beyond_logs.contains(&chunk)) {
                 if !self.return_chunk(&survey, chunk, from, &round).await? {
                     progress.beyond_logs.insert(chunk);
@@ -197,14 +197,6 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             }
         }
         Ok(None)
-    }
-
-    /// After which update a chunk misses something, if that is all that is wrong with it and its
-    /// node is there to take it.
-    fn behind(&self, survey: &Survey, chunk: ChunkIndex) -> Option<Sequence> {
-        let stale = survey.stripe.staleness(chunk)?;
-        let node = survey.stripe.nodes[chunk.at()];
-        stale.missed_after.filter(|_| survey.fleet.is_up(node))
     }
 
     /// Has the nodes that may help keep the mark readable. One that does not may merge later updates

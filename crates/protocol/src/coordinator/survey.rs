@@ -4,7 +4,7 @@ use super::fleet::Fleet;
 use super::pools::PoolFacts;
 use super::{Coordinator, Denied};
 use crate::message::{Liveness, Refusal};
-use gabion_layout::{ChunkId, ChunkIndex, NodeId, StripeId, StripeRecord, Topology};
+use gabion_layout::{ChunkId, ChunkIndex, NodeId, Sequence, StripeId, StripeRecord, Topology};
 use gabion_meta::{KeyValue, Meta, MetaError};
 use gabion_planner::Stripe;
 use std::sync::Arc;
@@ -74,6 +74,14 @@ impl Survey {
         };
         let fresh = chunk.stripe == self.stripe.id && !self.stripe.is_stale(chunk.index);
         (fresh && self.stripe.node_of(chunk.index).is_some()).then_some(chunk.index)
+    }
+
+    /// After which update a chunk misses something, if that is all that is wrong with it and its
+    /// node is there to take it.
+    pub(super) fn behind(&self, chunk: ChunkIndex) -> Option<Sequence> {
+        let stale = self.stripe.staleness(chunk)?;
+        let node = self.stripe.nodes[chunk.at()];
+        stale.missed_after.filter(|_| self.fleet.is_up(node))
     }
 
     /// The chunks that must not be read: those that do not count or do not answer, and those of nodes
