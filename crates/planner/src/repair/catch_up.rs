@@ -122,15 +122,13 @@ mod tests {
     use gabion_codec::Code;
     use gabion_layout::{Geometry, StripeId};
 
+    /// Ranges that a log tells of: data chunk, offset and length.
+    type Log<'a> = &'a [(u8, u64, u64)];
+
     /// What chunk `chunk` has missed, of `code` with 100 bytes a row, by logs of (chunk, [(data,
     /// offset, length)]).
     #[track_caller]
-    fn check(
-        code: &str,
-        chunk: u8,
-        logs: &[(u8, &[(u8, u64, u64)])],
-        expected: Option<&[(u64, u64)]>,
-    ) {
+    fn check(code: &str, chunk: u8, logs: &[(u8, Log<'_>)], expected: Option<&[(u64, u64)]>) {
         let code: Code = code.parse().unwrap();
         let w = code.sub_chunks();
         let placement: Vec<NodeId> = (0..code.n() as u32).map(NodeId).collect();
@@ -141,7 +139,7 @@ mod tests {
             placement: &placement,
             lost: &[ChunkIndex(chunk)],
         };
-        let touched = |list: &[(u8, u64, u64)]| -> Touched {
+        let touched = |list: Log<'_>| -> Touched {
             let one = |&(data, offset, length)| (ChunkIndex(data), ByteRange::new(offset, length));
             list.iter().map(one).collect()
         };
