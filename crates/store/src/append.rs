@@ -7,8 +7,9 @@ use crate::entry::{Entry, UpdateHead};
 use crate::error::StoreError;
 use crate::frame;
 use crate::index::{Chunk, Header, Pending};
+use crate::lsn::Lsn;
 use crate::record::Record;
-use crate::store::{Lsn, Options, Room, Shared, State, Store};
+use crate::store::{Options, Room, Shared, State, Store};
 use crate::update::{check_epoch, check_generation};
 use gabion_layout::{ChunkId, Keeping, Sequence};
 

@@ -307,9 +307,7 @@ impl<D: Disk> ChunkWriter<D> {
         shared.lock().check_replaces(&shared.disk, chunk, spec)?;
         let spilled = shared.spill_replaced(chunk, spec.base)?;
         let disk = &shared.disk;
-        let renamed = disk.rename(&self.path, &path).context("rename", &path);
-        // An open reserve of the file that is gone takes no record any more in any case.
-        shared.require(renamed)?;
+        shared.require(disk.rename(&self.path, &path).context("rename", &path))?;
         self.file = None;
         let synced = disk.sync_directory(&directory);
         shared.require(synced.context("sync directory", &directory))?;

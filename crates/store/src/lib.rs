@@ -64,6 +64,7 @@ mod frame;
 mod image;
 mod index;
 mod journal;
+mod lsn;
 mod missed;
 mod open_files;
 mod pin;
@@ -89,6 +90,7 @@ pub use counts::StoreCounts;
 pub use disk::{Disk, DiskFile, PhysicalExtent, SECTOR_BYTES};
 pub use error::StoreError;
 pub use fragments::Fragments;
+pub use lsn::Lsn;
 pub use real_disk::RealDisk;
 pub use record::{
     ChunkInfo, ChunkSpec, Cut, Damage, Piece, Record, RecordKind, RecordSummary, StripeState,
@@ -97,4 +99,4 @@ pub use record::{
 pub use recovery::{JournalDamage, RecoveryReport};
 pub use resize::ReserveStats;
 pub use sim_disk::{DiskCounts, SimDisk, SimFile};
-pub use store::{Lsn, Options, Store};
+pub use store::{Options, Store};

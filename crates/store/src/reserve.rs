@@ -19,10 +19,11 @@ use crate::error::{IoContext, StoreError};
 use crate::frame;
 use crate::index::{Chunk, Header};
 use crate::journal::{Holder, Located};
+use crate::lsn::Lsn;
 use crate::read::Layer;
 use crate::record::{Damage, Record};
 use crate::scan::{Found, decode_entry, scan};
-use crate::store::{Lsn, Room, Shared, State};
+use crate::store::{Room, Shared, State};
 use gabion_layout::{ByteRange, ChunkId, Keeping, Sequence};
 use std::collections::BTreeMap;
 use std::io;
@@ -71,10 +72,24 @@ struct Heads {
     records: Arc<Vec<Reserved>>,
 }
 
-/// Heads of the reserves that were read last, by chunk.
+/// Heads of the reserves that were read last, the last one at the end.
 #[derive(Debug, Default)]
 pub(crate) struct HeadCache {
-    heads: BTreeMap<ChunkId, Heads>,
+    heads: Vec<(ChunkId, Heads)>,
+}
+
+impl HeadCache {
+    fn take(&mut self, chunk: ChunkId) -> Option<Heads> {
+        let at = self.heads.iter().position(|(known, _)| *known == chunk)?;
+        Some(self.heads.remove(at).1)
+    }
+
+    fn put(&mut self, chunk: ChunkId, heads: Heads) {
+        if self.heads.len() >= HEADS_COUNT_MAX {
+            self.heads.remove(0);
+        }
+        self.heads.push((chunk, heads));
+    }
 }
 
 /// What a stretch of a reserve holds.
@@ -290,7 +305,7 @@ impl<D: Disk> State<D> {
             return Ok(Arc::default());
         }
         let birth_lsn = header.birth_lsn;
-        let known = self.head_cache.heads.remove(&chunk);
+        let known = self.head_cache.take(chunk);
         let known = known.filter(|k| (k.birth_lsn, k.first_lsn) == (birth_lsn, first_lsn));
         let mut heads = known.unwrap_or_else(|| Heads {
             birth_lsn,
@@ -313,10 +328,7 @@ impl<D: Disk> State<D> {
             heads.end_lsn = end_lsn;
         }
         let records = Arc::clone(&heads.records);
-        if self.head_cache.heads.len() >= HEADS_COUNT_MAX {
-            self.head_cache.heads.pop_first();
-        }
-        self.head_cache.heads.insert(chunk, heads);
+        self.head_cache.put(chunk, heads);
         Ok(records)
     }
 

@@ -46,8 +46,8 @@ impl<F: DiskFile> ReserveSyncs<F> {
         self.files.lock().expect(POISONED)
     }
 
-    /// Notes that frames up to `written_lsn` were written behind ones that are durable up to
-    /// `synced_lsn`, unless less or more of the file is known already.
+    /// Notes that frames up to `written_lsn` were written. Of a file of which nothing is known yet,
+    /// those up to `synced_lsn` are durable.
     pub(crate) fn note(&self, chunk: ChunkId, file: &Arc<F>, synced_lsn: u64, written_lsn: u64) {
         let mut files = self.lock();
         let fresh = || Unsynced {

@@ -9,6 +9,7 @@ use crate::error::{IoContext, StoreError};
 use crate::frame;
 use crate::index::{Chunk, Gate, Header, Pending, Stripe};
 use crate::journal::{Journal, Position, SEGMENT_HEADER_BYTES, segment_path};
+use crate::lsn::Lsn;
 use crate::open_files::OpenFiles;
 use crate::pin::Pins;
 use crate::record::Damage;
@@ -56,46 +57,6 @@ impl Options {
     /// Largest record, so that one always fits into a fresh segment, and its image too.
     pub(crate) fn record_bytes_max(self) -> u64 {
         self.segment_bytes() / 4
-    }
-}
-
-/// Where a record was appended, for [`Store::sync`] to make it durable.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Lsn {
-    /// The chunk whose reserve it is in; `None` for the journal.
-    holder: Option<ChunkId>,
-    /// The position behind it there.
-    behind: u64,
-    has_stalled: bool,
-}
-
-impl Lsn {
-    pub(crate) fn in_journal(behind: u64) -> Self {
-        Self {
-            holder: None,
-            behind,
-            has_stalled: false,
-        }
-    }
-
-    pub(crate) fn in_reserve(chunk: ChunkId, behind: u64) -> Self {
-        Self {
-            holder: Some(chunk),
-            behind,
-            has_stalled: false,
-        }
-    }
-
-    pub(crate) fn stalled(self, has_stalled: bool) -> Self {
-        Self {
-            has_stalled,
-            ..self
-        }
-    }
-
-    /// Whether the append waited for the chunk's full reserve to be merged.
-    pub fn has_stalled(&self) -> bool {
-        self.has_stalled
     }
 }
 
@@ -278,9 +239,9 @@ impl<D: Disk> Store<D> {
     /// # Errors
     /// [`StoreError::Io`] and [`StoreError::Failed`]: it is not known what is durable.
     pub fn sync(&self, lsn: Lsn) -> Result<(), StoreError> {
-        match lsn.holder {
-            None => self.shared.sync(lsn.behind),
-            Some(chunk) => self.shared.sync_reserve(chunk, lsn.behind),
+        match lsn.place() {
+            (None, behind) => self.shared.sync(behind),
+            (Some(chunk), behind) => self.shared.sync_reserve(chunk, behind),
         }
     }
 
