@@ -313,6 +313,48 @@ fn records_that_come_while_a_reserve_is_merged_or_resized_are_kept() {
 }
 
 #[test]
+fn an_interrupted_merge_ends_with_the_records_in_the_chunk_and_the_reserve_empty() {
+    let mut redone_count = 0;
+    for number in 1.. {
+        let (disk, store, id, bytes) = prepare();
+        for sequence in 1..=3 {
+            update(&store, id, sequence);
+        }
+        disk.power_off_at(disk.counts().operation_count + number);
+        let is_through = store.merge(id).is_ok();
+        for outcome in 0..4 {
+            let (store, report) = open(&disk.after_crash(outcome));
+            check(&store, id, &bytes, 3);
+            if !report.redone.is_empty() {
+                let used_bytes = store.reserve(id).unwrap().unwrap().used_bytes;
+                assert_eq!((base(&store, id), used_bytes), (3, 0), "crash at {number}");
+                redone_count += 1;
+            }
+        }
+        if is_through {
+            break;
+        }
+    }
+    assert!(redone_count >= 4, "only {redone_count} merges were redone");
+}
+
+#[test]
+fn an_epoch_learned_from_a_record_outlives_the_reserve() {
+    let (disk, store, id, _) = prepare();
+    let kind = RecordKind::ParityDelta;
+    let lsn = append(&store, id, stamp(3, 1), kind, 0, b"delta").unwrap();
+    store.sync(lsn).unwrap();
+    // A mark that comes with a read is not written down.
+    let at_least = Sequence(1);
+    read(&store, id, 0, 5, Cut::Committed { at_least }).unwrap();
+    store.merge(id).unwrap();
+    assert_eq!(base(&store, id), 1);
+    let (store, _) = open(&disk.after_crash(1));
+    let late = append(&store, id, stamp(2, 2), kind, 0, b"late");
+    assert!(matches!(late, Err(StoreError::Fenced { .. })));
+}
+
+#[test]
 fn a_drop_outlives_what_was_in_the_reserve() {
     for outcome in 0..10 {
         let (disk, store, id, bytes) = prepare();
