@@ -4,8 +4,8 @@ mod lab;
 mod pool;
 
 pub(crate) use lab::{
-    BoundOptions, LabCommand, Pace, ReplayOptions, RunOptions, ScaleOption, SynthOptions,
-    TraceStatsOptions, UpdateTrafficOptions,
+    AdviseOptions, BoundOptions, LabCommand, Pace, ReplayOptions, RunOptions, ScaleOption,
+    SynthOptions, TraceStatsOptions, UpdateTrafficOptions,
 };
 pub(crate) use pool::PoolOptions;
 

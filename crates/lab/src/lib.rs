@@ -25,6 +25,7 @@
 //! assert_eq!(baseline.cross_rack_chunks, 4 * report.chunk_updates);
 //! ```
 
+pub mod advise;
 mod error;
 pub mod experiments;
 mod extents;

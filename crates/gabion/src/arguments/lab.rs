@@ -9,6 +9,8 @@ use std::path::PathBuf;
 pub(crate) enum LabCommand {
     /// Cross-rack chunks that each update scheme would move on a trace
     UpdateTraffic(UpdateTrafficOptions),
+    /// Which scheme, code and chunk size suit a trace
+    Advise(AdviseOptions),
     /// The least that an update of whole chunks must send across racks, and what each scheme sends
     Bound(BoundOptions),
     /// What a trace is like: writes, working set, updates, their sizes and their locality
@@ -85,6 +87,38 @@ pub(crate) struct UpdateTrafficOptions {
     /// program
     #[arg(long, value_name = "off|algorithm-1|authors", default_value = "off")]
     pub(crate) grouping: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct AdviseOptions {
+    /// The trace: MSR rows, plain or gzip
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: PathBuf,
+    /// Racks, over which stripes rotate
+    #[arg(long)]
+    pub(crate) racks: u32,
+    /// What stripes have to survive, such as 1-rack or 2-nodes
+    #[arg(long, default_value = "1-rack")]
+    pub(crate) survive: String,
+    /// A code to try, and more of them after another --code; without it three that fill the racks
+    #[arg(long)]
+    pub(crate) code: Vec<String>,
+    /// Bytes a chunk, sizes separated by commas
+    #[arg(long, default_value = "64KiB,1MiB", value_delimiter = ',', value_parser = parse_bytes)]
+    pub(crate) chunk: Vec<u64>,
+    /// Schemes to try, separated by commas
+    #[arg(
+        long,
+        default_value = "baseline,parix,cau,rackcu",
+        value_delimiter = ','
+    )]
+    pub(crate) scheme: Vec<String>,
+    /// CAU: stripes that may have appended updates before it commits
+    #[arg(long, value_name = "NUMBER", default_value_t = 100)]
+    pub(crate) us: u64,
+    /// CAU: interim replicas of an appended chunk
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub(crate) replicas: usize,
 }
 
 #[derive(Args, Debug)]

@@ -111,8 +111,10 @@ impl<'a> Flow<'a> {
     /// Every rack's own targets get the deltas of its own cells.
     pub(super) fn update_at_home(&mut self) {
         for rack in 0..self.spread.rack_count {
-            let own = self.own(rack);
-            self.give_data(&own, rack, rack);
+            if self.spread.cells(rack, rack) > 0 {
+                let own = self.own(rack);
+                self.give_data(&own, rack, rack);
+            }
         }
     }
 

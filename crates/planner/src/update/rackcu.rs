@@ -121,6 +121,9 @@ fn send_through(flow: &mut Flow<'_>, collector: usize) {
         flow.collect(rack, meeting, &mut collected);
     }
     for rack in 0..flow.spread.rack_count {
+        if flow.spread.needs(rack) == 0 {
+            continue;
+        }
         let mut lacks = Holding::default();
         let is_elsewhere = |&(cell, _): &(usize, _)| flow.spread.cell_racks[cell] != rack;
         lacks

@@ -33,8 +33,14 @@ pub(crate) struct Spread {
     rows: Vec<u32>,
     /// By rack: its cells that some target of another rack depends on.
     cells_out: Vec<u32>,
+    /// By rack: targets of other racks that depend on its cells, once for each rack.
+    rows_out: Vec<u32>,
+    /// By rack: cells of other racks that its targets depend on.
+    cells_in: Vec<u32>,
     /// By rack: its targets that depend on some cell of another rack.
     rows_in: Vec<u32>,
+    /// By rack: whether some cell that it needs is in a rack that gives sums instead of deltas.
+    gets_sums: Vec<bool>,
 }
 
 impl Spread {
@@ -80,7 +86,10 @@ impl Spread {
             cells: vec![0; rack_count * rack_count],
             rows: vec![0; rack_count * rack_count],
             cells_out: vec![0; rack_count],
+            rows_out: vec![0; rack_count],
+            cells_in: vec![0; rack_count],
             rows_in: vec![0; rack_count],
+            gets_sums: vec![false; rack_count],
             cell_racks,
             targets,
         };
@@ -108,7 +117,19 @@ impl Spread {
             is_met[b] = false;
             spread.rows_in[b] += u32::from(is_met.contains(&true));
         }
+        spread.sum_up();
         spread
+    }
+
+    /// Sums the pairs by rack.
+    fn sum_up(&mut self) {
+        for (a, b) in self.pairs() {
+            self.rows_out[a] += self.rows(a, b);
+            self.cells_in[b] += self.cells(a, b);
+        }
+        for (a, b) in self.pairs() {
+            self.gets_sums[b] |= self.cells(a, b) > 0 && !self.is_raw(a);
+        }
     }
 
     /// Data deltas that rack `b` needs of rack `a`.
@@ -136,25 +157,24 @@ impl Spread {
     /// Whether rack `a` gives a collector its data deltas as they are: they are no more than the
     /// parity deltas that it could give instead.
     pub(crate) fn is_raw(&self, a: usize) -> bool {
-        self.cells_out[a] <= self.rows_out(a)
+        self.cells_out[a] <= self.rows_out[a]
     }
 
     /// The least that rack `a` must give to others, if one rack takes it for all.
     pub(crate) fn out(&self, a: usize) -> u32 {
-        self.cells_out[a].min(self.rows_out(a))
+        self.cells_out[a].min(self.rows_out[a])
     }
 
     /// Whether rack `b` gets data deltas from a collector: they are there as they are, and no more
     /// than the parity deltas.
     pub(crate) fn takes_data(&self, b: usize) -> bool {
-        let mut givers = (0..self.rack_count).filter(|&a| a != b && self.cells(a, b) > 0);
-        self.cells_in(b) <= self.rows_in[b] && givers.all(|a| self.is_raw(a))
+        self.cells_in[b] <= self.rows_in[b] && !self.gets_sums[b]
     }
 
     /// The least that rack `b` must get from others, if one rack has it all.
     pub(crate) fn needs(&self, b: usize) -> u32 {
         if self.takes_data(b) {
-            self.cells_in(b)
+            self.cells_in[b]
         } else {
             self.rows_in[b]
         }
@@ -192,20 +212,6 @@ impl Spread {
         };
         let here = self.targets.iter().filter(|target| target.rack == b);
         here.filter(depends).count() as u32
-    }
-
-    fn rows_out(&self, a: usize) -> u32 {
-        (0..self.rack_count)
-            .filter(|&b| b != a)
-            .map(|b| self.rows(a, b))
-            .sum()
-    }
-
-    fn cells_in(&self, b: usize) -> u32 {
-        (0..self.rack_count)
-            .filter(|&a| a != b)
-            .map(|a| self.cells(a, b))
-            .sum()
     }
 }
 

@@ -1,5 +1,6 @@
 //! `gabion lab`: traces and experiments. One file a command.
 
+mod advise;
 mod bound;
 mod replay;
 mod run;
@@ -14,6 +15,7 @@ use crate::output::Format;
 pub(crate) async fn run(command: LabCommand, place: &Place, format: Format) -> Result<(), Failure> {
     match command {
         LabCommand::UpdateTraffic(options) => update_traffic::run(options, format),
+        LabCommand::Advise(options) => advise::run(options, format),
         LabCommand::Bound(options) => bound::run(options, format),
         LabCommand::TraceStats(options) => trace_stats::run(&options, format),
         LabCommand::Synth(options) => synth::run(&options, format),

@@ -232,7 +232,10 @@ fn update_directly(
 pub(super) fn send_directly(flow: &mut Flow<'_>, selection: Selection) {
     for (from, to) in flow.spread.pairs() {
         let (cells, rows) = (flow.spread.cells(from, to), flow.spread.rows(from, to));
-        let Some(meeting) = flow.meeting_node(from).filter(|_| cells > 0) else {
+        if cells == 0 {
+            continue;
+        }
+        let Some(meeting) = flow.meeting_node(from) else {
             continue;
         };
         let holding = flow.own(from);
