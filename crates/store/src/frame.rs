@@ -120,6 +120,16 @@ fn decode_head(bytes: &[u8], lsn: u64) -> Option<(Frame<'_>, u32)> {
     Some((frame, body_crc))
 }
 
+/// The kind and the head of the frame at the front of `bytes`, which stand at `lsn` and need not
+/// have the body; `None` when the head is not as written or reaches beyond them.
+pub(crate) fn front(bytes: &[u8], lsn: u64) -> Option<(u8, &[u8])> {
+    let prefix: &[u8; PREFIX_BYTES] = bytes.first_chunk()?;
+    let head_bytes = usize::from(u16::from_le_bytes([prefix[12], prefix[13]]));
+    let with_head = bytes.get(..PREFIX_BYTES + head_bytes)?;
+    let is_written = crc32c_at(lsn, [&with_head[4..], &[]]).to_le_bytes() == prefix[..4];
+    is_written.then_some((prefix[KIND_AT], &with_head[PREFIX_BYTES..]))
+}
+
 /// The offset in `bytes` of the next frame with a readable head behind `from`, if any. `lsn` is
 /// the position of the front of `bytes`.
 pub(crate) fn find_next(bytes: &[u8], lsn: u64, from: usize) -> Option<usize> {
@@ -161,6 +171,9 @@ mod tests {
             padded_bytes: 32,
         };
         assert_eq!(decode(&bytes, 64), Check::Whole(expected));
+        assert_eq!(front(&bytes[..23], 64), Some((3, &b"head"[..])));
+        assert_eq!(front(&bytes[..22], 64), None);
+        assert_eq!(front(&bytes, 72), None);
     }
 
     #[test]

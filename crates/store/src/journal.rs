@@ -77,7 +77,16 @@ impl Holder {
 impl<F: DiskFile> Located<F> {
     /// Reads the frame into `buffer`. The caller decodes it, which checks it.
     pub(crate) fn read(&self, buffer: &mut Vec<u8>) -> Result<(), StoreError> {
-        buffer.resize(self.frame_bytes as usize, 0);
+        self.read_front(buffer, self.frame_bytes)
+    }
+
+    /// Reads at most the first `limit_bytes` of the frame.
+    pub(crate) fn read_front(
+        &self,
+        buffer: &mut Vec<u8>,
+        limit_bytes: u32,
+    ) -> Result<(), StoreError> {
+        buffer.resize(self.frame_bytes.min(limit_bytes) as usize, 0);
         self.file
             .read_exact_at(buffer, self.offset)
             .map_err(|source| StoreError::io("read", &self.holder.path(), source))

@@ -14,7 +14,6 @@ use crate::frame::{self, Check};
 use crate::index::{Chunk, Pending};
 use crate::journal::Position;
 use crate::record::Damage;
-use crate::scan::decode_entry;
 use crate::store::{Room, Shared, State};
 use gabion_layout::{ChunkId, Keeping, Sequence};
 use std::collections::BTreeMap;
@@ -22,6 +21,9 @@ use std::sync::Arc;
 
 /// Most settled records of a log that are listed in memory one by one.
 const LISTED_COUNT_MAX: usize = 128;
+
+/// Bytes of a frame that are read at first to learn its head.
+const HEAD_BYTES: u32 = 192;
 
 /// The settled records of a chunk that are listed in the journal.
 #[derive(Debug)]
@@ -150,12 +152,15 @@ impl<D: Disk> State<D> {
     ) -> Result<Pending, StoreError> {
         let position = self.journal.position_at(lsn, frame_bytes);
         let mut buffer = Vec::new();
-        self.journal.locate(position).read(&mut buffer)?;
-        // A damaged body is found again when the record is read.
-        if let Check::Whole(frame) | Check::BodyDamaged(frame) = frame::decode(&buffer, lsn)
-            && let Some(Entry::Update(head)) = decode_entry(&frame)
-        {
-            return Ok(Pending { head, position });
+        // The body is read when somebody needs it. Most heads are short.
+        for limit_bytes in [HEAD_BYTES, frame_bytes] {
+            let located = self.journal.locate(position);
+            located.read_front(&mut buffer, limit_bytes)?;
+            if let Some((kind, head)) = frame::front(&buffer, lsn)
+                && let Some(Entry::Update(head)) = Entry::decode(kind, head)
+            {
+                return Ok(Pending { head, position });
+            }
         }
         let range = Damage::WHOLE;
         Err(StoreError::Corrupt { chunk, range })
