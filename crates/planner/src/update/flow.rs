@@ -8,7 +8,6 @@ use super::spread::{Spread, Target};
 use crate::Stripe;
 use gabion_layout::{ChunkIndex, NodeId, Slices, Topology};
 use gabion_plan::{Log, PlanBuilder, ValueId};
-use std::collections::BTreeMap;
 
 /// What a rack has to give: data deltas of cells, and partial sums of targets' parity deltas.
 #[derive(Clone, Default, Debug)]
@@ -30,8 +29,8 @@ pub(super) struct Flow<'a> {
     deltas: Vec<ValueId>,
     /// By target: what has come to the parity node, with its factor there.
     terms: Vec<Vec<(u8, ValueId)>>,
-    /// Where values have been sent.
-    sent: BTreeMap<(ValueId, NodeId), ValueId>,
+    /// By value: where it has been sent, and what it is there.
+    sent: Vec<Vec<(NodeId, ValueId)>>,
 }
 
 /// Where the new bytes of an update are.
@@ -77,7 +76,7 @@ impl<'a> Flow<'a> {
             piece,
             slice_bytes,
             deltas,
-            sent: BTreeMap::new(),
+            sent: Vec::new(),
         }
     }
 
@@ -207,11 +206,16 @@ impl<'a> Flow<'a> {
 
     /// The value at a node, sent there unless it is there already.
     fn bring(&mut self, value: ValueId, node: NodeId) -> ValueId {
-        let b = &mut *self.b;
-        *self
-            .sent
-            .entry((value, node))
-            .or_insert_with(|| b.send(value, node))
+        if self.sent.len() <= value.at() {
+            self.sent.resize_with(value.at() + 1, Vec::new);
+        }
+        let known = self.sent[value.at()].iter().find(|(at, _)| *at == node);
+        if let Some(&(_, there)) = known {
+            return there;
+        }
+        let there = self.b.send(value, node);
+        self.sent[value.at()].push((node, there));
+        there
     }
 }
 

@@ -230,24 +230,26 @@ fn update_directly(
 
 /// Each rack updates each other rack on its own.
 pub(super) fn send_directly(flow: &mut Flow<'_>, selection: Selection) {
-    for (from, to) in flow.spread.pairs() {
-        let (cells, rows) = (flow.spread.cells(from, to), flow.spread.rows(from, to));
-        if cells == 0 {
-            continue;
-        }
-        let Some(meeting) = flow.meeting_node(from) else {
-            continue;
-        };
+    for from in 0..flow.spread.rack_count {
         let holding = flow.own(from);
-        let sends_data = match selection {
-            Selection::Selective => cells <= rows,
-            Selection::DataDelta => true,
-            Selection::ParityDelta => false,
+        let Some(meeting) = flow
+            .meeting_node(from)
+            .filter(|_| !holding.deltas.is_empty())
+        else {
+            continue;
         };
-        if sends_data {
-            flow.give_data(&holding, from, to);
-        } else {
-            flow.give_parity(&holding, meeting, to);
+        for to in (0..flow.spread.rack_count).filter(|&to| to != from) {
+            let (cells, rows) = (flow.spread.cells(from, to), flow.spread.rows(from, to));
+            let sends_data = match selection {
+                Selection::Selective => cells <= rows,
+                Selection::DataDelta => true,
+                Selection::ParityDelta => false,
+            };
+            if cells > 0 && sends_data {
+                flow.give_data(&holding, from, to);
+            } else if cells > 0 {
+                flow.give_parity(&holding, meeting, to);
+            }
         }
     }
 }
