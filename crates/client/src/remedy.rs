@@ -46,14 +46,16 @@ pub(crate) fn read_remedy(
             ReadRemedy::AvoidNode(node)
         }
         Refusal::StaleGeneration { .. } | Refusal::NotPrimary(_) => ReadRemedy::Refresh,
-        Refusal::ParticipantDown { .. } | Refusal::Invalid(_) => ReadRemedy::GiveUp,
+        Refusal::TooFewLeft { .. } | Refusal::StageAt(_) | Refusal::Invalid(_) => {
+            ReadRemedy::GiveUp
+        }
     }
 }
 
 /// Whether asking a stripe's primary, or staging bytes for it, may succeed later.
 ///
-/// A lost participant needs a repair, which takes longer than a caller should wait; but damage is
-/// left out of later plans as soon as the node has reported it.
+/// A primary may not have heard yet that a node is back; whether too few chunks are left, the layout
+/// says to whoever asks again. Damage is left out of later plans as soon as the node has reported it.
 pub(crate) const fn may_ask_again(refusal: &Refusal) -> bool {
     match refusal {
         Refusal::Fenced { .. }
@@ -63,12 +65,11 @@ pub(crate) const fn may_ask_again(refusal: &Refusal) -> bool {
         | Refusal::Damaged(_)
         | Refusal::NoSuchChunk(_)
         | Refusal::NotPrimary(_)
+        | Refusal::TooFewLeft { .. }
+        | Refusal::StageAt(_)
         | Refusal::Unavailable(_)
         | Refusal::NoLease => true,
-        Refusal::ParticipantDown { .. }
-        | Refusal::NoSpace
-        | Refusal::Failed(_)
-        | Refusal::Invalid(_) => false,
+        Refusal::NoSpace | Refusal::Failed(_) | Refusal::Invalid(_) => false,
     }
 }
 
@@ -108,10 +109,11 @@ mod tests {
             }),
             Refusal::NoSuchChunk(CHUNK),
             Refusal::NotPrimary(NodeId(8)),
-            Refusal::ParticipantDown {
-                chunk: CHUNK.index,
-                node: NodeId(1),
+            Refusal::TooFewLeft {
+                left_count: 4,
+                chunk_count: 6,
             },
+            Refusal::StageAt(vec![(CHUNK.index, NodeId(1))]),
             Refusal::Unavailable("node 5".to_owned()),
             Refusal::Unavailable("a peer of run 7".to_owned()),
             Refusal::NoLease,
@@ -131,6 +133,7 @@ mod tests {
             (AvoidChunk(CHUNK.index), AvoidChunk(CHUNK.index)),
             (AvoidNode(NodeId(1)), AvoidNode(NodeId(1))),
             (Refresh, Refresh),
+            (GiveUp, GiveUp),
             (GiveUp, GiveUp),
             (AvoidNode(NodeId(5)), AvoidNode(NodeId(5))),
             (Refresh, Refresh),
@@ -158,12 +161,9 @@ mod tests {
             .filter(is_final)
             .map(ToString::to_string)
             .collect();
-        assert_eq!(last.len(), 4, "{last:?}");
-        assert!(
-            last[0].contains("is down") && last[1].contains("full"),
-            "{last:?}"
-        );
-        assert_eq!(last[2..], ["the disk is gone", "nonsense"]);
+        assert_eq!(last.len(), 3, "{last:?}");
+        assert!(last[0].contains("full"), "{last:?}");
+        assert_eq!(last[1..], ["the disk is gone", "nonsense"]);
     }
 
     #[test]

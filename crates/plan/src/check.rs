@@ -238,6 +238,9 @@ impl Run<'_> {
                 if is_holder == is_copy {
                     return Err("logs for a chunk that the node does not hold, or copies its own");
                 }
+                if !is_copy && self.is_lost[chunk.at()] {
+                    return Err("logs for a chunk that is lost");
+                }
                 self.effect(kind, *node, *chunk, *slices, *value)
             }
             Step::Deliver {

@@ -28,7 +28,10 @@ pub(crate) fn demands(
     match &plan.goal {
         Goal::Update { ranges } => {
             let mut claims = parity_demands(plan, code, ranges, budget)?;
-            claims.extend(journal_demands(plan, ranges, budget)?);
+            // New bytes of a lost chunk are in the parity chunks alone.
+            let is_there = |part: &&ChunkRange| !plan.lost.contains(&part.chunk);
+            let there: Vec<ChunkRange> = ranges.iter().filter(is_there).copied().collect();
+            claims.extend(journal_demands(plan, &there, budget)?);
             Ok(claims)
         }
         Goal::Append { ranges, copies } => append_demands(plan, ranges, copies, budget),
@@ -231,7 +234,8 @@ fn check_logged(
 }
 
 /// Each parity row must get the sum of the changes of all data rows that it depends on, wherever
-/// those changes lie in the row.
+/// those changes lie in the row. Of lost parity chunks nothing is demanded, and nothing may be logged
+/// for them; but the chunks that are left must be enough to give all new bytes back.
 fn parity_demands(
     plan: &Plan,
     code: &Code,
@@ -240,6 +244,16 @@ fn parity_demands(
 ) -> Result<Vec<Claim>, CheckError> {
     let g = plan.geometry;
     check_ranges(plan, ranges, g.k())?;
+    let mut is_there = [true; 256];
+    for chunk in &plan.lost {
+        is_there[chunk.at()] = false;
+    }
+    if !plan.lost.is_empty() {
+        let left: Vec<usize> = (0..g.n()).filter(|&chunk| is_there[chunk]).collect();
+        if !code.is_sufficient(&left) {
+            return Err(goal_error("changes a stripe whose data is lost"));
+        }
+    }
     let row_bytes = g.sub_chunk_bytes();
     let mut claims = Vec::new();
     for part in ranges {
@@ -252,6 +266,9 @@ fn parity_demands(
             let new = Expression::of(Symbol::new(data.at(), row));
             for change in code.delta_rows(data.at(), row) {
                 let parity = ChunkIndex::new(change.chunk);
+                if !is_there[parity.at()] {
+                    continue;
+                }
                 let node = plan.placement[parity.at()];
                 let terms = [(change.coefficient, &new), (change.coefficient, &old)];
                 let offset = change.row as u64 * row_bytes + offset_in_row;

@@ -140,7 +140,12 @@ fn main() {
         }];
         let name = format!("update of 4 KiB, {code}");
         measure(&name, &setting, round, || {
-            update::delta(&setting.stripe(&[]), &ranges, SLICE_BYTES)
+            update::delta(
+                &setting.stripe(&[]),
+                &setting.topology,
+                &ranges,
+                SLICE_BYTES,
+            )
         });
     }
     for code in ["rs(6,3)", "rs(12,4)", "rdp(6)"] {

@@ -13,11 +13,17 @@ pub enum PlanError {
     /// A range does not fit the stripe.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
-    /// An update would have to go to a chunk that is not there.
+    /// A stripe that is to be updated could lose data by losing one more chunk.
     #[error(
-        "{0} is lost, and an update needs every chunk that it touches; repair the stripe first"
+        "only {left_count} of the stripe's {chunk_count} chunks are left, and to lose another could \
+         lose data: it takes no writes until it is repaired, but it can be read"
     )]
-    UpdateOfLost(ChunkIndex),
+    TooFewLeft {
+        /// Chunks that are not lost.
+        left_count: usize,
+        /// Chunks of the stripe.
+        chunk_count: usize,
+    },
     /// The scheme does not work around lost chunks.
     #[error(
         "{0} is lost, and this scheme needs all chunks of a stripe; update by delta until the stripe \

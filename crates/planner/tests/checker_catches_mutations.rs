@@ -61,11 +61,13 @@ fn plans(code: &Code, row_bytes: u64, slice_bytes: u64, pick: usize) -> Vec<Plan
         .to_vec();
     let helpers: Vec<ChunkIndex> = broken.available().collect();
     let requestor = NodeId(500);
+    let topology = Topology::uniform(2, code.n() as u32);
     let repaired = |scheme| repair(&broken, lost[0], requestor, &helpers, scheme, slice_bytes);
     let (asker, chain) = (NodeId::CLIENT, Scheme::Pipeline);
     let plans = [
         encode::direct(&whole, asker, slice_bytes),
-        update::delta(&whole, &ranges, slice_bytes),
+        update::delta(&whole, &topology, &ranges, slice_bytes),
+        degraded_update(&whole, &topology, &ranges, slice_bytes),
         repaired(Scheme::Conventional),
         repaired(chain),
         read(&broken, &reads, asker, &helpers, chain, slice_bytes),
@@ -85,6 +87,22 @@ fn plans(code: &Code, row_bytes: u64, slice_bytes: u64, pick: usize) -> Vec<Plan
     plans
         .map(|plan| plan.expect("every code here survives one loss"))
         .collect()
+}
+
+/// An update without a written data chunk and a parity chunk, as far as the code bears it.
+fn degraded_update(
+    whole: &Stripe<'_>,
+    topology: &Topology,
+    ranges: &[ChunkRange],
+    slice_bytes: u64,
+) -> Result<Plan, PlanError> {
+    let mut lost = vec![ranges[0].chunk, ChunkIndex::new(whole.code.n() - 1)];
+    lost.truncate(whole.code.failures_survived() - 1);
+    let degraded = Stripe {
+        lost: &lost,
+        ..*whole
+    };
+    update::delta(&degraded, topology, ranges, slice_bytes)
 }
 
 /// Plans that know racks or let parity wait, with two nodes a rack.
@@ -350,6 +368,9 @@ fn plan_mutants(plan: &Plan) -> Vec<Mutant> {
                 push("a chunk that is logged for is elsewhere", &|plan| {
                     plan.placement[chunk.at()] = STRANGER;
                 });
+                push("a chunk that is logged for is lost", &|plan| {
+                    plan.lost.push(chunk);
+                });
             }
             _ => {}
         }
@@ -385,8 +406,23 @@ fn plan_mutants(plan: &Plan) -> Vec<Mutant> {
         Goal::Repair { chunks } | Goal::Move { chunks } => chunks[0].0 = ChunkIndex(250),
         Goal::Encode => plan.placement.clear(),
     });
+    mutants.extend(loss_mutants(plan));
     mutants.extend(log_mutants(plan));
     mutants
+}
+
+/// Changes of what an update without some chunks says of them; the first one lost is written.
+fn loss_mutants(plan: &Plan) -> Vec<Mutant> {
+    let (Goal::Update { .. }, false) = (&plan.goal, plan.lost.is_empty()) else {
+        return Vec::new();
+    };
+    let (mut there, mut gone) = (plan.clone(), plan.clone());
+    there.lost.remove(0);
+    gone.lost = plan.geometry.chunks().collect();
+    vec![
+        ("a lost chunk that is written is there".to_owned(), there),
+        ("all data is lost".to_owned(), gone),
+    ]
 }
 
 /// Changes the entry of a number.
@@ -482,7 +518,7 @@ fn a_delta_logged_for_another_chunk_is_refused_even_if_sums_agree() {
         chunk: ChunkIndex(chunk),
         range,
     });
-    let mut plan = update::delta(&stripe, &ranges, 64).unwrap();
+    let mut plan = update::delta(&stripe, &Topology::uniform(3, 1), &ranges, 64).unwrap();
     for step in &mut plan.steps {
         if let Step::Append {
             log: Log::Parity { data },

@@ -130,7 +130,7 @@ proptest! {
         let rackcu = crossing(&setting, &update::rackcu(&stripe, topology, &ranges, 64).unwrap());
         let selective =
             cau::selective(&stripe, topology, &ranges, Selection::Selective, 64).unwrap();
-        let delta = update::delta(&stripe, &ranges, 64).unwrap();
+        let delta = update::delta(&stripe, topology, &ranges, 64).unwrap();
         prop_assert!(rackcu <= crossing(&setting, &selective));
         prop_assert!(crossing(&setting, &selective) <= crossing(&setting, &delta));
         prop_assert!(bound.rows * row_bytes <= rackcu);
@@ -181,13 +181,13 @@ proptest! {
     ) {
         let updated = picked(&setting, &picks);
         let ranges = whole(&setting, &updated);
-        let stripe = setting.stripe(&[]);
+        let (stripe, topology) = (setting.stripe(&[]), &setting.topology);
         let known = &ranges[..first as usize % (ranges.len() + 1)];
         let plan = parix::append(&stripe, &ranges, known, 64).unwrap();
         let each: u64 = ranges
             .iter()
             .map(|part| {
-                let delta = update::delta(&stripe, &[*part], 64).unwrap();
+                let delta = update::delta(&stripe, topology, &[*part], 64).unwrap();
                 let times = if known.contains(part) { 1 } else { 2 };
                 times * crossing(&setting, &delta)
             })

@@ -16,7 +16,7 @@ use gabion_planner::{PlanError, Stripe, encode, placement, update};
 use proptest::prelude::*;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use setting::{any_numbers, any_scheme, any_setting, ranges};
+use setting::{any_numbers, any_scheme, any_setting, bearable_losses, ranges};
 use std::collections::BTreeMap;
 
 proptest! {
@@ -36,7 +36,7 @@ proptest! {
     #[test]
     fn updates_check(setting in any_setting(), numbers in any_numbers(), slice in 1u64..300) {
         let ranges = ranges(setting.geometry, setting.geometry.k(), &numbers);
-        let plan = update::delta(&setting.stripe(&[]), &ranges, slice).unwrap();
+        let plan = update::delta(&setting.stripe(&[]), &setting.topology, &ranges, slice).unwrap();
         prop_assert_eq!(check(&plan, &setting.code), Ok(()));
         let bytes: u64 = ranges.iter().map(|r| r.range.length).sum();
         prop_assert_eq!(Cost::of(&plan, &setting.topology).read_bytes, bytes);
@@ -47,7 +47,7 @@ proptest! {
         setting in any_setting(), numbers in any_numbers(), slice in 1u64..300,
     ) {
         let ranges = ranges(setting.geometry, setting.geometry.k(), &numbers);
-        let plain = update::delta(&setting.stripe(&[]), &ranges, slice).unwrap();
+        let plain = update::delta(&setting.stripe(&[]), &setting.topology, &ranges, slice).unwrap();
         let sent = Cost::of(&plain, &setting.topology).links;
         for (_, name) in UpdateScheme::NAMES {
             let keepings = update::keepings(name, Some(ReserveSpec::default()), 4096);
@@ -65,13 +65,58 @@ proptest! {
     }
 
     #[test]
+    fn degraded_updates_check_and_log_for_nothing_that_is_lost(
+        setting in any_setting(), numbers in any_numbers(), losses in any_numbers(),
+        slice in 1u64..300,
+    ) {
+        let lost = bearable_losses(&setting, &losses);
+        let stripe = setting.stripe(&lost);
+        let ranges = ranges(setting.geometry, setting.geometry.k(), &numbers);
+        let plan = update::delta(&stripe, &setting.topology, &ranges, slice).unwrap();
+        prop_assert_eq!(check(&plan, &setting.code), Ok(()));
+        let left: Vec<NodeId> = stripe.available().map(|chunk| stripe.node_of(chunk)).collect();
+        prop_assert!(plan.participants().iter().all(|node| left.contains(node)));
+        for step in &plan.steps {
+            if let Step::Input { node, chunk, .. } = step {
+                prop_assert!(lost.contains(chunk) || *node == stripe.node_of(*chunk));
+            }
+        }
+        let again = update::delta(&stripe, &setting.topology, &ranges, slice);
+        prop_assert_eq!(again, Ok(plan), "equal inputs give equal plans");
+    }
+
+    #[test]
+    fn stripes_that_another_loss_could_break_take_no_updates(
+        setting in any_setting(), numbers in any_numbers(), losses in any_numbers(),
+    ) {
+        let mut lost = bearable_losses(&setting, &losses);
+        let ranges = ranges(setting.geometry, setting.geometry.k(), &numbers);
+        let more = setting.geometry.chunks().find(|chunk| !lost.contains(chunk)).unwrap();
+        lost.push(more);
+        let may_write = bearable_losses(&setting, &as_numbers(&lost)).len() == lost.len();
+        let plan = update::delta(&setting.stripe(&lost), &setting.topology, &ranges, 64);
+        let left_count = setting.geometry.n() - lost.len();
+        match plan {
+            Ok(plan) => {
+                prop_assert!(may_write && left_count > setting.geometry.k());
+                prop_assert_eq!(check(&plan, &setting.code), Ok(()));
+            }
+            Err(error) => {
+                let chunk_count = setting.geometry.n();
+                prop_assert_eq!(error, PlanError::TooFewLeft { left_count, chunk_count });
+                prop_assert!(!may_write);
+            }
+        }
+    }
+
+    #[test]
     fn whole_chunk_updates_cross_once_for_each_remote_parity(
         setting in any_setting(), chunk in any::<usize>(),
     ) {
         let chunk = ChunkIndex::new(chunk % setting.geometry.k());
         let whole = ByteRange::new(0, setting.geometry.chunk_bytes());
         let ranges = [ChunkRange { chunk, range: whole }];
-        let plan = update::delta(&setting.stripe(&[]), &ranges, 1 << 20).unwrap();
+        let plan = update::delta(&setting.stripe(&[]), &setting.topology, &ranges, 1 << 20).unwrap();
         let mut touched: Vec<usize> = (0..setting.code.sub_chunks())
             .flat_map(|row| setting.code.delta_rows(chunk.at(), row))
             .map(|target| target.chunk)
@@ -148,7 +193,7 @@ proptest! {
     ) {
         let n = setting.geometry.n();
         let ranges = ranges(setting.geometry, setting.geometry.k(), &numbers);
-        let plan = update::delta(&setting.stripe(&[]), &ranges, slice).unwrap();
+        let plan = update::delta(&setting.stripe(&[]), &setting.topology, &ranges, slice).unwrap();
         let mut logs: BTreeMap<ChunkIndex, Touched> =
             setting.geometry.chunks().map(|chunk| (chunk, Touched::new())).collect();
         for step in &plan.steps {
@@ -199,30 +244,35 @@ proptest! {
     }
 }
 
+/// Chunks as the random numbers that stand for them.
+fn as_numbers(chunks: &[ChunkIndex]) -> Vec<(u64, u64, u64)> {
+    chunks
+        .iter()
+        .map(|chunk| (chunk.at() as u64, 0, 0))
+        .collect()
+}
+
+/// The delta of a lost chunk starts where most of its parity chunks are, and each rack that helps
+/// sends one partial sum.
 #[test]
-fn updates_of_lost_chunks_are_refused() {
-    let code: Code = "rs(4,2)".parse().unwrap();
-    let geometry = Geometry::new(4, 2, 1, 64).unwrap();
-    let placement: Vec<NodeId> = (0..6).map(NodeId).collect();
-    let range = ByteRange::new(0, 64);
-    for lost in [ChunkIndex(1), ChunkIndex(5)] {
-        let lost = [lost];
-        let stripe = Stripe {
-            id: StripeId(0),
-            code: &code,
-            geometry,
-            placement: &placement,
-            lost: &lost,
-        };
-        let ranges = [ChunkRange {
-            chunk: ChunkIndex(1),
-            range,
-        }];
-        assert_eq!(
-            update::delta(&stripe, &ranges, 64),
-            Err(PlanError::UpdateOfLost(lost[0]))
-        );
-    }
+fn a_substitute_spares_the_links_between_racks() {
+    let code: Code = "rs(6,3)".parse().unwrap();
+    let topology = Topology::uniform(3, 4);
+    let placement = placement::rotate(&topology, 0, code.n(), 3).unwrap();
+    let lost = [ChunkIndex(1)];
+    let stripe = Stripe {
+        id: StripeId(0),
+        code: &code,
+        geometry: Geometry::new(6, 3, 1, 1 << 20).unwrap(),
+        placement: &placement,
+        lost: &lost,
+    };
+    let range = ByteRange::new(0, 4096);
+    let chunk = lost[0];
+    let plan = update::delta(&stripe, &topology, &[ChunkRange { chunk, range }], 4096).unwrap();
+    check(&plan, &code).unwrap();
+    // The parity chunks share a rack: three helpers there, three in the nearest other rack.
+    assert_eq!(Cost::of(&plan, &topology).cross_rack_bytes, 4096);
 }
 
 #[test]
@@ -251,7 +301,7 @@ fn update_schemes_cost_what_the_paper_says() {
     };
     let range = ByteRange::new(8192, 4096);
     let chunk = ChunkIndex(2);
-    let sent = update::delta(&stripe, &[ChunkRange { chunk, range }], 4096).unwrap();
+    let sent = update::delta(&stripe, &topology, &[ChunkRange { chunk, range }], 4096).unwrap();
     let cost = |name, reserve| {
         let plan = sent.clone().kept(update::keepings(name, reserve, 1 << 20));
         let (now, later) = (Cost::of(&plan, &topology), Cost::of_merge(&plan));

@@ -101,7 +101,7 @@ fn compare(file: &str, found: &str) {
 fn update_of_one_range() {
     let setting = Setting::new("rs(6,3)", 64 * MIB, 3);
     let ranges = [range(1, 8 * KIB, 4 * KIB)];
-    let plan = update::delta(&setting.stripe(&[]), &ranges, 32 * KIB);
+    let plan = update::delta(&setting.stripe(&[]), &setting.topology, &ranges, 32 * KIB);
     let plan = setting.is_golden("update_rs_6_3", plan);
     compare("update_rs_6_3.dot", &graphviz(&plan, &setting.topology));
 }
@@ -110,7 +110,12 @@ fn update_of_one_range() {
 fn update_into_reserved_space() {
     let setting = Setting::new("rs(4,2)", MIB, 2);
     let keepings = update::keepings(UpdateScheme::Plr, Some(ReserveSpec::default()), MIB);
-    let plan = update::delta(&setting.stripe(&[]), &[range(0, 0, 4 * KIB)], 32 * KIB);
+    let plan = update::delta(
+        &setting.stripe(&[]),
+        &setting.topology,
+        &[range(0, 0, 4 * KIB)],
+        32 * KIB,
+    );
     setting.is_golden("update_plr", plan.map(|plan| plan.kept(keepings)));
 }
 
@@ -118,7 +123,7 @@ fn update_into_reserved_space() {
 fn update_of_two_chunks() {
     let setting = Setting::new("rs(6,3)", 64 * MIB, 3);
     let ranges = [range(2, 64 * MIB - 1000, 1000), range(3, 0, 64 * KIB)];
-    let plan = update::delta(&setting.stripe(&[]), &ranges, 32 * KIB);
+    let plan = update::delta(&setting.stripe(&[]), &setting.topology, &ranges, 32 * KIB);
     setting.is_golden("update_two_chunks", plan);
 }
 
@@ -126,8 +131,26 @@ fn update_of_two_chunks() {
 fn update_of_sub_chunks() {
     let setting = Setting::new("rdp(4)", 16 * KIB, 2);
     let ranges = [range(2, 6 * KIB, 4 * KIB)];
-    let plan = update::delta(&setting.stripe(&[]), &ranges, 32 * KIB);
+    let plan = update::delta(&setting.stripe(&[]), &setting.topology, &ranges, 32 * KIB);
     setting.is_golden("update_rdp_4", plan);
+}
+
+#[test]
+fn degraded_updates() {
+    let setting = Setting::new("rs(6,3)", 64 * MIB, 3);
+    let ranges = [range(1, 8 * KIB, 4 * KIB), range(2, 8 * KIB, 4 * KIB)];
+    let lost = [ChunkIndex(1), ChunkIndex(8)];
+    let plan = update::delta(&setting.stripe(&lost), &setting.topology, &ranges, 32 * KIB);
+    setting.is_golden("degraded_update_rs_6_3", plan);
+    let setting = Setting::new("lrc(6,2,2)", 64 * MIB, 4);
+    let lost = [ChunkIndex(1)];
+    let plan = update::delta(
+        &setting.stripe(&lost),
+        &setting.topology,
+        &ranges[..1],
+        32 * KIB,
+    );
+    setting.is_golden("degraded_update_lrc_6_2_2", plan);
 }
 
 #[test]

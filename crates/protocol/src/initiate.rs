@@ -13,6 +13,12 @@ use gabion_plan::{Part, Plan};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
+/// The most bytes of one record that every node takes: a quarter of the smallest journal segment
+/// that a node may be given, 32 MiB, less what describes the record.
+const RECORD_BYTES_MAX: u64 = (8 << 20) - (256 << 10);
+/// The most slices of which a record may consist.
+const RECORD_PIECE_COUNT_MAX: u64 = 4096;
+
 /// Under which conditions a plan runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RunTerms {
@@ -122,6 +128,38 @@ fn abort(ports: &dyn Ports, run: RunId, nodes: impl Iterator<Item = NodeId>) {
         let sent = ports.send_flows(Address::Node(node), abort);
         ports.spawn(sent.map(|_| ()).boxed());
     }
+}
+
+/// Where the new bytes of an update's lost chunks are to be staged, by chunk: wherever the plan
+/// takes them as input, and that is not their own node.
+pub fn substitutes(plan: &Plan) -> Vec<(ChunkIndex, NodeId)> {
+    let mut substitutes: Vec<(ChunkIndex, NodeId)> = plan
+        .steps
+        .iter()
+        .filter_map(|step| match step {
+            gabion_plan::Step::Input { node, chunk, .. } => Some((*chunk, *node)),
+            _ => None,
+        })
+        .filter(|&(chunk, node)| plan.placement[chunk.at()] != node)
+        .collect();
+    substitutes.sort_unstable();
+    substitutes.dedup();
+    substitutes
+}
+
+/// Whether every node takes its record of the update of `plan`: it is no larger than the smallest
+/// journal's quarter segment, and has no more pieces than a record can.
+pub fn fits_records(plan: &Plan) -> bool {
+    let mut records: BTreeMap<ChunkIndex, (u64, u64)> = BTreeMap::new();
+    for step in &plan.steps {
+        if let gabion_plan::Step::Append { chunk, slices, .. } = step {
+            let (bytes, piece_count) = records.entry(*chunk).or_default();
+            *bytes += slices.bytes();
+            *piece_count += slices.count;
+        }
+    }
+    let mut records = records.values();
+    records.all(|&(bytes, count)| bytes <= RECORD_BYTES_MAX && count <= RECORD_PIECE_COUNT_MAX)
 }
 
 /// The chunks whose nodes must hold a record for the update of `plan` to stand: all that it

@@ -7,7 +7,7 @@ use crate::message::{
 };
 use crate::participant::Participant;
 use crate::ports::{Address, Ports};
-use crate::primary::Primaries;
+use crate::primary::{Primaries, Update};
 use crate::staging::Staging;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -204,6 +204,10 @@ impl<D: Disk> Node<D> {
                 lock(&self.staging).stage(run, chunk, offset, bytes, ports.now_ms())?;
                 Ok(NodeReply::Done)
             }
+            NodeRequest::Unstage { run } => {
+                let was_waiting = lock(&self.staging).withdraw(run, ports.now_ms());
+                Ok(NodeReply::Unstaged { was_waiting })
+            }
             NodeRequest::RunPart(part) => {
                 let run = part.run;
                 let arrivals = lock(&self.staging).start(run, ports.now_ms())?;
@@ -216,12 +220,17 @@ impl<D: Disk> Node<D> {
                 stripe,
                 generation,
                 ranges,
+                substitutes,
             } => {
+                let update = Update {
+                    run,
+                    stripe,
+                    generation,
+                    ranges,
+                    substitutes,
+                };
                 let nodes = lock(&self.nodes).clone();
-                let updated = self
-                    .primaries
-                    .update(run, stripe, generation, &ranges, &nodes)
-                    .await;
+                let updated = self.primaries.update(&update, &nodes).await;
                 updated.map(|sequence| NodeReply::Updated { sequence })
             }
             NodeRequest::Mark { stripe, settle } => {
@@ -387,6 +396,7 @@ impl<D: Disk> Node<D> {
             Ok(CoordinatorReply::Rejoin) => {
                 self.must_join.store(true, Ordering::Release);
                 self.lease_until_ms.store(0, Ordering::Release);
+                lock(&self.staging).withdraw_all(ports.now_ms());
                 self.join_anew().await;
             }
             // The lease runs on, and out if this lasts.

@@ -3,7 +3,7 @@
 //! durable. Whatever goes wrong, it gives its term up and settles the stripe under a new one before
 //! it serves again; so an update that failed half-way is decided by the recovery rule alone.
 
-use crate::initiate::{PartFailed, RunTerms, record_holders, run_plan};
+use crate::initiate::{PartFailed, RunTerms, record_holders, run_plan, substitutes};
 use crate::message::{
     CoordinatorReply, CoordinatorRequest, Effect, Liveness, NodeReply, NodeRequest, NodeStatus,
     Purpose, ReadCut, Refusal, RunId, StripeLease,
@@ -14,11 +14,12 @@ use futures::FutureExt;
 use futures::lock::Mutex as AsyncMutex;
 use gabion_codec::Code;
 use gabion_layout::{
-    ChunkIndex, ChunkRange, Epoch, Generation, Geometry, NodeId, Sequence, StripeId, StripeRecord,
+    ChunkIndex, ChunkRange, Epoch, Generation, Geometry, NodeId, NodePlace, Sequence, StripeId,
+    StripeRecord, Topology,
 };
 use gabion_meta::Exclusion;
-use gabion_plan::Keepings;
-use gabion_planner::{Stripe, update};
+use gabion_plan::{Keepings, Plan};
+use gabion_planner::{PlanError, Stripe, update};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -60,6 +61,20 @@ struct Term {
     mark: Sequence,
     /// The number of the next update.
     next: Sequence,
+    /// Chunks that updates of this term have left out, or soon will. The coordinator knows them to
+    /// be stale, so they stay out to the end of the term even if their nodes return.
+    left_out: Vec<ChunkIndex>,
+}
+
+/// One update whose new bytes are staged under `run`.
+#[derive(Debug)]
+pub(crate) struct Update {
+    pub(crate) run: RunId,
+    pub(crate) stripe: StripeId,
+    pub(crate) generation: Generation,
+    pub(crate) ranges: Vec<ChunkRange>,
+    /// Where the bytes of lost chunks are staged.
+    pub(crate) substitutes: Vec<(ChunkIndex, NodeId)>,
 }
 
 impl Primaries {
@@ -74,35 +89,43 @@ impl Primaries {
         }
     }
 
-    /// Runs one update whose new bytes are staged under `run`.
+    /// Runs one update.
     pub(crate) async fn update(
         &self,
-        run: RunId,
-        stripe: StripeId,
-        generation: Generation,
-        ranges: &[ChunkRange],
+        update: &Update,
         nodes: &[NodeStatus],
     ) -> Result<Sequence, Refusal> {
+        let stripe = update.stripe;
         let primary = self.primary(stripe);
         let mut primary = primary.lock().await;
         self.ensure_term(&mut primary, stripe).await?;
         let term = primary.term.as_mut().expect("ensure_term has set it");
-        if generation > term.stripe.generation {
+        if update.generation > term.stripe.generation {
             // The layout has changed since this term began; the new one is for a new term.
             primary.renounce();
             self.ensure_term(&mut primary, stripe).await?;
         }
         let term = primary.term.as_mut().expect("ensure_term has set it");
-        if generation < term.stripe.generation {
+        if update.generation < term.stripe.generation {
             return Err(Refusal::StaleGeneration {
                 current: term.stripe.generation,
             });
         }
-        let (plan, holders) = term.plan(ranges, nodes)?;
+        let Planned { plan, missed } = term.plan(&update.ranges, nodes)?;
+        let expected = substitutes(&plan);
+        if update.substitutes != expected {
+            return Err(Refusal::StageAt(expected));
+        }
+        if let Err(refusal) = self.leave_out(term, missed).await {
+            // Whether the coordinator has noted it is not known; a new term finds out.
+            primary.renounce();
+            return Err(refusal);
+        }
+        let holders = record_holders(&plan);
         let sequence = term.next;
         term.next = sequence.next();
         let terms = RunTerms {
-            run,
+            run: update.run,
             epoch: term.epoch,
             generation: term.stripe.generation,
             cut: ReadCut::Exactly(term.mark),
@@ -125,6 +148,35 @@ impl Primaries {
                 primary.renounce();
                 Err(refusal)
             }
+        }
+    }
+
+    /// Has the coordinator remember that chunks are stale, before any update leaves them out.
+    async fn leave_out(&self, term: &mut Term, mut missed: Vec<ChunkIndex>) -> Result<(), Refusal> {
+        missed.retain(|&chunk| !term.stripe.is_stale(chunk) && !term.left_out.contains(&chunk));
+        if missed.is_empty() {
+            return Ok(());
+        }
+        let request = CoordinatorRequest::NoteDegraded {
+            stripe: term.stripe.id,
+            epoch: term.epoch,
+            chunks: missed.iter().map(|&chunk| (chunk, term.mark)).collect(),
+        };
+        self.tell_coordinator(request).await?;
+        term.left_out.extend(missed);
+        Ok(())
+    }
+
+    /// Has the coordinator make something durable.
+    async fn tell_coordinator(&self, request: CoordinatorRequest) -> Result<(), Refusal> {
+        let answer = self
+            .ports
+            .call_coordinator(request, COORDINATOR_DEADLINE_MS)
+            .await;
+        match answer {
+            Ok(CoordinatorReply::Done) => Ok(()),
+            Ok(other) => Err(Refusal::Unavailable(format!("the coordinator ({other:?})"))),
+            Err(error) => Err(Refusal::Unavailable(error.peer)),
         }
     }
 
@@ -188,6 +240,7 @@ impl Primaries {
             keepings,
             mark,
             next,
+            left_out: Vec::new(),
         });
         Ok(())
     }
@@ -228,24 +281,16 @@ impl Primaries {
             return Ok(());
         }
         let request = CoordinatorRequest::Settling { stripe, exclusion };
-        let answer = self
-            .ports
-            .call_coordinator(request, COORDINATOR_DEADLINE_MS)
-            .await;
-        match answer {
-            Ok(CoordinatorReply::Done) => Ok(()),
-            Ok(other) => Err(Refusal::Unavailable(format!("the coordinator ({other:?})"))),
-            Err(error) => Err(Refusal::Unavailable(error.peer)),
-        }
+        self.tell_coordinator(request).await
     }
 
     /// Tells the nodes of the stripe how far updates are committed. Nothing depends on it: a node
-    /// that does not learn it here asks later.
+    /// that does not learn it here asks later. Nodes of chunks that have missed updates must not
+    /// hear of it: to them the mark would say that they have all of them.
     fn spread_mark(&self, term: &Term) {
         let (stripe, epoch, sequence) = (term.stripe.id, term.epoch, term.mark);
-        // A stale chunk's node must not take the mark for its own: it has not what is below it.
-        let whole = term.stripe.chunks().filter(|&c| !term.stripe.is_stale(c));
-        for node in whole.filter_map(|chunk| term.stripe.node_of(chunk)) {
+        let told = term.stripe.chunks().filter(|&chunk| !term.misses(chunk));
+        for node in told.filter_map(|chunk| term.stripe.node_of(chunk)) {
             let request = NodeRequest::Committed {
                 stripe,
                 epoch,
@@ -278,22 +323,27 @@ impl Primary {
     }
 }
 
+/// What an update will do.
+struct Planned {
+    plan: Plan,
+    /// Lost chunks that it would change.
+    missed: Vec<ChunkIndex>,
+}
+
 impl Term {
-    /// The checked plan of an update, and the chunks whose nodes must hold its record.
-    fn plan(
-        &self,
-        ranges: &[ChunkRange],
-        nodes: &[NodeStatus],
-    ) -> Result<(gabion_plan::Plan, Vec<ChunkIndex>), Refusal> {
+    /// Whether a chunk has missed updates of this term or earlier ones, for all that is known.
+    fn misses(&self, chunk: ChunkIndex) -> bool {
+        self.stripe.is_stale(chunk) || self.left_out.contains(&chunk)
+    }
+
+    /// The checked plan of an update.
+    fn plan(&self, ranges: &[ChunkRange], nodes: &[NodeStatus]) -> Result<Planned, Refusal> {
         let failed = failed_nodes(nodes);
-        let lost: Vec<ChunkIndex> = self
-            .stripe
-            .chunks()
-            .filter(|&chunk| {
-                let node = self.stripe.node_of(chunk);
-                self.stripe.is_stale(chunk) || node.is_some_and(|node| failed.contains(&node))
-            })
-            .collect();
+        let is_lost = |chunk: &ChunkIndex| {
+            let node = self.stripe.node_of(*chunk);
+            self.misses(*chunk) || node.is_some_and(|node| failed.contains(&node))
+        };
+        let lost: Vec<ChunkIndex> = self.stripe.chunks().filter(is_lost).collect();
         let stripe = Stripe {
             id: self.stripe.id,
             code: &self.code,
@@ -301,19 +351,35 @@ impl Term {
             placement: &self.stripe.nodes,
             lost: &lost,
         };
-        let plan =
-            update::delta(&stripe, ranges, UPDATE_SLICE_BYTES).map_err(|error| match error {
-                gabion_planner::PlanError::UpdateOfLost(chunk) => Refusal::ParticipantDown {
-                    chunk,
-                    node: self.stripe.nodes[chunk.at()],
-                },
-                other => Refusal::Invalid(other.to_string()),
-            })?;
-        let plan = plan.kept(self.keepings);
+        let holders = nodes
+            .iter()
+            .filter(|s| self.stripe.chunk_on(s.node).is_some());
+        let places = holders.map(|status| NodePlace {
+            node: status.node,
+            rack: status.rack,
+        });
+        let topology = Topology::new(places).map_err(|error| Refusal::Failed(error.to_string()))?;
+        let plan = update::delta(&stripe, &topology, ranges, UPDATE_SLICE_BYTES);
+        let plan = plan.map_err(|error| refusal(&error))?.kept(self.keepings);
         gabion_plan::check(&plan, &self.code)
             .map_err(|error| Refusal::Failed(format!("the update's plan is wrong: {error}")))?;
-        let holders = record_holders(&plan);
-        Ok((plan, holders))
+        let missed = update::missed(&stripe, ranges);
+        Ok(Planned { plan, missed })
+    }
+}
+
+/// Why there is no plan, for whoever asked for the update.
+fn refusal(error: &PlanError) -> Refusal {
+    match *error {
+        // A stripe has at most 255 chunks.
+        PlanError::TooFewLeft {
+            left_count,
+            chunk_count,
+        } => Refusal::TooFewLeft {
+            left_count: left_count as u8,
+            chunk_count: chunk_count as u8,
+        },
+        ref other => Refusal::Invalid(other.to_string()),
     }
 }
 

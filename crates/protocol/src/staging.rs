@@ -1,5 +1,6 @@
 //! What arrives at a node for runs: new bytes that clients stage before an update, and flow frames,
-//! which may come before the part that they belong to.
+//! which may come before the part that they belong to. A client that does not know what became of an
+//! update withdraws its run: from then on the part cannot begin here, however late it comes.
 
 use crate::message::{Flow, Refusal, RunId};
 use bytes::{Bytes, BytesMut};
@@ -22,10 +23,20 @@ pub(crate) struct Staging {
 #[derive(Debug)]
 struct Run {
     sender: UnboundedSender<Flow>,
-    /// Taken by the part when it starts.
-    receiver: Option<UnboundedReceiver<Flow>>,
+    state: State,
     pieces: Vec<(ChunkIndex, u64, Bytes)>,
     since_ms: u64,
+}
+
+/// How far a run has come here.
+#[derive(Debug)]
+enum State {
+    /// Its part may still come, and will find these frames.
+    Waiting(UnboundedReceiver<Flow>),
+    /// Its part is at work.
+    Begun,
+    /// Its part must not begin any more. Bytes that are staged later are refused.
+    Withdrawn,
 }
 
 /// What was waiting for a part.
@@ -56,9 +67,37 @@ impl Staging {
                 "a node that is busy with other updates".to_owned(),
             ));
         }
-        self.staged_bytes += bytes.len() as u64;
-        self.run(run, now_ms).pieces.push((chunk, offset, bytes));
+        let length = bytes.len() as u64;
+        let entry = self.run(run, now_ms);
+        if matches!(entry.state, State::Withdrawn) {
+            return Err(withdrawn(run));
+        }
+        entry.pieces.push((chunk, offset, bytes));
+        self.staged_bytes += length;
         Ok(())
+    }
+
+    /// Throws away what is staged for a run, whose part must not begin from now on. Whether bytes were
+    /// waiting, so that the part has not begun either; otherwise it may have, or have ended.
+    pub(crate) fn withdraw(&mut self, run: RunId, now_ms: u64) -> bool {
+        let entry = self.run(run, now_ms);
+        if !matches!(entry.state, State::Waiting(_)) {
+            return false;
+        }
+        entry.state = State::Withdrawn;
+        entry.since_ms = now_ms;
+        let pieces = std::mem::take(&mut entry.pieces);
+        self.staged_bytes -= total_bytes(&pieces);
+        !pieces.is_empty()
+    }
+
+    /// Withdraws all runs whose part has not begun: while this node was not a member, their clients
+    /// may have been told to do without it.
+    pub(crate) fn withdraw_all(&mut self, now_ms: u64) {
+        let runs: Vec<RunId> = self.runs.keys().copied().collect();
+        for run in runs {
+            self.withdraw(run, now_ms);
+        }
     }
 
     /// Hands a frame to its run, whether or not its part has come.
@@ -70,11 +109,19 @@ impl Staging {
     /// Starts a run: gives what has arrived, and routes what comes from now on.
     pub(crate) fn start(&mut self, run: RunId, now_ms: u64) -> Result<Arrivals, Refusal> {
         let entry = self.run(run, now_ms);
-        let taken = || Refusal::Invalid(format!("run {} is running here already", run.0));
-        let flows = entry.receiver.take().ok_or_else(taken)?;
+        let flows = match std::mem::replace(&mut entry.state, State::Begun) {
+            State::Waiting(flows) => flows,
+            State::Begun => {
+                let taken = format!("run {} is running here already", run.0);
+                return Err(Refusal::Invalid(taken));
+            }
+            State::Withdrawn => {
+                entry.state = State::Withdrawn;
+                return Err(withdrawn(run));
+            }
+        };
         let pieces = std::mem::take(&mut entry.pieces);
-        let bytes: u64 = pieces.iter().map(|(_, _, bytes)| bytes.len() as u64).sum();
-        self.staged_bytes -= bytes;
+        self.staged_bytes -= total_bytes(&pieces);
         let pieces = pieces
             .into_iter()
             .map(|(chunk, at, bytes)| ((chunk, at), bytes))
@@ -88,18 +135,13 @@ impl Staging {
     /// Forgets a run that is over. A straggling frame makes a new entry, which expires.
     pub(crate) fn end(&mut self, run: RunId) {
         if let Some(run) = self.runs.remove(&run) {
-            let bytes: u64 = run
-                .pieces
-                .iter()
-                .map(|(_, _, bytes)| bytes.len() as u64)
-                .sum();
-            self.staged_bytes -= bytes;
+            self.staged_bytes -= total_bytes(&run.pieces);
         }
     }
 
-    /// Forgets runs whose part never came.
+    /// Forgets runs whose part never came, and withdrawn ones: what was staged is gone.
     pub(crate) fn expire(&mut self, now_ms: u64) {
-        let old = |run: &Run| run.receiver.is_some() && run.since_ms + KEEP_MS < now_ms;
+        let old = |run: &Run| !matches!(run.state, State::Begun) && run.since_ms + KEEP_MS < now_ms;
         let expired: Vec<RunId> = self
             .runs
             .iter()
@@ -116,12 +158,20 @@ impl Staging {
             let (sender, receiver) = unbounded();
             Run {
                 sender,
-                receiver: Some(receiver),
+                state: State::Waiting(receiver),
                 pieces: Vec::new(),
                 since_ms: now_ms,
             }
         })
     }
+}
+
+fn withdrawn(run: RunId) -> Refusal {
+    Refusal::Invalid(format!("run {} was withdrawn by its client", run.0))
+}
+
+fn total_bytes(pieces: &[(ChunkIndex, u64, Bytes)]) -> u64 {
+    pieces.iter().map(|(_, _, bytes)| bytes.len() as u64).sum()
 }
 
 impl Inputs {
@@ -180,6 +230,43 @@ mod tests {
             assert!(read(offset, length).is_err(), "{offset}+{length}");
         }
         assert!(inputs.read(ChunkIndex(1), ByteRange::new(10, 1)).is_err());
+    }
+
+    #[test]
+    fn a_withdrawn_run_never_begins_however_late_its_messages_come() {
+        let mut staging = Staging::default();
+        let (waiting, begun, unknown) = (RunId(1), RunId(2), RunId(3));
+        let bytes = Bytes::from_static(b"new");
+        for run in [waiting, begun] {
+            staging.stage(run, CHUNK, 0, bytes.clone(), 0).unwrap();
+        }
+        staging.start(begun, 0).unwrap();
+        assert!(staging.withdraw(waiting, 5), "its bytes were waiting");
+        assert!(!staging.withdraw(waiting, 6), "and are gone");
+        assert!(!staging.withdraw(begun, 5), "it may yet be committed");
+        assert!(!staging.withdraw(unknown, 5), "it may have been committed");
+        for run in [waiting, unknown] {
+            assert!(staging.start(run, 7).is_err());
+            assert!(staging.stage(run, CHUNK, 0, bytes.clone(), 7).is_err());
+        }
+        staging.expire(KEEP_MS + 5);
+        assert!(
+            staging.start(waiting, KEEP_MS + 5).is_err(),
+            "kept as long as bytes are"
+        );
+        staging.expire(KEEP_MS + 7);
+        assert!(staging.runs.len() == 1, "only the part at work is left");
+        assert_eq!(staging.staged_bytes, 0);
+    }
+
+    #[test]
+    fn what_waits_while_a_node_is_away_is_withdrawn() {
+        let mut staging = Staging::default();
+        let bytes = Bytes::from_static(b"new");
+        staging.stage(RunId(1), CHUNK, 0, bytes, 0).unwrap();
+        staging.withdraw_all(9);
+        assert!(staging.start(RunId(1), 10).is_err());
+        assert_eq!(staging.staged_bytes, 0);
     }
 
     #[test]

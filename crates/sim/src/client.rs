@@ -14,17 +14,19 @@ use futures::future::{BoxFuture, join_all, ready};
 use gabion_codec::Code;
 use gabion_exec::{Sink, Source};
 use gabion_layout::{
-    ByteRange, ChunkIndex, ChunkRange, Epoch, Geometry, NodeId, Sequence, StripeId, StripeRecord,
+    ByteRange, ChunkIndex, ChunkRange, Epoch, Geometry, NodeId, NodePlace, Sequence, StripeId,
+    StripeRecord, Topology,
 };
 use gabion_meta::PoolRecord;
 use gabion_plan::{Part, Plan};
 use gabion_planner::{Stripe, encode, update};
-use gabion_protocol::initiate::{OwnPart, PartFailed, RunTerms, run_plan};
+use gabion_protocol::initiate::{OwnPart, PartFailed, RunTerms, run_plan, substitutes};
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Effect, FileLayout, Flow, NodeReply, NodeRequest,
     Purpose, ReadCut, Refusal, RunId,
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
+use gabion_protocol::primary::{UPDATE_SLICE_BYTES, failed_nodes};
 use gabion_protocol::run::{LocalIo, RunContext, run_part};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -221,7 +223,13 @@ impl Client {
         let (_, geometry) = shape(&file.pool, record);
         let (run, update) = (RunId(self.ports.random()), self.ledger.name());
         self.ledger.submitted(record.id, update, run, cells);
-        let mut ranges = Vec::new();
+        let split = cells.iter().flat_map(|part| {
+            let parts = geometry.split(byte_range(part));
+            parts.expect("clients write within stripes")
+        });
+        let ranges: Vec<ChunkRange> = split.collect();
+        // A primary that knows of other losses refuses; the next update has a newer layout.
+        let substitutes = substitutes_of(file, record, &ranges)?;
         let mut staged = Vec::new();
         for part in cells {
             let bytes = fill(record.id, update, part.start, part.end - part.start);
@@ -229,8 +237,9 @@ impl Client {
             let parts = geometry.split(byte_range(part));
             for range in parts.expect("clients write within stripes") {
                 let bytes = bytes.split_to(range.range.length as usize);
-                staged.push(self.stage(run, record, range, bytes));
-                ranges.push(range);
+                let substitute = substitutes.iter().find(|(lost, _)| *lost == range.chunk);
+                let node = substitute.map_or(record.nodes[range.chunk.at()], |&(_, node)| node);
+                staged.push(self.stage(run, node, range, bytes));
             }
         }
         for done in join_all(staged).await {
@@ -241,6 +250,7 @@ impl Client {
             stripe: record.id,
             generation: record.generation,
             ranges,
+            substitutes,
         };
         match self.ask_primary(record, request).await? {
             NodeReply::Updated { sequence } => {
@@ -254,7 +264,7 @@ impl Client {
     async fn stage(
         &self,
         run: RunId,
-        record: &StripeRecord,
+        node: NodeId,
         range: ChunkRange,
         bytes: Bytes,
     ) -> Result<(), Refusal> {
@@ -264,7 +274,6 @@ impl Client {
             offset: range.range.offset,
             bytes,
         };
-        let node = record.nodes[range.chunk.at()];
         match self.ports.call_node(node, request, STAGE_DEADLINE_MS).await {
             Ok(NodeReply::Done) => Ok(()),
             Ok(NodeReply::Refused(refusal)) => Err(refusal),
@@ -317,6 +326,35 @@ impl Client {
             return Err(refusal);
         }
         Err(Refusal::NotPrimary(node))
+    }
+}
+
+/// Who acts for the lost chunks that an update writes, as far as the layout tells.
+fn substitutes_of(
+    file: &FileLayout,
+    record: &StripeRecord,
+    ranges: &[ChunkRange],
+) -> Result<Vec<(ChunkIndex, NodeId)>, Refusal> {
+    let (code, geometry) = shape(&file.pool, record);
+    let failed = failed_nodes(&file.nodes);
+    let is_lost =
+        |chunk: &ChunkIndex| record.is_stale(*chunk) || failed.contains(&record.nodes[chunk.at()]);
+    let lost: Vec<ChunkIndex> = record.chunks().filter(is_lost).collect();
+    let stripe = Stripe {
+        id: record.id,
+        code: &code,
+        geometry,
+        placement: &record.nodes,
+        lost: &lost,
+    };
+    let places = file.nodes.iter().map(|status| NodePlace {
+        node: status.node,
+        rack: status.rack,
+    });
+    let topology = Topology::new(places).expect("the coordinator lists each node once");
+    match update::delta(&stripe, &topology, ranges, UPDATE_SLICE_BYTES) {
+        Ok(plan) => Ok(substitutes(&plan)),
+        Err(error) => Err(Refusal::Invalid(error.to_string())),
     }
 }
 

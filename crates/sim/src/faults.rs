@@ -2,8 +2,9 @@
 //! after a while. In a calm everything is mended and the cluster must become whole again by itself.
 //!
 //! Crashes, cuts and full disks may hit anything at any time. Loss of what is stored may hit only
-//! as many machines between two calms as the pool promises to survive, those counted that have
-//! missed updates and not caught up yet.
+//! one machine between two calms, and only while no more have missed updates and not caught up yet
+//! than the pool promises to survive: stripes are written as long as they could bear one more loss
+//! than those that are known.
 
 use crate::client::Client;
 use crate::cluster::Cluster;
@@ -239,7 +240,8 @@ impl Weather {
         let mut harmed = lock(&self.harmed);
         incomplete.extend(harmed.iter().copied());
         incomplete.insert(slot);
-        let may = incomplete.len() <= self.cluster.shape.survived_count;
+        let may = incomplete.len() <= self.cluster.shape.survived_count
+            && harmed.iter().all(|&other| other == slot);
         if may {
             harmed.insert(slot);
         }

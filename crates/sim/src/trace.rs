@@ -14,6 +14,7 @@ pub(crate) fn request(request: &Request) -> Option<String> {
         Request::Coordinator(request) => match request {
             CoordinatorRequest::Acquire { .. }
             | CoordinatorRequest::Settling { .. }
+            | CoordinatorRequest::NoteDegraded { .. }
             | CoordinatorRequest::ReportDamage(_)
             | CoordinatorRequest::BeginPut { .. }
             | CoordinatorRequest::CommitPut(_)

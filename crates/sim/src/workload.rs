@@ -101,7 +101,9 @@ async fn update(
         }
         Err(refusal) => {
             world.note(&format!("{}: an update fails: {refusal}", record.id));
-            if !matches!(refusal, Refusal::NotPrimary(_) | Refusal::Unavailable(_)) {
+            // Whoever goes on with an old layout does not learn that a node has been given up.
+            let looks_again = world.roll(|dice| dice.one_in(3));
+            if looks_again || !matches!(refusal, Refusal::NotPrimary(_) | Refusal::Unavailable(_)) {
                 known.remove(&layout.file.name);
             }
         }

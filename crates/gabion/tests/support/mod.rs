@@ -41,6 +41,18 @@ pub(crate) fn fails(arguments: &[&str], code: i32) -> String {
     stderr
 }
 
+/// Runs the command on a cluster; it must fail with this exit code. Gives its stderr.
+pub(crate) fn fails_on(cluster: &TestCluster, arguments: &[&str], code: i32) -> String {
+    let output = cluster.output(arguments);
+    let stderr = text(&output.stderr);
+    assert_eq!(
+        output.status.code(),
+        Some(code),
+        "gabion {arguments:?}: {stderr}"
+    );
+    stderr
+}
+
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -15,7 +15,7 @@ use crate::error::LabError;
 use gabion_codec::Code;
 use gabion_layout::{
     ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Geometry, Keeping, NodeId, Sequence,
-    StripeId, UpdateScheme,
+    StripeId, Topology, UpdateScheme,
 };
 use gabion_planner::repair::{self, Scheme};
 use gabion_planner::{Stripe, update};
@@ -189,8 +189,10 @@ impl Storage {
             rest = behind;
         }
         let mut state = self.stripe(stripe);
+        // Racks matter only where chunks are lost.
         let plan = update::delta(
             &self.planned(stripe, &state.placement, &[]),
+            &Topology::uniform(1, 1),
             &ranges,
             u64::MAX,
         )?;

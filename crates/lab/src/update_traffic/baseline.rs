@@ -24,8 +24,8 @@ impl Scheme for Baseline {
             let set = ChunkSet::of(update.data);
             let bytes = self
                 .costs
-                .crossing(stripes, place, set, &|stripe, _, ranges| {
-                    update::delta(stripe, ranges, slice_bytes)
+                .crossing(stripes, place, set, &|stripe, topology, ranges| {
+                    update::delta(stripe, topology, ranges, slice_bytes)
                 })?;
             self.crossing_bytes += u128::from(bytes);
         }

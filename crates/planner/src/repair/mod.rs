@@ -49,13 +49,13 @@ impl FromStr for Scheme {
 }
 
 /// A row of a lost chunk, and the equation that gives it.
-struct LostRow<'a> {
-    equations: &'a Equations,
+pub(crate) struct LostRow<'a> {
+    pub(crate) equations: &'a Equations,
     /// Which of the equations' outputs, and which row of it.
-    output: usize,
-    row: usize,
+    pub(crate) output: usize,
+    pub(crate) row: usize,
     /// Positions within the row.
-    in_row: Slices,
+    pub(crate) in_row: Slices,
 }
 
 impl LostRow<'_> {
@@ -80,7 +80,8 @@ impl LostRow<'_> {
     }
 }
 
-fn reconstruct(
+/// Brings a row of a lost chunk together at a node.
+pub(crate) fn reconstruct(
     b: &mut PlanBuilder,
     stripe: &Stripe<'_>,
     scheme: Scheme,

@@ -1,17 +1,20 @@
 //! Update by delta: each data node sends the change of its chunk to every parity node, which
 //! scales it and logs it. It is the baseline of CAU (section 3.1) and of `RackCU` (section II-C):
-//! cross-rack bytes are one copy of the delta for each parity node in another rack.
+//! cross-rack bytes are one copy of the delta for each parity node in another rack. What happens
+//! where chunks are lost is in `degraded.rs`.
 
+use super::degraded::{Substitute, check_left};
 use crate::{PlanError, Stripe};
-use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Slices};
-use gabion_plan::{Goal, Log, Plan, PlanBuilder};
+use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Slices, Topology};
+use gabion_plan::{Goal, Log, Plan, PlanBuilder, ValueId};
 
-/// Plans an update of `ranges` of data chunks, whose new bytes are at the chunks' nodes, in slices
-/// of at most `slice_bytes`.
+/// Plans an update of `ranges` of data chunks, in slices of at most `slice_bytes`. Their new bytes
+/// are at the chunks' nodes, and those of a lost chunk where the plan's [`gabion_plan::Step::Input`]
+/// takes them. Lost chunks get no record; every parity chunk that is left follows.
 ///
 /// # Errors
 /// [`PlanError::BadRanges`] for ranges that are empty, overlap, leave their chunk or are of no data
-/// chunk; [`PlanError::UpdateOfLost`] when a chunk that must change is lost.
+/// chunk; [`PlanError::TooFewLeft`] when the stripe could lose data by losing one more chunk.
 ///
 /// ```
 /// use gabion_codec::Code;
@@ -30,21 +33,36 @@ use gabion_plan::{Goal, Log, Plan, PlanBuilder};
 ///     lost: &[],
 /// };
 /// let range = ByteRange::new(8192, 4096);
-/// let plan = update::delta(&stripe, &[ChunkRange { chunk: ChunkIndex(0), range }], 32 << 10).unwrap();
+/// let part = ChunkRange { chunk: ChunkIndex(0), range };
+/// let plan = update::delta(&stripe, &topology, &[part], 32 << 10).unwrap();
 /// check(&plan, &code).unwrap();
 /// // All three parity chunks are in another rack, and each gets a copy of the delta.
 /// assert_eq!(Cost::of(&plan, &topology).cross_rack_bytes, 3 * 4096);
 /// ```
 pub fn delta(
     stripe: &Stripe<'_>,
+    topology: &Topology,
     ranges: &[ChunkRange],
     slice_bytes: u64,
 ) -> Result<Plan, PlanError> {
     check_ranges(stripe, ranges)?;
+    check_left(stripe)?;
     let mut b = stripe.builder();
     for part in ranges {
+        let is_lost = stripe.lost.contains(&part.chunk);
+        let substitute = is_lost.then(|| Substitute::of(stripe, part.chunk, topology));
+        let substitute = substitute.transpose()?;
         for range in stripe.geometry.split_rows(part.range) {
-            update_row(&mut b, stripe, part.chunk, range, slice_bytes);
+            let slices = Slices::contiguous(range, slice_bytes);
+            let delta = change(
+                &mut b,
+                stripe,
+                part.chunk,
+                substitute.as_ref(),
+                range,
+                slices,
+            );
+            spread(&mut b, stripe, part.chunk, range, slices, delta);
         }
     }
     Ok(b.finish(Goal::Update {
@@ -52,26 +70,47 @@ pub fn delta(
     }))
 }
 
-/// Plans the change of one range of one sub-chunk: the delta goes to each parity node once, and
-/// there to each of the parity rows that it touches.
-fn update_row(
+/// Plans the change of one range of one sub-chunk: its record, if the chunk is there, and the delta
+/// at the node that acts for it.
+fn change(
     b: &mut PlanBuilder,
     stripe: &Stripe<'_>,
     chunk: ChunkIndex,
+    substitute: Option<&Substitute>,
     range: ByteRange,
-    slice_bytes: u64,
-) {
-    let row_bytes = stripe.geometry.sub_chunk_bytes();
-    let row = (range.offset / row_bytes) as usize;
-    let slices = Slices::contiguous(range, slice_bytes);
+    slices: Slices,
+) -> ValueId {
+    if let Some(substitute) = substitute {
+        let new = b.input(substitute.node, chunk, slices);
+        let old = substitute.old_bytes(b, stripe, range, slices);
+        return b.combine(substitute.node, &[(1, new), (1, old)]);
+    }
     let node = stripe.node_of(chunk);
     let new = b.input(node, chunk, slices);
     let old = b.read(chunk, slices);
     let delta = b.combine(node, &[(1, new), (1, old)]);
     b.append(Log::Journal, chunk, slices, new);
+    delta
+}
+
+/// Plans the way of a delta: to each parity node that is left once, and there to each of the parity
+/// rows that it touches.
+fn spread(
+    b: &mut PlanBuilder,
+    stripe: &Stripe<'_>,
+    chunk: ChunkIndex,
+    range: ByteRange,
+    slices: Slices,
+    delta: ValueId,
+) {
+    let row_bytes = stripe.geometry.sub_chunk_bytes();
+    let row = (range.offset / row_bytes) as usize;
     let mut sent = None;
     for target in stripe.code.delta_rows(chunk.at(), row) {
         let parity = ChunkIndex::new(target.chunk);
+        if stripe.lost.contains(&parity) {
+            continue;
+        }
         let there = match sent {
             Some((to, value)) if to == parity => value,
             _ => b.send(delta, stripe.node_of(parity)),
@@ -97,18 +136,6 @@ fn check_ranges(stripe: &Stripe<'_>, ranges: &[ChunkRange]) -> Result<(), PlanEr
         let leaves = part.range.is_empty() || part.range.end() > g.chunk_bytes();
         if overlaps || leaves || !g.is_data(part.chunk) {
             return Err(PlanError::BadRanges);
-        }
-        if stripe.lost.contains(&part.chunk) {
-            return Err(PlanError::UpdateOfLost(part.chunk));
-        }
-        for range in g.split_rows(part.range) {
-            let row = (range.offset / g.sub_chunk_bytes()) as usize;
-            for target in stripe.code.delta_rows(part.chunk.at(), row) {
-                let parity = ChunkIndex::new(target.chunk);
-                if stripe.lost.contains(&parity) {
-                    return Err(PlanError::UpdateOfLost(parity));
-                }
-            }
         }
     }
     if ranges.is_empty() {

@@ -4,6 +4,7 @@
 //! first, with copies that survive failures, and let parity follow in a commit.
 
 pub mod cau;
+mod degraded;
 mod delta;
 mod fl;
 mod flow;
@@ -16,6 +17,7 @@ pub(crate) mod rackcu;
 mod scheme;
 pub(crate) mod spread;
 
+pub use degraded::missed;
 pub use delta::delta;
 pub use rackcu::rackcu;
 pub use scheme::{Scheme, keepings, scheme};

@@ -97,6 +97,26 @@ pub(crate) fn ranges(
     ranges
 }
 
+/// Losses from random numbers that leave a stripe writable: any one more could be borne.
+pub(crate) fn bearable_losses(setting: &Setting, numbers: &[(u64, u64, u64)]) -> Vec<ChunkIndex> {
+    let n = setting.geometry.n();
+    let mut lost: Vec<ChunkIndex> = Vec::new();
+    for &(number, ..) in numbers {
+        let chunk = ChunkIndex::new(number as usize % n);
+        let left: Vec<usize> = (0..n)
+            .filter(|&c| c != chunk.at() && !lost.contains(&ChunkIndex::new(c)))
+            .collect();
+        let bears = |gone: &usize| {
+            let rest: Vec<usize> = left.iter().copied().filter(|c| c != gone).collect();
+            setting.code.is_sufficient(&rest)
+        };
+        if !lost.contains(&chunk) && left.iter().all(bears) {
+            lost.push(chunk);
+        }
+    }
+    lost
+}
+
 pub(crate) fn any_numbers() -> impl Strategy<Value = Vec<(u64, u64, u64)>> {
     proptest::collection::vec((any::<u64>(), any::<u64>(), any::<u64>()), 1..6)
 }

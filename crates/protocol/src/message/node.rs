@@ -4,7 +4,7 @@
 use super::{Meter, Purpose, Refusal, RunId};
 use bytes::Bytes;
 use gabion_layout::{
-    ByteRange, ChunkId, ChunkIndex, ChunkRange, Epoch, Generation, Sequence, StripeId,
+    ByteRange, ChunkId, ChunkIndex, ChunkRange, Epoch, Generation, NodeId, Sequence, StripeId,
 };
 use gabion_plan::Part;
 use serde::{Deserialize, Serialize};
@@ -114,6 +114,11 @@ pub enum NodeRequest {
         /// The bytes.
         bytes: Bytes,
     },
+    /// Throw away what is staged for the run, and never begin its part from now on.
+    Unstage {
+        /// The run.
+        run: RunId,
+    },
     /// Do this part, and reply when it is done and durable.
     RunPart(Box<RunPart>),
     /// To a stripe's primary: run an update whose bytes are staged under `run`.
@@ -126,6 +131,9 @@ pub enum NodeRequest {
         generation: Generation,
         /// What changes.
         ranges: Vec<ChunkRange>,
+        /// Lost chunks, each with the node where its new bytes are staged, by chunk. The bytes of
+        /// all others are at their own nodes.
+        substitutes: Vec<(ChunkIndex, NodeId)>,
     },
     /// To a stripe's primary: what is the committed mark?
     Mark {
@@ -207,6 +215,11 @@ pub enum NodeRequest {
 pub enum NodeReply {
     /// Done; nothing to tell.
     Done,
+    /// The run's part will never begin on this node.
+    Unstaged {
+        /// Bytes were waiting for the part, so it has not begun before either.
+        was_waiting: bool,
+    },
     /// The part is done.
     PartDone {
         /// For a part that read at the committed mark: the mark.

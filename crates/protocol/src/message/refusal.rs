@@ -38,14 +38,21 @@ pub enum Refusal {
     /// Another node is the primary; ask it.
     #[error("the stripe's primary is {0}")]
     NotPrimary(NodeId),
-    /// A chunk that the update touches is on a node that is down.
-    #[error("{chunk} is on {node}, which is down: the stripe takes no writes until it is repaired")]
-    ParticipantDown {
-        /// The chunk.
-        chunk: ChunkIndex,
-        /// Its node.
-        node: NodeId,
+    /// A stripe that is to be updated could lose data by losing one more chunk.
+    #[error(
+        "only {left_count} of the stripe's {chunk_count} chunks are left, and to lose another could \
+         lose data: it takes no writes until it is repaired, but it can be read"
+    )]
+    TooFewLeft {
+        /// Chunks that are not lost.
+        left_count: u8,
+        /// Chunks of the stripe.
+        chunk_count: u8,
     },
+    /// New bytes of lost chunks belong at the nodes that act for them, and those of all other
+    /// chunks at their own. Nothing was done; the asker stages them there under another run.
+    #[error("other chunks of the stripe are lost than the writer knew of")]
+    StageAt(Vec<(ChunkIndex, NodeId)>),
     /// Someone who is needed does not answer and has not been declared failed either.
     #[error("{0} does not answer; try again")]
     Unavailable(String),
