@@ -72,3 +72,107 @@ fn t32_workloads_come_near_their_rows() {
     assert_eq!(report.tables[0].rows.len(), 12);
     assert_eq!(report.tables[0].rows[1][2], Cell::Count(1055));
 }
+
+/// The finding's number.
+fn value(report: &Report, what: &str) -> f64 {
+    finding(report, what).ours_value.expect("a number")
+}
+
+#[test]
+fn parts_of_a_figure_name_its_experiment() {
+    for id in ["COD-F52", "COD-F52a", "cod-f52D"] {
+        assert_eq!(experiment(id).unwrap().id, "COD-F52");
+    }
+    for id in ["COD-F52e", "COD-F52ab", "COD-T32a", "COD"] {
+        assert!(experiment(id).is_err(), "{id}");
+    }
+}
+
+/// On the model, as in the thesis: full overwrite updates slowest, full logging reads slowest, and
+/// recovery is fast where deltas are next to their chunks.
+#[test]
+fn f52_has_the_order_of_schemes() {
+    let report = quick("COD-F52");
+    assert!(
+        value(
+            &report,
+            "b: random write, FO below the slowest other, model"
+        ) > 0.0
+    );
+    assert!(value(&report, "c: sequential read, FL over FO, model") < 0.75);
+    assert!(value(&report, "d: recovery, FO over FL, model") > 1.5);
+    assert!(value(&report, "d: recovery, PLR over PL, model") > 1.2);
+    assert_eq!(report.tables[0].rows.len(), 8);
+    assert_eq!(report.plots.len(), 4);
+}
+
+/// As the file system says it: nothing but logs takes chunks apart.
+#[test]
+fn t51_finds_fragments_where_there_are_logs() {
+    let report = quick("COD-T51");
+    let row = |scheme: usize| -> (f64, f64) {
+        let cells = &report.tables[0].rows[scheme];
+        let number = |cell: &Cell| match cell {
+            Cell::Number(number) => *number,
+            other => panic!("{other:?} is no number"),
+        };
+        (number(&cells[1]), number(&cells[3]))
+    };
+    let [fo, fl, pl, plr] = [0, 1, 2, 3].map(row);
+    assert_eq!((fo, plr, pl.0), ((0.0, 0.0), (0.0, 0.0), 0.0));
+    assert!(fl.0 > 15.0 && fl.0 <= 32.0, "{fl:?}");
+    for parity in [fl.1, pl.1] {
+        assert!(parity > 60.0 && parity <= 128.0, "{parity}");
+    }
+}
+
+#[test]
+fn f53_more_parity_costs_updates_and_reserved_space_helps_recovery() {
+    let report = quick("COD-F53");
+    assert!(value(&report, "random write, (8,4) over (8,6) on average, model") < 1.0);
+    assert!(value(&report, "recovery, PLR (6,4) over PL (8,6), model") > 1.0);
+}
+
+#[test]
+fn f54_reserved_space_takes_more_writes_than_full_overwrite() {
+    let report = quick("COD-F54");
+    assert!(value(&report, "PLR over FO on average, model") > 0.0);
+    assert!(
+        report.scaled[1].contains("0 of 1 volumes"),
+        "{:?}",
+        report.scaled
+    );
+}
+
+#[test]
+fn f55_reserved_space_recovers_faster_than_full_logging() {
+    assert!(value(&quick("COD-F55"), "PLR over FL at most, model") > 1.0);
+}
+
+#[test]
+fn f56_shrinking_gives_most_of_the_reserved_space_back() {
+    let report = quick("COD-F56");
+    for fixed in ["2 MiB", "8 MiB", "16 MiB"] {
+        assert_eq!(finding(&report, fixed).is_reached, Some(true));
+    }
+    let merged = value(&report, "shrink+merge");
+    assert!(
+        merged <= 0.2 && merged < value(&report, "2 MiB") + 1e-9,
+        "{merged}"
+    );
+    assert!(merged <= value(&report, "shrink only"));
+}
+
+#[test]
+fn f57_few_writes_wait_for_a_merge() {
+    let report = quick("COD-F57");
+    for finding in &report.findings {
+        assert_eq!(
+            finding.is_reached,
+            Some(true),
+            "{}: {}",
+            finding.what,
+            finding.ours
+        );
+    }
+}

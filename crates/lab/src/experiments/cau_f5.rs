@@ -6,6 +6,7 @@ use crate::reliability::{Counting, Model, Redundancy};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "CAU-F5",
+    parts: "",
     title: "data loss against the length of the append phase",
     run: |session| Ok(run(session)),
 };

@@ -12,6 +12,7 @@ use std::num::NonZeroU64;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "COD-T32",
+    parts: "",
     title: "properties of the MSR Cambridge volumes (Table 3.2)",
     run,
 };

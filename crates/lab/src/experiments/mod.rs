@@ -5,10 +5,20 @@
 //! saving are the command line's.
 
 mod cau_f5;
+mod cod_f52;
+mod cod_f53;
+mod cod_f54;
+mod cod_f55;
+mod cod_f56;
+mod cod_f57;
 mod cod_t32;
+mod cod_t51;
 mod cross_rack;
+mod replay_run;
 mod report;
+mod reserve_run;
 mod session;
+mod update_run;
 
 pub use report::{Cell, Finding, Report, Table};
 pub use session::{Progress, Scale, Session};
@@ -20,10 +30,22 @@ use crate::error::LabError;
 pub struct Experiment {
     /// Its id: the paper, and the figure or table, such as `COD-T32`.
     pub id: &'static str,
+    /// Letters of the figure's parts. Each may follow the id, as in `COD-F52b`, and runs all of them.
+    pub parts: &'static str,
     /// What it shows, in a few words.
     pub title: &'static str,
     /// Runs it.
     pub run: fn(&Session<'_>) -> Result<Report, LabError>,
+}
+
+impl Experiment {
+    fn is_called(&self, id: &str) -> bool {
+        let id = id.to_ascii_uppercase();
+        let Some(part) = id.strip_prefix(self.id) else {
+            return false;
+        };
+        part.is_empty() || (part.len() == 1 && self.parts.contains(&part.to_ascii_lowercase()))
+    }
 }
 
 /// All experiments, by paper and figure.
@@ -34,6 +56,13 @@ pub fn registry() -> &'static [Experiment] {
         cross_rack::F9,
         cross_rack::F10,
         cod_t32::EXPERIMENT,
+        cod_f52::EXPERIMENT,
+        cod_t51::EXPERIMENT,
+        cod_f53::EXPERIMENT,
+        cod_f54::EXPERIMENT,
+        cod_f55::EXPERIMENT,
+        cod_f56::EXPERIMENT,
+        cod_f57::EXPERIMENT,
         cross_rack::A1,
         cross_rack::A2,
         cross_rack::A3,
@@ -45,9 +74,7 @@ pub fn registry() -> &'static [Experiment] {
 /// # Errors
 /// [`LabError::UnknownExperiment`], which lists the ids that there are.
 pub fn experiment(id: &str) -> Result<&'static Experiment, LabError> {
-    let found = registry()
-        .iter()
-        .find(|known| known.id.eq_ignore_ascii_case(id));
+    let found = registry().iter().find(|known| known.is_called(id));
     found.ok_or_else(|| {
         let ids: Vec<&str> = registry().iter().map(|known| known.id).collect();
         LabError::UnknownExperiment {

@@ -81,10 +81,12 @@ impl Finding {
         self
     }
 
-    /// Says why the figure differs from the paper's.
+    /// Says why the figure is not near the paper's, if it is not.
     #[must_use]
     pub fn because(mut self, why: impl Into<String>) -> Self {
-        self.why = Some(why.into());
+        if self.is_reached == Some(false) {
+            self.why = Some(why.into());
+        }
         self
     }
 }
@@ -199,8 +201,10 @@ mod tests {
         let mut table = Table::new("t", &["scheme", "writes", "rate"]);
         table.row(["FO".into(), 3_u64.into(), 1.5.into()]);
         let finding = Finding::number("ratio", 1.6, "x", "1.631x").reached(true);
+        let missed = finding.clone().reached(false).because("luck");
+        assert_eq!(missed.why.as_deref(), Some("luck"));
         let report = Report {
-            findings: vec![finding.because("luck")],
+            findings: vec![finding.because("nothing to explain")],
             tables: vec![table],
             ..Report::default()
         };
@@ -212,6 +216,7 @@ mod tests {
         assert_eq!(json["findings"][0]["ours"], "1.60x");
         assert_eq!(json["findings"][0]["ours_value"], 1.6);
         assert_eq!(json["findings"][0]["is_reached"], true);
+        assert_eq!(json["findings"][0]["why"], serde_json::Value::Null);
         assert!(json.get("plots").is_none());
     }
 }

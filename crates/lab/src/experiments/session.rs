@@ -64,6 +64,30 @@ impl Session<'_> {
         file.exists().then(|| TraceReader::open(&file)).transpose()
     }
 
+    /// Opens the trace of an MSR volume, whole if it is there, else a piece of it, with its file's name;
+    /// none where there is neither.
+    ///
+    /// # Errors
+    /// [`LabError::Io`] when it is there and cannot be read.
+    pub fn volume(&self, name: &str) -> Result<Option<(String, TraceReader)>, LabError> {
+        let Some(folder) = self.traces.map(|folder| folder.join("msr")) else {
+            return Ok(None);
+        };
+        let mut files: Vec<String> = fs::read_dir(&folder)
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .filter(|file| file.split('.').next() == Some(name))
+            .collect();
+        // The shortest name is that of the whole volume.
+        files.sort_by_key(|file| (file.len(), file.clone()));
+        let Some(file) = files.into_iter().next() else {
+            return Ok(None);
+        };
+        let reader = TraceReader::open(&folder.join(&file))?;
+        Ok(Some((file, reader)))
+    }
+
     /// An empty directory of this name within the session's own.
     ///
     /// # Errors

@@ -17,8 +17,9 @@ use gabion_layout::{
     ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Geometry, Keeping, NodeId, Sequence,
     StripeId, Topology, UpdateScheme,
 };
+use gabion_planner::Stripe;
 use gabion_planner::repair::{self, Scheme};
-use gabion_planner::{Stripe, update};
+use gabion_planner::update;
 use gabion_store::{
     ChunkSpec, Options, Piece, RealDisk, Record, RecordKind, Store, StoreError, UpdateStamp,
 };
@@ -56,14 +57,11 @@ pub struct Shape {
 impl Shape {
     /// How a chunk keeps its records.
     fn keeping(&self, chunk: ChunkIndex) -> Keeping {
-        let is_data = chunk.at() < self.code.k();
-        match (self.scheme, is_data) {
-            (UpdateScheme::Fo, _) => Keeping::AtOnce,
-            (UpdateScheme::Fl, _) | (UpdateScheme::Pl, false) => Keeping::Log,
-            (UpdateScheme::Pl | UpdateScheme::Plr, true) => Keeping::InPlace,
-            (UpdateScheme::Plr, false) => Keeping::Reserve {
-                bytes: self.reserve_bytes,
-            },
+        let keepings = update::scheme(self.scheme).keepings(self.reserve_bytes);
+        if chunk.at() < self.code.k() {
+            keepings.data
+        } else {
+            keepings.parity
         }
     }
 }

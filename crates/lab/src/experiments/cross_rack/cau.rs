@@ -10,18 +10,21 @@ use gabion_planner::update::cau::GroupingRule;
 
 pub(in super::super) const F8: Experiment = Experiment {
     id: "CAU-F8",
+    parts: "",
     title: "cross-rack update traffic of the baseline, PARIX and CAU",
     run: run_f8,
 };
 
 pub(in super::super) const F9: Experiment = Experiment {
     id: "CAU-F9",
+    parts: "",
     title: "data-delta, parity-delta and selective commits",
     run: run_f9,
 };
 
 pub(in super::super) const F10: Experiment = Experiment {
     id: "CAU-F10",
+    parts: "",
     title: "what data grouping spares",
     run: run_f10,
 };

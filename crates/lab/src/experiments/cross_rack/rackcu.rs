@@ -13,18 +13,21 @@ use crate::workload::volume;
 
 pub(in super::super) const A1: Experiment = Experiment {
     id: "RCU-A1",
+    parts: "",
     title: "cross-rack update traffic of RackCU by volume",
     run: run_a1,
 };
 
 pub(in super::super) const A2: Experiment = Experiment {
     id: "RCU-A2",
+    parts: "",
     title: "cross-rack update traffic of RackCU by code",
     run: run_a2,
 };
 
 pub(in super::super) const A3: Experiment = Experiment {
     id: "RCU-A3",
+    parts: "",
     title: "cross-rack update traffic of RackCU by number of racks",
     run: run_a3,
 };
