@@ -8,6 +8,7 @@ use gabion_layout::{
 };
 use gabion_plan::{Plan, check, graphviz, text};
 use gabion_planner::repair::{Scheme, helpers_by_distance, read, repair};
+use gabion_planner::update::{cau, parix};
 use gabion_planner::{PlanError, Stripe, encode, placement, update};
 use std::path::Path;
 
@@ -192,4 +193,47 @@ fn degraded_read() {
         32 * KIB,
     );
     setting.is_golden("degraded_read_rs_4_2", plan);
+}
+
+/// `RackCU`'s figure 4: two updated chunks in each of three racks, four parity chunks in two others.
+#[test]
+fn rackcu_collects_in_one_rack() {
+    let code: Code = "rs(6,4)".parse().unwrap();
+    let layout = "3x2+2x2".parse().unwrap();
+    let (topology, placement) = placement::grouped(layout, 6, 4).unwrap();
+    let setting = Setting {
+        geometry: Geometry::new(6, 4, 1, 4 * KIB).unwrap(),
+        code,
+        topology,
+        placement,
+    };
+    let ranges: Vec<ChunkRange> = (0..6).map(|chunk| range(chunk, 0, 4 * KIB)).collect();
+    let plan = update::rackcu(&setting.stripe(&[]), &setting.topology, &ranges, 4 * KIB);
+    setting.is_golden("rackcu_figure_4", plan);
+}
+
+/// CAU's phases: one replica a chunk in another rack, then a commit. It sends data deltas, since no
+/// rack has more updated chunks than the third has parity, and in two pieces, since one of the three
+/// updates is shorter.
+#[test]
+fn cau_appends_and_commits() {
+    let setting = Setting::new("rs(6,3)", MIB, 3);
+    let (stripe, topology) = (setting.stripe(&[]), &setting.topology);
+    let ranges = [range(0, 0, MIB), range(1, 0, MIB), range(3, 0, 64 * KIB)];
+    let append = cau::append(&stripe, topology, &ranges, 1, 32 * KIB);
+    setting.is_golden("cau_append", append);
+    let selection = cau::Selection::Selective;
+    let commit = cau::commit(&stripe, topology, &ranges, selection, 32 * KIB);
+    setting.is_golden("cau_commit", commit);
+}
+
+/// PARIX: old bytes go only where they are not known, and the commit sends nothing.
+#[test]
+fn parix_appends_and_commits() {
+    let setting = Setting::new("rs(6,3)", MIB, 3);
+    let stripe = setting.stripe(&[]);
+    let (ranges, known) = ([range(0, 0, 8 * KIB)], [range(0, 0, 4 * KIB)]);
+    let append = parix::append(&stripe, &ranges, &known, 32 * KIB);
+    setting.is_golden("parix_append", append);
+    setting.is_golden("parix_commit", parix::commit(&stripe, &ranges, 32 * KIB));
 }
