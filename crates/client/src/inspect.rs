@@ -12,7 +12,7 @@ use gabion_plan::Plan;
 use gabion_planner::repair::{self, Scheme};
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Damage, FileLayout, Liveness, Meter, NodeReply,
-    NodeRequest,
+    NodeRequest, StoreCounts,
 };
 use gabion_protocol::ports::Ports as _;
 use std::collections::BTreeMap;
@@ -148,6 +148,25 @@ impl Client {
             }
         }
         Ok(meters)
+    }
+
+    /// What the disks of all nodes have done since these started. Nodes that do not answer are left out.
+    ///
+    /// # Errors
+    /// Those of [`Client::nodes`].
+    pub async fn store_counts(&self) -> Result<BTreeMap<NodeId, StoreCounts>, ClientError> {
+        let ports = &self.shared.ports;
+        let nodes = self.nodes().await?;
+        let asked = nodes.iter().map(|status| {
+            let asked = ports.call_node(status.node, NodeRequest::StoreCounts, METER_DEADLINE_MS);
+            async move { (status.node, asked.await) }
+        });
+        let answers = futures::future::join_all(asked).await;
+        let counts = answers.into_iter().filter_map(|(node, reply)| match reply {
+            Ok(NodeReply::StoreCounts(counts)) => Some((node, counts)),
+            _ => None,
+        });
+        Ok(counts.collect())
     }
 
     /// The plans of an update of a range of a file, one for each stripe, as the stripes' primaries

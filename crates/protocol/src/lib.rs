@@ -15,3 +15,4 @@ pub mod primary;
 pub mod run;
 pub mod settle;
 mod staging;
+mod upkeep;

@@ -9,6 +9,7 @@ use crate::participant::Participant;
 use crate::ports::{Address, Ports};
 use crate::primary::{Primaries, Update};
 use crate::staging::Staging;
+use crate::upkeep::Upkeep;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use gabion_layout::{ChunkId, NodeId, RackId, Sequence, StripeId};
@@ -19,10 +20,8 @@ use thiserror::Error;
 
 /// How long the coordinator may take to answer a join or a heartbeat.
 const MEMBERSHIP_DEADLINE_MS: u64 = 2_000;
-/// How often committed records are brought into their chunks.
-const APPLY_EVERY_MS: u64 = 1_000;
-/// Bytes of records that one round of applying takes on.
-const APPLY_LIMIT_BYTES: u64 = 64 << 20;
+/// How often committed records are brought into their chunks, and reserves are seen to.
+const UPKEEP_EVERY_MS: u64 = 1_000;
 
 /// What a node is when it starts.
 #[derive(Clone, Debug)]
@@ -157,12 +156,12 @@ impl<D: Disk> Node<D> {
         lock(&self.staging).flow(flow, self.participant.ports.now_ms());
     }
 
-    /// Says that it is alive, applies committed records and forgets what nobody came for; for as
-    /// long as the process lives.
+    /// Says that it is alive, keeps its chunks up and forgets what nobody came for; for as long as
+    /// the process lives.
     pub async fn keep_alive(self: Arc<Self>) {
         let ports = Arc::clone(&self.participant.ports);
-        let applying = Arc::clone(&self);
-        ports.spawn(async move { applying.keep_applying().await }.boxed());
+        let upkept = Arc::clone(&self);
+        ports.spawn(async move { upkept.keep_up().await }.boxed());
         loop {
             ports
                 .sleep_ms(self.heartbeat_ms.load(Ordering::Relaxed))
@@ -174,17 +173,17 @@ impl<D: Disk> Node<D> {
         }
     }
 
-    async fn keep_applying(&self) {
+    async fn keep_up(&self) {
+        let ports = &self.participant.ports;
+        let mut upkeep = Upkeep::new(ports.now_ms());
         loop {
-            self.participant.ports.sleep_ms(APPLY_EVERY_MS).await;
-            let applied = self.participant.with_store(|store| {
-                if store.pending_bytes() == 0 {
-                    return Ok(());
-                }
-                store.apply_pending(APPLY_LIMIT_BYTES).map(|_| ())
-            });
-            if let Err(Refusal::Damaged(damage)) = applied.await {
-                self.report(vec![damage]);
+            ports.sleep_ms(UPKEEP_EVERY_MS).await;
+            match upkeep.round(&self.participant).await {
+                Ok(damage) if damage.is_empty() => {}
+                Ok(damage) => self.report(damage),
+                Err(Refusal::Damaged(damage)) => self.report(vec![damage]),
+                // The next round tries again, and whoever needs the disk meanwhile is told.
+                Err(_) => {}
             }
         }
     }
@@ -245,6 +244,7 @@ impl<D: Disk> Node<D> {
             | NodeRequest::Missed { .. }
             | NodeRequest::Remove { .. } => self.participate(request).await,
             NodeRequest::Scrub { chunks } => self.scrub(chunks).await,
+            NodeRequest::StoreCounts => Ok(NodeReply::StoreCounts(self.participant.store.counts())),
             NodeRequest::Meter => Err(Refusal::Invalid(
                 "the meter is the transport's to read".to_owned(),
             )),

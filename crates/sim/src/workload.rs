@@ -6,7 +6,7 @@ use crate::client::{Client, shape};
 use crate::cluster::Cluster;
 use crate::read::ReadFailed;
 use crate::world::lock;
-use gabion_layout::StripeRecord;
+use gabion_layout::{ReserveSpec, Smoothing, StripeRecord};
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, FileLayout, PoolWish, Refusal,
 };
@@ -151,6 +151,13 @@ async fn change_files(cluster: &Cluster, client: &Client, files: &Files, old: &s
     }
 }
 
+/// Reviewed so often that reserves shrink, grow and go within a storm.
+const RESERVE: ReserveSpec = ReserveSpec {
+    initial_chunks: 2,
+    period_s: 3,
+    smoothing: Smoothing::THESIS,
+};
+
 /// Makes the cluster's pool and first files; nothing goes wrong yet.
 pub(crate) async fn prepare(cluster: &Cluster, client: &Client, files: &Files) {
     let world = &cluster.world;
@@ -163,7 +170,7 @@ pub(crate) async fn prepare(cluster: &Cluster, client: &Client, files: &Files) {
             code: Some(shape.code.clone()),
             chunk_bytes: shape.chunk_bytes,
             update: shape.update,
-            reserve: None,
+            reserve: shape.update.reserves_space().then_some(RESERVE),
         });
         // Refused until all nodes have joined.
         if let Ok(CoordinatorReply::Pool(_)) = client.ask(request).await {

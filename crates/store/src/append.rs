@@ -132,9 +132,7 @@ enum Place {
 
 impl Chunk {
     fn has_reserve(&self) -> bool {
-        self.reserve
-            .as_ref()
-            .is_some_and(|reserve| reserve.bytes > 0)
+        self.reserve.is_some()
     }
 }
 

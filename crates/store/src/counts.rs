@@ -2,10 +2,11 @@
 
 use crate::disk::Disk;
 use crate::store::Store;
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a store has done since it was opened. What its opening cost is not in it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct StoreCounts {
     /// Records appended.
     pub append_count: u64,
@@ -23,7 +24,7 @@ pub struct StoreCounts {
     pub foreground_merge_count: u64,
     /// Merges that nobody waited for.
     pub background_merge_count: u64,
-    /// Appends that waited for their chunk's full reserve to be merged.
+    /// Appends that waited for a merge because their chunk's reserve was full, or was given back.
     pub stalled_append_count: u64,
     /// Bytes of these appends' records, without what is kept beside the bytes.
     pub stalled_append_bytes: u64,

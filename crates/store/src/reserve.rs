@@ -51,7 +51,7 @@ pub(crate) struct Reserve {
     pub(crate) appended_bytes: u64,
     /// How often it was emptied since the store was opened.
     pub(crate) merge_count: u64,
-    /// Appends that found it full since the store was opened.
+    /// Appends that waited for a merge since the store was opened: it was full, or nothing was left.
     pub(crate) stalled_count: u64,
 }
 

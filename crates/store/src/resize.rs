@@ -35,7 +35,7 @@ pub struct ReserveStats {
     pub appended_bytes: u64,
     /// How often it was emptied.
     pub merge_count: u64,
-    /// Appends that found it full and waited for a merge.
+    /// Appends that waited for a merge because it was full, or because nothing of it was left.
     pub stalled_append_count: u64,
 }
 

@@ -229,6 +229,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ask::ReportDamage(damage) => self.report_damage(damage).await,
             Ask::Nodes => Ok(CoordinatorReply::Nodes(self.statuses())),
             Ask::CreatePool(wish) => self.create_pool(wish).await,
+            Ask::Reserves(stripes) => self.reserves(stripes).await,
             Ask::Pools => Ok(CoordinatorReply::Pools(self.with_meta(Meta::pools).await?)),
             put @ (Ask::BeginPut { .. }
             | Ask::TouchPut(_)

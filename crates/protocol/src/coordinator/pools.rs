@@ -4,10 +4,11 @@ use super::endurance::failures_left;
 use super::{Answer, Coordinator, Denied, lock};
 use crate::message::{CoordinatorReply, Liveness, PoolWish};
 use gabion_codec::Code;
-use gabion_layout::{ChunkIndex, Geometry, PoolId, ReserveSpec};
+use gabion_layout::{ChunkIndex, Geometry, PoolId, ReserveSpec, StripeId};
 use gabion_meta::{KeyValue, Meta, MetaError, PoolRecord, PoolSpec};
 use gabion_plan::Keepings;
 use gabion_planner::{pool, update};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Fewest bytes of a pool's chunks.
@@ -73,6 +74,28 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         };
         let create = move |meta: &Meta<K>| meta.create_pool(&spec);
         Ok(CoordinatorReply::Pool(self.with_meta(create).await?))
+    }
+
+    /// The reserves of those stripes that are there and have any.
+    pub(super) async fn reserves(&self, stripes: Vec<StripeId>) -> Answer {
+        let found = self.with_meta(move |meta| {
+            let mut specs = BTreeMap::new();
+            let mut found = Vec::new();
+            for stripe in stripes {
+                let pool = match meta.stripe(stripe) {
+                    Ok(record) => record.pool,
+                    Err(MetaError::UnknownStripe(_)) => continue,
+                    Err(error) => return Err(error),
+                };
+                let spec = match specs.get(&pool) {
+                    Some(spec) => *spec,
+                    None => *specs.entry(pool).or_insert(meta.pool(pool)?.spec.reserve),
+                };
+                found.extend(spec.map(|spec| (stripe, spec)));
+            }
+            Ok(found)
+        });
+        Ok(CoordinatorReply::Reserves(found.await?))
     }
 
     /// A pool with its code. Waits for the disk the first time.

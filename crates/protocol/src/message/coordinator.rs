@@ -103,6 +103,8 @@ pub enum CoordinatorRequest {
     CreatePool(PoolWish),
     /// All pools.
     Pools,
+    /// What the pools of these stripes promise of reserved space; stripes without any are left out.
+    Reserves(Vec<StripeId>),
     /// Begin to store a file.
     BeginPut {
         /// The file's name.
@@ -221,6 +223,8 @@ pub enum CoordinatorReply {
     Pool(PoolRecord),
     /// All pools.
     Pools(Vec<PoolRecord>),
+    /// The reserves of stripes that have any.
+    Reserves(Vec<(StripeId, ReserveSpec)>),
     /// Where to put the file's stripes.
     Put {
         /// The put.

@@ -21,6 +21,7 @@ pub use node::{Damage, Effect, Holding, NodeReply, NodeRequest, PendingRecord, R
 pub use refusal::Refusal;
 pub use status::{ClusterStatus, Liveness, NodeStatus, RepairStatus};
 
+pub use gabion_store::StoreCounts;
 use serde::{Deserialize, Serialize};
 
 /// One run of one plan. The initiator draws it at random.

@@ -7,6 +7,7 @@ use gabion_layout::{
     ByteRange, ChunkId, ChunkIndex, ChunkRange, Epoch, Generation, NodeId, Sequence, StripeId,
 };
 use gabion_plan::Part;
+use gabion_store::StoreCounts;
 use serde::{Deserialize, Serialize};
 
 /// At which point in a stripe's history a part reads.
@@ -208,6 +209,8 @@ pub enum NodeRequest {
     },
     /// Bytes sent so far.
     Meter,
+    /// What its disk has done so far.
+    StoreCounts,
 }
 
 /// A node's reply.
@@ -253,6 +256,8 @@ pub enum NodeReply {
     },
     /// Bytes sent so far.
     Meter(Meter),
+    /// What its disk has done so far.
+    StoreCounts(StoreCounts),
     /// Not done.
     Refused(Refusal),
 }

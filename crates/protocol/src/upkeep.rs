@@ -1,0 +1,255 @@
+//! A node's upkeep: brings settled records into their chunks in the background, and manages the space
+//! that is reserved behind parity chunks.
+//!
+//! What to do about a reserve is decided in [`gabion_planner::reserve`]; how it is done is the store's.
+//! Here is only when: a reserve is reviewed at the end of each of its pool's periods, counted from when
+//! this process first saw it; what reviews ask for is done while no updates come, within a budget; and
+//! it grows as soon as writes have stalled. What is remembered of past periods is in memory alone: after
+//! a restart a reserve keeps its size for one period.
+
+use crate::message::{CoordinatorReply, CoordinatorRequest, Damage, Refusal};
+use crate::participant::Participant;
+use gabion_layout::{ChunkId, ReserveSpec, StripeId};
+use gabion_planner::reserve::{Agenda, Budget, Policy, Reserve, Task, Usage};
+use gabion_store::{Disk, ReserveStats, Store, StoreCounts, StoreError};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Bytes of records that one round of applying takes on.
+const APPLY_LIMIT_BYTES: u64 = 64 << 20;
+/// Bytes that shrinking and merging reserves may move in a second in which no updates come.
+const RESERVE_BYTES_PER_S: u64 = 16 << 20;
+/// How often all reserves are looked at, unless a pool's period is shorter or writes have stalled.
+const LOOK_EVERY_MS: u64 = 10_000;
+/// Stripes whose reserves the coordinator is asked about at once.
+const ASK_STRIPE_COUNT: usize = 4096;
+/// How long the coordinator may take to answer.
+const ASK_DEADLINE_MS: u64 = 2_000;
+
+/// What a node remembers between rounds of upkeep.
+#[derive(Debug)]
+pub(crate) struct Upkeep {
+    reserves: BTreeMap<ChunkId, Watched>,
+    /// What pools promise of the reserves of these stripes.
+    specs: BTreeMap<StripeId, ReserveSpec>,
+    agenda: Agenda,
+    budget: Budget,
+    counts: StoreCounts,
+    round_ms: u64,
+    look_ms: u64,
+}
+
+/// A reserve and its past.
+#[derive(Debug)]
+struct Watched {
+    reserve: Reserve,
+    /// When the period began.
+    since_ms: u64,
+    /// Stalls that had been counted then.
+    stalls_before: u64,
+}
+
+impl Upkeep {
+    /// Upkeep that has seen nothing yet.
+    pub(crate) fn new(now_ms: u64) -> Self {
+        Self {
+            reserves: BTreeMap::new(),
+            specs: BTreeMap::new(),
+            agenda: Agenda::default(),
+            budget: Budget::new(RESERVE_BYTES_PER_S),
+            counts: StoreCounts::default(),
+            round_ms: now_ms,
+            look_ms: now_ms,
+        }
+    }
+
+    /// One round. Says what damage it found.
+    ///
+    /// # Errors
+    /// What the store refused; the next round tries again.
+    pub(crate) async fn round<D: Disk>(
+        &mut self,
+        participant: &Participant<D>,
+    ) -> Result<Vec<Damage>, Refusal> {
+        let mut damage = apply(participant).await?;
+        let now_ms = participant.ports.now_ms();
+        let counts = participant.store.counts();
+        let is_idle = counts.append_count == self.counts.append_count;
+        let has_stalled = counts.stalled_append_count != self.counts.stalled_append_count;
+        if is_idle {
+            self.budget.pass(now_ms - self.round_ms);
+        }
+        self.counts = counts;
+        self.round_ms = now_ms;
+        if has_stalled || now_ms >= self.look_ms {
+            self.look(participant, now_ms).await?;
+        }
+        while let Some(task) = is_idle
+            .then(|| self.agenda.take(&mut self.budget))
+            .flatten()
+        {
+            damage.extend(tend(participant, task).await?);
+            // Whoever updates meanwhile should not wait for the rest.
+            if participant.store.counts().append_count != counts.append_count {
+                break;
+            }
+        }
+        Ok(damage)
+    }
+
+    /// Looks at all reserves: lets those grow whose writes have stalled, and reviews those whose
+    /// period has ended.
+    async fn look<D: Disk>(
+        &mut self,
+        participant: &Participant<D>,
+        now_ms: u64,
+    ) -> Result<(), Refusal> {
+        let found = participant.with_store(found_reserves).await?;
+        self.reserves.retain(|chunk, _| {
+            let known = found.binary_search_by_key(chunk, |(stats, _)| stats.chunk);
+            known.is_ok()
+        });
+        self.learn_specs(participant, &found).await;
+        let mut tasks = Vec::new();
+        let mut next_look_ms = now_ms + LOOK_EVERY_MS;
+        for (stats, chunk_bytes) in &found {
+            let chunk = stats.chunk;
+            let Some(spec) = self.specs.get(&chunk.stripe) else {
+                continue;
+            };
+            let policy = Policy::of(spec, *chunk_bytes);
+            let period_ms = spec.period_s * 1000;
+            let watched = self.reserves.entry(chunk).or_insert(Watched {
+                reserve: Reserve::default(),
+                since_ms: now_ms,
+                stalls_before: stats.stalled_append_count,
+            });
+            let usage = watched.usage(stats);
+            if now_ms >= watched.since_ms + period_ms {
+                let review = watched.reserve.review(&policy, usage);
+                tasks.push(Task { chunk, review });
+                watched.since_ms = now_ms;
+                watched.stalls_before = stats.stalled_append_count;
+            } else if let Some(grown_bytes) = watched.reserve.grow(&policy, usage) {
+                self.agenda.forget(chunk);
+                grow(participant, chunk, grown_bytes).await?;
+            }
+            next_look_ms = next_look_ms.min(watched.since_ms + period_ms);
+        }
+        self.agenda.add(tasks);
+        self.look_ms = next_look_ms;
+        Ok(())
+    }
+
+    /// Asks the coordinator what pools promise of reserves that are new here. An answer that does not
+    /// come is asked for again at the next look.
+    async fn learn_specs<D: Disk>(
+        &mut self,
+        participant: &Participant<D>,
+        found: &[(ReserveStats, u64)],
+    ) {
+        let held = found.iter().map(|(stats, _)| stats.chunk.stripe);
+        let held: BTreeSet<StripeId> = held.collect();
+        self.specs.retain(|stripe, _| held.contains(stripe));
+        let unknown = held
+            .into_iter()
+            .filter(|stripe| !self.specs.contains_key(stripe));
+        let unknown: Vec<StripeId> = unknown.take(ASK_STRIPE_COUNT).collect();
+        if unknown.is_empty() {
+            return;
+        }
+        let request = CoordinatorRequest::Reserves(unknown);
+        let answer = participant.ports.call_coordinator(request, ASK_DEADLINE_MS);
+        if let Ok(CoordinatorReply::Reserves(specs)) = answer.await {
+            self.specs.extend(specs);
+        }
+    }
+}
+
+impl Watched {
+    /// The reserve's use in its current period.
+    fn usage(&self, stats: &ReserveStats) -> Usage {
+        Usage {
+            reserved_bytes: stats.reserved_bytes,
+            used_bytes: stats.used_bytes,
+            // The counter begins anew when the chunk is made anew.
+            stall_count: stats
+                .stalled_append_count
+                .saturating_sub(self.stalls_before),
+        }
+    }
+}
+
+/// All reserves with the bytes of their chunks.
+fn found_reserves<D: Disk>(store: &Store<D>) -> Result<Vec<(ReserveStats, u64)>, StoreError> {
+    let mut found = Vec::new();
+    for stats in store.reserves()? {
+        let info = match store.chunk_info(stats.chunk) {
+            Ok(info) => info,
+            // Deleted since it was listed.
+            Err(StoreError::NoSuchChunk { .. }) => continue,
+            Err(error) => return Err(error),
+        };
+        found.extend(info.spec.map(|spec| (stats, spec.chunk_bytes)));
+    }
+    Ok(found)
+}
+
+/// Brings settled records into their chunks, those that lie furthest back in the journal first.
+async fn apply<D: Disk>(participant: &Participant<D>) -> Result<Vec<Damage>, Refusal> {
+    let applied = participant.with_store(|store| {
+        if store.pending_bytes() == 0 {
+            return Ok(Vec::new());
+        }
+        Ok(store.apply_pending(APPLY_LIMIT_BYTES)?.damage)
+    });
+    Ok(applied.await?.into_iter().map(damage).collect())
+}
+
+/// Does what a review asked for, unless the reserve has changed since.
+async fn tend<D: Disk>(participant: &Participant<D>, task: Task) -> Result<Vec<Damage>, Refusal> {
+    let Task { chunk, review } = task;
+    let tended = participant.with_store(move |store| {
+        let Some(stats) = store.reserve(chunk)? else {
+            return Ok(Vec::new());
+        };
+        if stats.reserved_bytes != review.reserved_bytes + review.freed_bytes {
+            return Ok(Vec::new());
+        }
+        if review.freed_bytes > 0 {
+            store.shrink(chunk, review.reserved_bytes, review.freed_bytes)?;
+        }
+        if review.merges {
+            return Ok(store.merge(chunk)?.damage);
+        }
+        Ok(Vec::new())
+    });
+    match tended.await {
+        Ok(found) => Ok(found.into_iter().map(damage).collect()),
+        // Deleted since its review.
+        Err(Refusal::NoSuchChunk(_)) => Ok(Vec::new()),
+        Err(Refusal::Damaged(found)) => Ok(vec![found]),
+        Err(refusal) => Err(refusal),
+    }
+}
+
+/// Lets a reserve grow if the disk has room. Updates go on as before if it has not.
+async fn grow<D: Disk>(
+    participant: &Participant<D>,
+    chunk: ChunkId,
+    bytes: u64,
+) -> Result<(), Refusal> {
+    match participant
+        .with_store(move |store| store.grow(chunk, bytes))
+        .await
+    {
+        Ok(()) | Err(Refusal::NoSpace | Refusal::NoSuchChunk(_)) => Ok(()),
+        Err(refusal) => Err(refusal),
+    }
+}
+
+fn damage(found: gabion_store::Damage) -> Damage {
+    Damage {
+        chunk: found.chunk,
+        range: found.range,
+    }
+}
