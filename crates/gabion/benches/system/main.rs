@@ -6,17 +6,19 @@
 //!   sync, to the same file system;
 //! - repair of one chunk over emulated links, pipelined (`ECPipe`) and conventional: one healthy
 //!   chunk's passage over one such link;
-//! - updates of 4 KiB, one at a time: one plain write and sync of 4 KiB.
+//! - updates of 4 KiB, one at a time: one plain write and sync of 4 KiB;
+//! - updates of 4 KiB under each update scheme, one and sixteen at once: each other.
 //!
 //! These are one machine's figures: all processes share its processors and its disk, so a put can
 //! be bound by either, and processor time is printed to tell which. Ratios, not rates, are what to
-//! compare. `cargo bench -p gabion --bench system [-- --quick] [put] [updates] [repair]`; without a
-//! name all three run. Clusters lie below the temporary directory and are stopped and deleted at
+//! compare. `cargo bench -p gabion --bench system [-- --quick] [put] [updates] [schemes]
+//! [repair]`; without a name all run. Clusters lie below the temporary directory and are stopped and deleted at
 //! the end, on failure and on Ctrl-C too.
 
 mod machine;
 mod put;
 mod repair;
+mod schemes;
 mod trial;
 mod updates;
 
@@ -24,7 +26,7 @@ use anyhow::bail;
 use std::process::ExitCode;
 
 /// What can be timed by itself.
-const PARTS: [&str; 3] = ["put", "updates", "repair"];
+const PARTS: [&str; 4] = ["put", "updates", "schemes", "repair"];
 
 /// How much is done.
 #[derive(Clone, Copy)]
@@ -32,6 +34,7 @@ struct Scale {
     put: put::Scale,
     repair: repair::Scale,
     updates: updates::Scale,
+    schemes: schemes::Scale,
 }
 
 const FULL: Scale = Scale {
@@ -47,6 +50,10 @@ const FULL: Scale = Scale {
         turn_count: 20,
         turn_updates: 100,
     },
+    schemes: schemes::Scale {
+        round_count: 5,
+        update_count: 1000,
+    },
 };
 
 const QUICK: Scale = Scale {
@@ -61,6 +68,10 @@ const QUICK: Scale = Scale {
     updates: updates::Scale {
         turn_count: 3,
         turn_updates: 50,
+    },
+    schemes: schemes::Scale {
+        round_count: 3,
+        update_count: 300,
     },
 };
 
@@ -108,6 +119,9 @@ async fn run(scale: Scale, parts: &[&str]) -> anyhow::Result<()> {
     }
     if parts.contains(&"updates") {
         updates::run(scale.updates).await?;
+    }
+    if parts.contains(&"schemes") {
+        schemes::run(scale.schemes).await?;
     }
     if parts.contains(&"repair") {
         repair::run(scale.repair).await?;
