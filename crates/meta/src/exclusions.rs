@@ -129,14 +129,20 @@ impl<K: KeyValue> Meta<K> {
     }
 }
 
-impl Exclusions {
-    /// Invariant of what it says: a record stands by it only if it stands on all chunks that took
-    /// part and count, and a chunk that lacks one has missed something.
-    fn judge(&self, held: &Held<'_>) -> Verdict {
-        let oldest = held.undecided.iter().map(|&(epoch, _)| epoch).min();
-        let since = oldest.map_or(held.epoch, |oldest| oldest.min(held.epoch));
+impl Held<'_> {
+    /// The newest term of which the node is known to have heard all that was decided.
+    fn since(&self) -> Epoch {
+        let oldest = self.undecided.iter().map(|&(epoch, _)| epoch).min();
+        oldest.map_or(self.epoch, |oldest| oldest.min(self.epoch))
+    }
+
+    /// What the chunk is worth by these notes, which are all that there are since the node was away,
+    /// in the order of their terms. A record stands only if it stands on all chunks that took part
+    /// and count, and a chunk that lacks one has missed something.
+    pub fn judge(&self, notes: &[Exclusion]) -> Verdict {
+        let (held, since) = (self, self.since());
         let is_without = |e: &&Exclusion| e.epoch > since && e.nodes.contains(&held.node);
-        let without: Vec<&Exclusion> = self.kept.iter().filter(is_without).collect();
+        let without: Vec<&Exclusion> = notes.iter().filter(is_without).collect();
         let mut verdict = Verdict {
             excluded_by: without.iter().map(|e| e.epoch).max(),
             stands: Vec::new(),
@@ -144,12 +150,6 @@ impl Exclusions {
             missed_after: None,
             last_epoch: Epoch(0),
         };
-        if since < self.forgotten {
-            // What is at or below its own mark is all that is known to be as it should.
-            verdict.excluded_by = verdict.excluded_by.max(Some(self.forgotten));
-            verdict.missed_after = Some(held.mark);
-            return verdict;
-        }
         let stood = || without.iter().flat_map(|e| &e.stood);
         for &(epoch, sequence) in held.undecided {
             let is_it = |update: &StoodUpdate| (update.epoch, update.sequence) == (epoch, sequence);
@@ -177,6 +177,24 @@ impl Exclusions {
             verdict.missed_after = Some(before);
         }
         verdict
+    }
+}
+
+impl Exclusions {
+    /// Where notes are forgotten that may have been about the node, nothing behind its own mark is
+    /// known to be as it should.
+    fn judge(&self, held: &Held<'_>) -> Verdict {
+        let verdict = held.judge(&self.kept);
+        if held.since() >= self.forgotten {
+            return verdict;
+        }
+        Verdict {
+            excluded_by: verdict.excluded_by.max(Some(self.forgotten)),
+            stands: Vec::new(),
+            open: Vec::new(),
+            missed_after: Some(held.mark),
+            last_epoch: verdict.last_epoch,
+        }
     }
 }
 

@@ -104,10 +104,7 @@ impl<D: Disk> Node<D> {
         ports: Arc<dyn Ports>,
         options: NodeOptions,
     ) -> Result<Arc<Self>, JoinError> {
-        let participant = Participant {
-            store,
-            ports: Arc::clone(&ports),
-        };
+        let participant = Participant::new(store, Arc::clone(&ports));
         let membership = Self::ask_to_join(&participant, &options).await?;
         let id = membership.id;
         let options = NodeOptions {
@@ -425,6 +422,7 @@ impl<D: Disk> Node<D> {
         options: &NodeOptions,
     ) -> Result<Membership, JoinError> {
         let store_error = |refusal: Refusal| JoinError::Store(refusal.to_string());
+        participant.end_membership().await;
         let chunks = participant
             .with_store(held_chunks)
             .await

@@ -15,12 +15,15 @@ use gabion_store::{
     ChunkSpec, ChunkWriter, Cut, Disk, Piece, Record, RecordKind, Store, StoreError, UpdateStamp,
 };
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// A node's store as the protocol uses it.
 pub(crate) struct Participant<D: Disk> {
     pub(crate) store: Arc<Store<D>>,
     pub(crate) ports: Arc<dyn Ports>,
+    /// How often the node has asked to join. Held while a part makes something durable, which it may
+    /// only in the membership in which it began: what a joining node says that it holds is final.
+    membership: Arc<RwLock<u64>>,
 }
 
 impl<D: Disk> Clone for Participant<D> {
@@ -28,11 +31,43 @@ impl<D: Disk> Clone for Participant<D> {
         Self {
             store: Arc::clone(&self.store),
             ports: Arc::clone(&self.ports),
+            membership: Arc::clone(&self.membership),
         }
     }
 }
 
 impl<D: Disk> Participant<D> {
+    pub(crate) fn new(store: Arc<Store<D>>, ports: Arc<dyn Ports>) -> Self {
+        Self {
+            store,
+            ports,
+            membership: Arc::default(),
+        }
+    }
+
+    /// Ends a membership: parts that began in it leave nothing behind from when this returns.
+    pub(crate) async fn end_membership(&self) {
+        let membership = Arc::clone(&self.membership);
+        run_blocking(&*self.ports, move || {
+            *membership.write().unwrap_or_else(PoisonError::into_inner) += 1;
+        })
+        .await;
+    }
+
+    /// Makes something durable for a part that began in a membership.
+    async fn store_for_part<R: Send + 'static>(
+        &self,
+        began_in: u64,
+        work: impl FnOnce(&Store<D>) -> Result<R, StoreError> + Send + 'static,
+    ) -> Result<R, Refusal> {
+        let membership = Arc::clone(&self.membership);
+        let stored = self.with_store(move |store| {
+            let current = membership.read().unwrap_or_else(PoisonError::into_inner);
+            (*current == began_in).then(|| work(store)).transpose()
+        });
+        stored.await?.ok_or(Refusal::NoLease)
+    }
+
     /// Works on the store where waiting for the disk holds up nothing else.
     pub(crate) async fn with_store<R: Send + 'static>(
         &self,
@@ -93,6 +128,10 @@ impl<D: Disk> Participant<D> {
         arrivals: Arrivals,
         origin: Address,
     ) -> Result<NodeReply, Refusal> {
+        let began_in = *self
+            .membership
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
         let admitted_at = self.admit(&request).await?;
         let writer = self.writer(&request).await?;
         let io = NodeIo {
@@ -116,7 +155,7 @@ impl<D: Disk> Participant<D> {
         run_part(&*self.ports, &io, &request.part, context, &mut flows).await?;
         let gathered = std::mem::take(&mut *lock(&io.gathered));
         let as_of = gathered.read_at.unwrap_or(admitted_at);
-        self.finish(request, gathered).await?;
+        self.finish(request, gathered, began_in).await?;
         Ok(NodeReply::PartDone { as_of })
     }
 
@@ -202,7 +241,12 @@ impl<D: Disk> Participant<D> {
     }
 
     /// Makes durable what the part gathered.
-    async fn finish(&self, request: RunPart, gathered: Gathered<D>) -> Result<(), Refusal> {
+    async fn finish(
+        &self,
+        request: RunPart,
+        gathered: Gathered<D>,
+        began_in: u64,
+    ) -> Result<(), Refusal> {
         match request.effect {
             Effect::None => Ok(()),
             Effect::Install { base } => {
@@ -210,7 +254,7 @@ impl<D: Disk> Participant<D> {
                     return Ok(());
                 };
                 let (stripe, epoch) = (request.part.stripe, request.epoch);
-                self.with_store(move |store| {
+                self.store_for_part(began_in, move |store| {
                     // A part of an earlier term or try that took long must not replace a newer chunk.
                     match store.collect(stripe) {
                         Ok(state) if epoch < state.epoch => Err(StoreError::Fenced {
@@ -233,13 +277,14 @@ impl<D: Disk> Participant<D> {
                 ref participants,
             } => {
                 let participants = participants.clone();
-                self.append(&request, gathered, sequence, participants)
+                self.append(&request, gathered, sequence, participants, began_in)
                     .await
             }
             Effect::CatchUp { sequence } => {
                 // Nobody else has a record of it, so nobody else is asked whether it stands.
                 let own = gathered.pieces.keys().map(|&(chunk, _)| chunk).collect();
-                self.append(&request, gathered, sequence, own).await
+                self.append(&request, gathered, sequence, own, began_in)
+                    .await
             }
         }
     }
@@ -251,13 +296,14 @@ impl<D: Disk> Participant<D> {
         gathered: Gathered<D>,
         sequence: Sequence,
         participants: Vec<ChunkIndex>,
+        began_in: u64,
     ) -> Result<(), Refusal> {
         let stamp = UpdateStamp {
             epoch: request.epoch,
             sequence,
         };
         let (stripe, generation) = (request.part.stripe, request.generation);
-        self.with_store(move |store| {
+        self.store_for_part(began_in, move |store| {
             let mut appended = Vec::new();
             for ((index, kind), pieces) in gathered.records() {
                 let record = Record {

@@ -9,7 +9,7 @@ use crate::message::{
     Purpose, ReadCut, Refusal, RunId, StripeLease,
 };
 use crate::ports::Ports;
-use crate::settle::{collect, exclusion, is_proof, recovery_rule, resolve};
+use crate::settle::{collect, exclusion, is_proof, recovery_rule, resolve, verify_survivors};
 use futures::FutureExt;
 use futures::lock::Mutex as AsyncMutex;
 use gabion_codec::Code;
@@ -225,6 +225,7 @@ impl Primaries {
         }
         let outcome = recovery_rule(&holdings);
         let exclusion = exclusion(&lease.stripe, &failed, lease.epoch, &outcome);
+        verify_survivors(&*self.ports, &code, &lease.stripe, &exclusion, &holdings).await?;
         self.report_settling(lease.stripe.id, exclusion).await?;
         resolve(&*self.ports, &lease.stripe, lease.epoch, &failed, &outcome).await?;
         let (stripe, pool) = (lease.stripe, lease.pool.spec);

@@ -9,12 +9,15 @@ use crate::message::{Holding, NodeReply, NodeRequest, PendingRecord, Refusal};
 use crate::ports::Ports;
 use futures::future::join_all;
 use gabion_codec::Code;
-use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StripeRecord};
+use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeRecord};
 use gabion_meta::{Exclusion, StoodUpdate};
 use std::collections::BTreeMap;
 
 /// How long a node may take to say what it holds.
 const SETTLE_DEADLINE_MS: u64 = 5_000;
+
+/// How long a node may take to read a whole chunk.
+const VERIFY_DEADLINE_MS: u64 = 60_000;
 
 /// What the rule says.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -87,6 +90,48 @@ fn update_of(record: &PendingRecord) -> StoodUpdate {
 pub fn is_proof(code: &Code, survivors: &BTreeMap<ChunkIndex, Holding>) -> bool {
     let chunks: Vec<usize> = survivors.keys().map(|chunk| chunk.at()).collect();
     code.is_sufficient(&chunks)
+}
+
+/// Has survivors read all of their chunks that nobody else could stand in for, before an update
+/// stands without nodes that may return. These may have missed it and count no more then; so if it
+/// came out afterwards that a survivor's chunk is damaged, too few would be left, and before it there
+/// are enough.
+///
+/// # Errors
+/// [`Refusal::Damaged`] when one is; as [`collect`] otherwise.
+pub async fn verify_survivors(
+    ports: &dyn Ports,
+    code: &Code,
+    stripe: &StripeRecord,
+    exclusion: &Exclusion,
+    survivors: &BTreeMap<ChunkIndex, Holding>,
+) -> Result<(), Refusal> {
+    let has_stand_in = |&chunk: &ChunkIndex| {
+        let others = survivors.keys().filter(|&&other| other != chunk);
+        let others: Vec<usize> = others.map(|other| other.at()).collect();
+        code.is_sufficient(&others)
+    };
+    if exclusion.stood.is_empty() || survivors.keys().all(has_stand_in) {
+        return Ok(());
+    }
+    let scrubs = survivors.keys().map(|&index| {
+        let node = stripe.nodes[index.at()];
+        let stripe = stripe.id;
+        let chunks = vec![ChunkId { stripe, index }];
+        ports.call_node(node, NodeRequest::Scrub { chunks }, VERIFY_DEADLINE_MS)
+    });
+    for scrubbed in join_all(scrubs).await {
+        match scrubbed {
+            Ok(NodeReply::Scrubbed { damage, .. }) => match damage.into_iter().next() {
+                None => {}
+                Some(damage) => return Err(Refusal::Damaged(damage)),
+            },
+            Ok(NodeReply::Refused(refusal)) => return Err(refusal),
+            Ok(other) => return Err(unexpected(&other)),
+            Err(error) => return Err(Refusal::Unavailable(error.peer)),
+        }
+    }
+    Ok(())
 }
 
 /// What the coordinator has to remember of a settlement in case one of the failed nodes returns.

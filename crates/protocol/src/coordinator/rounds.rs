@@ -14,7 +14,9 @@ use super::rebuild::Rebuild;
 use super::survey::{Setback, Survey};
 use super::{Coordinator, Denied, lock};
 use crate::message::NodeRequest;
-use crate::settle::{Outcome, collect, exclusion, is_proof, recovery_rule, resolve};
+use crate::settle::{
+    Outcome, collect, exclusion, is_proof, recovery_rule, resolve, verify_survivors,
+};
 use futures::FutureExt;
 use futures::future::join_all;
 use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StripeId};
@@ -259,8 +261,15 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 return Err(Denied(sentence).into());
             }
             let outcome = recovery_rule(&holdings);
-            // Durable before anybody is told how the updates ended.
             let exclusion = exclusion(stripe, &failed, epoch, &outcome);
+            let code = &survey.facts.code;
+            let verified = verify_survivors(&*self.ports, code, stripe, &exclusion, &holdings);
+            if let Err(refusal) = verified.await {
+                let blamed = survey.blamed(&refusal).ok_or(refusal)?;
+                self.mark(id, vec![blamed]).await?;
+                continue;
+            }
+            // Durable before anybody is told how the updates ended.
             self.note_settlement(id, exclusion).await?;
             resolve(&*self.ports, stripe, epoch, &failed, &outcome).await?;
             return Ok(Some((outcome, failed)));

@@ -129,8 +129,8 @@ fn all_but_one_node_may_be_declared_failed_and_return() {
 /// The bounds within which taking a rule away shows, and the property that it breaks.
 fn where_it_shows(mutation: Mutation) -> Faults {
     match mutation {
-        Mutation::StaleNotNoted => bounds([0, 0, 1, 1, 2]),
-        Mutation::ReturningTrusted => bounds([0, 0, 1, 0, 2]),
+        Mutation::NotNoted | Mutation::LateNote => bounds([0, 0, 1, 1, 2]),
+        Mutation::ReturningTrusted | Mutation::MissedCounts => bounds([0, 0, 1, 0, 2]),
         Mutation::NoQuorum => bounds([0, 0, 3, 0, 1]),
         _ => bounds([1, 0, 1, 1, 1]),
     }

@@ -24,6 +24,7 @@ pub(crate) fn reads_are_whole(rules: Rules, state: &State) -> bool {
     };
     let answers = |&node: &usize| {
         !has(written_off, node)
+            && !has(state.coordinator.stale, node)
             && state.nodes[node].presence == Presence::Serving
             && state.nodes[node].applied <= mark
             && !is_fenced(rules, state, node, epoch)
@@ -118,8 +119,8 @@ pub(crate) fn a_returned_chunk_is_stale(state: &State) -> bool {
     (0..CHUNK_COUNT).any(|node| is_back(&node))
 }
 
-/// Whether a settler meets a record that was decided without its node, under a number that stands
-/// for another update.
+/// Whether a node holds a record that was decided without it, under a number that stands for another
+/// update.
 pub(crate) fn a_number_is_used_again(state: &State) -> bool {
     let is_again = |&node: &usize| {
         let held = state.runs_of(state.undecided(node));
@@ -132,7 +133,7 @@ pub(crate) fn a_number_is_used_again(state: &State) -> bool {
                 .iter()
                 .any(|run| run.is_acknowledged && same(run))
         };
-        state.nodes[node].presence == Presence::Serving && held.into_iter().any(other)
+        held.into_iter().any(other)
     };
     (0..CHUNK_COUNT).any(|node| is_again(&node))
 }

@@ -1,9 +1,9 @@
-//! Histories that rules once obeyed by the code do not survive, step by step, and that the sound
-//! rules do. They are found by the checker too; here they can be read.
+//! Histories that the rules survive, and without one of them do not, step by step. They are found by
+//! the checker too; here they can be read.
 
-use crate::properties::{enough_chunks_count, reads_are_whole};
-use crate::rules::Rules;
-use crate::state::{Faults, State, Term};
+use crate::properties::reads_are_whole;
+use crate::rules::{Mutation, Rules};
+use crate::state::{CHUNK_COUNT, Faults, State, Term, only};
 use crate::steps::{Step, take};
 
 const FAULTS: Faults = Faults {
@@ -40,6 +40,7 @@ fn settle(epoch: u8, survivors: &[usize]) -> Vec<Step> {
         .into_iter()
         .chain(collect)
         .chain([Step::Decide { epoch }])
+        .chain((survivors.len() < CHUNK_COUNT).then_some(Step::Note { epoch }))
         .chain(resolve)
         .collect()
 }
@@ -61,14 +62,23 @@ fn a_part_that_arrives_after_its_node_has_returned() -> Vec<Step> {
         update: 1,
     });
     steps.extend(run_at(1, &[1], &[2, 3]));
-    steps.extend([
-        Step::Acknowledge { run: 1 },
-        Step::Return { node: 0 },
-        Step::Admit { node: 0 },
-    ]);
-    steps.extend(run_at(0, &[0], &[]));
-    steps.extend(settle(3, &[0, 1, 2, 3]));
+    steps.push(Step::Acknowledge { run: 1 });
+    steps.extend(return_of(0));
     steps
+}
+
+/// The part of update 0 that was under way to node 0.
+fn late_part() -> Vec<Step> {
+    run_at(0, &[0], &[])
+}
+
+/// A node that was declared failed becomes a member again.
+fn return_of(node: usize) -> [Step; 3] {
+    [
+        Step::Return { node },
+        Step::Judge { node },
+        Step::Admit { node },
+    ]
 }
 
 /// Update 0 is acknowledged; no node has heard so. All but one data node are declared failed.
@@ -88,23 +98,27 @@ fn an_update_and_three_failures() -> Vec<Step> {
 #[test]
 fn a_late_part_at_a_returned_node_is_told_from_the_update_that_has_its_number() {
     let steps = a_part_that_arrives_after_its_node_has_returned();
-    let mixed = after(Rules::MARKED_STALE, &steps);
+    let trusting = Rules::without(Mutation::ReturningTrusted);
+    let mixed = after(
+        trusting,
+        &[&steps[..], &late_part(), &settle(3, &[0, 1, 2, 3])].concat(),
+    );
     assert!(matches!(mixed.terms[2], Term::Serving { .. }));
-    assert!(!reads_are_whole(Rules::MARKED_STALE, &mixed));
+    assert!(!reads_are_whole(trusting, &mixed));
 
-    let whole = after(Rules::SOUND, &steps);
-    assert!(matches!(whole.terms[2], Term::Serving { .. }));
-    assert!(reads_are_whole(Rules::SOUND, &whole));
-    assert_eq!(whole.nodes[0].records, 0, "the late record is dropped");
+    let fenced = after(Rules::SOUND, &steps);
+    let whole = late_part()
+        .into_iter()
+        .try_fold(fenced, |state, step| take(Rules::SOUND, &state, step));
+    assert_eq!(whole, None, "the node refuses the old term");
 }
 
 #[test]
-fn a_survivor_that_is_alone_does_not_write_the_others_off() {
+fn a_survivor_that_is_alone_does_not_decide() {
     let steps = an_update_and_three_failures();
-    let alone = after(Rules::MARKED_STALE, &steps);
-    let decided = take(Rules::MARKED_STALE, &alone, Step::Decide { epoch: 2 });
-    let noted = decided.and_then(|s| take(Rules::MARKED_STALE, &s, Step::Note { epoch: 2 }));
-    assert!(!enough_chunks_count(&noted.expect("one survivor settles")));
+    let hasty = Rules::without(Mutation::NoQuorum);
+    let alone = after(hasty, &steps);
+    assert!(take(hasty, &alone, Step::Decide { epoch: 2 }).is_some());
 
     let alone = after(Rules::SOUND, &steps);
     assert_eq!(take(Rules::SOUND, &alone, Step::Decide { epoch: 2 }), None);
@@ -114,12 +128,26 @@ fn a_survivor_that_is_alone_does_not_write_the_others_off() {
 fn a_lease_under_which_nothing_was_settled_writes_nobody_off() {
     let mut steps = an_update_and_three_failures();
     for node in [0, 2, 3] {
-        steps.extend([Step::Return { node }, Step::Admit { node }]);
+        steps.extend(return_of(node));
     }
-    let cautious = Rules {
-        quorum: true,
-        ..Rules::MARKED_STALE
-    };
-    assert!(!enough_chunks_count(&after(cautious, &steps)));
     assert_eq!(after(Rules::SOUND, &steps).coordinator.stale, 0);
+}
+
+#[test]
+fn a_node_that_was_left_out_has_what_stands_and_counts() {
+    let mut steps = vec![Step::Issue {
+        epoch: 1,
+        update: 0,
+    }];
+    steps.extend(run_at(0, &[0, 1], &[2, 3]));
+    steps.push(Step::DeclareFailed { node: 3 });
+    steps.extend(settle(2, &[0, 1, 2]));
+    steps.extend(return_of(3));
+    let back = after(Rules::SOUND, &steps);
+    assert_eq!((back.coordinator.stale, back.nodes[3].mark), (0, 1));
+
+    let lacks = |step: &Step| !matches!(step, Step::Record { node: 3, .. });
+    let steps: Vec<Step> = steps.into_iter().filter(lacks).collect();
+    let back = after(Rules::SOUND, &steps);
+    assert_eq!(back.coordinator.stale, only(3), "it has missed the update");
 }

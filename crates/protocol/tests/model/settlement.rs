@@ -1,12 +1,12 @@
 //! A new term: granted, settled, served. The recovery rule is the real one of
 //! [`gabion_protocol::settle`].
 
-use crate::rules::{Mutation, Returning, Rules};
+use crate::rules::{Mutation, Rules};
 use crate::state::{
-    Absences, Answer, CHUNK_COUNT, DATA_COUNT, Decision, Presence, Set, State, Term, decided_upto,
-    has, only, participants,
+    Answer, CHUNK_COUNT, DATA_COUNT, Decision, Note, Presence, Set, State, Term, has, only,
+    participants,
 };
-use crate::steps::{answer, is_fenced, no_answers, spend};
+use crate::steps::{answer, is_fenced, no_answers, settle_at, spend};
 use gabion_layout::{ChunkIndex, Epoch, Sequence};
 use gabion_meta::StoodUpdate;
 use gabion_protocol::message::{Holding, PendingRecord};
@@ -19,16 +19,16 @@ const ALL: Set = 0b1111;
 pub(crate) fn grant(state: &mut State) -> bool {
     let may = spend(&mut state.faults, |faults| &mut faults.lease_count);
     let granted = Term::Granted {
-        stale: state.coordinator.stale,
+        failed: state.coordinator.failed,
     };
     state.terms.push(granted);
     may
 }
 
 pub(crate) fn look_up(state: &mut State, epoch: u8) -> bool {
-    let failed = state.coordinator.failed;
+    let stale = state.coordinator.stale;
     let term = &mut state.terms[usize::from(epoch) - 1];
-    let Term::Granted { stale } = *term else {
+    let Term::Granted { failed } = *term else {
         return false;
     };
     *term = Term::Collecting {
@@ -72,14 +72,14 @@ pub(crate) fn decide(rules: Rules, state: &mut State, epoch: u8) -> bool {
     else {
         return false;
     };
-    let needs = rules.quorum && !rules.lacks(Mutation::NoQuorum);
+    let needs = !rules.lacks(Mutation::NoQuorum);
     if answered != asked || (needs && (asked.count_ones() as usize) < DATA_COUNT) {
         return false;
     }
-    let decision = decision(rules, state, epoch, asked, &answers);
-    let is_noted = decision.stale == 0 || rules.lacks(Mutation::StaleNotNoted);
+    let decision = decision(rules, state, asked, &answers);
+    let is_noted = left_out(stale, asked) == 0 || rules.lacks(Mutation::NotNoted);
     let term = if is_noted {
-        resolving(stale | decision.stale, asked, decision)
+        resolving(stale, asked, decision)
     } else {
         Term::Noting {
             stale,
@@ -91,22 +91,17 @@ pub(crate) fn decide(rules: Rules, state: &mut State, epoch: u8) -> bool {
     true
 }
 
+/// The nodes that a settlement leaves out because they are declared failed.
+fn left_out(stale: Set, asked: Set) -> Set {
+    ALL & !asked & !stale
+}
+
 /// The real rule's outcome for what the survivors have answered.
-fn decision(
-    rules: Rules,
-    state: &State,
-    epoch: u8,
-    asked: Set,
-    answers: &[Answer; CHUNK_COUNT],
-) -> Decision {
-    let survivors = || (0..CHUNK_COUNT).filter(|&chunk| has(asked, chunk));
-    let absences = absences(rules, epoch, asked, answers);
-    let holdings: BTreeMap<ChunkIndex, Holding> = survivors()
+fn decision(rules: Rules, state: &State, asked: Set, answers: &[Answer; CHUNK_COUNT]) -> Decision {
+    let survivors = (0..CHUNK_COUNT).filter(|&chunk| has(asked, chunk));
+    let holdings: BTreeMap<ChunkIndex, Holding> = survivors
         .map(|chunk| {
-            let is_open =
-                |&run: &usize| decided_upto(absences[chunk], state.runs[run].epoch).is_none();
-            let records = state.runs_of(answers[chunk].records);
-            let records = records.into_iter().filter(is_open);
+            let records = state.runs_of(answers[chunk].records).into_iter();
             let holding = Holding {
                 mark: Sequence(u64::from(answers[chunk].mark)),
                 records: records.map(|run| pending(state, chunk, run)).collect(),
@@ -121,40 +116,22 @@ fn decision(
     Decision {
         mark: outcome.mark.0 as u8,
         dropped: outcome.dropped.iter().map(|s| only(s.0 as usize)).sum(),
-        stale: left_out(asked, &outcome.stood),
+        known: outcome.known.0 as u8,
+        stood: runs_of_updates(state, &outcome.stood),
         next: outcome.next.0 as u8,
-        absences,
     }
 }
 
-/// Chunks whose nodes were not asked and that take part in what stands: they may have missed it.
-fn left_out(asked: Set, stood: &[StoodUpdate]) -> Set {
-    let participants = stood.iter().flat_map(|update| &update.participants);
-    let out = participants.filter(|chunk| !has(asked, chunk.at()));
-    out.fold(0, |set, chunk| set | only(chunk.at()))
-}
-
-/// The settlements without some node: those that the survivors know of, and this one.
-fn absences(rules: Rules, epoch: u8, asked: Set, answers: &[Answer; CHUNK_COUNT]) -> Absences {
-    let mut absences = Absences::default();
-    if rules.returning != Returning::Absences || rules.lacks(Mutation::ReturningTrusted) {
-        return absences;
-    }
-    for answer in answers {
-        merge(&mut absences, &answer.absences);
-    }
-    let known = answers.iter().map(|answer| answer.mark).max().unwrap_or(0);
-    for chunk in (0..CHUNK_COUNT).filter(|&chunk| !has(asked, chunk)) {
-        absences[chunk][usize::from(epoch) - 1] = known + 1;
-    }
-    absences
-}
-
-fn merge(known: &mut Absences, told: &Absences) {
-    let told = told.iter().flatten();
-    for (known, &told) in known.iter_mut().flatten().zip(told) {
-        *known = told.max(*known);
-    }
+/// The runs that updates are.
+fn runs_of_updates(state: &State, updates: &[StoodUpdate]) -> Set {
+    let is_one = |&run: &usize| {
+        let run = &state.runs[run];
+        let stamp = (u64::from(run.epoch), u64::from(run.sequence));
+        updates
+            .iter()
+            .any(|update| (update.epoch.0, update.sequence.0) == stamp)
+    };
+    (0..state.runs.len()).filter(is_one).map(only).sum()
 }
 
 fn pending(state: &State, chunk: usize, run: usize) -> PendingRecord {
@@ -168,8 +145,8 @@ fn pending(state: &State, chunk: usize, run: usize) -> PendingRecord {
     }
 }
 
-/// The coordinator takes the word of the present term alone.
-pub(crate) fn note(state: &mut State, epoch: u8) -> bool {
+/// The coordinator takes the word of the present term alone, and only while the nodes are failed.
+pub(crate) fn note(rules: Rules, state: &mut State, epoch: u8) -> bool {
     let is_present = epoch == state.epoch();
     let Term::Noting {
         stale,
@@ -179,9 +156,16 @@ pub(crate) fn note(state: &mut State, epoch: u8) -> bool {
     else {
         return false;
     };
-    state.coordinator.stale |= decision.stale;
-    state.terms[usize::from(epoch) - 1] = resolving(stale | decision.stale, asked, decision);
-    is_present
+    let without = left_out(stale, asked);
+    let all_failed = without & !state.coordinator.failed == 0;
+    state.coordinator.notes.push(Note {
+        epoch,
+        without,
+        known: decision.known,
+        stood: decision.stood,
+    });
+    state.terms[usize::from(epoch) - 1] = resolving(stale, asked, decision);
+    is_present && (all_failed || rules.lacks(Mutation::LateNote))
 }
 
 fn resolving(stale: Set, asked: Set, decision: Decision) -> Term {
@@ -227,33 +211,20 @@ pub(crate) fn resolve(rules: Rules, state: &mut State, epoch: u8, node: usize) -
 fn learn(rules: Rules, state: &mut State, epoch: u8, node: usize, decision: Decision) -> bool {
     let known = state.nodes[node].mark;
     let mark = known.max(decision.mark);
-    let (mut dropped, mut stands) = (0, 0);
+    let mut dropped = 0;
     for run in state.runs_of(state.nodes[node].records) {
         let (sequence, term) = (state.runs[run].sequence, state.runs[run].epoch);
         let is_listed = has(decision.dropped, usize::from(sequence));
         if is_listed && sequence <= known {
             return false;
         }
-        let upto = decided_upto(decision.absences[node], term);
-        let is_past = sequence > known && upto.is_some_and(|upto| sequence > upto);
-        if is_listed || is_past || (sequence > mark && term < epoch) {
+        if is_listed || (sequence > mark && term < epoch) {
             dropped |= only(run);
-        } else if sequence <= mark {
-            stands |= only(run);
         }
-    }
-    if !rules.lacks(Mutation::ApplyAboveMark) {
-        let mut base = state.nodes[node].base;
-        for run in state.runs_of(stands) {
-            state.lay_over(&mut base, node, run);
-        }
-        state.nodes[node].base = base;
     }
     let holder = &mut state.nodes[node];
-    holder.records &= !(dropped | stands);
-    holder.mark = mark;
-    holder.applied = mark;
+    holder.records &= !dropped;
     holder.fence = holder.fence.max(epoch);
-    merge(&mut holder.absences, &decision.absences);
+    settle_at(rules, state, node, mark);
     true
 }

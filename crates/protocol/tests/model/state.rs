@@ -18,23 +18,6 @@ pub(crate) const UPDATE_COUNT: usize = 2;
 /// A set of chunks, of nodes, of runs, of sequences or of versions: a bit each.
 pub(crate) type Set = u8;
 
-/// Terms that are granted at most, with the one at the beginning.
-pub(crate) const TERM_COUNT: usize = 3;
-
-/// For each chunk and term, whether the term was settled without the chunk's node, and if so one
-/// more than the mark that was known by then.
-pub(crate) type Absences = [[u8; TERM_COUNT]; CHUNK_COUNT];
-
-/// The mark that was known when records of a term were first settled without their node, if they
-/// were: those up to it stand, and those above it were dropped, for else the chunk would be stale.
-pub(crate) fn decided_upto(absences: [u8; TERM_COUNT], epoch: u8) -> Option<u8> {
-    let later = absences.iter().skip(usize::from(epoch));
-    later
-        .copied()
-        .find(|&known| known > 0)
-        .map(|known| known - 1)
-}
-
 /// The set with one member.
 pub(crate) const fn only(member: usize) -> Set {
     1 << member
@@ -75,11 +58,42 @@ pub(crate) enum Presence {
     Serving,
     /// Declared failed. The process may live and finish what it has begun; it answers nothing new.
     Away,
-    /// The coordinator counts it as a member again, but it has not heard so yet. Here are the terms
-    /// of its undecided records when it asked to join.
-    Returning { undecided: Option<u8> },
+    /// It has told the coordinator what it holds, and waits for an answer.
+    Returning(Report),
+    /// The coordinator counts it as a member again, but it has not heard so yet.
+    Judged(Fate),
     /// Its disk is lost.
     Gone,
+}
+
+/// What a node says when it asks to join.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct Report {
+    pub(crate) fence: u8,
+    pub(crate) mark: u8,
+    /// Runs whose record it holds above the mark.
+    pub(crate) undecided: Set,
+}
+
+/// What a returning node is told.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct Fate {
+    /// It refuses older terms, and drops its records of them but those that stand.
+    pub(crate) epoch: u8,
+    /// Runs whose record stands.
+    pub(crate) stands: Set,
+}
+
+/// A settlement that left nodes out, as the coordinator remembers it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct Note {
+    pub(crate) epoch: u8,
+    /// The nodes that were not asked.
+    pub(crate) without: Set,
+    /// The highest mark of those that were.
+    pub(crate) known: u8,
+    /// Runs above it that stand.
+    pub(crate) stood: Set,
 }
 
 /// A node's part of the stripe. All of it is durable but `mark`.
@@ -88,8 +102,6 @@ pub(crate) struct Node {
     pub(crate) presence: Presence,
     /// Older terms are refused.
     pub(crate) fence: u8,
-    /// Settlements without some node, as far as the survivors of one have told.
-    pub(crate) absences: Absences,
     /// Updates up to here are settled, as far as the node knows.
     pub(crate) mark: u8,
     /// What a crash leaves of the mark; records up to here are part of `base`.
@@ -132,7 +144,6 @@ pub(crate) struct Run {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) mark: u8,
-    pub(crate) absences: Absences,
     /// Runs whose records it holds above the mark.
     pub(crate) records: Set,
 }
@@ -143,18 +154,18 @@ pub(crate) struct Decision {
     pub(crate) mark: u8,
     /// Sequences.
     pub(crate) dropped: Set,
-    /// Chunks that may have missed what stands.
-    pub(crate) stale: Set,
+    /// The highest mark of a survivor.
+    pub(crate) known: u8,
+    /// Runs above it that stand.
+    pub(crate) stood: Set,
     pub(crate) next: u8,
-    /// By which the survivors decide about what they hold of earlier terms.
-    pub(crate) absences: Absences,
 }
 
 /// How far whoever was granted a term has come. It may stop anywhere, and go on much later.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Term {
-    /// The lease is granted and the stripe's record read; who is failed is not looked up yet.
-    Granted { stale: Set },
+    /// The lease is granted and it is known who is failed; the stripe's record is not read yet.
+    Granted { failed: Set },
     /// Asking the survivors.
     Collecting {
         stale: Set,
@@ -162,7 +173,7 @@ pub(crate) enum Term {
         answered: Set,
         answers: [Answer; CHUNK_COUNT],
     },
-    /// Having the coordinator note who is stale.
+    /// Having the coordinator note who was left out.
     Noting {
         stale: Set,
         asked: Set,
@@ -186,6 +197,8 @@ pub(crate) struct Coordinator {
     pub(crate) failed: Set,
     /// Chunks that count as lost until they are repaired.
     pub(crate) stale: Set,
+    /// Settlements that left nodes out, in the order of their terms.
+    pub(crate) notes: Vec<Note>,
 }
 
 /// Faults that may still happen.
@@ -221,7 +234,6 @@ impl State {
         let node = |chunk: usize| Node {
             presence: Presence::Serving,
             fence: 1,
-            absences: [[0; TERM_COUNT]; CHUNK_COUNT],
             mark: 0,
             applied: 0,
             base: match chunk {
@@ -242,6 +254,7 @@ impl State {
             coordinator: Coordinator {
                 failed: 0,
                 stale: 0,
+                notes: Vec::new(),
             },
             faults,
         }
@@ -306,19 +319,23 @@ impl State {
     fn mirrored(&self) -> Self {
         let mut other = self.clone();
         other.nodes.swap(2, 3);
-        for node in &mut other.nodes {
-            node.absences.swap(2, 3);
-        }
         for run in &mut other.runs {
             run.parts.swap(2, 3);
         }
-        let Coordinator { failed, stale } = &mut other.coordinator;
-        for set in [failed, stale] {
+        let Coordinator {
+            failed,
+            stale,
+            notes,
+        } = &mut other.coordinator;
+        let without = notes.iter_mut().map(|note| &mut note.without);
+        for set in [failed, stale].into_iter().chain(without) {
             *set = mirror(*set);
         }
         for term in &mut other.terms {
             match term {
-                Term::Granted { stale } | Term::Serving { stale, .. } => *stale = mirror(*stale),
+                Term::Granted { failed: set } | Term::Serving { stale: set, .. } => {
+                    *set = mirror(*set);
+                }
                 Term::Collecting {
                     stale,
                     asked,
@@ -326,41 +343,21 @@ impl State {
                     answers,
                 } => {
                     answers.swap(2, 3);
-                    for answer in answers {
-                        answer.absences.swap(2, 3);
-                    }
                     for set in [stale, asked, answered] {
                         *set = mirror(*set);
                     }
                 }
-                Term::Noting {
-                    stale,
-                    asked,
-                    decision,
-                } => {
-                    *decision = decision.mirrored();
+                Term::Noting { stale, asked, .. } => {
                     [*stale, *asked] = [mirror(*stale), mirror(*asked)];
                 }
                 Term::Resolving {
-                    stale,
-                    asked,
-                    told,
-                    decision,
+                    stale, asked, told, ..
                 } => {
-                    *decision = decision.mirrored();
                     [*stale, *asked, *told] = [mirror(*stale), mirror(*asked), mirror(*told)];
                 }
             }
         }
         other
-    }
-}
-
-impl Decision {
-    fn mirrored(mut self) -> Self {
-        self.stale = mirror(self.stale);
-        self.absences.swap(2, 3);
-        self
     }
 }
 

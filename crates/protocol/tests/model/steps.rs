@@ -3,12 +3,14 @@
 //! is late arrives whenever its step is taken, so neither needs a step of its own; nor does the
 //! crash of a primary, which is a term that takes no more steps.
 
-use crate::rules::{Mutation, Returning, Rules};
+use crate::rules::{Mutation, Rules};
 use crate::settlement;
 use crate::state::{
-    Answer, CHUNK_COUNT, DATA_COUNT, Faults, Part, Presence, Run, Set, State, TERM_COUNT, Term,
-    UPDATE_COUNT, has, is_data, only, participants, version, written,
+    Answer, CHUNK_COUNT, DATA_COUNT, Fate, Faults, Note, Part, Presence, Report, Run, Set, State,
+    Term, UPDATE_COUNT, has, is_data, only, participants, version, written,
 };
+use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeId};
+use gabion_meta::{Exclusion, Held, StoodUpdate};
 use std::array;
 
 /// One step.
@@ -27,25 +29,27 @@ pub(crate) enum Step {
     /// The coordinator grants the next term, be it to a node, whatever has become of the holder
     /// before, or to itself for a repair.
     Grant,
-    /// The coordinator looks up for the lease's answer who is failed.
+    /// The coordinator reads the stripe's record for the lease's answer.
     LookUp { epoch: u8 },
     /// A survivor refuses older terms from now on, and says what it holds.
     Collect { epoch: u8, node: usize },
     /// The settler applies the recovery rule.
     Decide { epoch: u8 },
-    /// The coordinator notes who is stale.
+    /// The coordinator notes who was left out.
     Note { epoch: u8 },
     /// A survivor makes the outcome durable.
     Resolve { epoch: u8, node: usize },
-    /// A process dies and comes back before it is missed.
+    /// A process dies, and another is there before it is missed.
     Crash { node: usize, keeps_mark: bool },
     /// A disk is lost.
     Lose { node: usize },
     /// The coordinator declares a node failed, whose lease has ended.
     DeclareFailed { node: usize },
-    /// A node that was declared failed says what it holds, and counts again.
+    /// A node that was declared failed says what it holds; again if it hears nothing.
     Return { node: usize },
-    /// The coordinator has looked at what the node said, and the node hears that it is a member.
+    /// The coordinator looks at what the node said, and counts it again.
+    Judge { node: usize },
+    /// The node hears that it is a member, and what was decided.
     Admit { node: usize },
 }
 
@@ -110,7 +114,10 @@ impl Step {
         }
         match state.nodes[node].presence {
             Presence::Away => steps.push(Self::Return { node }),
-            Presence::Returning { .. } => steps.push(Self::Admit { node }),
+            Presence::Returning(_) => steps.push(Self::Judge { node }),
+            Presence::Judged(_) => {
+                steps.extend([Self::Return { node }, Self::Admit { node }]);
+            }
             Presence::Serving | Presence::Gone => {}
         }
     }
@@ -129,12 +136,13 @@ pub(crate) fn take(rules: Rules, state: &State, step: Step) -> Option<State> {
         Step::LookUp { epoch } => settlement::look_up(&mut next, epoch),
         Step::Collect { epoch, node } => settlement::collect(rules, &mut next, epoch, node),
         Step::Decide { epoch } => settlement::decide(rules, &mut next, epoch),
-        Step::Note { epoch } => settlement::note(&mut next, epoch),
+        Step::Note { epoch } => settlement::note(rules, &mut next, epoch),
         Step::Resolve { epoch, node } => settlement::resolve(rules, &mut next, epoch, node),
         Step::Crash { node, keeps_mark } => crash(&mut next, node, keeps_mark),
         Step::Lose { node } => lose(&mut next, node),
         Step::DeclareFailed { node } => declare_failed(&mut next, node),
         Step::Return { node } => come_back(&mut next, node),
+        Step::Judge { node } => judge(rules, &mut next, node),
         Step::Admit { node } => admit(rules, &mut next, node),
     };
     is_possible.then_some(next)
@@ -191,6 +199,8 @@ fn takes_part(rules: Rules, state: &State, run: usize, node: usize) -> bool {
     has(participants(update), node)
         && state.runs[run].parts[node] == Part::Sent
         && state.nodes[node].presence == Presence::Serving
+        // Its chunk's layout is a past one, and it knows that since it was admitted.
+        && !has(state.coordinator.stale, node)
         && !is_fenced(rules, state, node, epoch)
         && believes(rules, state, node, epoch, cut)
 }
@@ -218,7 +228,7 @@ fn record(rules: Rules, state: &mut State, run: usize, node: usize) -> bool {
         ..
     } = state.runs[run];
     let is_ready = if is_data(node) {
-        // A part that has begun goes on while its node is no member.
+        // A part that has begun goes on while its node is no member, until it asks to be one.
         parts[node] == Part::Read
     } else {
         let has_all = (0..DATA_COUNT).all(|d| !has(written(update), d) || deltas[d].is_some());
@@ -290,13 +300,16 @@ fn hear(rules: Rules, state: &mut State, epoch: u8, mark: u8, node: usize) -> bo
 }
 
 /// A crash takes what is not durable: a mark that was only heard of, unless it happened to reach
-/// the disk, and parts that are under way. Where it takes nothing, it is no step.
+/// the disk, and parts that are under way. Where it takes nothing, it is no step. The next process
+/// asks to join anew, whatever the last one has said or heard.
 fn crash(state: &mut State, node: usize, keeps_mark: bool) -> bool {
     let is_gone = state.nodes[node].presence == Presence::Gone;
     if is_gone || !spend(&mut state.faults, |faults| &mut faults.crash_count) {
         return false;
     }
-    let mut takes_something = false;
+    let presence = &mut state.nodes[node].presence;
+    let mut takes_something = matches!(presence, Presence::Returning(_) | Presence::Judged(_));
+    *presence = Presence::Away;
     for run in &mut state.runs {
         if run.parts[node] == Part::Read {
             run.parts[node] = Part::Dead;
@@ -325,7 +338,6 @@ fn lose(state: &mut State, node: usize) -> bool {
     *node = crate::state::Node {
         presence: Presence::Gone,
         fence: 0,
-        absences: [[0; TERM_COUNT]; CHUNK_COUNT],
         mark: 0,
         applied: 0,
         base: [0; DATA_COUNT],
@@ -348,29 +360,130 @@ fn declare_failed(state: &mut State, node: usize) -> bool {
     true
 }
 
-/// A node whose chunk is stale already is told to delete it, which is as if it stayed away.
+/// A node whose chunk is stale already takes part in nothing, which is as if it stayed away. What it
+/// says is final: parts that it has begun come to nothing.
 fn come_back(state: &mut State, node: usize) -> bool {
     let is_stale = has(state.coordinator.stale, node);
-    if state.nodes[node].presence != Presence::Away || is_stale {
-        return false;
+    for run in &mut state.runs {
+        if run.parts[node] == Part::Read {
+            run.parts[node] = Part::Dead;
+        }
     }
-    let undecided = state.runs_of(state.undecided(node));
-    let undecided = undecided.iter().map(|&run| state.runs[run].epoch).min();
-    state.nodes[node].presence = Presence::Returning { undecided };
+    let undecided = state.undecided(node);
+    let holder = &mut state.nodes[node];
+    let may = matches!(holder.presence, Presence::Away | Presence::Judged(_));
+    holder.presence = Presence::Returning(Report {
+        fence: holder.fence,
+        mark: holder.mark,
+        undecided,
+    });
+    may && !is_stale
+}
+
+/// The real judgement, of what the node said, by the notes of now.
+fn judge(rules: Rules, state: &mut State, node: usize) -> bool {
+    let Presence::Returning(report) = state.nodes[node].presence else {
+        return false;
+    };
+    let undecided = state.runs_of(report.undecided);
+    let stamps: Vec<_> = undecided.iter().map(|&run| stamp(state, run)).collect();
+    let notes: Vec<Exclusion> = state
+        .coordinator
+        .notes
+        .iter()
+        .map(|note| exclusion(state, note))
+        .collect();
+    let held = Held {
+        node: NodeId(node as u32),
+        chunk: ChunkId {
+            stripe: StripeId(0),
+            index: ChunkIndex::new(node),
+        },
+        epoch: Epoch(u64::from(report.fence)),
+        mark: Sequence(u64::from(report.mark)),
+        undecided: &stamps,
+    };
+    let verdict = held.judge(&notes);
+    if verdict.missed_after.is_some() && !rules.lacks(Mutation::MissedCounts) {
+        state.coordinator.stale |= only(node);
+    }
+    let stands = undecided
+        .into_iter()
+        .filter(|&run| verdict.stands.contains(&stamp(state, run)));
+    let fate = Fate {
+        epoch: verdict.excluded_by.map_or(0, |epoch| epoch.0 as u8),
+        stands: stands.map(only).sum(),
+    };
     state.coordinator.failed &= !only(node);
+    state.nodes[node].presence = Presence::Judged(fate);
     true
 }
 
+fn stamp(state: &State, run: usize) -> (Epoch, Sequence) {
+    let run = &state.runs[run];
+    (
+        Epoch(u64::from(run.epoch)),
+        Sequence(u64::from(run.sequence)),
+    )
+}
+
+/// A note as the code keeps it.
+fn exclusion(state: &State, note: &Note) -> Exclusion {
+    let without = (0..CHUNK_COUNT).filter(|&node| has(note.without, node));
+    let stood = state.runs_of(note.stood).into_iter().map(|run| {
+        let (epoch, sequence) = stamp(state, run);
+        let takes_part = |&chunk: &usize| has(participants(state.runs[run].update), chunk);
+        let chunks = (0..CHUNK_COUNT).filter(takes_part);
+        StoodUpdate {
+            epoch,
+            sequence,
+            participants: chunks.map(ChunkIndex::new).collect(),
+        }
+    });
+    Exclusion {
+        epoch: Epoch(u64::from(note.epoch)),
+        nodes: without.map(|node| NodeId(node as u32)).collect(),
+        known: Sequence(u64::from(note.known)),
+        stood: stood.collect(),
+    }
+}
+
+/// The node refuses older terms, and drops what it holds of them that does not stand.
 fn admit(rules: Rules, state: &mut State, node: usize) -> bool {
-    let Presence::Returning { undecided } = state.nodes[node].presence else {
+    let Presence::Judged(fate) = state.nodes[node].presence else {
         return false;
     };
-    let is_foreign = undecided.is_some_and(|epoch| epoch != state.epoch());
-    if rules.returning == Returning::MarkedStale && is_foreign {
-        state.coordinator.stale |= only(node);
-    }
     state.nodes[node].presence = Presence::Serving;
+    if rules.lacks(Mutation::ReturningTrusted) {
+        return true;
+    }
+    let is_past = |&run: &usize| state.runs[run].epoch < fate.epoch && !has(fate.stands, run);
+    let undecided = state.runs_of(state.undecided(node)).into_iter();
+    let dropped: Set = undecided.filter(is_past).map(only).sum();
+    let last = state.runs_of(fate.stands).last().copied();
+    let mark = last.map_or(0, |run| state.runs[run].sequence);
+    let holder = &mut state.nodes[node];
+    holder.records &= !dropped;
+    holder.fence = holder.fence.max(fate.epoch);
+    settle_at(rules, state, node, mark);
     true
+}
+
+/// A node makes durable that its records up to a mark stand, and brings them into its chunk.
+pub(crate) fn settle_at(rules: Rules, state: &mut State, node: usize, mark: u8) {
+    let mark = mark.max(state.nodes[node].mark);
+    let mut base = state.nodes[node].base;
+    for run in state.runs_of(state.nodes[node].records) {
+        if state.runs[run].sequence <= mark {
+            state.lay_over(&mut base, node, run);
+            state.nodes[node].records &= !only(run);
+        }
+    }
+    let holder = &mut state.nodes[node];
+    if !rules.lacks(Mutation::ApplyAboveMark) {
+        holder.base = base;
+    }
+    [holder.mark, holder.applied] = [mark; 2];
 }
 
 /// Uses up one fault, if there is one left.
@@ -386,7 +499,6 @@ pub(crate) fn answer(state: &State, node: usize) -> Answer {
     let holder = &state.nodes[node];
     Answer {
         mark: holder.mark,
-        absences: holder.absences,
         records: state.undecided(node),
     }
 }
