@@ -62,3 +62,36 @@ fn a_run_prints_both_figures_and_saves_json_and_a_plot() {
     let on_stdout: Value = serde_json::from_str(&run(&with_json)).unwrap();
     assert_eq!(on_stdout["tables"], saved["tables"]);
 }
+
+/// Real processes on emulated links: nothing passes a link faster than it is, and what clients do at
+/// the same time is not slower than what the thesis's formulas give by an order of magnitude.
+#[test]
+fn a_cluster_of_real_processes_stays_within_its_links() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = path_text(directory.path());
+    let arguments = [
+        "--format=json",
+        "lab",
+        "run",
+        "COD-F51",
+        "--scale=quick",
+        "--out",
+        out,
+    ];
+    let report: Value = serde_json::from_str(&run(&arguments)).unwrap();
+    let rows = report["tables"][0]["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2, "6 and 8 nodes");
+    for row in rows {
+        let number = |at: usize| row[at].as_f64().unwrap();
+        // Links let a burst through before they hold a sender to their rate.
+        for (measured, bound) in [(number(2), number(3)), (number(5), number(6))] {
+            assert!(measured > 0.1 * bound && measured < 1.5 * bound, "{row}");
+        }
+    }
+    let left: Vec<_> = fs::read_dir(directory.path()).unwrap().collect();
+    assert_eq!(
+        left.len(),
+        3,
+        "JSON and two plots, and no cluster: {left:?}"
+    );
+}

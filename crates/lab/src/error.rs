@@ -109,6 +109,12 @@ pub enum LabError {
         /// The most that is taken.
         most_bytes: u64,
     },
+    /// The experiment needs clusters, and whoever runs it starts none.
+    #[error("this experiment runs clusters of real processes; run it with 'gabion lab run'")]
+    NoClusters,
+    /// A cluster of an experiment failed.
+    #[error("a cluster of the experiment failed: {0}")]
+    Cluster(String),
     /// A store of an experiment failed.
     #[error("a store of the experiment failed: {0}")]
     Store(#[from] StoreError),

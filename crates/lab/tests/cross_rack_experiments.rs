@@ -23,6 +23,7 @@ fn quick(id: &str) -> Report {
         seed: 1,
         directory: directory.path(),
         traces: None,
+        clusters: None,
         progress: &Silent,
     };
     let report = (experiment(id).unwrap().run)(&session).unwrap();

@@ -5,6 +5,7 @@
 //! saving are the command line's.
 
 mod cau_f5;
+mod cod_f51;
 mod cod_f52;
 mod cod_f53;
 mod cod_f54;
@@ -21,7 +22,7 @@ mod session;
 mod update_run;
 
 pub use report::{Cell, Finding, Report, Table};
-pub use session::{Progress, Scale, Session};
+pub use session::{Clusters, Progress, Scale, Session, TransferSetting, Transfers};
 
 use crate::error::LabError;
 
@@ -56,6 +57,7 @@ pub fn registry() -> &'static [Experiment] {
         cross_rack::F9,
         cross_rack::F10,
         cod_t32::EXPERIMENT,
+        cod_f51::EXPERIMENT,
         cod_f52::EXPERIMENT,
         cod_t51::EXPERIMENT,
         cod_f53::EXPERIMENT,

@@ -1,8 +1,9 @@
-//! What an experiment is given: how large it may be, where it may write, which traces there are, and
-//! whom it tells how far it is.
+//! What an experiment is given: how large it may be, where it may write, which traces there are, who
+//! starts clusters, and whom it tells how far it is.
 
 use crate::error::LabError;
 use crate::trace::TraceReader;
+use gabion_codec::Code;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -37,6 +38,44 @@ pub trait Progress: Sync {
     fn step(&self);
 }
 
+/// Puts and gets files on a cluster of real processes.
+pub trait Clusters: Sync {
+    /// Starts a cluster, puts a file by each client at the same time, gets them all at the same time, and
+    /// stops it again.
+    ///
+    /// # Errors
+    /// [`LabError::Cluster`] when anything of it fails.
+    fn transfer(&self, setting: &TransferSetting) -> Result<Transfers, LabError>;
+}
+
+/// A cluster and what goes through it.
+#[derive(Clone, Debug)]
+pub struct TransferSetting {
+    /// Where the cluster may store everything; empty.
+    pub directory: PathBuf,
+    /// Nodes, all in one rack.
+    pub node_count: u32,
+    /// What each node's emulated link carries in, and out.
+    pub link_bytes_per_s: u64,
+    /// The pool's code.
+    pub code: Code,
+    /// Bytes of a chunk.
+    pub chunk_bytes: u64,
+    /// Clients.
+    pub client_count: u32,
+    /// Bytes of each client's file.
+    pub file_bytes: u64,
+}
+
+/// How long transfers took, from the first byte of all files to the last.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Transfers {
+    /// All puts, in seconds.
+    pub write_s: f64,
+    /// All gets, in seconds.
+    pub read_s: f64,
+}
+
 /// One run of an experiment.
 pub struct Session<'a> {
     /// How much of it.
@@ -48,6 +87,8 @@ pub struct Session<'a> {
     pub directory: &'a Path,
     /// The folder with traces, if there is one.
     pub traces: Option<&'a Path>,
+    /// Starts clusters, for experiments about the network; none where there can be none.
+    pub clusters: Option<&'a dyn Clusters>,
     /// Hears how far it is.
     pub progress: &'a dyn Progress,
 }

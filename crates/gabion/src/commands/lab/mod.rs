@@ -2,6 +2,7 @@
 
 mod advise;
 mod bound;
+mod clusters;
 mod replay;
 mod run;
 mod synth;

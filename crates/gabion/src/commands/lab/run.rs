@@ -1,6 +1,7 @@
 //! `gabion lab list` and `gabion lab run`: experiments of the papers. The result is printed, and saved
 //! with its plots.
 
+use super::clusters::LocalClusters;
 use crate::arguments::{RunOptions, ScaleOption};
 use crate::failure::{Context, Failure};
 use crate::output::{Format, Shown, align_numbers, print_json, table};
@@ -57,6 +58,7 @@ fn run_here(experiment: &'static Experiment, options: &RunOptions) -> Result<Don
         seed: options.seed,
         directory: &work.0,
         traces: options.traces.as_deref(),
+        clusters: Some(&LocalClusters),
         progress: &shown,
     };
     let begun = Instant::now();
