@@ -6,6 +6,8 @@
 //!
 //! It is not a model of the protocol: the roles are those of `gabion-protocol`, on
 //! `gabion-store`'s simulated disk. It knows nothing of real time, so it says nothing about speed.
+//! [`disk_model`] is apart from all that: it says what file operations would have taken on a spinning
+//! disk, and the lab drives it.
 //!
 //! ```no_run
 //! let report = gabion_sim::simulate(7, &gabion_sim::Options::default());

@@ -182,7 +182,7 @@ impl<'a> Bench<'a> {
             for info in store.chunks()? {
                 let found = store.fragments(info.chunk)?;
                 let kind = usize::from(info.chunk.index >= ChunkIndex::new(k));
-                sums[kind] += (found.total_count - found.chunk_count) as f64;
+                sums[kind] += found.total_count.saturating_sub(found.chunk_count) as f64;
                 counts[kind] += 1.0;
             }
         }
