@@ -26,14 +26,14 @@ pub(crate) fn grant(state: &mut State) -> bool {
 }
 
 pub(crate) fn look_up(state: &mut State, epoch: u8) -> bool {
-    let stale = state.coordinator.stale;
+    let lost = state.coordinator.stale;
     let term = &mut state.terms[usize::from(epoch) - 1];
     let Term::Granted { failed } = *term else {
         return false;
     };
     *term = Term::Collecting {
-        stale,
-        asked: ALL & !failed & !stale,
+        stale: lost,
+        asked: ALL & !failed & !lost,
         answered: 0,
         answers: no_answers(),
     };
@@ -76,7 +76,7 @@ pub(crate) fn decide(rules: Rules, state: &mut State, epoch: u8) -> bool {
     if answered != asked || (needs && (asked.count_ones() as usize) < DATA_COUNT) {
         return false;
     }
-    let decision = decision(rules, state, asked, &answers);
+    let decision = decision(rules, state, asked, answers);
     let is_noted = left_out(stale, asked) == 0 || rules.lacks(Mutation::NotNoted);
     let term = if is_noted {
         resolving(stale, asked, decision)
@@ -97,7 +97,7 @@ fn left_out(stale: Set, asked: Set) -> Set {
 }
 
 /// The real rule's outcome for what the survivors have answered.
-fn decision(rules: Rules, state: &State, asked: Set, answers: &[Answer; CHUNK_COUNT]) -> Decision {
+fn decision(rules: Rules, state: &State, asked: Set, answers: [Answer; CHUNK_COUNT]) -> Decision {
     let survivors = (0..CHUNK_COUNT).filter(|&chunk| has(asked, chunk));
     let holdings: BTreeMap<ChunkIndex, Holding> = survivors
         .map(|chunk| {

@@ -391,7 +391,7 @@ fn judge(rules: Rules, state: &mut State, node: usize) -> bool {
         .coordinator
         .notes
         .iter()
-        .map(|note| exclusion(state, note))
+        .map(|&note| exclusion(state, note))
         .collect();
     let held = Held {
         node: NodeId(node as u32),
@@ -428,7 +428,7 @@ fn stamp(state: &State, run: usize) -> (Epoch, Sequence) {
 }
 
 /// A note as the code keeps it.
-fn exclusion(state: &State, note: &Note) -> Exclusion {
+fn exclusion(state: &State, note: Note) -> Exclusion {
     let without = (0..CHUNK_COUNT).filter(|&node| has(note.without, node));
     let stood = state.runs_of(note.stood).into_iter().map(|run| {
         let (epoch, sequence) = stamp(state, run);
