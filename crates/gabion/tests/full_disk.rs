@@ -10,7 +10,7 @@ use support::{gabion, path_text, pattern, text};
 
 const MIB: usize = 1 << 20;
 
-/// A mounted file system of 600 MiB.
+/// A mounted file system of 800 MiB.
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
@@ -18,7 +18,7 @@ impl SmallDisk {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let mut mount = Command::new("mount");
         mount
-            .args(["-t", "tmpfs", "-o", "size=600m", "tmpfs"])
+            .args(["-t", "tmpfs", "-o", "size=800m", "tmpfs"])
             .arg(directory.path());
         let mounted = mount.output().is_ok_and(|output| output.status.success());
         if !mounted {
@@ -69,7 +69,8 @@ fn a_full_disk_refuses_new_files_and_keeps_old_ones() {
     let (source, copy) = (files.path().join("source"), files.path().join("copy"));
     let bytes = pattern(30 * MIB, 5);
     std::fs::write(&source, &bytes).expect("write a temporary file");
-    // Each file takes 60 MiB of a disk whose last 256 MiB belong to the journals.
+    // Each file takes 90 MiB, a third of it reserved behind parity chunks, of a disk whose last 256 MiB
+    // belong to the journals.
     let mut stored = Vec::new();
     let refused = loop {
         let name = format!("file-{}", stored.len());
