@@ -169,7 +169,7 @@ impl<D: Disk> Participant<D> {
         // What is settled and pinned may be read whatever has become of the stripe since.
         let is_timeless = matches!(cut, ReadCut::Settled(_)) && !writes;
         self.with_store(move |store| {
-            let state = match store.collect(stripe) {
+            let state = match store.held(stripe) {
                 Ok(state) => state,
                 // A node that is to get its first chunk of the stripe knows nothing of it yet.
                 Err(StoreError::NoSuchStripe { .. }) => return Ok(Ok(Sequence(0))),
@@ -256,7 +256,7 @@ impl<D: Disk> Participant<D> {
                 let (stripe, epoch) = (request.part.stripe, request.epoch);
                 self.store_for_part(began_in, move |store| {
                     // A part of an earlier term or try that took long must not replace a newer chunk.
-                    match store.collect(stripe) {
+                    match store.held(stripe) {
                         Ok(state) if epoch < state.epoch => Err(StoreError::Fenced {
                             stripe,
                             current: state.epoch,
@@ -340,7 +340,7 @@ fn vouches<D: Disk>(
     if sequence == Sequence(0) {
         return Ok(true);
     }
-    let state = store.collect(stripe)?;
+    let state = store.held(stripe)?;
     let foreign =
         |r: &gabion_store::RecordSummary| r.stamp.sequence <= sequence && r.stamp.epoch != epoch;
     Ok(!state.records.iter().any(foreign))

@@ -66,23 +66,13 @@ impl<D: Disk> Store<D> {
     pub fn collect(&self, stripe: StripeId) -> Result<StripeState, StoreError> {
         let (found, needed_lsn, reserve_ends) = {
             let mut state = self.shared.lock();
-            state.know_stripe(&self.shared.disk, stripe)?;
+            let found = self.shared.held(&mut state, stripe)?;
             let known = &state.stripes[&stripe];
-            let unsettled = known.chunks.values().flat_map(|chunk| {
-                let unsettled = chunk.unsettled_after(known.mark);
-                unsettled.map(|(_, head)| summary(head))
-            });
             let ends = known.chunks.iter().filter_map(|(&index, chunk)| {
                 let end_lsn = chunk.reserve.as_ref()?.end_lsn;
                 Some((ChunkId { stripe, index }, end_lsn))
             });
             let reserve_ends: Vec<_> = ends.collect();
-            let found = StripeState {
-                epoch: known.epoch,
-                generation: known.generation,
-                mark: known.mark,
-                records: unsettled.collect(),
-            };
             (found, state.journal.needed_lsn, reserve_ends)
         };
         self.shared.sync(needed_lsn)?;
@@ -90,6 +80,17 @@ impl<D: Disk> Store<D> {
             self.shared.sync_reserve(chunk, end_lsn)?;
         }
         Ok(found)
+    }
+
+    /// The same as [`Store::collect`], but what it says need not be durable yet: for deciding here
+    /// and now, never for telling others. It waits for no sync.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchStripe`]; [`StoreError::Io`] and [`StoreError::Failed`].
+    pub fn held(&self, stripe: StripeId) -> Result<StripeState, StoreError> {
+        self.shared.check_latch()?;
+        let mut state = self.shared.lock();
+        self.shared.held(&mut state, stripe)
     }
 
     /// Takes over that all updates up to `upto` are settled. It counts at once and is logged
@@ -203,6 +204,24 @@ impl<D: Disk> Shared<D> {
             Vec::new()
         } else {
             stamps
+        })
+    }
+}
+
+impl<D: Disk> Shared<D> {
+    /// What the store knows of a stripe, with its records above the mark.
+    fn held(&self, state: &mut State<D>, stripe: StripeId) -> Result<StripeState, StoreError> {
+        state.know_stripe(&self.disk, stripe)?;
+        let known = &state.stripes[&stripe];
+        let unsettled = known.chunks.values().flat_map(|chunk| {
+            let unsettled = chunk.unsettled_after(known.mark);
+            unsettled.map(|(_, head)| summary(head))
+        });
+        Ok(StripeState {
+            epoch: known.epoch,
+            generation: known.generation,
+            mark: known.mark,
+            records: unsettled.collect(),
         })
     }
 }
