@@ -108,13 +108,20 @@ fn reserve_bytes(spec: &PoolSpec) -> Option<u64> {
         .map(|reserve| reserve.initial_bytes(spec.chunk_bytes))
 }
 
+/// What is reserved at first, as a share of the data: it comes on top of the pool's cost until the
+/// reviews have taken away what updates do not use.
+fn reserved_share(spec: &PoolSpec, initial_bytes: u64) -> f64 {
+    (spec.m as f64 * initial_bytes as f64) / (spec.k as f64 * spec.chunk_bytes as f64)
+}
+
 /// The update scheme, with its reserved space if it has any.
 fn updates(spec: &PoolSpec) -> String {
     match (spec.reserve, reserve_bytes(spec)) {
         (Some(reserve), Some(initial)) => format!(
-            "{}: {} behind parity at first, reviewed each {} s (weight {})",
+            "{}: {} behind parity at first (+{:.0}% of the data), reviewed each {} s (weight {})",
             spec.update,
             bytes(initial),
+            reserved_share(spec, initial) * 100.0,
             reserve.period_s,
             reserve.smoothing
         ),

@@ -41,6 +41,9 @@ pub(super) struct Degraded {
     pub(super) node: u32,
     /// Of the stripe that was worst off while the node was lost.
     pub(super) failures_left: i32,
+    /// Writes in place meanwhile.
+    pub(super) updates: Updates,
+    /// Of reading the whole file.
     pub(super) seconds: f64,
 }
 
@@ -54,6 +57,18 @@ pub(super) struct Repair {
     pub(super) busy_s: f64,
     pub(super) planned_cross_rack_bytes: u64,
     pub(super) metered_cross_rack_bytes: u64,
+}
+
+impl Updates {
+    fn row(&self, how: &str) -> [String; 5] {
+        [
+            format!("{} updates {how}, {}", self.count, bytes(self.bytes)),
+            format!("{:.2} s", self.seconds),
+            format!("{:.0}/s", self.count as f64 / self.seconds),
+            self.planned_cross_rack_bytes.to_string(),
+            self.metered_cross_rack_bytes.to_string(),
+        ]
+    }
 }
 
 impl Repair {
@@ -95,19 +110,10 @@ impl Report {
         };
         steps.add_row(row("start the cluster".to_owned(), self.start_s, none()));
         steps.add_row(row(format!("store {file}"), self.put_s, rate(self.put_s)));
-        let updates = &self.updates;
-        steps.add_row([
-            format!(
-                "{} updates in place, {}",
-                updates.count,
-                bytes(updates.bytes)
-            ),
-            format!("{:.2} s", updates.seconds),
-            format!("{:.0}/s", updates.count as f64 / updates.seconds),
-            updates.planned_cross_rack_bytes.to_string(),
-            updates.metered_cross_rack_bytes.to_string(),
-        ]);
+        steps.add_row(self.updates.row("in place"));
         for degraded in &self.degraded {
+            let without = format!("without node {}", degraded.node);
+            steps.add_row(degraded.updates.row(&without));
             let what = format!(
                 "read {file} without node {} ({} failures left)",
                 degraded.node, degraded.failures_left
@@ -118,10 +124,13 @@ impl Report {
         steps.add_row(row(last, self.final_read_s, rate(self.final_read_s)));
         align_numbers(&mut steps);
         println!("{steps}");
-        println!(
-            "updates: {}; latency p50 {:.2} ms, p99 {:.2} ms",
-            updates.source, updates.p50_ms, updates.p99_ms
-        );
+        let degraded = self.degraded.iter().map(|degraded| &degraded.updates);
+        for updates in std::iter::once(&self.updates).chain(degraded) {
+            println!(
+                "updates: {}; latency p50 {:.2} ms, p99 {:.2} ms",
+                updates.source, updates.p50_ms, updates.p99_ms
+            );
+        }
     }
 
     fn print_repairs(&self) {

@@ -19,6 +19,9 @@ const POOL: &str = "vm";
 const FILE: &str = "disk";
 const CHUNK_BYTES: u64 = 4 << 20;
 const SEED: u64 = 1;
+/// Writes while a node is lost, and the size of each.
+const DEGRADED_WRITES: u64 = 200;
+const DEGRADED_WRITE_BYTES: u64 = 4096;
 /// How often waiting for the coordinator's view looks at it.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -94,25 +97,37 @@ impl<'a> Demo<'a> {
                 .collect::<Vec<Request>>(),
             Some(path) => fold(path, size)?,
         };
-        let writes: Vec<Request> = requests
+        let writes: Vec<ByteRange> = requests
             .into_iter()
             .filter(|r| r.kind == RequestKind::Write)
+            .map(|r| ByteRange::new(r.offset_bytes, r.length_bytes))
             .collect();
-        let progress = Shown::count("updating in place", writes.len() as u64);
+        let source = trace.map_or_else(
+            || "workload calibrated to MSR wdev_1".to_owned(),
+            |path| path.display().to_string(),
+        );
+        self.report.updates = self.overwrite(source, &writes, "updating in place").await?;
+        Ok(())
+    }
+
+    /// Writes new bytes in place, one write after the other.
+    async fn overwrite(
+        &mut self,
+        source: String,
+        writes: &[ByteRange],
+        what: &str,
+    ) -> Result<Updates, Failure> {
+        let progress = Shown::count(what, writes.len() as u64);
         let file = self.client.open(FILE).await?;
         let metered_before = self.metered(Purpose::Update).await?;
         let planned_before = self.planned(Purpose::Update);
         let begun = Instant::now();
         let mut latencies_ms = Vec::with_capacity(writes.len());
-        let mut written_bytes = 0;
-        for write in &writes {
-            let new = self
-                .expected
-                .overwrite(write.offset_bytes, write.length_bytes);
+        for write in writes {
+            let new = self.expected.overwrite(write.offset, write.length);
             let sent = Instant::now();
-            file.write(write.offset_bytes, new.into()).await?;
+            file.write(write.offset, new.into()).await?;
             latencies_ms.push(sent.elapsed().as_secs_f64() * 1e3);
-            written_bytes += write.length_bytes;
             progress.step();
         }
         drop(progress);
@@ -125,20 +140,16 @@ impl<'a> Demo<'a> {
                 .copied()
                 .unwrap_or(0.0)
         };
-        self.report.updates = Updates {
-            source: trace.map_or_else(
-                || "workload calibrated to MSR wdev_1".to_owned(),
-                |path| path.display().to_string(),
-            ),
+        Ok(Updates {
+            source,
             count: writes.len() as u64,
-            bytes: written_bytes,
+            bytes: writes.iter().map(|write| write.length).sum(),
             seconds,
             p50_ms: rank(0.50),
             p99_ms: rank(0.99),
             planned_cross_rack_bytes: self.planned(Purpose::Update) - planned_before,
             metered_cross_rack_bytes: self.metered(Purpose::Update).await? - metered_before,
-        };
-        Ok(())
+        })
     }
 
     /// Times one chunk from one node over one link: what a repair is held against.
@@ -155,8 +166,8 @@ impl<'a> Demo<'a> {
         Ok(())
     }
 
-    /// Kills the node that holds most of the file, reads everything degraded, and repairs by the
-    /// given scheme.
+    /// Kills the node that holds most of the file, goes on writing, reads everything degraded, and
+    /// repairs by the given scheme.
     pub(super) async fn lose_and_repair(&mut self, scheme: &str) -> Result<(), Failure> {
         let node = self.fullest_node().await?;
         self.cluster.kill_node(node)?;
@@ -165,17 +176,31 @@ impl<'a> Demo<'a> {
         self.wait_until_failed(NodeId(node)).await?;
         drop(waiting);
         let failures_left = self.fewest_failures_left().await?;
+        let writes = self.spread_writes();
+        let source = format!("evenly spread, without node {node}");
+        let updates = self.overwrite(source, &writes, "updating without the node");
+        let updates = updates.await?;
         let seconds = self
             .read_back("reading everything back degraded (MiB)")
             .await?;
         self.report.degraded.push(Degraded {
             node,
             failures_left,
+            updates,
             seconds,
         });
         let repair = self.repair(scheme).await?;
         self.report.repairs.push(repair);
         Ok(())
+    }
+
+    /// Small writes all over the file, so that about every chunk gets some, lost ones too.
+    fn spread_writes(&self) -> Vec<ByteRange> {
+        let size = self.expected.bytes.len() as u64;
+        let stride = (size / DEGRADED_WRITES).max(DEGRADED_WRITE_BYTES);
+        (0..size / stride)
+            .map(|at| ByteRange::new(at * stride, DEGRADED_WRITE_BYTES))
+            .collect()
     }
 
     /// Reads everything once more, now from repaired chunks.
