@@ -194,10 +194,13 @@ impl<'a> Demo<'a> {
         Ok(())
     }
 
-    /// Small writes all over the file, so that about every chunk gets some, lost ones too.
+    /// Small writes all over the file, so that about every chunk gets some, lost ones too. None spans
+    /// stripes: such a write makes both anew, and there would be less left to repair.
     fn spread_writes(&self) -> Vec<ByteRange> {
         let size = self.expected.bytes.len() as u64;
-        let stride = (size / DEGRADED_WRITES).max(DEGRADED_WRITE_BYTES);
+        let stride = (size / DEGRADED_WRITES)
+            .max(1)
+            .next_multiple_of(DEGRADED_WRITE_BYTES);
         (0..size / stride)
             .map(|at| ByteRange::new(at * stride, DEGRADED_WRITE_BYTES))
             .collect()
