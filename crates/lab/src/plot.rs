@@ -10,6 +10,7 @@ use plotters::element::Boxplot;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::fmt::Display;
+use std::ops::Range;
 
 /// Width and height of every plot, in pixels.
 const SIZE_PX: (u32, u32) = (960, 560);
@@ -17,7 +18,7 @@ const SIZE_PX: (u32, u32) = (960, 560);
 const HEADROOM: f64 = 1.08;
 /// Colours of series, one after another; they differ in lightness too, for readers who do not tell
 /// hues apart.
-const COLOURS: [RGBColor; 7] = [
+const COLOURS: [RGBColor; 9] = [
     RGBColor(31, 83, 141),
     RGBColor(222, 132, 43),
     RGBColor(82, 153, 83),
@@ -25,7 +26,14 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(128, 100, 162),
     RGBColor(120, 120, 120),
     RGBColor(64, 170, 178),
+    RGBColor(20, 20, 20),
+    RGBColor(205, 110, 165),
 ];
+/// Series next to each other in the legend, and the height of a row of them.
+const LEGEND_COLUMNS: usize = 4;
+const LEGEND_ROW_PX: u32 = 22;
+/// With more categories than this their names stand in two rows, so that they do not touch.
+const CATEGORIES_A_ROW: usize = 12;
 
 /// A plot: what is drawn, and what stands at its edges.
 #[derive(Clone, PartialEq, Debug)]
@@ -57,6 +65,12 @@ pub enum Chart {
         /// Each line's name and points, in the order in which they are joined.
         series: Vec<(String, Vec<(f64, f64)>)>,
     },
+    /// The same with a logarithmic vertical axis, for values of very different size. Points at 0, which
+    /// it has not, are left out.
+    LogLines {
+        /// Each line's name and points, in the order in which they are joined.
+        series: Vec<(String, Vec<(f64, f64)>)>,
+    },
     /// Quartiles and whiskers of samples.
     Boxes {
         /// From the left, a name and its samples, at least one.
@@ -77,7 +91,11 @@ impl Plot {
             area.fill(&WHITE).map_err(|error| self.refuse(error))?;
             match &self.chart {
                 Chart::Bars { categories, series } => self.draw_bars(&area, categories, series)?,
-                Chart::Lines { series } => self.draw_lines(&area, series)?,
+                Chart::Lines { series } => {
+                    let top = self.top(heights(series))?;
+                    self.draw_lines(&area, series, 0.0..top, &|value| short(*value))?;
+                }
+                Chart::LogLines { series } => self.draw_log_lines(&area, series)?,
                 Chart::Boxes { samples } => self.draw_boxes(&area, samples)?,
             }
             area.present().map_err(|error| self.refuse(error))?;
@@ -98,10 +116,11 @@ impl Plot {
             return Err(self.refuse("each series needs a value for each category"));
         }
         let top = self.top(series.iter().flat_map(|(_, values)| values.iter().copied()))?;
+        let names: Vec<&str> = series.iter().map(|(name, _)| name.as_str()).collect();
+        let area = &self.draw_legend(area, &names)?;
         let mut chart = ChartBuilder::on(area)
-            .caption(&self.title, ("sans-serif", 20))
             .margin(12)
-            .x_label_area_size(48)
+            .x_label_area_size(60)
             .y_label_area_size(76)
             .build_cartesian_2d(0.0..categories.len() as f64, 0.0..top)
             .map_err(|error| self.refuse(error))?;
@@ -119,13 +138,19 @@ impl Plot {
             .pos(Pos::new(HPos::Center, VPos::Top));
         let names = categories.iter().enumerate().map(|(at, name)| {
             let below = (at as f64 + 0.5, 0.0);
-            EmptyElement::at(below) + Text::new(name.clone(), (0, 6), centred.clone())
+            let row = if categories.len() > CATEGORIES_A_ROW {
+                at % 2
+            } else {
+                0
+            };
+            EmptyElement::at(below)
+                + Text::new(name.clone(), (0, 6 + 15 * row as i32), centred.clone())
         });
         chart
             .draw_series(names)
             .map_err(|error| self.refuse(error))?;
         let width = 0.8 / series.len().max(1) as f64;
-        for (at, (name, values)) in series.iter().enumerate() {
+        for (at, (_, values)) in series.iter().enumerate() {
             let colour = COLOURS[at % COLOURS.len()];
             let bars = values.iter().enumerate().map(|(group, &value)| {
                 let left = group as f64 + 0.1 + at as f64 * width;
@@ -133,55 +158,106 @@ impl Plot {
             });
             chart
                 .draw_series(bars)
-                .map_err(|error| self.refuse(error))?
-                .label(name.as_str())
-                .legend(move |(x, y)| {
-                    Rectangle::new([(x, y - 5), (x + 10, y + 5)], colour.filled())
-                });
+                .map_err(|error| self.refuse(error))?;
         }
-        draw_legend(&mut chart).map_err(|error| self.refuse(error))
+        Ok(())
+    }
+
+    fn draw_log_lines(
+        &self,
+        area: &DrawingArea<SVGBackend<'_>, Shift>,
+        series: &[(String, Vec<(f64, f64)>)],
+    ) -> Result<(), LabError> {
+        self.top(heights(series))?;
+        let logarithms = |points: &Vec<(f64, f64)>| -> Vec<(f64, f64)> {
+            let positive = points.iter().filter(|(_, y)| *y > 0.0);
+            positive.map(|&(x, y)| (x, y.log10())).collect()
+        };
+        let series: Vec<(String, Vec<(f64, f64)>)> = series
+            .iter()
+            .map(|(name, points)| (name.clone(), logarithms(points)))
+            .collect();
+        let bottom = heights(&series).fold(f64::INFINITY, f64::min);
+        let top = heights(&series).fold(f64::NEG_INFINITY, f64::max);
+        if bottom > top {
+            return Err(self.refuse("nothing is above 0"));
+        }
+        let decades = bottom.floor()..(top.floor() + 1.0);
+        self.draw_lines(area, &series, decades, &|value| {
+            format!("{:.0e}", 10_f64.powf(*value))
+        })
     }
 
     fn draw_lines(
         &self,
         area: &DrawingArea<SVGBackend<'_>, Shift>,
         series: &[(String, Vec<(f64, f64)>)],
+        vertical: Range<f64>,
+        y_mark: &dyn Fn(&f64) -> String,
     ) -> Result<(), LabError> {
-        let points = || series.iter().flat_map(|(_, points)| points.iter());
-        let top = self.top(points().map(|point| point.1))?;
-        self.top(points().map(|point| point.0))?;
-        let left = points().map(|point| point.0).fold(f64::INFINITY, f64::min);
-        let right = points().map(|point| point.0).fold(left, f64::max);
+        let across = || series.iter().flat_map(|(_, points)| points).map(|p| p.0);
+        self.top(across())?;
+        let left = across().fold(f64::INFINITY, f64::min);
+        let right = across().fold(left, f64::max);
         let right = if right > left { right } else { left + 1.0 };
+        let names: Vec<&str> = series.iter().map(|(name, _)| name.as_str()).collect();
+        let area = &self.draw_legend(area, &names)?;
         let mut chart = ChartBuilder::on(area)
-            .caption(&self.title, ("sans-serif", 20))
             .margin(12)
+            .margin_right(24)
             .x_label_area_size(48)
             .y_label_area_size(76)
-            .build_cartesian_2d(left..right, 0.0..top)
+            .build_cartesian_2d(left..right, vertical)
             .map_err(|error| self.refuse(error))?;
         chart
             .configure_mesh()
             .x_desc(self.x_label.as_str())
             .y_desc(self.y_label.as_str())
             .x_label_formatter(&|value| short(*value))
-            .y_label_formatter(&|value| short(*value))
+            .y_label_formatter(&y_mark)
             .draw()
             .map_err(|error| self.refuse(error))?;
-        for (at, (name, points)) in series.iter().enumerate() {
+        for (at, (_, points)) in series.iter().enumerate() {
             let colour = COLOURS[at % COLOURS.len()];
+            let line = LineSeries::new(points.iter().copied(), colour.stroke_width(2));
             chart
-                .draw_series(LineSeries::new(
-                    points.iter().copied(),
-                    colour.stroke_width(2),
-                ))
-                .map_err(|error| self.refuse(error))?
-                .label(name.as_str())
-                .legend(move |(x, y)| {
-                    PathElement::new([(x, y), (x + 14, y)], colour.stroke_width(2))
-                });
+                .draw_series(line)
+                .map_err(|error| self.refuse(error))?;
         }
-        draw_legend(&mut chart).map_err(|error| self.refuse(error))
+        Ok(())
+    }
+
+    /// Draws the title and below it the names of all series with their colours; gives the room that is left.
+    /// What is drawn there cannot lie under the legend.
+    fn draw_legend<'a>(
+        &self,
+        area: &DrawingArea<SVGBackend<'a>, Shift>,
+        names: &[&str],
+    ) -> Result<DrawingArea<SVGBackend<'a>, Shift>, LabError> {
+        let area = area
+            .titled(&self.title, ("sans-serif", 20))
+            .map_err(|error| self.refuse(error))?;
+        let rows = names.len().div_ceil(LEGEND_COLUMNS) as u32;
+        let (legend, below) = area.split_vertically(rows * LEGEND_ROW_PX + 4);
+        let text = ("sans-serif", 13)
+            .into_text_style(&legend)
+            .pos(Pos::new(HPos::Left, VPos::Center));
+        let column_px = (SIZE_PX.0 as usize - 100) / LEGEND_COLUMNS;
+        for (at, &name) in names.iter().enumerate() {
+            let x = (88 + at % LEGEND_COLUMNS * column_px) as i32;
+            let y = ((at / LEGEND_COLUMNS) as u32 * LEGEND_ROW_PX + LEGEND_ROW_PX / 2) as i32;
+            let colour = COLOURS[at % COLOURS.len()];
+            legend
+                .draw(&Rectangle::new(
+                    [(x, y - 5), (x + 12, y + 5)],
+                    colour.filled(),
+                ))
+                .map_err(|error| self.refuse(error))?;
+            legend
+                .draw(&Text::new(name, (x + 18, y), text.clone()))
+                .map_err(|error| self.refuse(error))?;
+        }
+        Ok(below)
     }
 
     fn draw_boxes(
@@ -252,31 +328,21 @@ impl Plot {
     }
 }
 
-/// The legend of all series that have a label.
-fn draw_legend<'a, X, Y>(
-    chart: &mut ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>,
-) -> Result<(), DrawingAreaErrorKind<std::io::Error>>
-where
-    X: Ranged<ValueType = f64> + 'static,
-    Y: Ranged<ValueType = f64> + 'static,
-{
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
-        .background_style(WHITE.mix(0.85))
-        .border_style(BLACK.mix(0.4))
-        .draw()
+/// The values of all points.
+fn heights(series: &[(String, Vec<(f64, f64)>)]) -> impl Iterator<Item = f64> {
+    series.iter().flat_map(|(_, points)| points).map(|p| p.1)
 }
 
 /// A number for an axis: no more digits than tell marks apart.
 fn short(value: f64) -> String {
-    if value >= 1000.0 || value.fract() == 0.0 {
-        format!("{value:.0}")
-    } else if value >= 1.0 {
-        format!("{value:.1}")
-    } else {
-        format!("{value:.3}")
+    if value != 0.0 && value < 0.001 {
+        return format!("{value:.1e}");
     }
+    let digits = format!("{value:.3}");
+    digits
+        .trim_end_matches('0')
+        .trim_end_matches('.')
+        .to_owned()
 }
 
 #[cfg(test)]
@@ -343,6 +409,35 @@ mod tests {
             samples: vec![("k=12".to_owned(), vec![1.0, 2.0, 3.0, 9.0])],
         });
         assert!(boxes.svg().unwrap().contains("k=12"));
+    }
+
+    #[test]
+    fn marks_have_the_digits_that_tell_them_apart() {
+        let marks = [0.0, 0.5, 1.0, 1.25, 0.002, 0.000_12, 1400.0].map(short);
+        assert_eq!(marks, ["0", "0.5", "1", "1.25", "0.002", "1.2e-4", "1400"]);
+    }
+
+    #[test]
+    fn values_of_very_different_size_are_apart_on_a_logarithmic_axis() {
+        let svg = plot(Chart::LogLines {
+            series: vec![
+                (
+                    "large".to_owned(),
+                    vec![(0.0, 0.0), (1.0, 1e-3), (2.0, 2e-3)],
+                ),
+                ("small".to_owned(), vec![(1.0, 1e-6), (2.0, 2e-6)]),
+            ],
+        })
+        .svg()
+        .unwrap();
+        for text in ["1e-6", "1e-3", "large", "small"] {
+            assert!(svg.contains(text), "{text}");
+        }
+        let none = Chart::LogLines {
+            series: vec![("zero".to_owned(), vec![(1.0, 0.0)])],
+        };
+        let error = plot(none).svg().unwrap_err().to_string();
+        assert!(error.contains("nothing is above 0"), "{error}");
     }
 
     #[test]

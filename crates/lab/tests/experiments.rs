@@ -4,9 +4,10 @@
 
 use gabion_lab::LabError;
 use gabion_lab::experiments::{
-    Cell, Clusters, Finding, Progress, Report, Scale, Session, TransferSetting, Transfers,
-    experiment, registry,
+    CacheEffect, Cell, Clusters, Finding, Overwrite, OverwriteSetting, Progress, Report, Scale,
+    Sent, Session, TransferSetting, Transfers, experiment, registry,
 };
+use gabion_layout::ByteRange;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -35,6 +36,36 @@ impl Clusters for Ideal {
         let code = &setting.code;
         let write_s = read_s * code.n() as f64 / code.k() as f64;
         Ok(Transfers { write_s, read_s })
+    }
+
+    /// A client whose cache holds everything: one update for each segment that is written at all. Each
+    /// takes a millisecond and sends the segment's bytes once.
+    fn overwrite(
+        &self,
+        setting: &OverwriteSetting,
+        overwrites: &[Overwrite],
+    ) -> Result<Vec<CacheEffect>, LabError> {
+        let stripe_bytes = setting.chunk_bytes * setting.code.k() as u64;
+        let sent = |updates: usize, cross_rack_bytes| Sent {
+            update_count: updates as u64,
+            seconds: updates as f64 / 1e3,
+            cross_rack_bytes,
+        };
+        let effect = |overwrite: &Overwrite| {
+            let stripe = |write: &ByteRange| {
+                assert!(write.end() <= overwrite.file_bytes, "{write:?}");
+                let [first, last] = [write.offset, write.end() - 1].map(|at| at / stripe_bytes);
+                assert_eq!(first, last, "a write is of one stripe");
+                first
+            };
+            let stripes: BTreeSet<u64> = overwrite.writes.iter().map(stripe).collect();
+            let bytes = overwrite.writes.iter().map(|write| write.length).sum();
+            CacheEffect {
+                off: sent(overwrite.writes.len(), bytes),
+                on: sent(stripes.len(), bytes / 2),
+            }
+        };
+        Ok(overwrites.iter().map(effect).collect())
     }
 }
 
@@ -136,6 +167,15 @@ fn f52_has_the_order_of_schemes() {
     assert!(value(&report, "d: recovery, PLR over PL, model") > 1.2);
     assert_eq!(report.tables[0].rows.len(), 8);
     assert_eq!(report.plots.len(), 4);
+    // Two segments of 128 records each, by the cluster above, and half the bytes, under each scheme.
+    let updates = value(&report, "client's cache: updates sent");
+    assert!((updates - 100.0 * 2.0 / 256.0).abs() < 1e-9, "{updates}");
+    let bytes = value(&report, "client's cache: bytes across racks");
+    assert!((bytes - 50.0).abs() < 1e-9, "{bytes}");
+    let effects = report.tables.last().unwrap();
+    assert_eq!(effects.rows.len(), 8);
+    assert_eq!(effects.rows[0][2..4], [Cell::Count(256), Cell::Count(256)]);
+    assert_eq!(effects.rows[1][2..4], [Cell::Count(256), Cell::Count(2)]);
 }
 
 /// As the file system says it: nothing but logs takes chunks apart.
@@ -169,6 +209,7 @@ fn f53_more_parity_costs_updates_and_reserved_space_helps_recovery() {
 fn f54_reserved_space_takes_more_writes_than_full_overwrite() {
     let report = quick("COD-F54");
     assert!(value(&report, "PLR over FO on average, model") > 0.0);
+    assert!(value(&report, "client's cache: updates sent") < 100.0);
     assert!(
         report.scaled[1].contains("0 of 1 volumes"),
         "{:?}",

@@ -68,7 +68,7 @@ fn run(session: &Session<'_>) -> Report {
             title: "Data loss in the append phase".to_owned(),
             x_label: "hours".to_owned(),
             y_label: "probability".to_owned(),
-            chart: Chart::Lines {
+            chart: Chart::LogLines {
                 series: series.to_vec(),
             },
         }],

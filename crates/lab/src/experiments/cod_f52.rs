@@ -2,7 +2,7 @@
 //! of the `CodFS` thesis (sections 5.2.1 to 5.2.4).
 
 use super::update_run::{self, Bench, Phase};
-use super::{Experiment, Finding, Report, Session, Table};
+use super::{Experiment, Finding, Report, Session, Table, cache_run};
 use crate::error::LabError;
 use crate::plot::{Chart, Plot};
 use gabion_layout::UpdateScheme;
@@ -64,7 +64,21 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
             m.recover.mb_per_s()
         }),
     ];
+    cache_run::add(session, &mut report, &cache_subjects(session))?;
     Ok(report)
+}
+
+/// The random updates again, on a cluster under each scheme. Its data is larger than the cache.
+fn cache_subjects(session: &Session<'_>) -> Vec<cache_run::Subject> {
+    let stripe_count = session.scale.pick(2, 12, 64);
+    let stripe_bytes = cache_run::segment_bytes(session.scale);
+    let record_bytes = cache_run::chunk_bytes(session.scale) / update_run::UPDATES_PER_CHUNK;
+    let updates =
+        update_run::random_updates(stripe_count, stripe_bytes, record_bytes, session.seed);
+    let subject = |(name, scheme)| {
+        cache_run::Subject::new(name, scheme, &updates, stripe_count, stripe_bytes)
+    };
+    UpdateScheme::NAMES.into_iter().map(subject).collect()
 }
 
 fn measure(session: &Session<'_>, scheme: UpdateScheme) -> Result<Measured, LabError> {

@@ -1,7 +1,7 @@
 //! COD-F54: writes a second after ten MSR Cambridge volumes, Figure 5.4 of the `CodFS` thesis.
 
 use super::replay_run::{self, Replayed, Source};
-use super::{Experiment, Finding, Report, Session, Table, update_run};
+use super::{Experiment, Finding, Report, Session, Table, cache_run, update_run};
 use crate::error::LabError;
 use crate::plot::{Chart, Plot};
 use gabion_layout::UpdateScheme;
@@ -33,10 +33,11 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
         report.plots.push(plot(&all, place, at));
     }
     report.notes.push(
-        "the thesis's clients have an LRU cache of segments that joins writes before they are sent; here \
-         every write goes to the stores. 'gabion lab replay --cache' shows what the cache saves on a cluster"
+        "rates are those of stores, which get every write; the thesis's clients have an LRU cache of segments \
+         that joins writes before they are sent, whose effect is measured on a cluster"
             .to_owned(),
     );
+    cache_run::add(session, &mut report, &replay_run::cache_subjects(session)?)?;
     Ok(report)
 }
 

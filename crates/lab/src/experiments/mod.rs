@@ -4,6 +4,7 @@
 //! takes everything outside: a directory, traces, a cluster. It gives a [`Report`]. Printing and
 //! saving are the command line's.
 
+mod cache_run;
 mod cau_f5;
 mod cod_f51;
 mod cod_f52;
@@ -22,7 +23,10 @@ mod session;
 mod update_run;
 
 pub use report::{Cell, Finding, Report, Table};
-pub use session::{Clusters, Progress, Scale, Session, TransferSetting, Transfers};
+pub use session::{
+    CacheEffect, Clusters, Overwrite, OverwriteSetting, Progress, Scale, Sent, Session,
+    TransferSetting, Transfers,
+};
 
 use crate::error::LabError;
 

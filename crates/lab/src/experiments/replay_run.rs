@@ -2,7 +2,7 @@
 //! possible under each update scheme (`CodFS` thesis, section 5.3.1).
 
 use super::update_run::{Bench, MIB, Phase, Update};
-use super::{Scale, Session};
+use super::{Scale, Session, cache_run};
 use crate::error::LabError;
 use crate::trace::{Request, RequestKind};
 use crate::workload::{self, Workload};
@@ -70,6 +70,23 @@ pub(super) fn run(
         all.push((source, replayed));
     }
     Ok(all)
+}
+
+/// The same writes for a cluster with a cache or none, under reserved space.
+pub(super) fn cache_subjects(session: &Session<'_>) -> Result<Vec<cache_run::Subject>, LabError> {
+    let (volume_count, writes, _) = size(session.scale);
+    let stripe_bytes = cache_run::segment_bytes(session.scale);
+    let subject = |volume: &&'static str| {
+        let source = source(session, volume, writes, stripe_bytes)?;
+        Ok(cache_run::Subject::new(
+            *volume,
+            UpdateScheme::Plr,
+            &source.updates,
+            source.stripe_count,
+            stripe_bytes,
+        ))
+    };
+    VOLUMES[..volume_count].iter().map(subject).collect()
 }
 
 fn replay(

@@ -4,6 +4,7 @@
 use crate::error::LabError;
 use crate::trace::TraceReader;
 use gabion_codec::Code;
+use gabion_layout::{ByteRange, UpdateScheme};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -46,6 +47,16 @@ pub trait Clusters: Sync {
     /// # Errors
     /// [`LabError::Cluster`] when anything of it fails.
     fn transfer(&self, setting: &TransferSetting) -> Result<Transfers, LabError>;
+
+    /// Starts a cluster, makes each of the overwrites without a cache and with one, and stops it again.
+    ///
+    /// # Errors
+    /// [`LabError::Cluster`] when anything of it fails.
+    fn overwrite(
+        &self,
+        setting: &OverwriteSetting,
+        overwrites: &[Overwrite],
+    ) -> Result<Vec<CacheEffect>, LabError>;
 }
 
 /// A cluster and what goes through it.
@@ -74,6 +85,56 @@ pub struct Transfers {
     pub write_s: f64,
     /// All gets, in seconds.
     pub read_s: f64,
+}
+
+/// A cluster whose clients have a cache of segments or none.
+#[derive(Clone, Debug)]
+pub struct OverwriteSetting {
+    /// Where the cluster may store everything; empty.
+    pub directory: PathBuf,
+    /// Racks.
+    pub rack_count: u32,
+    /// Nodes of each of them.
+    pub nodes_per_rack: u32,
+    /// The pools' code.
+    pub code: Code,
+    /// Bytes of a chunk.
+    pub chunk_bytes: u64,
+    /// Memory of a client's cache where it has one.
+    pub cache_bytes: u64,
+    /// Writes that a client has under way at a time.
+    pub depth: usize,
+}
+
+/// A file and the writes that one client makes on it.
+#[derive(Clone, Debug)]
+pub struct Overwrite {
+    /// The update scheme of its pool.
+    pub scheme: UpdateScheme,
+    /// Bytes of the file.
+    pub file_bytes: u64,
+    /// The writes, in their order; none goes across a border of stripes.
+    pub writes: Vec<ByteRange>,
+}
+
+/// What the same writes cost without a cache and with one.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct CacheEffect {
+    /// Every write is durable when it is done.
+    pub off: Sent,
+    /// Writes wait in the cache; the end is when all of them are durable.
+    pub on: Sent,
+}
+
+/// What a client sent for its writes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Sent {
+    /// Updates of stripes.
+    pub update_count: u64,
+    /// Until everything was durable, in seconds.
+    pub seconds: f64,
+    /// What nodes and client counted between racks meanwhile, in bytes.
+    pub cross_rack_bytes: u64,
 }
 
 /// One run of an experiment.

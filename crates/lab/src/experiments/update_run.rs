@@ -116,14 +116,14 @@ impl<'a> Bench<'a> {
 
     /// Overwrites each stripe's bytes once, in records and in random order.
     pub(super) fn update_at_random(&mut self) -> Result<Phase, LabError> {
-        let record_bytes = self.storage.geometry().chunk_bytes() / UPDATES_PER_CHUNK;
         let stripe_bytes = self.storage.geometry().stripe_bytes();
-        let mut updates: Vec<Update> = Vec::new();
-        for stripe in 0..self.stripe_count {
-            let offsets = (0..stripe_bytes / record_bytes).map(|at| at * record_bytes);
-            updates.extend(offsets.map(|offset| (stripe, offset, record_bytes)));
-        }
-        updates.shuffle(&mut ChaCha8Rng::seed_from_u64(self.session.seed));
+        let record_bytes = self.storage.geometry().chunk_bytes() / UPDATES_PER_CHUNK;
+        let updates = random_updates(
+            self.stripe_count,
+            stripe_bytes,
+            record_bytes,
+            self.session.seed,
+        );
         self.update(&updates)
     }
 
@@ -254,6 +254,22 @@ impl<'a> Bench<'a> {
         phase.model_s = busiest_ns as f64 / 1e9;
         Ok(phase)
     }
+}
+
+/// Updates that overwrite each stripe's bytes once, in records and in random order.
+pub(super) fn random_updates(
+    stripe_count: u64,
+    stripe_bytes: u64,
+    record_bytes: u64,
+    seed: u64,
+) -> Vec<Update> {
+    let mut updates: Vec<Update> = Vec::new();
+    for stripe in 0..stripe_count {
+        let offsets = (0..stripe_bytes / record_bytes).map(|at| at * record_bytes);
+        updates.extend(offsets.map(|offset| (stripe, offset, record_bytes)));
+    }
+    updates.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
+    updates
 }
 
 /// The thesis's drive, as much smaller as our data is, so that seeks are as long as the thesis's.

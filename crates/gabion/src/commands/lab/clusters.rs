@@ -5,11 +5,15 @@ use crate::arguments::{Behaviour, UpOptions};
 use crate::cluster::LocalCluster;
 use crate::failure::Failure;
 use futures::future::try_join_all;
+use futures::stream::{self, TryStreamExt as _};
 use gabion_client::{Client, ClientOptions, Progress};
+use gabion_codec::Code;
 use gabion_lab::LabError;
-use gabion_lab::experiments::{Clusters, TransferSetting, Transfers};
+use gabion_lab::experiments::{
+    CacheEffect, Clusters, Overwrite, OverwriteSetting, Sent, TransferSetting, Transfers,
+};
 use gabion_layout::UpdateScheme;
-use gabion_protocol::message::PoolWish;
+use gabion_protocol::message::{PoolWish, Purpose};
 use gabion_wire::LinkTable;
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,13 +23,25 @@ pub(super) struct LocalClusters;
 
 impl Clusters for LocalClusters {
     fn transfer(&self, setting: &TransferSetting) -> Result<Transfers, LabError> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| LabError::Cluster(error.to_string()))?;
-        let done = runtime.block_on(transfer(setting));
-        done.map_err(|failure| LabError::Cluster(failure.to_string()))
+        block_on(transfer(setting))
     }
+
+    fn overwrite(
+        &self,
+        setting: &OverwriteSetting,
+        overwrites: &[Overwrite],
+    ) -> Result<Vec<CacheEffect>, LabError> {
+        block_on(overwrite(setting, overwrites))
+    }
+}
+
+fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, LabError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| LabError::Cluster(error.to_string()))?;
+    let done = runtime.block_on(work);
+    done.map_err(|failure| LabError::Cluster(failure.to_string()))
 }
 
 /// Nobody watches single files.
@@ -35,11 +51,12 @@ impl Progress for Silent {
     fn advanced(&self, _: u64, _: u64) {}
 }
 
-async fn transfer(setting: &TransferSetting) -> Result<Transfers, Failure> {
-    let up = UpOptions {
-        racks: 1,
-        nodes_per_rack: setting.node_count,
-        inner: Some(format!("{}bit", setting.link_bytes_per_s * 8)),
+/// How an experiment's cluster is made.
+fn up_options(racks: u32, nodes_per_rack: u32, inner: Option<String>) -> UpOptions {
+    UpOptions {
+        racks,
+        nodes_per_rack,
+        inner,
         cross: None,
         // A busy machine may keep a node waiting; none of them is to be declared failed.
         behaviour: Behaviour {
@@ -47,17 +64,133 @@ async fn transfer(setting: &TransferSetting) -> Result<Transfers, Failure> {
             grace_s: 3600,
             repair_parallel: 1,
         },
-    };
-    let mut cluster = LocalCluster::open_or_make(&setting.directory, &up)?;
+    }
+}
+
+/// Uses a cluster until the work is done or somebody interrupts it, and stops it.
+async fn use_and_stop<T>(
+    mut cluster: LocalCluster,
+    work: impl AsyncFnOnce(&mut LocalCluster) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let interrupted = tokio::signal::ctrl_c();
     let done = tokio::select! {
-        done = measure(&mut cluster, &up, setting) => done,
+        done = work(&mut cluster) => done,
         _ = interrupted => Err(Failure::failed("interrupted; its processes were stopped")),
     };
     let stopped = cluster.stop().await;
-    let transfers = done?;
+    let result = done?;
     stopped?;
-    Ok(transfers)
+    Ok(result)
+}
+
+async fn transfer(setting: &TransferSetting) -> Result<Transfers, Failure> {
+    let inner = format!("{}bit", setting.link_bytes_per_s * 8);
+    let up = up_options(1, setting.node_count, Some(inner));
+    let cluster = LocalCluster::open_or_make(&setting.directory, &up)?;
+    use_and_stop(cluster, async |cluster| {
+        measure(cluster, &up, setting).await
+    })
+    .await
+}
+
+/// What a pool of an experiment is.
+fn pool(
+    name: String,
+    code: &Code,
+    chunk_bytes: u64,
+    update: UpdateScheme,
+) -> Result<PoolWish, Failure> {
+    Ok(PoolWish {
+        name,
+        survive: "2-nodes".parse().map_err(Failure::failed)?,
+        code: Some(code.to_string()),
+        chunk_bytes,
+        update,
+        reserve: None,
+    })
+}
+
+async fn overwrite(
+    setting: &OverwriteSetting,
+    overwrites: &[Overwrite],
+) -> Result<Vec<CacheEffect>, Failure> {
+    let up = up_options(setting.rack_count, setting.nodes_per_rack, None);
+    let cluster = LocalCluster::open_or_make(&setting.directory, &up)?;
+    use_and_stop(cluster, async |cluster| {
+        cluster.start(&up.behaviour, || ()).await?;
+        let mut effects = Vec::with_capacity(overwrites.len());
+        for (at, overwrite) in overwrites.iter().enumerate() {
+            let name = format!("lab-{at}");
+            let client = Client::connect(cluster.coordinator()?, ClientOptions::default()).await?;
+            let pool = pool(
+                name.clone(),
+                &setting.code,
+                setting.chunk_bytes,
+                overwrite.scheme,
+            )?;
+            client.create_pool(pool).await?;
+            let size_bytes = overwrite.file_bytes;
+            let data = tokio::io::AsyncReadExt::take(tokio::io::repeat(1), size_bytes);
+            client
+                .put(&name, Some(&name), data, size_bytes, &Silent)
+                .await?;
+            let off = send(cluster, &name, setting.depth, 0, overwrite).await?;
+            let on = send(
+                cluster,
+                &name,
+                setting.depth,
+                setting.cache_bytes,
+                overwrite,
+            )
+            .await?;
+            effects.push(CacheEffect { off, on });
+        }
+        Ok(effects)
+    })
+    .await
+}
+
+/// Makes the writes with a client of its own, until all of them are durable.
+async fn send(
+    cluster: &LocalCluster,
+    name: &str,
+    depth: usize,
+    cache_bytes: u64,
+    overwrite: &Overwrite,
+) -> Result<Sent, Failure> {
+    let options = ClientOptions {
+        cache_bytes,
+        ..ClientOptions::default()
+    };
+    let client = Client::connect(cluster.coordinator()?, options).await?;
+    let file = client.open_cached(name).await?;
+    let before = cross_rack_bytes(&client).await?;
+    let begun = Instant::now();
+    // Each run and each write has bytes of its own, so that no delta is zero.
+    let first = u8::from(cache_bytes > 0);
+    let writes = overwrite.writes.iter().zip(0_usize..).map(|(range, at)| {
+        let byte = (at % 127) as u8 * 2 + first + 2;
+        let bytes = vec![byte; range.length as usize];
+        file.write(range.offset, bytes.into())
+    });
+    stream::iter(writes.map(Ok))
+        .try_for_each_concurrent(depth, |write| write)
+        .await?;
+    file.flush().await?;
+    let seconds = begun.elapsed().as_secs_f64();
+    let counts = client.cache_counts();
+    Ok(Sent {
+        update_count: counts.update_count + counts.write_through_count,
+        seconds,
+        cross_rack_bytes: cross_rack_bytes(&client).await?.saturating_sub(before),
+    })
+}
+
+/// What everybody has sent between racks so far.
+async fn cross_rack_bytes(client: &Client) -> Result<u64, Failure> {
+    let meter = client.meters().await?.sum();
+    let bytes = Purpose::ALL.map(|purpose| meter.cross_rack(purpose));
+    Ok(bytes.into_iter().sum())
 }
 
 async fn measure(
@@ -77,17 +210,13 @@ async fn measure(
     let first = clients
         .first()
         .ok_or_else(|| Failure::usage("there must be a client"))?;
-    let survive = "2-nodes".parse().map_err(Failure::failed)?;
-    first
-        .create_pool(PoolWish {
-            name: "lab".to_owned(),
-            survive,
-            code: Some(setting.code.to_string()),
-            chunk_bytes: setting.chunk_bytes,
-            update: UpdateScheme::Fo,
-            reserve: None,
-        })
-        .await?;
+    let wish = pool(
+        "lab".to_owned(),
+        &setting.code,
+        setting.chunk_bytes,
+        UpdateScheme::Fo,
+    )?;
+    first.create_pool(wish).await?;
     let data: Vec<u8> = (0..setting.file_bytes)
         .map(|at| (at ^ (at >> 11)) as u8)
         .collect();
