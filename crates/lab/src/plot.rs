@@ -29,8 +29,9 @@ const COLOURS: [RGBColor; 9] = [
     RGBColor(20, 20, 20),
     RGBColor(205, 110, 165),
 ];
-/// Series next to each other in the legend, and the height of a row of them.
+/// Series next to each other in the legend, the width of one, and the height of a row of them.
 const LEGEND_COLUMNS: usize = 4;
+const LEGEND_COLUMN_PX: i32 = 215;
 const LEGEND_ROW_PX: u32 = 22;
 /// With more categories than this their names stand in two rows, so that they do not touch.
 const CATEGORIES_A_ROW: usize = 12;
@@ -138,13 +139,9 @@ impl Plot {
             .pos(Pos::new(HPos::Center, VPos::Top));
         let names = categories.iter().enumerate().map(|(at, name)| {
             let below = (at as f64 + 0.5, 0.0);
-            let row = if categories.len() > CATEGORIES_A_ROW {
-                at % 2
-            } else {
-                0
-            };
-            EmptyElement::at(below)
-                + Text::new(name.clone(), (0, 6 + 15 * row as i32), centred.clone())
+            let is_lower = categories.len() > CATEGORIES_A_ROW && at % 2 == 1;
+            let y = if is_lower { 21 } else { 6 };
+            EmptyElement::at(below) + Text::new(name.clone(), (0, y), centred.clone())
         });
         chart
             .draw_series(names)
@@ -242,11 +239,13 @@ impl Plot {
         let text = ("sans-serif", 13)
             .into_text_style(&legend)
             .pos(Pos::new(HPos::Left, VPos::Center));
-        let column_px = (SIZE_PX.0 as usize - 100) / LEGEND_COLUMNS;
-        for (at, &name) in names.iter().enumerate() {
-            let x = (88 + at % LEGEND_COLUMNS * column_px) as i32;
-            let y = ((at / LEGEND_COLUMNS) as u32 * LEGEND_ROW_PX + LEGEND_ROW_PX / 2) as i32;
-            let colour = COLOURS[at % COLOURS.len()];
+        let places = (0_i32..).flat_map(|row| {
+            let y = row * LEGEND_ROW_PX.cast_signed() + LEGEND_ROW_PX.cast_signed() / 2;
+            (0_i32..)
+                .take(LEGEND_COLUMNS)
+                .map(move |column| (88 + column * LEGEND_COLUMN_PX, y))
+        });
+        for ((&name, (x, y)), colour) in names.iter().zip(places).zip(COLOURS.iter().cycle()) {
             legend
                 .draw(&Rectangle::new(
                     [(x, y - 5), (x + 12, y + 5)],
