@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use gabion_lab::experiments::{Progress, Report, Scale, Session, experiment};
+use gabion_lab::experiments::{Cell, Progress, Report, Scale, Session, experiment};
 
 struct Silent;
 
@@ -87,7 +87,20 @@ fn selective_commits_never_send_more_than_one_kind_of_delta() {
 #[test]
 fn grouping_is_counted_under_both_rules() {
     let report = quick("CAU-F10");
-    assert_eq!(report.tables.len(), 2);
+    assert_eq!(report.tables.len(), 3);
+    let number = |cell: &Cell| match cell {
+        Cell::Number(number) => *number,
+        other => panic!("{other:?} is no number"),
+    };
+    // Grouping moves chunks and spares commits: no rule spares more than commits are.
+    for rule in &report.tables[1..] {
+        for (commits, savings) in report.tables[0].rows.iter().zip(&rule.rows) {
+            assert_eq!(commits[0], savings[0], "the same volume");
+            for (share, saving) in commits[1..].iter().zip(&savings[1..]) {
+                assert!(number(saving) <= number(share), "{commits:?} {savings:?}");
+            }
+        }
+    }
     let (worst, _) = findings(&report, "worst case of grouping");
     let (best, _) = findings(&report, "most that grouping spares");
     assert!(best.iter().all(|best| *best >= worst[0].min(worst[1])));
