@@ -9,7 +9,7 @@ mod setting;
 use gabion_exec::RING_SLICES;
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId, StripeId, Topology};
 use gabion_plan::{Cost, Plan, Step};
-use gabion_planner::repair::{Scheme, read, repair};
+use gabion_planner::repair::{MultiScheme, Scheme, read, repair, repair_all};
 use gabion_planner::update::cau;
 use gabion_planner::{Stripe, encode, update};
 use network::{Chunks, Image, Network, Outcome, Slow};
@@ -172,6 +172,30 @@ proptest! {
         let outcome = run(&plan, &setting, &stored, &stored, seed);
         let repaired = outcome.whole(requestor, lost[0]);
         prop_assert_eq!(repaired.as_ref(), Some(&stored[lost[0].at()]));
+    }
+
+    #[test]
+    fn repairs_of_several_chunks_bring_all_back(
+        setting in any_setting(), numbers in any_losses(), slice in 1u64..100,
+        scheme in 0..3, seed in any::<u64>(),
+    ) {
+        let stored = random_stripe(&setting, &mut ChaCha8Rng::seed_from_u64(seed));
+        let lost = losses(&setting, &numbers);
+        let stripe = setting.stripe(&lost);
+        let helpers: Vec<ChunkIndex> = stripe.available().collect();
+        // Each chunk comes back to its own node, as after a restart with an empty disk.
+        let targets: Vec<_> = lost.iter().map(|&chunk| (chunk, stripe.node_of(chunk))).collect();
+        let scheme = match scheme {
+            0 => MultiScheme::Dedicated,
+            1 => MultiScheme::Pipeline,
+            _ => MultiScheme::Racks(&setting.topology),
+        };
+        let plan = repair_all(&stripe, &targets, &helpers, scheme, slice).unwrap();
+        let outcome = run(&plan, &setting, &stored, &stored, seed);
+        for (chunk, node) in targets {
+            let repaired = outcome.whole(node, chunk);
+            prop_assert_eq!(repaired.as_ref(), Some(&stored[chunk.at()]));
+        }
     }
 
     #[test]

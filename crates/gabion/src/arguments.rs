@@ -245,7 +245,7 @@ pub(crate) enum ChaosCommand {
 
 #[derive(Args, Debug)]
 pub(crate) struct RepairOptions {
-    /// conventional or pipeline, from now on
+    /// conventional, pipeline, ppr or cyclic, from now on
     #[arg(long)]
     pub(crate) scheme: Option<String>,
     /// Stay and show progress until nothing is left to repair

@@ -7,7 +7,7 @@ use gabion_layout::{
     UpdateScheme,
 };
 use gabion_plan::{Plan, check, graphviz, text};
-use gabion_planner::repair::{Scheme, helpers_by_distance, read, repair};
+use gabion_planner::repair::{MultiScheme, Scheme, helpers_by_distance, read, repair, repair_all};
 use gabion_planner::update::{cau, parix};
 use gabion_planner::{PlanError, Stripe, encode, placement, update};
 use std::path::Path;
@@ -168,6 +168,28 @@ fn repairs() {
     setting.is_golden("repair_conventional_rs_6_3", star);
     let chain = setting.repair(4, 7, Scheme::Pipeline);
     setting.is_golden("repair_pipeline_rs_6_3", chain);
+    let tree = setting.repair(4, 7, Scheme::Ppr);
+    setting.is_golden("repair_ppr_rs_6_3", tree);
+    let setting = Setting::new("rs(3,2)", MIB + 5, 2);
+    let chains = setting.repair(1, 7, Scheme::Cyclic);
+    setting.is_golden("repair_cyclic_rs_3_2", chains);
+}
+
+#[test]
+fn repairs_of_two_chunks() {
+    let setting = Setting::new("rs(6,3)", 64 * MIB, 3);
+    let lost = [ChunkIndex(4), ChunkIndex(8)];
+    let stripe = setting.stripe(&lost);
+    let requestors = [(lost[0], NodeId(7)), (lost[1], NodeId(11))];
+    let helpers: Vec<ChunkIndex> = stripe.available().collect();
+    for (name, scheme) in [
+        ("repair_dedicated_two", MultiScheme::Dedicated),
+        ("repair_pipeline_two", MultiScheme::Pipeline),
+        ("repair_racks_two", MultiScheme::Racks(&setting.topology)),
+    ] {
+        let plan = repair_all(&stripe, &requestors, &helpers, scheme, 32 * KIB);
+        setting.is_golden(name, plan);
+    }
 }
 
 #[test]

@@ -105,8 +105,14 @@ pub fn catch_up(
                 row: (range.offset / row_bytes) as usize,
                 in_row: slices.at(range.offset % row_bytes),
             };
-            let value = reconstruct(&mut b, stripe, scheme, &lost, node);
-            b.write(chunk, slices, value);
+            let row_at = lost.row as u64 * row_bytes;
+            for part in reconstruct(&mut b, stripe, scheme, &lost, node) {
+                b.write(
+                    chunk,
+                    part.in_row.at(row_at + part.in_row.offset),
+                    part.value,
+                );
+            }
         }
     }
     let ranges = ranges.iter().map(|&range| ChunkRange { chunk, range });

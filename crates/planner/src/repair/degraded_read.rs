@@ -48,25 +48,24 @@ pub fn read(
         };
         for range in g.split_rows(part.range) {
             let slices = Slices::contiguous(range, slice_bytes);
-            let value = match &equations {
-                None => {
-                    let stored = b.read(part.chunk, slices);
-                    b.send(stored, asker)
-                }
-                Some(equations) => {
-                    let row_bytes = g.sub_chunk_bytes();
-                    let row = (range.offset / row_bytes) as usize;
-                    let in_row = slices.at(range.offset % row_bytes);
-                    let lost = LostRow {
-                        equations,
-                        output: 0,
-                        row,
-                        in_row,
-                    };
-                    reconstruct(&mut b, stripe, scheme, &lost, asker)
-                }
+            let Some(equations) = &equations else {
+                let stored = b.read(part.chunk, slices);
+                let value = b.send(stored, asker);
+                b.deliver(part.chunk, slices, value);
+                continue;
             };
-            b.deliver(part.chunk, slices, value);
+            let row_bytes = g.sub_chunk_bytes();
+            let row = range.offset / row_bytes;
+            let lost = LostRow {
+                equations,
+                output: 0,
+                row: row as usize,
+                in_row: slices.at(range.offset % row_bytes),
+            };
+            for piece in reconstruct(&mut b, stripe, scheme, &lost, asker) {
+                let offset = row * row_bytes + piece.in_row.offset;
+                b.deliver(part.chunk, piece.in_row.at(offset), piece.value);
+            }
         }
     }
     Ok(b.finish(Goal::Read {

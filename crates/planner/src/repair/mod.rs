@@ -1,13 +1,25 @@
 //! Repair planners, and reads that need them. Each scheme says how one row of a lost chunk is
 //! brought together at one node; repairs and degraded reads are the same thing with another end.
 
+mod aggregate;
 mod catch_up;
 mod conventional;
+mod cyclic;
 mod degraded_read;
-mod pipeline;
+mod multi;
+pub(crate) mod pipeline;
+mod ppr;
+mod rack_path;
+mod weighted_path;
 
+pub use aggregate::fewest_crossing_chunks;
 pub use catch_up::{Touched, catch_up, missed};
 pub use degraded_read::{helpers_by_distance, read};
+pub use multi::{MultiScheme, repair_all};
+pub use rack_path::rack_aware_path;
+pub use weighted_path::{
+    CANDIDATES_MAX, LinkWeights, WeightedPath, weighted_path, weighted_path_by_extension,
+};
 
 use crate::{PlanError, Stripe};
 use gabion_codec::Equations;
@@ -25,13 +37,20 @@ pub enum Scheme {
     /// The helpers form a chain and combine slice by slice as the bytes pass, so that each link
     /// carries the lost bytes once (`ECPipe` section 3.2).
     Pipeline,
+    /// The helpers combine pairwise in rounds (PPR, `ECPipe` section 2.2).
+    Ppr,
+    /// The slices are dealt out to chains that begin at different helpers, so that the requestor
+    /// reads from several nodes at once (`ECPipe` section 4.1).
+    Cyclic,
 }
 
 impl Scheme {
     /// All schemes with their names.
-    pub const NAMES: [(&'static str, Self); 2] = [
+    pub const NAMES: [(&'static str, Self); 4] = [
         ("conventional", Self::Conventional),
         ("pipeline", Self::Pipeline),
+        ("ppr", Self::Ppr),
+        ("cyclic", Self::Cyclic),
     ];
 }
 
@@ -42,10 +61,20 @@ impl FromStr for Scheme {
         let found = Self::NAMES.iter().find(|(known, _)| *known == name);
         found.map(|&(_, scheme)| scheme).ok_or_else(|| {
             PlanError::Layout(format!(
-                "'{name}' is no repair scheme; use conventional or pipeline"
+                "'{name}' is no repair scheme; use conventional, pipeline, ppr or cyclic"
             ))
         })
     }
+}
+
+/// What one helper adds to a row: values that it has read, with their coefficients.
+type HelperReads = (NodeId, Vec<(u8, ValueId)>);
+
+/// Some slices of a row of a lost chunk, brought together.
+pub(crate) struct Part {
+    /// Positions within the row.
+    pub(crate) in_row: Slices,
+    pub(crate) value: ValueId,
 }
 
 /// A row of a lost chunk, and the equation that gives it.
@@ -60,7 +89,7 @@ pub(crate) struct LostRow<'a> {
 
 impl LostRow<'_> {
     /// The reads that the equation needs, helper by helper, with their coefficients.
-    fn reads(&self, b: &mut PlanBuilder, stripe: &Stripe<'_>) -> Vec<(NodeId, Vec<(u8, ValueId)>)> {
+    fn reads(&self, b: &mut PlanBuilder, stripe: &Stripe<'_>) -> Vec<HelperReads> {
         let row_bytes = stripe.geometry.sub_chunk_bytes();
         let mut reads = Vec::with_capacity(self.equations.helpers.len());
         for (at, &helper) in self.equations.helpers.iter().enumerate() {
@@ -78,20 +107,33 @@ impl LostRow<'_> {
         }
         reads
     }
+
+    /// How many helpers the equation reads anything of, for this row.
+    fn helper_count(&self, sub_chunks: usize) -> usize {
+        let adds = |&at: &usize| {
+            let coefficient = |row| self.equations.coefficient(self.output, self.row, at, row);
+            (0..sub_chunks).any(|row| coefficient(row) != 0)
+        };
+        (0..self.equations.helpers.len()).filter(adds).count()
+    }
 }
 
-/// Brings a row of a lost chunk together at a node.
+/// Brings a row of a lost chunk together at a node, in one part or several.
 pub(crate) fn reconstruct(
     b: &mut PlanBuilder,
     stripe: &Stripe<'_>,
     scheme: Scheme,
     row: &LostRow<'_>,
     at: NodeId,
-) -> ValueId {
-    match scheme {
+) -> Vec<Part> {
+    let value = match scheme {
         Scheme::Conventional => conventional::reconstruct(b, stripe, row, at),
         Scheme::Pipeline => pipeline::reconstruct(b, stripe, row, at),
-    }
+        Scheme::Ppr => ppr::reconstruct(b, stripe, row, at),
+        Scheme::Cyclic => return cyclic::reconstruct(b, stripe, row, at),
+    };
+    let in_row = row.in_row;
+    vec![Part { in_row, value }]
 }
 
 /// Plans the repair of one lost chunk onto `requestor`, in slices of at most `slice_bytes`.
@@ -153,8 +195,10 @@ pub fn repair(
             row,
             in_row,
         };
-        let value = reconstruct(&mut b, stripe, scheme, &lost_row, requestor);
-        b.write(lost, in_row.at(row as u64 * row_bytes), value);
+        for part in reconstruct(&mut b, stripe, scheme, &lost_row, requestor) {
+            let offset = row as u64 * row_bytes + part.in_row.offset;
+            b.write(lost, part.in_row.at(offset), part.value);
+        }
     }
     Ok(b.finish(Goal::Repair {
         chunks: vec![(lost, requestor)],

@@ -2,19 +2,25 @@
 //! passes, slice by slice, so that all links work at once and each carries the lost bytes once.
 //! `ECPipe` section 3.2.
 
-use super::LostRow;
+use super::{HelperReads, LostRow};
 use crate::Stripe;
 use gabion_layout::NodeId;
 use gabion_plan::{PlanBuilder, ValueId};
 
-pub(super) fn reconstruct(
+pub(crate) fn reconstruct(
     b: &mut PlanBuilder,
     stripe: &Stripe<'_>,
     row: &LostRow<'_>,
     at: NodeId,
 ) -> ValueId {
+    let reads = row.reads(b, stripe);
+    chain(b, reads, at)
+}
+
+/// Sums what helpers have read, from one to the next in their order, and brings the sum to `at`.
+pub(super) fn chain(b: &mut PlanBuilder, reads: Vec<HelperReads>, at: NodeId) -> ValueId {
     let mut partial = None;
-    for (node, mut terms) in row.reads(b, stripe) {
+    for (node, mut terms) in reads {
         if let Some(sum) = partial {
             terms.push((1, b.send(sum, node)));
         }

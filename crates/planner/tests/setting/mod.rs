@@ -122,7 +122,7 @@ pub(crate) fn any_numbers() -> impl Strategy<Value = Vec<(u64, u64, u64)>> {
 }
 
 pub(crate) fn any_scheme() -> impl Strategy<Value = Scheme> {
-    prop_oneof![Just(Scheme::Conventional), Just(Scheme::Pipeline)]
+    proptest::sample::select(Scheme::NAMES.map(|(_, scheme)| scheme).to_vec())
 }
 
 pub(crate) fn any_selection() -> impl Strategy<Value = Selection> {

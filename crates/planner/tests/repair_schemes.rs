@@ -1,0 +1,155 @@
+//! Repairs of several chunks and along chosen paths: every plan checks over random codes, layouts
+//! and losses, and costs what `ECPipe` says of it.
+
+mod setting;
+
+use gabion_codec::Family;
+use gabion_layout::{ChunkIndex, NodeId, RackId};
+use gabion_plan::{Cost, check};
+use gabion_planner::PlanError;
+use gabion_planner::repair::{
+    MultiScheme, Scheme, fewest_crossing_chunks, rack_aware_path, repair, repair_all,
+};
+use proptest::prelude::*;
+use setting::{Setting, any_setting};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Up to three losses out of random numbers, each with its own requestor, which holds nothing.
+fn losses(setting: &Setting, numbers: &[usize]) -> Vec<(ChunkIndex, NodeId)> {
+    let n = setting.geometry.n();
+    let lost: BTreeSet<usize> = numbers.iter().map(|number| number % n).collect();
+    let spare = setting.topology.nodes().map(|place| place.node);
+    let spare = spare.filter(|node| !setting.placement.contains(node));
+    lost.into_iter().map(ChunkIndex::new).zip(spare).collect()
+}
+
+fn is_scalar_mds(setting: &Setting) -> bool {
+    matches!(
+        setting.code.family(),
+        Family::ReedSolomon { .. } | Family::Cauchy { .. }
+    )
+}
+
+/// What is left of a stripe in each rack.
+fn left_by_rack(setting: &Setting, lost: &[ChunkIndex]) -> BTreeMap<RackId, usize> {
+    let mut left = BTreeMap::new();
+    for chunk in setting.stripe(lost).available() {
+        let rack = setting
+            .topology
+            .rack_of(setting.placement[chunk.at()])
+            .unwrap();
+        *left.entry(rack).or_default() += 1;
+    }
+    left
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn repairs_of_several_chunks_check(
+        setting in any_setting(), numbers in proptest::collection::vec(any::<usize>(), 1..4),
+        slice in 1u64..300,
+    ) {
+        let targets = losses(&setting, &numbers);
+        let lost: Vec<ChunkIndex> = targets.iter().map(|&(chunk, _)| chunk).collect();
+        let stripe = setting.stripe(&lost);
+        let helpers: Vec<ChunkIndex> = stripe.available().collect();
+        let schemes = [
+            MultiScheme::Dedicated,
+            MultiScheme::Pipeline,
+            MultiScheme::Racks(&setting.topology),
+        ];
+        for scheme in schemes {
+            let plan = match repair_all(&stripe, &targets, &helpers, scheme, slice) {
+                Ok(plan) => plan,
+                Err(error) => {
+                    prop_assert!(matches!(error, PlanError::NotEnoughHelpers(_)), "{}", error);
+                    prop_assert!(lost.len() > setting.code.failures_survived());
+                    continue;
+                }
+            };
+            prop_assert_eq!(check(&plan, &setting.code), Ok(()));
+            let cost = Cost::of(&plan, &setting.topology);
+            if !is_scalar_mds(&setting) {
+                continue;
+            }
+            let (k, f) = (setting.geometry.k() as u64, lost.len() as u64);
+            let chunk_bytes = setting.geometry.chunk_bytes();
+            prop_assert_eq!(cost.read_bytes, k * chunk_bytes, "each helper reads once");
+            let sent: u64 = cost.links.iter().map(|link| link.bytes / chunk_bytes).sum();
+            match scheme {
+                MultiScheme::Dedicated => prop_assert_eq!(sent, k + f - 1),
+                MultiScheme::Pipeline => {
+                    prop_assert_eq!(sent, f * k);
+                    prop_assert_eq!(cost.busiest_link_bytes(), f * chunk_bytes);
+                }
+                MultiScheme::Racks(_) => {
+                    prop_assert!(sent <= f * k + f - 1);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn paths_and_racks_cross_as_little_as_can_be(
+        setting in any_setting(), numbers in proptest::collection::vec(any::<usize>(), 1..4),
+        slice in 1u64..300,
+    ) {
+        let targets = losses(&setting, &numbers);
+        let lost: Vec<ChunkIndex> = targets.iter().map(|&(chunk, _)| chunk).collect();
+        let stripe = setting.stripe(&lost);
+        let helpers: Vec<ChunkIndex> = stripe.available().collect();
+        let (chunk, requestor) = targets[0];
+        let Ok(path) = rack_aware_path(&stripe, chunk, requestor, &helpers, &setting.topology) else {
+            prop_assert!(lost.len() > setting.code.failures_survived());
+            return Ok(());
+        };
+        let plan = repair(&stripe, chunk, requestor, &path, Scheme::Pipeline, slice).unwrap();
+        prop_assert_eq!(check(&plan, &setting.code), Ok(()));
+        let racks: Vec<_> = path
+            .iter()
+            .map(|&chunk| stripe.node_of(chunk))
+            .chain([requestor])
+            .map(|node| setting.topology.rack_of(node))
+            .collect();
+        let distinct: BTreeSet<_> = racks.iter().collect();
+        let changes = racks.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        prop_assert_eq!(changes, distinct.len() - 1, "no rack is entered twice");
+        if !is_scalar_mds(&setting) {
+            return Ok(());
+        }
+        let home = setting.topology.rack_of(requestor).unwrap();
+        let left = left_by_rack(&setting, &lost);
+        let (k, chunk_bytes) = (setting.geometry.k(), setting.geometry.chunk_bytes());
+        let crossing = |plan| Cost::of(&plan, &setting.topology).cross_rack_bytes / chunk_bytes;
+        let bound = |f| fewest_crossing_chunks(&left, home, k, f).unwrap() as u64;
+        prop_assert_eq!(crossing(plan), bound(1));
+        // All lost chunks at one requestor: racks that sum up meet the bound for any number.
+        let together: Vec<_> = lost.iter().map(|&chunk| (chunk, requestor)).collect();
+        let racks = MultiScheme::Racks(&setting.topology);
+        let mut nearest = path;
+        nearest.reverse();
+        let plan = repair_all(&stripe, &together, &nearest, racks, slice).unwrap();
+        prop_assert_eq!(check(&plan, &setting.code), Ok(()));
+        prop_assert_eq!(crossing(plan), bound(lost.len()));
+    }
+
+    #[test]
+    fn the_cyclic_version_spreads_the_last_mile(setting in any_setting(), loss in any::<usize>()) {
+        let lost = [ChunkIndex::new(loss % setting.geometry.n())];
+        let stripe = setting.stripe(&lost);
+        let helpers: Vec<ChunkIndex> = stripe.available().collect();
+        let (k, chunk_bytes) = (setting.geometry.k() as u64, setting.geometry.chunk_bytes());
+        prop_assume!(is_scalar_mds(&setting) && k > 2);
+        let requestor = setting.spare();
+        let plan = repair(&stripe, lost[0], requestor, &helpers, Scheme::Cyclic, 1).unwrap();
+        let links = Cost::of(&plan, &setting.topology).links;
+        prop_assert_eq!(links.iter().map(|link| link.bytes).sum::<u64>(), k * chunk_bytes);
+        // Slices of one byte, dealt out as evenly as they go.
+        let last_mile = links.iter().filter(|link| link.to == requestor);
+        prop_assert_eq!(last_mile.clone().count() as u64, chunk_bytes.min(k - 1));
+        let most = chunk_bytes.div_ceil(k - 1);
+        prop_assert!(last_mile.clone().all(|link| link.bytes <= most));
+    }
+}
