@@ -30,6 +30,12 @@ pub enum PlanError {
          is repaired"
     )]
     NeedsChunk(ChunkIndex),
+    /// A lost chunk has no node that it may be repaired onto.
+    #[error(
+        "{0} has nowhere to go: every node that is up holds another chunk of its stripe or would \
+         break its rack limit; add a node"
+    )]
+    NoRequestor(ChunkIndex),
     /// More interim replicas than parity nodes that could keep them.
     #[error("{asked} interim replicas need as many parity nodes; the code has {parity_nodes}")]
     TooManyReplicas {

@@ -27,11 +27,7 @@ pub(super) fn by_racks(
         if read_count <= shares.output_count {
             // Sums would be no fewer than what was read.
             for share in members {
-                let sent: Vec<ValueId> = share.reads.iter().map(|&read| b.send(read, at)).collect();
-                for (output, terms) in terms.iter_mut().enumerate() {
-                    let here = share.coefficients[output].iter().copied().zip(sent.clone());
-                    terms.extend(here.filter(|&(coefficient, _)| coefficient != 0));
-                }
+                share.send_reads(b, at, &mut terms);
             }
             continue;
         }

@@ -10,6 +10,8 @@ mod multi;
 pub(crate) mod pipeline;
 mod ppr;
 mod rack_path;
+mod recovery;
+mod selection;
 mod weighted_path;
 
 pub use aggregate::fewest_crossing_chunks;
@@ -17,6 +19,8 @@ pub use catch_up::{Touched, catch_up, missed};
 pub use degraded_read::{helpers_by_distance, read};
 pub use multi::{MultiScheme, repair_all};
 pub use rack_path::rack_aware_path;
+pub use recovery::{Assignment, Bandwidths, Job, Schedule, balanced_recovery, greedy_recovery};
+pub use selection::LeastRecentlySelected;
 pub use weighted_path::{
     CANDIDATES_MAX, LinkWeights, WeightedPath, weighted_path, weighted_path_by_extension,
 };

@@ -78,6 +78,20 @@ impl Share {
         let terms = coefficients.zip(self.reads.iter().copied());
         terms.filter(|&(coefficient, _)| coefficient != 0).collect()
     }
+
+    /// Sends its reads to `at` as they are, and notes what they add to each output there.
+    pub(super) fn send_reads(
+        &self,
+        b: &mut PlanBuilder,
+        at: NodeId,
+        outputs: &mut [Vec<(u8, ValueId)>],
+    ) {
+        let sent: Vec<ValueId> = self.reads.iter().map(|&read| b.send(read, at)).collect();
+        for (terms, coefficients) in outputs.iter_mut().zip(&self.coefficients) {
+            let here = coefficients.iter().copied().zip(sent.iter().copied());
+            terms.extend(here.filter(|&(coefficient, _)| coefficient != 0));
+        }
+    }
 }
 
 /// What all helpers add, in their order. Each row of a chunk is read once, however many outputs it
@@ -117,11 +131,7 @@ impl Shares {
     fn star(&self, b: &mut PlanBuilder, at: NodeId) -> Vec<ValueId> {
         let mut terms = vec![Vec::new(); self.output_count];
         for share in &self.of {
-            let sent: Vec<ValueId> = share.reads.iter().map(|&read| b.send(read, at)).collect();
-            for (output, terms) in terms.iter_mut().enumerate() {
-                let here = share.coefficients[output].iter().copied().zip(sent.clone());
-                terms.extend(here.filter(|&(coefficient, _)| coefficient != 0));
-            }
+            share.send_reads(b, at, &mut terms);
         }
         terms.iter().map(|terms| b.combine(at, terms)).collect()
     }
