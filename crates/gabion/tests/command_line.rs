@@ -132,7 +132,7 @@ fn mistakes_get_one_plain_sentence_and_exit_code_2() {
         ),
         (
             vec!["repair", "--scheme", "magic", "--dir", nowhere],
-            "conventional or pipeline",
+            "conventional, pipeline, ppr or cyclic",
         ),
         (
             vec!["lab", "update-traffic", "--trace", "x", "--code", "rs(6)"],

@@ -122,7 +122,10 @@ fn a_user_may_end_the_time_of_grace_and_choose_the_scheme() {
     let CoordinatorReply::Refused(sentence) = bed.ask(unknown) else {
         panic!("there is no such scheme")
     };
-    assert!(sentence.contains("conventional or pipeline"), "{sentence}");
+    assert!(
+        sentence.contains("conventional, pipeline, ppr or cyclic"),
+        "{sentence}"
+    );
     assert_eq!(bed.stripe("f"), before);
     let scheme = Some("conventional".to_owned());
     assert_eq!(
