@@ -5,7 +5,7 @@ mod pool;
 
 pub(crate) use lab::{
     AdviseOptions, BoundOptions, LabCommand, Pace, ReplayOptions, RunOptions, ScaleOption,
-    SynthOptions, TraceStatsOptions, UpdateTrafficOptions,
+    SynthOptions, TestbedOptions, TraceStatsOptions, UpdateTrafficOptions,
 };
 pub(crate) use pool::PoolOptions;
 

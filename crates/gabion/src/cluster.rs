@@ -6,6 +6,7 @@
 
 use crate::arguments::{Behaviour, UpOptions};
 use crate::failure::{Context, Failure};
+use crate::testbed;
 use gabion_wire::{LinkSpec, LinkTable, parse_rate};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
@@ -162,9 +163,10 @@ impl LocalCluster {
     }
 
     async fn start_coordinator(&self, behaviour: &Behaviour) -> Result<String, Failure> {
-        let listen = match &self.shape.coordinator {
-            Some(address) => address.clone(),
-            None => free_address()?,
+        let listen = match (&self.shape.coordinator, self.testbed()?) {
+            (Some(address), _) => address.clone(),
+            (None, Some(_)) => testbed::coordinator_listen(),
+            (None, None) => free_address()?,
         };
         let arguments = [
             "coordinator".to_owned(),
@@ -174,7 +176,17 @@ impl LocalCluster {
             format!("--grace-s={}", behaviour.grace_s),
             format!("--repair-parallel={}", behaviour.repair_parallel),
         ];
-        self.spawn("coordinator", &arguments).await
+        self.spawn("coordinator", testbed::COORDINATOR, &arguments)
+            .await
+    }
+
+    /// The testbed that this process is in, if any; it must have a place for each node.
+    fn testbed(&self) -> Result<Option<testbed::Shape>, Failure> {
+        let testbed = testbed::Shape::of_this_process()?;
+        if let Some(testbed) = testbed {
+            testbed.require(self.shape.racks, self.shape.nodes_per_rack)?;
+        }
+        Ok(testbed)
     }
 
     /// Starts a node unless it runs.
@@ -186,9 +198,11 @@ impl LocalCluster {
         if self.running(&name).is_some() {
             return Ok(());
         }
+        let rack = node / self.shape.nodes_per_rack;
+        let index = node % self.shape.nodes_per_rack;
         let mut arguments = vec![
             "node".to_owned(),
-            format!("--rack={}", node / self.shape.nodes_per_rack),
+            format!("--rack={rack}"),
             format!("--join={}", self.coordinator()?),
             format!("--data={}", self.node_directory(node).display()),
             // Many nodes share this machine's disk.
@@ -200,7 +214,11 @@ impl LocalCluster {
                 self.directory.join("links").display()
             ));
         }
-        self.spawn(&name, &arguments).await?;
+        if self.testbed()?.is_some() {
+            arguments.push(format!("--listen={}:0", testbed::node_address(rack, index)));
+        }
+        self.spawn(&name, &testbed::node_place(rack, index), &arguments)
+            .await?;
         Ok(())
     }
 
@@ -239,8 +257,14 @@ impl LocalCluster {
         Ok(stopped)
     }
 
-    /// Starts a process of this program and waits until it is ready. Its stderr goes to `logs/`.
-    async fn spawn(&self, name: &str, arguments: &[String]) -> Result<String, Failure> {
+    /// Starts a process of this program, in a testbed at its place there, and waits until it is
+    /// ready. Its stderr goes to `logs/`.
+    async fn spawn(
+        &self,
+        name: &str,
+        place: &str,
+        arguments: &[String],
+    ) -> Result<String, Failure> {
         let program = std::env::current_exe().context("find this program's file")?;
         let log_path = self.directory.join("logs").join(format!("{name}.log"));
         let log = fs::OpenOptions::new()
@@ -248,7 +272,10 @@ impl LocalCluster {
             .append(true)
             .open(&log_path);
         let log = log.context(format!("open {}", log_path.display()))?;
-        let mut command = std::process::Command::new(program);
+        let mut command = match self.testbed()? {
+            Some(_) => testbed::command_in(place, program),
+            None => std::process::Command::new(program),
+        };
         // A group of its own, so that Ctrl-C in the terminal does not reach it.
         command
             .args(arguments)

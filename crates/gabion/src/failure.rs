@@ -27,6 +27,19 @@ impl Failure {
         }
     }
 
+    /// A process of this program in another place failed, and has said why.
+    pub(crate) fn said_elsewhere(is_usage: bool) -> Self {
+        Self {
+            sentence: String::new(),
+            is_usage,
+        }
+    }
+
+    /// Whether the user has been told.
+    pub(crate) fn is_said(&self) -> bool {
+        self.sentence.is_empty()
+    }
+
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(if self.is_usage { 2 } else { 1 })
     }

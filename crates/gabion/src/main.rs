@@ -8,6 +8,7 @@ mod cluster;
 mod commands;
 mod failure;
 mod output;
+mod testbed;
 
 use arguments::{Arguments, Command};
 use clap::Parser;
@@ -26,7 +27,9 @@ fn main() -> ExitCode {
     match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("gabion: {failure}");
+            if !failure.is_said() {
+                eprintln!("gabion: {failure}");
+            }
             failure.exit_code()
         }
     }

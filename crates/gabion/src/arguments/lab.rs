@@ -2,6 +2,7 @@
 
 use crate::output::parse_bytes;
 use clap::{Args, Subcommand, ValueEnum};
+use std::ffi::OsString;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 
@@ -23,6 +24,8 @@ pub(crate) enum LabCommand {
     List,
     /// Run an experiment of a paper; see its figures beside ours
     Run(RunOptions),
+    /// Run a command on racks of nodes with limited links, made of network namespaces; needs root
+    Testbed(TestbedOptions),
 }
 
 /// How much of the paper's setting an experiment runs.
@@ -231,4 +234,30 @@ fn parse_some_bytes(text: &str) -> Result<NonZeroU64, String> {
 fn parse_speed(text: &str) -> Result<f64, String> {
     let speed = text.parse().ok().filter(|s| (1e-6..=1e9).contains(s));
     speed.ok_or_else(|| format!("'{text}' is no speed; write a number such as 1, 0.5 or 100"))
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct TestbedOptions {
+    /// Racks; a file of regions has its own number
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) racks: u32,
+    /// Nodes in each rack
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) nodes_per_rack: u32,
+    /// Speed of each node's link, such as 1Gbit; unlimited when absent
+    #[arg(long, value_name = "RATE")]
+    pub(crate) inner: Option<String>,
+    /// Speed of each rack's uplink, such as 100Mbit; unlimited when absent
+    #[arg(long, value_name = "RATE")]
+    pub(crate) cross: Option<String>,
+    /// A matrix of rates instead: row i, column j is from region i to region j, and the diagonal is
+    /// each node's own link
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["inner", "cross", "racks"])]
+    pub(crate) regions: Option<PathBuf>,
+    /// This process is inside already
+    #[arg(long, hide = true)]
+    pub(crate) inside: bool,
+    /// What runs inside, at a client's place; clusters that it starts are placed on the testbed
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
 }

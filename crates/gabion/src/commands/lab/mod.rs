@@ -6,6 +6,7 @@ mod clusters;
 mod replay;
 mod run;
 mod synth;
+mod testbed;
 mod trace_stats;
 mod update_traffic;
 
@@ -23,5 +24,6 @@ pub(crate) async fn run(command: LabCommand, place: &Place, format: Format) -> R
         LabCommand::Replay(options) => replay::run(options, place, format).await,
         LabCommand::List => run::list(format),
         LabCommand::Run(options) => run::run(options, format).await,
+        LabCommand::Testbed(options) => testbed::run(options).await,
     }
 }

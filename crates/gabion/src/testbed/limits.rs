@@ -1,0 +1,96 @@
+//! How fast a testbed's links are: one uplink a rack (the gateway of CAU section 5.3), or a matrix of
+//! regions (Table 1 of CAU and of ECPipe).
+
+use crate::failure::{Context, Failure};
+use gabion_wire::parse_rate;
+use std::fs;
+use std::path::Path;
+
+/// The limits of all links, in bytes a second; 0 means unlimited.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Limits {
+    /// Every node's link, and every rack's uplink, each direction by itself.
+    Racks { node: u64, uplink: u64 },
+    /// `from[i][j]` is what all nodes of region i together send to region j; `from[i][i]` is each
+    /// node's own link.
+    Regions { from: Vec<Vec<u64>> },
+}
+
+impl Limits {
+    /// Equal racks.
+    pub(crate) fn racks(inner: Option<&str>, cross: Option<&str>) -> Result<Self, Failure> {
+        let rate = |text: Option<&str>| {
+            text.map_or(Ok(0), |text| parse_rate(text).map_err(Failure::usage))
+        };
+        Ok(Self::Racks {
+            node: rate(inner)?,
+            uplink: rate(cross)?,
+        })
+    }
+
+    /// Reads a matrix of regions: a line for each sender, rates with their unit apart by blanks, and
+    /// comments that begin with `#`.
+    pub(crate) fn read_regions(path: &Path) -> Result<Self, Failure> {
+        let text = fs::read_to_string(path).context(format!("read {}", path.display()))?;
+        Self::parse_regions(&text)
+            .map_err(|why| Failure::usage(format!("{}: {why}", path.display())))
+    }
+
+    fn parse_regions(text: &str) -> Result<Self, String> {
+        let rows = text
+            .lines()
+            .map(|line| line.split('#').next().unwrap_or(""));
+        let rows = rows.filter(|line| !line.trim().is_empty());
+        let row = |line: &str| -> Result<Vec<u64>, String> {
+            let rates = line.split_whitespace().map(parse_rate);
+            rates.collect::<Result<_, _>>().map_err(|e| e.to_string())
+        };
+        let from: Vec<Vec<u64>> = rows.map(row).collect::<Result<_, _>>()?;
+        let count = from.len();
+        if !(1..=64).contains(&count) || from.iter().any(|row| row.len() != count) {
+            return Err(format!(
+                "{count} rows need {count} rates each, such as 100Mbit, one for each region, and \
+                 there are 1 to 64 regions"
+            ));
+        }
+        Ok(Self::Regions { from })
+    }
+
+    /// How many regions the matrix has; none where racks are equal and there may be any number.
+    pub(crate) fn region_count(&self) -> Option<u32> {
+        match self {
+            Self::Racks { .. } => None,
+            Self::Regions { from } => Some(from.len() as u32),
+        }
+    }
+
+    /// The limit of the link of each node of a rack.
+    pub(crate) fn node(&self, rack: u32) -> u64 {
+        match self {
+            Self::Racks { node, .. } => *node,
+            Self::Regions { from } => from[rack as usize][rack as usize],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_matrix_is_read_by_sender() {
+        let text = "# Mbit, measured\n80Mbit 8Mbit # first\n\n16Mbit unlimited\n";
+        let limits = Limits::parse_regions(text).unwrap();
+        let from = vec![vec![10_000_000, 1_000_000], vec![2_000_000, 0]];
+        assert_eq!(limits, Limits::Regions { from });
+        assert_eq!(limits.region_count(), Some(2));
+        assert_eq!((limits.node(0), limits.node(1)), (10_000_000, 0));
+    }
+
+    #[test]
+    fn what_is_no_matrix_is_refused() {
+        for text in ["", "# nothing", "1Mbit 2Mbit", "1Mbit\n1Mbit", "1 2\n3 4"] {
+            assert!(Limits::parse_regions(text).is_err(), "{text}");
+        }
+    }
+}

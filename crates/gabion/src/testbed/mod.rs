@@ -1,0 +1,151 @@
+//! A testbed: racks of nodes as network namespaces of this machine, with limited links (the local
+//! clusters of CAU section 5.3 and RackCU section V-B).
+//!
+//! This page names the places and their addresses, for the side that builds them and for the
+//! clusters that are started inside. `limits` says how fast links are, `network` makes them. How
+//! long a testbed lives is the business of the command `gabion lab testbed`.
+
+pub(crate) mod limits;
+pub(crate) mod network;
+
+use crate::failure::Failure;
+use std::ffi::{OsStr, OsString};
+use std::net::Ipv4Addr;
+
+/// Tells the processes inside a testbed its shape, as `RACKSxNODES`.
+pub(crate) const SHAPE_VARIABLE: &str = "GABION_TESTBED";
+/// The place of the coordinator.
+pub(crate) const COORDINATOR: &str = "coordinator";
+/// The place where the testbed's command runs.
+pub(crate) const CLIENT: &str = "client";
+/// The place of all bridges: the racks' and the core's.
+pub(crate) const CORE: &str = "core";
+/// Where a coordinator listens. Places are alone with their ports, so one number serves.
+const COORDINATOR_PORT: u16 = 7070;
+
+/// How many racks and nodes a testbed has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Shape {
+    pub(crate) rack_count: u32,
+    pub(crate) nodes_per_rack: u32,
+}
+
+impl Shape {
+    /// The testbed that this process is in, if any.
+    pub(crate) fn of_this_process() -> Result<Option<Self>, Failure> {
+        let Some(text) = std::env::var_os(SHAPE_VARIABLE) else {
+            return Ok(None);
+        };
+        let shape = text.to_str().and_then(Self::parse);
+        shape.map(Some).ok_or_else(|| {
+            Failure::usage(format!(
+                "{SHAPE_VARIABLE} is set by 'gabion lab testbed' alone; unset it"
+            ))
+        })
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (racks, nodes) = text.split_once('x')?;
+        let count = |text: &str| text.parse().ok().filter(|count| (1..=64).contains(count));
+        Some(Self {
+            rack_count: count(racks)?,
+            nodes_per_rack: count(nodes)?,
+        })
+    }
+
+    /// As [`SHAPE_VARIABLE`] carries it.
+    pub(crate) fn text(self) -> String {
+        format!("{}x{}", self.rack_count, self.nodes_per_rack)
+    }
+
+    /// Fails unless a cluster of this shape has a place for each node.
+    pub(crate) fn require(self, racks: u32, nodes_per_rack: u32) -> Result<(), Failure> {
+        if racks <= self.rack_count && nodes_per_rack <= self.nodes_per_rack {
+            return Ok(());
+        }
+        Err(Failure::usage(format!(
+            "the testbed has {} racks of {} nodes, too few for {racks} of {nodes_per_rack}; give \
+             'gabion lab testbed' more",
+            self.rack_count, self.nodes_per_rack
+        )))
+    }
+
+    /// All nodes as (rack, index in the rack).
+    pub(crate) fn nodes(self) -> impl Iterator<Item = (u32, u32)> {
+        let racks = 0..self.rack_count;
+        racks.flat_map(move |rack| (0..self.nodes_per_rack).map(move |index| (rack, index)))
+    }
+}
+
+/// The place of a node.
+pub(crate) fn node_place(rack: u32, index: u32) -> String {
+    format!("node-{rack}-{index}")
+}
+
+/// The address of a node. A rack is one subnet of 256 addresses, which the limits rely on.
+pub(crate) fn node_address(rack: u32, index: u32) -> Ipv4Addr {
+    assert!(
+        rack < 64 && index < 64,
+        "a testbed has 64 racks of 64 at most"
+    );
+    Ipv4Addr::new(10, 83, rack as u8, index as u8 + 10)
+}
+
+/// The address of a place outside the racks.
+pub(crate) fn core_address(place: &str) -> Ipv4Addr {
+    let last = match place {
+        COORDINATOR => 10,
+        CLIENT => 11,
+        _ => unreachable!("only the coordinator and the client are outside the racks"),
+    };
+    Ipv4Addr::new(10, 83, 255, last)
+}
+
+/// Where a testbed's coordinator listens.
+pub(crate) fn coordinator_listen() -> String {
+    format!("{}:{COORDINATOR_PORT}", core_address(COORDINATOR))
+}
+
+/// A program in a place of the testbed that this process is in. It becomes the program itself, so its
+/// process id is the program's.
+pub(crate) fn command_in(place: &str, program: impl AsRef<OsStr>) -> std::process::Command {
+    let mut command = std::process::Command::new("nsenter");
+    let mut namespace = OsString::from("--net=/run/netns/");
+    namespace.push(place);
+    command.arg(namespace).arg("--").arg(program);
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shape_is_carried_and_anything_else_is_refused() {
+        let shape = Shape {
+            rack_count: 4,
+            nodes_per_rack: 5,
+        };
+        assert_eq!(Shape::parse(&shape.text()), Some(shape));
+        for text in ["", "4", "0x4", "4x65", "4x", "axb"] {
+            assert_eq!(Shape::parse(text), None, "{text}");
+        }
+        assert!(shape.require(4, 5).is_ok() && shape.require(3, 1).is_ok());
+        let error = shape.require(5, 5).unwrap_err().to_string();
+        assert!(error.contains("4 racks of 5"), "{error}");
+    }
+
+    #[test]
+    fn addresses_are_distinct() {
+        let shape = Shape {
+            rack_count: 64,
+            nodes_per_rack: 64,
+        };
+        let mut all: Vec<_> = shape.nodes().map(|(r, i)| node_address(r, i)).collect();
+        all.extend([core_address(COORDINATOR), core_address(CLIENT)]);
+        all.sort_unstable();
+        let count = all.len();
+        all.dedup();
+        assert_eq!((all.len(), count), (64 * 64 + 2, 64 * 64 + 2));
+    }
+}

@@ -1,0 +1,196 @@
+//! Makes a testbed's network in the namespaces of the process that calls it: a bridge a rack, a
+//! bridge for the core, a namespace a node, and limits on the links between them.
+//!
+//! All of it is named in this process's own mount namespace and reachable from nowhere else, so
+//! nothing here removes anything: the kernel does, when the last process is gone.
+
+use super::limits::Limits;
+use super::{CLIENT, COORDINATOR, CORE, Shape, core_address, node_address, node_place};
+use crate::failure::{Context, Failure};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::net::Ipv4Addr;
+use std::process::{Command, Stdio};
+
+/// Makes the network. The caller must be in network and mount namespaces of its own.
+pub(crate) fn make(shape: Shape, limits: &Limits) -> Result<(), Failure> {
+    // Names of namespaces are files; they must not be seen outside.
+    std::fs::create_dir_all("/run/netns").context("create /run/netns")?;
+    run("mount", &["-t", "tmpfs", "testbed", "/run/netns"], "")?;
+    let own_id = std::process::id().to_string();
+    run("ip", &["netns", "attach", CORE, &own_id], "")?;
+    let outside = [COORDINATOR, CLIENT];
+    let nodes = shape.nodes().map(|(rack, index)| node_place(rack, index));
+    let mut batch = String::new();
+    for place in outside.map(str::to_owned).into_iter().chain(nodes) {
+        line(&mut batch, format_args!("netns add {place}"));
+    }
+    line(&mut batch, format_args!("link set lo up"));
+    line(&mut batch, format_args!("link add core type bridge"));
+    line(&mut batch, format_args!("link set core up"));
+    for rack in 0..shape.rack_count {
+        uplink(&mut batch, rack);
+    }
+    for place in outside {
+        port(&mut batch, place, place, CORE);
+    }
+    for (rack, index) in shape.nodes() {
+        let bridge = format!("rack-{rack}");
+        port(
+            &mut batch,
+            &node_port(rack, index),
+            &node_place(rack, index),
+            &bridge,
+        );
+    }
+    run("ip", &["-batch", "-"], &batch)?;
+    for place in outside {
+        open_link(place, core_address(place))?;
+    }
+    for (rack, index) in shape.nodes() {
+        open_link(&node_place(rack, index), node_address(rack, index))?;
+    }
+    limit(shape, limits)
+}
+
+/// A rack's bridge, and its link to the core: `up-R` sends what leaves the rack, `down-R` what enters.
+fn uplink(batch: &mut String, rack: u32) {
+    for command in [
+        format!("link add rack-{rack} type bridge"),
+        format!("link set rack-{rack} up"),
+        format!("link add up-{rack} type veth peer name down-{rack}"),
+        format!("link set up-{rack} master rack-{rack} up"),
+        format!("link set down-{rack} master core up"),
+    ] {
+        line(batch, format_args!("{command}"));
+    }
+}
+
+/// A link between a place and a bridge.
+fn port(batch: &mut String, port: &str, place: &str, bridge: &str) {
+    line(
+        batch,
+        format_args!("link add {port} type veth peer name eth0 netns {place}"),
+    );
+    line(batch, format_args!("link set {port} master {bridge} up"));
+}
+
+fn node_port(rack: u32, index: u32) -> String {
+    format!("port-{rack}-{index}")
+}
+
+/// Gives a place its address.
+fn open_link(place: &str, address: Ipv4Addr) -> Result<(), Failure> {
+    let batch = format!("link set lo up\naddress add {address}/16 dev eth0\nlink set eth0 up\n");
+    run("ip", &["-netns", place, "-batch", "-"], &batch)
+}
+
+/// Limits all links, each direction by itself.
+fn limit(shape: Shape, limits: &Limits) -> Result<(), Failure> {
+    let mut core = String::new();
+    for (rack, index) in shape.nodes() {
+        let rate = limits.node(rack);
+        if rate > 0 {
+            let own = bucket("eth0", rate);
+            run(
+                "tc",
+                &["-netns", &node_place(rack, index), "-batch", "-"],
+                &own,
+            )?;
+            core.push_str(&bucket(&node_port(rack, index), rate));
+        }
+    }
+    for rack in 0..shape.rack_count {
+        match limits {
+            Limits::Racks { uplink: 0, .. } => {}
+            Limits::Racks { uplink, .. } => {
+                core.push_str(&bucket(&format!("up-{rack}"), *uplink));
+                core.push_str(&bucket(&format!("down-{rack}"), *uplink));
+            }
+            Limits::Regions { from } => regions(&mut core, rack, &from[rack as usize]),
+        }
+    }
+    run("tc", &["-batch", "-"], &core)
+}
+
+/// A token bucket on what a device sends.
+fn bucket(device: &str, bytes_per_s: u64) -> String {
+    let (burst, queue) = (burst_bytes(bytes_per_s), queue_bytes(bytes_per_s));
+    format!("qdisc add dev {device} root tbf rate {bytes_per_s}bps burst {burst}b limit {queue}b\n")
+}
+
+/// One class of the region's uplink for each other region; what goes to the coordinator and to clients
+/// is in none and has no limit.
+fn regions(batch: &mut String, rack: u32, to: &[u64]) {
+    let device = format!("up-{rack}");
+    line(
+        batch,
+        format_args!("qdisc add dev {device} root handle 1: htb"),
+    );
+    for (region, &rate) in to.iter().enumerate() {
+        if region == rack as usize || rate == 0 {
+            continue;
+        }
+        let (class, burst, queue) = (region + 1, burst_bytes(rate), queue_bytes(rate));
+        // The quantum shares out what classes lend each other, and these lend nothing.
+        line(
+            batch,
+            format_args!(
+                "class add dev {device} parent 1: classid 1:{class:x} htb rate {rate}bps \
+                 burst {burst}b cburst {burst}b quantum 60000"
+            ),
+        );
+        line(
+            batch,
+            format_args!("qdisc add dev {device} parent 1:{class:x} bfifo limit {queue}b"),
+        );
+        line(
+            batch,
+            format_args!(
+                "filter add dev {device} parent 1: protocol ip u32 match ip dst \
+                 10.83.{region}.0/24 flowid 1:{class:x}"
+            ),
+        );
+    }
+}
+
+/// What may pass at once: the largest packet of a virtual link, or five milliseconds.
+fn burst_bytes(bytes_per_s: u64) -> u64 {
+    (bytes_per_s / 200).max(66_000)
+}
+
+/// What may wait: 50 milliseconds, or a few of the largest packets.
+fn queue_bytes(bytes_per_s: u64) -> u64 {
+    (bytes_per_s / 20).max(264_000)
+}
+
+fn line(batch: &mut String, text: std::fmt::Arguments<'_>) {
+    writeln!(batch, "{text}").expect("a string takes all text");
+}
+
+/// Runs a program with this input; fails with what it said.
+fn run(program: &str, arguments: &[&str], input: &str) -> Result<(), Failure> {
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context(format!("start {program}"))?;
+    let mut stdin = child.stdin.take().expect("stdin is piped");
+    // A program that ends early says why on its stderr, so a broken pipe is no news.
+    let _ = stdin.write_all(input.as_bytes());
+    drop(stdin);
+    let output = child
+        .wait_with_output()
+        .context(format!("wait for {program}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said = said.lines().collect::<Vec<_>>().join("; ");
+    Err(Failure::failed(format!(
+        "cannot build the testbed: '{program} {}' failed ({said})",
+        arguments.join(" ")
+    )))
+}
