@@ -180,7 +180,7 @@ impl LocalCluster {
             .await
     }
 
-    /// The testbed that this process is in, if any; it must have a place for each node.
+    /// The testbed that this process is in, if any; it must have a seat for each node.
     fn testbed(&self) -> Result<Option<testbed::Shape>, Failure> {
         let testbed = testbed::Shape::of_this_process()?;
         if let Some(testbed) = testbed {
@@ -217,7 +217,7 @@ impl LocalCluster {
         if self.testbed()?.is_some() {
             arguments.push(format!("--listen={}:0", testbed::node_address(rack, index)));
         }
-        self.spawn(&name, &testbed::node_place(rack, index), &arguments)
+        self.spawn(&name, &testbed::node_seat(rack, index), &arguments)
             .await?;
         Ok(())
     }
@@ -257,14 +257,9 @@ impl LocalCluster {
         Ok(stopped)
     }
 
-    /// Starts a process of this program, in a testbed at its place there, and waits until it is
+    /// Starts a process of this program, in a testbed at its seat there, and waits until it is
     /// ready. Its stderr goes to `logs/`.
-    async fn spawn(
-        &self,
-        name: &str,
-        place: &str,
-        arguments: &[String],
-    ) -> Result<String, Failure> {
+    async fn spawn(&self, name: &str, seat: &str, arguments: &[String]) -> Result<String, Failure> {
         let program = std::env::current_exe().context("find this program's file")?;
         let log_path = self.directory.join("logs").join(format!("{name}.log"));
         let log = fs::OpenOptions::new()
@@ -273,7 +268,7 @@ impl LocalCluster {
             .open(&log_path);
         let log = log.context(format!("open {}", log_path.display()))?;
         let mut command = match self.testbed()? {
-            Some(_) => testbed::command_in(place, program),
+            Some(_) => testbed::command_in(seat, program),
             None => std::process::Command::new(program),
         };
         // A group of its own, so that Ctrl-C in the terminal does not reach it.

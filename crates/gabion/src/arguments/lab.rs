@@ -257,7 +257,7 @@ pub(crate) struct TestbedOptions {
     /// This process is inside already
     #[arg(long, hide = true)]
     pub(crate) inside: bool,
-    /// What runs inside, at a client's place; clusters that it starts are placed on the testbed
+    /// What runs inside, at the client's seat; clusters that it starts are placed on the testbed
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }

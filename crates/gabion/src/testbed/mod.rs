@@ -1,7 +1,7 @@
 //! A testbed: racks of nodes as network namespaces of this machine, with limited links (the local
 //! clusters of CAU section 5.3 and RackCU section V-B).
 //!
-//! This page names the places and their addresses, for the side that builds them and for the
+//! This page names the seats and their addresses, for the side that builds them and for the
 //! clusters that are started inside. `limits` says how fast links are, `network` makes them. How
 //! long a testbed lives is the business of the command `gabion lab testbed`.
 
@@ -14,13 +14,13 @@ use std::net::Ipv4Addr;
 
 /// Tells the processes inside a testbed its shape, as `RACKSxNODES`.
 pub(crate) const SHAPE_VARIABLE: &str = "GABION_TESTBED";
-/// The place of the coordinator.
+/// The seat of the coordinator.
 pub(crate) const COORDINATOR: &str = "coordinator";
-/// The place where the testbed's command runs.
+/// The seat where the testbed's command runs.
 pub(crate) const CLIENT: &str = "client";
-/// The place of all bridges: the racks' and the core's.
+/// The seat of all bridges: the racks' and the core's.
 pub(crate) const CORE: &str = "core";
-/// Where a coordinator listens. Places are alone with their ports, so one number serves.
+/// Where a coordinator listens. Seats are alone with their ports, so one number serves.
 const COORDINATOR_PORT: u16 = 7070;
 
 /// How many racks and nodes a testbed has.
@@ -58,7 +58,7 @@ impl Shape {
         format!("{}x{}", self.rack_count, self.nodes_per_rack)
     }
 
-    /// Fails unless a cluster of this shape has a place for each node.
+    /// Fails unless a cluster of this shape has a seat for each node.
     pub(crate) fn require(self, racks: u32, nodes_per_rack: u32) -> Result<(), Failure> {
         if racks <= self.rack_count && nodes_per_rack <= self.nodes_per_rack {
             return Ok(());
@@ -77,8 +77,8 @@ impl Shape {
     }
 }
 
-/// The place of a node.
-pub(crate) fn node_place(rack: u32, index: u32) -> String {
+/// The seat of a node.
+pub(crate) fn node_seat(rack: u32, index: u32) -> String {
     format!("node-{rack}-{index}")
 }
 
@@ -91,9 +91,9 @@ pub(crate) fn node_address(rack: u32, index: u32) -> Ipv4Addr {
     Ipv4Addr::new(10, 83, rack as u8, index as u8 + 10)
 }
 
-/// The address of a place outside the racks.
-pub(crate) fn core_address(place: &str) -> Ipv4Addr {
-    let last = match place {
+/// The address of a seat outside the racks.
+pub(crate) fn core_address(seat: &str) -> Ipv4Addr {
+    let last = match seat {
         COORDINATOR => 10,
         CLIENT => 11,
         _ => unreachable!("only the coordinator and the client are outside the racks"),
@@ -106,12 +106,12 @@ pub(crate) fn coordinator_listen() -> String {
     format!("{}:{COORDINATOR_PORT}", core_address(COORDINATOR))
 }
 
-/// A program in a place of the testbed that this process is in. It becomes the program itself, so its
+/// A program in a seat of the testbed that this process is in. It becomes the program itself, so its
 /// process id is the program's.
-pub(crate) fn command_in(place: &str, program: impl AsRef<OsStr>) -> std::process::Command {
+pub(crate) fn command_in(seat: &str, program: impl AsRef<OsStr>) -> std::process::Command {
     let mut command = std::process::Command::new("nsenter");
     let mut namespace = OsString::from("--net=/run/netns/");
-    namespace.push(place);
+    namespace.push(seat);
     command.arg(namespace).arg("--").arg(program);
     command
 }

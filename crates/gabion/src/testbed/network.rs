@@ -5,7 +5,7 @@
 //! nothing here removes anything: the kernel does, when the last process is gone.
 
 use super::limits::Limits;
-use super::{CLIENT, COORDINATOR, CORE, Shape, core_address, node_address, node_place};
+use super::{CLIENT, COORDINATOR, CORE, Shape, core_address, node_address, node_seat};
 use crate::failure::{Context, Failure};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -20,10 +20,10 @@ pub(crate) fn make(shape: Shape, limits: &Limits) -> Result<(), Failure> {
     let own_id = std::process::id().to_string();
     run("ip", &["netns", "attach", CORE, &own_id], "")?;
     let outside = [COORDINATOR, CLIENT];
-    let nodes = shape.nodes().map(|(rack, index)| node_place(rack, index));
+    let nodes = shape.nodes().map(|(rack, index)| node_seat(rack, index));
     let mut batch = String::new();
-    for place in outside.map(str::to_owned).into_iter().chain(nodes) {
-        line(&mut batch, format_args!("netns add {place}"));
+    for seat in outside.map(str::to_owned).into_iter().chain(nodes) {
+        line(&mut batch, format_args!("netns add {seat}"));
     }
     line(&mut batch, format_args!("link set lo up"));
     line(&mut batch, format_args!("link add core type bridge"));
@@ -31,24 +31,24 @@ pub(crate) fn make(shape: Shape, limits: &Limits) -> Result<(), Failure> {
     for rack in 0..shape.rack_count {
         uplink(&mut batch, rack);
     }
-    for place in outside {
-        port(&mut batch, place, place, CORE);
+    for seat in outside {
+        port(&mut batch, seat, seat, CORE);
     }
     for (rack, index) in shape.nodes() {
         let bridge = format!("rack-{rack}");
         port(
             &mut batch,
             &node_port(rack, index),
-            &node_place(rack, index),
+            &node_seat(rack, index),
             &bridge,
         );
     }
     run("ip", &["-batch", "-"], &batch)?;
-    for place in outside {
-        open_link(place, core_address(place))?;
+    for seat in outside {
+        open_link(seat, core_address(seat))?;
     }
     for (rack, index) in shape.nodes() {
-        open_link(&node_place(rack, index), node_address(rack, index))?;
+        open_link(&node_seat(rack, index), node_address(rack, index))?;
     }
     limit(shape, limits)
 }
@@ -66,11 +66,11 @@ fn uplink(batch: &mut String, rack: u32) {
     }
 }
 
-/// A link between a place and a bridge.
-fn port(batch: &mut String, port: &str, place: &str, bridge: &str) {
+/// A link between a seat and a bridge.
+fn port(batch: &mut String, port: &str, seat: &str, bridge: &str) {
     line(
         batch,
-        format_args!("link add {port} type veth peer name eth0 netns {place}"),
+        format_args!("link add {port} type veth peer name eth0 netns {seat}"),
     );
     line(batch, format_args!("link set {port} master {bridge} up"));
 }
@@ -79,10 +79,10 @@ fn node_port(rack: u32, index: u32) -> String {
     format!("port-{rack}-{index}")
 }
 
-/// Gives a place its address.
-fn open_link(place: &str, address: Ipv4Addr) -> Result<(), Failure> {
+/// Gives a seat its address.
+fn open_link(seat: &str, address: Ipv4Addr) -> Result<(), Failure> {
     let batch = format!("link set lo up\naddress add {address}/16 dev eth0\nlink set eth0 up\n");
-    run("ip", &["-netns", place, "-batch", "-"], &batch)
+    run("ip", &["-netns", seat, "-batch", "-"], &batch)
 }
 
 /// Limits all links, each direction by itself.
@@ -94,7 +94,7 @@ fn limit(shape: Shape, limits: &Limits) -> Result<(), Failure> {
             let own = bucket("eth0", rate);
             run(
                 "tc",
-                &["-netns", &node_place(rack, index), "-batch", "-"],
+                &["-netns", &node_seat(rack, index), "-batch", "-"],
                 &own,
             )?;
             core.push_str(&bucket(&node_port(rack, index), rate));
