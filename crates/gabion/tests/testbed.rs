@@ -157,10 +157,10 @@ fn a_cluster_moves_what_was_planned_over_the_limited_links() {
     // The kernel has seen at least as much on the racks' uplinks.
     let sent = |line: &str| -> Option<u64> {
         let (device, figures) = line.trim().split_once(':')?;
-        let figures = figures.split_whitespace();
+        let mut figures = figures.split_whitespace();
         device
             .starts_with("up-")
-            .then(|| figures.skip(8).next()?.parse().ok())?
+            .then(|| figures.nth(8)?.parse().ok())?
     };
     let sent: Vec<u64> = counters.lines().filter_map(sent).collect();
     assert_eq!(sent.len(), 3, "{counters}");

@@ -1,5 +1,5 @@
 //! How fast a testbed's links are: one uplink a rack (the gateway of CAU section 5.3), or a matrix of
-//! regions (Table 1 of CAU and of ECPipe).
+//! regions (Table 1 of CAU and of `ECPipe`).
 
 use crate::failure::{Context, Failure};
 use gabion_wire::parse_rate;

@@ -1,5 +1,5 @@
 //! A testbed: racks of nodes as network namespaces of this machine, with limited links (the local
-//! clusters of CAU section 5.3 and RackCU section V-B).
+//! clusters of CAU section 5.3 and `RackCU` section V-B).
 //!
 //! This page names the seats and their addresses, for the side that builds them and for the
 //! clusters that are started inside. `limits` says how fast links are, `network` makes them. How

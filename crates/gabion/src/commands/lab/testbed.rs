@@ -1,5 +1,5 @@
 //! `gabion lab testbed`: racks of nodes with limited links on one machine, for as long as a command
-//! runs (CAU section 5.3, RackCU section V-B; issue "updates that spare the cross-rack links").
+//! runs (CAU section 5.3, `RackCU` section V-B).
 //!
 //! Nothing of a testbed can be left over, because nothing of it is ever outside. The command runs
 //! twice. The outer process starts itself again as the first process of new network, mount and process
