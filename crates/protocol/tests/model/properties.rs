@@ -6,7 +6,7 @@ use crate::state::{
     CHUNK_COUNT, DATA_COUNT, FIRST_VERSION, Presence, Set, State, Term, has, is_data, only,
     version, written,
 };
-use crate::steps::{believes, content, is_fenced};
+use crate::steps::{content, is_fenced};
 
 /// Whether what a reader is given under the newest serving term is the stripe after some updates,
 /// the acknowledged ones among them, each on all chunks or on none.
@@ -28,7 +28,7 @@ pub(crate) fn reads_are_whole(rules: Rules, state: &State) -> bool {
             && state.nodes[node].presence == Presence::Serving
             && state.nodes[node].applied <= mark
             && !is_fenced(rules, state, node, epoch)
-            && believes(rules, state, node, epoch, mark)
+            && state.vouches(node, epoch, mark)
     };
     let helpers: Vec<usize> = (0..CHUNK_COUNT).filter(answers).collect();
     let fits = |history: Set| {

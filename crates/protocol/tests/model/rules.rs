@@ -23,8 +23,6 @@ pub(crate) enum Mutation {
     NotNoted,
     /// The coordinator takes a note about a node that has returned meanwhile.
     LateNote,
-    /// A node takes a mark whatever the term of its own records.
-    MarksVouchAcrossTerms,
     /// A returning node's undecided records count like all others, and nobody fences it.
     ReturningTrusted,
     /// A returning node's chunk counts although it lacks what stands.
@@ -35,14 +33,13 @@ pub(crate) enum Mutation {
 
 impl Mutation {
     /// All of them.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::EarlyAcknowledgement,
         Self::NoFencing,
         Self::ApplyAboveMark,
         Self::NoDrop,
         Self::NotNoted,
         Self::LateNote,
-        Self::MarksVouchAcrossTerms,
         Self::ReturningTrusted,
         Self::MissedCounts,
         Self::NoQuorum,

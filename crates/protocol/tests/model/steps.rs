@@ -156,11 +156,6 @@ pub(crate) fn content(rules: Rules, state: &State, node: usize, cut: u8) -> [Set
     state.content(node, cut)
 }
 
-/// Whether a node takes a mark.
-pub(crate) fn believes(rules: Rules, state: &State, node: usize, epoch: u8, mark: u8) -> bool {
-    rules.lacks(Mutation::MarksVouchAcrossTerms) || state.vouches(node, epoch, mark)
-}
-
 /// Whether a node refuses a term as too old.
 pub(crate) fn is_fenced(rules: Rules, state: &State, node: usize, epoch: u8) -> bool {
     epoch < state.nodes[node].fence && !rules.lacks(Mutation::NoFencing)
@@ -202,7 +197,7 @@ fn takes_part(rules: Rules, state: &State, run: usize, node: usize) -> bool {
         // Its chunk's layout is a past one, and it knows that since it was admitted.
         && !has(state.coordinator.stale, node)
         && !is_fenced(rules, state, node, epoch)
-        && believes(rules, state, node, epoch, cut)
+        && state.vouches(node, epoch, cut)
 }
 
 fn read(rules: Rules, state: &mut State, run: usize, node: usize) -> bool {
@@ -278,7 +273,7 @@ fn acknowledge(rules: Rules, state: &mut State, run: usize) -> bool {
     true
 }
 
-fn hear(rules: Rules, state: &mut State, epoch: u8, mark: u8, node: usize) -> bool {
+fn hear(state: &mut State, epoch: u8, mark: u8, node: usize) -> bool {
     let is_said = match state.terms[usize::from(epoch) - 1] {
         Term::Serving { mark: last, .. } => {
             let was_last = |run: &Run| (run.epoch, run.sequence) == (epoch, mark);
@@ -291,7 +286,7 @@ fn hear(rules: Rules, state: &mut State, epoch: u8, mark: u8, node: usize) -> bo
     if !is_said
         || holder.presence != Presence::Serving
         || mark <= holder.mark
-        || !believes(rules, state, node, epoch, mark)
+        || !state.vouches(node, epoch, mark)
     {
         return false;
     }
