@@ -131,7 +131,7 @@ pub(crate) fn take(rules: Rules, state: &State, step: Step) -> Option<State> {
         Step::Read { run, node } => read(rules, &mut next, run, node),
         Step::Record { run, node } => record(rules, &mut next, run, node),
         Step::Acknowledge { run } => acknowledge(rules, &mut next, run),
-        Step::Hear { epoch, mark, node } => hear(rules, &mut next, epoch, mark, node),
+        Step::Hear { epoch, mark, node } => hear(&mut next, epoch, mark, node),
         Step::Grant => settlement::grant(&mut next),
         Step::LookUp { epoch } => settlement::look_up(&mut next, epoch),
         Step::Collect { epoch, node } => settlement::collect(rules, &mut next, epoch, node),
