@@ -208,7 +208,7 @@ impl<D: Disk> Node<D> {
                 let run = part.run;
                 let arrivals = lock(&self.staging).start(run, ports.now_ms())?;
                 let done = self.participant.run(*part, arrivals, origin).await;
-                lock(&self.staging).end(run);
+                lock(&self.staging).end(run, ports.now_ms());
                 done
             }
             NodeRequest::Update {

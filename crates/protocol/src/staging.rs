@@ -1,23 +1,35 @@
 //! What arrives at a node for runs: new bytes that clients stage before an update, and flow frames,
 //! which may come before the part that they belong to. A client that does not know what became of an
-//! update withdraws its run: from then on the part cannot begin here, however late it comes.
+//! update withdraws its run: from then on the part cannot begin here, however late it comes. Neither
+//! can a part that has ended: a second copy of anything of its run is thrown away.
 
 use crate::message::{Flow, Refusal, RunId};
 use bytes::{Bytes, BytesMut};
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use gabion_layout::{ByteRange, ChunkIndex};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// How long frames and bytes wait for their part.
 const KEEP_MS: u64 = 60_000;
 /// The most bytes that may wait for their parts in all.
 const MAX_STAGED_BYTES: u64 = 256 << 20;
+/// The most runs that are remembered after their parts have ended.
+const OVER_COUNT_MAX: usize = 1 << 16;
 
 /// The runs that a node has heard of.
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
     runs: BTreeMap<RunId, Run>,
     staged_bytes: u64,
+    over: Over,
+}
+
+/// The runs whose parts have ended, as long as anything of theirs may still be under way.
+#[derive(Debug, Default)]
+struct Over {
+    runs: BTreeSet<RunId>,
+    /// When each was over, oldest first. Invariant: the same runs.
+    since_ms: VecDeque<(u64, RunId)>,
 }
 
 #[derive(Debug)]
@@ -67,6 +79,9 @@ impl Staging {
                 "a node that is busy with other updates".to_owned(),
             ));
         }
+        if self.over.runs.contains(&run) {
+            return Err(over(run));
+        }
         let length = bytes.len() as u64;
         let entry = self.run(run, now_ms);
         if matches!(entry.state, State::Withdrawn) {
@@ -80,6 +95,9 @@ impl Staging {
     /// Throws away what is staged for a run, whose part must not begin from now on. Whether bytes were
     /// waiting, so that the part has not begun either; otherwise it may have, or have ended.
     pub(crate) fn withdraw(&mut self, run: RunId, now_ms: u64) -> bool {
+        if self.over.runs.contains(&run) {
+            return false;
+        }
         let entry = self.run(run, now_ms);
         if !matches!(entry.state, State::Waiting(_)) {
             return false;
@@ -102,12 +120,19 @@ impl Staging {
 
     /// Hands a frame to its run, whether or not its part has come.
     pub(crate) fn flow(&mut self, flow: Flow, now_ms: u64) {
-        // The part may have ended already; then its late frames are of no use.
+        if self.over.runs.contains(&flow.run()) {
+            // Late frames of a part that has ended are of no use.
+            return;
+        }
+        // Nor are those of one that was withdrawn, which nobody receives.
         let _ = self.run(flow.run(), now_ms).sender.unbounded_send(flow);
     }
 
     /// Starts a run: gives what has arrived, and routes what comes from now on.
     pub(crate) fn start(&mut self, run: RunId, now_ms: u64) -> Result<Arrivals, Refusal> {
+        if self.over.runs.contains(&run) {
+            return Err(over(run));
+        }
         let entry = self.run(run, now_ms);
         let flows = match std::mem::replace(&mut entry.state, State::Begun) {
             State::Waiting(flows) => flows,
@@ -132,8 +157,13 @@ impl Staging {
         })
     }
 
-    /// Forgets a run that is over. A straggling frame makes a new entry, which expires.
-    pub(crate) fn end(&mut self, run: RunId) {
+    /// Ends a run: gives back what it holds, and remembers only that it is over.
+    pub(crate) fn end(&mut self, run: RunId, now_ms: u64) {
+        self.forget(run);
+        self.over.add(run, now_ms);
+    }
+
+    fn forget(&mut self, run: RunId) {
         if let Some(run) = self.runs.remove(&run) {
             self.staged_bytes -= total_bytes(&run.pieces);
         }
@@ -149,8 +179,9 @@ impl Staging {
             .map(|(&id, _)| id)
             .collect();
         for run in expired {
-            self.end(run);
+            self.forget(run);
         }
+        self.over.expire(now_ms);
     }
 
     fn run(&mut self, run: RunId, now_ms: u64) -> &mut Run {
@@ -164,6 +195,34 @@ impl Staging {
             }
         })
     }
+}
+
+impl Over {
+    fn add(&mut self, run: RunId, now_ms: u64) {
+        if self.runs.insert(run) {
+            self.since_ms.push_back((now_ms, run));
+        }
+        if self.since_ms.len() > OVER_COUNT_MAX {
+            self.forget_oldest();
+        }
+    }
+
+    fn expire(&mut self, now_ms: u64) {
+        let is_old = |&(since_ms, _): &(u64, RunId)| since_ms + KEEP_MS < now_ms;
+        while self.since_ms.front().is_some_and(is_old) {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some((_, run)) = self.since_ms.pop_front() {
+            self.runs.remove(&run);
+        }
+    }
+}
+
+fn over(run: RunId) -> Refusal {
+    Refusal::Invalid(format!("run {} is over here", run.0))
 }
 
 fn withdrawn(run: RunId) -> Refusal {
@@ -257,6 +316,39 @@ mod tests {
         staging.expire(KEEP_MS + 7);
         assert!(staging.runs.len() == 1, "only the part at work is left");
         assert_eq!(staging.staged_bytes, 0);
+    }
+
+    #[test]
+    fn a_run_that_is_over_takes_no_second_copy_of_anything() {
+        let mut staging = Staging::default();
+        let run = RunId(1);
+        let bytes = Bytes::from_static(b"new");
+        staging.stage(run, CHUNK, 0, bytes.clone(), 0).unwrap();
+        staging.start(run, 0).unwrap();
+        staging.end(run, 5);
+        assert!(staging.stage(run, CHUNK, 0, bytes.clone(), 6).is_err());
+        assert!(staging.start(run, 6).is_err());
+        assert!(!staging.withdraw(run, 6), "it may have been committed");
+        staging.flow(Flow::Abort { run }, 6);
+        assert!(staging.runs.is_empty() && staging.staged_bytes == 0);
+        staging.expire(KEEP_MS + 5);
+        assert!(staging.start(run, KEEP_MS + 5).is_err());
+        staging.expire(KEEP_MS + 6);
+        assert!(staging.over.runs.is_empty() && staging.over.since_ms.is_empty());
+    }
+
+    #[test]
+    fn no_more_runs_are_remembered_than_fit() {
+        let mut staging = Staging::default();
+        for run in 0..=OVER_COUNT_MAX as u64 {
+            staging.end(RunId(run), 0);
+        }
+        assert_eq!(staging.over.runs.len(), OVER_COUNT_MAX);
+        assert!(staging.start(RunId(1), 0).is_err());
+        assert!(
+            staging.start(RunId(0), 0).is_ok(),
+            "the oldest is forgotten"
+        );
     }
 
     #[test]

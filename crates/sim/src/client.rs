@@ -1,6 +1,6 @@
 //! A client of the simulated cluster: puts files, updates them in place and asks primaries, by the
 //! same messages and planners as the real one. It gives up sooner: whether a try that failed took
-//! place is for the history to find out, so no try is repeated under the same name.
+//! place is for the history to find out, so each try has a name of its own ([`crate::attempt`]).
 
 use crate::cells::{CELL_BYTES, fill};
 use crate::ledger::Ledger;
@@ -10,7 +10,7 @@ use crate::world::lock;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
-use futures::future::{BoxFuture, join_all, ready};
+use futures::future::{BoxFuture, ready};
 use gabion_codec::Code;
 use gabion_exec::{Sink, Source};
 use gabion_layout::{
@@ -50,6 +50,8 @@ pub(crate) struct Client {
     pub(crate) ports: Arc<SimPorts>,
     pub(crate) ledger: Arc<Ledger>,
     desk: Arc<Desk>,
+    /// Whether a request may arrive a second time.
+    pub(crate) expects_repeats: bool,
     primaries: Mutex<BTreeMap<StripeId, NodeId>>,
 }
 
@@ -87,12 +89,18 @@ pub(crate) fn byte_range(cells: &Range<u64>) -> ByteRange {
 }
 
 impl Client {
-    pub(crate) fn new(ports: Arc<SimPorts>, ledger: Arc<Ledger>, desk: Arc<Desk>) -> Arc<Self> {
+    pub(crate) fn new(
+        ports: Arc<SimPorts>,
+        ledger: Arc<Ledger>,
+        desk: Arc<Desk>,
+        expects_repeats: bool,
+    ) -> Arc<Self> {
         let primaries = Mutex::default();
         Arc::new(Self {
             ports,
             ledger,
             desk,
+            expects_repeats,
             primaries,
         })
     }
@@ -213,55 +221,7 @@ impl Client {
         Ok(as_of)
     }
 
-    /// Updates cells of a stripe in one update. On an error it may have taken place, or may yet.
-    pub(crate) async fn update(
-        &self,
-        file: &FileLayout,
-        record: &StripeRecord,
-        cells: &[Range<u64>],
-    ) -> Result<Sequence, Refusal> {
-        let (_, geometry) = shape(&file.pool, record);
-        let (run, update) = (RunId(self.ports.random()), self.ledger.name());
-        self.ledger.submitted(record.id, update, run, cells);
-        let split = cells.iter().flat_map(|part| {
-            let parts = geometry.split(byte_range(part));
-            parts.expect("clients write within stripes")
-        });
-        let ranges: Vec<ChunkRange> = split.collect();
-        // A primary that knows of other losses refuses; the next update has a newer layout.
-        let substitutes = substitutes_of(file, record, &ranges)?;
-        let mut staged = Vec::new();
-        for part in cells {
-            let bytes = fill(record.id, update, part.start, part.end - part.start);
-            let mut bytes = Bytes::from(bytes);
-            let parts = geometry.split(byte_range(part));
-            for range in parts.expect("clients write within stripes") {
-                let bytes = bytes.split_to(range.range.length as usize);
-                let substitute = substitutes.iter().find(|(lost, _)| *lost == range.chunk);
-                let node = substitute.map_or(record.nodes[range.chunk.at()], |&(_, node)| node);
-                staged.push(self.stage(run, node, range, bytes));
-            }
-        }
-        for done in join_all(staged).await {
-            done?;
-        }
-        let request = NodeRequest::Update {
-            run,
-            stripe: record.id,
-            generation: record.generation,
-            ranges,
-            substitutes,
-        };
-        match self.ask_primary(record, request).await? {
-            NodeReply::Updated { sequence } => {
-                self.ledger.acknowledged(record.id, update, sequence);
-                Ok(sequence)
-            }
-            other => Err(Refusal::Invalid(format!("{other:?}"))),
-        }
-    }
-
-    async fn stage(
+    pub(crate) async fn stage(
         &self,
         run: RunId,
         node: NodeId,
@@ -297,7 +257,7 @@ impl Client {
     }
 
     /// Asks whoever is the primary, or one of the stripe's nodes if that is not known.
-    async fn ask_primary(
+    pub(crate) async fn ask_primary(
         &self,
         record: &StripeRecord,
         request: NodeRequest,
@@ -330,7 +290,7 @@ impl Client {
 }
 
 /// Who acts for the lost chunks that an update writes, as far as the layout tells.
-fn substitutes_of(
+pub(crate) fn substitutes_of(
     file: &FileLayout,
     record: &StripeRecord,
     ranges: &[ChunkRange],

@@ -2,6 +2,7 @@
 //! Processes are killed, lose power and start again here; what survives is what their disks kept.
 
 use crate::client::{Client, Desk};
+use crate::deeds::{Deeds, Tally};
 use crate::ledger::Ledger;
 use crate::network::{Network, Party, Reply, Request, Service, Slot};
 use crate::ports::{COORDINATOR, SimPorts, address_of};
@@ -69,6 +70,7 @@ pub(crate) struct Cluster {
     pub(crate) world: Arc<World>,
     pub(crate) network: Arc<Network>,
     pub(crate) ledger: Arc<Ledger>,
+    pub(crate) tally: Arc<Tally>,
     pub(crate) shape: Shape,
     meta: MetaDisk,
     /// Looks at the metadata beside the coordinator.
@@ -112,7 +114,8 @@ impl Service for CoordinatorService {
 impl Cluster {
     /// Machines without processes.
     pub(crate) fn new(world: &Arc<World>, shape: Shape) -> Arc<Self> {
-        let ledger = Ledger::new(Arc::clone(world));
+        let tally = Arc::new(Tally::default());
+        let ledger = Ledger::new(Arc::clone(world), Arc::clone(&tally));
         let heard = Arc::clone(&ledger);
         let witness = Box::new(move |request: &_| heard.witness(request));
         let machine_count = 1 + shape.node_count + shape.client_count;
@@ -130,8 +133,14 @@ impl Cluster {
         let observer = observer.expect("an empty store takes a cluster");
         Arc::new(Self {
             world: Arc::clone(world),
-            network: Network::new(Arc::clone(world), machine_count, witness),
+            network: Network::new(
+                Arc::clone(world),
+                machine_count,
+                witness,
+                Arc::clone(&tally),
+            ),
             ledger,
+            tally,
             shape,
             meta,
             observer,
@@ -172,7 +181,12 @@ impl Cluster {
         self.network
             .serve(party, Arc::clone(&desk) as Arc<dyn Service>);
         (
-            Client::new(self.ports(party), Arc::clone(&self.ledger), desk),
+            Client::new(
+                self.ports(party),
+                Arc::clone(&self.ledger),
+                desk,
+                self.shape.repeat_one_in > 0,
+            ),
             party,
         )
     }
@@ -311,11 +325,28 @@ impl Cluster {
         };
         self.world.note(&format!("machine {} {how}", slot.0));
         if let Some(running) = running {
+            self.tally_store(&running);
             self.end(running.party);
         }
         if loses_power {
             disk.crash();
         }
+    }
+
+    /// Adds what a store has counted that is gone now.
+    fn tally_store(&self, running: &Running) {
+        let counts = running.store.as_ref().map(|store| store.counts());
+        let stalled_count = counts.map_or(0, |counts| counts.stalled_append_count);
+        self.tally
+            .add(|deeds| deeds.stalled_append_count += stalled_count);
+    }
+
+    /// What the run has done. To be asked once, at its end: it counts what runs as over.
+    pub(crate) fn deeds(&self) -> Deeds {
+        for running in lock(&self.nodes).iter().filter_map(|m| m.running.as_ref()) {
+            self.tally_store(running);
+        }
+        self.tally.deeds()
     }
 
     /// Gives a machine that does not run an empty disk: its node is gone for good.

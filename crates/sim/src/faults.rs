@@ -108,7 +108,8 @@ impl Weather {
     pub(crate) async fn storm(self: &Arc<Self>, duration_ms: u64) {
         let world = &self.cluster.world;
         let until_us = world.now_us() + duration_ms * 1000;
-        self.cluster.network.roughen();
+        let repeat_one_in = self.cluster.shape.repeat_one_in;
+        self.cluster.network.roughen(repeat_one_in);
         // Faults that come one by one and faults that come together find different things.
         let gap_ms = world.roll(|dice| *dice.pick(&[400, 1_500, 4_000]));
         while world.now_us() < until_us {

@@ -92,10 +92,24 @@ enum Fate {
 
 #[derive(Debug)]
 struct Update {
-    sequence: Option<Sequence>,
+    /// What primaries have sent it out under. There are several if a copy of the request came to
+    /// one later; at most one of them can stand, and an acknowledgement says which.
+    numbers: Vec<Sequence>,
     fate: Fate,
     /// Whoever begins to read after this must see the update.
     settled_us: u64,
+    /// Its client has made sure that it is over before it tried again.
+    is_closed: bool,
+}
+
+impl Update {
+    /// The only number that it can have.
+    fn number(&self) -> Option<Sequence> {
+        match self.numbers[..] {
+            [number] => Some(number),
+            _ => None,
+        }
+    }
 }
 
 /// A stripe's updates.
@@ -134,9 +148,10 @@ impl History {
     /// Adds a stripe that is wholly written by `first`, which is its state before any update.
     pub fn add_stripe(&mut self, stripe: StripeId, cell_count: u64, first: UpdateId) {
         let origin = Update {
-            sequence: Some(Sequence(0)),
+            numbers: vec![Sequence(0)],
             fate: Fate::Stands,
             settled_us: 0,
+            is_closed: false,
         };
         let history = StripeHistory {
             updates: BTreeMap::from([(first, origin)]),
@@ -153,9 +168,10 @@ impl History {
     pub fn submitted(&mut self, stripe: StripeId, update: UpdateId, cells: &[Range<u64>]) {
         let history = self.stripe(stripe);
         let open = Update {
-            sequence: None,
+            numbers: Vec::new(),
             fate: Fate::Open,
             settled_us: u64::MAX,
+            is_closed: false,
         };
         history.updates.insert(update, open);
         let touched: BTreeSet<u64> = cells.iter().cloned().flatten().collect();
@@ -164,29 +180,33 @@ impl History {
         }
     }
 
-    /// Notes the number that a primary sends an update out under.
-    ///
-    /// # Errors
-    /// [`Violation::Number`] when it has another number already.
+    /// Notes the number that a primary sends an update out under. A further one can only stand if
+    /// those before it do not, and never once the update is closed.
     ///
     /// # Panics
     /// When it was not submitted.
-    pub fn numbered(
-        &mut self,
-        stripe: StripeId,
-        update: UpdateId,
-        sequence: Sequence,
-    ) -> Result<(), Violation> {
+    pub fn numbered(&mut self, stripe: StripeId, update: UpdateId, sequence: Sequence) {
         let known = self.stripe(stripe).updates.get_mut(&update);
         let known = known.expect("updates are submitted before they are numbered");
-        match known.sequence.replace(sequence) {
-            Some(other) if other != sequence => Err(Violation::Number {
-                stripe,
-                update,
-                sequence,
-                why: "and has had another number before",
-            }),
-            _ => Ok(()),
+        if known.is_closed || known.fate == Fate::Stands || known.numbers.contains(&sequence) {
+            return;
+        }
+        known.numbers.push(sequence);
+        // A read may have shown that it did not stand under an earlier number.
+        known.fate = Fate::Open;
+    }
+
+    /// Notes that an update's client has made sure that it is over: what no primary has sent out by
+    /// now never stands, and nothing else stands under a number that it gets from now on.
+    ///
+    /// # Panics
+    /// When it was not submitted.
+    pub fn closed(&mut self, stripe: StripeId, update: UpdateId) {
+        let known = self.stripe(stripe).updates.get_mut(&update);
+        let known = known.expect("updates are submitted before they are closed");
+        known.is_closed = true;
+        if known.numbers.is_empty() {
+            known.fate = Fate::Dropped;
         }
     }
 
@@ -206,8 +226,9 @@ impl History {
     ) -> Result<(), Violation> {
         self.acknowledged_count += 1;
         let history = self.stripe(stripe);
-        let known = &history.updates[&update];
-        if known.sequence != Some(sequence) {
+        let known = history.updates.get_mut(&update);
+        let known = known.expect("updates are submitted before they are acknowledged");
+        if !known.numbers.contains(&sequence) {
             let why = "says the answer, but it was sent out under another number";
             return Err(Violation::Number {
                 stripe,
@@ -216,6 +237,7 @@ impl History {
                 why,
             });
         }
+        known.numbers = vec![sequence];
         history.stands(stripe, update, now_us)
     }
 
@@ -280,20 +302,23 @@ impl StripeHistory {
         if !touching.contains(&shown) {
             return Err(wrong("which never wrote there"));
         }
-        let sequence = match &self.updates[&shown] {
-            Update {
-                fate: Fate::Dropped,
-                ..
-            } => return Err(wrong("which an earlier read had shown to be dropped")),
-            Update { sequence: None, .. } => return Err(wrong("which was never sent out")),
-            Update {
-                sequence: Some(sequence),
-                ..
-            } => *sequence,
-        };
-        if sequence > as_of {
-            return Err(wrong("which is later than the cut"));
+        let known = &self.updates[&shown];
+        if known.fate == Fate::Dropped {
+            let why = match known.numbers[..] {
+                [] => "which was closed before any primary sent it out",
+                _ => "which an earlier read had shown to be dropped",
+            };
+            return Err(wrong(why));
         }
+        match known.numbers.iter().min() {
+            None => return Err(wrong("which was never sent out")),
+            Some(&first) if first > as_of => return Err(wrong("which is later than the cut")),
+            Some(_) => {}
+        }
+        let Some(sequence) = known.number() else {
+            // Which of its numbers stands is not known, so nothing follows about others.
+            return Ok(());
+        };
         let missing = |missing, why| Violation::Missing {
             stripe,
             cell,
@@ -304,7 +329,7 @@ impl StripeHistory {
         };
         for &other in touching.iter().filter(|&&other| other != shown) {
             let update = self.updates.get_mut(&other).expect("it touches a cell");
-            let Some(number) = update.sequence.filter(|&number| number > sequence) else {
+            let Some(number) = update.number().filter(|&number| number > sequence) else {
                 continue;
             };
             if update.settled_us < seen.began_us {
@@ -328,7 +353,9 @@ impl StripeHistory {
         }
         known.fate = Fate::Stands;
         known.settled_us = known.settled_us.min(now_us);
-        let sequence = known.sequence.expect("only a numbered update can stand");
+        let Some(sequence) = known.number() else {
+            return Ok(());
+        };
         match self.standing.insert(sequence, update) {
             Some(other) if other != update => Err(Violation::Number {
                 stripe,

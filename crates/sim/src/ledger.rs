@@ -1,30 +1,45 @@
 //! The history of a run as clients and the network fill it in, and what they may know of names.
 
 use crate::cells::UpdateId;
+use crate::deeds::Tally;
 use crate::history::{History, Observation};
 use crate::world::{World, lock};
 use gabion_layout::{Sequence, StripeId};
 use gabion_protocol::message::{Effect, NodeRequest, RunId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 /// The history, and which run carries which update. A broken promise ends the world.
 pub(crate) struct Ledger {
     world: Arc<World>,
+    pub(crate) tally: Arc<Tally>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     history: History,
-    runs: BTreeMap<RunId, (StripeId, UpdateId)>,
+    runs: BTreeMap<RunId, Run>,
+    /// Updates that were sent out without some chunk that they concern.
+    degraded: BTreeSet<UpdateId>,
+}
+
+struct Run {
+    stripe: StripeId,
+    update: UpdateId,
+    /// Chunks that the update concerns: those written and all parities.
+    concerned_count: usize,
 }
 
 impl Ledger {
-    pub(crate) fn new(world: Arc<World>) -> Arc<Self> {
+    pub(crate) fn new(world: Arc<World>, tally: Arc<Tally>) -> Arc<Self> {
         let state = Mutex::default();
-        Arc::new(Self { world, state })
+        Arc::new(Self {
+            world,
+            tally,
+            state,
+        })
     }
 
     /// A name for an update that is to come.
@@ -43,9 +58,15 @@ impl Ledger {
         update: UpdateId,
         run: RunId,
         cells: &[Range<u64>],
+        concerned_count: usize,
     ) {
         let mut state = lock(&self.state);
-        state.runs.insert(run, (stripe, update));
+        let named = Run {
+            stripe,
+            update,
+            concerned_count,
+        };
+        state.runs.insert(run, named);
         state.history.submitted(stripe, update, cells);
     }
 
@@ -54,19 +75,28 @@ impl Ledger {
         let NodeRequest::RunPart(part) = request else {
             return;
         };
-        let Effect::Record { sequence, .. } = part.effect else {
+        let Effect::Record {
+            sequence,
+            ref participants,
+        } = part.effect
+        else {
             return;
         };
-        let mut state = lock(&self.state);
-        let Some(&(stripe, update)) = state.runs.get(&part.run) else {
+        let state = &mut *lock(&self.state);
+        let Some(run) = state.runs.get(&part.run) else {
             self.world
                 .fail(format!("{:?} is nobody's update", part.run));
             return;
         };
-        let numbered = state.history.numbered(stripe, update, sequence);
-        if let Err(violation) = numbered {
-            self.world.fail(violation.to_string());
+        state.history.numbered(run.stripe, run.update, sequence);
+        if participants.len() < run.concerned_count {
+            state.degraded.insert(run.update);
         }
+    }
+
+    /// A client has made sure that an update is over.
+    pub(crate) fn closed(&self, stripe: StripeId, update: UpdateId) {
+        lock(&self.state).history.closed(stripe, update);
     }
 
     pub(crate) fn acknowledged(&self, stripe: StripeId, update: UpdateId, sequence: Sequence) {
@@ -76,6 +106,9 @@ impl Ledger {
         if let Err(violation) = noted {
             self.world.fail(violation.to_string());
         }
+        let is_degraded = u64::from(state.degraded.contains(&update));
+        self.tally
+            .add(|deeds| deeds.degraded_update_count += is_degraded);
     }
 
     pub(crate) fn read(&self, seen: &Observation<'_>) {

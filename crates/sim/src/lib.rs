@@ -1,7 +1,7 @@
 //! Whole clusters in one thread, reproducible from a seed: the real coordinator, nodes and their
 //! stores, and a client, under a seeded scheduler with virtual time. Disks lose and tear unsynced
-//! writes, rot, fail and fill up; processes are killed at any instant; messages are late or lost,
-//! and links are cut. A history of all updates and reads says whether a promise was broken, and
+//! writes, rot, fail and fill up; processes are killed at any instant; messages are late, lost or
+//! delivered twice, and links are cut. A history of all updates and reads says whether a promise was broken, and
 //! after each storm the cluster must become whole by itself.
 //!
 //! It is not a model of the protocol: the roles are those of `gabion-protocol`, on
@@ -14,9 +14,11 @@
 //! assert_eq!(report.failure, None, "{}", report.log.join("\n"));
 //! ```
 
+mod attempt;
 pub mod cells;
 mod client;
 mod cluster;
+mod deeds;
 mod dice;
 pub mod disk_model;
 mod faults;
@@ -32,4 +34,5 @@ mod verify;
 mod workload;
 mod world;
 
+pub use deeds::Deeds;
 pub use run::{Options, Report, simulate};

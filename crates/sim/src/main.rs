@@ -1,13 +1,14 @@
 //! `gabion-sim`: runs seeds one after another and stops at the first broken promise, with its event
 //! log and the command that shows it again. `cargo xtask sim` runs it.
 
-use gabion_sim::{Options, simulate};
+use gabion_sim::{Deeds, Options, simulate};
 use std::process::ExitCode;
 
 const USAGE: &str = "Usage: gabion-sim --seed N [--count K] [--lines L]
 
 Runs seeds N, N + 1, ... (1 of them unless K says more) up to the first that fails, and prints the
-last 2000 lines of its event log, or L lines of the last run's whether it fails or not.";
+last 2000 lines of its event log, or L lines of the last run's whether it fails or not. If none fails,
+it says what they did in all.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
         kept_line_count: lines.unwrap_or(2_000) as usize,
         ..Options::default()
     };
+    let mut deeds = Deeds::default();
     let last = first.wrapping_add(count.saturating_sub(1));
     for seed in (0..count).map(|more| first.wrapping_add(more)) {
         let report = simulate(seed, &options);
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
             report.fault_count,
             report.elapsed_ms / 1000,
         );
+        deeds += report.deeds;
         let is_wanted = report.failure.is_some() || lines.is_some() && seed == last;
         for line in report.log.iter().filter(|_| is_wanted) {
             println!("{line}");
@@ -41,6 +44,9 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     }
+    let rows = deeds.rows();
+    let rows: Vec<String> = rows.map(|(what, count)| format!("{count} {what}")).into();
+    println!("{count} seeds: {}", rows.join(", "));
     ExitCode::SUCCESS
 }
 

@@ -3,9 +3,12 @@
 //! A request may be lost or carried out with its reply lost, and the asker cannot tell which. The
 //! frames of one stream stay in order; everything else overtakes, as tasks that handle messages do.
 //!
-//! Not modelled: bandwidth, and a transport that sends a request twice. Roles that ask again do
-//! that themselves.
+//! What connections cannot do, but other transports could: requests and frames arrive a second time,
+//! each copy when it likes, as long as the connection lives.
+//!
+//! Not modelled: bandwidth.
 
+use crate::deeds::{Intent, Tally};
 use crate::trace;
 use crate::world::{ProcessId, World, lock};
 use futures::channel::oneshot;
@@ -58,6 +61,7 @@ pub(crate) struct Network {
     world: Arc<World>,
     state: Mutex<State>,
     witness: Witness,
+    tally: Arc<Tally>,
 }
 
 struct State {
@@ -70,6 +74,8 @@ struct State {
     break_one_in: u64,
     /// Whether a message may take seconds.
     is_rough: bool,
+    /// One message in so many arrives twice; 0 is never.
+    repeat_one_in: u64,
 }
 
 #[derive(Default)]
@@ -84,6 +90,17 @@ struct Connection {
     listener: Party,
 }
 
+impl Connection {
+    /// Who gets what is sent over it in one direction.
+    fn receiver(&self, to_dialer: bool) -> Party {
+        if to_dialer {
+            self.dialer
+        } else {
+            self.listener
+        }
+    }
+}
+
 struct Call {
     /// None when the request went nowhere.
     connection: Option<u64>,
@@ -91,9 +108,23 @@ struct Call {
 }
 
 enum Message {
-    Request { call: u64, request: Request },
-    Reply { call: u64, reply: Reply },
-    Frame { stream: u64, to_dialer: bool },
+    Request {
+        call: u64,
+        request: Request,
+    },
+    Reply {
+        call: u64,
+        reply: Reply,
+    },
+    Frame {
+        stream: u64,
+        to_dialer: bool,
+    },
+    /// A second copy of a frame, in no order.
+    FrameAgain {
+        flow: Flow,
+        to_dialer: bool,
+    },
 }
 
 /// An ordered sequence of frames to one receiver.
@@ -105,7 +136,12 @@ pub(crate) struct Stream {
 }
 
 impl Network {
-    pub(crate) fn new(world: Arc<World>, machine_count: usize, witness: Witness) -> Arc<Self> {
+    pub(crate) fn new(
+        world: Arc<World>,
+        machine_count: usize,
+        witness: Witness,
+        tally: Arc<Tally>,
+    ) -> Arc<Self> {
         let machines = (0..machine_count).map(|_| Machine::default()).collect();
         let state = State {
             machines,
@@ -115,11 +151,13 @@ impl Network {
             cuts: BTreeSet::new(),
             break_one_in: 0,
             is_rough: false,
+            repeat_one_in: 0,
         };
         Arc::new(Self {
             world,
             state: Mutex::new(state),
             witness,
+            tally,
         })
     }
 
@@ -191,11 +229,14 @@ impl Network {
         state.cuts.clear();
         state.break_one_in = 0;
         state.is_rough = false;
+        state.repeat_one_in = 0;
     }
 
-    /// Lets messages take seconds now and then.
-    pub(crate) fn roughen(&self) {
-        lock(&self.state).is_rough = true;
+    /// Lets messages take seconds now and then, and one in so many arrive twice; 0 is never.
+    pub(crate) fn roughen(&self, repeat_one_in: u64) {
+        let mut state = lock(&self.state);
+        state.is_rough = true;
+        state.repeat_one_in = repeat_one_in;
     }
 
     /// Lets connections break on one message in so many; 0 is never.
@@ -225,7 +266,13 @@ impl Network {
             },
         );
         match connection {
-            Some(connection) => self.send(connection, Message::Request { call, request }),
+            Some(connection) => {
+                if self.repeats() {
+                    let request = request.clone();
+                    self.send(connection, Message::Request { call, request });
+                }
+                self.send(connection, Message::Request { call, request });
+            }
             None => self.refuse(call),
         }
         let mut late = self.world.sleep(deadline_us).fuse();
@@ -258,6 +305,8 @@ impl Network {
 
     /// Sends a frame. False when the connection has broken.
     pub(crate) fn push(self: &Arc<Self>, stream: Stream, flow: Flow) -> bool {
+        let Stream { id, to_dialer, .. } = stream;
+        let again = self.repeats().then(|| flow.clone());
         {
             let mut state = lock(&self.state);
             let is_open = state.connections.contains_key(&stream.connection);
@@ -266,7 +315,9 @@ impl Network {
             };
             frames.push_back(flow);
         }
-        let Stream { id, to_dialer, .. } = stream;
+        if let Some(flow) = again {
+            self.send(stream.connection, Message::FrameAgain { flow, to_dialer });
+        }
         self.send(
             stream.connection,
             Message::Frame {
@@ -306,6 +357,15 @@ impl Network {
                 drop(refused);
             });
         }
+    }
+
+    /// Whether the next message arrives twice.
+    fn repeats(&self) -> bool {
+        let one_in = lock(&self.state).repeat_one_in;
+        let repeats = one_in > 0 && self.world.roll(|dice| dice.one_in(one_in));
+        self.tally
+            .add(|deeds| deeds.repeated_count += u64::from(repeats));
+        repeats
     }
 
     fn send(self: &Arc<Self>, connection: u64, message: Message) {
@@ -357,17 +417,18 @@ impl Network {
                 }
             }
             Message::Frame { stream, to_dialer } => {
-                let party = if to_dialer {
-                    connection.dialer
-                } else {
-                    connection.listener
-                };
                 let frame = lock(&self.state)
                     .streams
                     .get_mut(&stream)
                     .and_then(VecDeque::pop_front);
-                if let (Some(frame), Some(service)) = (frame, self.service(party)) {
+                let service = self.service(connection.receiver(to_dialer));
+                if let (Some(frame), Some(service)) = (frame, service) {
                     service.flow(frame);
+                }
+            }
+            Message::FrameAgain { flow, to_dialer } => {
+                if let Some(service) = self.service(connection.receiver(to_dialer)) {
+                    service.flow(flow);
                 }
             }
         }
@@ -386,9 +447,13 @@ impl Network {
             let line = format!("{dialer} -> {listener} #{call}: {request}");
             self.world.note(&line);
         }
+        let intent = Intent::of(&request);
         let answer = service.request(request, Address::Origin(id));
         let handle = async move {
             let reply = answer.await;
+            if let Some(intent) = intent {
+                network.tally.answered(intent, party.slot, &reply);
+            }
             if traced.is_some() {
                 let line = format!("{dialer} <- {listener} #{call}: {}", trace::reply(&reply));
                 network.world.note(&line);

@@ -1,6 +1,7 @@
 //! One run: a cluster drawn from a seed, storms and calms, and what came of it.
 
 use crate::cluster::Cluster;
+use crate::deeds::Deeds;
 use crate::dice::Dice;
 use crate::faults::Weather;
 use crate::verify::verify;
@@ -52,6 +53,8 @@ pub struct Report {
     pub read_count: u64,
     /// Faults that were injected.
     pub fault_count: u64,
+    /// What was done beside plain updates and reads.
+    pub deeds: Deeds,
     /// Virtual time.
     pub elapsed_ms: u64,
 }
@@ -69,6 +72,8 @@ pub(crate) struct Shape {
     pub(crate) chunk_bytes: u64,
     pub(crate) update: UpdateScheme,
     pub(crate) stripe_bytes: u64,
+    /// In a storm, one message in so many arrives twice; 0 is never.
+    pub(crate) repeat_one_in: u64,
 }
 
 /// Codes of the simulated pools.
@@ -101,6 +106,7 @@ impl Shape {
             chunk_bytes,
             update: UpdateScheme::NAMES[(seed % UpdateScheme::NAMES.len() as u64) as usize].1,
             stripe_bytes: chunk_bytes * code.k() as u64,
+            repeat_one_in: *dice.pick(&[0, 0, 30, 300]),
         }
     }
 }
@@ -126,6 +132,7 @@ pub fn simulate(seed: u64, options: &Options) -> Report {
     }
     let failure = world.failure();
     let elapsed_ms = world.now_us() / 1000;
+    let deeds = cluster.deeds();
     world.end();
     cluster.network.clear();
     let (acknowledged_count, read_count) = cluster.ledger.counts();
@@ -140,6 +147,7 @@ pub fn simulate(seed: u64, options: &Options) -> Report {
         acknowledged_count,
         read_count,
         fault_count,
+        deeds,
         elapsed_ms,
     }
 }

@@ -1,12 +1,13 @@
 //! What clients do in a simulation: read and update the same few places of a few files, put new
 //! files and remove them, and go on with old layouts until they learn better.
 
+use crate::attempt::Failed;
 use crate::cells::CELL_BYTES;
 use crate::client::{Client, shape};
 use crate::cluster::Cluster;
 use crate::read::ReadFailed;
 use crate::world::lock;
-use gabion_layout::{ReserveSpec, Smoothing, StripeRecord};
+use gabion_layout::{ReserveSpec, Smoothing, StripeId, StripeRecord};
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, FileLayout, PoolWish, Refusal,
 };
@@ -15,6 +16,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+/// How often an update is tried again.
+const ATTEMPT_COUNT_MAX: u32 = 6;
 /// Most files at a time.
 const FILE_COUNT_MAX: usize = 5;
 
@@ -99,14 +102,56 @@ async fn update(
         Ok(sequence) => {
             world.note(&format!("{}: {sequence} is acknowledged", record.id));
         }
-        Err(refusal) => {
+        Err(failed) => {
+            let refusal = &failed.refusal;
             world.note(&format!("{}: an update fails: {refusal}", record.id));
+            if world.roll(|dice| dice.one_in(2)) {
+                known.remove(&layout.file.name);
+                update_again(client, layout, record.id, &cells, failed).await;
+                return;
+            }
             // Whoever goes on with an old layout does not learn that a node has been given up.
             let looks_again = world.roll(|dice| dice.one_in(3));
             if looks_again || !matches!(refusal, Refusal::NotPrimary(_) | Refusal::Unavailable(_)) {
                 known.remove(&layout.file.name);
             }
         }
+    }
+}
+
+/// Makes an update that failed again, each time after closing the last attempt.
+async fn update_again(
+    client: &Client,
+    layout: &FileLayout,
+    stripe: StripeId,
+    cells: &[Range<u64>],
+    mut failed: Failed,
+) {
+    let world = client.ports.world();
+    for _ in 0..ATTEMPT_COUNT_MAX {
+        let wait_us = world.roll(|dice| dice.between(10_000, 1_000_000));
+        world.sleep(wait_us).await;
+        let Some(layout) = client.lookup(&layout.file.name).await else {
+            continue;
+        };
+        let Some(record) = layout.stripes.iter().find(|record| record.id == stripe) else {
+            return;
+        };
+        if let Some(open) = &failed.open
+            && let Err(refusal) = client.close(&layout, record, open).await
+        {
+            world.note(&format!("{stripe}: an update is not closed: {refusal}"));
+            continue;
+        }
+        match client.update(&layout, record, cells).await {
+            Ok(sequence) => {
+                world.note(&format!("{stripe}: {sequence} is acknowledged at last"));
+                return;
+            }
+            Err(again) => failed = again,
+        }
+        let refusal = &failed.refusal;
+        world.note(&format!("{stripe}: an update fails again: {refusal}"));
     }
 }
 

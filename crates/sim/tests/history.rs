@@ -16,9 +16,7 @@ fn history() -> History {
     submit(&mut history, 1, 0..4);
     submit(&mut history, 2, 2..6);
     for number in [1, 2] {
-        history
-            .numbered(STRIPE, UpdateId(number), Sequence(u64::from(number)))
-            .expect("each has one number");
+        history.numbered(STRIPE, UpdateId(number), Sequence(u64::from(number)));
     }
     history
 }
@@ -152,15 +150,51 @@ fn an_update_that_was_never_sent_out_must_not_show() {
 
 #[test]
 fn numbers_are_for_one_update_each() {
-    let mut history = history();
-    let renumbered = history.numbered(STRIPE, UpdateId(1), Sequence(9));
-    assert!(matches!(renumbered, Err(Violation::Number { .. })));
-    let mut twice = self::history();
+    let mut twice = history();
     submit(&mut twice, 3, 6..7);
-    twice.numbered(STRIPE, UpdateId(3), Sequence(1)).unwrap();
+    twice.numbered(STRIPE, UpdateId(3), Sequence(1));
     twice
         .acknowledged(STRIPE, UpdateId(1), Sequence(1), 5)
         .unwrap();
     let acknowledged = twice.acknowledged(STRIPE, UpdateId(3), Sequence(1), 6);
     assert!(matches!(acknowledged, Err(Violation::Number { .. })));
+}
+
+#[test]
+fn an_update_may_stand_under_a_further_number_but_not_twice() {
+    let mut again = history();
+    again.numbered(STRIPE, UpdateId(1), Sequence(3));
+    assert_eq!(
+        read(&mut again, 2, 10, TWO_ALONE),
+        None,
+        "nothing says which"
+    );
+    again
+        .acknowledged(STRIPE, UpdateId(1), Sequence(3), 20)
+        .unwrap();
+    let after_three = [1, 1, 1, 1, 2, 2, ORIGIN, ORIGIN];
+    assert_eq!(read(&mut again, 3, 30, after_three), None);
+    let mut known = history();
+    known
+        .acknowledged(STRIPE, UpdateId(1), Sequence(1), 5)
+        .unwrap();
+    known
+        .acknowledged(STRIPE, UpdateId(2), Sequence(2), 6)
+        .unwrap();
+    known.numbered(STRIPE, UpdateId(1), Sequence(3));
+    let found = read(&mut known, 3, 30, after_three);
+    assert!(
+        matches!(found, Some(Violation::Missing { .. })),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn a_closed_update_that_nobody_had_sent_out_never_shows() {
+    let mut history = history();
+    submit(&mut history, 3, 0..8);
+    history.closed(STRIPE, UpdateId(3));
+    history.numbered(STRIPE, UpdateId(3), Sequence(3));
+    let found = read(&mut history, 3, 10, [3; 8]);
+    assert!(matches!(found, Some(Violation::Wrong { .. })), "{found:?}");
 }

@@ -1,0 +1,151 @@
+//! What a run has really done of what it is there to try: a simulator that never writes without
+//! some chunk, catches up, or repairs while updates go on, proves nothing about these.
+
+use crate::network::{Reply, Request, Slot};
+use crate::world::lock;
+use gabion_layout::{Generation, StripeId};
+use gabion_plan::Step;
+use gabion_protocol::message::{
+    CoordinatorReply, CoordinatorRequest, Effect, NodeReply, NodeRequest, Purpose, RunPart,
+};
+use std::collections::BTreeSet;
+use std::ops::AddAssign;
+use std::sync::Mutex;
+
+/// How often each happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Deeds {
+    /// Updates that were acknowledged although a chunk had no part in them.
+    pub degraded_update_count: u64,
+    /// Notes of the coordinator that updates leave chunks out.
+    pub degraded_note_count: u64,
+    /// Chunks that were made anew.
+    pub repair_count: u64,
+    /// Records of what a chunk had missed while it was made anew: updates went on meanwhile.
+    pub overtaken_repair_count: u64,
+    /// Records of what the chunk of a returned node had missed.
+    pub catch_up_count: u64,
+    /// Appends that waited for a merge because a reserve was full.
+    pub stalled_append_count: u64,
+    /// Updates without an answer that their client withdrew before they began, and tried again.
+    pub withdrawn_count: u64,
+    /// Updates without an answer that may have begun, so that their client had the stripe settled,
+    /// and tried again.
+    pub settled_count: u64,
+    /// Requests and frames that were delivered twice.
+    pub repeated_count: u64,
+}
+
+impl Deeds {
+    /// Each count and what it is of.
+    pub fn rows(&self) -> [(&'static str, u64); 9] {
+        [
+            ("degraded updates", self.degraded_update_count),
+            ("notes of chunks left out", self.degraded_note_count),
+            ("repairs", self.repair_count),
+            ("records during repairs", self.overtaken_repair_count),
+            ("records of catching up", self.catch_up_count),
+            ("stalled appends", self.stalled_append_count),
+            ("withdrawn updates", self.withdrawn_count),
+            ("settled updates", self.settled_count),
+            ("repeated messages", self.repeated_count),
+        ]
+    }
+}
+
+impl AddAssign for Deeds {
+    fn add_assign(&mut self, other: Self) {
+        self.degraded_update_count += other.degraded_update_count;
+        self.degraded_note_count += other.degraded_note_count;
+        self.repair_count += other.repair_count;
+        self.overtaken_repair_count += other.overtaken_repair_count;
+        self.catch_up_count += other.catch_up_count;
+        self.stalled_append_count += other.stalled_append_count;
+        self.withdrawn_count += other.withdrawn_count;
+        self.settled_count += other.settled_count;
+        self.repeated_count += other.repeated_count;
+    }
+}
+
+/// Counts while a run goes on.
+#[derive(Debug, Default)]
+pub(crate) struct Tally(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    deeds: Deeds,
+    /// Chunks made anew that do not count yet, by stripe, machine and layout.
+    rebuilt: BTreeSet<(StripeId, Slot, Generation)>,
+}
+
+/// What a request asks for, of what is counted once it is done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Intent {
+    NoteDegraded,
+    Rebuild(StripeId, Generation),
+    CatchUp(StripeId, Generation),
+}
+
+impl Intent {
+    /// What a request asks for, if that is counted.
+    pub(crate) fn of(request: &Request) -> Option<Self> {
+        match request {
+            Request::Coordinator(CoordinatorRequest::NoteDegraded { .. }) => {
+                Some(Self::NoteDegraded)
+            }
+            Request::Node(NodeRequest::RunPart(part)) if writes(part) => {
+                let (stripe, generation) = (part.part.stripe, part.generation);
+                match part.effect {
+                    Effect::Install { .. } if part.purpose == Purpose::Repair => {
+                        Some(Self::Rebuild(stripe, generation))
+                    }
+                    Effect::CatchUp { .. } => Some(Self::CatchUp(stripe, generation)),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+}
+
+fn writes(part: &RunPart) -> bool {
+    let mut steps = part.part.steps.iter();
+    steps.any(|step| matches!(step.step, Step::Write { .. }))
+}
+
+impl Tally {
+    /// Counts what a machine has answered.
+    pub(crate) fn answered(&self, intent: Intent, slot: Slot, reply: &Reply) {
+        let state = &mut *lock(&self.0);
+        let part_is_done = matches!(reply, Reply::Node(NodeReply::PartDone { .. }));
+        match (intent, reply) {
+            (Intent::NoteDegraded, Reply::Coordinator(reply)) => {
+                let is_noted = **reply == CoordinatorReply::Done;
+                state.deeds.degraded_note_count += u64::from(is_noted);
+            }
+            (Intent::Rebuild(stripe, generation), _) if part_is_done => {
+                state.deeds.repair_count += 1;
+                state.rebuilt.insert((stripe, slot, generation));
+            }
+            (Intent::CatchUp(stripe, generation), _) if part_is_done => {
+                // The layout changes once a chunk made anew counts.
+                if state.rebuilt.contains(&(stripe, slot, generation)) {
+                    state.deeds.overtaken_repair_count += 1;
+                } else {
+                    state.deeds.catch_up_count += 1;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds what somebody else has counted.
+    pub(crate) fn add(&self, change: impl FnOnce(&mut Deeds)) {
+        change(&mut lock(&self.0).deeds);
+    }
+
+    /// What has been done so far.
+    pub(crate) fn deeds(&self) -> Deeds {
+        lock(&self.0).deeds
+    }
+}
