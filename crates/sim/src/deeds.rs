@@ -3,7 +3,7 @@
 
 use crate::network::{Reply, Request, Slot};
 use crate::world::lock;
-use gabion_layout::{Generation, StripeId};
+use gabion_layout::StripeId;
 use gabion_plan::Step;
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Effect, NodeReply, NodeRequest, Purpose, RunPart,
@@ -74,16 +74,17 @@ pub(crate) struct Tally(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     deeds: Deeds,
-    /// Chunks made anew that do not count yet, by stripe, machine and layout.
-    rebuilt: BTreeSet<(StripeId, Slot, Generation)>,
+    /// Chunks made anew on machines whose nodes have not joined since: these have missed nothing but
+    /// what came in between.
+    rebuilt: BTreeSet<(StripeId, Slot)>,
 }
 
 /// What a request asks for, of what is counted once it is done.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Intent {
     NoteDegraded,
-    Rebuild(StripeId, Generation),
-    CatchUp(StripeId, Generation),
+    Rebuild(StripeId),
+    CatchUp(StripeId),
 }
 
 impl Intent {
@@ -94,12 +95,12 @@ impl Intent {
                 Some(Self::NoteDegraded)
             }
             Request::Node(NodeRequest::RunPart(part)) if writes(part) => {
-                let (stripe, generation) = (part.part.stripe, part.generation);
+                let stripe = part.part.stripe;
                 match part.effect {
                     Effect::Install { .. } if part.purpose == Purpose::Repair => {
-                        Some(Self::Rebuild(stripe, generation))
+                        Some(Self::Rebuild(stripe))
                     }
-                    Effect::CatchUp { .. } => Some(Self::CatchUp(stripe, generation)),
+                    Effect::CatchUp { .. } => Some(Self::CatchUp(stripe)),
                     _ => None,
                 }
             }
@@ -123,13 +124,12 @@ impl Tally {
                 let is_noted = **reply == CoordinatorReply::Done;
                 state.deeds.degraded_note_count += u64::from(is_noted);
             }
-            (Intent::Rebuild(stripe, generation), _) if part_is_done => {
+            (Intent::Rebuild(stripe), _) if part_is_done => {
                 state.deeds.repair_count += 1;
-                state.rebuilt.insert((stripe, slot, generation));
+                state.rebuilt.insert((stripe, slot));
             }
-            (Intent::CatchUp(stripe, generation), _) if part_is_done => {
-                // The layout changes once a chunk made anew counts.
-                if state.rebuilt.contains(&(stripe, slot, generation)) {
+            (Intent::CatchUp(stripe), _) if part_is_done => {
+                if state.rebuilt.contains(&(stripe, slot)) {
                     state.deeds.overtaken_repair_count += 1;
                 } else {
                     state.deeds.catch_up_count += 1;
@@ -137,6 +137,11 @@ impl Tally {
             }
             _ => {}
         }
+    }
+
+    /// A machine's node asks to join: from now on its chunks may have missed more.
+    pub(crate) fn joins(&self, slot: Slot) {
+        lock(&self.0).rebuilt.retain(|&(_, other)| other != slot);
     }
 
     /// Adds what somebody else has counted.

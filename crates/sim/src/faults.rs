@@ -38,6 +38,8 @@ enum Fault {
     Cut,
     Isolate,
     FlakyConnections,
+    /// All that a machine sends and gets is late: repairs that it takes part in last.
+    Slow,
     /// A bit of a stored chunk rots.
     BitRot,
     /// A machine loses its disk.
@@ -45,7 +47,7 @@ enum Fault {
 }
 
 /// As often as each should happen.
-const FAULTS: [Fault; 24] = [
+const FAULTS: [Fault; 26] = [
     Fault::Kill,
     Fault::Kill,
     Fault::Kill,
@@ -66,6 +68,8 @@ const FAULTS: [Fault; 24] = [
     Fault::Isolate,
     Fault::Isolate,
     Fault::FlakyConnections,
+    Fault::Slow,
+    Fault::Slow,
     Fault::BitRot,
     Fault::BitRot,
     Fault::DiskLoss,
@@ -183,13 +187,8 @@ impl Weather {
                 cluster.start_coordinator();
             }
             Fault::Cut | Fault::Isolate => self.cut(slot, fault == Fault::Isolate, long_ms).await,
-            Fault::FlakyConnections => {
-                let many = world.roll(|dice| dice.between(5, 200));
-                world.note(&format!("connections break on one message in {many}"));
-                cluster.network.set_break_one_in(many);
-                world.sleep(long_ms * 1000).await;
-                cluster.network.set_break_one_in(0);
-            }
+            Fault::FlakyConnections => self.break_connections(long_ms).await,
+            Fault::Slow => self.slow_down(slot, 2 * long_ms).await,
             Fault::BitRot => self.rot(slot),
             Fault::DiskLoss => self.lose_disk(slot, long_ms).await,
         }
@@ -231,6 +230,23 @@ impl Weather {
         for &other in &others {
             self.cluster.network.cut(slot, other, false);
         }
+    }
+
+    async fn break_connections(&self, flaky_ms: u64) {
+        let world = &self.cluster.world;
+        let many = world.roll(|dice| dice.between(5, 200));
+        world.note(&format!("connections break on one message in {many}"));
+        self.cluster.network.set_break_one_in(many);
+        world.sleep(flaky_ms * 1000).await;
+        self.cluster.network.set_break_one_in(0);
+    }
+
+    async fn slow_down(&self, slot: Slot, slow_ms: u64) {
+        let world = &self.cluster.world;
+        world.note(&format!("machine {} is slow", slot.0));
+        self.cluster.network.slow_down(slot, true);
+        world.sleep(slow_ms * 1000).await;
+        self.cluster.network.slow_down(slot, false);
     }
 
     /// Whether a machine may lose something.

@@ -72,6 +72,8 @@ struct State {
     cuts: BTreeSet<(Slot, Slot)>,
     /// A connection breaks on one message in so many; 0 is never.
     break_one_in: u64,
+    /// Machines that are slow to send and to be reached.
+    slow: BTreeSet<Slot>,
     /// Whether a message may take seconds.
     is_rough: bool,
     /// One message in so many arrives twice; 0 is never.
@@ -150,6 +152,7 @@ impl Network {
             streams: BTreeMap::new(),
             cuts: BTreeSet::new(),
             break_one_in: 0,
+            slow: BTreeSet::new(),
             is_rough: false,
             repeat_one_in: 0,
         };
@@ -227,6 +230,7 @@ impl Network {
     pub(crate) fn heal_links(&self) {
         let mut state = lock(&self.state);
         state.cuts.clear();
+        state.slow.clear();
         state.break_one_in = 0;
         state.is_rough = false;
         state.repeat_one_in = 0;
@@ -237,6 +241,16 @@ impl Network {
         let mut state = lock(&self.state);
         state.is_rough = true;
         state.repeat_one_in = repeat_one_in;
+    }
+
+    /// Makes a machine slow, or as fast as others again.
+    pub(crate) fn slow_down(&self, slot: Slot, is_slow: bool) {
+        let mut state = lock(&self.state);
+        if is_slow {
+            state.slow.insert(slot);
+        } else {
+            state.slow.remove(&slot);
+        }
     }
 
     /// Lets connections break on one message in so many; 0 is never.
@@ -369,9 +383,17 @@ impl Network {
     }
 
     fn send(self: &Arc<Self>, connection: u64, message: Message) {
-        let is_rough = lock(&self.state).is_rough;
+        let (is_rough, is_slow) = {
+            let state = lock(&self.state);
+            let ends = state.connections.get(&connection);
+            let is_slow = ends.is_some_and(|ends| {
+                state.slow.contains(&ends.dialer.slot) || state.slow.contains(&ends.listener.slot)
+            });
+            (state.is_rough, is_slow)
+        };
         let delay_us = self.world.roll(|dice| match dice.below(100) {
             0 if is_rough => dice.between(50_000, 3_000_000),
+            _ if is_slow => dice.between(20_000, 200_000),
             0..10 => dice.between(2_000, 50_000),
             _ => dice.between(50, 2_000),
         });
@@ -448,6 +470,9 @@ impl Network {
             self.world.note(&line);
         }
         let intent = Intent::of(&request);
+        if let Request::Coordinator(CoordinatorRequest::Join { .. }) = &request {
+            self.tally.joins(connection.dialer.slot);
+        }
         let answer = service.request(request, Address::Origin(id));
         let handle = async move {
             let reply = answer.await;
