@@ -1,9 +1,13 @@
 //! A fixed number of seeds keep every promise, and a seed is the whole story.
 
-use gabion_sim::{Options, Report, simulate};
+use gabion_sim::{Deeds, Options, Report, simulate};
 
 /// Seeds of each test run: a quarter of a minute, unoptimised.
 const SEEDS: std::ops::Range<u64> = 1000..1100;
+
+/// What all seeds of a run together must have done, in the order of [`Deeds::rows`]: a fraction of what
+/// they did when this was written.
+const DEEDS_AT_LEAST: [u64; 9] = [100, 50, 100, 1, 10, 50, 100, 50, 300];
 
 fn describe(report: &Report) -> String {
     let reason = report.failure.as_deref().unwrap_or("no failure");
@@ -16,11 +20,13 @@ fn describe(report: &Report) -> String {
 fn seeds_keep_every_promise() {
     let options = Options::default();
     let (mut acknowledged, mut reads) = (0, 0);
+    let mut deeds = Deeds::default();
     for seed in SEEDS {
         let report = simulate(seed, &options);
         assert_eq!(report.failure, None, "{}", describe(&report));
         acknowledged += report.acknowledged_count;
         reads += report.read_count;
+        deeds += report.deeds;
     }
     let seed_count = SEEDS.end - SEEDS.start;
     // A cluster that does nothing breaks no promise either.
@@ -28,6 +34,12 @@ fn seeds_keep_every_promise() {
         acknowledged > 10 * seed_count && reads > 10 * seed_count,
         "{seed_count} seeds have seen only {acknowledged} updates and {reads} reads"
     );
+    for ((what, count), at_least) in deeds.rows().into_iter().zip(DEEDS_AT_LEAST) {
+        assert!(
+            count >= at_least,
+            "{seed_count} seeds have seen only {count} {what}"
+        );
+    }
 }
 
 #[test]
