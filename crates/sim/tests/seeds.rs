@@ -7,7 +7,7 @@ const SEEDS: std::ops::Range<u64> = 1000..1100;
 
 /// What all seeds of a run together must have done, in the order of [`Deeds::rows`]: a fraction of what
 /// they did when this was written. That updates overtake a repair is too rare to be demanded of so few
-/// seeds: it was seen once in about fifty.
+/// seeds: the first forty saw it once.
 const DEEDS_AT_LEAST: [u64; 9] = [60, 40, 120, 0, 8, 50, 120, 60, 300];
 
 fn describe(report: &Report) -> String {
