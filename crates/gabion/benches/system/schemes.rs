@@ -36,6 +36,7 @@ struct Figures {
     rates: Vec<f64>,
     latencies_s: Vec<f64>,
     update_count: u64,
+    packet_count: u64,
     cost: StoreCounts,
 }
 
@@ -121,6 +122,7 @@ impl Figures {
         count: usize,
     ) -> anyhow::Result<()> {
         let before = cost(client).await?;
+        let packets_before = machine::loopback_packet_count()?;
         let mut next = machine::numbers(seed);
         let bytes = machine::pattern(UPDATE_BYTES, seed);
         let blocks = (FILE_BYTES / UPDATE_BYTES) as u64;
@@ -141,6 +143,7 @@ impl Figures {
             .push(count as f64 / begun.elapsed().as_secs_f64());
         self.latencies_s.extend(latencies_s);
         self.update_count += count as u64;
+        self.packet_count += machine::loopback_packet_count()? - packets_before;
         let after = cost(client).await?;
         self.cost = sum(self.cost, after, before);
         Ok(())
@@ -180,12 +183,13 @@ fn print(figures: &mut [Vec<Figures>]) {
             let kib = |bytes: u64| each(bytes) / 1024.0;
             let cost = figures.cost;
             println!(
-                "{scheme:>4} depth {depth:>2}: {:>6.0}/s, median {:>6.2} ms, p99 {:>6.2} ms; {:.2} \
-                 syncs, {:.1} KiB journal, {:.1} KiB images, {:.1} KiB reserve, {:.1} KiB in place; \
+                "{scheme:>4} depth {depth:>2}: {:>6.0}/s, median {:>6.2} ms, p99 {:>6.2} ms; {:.1} \
+                 packets on loopback, {:.2} syncs, {:.1} KiB journal, {:.1} KiB images, {:.1} KiB reserve, {:.1} KiB in place; \
                  {} merges in the foreground, {} behind, {} stalls",
                 crate::median(figures.rates.clone()),
                 rank(&mut figures.latencies_s, 0.5) * 1e3,
                 rank(&mut figures.latencies_s, 0.99) * 1e3,
+                each(figures.packet_count),
                 each(cost.sync_count),
                 kib(cost.journal_bytes),
                 kib(cost.image_bytes),
