@@ -3,8 +3,6 @@
 
 mod support;
 
-use std::io::Write as _;
-use std::process::Stdio;
 use support::{TestCluster, path_text, pattern};
 
 const KIB: usize = 1024;
@@ -13,17 +11,8 @@ const ROUNDS: u64 = 4;
 /// Starts a command that writes `bytes`, lets it run for a moment that differs by `round`, kills the
 /// whole cluster under it, and says whether it had been acknowledged.
 fn kill_during(cluster: &TestCluster, arguments: &[&str], bytes: &[u8], round: u64) -> bool {
-    let mut child = cluster
-        .command(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("the binary runs");
+    let mut child = cluster.start_with_input(arguments, bytes);
     // The moment of the kill is the test's only use of time, and any moment will do.
-    let mut stdin = child.stdin.take().expect("stdin is piped");
-    stdin.write_all(bytes).expect("the command reads its stdin");
-    drop(stdin);
     std::thread::sleep(std::time::Duration::from_millis(5 + round * 17));
     cluster.kill_all();
     let acknowledged = child

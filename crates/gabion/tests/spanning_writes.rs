@@ -3,8 +3,7 @@
 
 mod support;
 
-use std::io::Write as _;
-use std::process::{Child, Stdio};
+use std::process::Child;
 use std::time::Duration;
 use support::{TestCluster, pattern};
 
@@ -14,16 +13,8 @@ const STRIPE: usize = 256 * KIB;
 const ROUNDS: u64 = 6;
 
 fn start_write(cluster: &TestCluster, offset: usize, bytes: &[u8]) -> Child {
-    let mut child = cluster
-        .command(&["write", "disk", &format!("--offset={offset}"), "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("the binary runs");
-    let mut stdin = child.stdin.take().expect("stdin is piped");
-    stdin.write_all(bytes).expect("the command reads its stdin");
-    child
+    let arguments = ["write", "disk", &format!("--offset={offset}"), "-"];
+    cluster.start_with_input(&arguments, bytes)
 }
 
 #[test]

@@ -36,6 +36,30 @@ impl ByteRange {
         let end = self.end().min(other.end());
         (offset < end).then(|| Self::new(offset, end - offset))
     }
+
+    /// The same bytes as ranges that neither overlap nor touch, in order.
+    ///
+    /// ```
+    /// use gabion_layout::ByteRange;
+    ///
+    /// let ranges = [(8, 2), (0, 4), (4, 1), (2, 1)].map(|(at, length)| ByteRange::new(at, length));
+    /// let union = ByteRange::union(ranges.into());
+    /// assert_eq!(union, [ByteRange::new(0, 5), ByteRange::new(8, 2)]);
+    /// ```
+    #[must_use]
+    pub fn union(mut ranges: Vec<Self>) -> Vec<Self> {
+        ranges.sort_unstable();
+        let mut union: Vec<Self> = Vec::new();
+        for range in ranges {
+            match union.last_mut() {
+                Some(last) if range.offset <= last.end() => {
+                    last.length = last.end().max(range.end()) - last.offset;
+                }
+                _ => union.push(range),
+            }
+        }
+        union
+    }
 }
 
 /// A range of bytes within one chunk of a stripe.

@@ -12,7 +12,8 @@ use gabion_exec::{Sink, Source};
 use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Sequence, StripeId};
 use gabion_plan::{Log, PartStep, Step};
 use gabion_store::{
-    ChunkSpec, ChunkWriter, Cut, Disk, Piece, Record, RecordKind, Store, StoreError, UpdateStamp,
+    ChunkSpec, ChunkWriter, Cut, Disk, Piece, Record, RecordKind, RecordSummary, Store, StoreError,
+    StripeState, UpdateStamp,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -113,7 +114,7 @@ impl<D: Disk> Participant<D> {
         sequence: Sequence,
     ) -> Result<(), Refusal> {
         self.with_store(move |store| {
-            if vouches(store, stripe, epoch, sequence)? {
+            if vouches(&store.held(stripe)?, epoch, sequence) {
                 store.commit(stripe, sequence)?;
             }
             Ok(())
@@ -192,7 +193,7 @@ impl<D: Disk> Participant<D> {
                     current: state.generation,
                 }));
             }
-            if !vouches(store, stripe, cut_epoch, sequence)? {
+            if !vouches(&state, cut_epoch, sequence) {
                 return Ok(Err(Refusal::Unsettled));
             }
             Ok(Ok(match cut {
@@ -331,24 +332,14 @@ impl<D: Disk> Participant<D> {
 
 /// Whether a mark of term `epoch` says anything about what this node holds: records of another
 /// term at or below the mark were never settled here, so the mark does not mean them.
-fn vouches<D: Disk>(
-    store: &Store<D>,
-    stripe: StripeId,
-    epoch: Epoch,
-    sequence: Sequence,
-) -> Result<bool, StoreError> {
-    if sequence == Sequence(0) {
-        return Ok(true);
-    }
-    let state = store.held(stripe)?;
-    let foreign =
-        |r: &gabion_store::RecordSummary| r.stamp.sequence <= sequence && r.stamp.epoch != epoch;
-    Ok(!state.records.iter().any(foreign))
+fn vouches(state: &StripeState, epoch: Epoch, sequence: Sequence) -> bool {
+    let foreign = |r: &RecordSummary| r.stamp.sequence <= sequence && r.stamp.epoch != epoch;
+    sequence == Sequence(0) || !state.records.iter().any(foreign)
 }
 
 fn holding<D: Disk>(store: &Store<D>, stripe: StripeId) -> Result<Holding, StoreError> {
     let state = store.collect(stripe)?;
-    let pending = |record: gabion_store::RecordSummary| PendingRecord {
+    let pending = |record: RecordSummary| PendingRecord {
         chunk: record.chunk.index,
         epoch: record.stamp.epoch,
         sequence: record.stamp.sequence,

@@ -7,6 +7,7 @@ use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::store::Store;
 use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Sequence};
+use std::collections::BTreeMap;
 
 impl<D: Disk> Store<D> {
     /// The ranges that settled updates after `from` have touched, with the data chunk that each
@@ -36,21 +37,16 @@ impl<D: Disk> Store<D> {
             .values()
             .flat_map(|record| &record.head.pieces)
             .map(|piece| (piece.data, piece.range));
-        Ok(Some(join(missed.collect())))
+        Ok(Some(join(missed)))
     }
 }
 
 /// Joins ranges of the same data chunk that overlap or touch.
-fn join(mut ranges: Vec<(ChunkIndex, ByteRange)>) -> Vec<(ChunkIndex, ByteRange)> {
-    ranges.sort_unstable();
-    let mut joined: Vec<(ChunkIndex, ByteRange)> = Vec::new();
-    for (data, range) in ranges {
-        match joined.last_mut() {
-            Some((last, known)) if *last == data && range.offset <= known.end() => {
-                known.length = known.end().max(range.end()) - known.offset;
-            }
-            _ => joined.push((data, range)),
-        }
+fn join(touched: impl Iterator<Item = (ChunkIndex, ByteRange)>) -> Vec<(ChunkIndex, ByteRange)> {
+    let mut by_data: BTreeMap<ChunkIndex, Vec<ByteRange>> = BTreeMap::new();
+    for (data, range) in touched {
+        by_data.entry(data).or_default().push(range);
     }
-    joined
+    let joined = |(data, ranges)| ByteRange::union(ranges).into_iter().map(move |r| (data, r));
+    by_data.into_iter().flat_map(joined).collect()
 }

@@ -80,16 +80,23 @@ pub(crate) struct UpdateTrafficOptions {
     /// cau-selective, rackcu
     #[arg(long, default_value = "baseline", value_delimiter = ',')]
     pub(crate) scheme: Vec<String>,
+    #[command(flatten)]
+    pub(crate) append_phase: AppendPhaseOptions,
+    /// CAU: when data grouping moves chunks: off, algorithm-1 as printed, or as in the authors'
+    /// program
+    #[arg(long, value_name = "off|algorithm-1|authors", default_value = "off")]
+    pub(crate) grouping: String,
+}
+
+/// CAU's append phase.
+#[derive(Args, Debug)]
+pub(crate) struct AppendPhaseOptions {
     /// CAU: stripes that may have appended updates before it commits
     #[arg(long, value_name = "NUMBER", default_value_t = 100)]
     pub(crate) us: u64,
     /// CAU: interim replicas of an appended chunk
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub(crate) replicas: usize,
-    /// CAU: when data grouping moves chunks: off, algorithm-1 as printed, or as in the authors'
-    /// program
-    #[arg(long, value_name = "off|algorithm-1|authors", default_value = "off")]
-    pub(crate) grouping: String,
 }
 
 #[derive(Args, Debug)]
@@ -116,12 +123,8 @@ pub(crate) struct AdviseOptions {
         value_delimiter = ','
     )]
     pub(crate) scheme: Vec<String>,
-    /// CAU: stripes that may have appended updates before it commits
-    #[arg(long, value_name = "NUMBER", default_value_t = 100)]
-    pub(crate) us: u64,
-    /// CAU: interim replicas of an appended chunk
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
-    pub(crate) replicas: usize,
+    #[command(flatten)]
+    pub(crate) append_phase: AppendPhaseOptions,
 }
 
 #[derive(Args, Debug)]

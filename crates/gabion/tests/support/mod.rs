@@ -5,8 +5,9 @@
 
 use serde_json::Value;
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 
 /// The command with its arguments, not started yet.
 pub(crate) fn gabion(arguments: &[&str]) -> Command {
@@ -116,6 +117,20 @@ impl TestCluster {
         let mut command = gabion(arguments);
         command.env("GABION_DIR", self.data());
         command
+    }
+
+    /// Starts a command on this cluster, and gives it all of `bytes` on its stdin.
+    pub(crate) fn start_with_input(&self, arguments: &[&str], bytes: &[u8]) -> Child {
+        let mut child = self
+            .command(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the binary runs");
+        let mut stdin = child.stdin.take().expect("stdin is piped");
+        stdin.write_all(bytes).expect("the command reads its stdin");
+        child
     }
 
     pub(crate) fn output(&self, arguments: &[&str]) -> Output {

@@ -4,7 +4,7 @@
 use super::update_run::{self, Bench, Phase};
 use super::{Experiment, Finding, Report, Session, Table, cache_run};
 use crate::error::LabError;
-use crate::plot::{Chart, Plot};
+use crate::plot::Plot;
 use gabion_layout::UpdateScheme;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -25,9 +25,6 @@ struct Measured {
     stalled: u64,
 }
 
-/// Where a figure was measured: its place in a phase's pair of rates.
-const PLACES: [(&str, usize); 2] = [("disk", 0), ("model", 1)];
-
 fn run(session: &Session<'_>) -> Result<Report, LabError> {
     let mut all = Vec::new();
     for (_, scheme) in UpdateScheme::NAMES {
@@ -45,7 +42,7 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
         notes: update_run::notes(),
         ..Report::default()
     };
-    for (place, at) in PLACES {
+    for (place, at) in update_run::PLACES {
         report.findings.extend(findings(&all, place, at));
     }
     report.plots = vec![
@@ -211,7 +208,7 @@ fn rates(all: &[Measured]) -> Table {
         "recovery MB/s",
     ];
     let mut table = Table::new("Rates of all clients together", &columns);
-    for (place, at) in PLACES {
+    for (place, at) in update_run::PLACES {
         for m in all {
             table.row([
                 m.scheme.to_string().into(),
@@ -259,16 +256,7 @@ fn plot(
     y_label: &str,
     rates: fn(&Measured) -> [f64; 2],
 ) -> Plot {
-    let series =
-        |(place, at): (&str, usize)| (place.to_owned(), all.iter().map(|m| rates(m)[at]).collect());
-    Plot {
-        name: format!("COD-F52{part}"),
-        title: title.to_owned(),
-        x_label: "update scheme".to_owned(),
-        y_label: y_label.to_owned(),
-        chart: Chart::Bars {
-            categories: all.iter().map(|m| m.scheme.to_string()).collect(),
-            series: PLACES.map(series).into(),
-        },
-    }
+    let rows = all.iter().map(|m| (m.scheme.to_string(), rates(m)));
+    let name = format!("COD-F52{part}");
+    update_run::bars(&name, title, ["update scheme", y_label], rows.collect())
 }

@@ -5,7 +5,7 @@
 use super::update_run::{self, Bench, MIB, Phase};
 use super::{Experiment, Finding, Report, Session, Table};
 use crate::error::LabError;
-use crate::plot::{Chart, Plot};
+use crate::plot::Plot;
 use gabion_layout::UpdateScheme;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -77,7 +77,7 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
         notes: update_run::notes(),
         ..Report::default()
     };
-    for (place, at) in [("disk", 0), ("model", 1)] {
+    for (place, at) in update_run::PLACES {
         report.findings.extend(findings(&all, place, at));
     }
     report.plots = vec![
@@ -157,18 +157,7 @@ fn plot(
     y_label: &str,
     rates: fn(&Measured) -> [f64; 2],
 ) -> Plot {
-    let series = |name: &str, at: usize| {
-        let values = all.iter().map(|m| rates(m)[at]);
-        (name.to_owned(), values.collect())
-    };
-    Plot {
-        name: format!("COD-F53{part}"),
-        title: title.to_owned(),
-        x_label: "scheme and (n,k)".to_owned(),
-        y_label: y_label.to_owned(),
-        chart: Chart::Bars {
-            categories: all.iter().map(Measured::name).collect(),
-            series: vec![series("disk", 0), series("model", 1)],
-        },
-    }
+    let rows = all.iter().map(|m| (m.name(), rates(m)));
+    let name = format!("COD-F53{part}");
+    update_run::bars(&name, title, ["scheme and (n,k)", y_label], rows.collect())
 }

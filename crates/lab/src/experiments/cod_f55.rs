@@ -1,10 +1,9 @@
 //! COD-F55: recovery of two nodes after ten MSR Cambridge volumes were replayed, Figure 5.5 of the
 //! `CodFS` thesis.
 
-use super::replay_run::{self, Replayed, Source};
-use super::{Experiment, Finding, Report, Session, Table, update_run};
+use super::replay_run::{self, Replayed, Shown};
+use super::{Experiment, Finding, Report, Session, update_run};
 use crate::error::LabError;
-use crate::plot::{Chart, Plot};
 use gabion_layout::UpdateScheme;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -12,6 +11,14 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     parts: "",
     title: "recovery after ten MSR Cambridge volumes (Figure 5.5)",
     run,
+};
+
+const SHOWN: Shown = Shown {
+    id: EXPERIMENT.id,
+    titles: ["Recovery in MB/s", "Recovery of two nodes"],
+    unit: "MB/s",
+    rate: rates,
+    over: UpdateScheme::Fl,
 };
 
 fn run(session: &Session<'_>) -> Result<Report, LabError> {
@@ -25,9 +32,12 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
     report.setting.push(
         "then two nodes fail, and what they held is rebuilt on others, with cold caches".to_owned(),
     );
-    for (place, at) in [("disk", 0), ("model", 1)] {
-        report.tables.push(table(&all, place, at));
-        let gains: Vec<f64> = all.iter().map(|(_, replayed)| gain(replayed, at)).collect();
+    for (place, at) in update_run::PLACES {
+        report.tables.push(SHOWN.table(&all, place, at));
+        let gains: Vec<f64> = all
+            .iter()
+            .map(|(_, replayed)| SHOWN.gain(replayed, at))
+            .collect();
         let why = if place == "disk" {
             update_run::DISK_DIFFERS
         } else {
@@ -54,55 +64,11 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
         report
             .findings
             .push(finding.reached(least > 1.0).because(why));
-        report.plots.push(plot(&all, place, at));
+        report.plots.push(SHOWN.plot(&all, place, at));
     }
     Ok(report)
 }
 
-fn rate(one: &Replayed, at: usize) -> f64 {
-    one.recover.map_or(0.0, |phase| phase.mb_per_s()[at])
-}
-
-fn gain(replayed: &[Replayed], at: usize) -> f64 {
-    let of = |scheme| {
-        let found = replayed.iter().find(|one| one.scheme == scheme);
-        found.map_or(0.0, |one| rate(one, at))
-    };
-    of(UpdateScheme::Plr) / of(UpdateScheme::Fl)
-}
-
-fn table(all: &[(Source, Vec<Replayed>)], place: &str, at: usize) -> Table {
-    let columns = ["volume", "source", "fo", "fl", "pl", "plr", "PLR over FL"];
-    let mut table = Table::new(format!("Recovery in MB/s, {place}"), &columns);
-    for (source, replayed) in all {
-        let rates = replayed.iter().map(|one| rate(one, at).into());
-        let names = [source.volume.into(), source.name.clone().into()];
-        let last = [gain(replayed, at).into()];
-        table.row(names.into_iter().chain(rates).chain(last));
-    }
-    table
-}
-
-fn plot(all: &[(Source, Vec<Replayed>)], place: &str, at: usize) -> Plot {
-    let series = |(number, (name, _)): (usize, (&str, UpdateScheme))| {
-        let values = all.iter().map(|(_, replayed)| rate(&replayed[number], at));
-        (name.to_owned(), values.collect())
-    };
-    Plot {
-        name: format!("COD-F55-{place}"),
-        title: format!("Recovery of two nodes, {place}"),
-        x_label: "volume".to_owned(),
-        y_label: "MB/s".to_owned(),
-        chart: Chart::Bars {
-            categories: all
-                .iter()
-                .map(|(source, _)| source.volume.to_owned())
-                .collect(),
-            series: UpdateScheme::NAMES
-                .into_iter()
-                .enumerate()
-                .map(series)
-                .collect(),
-        },
-    }
+fn rates(one: &Replayed) -> [f64; 2] {
+    one.recover.map_or([0.0; 2], |phase| phase.mb_per_s())
 }

@@ -2,8 +2,9 @@
 //! possible under each update scheme (`CodFS` thesis, section 5.3.1).
 
 use super::update_run::{Bench, MIB, Phase, Update};
-use super::{Scale, Session, cache_run};
+use super::{Scale, Session, Table, cache_run};
 use crate::error::LabError;
+use crate::plot::{Chart, Plot};
 use crate::trace::{Request, RequestKind};
 use crate::workload::{self, Workload};
 use gabion_layout::UpdateScheme;
@@ -46,6 +47,71 @@ impl Replayed {
             self.update.model_s + self.settle.model_s,
         ];
         seconds.map(|seconds| self.update.operations as f64 / seconds.max(1e-9))
+    }
+}
+
+/// What an experiment shows of the replays: one rate, and how many times that of another scheme it is
+/// under PLR.
+pub(super) struct Shown {
+    /// The experiment's id.
+    pub(super) id: &'static str,
+    /// What the table and the plot are of.
+    pub(super) titles: [&'static str; 2],
+    /// The rate's unit.
+    pub(super) unit: &'static str,
+    /// On this machine and on the model.
+    pub(super) rate: fn(&Replayed) -> [f64; 2],
+    /// The scheme that PLR is held against.
+    pub(super) over: UpdateScheme,
+}
+
+impl Shown {
+    /// How many times the other scheme's rate PLR has.
+    pub(super) fn gain(&self, replayed: &[Replayed], at: usize) -> f64 {
+        let of = |scheme| {
+            let found = replayed.iter().find(|one| one.scheme == scheme);
+            found.map_or(0.0, |one| (self.rate)(one)[at])
+        };
+        of(UpdateScheme::Plr) / of(self.over)
+    }
+
+    pub(super) fn table(&self, all: &[(Source, Vec<Replayed>)], place: &str, at: usize) -> Table {
+        let last = format!("PLR over {}", self.over.to_string().to_uppercase());
+        let columns = ["volume", "source", "fo", "fl", "pl", "plr", &last];
+        let mut table = Table::new(format!("{}, {place}", self.titles[0]), &columns);
+        for (source, replayed) in all {
+            let rates = replayed.iter().map(|one| (self.rate)(one)[at].into());
+            let names = [source.volume.into(), source.name.clone().into()];
+            let last = [self.gain(replayed, at).into()];
+            table.row(names.into_iter().chain(rates).chain(last));
+        }
+        table
+    }
+
+    pub(super) fn plot(&self, all: &[(Source, Vec<Replayed>)], place: &str, at: usize) -> Plot {
+        let series = |(number, (name, _)): (usize, (&str, UpdateScheme))| {
+            let values = all
+                .iter()
+                .map(|(_, replayed)| (self.rate)(&replayed[number])[at]);
+            (name.to_owned(), values.collect())
+        };
+        Plot {
+            name: format!("{}-{place}", self.id),
+            title: format!("{}, {place}", self.titles[1]),
+            x_label: "volume".to_owned(),
+            y_label: self.unit.to_owned(),
+            chart: Chart::Bars {
+                categories: all
+                    .iter()
+                    .map(|(source, _)| source.volume.to_owned())
+                    .collect(),
+                series: UpdateScheme::NAMES
+                    .into_iter()
+                    .enumerate()
+                    .map(series)
+                    .collect(),
+            },
+        }
     }
 }
 

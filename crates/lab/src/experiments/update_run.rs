@@ -8,6 +8,7 @@
 
 use super::{Scale, Session};
 use crate::error::LabError;
+use crate::plot::{Chart, Plot};
 use crate::storage::{IoCount, Shape, Storage, replay};
 use gabion_layout::{ByteRange, ChunkIndex, NodeId, UpdateScheme};
 use gabion_sim::disk_model::{DiskModel, Drive, ST1000DM003};
@@ -284,6 +285,32 @@ fn drive(node_bytes: u64) -> Drive {
 /// Segments of the synthetic test and bytes of their chunks.
 pub(super) fn synthetic_size(scale: Scale) -> (u64, u64) {
     scale.pick((5, MIB / 2), (20, 4 * MIB), (200, 4 * MIB))
+}
+
+/// Where a figure was measured, and its place in a pair of rates.
+pub(super) const PLACES: [(&str, usize); 2] = [("disk", 0), ("model", 1)];
+
+/// Bars of each row's rates on this machine and on the model, side by side.
+pub(super) fn bars(
+    name: &str,
+    title: &str,
+    [x_label, y_label]: [&str; 2],
+    rows: Vec<(String, [f64; 2])>,
+) -> Plot {
+    let series = PLACES.map(|(place, at)| {
+        let values = rows.iter().map(|(_, rates)| rates[at]);
+        (place.to_owned(), values.collect())
+    });
+    Plot {
+        name: name.to_owned(),
+        title: title.to_owned(),
+        x_label: x_label.to_owned(),
+        y_label: y_label.to_owned(),
+        chart: Chart::Bars {
+            categories: rows.into_iter().map(|(category, _)| category).collect(),
+            series: series.into(),
+        },
+    }
 }
 
 /// How the model and the measurement are to be understood, for every experiment that uses both.

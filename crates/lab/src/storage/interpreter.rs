@@ -66,7 +66,7 @@ impl<'a, D: Disk> Stored<'a, D> {
             read: BTreeMap::new(),
         };
         for ((chunk, node), ranges) in wanted {
-            for range in joined(ranges) {
+            for range in ByteRange::union(ranges) {
                 all.fetch(plans[0].stripe, chunk, node, range)?;
             }
         }
@@ -183,19 +183,4 @@ fn input(
     let (&(_, start), bytes) = before.expect("an update's inputs are those of its plan");
     let at = (range.offset - start) as usize;
     bytes[at..at + range.length as usize].to_vec()
-}
-
-/// The union of ranges, in order and not adjacent.
-fn joined(mut ranges: Vec<ByteRange>) -> Vec<ByteRange> {
-    ranges.sort_unstable();
-    let mut joined: Vec<ByteRange> = Vec::new();
-    for range in ranges {
-        match joined.last_mut() {
-            Some(last) if range.offset <= last.end() => {
-                last.length = last.end().max(range.end()) - last.offset;
-            }
-            _ => joined.push(range),
-        }
-    }
-    joined
 }

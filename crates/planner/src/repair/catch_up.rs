@@ -46,27 +46,12 @@ pub fn missed(
             in_rows.extend(rows.map(|r| ByteRange::new(r.offset % row_bytes, r.length)));
         }
     }
-    let in_rows = joined(in_rows);
+    let in_rows = ByteRange::union(in_rows);
     let at = |row: usize, range: &ByteRange| {
         ByteRange::new(row as u64 * row_bytes + range.offset, range.length)
     };
     let ranges = (0..g.sub_chunks()).flat_map(|row| in_rows.iter().map(move |r| at(row, r)));
     Some(ranges.collect())
-}
-
-/// The same bytes as ranges that neither overlap nor touch, in order.
-fn joined(mut ranges: Vec<ByteRange>) -> Vec<ByteRange> {
-    ranges.sort_unstable();
-    let mut joined: Vec<ByteRange> = Vec::new();
-    for range in ranges {
-        match joined.last_mut() {
-            Some(last) if range.offset <= last.end() => {
-                last.length = last.end().max(range.end()) - last.offset;
-            }
-            _ => joined.push(range),
-        }
-    }
-    joined
 }
 
 /// Plans the repair of some ranges of a chunk that is lost for readers, at the node that has the

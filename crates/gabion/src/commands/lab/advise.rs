@@ -23,8 +23,8 @@ pub(super) fn run(options: AdviseOptions, format: Format) -> Result<(), Failure>
         chunk_bytes: options.chunk,
         schemes: options.scheme,
         options: Options {
-            stripes_max: options.us,
-            replicas: options.replicas,
+            stripes_max: options.append_phase.us,
+            replicas: options.append_phase.replicas,
             grouping: None,
         },
     };

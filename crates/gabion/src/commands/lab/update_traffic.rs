@@ -12,8 +12,8 @@ pub(super) fn run(options: UpdateTrafficOptions, format: Format) -> Result<(), F
         rule => Some(rule.parse().map_err(Failure::usage)?),
     };
     let scheme_options = Options {
-        stripes_max: options.us,
-        replicas: options.replicas,
+        stripes_max: options.append_phase.us,
+        replicas: options.append_phase.replicas,
         grouping,
     };
     let question = Question {
