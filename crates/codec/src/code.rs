@@ -13,6 +13,7 @@ use crate::families::Family;
 use crate::kernel::Coefficients;
 use crate::matrix::Matrix;
 use crate::regions;
+use crate::rotated;
 
 /// Up to how many failure patterns of one size are tried to find out how many failures a code
 /// survives beyond what its construction promises.
@@ -112,6 +113,16 @@ impl Code {
     /// [`CodeError::UnsupportedParameters`] unless l is 1 to k and k + l + g at most 255.
     pub fn lrc(k: usize, l: usize, g: usize) -> Result<Self, CodeError> {
         Self::new(Family::Lrc { k, l, g })
+    }
+
+    /// Rotated Reed-Solomon with r sub-chunks a chunk: any k of k + m chunks suffice, and the repair
+    /// of one data chunk reads less than k of them.
+    ///
+    /// # Errors
+    /// [`CodeError::UnsupportedParameters`] unless r is a power of two, k and m are at least 1, and
+    /// they are small enough for all repairs to be tried.
+    pub fn rotated(k: usize, m: usize, r: usize) -> Result<Self, CodeError> {
+        Self::new(Family::Rotated { k, m, r })
     }
 
     /// n copies.
@@ -248,7 +259,8 @@ impl Code {
     /// For Reed-Solomon codes there is one candidate, from the first k chunks of `available`: the
     /// caller's order expresses the preference. An LRC offers its local group before a global
     /// repair, replication each copy in the caller's order, and an array code both parities'
-    /// equations. `lost` itself is ignored in `available`.
+    /// equations. For a rotated code's data chunk the first candidate is the one that reads the fewest
+    /// sub-chunks, which is of more helpers than k. `lost` itself is ignored in `available`.
     ///
     /// # Errors
     /// [`CodeError::NotSufficient`] when the available chunks do not determine the lost one,
@@ -277,6 +289,13 @@ impl Code {
             }
         }
         candidates.sort_by_key(|candidate| candidate.helpers.len());
+        if matches!(self.inner.family, Family::Rotated { .. }) {
+            let order = distinct(helpers);
+            if let Some(solution) = rotated::fewest_reads(self, lost, &order) {
+                let candidate = Equations::new(&[lost], &order, self.sub_chunks(), &solution);
+                candidates.insert(0, candidate);
+            }
+        }
         Ok(candidates)
     }
 
@@ -378,7 +397,9 @@ impl Code {
             Family::Replication { .. } => (1..helpers.len())
                 .map(|first| helpers[..first].to_vec())
                 .collect(),
-            Family::ReedSolomon { .. } | Family::Cauchy { .. } => Vec::new(),
+            Family::ReedSolomon { .. } | Family::Cauchy { .. } | Family::Rotated { .. } => {
+                Vec::new()
+            }
         }
     }
 

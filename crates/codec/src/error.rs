@@ -10,7 +10,7 @@ pub enum CodeError {
     /// The text of a code names no family that exists.
     #[error(
         "there is no code family called \"{name}\": use rs(k,m), cauchy(k,m), rdp(k), evenodd(k), \
-         lrc(k,l,g) or rep(n)"
+         lrc(k,l,g), rotated(k,m,r) or rep(n)"
     )]
     UnknownFamily {
         /// The name as given.

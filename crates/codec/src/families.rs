@@ -6,6 +6,7 @@
 use crate::error::CodeError;
 use crate::gf;
 use crate::matrix::Matrix;
+use crate::rotated;
 
 /// The most chunks a stripe of any code has.
 const CHUNKS_MAX: usize = 255;
@@ -13,6 +14,9 @@ const CHUNKS_MAX: usize = 255;
 /// The most sub-chunks of an array code's chunk, the prime above it being 31: beyond it, the
 /// generator matrix, which grows with the fourth power, is no longer a small thing to keep.
 const ARRAY_PRIME_MAX: usize = 31;
+
+/// The most rows that the data chunks of a rotated code have together, for the same reason.
+const ROTATED_ROWS_MAX: usize = 512;
 
 /// A code family with its parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,6 +55,16 @@ pub enum Family {
         /// Global parities.
         g: usize,
     },
+    /// Rotated Reed-Solomon (Khan et al., FAST '12) with `r` rows a chunk: later parities look one row
+    /// further in some of the data, so that repairs read less. MDS.
+    Rotated {
+        /// Data chunks.
+        k: usize,
+        /// Parity chunks.
+        m: usize,
+        /// Rows of a chunk.
+        r: usize,
+    },
     /// `n` copies of one chunk.
     Replication {
         /// Copies.
@@ -66,7 +80,8 @@ impl Family {
             | Self::Cauchy { k, .. }
             | Self::Rdp { k }
             | Self::EvenOdd { k }
-            | Self::Lrc { k, .. } => k,
+            | Self::Lrc { k, .. }
+            | Self::Rotated { k, .. } => k,
             Self::Replication { .. } => 1,
         }
     }
@@ -74,7 +89,7 @@ impl Family {
     /// Parity chunks.
     pub(crate) fn m(self) -> usize {
         match self {
-            Self::ReedSolomon { m, .. } | Self::Cauchy { m, .. } => m,
+            Self::ReedSolomon { m, .. } | Self::Cauchy { m, .. } | Self::Rotated { m, .. } => m,
             Self::Rdp { .. } | Self::EvenOdd { .. } => 2,
             Self::Lrc { l, g, .. } => l + g,
             Self::Replication { n } => n - 1,
@@ -121,6 +136,15 @@ impl Family {
                 l >= 1 && l <= k && k.saturating_add(l).saturating_add(g) <= CHUNKS_MAX,
                 "l must be at least 1 and at most k, and k + l + g at most 255",
             ),
+            Self::Rotated { k, m, r } => (
+                k >= 1
+                    && m >= 1
+                    && k.saturating_mul(r) <= ROTATED_ROWS_MAX
+                    && k.saturating_add(m) <= CHUNKS_MAX
+                    && rotated::allows(m, r),
+                "k and m must be at least 1, r a power of two from 2, m to the power of r at most \
+                 4096, k * r at most 512, and k + m at most 255",
+            ),
             Self::Replication { n } => (
                 (2..=CHUNKS_MAX).contains(&n),
                 "n must be at least 2 and at most 255",
@@ -143,6 +167,7 @@ impl Family {
             Self::Rdp { k } => rdp_parities(k),
             Self::EvenOdd { k } => evenodd_parities(k),
             Self::Lrc { k, l, g } => lrc_parities(k, l, g),
+            Self::Rotated { k, m, r } => rotated::parities(&plain_sum_first(k, m), r),
             Self::Replication { n } => filled(n - 1, 1, |_, _| 1),
         }
     }
@@ -190,6 +215,15 @@ fn cauchy_parities(k: usize, m: usize) -> Matrix {
     filled(m, k, |row, column| gf::invert(((k + row) ^ column) as u8))
 }
 
+/// The Cauchy matrix with each column divided by its first element. The first parity is then a plain
+/// sum, and every square part is still regular.
+fn plain_sum_first(k: usize, m: usize) -> Matrix {
+    let mds = cauchy_parities(k, m);
+    filled(m, k, |row, column| {
+        gf::divide(mds.get(row, column), mds.get(0, column))
+    })
+}
+
 /// Data chunks of one of the `l` groups: consecutive, the first groups larger by one where k is not
 /// a multiple of l.
 fn lrc_group(k: usize, l: usize, group: usize) -> std::ops::Range<usize> {
@@ -217,12 +251,8 @@ fn lrc_parities(k: usize, l: usize, g: usize) -> Matrix {
             _ => gf::multiply(points[column], points[column]),
         })
     } else {
-        // Dividing each column by its first element makes the first parity a plain sum and leaves
-        // every square part regular.
-        let mds = cauchy_parities(k, g + 1);
-        filled(g, k, |row, column| {
-            gf::divide(mds.get(row + 1, column), mds.get(0, column))
-        })
+        let mds = plain_sum_first(k, g + 1);
+        filled(g, k, |row, column| mds.get(row + 1, column))
     };
     filled(l + g, k, |row, column| {
         if row < l {

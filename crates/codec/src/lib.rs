@@ -32,6 +32,7 @@ pub mod gf;
 pub mod kernel;
 mod matrix;
 mod regions;
+mod rotated;
 mod text;
 
 pub use code::{Code, DeltaTarget};

@@ -15,6 +15,7 @@ impl fmt::Display for Family {
             Self::Rdp { k } => write!(formatter, "rdp({k})"),
             Self::EvenOdd { k } => write!(formatter, "evenodd({k})"),
             Self::Lrc { k, l, g } => write!(formatter, "lrc({k},{l},{g})"),
+            Self::Rotated { k, m, r } => write!(formatter, "rotated({k},{m},{r})"),
             Self::Replication { n } => write!(formatter, "rep({n})"),
         }
     }
@@ -40,6 +41,7 @@ impl FromStr for Family {
             "rdp" => "rdp(k)",
             "evenodd" => "evenodd(k)",
             "lrc" => "lrc(k,l,g)",
+            "rotated" => "rotated(k,m,r)",
             "rep" => "rep(n)",
             _ => {
                 return Err(CodeError::UnknownFamily {
@@ -62,6 +64,7 @@ impl FromStr for Family {
             ("rdp", &[k]) => Ok(Self::Rdp { k }),
             ("evenodd", &[k]) => Ok(Self::EvenOdd { k }),
             ("lrc", &[k, l, g]) => Ok(Self::Lrc { k, l, g }),
+            ("rotated", &[k, m, r]) => Ok(Self::Rotated { k, m, r }),
             ("rep", &[n]) => Ok(Self::Replication { n }),
             _ => Err(malformed()),
         }
@@ -93,6 +96,7 @@ mod tests {
             "rdp(4)",
             "evenodd(4)",
             "lrc(12,2,2)",
+            "rotated(6,3,4)",
             "rep(3)",
         ] {
             let code: Code = text.parse().unwrap();
@@ -113,7 +117,7 @@ mod tests {
         check(
             "reed(6,3)",
             "there is no code family called \"reed\": use rs(k,m), cauchy(k,m), rdp(k), \
-             evenodd(k), lrc(k,l,g) or rep(n)",
+             evenodd(k), lrc(k,l,g), rotated(k,m,r) or rep(n)",
         );
         for text in [
             "rs",
@@ -153,6 +157,11 @@ mod tests {
             "lrc(4,5,1)",
             "there is no code lrc(4,5,1): l must be at least 1 and at most k, and k + l + g at most \
              255",
+        );
+        check(
+            "rotated(12,4,3)",
+            "there is no code rotated(12,4,3): k and m must be at least 1, r a power of two from 2, m \
+             to the power of r at most 4096, k * r at most 512, and k + m at most 255",
         );
         check(
             "rep(1)",

@@ -2,11 +2,16 @@
 
 use crate::{Goal, Keepings, Log, Plan, Step, Term, ValueId};
 use gabion_layout::{ChunkIndex, Geometry, NodeId, Slices, StripeId};
+use std::collections::BTreeMap;
 
 /// Collects the steps of a plan.
 #[derive(Debug)]
 pub struct PlanBuilder {
     plan: Plan,
+    /// What [`PlanBuilder::read_once`] has read.
+    read: BTreeMap<(ChunkIndex, Slices), ValueId>,
+    /// What [`PlanBuilder::send_once`] has sent.
+    sent: BTreeMap<(ValueId, NodeId), ValueId>,
 }
 
 impl PlanBuilder {
@@ -29,7 +34,11 @@ impl PlanBuilder {
             keepings: Keepings::default(),
             steps: Vec::with_capacity(16),
         };
-        Self { plan }
+        Self {
+            plan,
+            read: BTreeMap::new(),
+            sent: BTreeMap::new(),
+        }
     }
 
     /// Says which chunks cannot be read.
@@ -68,6 +77,20 @@ impl PlanBuilder {
         })
     }
 
+    /// As [`PlanBuilder::read`], but what this was asked for before is that value again: rows of a lost
+    /// chunk whose equations overlap share what they read.
+    ///
+    /// # Panics
+    /// When the stripe has no such chunk.
+    pub fn read_once(&mut self, chunk: ChunkIndex, slices: Slices) -> ValueId {
+        if let Some(&value) = self.read.get(&(chunk, slices)) {
+            return value;
+        }
+        let value = self.read(chunk, slices);
+        self.read.insert((chunk, slices), value);
+        value
+    }
+
     /// Takes bytes of a data chunk out of a log of `node`.
     pub fn recall(&mut self, node: NodeId, log: Log, chunk: ChunkIndex, slices: Slices) -> ValueId {
         self.push(Step::Recall {
@@ -101,6 +124,20 @@ impl PlanBuilder {
             return value;
         }
         self.push(Step::Send { from, to, value })
+    }
+
+    /// As [`PlanBuilder::send`], but a value that this was asked to bring there before is not sent
+    /// twice.
+    ///
+    /// # Panics
+    /// When there is no such value.
+    pub fn send_once(&mut self, value: ValueId, to: NodeId) -> ValueId {
+        if let Some(&sent) = self.sent.get(&(value, to)) {
+            return sent;
+        }
+        let sent = self.send(value, to);
+        self.sent.insert((value, to), sent);
+        sent
     }
 
     /// Writes a value, where it is, as bytes of a chunk.

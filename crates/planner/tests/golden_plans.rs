@@ -259,3 +259,12 @@ fn parix_appends_and_commits() {
     setting.is_golden("parix_append", append);
     setting.is_golden("parix_commit", parix::commit(&stripe, &ranges, 32 * KIB));
 }
+
+#[test]
+fn repair_of_a_rotated_code_reads_overlapping_rows_once() {
+    let setting = Setting::new("rotated(4,2,2)", MIB, 2);
+    let chains = setting.repair(1, 3, Scheme::Pipeline);
+    setting.is_golden("repair_pipeline_rotated_4_2_2", chains);
+    let star = setting.repair(1, 3, Scheme::Conventional);
+    setting.is_golden("repair_conventional_rotated_4_2_2", star);
+}

@@ -3,13 +3,13 @@
 
 mod setting;
 
-use gabion_codec::Family;
-use gabion_layout::{ChunkIndex, NodeId, RackId};
+use gabion_codec::{Code, Family};
+use gabion_layout::{ChunkIndex, Geometry, NodeId, RackId, StripeId, Topology};
 use gabion_plan::{Cost, check};
-use gabion_planner::PlanError;
 use gabion_planner::repair::{
     MultiScheme, Scheme, fewest_crossing_chunks, rack_aware_path, repair, repair_all,
 };
+use gabion_planner::{PlanError, Stripe};
 use proptest::prelude::*;
 use setting::{Setting, any_setting};
 use std::collections::{BTreeMap, BTreeSet};
@@ -152,4 +152,46 @@ proptest! {
         let most = chunk_bytes.div_ceil(k - 1);
         prop_assert!(last_mile.clone().all(|link| link.bytes <= most));
     }
+}
+
+/// What a repair of data chunk 1 costs, in chunks: read by all nodes, sent by all, and received by the
+/// requestor.
+#[track_caller]
+fn check_cost(code: &str, scheme: Scheme, expected: (f64, f64, f64)) {
+    let code: Code = code.parse().expect("a code of its family");
+    let geometry = Geometry::new(code.k(), code.m(), code.sub_chunks(), 1 << 10).expect("rows");
+    let topology = Topology::uniform(code.n() as u32 + 1, 1);
+    let placement: Vec<NodeId> = (0..code.n() as u32).map(NodeId).collect();
+    let stripe = Stripe {
+        id: StripeId(1),
+        code: &code,
+        geometry,
+        placement: &placement,
+        lost: &[ChunkIndex(1)],
+    };
+    let requestor = NodeId(code.n() as u32);
+    let helpers: Vec<ChunkIndex> = stripe.available().collect();
+    let plan = repair(&stripe, ChunkIndex(1), requestor, &helpers, scheme, 64).expect("a plan");
+    check(&plan, &code).expect("a plan that checks");
+    let cost = Cost::of(&plan, &topology);
+    let chunks = |bytes: u64| bytes as f64 / geometry.chunk_bytes() as f64;
+    let received = cost.links.iter().filter(|link| link.to == requestor);
+    let received = chunks(received.map(|link| link.bytes).sum());
+    let sent = chunks(cost.links.iter().map(|link| link.bytes).sum());
+    assert_eq!((chunks(cost.read_bytes), sent, received), expected);
+}
+
+/// `ECPipe` section 6.1 combines pipelining with codes that repair from less than k chunks: what is
+/// read is what the code saves, and what the requestor receives is one chunk all the same.
+#[test]
+fn pipelining_keeps_what_repair_friendly_codes_save() {
+    check_cost("rs(12,4)", Scheme::Conventional, (12.0, 12.0, 12.0));
+    check_cost("rs(12,4)", Scheme::Pipeline, (12.0, 12.0, 1.0));
+    check_cost("lrc(12,2,2)", Scheme::Conventional, (6.0, 6.0, 6.0));
+    check_cost("lrc(12,2,2)", Scheme::Pipeline, (6.0, 6.0, 1.0));
+    check_cost("lrc(12,2,2)", Scheme::Ppr, (6.0, 6.0, 3.0));
+    check_cost("rotated(12,4,4)", Scheme::Conventional, (7.5, 7.5, 7.5));
+    check_cost("rotated(12,4,4)", Scheme::Pipeline, (7.5, 12.0, 1.0));
+    check_cost("rotated(12,4,4)", Scheme::Ppr, (7.5, 12.0, 4.0));
+    check_cost("rotated(12,4,4)", Scheme::Cyclic, (7.5, 12.0, 1.0));
 }

@@ -1,6 +1,6 @@
 //! Which helpers the equations choose, in what order, and what is said when there are not enough.
 
-use gabion_codec::{Code, CodeError};
+use gabion_codec::{Code, CodeError, Equations};
 
 use crate::{all_but, check_equations, code, stripe};
 
@@ -60,6 +60,50 @@ fn array_codes_and_replication_offer_their_alternatives() {
     let candidates = code("rep(4)").repair_equations(1, &[3, 0, 2]).unwrap();
     let helpers: Vec<usize> = candidates.iter().flat_map(|c| c.helpers.clone()).collect();
     assert_eq!(helpers, [3, 0, 2]);
+}
+
+/// Sub-chunks that equations read.
+fn read_count(equations: &Equations) -> usize {
+    let helpers = 0..equations.helpers.len();
+    helpers.map(|helper| equations.reads(helper).len()).sum()
+}
+
+#[test]
+fn a_rotated_code_repairs_data_from_fewer_bytes_than_k_chunks_have() {
+    // `ECPipe`, section 6.1, counts nine chunks for (16,12). Two parities whose rows overlap in half
+    // of the data read 7.5: of 11 other data chunks 5.5 at least twice, and of 2 parities a half each.
+    for (text, data_reads) in [
+        ("rotated(12,4,2)", [15; 12].as_slice()),
+        ("rotated(12,4,4)", &[30; 12]),
+        ("rotated(6,3,4)", &[16; 6]),
+        ("rotated(6,2,2)", &[9; 6]),
+        ("rotated(10,4,4)", &[24, 24, 26, 26, 26, 24, 24, 26, 26, 26]),
+    ] {
+        let code = code(text);
+        let chunks = stripe(&code, 3, 8);
+        for lost in 0..code.n() {
+            let available = all_but(code.n(), &[lost]);
+            let candidates = code.repair_equations(lost, &available).unwrap();
+            let whole_count = code.k() * code.sub_chunks();
+            let expected = data_reads.get(lost).copied().unwrap_or(whole_count);
+            assert_eq!(read_count(&candidates[0]), expected, "{code}: chunk {lost}");
+            for candidate in &candidates {
+                check_equations(&code, &chunks, &available, &[lost], candidate);
+            }
+            assert_eq!(candidates.last().unwrap().helpers.len(), code.k());
+        }
+    }
+}
+
+#[test]
+fn a_rotated_code_that_misses_more_is_decoded_from_k_chunks() {
+    let code = code("rotated(6,3,2)");
+    let chunks = stripe(&code, 3, 9);
+    let available = all_but(code.n(), &[0, 4]);
+    let candidates = code.repair_equations(0, &available).unwrap();
+    assert_eq!(candidates.len(), 1);
+    assert_eq!(candidates[0].helpers.len(), 6);
+    check_equations(&code, &chunks, &available, &[0], &candidates[0]);
 }
 
 #[test]

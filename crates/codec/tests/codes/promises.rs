@@ -32,6 +32,11 @@ fn any_m_losses_of_an_mds_code_are_recovered() {
         "evenodd(5)",
         "evenodd(6)",
         "evenodd(8)",
+        "rotated(1,2,2)",
+        "rotated(4,2,2)",
+        "rotated(6,3,4)",
+        "rotated(5,2,8)",
+        "rotated(4,4,4)",
         "rep(2)",
         "rep(5)",
     ];
@@ -149,6 +154,7 @@ fn generators_are_systematic_and_coefficients_are_theirs() {
         "rdp(5)",
         "evenodd(4)",
         "lrc(7,3,2)",
+        "rotated(3,2,4)",
         "rep(3)",
     ] {
         let code = code(text);

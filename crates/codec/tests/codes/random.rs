@@ -13,6 +13,7 @@ fn any_code() -> impl Strategy<Value = Code> {
         (1usize..12).prop_map(Code::rdp),
         (1usize..12).prop_map(Code::evenodd),
         (1usize..16, 1usize..5, 0usize..5).prop_map(|(k, l, g)| Code::lrc(k, l.min(k), g)),
+        (1usize..16, 1usize..8, 1u32..3).prop_map(|(k, m, r)| Code::rotated(k, m, 1 << r)),
         (2usize..8).prop_map(Code::replication),
     ]
     .prop_map(Result::unwrap)
@@ -64,7 +65,10 @@ proptest! {
         let (available, lost) = chunks.split_at(available_count.index(n + 1));
         let content = stripe(&code, 3, seed);
         match code.decode(available, lost) {
-            Ok(equations) => check_equations(&code, &content, available, lost, &equations),
+            Ok(equations) => {
+                prop_assert!(equations.helpers.len() <= code.k());
+                check_equations(&code, &content, available, lost, &equations);
+            }
             Err(CodeError::NotSufficient { wanted, missing, missing_count, .. }) => {
                 prop_assert!(!code.is_sufficient(available));
                 prop_assert!(!wanted.is_empty() && missing_count >= 1);
@@ -77,6 +81,11 @@ proptest! {
         }
         if code.is_sufficient(available) {
             prop_assert!(code.decode(available, lost).is_ok());
+        }
+        for &chunk in lost.iter().take(1) {
+            for candidate in code.repair_equations(chunk, available).unwrap_or_default() {
+                check_equations(&code, &content, available, &[chunk], &candidate);
+            }
         }
     }
 }

@@ -12,7 +12,7 @@ pub(crate) struct PoolOptions {
     /// What must be survived: 1-rack, 2-racks, 2-nodes, ...
     #[arg(long, default_value = "1-rack")]
     pub(crate) survive: Survive,
-    /// rs(k,m), cauchy(k,m), rdp(k), evenodd(k), lrc(k,l,g) or rep(n)
+    /// rs(k,m), cauchy(k,m), rdp(k), evenodd(k), lrc(k,l,g), rotated(k,m,r) or rep(n)
     #[arg(long)]
     pub(crate) code: Option<String>,
     /// Bytes a chunk

@@ -15,7 +15,7 @@ pub(super) fn reconstruct(
     let mut terms = Vec::new();
     for (_, reads) in row.reads(b, stripe) {
         for (coefficient, value) in reads {
-            terms.push((coefficient, b.send(value, at)));
+            terms.push((coefficient, b.send_once(value, at)));
         }
     }
     b.combine(at, &terms)

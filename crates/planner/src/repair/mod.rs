@@ -92,7 +92,8 @@ pub(crate) struct LostRow<'a> {
 }
 
 impl LostRow<'_> {
-    /// The reads that the equation needs, helper by helper, with their coefficients.
+    /// The reads that the equation needs, helper by helper, with their coefficients. What another
+    /// row has read already is not read again.
     fn reads(&self, b: &mut PlanBuilder, stripe: &Stripe<'_>) -> Vec<HelperReads> {
         let row_bytes = stripe.geometry.sub_chunk_bytes();
         let mut reads = Vec::with_capacity(self.equations.helpers.len());
@@ -102,7 +103,7 @@ impl LostRow<'_> {
                 let coefficient = self.equations.coefficient(self.output, self.row, at, row);
                 if coefficient != 0 {
                     let slices = self.in_row.at(self.in_row.offset + row as u64 * row_bytes);
-                    terms.push((coefficient, b.read(ChunkIndex::new(helper), slices)));
+                    terms.push((coefficient, b.read_once(ChunkIndex::new(helper), slices)));
                 }
             }
             if !terms.is_empty() {

@@ -21,6 +21,8 @@ fn any_code() -> impl Strategy<Value = Code> {
         (2usize..8).prop_map(|k| format!("evenodd({k})")),
         (1usize..4, 2usize..4, 1usize..4)
             .prop_map(|(per, l, g)| format!("lrc({},{l},{g})", per * l)),
+        (1usize..10, 1usize..5, 1u32..3)
+            .prop_map(|(k, m, r)| format!("rotated({k},{m},{})", 1 << r)),
         (2usize..6).prop_map(|n| format!("rep({n})")),
     ]
     .prop_map(|text| text.parse().expect("a code of its family"))
