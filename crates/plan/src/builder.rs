@@ -91,6 +91,15 @@ impl PlanBuilder {
         value
     }
 
+    /// Reads a whole replica of a data chunk at a node that has one.
+    pub fn read_replica(&mut self, node: NodeId, chunk: ChunkIndex, slices: Slices) -> ValueId {
+        self.push(Step::Read {
+            node,
+            chunk,
+            slices,
+        })
+    }
+
     /// Takes bytes of a data chunk out of a log of `node`.
     pub fn recall(&mut self, node: NodeId, log: Log, chunk: ChunkIndex, slices: Slices) -> ValueId {
         self.push(Step::Recall {

@@ -277,7 +277,7 @@ impl Run<'_> {
         slices: Slices,
     ) -> Result<Value, &'static str> {
         let (row, in_row) = self.row_of(chunk, slices)?;
-        if self.plan.placement[chunk.at()] != node {
+        if !self.is_held(node, chunk)? {
             return Err("reads a chunk from a node that does not hold it");
         }
         if self.is_lost[chunk.at()] {
@@ -300,6 +300,17 @@ impl Run<'_> {
             in_row,
             expression,
         })
+    }
+
+    /// Whether the node has the chunk before the plan runs: its own, or a replica that the goal names.
+    fn is_held(&mut self, node: NodeId, chunk: ChunkIndex) -> Result<bool, &'static str> {
+        match &self.plan.goal {
+            Goal::EncodeReplicas { replicas } => {
+                self.budget.spend(replicas.len() as u64)?;
+                Ok(replicas.contains(&(chunk, node)))
+            }
+            _ => Ok(self.plan.placement[chunk.at()] == node),
+        }
     }
 
     fn recall(

@@ -40,6 +40,7 @@ pub(crate) fn demands(
             parity_demands(plan, code, ranges, budget)
         }
         Goal::Encode => Ok(encode_demands(plan, code)),
+        Goal::EncodeReplicas { replicas } => encode_replicas_demands(plan, code, replicas, budget),
         Goal::Repair { chunks } | Goal::Move { chunks } => repair_demands(plan, code, chunks),
         Goal::CatchUp { node, ranges } => catch_up_demands(plan, code, *node, ranges, budget),
         Goal::Read { ranges } => read_demands(plan, code, ranges, budget),
@@ -54,6 +55,36 @@ fn encode_demands(plan: &Plan, code: &Code) -> Vec<Claim> {
         Claim::of_chunk(target, g, move |row| Expression::encoded(code, chunk, row))
     });
     claims.collect()
+}
+
+/// Each chunk must be written whole where it belongs, but for data chunks with a replica there.
+fn encode_replicas_demands(
+    plan: &Plan,
+    code: &Code,
+    replicas: &[(ChunkIndex, NodeId)],
+    budget: &mut Budget,
+) -> Result<Vec<Claim>, CheckError> {
+    let g = plan.geometry;
+    budget.spend(replicas.len() as u64)?;
+    let mut sorted = replicas.to_vec();
+    sorted.sort_unstable();
+    if sorted.iter().any(|(chunk, _)| !g.is_data(*chunk)) {
+        return Err(goal_error("names replicas of what is no data chunk"));
+    }
+    if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
+        return Err(goal_error("names one replica twice"));
+    }
+    let mut claims = Vec::new();
+    for chunk in g.chunks() {
+        let node = plan.placement[chunk.at()];
+        if sorted.binary_search(&(chunk, node)).is_err() {
+            let target = stored_at(Kind::Write, chunk, node);
+            claims.extend(Claim::of_chunk(target, g, |row| {
+                Expression::stored(code, chunk, row)
+            }));
+        }
+    }
+    Ok(claims)
 }
 
 /// Each chunk named must be written whole at the node named.

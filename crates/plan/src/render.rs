@@ -51,6 +51,7 @@ fn goal_name(goal: &Goal) -> &'static str {
         Goal::Append { .. } => "append",
         Goal::Commit { .. } => "commit",
         Goal::Encode => "encoding",
+        Goal::EncodeReplicas { .. } => "encoding of replicas",
         Goal::Move { .. } => "move",
         Goal::Repair { .. } => "repair",
         Goal::CatchUp { .. } => "catch up",
@@ -72,7 +73,9 @@ fn goal_detail(goal: &Goal) -> String {
         | Goal::Commit { ranges, .. } => list(ranges),
         Goal::CatchUp { node, ranges } => format!("{} on {node}", list(ranges)),
         Goal::Encode => "all chunks".to_owned(),
-        Goal::Repair { chunks } | Goal::Move { chunks } => {
+        Goal::Repair { chunks }
+        | Goal::Move { chunks }
+        | Goal::EncodeReplicas { replicas: chunks } => {
             let parts = chunks
                 .iter()
                 .map(|(chunk, node)| format!("{chunk} on {node}"));

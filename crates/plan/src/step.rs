@@ -222,6 +222,13 @@ pub enum Goal {
         /// What it receives; no overlaps.
         ranges: Vec<ChunkRange>,
     },
+    /// Replicated data chunks become a stripe: all parity chunks are written at their places, and so is
+    /// each data chunk that has no replica at its own. Replicas elsewhere stay until somebody has seen
+    /// that all of this is durable; no plan deletes them.
+    EncodeReplicas {
+        /// Data chunks and nodes that have a whole replica of each.
+        replicas: Vec<(ChunkIndex, NodeId)>,
+    },
 }
 
 impl Goal {

@@ -112,6 +112,8 @@ fn any_goal() -> impl Strategy<Value = Goal> {
         ranges().prop_map(|ranges| Goal::Read { ranges }),
         proptest::collection::vec((any_chunk(), any_node()), 0..4)
             .prop_map(|chunks| Goal::Repair { chunks }),
+        proptest::collection::vec((any_chunk(), any_node()), 0..4)
+            .prop_map(|replicas| Goal::EncodeReplicas { replicas }),
     ]
 }
 

@@ -44,6 +44,14 @@ pub enum PlanError {
         /// Parity nodes of the stripe.
         parity_nodes: usize,
     },
+    /// A block cannot have so many replicas on distinct nodes.
+    #[error("{replica_count} replicas of a block need as many nodes; there are {node_count}")]
+    TooManyCopies {
+        /// Replicas asked for.
+        replica_count: usize,
+        /// Nodes that there are.
+        node_count: usize,
+    },
     /// A rule's name is not known.
     #[error("there is no rule '{text}'; choose from {known}")]
     UnknownRule {

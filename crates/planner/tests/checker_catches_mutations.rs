@@ -83,7 +83,8 @@ fn plans(code: &Code, row_bytes: u64, slice_bytes: u64, pick: usize) -> Vec<Plan
     ];
     let plans = plans
         .into_iter()
-        .chain(cross_rack_plans(&whole, &ranges, slice_bytes));
+        .chain(cross_rack_plans(&whole, &ranges, slice_bytes))
+        .chain(replica_plans(&whole, slice_bytes));
     plans
         .map(|plan| plan.expect("every code here survives one loss"))
         .collect()
@@ -103,6 +104,17 @@ fn degraded_update(
         ..*whole
     };
     update::delta(&degraded, topology, ranges, slice_bytes)
+}
+
+/// Encodings of replicas, of which the last data chunk has none at its place.
+fn replica_plans(stripe: &Stripe<'_>, slice_bytes: u64) -> Vec<Result<Plan, PlanError>> {
+    let (k, nodes) = (stripe.geometry.k(), stripe.geometry.n() as u32);
+    let topology = Topology::uniform(2, nodes);
+    let mut replicas: Vec<Vec<NodeId>> = (0..k as u32).map(|at| vec![NodeId(at)]).collect();
+    replicas[k - 1] = vec![NodeId(nodes), NodeId(nodes + 1)];
+    let gathered = encode::gather(stripe, &replicas, NodeId(0), &topology, slice_bytes);
+    let chained = encode::chain(stripe, &replicas, &topology, slice_bytes);
+    vec![gathered.map(|e| e.plan), chained.map(|e| e.plan)]
 }
 
 /// Plans that know racks or let parity wait, with two nodes a rack.
@@ -386,6 +398,7 @@ fn plan_mutants(plan: &Plan) -> Vec<Mutant> {
         | Goal::Append { ranges, .. }
         | Goal::Commit { ranges, .. } => ranges.push(ranges[0]),
         Goal::Repair { chunks } | Goal::Move { chunks } => chunks.push(chunks[0]),
+        Goal::EncodeReplicas { replicas } => replicas.push(replicas[0]),
         Goal::Encode => plan.steps.clear(),
     });
     push("a goal one byte wider", &|plan| match &mut plan.goal {
@@ -395,6 +408,7 @@ fn plan_mutants(plan: &Plan) -> Vec<Mutant> {
         | Goal::Append { ranges, .. }
         | Goal::Commit { ranges, .. } => ranges[0].range.length += 1,
         Goal::Repair { chunks } | Goal::Move { chunks } => chunks[0].1 = STRANGER,
+        Goal::EncodeReplicas { .. } => *plan.placement.last_mut().expect("n nodes") = STRANGER,
         Goal::Encode => plan.placement[0] = STRANGER,
     });
     push("a goal about another chunk", &|plan| match &mut plan.goal {
@@ -404,6 +418,7 @@ fn plan_mutants(plan: &Plan) -> Vec<Mutant> {
         | Goal::Append { ranges, .. }
         | Goal::Commit { ranges, .. } => ranges[0].chunk = ChunkIndex(250),
         Goal::Repair { chunks } | Goal::Move { chunks } => chunks[0].0 = ChunkIndex(250),
+        Goal::EncodeReplicas { replicas } => replicas[0].0 = ChunkIndex(250),
         Goal::Encode => plan.placement.clear(),
     });
     mutants.extend(loss_mutants(plan));

@@ -1,5 +1,13 @@
-//! Encoding planners: how `k` data chunks become a stripe.
+//! Encoding planners: how data chunks become a stripe, when they are written or later from replicas.
 
+mod chain;
 mod direct;
+mod gather;
+mod relay;
+mod replicas;
 
+pub use chain::chain;
 pub use direct::direct;
+pub use gather::gather;
+pub use relay::relay;
+pub use replicas::{ReplicaEncoding, core_encoder};

@@ -1,12 +1,22 @@
-//! Placement planners: which node gets which chunk of a new stripe. All of them keep at most so
-//! many chunks of a stripe in a rack as the pool's promise allows.
+//! Placement planners: which node gets which chunk of a new stripe, or which nodes get the replicas of a
+//! block that is encoded later. Stripes keep at most so many chunks in a rack as the pool's promise
+//! allows, and encoding-aware replication sees to it before there is a stripe.
 
+mod encoding_aware;
 mod grouped;
+mod matching;
+mod rack_table;
 mod random;
+mod random_replication;
+mod replicated;
 mod rotate;
 
+pub use encoding_aware::{EncodingAware, ParityPlaces, PlacedBlock, StripeRules};
 pub use grouped::{Grouped, grouped};
+pub use rack_table::RackTable;
 pub use random::{random, replacement};
+pub use random_replication::{RackLimit, random_replication, random_replication_end};
+pub use replicated::ReplicatedStripe;
 pub use rotate::rotate;
 
 use crate::PlanError;

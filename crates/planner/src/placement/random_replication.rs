@@ -1,0 +1,180 @@
+//! Random replication (RR): replicas are placed as HDFS places them, and nobody thinks of stripes. The
+//! first replica is on any node, the second on a node of another rack, the third on another node of the
+//! second's rack, and each further one in a rack that holds none yet (EAR, section II-A).
+//!
+//! When `k` blocks are encoded together, the replicas that are kept may share racks more than the
+//! stripe's rack limit allows. [`random_replication_end`] then says which of them have to move.
+
+use super::matching::Matching;
+use super::rack_table::{NodeNumber, RackTable};
+use super::replicated::{ReplicatedStripe, fill_with_parity};
+use crate::PlanError;
+use gabion_layout::NodeId;
+use rand::seq::SliceRandom;
+use rand::{Rng, RngExt};
+
+/// What is done about stripes of random replication that break their rack limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RackLimit {
+    /// As few data chunks as possible are moved to other racks when the stripe is encoded.
+    Enforced,
+    /// Nothing: any replica of each block is kept, and parity chunks go to any other nodes. What the
+    /// paper's simulation does (section V-B), which flatters random replication.
+    Ignored,
+}
+
+/// Draws the nodes of one block's replicas, the first replica first.
+///
+/// Where racks are too few or too small for the rule, a replica goes to any node that has none.
+///
+/// # Errors
+/// [`PlanError::TooManyCopies`] when there are fewer nodes than replicas.
+///
+/// ```
+/// use gabion_layout::Topology;
+/// use gabion_planner::placement::{RackTable, random_replication};
+/// use rand::SeedableRng;
+///
+/// let topology = Topology::uniform(20, 20);
+/// let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(1);
+/// let replicas = random_replication(&RackTable::new(&topology), 3, &mut rng).unwrap();
+/// let racks: Vec<_> = replicas.iter().map(|&node| topology.rack_of(node)).collect();
+/// assert!(racks[0] != racks[1] && racks[1] == racks[2]);
+/// ```
+pub fn random_replication(
+    racks: &RackTable,
+    replica_count: usize,
+    rng: &mut impl Rng,
+) -> Result<Vec<NodeId>, PlanError> {
+    check_count(racks, replica_count)?;
+    let mut replicas = Vec::with_capacity(replica_count);
+    if replica_count > 0 {
+        replicas.push(racks.any_node(rng));
+        draw_others(racks, replica_count, &mut replicas, rng);
+    }
+    Ok(replicas.iter().map(|&node| racks.node_id(node)).collect())
+}
+
+/// Whether there are nodes enough for so many replicas.
+pub(super) fn check_count(racks: &RackTable, replica_count: usize) -> Result<(), PlanError> {
+    if replica_count <= racks.node_count() {
+        return Ok(());
+    }
+    Err(PlanError::TooManyCopies {
+        replica_count,
+        node_count: racks.node_count(),
+    })
+}
+
+/// Draws all replicas but the first, which is there, until there are so many. There are nodes enough.
+pub(super) fn draw_others(
+    racks: &RackTable,
+    replica_count: usize,
+    replicas: &mut Vec<NodeNumber>,
+    rng: &mut impl Rng,
+) {
+    replicas.truncate(1);
+    while replicas.len() < replica_count {
+        let drawn = match replicas.len() {
+            1 => racks.node_outside(racks.rack_of(replicas[0]), rng),
+            2 => another_in(racks, replicas[1], replicas[0], rng),
+            _ => in_a_fresh_rack(racks, replicas, rng),
+        };
+        let node = drawn.unwrap_or_else(|| any_other(racks, replicas, rng));
+        replicas.push(node);
+    }
+}
+
+/// Another node of the rack of `beside`; none when the rack has none that is not `taken` as well.
+fn another_in(
+    racks: &RackTable,
+    beside: NodeNumber,
+    taken: NodeNumber,
+    rng: &mut impl Rng,
+) -> Option<NodeNumber> {
+    let nodes = racks.nodes_of(racks.rack_of(beside));
+    // In a cluster of one rack the first replica is there as well.
+    let taken_count = 1 + usize::from(nodes.contains(&taken));
+    if nodes.len() <= taken_count {
+        return None;
+    }
+    loop {
+        let node = rng.random_range(nodes.clone());
+        if node != beside && node != taken {
+            return Some(node);
+        }
+    }
+}
+
+/// Any node of a rack without replicas; none when all racks have one.
+fn in_a_fresh_rack(
+    racks: &RackTable,
+    replicas: &[NodeNumber],
+    rng: &mut impl Rng,
+) -> Option<NodeNumber> {
+    let is_fresh = |node: NodeNumber| {
+        let rack = racks.rack_of(node);
+        replicas.iter().all(|&other| racks.rack_of(other) != rack)
+    };
+    let is_fresh_rack = |rack| is_fresh(racks.nodes_of(rack).start);
+    if !(0..racks.rack_count()).any(is_fresh_rack) {
+        return None;
+    }
+    loop {
+        let node = racks.any_node(rng);
+        if is_fresh(node) {
+            return Some(node);
+        }
+    }
+}
+
+/// Any node without a replica, of which there is one.
+fn any_other(racks: &RackTable, replicas: &[NodeNumber], rng: &mut impl Rng) -> NodeNumber {
+    loop {
+        let node = racks.any_node(rng);
+        if !replicas.contains(&node) {
+            return node;
+        }
+    }
+}
+
+/// Where the chunks of a stripe of independently placed blocks end. `replicas` are the nodes of each
+/// block's replicas, `per_rack` is the most chunks that a rack may hold.
+///
+/// # Errors
+/// [`PlanError::NoRoom`] when the topology cannot hold the stripe, [`PlanError::Layout`] when a block has
+/// no replica or one on a node that the topology does not have.
+pub fn random_replication_end(
+    racks: &RackTable,
+    replicas: Vec<Vec<NodeId>>,
+    parity_count: usize,
+    per_rack: usize,
+    limit: RackLimit,
+    rng: &mut impl Rng,
+) -> Result<ReplicatedStripe, PlanError> {
+    // A rack limit of all chunks is none.
+    let per_rack = match limit {
+        RackLimit::Enforced => per_rack,
+        RackLimit::Ignored => replicas.len() + parity_count,
+    };
+    let mut matching = Matching::new(racks, per_rack);
+    let mut homeless = Vec::new();
+    for (block, nodes) in replicas.iter().enumerate() {
+        let unknown = || PlanError::Layout(format!("block {block} has no replica that is known"));
+        let numbers: Option<Vec<_>> = nodes.iter().map(|&node| racks.node_number(node)).collect();
+        let mut numbers = numbers.filter(|n| !n.is_empty()).ok_or_else(unknown)?;
+        numbers.shuffle(rng);
+        if !matching.add(&numbers) {
+            matching.add_without(&numbers);
+            homeless.push(block);
+        }
+    }
+    for block in homeless {
+        let node = matching.any_with_room(rng);
+        matching.put(block, node.ok_or_else(|| matching.no_room(parity_count))?);
+    }
+    let parity = fill_with_parity(&mut matching, parity_count, None, rng)?;
+    Ok(ReplicatedStripe::new(
+        racks, None, replicas, &matching, &parity,
+    ))
+}
