@@ -178,8 +178,10 @@ impl File {
         let geometry = layout.geometry(record).map_err(|error| error.to_string())?;
         let lost = lost_for_good(record, &layout.file.nodes);
         let stripe = self.stripe(record, geometry, &lost);
-        let plan = update::delta(&stripe, &layout.topology, ranges, UPDATE_SLICE_BYTES);
-        let keepings = keepings(&layout.file.pool.spec, record.chunk_bytes);
+        let pool = &layout.file.pool.spec;
+        let scheme = update::scheme(pool.update);
+        let plan = scheme.plan(&stripe, &layout.topology, ranges, UPDATE_SLICE_BYTES);
+        let keepings = keepings(pool, record.chunk_bytes);
         plan.map(|plan| plan.kept(keepings))
             .map_err(|error| error.to_string())
     }

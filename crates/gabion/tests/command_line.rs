@@ -106,7 +106,7 @@ fn mistakes_get_one_plain_sentence_and_exit_code_2() {
         ),
         (
             vec!["pool", "create", "p", "--update", "raid5"],
-            "fo, fl, pl or plr",
+            "fo, fl, pl, plr, parix, cau or rackcu",
         ),
         (
             vec!["pool", "create", "p", "--reserve-period", "12"],

@@ -12,8 +12,8 @@ use std::time::Duration;
 use support::{TestCluster, path_text, pattern, text, wait_for};
 
 const KIB: usize = 1024;
-/// Rounds of each scheme unless told otherwise: 52 in all.
-const ROUNDS: u64 = 13;
+/// Rounds of each scheme unless told otherwise: 55 in all.
+const ROUNDS: u64 = 11;
 const WRITERS: usize = 3;
 const NODES: u64 = 6;
 /// Each writer has a part of the file for itself, which spans chunks and a stripe's end.
@@ -203,4 +203,9 @@ fn parity_logging_keeps_its_promise() {
 #[test]
 fn parity_logging_with_reserved_space_keeps_its_promise() {
     crash_rounds("plr");
+}
+
+#[test]
+fn rack_coordinated_updates_keep_their_promise() {
+    crash_rounds("rackcu");
 }

@@ -8,7 +8,9 @@ use std::path::Path;
 use support::{TestCluster, pattern, wait_for};
 
 const KIB: usize = 1024;
-const SCHEMES: [&str; 4] = ["fo", "fl", "pl", "plr"];
+const SCHEMES: [&str; 5] = ["fo", "fl", "pl", "plr", "rackcu"];
+/// Schemes with space reserved behind parity chunks.
+const RESERVING: [&str; 2] = ["plr", "rackcu"];
 
 #[test]
 fn every_update_scheme_reads_back_what_was_written_with_a_node_down_too() {
@@ -25,7 +27,8 @@ fn every_update_scheme_reads_back_what_was_written_with_a_node_down_too() {
             &update,
         ]);
         assert_eq!(pools[0]["update"], scheme);
-        assert_eq!(pools[0]["reserve_bytes"].is_null(), scheme != "plr");
+        let has_reserve = !pools[0]["reserve_bytes"].is_null();
+        assert_eq!(has_reserve, RESERVING.contains(&scheme));
         let file = cluster.path("base");
         std::fs::write(&file, &expected).expect("write a temporary file");
         let pool = format!("--pool={scheme}");

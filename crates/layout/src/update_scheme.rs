@@ -8,8 +8,9 @@ use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// An update scheme (TWEEN thesis, sections 2.1.2 and 4.1). All of them keep the same promise and run
-/// the same protocol; they differ in where records are kept and when they are merged.
+/// An update scheme (TWEEN thesis, sections 2.1.2 and 4.1; CAU, section 3; `RackCU`, section III). All
+/// of them keep the same promise and run the same protocol; they differ in the way of the bytes that
+/// parity follows from, in where records are kept and in when they are merged.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 pub enum UpdateScheme {
     /// Full overwrite: data and parity in place at once, through the journal.
@@ -21,20 +22,33 @@ pub enum UpdateScheme {
     /// Parity logging with reserved space: data in place, deltas behind their parity chunk.
     #[default]
     Plr,
+    /// Speculative partial writes: parity nodes log data, and parity follows at a commit.
+    Parix,
+    /// Cross-rack-aware updates: data nodes log, with interim replicas, and parity follows at a commit.
+    Cau,
+    /// Rack-coordinated updates: deltas go through a collector rack; kept as under PLR.
+    Rackcu,
 }
 
 impl UpdateScheme {
     /// All schemes with their names.
-    pub const NAMES: [(&'static str, Self); 4] = [
+    pub const NAMES: [(&'static str, Self); 7] = [
         ("fo", Self::Fo),
         ("fl", Self::Fl),
         ("pl", Self::Pl),
         ("plr", Self::Plr),
+        ("parix", Self::Parix),
+        ("cau", Self::Cau),
+        ("rackcu", Self::Rackcu),
     ];
+
+    /// The schemes of which the TWEEN thesis measures each against the others (section 5.2). All of
+    /// them send the same bytes.
+    pub const BY_DELTA: [Self; 4] = [Self::Fo, Self::Fl, Self::Pl, Self::Plr];
 
     /// Whether parity chunks have reserved space behind them.
     pub const fn reserves_space(self) -> bool {
-        matches!(self, Self::Plr)
+        matches!(self, Self::Plr | Self::Rackcu)
     }
 }
 
@@ -210,7 +224,10 @@ mod tests {
         }
         assert_eq!(UpdateScheme::default().to_string(), "plr");
         let message = "PLR".parse::<UpdateScheme>().unwrap_err().to_string();
-        assert_eq!(message, "'PLR' is no update scheme; use fo, fl, pl or plr");
+        assert_eq!(
+            message,
+            "'PLR' is no update scheme; use fo, fl, pl, plr, parix, cau or rackcu"
+        );
     }
 
     #[test]

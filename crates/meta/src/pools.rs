@@ -132,7 +132,7 @@ fn check_reserve(spec: &PoolSpec) -> Result<(), MetaError> {
         ),
         (true, None) => format!("the update scheme {} needs reserved space", spec.update),
         (false, Some(_)) => format!(
-            "the update scheme {} has no reserved space; use plr, or leave the reserve out",
+            "the update scheme {} has no reserved space; use plr or rackcu, or leave the reserve out",
             spec.update
         ),
     };

@@ -43,13 +43,13 @@ proptest! {
     }
 
     #[test]
-    fn every_update_scheme_checks_and_sends_the_same(
+    fn every_scheme_by_delta_checks_and_sends_the_same(
         setting in any_setting(), numbers in any_numbers(), slice in 1u64..300,
     ) {
         let ranges = ranges(setting.geometry, setting.geometry.k(), &numbers);
         let plain = update::delta(&setting.stripe(&[]), &setting.topology, &ranges, slice).unwrap();
         let sent = Cost::of(&plain, &setting.topology).links;
-        for (_, name) in UpdateScheme::NAMES {
+        for name in UpdateScheme::BY_DELTA {
             let keepings = update::keepings(name, Some(ReserveSpec::default()), 4096);
             let plan = plain.clone().kept(keepings);
             prop_assert_eq!(check(&plan, &setting.code), Ok(()));
@@ -83,6 +83,23 @@ proptest! {
         }
         let again = update::delta(&stripe, &setting.topology, &ranges, slice);
         prop_assert_eq!(again, Ok(plan), "equal inputs give equal plans");
+    }
+
+    #[test]
+    fn every_pools_updates_check_with_and_without_losses(
+        setting in any_setting(), numbers in any_numbers(), losses in any_numbers(),
+        slice in 1u64..300,
+    ) {
+        let lost = bearable_losses(&setting, &losses);
+        let ranges = ranges(setting.geometry, setting.geometry.k(), &numbers);
+        for (_, name) in UpdateScheme::NAMES {
+            let keepings = update::keepings(name, Some(ReserveSpec::default()), 4096);
+            for lost in [&[][..], &lost] {
+                let stripe = setting.stripe(lost);
+                let plan = update::scheme(name).plan(&stripe, &setting.topology, &ranges, slice);
+                prop_assert_eq!(check(&plan.unwrap().kept(keepings), &setting.code), Ok(()));
+            }
+        }
     }
 
     #[test]

@@ -476,8 +476,10 @@ impl<D: Disk> LocalIo for NodeIo<D> {
                 let (data, is_delta) = match log {
                     Log::Journal => (chunk, false),
                     Log::Parity { data } => (data, true),
-                    Log::ParitySum | Log::Replica | Log::Original => {
-                        let cannot = "this node's store keeps no replicas and no summed deltas yet";
+                    // What is noted under the parity chunk itself may come from any data chunk.
+                    Log::ParitySum => (chunk, true),
+                    Log::Replica | Log::Original => {
+                        let cannot = "this node's store keeps no replicas yet";
                         let refusal = Refusal::Invalid(cannot.to_owned());
                         return futures::future::ready(Err(refusal)).boxed();
                     }

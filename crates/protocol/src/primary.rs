@@ -56,6 +56,7 @@ struct Term {
     stripe: StripeRecord,
     geometry: Geometry,
     code: Code,
+    scheme: &'static dyn update::Scheme,
     keepings: Keepings,
     /// The last committed update.
     mark: Sequence,
@@ -238,6 +239,7 @@ impl Primaries {
             stripe,
             geometry,
             code,
+            scheme: update::scheme(pool.update),
             keepings,
             mark,
             next,
@@ -360,7 +362,9 @@ impl Term {
             rack: status.rack,
         });
         let topology = Topology::new(places).map_err(|error| Refusal::Failed(error.to_string()))?;
-        let plan = update::delta(&stripe, &topology, ranges, UPDATE_SLICE_BYTES);
+        let plan = self
+            .scheme
+            .plan(&stripe, &topology, ranges, UPDATE_SLICE_BYTES);
         let plan = plan.map_err(|error| refusal(&error))?.kept(self.keepings);
         gabion_plan::check(&plan, &self.code)
             .map_err(|error| Refusal::Failed(format!("the update's plan is wrong: {error}")))?;

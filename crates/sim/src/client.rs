@@ -312,7 +312,8 @@ pub(crate) fn substitutes_of(
         rack: status.rack,
     });
     let topology = Topology::new(places).expect("the coordinator lists each node once");
-    match update::delta(&stripe, &topology, ranges, UPDATE_SLICE_BYTES) {
+    let scheme = update::scheme(file.pool.spec.update);
+    match scheme.plan(&stripe, &topology, ranges, UPDATE_SLICE_BYTES) {
         Ok(plan) => Ok(substitutes(&plan)),
         Err(error) => Err(Refusal::Invalid(error.to_string())),
     }

@@ -88,6 +88,12 @@ const CODES: [&str; 8] = [
     "rep(3)",
 ];
 
+/// Update schemes of the simulated pools, by seed. The default has two places.
+const SCHEMES: [UpdateScheme; 8] = {
+    use UpdateScheme::{Fl, Fo, Pl, Plr, Rackcu};
+    [Fo, Fl, Pl, Plr, Fo, Fl, Rackcu, Plr]
+};
+
 impl Shape {
     fn draw(seed: u64, dice: &mut Dice) -> Self {
         let name = *dice.pick(&CODES);
@@ -104,7 +110,7 @@ impl Shape {
             survive: Survive::Nodes(survived_count as u32),
             survived_count,
             chunk_bytes,
-            update: UpdateScheme::NAMES[(seed % UpdateScheme::NAMES.len() as u64) as usize].1,
+            update: SCHEMES[(seed % SCHEMES.len() as u64) as usize],
             stripe_bytes: chunk_bytes * code.k() as u64,
             repeat_one_in: *dice.pick(&[0, 0, 30, 300]),
         }

@@ -29,7 +29,8 @@ pub enum RecordKind {
 /// Bytes of a record for one range of the chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece<'a> {
-    /// The data chunk whose change this comes from.
+    /// The data chunk whose change this comes from; the record's own chunk where a parity chunk's
+    /// delta may come from any.
     pub data: ChunkIndex,
     /// First byte, in the chunk that the record is for.
     pub offset: u64,

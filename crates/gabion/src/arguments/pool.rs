@@ -18,24 +18,25 @@ pub(crate) struct PoolOptions {
     /// Bytes a chunk
     #[arg(long, default_value = "1MiB", value_parser = parse_bytes)]
     pub(crate) chunk: u64,
-    /// How updates are kept: fo (in place at once), fl (all in logs), pl (parity deltas in a log) or
-    /// plr (parity deltas in space reserved behind the parity chunk)
+    /// How updates are made and kept: fo (in place at once), fl (all in logs), pl (parity deltas in a
+    /// log), plr (parity deltas in space reserved behind the parity chunk) or rackcu (as plr, with
+    /// deltas sent through a collector rack)
     #[arg(long, default_value_t)]
     pub(crate) update: UpdateScheme,
     #[command(flatten)]
     pub(crate) reserve: ReserveOptions,
 }
 
-/// The space behind parity chunks; for plr alone.
+/// The space behind parity chunks; for plr and rackcu alone.
 #[derive(Args, Debug)]
 pub(crate) struct ReserveOptions {
-    /// Space behind each parity chunk at first, a whole number of chunks [plr: one chunk]
+    /// Space behind each parity chunk at first, a whole number of chunks [plr, rackcu: one chunk]
     #[arg(long = "reserve-bytes", value_name = "SIZE", value_parser = parse_bytes)]
     bytes: Option<u64>,
-    /// How often unused reserved space is given back, such as 12h, 30m or 45s [plr: 12h]
+    /// How often unused reserved space is given back, such as 12h, 30m or 45s [plr, rackcu: 12h]
     #[arg(long = "reserve-period", value_name = "TIME", value_parser = parse_seconds)]
     period_s: Option<u64>,
-    /// Weight of the newest period in the moving average of how much is used [plr: 0.3]
+    /// Weight of the newest period in the moving average of how much is used [plr, rackcu: 0.3]
     #[arg(long = "reserve-alpha", value_name = "WEIGHT")]
     alpha: Option<Smoothing>,
 }
@@ -51,7 +52,7 @@ impl PoolOptions {
         if !self.update.reserves_space() {
             let wrong = || {
                 format!(
-                    "the update scheme {} has no reserved space; use --update plr, or leave \
+                    "the update scheme {} has no reserved space; use --update plr or rackcu, or leave \
                      --reserve-bytes, --reserve-period and --reserve-alpha out",
                     self.update
                 )

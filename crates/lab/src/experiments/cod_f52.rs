@@ -27,7 +27,7 @@ struct Measured {
 
 fn run(session: &Session<'_>) -> Result<Report, LabError> {
     let mut all = Vec::new();
-    for (_, scheme) in UpdateScheme::NAMES {
+    for scheme in UpdateScheme::BY_DELTA {
         all.push(measure(session, scheme)?);
     }
     let mut report = Report {
@@ -72,10 +72,11 @@ fn cache_subjects(session: &Session<'_>) -> Vec<cache_run::Subject> {
     let record_bytes = cache_run::chunk_bytes(session.scale) / update_run::UPDATES_PER_CHUNK;
     let updates =
         update_run::random_updates(stripe_count, stripe_bytes, record_bytes, session.seed);
-    let subject = |(name, scheme)| {
+    let subject = |scheme: UpdateScheme| {
+        let name = scheme.to_string();
         cache_run::Subject::new(name, scheme, &updates, stripe_count, stripe_bytes)
     };
-    UpdateScheme::NAMES.into_iter().map(subject).collect()
+    UpdateScheme::BY_DELTA.into_iter().map(subject).collect()
 }
 
 fn measure(session: &Session<'_>, scheme: UpdateScheme) -> Result<Measured, LabError> {

@@ -89,11 +89,11 @@ impl Shown {
     }
 
     pub(super) fn plot(&self, all: &[(Source, Vec<Replayed>)], place: &str, at: usize) -> Plot {
-        let series = |(number, (name, _)): (usize, (&str, UpdateScheme))| {
+        let series = |(number, scheme): (usize, UpdateScheme)| {
             let values = all
                 .iter()
                 .map(|(_, replayed)| (self.rate)(&replayed[number])[at]);
-            (name.to_owned(), values.collect())
+            (scheme.to_string(), values.collect())
         };
         Plot {
             name: format!("{}-{place}", self.id),
@@ -105,7 +105,7 @@ impl Shown {
                     .iter()
                     .map(|(source, _)| source.volume.to_owned())
                     .collect(),
-                series: UpdateScheme::NAMES
+                series: UpdateScheme::BY_DELTA
                     .into_iter()
                     .enumerate()
                     .map(series)
@@ -130,7 +130,7 @@ pub(super) fn run(
     for volume in &VOLUMES[..volume_count] {
         let source = source(session, volume, writes, chunk_bytes * DATA_CHUNKS)?;
         let mut replayed = Vec::new();
-        for (_, scheme) in UpdateScheme::NAMES {
+        for scheme in UpdateScheme::BY_DELTA {
             replayed.push(replay(session, &source, scheme, chunk_bytes, recovers)?);
         }
         all.push((source, replayed));

@@ -18,10 +18,37 @@
 use super::cau::{Selection, send_directly};
 use super::flow::{Flow, Holding, NewBytes};
 use super::piece::{check_ranges, pieces};
+use super::plr::ReservedSpace;
 use super::spread::Spread;
+use super::{Scheme, delta};
 use crate::{PlanError, Stripe};
 use gabion_layout::{ChunkRange, Topology};
-use gabion_plan::{Goal, Plan};
+use gabion_plan::{Goal, Keepings, Plan};
+
+/// The scheme of pools: records are kept as under PLR, and stripes with lost chunks are updated by
+/// [`delta()`], since sums on the way to nodes that are gone help nobody.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RackCoordinated;
+
+impl Scheme for RackCoordinated {
+    fn keepings(&self, reserve_bytes: u64) -> Keepings {
+        ReservedSpace.keepings(reserve_bytes)
+    }
+
+    fn plan(
+        &self,
+        stripe: &Stripe<'_>,
+        topology: &Topology,
+        ranges: &[ChunkRange],
+        slice_bytes: u64,
+    ) -> Result<Plan, PlanError> {
+        if stripe.lost.is_empty() {
+            rackcu(stripe, topology, ranges, slice_bytes)
+        } else {
+            delta(stripe, topology, ranges, slice_bytes)
+        }
+    }
+}
 
 /// Plans an update of `ranges` of data chunks, whose new bytes are at the chunks' nodes: data nodes
 /// journal them, and every parity node logs one delta.

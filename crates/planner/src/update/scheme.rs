@@ -1,16 +1,33 @@
 //! What an update scheme is to everyone else, and the register of schemes.
 
-use super::{fl, fo, pl, plr};
-use gabion_layout::{ReserveSpec, UpdateScheme};
-use gabion_plan::Keepings;
+use super::{delta, fl, fo, pl, plr, rackcu};
+use crate::{PlanError, Stripe};
+use gabion_layout::{ChunkRange, ReserveSpec, Topology, UpdateScheme};
+use gabion_plan::{Keepings, Plan};
 use std::fmt::Debug;
 
-/// An update scheme: one file beside this one and its line in [`scheme`]. All of them make records in
-/// the same way ([`super::delta`]) and follow the same protocol; a scheme says where they go.
+/// An update scheme: one file beside this one and its line in [`scheme`]. All of them follow the same
+/// protocol; a scheme says how deltas come to parity nodes and where records go.
 pub trait Scheme: Debug + Sync {
     /// How chunks of a pool of the scheme keep the records of updates, if `reserve_bytes` are
     /// reserved behind a new parity chunk.
     fn keepings(&self, reserve_bytes: u64) -> Keepings;
+
+    /// Plans an update as [`super::delta`] does, with its inputs and its errors; the scheme is free
+    /// to send deltas another way while no chunk is lost. Whoever stages new bytes and whoever
+    /// plans call this, and agree on where [`gabion_plan::Step::Input`] takes them.
+    ///
+    /// # Errors
+    /// Those of [`super::delta`].
+    fn plan(
+        &self,
+        stripe: &Stripe<'_>,
+        topology: &Topology,
+        ranges: &[ChunkRange],
+        slice_bytes: u64,
+    ) -> Result<Plan, PlanError> {
+        delta(stripe, topology, ranges, slice_bytes)
+    }
 }
 
 /// The scheme of a name.
@@ -20,6 +37,9 @@ pub fn scheme(name: UpdateScheme) -> &'static dyn Scheme {
         UpdateScheme::Fl => &fl::FullLogging,
         UpdateScheme::Pl => &pl::ParityLogging,
         UpdateScheme::Plr => &plr::ReservedSpace,
+        UpdateScheme::Rackcu => &rackcu::RackCoordinated,
+        // What waits for a commit stays in logs. There are no such pools before nodes can commit.
+        UpdateScheme::Parix | UpdateScheme::Cau => &fl::FullLogging,
     }
 }
 

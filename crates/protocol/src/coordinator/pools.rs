@@ -4,7 +4,7 @@ use super::endurance::failures_left;
 use super::{Answer, Coordinator, Denied, lock};
 use crate::message::{CoordinatorReply, Liveness, PoolWish};
 use gabion_codec::Code;
-use gabion_layout::{ChunkIndex, Geometry, PoolId, ReserveSpec, StripeId};
+use gabion_layout::{ChunkIndex, Geometry, PoolId, ReserveSpec, StripeId, UpdateScheme};
 use gabion_meta::{KeyValue, Meta, MetaError, PoolRecord, PoolSpec};
 use gabion_plan::Keepings;
 use gabion_planner::{pool, update};
@@ -47,6 +47,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             update,
             ..
         } = wish;
+        if matches!(update, UpdateScheme::Parix | UpdateScheme::Cau) {
+            return Err(Denied(format!(
+                "nodes do not run the update scheme {update} yet; use fo, fl, pl, plr or rackcu"
+            )));
+        }
         let topology = self
             .fleet()
             .topology(|liveness| liveness != Liveness::Failed);
