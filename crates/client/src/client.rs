@@ -314,6 +314,7 @@ impl Client {
             origin: Address::Origin(0),
             purpose: terms.purpose,
             deadline_ms: terms.deadline_ms,
+            stall_ms: None,
         };
         // Frames may come as soon as the first node has its part.
         let mut registration = ports.register(terms.run);

@@ -269,6 +269,7 @@ impl Encoder {
             effect: Effect::Install { base: Sequence(0) },
             purpose: Purpose::Encode,
             deadline_ms: attempts.attempt_ms(),
+            stall_ms: None,
         };
         let io = Arc::new(Segment {
             bytes: segment,

@@ -254,6 +254,7 @@ impl File {
             effect: Effect::None,
             purpose: Purpose::Read,
             deadline_ms: attempts.attempt_ms(),
+            stall_ms: None,
         };
         let buffer = Arc::new(ReadBuffer::new(ranges));
         let io = Arc::<ReadBuffer>::clone(&buffer);

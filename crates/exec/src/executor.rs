@@ -6,6 +6,7 @@ use crate::command::{Command, Event, Sink, Source};
 use crate::graph::{Graph, MalformedPart, Outlet, Producer};
 use crate::ring::Ring;
 use bytes::{Bytes, BytesMut};
+use gabion_layout::NodeId;
 use gabion_plan::{Part, ValueId};
 use thiserror::Error;
 
@@ -92,6 +93,32 @@ impl Executor {
     /// Whether everything is sent and stored.
     pub fn is_finished(&self) -> bool {
         self.unfinished_count == 0
+    }
+
+    /// The nodes without whose slices or credit nothing more can happen here, as far as peers are to
+    /// blame. Empty when only fetches and stores of this node are missing.
+    pub fn awaited_peers(&self) -> Vec<NodeId> {
+        let dry = self.graph.values.iter().zip(&self.rings);
+        let senders = dry.filter_map(|(value, ring)| match value.producer {
+            Producer::Incoming(from) => {
+                let is_dry = ring.base() == ring.end() && ring.end() < value.slices.count;
+                is_dry.then_some(from)
+            }
+            _ => None,
+        });
+        let outlets = self.graph.consumers.iter().zip(&self.progress);
+        let receivers = outlets.filter_map(|(consumer, progress)| match consumer.outlet {
+            Outlet::Send(to) => {
+                let is_held_up =
+                    progress.taken == progress.allowed && progress.taken < consumer.slices.count;
+                is_held_up.then_some(to)
+            }
+            _ => None,
+        });
+        let mut awaited: Vec<NodeId> = senders.chain(receivers).collect();
+        awaited.sort_unstable();
+        awaited.dedup();
+        awaited
     }
 
     /// Takes an event and gives the commands that follow from it.

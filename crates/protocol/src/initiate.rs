@@ -1,6 +1,7 @@
 //! Starts a plan at all its participants and waits until every part is done. Primaries, the
 //! coordinator and clients all start plans this way; the participants move the bytes.
 
+use crate::inquiry::{Answer, Inquiry};
 use crate::message::{
     Effect, Flow, NodeReply, NodeRequest, Purpose, ReadCut, Refusal, RunId, RunPart,
 };
@@ -36,6 +37,8 @@ pub struct RunTerms {
     pub purpose: Purpose,
     /// Give up after so long.
     pub deadline_ms: u64,
+    /// Give up when nothing has happened at a participant for so long, and find out whose fault it is.
+    pub stall_ms: Option<u64>,
 }
 
 /// A participant did not do its part.
@@ -46,6 +49,9 @@ pub struct PartFailed {
     pub node: NodeId,
     /// Why.
     pub refusal: Refusal,
+    /// Who seems to be the cause, where the terms ask for that: nodes that did not answer, or else those
+    /// for whom others waited in vain. Ascending.
+    pub suspects: Vec<NodeId>,
 }
 
 /// The initiator's own part, already running.
@@ -68,8 +74,11 @@ pub async fn run_plan(
     if participants.contains(&NodeId::CLIENT) {
         let own = own(plan.part(NodeId::CLIENT));
         running.push(
-            own.map(|done| (NodeId::CLIENT, done.map(|()| Sequence(0))))
-                .boxed(),
+            own.map(|done| {
+                let done = done.map(|()| Sequence(0)).map_err(Failed::Refused);
+                (NodeId::CLIENT, done)
+            })
+            .boxed(),
         );
     }
     for &node in participants.iter().filter(|&&node| node != NodeId::CLIENT) {
@@ -81,18 +90,61 @@ pub async fn run_plan(
     }
     let mut as_of = BTreeMap::new();
     while let Some((node, done)) = running.next().await {
-        match done {
+        let failed = match done {
             Ok(sequence) => {
                 as_of.insert(node, sequence);
+                continue;
             }
-            Err(refusal) => {
-                let unfinished = participants.iter().filter(|p| !as_of.contains_key(p));
-                abort(ports, terms.run, unfinished.copied());
-                return Err(PartFailed { node, refusal });
-            }
+            Err(failed) => failed,
+        };
+        let unfinished = participants.iter().copied();
+        let unfinished: Vec<NodeId> = unfinished.filter(|p| !as_of.contains_key(p)).collect();
+        abort(ports, terms.run, unfinished.iter().copied());
+        let mut suspects = Vec::new();
+        if terms.stall_ms.is_some() {
+            let mut inquiry = Inquiry::new(unfinished);
+            inquiry.hear(node, failed.clone().answer());
+            let answer = |(node, done): (NodeId, Result<_, Failed>)| {
+                (node, done.map_or_else(Failed::answer, |_| Some(Ok(()))))
+            };
+            inquiry.ask(ports, &mut running.map(answer)).await;
+            suspects = inquiry.suspects();
         }
+        let refusal = failed.into();
+        return Err(PartFailed {
+            node,
+            refusal,
+            suspects,
+        });
     }
     Ok(as_of)
+}
+
+/// How a participant failed.
+#[derive(Clone, Debug)]
+enum Failed {
+    /// It says why.
+    Refused(Refusal),
+    /// It did not answer.
+    Silent(CallError),
+}
+
+impl Failed {
+    fn answer(self) -> Answer {
+        match self {
+            Self::Refused(refusal) => Some(Err(refusal)),
+            Self::Silent(_) => None,
+        }
+    }
+}
+
+impl From<Failed> for Refusal {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Refused(refusal) => refusal,
+            Failed::Silent(error) => Self::Unavailable(error.peer),
+        }
+    }
 }
 
 impl RunTerms {
@@ -106,18 +158,19 @@ impl RunTerms {
             effect: self.effect.clone(),
             purpose: self.purpose,
             deadline_ms: self.deadline_ms,
+            stall_ms: self.stall_ms,
         }
     }
 }
 
-fn part_reply(reply: Result<NodeReply, CallError>) -> Result<Sequence, Refusal> {
+fn part_reply(reply: Result<NodeReply, CallError>) -> Result<Sequence, Failed> {
     match reply {
         Ok(NodeReply::PartDone { as_of }) => Ok(as_of),
-        Ok(NodeReply::Refused(refusal)) => Err(refusal),
-        Ok(_) => Err(Refusal::Failed(
+        Ok(NodeReply::Refused(refusal)) => Err(Failed::Refused(refusal)),
+        Ok(_) => Err(Failed::Refused(Refusal::Failed(
             "the node's reply does not fit the question".to_owned(),
-        )),
-        Err(error) => Err(Refusal::Unavailable(error.peer)),
+        ))),
+        Err(error) => Err(Failed::Silent(error)),
     }
 }
 

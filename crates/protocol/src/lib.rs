@@ -7,6 +7,7 @@
 
 pub mod coordinator;
 pub mod initiate;
+mod inquiry;
 pub mod message;
 pub mod node;
 mod participant;
@@ -15,4 +16,5 @@ pub mod primary;
 pub mod run;
 pub mod settle;
 mod staging;
+mod unfinished;
 mod upkeep;

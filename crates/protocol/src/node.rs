@@ -166,6 +166,7 @@ impl<D: Disk> Node<D> {
             self.heartbeat().await;
             let now_ms = ports.now_ms();
             lock(&self.staging).expire(now_ms);
+            self.participant.expire_unfinished().await;
             self.unpin(|pinned| pinned.until_ms <= now_ms);
         }
     }
@@ -239,6 +240,7 @@ impl<D: Disk> Node<D> {
             | NodeRequest::Pin { .. }
             | NodeRequest::Unpin { .. }
             | NodeRequest::Missed { .. }
+            | NodeRequest::Written { .. }
             | NodeRequest::Remove { .. } => self.participate(request).await,
             NodeRequest::Scrub { chunks } => self.scrub(chunks).await,
             NodeRequest::StoreCounts => Ok(NodeReply::StoreCounts(self.participant.store.counts())),
@@ -304,7 +306,12 @@ impl<D: Disk> Node<D> {
                     .with_store(move |store| store.missed_since(chunk, after));
                 Ok(NodeReply::Missed(missed.await?))
             }
+            NodeRequest::Written { chunk, base } => {
+                let written = lock(&self.participant.unfinished).written(chunk, base);
+                Ok(NodeReply::Written(written))
+            }
             NodeRequest::Remove { chunks } => {
+                self.participant.give_up_unfinished(&chunks).await;
                 self.participant
                     .with_store(move |store| remove(store, &chunks))
                     .await?;

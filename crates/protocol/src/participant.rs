@@ -5,6 +5,7 @@ use crate::message::{Effect, Holding, NodeReply, PendingRecord, ReadCut, Refusal
 use crate::ports::{Address, Ports, run_blocking};
 use crate::run::{LocalIo, RunContext, run_part};
 use crate::staging::{Arrivals, Inputs};
+use crate::unfinished::Unfinished;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -25,6 +26,8 @@ pub(crate) struct Participant<D: Disk> {
     /// How often the node has asked to join. Held while a part makes something durable, which it may
     /// only in the membership in which it began: what a joining node says that it holds is final.
     membership: Arc<RwLock<u64>>,
+    /// Chunks whose repair may go on with other helpers.
+    pub(crate) unfinished: Arc<Mutex<Unfinished<D>>>,
 }
 
 impl<D: Disk> Clone for Participant<D> {
@@ -33,6 +36,7 @@ impl<D: Disk> Clone for Participant<D> {
             store: Arc::clone(&self.store),
             ports: Arc::clone(&self.ports),
             membership: Arc::clone(&self.membership),
+            unfinished: Arc::clone(&self.unfinished),
         }
     }
 }
@@ -43,13 +47,16 @@ impl<D: Disk> Participant<D> {
             store,
             ports,
             membership: Arc::default(),
+            unfinished: Arc::default(),
         }
     }
 
     /// Ends a membership: parts that began in it leave nothing behind from when this returns.
     pub(crate) async fn end_membership(&self) {
         let membership = Arc::clone(&self.membership);
+        let unfinished = lock(&self.unfinished).give_up_all();
         run_blocking(&*self.ports, move || {
+            drop(unfinished);
             *membership.write().unwrap_or_else(PoisonError::into_inner) += 1;
         })
         .await;
@@ -151,9 +158,15 @@ impl<D: Disk> Participant<D> {
             origin,
             purpose: request.purpose,
             deadline_ms: request.deadline_ms,
+            stall_ms: request.stall_ms,
         };
         let mut flows = arrivals.flows;
-        run_part(&*self.ports, &io, &request.part, context, &mut flows).await?;
+        let ran = run_part(&*self.ports, &io, &request.part, context, &mut flows).await;
+        if let Err(refusal) = ran {
+            let writer = lock(&io.gathered).writer.take();
+            self.leave(&request, writer, &refusal).await;
+            return Err(refusal);
+        }
         let gathered = std::mem::take(&mut *lock(&io.gathered));
         let as_of = gathered.read_at.unwrap_or(admitted_at);
         self.finish(request, gathered, began_in).await?;
@@ -206,33 +219,20 @@ impl<D: Disk> Participant<D> {
 
     /// A writer for the chunk that the part installs, if it does.
     async fn writer(&self, request: &RunPart) -> Result<Option<ChunkWriter<D>>, Refusal> {
-        let Effect::Install { base } = request.effect else {
+        let (Effect::Install { base } | Effect::Resume { base }) = request.effect else {
             return Ok(None);
         };
-        let mut written = request
-            .part
-            .steps
-            .iter()
-            .filter_map(|step| match step.step {
-                Step::Write { chunk, .. } => Some(chunk),
-                _ => None,
-            });
-        let Some(index) = written.next() else {
+        let Some(chunk) = installed_chunk(request)? else {
             return Ok(None);
         };
-        if written.any(|other| other != index) {
-            return Err(Refusal::Invalid(
-                "a node holds one chunk of a stripe".to_owned(),
-            ));
+        if matches!(request.effect, Effect::Resume { .. }) {
+            let left = lock(&self.unfinished).resume(chunk, request.generation, base);
+            let gone = || Refusal::Unavailable(format!("what was made of {chunk}"));
+            return left.map(Some).ok_or_else(gone);
         }
-        let chunk = ChunkId {
-            stripe: request.part.stripe,
-            index,
-        };
-        let chunk_bytes = request.part.chunk_bytes;
         let spec = ChunkSpec {
             generation: request.generation,
-            chunk_bytes,
+            chunk_bytes: request.part.chunk_bytes,
             base,
             keeping: request.part.keeping,
         };
@@ -250,7 +250,7 @@ impl<D: Disk> Participant<D> {
     ) -> Result<(), Refusal> {
         match request.effect {
             Effect::None => Ok(()),
-            Effect::Install { base } => {
+            Effect::Install { base } | Effect::Resume { base } => {
                 let Some(writer) = gathered.writer else {
                     return Ok(());
                 };
@@ -328,6 +328,25 @@ impl<D: Disk> Participant<D> {
         })
         .await
     }
+}
+
+/// The chunk that a part installs on its node, if it writes any.
+pub(crate) fn installed_chunk(request: &RunPart) -> Result<Option<ChunkId>, Refusal> {
+    let writes = |step: &PartStep| match step.step {
+        Step::Write { chunk, .. } => Some(chunk),
+        _ => None,
+    };
+    let mut written = request.part.steps.iter().filter_map(writes);
+    let Some(index) = written.next() else {
+        return Ok(None);
+    };
+    if written.any(|other| other != index) {
+        return Err(Refusal::Invalid(
+            "a node holds one chunk of a stripe".to_owned(),
+        ));
+    }
+    let stripe = request.part.stripe;
+    Ok(Some(ChunkId { stripe, index }))
 }
 
 /// Whether a mark of term `epoch` says anything about what this node holds: records of another
@@ -518,7 +537,7 @@ impl<D: Disk> LocalIo for NodeIo<D> {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     // A panic while holding the lock leaves pieces that nobody will finish; the part fails anyway.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -136,6 +136,7 @@ impl Primaries {
             },
             purpose: Purpose::Update,
             deadline_ms: UPDATE_DEADLINE_MS,
+            stall_ms: None,
         };
         let no_own_part = |_| futures::future::ready(Ok(())).boxed();
         match run_plan(&*self.ports, &plan, &terms, no_own_part).await {

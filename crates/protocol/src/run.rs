@@ -39,6 +39,8 @@ pub struct RunContext {
     pub purpose: Purpose,
     /// Give up after so long.
     pub deadline_ms: u64,
+    /// Give up when nothing has happened for so long, and say whom it waits for.
+    pub stall_ms: Option<u64>,
 }
 
 type Work = BoxFuture<'static, Result<Event, Refusal>>;
@@ -46,7 +48,7 @@ type Work = BoxFuture<'static, Result<Event, Refusal>>;
 /// Runs a part to its end. `flows` has this run's frames from peers.
 ///
 /// # Errors
-/// Why the part could not be done; what it stored so far must be thrown away.
+/// Why the part could not be done. It is not; only a repair may go on from what was stored.
 pub async fn run_part(
     ports: &dyn Ports,
     io: &dyn LocalIo,
@@ -65,17 +67,28 @@ pub async fn run_part(
     };
     driver.perform(commands);
     let mut deadline = ports.sleep_ms(context.deadline_ms).fuse();
+    let mut watch = Watch::new(ports, context.stall_ms);
     let late = || Refusal::Unavailable(format!("a peer of run {}", context.run.0));
     while !(executor.is_finished() && driver.work.is_empty()) {
         let event = select_biased! {
             done = driver.work.select_next_some() => done?,
-            flow = flows.select_next_some() => event_of(flow)?,
+            flow = flows.select_next_some() => match event_of(flow) {
+                Some(event) => event,
+                None => return Err(gave_up(&executor, context)),
+            },
             sent = driver.sending.select_next_some() => {
                 sent?;
                 continue;
             }
             () = deadline => return Err(late()),
+            () = watch.rings.select_next_some() => {
+                if watch.is_stalled(ports) {
+                    return Err(Refusal::Stalled(executor.awaited_peers()));
+                }
+                continue;
+            }
         };
+        watch.event_count += 1;
         driver.perform(executor.handle(event).map_err(|error| invalid(&error))?);
     }
     // The last frames are still on their way into their connections.
@@ -89,24 +102,62 @@ pub async fn run_part(
     Ok(())
 }
 
+/// Notices that nothing happens any more: it looks once in a while whether anything has.
+struct Watch {
+    every_ms: Option<u64>,
+    /// The next look; none where nobody wants to know.
+    rings: FuturesUnordered<BoxFuture<'static, ()>>,
+    event_count: u64,
+    seen_count: u64,
+}
+
+impl Watch {
+    fn new(ports: &dyn Ports, every_ms: Option<u64>) -> Self {
+        Self {
+            every_ms,
+            rings: every_ms.map(|ms| ports.sleep_ms(ms)).into_iter().collect(),
+            event_count: 1,
+            seen_count: 0,
+        }
+    }
+
+    /// Whether nothing has happened since the last look. Winds up the next one.
+    fn is_stalled(&mut self, ports: &dyn Ports) -> bool {
+        self.rings
+            .extend(self.every_ms.map(|ms| ports.sleep_ms(ms)));
+        std::mem::replace(&mut self.seen_count, self.event_count) == self.event_count
+    }
+}
+
 fn invalid(error: &gabion_exec::ExecError) -> Refusal {
     Refusal::Invalid(error.to_string())
 }
 
-fn event_of(flow: Flow) -> Result<Event, Refusal> {
+/// The event that a frame is; none where it says that a peer gives up.
+fn event_of(flow: Flow) -> Option<Event> {
     match flow {
         Flow::Slice {
             value,
             slice,
             bytes,
             ..
-        } => Ok(Event::Received {
+        } => Some(Event::Received {
             value,
             slice,
             bytes,
         }),
-        Flow::Credit { value, slices, .. } => Ok(Event::Credited { value, slices }),
-        Flow::Abort { .. } => Err(Refusal::Unavailable("a peer that gave up".to_owned())),
+        Flow::Credit { value, slices, .. } => Some(Event::Credited { value, slices }),
+        Flow::Abort { .. } => None,
+    }
+}
+
+/// What to say when the run was given up elsewhere: where somebody asks whose fault that is, for whom
+/// this part has waited.
+fn gave_up(executor: &Executor, context: RunContext) -> Refusal {
+    if context.stall_ms.is_some() {
+        Refusal::Stalled(executor.awaited_peers())
+    } else {
+        Refusal::Unavailable("a peer that gave up".to_owned())
     }
 }
 

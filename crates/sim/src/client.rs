@@ -186,6 +186,7 @@ impl Client {
             effect: Effect::Install { base: Sequence(0) },
             purpose: Purpose::Encode,
             deadline_ms: PLAN_DEADLINE_MS,
+            stall_ms: None,
         };
         let chunk_bytes = geometry.chunk_bytes() as usize;
         let io = Memory::default();
@@ -212,6 +213,7 @@ impl Client {
             origin: Address::Node(NodeId::CLIENT),
             purpose: terms.purpose,
             deadline_ms: terms.deadline_ms,
+            stall_ms: None,
         };
         let own = |part| own_part(ports, io, part, context, flows);
         let done = run_plan(&*self.ports, plan, terms, own).await;

@@ -434,6 +434,7 @@ fn coordinator_options() -> CoordinatorOptions {
         repair_parallel: 2,
         slice_bytes: 2 << 10,
         repair_deadline_ms: 10_000,
+        repair_stall_ms: 1_000,
         retry_ms: 200,
         put_timeout_ms: 20_000,
         scrub_deadline_ms: 20_000,

@@ -97,7 +97,9 @@ impl Intent {
             Request::Node(NodeRequest::RunPart(part)) if writes(part) => {
                 let stripe = part.part.stripe;
                 match part.effect {
-                    Effect::Install { .. } if part.purpose == Purpose::Repair => {
+                    Effect::Install { .. } | Effect::Resume { .. }
+                        if part.purpose == Purpose::Repair =>
+                    {
                         Some(Self::Rebuild(stripe))
                     }
                     Effect::CatchUp { .. } => Some(Self::CatchUp(stripe)),

@@ -159,6 +159,7 @@ impl Client {
             effect: Effect::None,
             purpose: Purpose::Read,
             deadline_ms: PLAN_DEADLINE_MS,
+            stall_ms: None,
         };
         let memory = Arc::new(Memory::default());
         let as_of = match self.run(&plan, &terms, Arc::clone(&memory)).await {
@@ -169,7 +170,12 @@ impl Client {
         let (node, first) = cuts.next().expect("somebody was read from");
         if cuts.any(|(_, other)| other != first) {
             let refusal = Refusal::Unsettled;
-            return Ok(Err(PartFailed { node, refusal }));
+            let suspects = Vec::new();
+            return Ok(Err(PartFailed {
+                node,
+                refusal,
+                suspects,
+            }));
         }
         let pieces = ranges.iter().map(|&range| {
             let bytes = memory.delivered(range);

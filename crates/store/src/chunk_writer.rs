@@ -213,6 +213,14 @@ impl<D: Disk> ChunkWriter<D> {
         Ok(())
     }
 
+    /// What is written so far, in order, without overlaps or neighbours.
+    pub fn written(&self) -> Vec<ByteRange> {
+        let ranges = self.written.iter();
+        ranges
+            .map(|(&start, &end)| ByteRange::new(start, end - start))
+            .collect()
+    }
+
     /// Takes the checksums of the blocks that `bytes` complete, and of the parts of others.
     fn checksum(&mut self, offset: u64, bytes: &[u8]) {
         let mut at = offset;

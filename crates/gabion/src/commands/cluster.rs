@@ -168,6 +168,7 @@ pub(crate) fn repair_json(status: &ClusterStatus) -> Value {
         "repaired_bytes": repair.repaired_bytes,
         "caught_up_chunks": repair.caught_up_chunk_count,
         "caught_up_bytes": repair.caught_up_bytes,
+        "resumed": repair.resumed_count,
         "planned_cross_rack_bytes": repair.planned_cross_rack_bytes,
         "busy_ms": repair.busy_ms,
         "last_error": repair.last_error,

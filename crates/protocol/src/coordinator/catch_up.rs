@@ -185,6 +185,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             effect: Effect::CatchUp { sequence },
             purpose: Purpose::Repair,
             deadline_ms: self.options.repair_deadline_ms,
+            stall_ms: None,
         };
         let ran = run_plan(&*self.ports, &plan, &terms, |_| {
             unreachable!("catching up moves bytes between nodes alone")

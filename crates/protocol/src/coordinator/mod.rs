@@ -20,6 +20,7 @@ mod queue;
 mod rebuild;
 mod repair;
 mod replace;
+mod resume;
 mod rounds;
 mod scrub;
 mod status;
@@ -58,6 +59,8 @@ pub struct CoordinatorOptions {
     pub slice_bytes: u64,
     /// Longest time that the repair of one chunk may take.
     pub repair_deadline_ms: u64,
+    /// How long nothing may move at a node of a repair before whoever holds it up is done without.
+    pub repair_stall_ms: u64,
     /// Wait after a failed repair or removal; it doubles with each further failure of a stripe.
     pub retry_ms: u64,
     /// How long a put may go on without a word of its client.
@@ -79,6 +82,7 @@ impl Default for CoordinatorOptions {
             repair_parallel: 4,
             slice_bytes: 32 << 10,
             repair_deadline_ms: 120_000,
+            repair_stall_ms: 5_000,
             retry_ms: 500,
             put_timeout_ms: 60_000,
             scrub_deadline_ms: 3_600_000,

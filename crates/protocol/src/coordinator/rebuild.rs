@@ -3,7 +3,7 @@
 use super::rounds::{OUTRUN_COUNT_MAX, Progress, Round, SHORT_DEADLINE_MS};
 use super::survey::{Setback, Survey};
 use super::{Coordinator, lock};
-use crate::initiate::{RunTerms, run_plan};
+use crate::initiate::{PartFailed, RunTerms, run_plan};
 use crate::message::{Effect, NodeReply, NodeRequest, Purpose, ReadCut, Refusal, RunId};
 use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeId};
 use gabion_meta::{KeyValue, MetaError};
@@ -20,8 +20,10 @@ pub(super) struct Rebuild {
     /// The term under which it was planned.
     epoch: Epoch,
     /// The update as of which it is made.
-    base: Sequence,
+    pub(super) base: Sequence,
     plan: Plan,
+    /// Chunks that could not be read when it was planned.
+    pub(super) lost: Vec<ChunkIndex>,
     cost: Cost,
     /// How often the requestor had joined when the try began.
     joins: Option<u64>,
@@ -89,6 +91,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         chunk: ChunkIndex,
         requestor: NodeId,
         round: &Round,
+        progress: &Progress,
     ) -> Result<Rebuild, Setback> {
         let began_ms = self.ports.now_ms();
         let joins = self.joins_of(requestor).await;
@@ -98,8 +101,12 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let helpers = repair::helpers_by_distance(&stripe, requestor, &topology);
         let scheme = *lock(&self.scheme);
         let slice_bytes = self.options.slice_bytes;
-        let plan = repair::repair(&stripe, chunk, requestor, &helpers, scheme, slice_bytes)?
-            .kept(survey.facts.keepings(survey.stripe.chunk_bytes));
+        let plan = |helpers: &[ChunkIndex]| {
+            repair::repair(&stripe, chunk, requestor, helpers, scheme, slice_bytes)
+        };
+        // Without those that have failed before, if there are others enough.
+        let plan = plan(&progress.trusted(&survey.stripe, &helpers)).or_else(|_| plan(&helpers))?;
+        let plan = plan.kept(survey.facts.keepings(survey.stripe.chunk_bytes));
         check(&plan, stripe.code)?;
         let in_place = survey.stripe.node_of(chunk) == Some(requestor);
         if in_place {
@@ -112,6 +119,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             base: round.outcome.mark,
             cost: Cost::of(&plan, &topology),
             plan,
+            lost,
             joins,
             in_place,
             began_ms,
@@ -156,44 +164,25 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         Ok(())
     }
 
-    /// Runs the plan and has the requestor read the new chunk back. False when there must be
-    /// another plan.
+    /// Runs the plan and has the requestor read the new chunk back. When a helper fails, others go on
+    /// from where it stopped. False when there must be another plan for the whole.
     pub(super) async fn make(
         &self,
         survey: &Survey,
         rebuild: &Rebuild,
         progress: &mut Progress,
     ) -> Result<bool, Setback> {
-        let terms = RunTerms {
-            run: RunId(self.ports.random()),
-            epoch: rebuild.epoch,
-            generation: survey.stripe.generation,
-            cut: ReadCut::Settled(rebuild.base),
-            effect: Effect::Install { base: rebuild.base },
-            purpose: Purpose::Repair,
-            deadline_ms: self.options.repair_deadline_ms,
-        };
-        let ran = run_plan(&*self.ports, &rebuild.plan, &terms, |_| {
-            unreachable!("a repair moves bytes between nodes alone")
-        });
-        if let Err(failed) = ran.await {
-            let blamed = survey.blamed(&failed.refusal);
-            if let Some(chunk) = blamed.filter(|&c| survey.stripe.node_of(c) == Some(failed.node)) {
-                self.mark(survey.stripe.id, vec![chunk]).await?;
+        let mut rest = None;
+        while let Err(failed) = self.run_rest(survey, rebuild, rest.as_ref()).await {
+            let is_over = self.judge(survey, rebuild, &failed, progress).await?;
+            if is_over {
                 return Ok(false);
             }
-            let cannot_write = matches!(failed.refusal, Refusal::NoSpace | Refusal::Failed(_));
-            if failed.node == rebuild.requestor && cannot_write {
-                progress.avoided.insert(failed.node);
-                return Ok(false);
+            rest = self.rest(survey, rebuild, &failed, progress).await?;
+            if rest.is_none() {
+                return Err(failed.into());
             }
-            let is_outrun = matches!(failed.refusal, Refusal::CutPassed { .. });
-            if is_outrun && progress.outrun_count < OUTRUN_COUNT_MAX {
-                // A helper has forgotten the pin.
-                progress.outrun_count += 1;
-                return Ok(false);
-            }
-            return Err(failed.into());
+            lock(&self.repaired).resumed_count += 1;
         }
         let chunk = survey.id(rebuild.chunk);
         let whole = self.read_back(chunk, rebuild.requestor).await;
@@ -204,6 +193,61 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             progress.avoided.insert(rebuild.requestor);
         }
         whole
+    }
+
+    /// Runs the rebuild's plan, or one for the rest of the chunk.
+    async fn run_rest(
+        &self,
+        survey: &Survey,
+        rebuild: &Rebuild,
+        rest: Option<&Plan>,
+    ) -> Result<(), PartFailed> {
+        let base = rebuild.base;
+        let terms = RunTerms {
+            run: RunId(self.ports.random()),
+            epoch: rebuild.epoch,
+            generation: survey.stripe.generation,
+            cut: ReadCut::Settled(base),
+            effect: match rest {
+                None => Effect::Install { base },
+                Some(_) => Effect::Resume { base },
+            },
+            purpose: Purpose::Repair,
+            deadline_ms: self.options.repair_deadline_ms,
+            stall_ms: Some(self.options.repair_stall_ms),
+        };
+        let plan = rest.unwrap_or(&rebuild.plan);
+        let ran = run_plan(&*self.ports, plan, &terms, |_| {
+            unreachable!("a repair moves bytes between nodes alone")
+        });
+        ran.await.map(|_| ())
+    }
+
+    /// Draws the lessons of a failed run. Whether the chunk must be planned for anew.
+    async fn judge(
+        &self,
+        survey: &Survey,
+        rebuild: &Rebuild,
+        failed: &PartFailed,
+        progress: &mut Progress,
+    ) -> Result<bool, Setback> {
+        let blamed = survey.blamed(&failed.refusal);
+        if let Some(chunk) = blamed.filter(|&c| survey.stripe.node_of(c) == Some(failed.node)) {
+            self.mark(survey.stripe.id, vec![chunk]).await?;
+            return Ok(true);
+        }
+        let cannot_write = matches!(failed.refusal, Refusal::NoSpace | Refusal::Failed(_));
+        if failed.node == rebuild.requestor && cannot_write {
+            progress.avoided.insert(failed.node);
+            return Ok(true);
+        }
+        let is_outrun = matches!(failed.refusal, Refusal::CutPassed { .. });
+        if is_outrun && progress.outrun_count < OUTRUN_COUNT_MAX {
+            // A helper has forgotten the pin.
+            progress.outrun_count += 1;
+            return Ok(true);
+        }
+        Ok(false)
     }
 
     /// Has a node read a chunk back. Whether it is whole.

@@ -19,7 +19,7 @@ use crate::settle::{
 };
 use futures::FutureExt;
 use futures::future::join_all;
-use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StripeId};
+use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StripeId, StripeRecord};
 use gabion_meta::{Holder, KeyValue, Meta, MetaError};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,6 +35,8 @@ pub(super) const OUTRUN_COUNT_MAX: u32 = 2;
 pub(super) struct Progress {
     /// Nodes that could not take a chunk.
     pub(super) avoided: BTreeSet<NodeId>,
+    /// Nodes that have failed as helpers.
+    pub(super) distrusted: BTreeSet<NodeId>,
     /// How often a made chunk was too old to be brought up to date.
     pub(super) outrun_count: u32,
     /// Chunks for which there is no place.
@@ -43,6 +45,14 @@ pub(super) struct Progress {
     beyond_logs: BTreeSet<ChunkIndex>,
     /// Why the last of the homeless is.
     no_place: Option<Setback>,
+}
+
+impl Progress {
+    /// Those of the chunks whose nodes have not failed as helpers.
+    pub(super) fn trusted(&self, stripe: &StripeRecord, chunks: &[ChunkIndex]) -> Vec<ChunkIndex> {
+        let is_trusted = |chunk: &ChunkIndex| !self.distrusted.contains(&stripe.nodes[chunk.at()]);
+        chunks.iter().copied().filter(is_trusted).collect()
+    }
 }
 
 /// A term of the coordinator's, under which the stripe is settled and nothing changes.
@@ -185,7 +195,9 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                     continue;
                 }
             };
-            let rebuild = self.prepare(&survey, chunk, requestor, &round).await?;
+            let rebuild = self
+                .prepare(&survey, chunk, requestor, &round, progress)
+                .await?;
             if progress.outrun_count < OUTRUN_COUNT_MAX {
                 let pins = self.pin(&survey, &round).await;
                 return Ok(Some(Next {

@@ -40,6 +40,12 @@ pub enum Effect {
         /// The last update that the chunk contains.
         base: Sequence,
     },
+    /// Writes are the rest of a chunk that an earlier run was to install as of the same update and has
+    /// left unfinished.
+    Resume {
+        /// The last update that the chunk contains.
+        base: Sequence,
+    },
     /// Writes are what a chunk has missed, as of this update. They become a record of the chunk that
     /// nobody else takes part in.
     CatchUp {
@@ -68,6 +74,8 @@ pub struct RunPart {
     pub purpose: Purpose,
     /// Give up after so long.
     pub deadline_ms: u64,
+    /// Give up when nothing has happened for so long.
+    pub stall_ms: Option<u64>,
 }
 
 /// A record above the committed mark, as a survivor reports it.
@@ -197,6 +205,13 @@ pub enum NodeRequest {
         /// The update.
         after: Sequence,
     },
+    /// What is written of a chunk that a run has left unfinished?
+    Written {
+        /// The chunk.
+        chunk: ChunkId,
+        /// As of which update it was being made.
+        base: Sequence,
+    },
     /// Delete chunks of stripes that are gone.
     Remove {
         /// The chunks.
@@ -245,6 +260,8 @@ pub enum NodeReply {
     /// The ranges of the chunk, each with the data chunk whose change it was. None when the records
     /// do not reach back so far.
     Missed(Option<Vec<(ChunkIndex, ByteRange)>>),
+    /// Bytes of an unfinished chunk that are written, in order; none where there is no such chunk.
+    Written(Option<Vec<ByteRange>>),
     /// What a scrub found.
     Scrubbed {
         /// Chunks verified.

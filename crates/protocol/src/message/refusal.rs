@@ -56,6 +56,10 @@ pub enum Refusal {
     /// Someone who is needed does not answer and has not been declared failed either.
     #[error("{0} does not answer; try again")]
     Unavailable(String),
+    /// Nothing has moved for long, for want of slices or credit of these nodes; of none where the node
+    /// itself is slow.
+    #[error("nothing moves any more{}", awaited_words(.0))]
+    Stalled(Vec<NodeId>),
     /// The node is not (or no longer) a member of the cluster and must not serve.
     #[error("the node's lease has run out; try again")]
     NoLease,
@@ -68,6 +72,16 @@ pub enum Refusal {
     /// The request makes no sense.
     #[error("{0}")]
     Invalid(String),
+}
+
+/// For whom a stalled part waits, as the end of a sentence.
+fn awaited_words(awaited: &[NodeId]) -> String {
+    let names: Vec<String> = awaited.iter().map(NodeId::to_string).collect();
+    if names.is_empty() {
+        String::new()
+    } else {
+        format!("; it waits for {}", names.join(", "))
+    }
 }
 
 impl Refusal {

@@ -55,6 +55,8 @@ pub struct RepairStatus {
     pub caught_up_chunk_count: u64,
     /// Bytes written for what chunks had missed, of returned nodes or since their repair began.
     pub caught_up_bytes: u64,
+    /// How often a repair went on from where a helper had left it, with others.
+    pub resumed_count: u64,
     /// Cross-rack bytes that the plans of both said.
     pub planned_cross_rack_bytes: u64,
     /// Time that the repairs took, added up.

@@ -492,6 +492,7 @@ pub(crate) fn words(log: &[Asked]) -> Vec<(u32, &'static str)> {
             NodeRequest::Pin { .. } => "pin",
             NodeRequest::Unpin { .. } => "unpin",
             NodeRequest::Missed { .. } => "missed",
+            NodeRequest::Written { .. } => "written",
             NodeRequest::Remove { .. } => "remove",
             other => panic!("a coordinator does not ask for {other:?}"),
         };

@@ -11,3 +11,4 @@ mod membership;
 mod repair;
 mod repair_edges;
 mod replace;
+mod resume;

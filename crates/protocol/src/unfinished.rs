@@ -1,0 +1,145 @@
+//! Chunks that a repair has left unfinished at this node because a helper failed. They wait here for
+//! the run that writes the rest (`ECPipe` leaves failures during a repair open), and are given up when
+//! none comes: nothing of them outlives the node's process, its membership, or the wait.
+
+use crate::message::{Effect, Purpose, Refusal, RunPart};
+use crate::participant::{Participant, installed_chunk, lock};
+use crate::ports::run_blocking;
+use gabion_layout::{ByteRange, ChunkId, Generation, Sequence};
+use gabion_store::{ChunkWriter, Disk};
+use std::collections::BTreeMap;
+
+/// How long a chunk waits for the run that goes on with it.
+const KEEP_MS: u64 = 30_000;
+
+/// The unfinished chunks of a node.
+pub(crate) struct Unfinished<D: Disk> {
+    chunks: BTreeMap<ChunkId, Left<D>>,
+}
+
+/// A chunk as it was left.
+struct Left<D: Disk> {
+    writer: ChunkWriter<D>,
+    generation: Generation,
+    base: Sequence,
+    since_ms: u64,
+}
+
+impl<D: Disk> Default for Unfinished<D> {
+    fn default() -> Self {
+        Self {
+            chunks: BTreeMap::new(),
+        }
+    }
+}
+
+impl<D: Disk> Participant<D> {
+    /// Keeps what a failed part has written, if its repair may go on without whoever failed.
+    pub(crate) async fn leave(
+        &self,
+        request: &RunPart,
+        writer: Option<ChunkWriter<D>>,
+        refusal: &Refusal,
+    ) {
+        let Some(writer) = writer else { return };
+        let base = match request.effect {
+            Effect::Install { base } | Effect::Resume { base }
+                if request.purpose == Purpose::Repair && refusal.is_temporary() =>
+            {
+                Some(base)
+            }
+            _ => None,
+        };
+        let chunk = installed_chunk(request).ok().flatten();
+        let dropped = match base.zip(chunk) {
+            None => Some(writer),
+            Some((base, chunk)) => {
+                let (generation, now_ms) = (request.generation, self.ports.now_ms());
+                lock(&self.unfinished).leave(chunk, writer, generation, base, now_ms)
+            }
+        };
+        self.drop_writers(dropped.into_iter().collect()).await;
+    }
+
+    /// Gives up unfinished chunks that are not to be made here any more.
+    pub(crate) async fn give_up_unfinished(&self, chunks: &[ChunkId]) {
+        let gone = lock(&self.unfinished).give_up(chunks);
+        self.drop_writers(gone).await;
+    }
+
+    /// Gives up unfinished chunks that nobody went on with.
+    pub(crate) async fn expire_unfinished(&self) {
+        let gone = lock(&self.unfinished).expire(self.ports.now_ms());
+        self.drop_writers(gone).await;
+    }
+
+    /// Removes the files of chunks that are given up, which waits for the disk.
+    async fn drop_writers(&self, writers: Vec<ChunkWriter<D>>) {
+        if !writers.is_empty() {
+            run_blocking(&*self.ports, move || drop(writers)).await;
+        }
+    }
+}
+
+impl<D: Disk> Unfinished<D> {
+    /// Keeps a chunk. One that was left before is given back, to be dropped where that may take time.
+    #[must_use]
+    pub(crate) fn leave(
+        &mut self,
+        chunk: ChunkId,
+        writer: ChunkWriter<D>,
+        generation: Generation,
+        base: Sequence,
+        now_ms: u64,
+    ) -> Option<ChunkWriter<D>> {
+        let left = Left {
+            writer,
+            generation,
+            base,
+            since_ms: now_ms,
+        };
+        self.chunks.insert(chunk, left).map(|old| old.writer)
+    }
+
+    /// What is written of a chunk that was being made as of an update.
+    pub(crate) fn written(&self, chunk: ChunkId, base: Sequence) -> Option<Vec<ByteRange>> {
+        let left = self.chunks.get(&chunk).filter(|left| left.base == base)?;
+        Some(left.writer.written())
+    }
+
+    /// Takes a chunk to write the rest.
+    pub(crate) fn resume(
+        &mut self,
+        chunk: ChunkId,
+        generation: Generation,
+        base: Sequence,
+    ) -> Option<ChunkWriter<D>> {
+        let fits = |left: &Left<D>| (left.generation, left.base) == (generation, base);
+        self.chunks.get(&chunk).is_some_and(fits).then(|| {
+            let left = self.chunks.remove(&chunk);
+            left.expect("it was just seen").writer
+        })
+    }
+
+    /// Gives up the chunks that nobody wants any more, to be dropped where that may take time.
+    #[must_use]
+    pub(crate) fn give_up(&mut self, chunks: &[ChunkId]) -> Vec<ChunkWriter<D>> {
+        let gone = chunks.iter().filter_map(|chunk| self.chunks.remove(chunk));
+        gone.map(|left| left.writer).collect()
+    }
+
+    /// Gives up those that have waited too long.
+    #[must_use]
+    pub(crate) fn expire(&mut self, now_ms: u64) -> Vec<ChunkWriter<D>> {
+        let is_old = |_: &ChunkId, left: &mut Left<D>| left.since_ms + KEEP_MS < now_ms;
+        let gone = self.chunks.extract_if(.., is_old);
+        gone.map(|(_, left)| left.writer).collect()
+    }
+
+    /// Gives up all.
+    #[must_use]
+    pub(crate) fn give_up_all(&mut self) -> Vec<ChunkWriter<D>> {
+        let gone = std::mem::take(&mut self.chunks).into_values();
+        gone.map(|left| left.writer).collect()
+    }
+}
