@@ -3,7 +3,7 @@
 
 use crate::message::Refusal;
 use crate::ports::Ports;
-use futures::stream::{FusedStream, Stream, StreamExt};
+use futures::stream::{FusedStream, StreamExt};
 use futures::{FutureExt, select_biased};
 use gabion_layout::NodeId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,7 +45,7 @@ impl Inquiry {
     pub(crate) async fn ask(
         &mut self,
         ports: &dyn Ports,
-        answers: &mut (impl Stream<Item = (NodeId, Answer)> + FusedStream + Unpin),
+        answers: &mut (impl FusedStream<Item = (NodeId, Answer)> + Unpin),
     ) {
         let mut over = ports.sleep_ms(GRACE_MS).fuse();
         loop {

@@ -240,8 +240,11 @@ impl<D: Disk> Node<D> {
             | NodeRequest::Pin { .. }
             | NodeRequest::Unpin { .. }
             | NodeRequest::Missed { .. }
-            | NodeRequest::Written { .. }
             | NodeRequest::Remove { .. } => self.participate(request).await,
+            NodeRequest::Written { chunk, base } => {
+                let written = lock(&self.participant.unfinished).written(chunk, base);
+                Ok(NodeReply::Written(written))
+            }
             NodeRequest::Scrub { chunks } => self.scrub(chunks).await,
             NodeRequest::StoreCounts => Ok(NodeReply::StoreCounts(self.participant.store.counts())),
             NodeRequest::Meter => Err(Refusal::Invalid(
@@ -305,10 +308,6 @@ impl<D: Disk> Node<D> {
                     .participant
                     .with_store(move |store| store.missed_since(chunk, after));
                 Ok(NodeReply::Missed(missed.await?))
-            }
-            NodeRequest::Written { chunk, base } => {
-                let written = lock(&self.participant.unfinished).written(chunk, base);
-                Ok(NodeReply::Written(written))
             }
             NodeRequest::Remove { chunks } => {
                 self.participant.give_up_unfinished(&chunks).await;
