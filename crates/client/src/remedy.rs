@@ -45,7 +45,10 @@ pub(crate) fn read_remedy(
         Refusal::NoSuchChunk(_) | Refusal::NoLease | Refusal::NoSpace | Refusal::Failed(_) => {
             ReadRemedy::AvoidNode(node)
         }
-        Refusal::StaleGeneration { .. } | Refusal::NotPrimary(_) => ReadRemedy::Refresh,
+        // Reads do not watch for stalls; a node that says so all the same blames others.
+        Refusal::StaleGeneration { .. } | Refusal::NotPrimary(_) | Refusal::Stalled(_) => {
+            ReadRemedy::Refresh
+        }
         Refusal::TooFewLeft { .. } | Refusal::StageAt(_) | Refusal::Invalid(_) => {
             ReadRemedy::GiveUp
         }
@@ -68,6 +71,7 @@ pub(crate) const fn may_ask_again(refusal: &Refusal) -> bool {
         | Refusal::TooFewLeft { .. }
         | Refusal::StageAt(_)
         | Refusal::Unavailable(_)
+        | Refusal::Stalled(_)
         | Refusal::NoLease => true,
         Refusal::NoSpace | Refusal::Failed(_) | Refusal::Invalid(_) => false,
     }
