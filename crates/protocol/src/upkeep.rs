@@ -70,6 +70,7 @@ impl Upkeep {
         &mut self,
         participant: &Participant<D>,
     ) -> Result<Vec<Damage>, Refusal> {
+        bear_witness(participant).await?;
         let mut damage = apply(participant).await?;
         let now_ms = participant.ports.now_ms();
         let counts = participant.store.counts();
@@ -192,6 +193,16 @@ fn found_reserves<D: Disk>(store: &Store<D>) -> Result<Vec<(ReserveStats, u64)>,
         found.extend(info.spec.map(|spec| (stats, spec.chunk_bytes)));
     }
     Ok(found)
+}
+
+/// Makes it durable which records are durable: until then damage to the last one may pass for a torn
+/// tail after a crash.
+async fn bear_witness<D: Disk>(participant: &Participant<D>) -> Result<(), Refusal> {
+    match participant.with_store(Store::bear_witness).await {
+        // Applying makes room, and the next round tries again.
+        Ok(()) | Err(Refusal::NoSpace) => Ok(()),
+        Err(refusal) => Err(refusal),
+    }
 }
 
 /// Brings settled records into their chunks, those that lie furthest back in the journal first.

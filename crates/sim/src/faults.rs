@@ -265,8 +265,20 @@ impl Weather {
         may
     }
 
+    /// A bit rots that had been durable for a while: nothing may tell damage to the newest record
+    /// from one that a crash has torn before the store has borne witness.
     fn rot(&self, slot: Slot) {
         let world = &self.cluster.world;
+        let Some(store) = self.cluster.sound_store(slot) else {
+            return;
+        };
+        if store
+            .sync_all()
+            .and_then(|()| store.bear_witness())
+            .is_err()
+        {
+            return;
+        }
         let disk = self.cluster.disk(slot);
         let files = disk.files();
         let chunks: Vec<&String> = files.iter().filter(|f| f.starts_with("chunks/")).collect();

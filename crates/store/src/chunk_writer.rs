@@ -163,6 +163,7 @@ impl<D: Disk> State<D> {
         let stripe = self.stripes.get_mut(&chunk.stripe);
         let Some(stripe) = stripe else { return };
         self.files.forget(chunk);
+        self.head_cache.forget(chunk);
         let gone = stripe.chunks.remove(&chunk.index);
         if stripe.chunks.is_empty() {
             self.stripes.remove(&chunk.stripe);
@@ -321,6 +322,7 @@ impl<D: Disk> ChunkWriter<D> {
         shared.require(synced.context("sync directory", &directory))?;
         let mut state = shared.lock();
         state.files.forget(chunk);
+        state.head_cache.forget(chunk);
         if let Some(replaced) = state.chunk_mut(chunk) {
             replaced.reserve = None;
         }

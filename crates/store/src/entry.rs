@@ -12,8 +12,7 @@ use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Sequence,
 /// An entry's head, decoded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Entry {
-    /// A participant's record. The pieces' bytes are the body, end to end. A reserve has these and
-    /// [`Entry::Synced`].
+    /// A participant's record. The pieces' bytes are the body, end to end. A reserve has these alone.
     Update(UpdateHead),
     /// What is known of a stripe: a fence, a committed mark or a checkpoint of both, and records
     /// that the recovery rule dropped.
@@ -38,6 +37,12 @@ pub(crate) enum Entry {
     /// Where records of a chunk lie that the process no longer lists in memory. The next start
     /// does without.
     List { chunk: ChunkId },
+    /// The reserve of the chunk born at `birth_lsn` was synced up to a position of its own.
+    Witness {
+        chunk: ChunkId,
+        birth_lsn: u64,
+        synced_lsn: u64,
+    },
 }
 
 /// The state of a stripe that the journal keeps; each part only ever grows.
@@ -97,6 +102,7 @@ const APPLIED: u8 = 4;
 const REMOVED: u8 = 5;
 const SYNCED: u8 = 6;
 const LIST: u8 = 7;
+const WITNESS: u8 = 8;
 
 impl UpdateHead {
     pub(crate) fn of(record: &Record<'_>) -> Self {
@@ -137,7 +143,13 @@ impl Entry {
             Self::Removed { .. } => REMOVED,
             Self::Synced => SYNCED,
             Self::List { .. } => LIST,
+            Self::Witness { .. } => WITNESS,
         }
+    }
+
+    /// Whether entries of a kind say only what other frames are, so that nothing is lost with one.
+    pub(crate) fn only_confirms(kind: u8) -> bool {
+        matches!(kind, SYNCED | WITNESS)
     }
 
     pub(crate) fn encode_head(&self) -> Vec<u8> {
@@ -169,6 +181,15 @@ impl Entry {
             }
             Self::Removed { chunk } | Self::List { chunk } => put_chunk(&mut head, *chunk),
             Self::Synced => {}
+            Self::Witness {
+                chunk,
+                birth_lsn,
+                synced_lsn,
+            } => {
+                put_chunk(&mut head, *chunk);
+                put_varint(&mut head, *birth_lsn);
+                put_varint(&mut head, *synced_lsn);
+            }
         }
         head
     }
@@ -201,6 +222,11 @@ impl Entry {
             SYNCED => Self::Synced,
             LIST => Self::List {
                 chunk: chunk(&mut reader)?,
+            },
+            WITNESS => Self::Witness {
+                chunk: chunk(&mut reader)?,
+                birth_lsn: reader.varint()?,
+                synced_lsn: reader.varint()?,
             },
             _ => return None,
         };
@@ -330,6 +356,11 @@ mod tests {
         check(&Entry::Removed { chunk });
         check(&Entry::Synced);
         check(&Entry::List { chunk });
+        check(&Entry::Witness {
+            chunk,
+            birth_lsn: 99,
+            synced_lsn: 1 << 33,
+        });
     }
 
     proptest! {

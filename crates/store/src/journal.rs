@@ -321,7 +321,7 @@ impl<D: Disk> Journal<D> {
             },
             frame_bytes,
         );
-        if kind != Entry::Synced.kind() {
+        if !Entry::only_confirms(kind) {
             self.needed_lsn = self.end_lsn;
         }
         Ok(Position {

@@ -83,6 +83,7 @@ mod spill;
 mod store;
 mod swap;
 mod update;
+mod witness;
 
 pub use apply::ApplySummary;
 pub use chunk_writer::ChunkWriter;

@@ -20,6 +20,7 @@ use crate::journal::{
 use crate::record::Damage;
 use crate::scan::{Found, decode_entry, scan};
 use crate::store::{Options, Shared, State, Store};
+use crate::witness::Witness;
 use gabion_layout::{ByteRange, ChunkId, Sequence};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -242,7 +243,7 @@ impl<D: Disk> Replay<D> {
         let frames = self.state.journal.frames(number).expect("it was added");
         let frames = frames.read(u64::MAX)?;
         let offset_of = |lsn: u64| SEGMENT_HEADER_BYTES + lsn - base_lsn;
-        let end = scan(&frames, base_lsn, end_lsn, |lsn, found| {
+        let end = scan(&frames, base_lsn, (0, end_lsn), |lsn, found| {
             let unreadable_bytes = match found {
                 Found::Unreadable(bytes) => bytes,
                 Found::Whole(frame) | Found::BodyDamaged(frame) => {
@@ -312,6 +313,17 @@ impl<D: Disk> Replay<D> {
                 let open = self.images.entry(chunk).or_default();
                 open.retain(|image| image.upto > upto);
             }
+            Entry::Witness {
+                chunk,
+                birth_lsn,
+                synced_lsn,
+            } => self.state.believe(
+                chunk,
+                Witness {
+                    birth_lsn,
+                    synced_lsn,
+                },
+            ),
             Entry::Removed { chunk } => {
                 self.images.remove(&chunk);
                 self.removed.insert(chunk, position.lsn);

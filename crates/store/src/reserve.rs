@@ -17,7 +17,7 @@ use crate::disk::{Disk, DiskFile};
 use crate::entry::{Entry, UpdateHead};
 use crate::error::{IoContext, StoreError};
 use crate::frame;
-use crate::index::{Chunk, Header};
+use crate::index::Chunk;
 use crate::journal::{Holder, Located};
 use crate::lsn::Lsn;
 use crate::read::Layer;
@@ -26,7 +26,6 @@ use crate::scan::{Found, decode_entry, scan};
 use crate::store::{Room, Shared, State};
 use gabion_layout::{ByteRange, ChunkId, Keeping, Sequence};
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::Arc;
 
 /// Most reserves whose heads are kept in memory.
@@ -66,7 +65,6 @@ pub(crate) struct Reserved {
 /// The heads of a reserve's records up to a position, in their order.
 #[derive(Debug)]
 struct Heads {
-    birth_lsn: u64,
     first_lsn: u64,
     end_lsn: u64,
     records: Arc<Vec<Reserved>>,
@@ -82,6 +80,12 @@ impl HeadCache {
     fn take(&mut self, chunk: ChunkId) -> Option<Heads> {
         let at = self.heads.iter().position(|(known, _)| *known == chunk)?;
         Some(self.heads.remove(at).1)
+    }
+
+    /// Forgets a chunk's, since another file takes its place. Two lives of a chunk may have begun at
+    /// the same position of the journal.
+    pub(crate) fn forget(&mut self, chunk: ChunkId) {
+        self.take(chunk);
     }
 
     fn put(&mut self, chunk: ChunkId, heads: Heads) {
@@ -162,13 +166,17 @@ pub(crate) fn reserve_of(header: &ChunkHeader) -> Option<Reserve> {
 }
 
 /// The records in a stretch of `chunk`'s reserve, which begins at position `first_lsn` and ends at
-/// `end_lsn` or, when that is not known, somewhere.
-fn stretch(frames: &[u8], chunk: ChunkId, first_lsn: u64, end_lsn: Option<u64>) -> Stretch {
+/// `end_lsn` or, when that is not known, somewhere behind `synced_lsn`.
+fn stretch(
+    frames: &[u8],
+    chunk: ChunkId,
+    first_lsn: u64,
+    (synced_lsn, end_lsn): (u64, Option<u64>),
+) -> Stretch {
     let mut records = Vec::new();
     let mut is_readable = true;
-    let end_lsn = scan(frames, first_lsn, end_lsn, |lsn, found| {
+    let end_lsn = scan(frames, first_lsn, (synced_lsn, end_lsn), |lsn, found| {
         let record = match found {
-            Found::Whole(frame) if frame.kind == Entry::Synced.kind() => return,
             // A damaged body is found again when the record is read.
             Found::Whole(frame) | Found::BodyDamaged(frame) => match decode_entry(&frame) {
                 Some(Entry::Update(head)) if head.chunk == chunk => Some(Reserved {
@@ -190,7 +198,8 @@ fn stretch(frames: &[u8], chunk: ChunkId, first_lsn: u64, end_lsn: Option<u64>) 
     }
 }
 
-/// Reads what a reserve holds, and cuts off what a crash has left of frames never synced.
+/// Reads what a reserve holds, and cuts off what a crash has left of frames never synced. Those
+/// before `synced_lsn` were, for all that the journal knows.
 ///
 /// # Errors
 /// [`ReadFailure::Corrupt`] when something that was synced cannot be read: it may have been a
@@ -198,6 +207,7 @@ fn stretch(frames: &[u8], chunk: ChunkId, first_lsn: u64, end_lsn: Option<u64>) 
 pub(crate) fn find<F: DiskFile>(
     file: &F,
     header: &ChunkHeader,
+    synced_lsn: u64,
 ) -> Result<Option<FoundReserve>, ReadFailure> {
     let Keeping::Reserve { bytes } = header.spec.keeping else {
         return Ok(None);
@@ -205,7 +215,12 @@ pub(crate) fn find<F: DiskFile>(
     let mut frames = vec![0; bytes as usize];
     let offset = header.extent().reserve_offset();
     chunk_file::read_exact(file, &mut frames, offset, Damage::WHOLE)?;
-    let found = stretch(&frames, header.chunk, header.reserve_lsn, None);
+    let found = stretch(
+        &frames,
+        header.chunk,
+        header.reserve_lsn,
+        (synced_lsn, None),
+    );
     if !found.is_readable {
         return Err(ReadFailure::Corrupt(Damage::WHOLE));
     }
@@ -260,32 +275,6 @@ impl<D: Disk> State<D> {
         }
     }
 
-    /// Writes behind a reserve's last record that everything before is synced. Without it, damage to
-    /// that record would look like a torn tail. It is not synced itself, and the next record takes
-    /// its place.
-    pub(crate) fn mark_synced(
-        &mut self,
-        chunk: ChunkId,
-        file: &D::File,
-        synced_lsn: u64,
-    ) -> io::Result<()> {
-        let Some(entry) = self.chunk(chunk) else {
-            return Ok(());
-        };
-        let (Header::Known(header), Some(reserve)) = (entry.header, &entry.reserve) else {
-            return Ok(());
-        };
-        let bytes = frame::frame_bytes(0, 0) as u64;
-        if reserve.end_lsn != synced_lsn || reserve.is_closed || !reserve.fits(bytes) {
-            return Ok(());
-        }
-        let mut marker = Vec::new();
-        let kind = Entry::Synced.kind();
-        frame::encode(&mut marker, synced_lsn, synced_lsn, kind, &[], &[]);
-        let offset = header.extent().reserve_offset() + reserve.used_bytes();
-        file.write_all_at(&marker, offset)
-    }
-
     /// The heads of all records in a chunk's reserve, in their order; none when it has no reserve.
     ///
     /// # Errors
@@ -304,11 +293,9 @@ impl<D: Disk> State<D> {
         if first_lsn == end_lsn {
             return Ok(Arc::default());
         }
-        let birth_lsn = header.birth_lsn;
         let known = self.head_cache.take(chunk);
-        let known = known.filter(|k| (k.birth_lsn, k.first_lsn) == (birth_lsn, first_lsn));
+        let known = known.filter(|known| known.first_lsn == first_lsn);
         let mut heads = known.unwrap_or_else(|| Heads {
-            birth_lsn,
             first_lsn,
             end_lsn: first_lsn,
             records: Arc::default(),
@@ -319,7 +306,7 @@ impl<D: Disk> State<D> {
             let offset = header.extent().reserve_offset() + (heads.end_lsn - first_lsn);
             file.read_exact_at(&mut frames, offset)
                 .context("read", &chunk_file::path_of(chunk))?;
-            let found = stretch(&frames, chunk, heads.end_lsn, Some(end_lsn));
+            let found = stretch(&frames, chunk, heads.end_lsn, (0, Some(end_lsn)));
             if !found.is_readable {
                 let range = Damage::WHOLE;
                 return Err(StoreError::Corrupt { chunk, range });

@@ -19,6 +19,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 #[derive(Debug)]
 pub(crate) struct ReserveSyncs<F> {
     files: Mutex<BTreeMap<ChunkId, Unsynced<F>>>,
+    /// Up to where frames became durable since the journal was last told.
+    unwitnessed: Mutex<BTreeMap<ChunkId, u64>>,
     done: Condvar,
 }
 
@@ -38,6 +40,7 @@ impl<F: DiskFile> ReserveSyncs<F> {
     pub(crate) fn new() -> Self {
         Self {
             files: Mutex::new(BTreeMap::new()),
+            unwitnessed: Mutex::new(BTreeMap::new()),
             done: Condvar::new(),
         }
     }
@@ -68,6 +71,7 @@ impl<F: DiskFile> ReserveSyncs<F> {
     /// Forgets a file, whose frames are durable elsewhere, merged or gone.
     pub(crate) fn forget(&self, chunk: ChunkId) {
         self.lock().remove(&chunk);
+        self.witnessed(chunk);
         self.done.notify_all();
     }
 
@@ -100,23 +104,33 @@ impl<F: DiskFile> ReserveSyncs<F> {
         }
     }
 
-    /// Takes over how a sync ended; answers whether everything in the chunk's file is durable.
-    fn end(&self, chunk: ChunkId, file: &Arc<F>, synced_lsn: Option<u64>) -> bool {
+    /// The chunks whose frames have become durable since the journal was told, and up to where.
+    pub(crate) fn unwitnessed(&self) -> BTreeMap<ChunkId, u64> {
+        self.unwitnessed.lock().expect(POISONED).clone()
+    }
+
+    /// The journal was told, or need not be.
+    pub(crate) fn witnessed(&self, chunk: ChunkId) {
+        self.unwitnessed.lock().expect(POISONED).remove(&chunk);
+    }
+
+    /// Takes over how a sync ended.
+    fn end(&self, chunk: ChunkId, file: &Arc<F>, synced_lsn: Option<u64>) {
         let mut files = self.lock();
-        let mut is_all = false;
         // Another file may have taken the chunk's place meanwhile.
         if let Some(known) = files.get_mut(&chunk)
             && Arc::ptr_eq(&known.file, file)
         {
             known.is_syncing = false;
             known.synced_lsn = known.synced_lsn.max(synced_lsn.unwrap_or(0));
-            is_all = known.synced_lsn >= known.written_lsn;
-            if is_all {
+            let synced_lsn = known.synced_lsn;
+            if synced_lsn >= known.written_lsn {
                 files.remove(&chunk);
             }
+            let mut unwitnessed = self.unwitnessed.lock().expect(POISONED);
+            unwitnessed.insert(chunk, synced_lsn);
         }
         self.done.notify_all();
-        is_all
     }
 }
 
@@ -130,12 +144,8 @@ impl<D: Disk> Shared<D> {
             self.counters.add(|c: &Counters| &c.sync_count, 1);
             let reached = synced.is_ok().then_some(written_lsn);
             // Under the state's lock, for the file to stay the chunk's.
-            let mut state = self.lock();
-            let is_all = self.reserve_syncs.end(chunk, &file, reached);
-            if is_all {
-                let marked = state.mark_synced(chunk, &*file, written_lsn);
-                self.require(marked.context("write", &chunk_file::path_of(chunk)))?;
-            }
+            let state = self.lock();
+            self.reserve_syncs.end(chunk, &file, reached);
             drop(state);
             synced?;
         }

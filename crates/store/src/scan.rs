@@ -30,16 +30,17 @@ pub(crate) fn decode_entry(frame: &Frame<'_>) -> Option<Entry> {
 
 /// Calls `visit` with everything found and its position, in order; answers the position at which
 /// the readable frames end. `frames` is what follows a segment's header, at position `base_lsn`.
-/// `end_lsn` is where a later segment takes over, or `None` for the last segment.
+/// Everything before `synced_lsn` is known to have been synced. `end_lsn` is where a later segment
+/// takes over, or `None` for the last segment.
 pub(crate) fn scan<'a>(
     frames: &'a [u8],
     base_lsn: u64,
-    end_lsn: Option<u64>,
+    (synced_lsn, end_lsn): (u64, Option<u64>),
     mut visit: impl FnMut(u64, Found<'a>),
 ) -> u64 {
     let known_end = end_lsn.map(|end| (end - base_lsn) as usize);
     let frames = &frames[..known_end.unwrap_or(frames.len()).min(frames.len())];
-    let mut synced_lsn = None;
+    let mut last_synced_lsn = None;
     let mut at = 0;
     while at < frames.len() {
         let lsn = base_lsn + at as u64;
@@ -50,7 +51,8 @@ pub(crate) fn scan<'a>(
             continue;
         }
         let was_synced = end_lsn.is_some()
-            || lsn < *synced_lsn.get_or_insert_with(|| last_synced(frames, base_lsn, at));
+            || lsn < synced_lsn
+            || lsn < *last_synced_lsn.get_or_insert_with(|| last_synced(frames, base_lsn, at));
         if !was_synced {
             return lsn;
         }
@@ -109,7 +111,7 @@ mod tests {
 
     fn check(bytes: &[u8], end_lsn: Option<u64>) -> (String, u64) {
         let mut log = Vec::new();
-        let end = scan(bytes, 1000, end_lsn, |lsn, found| {
+        let end = scan(bytes, 1000, (0, end_lsn), |lsn, found| {
             log.push(match found {
                 Found::Whole(_) => format!("{lsn} whole, "),
                 Found::BodyDamaged(_) => format!("{lsn} body, "),

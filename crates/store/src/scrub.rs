@@ -117,7 +117,7 @@ impl<D: Disk> Store<D> {
             // It may have been reclaimed since.
             let Some(frames) = frames else { continue };
             let frames = frames.read(end_lsn - base_lsn)?;
-            scan(&frames, base_lsn, Some(end_lsn), |lsn, found| {
+            scan(&frames, base_lsn, (0, Some(end_lsn)), |lsn, found| {
                 let bytes = match found {
                     Found::Whole(_) => return,
                     Found::BodyDamaged(frame) => frame.padded_bytes as u64,

@@ -16,6 +16,7 @@ use crate::record::Damage;
 use crate::reserve::{self, HeadCache};
 use crate::reserve_sync::ReserveSyncs;
 use crate::swap::{Swapped, SwappedRecords};
+use crate::witness::{WITNESS_BYTES_MAX, Witness};
 use gabion_layout::{ChunkId, Sequence, StripeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -120,6 +121,7 @@ pub(crate) struct State<D: Disk> {
     pub(crate) pending_bytes: u64,
     pub(crate) pins: Pins,
     pub(crate) reserve_syncs: Arc<ReserveSyncs<D::File>>,
+    pub(crate) witnesses: BTreeMap<ChunkId, Witness>,
     pub(crate) head_cache: HeadCache,
     pub(crate) swapped_cache: BTreeMap<ChunkId, SwappedRecords>,
 }
@@ -223,9 +225,10 @@ impl<D: Disk> Shared<D> {
         self.counters.add(|c| &c.sync_count, 1);
         self.group.synced_lsn.fetch_max(end_lsn, Ordering::AcqRel);
         // The last entry of a quiet journal has no later one that says it was synced, so damage to
-        // it would look like a torn tail. This marker says so, once it reaches the disk by itself.
+        // it would look like a torn tail. This marker says so, from the next sync on.
         let mut state = self.lock();
-        if state.journal.end_lsn == end_lsn && state.journal.fits(frame::frame_bytes(0, 0) as u64) {
+        let is_last = (state.journal.needed_lsn, state.journal.end_lsn) == (end_lsn, end_lsn);
+        if is_last && state.journal.fits(frame::frame_bytes(0, 0) as u64) {
             self.require(state.journal.append(Entry::Synced.kind(), &[], &[]))?;
         }
         Ok(())
@@ -280,6 +283,7 @@ impl<D: Disk> State<D> {
             pending_bytes: 0,
             pins: Pins::default(),
             reserve_syncs: Arc::new(ReserveSyncs::new()),
+            witnesses: BTreeMap::new(),
             head_cache: HeadCache::default(),
             swapped_cache: BTreeMap::new(),
         }
@@ -309,9 +313,7 @@ impl<D: Disk> State<D> {
             chunk,
             range: Damage::WHOLE,
         };
-        let entry = self
-            .chunk_mut(chunk)
-            .ok_or(StoreError::NoSuchChunk { chunk })?;
+        let entry = self.chunk(chunk).ok_or(StoreError::NoSuchChunk { chunk })?;
         match entry.header {
             Header::Known(header) => return Ok(header),
             Header::Damaged => return Err(corrupt),
@@ -319,8 +321,11 @@ impl<D: Disk> State<D> {
         }
         let path = chunk_file::path_of(chunk);
         let file = Arc::new(disk.open(&path).context("open", &path)?);
-        let found = chunk_file::read_header(&*file, chunk)
-            .and_then(|header| Ok((header, reserve::find(&*file, &header)?)));
+        let witness = self.witnesses.get(&chunk).copied();
+        let found = chunk_file::read_header(&*file, chunk).and_then(|header| {
+            let synced_lsn = witness.map_or(0, |witness| witness.of(&header));
+            Ok((header, reserve::find(&*file, &header, synced_lsn)?))
+        });
         match found {
             Ok((header, found)) => {
                 self.set_header(header);
@@ -331,7 +336,9 @@ impl<D: Disk> State<D> {
             }
             Err(ReadFailure::Io(source)) => Err(StoreError::io("read", &path, source)),
             Err(ReadFailure::Corrupt(_)) => {
-                entry.header = Header::Damaged;
+                if let Some(entry) = self.chunk_mut(chunk) {
+                    entry.header = Header::Damaged;
+                }
                 Err(corrupt)
             }
         }
@@ -499,6 +506,7 @@ impl<D: Disk> State<D> {
 
     /// Begins a new segment with a checkpoint of all stripes.
     pub(crate) fn rotate(&mut self, options: Options) -> Result<(), StoreError> {
+        self.dismiss_witnesses();
         let least_bytes = self.spare_bytes_min(options);
         if !self.journal.has_spare(least_bytes) {
             match self.make_spare(options) {
@@ -511,7 +519,9 @@ impl<D: Disk> State<D> {
             stripe: stripe.state_mark(*id),
             dropped: stripe.dropped.clone(),
         };
-        self.journal.rotate(self.stripes.iter().map(state_of))
+        let states = self.stripes.iter().map(state_of);
+        let witnesses = self.witnesses.iter().map(|(chunk, w)| w.entry(*chunk));
+        self.journal.rotate(states.chain(witnesses))
     }
 
     /// Bytes that the next segment needs to hold a checkpoint and still be of use.
@@ -519,7 +529,8 @@ impl<D: Disk> State<D> {
         // A stripe's state has at most 4 numbers and a count, of 10 bytes each at most, and as
         // much as two numbers for each update dropped. Tens of bytes are usual.
         let bound = |stripe: &Stripe| frame::frame_bytes(50 + 20 * stripe.dropped.len(), 0) as u64;
-        let checkpoint_bytes: u64 = self.stripes.values().map(bound).sum();
+        let states_bytes: u64 = self.stripes.values().map(bound).sum();
+        let checkpoint_bytes = states_bytes + WITNESS_BYTES_MAX * self.witnesses.len() as u64;
         SEGMENT_HEADER_BYTES + checkpoint_bytes + options.segment_bytes() / 2
     }
 }

@@ -168,6 +168,7 @@ fn random_operations_and_crashes_keep_to_the_model() {
                 }
             }
             if !is_off {
+                model.disk.power_off_at(u64::MAX);
                 model.check();
             }
             let survivor = model.disk.after_crash(random.next());

@@ -43,6 +43,8 @@ pub(crate) enum Op {
     },
     /// Make everything durable.
     Sync,
+    /// Make it durable what is durable.
+    BearWitness,
     /// Raise the mark as far as it may go.
     Commit { stripe: u64 },
     /// A new primary: fence, keep the first of the unsettled updates, drop the others.
@@ -65,7 +67,7 @@ impl Op {
     pub(crate) fn random(random: &mut Random) -> Self {
         let stripe = random.below(2) + 1;
         let index = INDICES[random.below(2) as usize];
-        match random.below(19) {
+        match random.below(20) {
             0 => Self::Write { stripe, index },
             1..=6 => Self::Update {
                 stripe,
@@ -84,6 +86,7 @@ impl Op {
                 index,
                 bytes: random.below(5) * 4096,
             },
+            18 => Self::BearWitness,
             _ => Self::Remove { stripe, index },
         }
     }
@@ -166,6 +169,7 @@ impl Model {
                 is_synced,
             } => self.update(stripe, salt, is_synced),
             Op::Sync => self.sync(),
+            Op::BearWitness => self.store.bear_witness(),
             Op::Commit { stripe } => self.commit(stripe),
             Op::Resolve { stripe } => self.resolve(stripe),
             Op::Apply { stripe } => self.apply(stripe),

@@ -94,12 +94,12 @@ fn a_record_is_written_once_with_one_sync_and_little_beside_it() {
     assert!(written_bytes <= 4096 + 64, "{written_bytes} bytes");
     assert_eq!(
         after.write_count - before.write_count,
-        2,
-        "the record and a marker behind it"
+        1,
+        "the record alone"
     );
     assert_eq!(after.sync_count - before.sync_count, 1);
     let record_bytes = counts.reserve_bytes - counted.reserve_bytes;
-    assert_eq!(record_bytes + 24, written_bytes);
+    assert_eq!(record_bytes, written_bytes);
     assert_eq!(counts.sync_count - counted.sync_count, 1);
     assert_eq!(counts.journal_bytes, counted.journal_bytes);
     assert_eq!(counts.append_count, 2);
@@ -216,10 +216,10 @@ fn every_flipped_bit_of_a_reserve_is_noticed() {
     }
     let used_bytes = store.reserve(id).unwrap().unwrap().used_bytes;
     drop(store);
-    // A start makes durable what it finds, the marker behind the last record included.
     let (store, _) = open(&disk);
     check(&store, id, &bytes, 3);
     store.sync_all().unwrap();
+    store.bear_witness().unwrap();
     drop(store);
     let (mut range_count, mut whole_count) = (0, 0);
     for bit in (0..used_bytes * 8).step_by(409) {
@@ -248,6 +248,70 @@ fn every_flipped_bit_of_a_reserve_is_noticed() {
         }
     }
     assert!(range_count > 150 && whole_count > 0);
+}
+
+#[test]
+fn damage_to_the_last_record_is_known_for_damage_at_every_later_start() {
+    let (disk, store, id, _) = prepare();
+    update(&store, id, 1);
+    let used_bytes = store.reserve(id).unwrap().unwrap().used_bytes;
+    let rot = |disk: &SimDisk, at| disk.flip_bit(&path_of(disk), (RESERVE_OFFSET + at) * 8);
+    let cut = Cut::Exactly(Sequence(1));
+
+    // Without a witness nothing tells the rotten record from one that was never synced.
+    let rotten = disk.after_crash(0);
+    rot(&rotten, 4);
+    let (cut_off, _) = open(&rotten);
+    assert_eq!(cut_off.reserve(id).unwrap().unwrap().used_bytes, 0);
+
+    store.bear_witness().unwrap();
+    let sync_count = disk.counts().sync_count;
+    store.bear_witness().unwrap();
+    assert_eq!(disk.counts().sync_count, sync_count, "there is nothing new");
+    for at in [4, used_bytes - 100] {
+        let mut rotten = disk.after_crash(0);
+        rot(&rotten, at);
+        // Each start begins a segment, and the ones before it go.
+        for number in 0..4 {
+            let (store, _) = open(&rotten);
+            let found = read(&store, id, offset_of(1), 4096, cut);
+            let is_corrupt = matches!(found, Err(StoreError::Corrupt { .. }));
+            assert!(is_corrupt, "byte {at}, start {number}");
+            drop(store);
+            rotten = rotten.after_crash(number);
+        }
+    }
+}
+
+#[test]
+fn records_of_two_lives_of_a_chunk_that_begin_at_one_position_are_told_apart() {
+    let (_disk, store, id, bytes) = prepare();
+    append_one(&store, id, 1);
+    for sequence in 2..=9 {
+        // Nothing comes to the journal between two of these but the records of the life before.
+        if sequence % 2 == 0 {
+            create(&store, id);
+        }
+        append_one(&store, id, sequence);
+        check(&store, id, &bytes, sequence);
+    }
+}
+
+#[test]
+fn a_witness_counts_for_one_life_of_a_chunk() {
+    let (disk, store, id, bytes) = prepare();
+    update(&store, id, 1);
+    store.bear_witness().unwrap();
+    store.merge(id).unwrap();
+    drop(store);
+    let disk = disk.after_crash(0);
+    let (store, _) = open(&disk);
+    check(&store, id, &bytes, 1);
+    store.remove(id).unwrap();
+    create(&store, id);
+    drop(store);
+    let (store, _) = open(&disk.after_crash(1));
+    check(&store, id, &bytes, 0);
 }
 
 #[test]
