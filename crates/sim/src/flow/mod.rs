@@ -1,0 +1,27 @@
+//! A cluster's links and disks as a model with events: how long plans take when many of them share the
+//! links between racks. EAR validates its placement on such a model (section V-B).
+//!
+//! Nothing is sent and no bytes exist; what is simulated is who waits for whom. The model runs the plans
+//! that planners make, so what it times is what the cluster would send. It knows nothing of messages,
+//! processes or failures: those are the rest of this crate. Equal scenarios and seeds give equal
+//! outcomes, to the bit.
+//!
+//! - [`Fabric`]: nodes, each with a link in, a link out and a disk; racks, each with a link up and one
+//!   down. All are full duplex.
+//! - [`Engine`]: transfers over paths of links, and timers. [`Sharing`] says how transfers share a link.
+//! - [`Script`]: a plan as transfers that wait for each other.
+//! - [`simulate`]: encoders, writers and background traffic of a [`Scenario`].
+
+mod engine;
+mod fabric;
+mod max_min;
+mod scenario;
+mod script;
+mod slotted;
+mod stripes;
+
+pub use engine::{Engine, Sharing, Token};
+pub use fabric::{Fabric, LinkNumber, Rates};
+pub use scenario::{Outcome, Scenario, Settings, simulate};
+pub use script::{Execution, Flow, Script, Share};
+pub use stripes::{EncoderSeat, Layout};

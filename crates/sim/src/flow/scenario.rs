@@ -1,0 +1,327 @@
+//! Encoders, writers and background traffic at work on one network, as in EAR's simulations (section
+//! V-B): what the foreground suffers while stripes are encoded, and how long encoding takes.
+
+use super::engine::{Engine, Sharing, Token};
+use super::fabric::{Fabric, Rates};
+use super::script::{Execution, Flow, Script};
+use super::stripes::{EncoderSeat, Layout, Stripes};
+use gabion_layout::Topology;
+use gabion_plan::Plan;
+use gabion_planner::PlanError;
+use gabion_planner::placement::RackTable;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+const NS_PER_S: f64 = 1e9;
+
+/// What a simulation takes as given.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Scenario {
+    /// Racks.
+    pub rack_count: u32,
+    /// Nodes of each.
+    pub nodes_per_rack: u32,
+    /// What links and disks carry.
+    pub rates: Rates,
+    /// Data chunks of a stripe, `k`.
+    pub data_count: usize,
+    /// Parity chunks of a stripe, `m`.
+    pub parity_count: usize,
+    /// The most chunks of a stripe that a rack may hold once it is encoded, `c`.
+    pub per_rack: usize,
+    /// The racks that a stripe is to end in, `R'`; all without it. Random replication has none.
+    pub target_rack_count: Option<usize>,
+    /// Replicas of a block.
+    pub replica_count: usize,
+    /// Bytes of a block.
+    pub chunk_bytes: u64,
+    /// How replicas are placed.
+    pub layout: Layout,
+    /// Encoders, each of which encodes one stripe after another.
+    pub encoder_count: u32,
+    /// Stripes of each.
+    pub stripes_per_encoder: u32,
+    /// Blocks that are written each second, on average; the times between are exponential.
+    pub writes_per_s: f64,
+    /// Background transfers that begin each second, on average.
+    pub background_per_s: f64,
+    /// Their mean size in bytes; sizes are exponential.
+    pub background_mean_bytes: f64,
+    /// The share of them that crosses racks.
+    pub background_cross_share: f64,
+    /// What the paper leaves open.
+    pub settings: Settings,
+}
+
+/// Choices that EAR's text leaves open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// How transfers share links.
+    pub sharing: Sharing,
+    /// Where encoders work.
+    pub encoder_seat: EncoderSeat,
+    /// Whether an encoder in a core rack is the node that has to fetch the least; else any of the rack.
+    pub is_core_encoder_nearest: bool,
+    /// Whether a block is written by the node of its first replica; else by any node.
+    pub is_writer_at_first_replica: bool,
+    /// How the nodes of a block's replicas pass it on.
+    pub write: Execution,
+    /// Whether an encoder sends parity while it still gets data.
+    pub encoding: Execution,
+}
+
+/// What came of a simulation, up to the end of the last encoding.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Outcome {
+    /// Until the last stripe was encoded, in nanoseconds.
+    pub encode_ns: u64,
+    /// Data that was encoded, in bytes.
+    pub encoded_bytes: u64,
+    /// Writes that were done by then.
+    pub write_count: u64,
+    /// The times that they took, added up, in nanoseconds.
+    pub write_ns: u64,
+    /// Bytes that encodings sent across racks.
+    pub encode_cross_rack_bytes: u64,
+    /// Bytes that those writes sent across racks.
+    pub write_cross_rack_bytes: u64,
+    /// Events that were simulated.
+    pub event_count: u64,
+}
+
+impl Outcome {
+    /// Data encoded each second, in bytes.
+    pub fn encode_bytes_per_s(&self) -> f64 {
+        self.encoded_bytes as f64 / (self.encode_ns as f64 / NS_PER_S)
+    }
+
+    /// The mean time that a write took, in seconds.
+    pub fn mean_write_s(&self) -> f64 {
+        self.write_ns as f64 / self.write_count.max(1) as f64 / NS_PER_S
+    }
+}
+
+/// Runs a scenario. Writes come at the same times for all layouts of one seed, and so does background
+/// traffic.
+///
+/// # Errors
+/// When a stripe of the scenario cannot be placed.
+///
+/// # Panics
+/// When a rate of the scenario is not above 0, or a slot has no bytes.
+pub fn simulate(scenario: &Scenario, seed: u64) -> Result<Outcome, PlanError> {
+    let topology = Topology::uniform(scenario.rack_count, scenario.nodes_per_rack);
+    let racks = RackTable::new(&topology);
+    let mut run = Run::new(scenario, &topology, &racks, seed)?;
+    run.begin()?;
+    while run.encoders_left > 0 {
+        let due = run.engine.next();
+        let (_, token) = due.expect("arrivals never end");
+        match token {
+            WRITE_ARRIVES => run.write_arrives()?,
+            BACKGROUND_ARRIVES => run.background_arrives(),
+            flow => run.flow_ends(flow),
+        }
+    }
+    run.outcome.encode_ns = run.engine.now_ns();
+    run.outcome.event_count = run.engine.event_count();
+    Ok(run.outcome)
+}
+
+const WRITE_ARRIVES: Token = Token::MAX;
+const BACKGROUND_ARRIVES: Token = Token::MAX - 1;
+
+/// Whose flows they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Purpose {
+    Encode { encoder: usize },
+    Write,
+    Background,
+}
+
+/// A script under way.
+struct Job {
+    script: Script,
+    purpose: Purpose,
+    begun_ns: u64,
+    cross_rack_bytes: u64,
+    left_count: usize,
+}
+
+struct Run<'a> {
+    scenario: &'a Scenario,
+    fabric: Fabric,
+    engine: Engine,
+    stripes: Stripes<'a>,
+    /// Draws when writes come, and where they go.
+    write_rng: [ChaCha8Rng; 2],
+    background_rng: ChaCha8Rng,
+    encode_rng: ChaCha8Rng,
+    /// By encoder, the plans that it has not begun, the next one last.
+    plans: Vec<Vec<Plan>>,
+    jobs: Vec<Option<Job>>,
+    /// Places in `jobs` of those that have ended.
+    free: Vec<usize>,
+    encoders_left: u32,
+    outcome: Outcome,
+}
+
+impl<'a> Run<'a> {
+    fn new(
+        scenario: &'a Scenario,
+        topology: &'a Topology,
+        racks: &'a RackTable,
+        seed: u64,
+    ) -> Result<Self, PlanError> {
+        let fabric = Fabric::new(topology, scenario.rates);
+        let rng = |stream| {
+            let mut rng = ChaCha8Rng::seed_from_u64(seed);
+            rng.set_stream(stream);
+            rng
+        };
+        Ok(Self {
+            scenario,
+            engine: Engine::new(&fabric, scenario.settings.sharing),
+            fabric,
+            stripes: Stripes::new(scenario, topology, racks)?,
+            write_rng: [rng(0), rng(1)],
+            background_rng: rng(2),
+            encode_rng: rng(3),
+            plans: Vec::new(),
+            jobs: Vec::new(),
+            free: Vec::new(),
+            encoders_left: 0,
+            outcome: Outcome::default(),
+        })
+    }
+
+    fn begin(&mut self) -> Result<(), PlanError> {
+        for encoder in 0..self.scenario.encoder_count {
+            let mut plans = self.stripes.encodings(encoder, &mut self.encode_rng)?;
+            plans.reverse();
+            self.plans.push(plans);
+        }
+        self.encoders_left = self.scenario.encoder_count;
+        for encoder in 0..self.plans.len() {
+            self.encode_next(encoder);
+        }
+        self.expect_next(WRITE_ARRIVES);
+        self.expect_next(BACKGROUND_ARRIVES);
+        Ok(())
+    }
+
+    /// Sets the timer of the next arrival of its kind.
+    fn expect_next(&mut self, token: Token) {
+        let (rate, rng) = if token == WRITE_ARRIVES {
+            (self.scenario.writes_per_s, &mut self.write_rng[0])
+        } else {
+            (self.scenario.background_per_s, &mut self.background_rng)
+        };
+        if rate > 0.0 {
+            let after_s = exponential(rng) / rate;
+            self.engine.set_timer((after_s * NS_PER_S) as u64, token);
+        }
+    }
+
+    fn write_arrives(&mut self) -> Result<(), PlanError> {
+        self.expect_next(WRITE_ARRIVES);
+        let plan = self.stripes.write(&mut self.write_rng[1])?;
+        let script = Script::of_plan(&plan, &self.fabric, self.scenario.settings.write);
+        self.run_script(script, Purpose::Write);
+        Ok(())
+    }
+
+    fn background_arrives(&mut self) {
+        self.expect_next(BACKGROUND_ARRIVES);
+        let (from, to) = self.stripes.background_ends(&mut self.background_rng);
+        let size = exponential(&mut self.background_rng) * self.scenario.background_mean_bytes;
+        let flow = Flow::new(size as u64 + 1, self.fabric.path(from, to));
+        self.run_script(Script::of(flow), Purpose::Background);
+    }
+
+    fn encode_next(&mut self, encoder: usize) {
+        let Some(plan) = self.plans[encoder].pop() else {
+            self.encoders_left -= 1;
+            return;
+        };
+        let script = Script::of_plan(&plan, &self.fabric, self.scenario.settings.encoding);
+        self.run_script(script, Purpose::Encode { encoder });
+    }
+
+    fn run_script(&mut self, script: Script, purpose: Purpose) {
+        let flow_count = script.flows.len();
+        if flow_count == 0 {
+            // One replica at its writer's, for example: nothing is sent.
+            self.finish(purpose, self.engine.now_ns(), 0);
+            return;
+        }
+        let first = (0..flow_count).filter(|&flow| script.waits[flow] == 0);
+        let first: Vec<usize> = first.collect();
+        let job = Job {
+            cross_rack_bytes: script.cross_rack_bytes(&self.fabric),
+            left_count: flow_count,
+            script,
+            purpose,
+            begun_ns: self.engine.now_ns(),
+        };
+        let number = self.free.pop().unwrap_or(self.jobs.len());
+        if number == self.jobs.len() {
+            self.jobs.push(None);
+        }
+        self.jobs[number] = Some(job);
+        for flow in first {
+            self.start(number, flow);
+        }
+    }
+
+    fn start(&mut self, job: usize, flow: usize) {
+        let script = &mut self.jobs[job].as_mut().expect("a job under way").script;
+        let flow_now = std::mem::take(&mut script.flows[flow]);
+        self.engine
+            .start(flow_now, (job as Token) << 16 | flow as Token);
+    }
+
+    fn flow_ends(&mut self, token: Token) {
+        let (number, flow) = ((token >> 16) as usize, (token & 0xffff) as usize);
+        let job = self.jobs[number].as_mut().expect("a job under way");
+        job.left_count -= 1;
+        if job.left_count == 0 {
+            let (purpose, begun_ns, bytes) = (job.purpose, job.begun_ns, job.cross_rack_bytes);
+            self.jobs[number] = None;
+            self.free.push(number);
+            self.finish(purpose, begun_ns, bytes);
+            return;
+        }
+        for follower in std::mem::take(&mut job.script.followers[flow]) {
+            let job = self.jobs[number].as_mut().expect("a job under way");
+            let waits = &mut job.script.waits[follower as usize];
+            *waits -= 1;
+            if *waits == 0 {
+                self.start(number, follower as usize);
+            }
+        }
+    }
+
+    fn finish(&mut self, purpose: Purpose, begun_ns: u64, cross_rack_bytes: u64) {
+        match purpose {
+            Purpose::Encode { encoder } => {
+                let bytes = self.scenario.data_count as u64 * self.scenario.chunk_bytes;
+                self.outcome.encoded_bytes += bytes;
+                self.outcome.encode_cross_rack_bytes += cross_rack_bytes;
+                self.encode_next(encoder);
+            }
+            Purpose::Write => {
+                self.outcome.write_count += 1;
+                self.outcome.write_ns += self.engine.now_ns() - begun_ns;
+                self.outcome.write_cross_rack_bytes += cross_rack_bytes;
+            }
+            Purpose::Background => {}
+        }
+    }
+}
+
+/// An exponentially distributed number with mean 1.
+fn exponential(rng: &mut ChaCha8Rng) -> f64 {
+    // From (0, 1], so that the logarithm is finite.
+    -(1.0 - rng.random::<f64>()).ln()
+}
