@@ -1,0 +1,225 @@
+//! The array of devices as a RAID of whole stripes: writes a stripe with its parities, reads any part of
+//! it, also where devices are missing.
+//!
+//! It never writes a part of a stripe, except when it brings a chunk back to a device that lacks it.
+
+use crate::device::Device;
+use crate::error::FlashError;
+use crate::geometry::Geometry;
+use gabion_codec::Code;
+use std::io;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Devices that hold stripes.
+pub(crate) struct Array<D> {
+    geometry: Geometry,
+    /// None where there is no parity.
+    code: Option<Code>,
+    /// None is a device that is absent or has failed.
+    devices: RwLock<Vec<Option<Arc<D>>>>,
+}
+
+impl<D: Device> Array<D> {
+    /// # Errors
+    /// [`FlashError::Unsupported`] when there is no such code.
+    pub(crate) fn new(geometry: Geometry, devices: Vec<Option<D>>) -> Result<Self, FlashError> {
+        let refuse = |reason: String| FlashError::Unsupported { reason };
+        if devices.len() != geometry.device_count() {
+            let count = geometry.device_count();
+            return Err(refuse(format!(
+                "the array has {count} devices, {} are given",
+                devices.len()
+            )));
+        }
+        let code = match geometry.parity_devices {
+            0 => None,
+            m => Some(
+                Code::reed_solomon(geometry.data_devices, m)
+                    .map_err(|error| refuse(error.to_string()))?,
+            ),
+        };
+        Ok(Self {
+            geometry,
+            code,
+            devices: RwLock::new(
+                devices
+                    .into_iter()
+                    .map(|device| device.map(Arc::new))
+                    .collect(),
+            ),
+        })
+    }
+
+    pub(crate) fn device(&self, index: usize) -> Option<Arc<D>> {
+        let devices = self.devices.read().unwrap_or_else(PoisonError::into_inner);
+        devices[index].clone()
+    }
+
+    pub(crate) fn set_device(&self, index: usize, device: Option<Arc<D>>) {
+        let mut devices = self.devices.write().unwrap_or_else(PoisonError::into_inner);
+        devices[index] = device;
+    }
+
+    /// A bit for each device that is absent or has failed.
+    pub(crate) fn absent(&self) -> u16 {
+        let devices = self.devices.read().unwrap_or_else(PoisonError::into_inner);
+        let bit = |(index, device): (usize, &Option<Arc<D>>)| u16::from(device.is_none()) << index;
+        devices.iter().enumerate().map(bit).sum()
+    }
+
+    /// # Errors
+    /// [`FlashError::TooManyMissing`] when these devices are more than the parities.
+    pub(crate) fn check(&self, missing: u16) -> Result<(), FlashError> {
+        let survivable = self.geometry.parity_devices;
+        let missing = missing.count_ones() as usize;
+        if missing > survivable {
+            return Err(FlashError::TooManyMissing {
+                missing,
+                survivable,
+            });
+        }
+        Ok(())
+    }
+
+    /// Writes a stripe from its data and makes it durable. Devices that fail on the way are given up.
+    /// Gives a bit for each device that lacks its chunk.
+    ///
+    /// # Errors
+    /// [`FlashError::TooManyMissing`] when too few devices have theirs.
+    pub(crate) fn write_stripe(
+        &self,
+        stripe: u32,
+        data: &[u8],
+        parity: &mut Vec<u8>,
+    ) -> Result<u16, FlashError> {
+        let chunk_bytes = self.geometry.chunk_bytes as usize;
+        parity.resize(self.geometry.parity_devices * chunk_bytes, 0);
+        let chunks: Vec<&[u8]> = data.chunks_exact(chunk_bytes).collect();
+        if let Some(code) = &self.code {
+            let mut outputs: Vec<&mut [u8]> = parity.chunks_exact_mut(chunk_bytes).collect();
+            code.encode(&chunks, &mut outputs)
+                .expect("a stripe has the code's chunks, all of one length");
+        }
+        let all = chunks.into_iter().chain(parity.chunks_exact(chunk_bytes));
+        let offset = self.geometry.chunk_offset(stripe);
+        for (chunk, bytes) in all.enumerate() {
+            let index = self.geometry.device_of(stripe, chunk);
+            if let Some(device) = self.device(index)
+                && device.write_at(offset, bytes).is_err()
+            {
+                self.set_device(index, None);
+            }
+        }
+        self.sync();
+        let missing = self.absent();
+        self.check(missing)?;
+        Ok(missing)
+    }
+
+    /// Makes everything written durable, and gives devices up that cannot.
+    fn sync(&self) {
+        for index in 0..self.geometry.device_count() {
+            if let Some(device) = self.device(index)
+                && device.sync().is_err()
+            {
+                self.set_device(index, None);
+            }
+        }
+    }
+
+    /// Fills `output` from a chunk of a stripe, rebuilt from the others where its device is in
+    /// `missing`, absent, or fails to read.
+    ///
+    /// # Errors
+    /// [`FlashError::TooManyMissing`], or the system's error where there is no parity.
+    pub(crate) fn read(
+        &self,
+        stripe: u32,
+        missing: u16,
+        chunk: usize,
+        offset: u64,
+        output: &mut [u8],
+    ) -> Result<(), FlashError> {
+        let index = self.geometry.device_of(stripe, chunk);
+        let mut missing = missing | self.absent();
+        if missing & (1 << index) == 0 {
+            match self.read_chunk(stripe, chunk, offset, output) {
+                Ok(()) => return Ok(()),
+                Err(error) if self.code.is_none() => {
+                    return Err(FlashError::io(format!("read device {index}"), error));
+                }
+                Err(_) => missing |= 1 << index,
+            }
+        }
+        self.rebuild(stripe, missing, chunk, offset, output)
+    }
+
+    fn read_chunk(
+        &self,
+        stripe: u32,
+        chunk: usize,
+        offset: u64,
+        output: &mut [u8],
+    ) -> io::Result<()> {
+        let device = self.device(self.geometry.device_of(stripe, chunk));
+        let device = device.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        device.read_at(self.geometry.chunk_offset(stripe) + offset, output)
+    }
+
+    /// Fills `output` with bytes of a chunk from those of the others.
+    ///
+    /// # Errors
+    /// [`FlashError::TooManyMissing`] when too few others can be read.
+    pub(crate) fn rebuild(
+        &self,
+        stripe: u32,
+        mut missing: u16,
+        chunk: usize,
+        offset: u64,
+        output: &mut [u8],
+    ) -> Result<(), FlashError> {
+        missing |= 1 << self.geometry.device_of(stripe, chunk);
+        'again: loop {
+            self.check(missing)?;
+            let Some(code) = &self.code else {
+                return Err(FlashError::TooManyMissing {
+                    missing: 1,
+                    survivable: 0,
+                });
+            };
+            let is_there =
+                |other: &usize| missing & (1 << self.geometry.device_of(stripe, *other)) == 0;
+            let available: Vec<usize> = (0..code.n()).filter(is_there).collect();
+            let equations = code
+                .decode(&available, &[chunk])
+                .expect("any k chunks of a Reed-Solomon code suffice");
+            let mut helpers = Vec::new();
+            for &helper in &equations.helpers {
+                let mut bytes = vec![0; output.len()];
+                if self.read_chunk(stripe, helper, offset, &mut bytes).is_err() {
+                    missing |= 1 << self.geometry.device_of(stripe, helper);
+                    continue 'again;
+                }
+                helpers.push(bytes);
+            }
+            let helpers: Vec<&[u8]> = helpers.iter().map(Vec::as_slice).collect();
+            equations
+                .apply(&helpers, &mut [output])
+                .expect("helpers are as long as the output");
+            return Ok(());
+        }
+    }
+
+    /// Says that nothing of a stripe is needed any more.
+    pub(crate) fn discard(&self, stripe: u32) {
+        for index in 0..self.geometry.device_count() {
+            if let Some(device) = self.device(index) {
+                // A discard is a hint: a device that refuses it loses nothing that is needed.
+                let _ = device.discard(
+                    self.geometry.chunk_offset(stripe),
+                    self.geometry.chunk_bytes,
+                );
+            }
+        }
+    }
+}

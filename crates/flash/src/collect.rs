@@ -1,0 +1,116 @@
+//! Collection (`CodFS` thesis, section 6.2.2): the live pages of a stripe go back through the hotness module into
+//! the buffers, and the stripe is free.
+//!
+//! The thesis's two modes are the caller's: active is [`FlashStore::maintain`] often, periodic is
+//! [`FlashStore::collect`] when there is little else to do. Neither holds the state's lock for longer
+//! than one page takes, so writes go on meanwhile.
+
+use crate::device::Device;
+use crate::error::FlashError;
+use crate::format::{Entry, StripeState};
+use crate::geometry::{ENTRY_BYTES, PAGE_BYTES};
+use crate::log::Writer;
+use crate::nvram::Nvram;
+use crate::store::FlashStore;
+use std::sync::PoisonError;
+
+impl<D: Device, N: Nvram> FlashStore<D, N> {
+    /// Does what is due besides writes: flushes full buffers, and collects while too few stripes are
+    /// free. For a thread of the caller's, so that writes need not do it themselves.
+    ///
+    /// # Errors
+    /// The first failure of the store.
+    pub fn maintain(&self) -> Result<(), FlashError> {
+        if self.lock().buffers.has_full() {
+            self.flush()?;
+        }
+        let share = u64::from(self.options.active_permille) * u64::from(self.geometry.stripe_count);
+        let wanted = u64::from(self.geometry.reserved_stripes()) + share / 1000;
+        while u64::from(self.lock().stripes.free_count()) < wanted {
+            if !self.collect()? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Empties one stripe. Gives false when none has stale pages.
+    ///
+    /// # Errors
+    /// The first failure of the store, or [`FlashError::Damaged`] when a live page cannot be read.
+    pub fn collect(&self) -> Result<bool, FlashError> {
+        let _turn = self
+            .collecting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let victim = {
+            let mut state = self.lock();
+            Self::check(&state)?;
+            let now = state.clock;
+            state.stripes.choose(self.options.victims, now)
+        };
+        let Some(victim) = victim else {
+            return Ok(false);
+        };
+        if let Err(error) = self.empty(victim) {
+            self.lock().stripes.give_back(victim);
+            return Err(error);
+        }
+        // What took its pages' place has to be durable before the stripe may be overwritten, and that it
+        // is free before anybody else writes to it.
+        self.persist()?;
+        self.stage_header(&mut self.lock(), victim, StripeState::Free)?;
+        self.persist()?;
+        if self.options.discards {
+            self.array.discard(victim);
+        }
+        let mut state = self.lock();
+        state.stripes.free(victim);
+        state.counts.collected_stripes += 1;
+        Ok(true)
+    }
+
+    /// Moves the live pages of a sealed stripe to buffers.
+    fn empty(&self, victim: u32) -> Result<(), FlashError> {
+        let (live, base) = {
+            let state = self.lock();
+            let stripe = state.stripes.get(victim);
+            (stripe.live, stripe.base)
+        };
+        if live == 0 {
+            return Ok(());
+        }
+        let table = self.table(victim)?;
+        let mut contents = vec![0; PAGE_BYTES];
+        for (slot, bytes) in (0_u32..).zip(table.chunks_exact(ENTRY_BYTES as usize)) {
+            let Some(entry) = Entry::decode(base, bytes) else {
+                continue;
+            };
+            let place = self.place(victim, slot);
+            let missing = {
+                let state = self.lock();
+                let StripeState::Sealed { missing } = state.stripes.get(victim).state else {
+                    unreachable!("a stripe that is being collected stays sealed");
+                };
+                if state.map.get(entry.file, entry.page) != Some(place) {
+                    continue;
+                }
+                missing
+            };
+            self.read_slot(place, &entry, missing, &mut contents)?;
+            self.attempt(Writer::Collector, |state| {
+                // A write may have overtaken the move.
+                if state.map.get(entry.file, entry.page) != Some(place) {
+                    return Ok(());
+                }
+                let now = state.clock;
+                let group = state.hotness.moved(entry.file, entry.page, now);
+                let page = (entry.file, entry.page);
+                self.append(state, Writer::Collector, group, page, &contents)?;
+                state.counts.moved_pages += 1;
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,143 @@
+//! What the store asks of an SSD: reads, writes, syncs and discards of byte ranges.
+//!
+//! [`FileDevice`] is a file or a raw block device; [`ModelDevice`](crate::ModelDevice) counts what a
+//! modelled SSD would do; [`SimDevice`](crate::SimDevice) loses power on request. A device says
+//! honestly whether it did what it was told, and nothing else.
+
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// One device of an array. Offsets and lengths are bytes. Operations block; several may run at once.
+pub trait Device: Send + Sync {
+    /// Bytes that the device holds.
+    ///
+    /// # Errors
+    /// When the device fails.
+    fn capacity_bytes(&self) -> io::Result<u64>;
+
+    /// Fills `output` from `offset`.
+    ///
+    /// # Errors
+    /// When the range is not on the device or the device fails.
+    fn read_at(&self, offset: u64, output: &mut [u8]) -> io::Result<()>;
+
+    /// Writes all of `bytes` at `offset`. They are durable after [`Device::sync`].
+    ///
+    /// # Errors
+    /// When the range is not on the device or the device fails; a part may have been written then.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Makes everything written so far durable.
+    ///
+    /// # Errors
+    /// When the device fails: nothing is known then about what is durable.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Says that the bytes of a range are no longer needed (TRIM). They may read as anything from then on.
+    ///
+    /// # Errors
+    /// When the device fails. A device that cannot discard does nothing.
+    fn discard(&self, offset: u64, bytes: u64) -> io::Result<()>;
+}
+
+impl<D: Device + ?Sized> Device for std::sync::Arc<D> {
+    fn capacity_bytes(&self) -> io::Result<u64> {
+        (**self).capacity_bytes()
+    }
+
+    fn read_at(&self, offset: u64, output: &mut [u8]) -> io::Result<()> {
+        (**self).read_at(offset, output)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        (**self).write_at(offset, bytes)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        (**self).sync()
+    }
+
+    fn discard(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        (**self).discard(offset, bytes)
+    }
+}
+
+/// A file or a raw block device.
+#[derive(Debug)]
+pub struct FileDevice {
+    file: File,
+    capacity_bytes: u64,
+}
+
+impl FileDevice {
+    /// Opens a file or block device that exists.
+    ///
+    /// # Errors
+    /// When it cannot be opened for reading and writing, or does not tell its length.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        let mut end = &file;
+        // Block devices have no length in their metadata, but an end that can be sought.
+        let capacity_bytes = io::Seek::seek(&mut end, io::SeekFrom::End(0))?;
+        Ok(Self {
+            file,
+            capacity_bytes,
+        })
+    }
+
+    /// Makes a file of `capacity_bytes`, with its space reserved where the file system can.
+    ///
+    /// # Errors
+    /// When it exists already, or the file system fails or is full.
+    pub fn create(path: &Path, capacity_bytes: u64) -> io::Result<Self> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(path)?;
+        match fallocate(&file, FallocateFlags::empty(), 0, capacity_bytes) {
+            Err(Errno::OPNOTSUPP) => file.set_len(capacity_bytes)?,
+            other => other?,
+        }
+        Ok(Self {
+            file,
+            capacity_bytes,
+        })
+    }
+}
+
+impl Device for FileDevice {
+    fn capacity_bytes(&self) -> io::Result<u64> {
+        Ok(self.capacity_bytes)
+    }
+
+    fn read_at(&self, offset: u64, output: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(output, offset)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn discard(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        let is_block_device = !self.file.metadata()?.is_file();
+        if is_block_device {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            return match fallocate(&self.file, flags, offset, bytes) {
+                Err(Errno::OPNOTSUPP) => Ok(()),
+                other => other.map_err(io::Error::from),
+            };
+        }
+        // A hole in a file would give its space away and fragment it; the file system below would
+        // gain nothing that the next stripe does not take back.
+        Ok(())
+    }
+}

@@ -1,0 +1,215 @@
+//! How a store is cut up: pages, slots, stripes, chunks, and where each part of the non-volatile memory
+//! lies. All of it follows from a few numbers that the superblock keeps.
+//!
+//! A stripe is `data_devices` chunks of `chunk_bytes` with their parities, at the same place of every
+//! device; the chunks rotate over the devices. The first pages of a stripe are its summary, the others
+//! are slots for pages of files.
+
+use crate::error::FlashError;
+
+/// Bytes of a page, the unit that files are mapped in.
+pub const PAGE_BYTES: usize = 4096;
+/// Bytes of an entry of a stripe's table: file, page, age and checksum of what is in a slot.
+pub(crate) const ENTRY_BYTES: u64 = 16;
+/// Bytes of a stripe's header in the non-volatile memory.
+pub(crate) const HEADER_BYTES: u64 = 16;
+/// Bytes of the summary's own header, before its entries.
+pub(crate) const SUMMARY_HEADER_BYTES: usize = 64;
+/// Bytes before the headers of stripes, for the superblock.
+const SUPERBLOCK_AREA_BYTES: u64 = PAGE_BYTES as u64;
+/// The most devices: a stripe's header has a bit for each.
+const DEVICES_MAX: usize = 16;
+
+/// The numbers that a store is made with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Geometry {
+    /// Devices that hold data of a stripe, the code's k.
+    pub data_devices: usize,
+    /// Devices that hold parity of a stripe: 1 is RAID-5, 2 is RAID-6, 0 has no redundancy.
+    pub parity_devices: usize,
+    /// Bytes of a chunk; a multiple of the SSD's erase block, so that no block is written in part.
+    pub chunk_bytes: u64,
+    /// Stripes.
+    pub stripe_count: u32,
+    /// Hotness groups; each has one buffer.
+    pub group_count: usize,
+    /// Buffers beyond one a group, for writes to go on in while full ones are flushed.
+    pub spare_buffers: usize,
+}
+
+impl Geometry {
+    /// The thesis's default on the devices given: stripes of 8 MiB of data (a little less where 8 MiB
+    /// does not divide), four groups, and one spare buffer.
+    pub fn new(data_devices: usize, parity_devices: usize, stripe_count: u32) -> Self {
+        let page = PAGE_BYTES as u64;
+        let chunk_bytes = (8 << 20) / data_devices.max(1) as u64 / page * page;
+        Self {
+            data_devices,
+            parity_devices,
+            chunk_bytes,
+            stripe_count,
+            group_count: 4,
+            spare_buffers: 1,
+        }
+    }
+
+    /// The same with as many stripes as devices of `capacity_bytes` hold.
+    #[must_use]
+    pub fn filling(mut self, capacity_bytes: u64) -> Self {
+        // One chunk's room at the beginning of each device is for its header.
+        let count = (capacity_bytes / self.chunk_bytes.max(1)).saturating_sub(1);
+        self.stripe_count = count.min(u64::from(u32::MAX)) as u32;
+        self
+    }
+
+    /// # Errors
+    /// [`FlashError::Unsupported`] when the numbers contradict each other.
+    pub(crate) fn check(&self) -> Result<(), FlashError> {
+        let refuse = |reason: &str| {
+            Err(FlashError::Unsupported {
+                reason: reason.to_owned(),
+            })
+        };
+        if self.data_devices == 0 || self.device_count() > DEVICES_MAX {
+            return refuse("an array has 1 to 16 devices, one of them for data");
+        }
+        if self.group_count == 0 || self.spare_buffers == 0 || self.buffer_count() > 255 {
+            return refuse("there are 1 to 254 groups, and 1 to 254 spare buffers");
+        }
+        if self.chunk_bytes == 0 || !self.chunk_bytes.is_multiple_of(PAGE_BYTES as u64) {
+            return refuse("a chunk is a multiple of 4 KiB");
+        }
+        if self.stripe_pages() > 1 << 20 || self.summary_pages() >= self.stripe_pages() {
+            return refuse("a stripe has at least two pages and at most 4 GiB");
+        }
+        let places = u64::from(self.stripe_count) * self.stripe_pages();
+        if places >= u64::from(u32::MAX) {
+            return refuse("a store has fewer than 2^32 pages");
+        }
+        if self.stripe_count < self.reserved_stripes() + 2 {
+            return refuse("a store has at least twice as many stripes as groups, and six more");
+        }
+        Ok(())
+    }
+
+    /// Devices of the array.
+    pub fn device_count(&self) -> usize {
+        self.data_devices + self.parity_devices
+    }
+
+    /// Bytes of each device that are used.
+    pub fn device_bytes(&self) -> u64 {
+        self.chunk_bytes * (u64::from(self.stripe_count) + 1)
+    }
+
+    /// Data pages of a stripe, its summary included.
+    pub(crate) fn stripe_pages(&self) -> u64 {
+        self.data_devices as u64 * self.chunk_bytes / PAGE_BYTES as u64
+    }
+
+    /// Pages of a stripe's summary.
+    pub(crate) fn summary_pages(&self) -> u64 {
+        // One entry too many for each page of the summary itself is simpler than exact, and costs nothing
+        // for stripes below 256 pages.
+        let bytes = SUMMARY_HEADER_BYTES as u64 + self.stripe_pages() * ENTRY_BYTES;
+        bytes.div_ceil(PAGE_BYTES as u64)
+    }
+
+    /// Pages of files that a stripe holds.
+    pub fn slot_count(&self) -> u32 {
+        (self.stripe_pages() - self.summary_pages()) as u32
+    }
+
+    /// Buffers in the non-volatile memory.
+    pub fn buffer_count(&self) -> usize {
+        self.group_count + self.spare_buffers
+    }
+
+    /// Stripes that only collection may fill: one for each group, and two to have choice.
+    pub(crate) fn reserved_stripes(&self) -> u32 {
+        self.group_count as u32 + 2
+    }
+
+    /// Pages of files that the store may hold: all slots but those of reserved stripes, of a buffer for
+    /// each group that may be nearly empty, and of one stripe, so that collection always gains.
+    pub fn capacity_pages(&self) -> u64 {
+        let usable = self
+            .stripe_count
+            .saturating_sub(self.reserved_stripes() + self.group_count as u32 + 1);
+        u64::from(usable) * u64::from(self.slot_count())
+    }
+
+    /// Bytes of non-volatile memory that the store needs.
+    pub fn nvram_bytes(&self) -> u64 {
+        self.buffer_offset(self.buffer_count())
+    }
+
+    /// Bytes of non-volatile memory that metadata takes: all but the buffers.
+    pub fn nvram_metadata_bytes(&self) -> u64 {
+        self.buffer_offset(0)
+    }
+
+    /// Where the entry of a slot lies in the non-volatile memory.
+    pub(crate) fn entry_offset(&self, stripe: u32, slot: u32) -> u64 {
+        let headers = header_offset(self.stripe_count);
+        let tables = headers.next_multiple_of(PAGE_BYTES as u64);
+        let number = u64::from(stripe) * u64::from(self.slot_count()) + u64::from(slot);
+        tables + number * ENTRY_BYTES
+    }
+
+    /// Where a buffer lies in the non-volatile memory.
+    pub(crate) fn buffer_offset(&self, buffer: usize) -> u64 {
+        let end = self.entry_offset(self.stripe_count, 0);
+        let first = end.next_multiple_of(PAGE_BYTES as u64);
+        first + buffer as u64 * u64::from(self.slot_count()) * PAGE_BYTES as u64
+    }
+
+    /// Where the stripe's chunk lies on its device.
+    pub(crate) fn chunk_offset(&self, stripe: u32) -> u64 {
+        self.chunk_bytes * (u64::from(stripe) + 1)
+    }
+
+    /// The device of a chunk of a stripe, data chunks first. Chunks rotate, so that parity is everywhere.
+    pub(crate) fn device_of(&self, stripe: u32, chunk: usize) -> usize {
+        (stripe as usize + chunk) % self.device_count()
+    }
+
+    /// The data chunk and the offset in it of a page of a stripe.
+    pub(crate) fn locate(&self, stripe_page: u64) -> (usize, u64) {
+        let byte = stripe_page * PAGE_BYTES as u64;
+        ((byte / self.chunk_bytes) as usize, byte % self.chunk_bytes)
+    }
+}
+
+/// Where a stripe's header lies in the non-volatile memory.
+pub(crate) fn header_offset(stripe: u32) -> u64 {
+    SUPERBLOCK_AREA_BYTES + u64::from(stripe) * HEADER_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_takes_under_24_bytes_a_page() {
+        let geometry = Geometry::new(4, 1, 1280);
+        geometry.check().unwrap();
+        assert_eq!(geometry.slot_count(), 2048 - 9);
+        let bytes = geometry.nvram_metadata_bytes() as f64;
+        let slots = 1280.0 * f64::from(geometry.slot_count());
+        // Besides these, a page's place takes four bytes of ordinary memory.
+        assert!(bytes / slots + 4.0 < 21.0, "{}", bytes / slots);
+    }
+
+    #[test]
+    fn chunks_of_a_stripe_are_on_different_devices() {
+        let geometry = Geometry::new(4, 2, 100);
+        for stripe in 0..100 {
+            let mut devices: Vec<usize> = (0..6)
+                .map(|chunk| geometry.device_of(stripe, chunk))
+                .collect();
+            devices.sort_unstable();
+            assert_eq!(devices, [0, 1, 2, 3, 4, 5]);
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Bytes of files: reads, writes and syncs.
+
+use crate::device::Device;
+use crate::error::FlashError;
+use crate::files::{FileId, check_end, no_such};
+use crate::format::{Entry, Inode, StripeState};
+use crate::geometry::PAGE_BYTES;
+use crate::log::Writer;
+use crate::nvram::Nvram;
+use crate::page_map::Place;
+use crate::store::{FlashStore, State};
+
+const PAGE: u64 = PAGE_BYTES as u64;
+
+/// Where a page was found.
+enum Fetched {
+    /// It is a hole: zeros.
+    Hole,
+    /// It was in a buffer.
+    Buffered,
+    /// It is on the devices.
+    Stored {
+        place: Place,
+        entry: Entry,
+        missing: u16,
+    },
+}
+
+impl<D: Device, N: Nvram> FlashStore<D, N> {
+    /// Reads into `output` from `offset` on, and gives the number of bytes, fewer only at the file's
+    /// end.
+    ///
+    /// # Errors
+    /// [`FlashError::NoSuchFile`]; [`FlashError::Damaged`] and [`FlashError::TooManyMissing`] when
+    /// more is lost than the array survives.
+    pub fn read(&self, file: FileId, offset: u64, output: &mut [u8]) -> Result<usize, FlashError> {
+        let left = self.length(file)?.saturating_sub(offset);
+        let wanted = (output.len() as u64).min(left) as usize;
+        let mut done = 0;
+        let mut page = vec![0; PAGE_BYTES];
+        while done < wanted {
+            let at = offset + done as u64;
+            let within = (at % PAGE) as usize;
+            let part = (PAGE_BYTES - within).min(wanted - done);
+            self.fetch(file.0, (at / PAGE) as u32, &mut page)?;
+            output[done..done + part].copy_from_slice(&page[within..within + part]);
+            done += part;
+        }
+        Ok(wanted)
+    }
+
+    /// Writes `bytes` at `offset`, durably; the file grows where needed. A crash meanwhile leaves each
+    /// page as it was or as it is to be.
+    ///
+    /// # Errors
+    /// [`FlashError::NoSuchFile`], [`FlashError::OutOfRange`], [`FlashError::NoSpace`], or the first
+    /// failure of the store.
+    pub fn write(&self, file: FileId, offset: u64, bytes: &[u8]) -> Result<(), FlashError> {
+        self.write_deferred(file, offset, bytes)?;
+        self.persist()
+    }
+
+    /// Writes `bytes` at `offset` as [`FlashStore::write`] does, but durable only after
+    /// [`FlashStore::sync`].
+    ///
+    /// # Errors
+    /// As for [`FlashStore::write`].
+    pub fn write_deferred(
+        &self,
+        file: FileId,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), FlashError> {
+        let end = offset.saturating_add(bytes.len() as u64);
+        check_end(end)?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.grow(file, end)?;
+        let stripe_bytes = self.geometry.slot_count() as usize * PAGE_BYTES;
+        let mut done = 0;
+        while done < bytes.len() {
+            let at = offset + done as u64;
+            let (page, within) = ((at / PAGE) as u32, (at % PAGE) as usize);
+            let rest = &bytes[done..];
+            if within == 0 && rest.len() >= stripe_bytes {
+                self.write_direct(file.0, page, &rest[..stripe_bytes])?;
+                done += stripe_bytes;
+            } else if within == 0 && rest.len() >= PAGE_BYTES {
+                self.write_page(file.0, page, &rest[..PAGE_BYTES])?;
+                done += PAGE_BYTES;
+            } else {
+                let part = rest.len().min(PAGE_BYTES - within);
+                self.write_part(file.0, page, within, &rest[..part])?;
+                done += part;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes everything durable that was written so far, to any file.
+    ///
+    /// # Errors
+    /// The first failure of the store.
+    pub fn sync(&self) -> Result<(), FlashError> {
+        self.persist()
+    }
+
+    /// Makes the file reach to `end`, before anything is written there.
+    fn grow(&self, file: FileId, end: u64) -> Result<(), FlashError> {
+        self.attempt(Writer::User, |state| {
+            let inode = state.files.get(file.0).ok_or_else(|| no_such(file.0))?;
+            if inode.length_bytes >= end {
+                return Ok(());
+            }
+            let inode = Inode {
+                length_bytes: end,
+                ..inode.clone()
+            };
+            self.put_inode(state, file.0, Some(inode))
+        })
+    }
+
+    fn write_page(&self, file: u32, page: u32, contents: &[u8]) -> Result<(), FlashError> {
+        let mut group = None;
+        self.attempt(Writer::User, |state| {
+            self.check_fresh(state, file, page)?;
+            self.append_written(state, &mut group, (file, page), contents)
+        })
+    }
+
+    /// Refuses a page of a file that is gone, or one more than there may be.
+    fn check_fresh(&self, state: &State, file: u32, page: u32) -> Result<(), FlashError> {
+        state.files.get(file).ok_or_else(|| no_such(file))?;
+        match state.map.get(file, page) {
+            Some(_) => Ok(()),
+            None => self.check_space(state, 1),
+        }
+    }
+
+    /// Changes a part of a page, whatever else is written to it meanwhile.
+    fn write_part(
+        &self,
+        file: u32,
+        page: u32,
+        within: usize,
+        part: &[u8],
+    ) -> Result<(), FlashError> {
+        let mut group = None;
+        let mut contents = vec![0; PAGE_BYTES];
+        loop {
+            let before = self.fetch(file, page, &mut contents)?;
+            contents[within..within + part.len()].copy_from_slice(part);
+            let is_written = self.attempt(Writer::User, |state| {
+                self.check_fresh(state, file, page)?;
+                let now = match state.map.get(file, page) {
+                    Some(place) => self.entry(state, place)?.map(|entry| entry.sequence),
+                    None => None,
+                };
+                if now != before {
+                    return Ok(false);
+                }
+                self.append_written(state, &mut group, (file, page), &contents)?;
+                Ok(true)
+            })?;
+            if is_written {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reads a page, and gives its age; none for a hole.
+    fn fetch(&self, file: u32, page: u32, output: &mut [u8]) -> Result<Option<u64>, FlashError> {
+        let mut seen = None;
+        loop {
+            let (place, entry, missing) = match self.look_up(file, page, output)? {
+                (Fetched::Hole, _) => return Ok(None),
+                (Fetched::Buffered, sequence) => return Ok(Some(sequence)),
+                (
+                    Fetched::Stored {
+                        place,
+                        entry,
+                        missing,
+                    },
+                    _,
+                ) => (place, entry, missing),
+            };
+            // Unlocked, a stripe may be collected and written anew while it is read: then the page
+            // has another place, and is read again from there.
+            let is_moving = seen != Some((place, entry.sequence));
+            match self.read_slot(place, &entry, missing, output) {
+                Ok(()) => return Ok(Some(entry.sequence)),
+                Err(_) if is_moving => seen = Some((place, entry.sequence)),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Looks a page up, and reads it if it is in a buffer.
+    fn look_up(
+        &self,
+        file: u32,
+        page: u32,
+        output: &mut [u8],
+    ) -> Result<(Fetched, u64), FlashError> {
+        let state = self.lock();
+        let Some(place) = state.map.get(file, page) else {
+            output.fill(0);
+            return Ok((Fetched::Hole, 0));
+        };
+        let damaged = FlashError::Damaged { file, page };
+        let entry = self.entry(&state, place)?;
+        let Some(entry) = entry.filter(|entry| (entry.file, entry.page) == (file, page)) else {
+            return Err(damaged);
+        };
+        let (stripe, slot) = self.split(place);
+        let missing = match state.stripes.get(stripe).state {
+            StripeState::Open { buffer } => {
+                let offset = self.slot_offset(usize::from(buffer), slot);
+                self.nvram
+                    .read(offset, output)
+                    .map_err(|source| FlashError::io("read the non-volatile memory", source))?;
+                if !entry.fits(output) {
+                    return Err(damaged);
+                }
+                return Ok((Fetched::Buffered, entry.sequence));
+            }
+            StripeState::Sealed { missing } => missing,
+            StripeState::Free => return Err(damaged),
+        };
+        let found = Fetched::Stored {
+            place,
+            entry,
+            missing,
+        };
+        Ok((found, 0))
+    }
+
+    /// Reads a slot of a sealed stripe. Bytes that fail their checksum are rebuilt from the other devices.
+    pub(crate) fn read_slot(
+        &self,
+        place: Place,
+        entry: &Entry,
+        missing: u16,
+        output: &mut [u8],
+    ) -> Result<(), FlashError> {
+        let (stripe, slot) = self.split(place);
+        let page = self.geometry.summary_pages() + u64::from(slot);
+        let (chunk, offset) = self.geometry.locate(page);
+        self.array.read(stripe, missing, chunk, offset, output)?;
+        if entry.fits(output) {
+            return Ok(());
+        }
+        let damaged = FlashError::Damaged {
+            file: entry.file,
+            page: entry.page,
+        };
+        self.array
+            .rebuild(stripe, missing | self.array.absent(), chunk, offset, output)
+            .map_err(|_| FlashError::Damaged {
+                file: entry.file,
+                page: entry.page,
+            })?;
+        if entry.fits(output) {
+            Ok(())
+        } else {
+            Err(damaged)
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! The log module (`CodFS` thesis, section 6.2.2): pages go to the buffer of their group, full buffers go
+//! to the devices as whole stripes, and what is as large as a stripe goes there at once.
+
+use crate::buffers::Room;
+use crate::device::Device;
+use crate::error::FlashError;
+use crate::files::TABLE;
+use crate::format::{Entry, StripeState, encode_summary};
+use crate::geometry::{ENTRY_BYTES, PAGE_BYTES, header_offset};
+use crate::nvram::Nvram;
+use crate::page_map::Place;
+use crate::store::{FlashStore, State};
+use std::sync::PoisonError;
+
+/// Who appends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Writer {
+    /// A user, who may not take the reserved stripes.
+    User,
+    /// Collection, which frees more than it takes.
+    Collector,
+}
+
+/// What is short.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Shortage {
+    /// A stripe that is ready to be opened.
+    Stripe,
+    /// A buffer with nothing in it.
+    Buffer,
+    /// Slots that wait for their successors to be durable.
+    Slots,
+}
+
+/// Why an attempt did not come to its end.
+pub(crate) enum Halt {
+    /// It may succeed once this is there.
+    Short(Shortage),
+    /// It will not.
+    Failed(FlashError),
+}
+
+impl From<FlashError> for Halt {
+    fn from(error: FlashError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl<D: Device, N: Nvram> FlashStore<D, N> {
+    /// Attempts something under the state's lock, gets what it lacks without the lock, and attempts it
+    /// again. An attempt that halts must have changed nothing.
+    pub(crate) fn attempt<T>(
+        &self,
+        writer: Writer,
+        mut attempt: impl FnMut(&mut State) -> Result<T, Halt>,
+    ) -> Result<T, FlashError> {
+        loop {
+            let shortage = {
+                let mut state = self.lock();
+                Self::check(&state)?;
+                match attempt(&mut state) {
+                    Ok(value) => return Ok(value),
+                    Err(Halt::Failed(error)) => return Err(error),
+                    Err(Halt::Short(shortage)) => shortage,
+                }
+            };
+            match shortage {
+                Shortage::Stripe => self.prepare(writer)?,
+                Shortage::Buffer => self.flush()?,
+                Shortage::Slots => self.persist()?,
+            }
+        }
+    }
+
+    /// Puts a page into a group's buffer, and has the map say so.
+    pub(crate) fn append(
+        &self,
+        state: &mut State,
+        writer: Writer,
+        group: usize,
+        (file, page): (u32, u32),
+        contents: &[u8],
+    ) -> Result<(), Halt> {
+        let (buffer, stripe, slot) = self.slot(state, writer, group)?;
+        let sequence = state.sequence;
+        state.sequence += 1;
+        let entry = Entry::of(file, page, sequence, contents);
+        self.stage(state, self.slot_offset(buffer, slot), contents)?;
+        let base = state.stripes.get(stripe).base;
+        let offset = self.geometry.entry_offset(stripe, slot);
+        self.stage(state, offset, &entry.encode(base))?;
+        let older = state.map.set(file, page, self.place(stripe, slot));
+        state.stripes.gain(stripe);
+        if let Some(older) = older {
+            state.counts.absorbed_pages += u64::from(self.release(state, older));
+        }
+        Ok(())
+    }
+
+    /// A place's page is elsewhere now, or gone. Gives whether it was in a buffer.
+    pub(crate) fn release(&self, state: &mut State, place: Place) -> bool {
+        let (stripe, slot) = self.split(place);
+        state.stripes.lose(stripe);
+        let StripeState::Open { buffer } = state.stripes.get(stripe).state else {
+            return false;
+        };
+        let ticket = state.staged.ticket;
+        state
+            .buffers
+            .retire(usize::from(buffer), stripe, slot, ticket);
+        true
+    }
+
+    /// Takes a slot of the group's buffer, which is opened if need be.
+    fn slot(
+        &self,
+        state: &mut State,
+        writer: Writer,
+        mut group: usize,
+    ) -> Result<(usize, u32, u32), Halt> {
+        loop {
+            match state.buffers.take(group) {
+                Room::Slot {
+                    buffer,
+                    stripe,
+                    slot,
+                } => {
+                    let age = state.sequence - state.stripes.get(stripe).base;
+                    if age > u64::from(u32::MAX) {
+                        // Entries count from the stripe's base in 32 bits. A buffer that is so old is
+                        // flushed with what it has; that slot and its other free ones stay empty.
+                        state.buffers.give_up(group);
+                        continue;
+                    }
+                    return Ok((buffer, stripe, slot));
+                }
+                Room::Retired => return Err(Halt::Short(Shortage::Slots)),
+                Room::None => {}
+            }
+            let Some(buffer) = state.buffers.idle() else {
+                return Err(Halt::Short(Shortage::Buffer));
+            };
+            let Some(stripe) = state.prepared.pop() else {
+                // Where even collection finds no free stripe, any slot is better than none.
+                let other = state.buffers.group_with_room();
+                if writer == Writer::Collector
+                    && state.stripes.free_count() == 0
+                    && let Some(other) = other
+                {
+                    group = other;
+                    continue;
+                }
+                return Err(Halt::Short(Shortage::Stripe));
+            };
+            let header = StripeState::Open {
+                buffer: buffer as u8,
+            };
+            self.stage_header(state, stripe, header)?;
+            state.stripes.open(stripe, buffer as u8);
+            state.buffers.open(group, buffer, stripe);
+        }
+    }
+
+    /// Makes a free stripe ready to be opened: its table is empty, durably, before its header says that
+    /// there is anything in it. Collects first where only reserved stripes are free.
+    fn prepare(&self, writer: Writer) -> Result<(), FlashError> {
+        let reserved = match writer {
+            Writer::User => self.geometry.reserved_stripes(),
+            Writer::Collector => 0,
+        };
+        let mut is_last = false;
+        let stripe = loop {
+            {
+                let mut state = self.lock();
+                Self::check(&state)?;
+                if !state.prepared.is_empty() {
+                    return Ok(());
+                }
+                let base = state.sequence;
+                if state.stripes.free_count() > reserved
+                    && let Some(stripe) = state.stripes.take_free(base)
+                {
+                    self.stage_empty(&mut state, stripe, base)?;
+                    break stripe;
+                }
+                state.counts.stall_count += u64::from(writer == Writer::User);
+            }
+            // Collection is not to collect for its own sake, and gains nothing where nothing is stale.
+            // What waits to be flushed may be stale, and another thread may have freed a stripe meanwhile.
+            let is_stuck = writer == Writer::Collector || !self.collect()?;
+            if is_stuck && is_last {
+                return Err(FlashError::NoSpace {
+                    capacity_pages: self.geometry.capacity_pages(),
+                });
+            }
+            if is_stuck && writer == Writer::User {
+                self.flush()?;
+            }
+            is_last = is_stuck;
+        };
+        self.persist()?;
+        self.lock().prepared.push(stripe);
+        Ok(())
+    }
+
+    /// Empties the table of a stripe, and gives it its base.
+    fn stage_empty(&self, state: &mut State, stripe: u32, base: u64) -> Result<(), FlashError> {
+        let zeros = vec![0; self.geometry.slot_count() as usize * ENTRY_BYTES as usize];
+        let header = header_offset(stripe);
+        self.stage(state, header + 8, &base.to_le_bytes())?;
+        self.stage(state, self.geometry.entry_offset(stripe, 0), &zeros)
+    }
+
+    /// Writes all full buffers to the devices.
+    ///
+    /// # Errors
+    /// Latches the store when more devices fail than the array survives, or the memory fails.
+    pub(crate) fn flush(&self) -> Result<(), FlashError> {
+        let mut scratch = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let (buffer, stripe, base) = {
+                let mut state = self.lock();
+                Self::check(&state)?;
+                let Some((buffer, stripe)) = state.buffers.next_full() else {
+                    return Ok(());
+                };
+                (buffer, stripe, state.stripes.get(stripe).base)
+            };
+            // Entries of a sealed stripe are believed without their pages, so they come first.
+            self.persist()?;
+            let mut table = self.table(stripe)?;
+            let data = self.lay_out(stripe, base, &mut table, &mut scratch.data);
+            self.nvram
+                .read(self.geometry.buffer_offset(buffer), data)
+                .map_err(|source| FlashError::io("read the non-volatile memory", source))?;
+            let scratch = &mut *scratch;
+            let missing = self
+                .array
+                .write_stripe(stripe, &scratch.data, &mut scratch.parity)
+                .map_err(|error| self.latch(error))?;
+            self.stage_header(&mut self.lock(), stripe, StripeState::Sealed { missing })?;
+            self.persist()?;
+            let mut state = self.lock();
+            let now = state.clock;
+            state.stripes.seal(stripe, missing, now);
+            state.buffers.release(buffer);
+            state.counts.flushed_stripes += 1;
+        }
+    }
+
+    /// The table of a stripe, from the non-volatile memory.
+    pub(crate) fn table(&self, stripe: u32) -> Result<Vec<u8>, FlashError> {
+        let mut table = vec![0; self.geometry.slot_count() as usize * ENTRY_BYTES as usize];
+        self.nvram
+            .read(self.geometry.entry_offset(stripe, 0), &mut table)
+            .map_err(|source| FlashError::io("read the non-volatile memory", source))?;
+        Ok(table)
+    }
+
+    /// Makes `data` a stripe with its summary, and gives the part where its pages go.
+    fn lay_out<'a>(
+        &self,
+        stripe: u32,
+        base: u64,
+        table: &mut [u8],
+        data: &'a mut Vec<u8>,
+    ) -> &'a mut [u8] {
+        data.resize(self.geometry.stripe_pages() as usize * PAGE_BYTES, 0);
+        let summary_bytes = self.geometry.summary_pages() as usize * PAGE_BYTES;
+        let (summary, pages) = data.split_at_mut(summary_bytes);
+        encode_summary(self.identity, stripe, base, table, summary);
+        pages
+    }
+
+    /// Writes a stripe's worth of pages of a file without a buffer. The file must be as long already.
+    pub(crate) fn write_direct(
+        &self,
+        file: u32,
+        first: u32,
+        contents: &[u8],
+    ) -> Result<(), FlashError> {
+        let slot_count = self.geometry.slot_count();
+        let stripe = self.attempt(Writer::User, |state| {
+            let pages = first..first + slot_count;
+            let fresh = pages.filter(|&page| state.map.get(file, page).is_none());
+            self.check_space(state, fresh.count() as u64)?;
+            state.prepared.pop().ok_or(Halt::Short(Shortage::Stripe))
+        })?;
+        let mut scratch = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        let scratch = &mut *scratch;
+        let (base, sequence) = {
+            let mut state = self.lock();
+            let sequence = state.sequence;
+            state.sequence += u64::from(slot_count);
+            (state.stripes.get(stripe).base, sequence)
+        };
+        let pages = contents.chunks_exact(PAGE_BYTES).zip(0_u32..);
+        let mut table: Vec<u8> = pages
+            .flat_map(|(contents, slot)| {
+                let sequence = sequence + u64::from(slot);
+                Entry::of(file, first + slot, sequence, contents).encode(base)
+            })
+            .collect();
+        self.lay_out(stripe, base, &mut table, &mut scratch.data)
+            .copy_from_slice(contents);
+        let missing = self
+            .array
+            .write_stripe(stripe, &scratch.data, &mut scratch.parity)
+            .map_err(|error| self.latch(error))?;
+        let offset = self.geometry.entry_offset(stripe, 0);
+        self.stage(&mut self.lock(), offset, &table)?;
+        self.persist()?;
+        self.stage_header(&mut self.lock(), stripe, StripeState::Sealed { missing })?;
+        self.persist()?;
+        self.adopt(stripe, missing, (file, first), sequence)
+    }
+
+    /// Refuses pages beyond what the store may hold.
+    pub(crate) fn check_space(&self, state: &State, fresh_pages: u64) -> Result<(), FlashError> {
+        let capacity_pages = self.geometry.capacity_pages();
+        if state.map.page_count() + fresh_pages > capacity_pages {
+            return Err(FlashError::NoSpace { capacity_pages });
+        }
+        Ok(())
+    }
+
+    /// Has the map say what a stripe holds that was written without a buffer, except where something
+    /// newer came in between.
+    fn adopt(
+        &self,
+        stripe: u32,
+        missing: u16,
+        (file, first): (u32, u32),
+        sequence: u64,
+    ) -> Result<(), FlashError> {
+        let mut state = self.lock();
+        for slot in 0..self.geometry.slot_count() {
+            let (page, sequence) = (first + slot, sequence + u64::from(slot));
+            let inode = state.files.get(file);
+            let mut is_newest = inode.is_some_and(|inode| inode.holds(page, sequence));
+            if let Some(place) = state.map.get(file, page) {
+                let entry = self.entry(&state, place)?;
+                is_newest &= entry.is_none_or(|entry| entry.sequence < sequence);
+            }
+            if is_newest {
+                let older = state.map.set(file, page, self.place(stripe, slot));
+                state.stripes.gain(stripe);
+                if let Some(older) = older {
+                    self.release(&mut state, older);
+                }
+            }
+            let now = state.clock;
+            state.hotness.written(file, page, now);
+            state.clock += 1;
+        }
+        let now = state.clock;
+        state.stripes.seal(stripe, missing, now);
+        state.counts.direct_stripes += 1;
+        state.counts.written_pages += u64::from(self.geometry.slot_count());
+        Ok(())
+    }
+
+    /// Puts a page into the group that its hotness says. For users; collection asks the hotness for what
+    /// it moves. Pages of the table go with what is flushed next, so that the devices hold a recent one
+    /// however hot it is.
+    pub(crate) fn append_written(
+        &self,
+        state: &mut State,
+        group: &mut Option<usize>,
+        (file, page): (u32, u32),
+        contents: &[u8],
+    ) -> Result<(), Halt> {
+        let clock = state.clock;
+        let group = *group.get_or_insert_with(|| match file {
+            TABLE => state.buffers.fullest_group(),
+            _ => state.hotness.written(file, page, clock),
+        });
+        self.append(state, Writer::User, group, (file, page), contents)?;
+        if file == TABLE {
+            state.counts.table_pages += 1;
+        } else {
+            state.clock += 1;
+            state.counts.written_pages += 1;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,202 @@
+//! Non-volatile memory in a mapped file.
+//!
+//! On a file system mounted with DAX the file is the memory itself; elsewhere it is a page cache
+//! before a disk. Both are made durable with `msync` (or `fdatasync`, for several ranges at once), which is
+//! right on either: on DAX it flushes the processor's caches, elsewhere it writes pages back. A mapping that asks for cache-line flushes
+//! without the system call (`MAP_SYNC`) is not made, because no machine of ours could test it;
+//! [`MappedNvram::kind`] says which of the two the file is.
+//!
+//! The map is a slice of atomic words, so that threads may touch it as they like without undefined
+//! behaviour. What they may touch when is the store's business.
+
+// The view of the memory map as atomics is a cast.
+#![allow(unsafe_code)]
+
+use crate::nvram::Nvram;
+use memmap2::MmapRaw;
+use rustix::fs::{AtFlags, CWD, FallocateFlags, StatxAttributes, StatxFlags, fallocate, statx};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of a word.
+const WORD_BYTES: usize = size_of::<u64>();
+/// `msync` takes addresses that are multiples of the system's page size; this is one of all sizes in use.
+const SYNC_ALIGN_BYTES: u64 = 64 << 10;
+
+/// What stands behind a mapped file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NvramKind {
+    /// Persistent memory, mapped directly.
+    Dax,
+    /// An ordinary file: durable after `msync`, at the speed of its disk.
+    File,
+}
+
+/// A mapped file as non-volatile memory, locked for as long as it is open.
+#[derive(Debug)]
+pub struct MappedNvram {
+    /// Invariant: a multiple of eight bytes long, page-aligned, and never shortened.
+    map: MmapRaw,
+    kind: NvramKind,
+    /// Invariant: holds an exclusive lock, so that no other process writes to the map.
+    file: File,
+}
+
+impl MappedNvram {
+    /// Makes a file of `length_bytes` zeros and maps it.
+    ///
+    /// # Errors
+    /// When it exists already, or cannot be made or mapped.
+    pub fn create(path: &Path, length_bytes: u64) -> io::Result<Self> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(path)?;
+        // Zeros that are written take no allocation later, within the first sync of each page.
+        let zeros = vec![0; 1 << 20];
+        let mut at = 0;
+        // A file that cannot be as large as asked for should say so now, not when a page is touched.
+        match fallocate(&file, FallocateFlags::empty(), 0, length_bytes) {
+            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
+            Err(error) => return Err(error.into()),
+        }
+        while at < length_bytes {
+            let part = &zeros[..(length_bytes - at).min(zeros.len() as u64) as usize];
+            std::os::unix::fs::FileExt::write_all_at(&file, part, at)?;
+            at += part.len() as u64;
+        }
+        file.sync_all()?;
+        Self::map(file, path)
+    }
+
+    /// Maps a file that exists.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] when another process has it, or whatever mapping it fails with.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        Self::map(file, path)
+    }
+
+    fn map(file: File, path: &Path) -> io::Result<Self> {
+        file.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => {
+                io::Error::new(io::ErrorKind::WouldBlock, "another process has it")
+            }
+            TryLockError::Error(error) => error,
+        })?;
+        let map = MmapRaw::map_raw(&file)?;
+        if map.len() % WORD_BYTES != 0 {
+            let words = "its length is no multiple of eight bytes";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, words));
+        }
+        let attributes = statx(CWD, path, AtFlags::empty(), StatxFlags::BASIC_STATS)
+            .map_or(StatxAttributes::empty(), |stat| stat.stx_attributes);
+        let kind = if attributes.contains(StatxAttributes::DAX) {
+            NvramKind::Dax
+        } else {
+            NvramKind::File
+        };
+        Ok(Self { map, kind, file })
+    }
+
+    /// What stands behind it.
+    pub fn kind(&self) -> NvramKind {
+        self.kind
+    }
+
+    /// The words of a range.
+    fn words(&self, offset: u64, bytes: usize) -> &[AtomicU64] {
+        let start = offset as usize;
+        assert!(
+            start.is_multiple_of(WORD_BYTES) && bytes.is_multiple_of(WORD_BYTES),
+            "accesses are of whole words"
+        );
+        assert!(
+            start <= self.map.len() && bytes <= self.map.len() - start,
+            "accesses are within the memory"
+        );
+        // SAFETY: the range is within the map, which lives as long as `self`, is page-aligned and is
+        // never shortened while the lock is held. All accesses of this process are through atomics,
+        // and the lock keeps other processes away, so there are no data races.
+        unsafe {
+            let first = self.map.as_mut_ptr().cast::<()>().byte_add(start);
+            std::slice::from_raw_parts(first.cast::<AtomicU64>(), bytes / WORD_BYTES)
+        }
+    }
+}
+
+impl Nvram for MappedNvram {
+    fn length_bytes(&self) -> u64 {
+        self.map.len() as u64
+    }
+
+    fn read(&self, offset: u64, output: &mut [u8]) -> io::Result<()> {
+        let words = self.words(offset, output.len());
+        for (bytes, word) in output.chunks_exact_mut(WORD_BYTES).zip(words) {
+            bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+        }
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let words = self.words(offset, bytes.len());
+        for (bytes, word) in bytes.chunks_exact(WORD_BYTES).zip(words) {
+            let mut value = [0; WORD_BYTES];
+            value.copy_from_slice(bytes);
+            word.store(u64::from_ne_bytes(value), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn persist(&self, ranges: &[Range<u64>]) -> io::Result<()> {
+        let mut windows: Vec<Range<u64>> = ranges.to_vec();
+        windows.sort_unstable_by_key(|range| range.start);
+        let mut merged: Vec<Range<u64>> = Vec::with_capacity(windows.len());
+        for range in windows {
+            let start = range.start - range.start % SYNC_ALIGN_BYTES;
+            match merged.last_mut() {
+                Some(last) if start <= last.end => last.end = last.end.max(range.end),
+                _ => merged.push(start..range.end),
+            }
+        }
+        match merged.as_slice() {
+            [] => Ok(()),
+            [range] => {
+                let length = (range.end - range.start) as usize;
+                self.map.flush_range(range.start as usize, length)
+            }
+            // Each `msync` waits for the disk below; one sync of the file waits once, for pages
+            // dirtied through the map as well.
+            _ => self.file.sync_data(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_there_after_reopening() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("nvram");
+        let memory = MappedNvram::create(&path, 1 << 20).unwrap();
+        memory.write(65_528, b"abcdefghijklmnop").unwrap();
+        memory.persist(&[65_528..65_544, 0..8]).unwrap();
+        assert_eq!(
+            MappedNvram::open(&path).unwrap_err().kind(),
+            io::ErrorKind::WouldBlock
+        );
+        drop(memory);
+        let memory = MappedNvram::open(&path).unwrap();
+        let mut bytes = [0; 16];
+        memory.read(65_528, &mut bytes).unwrap();
+        assert_eq!(&bytes, b"abcdefghijklmnop");
+        assert_eq!(memory.length_bytes(), 1 << 20);
+    }
+}

@@ -1,0 +1,170 @@
+//! Devices that are lost and replaced: what they held is rebuilt stripe by stripe while the store serves.
+
+use crate::device::Device;
+use crate::error::FlashError;
+use crate::format::{StripeState, Superblock};
+use crate::geometry::PAGE_BYTES;
+use crate::nvram::Nvram;
+use crate::store::FlashStore;
+use std::sync::{Arc, PoisonError};
+
+impl<D: Device, N: Nvram> FlashStore<D, N> {
+    /// Devices that are absent or have failed since the store was opened.
+    pub fn absent_devices(&self) -> Vec<usize> {
+        let absent = self.array.absent();
+        (0..self.geometry.device_count())
+            .filter(|index| absent & (1 << index) != 0)
+            .collect()
+    }
+
+    /// Gives a device up. Reads rebuild what it held, and writes go on without it.
+    ///
+    /// # Errors
+    /// [`FlashError::TooManyMissing`] when the array does not survive that; nothing is changed then.
+    ///
+    /// # Panics
+    /// When there is no device of that number.
+    pub fn remove_device(&self, index: usize) -> Result<(), FlashError> {
+        assert!(
+            index < self.geometry.device_count(),
+            "there is no device {index}"
+        );
+        self.array.check(self.array.absent() | 1 << index)?;
+        self.array.set_device(index, None);
+        Ok(())
+    }
+
+    /// Puts a new device in the place of one that is absent. It takes part in writes at once, and gets
+    /// what it lacks by [`FlashStore::rebuild`].
+    ///
+    /// # Errors
+    /// [`FlashError::Unsupported`] when the place is taken or the device too small, or when the device
+    /// fails.
+    pub fn replace_device(&self, index: usize, device: D) -> Result<(), FlashError> {
+        let refuse = |reason: String| Err(FlashError::Unsupported { reason });
+        if !self.absent_devices().contains(&index) {
+            return refuse(format!("device {index} is there"));
+        }
+        let superblock = Superblock {
+            identity: self.identity,
+            geometry: self.geometry,
+        };
+        write_device_header(&superblock, index, &device)?;
+        // No stripe changes hands meanwhile, so each either is marked here or includes the device.
+        let _collecting = self
+            .collecting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let _flushing = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        {
+            let mut state = self.lock();
+            for stripe in 0..state.stripes.count() {
+                if let StripeState::Sealed { missing } = state.stripes.get(stripe).state {
+                    let missing = missing | 1 << index;
+                    self.stage_header(&mut state, stripe, StripeState::Sealed { missing })?;
+                    state.stripes.set_missing(stripe, missing);
+                }
+            }
+        }
+        self.persist()?;
+        self.array.set_device(index, Some(Arc::new(device)));
+        Ok(())
+    }
+
+    /// Rebuilds what one stripe lacks on devices that are there. Gives false when no stripe lacks any.
+    ///
+    /// # Errors
+    /// [`FlashError::TooManyMissing`] when the array does not suffice, or when a device fails.
+    pub fn rebuild(&self) -> Result<bool, FlashError> {
+        let _turn = self
+            .collecting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let absent = self.array.absent();
+        let lacking = {
+            let state = self.lock();
+            let lacking = |stripe: u32| match state.stripes.get(stripe).state {
+                StripeState::Sealed { missing } if missing & !absent != 0 => {
+                    Some((stripe, missing))
+                }
+                _ => None,
+            };
+            (0..state.stripes.count()).find_map(lacking)
+        };
+        let Some((stripe, missing)) = lacking else {
+            return Ok(false);
+        };
+        let mut left = missing;
+        let mut bytes = vec![0; self.geometry.chunk_bytes as usize];
+        for chunk in 0..self.geometry.device_count() {
+            let index = self.geometry.device_of(stripe, chunk);
+            let bit = 1 << index;
+            let Some(device) = self.array.device(index).filter(|_| missing & bit != 0) else {
+                continue;
+            };
+            self.array
+                .rebuild(stripe, missing | absent, chunk, 0, &mut bytes)?;
+            let offset = self.geometry.chunk_offset(stripe);
+            device
+                .write_at(offset, &bytes)
+                .and_then(|()| device.sync())
+                .map_err(|source| {
+                    self.array.set_device(index, None);
+                    FlashError::io(format!("write to device {index}"), source)
+                })?;
+            left &= !bit;
+        }
+        let mut state = self.lock();
+        self.stage_header(&mut state, stripe, StripeState::Sealed { missing: left })?;
+        state.stripes.set_missing(stripe, left);
+        drop(state);
+        self.persist()?;
+        Ok(true)
+    }
+}
+
+/// Makes a device one of the array. A whole chunk is written, so that no erase block is begun in part.
+pub(crate) fn write_device_header<D: Device>(
+    superblock: &Superblock,
+    index: usize,
+    device: &D,
+) -> Result<(), FlashError> {
+    let geometry = &superblock.geometry;
+    let failed = |source| FlashError::io(format!("write to device {index}"), source);
+    let (have, needed) = (
+        device.capacity_bytes().map_err(failed)?,
+        geometry.device_bytes(),
+    );
+    if have < needed {
+        return Err(FlashError::Unsupported {
+            reason: format!("device {index} has {have} bytes, and {needed} are needed"),
+        });
+    }
+    let mut bytes = vec![0; geometry.chunk_bytes as usize];
+    let header = superblock.encode_device(index);
+    bytes[..header.len()].copy_from_slice(&header);
+    device.write_at(0, &bytes).map_err(failed)?;
+    device.sync().map_err(failed)
+}
+
+/// Refuses a device that is not this one of this array.
+pub(crate) fn read_device_header<D: Device>(
+    device: &D,
+    index: usize,
+) -> Result<Superblock, FlashError> {
+    let mut bytes = vec![0; PAGE_BYTES];
+    device
+        .read_at(0, &mut bytes)
+        .map_err(|source| FlashError::io(format!("read device {index}"), source))?;
+    match Superblock::decode_device(&bytes) {
+        Some((superblock, found)) if found == index => Ok(superblock),
+        Some((_, found)) => Err(FlashError::UnknownFormat {
+            place: format!("device {index}"),
+            reason: format!("it is device {found} of its array; give the devices in their order"),
+        }),
+        None => Err(FlashError::UnknownFormat {
+            place: format!("device {index}"),
+            reason: "it has no header; leave it out and replace it".to_owned(),
+        }),
+    }
+}

@@ -1,0 +1,306 @@
+//! The store: what its parts share, and how staged changes of the non-volatile memory become durable.
+//!
+//! Locks are taken in this order: `collecting`, `flushing`, `persisting`, `state`. No device is read or
+//! written, and nothing is made durable, under `state`. So a write waits for another's bookkeeping, never
+//! for its input and output, while free stripes and buffers remain.
+
+use crate::array::Array;
+use crate::buffers::Buffers;
+use crate::device::Device;
+use crate::error::FlashError;
+use crate::files::Files;
+use crate::format::{Entry, StripeState, encode_header};
+use crate::geometry::{ENTRY_BYTES, Geometry, PAGE_BYTES, header_offset};
+use crate::hotness::{Hotness, HotnessOptions};
+use crate::nvram::Nvram;
+use crate::page_map::{PageMap, Place};
+use crate::stripes::{Stripes, Victims};
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// How a store behaves; none of it is on the devices.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct FlashOptions {
+    /// What decides the groups.
+    pub hotness: HotnessOptions,
+    /// Which stripe is collected next.
+    pub victims: Victims,
+    /// [`FlashStore::maintain`] collects while fewer stripes than this share of all are free, in per
+    /// mille, beyond those that are reserved: the thesis's active mode. 0 leaves it to writes that find
+    /// none, and to [`FlashStore::collect`], which is the periodic mode.
+    pub active_permille: u32,
+    /// Whether devices hear of stripes that are free (TRIM).
+    pub discards: bool,
+}
+
+impl Default for FlashOptions {
+    fn default() -> Self {
+        Self {
+            hotness: HotnessOptions::default(),
+            victims: Victims::Greedy,
+            active_permille: 20,
+            discards: true,
+        }
+    }
+}
+
+/// What a store did since it was opened. Pages are of 4 KiB.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FlashCounts {
+    /// Pages of files written, whole or in part.
+    pub written_pages: u64,
+    /// Pages of the table of files written.
+    pub table_pages: u64,
+    /// Pages whose older bytes were still in a buffer and went no further.
+    pub absorbed_pages: u64,
+    /// Pages that collection moved.
+    pub moved_pages: u64,
+    /// Stripes written from buffers.
+    pub flushed_stripes: u64,
+    /// Stripes written without a buffer.
+    pub direct_stripes: u64,
+    /// Stripes that collection emptied.
+    pub collected_stripes: u64,
+    /// Times that a write had to collect by itself.
+    pub stall_count: u64,
+}
+
+/// How the space of a store is used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlashUsage {
+    /// Pages of files, the table included.
+    pub live_pages: u64,
+    /// Pages that may be live at most.
+    pub capacity_pages: u64,
+    /// Stripes without anything needed.
+    pub free_stripes: u32,
+    /// All stripes.
+    pub stripe_count: u32,
+    /// Stripes some of whose chunks are missing.
+    pub degraded_stripes: u32,
+}
+
+/// Changes of the non-volatile memory that are not known to be durable.
+#[derive(Debug, Default)]
+pub(crate) struct Staged {
+    ranges: Vec<Range<u64>>,
+    /// Changes so far.
+    pub(crate) ticket: u64,
+    /// Changes up to this one are durable.
+    persisted: u64,
+}
+
+/// Everything under the state's lock.
+pub(crate) struct State {
+    pub(crate) map: PageMap,
+    pub(crate) files: Files,
+    pub(crate) stripes: Stripes,
+    pub(crate) buffers: Buffers,
+    pub(crate) hotness: Hotness,
+    /// Of the next entry.
+    pub(crate) sequence: u64,
+    /// Pages of files ever written: the store's clock.
+    pub(crate) clock: u64,
+    pub(crate) staged: Staged,
+    /// Free stripes with an empty table, ready to be opened.
+    pub(crate) prepared: Vec<u32>,
+    pub(crate) counts: FlashCounts,
+    failure: Option<String>,
+}
+
+/// Memory for a stripe on its way to the devices.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    pub(crate) data: Vec<u8>,
+    pub(crate) parity: Vec<u8>,
+}
+
+/// A log-structured store of files over an array of devices.
+pub struct FlashStore<D, N> {
+    pub(crate) geometry: Geometry,
+    pub(crate) identity: u64,
+    pub(crate) options: FlashOptions,
+    pub(crate) array: Array<D>,
+    pub(crate) nvram: N,
+    pub(crate) collecting: Mutex<()>,
+    pub(crate) flushing: Mutex<Scratch>,
+    persisting: Mutex<()>,
+    state: Mutex<State>,
+}
+
+impl<D: Device, N: Nvram> FlashStore<D, N> {
+    pub(crate) fn assemble(
+        identity: u64,
+        options: FlashOptions,
+        array: Array<D>,
+        nvram: N,
+        found: Found,
+    ) -> Self {
+        let geometry = found.geometry;
+        let state = State {
+            map: found.map,
+            files: found.files,
+            stripes: found.stripes,
+            buffers: found.buffers,
+            hotness: Hotness::new(options.hotness, geometry.group_count),
+            sequence: found.sequence,
+            clock: 0,
+            staged: Staged::default(),
+            prepared: Vec::new(),
+            counts: FlashCounts::default(),
+            failure: None,
+        };
+        Self {
+            geometry,
+            identity,
+            options,
+            array,
+            nvram,
+            collecting: Mutex::new(()),
+            flushing: Mutex::new(Scratch::default()),
+            persisting: Mutex::new(()),
+            state: Mutex::new(state),
+        }
+    }
+
+    /// The numbers that the store was made with.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// What it did since it was opened.
+    pub fn counts(&self) -> FlashCounts {
+        self.lock().counts
+    }
+
+    /// How its space is used.
+    pub fn usage(&self) -> FlashUsage {
+        let state = self.lock();
+        let is_degraded = |stripe: &u32| matches!(state.stripes.get(*stripe).state, StripeState::Sealed { missing } if missing != 0);
+        FlashUsage {
+            live_pages: state.map.page_count(),
+            capacity_pages: self.geometry.capacity_pages(),
+            free_stripes: state.stripes.free_count(),
+            stripe_count: state.stripes.count(),
+            degraded_stripes: (0..state.stripes.count()).filter(is_degraded).count() as u32,
+        }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Refuses when an earlier write or sync failed.
+    pub(crate) fn check(state: &State) -> Result<(), FlashError> {
+        match &state.failure {
+            Some(cause) => Err(FlashError::Failed {
+                cause: cause.clone(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Remembers a failure after which nothing can be promised.
+    pub(crate) fn latch(&self, error: FlashError) -> FlashError {
+        let mut state = self.lock();
+        state.failure.get_or_insert_with(|| error.to_string());
+        error
+    }
+
+    /// Changes the non-volatile memory; it is durable once [`FlashStore::persist`] has passed.
+    pub(crate) fn stage(
+        &self,
+        state: &mut State,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), FlashError> {
+        if let Err(source) = self.nvram.write(offset, bytes) {
+            let error = FlashError::io("write to the non-volatile memory", source);
+            state.failure.get_or_insert_with(|| error.to_string());
+            return Err(error);
+        }
+        state.staged.ticket += 1;
+        let end = offset + bytes.len() as u64;
+        match state.staged.ranges.last_mut() {
+            Some(last) if last.end == offset => last.end = end,
+            _ => state.staged.ranges.push(offset..end),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn stage_header(
+        &self,
+        state: &mut State,
+        stripe: u32,
+        header: StripeState,
+    ) -> Result<(), FlashError> {
+        let word = encode_header(stripe, state.stripes.get(stripe).base, header);
+        self.stage(state, header_offset(stripe), &word)
+    }
+
+    /// Makes everything staged so far durable. Callers that come while another is at it share the next.
+    ///
+    /// # Errors
+    /// Latches the store when the memory fails.
+    pub(crate) fn persist(&self) -> Result<(), FlashError> {
+        let wanted = self.lock().staged.ticket;
+        let _turn = self
+            .persisting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let (ranges, ticket) = {
+            let mut state = self.lock();
+            Self::check(&state)?;
+            if state.staged.persisted >= wanted {
+                // Slots may have been retired after the sync that they wait for.
+                let ticket = state.staged.persisted;
+                state.buffers.settle(ticket);
+                return Ok(());
+            }
+            let ranges = std::mem::take(&mut state.staged.ranges);
+            (ranges, state.staged.ticket)
+        };
+        self.nvram
+            .persist(&ranges)
+            .map_err(|source| self.latch(FlashError::io("sync the non-volatile memory", source)))?;
+        let mut state = self.lock();
+        state.staged.persisted = ticket;
+        state.buffers.settle(ticket);
+        Ok(())
+    }
+
+    /// The slot of a place.
+    pub(crate) fn split(&self, place: Place) -> (u32, u32) {
+        let slots = self.geometry.slot_count();
+        (place.0 / slots, place.0 % slots)
+    }
+
+    pub(crate) fn place(&self, stripe: u32, slot: u32) -> Place {
+        Place(stripe * self.geometry.slot_count() + slot)
+    }
+
+    /// What the table says of a place.
+    pub(crate) fn entry(&self, state: &State, place: Place) -> Result<Option<Entry>, FlashError> {
+        let (stripe, slot) = self.split(place);
+        let mut bytes = [0; ENTRY_BYTES as usize];
+        self.nvram
+            .read(self.geometry.entry_offset(stripe, slot), &mut bytes)
+            .map_err(|source| FlashError::io("read the non-volatile memory", source))?;
+        Ok(Entry::decode(state.stripes.get(stripe).base, &bytes))
+    }
+
+    /// Where a slot of a buffer lies in the non-volatile memory.
+    pub(crate) fn slot_offset(&self, buffer: usize, slot: u32) -> u64 {
+        self.geometry.buffer_offset(buffer) + u64::from(slot) * PAGE_BYTES as u64
+    }
+}
+
+/// What a store starts from.
+pub(crate) struct Found {
+    pub(crate) geometry: Geometry,
+    pub(crate) map: PageMap,
+    pub(crate) files: Files,
+    pub(crate) stripes: Stripes,
+    pub(crate) buffers: Buffers,
+    pub(crate) sequence: u64,
+}

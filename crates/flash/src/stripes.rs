@@ -1,0 +1,164 @@
+//! What each stripe is used for, how much of it is live, and which one collection takes next.
+
+use crate::format::StripeState;
+use std::collections::{BTreeSet, VecDeque};
+
+/// How collection chooses among sealed stripes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Victims {
+    /// The one with most stale data, as the thesis does.
+    Greedy,
+    /// The one with the best ratio of room and age to the work that it makes, as the log-structured
+    /// file system of Rosenblum and Ousterhout does: `(1 - u) * age / (1 + u)`.
+    CostBenefit,
+}
+
+/// A stripe in memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stripe {
+    pub(crate) state: StripeState,
+    /// Entries of its table count from here.
+    pub(crate) base: u64,
+    /// Slots that hold the newest bytes of their page.
+    pub(crate) live: u32,
+    /// When it was sealed, in pages written.
+    pub(crate) sealed_at: u64,
+    /// Whether collection or preparation is at work on it.
+    pub(crate) is_busy: bool,
+}
+
+/// All stripes.
+#[derive(Clone, Debug)]
+pub(crate) struct Stripes {
+    all: Vec<Stripe>,
+    /// Oldest first, so that all stripes wear alike.
+    free: VecDeque<u32>,
+    /// Sealed stripes by live slots.
+    sealed: BTreeSet<(u32, u32)>,
+    slot_count: u32,
+}
+
+impl Stripes {
+    pub(crate) fn new(all: Vec<Stripe>, slot_count: u32) -> Self {
+        let numbered = || (0_u32..).zip(&all);
+        let is_free = |(_, stripe): &(u32, &Stripe)| stripe.state == StripeState::Free;
+        let free = numbered()
+            .filter(is_free)
+            .map(|(number, _)| number)
+            .collect();
+        let is_sealed =
+            |(_, stripe): &(u32, &Stripe)| matches!(stripe.state, StripeState::Sealed { .. });
+        let sealed = numbered()
+            .filter(is_sealed)
+            .map(|(number, stripe)| (stripe.live, number))
+            .collect();
+        Self {
+            all,
+            free,
+            sealed,
+            slot_count,
+        }
+    }
+
+    pub(crate) fn get(&self, stripe: u32) -> Stripe {
+        self.all[stripe as usize]
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.all.len() as u32
+    }
+
+    pub(crate) fn free_count(&self) -> u32 {
+        self.free.len() as u32
+    }
+
+    /// Takes a free stripe to prepare it.
+    pub(crate) fn take_free(&mut self, base: u64) -> Option<u32> {
+        let number = self.free.pop_front()?;
+        let stripe = &mut self.all[number as usize];
+        stripe.base = base;
+        stripe.live = 0;
+        stripe.is_busy = true;
+        Some(number)
+    }
+
+    /// The stripe's slots are in this buffer from now on.
+    pub(crate) fn open(&mut self, number: u32, buffer: u8) {
+        let stripe = &mut self.all[number as usize];
+        stripe.state = StripeState::Open { buffer };
+        stripe.is_busy = false;
+    }
+
+    /// The stripe is on the devices from now on.
+    pub(crate) fn seal(&mut self, number: u32, missing: u16, now: u64) {
+        let stripe = &mut self.all[number as usize];
+        stripe.state = StripeState::Sealed { missing };
+        stripe.sealed_at = now;
+        stripe.is_busy = false;
+        self.sealed.insert((stripe.live, number));
+    }
+
+    /// Changes which devices lack their chunk of a sealed stripe.
+    pub(crate) fn set_missing(&mut self, number: u32, missing: u16) {
+        let stripe = &mut self.all[number as usize];
+        assert!(matches!(stripe.state, StripeState::Sealed { .. }));
+        stripe.state = StripeState::Sealed { missing };
+    }
+
+    pub(crate) fn gain(&mut self, number: u32) {
+        self.change(number, 1);
+    }
+
+    pub(crate) fn lose(&mut self, number: u32) {
+        self.change(number, -1);
+    }
+
+    fn change(&mut self, number: u32, by: i32) {
+        let stripe = &mut self.all[number as usize];
+        let before = stripe.live;
+        stripe.live = before
+            .checked_add_signed(by)
+            .expect("a stripe has no fewer than no live slots");
+        if self.sealed.remove(&(before, number)) {
+            self.sealed.insert((stripe.live, number));
+        }
+    }
+
+    /// The stripe that collection should take, if any has stale slots. It is busy then.
+    pub(crate) fn choose(&mut self, victims: Victims, now: u64) -> Option<u32> {
+        let is_stale = |&&(live, _): &&(u32, u32)| live < self.slot_count;
+        let (_, number) = match victims {
+            Victims::Greedy => *self.sealed.first().filter(is_stale)?,
+            Victims::CostBenefit => {
+                let benefit = |&(live, number): &(u32, u32)| {
+                    let used = f64::from(live) / f64::from(self.slot_count);
+                    let age = now.saturating_sub(self.get(number).sealed_at) + 1;
+                    (1.0 - used) * age as f64 / (1.0 + used)
+                };
+                *self
+                    .sealed
+                    .iter()
+                    .filter(is_stale)
+                    .max_by(|a, b| benefit(a).total_cmp(&benefit(b)))?
+            }
+        };
+        self.sealed.remove(&(self.get(number).live, number));
+        self.all[number as usize].is_busy = true;
+        Some(number)
+    }
+
+    /// A busy stripe that collection did not empty after all.
+    pub(crate) fn give_back(&mut self, number: u32) {
+        self.all[number as usize].is_busy = false;
+        self.sealed.insert((self.get(number).live, number));
+    }
+
+    /// A busy stripe holds nothing any more, and may be taken by others.
+    pub(crate) fn free(&mut self, number: u32) {
+        let stripe = &mut self.all[number as usize];
+        assert_eq!(stripe.live, 0, "live pages were moved away");
+        stripe.state = StripeState::Free;
+        stripe.is_busy = false;
+        self.free.push_back(number);
+    }
+}

@@ -1,0 +1,8 @@
+//! The flash store against a model of files, with power loss at any operation, lost and replaced
+//! devices, rot, and threads.
+
+mod crash;
+mod devices;
+mod machine;
+mod model;
+mod threads;
