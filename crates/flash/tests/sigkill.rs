@@ -121,7 +121,7 @@ fn what_was_acknowledged_survives_the_death_of_the_process() {
             .expect("a test can be started");
         let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
         let mut acknowledged = |line: &str| {
-            let mut words = line.split(' ').skip(1).map(|word| word.parse::<u64>());
+            let mut words = line.split(' ').skip(1).map(str::parse::<u64>);
             if let (Some(Ok(number)), Some(Ok(version))) = (words.next(), words.next()) {
                 versions[number as usize] = version;
             }
