@@ -8,8 +8,10 @@
 pub mod bound;
 pub mod encode;
 mod error;
+pub mod manager;
 pub mod placement;
 pub mod pool;
+mod port;
 pub mod repair;
 pub mod reserve;
 mod stripe;

@@ -7,8 +7,9 @@
 
 use super::selection::LeastRecentlySelected;
 use super::{Scheme, rack_aware_path, repair};
+use crate::port::{Port, by_port};
 use crate::{PlanError, Stripe};
-use gabion_layout::{ChunkIndex, NodeId, RackId, Topology};
+use gabion_layout::{ChunkIndex, NodeId, Topology};
 use gabion_plan::{Cost, LinkBytes};
 use std::collections::BTreeMap;
 
@@ -205,15 +206,6 @@ fn candidates(
     Ok(found)
 }
 
-/// One direction of a node's or rack's connection to the rest.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Port {
-    IntoNode(NodeId),
-    OutOfNode(NodeId),
-    IntoRack(RackId),
-    OutOfRack(RackId),
-}
-
 /// Bytes that each port is to carry.
 struct Loads<'t> {
     topology: &'t Topology,
@@ -234,34 +226,14 @@ impl<'t> Loads<'t> {
         }
     }
 
-    fn by_port(&self, links: &[LinkBytes]) -> BTreeMap<Port, u64> {
-        let mut ports = BTreeMap::new();
-        let mut count = |port, bytes| *ports.entry(port).or_default() += bytes;
-        for link in links {
-            count(Port::OutOfNode(link.from), link.bytes);
-            count(Port::IntoNode(link.to), link.bytes);
-            let racks = (
-                self.topology.rack_of(link.from),
-                self.topology.rack_of(link.to),
-            );
-            if let (Some(from), Some(to)) = racks
-                && from != to
-            {
-                count(Port::OutOfRack(from), link.bytes);
-                count(Port::IntoRack(to), link.bytes);
-            }
-        }
-        ports
-    }
-
     fn add(&mut self, links: &[LinkBytes]) {
-        for (port, bytes) in self.by_port(links) {
+        for (port, bytes) in by_port(links, self.topology) {
             *self.bytes.entry(port).or_default() += bytes;
         }
     }
 
     fn remove(&mut self, links: &[LinkBytes]) {
-        for (port, bytes) in self.by_port(links) {
+        for (port, bytes) in by_port(links, self.topology) {
             *self
                 .bytes
                 .get_mut(&port)
@@ -274,7 +246,7 @@ impl<'t> Loads<'t> {
     /// not either; the second tells equally long schedules apart.
     fn after(&self, links: &[LinkBytes]) -> (u64, u128) {
         let mut least = (0, 0);
-        for (port, more) in self.by_port(links) {
+        for (port, more) in by_port(links, self.topology) {
             let before = self.bytes.get(&port).copied().unwrap_or(0);
             let (before, after) = (self.ns(port, before), self.ns(port, before + more));
             least.0 = after.max(least.0);
