@@ -5,7 +5,7 @@ use crate::pools::pool;
 use crate::puts::pending_stripes;
 use crate::schema::{
     Counter, FILES, GARBAGE, LEASES, NODES, PENDING, POOL_NAMES, POOLS, PUTS, REPLACEMENTS,
-    STRIPES, STRIPES_ON,
+    STANDINGS, STRIPES, STRIPES_ON,
 };
 use crate::table::Table;
 use crate::{Meta, MetaError, PoolSpec};
@@ -28,6 +28,7 @@ impl<K: KeyValue> Meta<K> {
             check.index()?;
             check.leases()?;
             check.pools()?;
+            check.standings()?;
             Ok(check.faults)
         })
     }
@@ -187,6 +188,15 @@ impl<'t> Check<'t> {
             self.demand(sound, || {
                 format!("{id} has a lease in {} and should not", lease.epoch)
             });
+        }
+        Ok(())
+    }
+
+    /// Standings are those of known nodes.
+    fn standings(&mut self) -> Result<(), MetaError> {
+        for (id, _) in STANDINGS.scan(self.txn, &STANDINGS.all(), usize::MAX)? {
+            let is_known = self.nodes.contains(&id);
+            self.demand(is_known, || format!("{id} has a standing and is unknown"));
         }
         Ok(())
     }

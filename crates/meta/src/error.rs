@@ -116,6 +116,9 @@ pub enum MetaError {
     /// The node is declared failed and gets no chunks.
     #[error("{0} is declared failed and can take no chunk; choose another node")]
     NodeFailed(NodeId),
+    /// The node is being drained and gets no new chunks.
+    #[error("{0} is leaving the cluster and can take no chunk; choose another node")]
+    NodeLeaving(NodeId),
     /// The node has no running membership lease.
     #[error("{0} has no running membership lease; it must send a heartbeat before it asks again")]
     NodeNotLive(NodeId),

@@ -23,6 +23,7 @@ mod records;
 mod redb_store;
 mod replacements;
 mod schema;
+mod standings;
 mod stripes;
 mod table;
 
@@ -34,8 +35,8 @@ pub use memory_store::MemoryStore;
 pub use names::FILE_NAME_BYTES;
 pub use puts::Put;
 pub use records::{
-    ClusterId, Displaced, FileRecord, Holder, Lease, NodeRecord, Placement, PoolRecord, PoolSpec,
-    PutId, PutRecord, ReplacementRecord, StripeStatus,
+    ClusterId, Departure, Displaced, FileRecord, Holder, Lease, NodeRecord, Placement, PoolRecord,
+    PoolSpec, PutId, PutRecord, RepairSettings, ReplacementRecord, Standing, StripeStatus,
 };
 pub use redb_store::RedbStore;
 pub use schema::FORMAT;

@@ -2,8 +2,9 @@
 
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::names::check_address;
-use crate::schema::{Counter, NODES};
-use crate::{Meta, MetaError, NodeRecord};
+use crate::schema::{Counter, NODES, STANDINGS};
+use crate::standings::change_standing;
+use crate::{Departure, Meta, MetaError, NodeRecord};
 use gabion_layout::{NodeId, NodePlace, RackId, Topology};
 
 impl<K: KeyValue> Meta<K> {
@@ -111,6 +112,9 @@ impl<K: KeyValue> Meta<K> {
                 record.failed = failed;
                 NODES.put(txn, &id, &record)?;
             }
+            if !failed {
+                change_standing(txn, id, |standing| standing.given_up = false)?;
+            }
             Ok(record)
         })
     }
@@ -128,6 +132,15 @@ fn checked(id: NodeId, record: NodeRecord) -> Result<NodeRecord, MetaError> {
         return Err(NODES.contradiction(&id, format!("the record is that of {}", record.id)));
     }
     Ok(record)
+}
+
+/// The record of a node that is to take a chunk that it does not have.
+pub(crate) fn welcoming_node(txn: &dyn ReadTxn, id: NodeId) -> Result<NodeRecord, MetaError> {
+    let standing = STANDINGS.get(txn, &id)?.unwrap_or_default();
+    if standing.departure != Departure::None {
+        return Err(MetaError::NodeLeaving(id));
+    }
+    usable_node(txn, id)
 }
 
 /// The record of a node that is to take a chunk.

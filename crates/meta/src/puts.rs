@@ -4,7 +4,7 @@
 
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::names::check_file_name;
-use crate::nodes::usable_node;
+use crate::nodes::welcoming_node;
 use crate::pools::pool;
 use crate::replacements::give_up;
 use crate::schema::{Counter, FILES, GARBAGE, PENDING, PUTS, REPLACEMENTS, STRIPES};
@@ -33,7 +33,8 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// [`MetaError::FileName`], [`MetaError::FileExists`], [`MetaError::UnknownPool`],
     /// [`MetaError::Placement`] when sizes, counts or racks break the pool's rules,
-    /// [`MetaError::UnknownNode`], [`MetaError::NodeFailed`], [`MetaError::IdsExhausted`].
+    /// [`MetaError::UnknownNode`], [`MetaError::NodeFailed`], [`MetaError::NodeLeaving`],
+    /// [`MetaError::IdsExhausted`].
     pub fn begin_put(
         &self,
         name: &str,
@@ -268,7 +269,7 @@ pub(crate) fn check_nodes(
     let all: BTreeSet<NodeId> = placements.iter().flat_map(|p| p.nodes.clone()).collect();
     let mut racks = BTreeMap::new();
     for id in all {
-        racks.insert(id, usable_node(txn, id)?.rack);
+        racks.insert(id, welcoming_node(txn, id)?.rack);
     }
     let n = spec.k + spec.m;
     for (segment, place) in placements.iter().enumerate() {

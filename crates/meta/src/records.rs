@@ -46,6 +46,45 @@ pub struct NodeRecord {
     pub joined_ms: u64,
 }
 
+/// What is decided of a node beside whether it is failed. A node without a record has the default.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Standing {
+    /// It is failed and nobody waits for it any more: its time of grace is over, or a user has ended
+    /// it. Taken back when it returns.
+    pub given_up: bool,
+    /// Whether it is on its way out.
+    pub departure: Departure,
+}
+
+/// How far a node is on its way out of the cluster.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum Departure {
+    /// It stays.
+    #[default]
+    None,
+    /// It gets no new chunks, and those that it has are moved to others.
+    Draining,
+    /// It has nothing any more, and gets nothing: it may be switched off for good.
+    Drained,
+}
+
+/// What users have told the repair manager.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct RepairSettings {
+    /// No repair begins.
+    pub is_paused: bool,
+    /// How lost chunks are brought together, if a user has chosen. Opaque here: planners know it.
+    pub scheme: Option<String>,
+    /// The most that repairs may send into, and out of, each node.
+    pub node_bytes_per_s: Option<u64>,
+    /// The most that they may send into, and out of, each rack.
+    pub rack_bytes_per_s: Option<u64>,
+    /// The most that all of them may send together.
+    pub total_bytes_per_s: Option<u64>,
+    /// They make way while the 99th percentile of the clients' latencies is above this.
+    pub p99_target_ms: Option<u64>,
+}
+
 /// What a pool is asked to be.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PoolSpec {

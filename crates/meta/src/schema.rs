@@ -3,7 +3,10 @@
 
 use crate::exclusions::Exclusions;
 use crate::kv::{ReadTxn, WriteTxn};
-use crate::records::{FileRecord, Holder, NodeRecord, PoolRecord, PutRecord, ReplacementRecord};
+use crate::records::{
+    FileRecord, Holder, NodeRecord, PoolRecord, PutRecord, RepairSettings, ReplacementRecord,
+    Standing,
+};
 use crate::table::{Key, Table};
 use crate::{ClusterId, MetaError, PutId, pools};
 use gabion_layout::{Epoch, NodeId, PoolId, StripeId, StripeRecord};
@@ -43,6 +46,10 @@ pub(crate) const LEASES: Table<StripeId, LeaseRecord> = Table::new("leases", 12,
 pub(crate) const EXCLUSIONS: Table<StripeId, Exclusions> = Table::new("exclusions", 14, 2);
 /// Puts under way whose stripes replace others.
 pub(crate) const REPLACEMENTS: Table<PutId, ReplacementRecord> = Table::new("replacements", 13, 1);
+/// What users have told the repair manager; no row is as good as [`RepairSettings::default`].
+pub(crate) const REPAIR_SETTINGS: Table<(), RepairSettings> = Table::new("repair settings", 15, 1);
+/// Nodes of which more is decided than whether they are failed.
+pub(crate) const STANDINGS: Table<NodeId, Standing> = Table::new("standings", 16, 1);
 
 /// The last lease of a stripe. The epoch stays when the lease is given back: it only ever grows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

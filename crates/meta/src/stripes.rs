@@ -1,7 +1,7 @@
 //! Stripes of files: where their chunks are, which of them are stale, and the index by node.
 
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
-use crate::nodes::usable_node;
+use crate::nodes::{usable_node, welcoming_node};
 use crate::schema::{Counter, GARBAGE, PENDING, STRIPES, STRIPES_ON};
 use crate::table::Table;
 use crate::{Meta, MetaError, StripeStatus};
@@ -97,7 +97,7 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// [`MetaError::UnknownStripe`]; [`MetaError::GenerationChanged`] unless the stripe is at
     /// `expected`; [`MetaError::UnknownChunk`]; [`MetaError::NodeInStripe`];
-    /// [`MetaError::UnknownNode`]; [`MetaError::NodeFailed`].
+    /// [`MetaError::UnknownNode`]; [`MetaError::NodeFailed`]; [`MetaError::NodeLeaving`].
     pub fn relocate(
         &self,
         id: StripeId,
@@ -117,6 +117,7 @@ impl<K: KeyValue> Meta<K> {
             let old = holder_of(&stripe, chunk)?;
             usable_node(txn, node)?;
             if old != node {
+                welcoming_node(txn, node)?;
                 if stripe.chunk_on(node).is_some() {
                     return Err(MetaError::NodeInStripe { node, stripe: id });
                 }
