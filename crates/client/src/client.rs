@@ -313,6 +313,7 @@ impl Client {
             // This client is the asker, and no part of its own sends anything to it.
             origin: Address::Origin(0),
             purpose: terms.purpose,
+            spread_ms: 0,
             deadline_ms: terms.deadline_ms,
             stall_ms: None,
         };

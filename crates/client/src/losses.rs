@@ -122,6 +122,7 @@ mod tests {
             rack: RackId(at as u32),
             address: format!("127.0.0.1:{at}"),
             liveness,
+            departure: gabion_meta::Departure::None,
         };
         (stripe, liveness.iter().enumerate().map(status).collect())
     }

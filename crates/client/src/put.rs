@@ -268,6 +268,7 @@ impl Encoder {
             cut: ReadCut::Committed(Epoch(0), Sequence(0)),
             effect: Effect::Install { base: Sequence(0) },
             purpose: Purpose::Encode,
+            spread_ms: 0,
             deadline_ms: attempts.attempt_ms(),
             stall_ms: None,
         };

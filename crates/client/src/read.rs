@@ -253,6 +253,7 @@ impl File {
             cut,
             effect: Effect::None,
             purpose: Purpose::Read,
+            spread_ms: 0,
             deadline_ms: attempts.attempt_ms(),
             stall_ms: None,
         };

@@ -35,6 +35,8 @@ pub struct RunTerms {
     pub effect: Effect,
     /// Why bytes move.
     pub purpose: Purpose,
+    /// Spread the reads evenly over so long.
+    pub spread_ms: u64,
     /// Give up after so long.
     pub deadline_ms: u64,
     /// Give up when nothing has happened at a participant for so long, and find out whose fault it is.
@@ -157,6 +159,7 @@ impl RunTerms {
             cut: self.cut,
             effect: self.effect.clone(),
             purpose: self.purpose,
+            spread_ms: self.spread_ms,
             deadline_ms: self.deadline_ms,
             stall_ms: self.stall_ms,
         }

@@ -3,7 +3,7 @@
 
 use crate::message::{
     CoordinatorReply, CoordinatorRequest, Damage, Decided, Flow, HeldChunk, NodeReply, NodeRequest,
-    NodeStatus, Refusal,
+    NodeStatus, Purpose, Refusal, Vitals,
 };
 use crate::participant::Participant;
 use crate::ports::{Address, Ports};
@@ -66,6 +66,10 @@ pub struct Node<D: Disk> {
     heartbeat_ms: AtomicU64,
     /// Whether the coordinator has said that it must join anew, and it has not yet.
     must_join: AtomicBool,
+    /// Whether the coordinator has said that it may stop.
+    has_left: AtomicBool,
+    /// How it fares, since the last heartbeat.
+    vitals: Mutex<Vitals>,
 }
 
 /// An update as of which a stripe stays readable for a repair.
@@ -123,6 +127,8 @@ impl<D: Disk> Node<D> {
             lease_until_ms: AtomicU64::new(membership.lease_until_ms),
             heartbeat_ms: AtomicU64::new(membership.heartbeat_ms),
             must_join: AtomicBool::new(false),
+            has_left: AtomicBool::new(false),
+            vitals: Mutex::default(),
         }))
     }
 
@@ -139,7 +145,13 @@ impl<D: Disk> Node<D> {
     ) -> BoxFuture<'static, NodeReply> {
         let node = Arc::clone(self);
         let answer = async move {
+            let began_ms = node.participant.ports.now_ms();
+            let is_clients = is_clients(&request);
             let answer = node.answer(request, origin).await;
+            if is_clients {
+                let latency_ms = node.participant.ports.now_ms().saturating_sub(began_ms);
+                lock(&node.vitals).foreground.note(latency_ms);
+            }
             if let Err(Refusal::Damaged(damage)) = &answer {
                 node.report(vec![damage.clone()]);
             }
@@ -154,7 +166,7 @@ impl<D: Disk> Node<D> {
     }
 
     /// Says that it is alive, keeps its chunks up and forgets what nobody came for; for as long as
-    /// the process lives.
+    /// the process lives, or until the node has been drained and holds nothing that counts.
     pub async fn keep_alive(self: Arc<Self>) {
         let ports = Arc::clone(&self.participant.ports);
         let upkept = Arc::clone(&self);
@@ -164,6 +176,9 @@ impl<D: Disk> Node<D> {
                 .sleep_ms(self.heartbeat_ms.load(Ordering::Relaxed))
                 .await;
             self.heartbeat().await;
+            if self.has_left.load(Ordering::Acquire) {
+                return;
+            }
             let now_ms = ports.now_ms();
             lock(&self.staging).expire(now_ms);
             self.participant.expire_unfinished().await;
@@ -388,6 +403,7 @@ impl<D: Disk> Node<D> {
         let request = CoordinatorRequest::Heartbeat {
             node: self.id,
             incarnation: self.options.incarnation,
+            vitals: std::mem::take(&mut *lock(&self.vitals)),
         };
         match ports
             .call_coordinator(request, MEMBERSHIP_DEADLINE_MS)
@@ -401,6 +417,10 @@ impl<D: Disk> Node<D> {
                 self.lease_until_ms.store(0, Ordering::Release);
                 lock(&self.staging).withdraw_all(ports.now_ms());
                 self.join_anew().await;
+            }
+            Ok(CoordinatorReply::Leave) => {
+                self.lease_until_ms.store(0, Ordering::Release);
+                self.has_left.store(true, Ordering::Release);
             }
             // The lease runs on, and out if this lasts.
             Ok(_) | Err(_) => {}
@@ -473,6 +493,15 @@ impl<D: Disk> Node<D> {
             Ok(other) => Err(JoinError::Unreachable(format!("it answered {other:?}"))),
             Err(error) => Err(JoinError::Unreachable(error.to_string())),
         }
+    }
+}
+
+/// Whether a client waits for the answer. What it asks for beside these waits for nothing but memory.
+fn is_clients(request: &NodeRequest) -> bool {
+    match request {
+        NodeRequest::Update { .. } => true,
+        NodeRequest::RunPart(part) => part.purpose == Purpose::Read,
+        _ => false,
     }
 }
 

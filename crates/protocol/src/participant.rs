@@ -157,6 +157,7 @@ impl<D: Disk> Participant<D> {
             run: request.run,
             origin,
             purpose: request.purpose,
+            spread_ms: request.spread_ms,
             deadline_ms: request.deadline_ms,
             stall_ms: request.stall_ms,
         };

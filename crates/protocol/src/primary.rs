@@ -135,6 +135,7 @@ impl Primaries {
                 participants: holders,
             },
             purpose: Purpose::Update,
+            spread_ms: 0,
             deadline_ms: UPDATE_DEADLINE_MS,
             stall_ms: None,
         };

@@ -37,6 +37,9 @@ pub struct RunContext {
     pub origin: Address,
     /// Why bytes move.
     pub purpose: Purpose,
+    /// Spread the part's reads evenly over so long. What a node reads bounds what it sends, and through
+    /// credits and slices that wait for each other what all others send.
+    pub spread_ms: u64,
     /// Give up after so long.
     pub deadline_ms: u64,
     /// Give up when nothing has happened for so long, and say whom it waits for.
@@ -61,6 +64,7 @@ pub async fn run_part(
         ports,
         io,
         context,
+        pacer: Pacer::new(part, context.spread_ms, ports.now_ms()),
         outgoing: BTreeMap::new(),
         sending: FuturesUnordered::new(),
         work: FuturesUnordered::new(),
@@ -166,6 +170,7 @@ struct Driver<'a> {
     ports: &'a dyn Ports,
     io: &'a dyn LocalIo,
     context: RunContext,
+    pacer: Pacer,
     /// One queue a receiver, so that frames leave in the order of their commands.
     outgoing: BTreeMap<NodeId, UnboundedSender<Flow>>,
     /// One future a queue; it ends when the queue is closed and empty, or the receiver is gone.
@@ -185,6 +190,10 @@ impl Driver<'_> {
                     range,
                 } => {
                     let fetched = self.io.fetch(source, range);
+                    let fetched = match self.pacer.wait_ms(range.length, self.ports.now_ms()) {
+                        0 => fetched,
+                        wait_ms => self.ports.sleep_ms(wait_ms).then(|()| fetched).boxed(),
+                    };
                     let event = move |bytes| Event::Fetched { step, slice, bytes };
                     self.work
                         .push(fetched.map(move |bytes| bytes.map(event)).boxed());
@@ -241,5 +250,63 @@ impl Driver<'_> {
         });
         // When the receiver is gone, its sending future says so.
         let _ = queue.unbounded_send(flow);
+    }
+}
+
+/// When a part's reads are due that are spread over some time.
+#[derive(Clone, Copy, Debug)]
+struct Pacer {
+    began_ms: u64,
+    spread_ms: u64,
+    /// Bytes of all reads.
+    total_bytes: u64,
+    /// Bytes of the reads so far.
+    asked_bytes: u64,
+}
+
+impl Pacer {
+    fn new(part: &Part, spread_ms: u64, began_ms: u64) -> Self {
+        let read_bytes = |step: &gabion_plan::PartStep| match &step.step {
+            gabion_plan::Step::Read { slices, .. } => slices.bytes(),
+            _ => 0,
+        };
+        Self {
+            began_ms,
+            spread_ms,
+            total_bytes: part.steps.iter().map(read_bytes).sum(),
+            asked_bytes: 0,
+        }
+    }
+
+    /// How long the next read has to wait.
+    fn wait_ms(&mut self, bytes: u64, now_ms: u64) -> u64 {
+        if self.spread_ms == 0 || self.total_bytes == 0 {
+            return 0;
+        }
+        let share = u128::from(self.spread_ms) * u128::from(self.asked_bytes);
+        let due_ms = u64::try_from(share / u128::from(self.total_bytes)).unwrap_or(u64::MAX);
+        self.asked_bytes = self.asked_bytes.saturating_add(bytes).min(self.total_bytes);
+        self.began_ms.saturating_add(due_ms).saturating_sub(now_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_are_spread_evenly_and_late_ones_are_not_held_up() {
+        let mut pacer = Pacer {
+            began_ms: 1_000,
+            spread_ms: 400,
+            total_bytes: 100,
+            asked_bytes: 0,
+        };
+        assert_eq!(pacer.wait_ms(25, 1_000), 0);
+        assert_eq!(pacer.wait_ms(50, 1_000), 100);
+        assert_eq!(pacer.wait_ms(25, 1_250), 50);
+        assert_eq!(pacer.wait_ms(25, 2_000), 0, "it is late");
+        pacer.spread_ms = 0;
+        assert_eq!(pacer.wait_ms(1, 0), 0);
     }
 }

@@ -185,6 +185,7 @@ impl Client {
             cut: ReadCut::Committed(Epoch(0), Sequence(0)),
             effect: Effect::Install { base: Sequence(0) },
             purpose: Purpose::Encode,
+            spread_ms: 0,
             deadline_ms: PLAN_DEADLINE_MS,
             stall_ms: None,
         };
@@ -212,6 +213,7 @@ impl Client {
             run: terms.run,
             origin: Address::Node(NodeId::CLIENT),
             purpose: terms.purpose,
+            spread_ms: 0,
             deadline_ms: terms.deadline_ms,
             stall_ms: None,
         };

@@ -158,6 +158,7 @@ impl Client {
             cut,
             effect: Effect::None,
             purpose: Purpose::Read,
+            spread_ms: 0,
             deadline_ms: PLAN_DEADLINE_MS,
             stall_ms: None,
         };

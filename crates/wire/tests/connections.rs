@@ -77,6 +77,7 @@ async fn both_sides_call_and_every_kind_of_request_is_answered() {
         rack: RackId(2),
         address: "somewhere:1".to_owned(),
         liveness: Liveness::Suspect,
+        departure: gabion_meta::Departure::None,
     };
     assert_eq!(
         reply,

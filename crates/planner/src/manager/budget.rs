@@ -9,7 +9,7 @@ use crate::port::{Port, by_port};
 use gabion_layout::Topology;
 use gabion_plan::LinkBytes;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What may be left over from idle time: enough to make up for a late start, not for a burst.
 const SAVED_NS: u64 = 100_000_000;
@@ -52,6 +52,17 @@ fn loads(links: &[LinkBytes], topology: &Topology) -> Loads {
     loads
 }
 
+/// Which repair may begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Choice {
+    /// The one at this position.
+    Begin(usize),
+    /// None before this time, in milliseconds.
+    Later(u64),
+    /// There are none.
+    Nothing,
+}
+
 /// The buckets. Times are milliseconds of a clock that never steps back.
 #[derive(Clone, Debug, Default)]
 pub struct Budget {
@@ -69,6 +80,34 @@ impl Budget {
         let limited = limited.filter(|&bucket| limits.of(bucket).is_some());
         let free = limited.filter_map(|bucket| self.spent_until_ns.get(&bucket));
         free.max().map_or(0, |ns| ns.div_ceil(1_000_000))
+    }
+
+    /// Which of the repairs may begin, given the links of each, the most urgent first: the first whose
+    /// links are free, but none that would pass a more urgent one which waits for a bucket that both
+    /// take from. If there is none, when to ask again.
+    #[must_use]
+    pub fn choose(
+        &self,
+        repairs: &[&[LinkBytes]],
+        topology: &Topology,
+        limits: &Limits,
+        now_ms: u64,
+    ) -> Choice {
+        let mut awaited: BTreeSet<Bucket> = BTreeSet::new();
+        let mut next_ms = None;
+        for (at, links) in repairs.iter().enumerate() {
+            let free_ms = self.free_at_ms(links, topology, limits);
+            let limited = loads(links, topology).into_keys();
+            let mut limited = limited.filter(|&bucket| limits.of(bucket).is_some());
+            if free_ms <= now_ms && !limited.any(|bucket| awaited.contains(&bucket)) {
+                return Choice::Begin(at);
+            }
+            if free_ms > now_ms {
+                next_ms = Some(next_ms.map_or(free_ms, |known: u64| known.min(free_ms)));
+            }
+            awaited.extend(loads(links, topology).into_keys());
+        }
+        next_ms.map_or(Choice::Nothing, Choice::Later)
     }
 
     /// Takes what these links are to carry, paid for or not. Over how many milliseconds it is to be
@@ -169,6 +208,22 @@ mod tests {
         assert_eq!(budget.free_at_ms(&crossing, &topology, &limits), 6_900);
         budget.clear();
         assert_eq!(budget.free_at_ms(&crossing, &topology, &limits), 0);
+    }
+
+    #[test]
+    fn the_most_urgent_repair_that_is_free_begins_and_passes_nobody_on_its_way() {
+        let topology = Topology::uniform(1, 6);
+        let limits = per_node(MIB);
+        let mut budget = Budget::default();
+        budget.take(&[link(0, 1, MIB)], &topology, &limits, 1_000);
+        let (waits, shares, apart) = ([link(0, 2, 1)], [link(3, 2, 1)], [link(4, 5, 1)]);
+        let choose =
+            |repairs: &[&[LinkBytes]], now_ms| budget.choose(repairs, &topology, &limits, now_ms);
+        assert_eq!(choose(&[], 1_000), Choice::Nothing);
+        assert_eq!(choose(&[&waits, &shares], 1_000), Choice::Later(1_900));
+        assert_eq!(choose(&[&waits, &shares, &apart], 1_000), Choice::Begin(2));
+        assert_eq!(choose(&[&shares, &waits], 1_000), Choice::Begin(0));
+        assert_eq!(choose(&[&waits, &shares], 1_900), Choice::Begin(0));
     }
 
     proptest! {

@@ -11,7 +11,7 @@ mod latencies;
 mod progress;
 mod queue;
 
-pub use budget::{Budget, Limits};
+pub use budget::{Budget, Choice, Limits};
 pub use guard::{FLOOR_BYTES_PER_S, Guard};
 pub use latencies::Latencies;
 pub use progress::Progress;

@@ -14,7 +14,7 @@ mod rotate;
 pub use encoding_aware::{EncodingAware, ParityPlaces, PlacedBlock, StripeRules};
 pub use grouped::{Grouped, grouped};
 pub use rack_table::RackTable;
-pub use random::{random, replacement};
+pub use random::{random, replacement, replacements};
 pub use random_replication::{RackLimit, random_replication, random_replication_end};
 pub use replicated::ReplicatedStripe;
 pub use rotate::rotate;

@@ -53,6 +53,23 @@ pub fn replacement(
     per_rack: usize,
     rng: &mut impl Rng,
 ) -> Result<NodeId, PlanError> {
+    let nodes = replacements(topology, candidates, placement, chunk, per_rack);
+    nodes.choose(rng).copied().ok_or(PlanError::NoRoom {
+        chunks: placement.len(),
+        per_rack,
+        room: placement.len().saturating_sub(1),
+    })
+}
+
+/// All nodes of `candidates` among which [`replacement`] chooses, in their order.
+#[must_use]
+pub fn replacements(
+    topology: &Topology,
+    candidates: &[NodeId],
+    placement: &[NodeId],
+    chunk: ChunkIndex,
+    per_rack: usize,
+) -> Vec<NodeId> {
     let mut others: Vec<NodeId> = placement.to_vec();
     if chunk.at() < others.len() {
         others.remove(chunk.at());
@@ -66,10 +83,5 @@ pub fn replacement(
             .filter(|&&node| topology.rack_of(node) == Some(rack));
         !others.contains(&candidate) && in_rack.count() < per_rack
     };
-    let nodes: Vec<NodeId> = candidates.iter().copied().filter(has_room).collect();
-    nodes.choose(rng).copied().ok_or(PlanError::NoRoom {
-        chunks: placement.len(),
-        per_rack,
-        room: others.len(),
-    })
+    candidates.iter().copied().filter(has_room).collect()
 }

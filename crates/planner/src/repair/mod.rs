@@ -11,6 +11,7 @@ pub(crate) mod pipeline;
 mod ppr;
 mod rack_path;
 mod recovery;
+mod relocation;
 mod selection;
 mod weighted_path;
 
@@ -20,6 +21,7 @@ pub use degraded_read::{helpers_by_distance, read};
 pub use multi::{MultiScheme, repair_all};
 pub use rack_path::rack_aware_path;
 pub use recovery::{Assignment, Bandwidths, Job, Schedule, balanced_recovery, greedy_recovery};
+pub use relocation::move_chunk;
 pub use selection::LeastRecentlySelected;
 pub use weighted_path::{
     CANDIDATES_MAX, LinkWeights, WeightedPath, weighted_path, weighted_path_by_extension,

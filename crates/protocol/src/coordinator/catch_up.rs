@@ -184,6 +184,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             cut: ReadCut::Exactly(round.outcome.mark),
             effect: Effect::CatchUp { sequence },
             purpose: Purpose::Repair,
+            spread_ms: 0,
             deadline_ms: self.options.repair_deadline_ms,
             stall_ms: None,
         };
@@ -196,9 +197,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             }
             return Ok(false);
         }
+        let cost = Cost::of(&plan, &topology);
+        self.charge(survey, &cost);
         let mut repaired = lock(&self.repaired);
         repaired.caught_up_bytes += ranges.iter().map(|range| range.length).sum::<u64>();
-        repaired.planned_cross_rack_bytes += Cost::of(&plan, &topology).cross_rack_bytes;
+        repaired.planned_cross_rack_bytes += cost.cross_rack_bytes;
         Ok(true)
     }
 }

@@ -1,9 +1,10 @@
 //! Files: how they come in through puts, are looked up, and go.
 
+use super::fleet::is_welcoming;
 use super::pools::PoolFacts;
 use super::replace::LivePut;
 use super::{Answer, Coordinator, Denied, lock};
-use crate::message::{CoordinatorReply, FileLayout, Liveness};
+use crate::message::{CoordinatorReply, FileLayout};
 use gabion_layout::Topology;
 use gabion_meta::{KeyValue, Meta, MetaError, Placement, PoolSpec, PutId};
 use gabion_planner::placement;
@@ -43,7 +44,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                     .to_owned(),
             ));
         };
-        let topology = self.fleet().topology(|liveness| liveness == Liveness::Up);
+        let topology = self.fleet().topology(is_welcoming);
         let placements = self.place(&facts, size_bytes, &topology)?;
         let pool = facts.record.id;
         let now_ms = self.ports.now_ms();

@@ -3,7 +3,7 @@
 
 use crate::message::{Liveness, NodeStatus};
 use gabion_layout::{ChunkIndex, NodeId, NodePlace, StaleChunk, StripeRecord, Topology};
-use gabion_meta::{Heartbeat, Membership, NodeRecord, NodeState, Timing};
+use gabion_meta::{Departure, Heartbeat, Membership, NodeRecord, NodeState, Standing, Timing};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Nodes as they are now.
@@ -11,13 +11,18 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Roster {
     membership: Membership,
     records: BTreeMap<NodeId, NodeRecord>,
-    /// Failed nodes whose time of grace a user has ended.
-    hurried: BTreeSet<NodeId>,
+    /// Nodes that are not named have the default.
+    standings: BTreeMap<NodeId, Standing>,
 }
 
 impl Roster {
     /// The nodes that a coordinator finds at its own start.
-    pub(super) fn new(timing: Timing, records: Vec<NodeRecord>, now_ms: u64) -> Self {
+    pub(super) fn new(
+        timing: Timing,
+        records: Vec<NodeRecord>,
+        standings: Vec<(NodeId, Standing)>,
+        now_ms: u64,
+    ) -> Self {
         let mut membership = Membership::new(timing);
         for record in &records {
             membership.expect(record.id, record.failed, now_ms);
@@ -26,7 +31,7 @@ impl Roster {
         Self {
             membership,
             records,
-            hurried: BTreeSet::new(),
+            standings: standings.into_iter().collect(),
         }
     }
 
@@ -64,10 +69,26 @@ impl Roster {
 
     /// Takes over what is durable now.
     pub(super) fn learn(&mut self, record: NodeRecord) {
-        if !record.failed {
-            self.hurried.remove(&record.id);
+        if !record.failed
+            && let Some(standing) = self.standings.get_mut(&record.id)
+        {
+            standing.given_up = false;
         }
         self.records.insert(record.id, record);
+    }
+
+    /// Takes over what is durable now of a node's standing.
+    pub(super) fn learn_standing(&mut self, node: NodeId, standing: Standing) {
+        self.standings.insert(node, standing);
+    }
+
+    fn standing(&self, node: NodeId) -> Standing {
+        self.standings.get(&node).copied().unwrap_or_default()
+    }
+
+    /// Whether a node is drained, so that it may leave.
+    pub(super) fn is_drained(&self, node: NodeId) -> bool {
+        self.standing(node).departure == Departure::Drained
     }
 
     /// Lets time pass: the nodes to declare failed, and those whose time of grace has just ended.
@@ -82,12 +103,17 @@ impl Roster {
         (silent, ended)
     }
 
-    /// Ends the time of grace of all failed nodes, and names them.
-    pub(super) fn hurry(&mut self) -> Vec<NodeId> {
+    /// The failed nodes.
+    pub(super) fn failed(&self) -> Vec<NodeId> {
         let failed = self.records.values().filter(|record| record.failed);
-        let failed: Vec<NodeId> = failed.map(|record| record.id).collect();
-        self.hurried.extend(&failed);
-        failed
+        failed.map(|record| record.id).collect()
+    }
+
+    /// The nodes that are being drained.
+    pub(super) fn draining(&self) -> Vec<NodeId> {
+        let draining = self.standings.iter();
+        let draining = draining.filter(|(_, s)| s.departure == Departure::Draining);
+        draining.map(|(&node, _)| node).collect()
     }
 
     /// All nodes, by id.
@@ -97,6 +123,7 @@ impl Roster {
             rack: record.rack,
             address: record.address.clone(),
             liveness: self.liveness(record.id, now_ms),
+            departure: self.standing(record.id).departure,
         };
         self.records.values().map(status).collect()
     }
@@ -105,7 +132,7 @@ impl Roster {
     pub(super) fn fleet(&self, now_ms: u64) -> Fleet {
         let given_up = |record: &&NodeRecord| {
             let dead = self.membership.state(record.id, now_ms) == Some(NodeState::Dead);
-            record.failed && (dead || self.hurried.contains(&record.id))
+            record.failed && (dead || self.standing(record.id).given_up)
         };
         Fleet {
             given_up: self
@@ -129,12 +156,21 @@ pub(super) struct Fleet {
 }
 
 impl Fleet {
+    fn status(&self, node: NodeId) -> Option<&NodeStatus> {
+        let found = self.nodes.binary_search_by_key(&node, |status| status.node);
+        found.ok().map(|at| &self.nodes[at])
+    }
+
     /// How a node fares. Nodes that are not known are as good as failed.
     pub(super) fn liveness(&self, node: NodeId) -> Liveness {
-        match self.nodes.binary_search_by_key(&node, |status| status.node) {
-            Ok(at) => self.nodes[at].liveness,
-            Err(_) => Liveness::Failed,
-        }
+        self.status(node)
+            .map_or(Liveness::Failed, |status| status.liveness)
+    }
+
+    /// Whether a node is on its way out, or gone.
+    pub(super) fn is_leaving(&self, node: NodeId) -> bool {
+        self.status(node)
+            .is_some_and(|status| status.departure != Departure::None)
     }
 
     /// Whether a node's lease runs.
@@ -142,9 +178,10 @@ impl Fleet {
         self.liveness(node) == Liveness::Up
     }
 
-    /// All nodes whose lease runs, by id.
-    pub(super) fn up(&self) -> Vec<NodeId> {
-        self.with(Liveness::Up)
+    /// All nodes that may get new chunks, by id: their lease runs, and they are to stay.
+    pub(super) fn welcoming(&self) -> Vec<NodeId> {
+        let welcoming = self.nodes.iter().filter(|status| is_welcoming(status));
+        welcoming.map(|status| status.node).collect()
     }
 
     /// All nodes of one liveness, by id.
@@ -159,8 +196,8 @@ impl Fleet {
     }
 
     /// Where the nodes stand that `wanted` picks.
-    pub(super) fn topology(&self, wanted: impl Fn(Liveness) -> bool) -> Topology {
-        let wanted = self.nodes.iter().filter(|status| wanted(status.liveness));
+    pub(super) fn topology(&self, wanted: impl Fn(&NodeStatus) -> bool) -> Topology {
+        let wanted = self.nodes.iter().filter(|status| wanted(status));
         Topology::new(wanted.map(|status| NodePlace {
             node: status.node,
             rack: status.rack,
@@ -191,6 +228,22 @@ impl Fleet {
         placed(stripe).filter(due).map(|(_, chunk)| chunk).collect()
     }
 
+    /// The chunks of a stripe that are whole and are to be moved, because their nodes are to leave.
+    pub(super) fn to_move(&self, stripe: &StripeRecord) -> Vec<ChunkIndex> {
+        let leaves = |&(node, chunk): &(NodeId, ChunkIndex)| {
+            !stripe.is_stale(chunk) && self.is_up(node) && self.is_leaving(node)
+        };
+        let leaving = placed(stripe).filter(leaves);
+        leaving.map(|(_, chunk)| chunk).collect()
+    }
+
+    /// All chunks of a stripe that repairs have to see to, lost ones first.
+    pub(super) fn work(&self, stripe: &StripeRecord) -> Vec<ChunkIndex> {
+        let mut work = self.due(stripe);
+        work.extend(self.to_move(stripe));
+        work
+    }
+
     /// The chunks of a stripe that nobody should try to read now: the lost ones and those whose
     /// nodes do not answer.
     pub(super) fn unreadable(&self, stripe: &StripeRecord) -> Vec<ChunkIndex> {
@@ -205,4 +258,9 @@ impl Fleet {
 
 fn placed(stripe: &StripeRecord) -> impl Iterator<Item = (NodeId, ChunkIndex)> {
     stripe.nodes.iter().copied().zip(stripe.chunks())
+}
+
+/// Whether new chunks may be put on a node.
+pub(super) fn is_welcoming(status: &NodeStatus) -> bool {
+    status.liveness == Liveness::Up && status.departure == Departure::None
 }

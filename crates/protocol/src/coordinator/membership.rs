@@ -2,7 +2,7 @@
 
 use super::inventory::{compare, find_fates};
 use super::{Answer, Coordinator, Denied, lock};
-use crate::message::{CoordinatorReply, HeldChunk};
+use crate::message::{CoordinatorReply, HeldChunk, Vitals};
 use gabion_layout::{NodeId, RackId};
 use gabion_meta::{KeyValue, Meta};
 use std::sync::Arc;
@@ -83,11 +83,19 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         })
     }
 
-    /// Renews a node's lease.
-    pub(super) fn heartbeat(&self, node: NodeId, incarnation: u64) -> CoordinatorReply {
+    /// Renews a node's lease, unless it may leave.
+    pub(super) fn heartbeat(
+        &self,
+        node: NodeId,
+        incarnation: u64,
+        vitals: &Vitals,
+    ) -> CoordinatorReply {
+        self.note_vitals(vitals);
         let now_ms = self.ports.now_ms();
         let mut roster = lock(&self.roster);
-        if roster.renew(node, incarnation, now_ms) {
+        if roster.is_drained(node) {
+            CoordinatorReply::Leave
+        } else if roster.renew(node, incarnation, now_ms) {
             CoordinatorReply::Alive {
                 lease_ms: self.options.timing.lease_ms,
                 nodes: roster.statuses(now_ms),
@@ -127,9 +135,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             }
             given_up
         };
-        for node in given_up {
-            self.add_repairs_of(node).await?;
-        }
-        Ok(())
+        self.give_nodes_up(given_up).await?;
+        self.check_departures().await
     }
 }

@@ -2,21 +2,22 @@
 //! update's data; what it decides is durable in [`gabion_meta`] before anybody acts on it.
 //!
 //! It keeps no state that a restart must not lose. A new run finds the nodes in the metadata, gives
-//! each the benefit of the doubt, looks once at every stripe for chunks to repair, and supersedes
-//! the leases of repairs that an earlier run had begun. No scheme logic is here: planners choose
+//! each the benefit of the doubt, looks once at every stripe for chunks to repair, keeps to what users
+//! have said about repairs, and supersedes the leases of repairs that an earlier run had begun. No scheme logic is here: planners choose
 //! codes, places and repair plans.
 
 mod bell;
 mod catch_up;
+mod departures;
 mod endurance;
 mod files;
 mod fleet;
 mod garbage;
 mod inventory;
 mod leases;
+mod manager;
 mod membership;
 mod pools;
-mod queue;
 mod rebuild;
 mod repair;
 mod replace;
@@ -25,6 +26,7 @@ mod rounds;
 mod scrub;
 mod status;
 mod survey;
+mod throttle;
 
 use crate::message::{CoordinatorReply, CoordinatorRequest, NodeStatus, RepairStatus};
 use crate::ports::{Ports, run_blocking};
@@ -33,13 +35,14 @@ use fleet::{Fleet, Roster};
 use futures::FutureExt;
 use gabion_layout::{ChunkId, ChunkIndex, NodeId, PoolId};
 use gabion_meta::{KeyValue, Meta, MetaError, PutId, Timing};
+use gabion_planner::manager::RepairQueue;
 use gabion_planner::repair::Scheme;
 use membership::JoinRequest;
 use pools::PoolFacts;
-use queue::RepairQueue;
 use replace::{LivePut, Occupied};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use throttle::Throttle;
 
 /// Stripes that are read in one transaction.
 const PAGE: usize = 512;
@@ -112,6 +115,7 @@ pub struct Coordinator<K> {
     occupied: Occupied,
     queue: Mutex<RepairQueue>,
     scheme: Mutex<Scheme>,
+    throttle: Mutex<Throttle>,
     /// Counts since the start; the rest of the fields are filled in when somebody asks.
     repaired: Mutex<RepairStatus>,
     /// Nodes that may yet carry out an order to remove a chunk, and so must not get it again
@@ -147,7 +151,13 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         options: CoordinatorOptions,
     ) -> Result<Arc<Self>, MetaError> {
         let now_ms = ports.now_ms();
-        let roster = Roster::new(options.timing, meta.nodes()?, now_ms);
+        let roster = Roster::new(options.timing, meta.nodes()?, meta.standings()?, now_ms);
+        let settings = meta.repair_settings()?;
+        // A scheme of another release is none; a user chooses again.
+        let scheme = settings
+            .scheme
+            .as_deref()
+            .and_then(|name| name.parse().ok());
         // An earlier run's clock says nothing about this one's: all clients get a full time-out.
         let live = || LivePut {
             heard_ms: now_ms,
@@ -166,7 +176,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             pools: Mutex::default(),
             endurance: Mutex::default(),
             queue: Mutex::default(),
-            scheme: Mutex::new(options.repair_scheme),
+            scheme: Mutex::new(scheme.unwrap_or(options.repair_scheme)),
+            throttle: Mutex::new(Throttle::new(settings)),
             repaired: Mutex::default(),
             shunned: Mutex::default(),
             leftovers: Mutex::default(),
@@ -182,6 +193,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let tasks = [
             Arc::clone(self).watch_members().boxed(),
             Arc::clone(self).repair_forever().boxed(),
+            Arc::clone(self).guard_foreground().boxed(),
             Arc::clone(self).collect_garbage().boxed(),
             Arc::clone(self).expire_puts().boxed(),
         ];
@@ -217,7 +229,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 };
                 self.join(request, chunks).await
             }
-            Ask::Heartbeat { node, incarnation } => Ok(self.heartbeat(node, incarnation)),
+            Ask::Heartbeat {
+                node,
+                incarnation,
+                vitals,
+            } => Ok(self.heartbeat(node, incarnation, &vitals)),
             Ask::Acquire {
                 stripe,
                 node,
@@ -249,6 +265,9 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ask::RemoveFile { name } => self.remove_file(name).await,
             Ask::Status => self.status().await,
             Ask::RepairNow { scheme } => self.repair_now(scheme).await,
+            Ask::OrderRepair(order) => self.order_repair(order).await,
+            Ask::Drain(node) => self.drain(node).await,
+            Ask::Keep(node) => self.keep(node).await,
             Ask::ScrubAll => self.scrub_all().await,
         }
     }

@@ -5,7 +5,7 @@ use super::{Answer, Coordinator, Denied, lock};
 use crate::message::{CoordinatorReply, Liveness, PoolWish};
 use gabion_codec::Code;
 use gabion_layout::{ChunkIndex, Geometry, PoolId, ReserveSpec, StripeId, UpdateScheme};
-use gabion_meta::{KeyValue, Meta, MetaError, PoolRecord, PoolSpec};
+use gabion_meta::{Departure, KeyValue, Meta, MetaError, PoolRecord, PoolSpec};
 use gabion_plan::Keepings;
 use gabion_planner::{pool, update};
 use std::collections::BTreeMap;
@@ -52,9 +52,9 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 "nodes do not run the update scheme {update} yet; use fo, fl, pl, plr or rackcu"
             )));
         }
-        let topology = self
-            .fleet()
-            .topology(|liveness| liveness != Liveness::Failed);
+        let topology = self.fleet().topology(|status| {
+            status.liveness != Liveness::Failed && status.departure == Departure::None
+        });
         let code: Code = match wish.code {
             Some(text) => text.parse()?,
             None => pool::choose_code(survive, &topology)?,

@@ -5,11 +5,13 @@ use super::survey::{Setback, Survey};
 use super::{Coordinator, lock};
 use crate::initiate::{PartFailed, RunTerms, run_plan};
 use crate::message::{Effect, NodeReply, NodeRequest, Purpose, ReadCut, Refusal, RunId};
-use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeId};
-use gabion_meta::{KeyValue, MetaError};
+use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StaleChunk, StripeId};
+use gabion_meta::{KeyValue, Meta, MetaError};
 use gabion_plan::{Cost, Plan, check};
+use gabion_planner::manager::Choice;
 use gabion_planner::{placement, repair};
 use rand::SeedableRng;
+use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
 use std::sync::Arc;
 
@@ -24,19 +26,24 @@ pub(super) struct Rebuild {
     plan: Plan,
     /// Chunks that could not be read when it was planned.
     pub(super) lost: Vec<ChunkIndex>,
-    cost: Cost,
+    pub(super) cost: Cost,
     /// How often the requestor had joined when the try began.
     joins: Option<u64>,
     /// Whether the requestor holds the chunk that is to be replaced.
     in_place: bool,
+    /// Whether the chunk is whole where it is, and is moved.
+    pub(super) is_move: bool,
+    /// Over how long its reads are spread.
+    pub(super) spread_ms: u64,
     began_ms: u64,
 }
 
 impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
-    /// Who is to hold a lost chunk: its own node if that is up, or else one that keeps the rack
-    /// limit. If there is none, a chunk in a crowded rack is better than none, but only where one
-    /// more loss would end the stripe: nothing moves the chunk out again, and the pool's promise
-    /// about racks is weaker from then on.
+    /// Who is to hold a lost chunk, or one that is to be moved: its own node if that is up and stays,
+    /// or else one that keeps the rack limit, by preference the one with which the repair was
+    /// scheduled. If there is none, a lost chunk on a node that leaves or in a crowded rack is better
+    /// than none, but the latter only where one more loss would end the stripe: nothing moves the
+    /// chunk out again, and the pool's promise about racks is weaker from then on.
     pub(super) async fn choose_requestor(
         self: &Arc<Self>,
         survey: &Survey,
@@ -44,44 +51,45 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         progress: &Progress,
     ) -> Result<NodeId, Setback> {
         let stripe = &survey.stripe;
-        let holder = stripe.nodes[chunk.at()];
-        if survey.fleet.is_up(holder) && !progress.avoided.contains(&holder) {
-            return Ok(holder);
-        }
-        let mut candidates = survey.fleet.up();
         let id = survey.id(chunk);
-        {
-            let shunned = lock(&self.shunned);
-            candidates
-                .retain(|node| !progress.avoided.contains(node) && !shunned.contains(&(*node, id)));
+        let shunned = lock(&self.shunned).clone();
+        let can_take =
+            |node: NodeId| !progress.avoided.contains(&node) && !shunned.contains(&(node, id));
+        let candidates = survey.requestors(chunk, can_take);
+        let scheduled = progress.admitted.as_ref().map(|admitted| &admitted.intent);
+        let scheduled = scheduled.filter(|intent| intent.chunk == chunk);
+        if let Some(intent) = scheduled.filter(|intent| candidates.contains(&intent.requestor)) {
+            return Ok(intent.requestor);
         }
-        let topology = survey.topology();
         let mut rng = ChaCha8Rng::seed_from_u64(self.ports.random());
-        let nodes = &stripe.nodes;
-        let per_rack = survey.facts.record.spec.chunks_per_rack;
-        let mut place = |per_rack| {
-            placement::replacement(&topology, &candidates, nodes, chunk, per_rack, &mut rng)
-        };
-        let found = place(per_rack);
-        if found.is_ok() {
-            return Ok(found?);
+        if let Some(&node) = candidates.choose(&mut rng) {
+            return Ok(node);
         }
         let (pool, lost) = (stripe.pool, survey.fleet.lost(stripe));
+        let per_rack = survey.facts.record.spec.chunks_per_rack;
+        let no_place = || {
+            Setback(format!(
+                "{chunk} has no place: no node that is up and stays is outside the stripe and in a \
+                 rack with fewer than {per_rack} of its chunks; add nodes or bring failed ones back"
+            ))
+        };
+        if !lost.contains(&chunk) {
+            return Err(no_place());
+        }
+        let holder = stripe.nodes[chunk.at()];
+        if survey.fleet.is_up(holder) && can_take(holder) {
+            return Ok(holder);
+        }
         let this = Arc::clone(self);
         let left = self
             .with_meta(move |meta| this.failures_left(meta, pool, &lost))
             .await?;
-        let crowded = if left <= 0 {
-            place(nodes.len()).ok()
-        } else {
-            None
-        };
-        crowded.ok_or_else(|| {
-            Setback(format!(
-                "{chunk} has no place: no node that is up is outside the stripe and in a rack with \
-                 fewer than {per_rack} of its chunks; add nodes or bring failed ones back"
-            ))
-        })
+        let mut welcoming = survey.fleet.welcoming();
+        welcoming.retain(|&node| can_take(node));
+        let (topology, nodes) = (survey.topology(), &stripe.nodes);
+        let crowded =
+            placement::replacement(&topology, &welcoming, nodes, chunk, nodes.len(), &mut rng);
+        crowded.ok().filter(|_| left <= 0).ok_or_else(no_place)
     }
 
     /// Plans to make a chunk, and makes its place ready.
@@ -90,6 +98,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         survey: &Survey,
         chunk: ChunkIndex,
         requestor: NodeId,
+        path: Option<Vec<ChunkIndex>>,
         round: &Round,
         progress: &Progress,
     ) -> Result<Rebuild, Setback> {
@@ -98,14 +107,23 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let lost = survey.unreadable(&round.absent);
         let stripe = survey.stripe_for_plans(&lost)?;
         let topology = survey.topology();
-        let helpers = repair::helpers_by_distance(&stripe, requestor, &topology);
-        let scheme = *lock(&self.scheme);
         let slice_bytes = self.options.slice_bytes;
-        let plan = |helpers: &[ChunkIndex]| {
-            repair::repair(&stripe, chunk, requestor, helpers, scheme, slice_bytes)
+        let is_move = survey.fleet.to_move(&survey.stripe).contains(&chunk);
+        let plan = if is_move {
+            repair::move_chunk(&stripe, chunk, requestor, slice_bytes)?
+        } else {
+            let path = path.filter(|path| !path.iter().any(|helper| lost.contains(helper)));
+            let helpers = repair::helpers_by_distance(&stripe, requestor, &topology);
+            let scheme = *lock(&self.scheme);
+            let plan = |helpers: &[ChunkIndex]| {
+                repair::repair(&stripe, chunk, requestor, helpers, scheme, slice_bytes)
+            };
+            // Without those that have failed before, if there are others enough.
+            let trusted = |helpers: &[ChunkIndex]| progress.trusted(&survey.stripe, helpers);
+            plan(&path.map_or_else(Vec::new, |path| trusted(&path)))
+                .or_else(|_| plan(&trusted(&helpers)))
+                .or_else(|_| plan(&helpers))?
         };
-        // Without those that have failed before, if there are others enough.
-        let plan = plan(&progress.trusted(&survey.stripe, &helpers)).or_else(|_| plan(&helpers))?;
         let plan = plan.kept(survey.facts.keepings(survey.stripe.chunk_bytes));
         check(&plan, stripe.code)?;
         let in_place = survey.stripe.node_of(chunk) == Some(requestor);
@@ -122,8 +140,43 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             lost,
             joins,
             in_place,
+            is_move,
+            spread_ms: 0,
             began_ms,
         })
+    }
+
+    /// Takes a share of the budget for a chunk that is about to be made: the one with which the
+    /// repair was scheduled, or, if it came out otherwise, another. Over how long it is to be spread;
+    /// none when the budget has no share left for one more chunk of this stripe now.
+    pub(super) fn admit(
+        &self,
+        survey: &Survey,
+        rebuild: &Rebuild,
+        progress: &mut Progress,
+    ) -> Option<u64> {
+        let is_first = !std::mem::replace(&mut progress.has_begun, true);
+        let admitted = progress.admitted.take();
+        let as_planned = admitted.filter(|admitted| {
+            (admitted.intent.chunk, admitted.intent.requestor) == (rebuild.chunk, rebuild.requestor)
+        });
+        if let Some(admitted) = as_planned {
+            return Some(admitted.spread_ms);
+        }
+        let may_go_on = || {
+            let throttle = lock(&self.throttle);
+            let links = [&rebuild.cost.links[..]];
+            let now_ms = self.ports.now_ms();
+            let choice = throttle.choose(&links, &survey.topology(), now_ms);
+            !throttle.is_paused() && choice == Choice::Begin(0)
+        };
+        (is_first || may_go_on()).then(|| self.charge(survey, &rebuild.cost))
+    }
+
+    /// Takes from the budget what has to be sent in any case. Over how long it should be spread.
+    pub(super) fn charge(&self, survey: &Survey, cost: &Cost) -> u64 {
+        let topology = survey.topology();
+        lock(&self.throttle).take(&cost.links, &topology, self.ports.now_ms())
     }
 
     /// How often a node has joined.
@@ -203,6 +256,16 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         rest: Option<&Plan>,
     ) -> Result<(), PartFailed> {
         let base = rebuild.base;
+        let plan = rest.unwrap_or(&rebuild.plan);
+        let spread_ms = rest.map_or(rebuild.spread_ms, |rest| {
+            let cost = Cost::of(rest, &survey.topology());
+            let share = u128::from(rebuild.spread_ms) * u128::from(cost.read_bytes);
+            (share / u128::from(rebuild.cost.read_bytes.max(1))) as u64
+        });
+        // Slices that are spread come one by one, and who waits for the next has not stalled.
+        let slice_bytes = self.options.slice_bytes.min(survey.stripe.chunk_bytes);
+        let slice_ms = u128::from(rebuild.spread_ms) * u128::from(slice_bytes)
+            / u128::from(survey.stripe.chunk_bytes);
         let terms = RunTerms {
             run: RunId(self.ports.random()),
             epoch: rebuild.epoch,
@@ -213,10 +276,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 Some(_) => Effect::Resume { base },
             },
             purpose: Purpose::Repair,
-            deadline_ms: self.options.repair_deadline_ms,
-            stall_ms: Some(self.options.repair_stall_ms),
+            spread_ms,
+            deadline_ms: (self.options.repair_deadline_ms).saturating_add(spread_ms),
+            stall_ms: Some(self.options.repair_stall_ms + 2 * slice_ms as u64),
         };
-        let plan = rest.unwrap_or(&rebuild.plan);
         let ran = run_plan(&*self.ports, plan, &terms, |_| {
             unreachable!("a repair moves bytes between nodes alone")
         });
@@ -287,11 +350,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         progress: &mut Progress,
     ) -> Result<bool, Setback> {
         let (chunk, requestor) = (rebuild.chunk, rebuild.requestor);
-        let Some(survey) = self.survey(id).await? else {
+        let Some(mut survey) = self.survey(id).await? else {
             return Ok(false);
         };
-        if !survey.fleet.due(&survey.stripe).contains(&chunk) {
-            // Its node has returned with it.
+        if !survey.fleet.work(&survey.stripe).contains(&chunk) {
+            // Its node has returned with it, or stays.
             return Ok(false);
         }
         if !self
@@ -299,6 +362,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             .await?
         {
             progress.outrun_count += 1;
+            return Ok(false);
+        }
+        let is_whole = !survey.stripe.is_stale(chunk);
+        if rebuild.is_move && is_whole && !self.retire(&mut survey, chunk, round).await? {
             return Ok(false);
         }
         if !self
@@ -313,6 +380,41 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             self.discard(holder, survey.id(chunk)).await;
         }
         Ok(true)
+    }
+
+    /// Ends the service of a chunk that has been copied, under the lease and before the copy counts: it
+    /// is stale from now on, durably, and its node, which is up, refuses whoever knows a layout in
+    /// which it is not. Otherwise a reader could find it there after updates that it took no part in. A
+    /// crash after this leaves a chunk that has missed nothing, and counts again as soon as somebody
+    /// looks. False when the stripe has changed meanwhile.
+    async fn retire(
+        &self,
+        survey: &mut Survey,
+        chunk: ChunkIndex,
+        round: &Round,
+    ) -> Result<bool, Setback> {
+        let id = survey.stripe.id;
+        let stale = StaleChunk {
+            chunk,
+            missed_after: Some(round.outcome.mark),
+        };
+        let expected = survey.stripe.generation.0 + 1;
+        let note = move |meta: &Meta<K>| meta.note_stale(id, &[stale]);
+        survey.stripe = self.with_meta(note).await?;
+        if survey.stripe.generation.0 != expected {
+            return Ok(false);
+        }
+        let request = NodeRequest::Collect {
+            stripe: id,
+            epoch: round.epoch,
+            generation: survey.stripe.generation,
+        };
+        let holder = survey.stripe.nodes[chunk.at()];
+        let reply = self
+            .ports
+            .call_node(holder, request, SHORT_DEADLINE_MS)
+            .await?;
+        Ok(matches!(reply, NodeReply::Holding(_)))
     }
 
     /// Has a chunk removed that was made and will not count. One that was made in place is replaced
@@ -352,10 +454,17 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     }
 
     fn count(&self, survey: &Survey, rebuild: &Rebuild) {
+        let (now_ms, bytes) = (self.ports.now_ms(), survey.stripe.chunk_bytes);
+        lock(&self.throttle).made().note(bytes, now_ms);
         let mut repaired = lock(&self.repaired);
-        repaired.repaired_chunk_count += 1;
-        repaired.repaired_bytes += survey.stripe.chunk_bytes;
+        if rebuild.is_move {
+            repaired.moved_chunk_count += 1;
+            repaired.moved_bytes += bytes;
+        } else {
+            repaired.repaired_chunk_count += 1;
+            repaired.repaired_bytes += bytes;
+        }
         repaired.planned_cross_rack_bytes += rebuild.cost.cross_rack_bytes;
-        repaired.busy_ms += self.ports.now_ms().saturating_sub(rebuild.began_ms);
+        repaired.busy_ms += now_ms.saturating_sub(rebuild.began_ms);
     }
 }

@@ -5,6 +5,7 @@
 //! A write is acknowledged when no node serves the old chunks any more: a reader with an old layout
 //! must not see, after the acknowledgement, what was there before it.
 
+use super::fleet::is_welcoming;
 use super::survey::Setback;
 use super::{Answer, Coordinator, Denied, lock};
 use crate::message::{CoordinatorReply, Liveness, SettledStripe};
@@ -236,7 +237,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             .await?;
         let spec = &facts.record.spec;
         let fleet = self.fleet();
-        let topology = fleet.topology(|liveness| liveness == Liveness::Up);
+        let topology = fleet.topology(is_welcoming);
         let mut rng = ChaCha8Rng::seed_from_u64(self.ports.random());
         let n = spec.k + spec.m;
         let mut place = |_| placement::random(&topology, n, spec.chunks_per_rack, &mut rng);

@@ -24,6 +24,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         progress: &mut Progress,
     ) -> Result<Option<Plan>, Setback> {
         let requestor = rebuild.requestor;
+        if rebuild.is_move {
+            // Nobody else has it.
+            return Ok(None);
+        }
         let suspects = failed.suspects.iter().copied();
         let helpers: Vec<_> = suspects.filter(|&node| node != requestor).collect();
         // Each turn distrusts one more node, so that there is a last one.

@@ -10,6 +10,7 @@
 //! where it was, so that a crash of anybody at any point leaves the stripe as it was but for the
 //! lease, which the next run of the coordinator supersedes.
 
+use super::manager::Admitted;
 use super::rebuild::Rebuild;
 use super::survey::{Setback, Survey};
 use super::{Coordinator, Denied, lock};
@@ -30,9 +31,24 @@ pub(super) const SHORT_DEADLINE_MS: u64 = 5_000;
 /// that, updates wait until it is made.
 pub(super) const OUTRUN_COUNT_MAX: u32 = 2;
 
+/// How a stripe's repair has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Ended {
+    /// There is nothing left to do, or nothing that can be done now.
+    Done,
+    /// There is more to do when the budget allows it: the stripe goes back to the queue.
+    Unfinished,
+}
+
 /// What has become of the stripe's repair so far.
 #[derive(Default)]
 pub(super) struct Progress {
+    /// The share of the budget with which it began, until it is used.
+    pub(super) admitted: Option<Admitted>,
+    /// Whether a chunk has been begun.
+    pub(super) has_begun: bool,
+    /// Whether something is left that the budget does not allow now.
+    is_unfinished: bool,
     /// Nodes that could not take a chunk.
     pub(super) avoided: BTreeSet<NodeId>,
     /// Nodes that have failed as helpers.
@@ -52,6 +68,13 @@ impl Progress {
     pub(super) fn trusted(&self, stripe: &StripeRecord, chunks: &[ChunkIndex]) -> Vec<ChunkIndex> {
         let is_trusted = |chunk: &ChunkIndex| !self.distrusted.contains(&stripe.nodes[chunk.at()]);
         chunks.iter().copied().filter(is_trusted).collect()
+    }
+
+    /// The helpers that were chosen when the repair was admitted, if it is this one.
+    fn path_for(&self, chunk: ChunkIndex, requestor: NodeId) -> Option<Vec<ChunkIndex>> {
+        let intent = &self.admitted.as_ref()?.intent;
+        let is_it = (intent.chunk, intent.requestor) == (chunk, requestor);
+        (is_it && !intent.path.is_empty()).then(|| intent.path.clone())
     }
 }
 
@@ -81,12 +104,16 @@ struct Pins {
 impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     /// Makes all chunks of a stripe whole that are to be repaired. A stripe that is gone, or needs
     /// nothing any more, is left in peace.
-    pub(super) async fn repair_stripe(self: Arc<Self>, id: StripeId) -> Result<(), Setback> {
+    pub(super) async fn repair_stripe(
+        self: Arc<Self>,
+        id: StripeId,
+        admitted: Option<Admitted>,
+    ) -> Result<Ended, Setback> {
         let Some(survey) = self.survey(id).await? else {
-            return Ok(());
+            return Ok(Ended::Done);
         };
-        if survey.fleet.due(&survey.stripe).is_empty() {
-            return Ok(());
+        if survey.fleet.work(&survey.stripe).is_empty() {
+            return Ok(Ended::Done);
         }
         survey.check_hope()?;
         let Ok(_occupation) = self.occupied.occupy(vec![id]) else {
@@ -94,7 +121,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 "it is being rewritten; its repair waits".to_owned(),
             ));
         };
-        let mut progress = Progress::default();
+        let mut progress = Progress {
+            admitted,
+            ..Progress::default()
+        };
         let mut made = None;
         loop {
             let ended = self.leased_round(id, &mut progress, &mut made).await;
@@ -104,7 +134,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 self.unpin(pins);
             }
             let Some(next) = ended? else {
-                return progress.no_place.map_or(Ok(()), Err);
+                return match progress.no_place {
+                    Some(setback) => Err(setback),
+                    None if progress.is_unfinished => Ok(Ended::Unfinished),
+                    None => Ok(Ended::Done),
+                };
             };
             let Next {
                 survey,
@@ -176,8 +210,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         // Each turn makes a chunk whole, learns of a lost one, avoids one more node, or finds a
         // chunk homeless or beyond the logs, so that there is a last one.
         while let Some(survey) = self.survey(id).await? {
-            let mut due = survey.fleet.due(&survey.stripe).into_iter();
-            let Some(chunk) = due.find(|chunk| !progress.homeless.contains(chunk)) else {
+            let mut work = survey.fleet.work(&survey.stripe).into_iter();
+            let Some(chunk) = work.find(|chunk| !progress.homeless.contains(chunk)) else {
                 break;
             };
             let behind = survey.behind(chunk);
@@ -195,17 +229,25 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                     continue;
                 }
             };
-            let rebuild = self
-                .prepare(&survey, chunk, requestor, &round, progress)
+            let path = progress.path_for(chunk, requestor);
+            let mut rebuild = self
+                .prepare(&survey, chunk, requestor, path, &round, progress)
                 .await?;
             if progress.outrun_count < OUTRUN_COUNT_MAX {
-                let pins = self.pin(&survey, &round).await;
+                let Some(spread_ms) = self.admit(&survey, &rebuild, progress) else {
+                    progress.is_unfinished = true;
+                    return Ok(None);
+                };
+                rebuild.spread_ms = spread_ms;
+                let pins = self.pin(&survey, &round, spread_ms).await;
                 return Ok(Some(Next {
                     survey,
                     rebuild,
                     pins,
                 }));
             }
+            // Updates wait for it, so it is not slowed down.
+            self.charge(&survey, &rebuild.cost);
             if self.make(&survey, &rebuild, progress).await? {
                 self.count_made(id, &round, &rebuild, progress).await?;
             }
@@ -215,7 +257,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
 
     /// Has the nodes that may help keep the mark readable. One that does not may merge later updates
     /// into its chunk, and then the chunk that is being made has to be begun again.
-    async fn pin(&self, survey: &Survey, round: &Round) -> Pins {
+    async fn pin(&self, survey: &Survey, round: &Round, spread_ms: u64) -> Pins {
         let (stripe, cut) = (survey.stripe.id, round.outcome.mark);
         let unreadable = survey.unreadable(&round.absent);
         let helpers = survey.stripe.chunks().filter(|c| !unreadable.contains(c));
@@ -223,7 +265,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let request = NodeRequest::Pin {
             stripe,
             cut,
-            hold_ms: 2 * self.options.repair_deadline_ms,
+            hold_ms: 2 * self.options.repair_deadline_ms.saturating_add(spread_ms),
         };
         let calls = nodes.iter().map(|&node| {
             self.ports

@@ -2,7 +2,7 @@
 //! asks, never better than the truth.
 
 use super::{Answer, Coordinator, PAGE, lock};
-use crate::message::{ClusterStatus, CoordinatorReply};
+use crate::message::{ClusterStatus, CoordinatorReply, RepairStatus};
 use gabion_meta::{KeyValue, Meta, MetaError};
 use gabion_planner::repair::Scheme;
 use std::sync::Arc;
@@ -28,6 +28,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         loop {
             let page = meta.stripes(after, PAGE)?;
             if page.is_empty() {
+                self.tell_speed(&mut status.repair);
                 return Ok(status);
             }
             after = page.last().map(|stripe| stripe.id);
@@ -36,9 +37,29 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 let left = self.failures_left(meta, stripe.pool, &lost)?;
                 *status.stripes_by_failures_left.entry(left).or_default() += 1;
                 status.lost_chunk_count += lost.len() as u64;
-                status.repair.queued_chunk_count += fleet.due(stripe).len() as u64;
+                if !lost.is_empty() {
+                    *status.at_risk.entry(left).or_default() += 1;
+                }
+                let (due, moving) = (fleet.due(stripe).len(), fleet.to_move(stripe).len());
+                status.repair.queued_chunk_count += due as u64;
+                status.repair.moving_chunk_count += moving as u64;
+                status.repair.left_bytes += (due + moving) as u64 * stripe.chunk_bytes;
             }
         }
+    }
+
+    /// How fast repairs are and may be, and how long they will take.
+    fn tell_speed(&self, repair: &mut RepairStatus) {
+        let now_ms = self.ports.now_ms();
+        repair.running_count = lock(&self.queue).running_count() as u64;
+        let mut throttle = lock(&self.throttle);
+        repair.bytes_per_s = throttle.made().bytes_per_s(now_ms);
+        repair.rest_ms = throttle.made().rest_ms(repair.left_bytes, now_ms);
+        repair.is_paused = throttle.is_paused();
+        repair.limits = throttle.limits();
+        repair.p99_target_ms = throttle.p99_target_ms();
+        repair.p99_ms = throttle.p99_ms();
+        repair.guard_bytes_per_s = throttle.guard_bytes_per_s();
     }
 }
 

@@ -6,7 +6,7 @@ use super::{Coordinator, Denied};
 use crate::message::{Liveness, Refusal};
 use gabion_layout::{ChunkId, ChunkIndex, NodeId, Sequence, StripeId, StripeRecord, Topology};
 use gabion_meta::{KeyValue, Meta, MetaError};
-use gabion_planner::Stripe;
+use gabion_planner::{Stripe, placement};
 use std::sync::Arc;
 
 /// Why a stripe is not repaired for now, as a plain sentence.
@@ -63,6 +63,24 @@ impl Survey {
             Some(Err(error)) if tries.all(|tried| tried.is_err()) => Err(error.into()),
             _ => Ok(()),
         }
+    }
+
+    /// Who may receive a lost chunk, or one that is to be moved, of those that `can_take` it: its own
+    /// node if it is up and stays, or else those that keep the rack limit.
+    pub(super) fn requestors(
+        &self,
+        chunk: ChunkIndex,
+        can_take: impl Fn(NodeId) -> bool,
+    ) -> Vec<NodeId> {
+        let holder = self.stripe.nodes[chunk.at()];
+        if self.fleet.is_up(holder) && !self.fleet.is_leaving(holder) && can_take(holder) {
+            return vec![holder];
+        }
+        let mut candidates = self.fleet.welcoming();
+        candidates.retain(|&node| node != holder && can_take(node));
+        let per_rack = self.facts.record.spec.chunks_per_rack;
+        let nodes = &self.stripe.nodes;
+        placement::replacements(&self.topology(), &candidates, nodes, chunk, per_rack)
     }
 
     /// The chunk that a refusal says is damaged or missing, if it is this stripe's.

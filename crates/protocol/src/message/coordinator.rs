@@ -1,12 +1,13 @@
 //! What the coordinator is asked, by nodes and by clients, and what it answers. How the cluster
 //! fares is in [`ClusterStatus`].
 
-use super::{ClusterStatus, Damage, NodeStatus};
+use super::{ClusterStatus, Damage, NodeStatus, Vitals};
 use gabion_layout::{
     ChunkId, ChunkIndex, Epoch, Generation, NodeId, RackId, ReserveSpec, Sequence, StripeId,
     StripeRecord, Survive, UpdateScheme,
 };
 use gabion_meta::{Exclusion, FileRecord, PoolRecord, PutId};
+use gabion_planner::manager::Limits;
 use serde::{Deserialize, Serialize};
 
 /// A chunk that a joining node holds.
@@ -64,6 +65,8 @@ pub enum CoordinatorRequest {
         node: NodeId,
         /// Its incarnation.
         incarnation: u64,
+        /// How it fares.
+        vitals: Vitals,
     },
     /// A node asks to be a stripe's primary.
     Acquire {
@@ -142,6 +145,12 @@ pub enum CoordinatorRequest {
         /// The scheme from now on, if it is to change.
         scheme: Option<String>,
     },
+    /// Change how repairs are made from now on.
+    OrderRepair(RepairOrder),
+    /// Move all chunks off a node, so that it can leave.
+    Drain(NodeId),
+    /// The node stays after all.
+    Keep(NodeId),
     /// Verify every stored byte of the cluster.
     ScrubAll,
     /// Begin to replace stripes of a file by new ones with other bytes. The stripes take no updates
@@ -163,6 +172,22 @@ pub enum CoordinatorRequest {
         put: PutId,
         /// The old stripes.
         displaced: Vec<StripeId>,
+    },
+}
+
+/// How repairs are to be made. Durable when it is answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum RepairOrder {
+    /// Begin none; those under way end.
+    Pause,
+    /// Begin them again.
+    Resume,
+    /// Keep within these limits, and none but these.
+    Limit {
+        /// Bytes a second.
+        limits: Limits,
+        /// Make way while the 99th percentile of the clients' latencies is above this.
+        p99_target_ms: Option<u64>,
     },
 }
 
@@ -213,6 +238,8 @@ pub enum CoordinatorReply {
     },
     /// The node was declared failed meanwhile: it must join anew.
     Rejoin,
+    /// The node has been drained: it holds nothing that counts, and may stop.
+    Leave,
     /// The node is the stripe's primary.
     Lease(StripeLease),
     /// Another node is.

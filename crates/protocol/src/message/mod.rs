@@ -12,14 +12,14 @@ mod refusal;
 mod status;
 
 pub use coordinator::{
-    CoordinatorReply, CoordinatorRequest, Decided, FileLayout, HeldChunk, PoolWish, SettledStripe,
-    StripeLease,
+    CoordinatorReply, CoordinatorRequest, Decided, FileLayout, HeldChunk, PoolWish, RepairOrder,
+    SettledStripe, StripeLease,
 };
 pub use flow::Flow;
 pub use meter::Meter;
 pub use node::{Damage, Effect, Holding, NodeReply, NodeRequest, PendingRecord, ReadCut, RunPart};
 pub use refusal::Refusal;
-pub use status::{ClusterStatus, Liveness, NodeStatus, RepairStatus};
+pub use status::{ClusterStatus, Liveness, NodeStatus, RepairStatus, Vitals};
 
 pub use gabion_store::StoreCounts;
 use serde::{Deserialize, Serialize};

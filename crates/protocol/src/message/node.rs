@@ -72,6 +72,8 @@ pub struct RunPart {
     pub effect: Effect,
     /// Why bytes move.
     pub purpose: Purpose,
+    /// Spread the reads evenly over so long, so that the bytes that follow from them are, too.
+    pub spread_ms: u64,
     /// Give up after so long.
     pub deadline_ms: u64,
     /// Give up when nothing has happened for so long.

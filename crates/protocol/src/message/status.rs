@@ -1,6 +1,8 @@
 //! How the cluster fares: its nodes, what its stripes still survive, and what repair is doing.
 
 use gabion_layout::{NodeId, RackId};
+use gabion_meta::Departure;
+use gabion_planner::manager::{Latencies, Limits};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -26,6 +28,15 @@ pub struct NodeStatus {
     pub address: String,
     /// Whether it lives.
     pub liveness: Liveness,
+    /// Whether it is on its way out.
+    pub departure: Departure,
+}
+
+/// What a node says of itself with each heartbeat.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Vitals {
+    /// How long it took for what clients have asked of it since its last heartbeat.
+    pub foreground: Latencies,
 }
 
 /// Redundancy and repair state of the cluster, never better than the truth.
@@ -36,6 +47,8 @@ pub struct ClusterStatus {
     /// Stripes by the number of further chunk losses that they survive; stripes that have lost
     /// data are under -1.
     pub stripes_by_failures_left: BTreeMap<i32, u64>,
+    /// The same of those stripes alone that have lost chunks.
+    pub at_risk: BTreeMap<i32, u64>,
     /// Chunks that are lost now.
     pub lost_chunk_count: u64,
     /// Whether chunks are being repaired.
@@ -47,17 +60,41 @@ pub struct ClusterStatus {
 pub struct RepairStatus {
     /// Chunks being repaired or waiting for it.
     pub queued_chunk_count: u64,
+    /// Chunks being moved off nodes that are to leave, or waiting for it.
+    pub moving_chunk_count: u64,
+    /// Bytes of both.
+    pub left_bytes: u64,
+    /// Stripes that are worked at now.
+    pub running_count: u64,
+    /// Bytes of chunks that were made or moved a second, of late.
+    pub bytes_per_s: u64,
+    /// Milliseconds until all is done at that rate; none while nothing is known of it.
+    pub rest_ms: Option<u64>,
+    /// No repair begins.
+    pub is_paused: bool,
+    /// The most that repairs may send, as users have set it.
+    pub limits: Limits,
+    /// Repairs make way while clients' latencies are above this.
+    pub p99_target_ms: Option<u64>,
+    /// The 99th percentile of clients' latencies when it was last looked at.
+    pub p99_ms: Option<u64>,
+    /// The most that repairs may send together while they make way.
+    pub guard_bytes_per_s: Option<u64>,
     /// Chunks repaired and verified since the coordinator started.
     pub repaired_chunk_count: u64,
     /// Bytes of those.
     pub repaired_bytes: u64,
+    /// Chunks moved off nodes that leave, and verified.
+    pub moved_chunk_count: u64,
+    /// Bytes of those.
+    pub moved_bytes: u64,
     /// Chunks of returned nodes that got no more than the updates that they had missed.
     pub caught_up_chunk_count: u64,
     /// Bytes written for what chunks had missed, of returned nodes or since their repair began.
     pub caught_up_bytes: u64,
     /// How often a repair went on from where a helper had left it, with others.
     pub resumed_count: u64,
-    /// Cross-rack bytes that the plans of both said.
+    /// Cross-rack bytes that the plans of all of these said.
     pub planned_cross_rack_bytes: u64,
     /// Time that the repairs took, added up.
     pub busy_ms: u64,

@@ -14,7 +14,7 @@ use gabion_meta::{ClusterId, MemoryStore, Meta, Timing};
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
 use gabion_protocol::message::{
     ClusterStatus, CoordinatorReply, CoordinatorRequest, Damage, Flow, HeldChunk, Holding,
-    NodeReply, NodeRequest, NodeStatus, PoolWish, Refusal,
+    NodeReply, NodeRequest, NodeStatus, PoolWish, Refusal, Vitals,
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
 use std::cell::RefCell;
@@ -172,6 +172,8 @@ pub(crate) struct Bed {
     pool: LocalPool,
     store: &'static MemoryStore,
     pub(crate) options: CoordinatorOptions,
+    /// What nodes say with their heartbeats.
+    pub(crate) vitals: Vitals,
     pub(crate) coordinator: Arc<Coordinator<&'static MemoryStore>>,
 }
 
@@ -196,6 +198,7 @@ impl Bed {
             pool: LocalPool::new(),
             store,
             options,
+            vitals: Vitals::default(),
             coordinator,
         };
         for node in 0..racks * nodes_per_rack {
@@ -410,16 +413,18 @@ impl Bed {
     fn step(&mut self, ms: u64) {
         let alive = self.ports.world().alive.clone();
         for (node, incarnation) in alive {
-            let request = CoordinatorRequest::Heartbeat { node, incarnation };
+            let request = CoordinatorRequest::Heartbeat {
+                node,
+                incarnation,
+                vitals: self.vitals.clone(),
+            };
             let reply = self.coordinator.handle(request).now_or_never();
             let reply = reply.expect("a heartbeat waits for nothing");
-            assert!(
-                matches!(
-                    reply,
-                    CoordinatorReply::Alive { .. } | CoordinatorReply::Rejoin
-                ),
-                "{reply:?}"
-            );
+            match reply {
+                CoordinatorReply::Alive { .. } | CoordinatorReply::Rejoin => {}
+                CoordinatorReply::Leave => self.stop(node),
+                other => panic!("{other:?}"),
+            }
         }
         let end_ms = self.ports.world().now_ms + ms;
         loop {

@@ -7,6 +7,7 @@ mod bed;
 mod catch_up;
 mod files;
 mod leases;
+mod manager;
 mod membership;
 mod repair;
 mod repair_edges;

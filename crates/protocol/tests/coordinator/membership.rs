@@ -7,13 +7,14 @@ use gabion_layout::{
 };
 use gabion_meta::{Exclusion, StoodUpdate};
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, Decided, HeldChunk, Liveness,
+    CoordinatorReply, CoordinatorRequest, Decided, HeldChunk, Liveness, Vitals,
 };
 
 fn heartbeat(bed: &mut Bed, node: u32, incarnation: u64) -> CoordinatorReply {
     bed.ask(CoordinatorRequest::Heartbeat {
         node: NodeId(node),
         incarnation,
+        vitals: Vitals::default(),
     })
 }
 

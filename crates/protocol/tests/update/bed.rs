@@ -98,6 +98,7 @@ impl BedPorts {
             } else {
                 Liveness::Up
             },
+            departure: gabion_meta::Departure::None,
         };
         (0..4).map(status).collect()
     }

@@ -96,6 +96,7 @@ impl Handler for Notes {
             rack: RackId(2),
             address: "somewhere:1".to_owned(),
             liveness: Liveness::Suspect,
+            departure: gabion_meta::Departure::None,
         }]));
     }
 

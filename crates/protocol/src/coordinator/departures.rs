@@ -1,0 +1,56 @@
+//! Nodes that leave for good: the chunks of one that is up are moved to others while it goes on
+//! serving them, and when it has none left it may be switched off. And failed nodes for which nobody
+//! waits any more, which is durable: another run of the coordinator does not wait for them either.
+
+use super::{Answer, Coordinator, Denied, lock};
+use crate::message::CoordinatorReply;
+use gabion_layout::NodeId;
+use gabion_meta::{Departure, KeyValue, Meta};
+use std::sync::Arc;
+
+impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+    /// Has all chunks of a node moved to others, from when this is answered.
+    pub(super) async fn drain(self: &Arc<Self>, node: NodeId) -> Answer {
+        let drain = move |meta: &Meta<K>| meta.drain(node);
+        let standing = self.with_meta(drain).await?;
+        lock(&self.roster).learn_standing(node, standing);
+        self.add_repairs_of(node).await?;
+        Ok(CoordinatorReply::Done)
+    }
+
+    /// Lets a node stay that was to leave. Chunks that were moved stay where they are.
+    pub(super) async fn keep(self: &Arc<Self>, node: NodeId) -> Answer {
+        let keep = move |meta: &Meta<K>| meta.keep(node);
+        let standing = self.with_meta(keep).await?;
+        lock(&self.roster).learn_standing(node, standing);
+        // It is a place for chunks again.
+        self.retry_repairs();
+        Ok(CoordinatorReply::Done)
+    }
+
+    /// Lets the nodes go that are drained.
+    pub(super) async fn check_departures(&self) -> Result<(), Denied> {
+        let draining = lock(&self.roster).draining();
+        for node in draining {
+            let standing = self.with_meta(move |meta| meta.drained(node)).await?;
+            if standing.departure == Departure::Drained {
+                lock(&self.roster).learn_standing(node, standing);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits no more for failed nodes, and has what they hold repaired elsewhere.
+    pub(super) async fn give_nodes_up(self: &Arc<Self>, nodes: Vec<NodeId>) -> Result<(), Denied> {
+        for node in nodes {
+            {
+                // A node that joins meanwhile is not given up, or finds that it was and returns.
+                let _joins = self.admission.lock().await;
+                let standing = self.with_meta(move |meta| meta.give_up(node)).await?;
+                lock(&self.roster).learn_standing(node, standing);
+            }
+            self.add_repairs_of(node).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,315 @@
+//! The repair manager: what waits for repair is looked at some stripes at a time, most endangered
+//! first; one schedule says who helps and who receives, so that together they keep the network evenly
+//! busy (`ECPipe` section 3.3 does so greedily); and each repair begins when the budget allows it.
+
+use super::rounds::Ended;
+use super::survey::{Setback, Survey};
+use super::{Coordinator, lock};
+use futures::{FutureExt, select_biased};
+use gabion_layout::{ChunkId, ChunkIndex, NodeId, StripeId, Topology};
+use gabion_meta::{KeyValue, Meta};
+use gabion_plan::{Cost, LinkBytes};
+use gabion_planner::manager::Choice;
+use gabion_planner::repair;
+use gabion_planner::repair::{Assignment, Bandwidths, Job, Scheme, balanced_recovery};
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How many stripes are scheduled together.
+const WINDOW: usize = 32;
+/// Of how many nodes that may receive a chunk the schedule chooses; drawn at random, so that chunks
+/// spread over all of them in the long run.
+const REQUESTOR_COUNT_MAX: usize = 6;
+/// How often the wait after failed repairs of a stripe doubles: the longest is 64 times the first.
+const DOUBLINGS_MAX: u32 = 6;
+/// What nodes and racks are taken to carry while nothing is known of them: that a rack carries no more
+/// than a node makes racks the bottleneck, which they are where it matters.
+const BANDWIDTHS: Bandwidths = Bandwidths {
+    node_bytes_per_s: 1_000_000_000,
+    rack_bytes_per_s: 1_000_000_000,
+};
+
+/// What a repair is to begin with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Intent {
+    pub(super) chunk: ChunkIndex,
+    pub(super) requestor: NodeId,
+    /// The helpers in the order of the chain; empty for a chunk that is moved.
+    pub(super) path: Vec<ChunkIndex>,
+    links: Vec<LinkBytes>,
+}
+
+/// A repair that has its share of the budget.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Admitted {
+    pub(super) intent: Intent,
+    /// Over how long it is to spread what it sends.
+    pub(super) spread_ms: u64,
+}
+
+/// What was decided about the stripes that were looked at last; none for those that need no more
+/// than catching up, or something that only their repair finds out.
+type Intents = BTreeMap<StripeId, Option<Intent>>;
+
+impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+    /// Repairs what is in the queue, until the metadata store fails.
+    pub(super) async fn repair_forever(self: Arc<Self>) {
+        if let Err(error) = self.add_all_repairs().await {
+            self.note_error(error.to_string());
+        }
+        let mut intents = Intents::new();
+        while !self.is_broken() {
+            let again_ms = self.start_repairs(&mut intents).await;
+            let mut later = match again_ms {
+                Some(at_ms) => {
+                    let wait_ms = at_ms.saturating_sub(self.ports.now_ms()).max(1);
+                    self.ports.sleep_ms(wait_ms).fuse()
+                }
+                None => futures::future::pending().boxed().fuse(),
+            };
+            select_biased! {
+                () = self.repair_bell.heard().fuse() => {}
+                () = later => {}
+            }
+        }
+    }
+
+    /// Begins all repairs that may begin. When to try again, if time alone makes others possible.
+    async fn start_repairs(self: &Arc<Self>, intents: &mut Intents) -> Option<u64> {
+        loop {
+            if lock(&self.throttle).is_paused() {
+                return None;
+            }
+            let window: Vec<StripeId> = {
+                let queue = lock(&self.queue);
+                if queue.running_count() >= self.options.repair_parallel.max(1) {
+                    return None;
+                }
+                queue.ready().take(WINDOW).collect()
+            };
+            if !intents.contains_key(window.first()?) {
+                *intents = self.plan_repairs(window.clone()).await;
+            }
+            // What is further behind than the last plan reached waits until it is at the head.
+            let window: Vec<StripeId> = window
+                .into_iter()
+                .filter(|stripe| intents.contains_key(stripe))
+                .collect();
+            let links: Vec<&[LinkBytes]> = window
+                .iter()
+                .map(|stripe| match &intents[stripe] {
+                    Some(intent) => &intent.links[..],
+                    None => &[],
+                })
+                .collect();
+            let now_ms = self.ports.now_ms();
+            let topology = self.fleet().topology(|_| true);
+            let choice = lock(&self.throttle).choose(&links, &topology, now_ms);
+            match choice {
+                Choice::Begin(at) => self.begin(window[at], intents, &topology, now_ms),
+                Choice::Later(at_ms) => return Some(at_ms),
+                Choice::Nothing => return None,
+            }
+        }
+    }
+
+    /// Begins one repair.
+    fn begin(
+        self: &Arc<Self>,
+        stripe: StripeId,
+        intents: &mut Intents,
+        topology: &Topology,
+        now_ms: u64,
+    ) {
+        let intent = intents.remove(&stripe).flatten();
+        if !lock(&self.queue).take(stripe) {
+            return;
+        }
+        let admitted = {
+            let mut throttle = lock(&self.throttle);
+            throttle.made().begin(now_ms);
+            intent.map(|intent| Admitted {
+                spread_ms: throttle.take(&intent.links, topology, now_ms),
+                intent,
+            })
+        };
+        let this = Arc::clone(self);
+        let repair = async move {
+            let ended = Arc::clone(&this).repair_stripe(stripe, admitted).await;
+            this.note_end(stripe, ended).await;
+            this.repair_bell.ring();
+        };
+        self.ports.spawn(repair.boxed());
+    }
+
+    async fn note_end(self: &Arc<Self>, stripe: StripeId, ended: Result<Ended, Setback>) {
+        let failure_count = {
+            let mut queue = lock(&self.queue);
+            match &ended {
+                Ok(_) => {
+                    queue.succeeded(stripe);
+                    if queue.running_count() + queue.waiting_count() == 0 {
+                        lock(&self.throttle).made().rest();
+                    }
+                    0
+                }
+                Err(_) => queue.failed(stripe),
+            }
+        };
+        match ended {
+            Ok(Ended::Done) => {}
+            Ok(Ended::Unfinished) => {
+                let this = Arc::clone(self);
+                let requeue = move |meta: &Meta<K>| {
+                    let stripe = meta.stripe(stripe)?;
+                    this.queue_repairs(meta, &[stripe])
+                };
+                if let Err(error) = self.with_meta(requeue).await {
+                    self.note_error(format!("{stripe}: {error}"));
+                }
+            }
+            Err(Setback(sentence)) => {
+                self.note_error(format!("{stripe}: {sentence}"));
+                let wait_ms = self.options.retry_ms << (failure_count - 1).min(DOUBLINGS_MAX);
+                let this = Arc::clone(self);
+                let retry = async move {
+                    this.ports.sleep_ms(wait_ms).await;
+                    lock(&this.queue).retry(stripe);
+                    this.repair_bell.ring();
+                };
+                self.ports.spawn(retry.boxed());
+            }
+        }
+    }
+
+    /// Says how the stripes of a window are to be repaired, as one schedule.
+    async fn plan_repairs(self: &Arc<Self>, window: Vec<StripeId>) -> Intents {
+        let mut surveys = Vec::with_capacity(window.len());
+        for &stripe in &window {
+            // What cannot be looked at is found out by its repair.
+            if let Ok(Some(survey)) = self.survey(stripe).await {
+                surveys.push(survey);
+            }
+        }
+        let shunned = lock(&self.shunned).clone();
+        let mut rng = ChaCha8Rng::seed_from_u64(self.ports.random());
+        let wishes: Vec<Wish<'_>> = surveys
+            .iter()
+            .filter_map(|survey| {
+                let can_take = |node, chunk| !shunned.contains(&(node, chunk));
+                let mut wish = Wish::of(survey, can_take)?;
+                wish.requestors.shuffle(&mut rng);
+                wish.requestors.truncate(REQUESTOR_COUNT_MAX);
+                (!wish.requestors.is_empty()).then_some(wish)
+            })
+            .collect();
+        let scheme = *lock(&self.scheme);
+        let mut intents: Intents = window.into_iter().map(|stripe| (stripe, None)).collect();
+        for (stripe, intent) in scheduled(&wishes, scheme) {
+            intents.insert(stripe, Some(intent));
+        }
+        intents
+    }
+}
+
+/// A chunk that is to be made or moved, and who may receive it.
+struct Wish<'a> {
+    survey: &'a Survey,
+    chunk: ChunkIndex,
+    /// Chunks that cannot be read.
+    lost: Vec<ChunkIndex>,
+    requestors: Vec<NodeId>,
+}
+
+impl<'a> Wish<'a> {
+    /// What a stripe's repair does first. None when it has only to catch up, or cannot go on.
+    fn of(survey: &'a Survey, can_take: impl Fn(NodeId, ChunkId) -> bool) -> Option<Self> {
+        let work = survey.fleet.work(&survey.stripe);
+        let mut made = work.into_iter().filter(|&c| survey.behind(c).is_none());
+        let chunk = made.next()?;
+        Some(Self {
+            survey,
+            chunk,
+            lost: survey.unreadable(&[]),
+            requestors: survey.requestors(chunk, |node| can_take(node, survey.id(chunk))),
+        })
+    }
+
+    fn is_move(&self) -> bool {
+        !self.lost.contains(&self.chunk)
+    }
+
+    /// What links carry when the chunk comes to `requestor` by `path`.
+    fn intent(
+        &self,
+        requestor: NodeId,
+        path: Vec<ChunkIndex>,
+        scheme: Scheme,
+        topology: &Topology,
+    ) -> Option<(StripeId, Intent)> {
+        let stripe = self.survey.stripe_for_plans(&self.lost).ok()?;
+        // What links carry does not depend on the size of slices.
+        let slice_bytes = stripe.geometry.sub_chunk_bytes();
+        let plan = if self.is_move() {
+            repair::move_chunk(&stripe, self.chunk, requestor, slice_bytes)
+        } else {
+            repair::repair(&stripe, self.chunk, requestor, &path, scheme, slice_bytes)
+        };
+        let links = Cost::of(&plan.ok()?, topology).links;
+        let chunk = self.chunk;
+        Some((
+            stripe.id,
+            Intent {
+                chunk,
+                requestor,
+                path,
+                links,
+            },
+        ))
+    }
+}
+
+/// The wishes as one schedule; those that cannot be met are left out.
+fn scheduled(wishes: &[Wish<'_>], scheme: Scheme) -> Vec<(StripeId, Intent)> {
+    let Some(topology) = wishes.first().map(|wish| wish.survey.topology()) else {
+        return Vec::new();
+    };
+    let (moves, rebuilds): (Vec<&Wish<'_>>, Vec<&Wish<'_>>) =
+        wishes.iter().partition(|wish| wish.is_move());
+    let moved = moves
+        .into_iter()
+        .filter_map(|wish| wish.intent(wish.requestors[0], Vec::new(), scheme, &topology));
+    let mut intents: Vec<(StripeId, Intent)> = moved.collect();
+    let mut jobs = Vec::with_capacity(rebuilds.len());
+    let mut possible = Vec::with_capacity(rebuilds.len());
+    for wish in rebuilds {
+        let Ok(stripe) = wish.survey.stripe_for_plans(&wish.lost) else {
+            continue;
+        };
+        let helpers: Vec<usize> = stripe.available().map(ChunkIndex::at).collect();
+        if stripe
+            .code
+            .repair_equations(wish.chunk.at(), &helpers)
+            .is_ok()
+        {
+            jobs.push(Job {
+                stripe,
+                lost: wish.chunk,
+                requestors: &wish.requestors,
+            });
+            possible.push(wish);
+        }
+    }
+    let schedule = balanced_recovery(&jobs, &topology, BANDWIDTHS);
+    let assignments = schedule.map_or_else(|_| Vec::new(), |schedule| schedule.assignments);
+    let rebuilt = possible.into_iter().zip(assignments);
+    intents.extend(
+        rebuilt.filter_map(|(wish, Assignment { requestor, path })| {
+            wish.intent(requestor, path, scheme, &topology)
+        }),
+    );
+    intents
+}
