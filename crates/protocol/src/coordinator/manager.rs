@@ -279,10 +279,10 @@ fn scheduled(wishes: &[Wish<'_>], scheme: Scheme) -> Vec<(StripeId, Intent)> {
     };
     let (moves, rebuilds): (Vec<&Wish<'_>>, Vec<&Wish<'_>>) =
         wishes.iter().partition(|wish| wish.is_move());
-    let moved = moves
+    let copied = moves
         .into_iter()
         .filter_map(|wish| wish.intent(wish.requestors[0], Vec::new(), scheme, &topology));
-    let mut intents: Vec<(StripeId, Intent)> = moved.collect();
+    let mut intents: Vec<(StripeId, Intent)> = copied.collect();
     let mut jobs = Vec::with_capacity(rebuilds.len());
     let mut possible = Vec::with_capacity(rebuilds.len());
     for wish in rebuilds {
