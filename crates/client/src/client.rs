@@ -13,7 +13,7 @@ use gabion_planner::repair::Scheme;
 use gabion_protocol::initiate::{PartFailed, RunTerms, run_plan};
 use gabion_protocol::message::{
     ClusterStatus, CoordinatorReply, CoordinatorRequest, FileLayout, NodeStatus, PoolWish, Purpose,
-    RunId,
+    RepairOrder, RunId,
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
 use gabion_protocol::run::{LocalIo, RunContext, run_part};
@@ -193,6 +193,31 @@ impl Client {
             scheme: scheme.map(str::to_owned),
         })
         .await
+    }
+
+    /// Changes how repairs are made from now on, durably.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] for a limit that is none; [`ClientError::NoCoordinator`].
+    pub async fn order_repair(&self, order: RepairOrder) -> Result<(), ClientError> {
+        self.ask_done(CoordinatorRequest::OrderRepair(order)).await
+    }
+
+    /// Has all chunks of a node moved to others, so that it can leave. Returns at once;
+    /// [`Client::nodes`] tells when it is drained.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] when there is no such node; [`ClientError::NoCoordinator`].
+    pub async fn drain(&self, node: NodeId) -> Result<(), ClientError> {
+        self.ask_done(CoordinatorRequest::Drain(node)).await
+    }
+
+    /// Lets a node stay that was to leave.
+    ///
+    /// # Errors
+    /// Those of [`Client::drain`].
+    pub async fn keep(&self, node: NodeId) -> Result<(), ClientError> {
+        self.ask_done(CoordinatorRequest::Keep(node)).await
     }
 
     /// Opens a file to read and write it.

@@ -2,12 +2,14 @@
 
 mod lab;
 mod pool;
+mod repair;
 
 pub(crate) use lab::{
     AdviseOptions, BoundOptions, LabCommand, Pace, ReplayOptions, RunOptions, ScaleOption,
     SynthOptions, TestbedOptions, TraceStatsOptions, UpdateTrafficOptions,
 };
 pub(crate) use pool::PoolOptions;
+pub(crate) use repair::{LimitOptions, NodeArguments, NodeCommand, RepairCommand, RepairOptions};
 
 use crate::output::{Format, parse_bytes};
 use clap::{Args, Parser, Subcommand};
@@ -59,8 +61,8 @@ pub(crate) enum Command {
     Cluster(ClusterCommand),
     /// Run a coordinator (on a real machine; 'cluster up' does it for a trial)
     Coordinator(CoordinatorOptions),
-    /// Run a storage node (on a real machine; 'cluster up' does it for a trial)
-    Node(NodeOptions),
+    /// Run a storage node (on a real machine; 'cluster up' does it for a trial), or have one leave
+    Node(NodeArguments),
     /// Make and list pools: a code, a chunk size and the failure to survive
     #[command(subcommand)]
     Pool(PoolCommand),
@@ -89,7 +91,7 @@ pub(crate) enum Command {
     /// Break things on purpose, in a cluster made by 'cluster up'
     #[command(subcommand)]
     Chaos(ChaosCommand),
-    /// Repair lost chunks now instead of after the grace period, or watch repair
+    /// Repair lost chunks now instead of after the grace period; watch, limit or pause repairs
     Repair(RepairOptions),
     /// Verify every stored byte against its checksum
     Scrub,
@@ -241,16 +243,6 @@ pub(crate) enum ChaosCommand {
         #[arg(long, default_value_t = 12345)]
         byte: u64,
     },
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct RepairOptions {
-    /// conventional, pipeline, ppr or cyclic, from now on
-    #[arg(long)]
-    pub(crate) scheme: Option<String>,
-    /// Stay and show progress until nothing is left to repair
-    #[arg(long)]
-    pub(crate) watch: bool,
 }
 
 #[derive(Subcommand, Debug)]

@@ -46,7 +46,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
     let done = runtime.block_on(async {
         match arguments.command {
             Command::Coordinator(options) => commands::serve::coordinator(options).await,
-            Command::Node(options) => commands::serve::node(options).await,
+            Command::Node(arguments) => commands::node::run(arguments, &place, format).await,
             Command::Cluster(command) => commands::cluster::run(command, place, format).await,
             Command::Pool(command) => commands::pool::run(command, &place, format).await,
             Command::Put(options) => commands::files::put(options, &place, format).await,

@@ -125,13 +125,19 @@ impl NodeProcess {
         self.node.id()
     }
 
-    /// Serves until the listener fails or the future is dropped.
+    /// Serves until the node has been drained, the listener fails, or the future is dropped.
     ///
     /// # Errors
     /// When connections cannot be accepted any more.
     pub async fn run(self) -> Result<(), ServerError> {
-        tokio::spawn(Arc::clone(&self.node).keep_alive());
-        Err(self.endpoint.serve(self.listener).await.into())
+        let alive = tokio::spawn(Arc::clone(&self.node).keep_alive());
+        tokio::select! {
+            left = alive => {
+                tracing::info!(?left, "drained; leaving");
+                Ok(())
+            }
+            failed = self.endpoint.serve(self.listener) => Err(failed.into()),
+        }
     }
 }
 

@@ -1,10 +1,12 @@
 //! `gabion cluster`: start, inspect and stop.
 
 use super::connect;
+use super::node::departure_name;
 use crate::arguments::{ClusterCommand, Place, UpOptions};
 use crate::cluster::LocalCluster;
 use crate::failure::{Context, Failure};
 use crate::output::{Format, Shown, align_numbers, bytes, print_json, table};
+use gabion_meta::Departure;
 use gabion_protocol::message::{ClusterStatus, Liveness, Meter, NodeStatus, Purpose};
 use serde_json::{Value, json};
 
@@ -85,7 +87,10 @@ async fn status(place: &Place, format: Format) -> Result<(), Failure> {
             node.node.0.to_string(),
             node.rack.0.to_string(),
             node.address.clone(),
-            liveness(node.liveness).to_owned(),
+            match node.departure {
+                Departure::None => liveness(node.liveness).to_owned(),
+                departure => format!("{}, {}", liveness(node.liveness), departure_name(departure)),
+            },
         ]);
     }
     println!("{nodes}");
@@ -155,6 +160,7 @@ fn node_json(node: &NodeStatus) -> Value {
         "rack": node.rack.0,
         "address": node.address,
         "state": liveness(node.liveness),
+        "departure": departure_name(node.departure),
     })
 }
 

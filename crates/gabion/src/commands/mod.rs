@@ -5,9 +5,11 @@ pub(crate) mod cluster;
 pub(crate) mod demo;
 pub(crate) mod files;
 pub(crate) mod lab;
+pub(crate) mod node;
 pub(crate) mod plan;
 pub(crate) mod pool;
 pub(crate) mod repair;
+pub(crate) mod repair_status;
 pub(crate) mod serve;
 
 use crate::arguments::Place;

@@ -1,13 +1,15 @@
 //! `gabion repair` and `gabion scrub`.
 
 use super::cluster::{print_redundancy, repair_json};
-use super::connect;
-use crate::arguments::{Place, RepairOptions};
+use super::{connect, repair_status};
+use crate::arguments::{LimitOptions, Place, RepairCommand, RepairOptions};
 use crate::failure::Failure;
 use crate::output::{Format, Shown, bytes, print_json};
 use gabion_client::Client;
+use gabion_planner::manager::Limits;
 use gabion_planner::repair::Scheme;
-use gabion_protocol::message::ClusterStatus;
+use gabion_protocol::message::{ClusterStatus, RepairOrder};
+use gabion_wire::parse_rate;
 use serde_json::json;
 use std::time::Duration;
 
@@ -19,6 +21,10 @@ pub(crate) async fn repair(
     place: &Place,
     format: Format,
 ) -> Result<(), Failure> {
+    if let Some(command) = options.command {
+        let client = connect(place).await?;
+        return manage(&client, command, format).await;
+    }
     if let Some(scheme) = &options.scheme {
         scheme.parse::<Scheme>().map_err(Failure::usage)?;
     }
@@ -38,6 +44,32 @@ pub(crate) async fn repair(
     }
     print_redundancy(&status);
     Ok(())
+}
+
+async fn manage(client: &Client, command: RepairCommand, format: Format) -> Result<(), Failure> {
+    match command {
+        RepairCommand::Status { watch } => return repair_status::show(client, watch, format).await,
+        RepairCommand::Pause => client.order_repair(RepairOrder::Pause).await?,
+        RepairCommand::Resume => client.order_repair(RepairOrder::Resume).await?,
+        RepairCommand::Limit(options) => client.order_repair(limit(&options)?).await?,
+    }
+    repair_status::show(client, false, format).await
+}
+
+fn limit(options: &LimitOptions) -> Result<RepairOrder, Failure> {
+    let rate = |text: &Option<String>| match text.as_deref().map(parse_rate) {
+        None | Some(Ok(0)) => Ok(None),
+        Some(Ok(bytes_per_s)) => Ok(Some(bytes_per_s)),
+        Some(Err(error)) => Err(Failure::usage(error)),
+    };
+    Ok(RepairOrder::Limit {
+        limits: Limits {
+            node_bytes_per_s: rate(&options.node)?,
+            rack_bytes_per_s: rate(&options.rack)?,
+            total_bytes_per_s: rate(&options.total)?,
+        },
+        p99_target_ms: options.p99_ms,
+    })
 }
 
 /// Shows progress until no chunk is lost; gives the last status.

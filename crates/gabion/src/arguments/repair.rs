@@ -1,0 +1,74 @@
+//! The command line of `gabion repair` and of nodes that leave.
+
+use super::NodeOptions;
+use clap::{Args, Subcommand};
+
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct RepairOptions {
+    #[command(subcommand)]
+    pub(crate) command: Option<RepairCommand>,
+    /// conventional, pipeline, ppr or cyclic, from now on
+    #[arg(long)]
+    pub(crate) scheme: Option<String>,
+    /// Stay and show progress until nothing is left to repair
+    #[arg(long)]
+    pub(crate) watch: bool,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum RepairCommand {
+    /// Stripes at risk, speed, time left, limits, and bytes by pair of racks
+    Status {
+        /// Look again each second until every chunk is whole and where it should be
+        #[arg(long)]
+        watch: bool,
+    },
+    /// Begin no more repairs until 'gabion repair resume'; those under way end
+    Pause,
+    /// Begin repairs again
+    Resume,
+    /// Set how fast repairs may be and when they make way; what is not named is not limited
+    Limit(LimitOptions),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LimitOptions {
+    /// Into, and out of, each node, such as 400Mbit or 50MB
+    #[arg(long, value_name = "RATE")]
+    pub(crate) node: Option<String>,
+    /// Into, and out of, each rack
+    #[arg(long, value_name = "RATE")]
+    pub(crate) rack: Option<String>,
+    /// Sent by all nodes together
+    #[arg(long, value_name = "RATE")]
+    pub(crate) total: Option<String>,
+    /// Make way while one in a hundred of the clients' reads and updates takes longer, in milliseconds
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) p99_ms: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct NodeArguments {
+    #[command(subcommand)]
+    pub(crate) command: Option<NodeCommand>,
+    #[command(flatten)]
+    pub(crate) serve: Option<NodeOptions>,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum NodeCommand {
+    /// Move all chunks off a node, without decoding anything; when none is left it stops by itself and
+    /// may be switched off for good
+    Drain {
+        /// The node's id
+        node: u32,
+        /// The node stays after all
+        #[arg(long)]
+        cancel: bool,
+        /// Stay and show progress until it has left
+        #[arg(long, conflicts_with = "cancel")]
+        watch: bool,
+    },
+}

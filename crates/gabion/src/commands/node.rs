@@ -1,0 +1,90 @@
+//! `gabion node`: runs a node, or has one leave the cluster.
+
+use super::{connect, serve};
+use crate::arguments::{NodeArguments, NodeCommand, Place};
+use crate::failure::Failure;
+use crate::output::{Format, Shown, print_json};
+use gabion_client::Client;
+use gabion_layout::NodeId;
+use gabion_meta::Departure;
+use serde_json::json;
+use std::time::Duration;
+
+/// How often a watcher looks.
+const WATCH_EVERY: Duration = Duration::from_millis(200);
+
+pub(crate) async fn run(
+    arguments: NodeArguments,
+    place: &Place,
+    format: Format,
+) -> Result<(), Failure> {
+    match (arguments.command, arguments.serve) {
+        (
+            Some(NodeCommand::Drain {
+                node,
+                cancel,
+                watch,
+            }),
+            _,
+        ) => {
+            let client = connect(place).await?;
+            drain(&client, NodeId(node), cancel, watch).await?;
+            say(&client, NodeId(node), format).await
+        }
+        (None, Some(options)) => serve::node(options).await,
+        (None, None) => Err(Failure::usage(
+            "say which rack the node stands in and where the coordinator is: 'gabion node --rack N \
+             --join HOST:PORT'",
+        )),
+    }
+}
+
+async fn drain(client: &Client, node: NodeId, cancel: bool, watch: bool) -> Result<(), Failure> {
+    if cancel {
+        return Ok(client.keep(node).await?);
+    }
+    client.drain(node).await?;
+    if !watch {
+        return Ok(());
+    }
+    let most = client.status().await?.repair.moving_chunk_count;
+    let bar = Shown::count("moving chunks", most);
+    while departure(client, node).await? == Departure::Draining {
+        let repair = client.status().await?.repair;
+        bar.set(most.saturating_sub(repair.moving_chunk_count));
+        bar.say(repair.last_error.as_deref().unwrap_or("moving chunks"));
+        tokio::time::sleep(WATCH_EVERY).await;
+    }
+    Ok(())
+}
+
+async fn departure(client: &Client, node: NodeId) -> Result<Departure, Failure> {
+    let nodes = client.nodes().await?;
+    let status = nodes.iter().find(|status| status.node == node);
+    let unknown = || Failure::usage(format!("there is no {node} in this cluster"));
+    Ok(status.ok_or_else(unknown)?.departure)
+}
+
+async fn say(client: &Client, node: NodeId, format: Format) -> Result<(), Failure> {
+    let departure = departure(client, node).await?;
+    if format == Format::Json {
+        return print_json(&json!({ "node": node.0, "departure": departure_name(departure) }));
+    }
+    match departure {
+        Departure::None => println!("{node} stays"),
+        Departure::Draining => println!(
+            "the chunks of {node} are being moved to others; 'gabion repair status' shows how far"
+        ),
+        Departure::Drained => println!("{node} holds nothing any more and may be switched off"),
+    }
+    Ok(())
+}
+
+/// A departure's name in tables and JSON.
+pub(crate) const fn departure_name(departure: Departure) -> &'static str {
+    match departure {
+        Departure::None => "stays",
+        Departure::Draining => "draining",
+        Departure::Drained => "drained",
+    }
+}

@@ -1,0 +1,167 @@
+//! `gabion repair status`: when is data safe again? What it says is counted from the records and never
+//! better than the truth: a chunk counts when its node has read all of it back, and not before.
+
+use crate::failure::Failure;
+use crate::output::{Format, align_numbers, bytes, print_json, table};
+use gabion_client::Client;
+use gabion_layout::RackId;
+use gabion_protocol::message::{ClusterStatus, Meter, Purpose, RepairStatus};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// How often a watcher looks.
+const WATCH_EVERY: Duration = Duration::from_secs(1);
+
+/// Shows how repairs go, once or until there are none.
+pub(crate) async fn show(client: &Client, watch: bool, format: Format) -> Result<(), Failure> {
+    loop {
+        let status = client.status().await?;
+        let meter = client.meters().await?.sum();
+        if format == Format::Json {
+            print_json(&as_json(&status, &meter))?;
+        } else {
+            print(&status, &meter);
+        }
+        if !watch || light(&status) == "green" {
+            return Ok(());
+        }
+        tokio::time::sleep(WATCH_EVERY).await;
+    }
+}
+
+/// Green when every chunk is there, verified and where it should be; red when some stripe survives no
+/// further failure; yellow in between.
+fn light(status: &ClusterStatus) -> &'static str {
+    let repair = &status.repair;
+    let is_red = |(&left, &stripes): (&i32, &u64)| left <= 0 && stripes > 0;
+    if status.at_risk.iter().any(is_red) {
+        "red"
+    } else if status.lost_chunk_count + repair.queued_chunk_count + repair.moving_chunk_count > 0 {
+        "yellow"
+    } else {
+        "green"
+    }
+}
+
+fn print(status: &ClusterStatus, meter: &Meter) {
+    let repair = &status.repair;
+    match light(status) {
+        "green" => println!("green: every chunk is there, and what was repaired was read back"),
+        light => println!("{light}: {} chunks are lost", status.lost_chunk_count),
+    }
+    for (left, stripes) in &status.at_risk {
+        let what = match left {
+            -1 => "have lost data".to_owned(),
+            0 => "survive no further failure".to_owned(),
+            left => format!("survive {left} more chunk failures"),
+        };
+        println!("{stripes} stripes with lost chunks {what}");
+    }
+    println!(
+        "repair ({}): {} chunks to make and {} to move, {}; {} stripes at work",
+        repair.scheme,
+        repair.queued_chunk_count,
+        repair.moving_chunk_count,
+        bytes(repair.left_bytes),
+        repair.running_count
+    );
+    println!("{}", speed(repair));
+    println!(
+        "{} chunks made ({}), {} moved ({}), {} caught up ({}) since the coordinator started",
+        repair.repaired_chunk_count,
+        bytes(repair.repaired_bytes),
+        repair.moved_chunk_count,
+        bytes(repair.moved_bytes),
+        repair.caught_up_chunk_count,
+        bytes(repair.caught_up_bytes)
+    );
+    if let Some(error) = &repair.last_error {
+        println!("the last failed repair: {error}");
+    }
+    let pairs = rack_pairs(meter);
+    if !pairs.is_empty() {
+        let mut sent = table(&["from", "to", "repair"]);
+        for (from, to, count) in pairs {
+            sent.add_row([from.to_string(), to.to_string(), bytes(count)]);
+        }
+        align_numbers(&mut sent);
+        println!("{sent}");
+    }
+}
+
+/// How fast, how long, and what holds it back.
+fn speed(repair: &RepairStatus) -> String {
+    let mut words = vec![format!("{}/s", bytes(repair.bytes_per_s))];
+    if repair.left_bytes > 0 {
+        words.push(match repair.rest_ms {
+            Some(ms) => format!("about {} s left", ms.div_ceil(1_000)),
+            None => "time left unknown".to_owned(),
+        });
+    }
+    if repair.is_paused {
+        words.push("paused".to_owned());
+    }
+    let limits = [
+        ("a node", repair.limits.node_bytes_per_s),
+        ("a rack", repair.limits.rack_bytes_per_s),
+        ("in all", repair.limits.total_bytes_per_s),
+        ("in all while clients wait", repair.guard_bytes_per_s),
+    ];
+    for (what, limit) in limits {
+        if let Some(bytes_per_s) = limit {
+            words.push(format!("at most {}/s {what}", bytes(bytes_per_s)));
+        }
+    }
+    if let Some(target_ms) = repair.p99_target_ms {
+        let seen = repair
+            .p99_ms
+            .map_or("none".to_owned(), |ms| format!("{ms} ms"));
+        words.push(format!("clients' p99 {seen} of {target_ms} ms"));
+    }
+    words.join(", ")
+}
+
+/// Bytes that repairs have sent from rack to rack, and within racks.
+fn rack_pairs(meter: &Meter) -> Vec<(RackId, RackId, u64)> {
+    let pairs = meter.bytes.iter().filter_map(|(&key, &count)| match key {
+        (Some(from), Some(to), Purpose::Repair) => Some((from, to, count)),
+        _ => None,
+    });
+    pairs.collect()
+}
+
+fn as_json(status: &ClusterStatus, meter: &Meter) -> Value {
+    let repair = &status.repair;
+    let pairs = rack_pairs(meter)
+        .into_iter()
+        .map(|(from, to, count)| json!({ "from_rack": from.0, "to_rack": to.0, "bytes": count }));
+    json!({
+        "light": light(status),
+        "lost_chunks": status.lost_chunk_count,
+        "at_risk_by_failures_left": status.at_risk,
+        "chunks_to_make": repair.queued_chunk_count,
+        "chunks_to_move": repair.moving_chunk_count,
+        "left_bytes": repair.left_bytes,
+        "stripes_at_work": repair.running_count,
+        "bytes_per_s": repair.bytes_per_s,
+        "rest_ms": repair.rest_ms,
+        "paused": repair.is_paused,
+        "scheme": repair.scheme,
+        "limits": {
+            "node_bytes_per_s": repair.limits.node_bytes_per_s,
+            "rack_bytes_per_s": repair.limits.rack_bytes_per_s,
+            "total_bytes_per_s": repair.limits.total_bytes_per_s,
+            "guard_bytes_per_s": repair.guard_bytes_per_s,
+            "p99_target_ms": repair.p99_target_ms,
+        },
+        "p99_ms": repair.p99_ms,
+        "made_chunks": repair.repaired_chunk_count,
+        "made_bytes": repair.repaired_bytes,
+        "moved_chunks": repair.moved_chunk_count,
+        "moved_bytes": repair.moved_bytes,
+        "caught_up_chunks": repair.caught_up_chunk_count,
+        "caught_up_bytes": repair.caught_up_bytes,
+        "sent_by_racks": pairs.collect::<Vec<_>>(),
+        "last_error": repair.last_error,
+    })
+}
