@@ -279,8 +279,7 @@ impl File {
                     &plan.participants(),
                     reading.cut.is_some(),
                 );
-                let missing = failed.to_string();
-                let trouble = reading.apply(remedy, stripe, missing);
+                let trouble = reading.apply(remedy, stripe, failed.to_string());
                 trouble.map(Err).ok_or_else(|| ClientError::Node {
                     what: format!("{} from {}", attempts.what(), failed.node),
                     refusal: failed.refusal.to_string(),
