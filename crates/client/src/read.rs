@@ -252,7 +252,7 @@ impl File {
             generation: stripe.generation,
             cut,
             effect: Effect::None,
-            purpose: Purpose::Read,
+            purpose: Purpose::Client,
             spread_ms: 0,
             deadline_ms: attempts.attempt_ms(),
             stall_ms: None,

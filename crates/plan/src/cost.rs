@@ -2,8 +2,9 @@
 //! simulator times them, and the wire must carry exactly them.
 
 use crate::{Log, Plan, Step};
-use gabion_layout::{Keeping, NodeId, Topology};
+use gabion_layout::{Keeping, NodeId, RackId, Topology};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Payload bytes from one node to another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -172,6 +173,16 @@ impl Cost {
         ends.map(|node| u64::max(sent(node), received(node)))
             .max()
             .unwrap_or(0)
+    }
+
+    /// Bytes sent, by the racks of sender and receiver, as nodes meter them. The asker is in no rack.
+    pub fn by_racks(&self, topology: &Topology) -> BTreeMap<(Option<RackId>, Option<RackId>), u64> {
+        let mut sums = BTreeMap::new();
+        for link in &self.links {
+            let racks = (topology.rack_of(link.from), topology.rack_of(link.to));
+            *sums.entry(racks).or_default() += link.bytes;
+        }
+        sums
     }
 
     fn send(&mut self, link: LinkBytes, topology: &Topology) {

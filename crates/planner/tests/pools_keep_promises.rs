@@ -1,9 +1,9 @@
 //! What is chosen for a promise fits the topology and keeps the promise, tried failure by failure.
 
 use gabion_codec::Code;
-use gabion_layout::{ChunkIndex, NodeId, NodePlace, RackId, Survive, Topology};
+use gabion_layout::{ChunkIndex, NodeId, NodePlace, RackId, Survive, Topology, UpdateScheme};
 use gabion_planner::pool::{PoolCost, choose_code, chunks_per_rack, fit};
-use gabion_planner::{PlanError, placement};
+use gabion_planner::{PlanError, placement, update};
 use proptest::prelude::*;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -178,20 +178,58 @@ proptest! {
         };
         let per_rack = fit(&code, survive, &topology);
         prop_assert!(per_rack.is_ok(), "{code} for {survive} on {sizes:?}: {per_rack:?}");
+        let per_rack = per_rack.expect("asked above");
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let placed =
-            placement::random(&topology, code.n(), per_rack.expect("asked above"), &mut rng);
-        prop_assert!(placed.is_ok(), "{code} on {sizes:?}: {placed:?}");
-        let placed = placed.expect("asked above");
         let nodes: Vec<NodePlace> = topology.nodes().collect();
-        for failed in choices(units, failures) {
-            let is_up = |node: NodeId| match survive {
-                Survive::Racks(_) => !failed.contains(&(node.0 as usize / 100)),
-                Survive::Nodes(_) => failed.iter().all(|&at| nodes[at].node != node),
-            };
-            let alive: Vec<usize> = (0..code.n()).filter(|&chunk| is_up(placed[chunk])).collect();
-            prop_assert!(code.is_sufficient(&alive), "{code} on {placed:?} without {failed:?}");
+        for (_, update) in UpdateScheme::NAMES {
+            let counts = (code.k(), code.m());
+            let placed = update::scheme(update).place(&topology, counts, per_rack, &mut rng);
+            prop_assert!(placed.is_ok(), "{code} on {sizes:?}: {placed:?}");
+            let placed = placed.expect("asked above");
+            for failed in choices(units, failures) {
+                let is_up = |node: NodeId| match survive {
+                    Survive::Racks(_) => !failed.contains(&(node.0 as usize / 100)),
+                    Survive::Nodes(_) => failed.iter().all(|&at| nodes[at].node != node),
+                };
+                let is_left = |&chunk: &usize| is_up(placed[chunk]);
+                let alive: Vec<usize> = (0..code.n()).filter(is_left).collect();
+                let holds = code.is_sufficient(&alive);
+                prop_assert!(holds, "{code} on {placed:?} without {failed:?}");
+            }
         }
+    }
+
+    #[test]
+    fn rack_by_rack_keeps_the_limit_and_brings_parity_together(
+        sizes in proptest::collection::vec(1u32..6, 2..6), per_rack in 1usize..5,
+        parity in any::<usize>(), seed in any::<u64>(),
+    ) {
+        let topology = racks(&sizes);
+        let rooms: Vec<usize> = sizes.iter().map(|&size| per_rack.min(size as usize)).collect();
+        let n: usize = rooms.iter().sum();
+        let m = 1 + parity % (n - 1);
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let placed = placement::rack_by_rack(&topology, n - m, m, per_rack, &mut rng);
+        prop_assert!(placed.is_ok(), "all room there is: {placed:?}");
+        let placed = placed.expect("asked above");
+        let mut in_racks = vec![0; sizes.len()];
+        for node in &placed {
+            in_racks[node.0 as usize / 100] += 1;
+        }
+        prop_assert_eq!(&in_racks, &rooms, "every node once");
+        let mut parity_racks: Vec<u32> = placed[n - m..].iter().map(|node| node.0 / 100).collect();
+        parity_racks.dedup();
+        let mut largest = rooms;
+        largest.sort_unstable_by_key(|&room| std::cmp::Reverse(room));
+        let mut held = 0;
+        let fits = |room: &usize| {
+            held += room;
+            held >= m
+        };
+        let fewest = 1 + largest.iter().position(fits).expect("n is more than m");
+        prop_assert_eq!(parity_racks.len(), fewest);
+        let more = placement::rack_by_rack(&topology, n - m + 1, m, per_rack, &mut rng);
+        prop_assert!(more.is_err(), "one chunk more than room");
     }
 
     #[test]

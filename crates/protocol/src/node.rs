@@ -500,7 +500,7 @@ impl<D: Disk> Node<D> {
 fn is_clients(request: &NodeRequest) -> bool {
     match request {
         NodeRequest::Update { .. } => true,
-        NodeRequest::RunPart(part) => part.purpose == Purpose::Read,
+        NodeRequest::RunPart(part) => part.purpose == Purpose::Client,
         _ => false,
     }
 }

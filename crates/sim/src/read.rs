@@ -157,7 +157,7 @@ impl Client {
             generation: attempt.record.generation,
             cut,
             effect: Effect::None,
-            purpose: Purpose::Read,
+            purpose: Purpose::Client,
             spread_ms: 0,
             deadline_ms: PLAN_DEADLINE_MS,
             stall_ms: None,

@@ -5,6 +5,7 @@
 mod encoding_aware;
 mod grouped;
 mod matching;
+mod rack_by_rack;
 mod rack_table;
 mod random;
 mod random_replication;
@@ -13,6 +14,7 @@ mod rotate;
 
 pub use encoding_aware::{EncodingAware, ParityPlaces, PlacedBlock, StripeRules};
 pub use grouped::{Grouped, grouped};
+pub use rack_by_rack::rack_by_rack;
 pub use rack_table::RackTable;
 pub use random::{random, replacement, replacements};
 pub use random_replication::{RackLimit, random_replication, random_replication_end};

@@ -21,9 +21,10 @@ use super::piece::{check_ranges, pieces};
 use super::plr::ReservedSpace;
 use super::spread::Spread;
 use super::{Scheme, delta};
-use crate::{PlanError, Stripe};
-use gabion_layout::{ChunkRange, Topology};
+use crate::{PlanError, Stripe, placement};
+use gabion_layout::{ChunkRange, NodeId, Topology};
 use gabion_plan::{Goal, Keepings, Plan};
+use rand_chacha::ChaCha8Rng;
 
 /// The scheme of pools: records are kept as under PLR, and stripes with lost chunks are updated by
 /// [`delta()`], since sums on the way to nodes that are gone help nobody.
@@ -33,6 +34,18 @@ pub(super) struct RackCoordinated;
 impl Scheme for RackCoordinated {
     fn keepings(&self, reserve_bytes: u64) -> Keepings {
         ReservedSpace.keepings(reserve_bytes)
+    }
+
+    fn place(
+        &self,
+        topology: &Topology,
+        (k, m): (usize, usize),
+        per_rack: usize,
+        rng: &mut ChaCha8Rng,
+    ) -> Result<Vec<NodeId>, PlanError> {
+        // Where there is room, a stripe survives the loss of a rack even if nobody has asked for it.
+        placement::rack_by_rack(topology, k, m, per_rack.min(m), rng)
+            .or_else(|_| placement::rack_by_rack(topology, k, m, per_rack, rng))
     }
 
     fn plan(

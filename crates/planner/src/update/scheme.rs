@@ -1,9 +1,10 @@
 //! What an update scheme is to everyone else, and the register of schemes.
 
 use super::{delta, fl, fo, pl, plr, rackcu};
-use crate::{PlanError, Stripe};
-use gabion_layout::{ChunkRange, ReserveSpec, Topology, UpdateScheme};
+use crate::{PlanError, Stripe, placement};
+use gabion_layout::{ChunkRange, NodeId, ReserveSpec, Topology, UpdateScheme};
 use gabion_plan::{Keepings, Plan};
+use rand_chacha::ChaCha8Rng;
 use std::fmt::Debug;
 
 /// An update scheme: one file beside this one and its line in [`scheme`]. All of them follow the same
@@ -12,6 +13,21 @@ pub trait Scheme: Debug + Sync {
     /// How chunks of a pool of the scheme keep the records of updates, if `reserve_bytes` are
     /// reserved behind a new parity chunk.
     fn keepings(&self, reserve_bytes: u64) -> Keepings;
+
+    /// Chooses nodes for the `k` data and `m` parity chunks of a new stripe, at most `per_rack` in a
+    /// rack: at random, unless the scheme saves by racks that hold several.
+    ///
+    /// # Errors
+    /// [`PlanError::NoRoom`] when the topology is too small.
+    fn place(
+        &self,
+        topology: &Topology,
+        (k, m): (usize, usize),
+        per_rack: usize,
+        rng: &mut ChaCha8Rng,
+    ) -> Result<Vec<NodeId>, PlanError> {
+        placement::random(topology, k + m, per_rack, rng)
+    }
 
     /// Plans an update as [`super::delta`] does, with its inputs and its errors; the scheme is free
     /// to send deltas another way while no chunk is lost. Whoever stages new bytes and whoever
@@ -34,12 +50,12 @@ pub trait Scheme: Debug + Sync {
 pub fn scheme(name: UpdateScheme) -> &'static dyn Scheme {
     match name {
         UpdateScheme::Fo => &fo::FullOverwrite,
-        UpdateScheme::Fl => &fl::FullLogging,
         UpdateScheme::Pl => &pl::ParityLogging,
         UpdateScheme::Plr => &plr::ReservedSpace,
         UpdateScheme::Rackcu => &rackcu::RackCoordinated,
-        // What waits for a commit stays in logs. There are no such pools before nodes can commit.
-        UpdateScheme::Parix | UpdateScheme::Cau => &fl::FullLogging,
+        // Under PARIX and CAU what waits for a commit stays in logs. There are no such pools before
+        // nodes can commit.
+        UpdateScheme::Fl | UpdateScheme::Parix | UpdateScheme::Cau => &fl::FullLogging,
     }
 }
 

@@ -7,7 +7,7 @@ use super::{Answer, Coordinator, Denied, lock};
 use crate::message::{CoordinatorReply, FileLayout};
 use gabion_layout::Topology;
 use gabion_meta::{KeyValue, Meta, MetaError, Placement, PoolSpec, PutId};
-use gabion_planner::placement;
+use gabion_planner::update;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::sync::Arc;
@@ -73,9 +73,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let spec = &facts.record.spec;
         let sizes = chunk_sizes(spec, size_bytes)?;
         let mut rng = ChaCha8Rng::seed_from_u64(self.ports.random());
-        let n = spec.k + spec.m;
+        let scheme = update::scheme(spec.update);
         let place = |chunk_bytes| {
-            let nodes = placement::random(topology, n, spec.chunks_per_rack, &mut rng)?;
+            let counts = (spec.k, spec.m);
+            let nodes = scheme.place(topology, counts, spec.chunks_per_rack, &mut rng)?;
             Ok(Placement { chunk_bytes, nodes })
         };
         sizes.into_iter().map(place).collect()

@@ -12,7 +12,7 @@ use crate::message::{CoordinatorReply, Liveness, SettledStripe};
 use futures::future::join_all;
 use gabion_layout::{Epoch, NodeId, StripeId};
 use gabion_meta::{Displaced, Holder, KeyValue, Meta, MetaError, Put, PutId, StripeStatus};
-use gabion_planner::placement;
+use gabion_planner::update;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeSet;
@@ -239,8 +239,9 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let fleet = self.fleet();
         let topology = fleet.topology(is_welcoming);
         let mut rng = ChaCha8Rng::seed_from_u64(self.ports.random());
-        let n = spec.k + spec.m;
-        let mut place = |_| placement::random(&topology, n, spec.chunks_per_rack, &mut rng);
+        let scheme = update::scheme(spec.update);
+        let counts = (spec.k, spec.m);
+        let mut place = |_| scheme.place(&topology, counts, spec.chunks_per_rack, &mut rng);
         let places: Result<Vec<_>, _> = settled.iter().map(&mut place).collect();
         places.map_err(|error| {
             // Whoever is silent may be heard again, or is declared failed before long.

@@ -37,13 +37,27 @@ pub enum Purpose {
     Repair,
     /// Bytes of new stripes.
     Encode,
-    /// Bytes that a client reads.
-    Read,
+    /// Bytes that a client reads, on their whole way to it.
+    Client,
+    /// Copies of new bytes, and old bytes, that wait for a commit (CAU's interim replicas, PARIX's data).
+    Replica,
+    /// What brings parity up to date at a commit.
+    Commit,
+    /// Chunks that data grouping moves between racks.
+    Grouping,
 }
 
 impl Purpose {
     /// All purposes, in the order of their display.
-    pub const ALL: [Self; 4] = [Self::Update, Self::Repair, Self::Encode, Self::Read];
+    pub const ALL: [Self; 7] = [
+        Self::Update,
+        Self::Repair,
+        Self::Encode,
+        Self::Client,
+        Self::Replica,
+        Self::Commit,
+        Self::Grouping,
+    ];
 
     /// The purpose's name in tables and JSON.
     pub const fn name(self) -> &'static str {
@@ -51,7 +65,10 @@ impl Purpose {
             Self::Update => "update",
             Self::Repair => "repair",
             Self::Encode => "encode",
-            Self::Read => "read",
+            Self::Client => "client",
+            Self::Replica => "replica",
+            Self::Commit => "commit",
+            Self::Grouping => "grouping",
         }
     }
 }

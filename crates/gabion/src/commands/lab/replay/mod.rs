@@ -13,10 +13,10 @@ use contents::{Contents, INITIAL, Initial, first_difference};
 use engine::{Engine, Target, differs};
 use gabion_client::{Client, ClientOptions, ClusterMeters, File, Progress as _};
 use gabion_lab::{LabError, Request, RequestKind, TraceReader};
-use gabion_layout::ByteRange;
+use gabion_layout::{ByteRange, NodePlace, RackId, Topology};
 use gabion_plan::Cost;
-use gabion_protocol::message::Purpose;
-use report::{CacheReport, CrossRack, Kind, Report};
+use gabion_protocol::message::{Meter, Purpose};
+use report::{CacheReport, Flow, Kind, Moved, Report};
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
@@ -62,6 +62,7 @@ pub(super) async fn run(
     let mut unmetered_nodes: Vec<u32> = unmetered.map(|node| node.0).collect();
     unmetered_nodes.sort_unstable();
     unmetered_nodes.dedup();
+    let flows = after.since(&before);
     let spec = stat.layout.pool.spec;
     let report = Report {
         trace: options.trace.display().to_string(),
@@ -74,7 +75,8 @@ pub(super) async fn run(
         writes: Kind::new(&writes, seconds),
         reads: Kind::new(&reads, seconds),
         cache,
-        cross_rack: after.since(&before),
+        cross_rack: Traffic::cross_rack(&flows),
+        traffic: flows,
         unmetered_nodes,
         verified_bytes,
     };
@@ -230,39 +232,77 @@ async fn compare(file: &File, contents: &Contents) -> Result<u64, Failure> {
     Ok(compared)
 }
 
-/// What crossed racks so far.
+/// What was planned and what has moved so far.
 struct Traffic {
     planned: BTreeMap<Purpose, Cost>,
     meters: ClusterMeters,
+    topology: Topology,
 }
 
 impl Traffic {
     async fn now(client: &Client) -> Result<Self, Failure> {
+        let nodes = client.nodes().await?;
+        let places = nodes.iter().map(|status| NodePlace {
+            node: status.node,
+            rack: status.rack,
+        });
         Ok(Self {
             planned: client.planned(),
             meters: client.meters().await?,
+            topology: Topology::new(places).map_err(Failure::failed)?,
         })
     }
 
-    fn since(&self, before: &Self) -> BTreeMap<&'static str, CrossRack> {
-        let (now, then) = (self.meters.sum(), before.meters.sum());
-        let planned = |traffic: &Self, purpose| {
-            let cost = traffic.planned.get(&purpose);
-            cost.map_or(0, |cost| cost.cross_rack_bytes)
-        };
-        let mut sent = BTreeMap::new();
-        for purpose in Purpose::ALL {
-            let both = CrossRack {
-                planned_bytes: planned(self, purpose) - planned(before, purpose),
-                // A node that restarted counts from zero again.
-                metered_bytes: now
-                    .cross_rack(purpose)
-                    .saturating_sub(then.cross_rack(purpose)),
-            };
-            if both.planned_bytes > 0 || both.metered_bytes > 0 {
-                sent.insert(purpose.name(), both);
+    /// What was planned, as nodes meter it.
+    fn planned(&self) -> Meter {
+        let mut planned = Meter::default();
+        for (&purpose, cost) in &self.planned {
+            for ((from, to), bytes) in cost.by_racks(&self.topology) {
+                planned.count(from, to, purpose, bytes);
             }
         }
-        sent
+        planned
+    }
+
+    /// What was planned and what has moved since, wherever one of the two is more than nothing.
+    fn since(&self, before: &Self) -> Vec<Flow> {
+        let mut flows: BTreeMap<_, Moved> = BTreeMap::new();
+        for (&place, &bytes) in &self.planned().bytes {
+            flows.entry(place).or_default().planned_bytes = bytes;
+        }
+        for (place, bytes) in before.planned().bytes {
+            flows.entry(place).or_default().planned_bytes -= bytes;
+        }
+        for (&place, &bytes) in &self.meters.sum().bytes {
+            flows.entry(place).or_default().metered_bytes = bytes;
+        }
+        for (place, bytes) in before.meters.sum().bytes {
+            // A node that restarted counts from zero again.
+            let metered_bytes = &mut flows.entry(place).or_default().metered_bytes;
+            *metered_bytes = metered_bytes.saturating_sub(bytes);
+        }
+        flows.retain(|_, moved| *moved != Moved::default());
+        let flow =
+            |((from, to, purpose), moved): ((Option<RackId>, Option<RackId>, Purpose), _)| Flow {
+                from_rack: from.map(|rack| rack.0),
+                to_rack: to.map(|rack| rack.0),
+                purpose: purpose.name(),
+                moved,
+            };
+        flows.into_iter().map(flow).collect()
+    }
+
+    /// Sums over different racks, by purpose.
+    fn cross_rack(flows: &[Flow]) -> BTreeMap<&'static str, Moved> {
+        let mut sums: BTreeMap<_, Moved> = BTreeMap::new();
+        let crosses = |flow: &&Flow| {
+            flow.from_rack.is_some() && flow.to_rack.is_some() && flow.from_rack != flow.to_rack
+        };
+        for flow in flows.iter().filter(crosses) {
+            let sum = sums.entry(flow.purpose).or_default();
+            sum.planned_bytes += flow.moved.planned_bytes;
+            sum.metered_bytes += flow.moved.metered_bytes;
+        }
+        sums
     }
 }

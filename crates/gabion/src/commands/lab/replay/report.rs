@@ -21,7 +21,9 @@ pub(super) struct Report {
     /// What the cache did, if there was one.
     pub(super) cache: Option<CacheReport>,
     /// By purpose, for those that moved anything.
-    pub(super) cross_rack: BTreeMap<&'static str, CrossRack>,
+    pub(super) cross_rack: BTreeMap<&'static str, Moved>,
+    /// By sender's and receiver's rack and purpose, in that order.
+    pub(super) traffic: Vec<Flow>,
     /// Nodes that did not say what they sent, so that metered bytes are too few.
     pub(super) unmetered_nodes: Vec<u32>,
     /// Bytes of the file that were compared in the end, if that was asked for.
@@ -126,9 +128,19 @@ impl CacheReport {
     }
 }
 
-/// Payload bytes between nodes of different racks.
+/// Payload bytes from one rack to another or within one; clients are in none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub(super) struct CrossRack {
+pub(super) struct Flow {
+    pub(super) from_rack: Option<u32>,
+    pub(super) to_rack: Option<u32>,
+    pub(super) purpose: &'static str,
+    #[serde(flatten)]
+    pub(super) moved: Moved,
+}
+
+/// Payload bytes that moved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub(super) struct Moved {
     /// By the plans of what this client did.
     pub(super) planned_bytes: u64,
     /// By what all nodes sent meanwhile, for whomever.
