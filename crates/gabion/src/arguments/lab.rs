@@ -26,6 +26,12 @@ pub(crate) enum LabCommand {
     Run(RunOptions),
     /// Run a command on racks of nodes with limited links, made of network namespaces; needs root
     Testbed(TestbedOptions),
+    /// The part of an experiment that runs inside its testbed
+    #[command(hide = true)]
+    InTestbed {
+        /// What is to be done, as JSON
+        job: PathBuf,
+    },
 }
 
 /// How much of the paper's setting an experiment runs.
@@ -253,6 +259,10 @@ pub(crate) struct TestbedOptions {
     /// Speed of each rack's uplink, such as 100Mbit; unlimited when absent
     #[arg(long, value_name = "RATE")]
     pub(crate) cross: Option<String>,
+    /// With --cross, limit only what racks send to other racks, and not their traffic with clients and
+    /// the coordinator
+    #[arg(long, requires = "cross")]
+    pub(crate) spare_core: bool,
     /// A matrix of rates instead: row i, column j is from region i to region j, and the diagonal is
     /// each node's own link
     #[arg(long, value_name = "FILE", conflicts_with_all = ["inner", "cross", "racks"])]

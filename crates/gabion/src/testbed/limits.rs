@@ -10,21 +10,36 @@ use std::path::Path;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Limits {
     /// Every node's link, and every rack's uplink, each direction by itself.
-    Racks { node: u64, uplink: u64 },
+    Racks { node: u64, uplink: Uplink },
     /// `from[i][j]` is what all nodes of region i together send to region j; `from[i][i]` is each
     /// node's own link.
     Regions { from: Vec<Vec<u64>> },
 }
 
+/// A rack's uplink.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Uplink {
+    pub(crate) rate: u64,
+    /// Whether only what other racks send or get counts, and not clients and the coordinator.
+    pub(crate) spares_core: bool,
+}
+
 impl Limits {
     /// Equal racks.
-    pub(crate) fn racks(inner: Option<&str>, cross: Option<&str>) -> Result<Self, Failure> {
+    pub(crate) fn racks(
+        inner: Option<&str>,
+        cross: Option<&str>,
+        spares_core: bool,
+    ) -> Result<Self, Failure> {
         let rate = |text: Option<&str>| {
             text.map_or(Ok(0), |text| parse_rate(text).map_err(Failure::usage))
         };
         Ok(Self::Racks {
             node: rate(inner)?,
-            uplink: rate(cross)?,
+            uplink: Uplink {
+                rate: rate(cross)?,
+                spares_core,
+            },
         })
     }
 

@@ -4,7 +4,7 @@
 //! All of it is named in this process's own mount namespace and reachable from nowhere else, so
 //! nothing here removes anything: the kernel does, when the last process is gone.
 
-use super::limits::Limits;
+use super::limits::{Limits, Uplink};
 use super::{CLIENT, COORDINATOR, CORE, Shape, core_address, node_address, node_seat};
 use crate::failure::{Context, Failure};
 use std::fmt::Write as _;
@@ -102,11 +102,7 @@ fn limit(shape: Shape, limits: &Limits) -> Result<(), Failure> {
     }
     for rack in 0..shape.rack_count {
         match limits {
-            Limits::Racks { uplink: 0, .. } => {}
-            Limits::Racks { uplink, .. } => {
-                core.push_str(&bucket(&format!("up-{rack}"), *uplink));
-                core.push_str(&bucket(&format!("down-{rack}"), *uplink));
-            }
+            Limits::Racks { uplink, .. } => gateway(&mut core, shape, rack, *uplink),
             Limits::Regions { from } => regions(&mut core, rack, &from[rack as usize]),
         }
     }
@@ -119,39 +115,71 @@ fn bucket(device: &str, bytes_per_s: u64) -> String {
     format!("qdisc add dev {device} root tbf rate {bytes_per_s}bps burst {burst}b limit {queue}b\n")
 }
 
+/// A rack's uplink, each direction by itself.
+fn gateway(batch: &mut String, shape: Shape, rack: u32, Uplink { rate, spares_core }: Uplink) {
+    let ends = [
+        (format!("up-{rack}"), "dst"),
+        (format!("down-{rack}"), "src"),
+    ];
+    for (device, other_end) in ends.iter().filter(|_| rate > 0) {
+        if !spares_core {
+            batch.push_str(&bucket(device, rate));
+            continue;
+        }
+        queues(batch, device);
+        class(batch, device, 1, rate);
+        for other in (0..shape.rack_count).filter(|&other| other != rack) {
+            filter(batch, device, other_end, other, 1);
+        }
+    }
+}
+
 /// One class of the region's uplink for each other region; what goes to the coordinator and to clients
 /// is in none and has no limit.
 fn regions(batch: &mut String, rack: u32, to: &[u64]) {
     let device = format!("up-{rack}");
+    queues(batch, &device);
+    for (region, &rate) in (0..).zip(to) {
+        if region != rack && rate > 0 {
+            class(batch, &device, region + 1, rate);
+            filter(batch, &device, "dst", region, region + 1);
+        }
+    }
+}
+
+/// Makes a device send by classes; what no filter gives to one has no limit.
+fn queues(batch: &mut String, device: &str) {
     line(
         batch,
         format_args!("qdisc add dev {device} root handle 1: htb"),
     );
-    for (region, &rate) in to.iter().enumerate() {
-        if region == rack as usize || rate == 0 {
-            continue;
-        }
-        let (class, burst, queue) = (region + 1, burst_bytes(rate), queue_bytes(rate));
-        // The quantum shares out what classes lend each other, and these lend nothing.
-        line(
-            batch,
-            format_args!(
-                "class add dev {device} parent 1: classid 1:{class:x} htb rate {rate}bps \
-                 burst {burst}b cburst {burst}b quantum 60000"
-            ),
-        );
-        line(
-            batch,
-            format_args!("qdisc add dev {device} parent 1:{class:x} bfifo limit {queue}b"),
-        );
-        line(
-            batch,
-            format_args!(
-                "filter add dev {device} parent 1: protocol ip u32 match ip dst \
-                 10.83.{region}.0/24 flowid 1:{class:x}"
-            ),
-        );
-    }
+}
+
+fn class(batch: &mut String, device: &str, class: u32, rate: u64) {
+    let (burst, queue) = (burst_bytes(rate), queue_bytes(rate));
+    // The quantum shares out what classes lend each other, and these lend nothing.
+    line(
+        batch,
+        format_args!(
+            "class add dev {device} parent 1: classid 1:{class:x} htb rate {rate}bps \
+             burst {burst}b cburst {burst}b quantum 60000"
+        ),
+    );
+    line(
+        batch,
+        format_args!("qdisc add dev {device} parent 1:{class:x} bfifo limit {queue}b"),
+    );
+}
+
+/// Gives a class the packets whose `end`, `src` or `dst`, is in a rack.
+fn filter(batch: &mut String, device: &str, end: &str, rack: u32, class: u32) {
+    line(
+        batch,
+        format_args!(
+            "filter add dev {device} parent 1: protocol ip u32 match ip {end} \
+             10.83.{rack}.0/24 flowid 1:{class:x}"
+        ),
+    );
 }
 
 /// What may pass at once: the largest packet of a virtual link, or five milliseconds.

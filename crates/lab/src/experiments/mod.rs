@@ -25,7 +25,7 @@ mod update_run;
 pub use report::{Cell, Finding, Report, Table};
 pub use session::{
     CacheEffect, Clusters, Overwrite, OverwriteSetting, Progress, Scale, Sent, Session,
-    TransferSetting, Transfers,
+    TestbedSetting, Throughput, TransferSetting, Transfers,
 };
 
 use crate::error::LabError;
@@ -72,6 +72,8 @@ pub fn registry() -> &'static [Experiment] {
         cross_rack::A1,
         cross_rack::A2,
         cross_rack::A3,
+        cross_rack::B1,
+        cross_rack::B2,
     ]
 }
 

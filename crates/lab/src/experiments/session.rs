@@ -5,6 +5,7 @@ use crate::error::LabError;
 use crate::trace::TraceReader;
 use gabion_codec::Code;
 use gabion_layout::{ByteRange, UpdateScheme};
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -57,6 +58,48 @@ pub trait Clusters: Sync {
         setting: &OverwriteSetting,
         overwrites: &[Overwrite],
     ) -> Result<Vec<CacheEffect>, LabError>;
+
+    /// Starts a cluster on a testbed, makes each of the overwrites by itself, and removes all of it.
+    ///
+    /// # Errors
+    /// [`LabError::Cluster`] when anything of it fails, or this machine can have no testbed.
+    fn update_on_testbed(
+        &self,
+        setting: &TestbedSetting,
+        overwrites: &[Overwrite],
+    ) -> Result<Vec<Throughput>, LabError>;
+}
+
+/// A cluster whose racks have links that the kernel limits.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TestbedSetting {
+    /// Where the cluster may store everything; empty.
+    pub directory: PathBuf,
+    /// Racks.
+    pub rack_count: u32,
+    /// Nodes of each of them.
+    pub nodes_per_rack: u32,
+    /// What each rack may send to all other racks, and get from them, in bytes a second.
+    pub uplink_bytes_per_s: u64,
+    /// The pools' code, by its name.
+    pub code: String,
+    /// Bytes of a chunk.
+    pub chunk_bytes: u64,
+    /// Writes that the client has under way at a time.
+    pub depth: usize,
+}
+
+/// How fast overwrites were, and what held them up.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Throughput {
+    /// Until the last write was durable, in seconds.
+    pub seconds: f64,
+    /// Payload that nodes sent to other racks.
+    pub cross_rack_bytes: u64,
+    /// Share of its limit that the busiest uplink carried as payload, in its busier direction.
+    pub uplink_share: f64,
+    /// Share of this machine's processors that all processes of the testbed took.
+    pub processor_share: f64,
 }
 
 /// A cluster and what goes through it.
@@ -107,7 +150,7 @@ pub struct OverwriteSetting {
 }
 
 /// A file and the writes that one client makes on it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Overwrite {
     /// The update scheme of its pool.
     pub scheme: UpdateScheme,

@@ -1,6 +1,7 @@
 //! Clusters of real processes for experiments: started in a directory, used by several clients at once,
 //! and killed again.
 
+use super::in_testbed;
 use crate::arguments::{Behaviour, UpOptions};
 use crate::cluster::LocalCluster;
 use crate::failure::Failure;
@@ -10,7 +11,8 @@ use gabion_client::{Client, ClientOptions, Progress};
 use gabion_codec::Code;
 use gabion_lab::LabError;
 use gabion_lab::experiments::{
-    CacheEffect, Clusters, Overwrite, OverwriteSetting, Sent, TransferSetting, Transfers,
+    CacheEffect, Clusters, Overwrite, OverwriteSetting, Sent, TestbedSetting, Throughput,
+    TransferSetting, Transfers,
 };
 use gabion_layout::UpdateScheme;
 use gabion_protocol::message::{PoolWish, Purpose};
@@ -33,6 +35,14 @@ impl Clusters for LocalClusters {
     ) -> Result<Vec<CacheEffect>, LabError> {
         block_on(overwrite(setting, overwrites))
     }
+
+    fn update_on_testbed(
+        &self,
+        setting: &TestbedSetting,
+        overwrites: &[Overwrite],
+    ) -> Result<Vec<Throughput>, LabError> {
+        block_on(in_testbed::start(setting, overwrites))
+    }
 }
 
 fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, LabError> {
@@ -52,7 +62,7 @@ impl Progress for Silent {
 }
 
 /// How an experiment's cluster is made.
-fn up_options(racks: u32, nodes_per_rack: u32, inner: Option<String>) -> UpOptions {
+pub(super) fn up_options(racks: u32, nodes_per_rack: u32, inner: Option<String>) -> UpOptions {
     UpOptions {
         racks,
         nodes_per_rack,
@@ -68,7 +78,7 @@ fn up_options(racks: u32, nodes_per_rack: u32, inner: Option<String>) -> UpOptio
 }
 
 /// Uses a cluster until the work is done or somebody interrupts it, and stops it.
-async fn use_and_stop<T>(
+pub(super) async fn use_and_stop<T>(
     mut cluster: LocalCluster,
     work: impl AsyncFnOnce(&mut LocalCluster) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
@@ -94,7 +104,7 @@ async fn transfer(setting: &TransferSetting) -> Result<Transfers, Failure> {
 }
 
 /// What a pool of an experiment is.
-fn pool(
+pub(super) fn pool(
     name: String,
     code: &Code,
     chunk_bytes: u64,
@@ -129,11 +139,7 @@ async fn overwrite(
                 overwrite.scheme,
             )?;
             client.create_pool(pool).await?;
-            let size_bytes = overwrite.file_bytes;
-            let data = tokio::io::AsyncReadExt::take(tokio::io::repeat(1), size_bytes);
-            client
-                .put(&name, Some(&name), data, size_bytes, &Silent)
-                .await?;
+            put(&client, &name, overwrite.file_bytes).await?;
             let off = send(cluster, &name, setting.depth, 0, overwrite).await?;
             let on = send(
                 cluster,
@@ -150,8 +156,16 @@ async fn overwrite(
     .await
 }
 
+/// Stores a file in the pool of its name.
+pub(super) async fn put(client: &Client, name: &str, size_bytes: u64) -> Result<(), Failure> {
+    let data = tokio::io::AsyncReadExt::take(tokio::io::repeat(1), size_bytes);
+    let stored = client.put(name, Some(name), data, size_bytes, &Silent);
+    stored.await?;
+    Ok(())
+}
+
 /// Makes the writes with a client of its own, until all of them are durable.
-async fn send(
+pub(super) async fn send(
     cluster: &LocalCluster,
     name: &str,
     depth: usize,

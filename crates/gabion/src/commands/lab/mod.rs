@@ -3,6 +3,7 @@
 mod advise;
 mod bound;
 mod clusters;
+mod in_testbed;
 mod replay;
 mod run;
 mod synth;
@@ -25,5 +26,6 @@ pub(crate) async fn run(command: LabCommand, place: &Place, format: Format) -> R
         LabCommand::List => run::list(format),
         LabCommand::Run(options) => run::run(options, format).await,
         LabCommand::Testbed(options) => testbed::run(options).await,
+        LabCommand::InTestbed { job } => in_testbed::run(&job).await,
     }
 }

@@ -20,7 +20,11 @@ use tokio::signal::unix::{SignalKind, signal};
 pub(super) async fn run(options: TestbedOptions) -> Result<(), Failure> {
     let limits = match &options.regions {
         Some(path) => Limits::read_regions(path)?,
-        None => Limits::racks(options.inner.as_deref(), options.cross.as_deref())?,
+        None => Limits::racks(
+            options.inner.as_deref(),
+            options.cross.as_deref(),
+            options.spare_core,
+        )?,
     };
     let shape = Shape {
         rack_count: limits.region_count().unwrap_or(options.racks),
@@ -112,6 +116,7 @@ fn start_inner(options: &TestbedOptions) -> Result<Child, Failure> {
     for (name, rate) in [("inner", &options.inner), ("cross", &options.cross)] {
         command.args(rate.as_ref().map(|rate| format!("--{name}={rate}")));
     }
+    command.args(options.spare_core.then_some("--spare-core"));
     command.arg("--").args(&options.command);
     command.spawn().context("start the testbed")
 }

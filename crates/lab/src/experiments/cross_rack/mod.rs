@@ -3,9 +3,11 @@
 
 mod cau;
 mod rackcu;
+mod testbed;
 
 pub(super) use cau::{F8, F9, F10};
 pub(super) use rackcu::{A1, A2, A3};
+pub(super) use testbed::{B1, B2};
 
 use super::{Finding, Session};
 use crate::error::LabError;
