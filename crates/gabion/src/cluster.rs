@@ -375,12 +375,13 @@ fn is_alive(running: &Running) -> bool {
     started_ticks(running.pid) == Some(running.started_ticks)
 }
 
-/// When the kernel started a process; none when it is gone or a zombie.
+/// When the kernel started a process; none when it is gone. A process of which only the first thread
+/// has ended looks like a zombie, but the others may still hold its port and its files.
 fn started_ticks(pid: i32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name in parentheses may hold spaces; what follows it does not.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    if fields.first() == Some(&"Z") {
+    if fields.first() == Some(&"Z") && fields.get(17) == Some(&"1") {
         return None;
     }
     fields.get(19)?.parse().ok()

@@ -13,10 +13,16 @@ use gabion_wire::{
     Connection, Endpoint, Handler, Hello, LinkTable, Options, PeerIdentity, Responder, Role,
     TrafficMeter, WireError,
 };
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::time::Instant;
+
+/// How long a process waits for a port that another one holds.
+const LISTEN_PATIENCE: Duration = Duration::from_secs(5);
+const LISTEN_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// How a node starts.
 #[derive(Clone, Debug)]
@@ -164,12 +170,23 @@ async fn open_store(path: &Path, segment_bytes: u64) -> Result<Arc<Store<RealDis
     Ok(Arc::new(store))
 }
 
+/// Listens. A process that was killed holds its port until its last thread has gone, which may be
+/// after its successor has started; so a port in use is tried again for a while.
 pub(crate) async fn listen_on(address: &str) -> Result<TcpListener, ServerError> {
-    let failed = |source| ServerError::Listen {
-        address: address.to_owned(),
-        source,
-    };
-    TcpListener::bind(address).await.map_err(failed)
+    let give_up_at = Instant::now() + LISTEN_PATIENCE;
+    loop {
+        match TcpListener::bind(address).await {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < give_up_at => {
+                tracing::warn!(address, "waiting for the port, which is in use");
+                tokio::time::sleep(LISTEN_AGAIN_AFTER).await;
+            }
+            Err(source) => {
+                let address = address.to_owned();
+                return Err(ServerError::Listen { address, source });
+            }
+            Ok(listener) => return Ok(listener),
+        }
+    }
 }
 
 /// Joins, as soon as the coordinator can be reached.
@@ -268,5 +285,22 @@ impl Handler for NodeHandler {
         if let Some(serving) = self.serving.get() {
             serving.ports.forget(connection);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_port_that_becomes_free_is_waited_for() {
+        let held = listen_on("127.0.0.1:0").await.unwrap();
+        let address = held.local_addr().unwrap();
+        let listening = tokio::spawn(async move { listen_on(&address.to_string()).await });
+        // It is still in use when the other looks for the first time, or free: both must end well.
+        tokio::task::yield_now().await;
+        drop(held);
+        let listener = listening.await.unwrap().unwrap();
+        assert_eq!(listener.local_addr().unwrap(), address);
     }
 }
