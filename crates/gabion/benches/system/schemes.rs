@@ -37,6 +37,7 @@ struct Figures {
     latencies_s: Vec<f64>,
     update_count: u64,
     packet_count: u64,
+    processor_s: f64,
     cost: StoreCounts,
 }
 
@@ -66,14 +67,17 @@ pub(crate) async fn run(scale: Scale) -> anyhow::Result<()> {
     }
     let mut figures: Vec<Vec<Figures>> = Vec::new();
     figures.resize_with(SCHEMES.len(), || DEPTHS.map(|_| Figures::default()).into());
+    let processes = trial.processes()?;
     let mut syncs_s = Vec::new();
     for round in 0..scale.round_count {
         for (file, figures) in files.iter().zip(&mut figures) {
             for (&depth, figures) in DEPTHS.iter().zip(figures) {
                 let seed = 5 + round as u64;
+                let used_before = machine::used_by(&processes)?;
                 figures
                     .measure(&client, file, depth, seed, scale.update_count)
                     .await?;
+                figures.processor_s += (machine::used_by(&processes)? - used_before).sum_s();
             }
         }
         syncs_s.push(sync_s(&source)?);
@@ -183,12 +187,13 @@ fn print(figures: &mut [Vec<Figures>]) {
             let kib = |bytes: u64| each(bytes) / 1024.0;
             let cost = figures.cost;
             println!(
-                "{scheme:>4} depth {depth:>2}: {:>6.0}/s, median {:>6.2} ms, p99 {:>6.2} ms; {:.1} \
-                 packets on loopback, {:.2} syncs, {:.1} KiB journal, {:.1} KiB images, {:.1} KiB reserve, {:.1} KiB in place; \
+                "{scheme:>4} depth {depth:>2}: {:>6.0}/s, median {:>6.2} ms, p99 {:>6.2} ms; {:.3} ms \
+                 of processor, {:.1} packets on loopback, {:.2} syncs, {:.1} KiB journal, {:.1} KiB images, {:.1} KiB reserve, {:.1} KiB in place; \
                  {} merges in the foreground, {} behind, {} stalls",
                 crate::median(figures.rates.clone()),
                 rank(&mut figures.latencies_s, 0.5) * 1e3,
                 rank(&mut figures.latencies_s, 0.99) * 1e3,
+                figures.processor_s * 1e3 / figures.update_count as f64,
                 each(figures.packet_count),
                 each(cost.sync_count),
                 kib(cost.journal_bytes),
@@ -205,4 +210,9 @@ fn print(figures: &mut [Vec<Figures>]) {
     let ratio = rate(3) / rate(0);
     let word = if ratio >= GOAL { "met" } else { "missed" };
     println!("PLR over FO, sixteen at once: {ratio:.2} (goal at least {GOAL:.1}: {word})");
+    let processor = |scheme: usize| figures[scheme][1].processor_s;
+    println!(
+        "processor time of an update in all servers, FO over PLR: {:.2}",
+        processor(0) / processor(3)
+    );
 }
