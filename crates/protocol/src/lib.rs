@@ -8,6 +8,7 @@
 pub mod coordinator;
 pub mod initiate;
 mod inquiry;
+mod marks;
 pub mod message;
 pub mod node;
 mod participant;
@@ -16,5 +17,6 @@ pub mod primary;
 pub mod run;
 pub mod settle;
 mod staging;
+mod turns;
 mod unfinished;
 mod upkeep;

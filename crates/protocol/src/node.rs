@@ -290,12 +290,8 @@ impl<D: Disk> Node<D> {
                     .await?;
                 Ok(NodeReply::Done)
             }
-            NodeRequest::Committed {
-                stripe,
-                epoch,
-                sequence,
-            } => {
-                self.participant.committed(stripe, epoch, sequence).await?;
+            NodeRequest::Committed { marks } => {
+                self.participant.committed(marks).await?;
                 Ok(NodeReply::Done)
             }
             NodeRequest::Pin {

@@ -1,7 +1,9 @@
 //! A participant's half of the protocol: its store, its parts of plans, its answers to a new
 //! primary. Every answer that promises something is given after that something is durable.
 
-use crate::message::{Effect, Holding, NodeReply, PendingRecord, ReadCut, Refusal, RunPart};
+use crate::message::{
+    CommittedMark, Effect, Holding, NodeReply, PendingRecord, ReadCut, Refusal, RunPart,
+};
 use crate::ports::{Address, Ports, run_blocking};
 use crate::run::{LocalIo, RunContext, run_part};
 use crate::staging::{Arrivals, Inputs};
@@ -113,20 +115,10 @@ impl<D: Disk> Participant<D> {
             .await
     }
 
-    /// Takes a primary's word that updates up to `sequence` are settled, as far as it reaches.
-    pub(crate) async fn committed(
-        &self,
-        stripe: StripeId,
-        epoch: Epoch,
-        sequence: Sequence,
-    ) -> Result<(), Refusal> {
-        self.with_store(move |store| {
-            if vouches(&store.held(stripe)?, epoch, sequence) {
-                store.commit(stripe, sequence)?;
-            }
-            Ok(())
-        })
-        .await
+    /// Takes primaries' word of how far updates are settled, as far as it reaches.
+    pub(crate) async fn committed(&self, marks: Vec<CommittedMark>) -> Result<(), Refusal> {
+        self.with_store(move |store| marks.iter().try_for_each(|mark| hear(store, mark)))
+            .await
     }
 
     /// Does a part of a plan. The reply is true only when everything it says is durable.
@@ -176,46 +168,17 @@ impl<D: Disk> Participant<D> {
 
     /// Whether the part may run here at all, and as of which update it reads.
     async fn admit(&self, request: &RunPart) -> Result<Sequence, Refusal> {
-        let (stripe, epoch, generation) = (request.part.stripe, request.epoch, request.generation);
-        let is_write =
-            |step: &PartStep| matches!(step.step, Step::Write { .. } | Step::Append { .. });
-        let writes = request.effect != Effect::None && request.part.steps.iter().any(is_write);
-        let cut = request.cut;
-        // What is settled and pinned may be read whatever has become of the stripe since.
-        let is_timeless = matches!(cut, ReadCut::Settled(_)) && !writes;
-        self.with_store(move |store| {
-            let state = match store.held(stripe) {
-                Ok(state) => state,
-                // A node that is to get its first chunk of the stripe knows nothing of it yet.
-                Err(StoreError::NoSuchStripe { .. }) => return Ok(Ok(Sequence(0))),
-                Err(error) => return Err(error),
-            };
-            let (cut_epoch, sequence) = match cut {
-                ReadCut::Committed(epoch, sequence) => (epoch, sequence),
-                ReadCut::Exactly(sequence) => (epoch, sequence),
-                ReadCut::Settled(sequence) => (Epoch(0), sequence),
-            };
-            // A cut of an older term may miss updates that a newer primary has acknowledged.
-            let is_old_cut = cut_epoch < state.epoch && cut_epoch != Epoch(0);
-            if is_old_cut || (writes && epoch < state.epoch) {
-                return Ok(Err(Refusal::Fenced {
-                    current: state.epoch,
-                }));
-            }
-            if generation < state.generation && !is_timeless {
-                return Ok(Err(Refusal::StaleGeneration {
-                    current: state.generation,
-                }));
-            }
-            if !vouches(&state, cut_epoch, sequence) {
-                return Ok(Err(Refusal::Unsettled));
-            }
-            Ok(Ok(match cut {
-                ReadCut::Committed(_, sequence) => state.mark.max(sequence),
-                ReadCut::Exactly(sequence) | ReadCut::Settled(sequence) => sequence,
-            }))
-        })
-        .await?
+        let stripe = request.part.stripe;
+        let held = match self.store.held_now(stripe) {
+            Some(held) => Ok(held),
+            None => self.with_store(move |store| Ok(store.held(stripe))).await,
+        };
+        match held? {
+            Ok(state) => judge(request, &state),
+            // A node that is to get its first chunk of the stripe knows nothing of it yet.
+            Err(StoreError::NoSuchStripe { .. }) => Ok(Sequence(0)),
+            Err(error) => Err(refusal(&error)),
+        }
     }
 
     /// A writer for the chunk that the part installs, if it does.
@@ -305,7 +268,9 @@ impl<D: Disk> Participant<D> {
             sequence,
         };
         let (stripe, generation) = (request.part.stripe, request.generation);
+        let mark = request.known_mark();
         self.store_for_part(began_in, move |store| {
+            mark.map_or(Ok(()), |mark| hear(store, &mark))?;
             let mut appended = Vec::new();
             for ((index, kind), pieces) in gathered.records() {
                 let record = Record {
@@ -348,6 +313,48 @@ pub(crate) fn installed_chunk(request: &RunPart) -> Result<Option<ChunkId>, Refu
     }
     let stripe = request.part.stripe;
     Ok(Some(ChunkId { stripe, index }))
+}
+
+/// Whether a part may run where a stripe stands so, and as of which update it reads.
+fn judge(request: &RunPart, state: &StripeState) -> Result<Sequence, Refusal> {
+    let is_write = |step: &PartStep| matches!(step.step, Step::Write { .. } | Step::Append { .. });
+    let writes = request.effect != Effect::None && request.part.steps.iter().any(is_write);
+    // What is settled and pinned may be read whatever has become of the stripe since.
+    let is_timeless = matches!(request.cut, ReadCut::Settled(_)) && !writes;
+    let (cut_epoch, sequence) = match request.cut {
+        ReadCut::Committed(epoch, sequence) => (epoch, sequence),
+        ReadCut::Exactly(sequence) => (request.epoch, sequence),
+        ReadCut::Settled(sequence) => (Epoch(0), sequence),
+    };
+    // A cut of an older term may miss updates that a newer primary has acknowledged.
+    let is_old_cut = cut_epoch < state.epoch && cut_epoch != Epoch(0);
+    if is_old_cut || (writes && request.epoch < state.epoch) {
+        let current = state.epoch;
+        return Err(Refusal::Fenced { current });
+    }
+    if request.generation < state.generation && !is_timeless {
+        let current = state.generation;
+        return Err(Refusal::StaleGeneration { current });
+    }
+    if !vouches(state, cut_epoch, sequence) {
+        return Err(Refusal::Unsettled);
+    }
+    Ok(match request.cut {
+        ReadCut::Committed(_, sequence) => state.mark.max(sequence),
+        ReadCut::Exactly(sequence) | ReadCut::Settled(sequence) => sequence,
+    })
+}
+
+/// Takes a primary's word of how far updates are settled, as far as it reaches.
+fn hear<D: Disk>(store: &Store<D>, mark: &CommittedMark) -> Result<(), StoreError> {
+    match store.held(mark.stripe) {
+        Ok(state) if vouches(&state, mark.epoch, mark.sequence) => {
+            store.commit(mark.stripe, mark.sequence)
+        }
+        // Its last chunk here was removed since.
+        Ok(_) | Err(StoreError::NoSuchStripe { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Whether a mark of term `epoch` says anything about what this node holds: records of another

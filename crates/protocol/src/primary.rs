@@ -4,12 +4,14 @@
 //! it serves again; so an update that failed half-way is decided by the recovery rule alone.
 
 use crate::initiate::{PartFailed, RunTerms, record_holders, run_plan, substitutes};
+use crate::marks::Marks;
 use crate::message::{
-    CoordinatorReply, CoordinatorRequest, Effect, Liveness, NodeReply, NodeRequest, NodeStatus,
-    Purpose, ReadCut, Refusal, RunId, StripeLease,
+    CommittedMark, CoordinatorReply, CoordinatorRequest, Effect, Liveness, NodeStatus, Purpose,
+    ReadCut, Refusal, RunId, StripeLease,
 };
 use crate::ports::Ports;
 use crate::settle::{collect, exclusion, is_proof, recovery_rule, resolve, verify_survivors};
+use crate::turns::Turns;
 use futures::FutureExt;
 use futures::lock::Mutex as AsyncMutex;
 use gabion_codec::Code;
@@ -21,7 +23,7 @@ use gabion_meta::Exclusion;
 use gabion_plan::{Keepings, Plan};
 use gabion_planner::{PlanError, Stripe, update};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Slice size of update plans, in bytes: small enough to pipeline a large update, large enough that
 /// a small one is a single slice.
@@ -38,16 +40,32 @@ pub(crate) struct Primaries {
     node: NodeId,
     incarnation: u64,
     ports: Arc<dyn Ports>,
-    stripes: Mutex<BTreeMap<StripeId, Arc<AsyncMutex<Primary>>>>,
+    marks: Arc<Marks>,
+    stripes: Mutex<BTreeMap<StripeId, Arc<Desk>>>,
     codes: Mutex<BTreeMap<String, Code>>,
 }
 
-/// The state of one stripe's primary. Whoever holds the lock runs the stripe's only update.
+/// A stripe's primary, and what it says to those who need not wait for it.
+struct Desk {
+    /// Whoever has the turn runs the stripe's only update.
+    turns: Turns,
+    /// Locked in turn.
+    primary: AsyncMutex<Primary>,
+    settled: Arc<Settled>,
+}
+
+/// The term under which a stripe is settled, if there is one, and the last committed update.
+#[derive(Default)]
+struct Settled(Mutex<Option<(Epoch, Sequence)>>);
+
+/// The state of one stripe's primary.
 #[derive(Default)]
 struct Primary {
     term: Option<Term>,
     /// The last term, if it was given up.
     renounced: Option<Epoch>,
+    /// Invariant: what `term` says.
+    settled: Arc<Settled>,
 }
 
 /// A lease term under which the stripe is settled.
@@ -80,11 +98,13 @@ pub(crate) struct Update {
 
 impl Primaries {
     pub(crate) fn new(node: NodeId, incarnation: u64, ports: Arc<dyn Ports>) -> Self {
+        let marks = Marks::new(Arc::clone(&ports));
         let stripes = Mutex::default();
         Self {
             node,
             incarnation,
             ports,
+            marks,
             stripes,
             codes: Mutex::default(),
         }
@@ -97,8 +117,9 @@ impl Primaries {
         nodes: &[NodeStatus],
     ) -> Result<Sequence, Refusal> {
         let stripe = update.stripe;
-        let primary = self.primary(stripe);
-        let mut primary = primary.lock().await;
+        let desk = self.desk(stripe);
+        let _turn = desk.turns.wait().await;
+        let mut primary = desk.primary.lock().await;
         self.ensure_term(&mut primary, stripe).await?;
         let term = primary.term.as_mut().expect("ensure_term has set it");
         if update.generation > term.stripe.generation {
@@ -142,8 +163,7 @@ impl Primaries {
         let no_own_part = |_| futures::future::ready(Ok(())).boxed();
         match run_plan(&*self.ports, &plan, &terms, no_own_part).await {
             Ok(_) => {
-                term.mark = sequence;
-                self.spread_mark(term);
+                self.spread_mark(primary.commit(sequence));
                 Ok(sequence)
             }
             Err(PartFailed { refusal, .. }) => {
@@ -183,14 +203,26 @@ impl Primaries {
         }
     }
 
-    /// The committed mark and the term that vouches for it.
+    /// The committed mark and the term that vouches for it. Waits for no update, unless the stripe
+    /// is to be settled first or must be.
     pub(crate) async fn mark(
         &self,
         stripe: StripeId,
         settle: bool,
     ) -> Result<(Epoch, Sequence), Refusal> {
-        let primary = self.primary(stripe);
-        let mut primary = primary.lock().await;
+        let desk = self.desk(stripe);
+        let settled = *desk.settled.lock();
+        if !settle && let Some(settled) = settled {
+            // Who asks has met a node that has not heard, perhaps because it was restarted. If an
+            // update is running, its mark will be told soon.
+            let primary = desk.primary.try_lock();
+            if let Some(term) = primary.as_ref().and_then(|primary| primary.term.as_ref()) {
+                self.spread_mark(term);
+            }
+            return Ok(settled);
+        }
+        let _turn = desk.turns.wait().await;
+        let mut primary = desk.primary.lock().await;
         if settle {
             primary.renounce();
         }
@@ -199,10 +231,10 @@ impl Primaries {
         Ok((term.epoch, term.mark))
     }
 
-    fn primary(&self, stripe: StripeId) -> Arc<AsyncMutex<Primary>> {
+    fn desk(&self, stripe: StripeId) -> Arc<Desk> {
         let mut stripes = self.stripes.lock().unwrap_or_else(PoisonError::into_inner);
         if stripes.len() >= MAX_STRIPES && !stripes.contains_key(&stripe) {
-            stripes.retain(|_, primary| !is_forgettable(primary));
+            stripes.retain(|_, desk| !is_forgettable(desk));
         }
         Arc::clone(stripes.entry(stripe).or_default())
     }
@@ -236,7 +268,7 @@ impl Primaries {
         let geometry = Geometry::new(code.k(), code.m(), code.sub_chunks(), stripe.chunk_bytes)
             .map_err(|error| Refusal::Failed(error.to_string()))?;
         let (mark, next) = (outcome.mark, outcome.next);
-        primary.term = Some(Term {
+        primary.begin(Term {
             epoch: lease.epoch,
             stripe,
             geometry,
@@ -289,21 +321,18 @@ impl Primaries {
         self.tell_coordinator(request).await
     }
 
-    /// Tells the nodes of the stripe how far updates are committed. Nothing depends on it: a node
+    /// Has the nodes of the stripe hear how far updates are committed. Nothing depends on it: a node
     /// that does not learn it here asks later. Nodes of chunks that have missed updates must not
     /// hear of it: to them the mark would say that they have all of them.
     fn spread_mark(&self, term: &Term) {
-        let (stripe, epoch, sequence) = (term.stripe.id, term.epoch, term.mark);
+        let mark = CommittedMark {
+            stripe: term.stripe.id,
+            epoch: term.epoch,
+            sequence: term.mark,
+        };
         let told = term.stripe.chunks().filter(|&chunk| !term.misses(chunk));
         for node in told.filter_map(|chunk| term.stripe.node_of(chunk)) {
-            let request = NodeRequest::Committed {
-                stripe,
-                epoch,
-                sequence,
-            };
-            let told = self.ports.call_node(node, request, COORDINATOR_DEADLINE_MS);
-            self.ports
-                .spawn(told.map(|_: Result<NodeReply, _>| ()).boxed());
+            self.marks.tell(node, mark);
         }
     }
 
@@ -320,8 +349,50 @@ impl Primaries {
     }
 }
 
+impl Default for Desk {
+    fn default() -> Self {
+        Self::new(Primary::default())
+    }
+}
+
+impl Desk {
+    fn new(primary: Primary) -> Self {
+        let settled = Arc::clone(&primary.settled);
+        Self {
+            turns: Turns::default(),
+            primary: AsyncMutex::new(primary),
+            settled,
+        }
+    }
+}
+
+impl Settled {
+    fn lock(&self) -> MutexGuard<'_, Option<(Epoch, Sequence)>> {
+        // It is written at once and whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Primary {
+    /// Begins a term: the stripe is settled under it.
+    fn begin(&mut self, term: Term) {
+        *self.settled.lock() = Some((term.epoch, term.mark));
+        self.term = Some(term);
+    }
+
+    /// Takes over that an update is committed.
+    ///
+    /// # Panics
+    /// When there is no term.
+    fn commit(&mut self, sequence: Sequence) -> &Term {
+        let term = self.term.as_mut().expect("updates are made in a term");
+        term.mark = sequence;
+        *self.settled.lock() = Some((term.epoch, term.mark));
+        term
+    }
+
     fn renounce(&mut self) {
+        *self.settled.lock() = None;
         if let Some(term) = self.term.take() {
             self.renounced = Some(term.epoch);
         }
@@ -393,11 +464,11 @@ fn refusal(error: &PlanError) -> Refusal {
 /// Whether nothing is lost by forgetting a stripe: nobody works on it, and either its term goes on,
 /// which the coordinator remembers and a new settlement finds as it is, or it never had one. A term
 /// that was given up must be named to the coordinator, so it is never forgotten.
-fn is_forgettable(primary: &Arc<AsyncMutex<Primary>>) -> bool {
-    let Some(state) = primary.try_lock() else {
+fn is_forgettable(desk: &Arc<Desk>) -> bool {
+    let Some(state) = desk.primary.try_lock() else {
         return false;
     };
-    Arc::strong_count(primary) == 1 && (state.term.is_some() || state.renounced.is_none())
+    Arc::strong_count(desk) == 1 && (state.term.is_some() || state.renounced.is_none())
 }
 
 /// The nodes that the coordinator has declared failed.
@@ -415,15 +486,15 @@ mod tests {
 
     #[test]
     fn only_a_stripe_whose_term_goes_on_is_forgotten() {
-        let fresh = Arc::new(AsyncMutex::new(Primary::default()));
+        let fresh = Arc::new(Desk::default());
         assert!(is_forgettable(&fresh));
         let waiting = Arc::clone(&fresh);
         assert!(!is_forgettable(&fresh), "somebody is about to use it");
         drop(waiting);
         let renounced = Primary {
-            term: None,
             renounced: Some(Epoch(3)),
+            ..Primary::default()
         };
-        assert!(!is_forgettable(&Arc::new(AsyncMutex::new(renounced))));
+        assert!(!is_forgettable(&Arc::new(Desk::new(renounced))));
     }
 }

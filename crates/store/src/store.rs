@@ -20,7 +20,7 @@ use crate::witness::{WITNESS_BYTES_MAX, Witness};
 use gabion_layout::{ChunkId, Sequence, StripeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, TryLockError};
 
 /// Sizes that a store is opened with. They may change from one start to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,6 +117,8 @@ pub(crate) struct State<D: Disk> {
     pub(crate) directories: BTreeSet<String>,
     /// Names the next file in the directory of unfinished chunks.
     pub(crate) next_temporary: u64,
+    /// Stripes whose mark is higher than the journal says.
+    pub(crate) unlogged_marks: BTreeSet<StripeId>,
     /// Bytes of the frames of all pending records.
     pub(crate) pending_bytes: u64,
     pub(crate) pins: Pins,
@@ -156,6 +158,15 @@ impl<D: Disk> Shared<D> {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State<D>> {
         self.state.lock().expect(POISONED)
+    }
+
+    /// The state, unless somebody uses it.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, State<D>>> {
+        match self.state.try_lock() {
+            Ok(state) => Some(state),
+            Err(TryLockError::WouldBlock) => None,
+            Err(TryLockError::Poisoned(_)) => panic!("{POISONED}"),
+        }
     }
 
     /// Refuses when an earlier required write or sync failed.
@@ -254,6 +265,7 @@ impl<D: Disk> Store<D> {
     /// # Errors
     /// As [`Store::sync`].
     pub fn sync_all(&self) -> Result<(), StoreError> {
+        self.log_marks()?;
         let end_lsn = self.shared.lock().journal.end_lsn;
         self.shared.sync(end_lsn)?;
         self.shared.sync_reserves()
@@ -280,6 +292,7 @@ impl<D: Disk> State<D> {
             suspects: BTreeSet::new(),
             directories: BTreeSet::new(),
             next_temporary: 0,
+            unlogged_marks: BTreeSet::new(),
             pending_bytes: 0,
             pins: Pins::default(),
             reserve_syncs: Arc::new(ReserveSyncs::new()),
@@ -519,6 +532,7 @@ impl<D: Disk> State<D> {
             stripe: stripe.state_mark(*id),
             dropped: stripe.dropped.clone(),
         };
+        self.unlogged_marks.clear();
         let states = self.stripes.iter().map(state_of);
         let witnesses = self.witnesses.iter().map(|(chunk, w)| w.entry(*chunk));
         self.journal.rotate(states.chain(witnesses))

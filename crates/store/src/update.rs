@@ -6,7 +6,7 @@
 use crate::disk::Disk;
 use crate::entry::{Entry, StripeMark, UpdateHead};
 use crate::error::StoreError;
-use crate::index::{Chunk, Pending, Stripe};
+use crate::index::{Chunk, Header, Pending, Stripe};
 use crate::record::{RecordSummary, StripeState, UpdateStamp};
 use crate::store::{Room, Shared, State, Store};
 use gabion_layout::{ChunkId, ChunkIndex, Epoch, Generation, Sequence, StripeId};
@@ -93,11 +93,28 @@ impl<D: Disk> Store<D> {
         self.shared.held(&mut state, stripe)
     }
 
-    /// Takes over that all updates up to `upto` are settled. It counts at once and is logged
-    /// without a sync: after a crash the store may know a lower mark, and hold more as unsettled.
+    /// The same as [`Store::held`] where that can be said without waiting, neither for the disk
+    /// nor for whoever uses the store.
     ///
     /// # Errors
-    /// [`StoreError::NoSuchStripe`]; [`StoreError::Io`] and [`StoreError::Failed`].
+    /// As [`Store::held`].
+    pub fn held_now(&self, stripe: StripeId) -> Option<Result<StripeState, StoreError>> {
+        let mut state = self.shared.try_lock()?;
+        let is_unread = |chunk: &Chunk| matches!(chunk.header, Header::Unread);
+        let known = state.stripes.get(&stripe);
+        if known.is_some_and(|known| known.chunks.values().any(is_unread)) {
+            return None;
+        }
+        let latched = self.shared.check_latch();
+        Some(latched.and_then(|()| self.shared.held(&mut state, stripe)))
+    }
+
+    /// Takes over that all updates up to `upto` are settled. It counts at once, and is logged by
+    /// the next [`Store::log_marks`]: after a crash the store may know a lower mark, and hold more
+    /// as unsettled.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchStripe`] and [`StoreError::Failed`].
     pub fn commit(&self, stripe: StripeId, upto: Sequence) -> Result<(), StoreError> {
         let mut state = self.shared.lock();
         self.shared.check_latch()?;
@@ -105,16 +122,33 @@ impl<D: Disk> Store<D> {
             .stripes
             .get_mut(&stripe)
             .ok_or(StoreError::NoSuchStripe { stripe })?;
-        if upto <= known.mark {
-            return Ok(());
+        if upto > known.mark {
+            known.raise_mark(upto);
+            state.unlogged_marks.insert(stripe);
         }
-        known.raise_mark(upto);
-        let entry = state_entry(known.state_mark(stripe), Vec::new());
-        match self.shared.append(&mut state, &entry, &[], Room::Ordinary) {
-            // A full disk may cost the mark, which costs nothing but a recovery's time.
-            Ok(_) | Err(StoreError::NoSpace { .. }) => Ok(()),
-            Err(error) => Err(error),
+        Ok(())
+    }
+
+    /// Logs the marks that were raised since the last time, without a sync: a stripe that takes
+    /// many updates need not log each of its marks.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] and [`StoreError::Failed`].
+    pub fn log_marks(&self) -> Result<(), StoreError> {
+        let stripes = std::mem::take(&mut self.shared.lock().unlogged_marks);
+        for stripe in stripes {
+            let mut state = self.shared.lock();
+            let Some(known) = state.stripes.get(&stripe) else {
+                continue;
+            };
+            let entry = state_entry(known.state_mark(stripe), Vec::new());
+            match self.shared.append(&mut state, &entry, &[], Room::Ordinary) {
+                // A full disk may cost the mark, which costs nothing but a recovery's time.
+                Ok(_) | Err(StoreError::NoSpace { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
+        Ok(())
     }
 
     /// Makes the recovery rule's outcome durable: updates up to `mark` stand but those `dropped`.

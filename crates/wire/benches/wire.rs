@@ -9,7 +9,7 @@
 use bytes::Bytes;
 use gabion_layout::{ChunkIndex, Epoch, NodeId, RackId, Sequence, StripeId};
 use gabion_plan::ValueId;
-use gabion_protocol::message::{Flow, NodeReply, NodeRequest, Purpose, RunId};
+use gabion_protocol::message::{CommittedMark, Flow, NodeReply, NodeRequest, Purpose, RunId};
 use gabion_wire::frame::Kind;
 use gabion_wire::{
     Connection, Endpoint, Frame, Handler, Hello, LinkSpec, LinkTable, Options, PeerIdentity,
@@ -261,12 +261,12 @@ async fn call(
             tokio::spawn(async move {
                 let mut latencies = Vec::with_capacity(call_count / concurrent);
                 for number in 0..(call_count / concurrent) as u64 {
-                    let (stripe, epoch) = (StripeId(1), Epoch(1));
-                    let request = NodeRequest::Committed {
-                        stripe,
-                        epoch,
+                    let mark = CommittedMark {
+                        stripe: StripeId(1),
+                        epoch: Epoch(1),
                         sequence: Sequence(number),
                     };
+                    let request = NodeRequest::Committed { marks: vec![mark] };
                     let start = Instant::now();
                     call_once(&connection, &request).await;
                     latencies.push(start.elapsed());

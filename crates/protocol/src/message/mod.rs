@@ -17,7 +17,9 @@ pub use coordinator::{
 };
 pub use flow::Flow;
 pub use meter::Meter;
-pub use node::{Damage, Effect, Holding, NodeReply, NodeRequest, PendingRecord, ReadCut, RunPart};
+pub use node::{
+    CommittedMark, Damage, Effect, Holding, NodeReply, NodeRequest, PendingRecord, ReadCut, RunPart,
+};
 pub use refusal::Refusal;
 pub use status::{ClusterStatus, Liveness, NodeStatus, RepairStatus, Vitals};
 

@@ -80,6 +80,32 @@ pub struct RunPart {
     pub stall_ms: Option<u64>,
 }
 
+/// A primary's word that all updates of a stripe up to one are committed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CommittedMark {
+    /// The stripe.
+    pub stripe: StripeId,
+    /// The term that vouches for it.
+    pub epoch: Epoch,
+    /// The last committed update.
+    pub sequence: Sequence,
+}
+
+impl RunPart {
+    /// How far the stripe is settled for all that the part says: the primary of an update reads at
+    /// its own mark.
+    pub fn known_mark(&self) -> Option<CommittedMark> {
+        match (&self.effect, self.cut) {
+            (Effect::Record { .. }, ReadCut::Exactly(sequence)) => Some(CommittedMark {
+                stripe: self.part.stripe,
+                epoch: self.epoch,
+                sequence,
+            }),
+            _ => None,
+        }
+    }
+}
+
 /// A record above the committed mark, as a survivor reports it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PendingRecord {
@@ -174,14 +200,10 @@ pub enum NodeRequest {
         /// Updates that nobody was told of.
         dropped: Vec<Sequence>,
     },
-    /// All updates up to this one are committed. Sent without need; losing it loses nothing.
+    /// How far updates of some stripes are committed. Sent without need; losing it loses nothing.
     Committed {
-        /// The stripe.
-        stripe: StripeId,
-        /// The term.
-        epoch: Epoch,
-        /// The last committed update.
-        sequence: Sequence,
+        /// At most one a stripe.
+        marks: Vec<CommittedMark>,
     },
     /// Bring no update after this one into the stripe's chunks themselves, so that they can be read
     /// as of it. A restart forgets it.

@@ -20,7 +20,7 @@ pub(crate) enum Step {
     Issue { epoch: u8, update: usize },
     /// A data node gets its part, reads its old bytes and sends the delta to the parity nodes.
     Read { run: usize, node: usize },
-    /// A participant's record becomes durable, and it replies.
+    /// A participant's record becomes durable, and it replies. It has heard of its primary's mark.
     Record { run: usize, node: usize },
     /// The primary has all replies, and answers the client.
     Acknowledge { run: usize },
@@ -218,6 +218,7 @@ fn record(rules: Rules, state: &mut State, run: usize, node: usize) -> bool {
         update,
         epoch,
         sequence,
+        cut,
         parts,
         deltas,
         ..
@@ -240,7 +241,12 @@ fn record(rules: Rules, state: &mut State, run: usize, node: usize) -> bool {
         state.lay_over(&mut base, node, run);
         state.nodes[node].base = base;
     }
+    // The part has brought its primary's mark along.
+    let is_heard = state.vouches(node, epoch, cut);
     let holder = &mut state.nodes[node];
+    if is_heard {
+        holder.mark = holder.mark.max(cut);
+    }
     holder.fence = holder.fence.max(epoch);
     holder.records |= only(run);
     state.runs[run].parts[node] = Part::Recorded;

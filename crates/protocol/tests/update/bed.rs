@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use futures::channel::mpsc::UnboundedReceiver;
-use futures::future::{BoxFuture, pending, poll_fn, ready};
+use futures::future::{BoxFuture, Either, pending, poll_fn, ready};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use gabion_layout::{
@@ -32,6 +32,8 @@ pub(crate) type Note = (Epoch, Vec<(ChunkIndex, Sequence)>);
 struct World {
     nodes: BTreeMap<NodeId, Arc<Node<SimDisk>>>,
     failed: Vec<NodeId>,
+    /// Nodes whose parts of plans never come to an end.
+    stuck: Vec<NodeId>,
     tasks: Vec<BoxFuture<'static, ()>>,
     epoch: u64,
     notes: Vec<Note>,
@@ -51,6 +53,24 @@ struct BedPorts {
 pub(crate) struct Bed {
     world: Arc<Mutex<World>>,
     stores: Vec<Arc<Store<SimDisk>>>,
+}
+
+fn update_of(
+    run: u64,
+    chunk: u8,
+    length: usize,
+    substitutes: &[(ChunkIndex, NodeId)],
+) -> NodeRequest {
+    NodeRequest::Update {
+        run: RunId(run),
+        stripe: STRIPE,
+        generation: Generation(1),
+        ranges: vec![ChunkRange {
+            chunk: ChunkIndex(chunk),
+            range: ByteRange::new(0, length as u64),
+        }],
+        substitutes: substitutes.to_vec(),
+    }
 }
 
 fn stripe() -> StripeRecord {
@@ -159,6 +179,10 @@ impl Ports for BedPorts {
             let peer = node.to_string();
             let reason = "is gone".to_owned();
             return ready(Err(CallError { peer, reason })).boxed();
+        }
+        let is_part = matches!(request, NodeRequest::RunPart(_));
+        if is_part && world.stuck.contains(&node) {
+            return pending().boxed();
         }
         let called = Arc::clone(&world.nodes[&node]);
         drop(world);
@@ -325,17 +349,30 @@ impl Bed {
         length: usize,
         substitutes: &[(ChunkIndex, NodeId)],
     ) -> NodeReply {
-        let request = NodeRequest::Update {
-            run: RunId(run),
+        self.ask(0, update_of(run, chunk, length, substitutes))
+    }
+
+    /// Asks node 0 to run an update that never comes to an end, and for the mark meanwhile.
+    pub(crate) fn mark_beside_stuck_update(&self, run: u64, chunk: u8, length: usize) -> NodeReply {
+        self.world().stuck.push(NodeId(chunk.into()));
+        let primary = Arc::clone(&self.world().nodes[&NodeId(0)]);
+        let origin = Address::Node(NodeId::CLIENT);
+        let update = primary.handle(update_of(run, chunk, length, &[]), origin);
+        let mark = NodeRequest::Mark {
             stripe: STRIPE,
-            generation: Generation(1),
-            ranges: vec![ChunkRange {
-                chunk: ChunkIndex(chunk),
-                range: ByteRange::new(0, length as u64),
-            }],
-            substitutes: substitutes.to_vec(),
+            settle: false,
         };
-        self.ask(0, request)
+        let mark = primary.handle(mark, origin);
+        match self.run(futures::future::select(update, mark)) {
+            Either::Left((reply, _)) => panic!("the update ended: {reply:?}"),
+            Either::Right((reply, _)) => reply,
+        }
+    }
+
+    /// The committed marks that the nodes know.
+    pub(crate) fn marks(&self) -> Vec<u64> {
+        let known = |store: &Arc<Store<SimDisk>>| store.held(STRIPE).expect("it has a chunk");
+        self.stores.iter().map(|s| known(s).mark.0).collect()
     }
 
     /// The first bytes of a chunk as of an update.

@@ -50,6 +50,30 @@ fn an_update_that_was_made_says_that_it_may_have_begun() {
 }
 
 #[test]
+fn whoever_takes_part_in_the_next_update_hears_the_mark_with_it() {
+    let bed = Bed::new(&[]);
+    for run in 1..=3 {
+        bed.stage(1, run, 1, NEW);
+        assert_eq!(bed.update(run, 1, NEW.len(), &[]), committed(run));
+    }
+    // All were told of the first update, and no time has passed since.
+    assert_eq!(bed.marks(), [1, 2, 2, 2]);
+}
+
+#[test]
+fn whoever_asks_for_the_mark_waits_for_no_update() {
+    let bed = Bed::new(&[]);
+    bed.stage(1, 7, 1, NEW);
+    assert_eq!(bed.update(7, 1, NEW.len(), &[]), committed(1));
+    bed.stage(1, 8, 1, NEW);
+    let mark = NodeReply::Mark {
+        epoch: Epoch(1),
+        sequence: Sequence(1),
+    };
+    assert_eq!(bed.mark_beside_stuck_update(8, 1, NEW.len()), mark);
+}
+
+#[test]
 fn bytes_of_a_lost_chunk_reach_its_parity_chunks_and_no_record_waits_for_it() {
     let bed = Bed::new(&[1]);
     // Whoever does not know of the loss is told where the bytes belong, and nothing is begun.

@@ -47,10 +47,11 @@ fn append_one<D: gabion_store::Disk>(store: &Store<D>, id: ChunkId, sequence: u6
     lsn
 }
 
-/// One committed update.
+/// One committed update, whose mark is in the journal.
 fn update<D: gabion_store::Disk>(store: &Store<D>, id: ChunkId, sequence: u64) -> Lsn {
     let lsn = append_one(store, id, sequence);
     store.commit(id.stripe, Sequence(sequence)).unwrap();
+    store.log_marks().unwrap();
     lsn
 }
 

@@ -4,7 +4,8 @@
 
 use gabion_layout::{Epoch, NodeId, RackId, Sequence, StripeId};
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, Flow, Liveness, NodeReply, NodeRequest, NodeStatus,
+    CommittedMark, CoordinatorReply, CoordinatorRequest, Flow, Liveness, NodeReply, NodeRequest,
+    NodeStatus,
 };
 use gabion_wire::frame::{HEADER_BYTES, Kind};
 use gabion_wire::{
@@ -37,11 +38,12 @@ pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
 
 /// A request that a [`Process`] answers at once with [`answer`].
 pub(crate) fn ask(number: u64) -> NodeRequest {
-    NodeRequest::Committed {
+    let mark = CommittedMark {
         stripe: StripeId(1),
         epoch: Epoch(1),
         sequence: Sequence(number),
-    }
+    };
+    NodeRequest::Committed { marks: vec![mark] }
 }
 
 /// The answer to [`ask`].
@@ -74,7 +76,7 @@ impl Handler for Notes {
         responder: Responder<NodeRequest>,
     ) {
         match request {
-            NodeRequest::Committed { sequence, .. } => responder.reply(&answer(sequence.0)),
+            NodeRequest::Committed { marks } => responder.reply(&answer(marks[0].sequence.0)),
             NodeRequest::Stage { .. } => {
                 *self.last_stage.lock().unwrap() = Some(request);
                 responder.reply(&NodeReply::Done);

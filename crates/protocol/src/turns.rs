@@ -1,0 +1,111 @@
+//! Waiting in line: who comes first is next. The lock of `futures` lets newcomers overtake those who
+//! wait, so under steady load some updates of a stripe would wait many times longer than others. Here
+//! is the line alone; what is had in turn lies elsewhere.
+
+use futures::channel::oneshot::{Sender, channel};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A line.
+#[derive(Default)]
+pub(crate) struct Turns(Arc<Mutex<Line>>);
+
+#[derive(Default)]
+struct Line {
+    /// Whether somebody has the turn.
+    is_taken: bool,
+    /// Those who wait, some of whom may have left. Invariant: empty unless the turn is taken.
+    waiting: VecDeque<Sender<Turn>>,
+}
+
+/// The turn; dropping it passes it on.
+pub(crate) struct Turn {
+    /// Taken by the drop alone.
+    line: Option<Arc<Mutex<Line>>>,
+}
+
+impl Turns {
+    /// Waits for the turn. Whoever stops waiting leaves the line.
+    pub(crate) async fn wait(&self) -> Turn {
+        let place = {
+            let mut line = lock(&self.0);
+            if line.is_taken {
+                let (sender, receiver) = channel();
+                line.waiting.push_back(sender);
+                Some(receiver)
+            } else {
+                line.is_taken = true;
+                None
+            }
+        };
+        match place {
+            Some(place) => place.await.expect("nobody who waits is forgotten"),
+            None => Turn::of(Arc::clone(&self.0)),
+        }
+    }
+}
+
+impl Turn {
+    fn of(line: Arc<Mutex<Line>>) -> Self {
+        Self { line: Some(line) }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        while let Some(line) = self.line.take() {
+            let next = {
+                let mut line = lock(&line);
+                let next = line.waiting.pop_front();
+                line.is_taken = next.is_some();
+                next
+            };
+            // The turn comes back from whoever has left the line.
+            let refused = next.and_then(|next| next.send(Self::of(line)).err());
+            self.line = refused.and_then(|mut turn| turn.line.take());
+        }
+    }
+}
+
+fn lock(line: &Mutex<Line>) -> MutexGuard<'_, Line> {
+    // A line is whole after every step, whoever panics between two of them.
+    line.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    #[test]
+    fn the_turn_goes_to_those_who_wait_in_their_order_and_to_no_newcomer() {
+        let turns = Turns::default();
+        let first = turns.wait().now_or_never().expect("nobody has it");
+        let (mut second, mut third) = (Box::pin(turns.wait()), Box::pin(turns.wait()));
+        assert!(second.as_mut().now_or_never().is_none());
+        assert!(third.as_mut().now_or_never().is_none());
+        drop(first);
+        assert!(turns.wait().now_or_never().is_none(), "a newcomer");
+        assert!(third.as_mut().now_or_never().is_none());
+        let second = second.now_or_never().expect("it is the second's turn");
+        drop(second);
+        let third = third
+            .now_or_never()
+            .expect("the newcomer has left the line");
+        drop(third);
+        assert!(turns.wait().now_or_never().is_some(), "it is free");
+    }
+
+    #[test]
+    fn a_turn_that_nobody_took_is_passed_on() {
+        let turns = Turns::default();
+        let first = turns.wait().now_or_never().expect("nobody has it");
+        let (mut second, mut third) = (Box::pin(turns.wait()), Box::pin(turns.wait()));
+        assert!(second.as_mut().now_or_never().is_none());
+        assert!(third.as_mut().now_or_never().is_none());
+        drop(first);
+        // It is the second's already when the second goes away.
+        drop(second);
+        assert!(third.now_or_never().is_some());
+    }
+}
