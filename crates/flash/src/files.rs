@@ -275,7 +275,8 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         }
         let pages: Vec<u32> = self.lock().map.pages_of(file.0).collect();
         for page in pages.into_iter().filter(|page| (first..end).contains(page)) {
-            self.write_deferred(file, u64::from(page) * PAGE_BYTES as u64, &[0; PAGE_BYTES])?;
+            // Whole pages, also beyond the end of the last one: the file does not grow by it.
+            self.write_page(file.0, page, &[0; PAGE_BYTES])?;
         }
         Ok(())
     }

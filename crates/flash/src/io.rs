@@ -121,7 +121,13 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         })
     }
 
-    fn write_page(&self, file: u32, page: u32, contents: &[u8]) -> Result<(), FlashError> {
+    /// Replaces a page. The file keeps its length.
+    pub(crate) fn write_page(
+        &self,
+        file: u32,
+        page: u32,
+        contents: &[u8],
+    ) -> Result<(), FlashError> {
         let mut group = None;
         self.attempt(Writer::User, |state| {
             self.check_fresh(state, file, page)?;
