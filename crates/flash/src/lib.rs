@@ -63,7 +63,7 @@ pub use geometry::{Geometry, PAGE_BYTES};
 pub use hotness::{HotnessOptions, HotnessScale};
 pub use in_place::{InPlaceCounts, InPlaceRaid};
 pub use mapped_nvram::{MappedNvram, NvramKind};
-pub use model_device::ModelDevice;
+pub use model_device::{ModelDevice, ModelNvram};
 pub use nvram::Nvram;
 pub use power::{Power, SimDevice, SimNvram};
 pub use ssd::{Ssd, SsdCounts, SsdSpec, Wear};

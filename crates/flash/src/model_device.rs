@@ -1,13 +1,15 @@
-//! A device that runs the SSD model beside the bytes that it holds in memory.
+//! A device that runs the SSD model beside the bytes that it holds in memory, and memory to go with it.
 //!
 //! Pages of zeros take no memory, so an experiment whose user data is zeros can run the real store on
 //! arrays of any size. It is not for keeping data: everything goes with the process.
 
 use crate::device::Device;
 use crate::geometry::PAGE_BYTES;
+use crate::nvram::Nvram;
 use crate::ssd::{Ssd, SsdCounts, SsdSpec, Wear};
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// An SSD model with contents.
@@ -112,6 +114,47 @@ impl Device for ModelDevice {
         for page in first..first + count {
             model.pages.remove(&page);
         }
+        Ok(())
+    }
+}
+
+/// Ordinary memory in the place of non-volatile memory, for stores on modelled SSDs.
+#[derive(Debug)]
+pub struct ModelNvram {
+    bytes: Mutex<Vec<u8>>,
+}
+
+impl ModelNvram {
+    /// Memory of so many zeros.
+    pub fn new(length_bytes: u64) -> Self {
+        Self {
+            bytes: Mutex::new(vec![0; length_bytes as usize]),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Nvram for ModelNvram {
+    fn length_bytes(&self) -> u64 {
+        self.lock().len() as u64
+    }
+
+    fn read(&self, offset: u64, output: &mut [u8]) -> io::Result<()> {
+        let start = offset as usize;
+        output.copy_from_slice(&self.lock()[start..start + output.len()]);
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let start = offset as usize;
+        self.lock()[start..start + bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn persist(&self, _: &[Range<u64>]) -> io::Result<()> {
         Ok(())
     }
 }

@@ -38,7 +38,7 @@ impl Default for FlashOptions {
         Self {
             hotness: HotnessOptions::default(),
             victims: Victims::Greedy,
-            active_permille: 20,
+            active_permille: 5,
             discards: true,
         }
     }

@@ -1,6 +1,7 @@
 //! What can go wrong in the lab: a trace that is no trace, or an experiment that cannot be set up.
 //! Every message is one plain sentence for the person who asked for the experiment.
 
+use gabion_flash::FlashError;
 use gabion_layout::GeometryError;
 use gabion_planner::PlanError;
 use gabion_store::StoreError;
@@ -118,6 +119,9 @@ pub enum LabError {
     /// A store of an experiment failed.
     #[error("a store of the experiment failed: {0}")]
     Store(#[from] StoreError),
+    /// A flash store of an experiment failed.
+    #[error("a flash store of the experiment failed: {0}")]
+    Flash(#[from] FlashError),
     /// The chunk size does not suit the code.
     #[error(transparent)]
     Geometry(#[from] GeometryError),

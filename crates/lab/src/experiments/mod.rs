@@ -20,6 +20,14 @@ mod replay_run;
 mod report;
 mod reserve_run;
 mod session;
+mod twe_1;
+mod twe_2;
+mod twe_3;
+mod twe_4;
+mod twe_5;
+mod twe_files;
+mod twe_load;
+mod twe_run;
 mod update_run;
 
 pub use report::{Cell, Finding, Report, Table};
@@ -74,6 +82,11 @@ pub fn registry() -> &'static [Experiment] {
         cross_rack::A3,
         cross_rack::B1,
         cross_rack::B2,
+        twe_1::EXPERIMENT,
+        twe_2::EXPERIMENT,
+        twe_3::EXPERIMENT,
+        twe_4::EXPERIMENT,
+        twe_5::EXPERIMENT,
     ]
 }
 

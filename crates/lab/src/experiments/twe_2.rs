@@ -1,0 +1,160 @@
+//! TWE-2: how many hotness groups pay, and which of hotness's choices do (`CodFS` thesis, section 6.2.1 says that
+//! too few and too many groups hurt, and no numbers).
+
+use super::twe_load::{self, Load};
+use super::twe_run::{self, Outcome, Setting};
+use super::{Experiment, Finding, Report, Session};
+use crate::error::LabError;
+use crate::plot::{Chart, Plot};
+use gabion_flash::{FlashOptions, HotnessOptions, HotnessScale, Victims};
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    id: "TWE-2",
+    parts: "",
+    title: "write amplification of the log against hotness groups, scales, units and victims",
+    run,
+};
+
+const GROUPS: [usize; 5] = [1, 2, 4, 8, 16];
+
+fn variants() -> Vec<(&'static str, Setting)> {
+    let usual = Setting::new();
+    let hot = |hotness| Setting {
+        options: FlashOptions {
+            hotness,
+            ..FlashOptions::default()
+        },
+        ..usual
+    };
+    let hotness = HotnessOptions::default();
+    vec![
+        (
+            "1 group with a stripe 4 times as large",
+            Setting {
+                group_count: 1,
+                chunk_blocks: 4,
+                ..usual
+            },
+        ),
+        (
+            "4 groups, by difference as in the thesis",
+            hot(HotnessOptions {
+                scale: HotnessScale::Linear,
+                ..hotness
+            }),
+        ),
+        (
+            "4 groups, units of 256 pages",
+            hot(HotnessOptions {
+                unit_pages: 256,
+                ..hotness
+            }),
+        ),
+        (
+            "4 groups, units of 1 page",
+            hot(HotnessOptions {
+                unit_pages: 1,
+                ..hotness
+            }),
+        ),
+        (
+            "4 groups, cost-benefit",
+            Setting {
+                options: FlashOptions {
+                    victims: Victims::CostBenefit,
+                    ..FlashOptions::default()
+                },
+                ..usual
+            },
+        ),
+        (
+            "1 group, cost-benefit",
+            Setting {
+                group_count: 1,
+                options: FlashOptions {
+                    victims: Victims::CostBenefit,
+                    ..FlashOptions::default()
+                },
+                ..usual
+            },
+        ),
+    ]
+}
+
+fn run(session: &Session<'_>) -> Result<Report, LabError> {
+    let loads = twe_load::hot_loads(session)?;
+    let variants = variants();
+    let steps = loads.len() * (GROUPS.len() + variants.len());
+    session
+        .progress
+        .begin("groups on modelled arrays", steps.max(1) as u64);
+    let mut report = Report {
+        setting: twe_run::setting_words(),
+        scaled: twe_load::scaled(session, &loads),
+        ..Report::default()
+    };
+    report
+        .setting
+        .push("RAID-5 of 5 devices, 80 % used".to_owned());
+    let mut table = twe_run::table("Groups", &["volume", "groups", "moved %"]);
+    let mut others = twe_run::table("Other choices", &["volume", "choice", "moved %"]);
+    let mut series = Vec::new();
+    for load in &loads {
+        let mut found = Vec::new();
+        for group_count in GROUPS {
+            let outcome = twe_run::tween(
+                &Setting {
+                    group_count,
+                    ..Setting::new()
+                },
+                load,
+            )?;
+            let moved = moved_pct(&outcome).into();
+            let first = vec![load.name.clone().into(), (group_count as u64).into(), moved];
+            twe_run::row(&mut table, first, &outcome);
+            found.push((group_count as f64, outcome.total_amplification()));
+            session.progress.step();
+        }
+        report.findings.push(finding(load, found[0].1, found[2].1));
+        series.push((load.name.clone(), found));
+        for (name, setting) in &variants {
+            let outcome = twe_run::tween(setting, load)?;
+            let moved = moved_pct(&outcome).into();
+            let first = vec![load.name.clone().into(), (*name).into(), moved];
+            twe_run::row(&mut others, first, &outcome);
+            session.progress.step();
+        }
+    }
+    report.tables.extend([table, others]);
+    report.notes.push(
+        "each group has a buffer, so more groups also absorb more; the row of one group with a stripe 4 times \
+         as large has the memory of four groups"
+            .to_owned(),
+    );
+    report.plots.push(Plot {
+        name: "TWE-2".to_owned(),
+        title: "Total write amplification against hotness groups".to_owned(),
+        x_label: "hotness groups".to_owned(),
+        y_label: "total write amplification".to_owned(),
+        chart: Chart::Lines { series },
+    });
+    Ok(report)
+}
+
+fn finding(load: &Load, one: f64, four: f64) -> Finding {
+    Finding::words(
+        format!(
+            "{}: total write amplification with 1 and 4 groups",
+            load.name
+        ),
+        format!("{one:.2}, {four:.2}"),
+        "4 groups below 1",
+    )
+    .reached(four < one)
+    .because("its updates are spread so that hotness tells little about what is written next")
+}
+
+/// Pages that collection moved, in per cent of the user's.
+fn moved_pct(outcome: &Outcome) -> f64 {
+    100.0 * outcome.counts.moved_pages as f64 / outcome.user_pages.max(1) as f64
+}

@@ -1,0 +1,96 @@
+//! TWE-3: write amplification against how full the array is, and against the size of a stripe (`CodFS` thesis,
+//! section 6.2.1: stripes of 8 MiB by default).
+
+use super::twe_load;
+use super::twe_run::{self, Setting};
+use super::{Experiment, Finding, Report, Session};
+use crate::error::LabError;
+use crate::plot::{Chart, Plot};
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    id: "TWE-3",
+    parts: "",
+    title: "write amplification against use, 60 to 95 %, and stripe size",
+    run,
+};
+
+const USED_PCT: [u32; 6] = [60, 70, 80, 85, 90, 95];
+const CHUNK_BLOCKS: [u64; 4] = [1, 2, 4, 8];
+
+fn run(session: &Session<'_>) -> Result<Report, LabError> {
+    let loads = twe_load::hot_loads(session)?;
+    let steps = loads.len() * (2 * USED_PCT.len() + CHUNK_BLOCKS.len());
+    session
+        .progress
+        .begin("fuller arrays and larger stripes", steps.max(1) as u64);
+    let mut report = Report {
+        setting: twe_run::setting_words(),
+        scaled: twe_load::scaled(session, &loads),
+        ..Report::default()
+    };
+    report
+        .setting
+        .push("RAID-5 of 5 devices, 4 groups; stripe sizes at 80 % used".to_owned());
+    let mut by_use = twe_run::table("Use", &["volume", "used %", "array"]);
+    let mut by_stripe = twe_run::table("Stripe size", &["volume", "stripe KiB"]);
+    let mut series = Vec::new();
+    for load in &loads {
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for used_pct in USED_PCT {
+            let setting = Setting {
+                used_pct,
+                ..Setting::new()
+            };
+            for (name, points) in [("TWEEN", &mut ours), ("in place", &mut theirs)] {
+                let outcome = if name == "TWEEN" {
+                    twe_run::tween(&setting, load)?
+                } else {
+                    twe_run::in_place(&setting, load)?
+                };
+                let first = vec![
+                    load.name.clone().into(),
+                    outcome.used_pct.into(),
+                    name.into(),
+                ];
+                twe_run::row(&mut by_use, first, &outcome);
+                points.push((outcome.used_pct, outcome.total_amplification()));
+                session.progress.step();
+            }
+        }
+        let below = ours
+            .iter()
+            .zip(&theirs)
+            .filter(|(ours, theirs)| ours.1 < theirs.1)
+            .count();
+        report.findings.push(Finding::words(
+            format!("{}: TWEEN programs fewer pages than in place", load.name),
+            format!("at {below} of {} shares of use", USED_PCT.len()),
+            "-",
+        ));
+        series.push((format!("TWEEN, {}", load.name), ours));
+        series.push((format!("in place, {}", load.name), theirs));
+        for chunk_blocks in CHUNK_BLOCKS {
+            let setting = Setting {
+                chunk_blocks,
+                ..Setting::new()
+            };
+            let outcome = twe_run::tween(&setting, load)?;
+            let first = vec![load.name.clone().into(), (256 * chunk_blocks).into()];
+            twe_run::row(&mut by_stripe, first, &outcome);
+            session.progress.step();
+        }
+    }
+    report.tables.extend([by_use, by_stripe]);
+    report.plots.push(plot(series));
+    Ok(report)
+}
+
+fn plot(series: Vec<(String, Vec<(f64, f64)>)>) -> Plot {
+    Plot {
+        name: "TWE-3".to_owned(),
+        title: "Total write amplification against use".to_owned(),
+        x_label: "data pages used, per cent".to_owned(),
+        y_label: "total write amplification".to_owned(),
+        chart: Chart::Lines { series },
+    }
+}

@@ -1,0 +1,371 @@
+//! What the experiments on flash share: one load on a modelled array, through TWEEN or in place, and what it
+//! came to.
+
+use super::twe_load::Load;
+use super::{Cell, Table};
+use crate::error::LabError;
+use gabion_flash::{
+    FlashCounts, FlashOptions, FlashStore, Geometry, InPlaceRaid, ModelDevice, ModelNvram,
+    PAGE_BYTES, SsdCounts, SsdSpec,
+};
+use std::sync::Arc;
+
+/// Pages of an erase block of the model.
+pub(super) const BLOCK_PAGES: u32 = 16;
+/// What storing a page in non-volatile memory takes: a copy and a flush of its lines.
+const NVRAM_PAGE_NS: u64 = 1_500;
+
+/// A store on a modelled array.
+#[derive(Clone, Copy)]
+pub(super) struct Setting {
+    pub(super) data_devices: usize,
+    pub(super) parity_devices: usize,
+    pub(super) group_count: usize,
+    /// Erase blocks of a chunk.
+    pub(super) chunk_blocks: u64,
+    /// The volume's share of all data pages, in per cent.
+    pub(super) used_pct: u32,
+    pub(super) options: FlashOptions,
+    /// In the periodic mode a stripe is collected after so many writes, where the store is idle; none is
+    /// the active mode.
+    pub(super) periodic: Option<u64>,
+}
+
+impl Setting {
+    /// RAID-5 of five SSDs, four groups, 80 % used.
+    pub(super) fn new() -> Self {
+        Self {
+            data_devices: 4,
+            parity_devices: 1,
+            group_count: 4,
+            chunk_blocks: 1,
+            used_pct: 80,
+            options: FlashOptions::default(),
+            periodic: None,
+        }
+    }
+
+    fn geometry(&self, load: &Load) -> Geometry {
+        let block_bytes = u64::from(BLOCK_PAGES) * PAGE_BYTES as u64;
+        let mut geometry = Geometry {
+            chunk_bytes: self.chunk_blocks * block_bytes,
+            group_count: self.group_count,
+            ..Geometry::new(self.data_devices, self.parity_devices, 0)
+        };
+        let pages = u64::from(load.pages) * 100 / u64::from(self.used_pct);
+        geometry.stripe_count = pages.div_ceil(u64::from(geometry.slot_count())) as u32;
+        // At the highest shares what collection needs to work with is more than what is left.
+        while geometry.capacity_pages() < u64::from(load.pages) + 2 {
+            geometry.stripe_count += 1;
+        }
+        geometry
+    }
+}
+
+/// What a load came to.
+#[derive(Clone)]
+pub(super) struct Outcome {
+    pub(super) user_pages: u64,
+    pub(super) ssds: Vec<SsdCounts>,
+    pub(super) wear_most: u32,
+    pub(super) wear_mean: f64,
+    pub(super) partial_stripe_writes: u64,
+    pub(super) counts: FlashCounts,
+    /// Time of each write, in nanoseconds, sorted.
+    latencies_ns: Vec<u64>,
+    /// Share of data pages that was used, as it came out, in per cent.
+    pub(super) used_pct: f64,
+}
+
+impl Outcome {
+    fn sum(&self, of: fn(&SsdCounts) -> u64) -> u64 {
+        self.ssds.iter().map(of).sum()
+    }
+
+    pub(super) fn partial_block_writes(&self) -> u64 {
+        self.sum(|ssd| ssd.partial_block_writes)
+    }
+
+    pub(super) fn erases(&self) -> u64 {
+        self.sum(|ssd| ssd.erase_count)
+    }
+
+    /// Pages that the array writes to its SSDs for each page of the user, parity included.
+    pub(super) fn array_amplification(&self) -> f64 {
+        self.sum(|ssd| ssd.host_written_pages) as f64 / self.user_pages.max(1) as f64
+    }
+
+    /// Pages that the log writes for each page of the user: without parity and summaries.
+    pub(super) fn log_amplification(&self) -> f64 {
+        let counts = &self.counts;
+        let pages = counts.written_pages + counts.table_pages + counts.moved_pages;
+        (pages - counts.absorbed_pages.min(pages)) as f64 / self.user_pages.max(1) as f64
+    }
+
+    pub(super) fn ssd_amplification(&self) -> f64 {
+        let host = self.sum(|ssd| ssd.host_written_pages);
+        self.sum(|ssd| ssd.flash_written_pages) as f64 / host.max(1) as f64
+    }
+
+    pub(super) fn total_amplification(&self) -> f64 {
+        self.sum(|ssd| ssd.flash_written_pages) as f64 / self.user_pages.max(1) as f64
+    }
+
+    /// MiB a second, were the busiest SSD the only limit.
+    pub(super) fn mib_per_s(&self) -> f64 {
+        let busiest = self.ssds.iter().map(|ssd| ssd.busy_ns).max().unwrap_or(0);
+        self.user_pages as f64 / 256.0 / (busiest.max(1) as f64 / 1e9)
+    }
+
+    /// The time that a share of writes takes at most, in microseconds.
+    pub(super) fn latency_us(&self, permille: usize) -> f64 {
+        let last = self.latencies_ns.len().saturating_sub(1);
+        let at = self.latencies_ns.len() * permille / 1000;
+        self.latencies_ns
+            .get(at.min(last))
+            .map_or(0.0, |&ns| ns as f64 / 1e3)
+    }
+}
+
+type Devices = Vec<Arc<ModelDevice>>;
+
+fn devices(count: usize, logical_pages: u64) -> Devices {
+    let spec = SsdSpec {
+        pages_per_block: BLOCK_PAGES,
+        ..SsdSpec::new(logical_pages as u32)
+    };
+    (0..count)
+        .map(|_| Arc::new(ModelDevice::new(spec)))
+        .collect()
+}
+
+/// The time that each device was busy.
+fn busy(devices: &Devices) -> Vec<u64> {
+    devices
+        .iter()
+        .map(|device| device.counts().busy_ns)
+        .collect()
+}
+
+/// Makes the writes of a load. Each takes as long as the device that was busiest with it: devices of an
+/// array work at the same time.
+fn replay(
+    load: &Load,
+    devices: &Devices,
+    mut write: impl FnMut(u32, u32) -> Result<u64, LabError>,
+    mut idle: impl FnMut(u64) -> Result<(), LabError>,
+) -> Result<Vec<u64>, LabError> {
+    let mut latencies = Vec::new();
+    let writes = (0..load.passes).flat_map(|_| &load.writes);
+    for (count, &(first, pages)) in (1..).zip(writes) {
+        let before = busy(devices);
+        let own_ns = write(first, pages)?;
+        let spent = busy(devices)
+            .into_iter()
+            .zip(before)
+            .map(|(now, before)| now - before);
+        latencies.push(own_ns + spent.max().unwrap_or(0));
+        idle(count)?;
+    }
+    latencies.sort_unstable();
+    Ok(latencies)
+}
+
+fn outcome(load: &Load, devices: &Devices, latencies_ns: Vec<u64>, used_pct: f64) -> Outcome {
+    let wear: Vec<_> = devices.iter().map(|device| device.wear()).collect();
+    Outcome {
+        user_pages: load.written_pages(),
+        ssds: devices.iter().map(|device| device.counts()).collect(),
+        wear_most: wear.iter().map(|wear| wear.most).max().unwrap_or(0),
+        wear_mean: wear.iter().map(|wear| wear.mean).sum::<f64>() / wear.len().max(1) as f64,
+        partial_stripe_writes: 0,
+        counts: FlashCounts::default(),
+        latencies_ns,
+        used_pct,
+    }
+}
+
+/// A load through TWEEN. The volume is one file, filled before anything counts.
+pub(super) fn tween(setting: &Setting, load: &Load) -> Result<Outcome, LabError> {
+    let geometry = setting.geometry(load);
+    let logical_pages = geometry.device_bytes() / PAGE_BYTES as u64;
+    let devices = devices(geometry.device_count(), logical_pages);
+    let nvram = ModelNvram::new(geometry.nvram_bytes());
+    let store = FlashStore::format(geometry, 1, devices.clone(), nvram, setting.options)?;
+    let file = store.create("volume")?;
+    let zeros = vec![0; 1 << 20];
+    let volume_bytes = u64::from(load.pages) * PAGE_BYTES as u64;
+    store.set_length(file, volume_bytes)?;
+    let mut at = 0;
+    while at < volume_bytes {
+        let part = (volume_bytes - at).min(zeros.len() as u64) as usize;
+        store.write(file, at, &zeros[..part])?;
+        store.maintain()?;
+        at += part as u64;
+    }
+    for device in &devices {
+        device.reset_counts();
+    }
+    let before = store.counts();
+    let latencies = replay(
+        load,
+        &devices,
+        |first, count| {
+            let bytes = count as usize * PAGE_BYTES;
+            let offset = u64::from(first) * PAGE_BYTES as u64;
+            if bytes <= zeros.len() {
+                store.write(file, offset, &zeros[..bytes])?;
+            } else {
+                store.write(file, offset, &vec![0; bytes])?;
+            }
+            Ok(u64::from(count) * NVRAM_PAGE_NS)
+        },
+        |count| {
+            match setting.periodic {
+                None => store.maintain()?,
+                Some(every) if count % every == 0 => _ = store.collect()?,
+                Some(_) => {}
+            }
+            Ok(())
+        },
+    )?;
+    let slots = u64::from(geometry.stripe_count) * u64::from(geometry.slot_count());
+    let used_pct = 100.0 * f64::from(load.pages) / slots as f64;
+    let now = store.counts();
+    let mut outcome = outcome(load, &devices, latencies, used_pct);
+    outcome.counts = FlashCounts {
+        written_pages: now.written_pages - before.written_pages,
+        table_pages: now.table_pages - before.table_pages,
+        absorbed_pages: now.absorbed_pages - before.absorbed_pages,
+        moved_pages: now.moved_pages - before.moved_pages,
+        flushed_stripes: now.flushed_stripes - before.flushed_stripes,
+        direct_stripes: now.direct_stripes - before.direct_stripes,
+        collected_stripes: now.collected_stripes - before.collected_stripes,
+        stall_count: now.stall_count - before.stall_count,
+    };
+    Ok(outcome)
+}
+
+/// The same load on the same SSDs, updated in place. Strips have 64 KiB.
+pub(super) fn in_place(setting: &Setting, load: &Load) -> Result<Outcome, LabError> {
+    let geometry = setting.geometry(load);
+    let logical_pages = geometry.device_bytes() / PAGE_BYTES as u64;
+    let devices = devices(geometry.device_count(), logical_pages);
+    let array = InPlaceRaid::new(devices.clone(), setting.parity_devices, 64 << 10)?;
+    let zeros = vec![0; 1 << 20];
+    let row_bytes = setting.data_devices as u64 * (64 << 10);
+    let volume_bytes = (u64::from(load.pages) * PAGE_BYTES as u64).next_multiple_of(row_bytes);
+    let mut at = 0;
+    while at < volume_bytes {
+        array.write(at, &zeros[..row_bytes as usize])?;
+        at += row_bytes;
+    }
+    for device in &devices {
+        device.reset_counts();
+    }
+    let before = array.counts();
+    let latencies = replay(
+        load,
+        &devices,
+        |first, count| {
+            let bytes = vec![0; count as usize * PAGE_BYTES];
+            array.write(u64::from(first) * PAGE_BYTES as u64, &bytes)?;
+            Ok(0)
+        },
+        |_| Ok(()),
+    )?;
+    let all = logical_pages * setting.data_devices as u64;
+    let used_pct = 100.0 * f64::from(load.pages) / all as f64;
+    let mut outcome = outcome(load, &devices, latencies, used_pct);
+    let counts = array.counts();
+    outcome.partial_stripe_writes = counts.partial_stripe_writes - before.partial_stripe_writes;
+    Ok(outcome)
+}
+
+/// The same load on one SSD, straight.
+pub(super) fn straight(setting: &Setting, load: &Load) -> Result<Outcome, LabError> {
+    use gabion_flash::Device;
+    let geometry = setting.geometry(load);
+    let logical_pages = geometry.device_bytes() / PAGE_BYTES as u64;
+    let devices = devices(1, logical_pages);
+    let failed = |source| {
+        LabError::Flash(gabion_flash::FlashError::Io {
+            operation: "write to the modelled SSD".to_owned(),
+            source,
+        })
+    };
+    let write = |first: u32, count: u32| {
+        let bytes = vec![0; count as usize * PAGE_BYTES];
+        devices[0].write_at(u64::from(first) * PAGE_BYTES as u64, &bytes)
+    };
+    for page in 0..load.pages {
+        write(page, 1).map_err(failed)?;
+    }
+    devices[0].reset_counts();
+    let latencies = replay(
+        load,
+        &devices,
+        |first, count| write(first, count).map(|()| 0).map_err(failed),
+        |_| Ok(()),
+    )?;
+    let used_pct = 100.0 * f64::from(load.pages) / logical_pages as f64;
+    Ok(outcome(load, &devices, latencies, used_pct))
+}
+
+/// Columns that most tables of these experiments have.
+pub(super) const COLUMNS: [&str; 10] = [
+    "partial stripes",
+    "partial blocks",
+    "log WA",
+    "array WA",
+    "SSD WA",
+    "total WA",
+    "erases",
+    "most worn / mean",
+    "MiB/s",
+    "p99 us",
+];
+
+/// A table with these columns after `first`.
+pub(super) fn table(title: &str, first: &[&str]) -> Table {
+    let columns: Vec<&str> = first.iter().copied().chain(COLUMNS).collect();
+    Table::new(title, &columns)
+}
+
+/// A row of such a table.
+pub(super) fn row(table: &mut Table, first: Vec<Cell>, outcome: &Outcome) {
+    let wear = f64::from(outcome.wear_most) / outcome.wear_mean.max(f64::MIN_POSITIVE);
+    let log: Cell = if outcome.counts.written_pages == 0 {
+        "-".into()
+    } else {
+        outcome.log_amplification().into()
+    };
+    let cells = [
+        outcome.partial_stripe_writes.into(),
+        outcome.partial_block_writes().into(),
+        log,
+        outcome.array_amplification().into(),
+        outcome.ssd_amplification().into(),
+        outcome.total_amplification().into(),
+        outcome.erases().into(),
+        wear.min(1e6).into(),
+        outcome.mib_per_s().into(),
+        outcome.latency_us(990).into(),
+    ];
+    table.row(first.into_iter().chain(cells));
+}
+
+/// What all of them run on.
+pub(super) fn setting_words() -> Vec<String> {
+    vec![
+        "modelled SSDs: 4 KiB pages, page-mapped, greedy collection, 7 % over-provisioning, 50 us to read a \
+         page, 200 us to program one, 1.5 ms to erase, 8 channels; the store itself runs on them, not a \
+         model of it"
+            .to_owned(),
+        "log WA: pages that the log takes for each of the user's, collection included and what buffers \
+         absorbed not; array WA: with parity and summaries; total WA: pages programmed for each of the user's"
+            .to_owned(),
+        "MiB/s: what the busiest SSD allows; a write takes as long as the device that is busiest with it"
+            .to_owned(),
+    ]
+}
