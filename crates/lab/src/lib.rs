@@ -29,6 +29,7 @@ pub mod advise;
 mod error;
 pub mod experiments;
 mod extents;
+pub mod mttdl;
 pub mod plot;
 pub mod profile;
 pub mod reliability;

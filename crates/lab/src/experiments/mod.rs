@@ -16,6 +16,7 @@ mod cod_f57;
 mod cod_t32;
 mod cod_t51;
 mod cross_rack;
+mod ear;
 mod replay_run;
 mod report;
 mod reserve_run;
@@ -53,11 +54,12 @@ pub struct Experiment {
 
 impl Experiment {
     fn is_called(&self, id: &str) -> bool {
-        let id = id.to_ascii_uppercase();
-        let Some(part) = id.strip_prefix(self.id) else {
+        let Some((known, part)) = id.split_at_checked(self.id.len()) else {
             return false;
         };
-        part.is_empty() || (part.len() == 1 && self.parts.contains(&part.to_ascii_lowercase()))
+        known.eq_ignore_ascii_case(self.id)
+            && (part.is_empty()
+                || (part.len() == 1 && self.parts.contains(&part.to_ascii_lowercase())))
     }
 }
 
@@ -87,6 +89,16 @@ pub fn registry() -> &'static [Experiment] {
         twe_3::EXPERIMENT,
         twe_4::EXPERIMENT,
         twe_5::EXPERIMENT,
+        ear::F13A,
+        ear::F13B,
+        ear::F13C,
+        ear::F13D,
+        ear::F13E,
+        ear::F13F,
+        ear::C1,
+        ear::C2,
+        ear::LAYOUTS,
+        ear::LIVES,
     ]
 }
 
