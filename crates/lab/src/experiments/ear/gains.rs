@@ -105,7 +105,13 @@ const D: Part = Part {
 const E: Part = Part {
     axis: "rack failures",
     values: &[4.0, 2.0, 1.0],
-    set: |sides, failures| sides.ear.per_rack = sides.ear.parity_count / failures as usize,
+    set: |sides, failures| {
+        let ear = &mut sides.ear;
+        ear.per_rack = ear.parity_count / failures as usize;
+        // With several chunks a rack, the stripe ends in as few racks as hold it.
+        let target_count = (ear.data_count + ear.parity_count).div_ceil(ear.per_rack);
+        ear.target_rack_count = (ear.per_rack > 1).then_some(target_count);
+    },
     printed: &[
         (Encode, Some(4.0), 70.1),
         (Encode, Some(1.0), 82.1),
@@ -284,10 +290,8 @@ type Choice = (&'static str, fn(&mut Sides));
 /// What we take, and each choice by itself.
 const CHOICES: [Choice; 11] = [
     ("as in the first table", |_| {}),
-    ("links are reserved by the block, in turns", |sides| {
-        sides.ear.settings.sharing = Sharing::Slotted {
-            slot_bytes: 64 << 20,
-        };
+    ("links are shared max-min fairly", |sides| {
+        sides.ear.settings.sharing = Sharing::MaxMin;
     }),
     ("links are reserved for slots of 4 MiB", |sides| {
         sides.ear.settings.sharing = Sharing::Slotted {
@@ -300,9 +304,13 @@ const CHOICES: [Choice; 11] = [
             sides.ear.settings.encoding = Execution::Staged;
         },
     ),
-    ("an encoder sends parity while it fetches", |sides| {
-        sides.ear.settings.encoding = Execution::Streamed;
-    }),
+    (
+        "links are shared fairly, and an encoder sends parity while it fetches",
+        |sides| {
+            sides.ear.settings.sharing = Sharing::MaxMin;
+            sides.ear.settings.encoding = Execution::Streamed;
+        },
+    ),
     ("replicas are passed on slice by slice", |sides| {
         sides.ear.settings.write = Execution::Streamed;
     }),
@@ -319,9 +327,9 @@ const CHOICES: [Choice; 11] = [
         },
     ),
     (
-        "parity anywhere instead of in the core rack first",
+        "parity in the core rack first, instead of anywhere",
         |sides| {
-            sides.ear.layout = Layout::EncodingAware(ParityPlaces::Anywhere);
+            sides.ear.layout = Layout::EncodingAware(ParityPlaces::CoreFirst);
         },
     ),
     ("random replication relocates", |sides| {

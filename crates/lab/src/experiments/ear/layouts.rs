@@ -42,7 +42,8 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
     }
     let mut report = Report {
         setting: vec![
-            "racks of 20 nodes, 20 of them unless the table says otherwise; 3 replicas, (14,10)".to_owned(),
+            "racks of 20 nodes, 20 of them unless the table says otherwise; 3 replicas, (14,10), parity in \
+             the core rack first".to_owned(),
             format!("{stripe_count} stripes for each figure"),
         ],
         scaled: vec!["the paper has no figure of these; it states the bound on draws".to_owned()],
