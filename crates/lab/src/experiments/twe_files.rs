@@ -179,7 +179,8 @@ fn write(
         let mut random = (seed * 1000 + writer as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut latencies = Vec::new();
         let bytes = vec![writer as u8; PAGE_BYTES];
-        while begun.elapsed() < span {
+        // At least once each, however late a writer comes to its turn.
+        while latencies.is_empty() || begun.elapsed() < span {
             random ^= random << 13;
             random ^= random >> 7;
             random ^= random << 17;
