@@ -131,14 +131,18 @@ impl Cluster {
         let meta = MetaDisk::default();
         let observer = Meta::create(meta.clone(), ClusterId(1));
         let observer = observer.expect("an empty store takes a cluster");
+        let network = Network::new(
+            Arc::clone(world),
+            machine_count,
+            witness,
+            Arc::clone(&tally),
+        );
+        if shape.is_thin {
+            network.thin_out();
+        }
         Arc::new(Self {
             world: Arc::clone(world),
-            network: Network::new(
-                Arc::clone(world),
-                machine_count,
-                witness,
-                Arc::clone(&tally),
-            ),
+            network,
             ledger,
             tally,
             shape,

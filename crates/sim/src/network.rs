@@ -15,7 +15,7 @@ use futures::channel::oneshot;
 use futures::future::BoxFuture;
 use futures::{FutureExt, select_biased};
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest,
+    CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, Purpose,
 };
 use gabion_protocol::ports::Address;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -78,6 +78,8 @@ struct State {
     is_rough: bool,
     /// One message in so many arrives twice; 0 is never.
     repeat_one_in: u64,
+    /// Whether bytes of repairs take long to arrive, as over a thin link: updates overtake them.
+    is_thin: bool,
 }
 
 #[derive(Default)]
@@ -155,6 +157,7 @@ impl Network {
             slow: BTreeSet::new(),
             is_rough: false,
             repeat_one_in: 0,
+            is_thin: false,
         };
         Arc::new(Self {
             world,
@@ -243,6 +246,11 @@ impl Network {
         state.repeat_one_in = repeat_one_in;
     }
 
+    /// Lets bytes of repairs take long to arrive, from now on.
+    pub(crate) fn thin_out(&self) {
+        lock(&self.state).is_thin = true;
+    }
+
     /// Makes a machine slow, or as fast as others again.
     pub(crate) fn slow_down(&self, slot: Slot, is_slow: bool) {
         let mut state = lock(&self.state);
@@ -321,24 +329,29 @@ impl Network {
     pub(crate) fn push(self: &Arc<Self>, stream: Stream, flow: Flow) -> bool {
         let Stream { id, to_dialer, .. } = stream;
         let again = self.repeats().then(|| flow.clone());
-        {
+        let is_repair = matches!(&flow, Flow::Slice { purpose, .. } if *purpose == Purpose::Repair);
+        let is_late = {
             let mut state = lock(&self.state);
             let is_open = state.connections.contains_key(&stream.connection);
             let Some(frames) = state.streams.get_mut(&stream.id).filter(|_| is_open) else {
                 return false;
             };
             frames.push_back(flow);
-        }
+            state.is_thin && is_repair
+        };
         if let Some(flow) = again {
             self.send(stream.connection, Message::FrameAgain { flow, to_dialer });
         }
-        self.send(
-            stream.connection,
-            Message::Frame {
-                stream: id,
-                to_dialer,
-            },
-        );
+        let frame = Message::Frame {
+            stream: id,
+            to_dialer,
+        };
+        if is_late {
+            let delay_us = self.world.roll(|dice| dice.between(100_000, 1_500_000));
+            self.send_after(delay_us, stream.connection, frame);
+        } else {
+            self.send(stream.connection, frame);
+        }
         true
     }
 

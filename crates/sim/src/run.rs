@@ -74,6 +74,8 @@ pub(crate) struct Shape {
     pub(crate) stripe_bytes: u64,
     /// In a storm, one message in so many arrives twice; 0 is never.
     pub(crate) repeat_one_in: u64,
+    /// Whether bytes of repairs take long to arrive.
+    pub(crate) is_thin: bool,
 }
 
 /// Codes of the simulated pools.
@@ -113,6 +115,7 @@ impl Shape {
             update: SCHEMES[(seed % SCHEMES.len() as u64) as usize],
             stripe_bytes: chunk_bytes * code.k() as u64,
             repeat_one_in: *dice.pick(&[0, 0, 30, 300]),
+            is_thin: dice.one_in(2),
         }
     }
 }
