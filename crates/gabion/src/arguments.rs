@@ -13,6 +13,7 @@ pub(crate) use repair::{LimitOptions, NodeArguments, NodeCommand, RepairCommand,
 
 use crate::output::{Format, parse_bytes};
 use clap::{Args, Parser, Subcommand};
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Erasure-coded storage for racks and regions: safe updates in place, repair in about the time of
@@ -132,6 +133,29 @@ pub(crate) struct UpOptions {
     pub(crate) cross: Option<String>,
     #[command(flatten)]
     pub(crate) behaviour: Behaviour,
+    #[command(flatten)]
+    pub(crate) merging: Merging,
+}
+
+/// When a node merges the records of updates into its chunks. 'cluster up' keeps what it was told
+/// when the cluster was made.
+#[derive(Args, Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Merging {
+    /// Records in a node's log (fl, pl) are merged while there are more bytes of them than so many
+    #[arg(long, default_value = "256MiB", value_name = "SIZE", value_parser = parse_bytes)]
+    pub(crate) log_limit: u64,
+    /// Bytes that shrinking and merging reserves (plr) may move in a second without updates
+    #[arg(long, default_value = "16MiB", value_name = "SIZE", value_parser = parse_bytes)]
+    pub(crate) reserve_budget: u64,
+}
+
+impl Default for Merging {
+    fn default() -> Self {
+        Self {
+            log_limit: 256 << 20,
+            reserve_budget: 16 << 20,
+        }
+    }
 }
 
 /// When the coordinator does what.
@@ -177,6 +201,8 @@ pub(crate) struct NodeOptions {
     /// Bytes of a journal segment, of which two are allocated at any time
     #[arg(long, default_value = "64MiB", value_name = "SIZE", value_parser = parse_journal_segment)]
     pub(crate) journal_segment: u64,
+    #[command(flatten)]
+    pub(crate) merging: Merging,
     /// The directory of emulated links, set by 'cluster up'
     #[arg(long, hide = true)]
     pub(crate) links: Option<PathBuf>,

@@ -4,7 +4,7 @@
 //! `nodes/N/`, `links/`, and `run/` with one file a live process. A process says on its stdout when
 //! it is ready; starting waits for that line and for nothing else.
 
-use crate::arguments::{Behaviour, UpOptions};
+use crate::arguments::{Behaviour, Merging, UpOptions};
 use crate::failure::{Context, Failure};
 use crate::testbed;
 use gabion_wire::{LinkSpec, LinkTable, parse_rate};
@@ -34,6 +34,9 @@ pub(crate) struct Shape {
     pub(crate) node_bytes_per_s: u64,
     /// 0 means unlimited.
     pub(crate) rack_bytes_per_s: u64,
+    /// What nodes are started with. Clusters that were made before there was a choice have none.
+    #[serde(default)]
+    pub(crate) merging: Merging,
     /// Where the coordinator listens; nodes and clients rely on it, so it stays.
     pub(crate) coordinator: Option<String>,
 }
@@ -88,6 +91,7 @@ impl LocalCluster {
             nodes_per_rack: options.nodes_per_rack,
             node_bytes_per_s: rate(&options.inner)?,
             rack_bytes_per_s: rate(&options.cross)?,
+            merging: options.merging,
             coordinator: None,
         };
         let is_empty = fs::read_dir(directory).map_or(true, |mut entries| entries.next().is_none());
@@ -207,6 +211,8 @@ impl LocalCluster {
             format!("--data={}", self.node_directory(node).display()),
             // Many nodes share this machine's disk.
             "--journal-segment=32MiB".to_owned(),
+            format!("--log-limit={}", self.shape.merging.log_limit),
+            format!("--reserve-budget={}", self.shape.merging.reserve_budget),
         ];
         if self.shape.node_bytes_per_s > 0 || self.shape.rack_bytes_per_s > 0 {
             arguments.push(format!(

@@ -34,6 +34,8 @@ pub struct NodeOptions {
     pub address: String,
     /// Bytes that it can store.
     pub capacity_bytes: u64,
+    /// Bytes that shrinking and merging reserves may move in a second in which no updates come.
+    pub reserve_bytes_per_s: u64,
     /// Higher than at its last start.
     pub incarnation: u64,
 }
@@ -188,7 +190,7 @@ impl<D: Disk> Node<D> {
 
     async fn keep_up(&self) {
         let ports = &self.participant.ports;
-        let mut upkeep = Upkeep::new(ports.now_ms());
+        let mut upkeep = Upkeep::new(ports.now_ms(), self.options.reserve_bytes_per_s);
         loop {
             ports.sleep_ms(UPKEEP_EVERY_MS).await;
             match upkeep.round(&self.participant).await {

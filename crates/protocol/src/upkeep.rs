@@ -16,8 +16,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes of records that one round of applying takes on.
 const APPLY_LIMIT_BYTES: u64 = 64 << 20;
-/// Bytes that shrinking and merging reserves may move in a second in which no updates come.
-const RESERVE_BYTES_PER_S: u64 = 16 << 20;
 /// How often all reserves are looked at, unless a pool's period is shorter or writes have stalled.
 const LOOK_EVERY_MS: u64 = 10_000;
 /// Stripes whose reserves the coordinator is asked about at once.
@@ -49,13 +47,14 @@ struct Watched {
 }
 
 impl Upkeep {
-    /// Upkeep that has seen nothing yet.
-    pub(crate) fn new(now_ms: u64) -> Self {
+    /// Upkeep that has seen nothing yet. Shrinking and merging reserves may move so many bytes in a
+    /// second in which no updates come.
+    pub(crate) fn new(now_ms: u64, reserve_bytes_per_s: u64) -> Self {
         Self {
             reserves: BTreeMap::new(),
             specs: BTreeMap::new(),
             agenda: Agenda::default(),
-            budget: Budget::new(RESERVE_BYTES_PER_S),
+            budget: Budget::new(reserve_bytes_per_s),
             counts: StoreCounts::default(),
             round_ms: now_ms,
             look_ms: now_ms,
@@ -195,10 +194,14 @@ fn found_reserves<D: Disk>(store: &Store<D>) -> Result<Vec<(ReserveStats, u64)>,
     Ok(found)
 }
 
-/// Makes it durable which records are durable: until then damage to the last one may pass for a torn
-/// tail after a crash.
+/// Makes it durable how far updates are settled, as far as is known, and which records are durable:
+/// until then damage to the last one may pass for a torn tail after a crash.
 async fn bear_witness<D: Disk>(participant: &Participant<D>) -> Result<(), Refusal> {
-    match participant.with_store(Store::bear_witness).await {
+    let witnessed = participant.with_store(|store| {
+        store.log_marks()?;
+        store.bear_witness()
+    });
+    match witnessed.await {
         // Applying makes room, and the next round tries again.
         Ok(()) | Err(Refusal::NoSpace) => Ok(()),
         Err(refusal) => Err(refusal),

@@ -39,6 +39,11 @@ pub struct NodeConfig {
     pub capacity_bytes: u64,
     /// Bytes of a journal segment, of which two are allocated at any time.
     pub journal_segment_bytes: u64,
+    /// Settled records of chunks that keep them in the log are merged while there are more than so
+    /// many bytes of them.
+    pub log_bytes: u64,
+    /// Bytes that shrinking and merging reserves may move in a second in which no updates come.
+    pub reserve_bytes_per_s: u64,
     /// The directory of the emulated links' table, if links are emulated.
     pub links: Option<PathBuf>,
 }
@@ -67,6 +72,8 @@ impl NodeProcess {
             coordinator,
             capacity_bytes,
             journal_segment_bytes,
+            log_bytes,
+            reserve_bytes_per_s,
             links,
         } = config;
         let io = |operation, path: &Path| {
@@ -78,7 +85,12 @@ impl NodeProcess {
             }
         };
         std::fs::create_dir_all(&directory).map_err(io("create", &directory))?;
-        let store = open_store(&directory.join("store"), journal_segment_bytes).await?;
+        let store_options = gabion_store::Options {
+            segment_bytes: journal_segment_bytes,
+            log_bytes,
+            ..gabion_store::Options::default()
+        };
+        let store = open_store(&directory.join("store"), store_options).await?;
         let mut identity = Identity::begin(&directory)?;
         let listener = listen_on(&listen).await?;
         let address = listener
@@ -107,6 +119,7 @@ impl NodeProcess {
             rack,
             address: address.to_string(),
             capacity_bytes,
+            reserve_bytes_per_s,
             incarnation: identity.incarnation,
         };
         let node = join(store, &ports, &options).await?;
@@ -157,12 +170,11 @@ fn answer_own_calls(ports: &ServerPorts, node: &Arc<Node<RealDisk>>) {
     ports.set_own(id, Box::new(answer));
 }
 
-async fn open_store(path: &Path, segment_bytes: u64) -> Result<Arc<Store<RealDisk>>, ServerError> {
+async fn open_store(
+    path: &Path,
+    options: gabion_store::Options,
+) -> Result<Arc<Store<RealDisk>>, ServerError> {
     let disk_path = path.to_owned();
-    let options = gabion_store::Options {
-        segment_bytes,
-        ..gabion_store::Options::default()
-    };
     let opened =
         tokio::task::spawn_blocking(move || Store::open(RealDisk::open(disk_path)?, options));
     let (store, report) = opened.await.expect("recovery does not panic")?;

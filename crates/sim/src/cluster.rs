@@ -251,6 +251,7 @@ impl Cluster {
                 rack: machine.rack,
                 address: address_of(slot),
                 capacity_bytes: 1 << 30,
+                reserve_bytes_per_s: 16 << 20,
                 incarnation: machine.incarnation,
             };
             (options, machine.disk.clone())

@@ -95,7 +95,6 @@ impl<D: Disk> Store<D> {
     /// # Errors
     /// As [`Store::apply`].
     pub fn apply_pending(&self, limit_bytes: u64) -> Result<ApplySummary, StoreError> {
-        self.log_marks()?;
         let mut summary = ApplySummary::default();
         let log_bytes = self.shared.options.log_bytes;
         let chunks = self.shared.lock().chunks_to_apply(log_bytes);

@@ -33,6 +33,7 @@ pub(crate) async fn node(options: NodeOptions) -> Result<(), Failure> {
         listen,
         data,
         journal_segment,
+        merging,
         links,
     } = options;
     std::fs::create_dir_all(&data)
@@ -50,6 +51,8 @@ pub(crate) async fn node(options: NodeOptions) -> Result<(), Failure> {
         coordinator: join,
         capacity_bytes: disk.f_blocks * disk.f_frsize,
         journal_segment_bytes: journal_segment,
+        log_bytes: merging.log_limit,
+        reserve_bytes_per_s: merging.reserve_budget,
         links,
     };
     let process = NodeProcess::start(config).await.map_err(Failure::failed)?;

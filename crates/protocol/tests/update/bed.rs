@@ -279,6 +279,7 @@ impl Bed {
                 rack: RackId(node % 2),
                 address: format!("host:{node}"),
                 capacity_bytes: 1 << 30,
+                reserve_bytes_per_s: 16 << 20,
                 incarnation: 1,
             };
             let ports: Arc<dyn Ports> = Arc::new(bed.ports(node));

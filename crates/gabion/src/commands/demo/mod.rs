@@ -5,7 +5,7 @@ mod data;
 mod report;
 mod steps;
 
-use crate::arguments::{Behaviour, DemoOptions, UpOptions};
+use crate::arguments::{Behaviour, DemoOptions, Merging, UpOptions};
 use crate::cluster::LocalCluster;
 use crate::failure::{Context, Failure};
 use crate::output::Format;
@@ -30,6 +30,7 @@ pub(crate) async fn run(options: DemoOptions, format: Format) -> Result<(), Fail
             grace_s: 3600,
             repair_parallel: 1,
         },
+        merging: Merging::default(),
     };
     let mut cluster = LocalCluster::open_or_make(&scratch.0, &up)?;
     let interrupted = tokio::signal::ctrl_c();

@@ -2,7 +2,7 @@
 //! and killed again.
 
 use super::in_testbed;
-use crate::arguments::{Behaviour, UpOptions};
+use crate::arguments::{Behaviour, Merging, UpOptions};
 use crate::cluster::LocalCluster;
 use crate::failure::Failure;
 use futures::future::try_join_all;
@@ -74,6 +74,7 @@ pub(super) fn up_options(racks: u32, nodes_per_rack: u32, inner: Option<String>)
             grace_s: 3600,
             repair_parallel: 1,
         },
+        merging: Merging::default(),
     }
 }
 
