@@ -33,6 +33,7 @@ mod ports;
 mod primary;
 mod put;
 mod read;
+mod rehearsal;
 mod remedy;
 mod replace;
 mod task;

@@ -5,11 +5,18 @@
 use gabion_codec::Code;
 use gabion_lab::LabError;
 use gabion_lab::experiments::{
-    CacheEffect, Cell, Clusters, Finding, Overwrite, OverwriteSetting, Progress, Report, Scale,
-    Sent, Session, TestbedSetting, Throughput, TransferSetting, Transfers, experiment, registry,
+    BenchLinks, CacheEffect, Cell, Clusters, Finding, Overwrite, OverwriteSetting, Progress,
+    RepairBench, Report, Scale, Sent, Session, Stored, TestbedSetting, Throughput, TransferSetting,
+    Transfers, Trial, TrialTime, experiment, registry,
 };
-use gabion_layout::{ByteRange, UpdateScheme};
-use std::collections::BTreeSet;
+use gabion_layout::{
+    ByteRange, Generation, PoolId, StripeId, StripeRecord, Topology, UpdateScheme,
+};
+use gabion_plan::{Cost, LinkBytes, check};
+use gabion_planner::placement;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counts steps, so that a test can see that progress is shown.
@@ -102,10 +109,103 @@ impl Clusters for Ideal {
         };
         Ok(overwrites.iter().map(measured).collect())
     }
+
+    /// Links that all bytes pass at once: a trial takes as long as the busiest of them needs.
+    fn repairs(&self, bench: &RepairBench) -> Result<Vec<TrialTime>, LabError> {
+        let code: Code = bench.code.parse().unwrap();
+        let (racks, per_rack) = bench.links.shape();
+        let topology = Topology::uniform(racks, per_rack);
+        let early_count = racks * per_rack - bench.late_count;
+        let per_rack_max = if per_rack > 4 { code.n() } else { 3 };
+        let stripes: Vec<StripeRecord> = (0..bench.stripe_count)
+            .map(|id| {
+                let early = topology.nodes().filter(|place| place.node.0 < early_count);
+                let early = Topology::new(early).unwrap();
+                let mut rng = ChaCha8Rng::seed_from_u64(id);
+                let nodes = placement::random(&early, code.n(), per_rack_max, &mut rng);
+                StripeRecord {
+                    id: StripeId(id),
+                    pool: PoolId(1),
+                    chunk_bytes: bench.chunk_bytes,
+                    generation: Generation(1),
+                    nodes: nodes.unwrap(),
+                    stale: Vec::new(),
+                }
+            })
+            .collect();
+        let stored = Stored {
+            code: &code,
+            stripes: &stripes,
+            topology: &topology,
+        };
+        let time = |trial: &Trial| {
+            let plans = bench.plans(trial, &stored)?;
+            let links = plans.iter().flat_map(|(_, plan)| {
+                check(plan, &code).unwrap();
+                Cost::of(plan, &topology).links
+            });
+            let links: Vec<LinkBytes> = links.collect();
+            Ok(TrialTime {
+                name: trial.name.clone(),
+                seconds: vec![busiest_s(&bench.links, &topology, &links)],
+                cores: 0.5,
+                core_s_per_gib: 1.0,
+                sent_bytes: links.iter().map(|link| link.bytes).sum(),
+            })
+        };
+        bench.trials.iter().map(time).collect()
+    }
+}
+
+/// How long the busiest port or pair of nodes needs for the bytes of these links.
+fn busiest_s(rates: &BenchLinks, topology: &Topology, links: &[LinkBytes]) -> f64 {
+    let mut ports: BTreeMap<(&str, u32, u32), (u64, u64)> = BTreeMap::new();
+    let mut add = |port, bytes: u64, rate: u64| {
+        if rate > 0 {
+            ports.entry(port).or_insert((0, rate)).0 += bytes;
+        }
+    };
+    for link in links {
+        let (from, to) = (link.from.0, link.to.0);
+        let node_rate = |node: u32| match rates {
+            BenchLinks::Racks {
+                node_bytes_per_s, ..
+            } => *node_bytes_per_s,
+            BenchLinks::Pairs(rows) => rows[node as usize][node as usize],
+        };
+        add(("out of node", from, 0), link.bytes, node_rate(from));
+        add(("into node", to, 0), link.bytes, node_rate(to));
+        match rates {
+            BenchLinks::Racks {
+                rack_bytes_per_s, ..
+            } => {
+                let [a, b] = [link.from, link.to].map(|node| topology.rack_of(node).unwrap().0);
+                if a != b {
+                    add(("out of rack", a, 0), link.bytes, *rack_bytes_per_s);
+                    add(("into rack", b, 0), link.bytes, *rack_bytes_per_s);
+                }
+            }
+            BenchLinks::Pairs(rows) => {
+                let rate = rows[from as usize][to as usize];
+                add(("pair", from, to), link.bytes, rate);
+            }
+        }
+    }
+    let times = ports
+        .values()
+        .map(|&(bytes, rate)| bytes as f64 / rate as f64);
+    times.fold(0.0, f64::max)
 }
 
 /// Runs an experiment on its quick setting, without traces.
 fn quick(id: &str) -> Report {
+    quick_of(id, |report| {
+        assert!(!report.scaled.is_empty(), "{id} says what is smaller");
+    })
+}
+
+/// The same, with what holds of what is smaller.
+fn quick_of(id: &str, check_scaled: impl Fn(&Report)) -> Report {
     let directory = tempfile::tempdir().unwrap();
     let progress = Steps::default();
     let session = Session {
@@ -118,7 +218,7 @@ fn quick(id: &str) -> Report {
     };
     let report = (experiment(id).unwrap().run)(&session).unwrap();
     assert!(!report.setting.is_empty(), "{id} says what it runs");
-    assert!(!report.scaled.is_empty(), "{id} says what is smaller");
+    check_scaled(&report);
     assert!(!report.plots.is_empty(), "{id} draws something");
     assert!(
         progress.0.load(Ordering::Relaxed) > 0,
@@ -293,4 +393,81 @@ fn b1_and_b2_hold_rackcu_against_the_baseline_on_each_cluster() {
         assert!((gain - 2.0).abs() < 1e-9, "{id}: {gain}");
         assert_eq!(report.tables[0].rows.len(), 2, "a row for each scheme");
     }
+}
+/// Every finding with a goal reaches it where links do what they should.
+#[track_caller]
+fn all_reached(report: &Report) {
+    for finding in &report.findings {
+        assert_ne!(finding.is_reached, Some(false), "{finding:?}");
+    }
+}
+
+#[test]
+fn repairs_in_a_stripe_are_as_fast_as_ideal_links_allow() {
+    for id in ["ECP-8a", "ECP-8b", "ECP-8c", "ECP-8d", "ECP-8f", "ECP-8i"] {
+        let report = quick(id);
+        assert!(report.findings.len() >= 2, "{id}");
+        all_reached(&report);
+    }
+    let report = quick("ECP-8a");
+    assert_near(
+        &report,
+        "(14,10): RP, 8 KiB, less time than conventional",
+        90.0,
+    );
+    assert_near(&report, "(14,10): RP, 8 KiB, less time than PPR", 75.0);
+    let report = quick("ECP-8d");
+    assert_near(&report, "LRC: conventional", 0.5);
+    assert_near(&report, "Rotated RS: conventional", 0.625);
+    assert_near(&report, "Rotated RS: RP", 1.0 / 12.0);
+    let report = quick("ECP-8f");
+    assert_near(&report, "(14,10): RP, f = 4", 60.0);
+}
+
+#[track_caller]
+fn assert_near(report: &Report, what: &str, expected: f64) {
+    let ours = finding(report, what).ours_value.unwrap();
+    assert!((ours - expected).abs() < 0.5, "{what}: {ours}");
+}
+
+#[test]
+fn repairs_over_uneven_links_are_as_fast_as_those_allow() {
+    let report = quick("ECP-8g");
+    // Ten chains' ends share what was one slow link: nine of them in the cyclic version.
+    assert_near(&report, "1:10: cyclic RP", 100.0 * (1.0 - 1.0 / 9.0));
+    all_reached(&report);
+    let report = quick("ECP-8h");
+    assert_near(&report, "0.4 of a link: rack-aware RP", 75.0);
+    let report = quick("ECP-9");
+    assert_eq!(
+        report.findings.len(),
+        16,
+        "two comparisons for each of eight regions"
+    );
+    for finding in report
+        .findings
+        .iter()
+        .filter(|f| f.what.contains("RP+optimal"))
+    {
+        assert!(finding.ours_value.unwrap() >= 0.0, "{finding:?}");
+    }
+}
+
+#[test]
+fn recovery_spreads_over_requestors_and_helpers() {
+    let report = quick("ECP-8e");
+    let ratio = |what: &str| finding(&report, what).ours_value.unwrap();
+    let balanced = "8 requestors: rate of RP+balanced over RP+scheduling";
+    assert!(ratio(balanced) >= 1.0);
+    assert!(ratio("8 requestors: rate of RP+scheduling over RP") > 1.0);
+    let report = quick("ECP-11");
+    let what = "rate of RP-all over RP-single: more by";
+    assert!(finding(&report, what).ours_value.unwrap() > 0.0);
+}
+
+#[test]
+fn searches_for_paths_are_exact() {
+    let report = quick_of("ECP-A2", |report| assert!(report.scaled.is_empty()));
+    let exact = finding(&report, "searches as good");
+    assert_eq!(exact.is_reached, Some(true), "{exact:?}");
 }

@@ -32,6 +32,12 @@ pub(crate) enum LabCommand {
         /// What is to be done, as JSON
         job: PathBuf,
     },
+    /// Time repairs on the testbed around this process, for 'lab run'
+    #[command(hide = true)]
+    Bench {
+        /// The bench, as JSON
+        file: PathBuf,
+    },
 }
 
 /// How much of the paper's setting an experiment runs.

@@ -17,6 +17,7 @@ mod cod_t32;
 mod cod_t51;
 mod cross_rack;
 mod ear;
+mod ecpipe;
 mod replay_run;
 mod report;
 mod reserve_run;
@@ -31,6 +32,7 @@ mod twe_load;
 mod twe_run;
 mod update_run;
 
+pub use ecpipe::{BenchLinks, Helpers, RepairBench, Selection, Stored, Trial, TrialTime, Work};
 pub use report::{Cell, Finding, Report, Table};
 pub use session::{
     CacheEffect, Clusters, Overwrite, OverwriteSetting, Progress, Scale, Sent, Session,
@@ -82,6 +84,18 @@ pub fn registry() -> &'static [Experiment] {
         cross_rack::A1,
         cross_rack::A2,
         cross_rack::A3,
+        ecpipe::F8A,
+        ecpipe::F8B,
+        ecpipe::F8C,
+        ecpipe::F8D,
+        ecpipe::F8E,
+        ecpipe::F8F,
+        ecpipe::F8G,
+        ecpipe::F8H,
+        ecpipe::F8I,
+        ecpipe::F9,
+        ecpipe::A2,
+        ecpipe::F11,
         cross_rack::B1,
         cross_rack::B2,
         twe_1::EXPERIMENT,

@@ -1,6 +1,7 @@
 //! What an experiment is given: how large it may be, where it may write, which traces there are, who
 //! starts clusters, and whom it tells how far it is.
 
+use super::ecpipe::{RepairBench, TrialTime};
 use crate::error::LabError;
 use crate::trace::TraceReader;
 use gabion_codec::Code;
@@ -68,6 +69,12 @@ pub trait Clusters: Sync {
         setting: &TestbedSetting,
         overwrites: &[Overwrite],
     ) -> Result<Vec<Throughput>, LabError>;
+
+    /// Makes a testbed, starts a cluster on it, times each trial, and removes everything again.
+    ///
+    /// # Errors
+    /// [`LabError::Cluster`] when anything of it fails.
+    fn repairs(&self, bench: &RepairBench) -> Result<Vec<TrialTime>, LabError>;
 }
 
 /// A cluster whose racks have links that the kernel limits.

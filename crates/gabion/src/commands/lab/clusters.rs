@@ -1,6 +1,7 @@
 //! Clusters of real processes for experiments: started in a directory, used by several clients at once,
 //! and killed again.
 
+use super::bench;
 use super::in_testbed;
 use crate::arguments::{Behaviour, Merging, UpOptions};
 use crate::cluster::LocalCluster;
@@ -11,8 +12,8 @@ use gabion_client::{Client, ClientOptions, Progress};
 use gabion_codec::Code;
 use gabion_lab::LabError;
 use gabion_lab::experiments::{
-    CacheEffect, Clusters, Overwrite, OverwriteSetting, Sent, TestbedSetting, Throughput,
-    TransferSetting, Transfers,
+    CacheEffect, Clusters, Overwrite, OverwriteSetting, RepairBench, Sent, TestbedSetting,
+    Throughput, TransferSetting, Transfers, TrialTime,
 };
 use gabion_layout::UpdateScheme;
 use gabion_protocol::message::{PoolWish, Purpose};
@@ -43,6 +44,10 @@ impl Clusters for LocalClusters {
     ) -> Result<Vec<Throughput>, LabError> {
         block_on(in_testbed::start(setting, overwrites))
     }
+
+    fn repairs(&self, bench: &RepairBench) -> Result<Vec<TrialTime>, LabError> {
+        bench::on_testbed(bench).map_err(|failure| LabError::Cluster(failure.to_string()))
+    }
 }
 
 fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, LabError> {
@@ -55,7 +60,7 @@ fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, LabE
 }
 
 /// Nobody watches single files.
-struct Silent;
+pub(super) struct Silent;
 
 impl Progress for Silent {
     fn advanced(&self, _: u64, _: u64) {}

@@ -1,6 +1,7 @@
 //! `gabion lab`: traces and experiments. One file a command.
 
 mod advise;
+mod bench;
 mod bound;
 mod clusters;
 mod in_testbed;
@@ -27,5 +28,6 @@ pub(crate) async fn run(command: LabCommand, place: &Place, format: Format) -> R
         LabCommand::Run(options) => run::run(options, format).await,
         LabCommand::Testbed(options) => testbed::run(options).await,
         LabCommand::InTestbed { job } => in_testbed::run(&job).await,
+        LabCommand::Bench { file } => bench::run(&file).await,
     }
 }

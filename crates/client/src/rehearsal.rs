@@ -1,0 +1,116 @@
+//! Repairs for their time alone: a plan moves the bytes and makes the chunks as in earnest, each is read
+//! back, and then they are removed again. No record of the stripe changes, and nobody who reads the
+//! stripe is concerned. Experiments time schemes so that the coordinator does not offer.
+
+use crate::client::check;
+use crate::{Client, ClientError};
+use futures::future::try_join_all;
+use gabion_codec::Code;
+use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeRecord};
+use gabion_plan::{Goal, Plan};
+use gabion_protocol::initiate::{RunTerms, run_plan};
+use gabion_protocol::message::{
+    Effect, FileLayout, NodeReply, NodeRequest, Purpose, ReadCut, Refusal,
+};
+use gabion_protocol::ports::Ports;
+use std::time::{Duration, Instant};
+
+/// How long a rehearsal, and afterwards the reading back of a chunk, may take.
+const DEADLINE_MS: u64 = 600_000;
+
+impl Client {
+    /// A file's stripes, with their pool and all nodes.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] when there is no such file; [`ClientError::NoCoordinator`].
+    pub async fn layout(&self, name: &str) -> Result<FileLayout, ClientError> {
+        self.lookup(name).await
+    }
+
+    /// Carries out plans at the same time that repair or move chunks onto nodes which do not hold them,
+    /// has the chunks read back, and removes them. Gives the time until all of them were made. Each plan
+    /// comes with the record of its stripe, which nobody may change meanwhile.
+    ///
+    /// # Errors
+    /// [`ClientError::Broken`] when a plan does not do what it is for, [`ClientError::Node`] when a node
+    /// fails, or a chunk is not whole.
+    pub async fn rehearse(
+        &self,
+        code: &Code,
+        repairs: &[(&StripeRecord, Plan)],
+    ) -> Result<Duration, ClientError> {
+        for (_, plan) in repairs {
+            check(plan, code)?;
+        }
+        let begun = Instant::now();
+        try_join_all(
+            repairs
+                .iter()
+                .map(|(record, plan)| self.carry_out(record, plan)),
+        )
+        .await?;
+        let taken = begun.elapsed();
+        for (record, plan) in repairs {
+            for &(index, node) in made(plan) {
+                let stripe = record.id;
+                self.read_back_and_remove(node, ChunkId { stripe, index })
+                    .await?;
+            }
+        }
+        Ok(taken)
+    }
+
+    async fn carry_out(&self, record: &StripeRecord, plan: &Plan) -> Result<(), ClientError> {
+        let terms = RunTerms {
+            run: self.draw_run(),
+            epoch: Epoch(0),
+            generation: record.generation,
+            cut: ReadCut::Committed(Epoch(0), Sequence(0)),
+            effect: Effect::Install { base: Sequence(0) },
+            purpose: Purpose::Repair,
+            deadline_ms: DEADLINE_MS,
+            stall_ms: None,
+        };
+        let ran = run_plan(&*self.shared.ports, plan, &terms, |_| {
+            unreachable!("a repair moves bytes between nodes alone")
+        });
+        let failed = |failed: gabion_protocol::initiate::PartFailed| ClientError::Node {
+            what: format!("a repair of {} on {}", record.id, failed.node),
+            refusal: failed.refusal.to_string(),
+        };
+        ran.await.map(|_| ()).map_err(failed)
+    }
+
+    async fn read_back_and_remove(&self, node: NodeId, chunk: ChunkId) -> Result<(), ClientError> {
+        let chunks = vec![chunk];
+        let scrub = NodeRequest::Scrub {
+            chunks: chunks.clone(),
+        };
+        let is_whole = |reply: &NodeReply| matches!(reply, NodeReply::Scrubbed { chunk_count: 1, damage, .. } if damage.is_empty());
+        for (request, is_right) in [
+            (scrub, &is_whole as &dyn Fn(&NodeReply) -> bool),
+            (NodeRequest::Remove { chunks }, &|reply| {
+                *reply == NodeReply::Done
+            }),
+        ] {
+            let asked = self.shared.ports.call_node(node, request, DEADLINE_MS);
+            let reply = asked.await.map_err(|error| ClientError::Node {
+                what: format!("a repaired chunk on {node}"),
+                refusal: Refusal::Unavailable(error.peer).to_string(),
+            })?;
+            if !is_right(&reply) {
+                let what = format!("{node} has not made {chunk} well: {reply:?}");
+                return Err(ClientError::Broken(what));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The chunks that a plan makes, and where.
+fn made(plan: &Plan) -> &[(ChunkIndex, NodeId)] {
+    match &plan.goal {
+        Goal::Repair { chunks } | Goal::Move { chunks } => chunks,
+        _ => &[],
+    }
+}

@@ -1,0 +1,214 @@
+//! Times repairs on a testbed: outside, makes the testbed and starts this command in it; inside, starts
+//! the cluster, stores stripes, and has a client carry out the plans of each trial. What a trial is,
+//! and its plans, are the lab's.
+
+use super::clusters::{Silent, pool, up_options, use_and_stop};
+use crate::cluster::LocalCluster;
+use crate::failure::{Context, Failure};
+use gabion_client::{Client, ClientOptions};
+use gabion_codec::Code;
+use gabion_lab::experiments::{BenchLinks, RepairBench, Stored, Trial, TrialTime};
+use gabion_layout::{NodePlace, StripeRecord, Topology, UpdateScheme};
+use gabion_plan::{Cost, Plan};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// The file that is stored.
+const FILE: &str = "bench";
+const GIB: f64 = (1_u64 << 30) as f64;
+
+/// Runs a bench on a testbed of its own.
+pub(super) fn on_testbed(bench: &RepairBench) -> Result<Vec<TrialTime>, Failure> {
+    let program = std::env::current_exe().context("find this program's file")?;
+    let file = bench.directory.join("bench.json");
+    let text = serde_json::to_string(bench).context("write the bench")?;
+    fs::write(&file, text).context(format!("write {}", file.display()))?;
+    let mut command = Command::new(&program);
+    command.args(["lab", "testbed"]);
+    let (racks, per_rack) = bench.links.shape();
+    command.arg(format!("--nodes-per-rack={per_rack}"));
+    match &bench.links {
+        BenchLinks::Racks {
+            node_bytes_per_s,
+            rack_bytes_per_s,
+            ..
+        } => {
+            command.arg(format!("--racks={racks}"));
+            for (name, rate) in [("inner", node_bytes_per_s), ("cross", rack_bytes_per_s)] {
+                command.args((*rate > 0).then(|| format!("--{name}={}", rate_text(*rate))));
+            }
+        }
+        BenchLinks::Pairs(rows) => {
+            let path = bench.directory.join("regions");
+            fs::write(&path, regions_text(rows)).context(format!("write {}", path.display()))?;
+            command.arg("--regions").arg(path);
+        }
+    }
+    command.arg("--").arg(&program).args(["lab", "bench"]);
+    let done = command.arg(&file).stdin(Stdio::null()).output();
+    let done = done.context("start the testbed")?;
+    if !done.status.success() {
+        let said = String::from_utf8_lossy(&done.stderr);
+        let why = said.trim().lines().last().unwrap_or("it says nothing");
+        return Err(Failure::failed(format!(
+            "the testbed's bench failed: {why}"
+        )));
+    }
+    serde_json::from_slice(&done.stdout).context("understand the bench's times")
+}
+
+fn rate_text(bytes_per_s: u64) -> String {
+    if bytes_per_s == 0 {
+        "unlimited".to_owned()
+    } else {
+        format!("{}bit", bytes_per_s * 8)
+    }
+}
+
+fn regions_text(rows: &[Vec<u64>]) -> String {
+    let mut text = String::new();
+    for row in rows {
+        let rates: Vec<String> = row.iter().map(|&rate| rate_text(rate)).collect();
+        writeln!(text, "{}", rates.join(" ")).expect("a string takes all");
+    }
+    text
+}
+
+/// Runs a bench on the testbed that this process is in, and prints the times.
+pub(super) async fn run(file: &Path) -> Result<(), Failure> {
+    let text = fs::read(file).context(format!("read {}", file.display()))?;
+    let bench: RepairBench = serde_json::from_slice(&text).context("understand the bench")?;
+    let (racks, per_rack) = bench.links.shape();
+    let up = up_options(racks, per_rack, None);
+    let cluster = LocalCluster::open_or_make(&bench.directory.join("cluster"), &up)?;
+    let times = use_and_stop(cluster, async |cluster| {
+        let early_count = cluster.node_count() - bench.late_count;
+        cluster.start_first(&up.behaviour, early_count).await?;
+        let client = Client::connect(cluster.coordinator()?, ClientOptions::default()).await?;
+        store(&client, &bench).await?;
+        cluster.start(&up.behaviour, || ()).await?;
+        time_all(cluster, &client, &bench).await
+    })
+    .await?;
+    let text = serde_json::to_string(&times).context("write the times")?;
+    println!("{text}");
+    Ok(())
+}
+
+async fn store(client: &Client, bench: &RepairBench) -> Result<(), Failure> {
+    let code: Code = bench.code.parse().map_err(Failure::usage)?;
+    let wish = pool(FILE.to_owned(), &code, bench.chunk_bytes, UpdateScheme::Fo)?;
+    client.create_pool(wish).await?;
+    let size_bytes = bench.stripe_count * code.k() as u64 * bench.chunk_bytes;
+    let data = Pattern {
+        left_bytes: size_bytes,
+    };
+    client
+        .put(FILE, Some(FILE), data, size_bytes, &Silent)
+        .await?;
+    // Dirty pages of the put would be written back while repairs are timed.
+    rustix::fs::sync();
+    Ok(())
+}
+
+async fn time_all(
+    cluster: &LocalCluster,
+    client: &Client,
+    bench: &RepairBench,
+) -> Result<Vec<TrialTime>, Failure> {
+    let code: Code = bench.code.parse().map_err(Failure::usage)?;
+    let layout = client.layout(FILE).await?;
+    let places = layout.nodes.iter().map(|status| NodePlace {
+        node: status.node,
+        rack: status.rack,
+    });
+    let topology = Topology::new(places).map_err(Failure::failed)?;
+    let stored = Stored {
+        code: &code,
+        stripes: &layout.stripes,
+        topology: &topology,
+    };
+    let mut times = Vec::with_capacity(bench.trials.len());
+    for trial in &bench.trials {
+        let plans = bench.plans(trial, &stored).map_err(Failure::failed)?;
+        let sent = |(_, plan): &(usize, Plan)| {
+            let links = Cost::of(plan, &topology).links;
+            links.iter().map(|link| link.bytes).sum::<u64>()
+        };
+        let sent_bytes = plans.iter().map(sent).sum();
+        let repairs: Vec<(&StripeRecord, Plan)> = plans
+            .into_iter()
+            .map(|(at, plan)| (&layout.stripes[at], plan))
+            .collect();
+        let rounds = Rounds {
+            cluster,
+            client,
+            code: &code,
+            count: bench.round_count,
+        };
+        times.push(rounds.time(trial, sent_bytes, &repairs).await?);
+    }
+    Ok(times)
+}
+
+/// Repeats of a trial.
+struct Rounds<'a> {
+    cluster: &'a LocalCluster,
+    client: &'a Client,
+    code: &'a Code,
+    count: u32,
+}
+
+impl Rounds<'_> {
+    async fn time(
+        &self,
+        trial: &Trial,
+        sent_bytes: u64,
+        repairs: &[(&StripeRecord, Plan)],
+    ) -> Result<TrialTime, Failure> {
+        let mut seconds = Vec::new();
+        let mut processor_s = 0.0;
+        for _ in 0..self.count {
+            let before_s = self.cluster.processor_s();
+            let taken = self.client.rehearse(self.code, repairs).await?;
+            // Reading the chunks back is in it too: it is the less, by far.
+            processor_s += self.cluster.processor_s() - before_s;
+            seconds.push(taken.as_secs_f64());
+        }
+        let all_gib = sent_bytes as f64 * f64::from(self.count) / GIB;
+        Ok(TrialTime {
+            name: trial.name.clone(),
+            cores: processor_s / seconds.iter().sum::<f64>(),
+            core_s_per_gib: processor_s / all_gib,
+            seconds,
+            sent_bytes,
+        })
+    }
+}
+
+/// Bytes that are not all alike.
+struct Pattern {
+    left_bytes: u64,
+}
+
+impl tokio::io::AsyncRead for Pattern {
+    fn poll_read(
+        mut self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+        into: &mut tokio::io::ReadBuf<'_>,
+    ) -> std::task::Poll<std::io::Result<()>> {
+        let count = self.left_bytes.min(into.remaining() as u64);
+        let left = self.left_bytes;
+        let bytes: Vec<u8> = (0..count)
+            .map(|at| {
+                let at = left - at;
+                (at ^ (at >> 11)) as u8
+            })
+            .collect();
+        into.put_slice(&bytes);
+        self.left_bytes -= count;
+        std::task::Poll::Ready(Ok(()))
+    }
+}

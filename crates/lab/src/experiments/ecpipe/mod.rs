@@ -1,0 +1,256 @@
+//! `ECPipe`'s experiments on repair: real processes on a testbed whose links are slow enough to bind (its
+//! section 6.1 has 17 machines on one switch, section 6.2 regions), and the search for paths.
+//!
+//! Each figure is a table of trials; what they have in common is here. How a trial becomes plans is in
+//! `bench`.
+
+mod bench;
+mod paths;
+mod recovery;
+mod shaped;
+mod single;
+
+pub use bench::{BenchLinks, Helpers, RepairBench, Selection, Stored, Trial, TrialTime, Work};
+pub(super) use paths::A2;
+pub(super) use recovery::{F8E, F11};
+pub(super) use shaped::{F8G, F8H, F9};
+pub(super) use single::{F8A, F8B, F8C, F8D, F8F, F8I};
+
+use super::{Finding, Report, Session, Table};
+use crate::error::LabError;
+use crate::plot::{Chart, Plot};
+use gabion_planner::repair::Scheme;
+use std::path::PathBuf;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+/// Hosts of the paper's cluster that hold chunks; one more is the requestor.
+const HOLDER_COUNT: u32 = 16;
+
+/// The names of trials that several figures have.
+const DIRECT: &str = "direct send";
+const CONVENTIONAL: &str = "conventional";
+const PPR: &str = "PPR";
+const PIPELINE: &str = "RP";
+
+/// What an experiment's scale comes to.
+#[derive(Clone, Copy)]
+struct Base {
+    chunk_bytes: u64,
+    slice_bytes: u64,
+    node_bytes_per_s: u64,
+    round_count: u32,
+}
+
+impl Base {
+    fn of(session: &Session<'_>) -> Self {
+        let quick = Self {
+            chunk_bytes: 8 * MIB,
+            slice_bytes: 8 * KIB,
+            node_bytes_per_s: 12_500_000,
+            round_count: 1,
+        };
+        let usual = Self {
+            chunk_bytes: 32 * MIB,
+            slice_bytes: 16 * KIB,
+            node_bytes_per_s: 25_000_000,
+            round_count: 3,
+        };
+        let full = Self {
+            chunk_bytes: 64 * MIB,
+            slice_bytes: 32 * KIB,
+            node_bytes_per_s: 125_000_000,
+            round_count: 10,
+        };
+        session.scale.pick(quick, usual, full)
+    }
+
+    /// Hosts on one switch: 16 that hold chunks, and requestors.
+    fn bench(self, session: &Session<'_>, code: &str, trials: Vec<Trial>) -> RepairBench {
+        let late_count = 1;
+        RepairBench {
+            directory: cluster_directory(session),
+            links: BenchLinks::Racks {
+                rack_count: 1,
+                nodes_per_rack: HOLDER_COUNT + late_count,
+                node_bytes_per_s: self.node_bytes_per_s,
+                rack_bytes_per_s: 0,
+            },
+            late_count,
+            code: code.to_owned(),
+            chunk_bytes: self.chunk_bytes,
+            stripe_count: 1,
+            trials,
+            round_count: self.round_count,
+        }
+    }
+
+    fn trial(self, name: impl Into<String>, work: Work) -> Trial {
+        Trial {
+            name: name.into(),
+            work,
+            slice_bytes: self.slice_bytes,
+        }
+    }
+
+    /// A repair of one chunk by helpers in the order of their chunks.
+    fn one(self, name: impl Into<String>, scheme: Scheme) -> Trial {
+        self.trial(name, one(scheme, Helpers::Fixed))
+    }
+
+    /// The three schemes of most figures.
+    fn three(self) -> Vec<Trial> {
+        vec![
+            self.one(CONVENTIONAL, Scheme::Conventional),
+            self.one(PPR, Scheme::Ppr),
+            self.one(PIPELINE, Scheme::Pipeline),
+        ]
+    }
+
+    fn setting(self) -> String {
+        format!(
+            "chunks of {} MiB in slices of {} KiB, links of {} Mbit/s, {} rounds of which the middle one counts",
+            self.chunk_bytes / MIB,
+            self.slice_bytes / KIB,
+            self.node_bytes_per_s * 8 / 1_000_000,
+            self.round_count
+        )
+    }
+}
+
+fn one(scheme: Scheme, helpers: Helpers) -> Work {
+    Work::One {
+        scheme,
+        helpers,
+        requestor: 0,
+    }
+}
+
+fn cluster_directory(session: &Session<'_>) -> PathBuf {
+    session.directory.join("bench")
+}
+
+/// What was measured at one place of a figure's horizontal axis.
+struct Measured {
+    x: String,
+    times: Vec<TrialTime>,
+}
+
+/// All that was measured for a figure.
+struct Figure {
+    all: Vec<Measured>,
+}
+
+impl Figure {
+    /// Runs benches one after another, each at its place on the axis.
+    fn measure(
+        session: &Session<'_>,
+        benches: Vec<(String, RepairBench)>,
+    ) -> Result<Self, LabError> {
+        let clusters = session.clusters.ok_or(LabError::NoClusters)?;
+        session.progress.begin("testbeds", benches.len() as u64);
+        let mut all = Vec::with_capacity(benches.len());
+        for (x, mut bench) in benches {
+            bench.directory = session.empty_directory("bench")?;
+            let times = clusters.repairs(&bench)?;
+            all.push(Measured { x, times });
+            session.progress.step();
+        }
+        Ok(Self { all })
+    }
+
+    fn seconds(&self, x: &str, name: &str) -> Option<f64> {
+        let at = self.all.iter().find(|measured| measured.x == x)?;
+        let time = at.times.iter().find(|time| time.name == name)?;
+        Some(time.median_s())
+    }
+
+    /// By how many percent one trial takes less than another at the same place.
+    fn saving(&self, x: &str, name: &str, than: &str) -> Option<f64> {
+        Some(100.0 * (1.0 - self.seconds(x, name)? / self.seconds(x, than)?))
+    }
+
+    /// A finding about such a saving, which is to reach a goal.
+    fn finding(&self, x: &str, name: &str, than: &str, paper: &str, goal: f64) -> Option<Finding> {
+        let saving = self.saving(x, name, than)?;
+        let finding = Finding::number(
+            format!("{x}: {name}, less time than {than}"),
+            saving,
+            "%",
+            paper,
+        );
+        Some(finding.reached(saving >= goal).because(format!(
+            "the goal is {goal} %; look at the cores in use: where they are near the machine's, links do not bind"
+        )))
+    }
+
+    /// The report of a figure: the table, the plot, and what must be said of every testbed.
+    fn report(&self, name: &str, title: &str, x_label: &str, base: Base) -> Report {
+        let columns = [
+            x_label,
+            "trial",
+            "seconds",
+            "fastest",
+            "slowest",
+            "cores in use",
+            "core-seconds a GiB sent",
+            "MiB sent",
+        ];
+        let mut table = Table::new(title, &columns);
+        for Measured { x, times } in &self.all {
+            for time in times {
+                let fold = |of: fn(f64, f64) -> f64| time.seconds.iter().copied().reduce(of);
+                table.row([
+                    x.as_str().into(),
+                    time.name.as_str().into(),
+                    time.median_s().into(),
+                    fold(f64::min).unwrap_or(0.0).into(),
+                    fold(f64::max).unwrap_or(0.0).into(),
+                    time.cores.into(),
+                    time.core_s_per_gib.into(),
+                    (time.sent_bytes as f64 / MIB as f64).into(),
+                ]);
+            }
+        }
+        let paper_rate = "1 Gbit/s and 64 MiB unless the figure says otherwise";
+        Report {
+            setting: vec![base.setting()],
+            scaled: vec![format!(
+                "all hosts are namespaces of one machine, with links slow enough that they bind and not its \
+                 processors; the paper has {paper_rate}. Ratios are to be compared, seconds are not"
+            )],
+            tables: vec![table],
+            plots: vec![self.plot(name, title, x_label)],
+            notes: vec![
+                "a trial's time is from the first request to the last node's answer that its chunk is durable; \
+                 every repaired chunk is read back afterwards, which is not counted"
+                    .to_owned(),
+            ],
+            ..Report::default()
+        }
+    }
+
+    fn plot(&self, name: &str, title: &str, x_label: &str) -> Plot {
+        let mut names: Vec<&str> = Vec::new();
+        for time in self.all.iter().flat_map(|measured| &measured.times) {
+            if !names.contains(&time.name.as_str()) {
+                names.push(&time.name);
+            }
+        }
+        let bars = |&trial: &&str| {
+            let places = self.all.iter();
+            let heights = places.map(|at| self.seconds(&at.x, trial).unwrap_or(0.0));
+            (trial.to_owned(), heights.collect())
+        };
+        Plot {
+            name: name.to_owned(),
+            title: title.to_owned(),
+            x_label: x_label.to_owned(),
+            y_label: "seconds".to_owned(),
+            chart: Chart::Bars {
+                categories: self.all.iter().map(|at| at.x.clone()).collect(),
+                series: names.iter().map(bars).collect(),
+            },
+        }
+    }
+}
