@@ -70,6 +70,7 @@ impl Client {
             purpose: Purpose::Repair,
             deadline_ms: DEADLINE_MS,
             stall_ms: None,
+            spread_ms: 0,
         };
         let ran = run_plan(&*self.shared.ports, plan, &terms, |_| {
             unreachable!("a repair moves bytes between nodes alone")

@@ -14,6 +14,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// The file that is stored.
 const FILE: &str = "bench";
@@ -51,7 +52,9 @@ pub(super) fn on_testbed(bench: &RepairBench) -> Result<Vec<TrialTime>, Failure>
     let done = done.context("start the testbed")?;
     if !done.status.success() {
         let said = String::from_utf8_lossy(&done.stderr);
-        let why = said.trim().lines().last().unwrap_or("it says nothing");
+        // The innermost process speaks first.
+        let why = said.lines().find(|line| line.starts_with("gabion: "));
+        let why = why.unwrap_or("it does not say why");
         return Err(Failure::failed(format!(
             "the testbed's bench failed: {why}"
         )));
@@ -89,6 +92,9 @@ pub(super) async fn run(file: &Path) -> Result<(), Failure> {
         let client = Client::connect(cluster.coordinator()?, ClientOptions::default()).await?;
         store(&client, &bench).await?;
         cluster.start(&up.behaviour, || ()).await?;
+        // Nodes hear of others with their next heartbeat, of which there are four in a lease.
+        let heartbeat = Duration::from_millis(up.behaviour.lease_ms / 4);
+        tokio::time::sleep(heartbeat.mul_f64(1.5)).await;
         time_all(cluster, &client, &bench).await
     })
     .await?;
