@@ -12,8 +12,8 @@ use gabion_plan::{Cost, Plan};
 use gabion_planner::repair::Scheme;
 use gabion_protocol::initiate::{PartFailed, RunTerms, run_plan};
 use gabion_protocol::message::{
-    ClusterStatus, CoordinatorReply, CoordinatorRequest, FileLayout, NodeStatus, PoolWish, Purpose,
-    RepairOrder, RunId,
+    ClusterStatus, CoordinatorReply, CoordinatorRequest, FileLayout, LinkRate, NodeStatus,
+    PoolWish, Purpose, RepairOrder, RunId,
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
 use gabion_protocol::run::{LocalIo, RunContext, run_part};
@@ -218,6 +218,17 @@ impl Client {
     /// Those of [`Client::drain`].
     pub async fn keep(&self, node: NodeId) -> Result<(), ClientError> {
         self.ask_done(CoordinatorRequest::Keep(node)).await
+    }
+
+    /// What links between nodes carry, as far as nodes have measured it, by sender and receiver.
+    ///
+    /// # Errors
+    /// [`ClientError::NoCoordinator`].
+    pub async fn links(&self) -> Result<Vec<LinkRate>, ClientError> {
+        match self.ask(CoordinatorRequest::Links).await? {
+            CoordinatorReply::Links(links) => Ok(links),
+            _ => Err(ClientError::unexpected("the coordinator")),
+        }
     }
 
     /// Opens a file to read and write it.

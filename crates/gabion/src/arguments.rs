@@ -113,6 +113,8 @@ pub(crate) enum ClusterCommand {
     Up(UpOptions),
     /// Nodes, redundancy, repair and metered traffic
     Status,
+    /// What links between nodes carry, as nodes have measured it
+    Links,
     /// Stop all processes; data stays in --dir
     Down,
 }

@@ -263,6 +263,7 @@ impl<D: Disk> Node<D> {
                 Ok(NodeReply::Written(written))
             }
             NodeRequest::Scrub { chunks } => self.scrub(chunks).await,
+            NodeRequest::Probe { .. } => Ok(NodeReply::Done),
             NodeRequest::StoreCounts => Ok(NodeReply::StoreCounts(self.participant.store.counts())),
             NodeRequest::Meter => Err(Refusal::Invalid(
                 "the meter is the transport's to read".to_owned(),
@@ -401,7 +402,7 @@ impl<D: Disk> Node<D> {
         let request = CoordinatorRequest::Heartbeat {
             node: self.id,
             incarnation: self.options.incarnation,
-            vitals: std::mem::take(&mut *lock(&self.vitals)),
+            vitals: self.take_vitals(),
         };
         match ports
             .call_coordinator(request, MEMBERSHIP_DEADLINE_MS)
@@ -423,6 +424,18 @@ impl<D: Disk> Node<D> {
             // The lease runs on, and out if this lasts.
             Ok(_) | Err(_) => {}
         }
+    }
+
+    fn take_vitals(&self) -> Vitals {
+        Vitals {
+            links: self.participant.ports.take_link_rates(),
+            ..std::mem::take(&mut *lock(&self.vitals))
+        }
+    }
+
+    /// All nodes, as the coordinator last told.
+    pub fn nodes(&self) -> Vec<NodeStatus> {
+        lock(&self.nodes).clone()
     }
 
     /// Joins anew, and serves nothing before it has succeeded. The coordinator may count the node as

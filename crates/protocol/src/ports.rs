@@ -72,6 +72,12 @@ pub trait Ports: Send + Sync + 'static {
     /// down, the future may never be done.
     fn blocking(&self, work: Box<dyn FnOnce() + Send>);
 
+    /// Bytes a second that this process's links to nodes were found to carry, where that is news.
+    /// Nothing where nobody measures.
+    fn take_link_rates(&self) -> Vec<(NodeId, u64)> {
+        Vec::new()
+    }
+
     /// A random number.
     fn random(&self) -> u64;
 }

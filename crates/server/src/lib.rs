@@ -6,6 +6,7 @@
 mod coordinator;
 mod error;
 mod identity;
+mod links;
 mod node;
 mod ports;
 

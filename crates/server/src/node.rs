@@ -2,6 +2,7 @@
 
 use crate::ServerError;
 use crate::identity::Identity;
+use crate::links::probe_links;
 use crate::ports::ServerPorts;
 use futures::FutureExt;
 use gabion_layout::{NodeId, RackId};
@@ -51,6 +52,7 @@ pub struct NodeConfig {
 /// A node that has joined its cluster.
 pub struct NodeProcess {
     node: Arc<Node<RealDisk>>,
+    ports: Arc<ServerPorts>,
     endpoint: Arc<Endpoint>,
     listener: TcpListener,
 }
@@ -129,11 +131,12 @@ impl NodeProcess {
         answer_own_calls(&ports, &node);
         handler.serve(Serving {
             node: Arc::clone(&node),
-            ports,
+            ports: Arc::clone(&ports),
             meter,
         });
         Ok(Self {
             node,
+            ports,
             endpoint,
             listener,
         })
@@ -150,6 +153,10 @@ impl NodeProcess {
     /// When connections cannot be accepted any more.
     pub async fn run(self) -> Result<(), ServerError> {
         let alive = tokio::spawn(Arc::clone(&self.node).keep_alive());
+        let (node, ports) = (Arc::clone(&self.node), Arc::clone(&self.ports));
+        let rates = Arc::clone(ports.link_rates());
+        let own = node.id();
+        tokio::spawn(probe_links(ports, rates, own, move || node.nodes()));
         tokio::select! {
             left = alive => {
                 tracing::info!(?left, "drained; leaving");

@@ -1,12 +1,14 @@
 //! The protocol's ports on tokio: connections, a monotonic clock, a pool of threads for the disk.
 
+use crate::links::LinkRates;
 use futures::FutureExt;
 use futures::channel::mpsc::UnboundedReceiver;
 use futures::future::BoxFuture;
 use futures::stream::StreamExt;
 use gabion_layout::NodeId;
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, NodeStatus, Refusal,
+    CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, NodeStatus, Purpose,
+    Refusal,
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
 use gabion_wire::{Connection, Endpoint, Peers, WireError};
@@ -34,6 +36,8 @@ pub(crate) struct ServerPorts {
     own: OnceLock<(NodeId, Own)>,
     started: Instant,
     random: Mutex<ChaCha20Rng>,
+    /// What links to nodes were found to carry.
+    link_rates: Arc<LinkRates>,
 }
 
 impl ServerPorts {
@@ -55,7 +59,13 @@ impl ServerPorts {
             own: OnceLock::new(),
             started: Instant::now(),
             random: Mutex::new(ChaCha20Rng::from_seed(seed)),
+            link_rates: Arc::default(),
         })
+    }
+
+    /// What links to nodes were found to carry.
+    pub(crate) fn link_rates(&self) -> &Arc<LinkRates> {
+        &self.link_rates
     }
 
     /// Talks through another endpoint from now on.
@@ -194,12 +204,26 @@ impl Ports for ServerPorts {
         mut flows: UnboundedReceiver<Flow>,
     ) -> BoxFuture<'static, Result<(), Refusal>> {
         let connection = self.connection(to);
+        let rates = Arc::clone(&self.link_rates);
         async move {
             let gone = |error: CallError| Refusal::Unavailable(error.peer);
             let connection = connection.await.map_err(gone)?;
+            let (mut began, mut repair_bytes) = (None, 0);
             while let Some(flow) = flows.next().await {
+                if let Flow::Slice { purpose, bytes, .. } = &flow
+                    && *purpose == Purpose::Repair
+                {
+                    // The first slice begins the time, and is not of it.
+                    match began {
+                        None => began = Some(Instant::now()),
+                        Some(_) => repair_bytes += bytes.len() as u64,
+                    }
+                }
                 let sent = connection.send_flow(flow).await;
                 sent.map_err(|_| Refusal::Unavailable(name(to)))?;
+            }
+            if let (Address::Node(node), Some(began)) = (to, began) {
+                rates.note_stream(node, repair_bytes, began.elapsed());
             }
             Ok(())
         }
@@ -230,6 +254,10 @@ impl Ports for ServerPorts {
 
     fn blocking(&self, work: Box<dyn FnOnce() + Send>) {
         tokio::task::spawn_blocking(work);
+    }
+
+    fn take_link_rates(&self) -> Vec<(NodeId, u64)> {
+        self.link_rates.take_news()
     }
 
     fn random(&self) -> u64 {

@@ -50,12 +50,12 @@ impl Rpc for NodeRequest {
     const REPLY: Kind = Kind::NodeReply;
     fn size_hint_bytes(&self) -> usize {
         match self {
-            Self::Stage { bytes, .. } => bytes.len() + 64,
+            Self::Stage { bytes, .. } | Self::Probe { bytes } => bytes.len() + 64,
             _ => 512,
         }
     }
     fn carries_data(&self) -> bool {
-        matches!(self, Self::Stage { .. })
+        matches!(self, Self::Stage { .. } | Self::Probe { .. })
     }
 }
 

@@ -9,6 +9,7 @@ use crate::output::{Format, Shown, align_numbers, bytes, print_json, table};
 use gabion_meta::Departure;
 use gabion_protocol::message::{ClusterStatus, Liveness, Meter, NodeStatus, Purpose};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 pub(crate) async fn run(
     command: ClusterCommand,
@@ -18,6 +19,7 @@ pub(crate) async fn run(
     match command {
         ClusterCommand::Up(options) => up(options, &place, format).await,
         ClusterCommand::Status => status(&place, format).await,
+        ClusterCommand::Links => links(&place, format).await,
         ClusterCommand::Down => down(&place).await,
     }
 }
@@ -52,6 +54,44 @@ async fn up(options: UpOptions, place: &Place, format: Format) -> Result<(), Fai
         cluster.shape.racks,
         directory.display()
     );
+    Ok(())
+}
+
+/// Prints the matrix of measured links, in megabytes a second, a row for each sender.
+async fn links(place: &Place, format: Format) -> Result<(), Failure> {
+    let client = connect(place).await?;
+    let links = client.links().await?;
+    if format == Format::Json {
+        let rows = links.iter().map(|link| {
+            json!({
+                "from": link.from.0,
+                "to": link.to.0,
+                "bytes_per_s": link.bytes_per_s,
+                "age_ms": link.age_ms,
+            })
+        });
+        return print_json(&rows.collect::<Vec<_>>());
+    }
+    let receivers: BTreeSet<_> = links.iter().map(|link| link.to).collect();
+    let senders: BTreeSet<_> = links.iter().map(|link| link.from).collect();
+    let names: Vec<String> = receivers.iter().map(ToString::to_string).collect();
+    let heading: Vec<&str> = ["MB/s from"]
+        .into_iter()
+        .chain(names.iter().map(|n| &**n))
+        .collect();
+    let mut matrix = table(&heading);
+    for from in senders {
+        let rate = |to| {
+            let link = links.iter().find(|link| (link.from, link.to) == (from, to));
+            link.map_or(String::new(), |link| {
+                format!("{:.1}", link.bytes_per_s as f64 / 1e6)
+            })
+        };
+        let row = receivers.iter().map(|&to| rate(to));
+        matrix.add_row([from.to_string()].into_iter().chain(row));
+    }
+    align_numbers(&mut matrix);
+    println!("{matrix}");
     Ok(())
 }
 

@@ -8,11 +8,13 @@
 mod budget;
 mod guard;
 mod latencies;
+mod links;
 mod progress;
 mod queue;
 
 pub use budget::{Budget, Choice, Limits};
 pub use guard::{FLOOR_BYTES_PER_S, Guard};
 pub use latencies::Latencies;
+pub use links::{LinkMatrix, Measured};
 pub use progress::Progress;
 pub use queue::RepairQueue;

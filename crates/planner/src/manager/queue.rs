@@ -110,6 +110,11 @@ impl RepairQueue {
         }
     }
 
+    /// Whether nothing is being repaired and nothing waits.
+    pub fn is_idle(&self) -> bool {
+        self.running_count() + self.waiting_count() == 0
+    }
+
     /// Stripes that are being repaired.
     pub fn running_count(&self) -> usize {
         self.running.len()
@@ -153,6 +158,7 @@ mod tests {
         let taken: Vec<_> = std::iter::from_fn(|| next(&mut queue)).collect();
         assert_eq!(taken, [C, B, A]);
         assert_eq!((queue.running_count(), queue.waiting_count()), (3, 0));
+        assert!(!queue.is_idle() && RepairQueue::default().is_idle());
     }
 
     #[test]

@@ -28,13 +28,17 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         Ok(CoordinatorReply::Done)
     }
 
-    /// Lets the nodes go that are drained.
-    pub(super) async fn check_departures(&self) -> Result<(), Denied> {
+    /// Lets the nodes go that are drained, and looks again at those that are not: a chunk whose node
+    /// was silent when its turn came has left the queue.
+    pub(super) async fn check_departures(self: &Arc<Self>) -> Result<(), Denied> {
         let draining = lock(&self.roster).draining();
         for node in draining {
             let standing = self.with_meta(move |meta| meta.drained(node)).await?;
             if standing.departure == Departure::Drained {
                 lock(&self.roster).learn_standing(node, standing);
+                lock(&self.links).forget(node);
+            } else if lock(&self.queue).is_idle() && self.fleet().is_up(node) {
+                self.add_repairs_of(node).await?;
             }
         }
         Ok(())

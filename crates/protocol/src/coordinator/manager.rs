@@ -7,11 +7,12 @@ use super::survey::{Setback, Survey};
 use super::{Coordinator, lock};
 use futures::{FutureExt, select_biased};
 use gabion_layout::{ChunkId, ChunkIndex, NodeId, StripeId, Topology};
-use gabion_meta::{KeyValue, Meta};
+use gabion_meta::{KeyValue, Meta, MetaError};
 use gabion_plan::{Cost, LinkBytes};
-use gabion_planner::manager::Choice;
-use gabion_planner::repair;
-use gabion_planner::repair::{Assignment, Bandwidths, Job, Scheme, balanced_recovery};
+use gabion_planner::manager::{Choice, LinkMatrix};
+use gabion_planner::repair::{
+    self, Assignment, Bandwidths, CANDIDATES_MAX, Job, Scheme, balanced_recovery, weighted_path,
+};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -151,7 +152,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             match &ended {
                 Ok(_) => {
                     queue.succeeded(stripe);
-                    if queue.running_count() + queue.waiting_count() == 0 {
+                    if queue.is_idle() {
                         lock(&self.throttle).made().rest();
                     }
                     0
@@ -163,9 +164,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ok(Ended::Done) => {}
             Ok(Ended::Unfinished) => {
                 let this = Arc::clone(self);
-                let requeue = move |meta: &Meta<K>| {
-                    let stripe = meta.stripe(stripe)?;
-                    this.queue_repairs(meta, &[stripe])
+                let requeue = move |meta: &Meta<K>| match meta.stripe(stripe) {
+                    Ok(stripe) => this.queue_repairs(meta, &[stripe]),
+                    Err(MetaError::UnknownStripe(_)) => Ok(()),
+                    Err(error) => Err(error),
                 };
                 if let Err(error) = self.with_meta(requeue).await {
                     self.note_error(format!("{stripe}: {error}"));
@@ -208,7 +210,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             .collect();
         let scheme = *lock(&self.scheme);
         let mut intents: Intents = window.into_iter().map(|stripe| (stripe, None)).collect();
-        for (stripe, intent) in scheduled(&wishes, scheme) {
+        let links = lock(&self.links).clone();
+        for (stripe, intent) in scheduled(&wishes, scheme, &links) {
             intents.insert(stripe, Some(intent));
         }
         intents
@@ -242,6 +245,34 @@ impl<'a> Wish<'a> {
         !self.lost.contains(&self.chunk)
     }
 
+    /// The path whose slowest link is the fastest possible (`ECPipe` section 4.3), where links are known
+    /// to differ so much that the chain would be held up by half or more.
+    fn faster_path(
+        &self,
+        requestor: NodeId,
+        path: &[ChunkIndex],
+        links: &LinkMatrix,
+    ) -> Option<Vec<ChunkIndex>> {
+        let stripe = self.survey.stripe_for_plans(&self.lost).ok()?;
+        let helpers: Vec<NodeId> = stripe.available().map(|c| stripe.node_of(c)).collect();
+        if path.is_empty() || helpers.len() > CANDIDATES_MAX {
+            return None;
+        }
+        let nodes: Vec<NodeId> = helpers.iter().copied().chain([requestor]).collect();
+        let weights = links.weights(&nodes, stripe.geometry.chunk_bytes())?;
+        let best = weighted_path(&helpers, requestor, path.len(), &weights)?;
+        let hops = path.iter().map(|&chunk| stripe.node_of(chunk));
+        let hops: Vec<NodeId> = hops.chain([requestor]).collect();
+        let slowest = hops
+            .windows(2)
+            .filter_map(|hop| weights.get(&(hop[0], hop[1])));
+        let slowest = slowest.copied().max()?;
+        (slowest > best.bottleneck.saturating_add(best.bottleneck / 2)).then(|| {
+            let chunk_on = |&node: &NodeId| self.survey.stripe.chunk_on(node);
+            best.helpers.iter().filter_map(chunk_on).collect()
+        })
+    }
+
     /// What links carry when the chunk comes to `requestor` by `path`.
     fn intent(
         &self,
@@ -273,7 +304,7 @@ impl<'a> Wish<'a> {
 }
 
 /// The wishes as one schedule; those that cannot be met are left out.
-fn scheduled(wishes: &[Wish<'_>], scheme: Scheme) -> Vec<(StripeId, Intent)> {
+fn scheduled(wishes: &[Wish<'_>], scheme: Scheme, links: &LinkMatrix) -> Vec<(StripeId, Intent)> {
     let Some(topology) = wishes.first().map(|wish| wish.survey.topology()) else {
         return Vec::new();
     };
@@ -308,7 +339,11 @@ fn scheduled(wishes: &[Wish<'_>], scheme: Scheme) -> Vec<(StripeId, Intent)> {
     let rebuilt = possible.into_iter().zip(assignments);
     intents.extend(
         rebuilt.filter_map(|(wish, Assignment { requestor, path })| {
-            wish.intent(requestor, path, scheme, &topology)
+            let faster = wish.faster_path(requestor, &path, links);
+            let faster = faster.filter(|_| scheme == Scheme::Pipeline);
+            faster
+                .and_then(|faster| wish.intent(requestor, faster, scheme, &topology))
+                .or_else(|| wish.intent(requestor, path, scheme, &topology))
         }),
     );
     intents

@@ -90,7 +90,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         incarnation: u64,
         vitals: &Vitals,
     ) -> CoordinatorReply {
-        self.note_vitals(vitals);
+        self.note_vitals(node, vitals);
         let now_ms = self.ports.now_ms();
         let mut roster = lock(&self.roster);
         if roster.is_drained(node) {

@@ -35,7 +35,7 @@ use fleet::{Fleet, Roster};
 use futures::FutureExt;
 use gabion_layout::{ChunkId, ChunkIndex, NodeId, PoolId};
 use gabion_meta::{KeyValue, Meta, MetaError, PutId, Timing};
-use gabion_planner::manager::RepairQueue;
+use gabion_planner::manager::{LinkMatrix, RepairQueue};
 use gabion_planner::repair::Scheme;
 use membership::JoinRequest;
 use pools::PoolFacts;
@@ -116,6 +116,8 @@ pub struct Coordinator<K> {
     queue: Mutex<RepairQueue>,
     scheme: Mutex<Scheme>,
     throttle: Mutex<Throttle>,
+    /// What links carry, as nodes have told since the start.
+    links: Mutex<LinkMatrix>,
     /// Counts since the start; the rest of the fields are filled in when somebody asks.
     repaired: Mutex<RepairStatus>,
     /// Nodes that may yet carry out an order to remove a chunk, and so must not get it again
@@ -178,6 +180,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             queue: Mutex::default(),
             scheme: Mutex::new(scheme.unwrap_or(options.repair_scheme)),
             throttle: Mutex::new(Throttle::new(settings)),
+            links: Mutex::default(),
             repaired: Mutex::default(),
             shunned: Mutex::default(),
             leftovers: Mutex::default(),
@@ -268,6 +271,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ask::OrderRepair(order) => self.order_repair(order).await,
             Ask::Drain(node) => self.drain(node).await,
             Ask::Keep(node) => self.keep(node).await,
+            Ask::Links => Ok(self.link_rates()),
             Ask::ScrubAll => self.scrub_all().await,
         }
     }

@@ -3,8 +3,8 @@
 //! the nodes' word on how clients fare.
 
 use super::{Answer, Coordinator, Denied, lock};
-use crate::message::{CoordinatorReply, RepairOrder, Vitals};
-use gabion_layout::Topology;
+use crate::message::{CoordinatorReply, LinkRate, RepairOrder, Vitals};
+use gabion_layout::{NodeId, Topology};
 use gabion_meta::{KeyValue, Meta, RepairSettings};
 use gabion_plan::LinkBytes;
 use gabion_planner::manager::{Budget, Choice, Guard, Latencies, Limits, Progress};
@@ -122,8 +122,26 @@ fn limits_of(settings: &RepairSettings) -> Limits {
 
 impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     /// Takes in how a node and its clients fare.
-    pub(super) fn note_vitals(&self, vitals: &Vitals) {
+    pub(super) fn note_vitals(&self, node: NodeId, vitals: &Vitals) {
         lock(&self.throttle).foreground.add(&vitals.foreground);
+        let now_ms = self.ports.now_ms();
+        let mut links = lock(&self.links);
+        for &(to, bytes_per_s) in &vitals.links {
+            links.note(node, to, bytes_per_s, now_ms);
+        }
+    }
+
+    /// What links were found to carry.
+    pub(super) fn link_rates(&self) -> CoordinatorReply {
+        let now_ms = self.ports.now_ms();
+        let links = lock(&self.links);
+        let rates = links.all().map(|(from, to, measured)| LinkRate {
+            from,
+            to,
+            bytes_per_s: measured.bytes_per_s,
+            age_ms: now_ms.saturating_sub(measured.at_ms),
+        });
+        CoordinatorReply::Links(rates.collect())
     }
 
     /// Lets the guard look at the foreground, until the metadata store fails.

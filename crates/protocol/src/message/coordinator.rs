@@ -1,7 +1,7 @@
 //! What the coordinator is asked, by nodes and by clients, and what it answers. How the cluster
 //! fares is in [`ClusterStatus`].
 
-use super::{ClusterStatus, Damage, NodeStatus, Vitals};
+use super::{ClusterStatus, Damage, LinkRate, NodeStatus, Vitals};
 use gabion_layout::{
     ChunkId, ChunkIndex, Epoch, Generation, NodeId, RackId, ReserveSpec, Sequence, StripeId,
     StripeRecord, Survive, UpdateScheme,
@@ -151,6 +151,8 @@ pub enum CoordinatorRequest {
     Drain(NodeId),
     /// The node stays after all.
     Keep(NodeId),
+    /// What links between nodes carry, as far as it was measured.
+    Links,
     /// Verify every stored byte of the cluster.
     ScrubAll,
     /// Begin to replace stripes of a file by new ones with other bytes. The stripes take no updates
@@ -269,6 +271,8 @@ pub enum CoordinatorReply {
     Files(Vec<FileRecord>),
     /// Redundancy and repair.
     Status(ClusterStatus),
+    /// The links that were measured, by sender and receiver.
+    Links(Vec<LinkRate>),
     /// What a scrub found.
     Scrubbed {
         /// Chunks verified.

@@ -21,7 +21,7 @@ pub use node::{
     CommittedMark, Damage, Effect, Holding, NodeReply, NodeRequest, PendingRecord, ReadCut, RunPart,
 };
 pub use refusal::Refusal;
-pub use status::{ClusterStatus, Liveness, NodeStatus, RepairStatus, Vitals};
+pub use status::{ClusterStatus, LinkRate, Liveness, NodeStatus, RepairStatus, Vitals};
 
 pub use gabion_store::StoreCounts;
 use serde::{Deserialize, Serialize};

@@ -246,6 +246,11 @@ pub enum NodeRequest {
         /// The chunks.
         chunks: Vec<ChunkId>,
     },
+    /// Bytes that are thrown away, to see how long they take.
+    Probe {
+        /// The bytes.
+        bytes: Bytes,
+    },
     /// Bytes sent so far.
     Meter,
     /// What its disk has done so far.

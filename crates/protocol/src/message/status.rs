@@ -37,6 +37,21 @@ pub struct NodeStatus {
 pub struct Vitals {
     /// How long it took for what clients have asked of it since its last heartbeat.
     pub foreground: Latencies,
+    /// Bytes a second that its links to others were found to carry since its last heartbeat.
+    pub links: Vec<(NodeId, u64)>,
+}
+
+/// What the link from one node to another was last found to carry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LinkRate {
+    /// The sender.
+    pub from: NodeId,
+    /// The receiver.
+    pub to: NodeId,
+    /// Bytes a second.
+    pub bytes_per_s: u64,
+    /// How long ago.
+    pub age_ms: u64,
 }
 
 /// Redundancy and repair state of the cluster, never better than the truth.

@@ -390,6 +390,17 @@ impl Bed {
         }
     }
 
+    /// Has a node that lives say how it fares.
+    pub(crate) fn heartbeat(&mut self, node: NodeId, vitals: Vitals) {
+        let incarnation = self.ports.world().alive[&node];
+        let reply = self.ask(CoordinatorRequest::Heartbeat {
+            node,
+            incarnation,
+            vitals,
+        });
+        assert!(matches!(reply, CoordinatorReply::Alive { .. }), "{reply:?}");
+    }
+
     /// Lets the node answer nothing and send nothing from now on.
     pub(crate) fn stop(&mut self, node: NodeId) {
         self.ports.world().alive.remove(&node);

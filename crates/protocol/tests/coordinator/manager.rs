@@ -342,3 +342,63 @@ fn a_draining_node_that_fails_is_repaired_like_any_other() {
     bed.pass(1_000);
     assert_eq!(departure(&mut bed, node), Departure::Drained);
 }
+
+#[test]
+fn a_chain_goes_around_a_slow_link_that_nodes_have_measured() {
+    let mut bed = Bed::new(3, 3);
+    bed.create_pool("p", "1-rack", Some("rs(4,2)"), MIB);
+    let before = bed.put("f", 1).remove(0);
+    let lost = before.nodes[5];
+    bed.fail(&[lost]);
+    order(&mut bed, RepairOrder::Pause);
+    // Node 0 of the stripe sends slowly to all; all other links are fast.
+    let slow = before.nodes[0];
+    for from in (0..9).map(NodeId).filter(|&node| node != lost) {
+        let to = (0..9).map(NodeId).filter(|&to| to != from);
+        let rate = if from == slow { 1_000_000 } else { 100_000_000 };
+        let vitals = Vitals {
+            links: to.map(|to| (to, rate)).collect(),
+            ..Vitals::default()
+        };
+        bed.heartbeat(from, vitals);
+    }
+    let CoordinatorReply::Links(links) = bed.ask(CoordinatorRequest::Links) else {
+        panic!("it tells the links")
+    };
+    assert_eq!(links.len(), 8 * 8);
+    assert!(
+        links
+            .iter()
+            .all(|link| (link.bytes_per_s == 1_000_000) == (link.from == slow))
+    );
+    bed.take_log();
+    bed.ask(REPAIR_NOW);
+    order(&mut bed, RepairOrder::Resume);
+    bed.pass(100);
+    assert_eq!(bed.failures_left(), [(2, 1)]);
+    let log = bed.take_log();
+    let asked: BTreeSet<NodeId> = log
+        .iter()
+        .filter(|asked| matches!(asked.request, NodeRequest::RunPart(_)))
+        .map(|asked| asked.node)
+        .collect();
+    assert_eq!(asked.len(), 5);
+    assert!(!asked.contains(&slow), "{asked:?}");
+}
+
+#[test]
+fn a_draining_node_that_was_silent_for_a_moment_is_looked_at_again() {
+    let mut bed = Bed::three_racks();
+    let before = bed.put("f", 1).remove(0);
+    let node = before.nodes[2];
+    order(&mut bed, RepairOrder::Pause);
+    bed.ask(CoordinatorRequest::Drain(node));
+    bed.stop(node);
+    bed.pass(TIMING.lease_ms);
+    order(&mut bed, RepairOrder::Resume);
+    assert_eq!(bed.stripe("f"), before, "nothing is known of it");
+    bed.rejoin(node, vec![chunk_on(&before, node)]);
+    bed.pass(2_000);
+    assert_eq!(bed.stripe("f").chunk_on(node), None);
+    assert_eq!(departure(&mut bed, node), Departure::Drained);
+}
