@@ -78,15 +78,7 @@ impl NodeProcess {
             reserve_bytes_per_s,
             links,
         } = config;
-        let io = |operation, path: &Path| {
-            let path = path.to_owned();
-            move |source| ServerError::Io {
-                operation,
-                path,
-                source,
-            }
-        };
-        std::fs::create_dir_all(&directory).map_err(io("create", &directory))?;
+        std::fs::create_dir_all(&directory).map_err(io_error("create", &directory))?;
         let store_options = gabion_store::Options {
             segment_bytes: journal_segment_bytes,
             log_bytes,
@@ -114,7 +106,7 @@ impl NodeProcess {
             Arc::clone(&meter),
         )?;
         let ports = ServerPorts::new(Some(coordinator), nobody)
-            .map_err(io("read", Path::new("/dev/urandom")))?;
+            .map_err(io_error("read", Path::new("/dev/urandom")))?;
         let ports = Arc::new(ports);
         let options = NodeOptions {
             node: identity.node,
@@ -164,6 +156,16 @@ impl NodeProcess {
             }
             failed = self.endpoint.serve(self.listener) => Err(failed.into()),
         }
+    }
+}
+
+/// The error of an operation on a path.
+fn io_error(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> ServerError {
+    let path = path.to_owned();
+    move |source| ServerError::Io {
+        operation,
+        path,
+        source,
     }
 }
 
