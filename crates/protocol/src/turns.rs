@@ -1,4 +1,4 @@
-//! Waiting in line: who comes first is next. The lock of `futures` lets newcomers overtake those who
+//! Waiting in line: who comes first is next. The lock of `futures` lets latecomers overtake those who
 //! wait, so under steady load some updates of a stripe would wait many times longer than others. Here
 //! is the line alone; what is had in turn lies elsewhere.
 
@@ -78,20 +78,20 @@ mod tests {
     use futures::FutureExt;
 
     #[test]
-    fn the_turn_goes_to_those_who_wait_in_their_order_and_to_no_newcomer() {
+    fn the_turn_goes_to_those_who_wait_in_their_order_and_to_no_latecomer() {
         let turns = Turns::default();
         let first = turns.wait().now_or_never().expect("nobody has it");
         let (mut second, mut third) = (Box::pin(turns.wait()), Box::pin(turns.wait()));
         assert!(second.as_mut().now_or_never().is_none());
         assert!(third.as_mut().now_or_never().is_none());
         drop(first);
-        assert!(turns.wait().now_or_never().is_none(), "a newcomer");
+        assert!(turns.wait().now_or_never().is_none(), "a latecomer");
         assert!(third.as_mut().now_or_never().is_none());
         let second = second.now_or_never().expect("it is the second's turn");
         drop(second);
         let third = third
             .now_or_never()
-            .expect("the newcomer has left the line");
+            .expect("the latecomer has left the line");
         drop(third);
         assert!(turns.wait().now_or_never().is_some(), "it is free");
     }

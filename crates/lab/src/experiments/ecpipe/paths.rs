@@ -175,12 +175,17 @@ fn report(all: &[Searched], rounds: u64) -> Report {
     let finding = Finding::words(what, ours, "exact");
     report.findings.push(finding.reached(equal == compared));
     report.tables.push(table);
+    report.plots.push(plot(all));
+    report
+}
+
+fn plot(all: &[Searched]) -> Plot {
     let line = |name: &str, of: fn(&Searched) -> &[f64]| {
         let points = all.iter().filter(|s| !of(s).is_empty());
         let points = points.map(|s| (f64::from(s.n), mean(of(s)))).collect();
         (name.to_owned(), points)
     };
-    report.plots.push(Plot {
+    Plot {
         name: "ECP-A2".to_owned(),
         title: "Search for a weighted path".to_owned(),
         x_label: "n".to_owned(),
@@ -191,6 +196,5 @@ fn report(all: &[Searched], rounds: u64) -> Report {
                 line("algorithm 2", |s| &s.theirs_ms),
             ],
         },
-    });
-    report
+    }
 }
