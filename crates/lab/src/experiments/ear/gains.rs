@@ -105,13 +105,8 @@ const D: Part = Part {
 const E: Part = Part {
     axis: "rack failures",
     values: &[4.0, 2.0, 1.0],
-    set: |sides, failures| {
-        let ear = &mut sides.ear;
-        ear.per_rack = ear.parity_count / failures as usize;
-        // With several chunks a rack, the stripe ends in as few racks as hold it.
-        let target_count = (ear.data_count + ear.parity_count).div_ceil(ear.per_rack);
-        ear.target_rack_count = (ear.per_rack > 1).then_some(target_count);
-    },
+    // Stripes may end in any racks: with the fewest that hold one, the core rack's share goes to data.
+    set: |sides, failures| sides.ear.per_rack = sides.ear.parity_count / failures as usize,
     printed: &[
         (Encode, Some(4.0), 70.1),
         (Encode, Some(1.0), 82.1),
@@ -317,8 +312,8 @@ const CHOICES: [Choice; 11] = [
     ("a block is written by any node", |sides| {
         sides.ear.settings.is_writer_at_first_replica = false;
     }),
-    ("one encoder in each rack", |sides| {
-        sides.ear.settings.encoder_seat = EncoderSeat::RackEach;
+    ("each encoder draws a rack and stays there", |sides| {
+        sides.ear.settings.encoder_seat = EncoderSeat::Drawn;
     }),
     (
         "an encoder moves to another rack for each stripe",
@@ -327,9 +322,9 @@ const CHOICES: [Choice; 11] = [
         },
     ),
     (
-        "parity in the core rack first, instead of anywhere",
+        "parity anywhere, instead of in the core rack first",
         |sides| {
-            sides.ear.layout = Layout::EncodingAware(ParityPlaces::CoreFirst);
+            sides.ear.layout = Layout::EncodingAware(ParityPlaces::Anywhere);
         },
     ),
     ("random replication relocates", |sides| {

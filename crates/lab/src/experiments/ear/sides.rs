@@ -26,13 +26,13 @@ pub(super) struct Sides {
 impl Sides {
     /// The paper's setting, with so many stripes for each encoder. What it leaves open is as a simulator of
     /// processes that reserve links would have it: encoders and writers wait for each transfer, and each
-    /// transfer has its links to itself.
+    /// transfer has its links to itself. There are as many encoders as racks, so each has one.
     pub(super) fn new(stripes_per_encoder: u32) -> Self {
         let settings = Settings {
             sharing: Sharing::Slotted {
                 slot_bytes: BLOCK_BYTES,
             },
-            encoder_seat: EncoderSeat::Drawn,
+            encoder_seat: EncoderSeat::RackEach,
             is_core_encoder_nearest: false,
             is_writer_at_first_replica: true,
             write: Execution::Serial,
@@ -52,7 +52,7 @@ impl Sides {
             target_rack_count: None,
             replica_count: 3,
             chunk_bytes: BLOCK_BYTES,
-            layout: Layout::EncodingAware(ParityPlaces::Anywhere),
+            layout: Layout::EncodingAware(ParityPlaces::CoreFirst),
             encoder_count: 20,
             stripes_per_encoder,
             writes_per_s: 1.0,
