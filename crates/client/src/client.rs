@@ -144,6 +144,20 @@ impl Client {
         }
     }
 
+    /// Has parity follow everything that was appended in a pool. Nothing is to be done in one whose
+    /// parity follows at once.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] when there is no such pool, and [`ClientError::Busy`] when a stripe cannot
+    /// be committed now; [`ClientError::NoCoordinator`].
+    pub async fn commit_pool(&self, name: &str) -> Result<(), ClientError> {
+        let name = name.to_owned();
+        match self.ask(CoordinatorRequest::CommitPool { name }).await? {
+            CoordinatorReply::Done => Ok(()),
+            _ => Err(ClientError::unexpected("the coordinator")),
+        }
+    }
+
     /// Makes a pool that survives what it must; without a code the coordinator chooses one.
     ///
     /// # Errors

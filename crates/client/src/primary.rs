@@ -60,17 +60,19 @@ impl File {
     }
 
     /// Up to which update a stripe is settled, and the term that vouches for it; never before an
-    /// update that was acknowledged when this was called.
+    /// update that was acknowledged when this was called. `settle` has it settled anew, and with
+    /// `reconstruct` parity has everything up to it.
     pub(crate) async fn ask_mark(
         &self,
         layout: &Layout,
         stripe: &StripeRecord,
-        settle: bool,
+        (settle, reconstruct): (bool, bool),
         deadline_ms: u64,
     ) -> Result<(Epoch, Sequence), Refusal> {
         let request = NodeRequest::Mark {
             stripe: stripe.id,
             settle,
+            reconstruct,
         };
         match self
             .ask_primary(layout, stripe, request, deadline_ms)

@@ -36,6 +36,8 @@ const READ_SLICE_BYTES: u64 = 256 << 10;
 pub(crate) struct Reading {
     /// Read exactly as of this update, which the primary of this term vouches for.
     cut: Option<(Epoch, Sequence)>,
+    /// Whether it has to go through the code, so that the code must have everything up to the cut.
+    reconstructs: bool,
     /// Chunks that failed this read.
     avoided: BTreeSet<ChunkIndex>,
 }
@@ -62,6 +64,8 @@ impl Reading {
     pub(crate) fn as_of(epoch: Epoch, mark: Sequence) -> Self {
         Self {
             cut: Some((epoch, mark)),
+            // Nothing waits for a commit when stripes are about to be replaced.
+            reconstructs: true,
             avoided: BTreeSet::new(),
         }
     }
@@ -201,7 +205,8 @@ impl File {
                     if reading.cut.is_some() {
                         attempts.pause(&missing).await?;
                     }
-                    reading.cut = self.take_cut(extent, settle, &mut attempts).await?;
+                    let how = (settle, reading.reconstructs);
+                    reading.cut = self.take_cut(extent, how, &mut attempts).await?;
                 }
                 Err(Trouble::Again {
                     is_refresh,
@@ -235,6 +240,11 @@ impl File {
             Ok(planned) => planned,
             Err(trouble) => return Ok(Err(trouble)),
         };
+        if is_degraded && !reading.reconstructs {
+            // A cut for reading chunks as they are may have bytes that parity does not have yet.
+            reading.reconstructs = true;
+            reading.cut = None;
+        }
         if is_degraded && reading.cut.is_none() {
             let missing = format!("{} was not settled", stripe.id);
             return Ok(Err(Trouble::NeedsCut {
@@ -341,7 +351,7 @@ impl File {
     async fn take_cut(
         &self,
         extent: Extent,
-        settle: bool,
+        how: (bool, bool),
         attempts: &mut Attempts,
     ) -> Result<Option<(Epoch, Sequence)>, ClientError> {
         let mut layout = self.layout();
@@ -352,7 +362,7 @@ impl File {
                 return Ok(None);
             }
             let asked = self
-                .ask_mark(&layout, stripe, settle, attempts.attempt_ms())
+                .ask_mark(&layout, stripe, how, attempts.attempt_ms())
                 .await;
             match asked {
                 Ok(cut) => return Ok(Some(cut)),

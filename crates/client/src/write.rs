@@ -257,7 +257,7 @@ impl File {
             return Err(Refusal::Unavailable(silent.unwrap_or_default()));
         }
         // It may have begun: no participant takes part in it any more once the stripe is settled.
-        self.ask_mark(layout, stripe, true, deadline_ms)
+        self.ask_mark(layout, stripe, (true, false), deadline_ms)
             .await
             .map(drop)
     }

@@ -11,6 +11,8 @@ pub enum Source {
     Chunk(ChunkIndex),
     /// New bytes of a data chunk that the asker gave.
     Input(ChunkIndex),
+    /// Bytes of a data chunk in one of this node's logs.
+    Log(Log, ChunkIndex),
 }
 
 /// Where bytes are stored.

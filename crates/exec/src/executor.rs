@@ -272,6 +272,7 @@ impl Executor {
         let source = match value.producer {
             Producer::Chunk(chunk) => Source::Chunk(chunk),
             Producer::Input(chunk) => Source::Input(chunk),
+            Producer::Log(log, chunk) => Source::Log(log, chunk),
             Producer::Incoming(_) | Producer::Group(_) => return,
         };
         while ring.has_room() && ring.end() < value.slices.count {
@@ -372,7 +373,9 @@ impl Executor {
         let is_sum = matches!(value.producer, Producer::Group(_));
         let freed = ring.trim(is_sum);
         match value.producer {
-            Producer::Chunk(_) | Producer::Input(_) => self.request(number, commands),
+            Producer::Chunk(_) | Producer::Input(_) | Producer::Log(..) => {
+                self.request(number, commands);
+            }
             Producer::Group(group) => self.chances.push(Chance::Compute(group)),
             Producer::Incoming(from) => {
                 // The sender has credit for the first ring already, and needs none past the end.

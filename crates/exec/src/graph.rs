@@ -34,6 +34,8 @@ pub(crate) enum Producer {
     Chunk(ChunkIndex),
     /// Given by the asker.
     Input(ChunkIndex),
+    /// Recalled from a log.
+    Log(Log, ChunkIndex),
     /// Sent by a node.
     Incoming(NodeId),
     /// Computed by the group with this number.
@@ -193,7 +195,10 @@ impl Graph {
                 self.produce(step.id, slices, Producer::Chunk(*chunk));
                 Ok(())
             }
-            Step::Recall { .. } => Err("recalls logged bytes, which nodes do not serve yet"),
+            Step::Recall { log, chunk, .. } if in_chunk => {
+                self.produce(step.id, slices, Producer::Log(*log, *chunk));
+                Ok(())
+            }
             Step::Combine { terms, .. } => self.combine(step.id, slices, terms, reading),
             Step::Write { chunk, value, .. } if in_chunk => {
                 let value = self.known(*value, slices)?;

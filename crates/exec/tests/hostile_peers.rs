@@ -26,6 +26,7 @@ fn part(steps: Vec<PartStep>) -> Part {
     Part {
         stripe: StripeId(1),
         node: NODE,
+        holds: None,
         keeping: Keeping::default(),
         chunk_bytes: CHUNK_BYTES,
         steps,

@@ -8,9 +8,9 @@ mod setting;
 
 use gabion_exec::RING_SLICES;
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId, StripeId, Topology};
-use gabion_plan::{Cost, Plan, Step};
+use gabion_plan::{Cost, Plan, Step, check};
 use gabion_planner::repair::{MultiScheme, Scheme, read, repair, repair_all};
-use gabion_planner::update::cau;
+use gabion_planner::update::{Waiting, cau, parix};
 use gabion_planner::{Stripe, encode, update};
 use network::{Chunks, Image, Network, Outcome, Slow};
 use proptest::prelude::*;
@@ -155,6 +155,51 @@ proptest! {
         ] {
             let outcome = run(&plan.unwrap(), &setting, &stored, &new, seed);
             prop_assert_eq!(&outcome.merged, &expected);
+        }
+    }
+
+    /// A commit gives data chunks what was appended for them and parity what follows, with chunks lost
+    /// or not; lost chunks stay as they were.
+    #[test]
+    fn commits_leave_the_parity_of_what_was_appended(
+        setting in any_setting(), numbers in any_numbers(), losses in any_numbers(),
+        slice in 1u64..100, seed in any::<u64>(), selection in any_selection(),
+    ) {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let stored = random_stripe(&setting, &mut rng);
+        let new = random_stripe(&setting, &mut rng);
+        let ranges = ranges(setting.geometry, setting.geometry.k(), &numbers);
+        let mut updated = stored.clone();
+        for part in &ranges {
+            let range = part.range.offset as usize..part.range.end() as usize;
+            updated[part.chunk.at()][range.clone()].copy_from_slice(&new[part.chunk.at()][range]);
+        }
+        let expected = encoded(&setting, updated);
+        let (stripe, topology) = (setting.stripe(&[]), &setting.topology);
+        let mut waiting = Waiting::default();
+        let replicas = setting.geometry.m();
+        waiting.note_plan(&cau::append(&stripe, topology, &ranges, replicas, slice).unwrap());
+        for plan in [
+            cau::commit(&stripe, topology, &waiting.ranges(), selection, slice),
+            parix::commit(&stripe, &waiting.ranges(), slice),
+        ] {
+            let outcome = run(&plan.unwrap(), &setting, &stored, &new, seed);
+            prop_assert_eq!(&outcome.merged, &expected);
+        }
+        let lost = bearable_losses(&setting, &losses);
+        let mut left = expected;
+        for chunk in &lost {
+            left[chunk.at()].clone_from(&stored[chunk.at()]);
+        }
+        let stripe = setting.stripe(&lost);
+        for plan in [
+            cau::commit_without(&stripe, topology, &waiting, slice),
+            parix::commit(&stripe, &waiting.ranges(), slice),
+        ] {
+            let plan = plan.unwrap();
+            prop_assert_eq!(check(&plan, &setting.code), Ok(()));
+            let outcome = run(&plan, &setting, &stored, &new, seed);
+            prop_assert_eq!(&outcome.merged, &left);
         }
     }
 

@@ -216,6 +216,11 @@ pub(crate) enum PoolCommand {
     Create(PoolOptions),
     /// List pools
     Ls,
+    /// Have parity follow now what was appended, in a pool of parix or cau
+    Commit {
+        /// The pool
+        name: String,
+    },
 }
 
 #[derive(Args, Debug)]

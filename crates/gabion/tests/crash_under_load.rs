@@ -209,3 +209,13 @@ fn parity_logging_with_reserved_space_keeps_its_promise() {
 fn rack_coordinated_updates_keep_their_promise() {
     crash_rounds("rackcu");
 }
+
+#[test]
+fn parix_keeps_its_promise() {
+    crash_rounds("parix");
+}
+
+#[test]
+fn cross_rack_aware_updates_keep_their_promise() {
+    crash_rounds("cau");
+}

@@ -4,6 +4,7 @@
 //! chunks on `n = k + m` nodes; chunk indices run over the data chunks first, then the parity
 //! chunks. See GLOSSARY.md for every term.
 
+mod append_spec;
 mod geometry;
 mod ids;
 mod keeping;
@@ -12,6 +13,7 @@ mod stripe;
 mod topology;
 mod update_scheme;
 
+pub use append_spec::AppendSpec;
 pub use geometry::{ByteRange, ChunkRange, Geometry, GeometryError};
 pub use ids::{
     ChunkId, ChunkIndex, Epoch, Generation, NodeId, PoolId, RackId, RegionId, Sequence, StripeId,

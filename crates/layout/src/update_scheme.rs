@@ -46,6 +46,11 @@ impl UpdateScheme {
     /// them send the same bytes.
     pub const BY_DELTA: [Self; 4] = [Self::Fo, Self::Fl, Self::Pl, Self::Plr];
 
+    /// Whether parity follows later, so that pools have append phases.
+    pub const fn appends(self) -> bool {
+        matches!(self, Self::Parix | Self::Cau)
+    }
+
     /// Whether parity chunks have reserved space behind them.
     pub const fn reserves_space(self) -> bool {
         matches!(self, Self::Plr | Self::Rackcu)

@@ -222,6 +222,7 @@ mod tests {
             chunks_per_rack: 3,
             update: UpdateScheme::Pl,
             reserve: None,
+            append: None,
         };
         let pool = meta.create_pool(&spec).unwrap().id;
         let chunk_bytes = 4096;

@@ -1,7 +1,7 @@
 //! Files: finding, listing and removing them, and the garbage that removal leaves.
 
 use crate::kv::{KeyValue, ReadTxn};
-use crate::schema::{Counter, EXCLUSIONS, FILES, GARBAGE, LEASES, STRIPES};
+use crate::schema::{Counter, EXCLUSIONS, FILES, GARBAGE, LEASES, PHASES, STRIPES};
 use crate::stripes::{live_stripe, stripe_row, unindex_stripe};
 use crate::{FileRecord, Meta, MetaError};
 use gabion_layout::{StripeId, StripeRecord};
@@ -59,6 +59,7 @@ impl<K: KeyValue> Meta<K> {
                 unindex_stripe(txn, &stripe)?;
                 LEASES.delete(txn, &id)?;
                 EXCLUSIONS.delete(txn, &id)?;
+                PHASES.delete(txn, &id)?;
                 GARBAGE.put(txn, &id, &stripe)?;
             }
             Counter::StripeCount.lower(txn, file.segments.len() as u64)?;

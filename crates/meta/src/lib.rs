@@ -17,6 +17,7 @@ mod membership;
 mod memory_store;
 mod names;
 mod nodes;
+mod phases;
 mod pools;
 mod puts;
 mod records;

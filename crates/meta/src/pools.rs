@@ -100,6 +100,11 @@ pub(crate) fn read_older(version: u8, body: &[u8]) -> Option<PoolRecord> {
         survive: Survive,
         chunks_per_rack: usize,
     }
+    if version == 2 {
+        // Before schemes whose parity follows later, a record ended where it now says that there are
+        // no append phases.
+        return postcard::from_bytes(&[body, &[0]].concat()).ok();
+    }
     if version != 1 {
         return None;
     }
@@ -115,6 +120,7 @@ pub(crate) fn read_older(version: u8, body: &[u8]) -> Option<PoolRecord> {
         chunks_per_rack: first.chunks_per_rack,
         update: UpdateScheme::Pl,
         reserve: None,
+        append: None,
     };
     rest.is_empty().then_some(PoolRecord { id: first.id, spec })
 }
@@ -139,10 +145,32 @@ fn check_reserve(spec: &PoolSpec) -> Result<(), MetaError> {
     Err(MetaError::Pool(wrong))
 }
 
+/// Append phases are what schemes have whose parity follows later, and no other.
+fn check_append(spec: &PoolSpec) -> Result<(), MetaError> {
+    let wrong = match (spec.update.appends(), &spec.append) {
+        (true, Some(append)) if !append.is_valid() => {
+            "an append phase has at least one stripe, one byte and one second".to_owned()
+        }
+        (true, Some(append)) if usize::from(append.replicas) > spec.m => format!(
+            "{} interim replicas are more than the {} parity nodes that keep them; use fewer",
+            append.replicas, spec.m
+        ),
+        (true, Some(_)) | (false, None) => return Ok(()),
+        (true, None) => format!("the update scheme {} needs append phases", spec.update),
+        (false, Some(_)) => format!(
+            "parity follows at once under the update scheme {}; use parix or cau, or leave the \
+             limits of append phases out",
+            spec.update
+        ),
+    };
+    Err(MetaError::Pool(wrong))
+}
+
 /// What must hold for any code: `m` lost chunks are the most that it can rebuild.
 fn check_spec(spec: &PoolSpec) -> Result<(), MetaError> {
     check_pool_name(&spec.name)?;
     check_reserve(spec)?;
+    check_append(spec)?;
     let code = &spec.code;
     let printable = code.chars().all(|c| c.is_ascii_graphic());
     if code.is_empty() || code.len() > CODE_BYTES || !printable {
@@ -195,6 +223,7 @@ mod tests {
             chunks_per_rack: 3,
             update: UpdateScheme::Pl,
             reserve: None,
+            append: None,
         };
         let record = meta.create_pool(&spec).unwrap();
         // Version 1 is what version 2 is without the two fields that stand last: one byte each here.

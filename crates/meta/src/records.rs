@@ -2,8 +2,8 @@
 //! raise the table's version in `schema.rs`, and keep reading the old one.
 
 use gabion_layout::{
-    Epoch, Generation, Geometry, GeometryError, NodeId, PoolId, RackId, ReserveSpec, StripeId,
-    Survive, UpdateScheme,
+    AppendSpec, Epoch, Generation, Geometry, GeometryError, NodeId, PoolId, RackId, ReserveSpec,
+    StripeId, Survive, UpdateScheme,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -108,6 +108,8 @@ pub struct PoolSpec {
     pub update: UpdateScheme,
     /// The space behind parity chunks, if the update scheme reserves any.
     pub reserve: Option<ReserveSpec>,
+    /// The append phases, if parity follows later under the update scheme.
+    pub append: Option<AppendSpec>,
 }
 
 impl PoolSpec {

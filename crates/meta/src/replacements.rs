@@ -11,7 +11,7 @@ use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::pools::pool;
 use crate::puts::{check_nodes, pending_stripes, put_record, reserve};
 use crate::schema::{
-    EXCLUSIONS, FILES, GARBAGE, LEASES, LeaseRecord, PENDING, PUTS, REPLACEMENTS, STRIPES,
+    EXCLUSIONS, FILES, GARBAGE, LEASES, LeaseRecord, PENDING, PHASES, PUTS, REPLACEMENTS, STRIPES,
 };
 use crate::stripes::{index_stripe, live_stripe, unindex_stripe};
 use crate::{
@@ -123,6 +123,7 @@ fn discard(txn: &mut dyn WriteTxn, id: StripeId) -> Result<(), MetaError> {
     unindex_stripe(txn, &stripe)?;
     LEASES.delete(txn, &id)?;
     EXCLUSIONS.delete(txn, &id)?;
+    PHASES.delete(txn, &id)?;
     GARBAGE.put(txn, &id, &stripe)
 }
 

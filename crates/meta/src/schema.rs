@@ -25,7 +25,7 @@ pub(crate) const COUNTERS: Table<Counter, u64> = Table::new("counters", 2, 1);
 pub(crate) const NODES: Table<NodeId, NodeRecord> = Table::new("nodes", 3, 1);
 /// Pools.
 pub(crate) const POOLS: Table<PoolId, PoolRecord> =
-    Table::new("pools", 4, 2).reading(pools::read_older);
+    Table::new("pools", 4, 3).reading(pools::read_older);
 /// Pools by name.
 pub(crate) const POOL_NAMES: Table<String, PoolId> = Table::new("pool names", 5, 1);
 /// Files that can be seen.
@@ -44,6 +44,8 @@ pub(crate) const GARBAGE: Table<StripeId, StripeRecord> = Table::new("garbage", 
 pub(crate) const LEASES: Table<StripeId, LeaseRecord> = Table::new("leases", 12, 1);
 /// Settlements that left out nodes which may return.
 pub(crate) const EXCLUSIONS: Table<StripeId, Exclusions> = Table::new("exclusions", 14, 2);
+/// Stripes that may have updates of which parity knows nothing yet.
+pub(crate) const PHASES: Table<StripeId, ()> = Table::new("append phases", 17, 1);
 /// Puts under way whose stripes replace others.
 pub(crate) const REPLACEMENTS: Table<PutId, ReplacementRecord> = Table::new("replacements", 13, 1);
 /// What users have told the repair manager; no row is as good as [`RepairSettings::default`].

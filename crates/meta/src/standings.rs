@@ -169,6 +169,7 @@ mod tests {
                 chunks_per_rack: 1,
                 update: UpdateScheme::Pl,
                 reserve: None,
+                append: None,
             })
             .unwrap();
         let placement = Placement {

@@ -438,7 +438,12 @@ fn is_as_committed(
     chunk: ChunkIndex,
     span: ByteRange,
 ) -> bool {
-    let changes = |part: &ChunkRange| part.chunk == chunk && part.range.intersect(span).is_some();
-    let journals = |kept: &Logged| kept.log == Log::Journal && covers(kept.part, chunk, span);
-    !ranges.iter().any(changes) || logged.iter().any(journals)
+    let changed = ranges.iter().filter(|part| part.chunk == chunk);
+    let mut changed = changed.filter_map(|part| part.range.intersect(span));
+    changed.all(|changed| {
+        let journals = logged.iter().filter(|kept| kept.log == Log::Journal);
+        let journals = journals.filter(|kept| kept.part.chunk == chunk);
+        let journaled = journals.filter_map(|kept| kept.part.range.intersect(changed));
+        ByteRange::union(journaled.collect()) == [changed]
+    })
 }

@@ -37,7 +37,12 @@ pub(crate) fn demands(
         Goal::Append { ranges, copies } => append_demands(plan, ranges, copies, budget),
         Goal::Commit { ranges, logged } => {
             check_logged(plan, ranges, logged, budget)?;
-            parity_demands(plan, code, ranges, budget)
+            let mut claims = parity_demands(plan, code, ranges, budget)?;
+            // What a data node has kept beside its chunk becomes part of it with the commit.
+            let journaled = logged.iter().filter(|kept| kept.log == Log::Journal);
+            let journaled: Vec<ChunkRange> = journaled.map(|kept| kept.part).collect();
+            claims.extend(journal_demands(plan, &journaled, budget)?);
+            Ok(claims)
         }
         Goal::Encode => Ok(encode_demands(plan, code)),
         Goal::EncodeReplicas { replicas } => encode_replicas_demands(plan, code, replicas, budget),

@@ -1,7 +1,7 @@
 //! One node's part of a plan: what a coordinator or client sends to each participant.
 
 use crate::{Plan, Step, ValueId};
-use gabion_layout::{Keeping, NodeId, Slices, StripeId};
+use gabion_layout::{ChunkIndex, Keeping, NodeId, Slices, StripeId};
 use serde::{Deserialize, Serialize};
 
 /// One step as a participant needs it: with its number and the stream that it works on.
@@ -25,6 +25,8 @@ pub struct Part {
     pub node: NodeId,
     /// Bytes of a chunk of the stripe, so that a node can make a new one.
     pub chunk_bytes: u64,
+    /// The chunk of the stripe that the node holds before the plan runs.
+    pub holds: Option<ChunkIndex>,
     /// How records are kept of the chunk of the stripe that the node writes.
     pub keeping: Keeping,
     /// Its steps in the plan's order.
@@ -55,9 +57,16 @@ impl Plan {
             stripe: self.stripe,
             node,
             chunk_bytes: self.geometry.chunk_bytes(),
+            holds: self.holds(node),
             keeping: self.keeping_at(node),
             steps,
         }
+    }
+
+    /// The chunk that a node holds before the plan runs.
+    pub fn holds(&self, node: NodeId) -> Option<ChunkIndex> {
+        let held = self.placement.iter().position(|&holder| holder == node);
+        held.map(ChunkIndex::new)
     }
 
     /// How records are kept of the chunk that `node` writes; it holds one chunk of the stripe.

@@ -189,7 +189,8 @@ pub enum Goal {
         /// all of them within the ranges.
         copies: Vec<Logged>,
     },
-    /// Every parity chunk follows what changed since the last commit.
+    /// Every parity chunk follows what changed since the last commit, and the data chunks themselves get
+    /// what their journals keep of it.
     Commit {
         /// What changed; data chunks only, no overlaps.
         ranges: Vec<ChunkRange>,

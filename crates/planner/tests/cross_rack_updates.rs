@@ -331,7 +331,7 @@ fn stripes_with_lost_chunks_are_left_to_the_update_by_delta() {
     for plan in [
         update::rackcu(&stripe, topology, &ranges, 64),
         cau::append(&stripe, topology, &ranges, 1, 64),
-        parix::commit(&stripe, &ranges, 64),
+        parix::append(&stripe, &ranges, &[], 64),
     ] {
         assert_eq!(plan, Err(PlanError::NeedsChunk(lost[0])));
     }

@@ -16,9 +16,9 @@ use thiserror::Error;
 
 /// The most bytes of one record that every node takes: a quarter of the smallest journal segment
 /// that a node may be given, 32 MiB, less what describes the record.
-const RECORD_BYTES_MAX: u64 = (8 << 20) - (256 << 10);
+pub(crate) const RECORD_BYTES_MAX: u64 = (8 << 20) - (256 << 10);
 /// The most slices of which a record may consist.
-const RECORD_PIECE_COUNT_MAX: u64 = 4096;
+pub(crate) const RECORD_PIECE_COUNT_MAX: u64 = 4096;
 
 /// Under which conditions a plan runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -208,8 +208,10 @@ pub fn substitutes(plan: &Plan) -> Vec<(ChunkIndex, NodeId)> {
 pub fn fits_records(plan: &Plan) -> bool {
     let mut records: BTreeMap<ChunkIndex, (u64, u64)> = BTreeMap::new();
     for step in &plan.steps {
-        if let gabion_plan::Step::Append { chunk, slices, .. } = step {
-            let (bytes, piece_count) = records.entry(*chunk).or_default();
+        if let gabion_plan::Step::Append { slices, .. } = step
+            && let Some(chunk) = recorded_for(plan, step)
+        {
+            let (bytes, piece_count) = records.entry(chunk).or_default();
             *bytes += slices.bytes();
             *piece_count += slices.count;
         }
@@ -224,12 +226,18 @@ pub fn record_holders(plan: &Plan) -> Vec<ChunkIndex> {
     let mut chunks: Vec<ChunkIndex> = plan
         .steps
         .iter()
-        .filter_map(|step| match step {
-            gabion_plan::Step::Append { chunk, .. } => Some(*chunk),
-            _ => None,
-        })
+        .filter_map(|step| recorded_for(plan, step))
         .collect();
     chunks.sort_unstable();
     chunks.dedup();
     chunks
+}
+
+/// The chunk whose node makes a record of what a step appends: copies of another chunk are recorded
+/// for the chunk of the node that keeps them.
+fn recorded_for(plan: &Plan, step: &gabion_plan::Step) -> Option<ChunkIndex> {
+    match step {
+        gabion_plan::Step::Append { node, .. } => plan.holds(*node),
+        _ => None,
+    }
 }

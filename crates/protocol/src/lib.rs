@@ -5,18 +5,23 @@
 //! The promise and its proof are in docs/update-protocol.md. No scheme logic is here: planners
 //! make the plans that these roles start and take part in.
 
+mod commit;
 pub mod coordinator;
+mod holdings;
 pub mod initiate;
 mod inquiry;
 mod marks;
 pub mod message;
 pub mod node;
+mod part_io;
 mod participant;
+mod phases;
 pub mod ports;
 pub mod primary;
 pub mod run;
 pub mod settle;
 mod staging;
+mod term;
 mod turns;
 mod unfinished;
 mod upkeep;

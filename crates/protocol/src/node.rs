@@ -1,11 +1,13 @@
 //! A storage node: routes requests to its two roles, participant and primary, keeps its membership
 //! lease alive, and serves nothing when that has run out.
 
+use crate::holdings::{accept, held_chunks, remove};
 use crate::message::{
-    CoordinatorReply, CoordinatorRequest, Damage, Decided, Flow, HeldChunk, NodeReply, NodeRequest,
-    NodeStatus, Purpose, Refusal, Vitals,
+    CoordinatorReply, CoordinatorRequest, Damage, Flow, NodeReply, NodeRequest, NodeStatus,
+    Purpose, Refusal, Vitals,
 };
 use crate::participant::Participant;
+use crate::phases::ADOPT_EVERY_MS;
 use crate::ports::{Address, Ports};
 use crate::primary::{Primaries, Update};
 use crate::staging::Staging;
@@ -13,7 +15,7 @@ use crate::upkeep::Upkeep;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use gabion_layout::{ChunkId, NodeId, RackId, Sequence, StripeId};
-use gabion_store::{Disk, Store, StoreError, UpdateStamp};
+use gabion_store::{Disk, Store};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thiserror::Error;
@@ -173,6 +175,8 @@ impl<D: Disk> Node<D> {
         let ports = Arc::clone(&self.participant.ports);
         let upkept = Arc::clone(&self);
         ports.spawn(async move { upkept.keep_up().await }.boxed());
+        let committing = Arc::clone(&self);
+        ports.spawn(async move { committing.keep_committing().await }.boxed());
         loop {
             ports
                 .sleep_ms(self.heartbeat_ms.load(Ordering::Relaxed))
@@ -203,6 +207,27 @@ impl<D: Disk> Node<D> {
         }
     }
 
+    /// Commits what has waited long enough, and looks after records that no primary may know of, since
+    /// theirs was restarted.
+    async fn keep_committing(&self) {
+        let ports = &self.participant.ports;
+        let mut adopt_ms = ports.now_ms() + ADOPT_EVERY_MS;
+        loop {
+            ports.sleep_ms(UPKEEP_EVERY_MS).await;
+            let now_ms = ports.now_ms();
+            if now_ms >= self.lease_until_ms.load(Ordering::Acquire) {
+                continue;
+            }
+            let nodes = lock(&self.nodes).clone();
+            self.primaries.commit_due(&nodes).await;
+            if now_ms >= adopt_ms {
+                let appended = self.participant.store.appended_stripes();
+                self.primaries.adopt(appended).await;
+                adopt_ms = now_ms + ADOPT_EVERY_MS;
+            }
+        }
+    }
+
     async fn answer(&self, request: NodeRequest, origin: Address) -> Result<NodeReply, Refusal> {
         let ports = &self.participant.ports;
         if ports.now_ms() >= self.lease_until_ms.load(Ordering::Acquire) {
@@ -229,27 +254,8 @@ impl<D: Disk> Node<D> {
                 lock(&self.staging).end(run, ports.now_ms());
                 done
             }
-            NodeRequest::Update {
-                run,
-                stripe,
-                generation,
-                ranges,
-                substitutes,
-            } => {
-                let update = Update {
-                    run,
-                    stripe,
-                    generation,
-                    ranges,
-                    substitutes,
-                };
-                let nodes = lock(&self.nodes).clone();
-                let updated = self.primaries.update(&update, &nodes).await;
-                updated.map(|sequence| NodeReply::Updated { sequence })
-            }
-            NodeRequest::Mark { stripe, settle } => {
-                let (epoch, sequence) = self.primaries.mark(stripe, settle).await?;
-                Ok(NodeReply::Mark { epoch, sequence })
+            NodeRequest::Update { .. } | NodeRequest::Mark { .. } | NodeRequest::Commit { .. } => {
+                self.lead(request).await
             }
             NodeRequest::Collect { .. }
             | NodeRequest::Resolve { .. }
@@ -268,6 +274,46 @@ impl<D: Disk> Node<D> {
             NodeRequest::Meter => Err(Refusal::Invalid(
                 "the meter is the transport's to read".to_owned(),
             )),
+        }
+    }
+
+    /// Answers as a primary.
+    async fn lead(&self, request: NodeRequest) -> Result<NodeReply, Refusal> {
+        let nodes = lock(&self.nodes).clone();
+        match request {
+            NodeRequest::Update {
+                run,
+                stripe,
+                generation,
+                ranges,
+                substitutes,
+            } => {
+                let update = Update {
+                    run,
+                    stripe,
+                    generation,
+                    ranges,
+                    substitutes,
+                };
+                let updated = self.primaries.update(&update, &nodes).await;
+                updated.map(|sequence| NodeReply::Updated { sequence })
+            }
+            NodeRequest::Mark {
+                stripe,
+                settle,
+                reconstruct,
+            } => {
+                let how = (settle, reconstruct);
+                let (epoch, sequence) = self.primaries.mark(stripe, how, &nodes).await?;
+                Ok(NodeReply::Mark { epoch, sequence })
+            }
+            NodeRequest::Commit { stripe } => {
+                let committed = self.primaries.commit(stripe, &nodes).await;
+                committed.map(|()| NodeReply::Done)
+            }
+            other => Err(Refusal::Invalid(format!(
+                "{other:?} is no primary's request"
+            ))),
         }
     }
 
@@ -514,61 +560,6 @@ fn is_clients(request: &NodeRequest) -> bool {
         NodeRequest::RunPart(part) => part.purpose == Purpose::Client,
         _ => false,
     }
-}
-
-/// What the store holds, for the coordinator. A chunk with a damaged header is left out, so that it
-/// counts as lost and is repaired.
-fn held_chunks<D: Disk>(store: &Store<D>) -> Result<Vec<HeldChunk>, StoreError> {
-    let mut held = Vec::new();
-    for info in store.chunks()? {
-        if let Some(spec) = info.spec {
-            let state = store.collect(info.chunk.stripe)?;
-            let stamps = state
-                .records
-                .iter()
-                .map(|r| (r.stamp.epoch, r.stamp.sequence));
-            let undecided = stamps.collect();
-            held.push(HeldChunk {
-                chunk: info.chunk,
-                generation: spec.generation,
-                epoch: state.epoch,
-                mark: state.mark,
-                undecided,
-            });
-        }
-    }
-    Ok(held)
-}
-
-/// Makes durable what others have decided while this node was away.
-fn accept<D: Disk>(store: &Store<D>, decided: &[Decided]) -> Result<(), StoreError> {
-    for fate in decided {
-        let known = match store.collect(fate.stripe) {
-            Ok(state) => state,
-            // The chunk was obsolete.
-            Err(StoreError::NoSuchStripe { .. }) => continue,
-            Err(error) => return Err(error),
-        };
-        // A later term may have asked this node since, without getting as far as deciding.
-        let epoch = known.epoch.max(fate.epoch);
-        let generation = known.generation.max(fate.generation);
-        store.fence(fate.stripe, epoch, generation)?;
-        // What arrived after the coordinator was told what is here, and before the fence, is of a
-        // past term, and goes too.
-        let records = store.collect(fate.stripe)?.records;
-        let stands = |stamp: &UpdateStamp| fate.stands.contains(&(stamp.epoch, stamp.sequence));
-        let past = records.iter().map(|record| record.stamp);
-        let past = past.filter(|stamp| stamp.epoch < fate.epoch && !stands(stamp));
-        let dropped: Vec<Sequence> = past.map(|stamp| stamp.sequence).collect();
-        let last = fate.stands.last().map(|&(_, sequence)| sequence);
-        let mark = last.unwrap_or_default();
-        store.resolve(fate.stripe, epoch, mark, &dropped)?;
-    }
-    Ok(())
-}
-
-fn remove<D: Disk>(store: &Store<D>, chunks: &[ChunkId]) -> Result<(), StoreError> {
-    chunks.iter().try_for_each(|&chunk| store.remove(chunk))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -4,21 +4,17 @@
 use crate::message::{
     CommittedMark, Effect, Holding, NodeReply, PendingRecord, ReadCut, Refusal, RunPart,
 };
+use crate::part_io::{Gathered, NodeIo, Use, lock};
 use crate::ports::{Address, Ports, run_blocking};
-use crate::run::{LocalIo, RunContext, run_part};
-use crate::staging::{Arrivals, Inputs};
+use crate::run::{RunContext, run_part};
+use crate::staging::Arrivals;
 use crate::unfinished::Unfinished;
-use bytes::Bytes;
-use futures::FutureExt;
-use futures::future::BoxFuture;
-use gabion_exec::{Sink, Source};
-use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Sequence, StripeId};
-use gabion_plan::{Log, PartStep, Step};
+use gabion_layout::{ChunkId, ChunkIndex, Epoch, Generation, Sequence, StripeId};
+use gabion_plan::{PartStep, Step};
 use gabion_store::{
-    ChunkSpec, ChunkWriter, Cut, Disk, Piece, Record, RecordKind, RecordSummary, Store, StoreError,
-    StripeState, UpdateStamp,
+    ChunkSpec, ChunkWriter, Disk, Piece, Record, RecordSummary, Store, StoreError, StripeState,
+    UpdateStamp,
 };
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// A node's store as the protocol uses it.
@@ -137,8 +133,9 @@ impl<D: Disk> Participant<D> {
         let io = NodeIo {
             participant: self.clone(),
             stripe: request.part.stripe,
+            holds: request.part.holds,
             cut: request.cut,
-            catches_up: matches!(request.effect, Effect::CatchUp { .. }),
+            use_of: Use::of(&request.effect),
             inputs: arrivals.inputs,
             gathered: Arc::new(Mutex::new(Gathered {
                 writer,
@@ -240,6 +237,10 @@ impl<D: Disk> Participant<D> {
             Effect::Record {
                 sequence,
                 ref participants,
+            }
+            | Effect::Append {
+                sequence,
+                ref participants,
             } => {
                 let participants = participants.clone();
                 self.append(&request, gathered, sequence, participants, began_in)
@@ -272,7 +273,7 @@ impl<D: Disk> Participant<D> {
         self.store_for_part(began_in, move |store| {
             mark.map_or(Ok(()), |mark| hear(store, &mark))?;
             let mut appended = Vec::new();
-            for ((index, kind), pieces) in gathered.records() {
+            for (index, kind, pieces) in gathered.records() {
                 let record = Record {
                     chunk: ChunkId { stripe, index },
                     generation,
@@ -375,6 +376,7 @@ fn holding<D: Disk>(store: &Store<D>, stripe: StripeId) -> Result<Holding, Store
     Ok(Holding {
         mark: state.mark,
         records: state.records.into_iter().map(pending).collect(),
+        appended: store.appended(stripe)?,
     })
 }
 
@@ -404,148 +406,4 @@ pub(crate) fn refusal(error: &StoreError) -> Refusal {
         other if other.is_no_space() => Refusal::NoSpace,
         other => Refusal::Failed(other.to_string()),
     }
-}
-
-/// The bytes of one record so far: for each piece the data chunk whose change it is, where it goes
-/// in the record's chunk, and its bytes.
-type Pieces = Vec<(ChunkIndex, u64, Bytes)>;
-
-/// What a running part has put aside until its end.
-struct Gathered<D: Disk> {
-    writer: Option<ChunkWriter<D>>,
-    /// By the record's chunk; the flag says whether it is of parity deltas.
-    pieces: BTreeMap<(ChunkIndex, bool), Pieces>,
-    /// As of which update all reads were.
-    read_at: Option<Sequence>,
-}
-
-impl<D: Disk> Default for Gathered<D> {
-    fn default() -> Self {
-        Self {
-            writer: None,
-            pieces: BTreeMap::new(),
-            read_at: None,
-        }
-    }
-}
-
-impl<D: Disk> Gathered<D> {
-    fn records(&self) -> impl Iterator<Item = ((ChunkIndex, RecordKind), &Pieces)> {
-        self.pieces.iter().map(|(&(chunk, is_delta), pieces)| {
-            let kind = if is_delta {
-                RecordKind::ParityDelta
-            } else {
-                RecordKind::NewBytes
-            };
-            ((chunk, kind), pieces)
-        })
-    }
-}
-
-/// A part's bytes at this node.
-struct NodeIo<D: Disk> {
-    participant: Participant<D>,
-    stripe: StripeId,
-    cut: ReadCut,
-    /// Whether writes are put aside for a record.
-    catches_up: bool,
-    inputs: Inputs,
-    gathered: Arc<Mutex<Gathered<D>>>,
-}
-
-impl<D: Disk> LocalIo for NodeIo<D> {
-    fn fetch(
-        &self,
-        source: Source,
-        range: ByteRange,
-    ) -> BoxFuture<'static, Result<Bytes, Refusal>> {
-        let index = match source {
-            Source::Input(chunk) => {
-                return futures::future::ready(self.inputs.read(chunk, range)).boxed();
-            }
-            Source::Chunk(index) => index,
-        };
-        let chunk = ChunkId {
-            stripe: self.stripe,
-            index,
-        };
-        let cut = match self.cut {
-            ReadCut::Committed(_, at_least) => Cut::Committed { at_least },
-            ReadCut::Exactly(sequence) | ReadCut::Settled(sequence) => Cut::Exactly(sequence),
-        };
-        let participant = self.participant.clone();
-        let gathered = Arc::clone(&self.gathered);
-        let read = async move {
-            let read = participant.with_store(move |store| {
-                let mut bytes = Vec::new();
-                let as_of = store.read(chunk, range, cut, &mut bytes)?;
-                Ok((as_of, Bytes::from(bytes)))
-            });
-            let (as_of, bytes) = read.await?;
-            // An update that is committed between two slices must not show in the second alone.
-            if *lock(&gathered).read_at.get_or_insert(as_of) == as_of {
-                Ok(bytes)
-            } else {
-                Err(Refusal::CutPassed { asked: as_of })
-            }
-        };
-        read.boxed()
-    }
-
-    fn store(
-        &self,
-        sink: Sink,
-        range: ByteRange,
-        bytes: Bytes,
-    ) -> BoxFuture<'static, Result<(), Refusal>> {
-        match sink {
-            Sink::Append(log, chunk) => {
-                let (data, is_delta) = match log {
-                    Log::Journal => (chunk, false),
-                    Log::Parity { data } => (data, true),
-                    // What is noted under the parity chunk itself may come from any data chunk.
-                    Log::ParitySum => (chunk, true),
-                    Log::Replica | Log::Original => {
-                        let cannot = "this node's store keeps no replicas yet";
-                        let refusal = Refusal::Invalid(cannot.to_owned());
-                        return futures::future::ready(Err(refusal)).boxed();
-                    }
-                };
-                let mut gathered = lock(&self.gathered);
-                let pieces = gathered.pieces.entry((chunk, is_delta)).or_default();
-                pieces.push((data, range.offset, bytes));
-                futures::future::ready(Ok(())).boxed()
-            }
-            Sink::Write(chunk) if self.catches_up => {
-                let mut gathered = lock(&self.gathered);
-                let pieces = gathered.pieces.entry((chunk, false)).or_default();
-                pieces.push((chunk, range.offset, bytes));
-                futures::future::ready(Ok(())).boxed()
-            }
-            Sink::Write(_) => {
-                let gathered = Arc::clone(&self.gathered);
-                let participant = self.participant.clone();
-                let write = async move {
-                    participant
-                        .with_store(move |_| match &mut lock(&gathered).writer {
-                            Some(writer) => writer.write_at(range.offset, &bytes),
-                            None => Err(StoreError::Malformed {
-                                reason: "chunks are written by parts that install them",
-                            }),
-                        })
-                        .await
-                };
-                write.boxed()
-            }
-            Sink::Deliver(_) => {
-                let nobody = Refusal::Invalid("a node has nobody to deliver bytes to".to_owned());
-                futures::future::ready(Err(nobody)).boxed()
-            }
-        }
-    }
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // A panic while holding the lock leaves pieces that nobody will finish; the part fails anyway.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

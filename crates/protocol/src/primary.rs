@@ -3,25 +3,30 @@
 //! durable. Whatever goes wrong, it gives its term up and settles the stripe under a new one before
 //! it serves again; so an update that failed half-way is decided by the recovery rule alone.
 
-use crate::initiate::{PartFailed, RunTerms, record_holders, run_plan, substitutes};
+use crate::commit::CommitTerms;
+use crate::initiate::{PartFailed, run_plan, substitutes};
 use crate::marks::Marks;
 use crate::message::{
-    CommittedMark, CoordinatorReply, CoordinatorRequest, Effect, Liveness, NodeStatus, Purpose,
-    ReadCut, Refusal, RunId, StripeLease,
+    CommittedMark, CoordinatorReply, CoordinatorRequest, Liveness, NodeStatus, Refusal, RunId,
+    StripeLease,
 };
+use crate::phases::Phases;
 use crate::ports::Ports;
-use crate::settle::{collect, exclusion, is_proof, recovery_rule, resolve, verify_survivors};
+use crate::settle::{
+    check_copies, collect, exclusion, is_proof, recovery_rule, resolve, verify_survivors,
+};
+use crate::term::{Planned, Term, topology_of};
 use crate::turns::Turns;
 use futures::FutureExt;
 use futures::lock::Mutex as AsyncMutex;
 use gabion_codec::Code;
 use gabion_layout::{
-    ChunkIndex, ChunkRange, Epoch, Generation, Geometry, NodeId, NodePlace, Sequence, StripeId,
-    StripeRecord, Topology,
+    ChunkIndex, ChunkRange, Epoch, Generation, Geometry, NodeId, Sequence, StripeId,
 };
 use gabion_meta::Exclusion;
-use gabion_plan::{Keepings, Plan};
-use gabion_planner::{PlanError, Stripe, update};
+use gabion_plan::Goal;
+use gabion_planner::Stripe;
+use gabion_planner::update::{self, Waiting};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -31,7 +36,7 @@ pub const UPDATE_SLICE_BYTES: u64 = 64 << 10;
 /// Stripes that a node remembers being asked about, as a primary.
 const MAX_STRIPES: usize = 16_384;
 /// How long the parts of an update may take.
-const UPDATE_DEADLINE_MS: u64 = 10_000;
+pub(crate) const UPDATE_DEADLINE_MS: u64 = 10_000;
 /// How long the coordinator may take to answer.
 const COORDINATOR_DEADLINE_MS: u64 = 5_000;
 
@@ -43,6 +48,7 @@ pub(crate) struct Primaries {
     marks: Arc<Marks>,
     stripes: Mutex<BTreeMap<StripeId, Arc<Desk>>>,
     codes: Mutex<BTreeMap<String, Code>>,
+    phases: Mutex<Phases>,
 }
 
 /// A stripe's primary, and what it says to those who need not wait for it.
@@ -68,23 +74,6 @@ struct Primary {
     settled: Arc<Settled>,
 }
 
-/// A lease term under which the stripe is settled.
-struct Term {
-    epoch: Epoch,
-    stripe: StripeRecord,
-    geometry: Geometry,
-    code: Code,
-    scheme: &'static dyn update::Scheme,
-    keepings: Keepings,
-    /// The last committed update.
-    mark: Sequence,
-    /// The number of the next update.
-    next: Sequence,
-    /// Chunks that updates of this term have left out, or soon will. The coordinator knows them to
-    /// be stale, so they stay out to the end of the term even if their nodes return.
-    left_out: Vec<ChunkIndex>,
-}
-
 /// One update whose new bytes are staged under `run`.
 #[derive(Debug)]
 pub(crate) struct Update {
@@ -94,6 +83,13 @@ pub(crate) struct Update {
     pub(crate) ranges: Vec<ChunkRange>,
     /// Where the bytes of lost chunks are staged.
     pub(crate) substitutes: Vec<(ChunkIndex, NodeId)>,
+}
+
+impl Update {
+    /// Bytes that it changes.
+    fn bytes(&self) -> u64 {
+        self.ranges.iter().map(|part| part.range.length).sum()
+    }
 }
 
 impl Primaries {
@@ -107,6 +103,7 @@ impl Primaries {
             marks,
             stripes,
             codes: Mutex::default(),
+            phases: Mutex::default(),
         }
     }
 
@@ -117,6 +114,7 @@ impl Primaries {
         nodes: &[NodeStatus],
     ) -> Result<Sequence, Refusal> {
         let stripe = update.stripe;
+        self.end_phases(update, nodes).await;
         let desk = self.desk(stripe);
         let _turn = desk.turns.wait().await;
         let mut primary = desk.primary.lock().await;
@@ -133,36 +131,50 @@ impl Primaries {
                 current: term.stripe.generation,
             });
         }
-        let Planned { plan, missed } = term.plan(&update.ranges, nodes)?;
+        let Planned { plan, missed } = match term.plan_append(&update.ranges, nodes)? {
+            Some(planned) => planned,
+            None => term.plan(&update.ranges, nodes)?,
+        };
         let expected = substitutes(&plan);
         if update.substitutes != expected {
             return Err(Refusal::StageAt(expected));
         }
-        if let Err(refusal) = self.leave_out(term, missed).await {
+        if !matches!(plan.goal, Goal::Append { .. }) {
+            // What the code does not know yet must not lie below an update that it knows.
+            self.commit_waiting(&mut primary, nodes).await?;
+        }
+        self.run(&mut primary, update, &Planned { plan, missed })
+            .await
+    }
+
+    /// Runs an update that has been planned, when what the coordinator must know of it is noted.
+    async fn run(
+        &self,
+        primary: &mut Primary,
+        update: &Update,
+        Planned { plan, missed }: &Planned,
+    ) -> Result<Sequence, Refusal> {
+        let term = primary.term.as_mut().expect("whoever plans has a term");
+        let is_append = matches!(plan.goal, Goal::Append { .. });
+        let mut noted = self.leave_out(term, missed.clone()).await;
+        if noted.is_ok() && is_append {
+            noted = self.note_phase(term, true).await;
+        }
+        if let Err(refusal) = noted {
             // Whether the coordinator has noted it is not known; a new term finds out.
             primary.renounce();
             return Err(refusal);
         }
-        let holders = record_holders(&plan);
-        let sequence = term.next;
-        term.next = sequence.next();
-        let terms = RunTerms {
-            run: update.run,
-            epoch: term.epoch,
-            generation: term.stripe.generation,
-            cut: ReadCut::Exactly(term.mark),
-            effect: Effect::Record {
-                sequence,
-                participants: holders,
-            },
-            purpose: Purpose::Update,
-            spread_ms: 0,
-            deadline_ms: UPDATE_DEADLINE_MS,
-            stall_ms: None,
-        };
+        let (sequence, terms) = term.number(update.run, plan);
         let no_own_part = |_| futures::future::ready(Ok(())).boxed();
-        match run_plan(&*self.ports, &plan, &terms, no_own_part).await {
+        match run_plan(&*self.ports, plan, &terms, no_own_part).await {
             Ok(_) => {
+                term.waiting.note_plan(plan);
+                if let Some(of) = term.append.as_ref().filter(|_| is_append) {
+                    let bytes = update.bytes();
+                    let now_ms = self.ports.now_ms();
+                    lock(&self.phases).note((of.0, &of.1), update.stripe, bytes, now_ms);
+                }
                 self.spread_mark(primary.commit(sequence));
                 Ok(sequence)
             }
@@ -172,6 +184,117 @@ impl Primaries {
                 Err(refusal)
             }
         }
+    }
+
+    /// Commits what waits on stripes, when an update would make it more than may wait. The limits are
+    /// the pool's for each primary; if a commit fails, the update goes on, for the stripe that it is of
+    /// has its own limits.
+    async fn end_phases(&self, update: &Update, nodes: &[NodeStatus]) {
+        let now_ms = self.ports.now_ms();
+        let due = lock(&self.phases).due_before(update.stripe, update.bytes(), now_ms);
+        self.commit_all(due, nodes).await;
+    }
+
+    /// Commits what has waited for as long as it may.
+    pub(crate) async fn commit_due(&self, nodes: &[NodeStatus]) {
+        let due = lock(&self.phases).due(self.ports.now_ms());
+        self.commit_all(due, nodes).await;
+    }
+
+    async fn commit_all(&self, stripes: Vec<StripeId>, nodes: &[NodeStatus]) {
+        for stripe in stripes {
+            if let Err(Refusal::NotPrimary(_) | Refusal::Failed(_)) =
+                self.commit(stripe, nodes).await
+            {
+                // It is another primary's to care for, or gone. Who has its records asks in time.
+                lock(&self.phases).end(stripe);
+            }
+        }
+    }
+
+    /// Commits what waits on a stripe, if anything does.
+    pub(crate) async fn commit(
+        &self,
+        stripe: StripeId,
+        nodes: &[NodeStatus],
+    ) -> Result<(), Refusal> {
+        let desk = self.desk(stripe);
+        let _turn = desk.turns.wait().await;
+        let mut primary = desk.primary.lock().await;
+        self.ensure_term(&mut primary, stripe).await?;
+        self.commit_waiting(&mut primary, nodes).await
+    }
+
+    /// Sees to it that stripes of which this node has appended records have primaries that count
+    /// them: this node, if there is no other.
+    pub(crate) async fn adopt(&self, mut stripes: Vec<StripeId>) {
+        stripes.retain(|&stripe| !lock(&self.phases).has(stripe));
+        for stripe in stripes {
+            let desk = self.desk(stripe);
+            let _turn = desk.turns.wait().await;
+            let mut primary = desk.primary.lock().await;
+            // If it cannot be now, it is asked for again.
+            let _ = self.ensure_term(&mut primary, stripe).await;
+        }
+    }
+
+    async fn commit_waiting(
+        &self,
+        primary: &mut Primary,
+        nodes: &[NodeStatus],
+    ) -> Result<(), Refusal> {
+        let term = primary.term.as_mut().expect("whoever commits has a term");
+        if term.waiting.is_empty() {
+            return self.end_phase(primary).await;
+        }
+        let commit = term.plan_commit(nodes)?;
+        if let Err(refusal) = self.leave_out(term, commit.missed.clone()).await {
+            primary.renounce();
+            return Err(refusal);
+        }
+        let sequence = term.next;
+        term.next = sequence.next();
+        let terms = CommitTerms {
+            epoch: term.epoch,
+            generation: term.stripe.generation,
+            mark: term.mark,
+            sequence,
+        };
+        if let Err(PartFailed { refusal, .. }) = commit.run(&*self.ports, terms).await {
+            primary.renounce();
+            return Err(refusal);
+        }
+        term.waiting = Waiting::default();
+        self.spread_mark(primary.commit(sequence));
+        self.end_phase(primary).await
+    }
+
+    /// Nothing waits any more, and the coordinator may know.
+    async fn end_phase(&self, primary: &mut Primary) -> Result<(), Refusal> {
+        let term = primary.term.as_mut().expect("whoever commits has a term");
+        lock(&self.phases).end(term.stripe.id);
+        let noted = self.note_phase(term, false).await;
+        if noted.is_err() {
+            // The note may still be on its way, and must not arrive after that of the next phase: a
+            // new term has it refused.
+            primary.renounce();
+        }
+        noted
+    }
+
+    /// Has the coordinator remember whether there may be updates of which parity knows nothing.
+    async fn note_phase(&self, term: &mut Term, appends: bool) -> Result<(), Refusal> {
+        if term.appends == appends {
+            return Ok(());
+        }
+        let request = CoordinatorRequest::NotePhase {
+            stripe: term.stripe.id,
+            epoch: term.epoch,
+            appends,
+        };
+        self.tell_coordinator(request).await?;
+        term.appends = appends;
+        Ok(())
     }
 
     /// Has the coordinator remember that chunks are stale, before any update leaves them out.
@@ -205,14 +328,19 @@ impl Primaries {
 
     /// The committed mark and the term that vouches for it. Waits for no update, unless the stripe
     /// is to be settled first or must be.
+    /// Parity has everything up to it if somebody is to `reconstruct`.
     pub(crate) async fn mark(
         &self,
         stripe: StripeId,
-        settle: bool,
+        (settle, reconstruct): (bool, bool),
+        nodes: &[NodeStatus],
     ) -> Result<(Epoch, Sequence), Refusal> {
         let desk = self.desk(stripe);
         let settled = *desk.settled.lock();
-        if !settle && let Some(settled) = settled {
+        if !settle
+            && !reconstruct
+            && let Some(settled) = settled
+        {
             // Who asks has met a node that has not heard, perhaps because it was restarted. If an
             // update is running, its mark will be told soon.
             let primary = desk.primary.try_lock();
@@ -227,7 +355,13 @@ impl Primaries {
             primary.renounce();
         }
         self.ensure_term(&mut primary, stripe).await?;
-        let term = primary.term.as_ref().expect("ensure_term has set it");
+        if reconstruct {
+            self.commit_waiting(&mut primary, nodes).await?;
+        }
+        let term = primary
+            .term
+            .as_ref()
+            .expect("a commit that is made keeps it");
         Ok((term.epoch, term.mark))
     }
 
@@ -251,6 +385,14 @@ impl Primaries {
         let failed = failed_nodes(&lease.nodes);
         let holdings = collect(&*self.ports, &lease.stripe, lease.epoch, &failed).await?;
         let code = self.code(&lease.pool.spec.code)?;
+        let geometry = Geometry::new(
+            code.k(),
+            code.m(),
+            code.sub_chunks(),
+            lease.stripe.chunk_bytes,
+        )
+        .map_err(|error| Refusal::Failed(error.to_string()))?;
+        check_leased_copies(&lease, &code, geometry, &failed)?;
         if !is_proof(&code, &holdings) {
             // So few prove nothing about what was committed.
             let too_few = format!("{} of {} nodes", holdings.len(), lease.stripe.nodes.len());
@@ -263,11 +405,16 @@ impl Primaries {
         verify_survivors(&*self.ports, &code, &lease.stripe, &exclusion, &holdings).await?;
         self.report_settling(lease.stripe.id, exclusion).await?;
         resolve(&*self.ports, &lease.stripe, lease.epoch, &failed, &outcome).await?;
-        let (stripe, pool) = (lease.stripe, lease.pool.spec);
+        let (stripe, pool_id, pool) = (lease.stripe, lease.pool.id, lease.pool.spec);
         let keepings = update::keepings(pool.update, pool.reserve, stripe.chunk_bytes);
-        let geometry = Geometry::new(code.k(), code.m(), code.sub_chunks(), stripe.chunk_bytes)
-            .map_err(|error| Refusal::Failed(error.to_string()))?;
         let (mark, next) = (outcome.mark, outcome.next);
+        let waiting = outcome.waiting(&stripe);
+        let append = pool.append.map(|spec| (pool_id, spec));
+        if let Some(of) = append.as_ref().filter(|_| !waiting.is_empty()) {
+            let bytes = waiting.ranges().iter().map(|part| part.range.length).sum();
+            let now_ms = self.ports.now_ms();
+            lock(&self.phases).note((of.0, &of.1), stripe.id, bytes, now_ms);
+        }
         primary.begin(Term {
             epoch: lease.epoch,
             stripe,
@@ -278,6 +425,9 @@ impl Primaries {
             mark,
             next,
             left_out: Vec::new(),
+            waiting,
+            append,
+            appends: lease.appends,
         });
         Ok(())
     }
@@ -373,6 +523,11 @@ impl Settled {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing that holds these locks can leave its state half changed when it panics.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Primary {
     /// Begins a term: the stripe is settled under it.
     fn begin(&mut self, term: Term) {
@@ -399,68 +554,6 @@ impl Primary {
     }
 }
 
-/// What an update will do.
-struct Planned {
-    plan: Plan,
-    /// Lost chunks that it would change.
-    missed: Vec<ChunkIndex>,
-}
-
-impl Term {
-    /// Whether a chunk has missed updates of this term or earlier ones, for all that is known.
-    fn misses(&self, chunk: ChunkIndex) -> bool {
-        self.stripe.is_stale(chunk) || self.left_out.contains(&chunk)
-    }
-
-    /// The checked plan of an update.
-    fn plan(&self, ranges: &[ChunkRange], nodes: &[NodeStatus]) -> Result<Planned, Refusal> {
-        let failed = failed_nodes(nodes);
-        let is_lost = |chunk: &ChunkIndex| {
-            let node = self.stripe.node_of(*chunk);
-            self.misses(*chunk) || node.is_some_and(|node| failed.contains(&node))
-        };
-        let lost: Vec<ChunkIndex> = self.stripe.chunks().filter(is_lost).collect();
-        let stripe = Stripe {
-            id: self.stripe.id,
-            code: &self.code,
-            geometry: self.geometry,
-            placement: &self.stripe.nodes,
-            lost: &lost,
-        };
-        let holders = nodes
-            .iter()
-            .filter(|s| self.stripe.chunk_on(s.node).is_some());
-        let places = holders.map(|status| NodePlace {
-            node: status.node,
-            rack: status.rack,
-        });
-        let topology = Topology::new(places).map_err(|error| Refusal::Failed(error.to_string()))?;
-        let plan = self
-            .scheme
-            .plan(&stripe, &topology, ranges, UPDATE_SLICE_BYTES);
-        let plan = plan.map_err(|error| refusal(&error))?.kept(self.keepings);
-        gabion_plan::check(&plan, &self.code)
-            .map_err(|error| Refusal::Failed(format!("the update's plan is wrong: {error}")))?;
-        let missed = update::missed(&stripe, ranges);
-        Ok(Planned { plan, missed })
-    }
-}
-
-/// Why there is no plan, for whoever asked for the update.
-fn refusal(error: &PlanError) -> Refusal {
-    match *error {
-        // A stripe has at most 255 chunks.
-        PlanError::TooFewLeft {
-            left_count,
-            chunk_count,
-        } => Refusal::TooFewLeft {
-            left_count: left_count as u8,
-            chunk_count: chunk_count as u8,
-        },
-        ref other => Refusal::Invalid(other.to_string()),
-    }
-}
-
 /// Whether nothing is lost by forgetting a stripe: nobody works on it, and either its term goes on,
 /// which the coordinator remembers and a new settlement finds as it is, or it never had one. A term
 /// that was given up must be named to the coordinator, so it is never forgotten.
@@ -469,6 +562,35 @@ fn is_forgettable(desk: &Arc<Desk>) -> bool {
         return false;
     };
     Arc::strong_count(desk) == 1 && (state.term.is_some() || state.renounced.is_none())
+}
+
+/// Refuses a lease of a stripe in its append phase without copies of what may have been appended.
+fn check_leased_copies(
+    lease: &StripeLease,
+    code: &Code,
+    geometry: Geometry,
+    failed: &[NodeId],
+) -> Result<(), Refusal> {
+    if !lease.appends {
+        return Ok(());
+    }
+    let record = &lease.stripe;
+    let is_lost = |chunk: &ChunkIndex| {
+        let node = record.node_of(*chunk);
+        record.is_stale(*chunk) || node.is_some_and(|node| failed.contains(&node))
+    };
+    let lost: Vec<ChunkIndex> = record.chunks().filter(is_lost).collect();
+    let stripe = Stripe {
+        id: record.id,
+        code,
+        geometry,
+        placement: &record.nodes,
+        lost: &lost,
+    };
+    let topology = topology_of(record, &lease.nodes)?;
+    let spec = &lease.pool.spec;
+    let how = (update::scheme(spec.update), spec.append.as_ref());
+    check_copies(&stripe, &topology, how)
 }
 
 /// The nodes that the coordinator has declared failed.

@@ -9,8 +9,14 @@ use crate::message::{Holding, NodeReply, NodeRequest, PendingRecord, Refusal};
 use crate::ports::Ports;
 use futures::future::join_all;
 use gabion_codec::Code;
-use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeRecord};
+use gabion_layout::{
+    AppendSpec, ChunkId, ChunkIndex, ChunkRange, Epoch, NodeId, Sequence, StripeRecord, Topology,
+};
 use gabion_meta::{Exclusion, StoodUpdate};
+use gabion_plan::{Log, Logged};
+use gabion_planner::Stripe;
+use gabion_planner::update::{Scheme, Waiting};
+use gabion_store::AppendedPiece;
 use std::collections::BTreeMap;
 
 /// How long a node may take to say what it holds.
@@ -32,6 +38,37 @@ pub struct Outcome {
     pub dropped: Vec<Sequence>,
     /// The number of the stripe's next update: no number is used twice, not even a dropped one.
     pub next: Sequence,
+    /// What stands and was appended since the last commit that stands: each record's pieces, under the
+    /// survivor's chunk that holds it.
+    pub appended: Vec<(ChunkIndex, AppendedPiece)>,
+}
+
+impl Outcome {
+    /// What waits for a commit, for whoever plans one.
+    pub fn waiting(&self, stripe: &StripeRecord) -> Waiting {
+        let mut waiting = Waiting::default();
+        for &(
+            holder,
+            AppendedPiece {
+                data,
+                is_original,
+                range,
+            },
+        ) in &self.appended
+        {
+            let Some(node) = stripe.node_of(holder) else {
+                continue;
+            };
+            let log = match is_original {
+                true => Log::Original,
+                false if holder == data => Log::Journal,
+                false => Log::Replica,
+            };
+            let part = ChunkRange { chunk: data, range };
+            waiting.note(Logged { node, log, part });
+        }
+        waiting
+    }
 }
 
 /// Applies the rule. `survivors` are all chunks whose nodes are not declared failed and that are
@@ -62,6 +99,7 @@ pub fn recovery_rule(survivors: &BTreeMap<ChunkIndex, Holding>) -> Outcome {
         stood: Vec::new(),
         dropped: Vec::new(),
         next: known.next(),
+        appended: Vec::new(),
     };
     for (sequence, (update, holders)) in undecided {
         outcome.next = sequence.next();
@@ -74,7 +112,43 @@ pub fn recovery_rule(survivors: &BTreeMap<ChunkIndex, Holding>) -> Outcome {
             outcome.dropped.push(sequence);
         }
     }
+    outcome.appended = appended(survivors, &outcome);
     outcome
+}
+
+/// What stands and waits for a commit. An update that is not appended is made only when everything
+/// appended before it is in it or in another one; so the last such update that stands covers all that
+/// came before. Some survivor knows of it: it takes part, or its chunk has the update in its own bytes.
+fn appended(
+    survivors: &BTreeMap<ChunkIndex, Holding>,
+    outcome: &Outcome,
+) -> Vec<(ChunkIndex, AppendedPiece)> {
+    let stands =
+        |sequence| sequence <= outcome.mark && outcome.dropped.binary_search(&sequence).is_err();
+    let records = || {
+        survivors
+            .values()
+            .flat_map(|holding| &holding.appended.records)
+    };
+    let is_appended =
+        |sequence: &Sequence| records().any(|record| record.stamp.sequence == *sequence);
+    let covered = survivors.values().map(|holding| holding.appended.covered);
+    let undecided = survivors.values().flat_map(|holding| &holding.records);
+    let undecided = undecided.map(|record| record.sequence);
+    let coding = undecided.filter(|sequence| stands(*sequence) && !is_appended(sequence));
+    let covered = covered.chain(coding).max().unwrap_or_default();
+    let mut appended = Vec::new();
+    for (&chunk, holding) in survivors {
+        let held = holding.appended.records.iter();
+        let waiting =
+            held.filter(|record| record.stamp.sequence > covered && stands(record.stamp.sequence));
+        appended.extend(
+            waiting
+                .flat_map(|record| &record.pieces)
+                .map(|&piece| (chunk, piece)),
+        );
+    }
+    appended
 }
 
 fn update_of(record: &PendingRecord) -> StoodUpdate {
@@ -90,6 +164,35 @@ fn update_of(record: &PendingRecord) -> StoodUpdate {
 pub fn is_proof(code: &Code, survivors: &BTreeMap<ChunkIndex, Holding>) -> bool {
     let chunks: Vec<usize> = survivors.keys().map(|chunk| chunk.at()).collect();
     code.is_sufficient(&chunks)
+}
+
+/// Refuses to settle a stripe in its append phase when a data chunk has lost its node and all nodes with
+/// copies of what was appended to it: what was acknowledged may be there and nowhere else, so the stripe
+/// waits for one of them.
+///
+/// # Errors
+/// [`Refusal::Unavailable`].
+pub(crate) fn check_copies(
+    stripe: &Stripe<'_>,
+    topology: &Topology,
+    (scheme, spec): (&dyn Scheme, Option<&AppendSpec>),
+) -> Result<(), Refusal> {
+    let (Some(appending), Some(spec)) = (scheme.appending(), spec) else {
+        return Ok(());
+    };
+    let is_lost = |chunk: &ChunkIndex| stripe.lost.contains(chunk);
+    for data in stripe.geometry.data_chunks().filter(is_lost) {
+        let keepers = appending.keepers(stripe, topology, data, spec);
+        let keepers = keepers.map_err(|error| Refusal::Failed(error.to_string()))?;
+        if keepers.iter().all(is_lost) {
+            let last = format!(
+                "every node that has the last updates of {data} of {}",
+                stripe.id
+            );
+            return Err(Refusal::Unavailable(last));
+        }
+    }
+    Ok(())
 }
 
 /// Has survivors read all of their chunks that nobody else could stand in for, before an update
@@ -251,7 +354,8 @@ async fn ask_survivors(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gabion_layout::{Generation, PoolId, StripeId};
+    use gabion_layout::{ByteRange, Generation, PoolId, StripeId};
+    use gabion_store::{AppendedState, AppendedSummary, UpdateStamp};
 
     fn holding(chunk: u8, mark: u64, records: &[(u64, &[u8])]) -> (ChunkIndex, Holding) {
         let records = records
@@ -268,6 +372,7 @@ mod tests {
             Holding {
                 mark: Sequence(mark),
                 records,
+                appended: AppendedState::default(),
             },
         )
     }
@@ -334,6 +439,92 @@ mod tests {
         );
         let stood: Vec<u64> = noted.stood.iter().map(|update| update.sequence.0).collect();
         assert_eq!(stood, [5], "the chunk on node 9 takes no part in 6");
+    }
+
+    /// What a chunk's node has appended under these numbers, one byte of chunk 0 each, where the number
+    /// says; `covered` is the last update that it knows the code covers.
+    fn appended(chunk: u8, covered: u64, numbers: &[u64]) -> AppendedState {
+        let record = |&number: &u64| AppendedSummary {
+            chunk: ChunkId {
+                stripe: StripeId(1),
+                index: ChunkIndex(chunk),
+            },
+            stamp: UpdateStamp {
+                epoch: Epoch(1),
+                sequence: Sequence(number),
+            },
+            pieces: vec![AppendedPiece {
+                data: ChunkIndex(0),
+                is_original: false,
+                range: ByteRange::new(number, 1),
+            }],
+        };
+        AppendedState {
+            covered: Sequence(covered),
+            records: numbers.iter().map(record).collect(),
+        }
+    }
+
+    /// Which numbers wait for a commit, by the chunk that holds them.
+    fn waits(
+        survivors: impl IntoIterator<Item = ((ChunkIndex, Holding), AppendedState)>,
+    ) -> Vec<(u8, u64)> {
+        let with = |((chunk, holding), appended)| {
+            (
+                chunk,
+                Holding {
+                    appended,
+                    ..holding
+                },
+            )
+        };
+        let outcome = recovery_rule(&survivors.into_iter().map(with).collect());
+        let waits = outcome.appended.iter();
+        waits
+            .map(|(chunk, piece)| (chunk.0, piece.range.offset))
+            .collect()
+    }
+
+    #[test]
+    fn what_was_appended_waits_until_an_update_of_the_code_stands() {
+        let settled = |chunk| holding(chunk, 4, &[]);
+        let phase = [
+            (settled(0), appended(0, 1, &[2, 3])),
+            (settled(1), appended(1, 0, &[])),
+            (settled(2), appended(2, 1, &[2, 3, 4])),
+        ];
+        assert_eq!(
+            waits(phase.clone()),
+            [(0, 2), (0, 3), (2, 2), (2, 3), (2, 4)]
+        );
+        let mut known = phase.clone();
+        known[1].1.covered = Sequence(3);
+        assert_eq!(waits(known), [(2, 4)], "chunk 1 has the commit");
+        let undecided = |numbers: &[u8]| {
+            let mut undecided = phase.clone();
+            for &chunk in numbers {
+                undecided[usize::from(chunk)].0 = holding(chunk, 4, &[(5, &[0, 1, 2])]);
+            }
+            waits(undecided)
+        };
+        assert_eq!(undecided(&[0, 1, 2]), [], "a commit that all hold stands");
+        assert_eq!(
+            undecided(&[0, 1]).len(),
+            5,
+            "one that a survivor lacks does not"
+        );
+    }
+
+    #[test]
+    fn what_was_appended_and_dropped_does_not_wait() {
+        let torn = [
+            (
+                holding(0, 1, &[(2, &[0, 2]), (3, &[0, 2])]),
+                appended(0, 1, &[2, 3]),
+            ),
+            (holding(2, 1, &[(2, &[0, 2])]), appended(2, 1, &[2])),
+        ];
+        assert_eq!(waits(torn), [(0, 2), (2, 2)]);
     }
 
     #[test]

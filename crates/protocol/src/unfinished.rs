@@ -3,7 +3,8 @@
 //! none comes: nothing of them outlives the node's process, its membership, or the wait.
 
 use crate::message::{Effect, Purpose, Refusal, RunPart};
-use crate::participant::{Participant, installed_chunk, lock};
+use crate::part_io::lock;
+use crate::participant::{Participant, installed_chunk};
 use crate::ports::run_blocking;
 use gabion_layout::{ByteRange, ChunkId, Generation, Sequence};
 use gabion_store::{ChunkWriter, Disk};

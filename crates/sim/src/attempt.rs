@@ -130,7 +130,7 @@ impl Client {
                 return Err(Refusal::Unavailable("nodes that could close it".to_owned()));
             }
             // It may have begun: no participant takes part in it any more once the stripe is settled.
-            self.mark(record, true).await?;
+            self.mark(record, (true, false)).await?;
             tally.add(|deeds| deeds.settled_count += 1);
         }
         self.ledger.closed(record.id, open.update);

@@ -250,10 +250,14 @@ impl Client {
     pub(crate) async fn mark(
         &self,
         record: &StripeRecord,
-        settle: bool,
+        (settle, reconstruct): (bool, bool),
     ) -> Result<(Epoch, Sequence), Refusal> {
         let stripe = record.id;
-        let request = NodeRequest::Mark { stripe, settle };
+        let request = NodeRequest::Mark {
+            stripe,
+            settle,
+            reconstruct,
+        };
         match self.ask_primary(record, request).await? {
             NodeReply::Mark { epoch, sequence } => Ok((epoch, sequence)),
             other => Err(Refusal::Invalid(format!("{other:?}"))),

@@ -17,6 +17,10 @@ use std::sync::Mutex;
 pub struct Deeds {
     /// Updates that were acknowledged although a chunk had no part in them.
     pub degraded_update_count: u64,
+    /// Updates that were acknowledged before parity followed.
+    pub appended_update_count: u64,
+    /// Commits that were begun.
+    pub commit_count: u64,
     /// Notes of the coordinator that updates leave chunks out.
     pub degraded_note_count: u64,
     /// Chunks that were made anew.
@@ -38,9 +42,11 @@ pub struct Deeds {
 
 impl Deeds {
     /// Each count and what it is of.
-    pub fn rows(&self) -> [(&'static str, u64); 9] {
+    pub fn rows(&self) -> [(&'static str, u64); 11] {
         [
             ("degraded updates", self.degraded_update_count),
+            ("appended updates", self.appended_update_count),
+            ("commits", self.commit_count),
             ("notes of chunks left out", self.degraded_note_count),
             ("repairs", self.repair_count),
             ("records during repairs", self.overtaken_repair_count),
@@ -56,6 +62,8 @@ impl Deeds {
 impl AddAssign for Deeds {
     fn add_assign(&mut self, other: Self) {
         self.degraded_update_count += other.degraded_update_count;
+        self.appended_update_count += other.appended_update_count;
+        self.commit_count += other.commit_count;
         self.degraded_note_count += other.degraded_note_count;
         self.repair_count += other.repair_count;
         self.overtaken_repair_count += other.overtaken_repair_count;

@@ -5,7 +5,7 @@ use crate::deeds::Tally;
 use crate::history::{History, Observation};
 use crate::world::{World, lock};
 use gabion_layout::{Sequence, StripeId};
-use gabion_protocol::message::{Effect, NodeRequest, RunId};
+use gabion_protocol::message::{Effect, NodeRequest, Purpose, RunId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -23,6 +23,10 @@ struct State {
     runs: BTreeMap<RunId, Run>,
     /// Updates that were sent out without some chunk that they concern.
     degraded: BTreeSet<UpdateId>,
+    /// Updates whose parity was to follow later.
+    appended: BTreeSet<UpdateId>,
+    /// Commits that were begun.
+    commits: BTreeSet<(StripeId, Sequence)>,
 }
 
 struct Run {
@@ -75,12 +79,25 @@ impl Ledger {
         let NodeRequest::RunPart(part) = request else {
             return;
         };
-        let Effect::Record {
-            sequence,
-            ref participants,
-        } = part.effect
-        else {
-            return;
+        let (sequence, participants, is_append) = match &part.effect {
+            // A commit is no client's update: it changes nothing that anybody reads.
+            Effect::Record { sequence, .. } if part.purpose == Purpose::Commit => {
+                let is_first = lock(&self.state)
+                    .commits
+                    .insert((part.part.stripe, *sequence));
+                self.tally
+                    .add(|deeds| deeds.commit_count += u64::from(is_first));
+                return;
+            }
+            Effect::Record {
+                sequence,
+                participants,
+            } => (*sequence, participants, false),
+            Effect::Append {
+                sequence,
+                participants,
+            } => (*sequence, participants, true),
+            _ => return,
         };
         let state = &mut *lock(&self.state);
         let Some(run) = state.runs.get(&part.run) else {
@@ -89,7 +106,9 @@ impl Ledger {
             return;
         };
         state.history.numbered(run.stripe, run.update, sequence);
-        if participants.len() < run.concerned_count {
+        if is_append {
+            state.appended.insert(run.update);
+        } else if participants.len() < run.concerned_count {
             state.degraded.insert(run.update);
         }
     }
@@ -107,8 +126,11 @@ impl Ledger {
             self.world.fail(violation.to_string());
         }
         let is_degraded = u64::from(state.degraded.contains(&update));
-        self.tally
-            .add(|deeds| deeds.degraded_update_count += is_degraded);
+        let is_appended = u64::from(state.appended.contains(&update));
+        self.tally.add(|deeds| {
+            deeds.degraded_update_count += is_degraded;
+            deeds.appended_update_count += is_appended;
+        });
     }
 
     pub(crate) fn read(&self, seen: &Observation<'_>) {

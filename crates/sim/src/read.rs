@@ -50,6 +50,14 @@ struct Attempt<'a> {
     mark: Option<(Epoch, Sequence)>,
 }
 
+impl Attempt<'_> {
+    /// Whether it goes through the code.
+    fn is_degraded(&self) -> bool {
+        let mut parts = self.ranges.iter();
+        parts.any(|part| self.lost.contains(&part.chunk))
+    }
+}
+
 /// Bytes as of a cut, range by range.
 type Brought = (Sequence, Vec<Vec<u8>>);
 
@@ -102,9 +110,9 @@ impl Client {
             mark: None,
         };
         for try_number in 0..TRY_COUNT_MAX {
-            let is_degraded = ranges.iter().any(|part| attempt.lost.contains(&part.chunk));
+            let is_degraded = attempt.is_degraded();
             if is_degraded && attempt.mark.is_none() {
-                attempt.mark = Some(self.mark(record, false).await?);
+                attempt.mark = Some(self.mark(record, (false, true)).await?);
             }
             match self.try_once(&attempt, is_degraded).await? {
                 Ok(brought) => return Ok(brought),
@@ -201,7 +209,8 @@ impl Client {
                 let settle = failed.refusal == Refusal::Unsettled
                     && attempt.mark.is_some()
                     && try_number > 1;
-                attempt.mark = Some(self.mark(attempt.record, settle).await?);
+                let how = (settle, attempt.is_degraded());
+                attempt.mark = Some(self.mark(attempt.record, how).await?);
                 Ok(())
             }
             refusal => {

@@ -9,7 +9,7 @@ use crate::workload::{Files, prepare, work};
 use crate::world::World;
 use futures::FutureExt;
 use gabion_codec::Code;
-use gabion_layout::{Survive, UpdateScheme};
+use gabion_layout::{AppendSpec, Survive, UpdateScheme};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
@@ -71,6 +71,7 @@ pub(crate) struct Shape {
     pub(crate) survived_count: usize,
     pub(crate) chunk_bytes: u64,
     pub(crate) update: UpdateScheme,
+    pub(crate) append: Option<AppendSpec>,
     pub(crate) stripe_bytes: u64,
     /// In a storm, one message in so many arrives twice; 0 is never.
     pub(crate) repeat_one_in: u64,
@@ -92,8 +93,8 @@ const CODES: [&str; 8] = [
 
 /// Update schemes of the simulated pools, by seed. The default has two places.
 const SCHEMES: [UpdateScheme; 8] = {
-    use UpdateScheme::{Fl, Fo, Pl, Plr, Rackcu};
-    [Fo, Fl, Pl, Plr, Fo, Fl, Rackcu, Plr]
+    use UpdateScheme::{Cau, Fl, Fo, Parix, Pl, Plr, Rackcu};
+    [Fo, Fl, Pl, Plr, Parix, Cau, Rackcu, Plr]
 };
 
 impl Shape {
@@ -101,6 +102,19 @@ impl Shape {
         let name = *dice.pick(&CODES);
         let code: Code = name.parse().expect("these codes exist");
         let survived_count = code.failures_survived();
+        let update = SCHEMES[(seed % SCHEMES.len() as u64) as usize];
+        // Phases end for each of the reasons that they can end for.
+        let append = update.appends().then(|| AppendSpec {
+            replicas: dice.between(1, survived_count as u64) as u8,
+            stripes_max: dice.between(1, 4),
+            log_bytes_max: dice.between(1, 32) << 10,
+            age_max_s: dice.between(1, 20),
+        });
+        // What is appended under CAU survives as many losses as it has replicas.
+        let survived_count = match &append {
+            Some(append) if update == UpdateScheme::Cau => usize::from(append.replicas),
+            _ => survived_count,
+        };
         let chunk_bytes = 4096 * dice.between(1, 2);
         let chunk_bytes = chunk_bytes.next_multiple_of(code.sub_chunks() as u64);
         Self {
@@ -109,10 +123,11 @@ impl Shape {
             node_count: code.n() + dice.between(1, 3) as usize,
             client_count: dice.between(1, 4) as usize,
             code: name.to_owned(),
-            survive: Survive::Nodes(survived_count as u32),
+            survive: Survive::Nodes(code.failures_survived() as u32),
             survived_count,
             chunk_bytes,
-            update: SCHEMES[(seed % SCHEMES.len() as u64) as usize],
+            update,
+            append,
             stripe_bytes: chunk_bytes * code.k() as u64,
             repeat_one_in: *dice.pick(&[0, 0, 30, 300]),
             is_thin: dice.one_in(2),

@@ -15,6 +15,7 @@ pub(crate) fn request(request: &Request) -> Option<String> {
             CoordinatorRequest::Acquire { .. }
             | CoordinatorRequest::Settling { .. }
             | CoordinatorRequest::NoteDegraded { .. }
+            | CoordinatorRequest::NotePhase { .. }
             | CoordinatorRequest::ReportDamage(_)
             | CoordinatorRequest::BeginPut { .. }
             | CoordinatorRequest::CommitPut(_)

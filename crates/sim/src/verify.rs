@@ -56,7 +56,7 @@ async fn verify_layout(
 ) -> Result<(), Unverified> {
     for record in &layout.stripes {
         let not_yet = |why: String| Unverified::NotYet(format!("{}: {why}", record.id));
-        let mark = client.mark(record, true).await;
+        let mark = client.mark(record, (true, true)).await;
         let (_, mark) = mark.map_err(|refusal| not_yet(refusal.to_string()))?;
         let cells = 0..cell_count(layout, record);
         let read = client.read(layout, record, cells).await;

@@ -216,6 +216,7 @@ pub(crate) async fn prepare(cluster: &Cluster, client: &Client, files: &Files) {
             chunk_bytes: shape.chunk_bytes,
             update: shape.update,
             reserve: shape.update.reserves_space().then_some(RESERVE),
+            append: shape.append,
         });
         // Refused until all nodes have joined.
         if let Ok(CoordinatorReply::Pool(_)) = client.ask(request).await {

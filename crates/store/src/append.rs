@@ -8,7 +8,7 @@ use crate::error::StoreError;
 use crate::frame;
 use crate::index::{Chunk, Header, Pending};
 use crate::lsn::Lsn;
-use crate::record::Record;
+use crate::record::{Record, RecordKind};
 use crate::store::{Options, Room, Shared, State, Store};
 use crate::update::{check_epoch, check_generation};
 use gabion_layout::{ChunkId, Keeping, Sequence};
@@ -146,6 +146,9 @@ impl<D: Disk> State<D> {
         let Header::Known(header) = entry.header else {
             return Place::Journal;
         };
+        if head.kind.is_appended() {
+            return Place::Journal;
+        }
         let upto = self.mergeable_upto(chunk.stripe);
         match (&entry.reserve, header.spec.keeping) {
             (Some(reserve), Keeping::Reserve { bytes: 1.. }) => {
@@ -164,7 +167,7 @@ impl<D: Disk> State<D> {
                 }
             }
             (_, Keeping::AtOnce | Keeping::Reserve { bytes: 0 })
-                if entry.pending.range(..=upto).next().is_some() =>
+                if entry.mergeable(upto).next().is_some() =>
             {
                 Place::Merge
             }
@@ -225,6 +228,11 @@ fn check_shape(record: &Record<'_>, head: &UpdateHead, options: Options) -> Resu
     }
     if !record.participants.is_sorted_by(|a, b| a < b) {
         return malformed("participants must be in increasing order");
+    }
+    if let RecordKind::Appended { original_count } = record.kind
+        && usize::from(original_count) > record.pieces.len()
+    {
+        return malformed("a record has more originals than pieces");
     }
     if !record.participants.contains(&record.chunk.index) {
         return malformed("a record's own chunk takes part in its update");

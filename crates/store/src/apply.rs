@@ -120,7 +120,7 @@ impl<D: Disk> State<D> {
         for (&stripe, held) in &self.stripes {
             let upto = self.mergeable_upto(stripe);
             for (&index, chunk) in &held.chunks {
-                let settled = || chunk.pending.range(..=upto).map(|(_, r)| r.position);
+                let settled = || chunk.mergeable(upto).map(|record| record.position);
                 let swapped = chunk.swapped.as_ref();
                 let oldest = settled().chain(swapped.map(|swapped| swapped.oldest)).min();
                 let Some(oldest) = oldest else {
@@ -167,7 +167,7 @@ impl<D: Disk> State<D> {
         };
         let range = (header.spec.base, self.mergeable_upto(chunk.stripe));
         let mut settled = self
-            .records(disk, chunk, range, |_| true)?
+            .records(disk, chunk, range, |head| !head.kind.is_appended())?
             .into_iter()
             .peekable();
         let (mut bytes, mut block_count) = (0, 0);

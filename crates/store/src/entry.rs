@@ -273,6 +273,7 @@ fn put_update(head: &mut Vec<u8>, update: &UpdateHead) {
     head.push(match update.kind {
         RecordKind::NewBytes => 0,
         RecordKind::ParityDelta => 1,
+        RecordKind::Appended { .. } => 2,
     });
     put_chunk(head, update.chunk);
     put_varint(head, update.generation.0);
@@ -280,6 +281,9 @@ fn put_update(head: &mut Vec<u8>, update: &UpdateHead) {
     put_varint(head, update.stamp.sequence.0);
     head.push(update.participants.0.len() as u8);
     head.extend_from_slice(&update.participants.0);
+    if let RecordKind::Appended { original_count } = update.kind {
+        put_varint(head, u64::from(original_count));
+    }
     for piece in &update.pieces {
         head.push(piece.data.0);
         put_varint(head, piece.range.offset);
@@ -288,9 +292,10 @@ fn put_update(head: &mut Vec<u8>, update: &UpdateHead) {
 }
 
 fn update(reader: &mut Reader<'_>) -> Option<UpdateHead> {
-    let kind = match reader.u8()? {
+    let mut kind = match reader.u8()? {
         0 => RecordKind::NewBytes,
         1 => RecordKind::ParityDelta,
+        2 => RecordKind::Appended { original_count: 0 },
         _ => return None,
     };
     let chunk = chunk(reader)?;
@@ -298,6 +303,9 @@ fn update(reader: &mut Reader<'_>) -> Option<UpdateHead> {
     let stamp = stamp(reader)?;
     let map_bytes = usize::from(reader.u8()?);
     let participants = Participants(reader.bytes(map_bytes)?.into());
+    if let RecordKind::Appended { original_count } = &mut kind {
+        *original_count = u16::try_from(reader.varint()?).ok()?;
+    }
     let mut pieces = Vec::new();
     while let Some(data) = reader.u8() {
         let range = ByteRange::new(reader.varint()?, reader.varint()?);
@@ -366,7 +374,13 @@ mod tests {
     proptest! {
         #[test]
         fn updates_come_back(
-            index in 0u8..255, stripe: u64, epoch: u64, sequence: u64, delta: bool,
+            index in 0u8..255, stripe: u64, epoch: u64, sequence: u64,
+            kind in proptest::sample::select(vec![
+                RecordKind::NewBytes,
+                RecordKind::ParityDelta,
+                RecordKind::Appended { original_count: 0 },
+                RecordKind::Appended { original_count: u16::MAX },
+            ]),
             chunks in proptest::collection::btree_set(0u8..255, 0..20),
             ranges in proptest::collection::vec((0u8..255, 0u64..1 << 40, 1u64..1 << 20), 1..5),
         ) {
@@ -377,7 +391,7 @@ mod tests {
                 chunk: ChunkId { stripe: StripeId(stripe), index: ChunkIndex(index) },
                 generation: Generation(7),
                 stamp: UpdateStamp { epoch: Epoch(epoch), sequence: Sequence(sequence) },
-                kind: if delta { RecordKind::ParityDelta } else { RecordKind::NewBytes },
+                kind,
                 participants,
                 pieces: ranges.into_iter().map(|(data, offset, length)| PieceHead {
                     data: ChunkIndex(data), range: ByteRange::new(offset, length),

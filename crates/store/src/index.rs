@@ -4,7 +4,7 @@
 use crate::chunk_file::ChunkHeader;
 use crate::entry::{StripeMark, UpdateHead};
 use crate::journal::Position;
-use crate::record::UpdateStamp;
+use crate::record::{RecordKind, UpdateStamp};
 use crate::reserve::Reserve;
 use crate::swap::Swapped;
 use gabion_layout::{ByteRange, ChunkIndex, Epoch, Generation, Keeping, Sequence, StripeId};
@@ -125,6 +125,12 @@ impl Chunk {
         }
     }
 
+    /// Pending records up to a sequence that are to become part of the chunk's own bytes.
+    pub(crate) fn mergeable(&self, upto: Sequence) -> impl Iterator<Item = &Pending> {
+        let settled = self.pending.range(..=upto).map(|(_, record)| record);
+        settled.filter(|record| !record.head.kind.is_appended())
+    }
+
     /// Pending records of updates after `sequence`, oldest first.
     pub(crate) fn pending_after(
         &self,
@@ -138,7 +144,18 @@ impl Chunk {
 impl UpdateHead {
     /// Whether one of its pieces has a byte of `range`.
     pub(crate) fn touches(&self, range: ByteRange) -> bool {
-        let shares = |piece: &crate::entry::PieceHead| piece.range.intersect(range).is_some();
-        self.pieces.iter().any(shares)
+        let mut pieces = self.pieces.iter().enumerate();
+        pieces.any(|(at, piece)| piece.range.intersect(range).is_some() && self.changes_chunk(at))
+    }
+
+    /// Whether a piece is of the record's own chunk: appended ones may be originals, or of a data
+    /// chunk on another node.
+    pub(crate) fn changes_chunk(&self, at: usize) -> bool {
+        match self.kind {
+            RecordKind::NewBytes | RecordKind::ParityDelta => true,
+            RecordKind::Appended { original_count } => {
+                at >= usize::from(original_count) && self.pieces[at].data == self.chunk.index
+            }
+        }
     }
 }

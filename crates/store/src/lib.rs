@@ -48,6 +48,7 @@
 //! ```
 
 mod append;
+mod appended;
 mod apply;
 mod checksum;
 mod chunk_file;
@@ -85,6 +86,7 @@ mod swap;
 mod update;
 mod witness;
 
+pub use appended::Recalled;
 pub use apply::ApplySummary;
 pub use chunk_writer::ChunkWriter;
 pub use counts::StoreCounts;
@@ -94,8 +96,8 @@ pub use fragments::Fragments;
 pub use lsn::Lsn;
 pub use real_disk::RealDisk;
 pub use record::{
-    ChunkInfo, ChunkSpec, Cut, Damage, Piece, Record, RecordKind, RecordSummary, StripeState,
-    UpdateStamp,
+    AppendedPiece, AppendedState, AppendedSummary, ChunkInfo, ChunkSpec, Cut, Damage, Piece,
+    Record, RecordKind, RecordSummary, StripeState, UpdateStamp,
 };
 pub use recovery::{JournalDamage, RecoveryReport};
 pub use resize::ReserveStats;

@@ -32,7 +32,9 @@ impl<D: Disk> Store<D> {
             return Ok(None);
         }
         let mark = state.stripes[&chunk.stripe].mark;
-        let records = state.records(&self.shared.disk, chunk, (from, mark), |_| true)?;
+        let records = state.records(&self.shared.disk, chunk, (from, mark), |head| {
+            !head.kind.is_appended()
+        })?;
         let missed = records
             .values()
             .flat_map(|record| &record.head.pieces)

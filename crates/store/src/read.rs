@@ -2,7 +2,8 @@
 //!
 //! A chunk as of update s is its own bytes, which include all updates up to its base, and over
 //! them the pending records up to s in their order: new bytes replace, parity deltas are added.
-//! A data node's overlay and a parity node's logged deltas are thus read by one function.
+//! A data node's overlay and a parity node's logged deltas are thus read by one function. Appended
+//! bytes of a data chunk lie over it in the same way, for readers of data; the code reads without.
 
 use crate::chunk_file::{ChunkHeader, read_blocks};
 use crate::disk::Disk;
@@ -146,10 +147,10 @@ impl<D: Disk> State<D> {
         }
         let entry = &stripe.chunks[&chunk.index];
         let as_of = match cut {
-            Cut::Exactly(sequence) if sequence < applied => {
+            Cut::Exactly(sequence) | Cut::Newest(sequence) if sequence < applied => {
                 return Err(StoreError::CutPassed { chunk, applied });
             }
-            Cut::Exactly(sequence) => sequence,
+            Cut::Exactly(sequence) | Cut::Newest(sequence) => sequence,
             Cut::Committed { .. } => {
                 let above = stripe.mark;
                 if let Some(first) = entry.first_unsettled(above, range) {
@@ -162,7 +163,9 @@ impl<D: Disk> State<D> {
                 above
             }
         };
-        let touches = |head: &UpdateHead| head.touches(range);
+        let is_newest = !matches!(cut, Cut::Exactly(_));
+        let touches =
+            |head: &UpdateHead| (is_newest || !head.kind.is_appended()) && head.touches(range);
         let layers = self.records(disk, chunk, (applied, as_of), touches)?;
         Ok(View {
             file: self.open_file(disk, chunk)?,
@@ -203,10 +206,11 @@ impl UpdateHead {
 /// Lays a record's body over `output`, which holds the bytes `range` of the chunk.
 pub(crate) fn lay_over(output: &mut [u8], range: ByteRange, head: &UpdateHead, body: &[u8]) {
     let mut rest = body;
-    for piece in &head.pieces {
+    for (at, piece) in head.pieces.iter().enumerate() {
         let (bytes, behind) = rest.split_at(piece.range.length as usize);
         rest = behind;
-        let Some(shared) = piece.range.intersect(range) else {
+        let shared = piece.range.intersect(range);
+        let Some(shared) = shared.filter(|_| head.changes_chunk(at)) else {
             continue;
         };
         let cut = |from: u64| {
@@ -216,7 +220,7 @@ pub(crate) fn lay_over(output: &mut [u8], range: ByteRange, head: &UpdateHead, b
         let source = &bytes[cut(piece.range.offset)];
         let target = &mut output[cut(range.offset)];
         match head.kind {
-            RecordKind::NewBytes => target.copy_from_slice(source),
+            RecordKind::NewBytes | RecordKind::Appended { .. } => target.copy_from_slice(source),
             RecordKind::ParityDelta => kernel::add_assign(target, source),
         }
     }

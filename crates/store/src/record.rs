@@ -24,6 +24,21 @@ pub enum RecordKind {
     /// They are added (XOR) to the chunk's bytes: the record of a parity node. The code's
     /// coefficient has been applied already.
     ParityDelta,
+    /// They are bytes of data chunks that parity does not follow yet: appended on the data node
+    /// itself, or copies on a parity node. They are kept beside the chunk, which the code knows
+    /// without them, until an update of the other kinds shows that a commit has taken them in.
+    Appended {
+        /// So many pieces, the first ones, are what the data chunk had at the last commit; the others
+        /// are new.
+        original_count: u16,
+    },
+}
+
+impl RecordKind {
+    /// Whether the code does not know of the bytes.
+    pub const fn is_appended(self) -> bool {
+        matches!(self, Self::Appended { .. })
+    }
 }
 
 /// Bytes of a record for one range of the chunk.
@@ -32,7 +47,7 @@ pub struct Piece<'a> {
     /// The data chunk whose change this comes from; the record's own chunk where a parity chunk's
     /// delta may come from any.
     pub data: ChunkIndex,
-    /// First byte, in the chunk that the record is for.
+    /// First byte, in the chunk that the record is for; in the data chunk if the record is appended.
     pub offset: u64,
     /// The bytes; never empty.
     pub bytes: &'a [u8],
@@ -96,8 +111,43 @@ pub enum Cut {
         /// A mark that the caller knows of.
         at_least: Sequence,
     },
-    /// As of exactly this update, which the caller vouches is committed.
+    /// As of exactly this update, which the caller vouches is committed, as the code knows the chunk:
+    /// without appended bytes that wait for a commit. [`Cut::Committed`] has them.
     Exactly(Sequence),
+    /// As of exactly this update, with the appended bytes that wait for a commit.
+    Newest(Sequence),
+}
+
+/// Bytes of a data chunk that a node has in its log beside its chunk.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct AppendedPiece {
+    /// The data chunk.
+    pub data: ChunkIndex,
+    /// Its bytes as of the last commit, not new ones.
+    pub is_original: bool,
+    /// Which bytes of the data chunk.
+    pub range: ByteRange,
+}
+
+/// A held record of appended bytes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct AppendedSummary {
+    /// The chunk of the node that holds it.
+    pub chunk: ChunkId,
+    /// Which update.
+    pub stamp: UpdateStamp,
+    /// What it has.
+    pub pieces: Vec<AppendedPiece>,
+}
+
+/// What a store holds of a stripe's append phase.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct AppendedState {
+    /// The last settled update of which this store knows that the code covers it. The code then covers
+    /// all before it: such updates are made only when nothing is left that was appended.
+    pub covered: Sequence,
+    /// Appended records above it, settled or not, in the order of their chunks and sequences.
+    pub records: Vec<AppendedSummary>,
 }
 
 /// What a chunk is, apart from its bytes.

@@ -59,8 +59,9 @@ impl<D: Disk> Shared<D> {
         let Some(entry) = state.chunk(chunk).filter(is_long) else {
             return Ok(());
         };
-        let settled = entry.pending.range(..=mark);
-        let listed: Vec<(Sequence, Position)> = settled.map(|(&s, r)| (s, r.position)).collect();
+        let settled = entry.mergeable(mark);
+        let listed = settled.map(|record| (record.head.stamp.sequence, record.position));
+        let listed: Vec<(Sequence, Position)> = listed.collect();
         if listed.len() < LISTED_COUNT_MAX {
             return Ok(());
         }
@@ -74,7 +75,9 @@ impl<D: Disk> Shared<D> {
         };
         state.journal.keep(last);
         let entry = state.chunk_mut(chunk).expect("it was there above");
-        entry.pending = entry.pending.split_off(&Sequence(mark.0.saturating_add(1)));
+        entry
+            .pending
+            .retain(|&sequence, record| sequence > mark || record.head.kind.is_appended());
         let swapped = entry.swapped.get_or_insert_with(|| Swapped {
             last,
             oldest: listed[0].1,

@@ -86,7 +86,9 @@ impl Backing for Client {
         let geometry = layout.geometry(stripe).ok()?;
         let attempts = self.attempts("asking for a version".to_owned(), 0);
         let limit_ms = attempts.attempt_ms();
-        let mark = file.ask_mark(&layout, stripe, false, limit_ms).await;
+        let mark = file
+            .ask_mark(&layout, stripe, (false, false), limit_ms)
+            .await;
         let (epoch, sequence) = mark.ok()?;
         // Whoever answered may have lost the lease without knowing it, and others may have written
         // since. The nodes know: they serve no cut of a term that is past.

@@ -186,6 +186,8 @@ impl<'a> Network<'a> {
                     let chunk = match source {
                         Source::Chunk(chunk) => &self.stored[chunk.at()],
                         Source::Input(chunk) => &self.new[chunk.at()],
+                        Source::Log(Log::Original, chunk) => &self.stored[chunk.at()],
+                        Source::Log(_, chunk) => &self.new[chunk.at()],
                     };
                     let bytes = Bytes::copy_from_slice(part_of(chunk, range));
                     *self.outcome.fetched.entry(step).or_default() += 1;

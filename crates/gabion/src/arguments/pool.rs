@@ -2,7 +2,7 @@
 
 use crate::output::{parse_bytes, parse_seconds};
 use clap::Args;
-use gabion_layout::{ReserveSpec, Smoothing, Survive, UpdateScheme};
+use gabion_layout::{AppendSpec, ReserveSpec, Smoothing, Survive, UpdateScheme};
 
 /// What a pool is to be.
 #[derive(Args, Debug)]
@@ -25,6 +25,25 @@ pub(crate) struct PoolOptions {
     pub(crate) update: UpdateScheme,
     #[command(flatten)]
     pub(crate) reserve: ReserveOptions,
+    #[command(flatten)]
+    pub(crate) append: AppendOptions,
+}
+
+/// When parity follows under parix and cau alone: whatever comes first.
+#[derive(Args, Debug)]
+pub(crate) struct AppendOptions {
+    /// Copies of appended bytes on parity nodes, in other racks, until parity follows [cau: 1]
+    #[arg(long = "replicas", value_name = "COUNT")]
+    replicas: Option<u8>,
+    /// Stripes of a primary that may wait for parity to follow [parix, cau: 100]
+    #[arg(long = "commit-stripes", value_name = "COUNT")]
+    stripes: Option<u64>,
+    /// Bytes of a primary's stripes that may wait [parix, cau: 64MiB]
+    #[arg(long = "commit-bytes", value_name = "SIZE", value_parser = parse_bytes)]
+    log_bytes: Option<u64>,
+    /// How long updates may wait, such as 12h, 30m or 45s [parix, cau: 1h]
+    #[arg(long = "commit-age", value_name = "TIME", value_parser = parse_seconds)]
+    age_s: Option<u64>,
 }
 
 /// The space behind parity chunks; for plr and rackcu alone.
@@ -67,6 +86,38 @@ impl PoolOptions {
             initial_chunks,
             period_s: told.period_s.unwrap_or(usual.period_s),
             smoothing: told.alpha.unwrap_or(usual.smoothing),
+        }))
+    }
+
+    /// The append phases that are asked for; none when parity follows at once.
+    ///
+    /// # Errors
+    /// One plain sentence.
+    pub(crate) fn append(&self) -> Result<Option<AppendSpec>, String> {
+        let told = &self.append;
+        if !self.update.appends() {
+            let limits = [told.stripes, told.log_bytes, told.age_s];
+            if told.replicas.is_none() && limits == [None; 3] {
+                return Ok(None);
+            }
+            return Err(format!(
+                "parity follows at once under the update scheme {}; use --update parix or cau, or leave \
+                 --replicas, --commit-stripes, --commit-bytes and --commit-age out",
+                self.update
+            ));
+        }
+        if told.replicas.is_some() && self.update == UpdateScheme::Parix {
+            return Err(
+                "parix has copies on all parity nodes; use --update cau, or leave --replicas out"
+                    .to_owned(),
+            );
+        }
+        let usual = AppendSpec::default();
+        Ok(Some(AppendSpec {
+            replicas: told.replicas.unwrap_or(usual.replicas),
+            stripes_max: told.stripes.unwrap_or(usual.stripes_max),
+            log_bytes_max: told.log_bytes.unwrap_or(usual.log_bytes_max),
+            age_max_s: told.age_s.unwrap_or(usual.age_max_s),
         }))
     }
 

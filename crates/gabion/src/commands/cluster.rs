@@ -116,6 +116,7 @@ async fn status(place: &Place, format: Format) -> Result<(), Failure> {
         return print_json(&json!({
             "nodes": status.nodes.iter().map(node_json).collect::<Vec<_>>(),
             "stripes_by_failures_left": status.stripes_by_failures_left,
+            "appending_stripes": status.appending_stripe_count,
             "lost_chunks": status.lost_chunk_count,
             "repair": repair_json(&status),
             "traffic": meter_json(&meter),
@@ -148,6 +149,13 @@ pub(crate) fn print_redundancy(status: &ClusterStatus) {
             left => format!("survive {left} more chunk failures"),
         };
         println!("{stripes} stripes {what}");
+    }
+    if status.appending_stripe_count > 0 {
+        println!(
+            "{} stripes have updates whose parity is still to follow, and survive as many failures as \
+             these have copies",
+            status.appending_stripe_count
+        );
     }
     let repair = &status.repair;
     println!(

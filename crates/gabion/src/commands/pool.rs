@@ -22,6 +22,7 @@ pub(crate) async fn run(
             show(&[client.create_pool(wish).await?], format)
         }
         PoolCommand::Ls => show(&connect(place).await?.pools().await?, format),
+        PoolCommand::Commit { name } => Ok(connect(place).await?.commit_pool(&name).await?),
     }
 }
 
@@ -31,6 +32,7 @@ fn wish(options: PoolOptions) -> Result<PoolWish, Failure> {
         code.parse::<Code>().map_err(Failure::usage)?;
     }
     let reserve = options.reserve().map_err(Failure::usage)?;
+    let append = options.append().map_err(Failure::usage)?;
     Ok(PoolWish {
         name: options.name,
         survive: options.survive,
@@ -38,6 +40,7 @@ fn wish(options: PoolOptions) -> Result<PoolWish, Failure> {
         chunk_bytes: options.chunk,
         update: options.update,
         reserve,
+        append,
     })
 }
 
@@ -61,6 +64,10 @@ fn show(pools: &[PoolRecord], format: Format) -> Result<(), Failure> {
                 "reserve_bytes": reserve_bytes(&pool.spec),
                 "reserve_period_s": pool.spec.reserve.map(|reserve| reserve.period_s),
                 "reserve_alpha": pool.spec.reserve.map(|reserve| reserve.smoothing.factor()),
+                "replicas": pool.spec.append.map(|append| append.replicas),
+                "commit_stripes": pool.spec.append.map(|append| append.stripes_max),
+                "commit_bytes": pool.spec.append.map(|append| append.log_bytes_max),
+                "commit_age_s": pool.spec.append.map(|append| append.age_max_s),
                 "usable_share": cost.usable_share,
                 "share_of_three_replicas": cost.share_of_three_replicas,
                 "chunk_writes_per_update": cost.chunk_writes_per_update,

@@ -60,6 +60,7 @@ fn furnish<K: KeyValue>(meta: &Meta<K>) -> World {
         chunks_per_rack: 3,
         update: UpdateScheme::Pl,
         reserve: None,
+        append: None,
     };
     World::new(meta.create_pool(&spec).expect("a pool").id)
 }

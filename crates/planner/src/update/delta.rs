@@ -5,7 +5,7 @@
 
 use super::degraded::{Substitute, check_left};
 use crate::{PlanError, Stripe};
-use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Slices, Topology};
+use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, NodeId, Slices, Topology};
 use gabion_plan::{Goal, Log, Plan, PlanBuilder, ValueId};
 
 /// Plans an update of `ranges` of data chunks, in slices of at most `slice_bytes`. Their new bytes
@@ -48,26 +48,40 @@ pub fn delta(
     check_ranges(stripe, ranges)?;
     check_left(stripe)?;
     let mut b = stripe.builder();
+    let given = |b: &mut PlanBuilder, at: NodeId, part: ChunkRange, slices| {
+        Ok(b.input(at, part.chunk, slices))
+    };
+    change_all(&mut b, stripe, topology, ranges, slice_bytes, given)?;
+    Ok(b.finish(Goal::Update {
+        ranges: ranges.to_vec(),
+    }))
+}
+
+/// Plans the steps of an update of `ranges`, whose new bytes `new` brings to the node that acts for
+/// their chunk.
+pub(super) fn change_all(
+    b: &mut PlanBuilder,
+    stripe: &Stripe<'_>,
+    topology: &Topology,
+    ranges: &[ChunkRange],
+    slice_bytes: u64,
+    new: impl Fn(&mut PlanBuilder, NodeId, ChunkRange, Slices) -> Result<ValueId, PlanError>,
+) -> Result<(), PlanError> {
     for part in ranges {
         let is_lost = stripe.lost.contains(&part.chunk);
         let substitute = is_lost.then(|| Substitute::of(stripe, part.chunk, topology));
         let substitute = substitute.transpose()?;
         for range in stripe.geometry.split_rows(part.range) {
             let slices = Slices::contiguous(range, slice_bytes);
-            let delta = change(
-                &mut b,
-                stripe,
-                part.chunk,
-                substitute.as_ref(),
-                range,
-                slices,
-            );
-            spread(&mut b, stripe, part.chunk, range, slices, delta);
+            let substitute = substitute.as_ref();
+            let at = substitute.map_or_else(|| stripe.node_of(part.chunk), |s| s.node);
+            let part = ChunkRange { range, ..*part };
+            let new = new(b, at, part, slices)?;
+            let delta = change(b, stripe, part, substitute, slices, new);
+            spread(b, stripe, part.chunk, range, slices, delta);
         }
     }
-    Ok(b.finish(Goal::Update {
-        ranges: ranges.to_vec(),
-    }))
+    Ok(())
 }
 
 /// Plans the change of one range of one sub-chunk: its record, if the chunk is there, and the delta
@@ -75,18 +89,16 @@ pub fn delta(
 fn change(
     b: &mut PlanBuilder,
     stripe: &Stripe<'_>,
-    chunk: ChunkIndex,
+    ChunkRange { chunk, range }: ChunkRange,
     substitute: Option<&Substitute>,
-    range: ByteRange,
     slices: Slices,
+    new: ValueId,
 ) -> ValueId {
     if let Some(substitute) = substitute {
-        let new = b.input(substitute.node, chunk, slices);
         let old = substitute.old_bytes(b, stripe, range, slices);
         return b.combine(substitute.node, &[(1, new), (1, old)]);
     }
     let node = stripe.node_of(chunk);
-    let new = b.input(node, chunk, slices);
     let old = b.read(chunk, slices);
     let delta = b.combine(node, &[(1, new), (1, old)]);
     b.append(Log::Journal, chunk, slices, new);

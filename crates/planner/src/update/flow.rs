@@ -62,9 +62,7 @@ impl<'a> Flow<'a> {
             };
             let old = b.read(chunk, slices);
             let delta = b.combine(node, &[(1, new), (1, old)]);
-            if from == NewBytes::Given {
-                b.append(Log::Journal, chunk, slices, new);
-            }
+            b.append(Log::Journal, chunk, slices, new);
             delta
         };
         let deltas = piece.cells.iter().map(delta).collect();

@@ -3,6 +3,7 @@
 //! [`delta`] and [`rackcu`] bring parity up to date with each update. [`cau`] and [`parix`] log it
 //! first, with copies that survive failures, and let parity follow in a commit.
 
+mod appending;
 pub mod cau;
 mod degraded;
 mod delta;
@@ -16,8 +17,11 @@ mod plr;
 pub(crate) mod rackcu;
 mod scheme;
 pub(crate) mod spread;
+mod waiting;
 
+pub use appending::Appending;
 pub use degraded::missed;
 pub use delta::delta;
 pub use rackcu::rackcu;
 pub use scheme::{Scheme, keepings, scheme};
+pub use waiting::Waiting;

@@ -5,10 +5,73 @@
 //! delta, and once more for each first update.
 
 use super::flow::followers;
-use super::piece::{Cell, Piece, check_ranges, pieces};
+use super::piece::{Cell, Piece, check_ranges, check_shape, pieces};
+use super::{Appending, Scheme, Waiting};
 use crate::{PlanError, Stripe};
-use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Slices};
-use gabion_plan::{Goal, Log, Logged, Plan, PlanBuilder};
+use gabion_codec::Code;
+use gabion_layout::{AppendSpec, ByteRange, ChunkIndex, ChunkRange, Keeping, Slices, Topology};
+use gabion_plan::{Goal, Keepings, Log, Logged, Plan, PlanBuilder};
+
+/// The scheme of pools. What a commit brings is applied in place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parix;
+
+impl Scheme for Parix {
+    fn keepings(&self, _: u64) -> Keepings {
+        Keepings {
+            data: Keeping::InPlace,
+            parity: Keeping::InPlace,
+        }
+    }
+
+    fn appending(&self) -> Option<&dyn Appending> {
+        Some(self)
+    }
+}
+
+impl Appending for Parix {
+    /// Nodes drop what a commit has taken in, so the first update of bytes after one sends old bytes
+    /// again. Whatever waits has been sent with its originals.
+    fn append(
+        &self,
+        stripe: &Stripe<'_>,
+        _: &Topology,
+        ranges: &[ChunkRange],
+        (waiting, _): (&Waiting, &AppendSpec),
+        slice_bytes: u64,
+    ) -> Result<Plan, PlanError> {
+        append(stripe, ranges, &waiting.ranges(), slice_bytes)
+    }
+
+    fn commit(
+        &self,
+        stripe: &Stripe<'_>,
+        _: &Topology,
+        waiting: &Waiting,
+        slice_bytes: u64,
+    ) -> Result<Plan, PlanError> {
+        commit(stripe, &waiting.ranges(), slice_bytes)
+    }
+
+    fn keepers(
+        &self,
+        stripe: &Stripe<'_>,
+        _: &Topology,
+        data: ChunkIndex,
+        _: &AppendSpec,
+    ) -> Result<Vec<ChunkIndex>, PlanError> {
+        let rows = (0..stripe.geometry.sub_chunks()).map(|row| Cell { chunk: data, row });
+        let mut chunks: Vec<ChunkIndex> = rows.flat_map(|cell| followers(stripe, cell)).collect();
+        chunks.sort_unstable();
+        chunks.dedup();
+        Ok(chunks)
+    }
+
+    /// Every parity node has what the data nodes have, so any one that is left is enough.
+    fn survives(&self, code: &Code, _: &AppendSpec) -> usize {
+        code.failures_survived()
+    }
+}
 
 /// The plan of an update: new bytes, whose inputs are at the data nodes, go to their journals and to
 /// every parity node that depends on them. With them go the old ones of those bytes that `known` does
@@ -91,20 +154,30 @@ fn send_data(
 }
 
 /// The plan by which parity follows all updates of `ranges` since the last commit: each parity node
-/// makes its delta from the originals and the newest data in its own logs. Nothing is sent. What is
-/// newest then is the original from then on, so parity nodes need not be sent old bytes again.
+/// makes its delta from the originals and the newest data in its own logs, and each data node takes in
+/// what its journal keeps. Nothing is sent. What is newest then is the original from then on. Lost chunks
+/// are left out: a parity node needs no data node for its part.
 ///
 /// # Errors
-/// As [`append`].
+/// [`PlanError::BadRanges`] for ranges that make no update.
 pub fn commit(
     stripe: &Stripe<'_>,
     ranges: &[ChunkRange],
     slice_bytes: u64,
 ) -> Result<Plan, PlanError> {
-    check_ranges(stripe, ranges)?;
+    check_shape(stripe, ranges)?;
+    let is_there = |chunk: &ChunkIndex| !stripe.lost.contains(chunk);
     let mut b = stripe.builder();
+    for part in ranges.iter().filter(|part| is_there(&part.chunk)) {
+        for range in stripe.geometry.split_rows(part.range) {
+            let slices = Slices::contiguous(range, slice_bytes);
+            let node = stripe.node_of(part.chunk);
+            let new = b.recall(node, Log::Journal, part.chunk, slices);
+            b.append(Log::Journal, part.chunk, slices, new);
+        }
+    }
     for piece in pieces(stripe.geometry, ranges) {
-        for parity in stripe.geometry.parity_chunks() {
+        for parity in stripe.geometry.parity_chunks().filter(is_there) {
             for row in 0..stripe.geometry.sub_chunks() {
                 commit_row(&mut b, stripe, &piece, (parity, row), slice_bytes);
             }
@@ -143,17 +216,22 @@ fn commit_row(
     }
 }
 
-/// What the parity nodes' logs keep of updated ranges.
+/// What the logs of nodes whose chunks are left keep of updated ranges.
 fn logged(stripe: &Stripe<'_>, ranges: &[ChunkRange]) -> Vec<Logged> {
+    let is_there = |chunk: &ChunkIndex| !stripe.lost.contains(chunk);
     let mut logged = Vec::new();
+    for &part in ranges.iter().filter(|part| is_there(&part.chunk)) {
+        let (node, log) = (stripe.node_of(part.chunk), Log::Journal);
+        logged.push(Logged { node, log, part });
+    }
     for part in ranges {
         for range in stripe.geometry.split_rows(part.range) {
             let part = ChunkRange {
                 chunk: part.chunk,
                 range,
             };
-            let nodes = followers(stripe, cell_of(stripe, part));
-            for node in nodes.into_iter().map(|parity| stripe.node_of(parity)) {
+            let nodes = followers(stripe, cell_of(stripe, part)).into_iter();
+            for node in nodes.filter(is_there).map(|parity| stripe.node_of(parity)) {
                 let keep = |log| Logged { node, log, part };
                 logged.extend([Log::Replica, Log::Original].map(keep));
             }

@@ -64,10 +64,15 @@ pub(super) fn pieces(geometry: Geometry, ranges: &[ChunkRange]) -> Vec<Piece> {
     cut.filter(|piece| !piece.cells.is_empty()).collect()
 }
 
-/// Refuses ranges that are empty, overlap, leave their chunk or are of no data chunk, and stripes
-/// with lost chunks: schemes that let parity wait, or bring deltas together on the way, need all that
-/// they touch.
+/// Refuses ranges that make no update, and stripes with lost chunks: schemes that let parity wait, or
+/// bring deltas together on the way, need all that they touch.
 pub(super) fn check_ranges(stripe: &Stripe<'_>, ranges: &[ChunkRange]) -> Result<(), PlanError> {
+    check_shape(stripe, ranges)?;
+    check_whole(stripe)
+}
+
+/// Refuses ranges that are empty, overlap, leave their chunk or are of no data chunk.
+pub(super) fn check_shape(stripe: &Stripe<'_>, ranges: &[ChunkRange]) -> Result<(), PlanError> {
     let g = stripe.geometry;
     let mut sorted = ranges.to_vec();
     sorted.sort_unstable();
@@ -80,7 +85,7 @@ pub(super) fn check_ranges(stripe: &Stripe<'_>, ranges: &[ChunkRange]) -> Result
     if sorted.is_empty() || sorted.iter().any(leaves) || sorted.windows(2).any(overlaps) {
         return Err(PlanError::BadRanges);
     }
-    check_whole(stripe)
+    Ok(())
 }
 
 /// Refuses stripes with lost chunks.

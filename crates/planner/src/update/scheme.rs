@@ -1,6 +1,6 @@
 //! What an update scheme is to everyone else, and the register of schemes.
 
-use super::{delta, fl, fo, pl, plr, rackcu};
+use super::{Appending, cau, delta, fl, fo, parix, pl, plr, rackcu};
 use crate::{PlanError, Stripe, placement};
 use gabion_layout::{ChunkRange, NodeId, ReserveSpec, Topology, UpdateScheme};
 use gabion_plan::{Keepings, Plan};
@@ -44,6 +44,12 @@ pub trait Scheme: Debug + Sync {
     ) -> Result<Plan, PlanError> {
         delta(stripe, topology, ranges, slice_bytes)
     }
+
+    /// How the scheme appends and commits, if parity follows later. Stripes with lost chunks are
+    /// updated by [`Scheme::plan`] all the same.
+    fn appending(&self) -> Option<&dyn Appending> {
+        None
+    }
 }
 
 /// The scheme of a name.
@@ -53,9 +59,9 @@ pub fn scheme(name: UpdateScheme) -> &'static dyn Scheme {
         UpdateScheme::Pl => &pl::ParityLogging,
         UpdateScheme::Plr => &plr::ReservedSpace,
         UpdateScheme::Rackcu => &rackcu::RackCoordinated,
-        // Under PARIX and CAU what waits for a commit stays in logs. There are no such pools before
-        // nodes can commit.
-        UpdateScheme::Fl | UpdateScheme::Parix | UpdateScheme::Cau => &fl::FullLogging,
+        UpdateScheme::Fl => &fl::FullLogging,
+        UpdateScheme::Parix => &parix::Parix,
+        UpdateScheme::Cau => &cau::CrossRackAware,
     }
 }
 

@@ -225,6 +225,7 @@ mod tests {
             chunks_per_rack: 6,
             update: UpdateScheme::Pl,
             reserve: None,
+            append: None,
         }
     }
 

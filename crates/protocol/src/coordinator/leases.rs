@@ -38,6 +38,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 stripe: record,
                 pool,
                 nodes,
+                appends: meta.appends(stripe)?,
             })
         };
         match self.with_meta(acquire).await {
@@ -81,6 +82,19 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             )));
         }
         Ok(())
+    }
+
+    /// Notes durably whether a stripe is in an append phase, as its primary says.
+    pub(super) async fn note_phase(
+        self: &Arc<Self>,
+        stripe: StripeId,
+        epoch: Epoch,
+        appends: bool,
+    ) -> Answer {
+        self.check_term(stripe, epoch).await?;
+        self.with_meta(move |meta| meta.note_phase(stripe, appends))
+            .await?;
+        Ok(CoordinatorReply::Done)
     }
 
     /// Notes durably that updates of a term leave out chunks which are lost. As with

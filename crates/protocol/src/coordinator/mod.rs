@@ -249,6 +249,12 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 epoch,
                 chunks,
             } => self.note_degraded(stripe, epoch, chunks).await,
+            Ask::NotePhase {
+                stripe,
+                epoch,
+                appends,
+            } => self.note_phase(stripe, epoch, appends).await,
+            Ask::CommitPool { name } => self.commit_pool(name).await,
             Ask::ReportDamage(damage) => self.report_damage(damage).await,
             Ask::Nodes => Ok(CoordinatorReply::Nodes(self.statuses())),
             Ask::CreatePool(wish) => self.create_pool(wish).await,

@@ -2,15 +2,21 @@
 
 use super::endurance::failures_left;
 use super::{Answer, Coordinator, Denied, lock};
-use crate::message::{CoordinatorReply, Liveness, PoolWish};
+use crate::message::{CoordinatorReply, Liveness, NodeReply, NodeRequest, PoolWish, Refusal};
 use gabion_codec::Code;
-use gabion_layout::{ChunkIndex, Geometry, PoolId, ReserveSpec, StripeId, UpdateScheme};
+use gabion_layout::{
+    AppendSpec, ChunkIndex, Geometry, PoolId, ReserveSpec, StripeId, StripeRecord,
+};
 use gabion_meta::{Departure, KeyValue, Meta, MetaError, PoolRecord, PoolSpec};
 use gabion_plan::Keepings;
 use gabion_planner::{pool, update};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// How long a stripe's primary may take to commit, which may have to settle first.
+const COMMIT_DEADLINE_MS: u64 = 20_000;
+/// How often a request follows a hint about who the primary is.
+const REDIRECT_COUNT_MAX: u32 = 3;
 /// Fewest bytes of a pool's chunks.
 const CHUNK_BYTES_MIN: u64 = 4 << 10;
 /// Most bytes of a pool's chunks.
@@ -47,11 +53,6 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             update,
             ..
         } = wish;
-        if matches!(update, UpdateScheme::Parix | UpdateScheme::Cau) {
-            return Err(Denied(format!(
-                "nodes do not run the update scheme {update} yet; use fo, fl, pl, plr or rackcu"
-            )));
-        }
         let topology = self.fleet().topology(|status| {
             status.liveness != Liveness::Failed && status.departure == Departure::None
         });
@@ -76,9 +77,64 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                     .reserves_space()
                     .then(|| ReserveSpec::usual(chunk_bytes))
             }),
+            append: wish
+                .append
+                .or_else(|| update.appends().then(AppendSpec::default)),
         };
         let create = move |meta: &Meta<K>| meta.create_pool(&spec);
         Ok(CoordinatorReply::Pool(self.with_meta(create).await?))
+    }
+
+    /// Has the primaries of a pool's stripes commit what waits.
+    pub(super) async fn commit_pool(self: &Arc<Self>, name: String) -> Answer {
+        let find = move |meta: &Meta<K>| {
+            let pool = meta.pool_named(&name)?.id;
+            let mut stripes = Vec::new();
+            for id in meta.phases()? {
+                match meta.stripe(id) {
+                    Ok(stripe) if stripe.pool == pool => stripes.push(stripe),
+                    Ok(_) | Err(MetaError::UnknownStripe(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(stripes)
+        };
+        for stripe in self.with_meta(find).await? {
+            let id = stripe.id;
+            let refused = self.commit_stripe(&stripe).await.err();
+            if let Some(refusal) = refused
+                && self.with_meta(move |meta| meta.appends(id)).await?
+            {
+                return Ok(CoordinatorReply::Busy(format!(
+                    "{id} is not committed: {refusal}"
+                )));
+            }
+        }
+        Ok(CoordinatorReply::Done)
+    }
+
+    /// Has a stripe's primary commit. Whoever is asked first says who else that is.
+    async fn commit_stripe(&self, stripe: &StripeRecord) -> Result<(), Refusal> {
+        let fleet = self.fleet();
+        let mut asked = stripe.nodes.iter().copied().find(|&node| fleet.is_up(node));
+        for _ in 0..REDIRECT_COUNT_MAX {
+            let Some(node) = asked.take() else { break };
+            let request = NodeRequest::Commit { stripe: stripe.id };
+            match self
+                .ports
+                .call_node(node, request, COMMIT_DEADLINE_MS)
+                .await
+            {
+                Ok(NodeReply::Done) => return Ok(()),
+                Ok(NodeReply::Refused(Refusal::NotPrimary(other))) => {
+                    asked = Some(other);
+                }
+                Ok(NodeReply::Refused(refusal)) => return Err(refusal),
+                Ok(other) => return Err(Refusal::Failed(format!("{other:?}"))),
+                Err(error) => return Err(Refusal::Unavailable(error.peer)),
+            }
+        }
+        Err(Refusal::Unavailable(format!("every node of {}", stripe.id)))
     }
 
     /// The reserves of those stripes that are there and have any.

@@ -14,14 +14,16 @@ use super::manager::Admitted;
 use super::rebuild::Rebuild;
 use super::survey::{Setback, Survey};
 use super::{Coordinator, Denied, lock};
-use crate::message::NodeRequest;
+use crate::commit::{Commit, CommitTerms};
+use crate::message::{NodeRequest, Refusal};
 use crate::settle::{
-    Outcome, collect, exclusion, is_proof, recovery_rule, resolve, verify_survivors,
+    Outcome, check_copies, collect, exclusion, is_proof, recovery_rule, resolve, verify_survivors,
 };
 use futures::FutureExt;
 use futures::future::join_all;
 use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StripeId, StripeRecord};
 use gabion_meta::{Holder, KeyValue, Meta, MetaError};
+use gabion_planner::update;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -300,6 +302,12 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             survey.check_hope()?;
             let failed = survey.failed();
             let stripe = &survey.stripe;
+            if survey.appends {
+                let lost = survey.fleet.lost(stripe);
+                let spec = &survey.facts.record.spec;
+                let how = (update::scheme(spec.update), spec.append.as_ref());
+                check_copies(&survey.stripe_for_plans(&lost)?, &survey.topology(), how)?;
+            }
             let holdings = match collect(&*self.ports, stripe, epoch, &failed).await {
                 Ok(holdings) => holdings,
                 Err(refusal) => {
@@ -326,8 +334,72 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             // Durable before anybody is told how the updates ended.
             self.note_settlement(id, exclusion).await?;
             resolve(&*self.ports, stripe, epoch, &failed, &outcome).await?;
-            return Ok(Some((outcome, failed)));
+            if outcome.appended.is_empty() {
+                return Ok(Some((outcome, failed)));
+            }
+            match self.commit_settled(&survey, epoch, &failed, outcome).await {
+                Ok(outcome) => return Ok(Some((outcome, failed))),
+                Err(refusal) => {
+                    let blamed = survey.blamed(&refusal).ok_or(refusal)?;
+                    self.mark(id, vec![blamed]).await?;
+                }
+            }
         }
+    }
+
+    /// Commits what waits on a stripe that has just been settled: a chunk is made, caught up or replaced
+    /// as the code knows it, so the code has to know everything.
+    async fn commit_settled(
+        self: &Arc<Self>,
+        survey: &Survey,
+        epoch: Epoch,
+        failed: &[NodeId],
+        outcome: Outcome,
+    ) -> Result<Outcome, Refusal> {
+        let stripe = &survey.stripe;
+        let is_lost = |chunk: &ChunkIndex| {
+            let node = stripe.node_of(*chunk);
+            stripe.is_stale(*chunk) || node.is_some_and(|node| failed.contains(&node))
+        };
+        let lost: Vec<ChunkIndex> = stripe.chunks().filter(is_lost).collect();
+        let says = |why: String| Refusal::Failed(why);
+        let view = survey.stripe_for_plans(&lost);
+        let view = view.map_err(|Setback(why)| says(why))?;
+        let facts = &survey.facts;
+        let scheme = update::scheme(facts.record.spec.update);
+        let how = (scheme, facts.keepings(stripe.chunk_bytes));
+        let waiting = outcome.waiting(stripe);
+        let commit = Commit::plan(&view, &survey.topology(), how, &waiting)?;
+        let fresh = commit
+            .missed
+            .iter()
+            .filter(|chunk| !stripe.is_stale(**chunk));
+        let noted: Vec<_> = fresh.map(|&chunk| (chunk, outcome.mark)).collect();
+        if !noted.is_empty() {
+            let noted = self.note_degraded(stripe.id, epoch, noted).await;
+            noted.map_err(|Denied(why)| says(why))?;
+        }
+        let terms = CommitTerms {
+            epoch,
+            generation: stripe.generation,
+            mark: outcome.mark,
+            sequence: outcome.next,
+        };
+        let ran = commit.run(&*self.ports, terms).await;
+        ran.map_err(|failed| failed.refusal)?;
+        let committed = Outcome {
+            known: outcome.next,
+            mark: outcome.next,
+            stood: outcome.stood,
+            dropped: Vec::new(),
+            next: outcome.next.next(),
+            appended: Vec::new(),
+        };
+        resolve(&*self.ports, stripe, epoch, failed, &committed).await?;
+        let id = stripe.id;
+        let ended = self.with_meta(move |meta| meta.note_phase(id, false)).await;
+        ended.map_err(|error| says(error.to_string()))?;
+        Ok(committed)
     }
 
     /// Notes that chunks are gone or corrupt.

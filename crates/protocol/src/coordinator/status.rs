@@ -3,8 +3,10 @@
 
 use super::{Answer, Coordinator, PAGE, lock};
 use crate::message::{ClusterStatus, CoordinatorReply, RepairStatus};
+use gabion_layout::PoolId;
 use gabion_meta::{KeyValue, Meta, MetaError};
 use gabion_planner::repair::Scheme;
+use gabion_planner::update;
 use std::sync::Arc;
 
 impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
@@ -24,6 +26,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             ..ClusterStatus::default()
         };
         scheme_name(*lock(&self.scheme)).clone_into(&mut status.repair.scheme);
+        let appending = meta.phases()?;
         let mut after = None;
         loop {
             let page = meta.stripes(after, PAGE)?;
@@ -34,7 +37,12 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             after = page.last().map(|stripe| stripe.id);
             for stripe in &page {
                 let lost = fleet.lost(stripe);
-                let left = self.failures_left(meta, stripe.pool, &lost)?;
+                let mut left = self.failures_left(meta, stripe.pool, &lost)?;
+                if appending.binary_search(&stripe.id).is_ok() {
+                    let copies = self.phase_survives(meta, stripe.pool)?;
+                    left = left.min(copies - i32::try_from(lost.len()).unwrap_or(i32::MAX));
+                    status.appending_stripe_count += 1;
+                }
                 *status.stripes_by_failures_left.entry(left).or_default() += 1;
                 status.lost_chunk_count += lost.len() as u64;
                 if !lost.is_empty() {
@@ -60,6 +68,15 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         repair.p99_target_ms = throttle.p99_target_ms();
         repair.p99_ms = throttle.p99_ms();
         repair.guard_bytes_per_s = throttle.guard_bytes_per_s();
+    }
+
+    /// How many failures appended updates of a pool survive before parity follows.
+    fn phase_survives(&self, meta: &Meta<K>, pool: PoolId) -> Result<i32, MetaError> {
+        let facts = self.pool_facts(meta, pool)?;
+        let spec = &facts.record.spec;
+        let phase = update::scheme(spec.update).appending().zip(spec.append);
+        let survives = phase.map(|(appending, append)| appending.survives(&facts.code, &append));
+        Ok(survives.map_or(i32::MAX, |count| i32::try_from(count).unwrap_or(i32::MAX)))
     }
 }
 

@@ -30,6 +30,8 @@ pub(super) struct Survey {
     pub(super) stripe: StripeRecord,
     pub(super) facts: Arc<PoolFacts>,
     pub(super) fleet: Fleet,
+    /// Whether it may have updates of which parity knows nothing.
+    pub(super) appends: bool,
 }
 
 impl Survey {
@@ -155,6 +157,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 stripe,
                 facts,
                 fleet,
+                appends: meta.appends(id)?,
             }))
         };
         Ok(self.with_meta(look).await?)

@@ -3,8 +3,8 @@
 
 use super::{ClusterStatus, Damage, LinkRate, NodeStatus, Vitals};
 use gabion_layout::{
-    ChunkId, ChunkIndex, Epoch, Generation, NodeId, RackId, ReserveSpec, Sequence, StripeId,
-    StripeRecord, Survive, UpdateScheme,
+    AppendSpec, ChunkId, ChunkIndex, Epoch, Generation, NodeId, RackId, ReserveSpec, Sequence,
+    StripeId, StripeRecord, Survive, UpdateScheme,
 };
 use gabion_meta::{Exclusion, FileRecord, PoolRecord, PutId};
 use gabion_planner::manager::Limits;
@@ -97,6 +97,21 @@ pub enum CoordinatorRequest {
         epoch: Epoch,
         /// The chunks, each with the last update that it can have: the mark before the update.
         chunks: Vec<(ChunkIndex, Sequence)>,
+    },
+    /// A primary is about to append the first update of a phase, or has committed the last. Answered
+    /// when it is durable, and only in the current term.
+    NotePhase {
+        /// The stripe.
+        stripe: StripeId,
+        /// The primary's term.
+        epoch: Epoch,
+        /// Whether there may be updates of which parity knows nothing.
+        appends: bool,
+    },
+    /// Commit what waits on all stripes of a pool. Answered when all of it is committed.
+    CommitPool {
+        /// The pool's name.
+        name: String,
     },
     /// A node found damage.
     ReportDamage(Vec<Damage>),
@@ -208,6 +223,8 @@ pub struct PoolWish {
     pub update: UpdateScheme,
     /// The space behind parity chunks; what is usual for the update scheme when absent.
     pub reserve: Option<ReserveSpec>,
+    /// The append phases; what is usual for the update scheme when absent.
+    pub append: Option<AppendSpec>,
 }
 
 /// The coordinator's reply.
@@ -338,4 +355,6 @@ pub struct StripeLease {
     pub pool: PoolRecord,
     /// All nodes.
     pub nodes: Vec<NodeStatus>,
+    /// Whether the stripe may have updates of which parity knows nothing.
+    pub appends: bool,
 }

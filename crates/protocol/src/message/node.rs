@@ -7,7 +7,7 @@ use gabion_layout::{
     ByteRange, ChunkId, ChunkIndex, ChunkRange, Epoch, Generation, NodeId, Sequence, StripeId,
 };
 use gabion_plan::Part;
-use gabion_store::StoreCounts;
+use gabion_store::{AppendedState, StoreCounts};
 use serde::{Deserialize, Serialize};
 
 /// At which point in a stripe's history a part reads.
@@ -33,6 +33,13 @@ pub enum Effect {
         /// The update's number.
         sequence: Sequence,
         /// Chunks whose nodes must all hold a record for the update to stand.
+        participants: Vec<ChunkIndex>,
+    },
+    /// Appends are bytes that parity does not follow before a commit, as the record of one update.
+    Append {
+        /// The update's number.
+        sequence: Sequence,
+        /// As for a record.
         participants: Vec<ChunkIndex>,
     },
     /// Writes make new chunks, which contain all updates up to `base`.
@@ -96,11 +103,13 @@ impl RunPart {
     /// its own mark.
     pub fn known_mark(&self) -> Option<CommittedMark> {
         match (&self.effect, self.cut) {
-            (Effect::Record { .. }, ReadCut::Exactly(sequence)) => Some(CommittedMark {
-                stripe: self.part.stripe,
-                epoch: self.epoch,
-                sequence,
-            }),
+            (Effect::Record { .. } | Effect::Append { .. }, ReadCut::Exactly(sequence)) => {
+                Some(CommittedMark {
+                    stripe: self.part.stripe,
+                    epoch: self.epoch,
+                    sequence,
+                })
+            }
             _ => None,
         }
     }
@@ -126,6 +135,8 @@ pub struct Holding {
     pub mark: Sequence,
     /// Its records above the mark.
     pub records: Vec<PendingRecord>,
+    /// What it holds of the append phase, above the mark and below.
+    pub appended: AppendedState,
 }
 
 /// What damage a node found in what it stores.
@@ -179,6 +190,14 @@ pub enum NodeRequest {
         /// Settle the stripe anew first: a node holds records of an earlier term, which no mark of
         /// this term vouches for.
         settle: bool,
+        /// Commit first what was appended, so that the code has everything up to the mark: the asker
+        /// will read through it.
+        reconstruct: bool,
+    },
+    /// To a stripe's primary: commit what was appended, if anything was.
+    Commit {
+        /// The stripe.
+        stripe: StripeId,
     },
     /// Fence off older lease terms, then say what is held of the stripe.
     Collect {

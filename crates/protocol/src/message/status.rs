@@ -64,6 +64,9 @@ pub struct ClusterStatus {
     pub stripes_by_failures_left: BTreeMap<i32, u64>,
     /// The same of those stripes alone that have lost chunks.
     pub at_risk: BTreeMap<i32, u64>,
+    /// Stripes that may have updates of which parity knows nothing yet; they survive what the copies of
+    /// these do, and are counted so above.
+    pub appending_stripe_count: u64,
     /// Chunks that are lost now.
     pub lost_chunk_count: u64,
     /// Whether chunks are being repaired.

@@ -17,6 +17,7 @@ use gabion_protocol::message::{
     NodeReply, NodeRequest, NodeStatus, PoolWish, Refusal, Vitals,
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
+use gabion_store::AppendedState;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -73,6 +74,7 @@ fn usual(request: &NodeRequest) -> NodeReply {
         NodeRequest::Collect { .. } => NodeReply::Holding(Holding {
             mark: gabion_layout::Sequence(0),
             records: Vec::new(),
+            appended: AppendedState::default(),
         }),
         NodeRequest::RunPart(_) => NodeReply::PartDone {
             as_of: gabion_layout::Sequence(0),
@@ -254,6 +256,7 @@ impl Bed {
             chunk_bytes,
             update: UpdateScheme::default(),
             reserve: None,
+            append: None,
         }))
     }
 

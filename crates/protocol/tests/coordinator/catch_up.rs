@@ -8,6 +8,7 @@ use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Decided, Effect, HeldChunk, Holding, NodeReply,
     NodeRequest, ReadCut,
 };
+use gabion_store::AppendedState;
 
 /// What an update of data chunk 0 has touched, in its own chunk and in every parity chunk.
 const TOUCHED: (ChunkIndex, ByteRange) = (ChunkIndex(0), ByteRange::new(512, 100));
@@ -37,6 +38,7 @@ fn answer_as_of_7(bed: &mut Bed, behind: NodeId, tell: bool) {
             NodeRequest::Collect { .. } => NodeReply::Holding(Holding {
                 mark: Sequence(if node == behind { 5 } else { 7 }),
                 records: Vec::new(),
+                appended: AppendedState::default(),
             }),
             NodeRequest::Missed { after, .. } => {
                 assert_eq!(*after, Sequence(5));
@@ -148,6 +150,7 @@ fn a_chunk_made_while_updates_went_on_catches_up_on_them() {
                     7
                 }),
                 records: Vec::new(),
+                appended: AppendedState::default(),
             }),
             NodeRequest::Missed { .. } => NodeReply::Missed(Some(vec![TOUCHED])),
             _ => return None,
@@ -204,7 +207,14 @@ fn a_chunk_that_updates_outrun_is_made_at_last_while_they_wait() {
         };
         let mark = Sequence(if old.contains(&node) { epoch.0 } else { 0 });
         let records = Vec::new();
-        Some(ready(Ok(NodeReply::Holding(Holding { mark, records }))).boxed())
+        Some(
+            ready(Ok(NodeReply::Holding(Holding {
+                mark,
+                records,
+                appended: AppendedState::default(),
+            })))
+            .boxed(),
+        )
     });
     bed.ask(CoordinatorRequest::RepairNow { scheme: None });
     bed.pass(100);

@@ -7,6 +7,7 @@ use gabion_layout::{ChunkId, ChunkIndex, Epoch, Generation, NodeId, Sequence, St
 use gabion_protocol::message::{
     CoordinatorRequest, Effect, Holding, NodeReply, NodeRequest, PendingRecord, ReadCut, Refusal,
 };
+use gabion_store::AppendedState;
 use std::collections::BTreeSet;
 
 const REPAIR_NOW: CoordinatorRequest = CoordinatorRequest::RepairNow { scheme: None };
@@ -47,7 +48,12 @@ fn updates_under_way_are_decided_before_anything_is_read() {
                 Vec::new()
             };
             let mark = Sequence(4);
-            ready(Ok(NodeReply::Holding(Holding { mark, records }))).boxed()
+            ready(Ok(NodeReply::Holding(Holding {
+                mark,
+                records,
+                appended: AppendedState::default(),
+            })))
+            .boxed()
         })
     });
     bed.fail(&[lost]);

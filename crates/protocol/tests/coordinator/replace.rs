@@ -10,6 +10,7 @@ use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, FileLayout, Holding, NodeReply, NodeRequest,
     PendingRecord, SettledStripe,
 };
+use gabion_store::AppendedState;
 
 fn look(bed: &mut Bed) -> FileLayout {
     let name = "f".to_owned();
@@ -81,7 +82,14 @@ fn old_stripes_are_settled_and_nobody_updates_them_until_the_swap() {
     bed.hook(move |node, request| match request {
         NodeRequest::Collect { stripe, .. } if *stripe == asked_id && node == writer => {
             let (mark, records) = (Sequence(4), records.clone());
-            Some(ready(Ok(NodeReply::Holding(Holding { mark, records }))).boxed())
+            Some(
+                ready(Ok(NodeReply::Holding(Holding {
+                    mark,
+                    records,
+                    appended: AppendedState::default(),
+                })))
+                .boxed(),
+            )
         }
         _ => None,
     });

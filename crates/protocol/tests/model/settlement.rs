@@ -11,6 +11,7 @@ use gabion_layout::{ChunkIndex, Epoch, Sequence};
 use gabion_meta::StoodUpdate;
 use gabion_protocol::message::{Holding, PendingRecord};
 use gabion_protocol::settle::recovery_rule;
+use gabion_store::AppendedState;
 use std::collections::BTreeMap;
 
 /// The chunks of the stripe.
@@ -105,6 +106,7 @@ fn decision(rules: Rules, state: &State, asked: Set, answers: [Answer; CHUNK_COU
             let holding = Holding {
                 mark: Sequence(u64::from(answers[chunk].mark)),
                 records: records.map(|run| pending(state, chunk, run)).collect(),
+                appended: AppendedState::default(),
             };
             (ChunkIndex::new(chunk), holding)
         })

@@ -7,8 +7,8 @@ use futures::future::{BoxFuture, Either, pending, poll_fn, ready};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use gabion_layout::{
-    ByteRange, ChunkId, ChunkIndex, ChunkRange, Epoch, Generation, Keeping, NodeId, PoolId, RackId,
-    Sequence, StripeId, StripeRecord, UpdateScheme,
+    AppendSpec, ByteRange, ChunkId, ChunkIndex, ChunkRange, Epoch, Generation, Keeping, NodeId,
+    PoolId, RackId, Sequence, StripeId, StripeRecord, UpdateScheme,
 };
 use gabion_meta::{PoolRecord, PoolSpec};
 use gabion_protocol::message::{
@@ -41,6 +41,11 @@ struct World {
     /// The participants of each record that a node was to make.
     records: Vec<(Sequence, Vec<ChunkIndex>)>,
     drawn: u64,
+    scheme: UpdateScheme,
+    /// Whether the stripe is noted to be in an append phase.
+    appends: bool,
+    /// Parts from here on fail at this node.
+    broken: Option<NodeId>,
 }
 
 #[derive(Clone)]
@@ -84,7 +89,7 @@ fn stripe() -> StripeRecord {
     }
 }
 
-fn pool() -> PoolRecord {
+fn pool(update: UpdateScheme) -> PoolRecord {
     PoolRecord {
         id: PoolId(1),
         spec: PoolSpec {
@@ -96,9 +101,21 @@ fn pool() -> PoolRecord {
             chunk_bytes: CHUNK_BYTES,
             survive: "2-nodes".parse().expect("a promise"),
             chunks_per_rack: 4,
-            update: UpdateScheme::Pl,
+            update,
             reserve: None,
+            append: update.appends().then(AppendSpec::default),
         },
+    }
+}
+
+fn node_options(node: u32) -> NodeOptions {
+    NodeOptions {
+        node: Some(NodeId(node)),
+        rack: RackId(node % 2),
+        address: format!("host:{node}"),
+        capacity_bytes: 1 << 30,
+        reserve_bytes_per_s: 16 << 20,
+        incarnation: 1,
     }
 }
 
@@ -136,14 +153,16 @@ impl BedPorts {
             CoordinatorRequest::Acquire { renounced, .. } => {
                 let nodes = self.statuses();
                 let mut world = self.world();
+                let pool = pool(world.scheme);
                 if world.epoch == 0 || renounced == Some(Epoch(world.epoch)) {
                     world.epoch += 1;
                 }
                 CoordinatorReply::Lease(StripeLease {
                     epoch: Epoch(world.epoch),
                     stripe: stripe(),
-                    pool: pool(),
+                    pool,
                     nodes,
+                    appends: world.appends,
                 })
             }
             CoordinatorRequest::NoteDegraded { epoch, chunks, .. } => {
@@ -152,6 +171,10 @@ impl BedPorts {
                     return CoordinatorReply::Refused("its node has returned".to_owned());
                 }
                 world.notes.push((epoch, chunks));
+                CoordinatorReply::Done
+            }
+            CoordinatorRequest::NotePhase { appends, .. } => {
+                self.world().appends = appends;
                 CoordinatorReply::Done
             }
             _ => CoordinatorReply::Done,
@@ -171,11 +194,16 @@ impl Ports for BedPorts {
             && let Effect::Record {
                 sequence,
                 participants,
+            }
+            | Effect::Append {
+                sequence,
+                participants,
             } = &part.effect
         {
             world.records.push((*sequence, participants.clone()));
         }
-        if world.failed.contains(&node) {
+        let is_part = matches!(request, NodeRequest::RunPart(_));
+        if world.failed.contains(&node) || (is_part && world.broken == Some(node)) {
             let peer = node.to_string();
             let reason = "is gone".to_owned();
             return ready(Err(CallError { peer, reason })).boxed();
@@ -239,14 +267,21 @@ impl Ports for BedPorts {
     fn random(&self) -> u64 {
         let mut world = self.world();
         world.drawn += 1;
-        world.drawn
+        // Far from the names that tests choose.
+        (1 << 32) + world.drawn
     }
 }
 
 impl Bed {
-    /// Starts the nodes; they believe those in `failed` to be gone.
+    /// Starts the nodes of a pool of parity logging; they believe those in `failed` to be gone.
     pub(crate) fn new(failed: &[u32]) -> Self {
+        Self::with_scheme(UpdateScheme::Pl, failed)
+    }
+
+    /// The same in a pool of any scheme.
+    pub(crate) fn with_scheme(scheme: UpdateScheme, failed: &[u32]) -> Self {
         let world: Arc<Mutex<World>> = Arc::default();
+        world.lock().expect("no panic yet").scheme = scheme;
         world.lock().expect("no panic yet").failed = failed.iter().map(|&n| NodeId(n)).collect();
         let mut bed = Self {
             world,
@@ -274,16 +309,8 @@ impl Bed {
             let zeros = vec![0; CHUNK_BYTES as usize];
             writer.write_at(0, &zeros).expect("it fits");
             writer.finish().expect("it is whole");
-            let options = NodeOptions {
-                node: Some(NodeId(node)),
-                rack: RackId(node % 2),
-                address: format!("host:{node}"),
-                capacity_bytes: 1 << 30,
-                reserve_bytes_per_s: 16 << 20,
-                incarnation: 1,
-            };
             let ports: Arc<dyn Ports> = Arc::new(bed.ports(node));
-            let joined = bed.run(Node::join(Arc::clone(&store), ports, options));
+            let joined = bed.run(Node::join(Arc::clone(&store), ports, node_options(node)));
             let node = joined.expect("everybody may join");
             bed.world().nodes.insert(node.id(), node);
             bed.stores.push(store);
@@ -362,6 +389,7 @@ impl Bed {
         let mark = NodeRequest::Mark {
             stripe: STRIPE,
             settle: false,
+            reconstruct: false,
         };
         let mark = primary.handle(mark, origin);
         match self.run(futures::future::select(update, mark)) {
@@ -389,6 +417,96 @@ impl Bed {
             .read(id, range, cut, &mut bytes)
             .expect("it can be read");
         bytes
+    }
+
+    /// The first bytes of a chunk as readers of data see them.
+    pub(crate) fn newest(&self, chunk: u8, length: usize, as_of: u64) -> Vec<u8> {
+        let id = ChunkId {
+            stripe: STRIPE,
+            index: ChunkIndex(chunk),
+        };
+        let (mut bytes, cut) = (Vec::new(), Cut::Newest(Sequence(as_of)));
+        let range = ByteRange::new(0, length as u64);
+        let read = self.stores[usize::from(chunk)].read(id, range, cut, &mut bytes);
+        read.expect("it can be read");
+        bytes
+    }
+
+    /// Has node 0 commit the stripe.
+    pub(crate) fn commit(&self) -> NodeReply {
+        self.ask(0, NodeRequest::Commit { stripe: STRIPE })
+    }
+
+    /// Asks node 0 for the mark.
+    pub(crate) fn mark(&self, settle: bool, reconstruct: bool) -> NodeReply {
+        let stripe = STRIPE;
+        let request = NodeRequest::Mark {
+            stripe,
+            settle,
+            reconstruct,
+        };
+        self.ask(0, request)
+    }
+
+    /// From now on parts at this node fail, or at none.
+    pub(crate) fn break_node(&self, node: Option<u32>) {
+        self.world().broken = node.map(NodeId);
+    }
+
+    /// Nodes fail for good; the others learn of it by a heartbeat.
+    pub(crate) fn fail(&self, nodes: &[u32]) {
+        self.world().failed.extend(nodes.iter().map(|&n| NodeId(n)));
+    }
+
+    /// Parity as of an update against data as of it, as the code has them: the bytes of both data
+    /// chunks.
+    pub(crate) fn parity_agrees(&self, length: usize, as_of: u64) -> bool {
+        let code: gabion_codec::Code = "rs(2,2)".parse().expect("a code");
+        let data = [0, 1].map(|chunk| self.read(chunk, length, as_of));
+        (2..4).all(|parity| {
+            let factor = |chunk| code.coefficient(parity, 0, chunk, 0);
+            let sum = |at: usize| {
+                gabion_codec::gf::multiply(factor(0), data[0][at])
+                    ^ gabion_codec::gf::multiply(factor(1), data[1][at])
+            };
+            let expected: Vec<u8> = (0..length).map(sum).collect();
+            self.read(parity as u8, length, as_of) == expected
+        })
+    }
+
+    /// Data chunk 0 or 1 as the other one and the parity chunks have it.
+    pub(crate) fn rebuilt(&self, chunk: u8, length: usize, as_of: u64) -> Vec<u8> {
+        let code: gabion_codec::Code = "rs(2,2)".parse().expect("a code");
+        let other = self.read(1 - chunk, length, as_of);
+        let solved = [2, 3].map(|parity: usize| {
+            let factor = |of: u8| code.coefficient(parity, 0, usize::from(of), 0);
+            let sum = self.read(parity as u8, length, as_of);
+            let solve = |at: usize| {
+                let rest = sum[at] ^ gabion_codec::gf::multiply(factor(1 - chunk), other[at]);
+                gabion_codec::gf::multiply(gabion_codec::gf::invert(factor(chunk)), rest)
+            };
+            (0..length).map(solve).collect::<Vec<u8>>()
+        });
+        assert_eq!(solved[0], solved[1], "the parity chunks agree");
+        solved[0].clone()
+    }
+
+    /// Whether the coordinator knows the stripe to be in an append phase.
+    pub(crate) fn appends(&self) -> bool {
+        self.world().appends
+    }
+
+    /// Node 0 is started again: it knows who is gone, gets a new term, and remembers nothing.
+    pub(crate) fn restart_primary(&self) {
+        self.world().epoch += 1;
+        let ports: Arc<dyn Ports> = Arc::new(self.ports(0));
+        let joined = self.run(Node::join(
+            Arc::clone(&self.stores[0]),
+            ports,
+            node_options(0),
+        ));
+        let node = joined.expect("everybody may join");
+        self.world().nodes.insert(node.id(), node);
     }
 
     pub(crate) fn refuse_notes(&self) {

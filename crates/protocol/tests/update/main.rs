@@ -1,5 +1,6 @@
 //! Updates on real nodes: what a late message can do, and what happens where chunks are lost.
 
+mod append;
 mod bed;
 
 use bed::Bed;

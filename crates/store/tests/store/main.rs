@@ -5,6 +5,7 @@
     reason = "a test's own helpers fail the test where they stand"
 )]
 
+mod appended;
 mod crash;
 mod damage;
 mod keeping;

@@ -551,6 +551,7 @@ fn content(entry: &Chunk, kind: RecordKind, sequence: u64) -> Vec<u8> {
             match kind {
                 RecordKind::NewBytes => *old = *new,
                 RecordKind::ParityDelta => *old ^= new,
+                RecordKind::Appended { .. } => unreachable!("the model makes none"),
             }
         }
     }

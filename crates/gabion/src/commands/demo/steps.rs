@@ -54,6 +54,7 @@ impl<'a> Demo<'a> {
             chunk_bytes: CHUNK_BYTES,
             update: UpdateScheme::default(),
             reserve: None,
+            append: None,
         };
         let pool = client.create_pool(wish).await?;
         let report = Report {

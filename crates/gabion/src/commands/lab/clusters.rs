@@ -123,6 +123,7 @@ pub(super) fn pool(
         chunk_bytes,
         update,
         reserve: None,
+        append: None,
     })
 }
 

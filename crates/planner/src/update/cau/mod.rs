@@ -10,15 +10,19 @@
 
 mod grouping;
 mod policy;
+mod scheme;
 
 pub use grouping::{Grouping, GroupingRule, Swap, group, relocate};
 pub use policy::{AppendPhase, CommitPolicy, Trigger};
+pub(super) use scheme::CrossRackAware;
 
+use super::Waiting;
+use super::delta::change_all;
 use super::flow::{Flow, NewBytes};
-use super::piece::{check_ranges, pieces};
+use super::piece::{check_ranges, check_shape, pieces};
 use crate::{PlanError, Stripe};
 use gabion_layout::{ChunkIndex, ChunkRange, NodeId, Slices, Topology};
-use gabion_plan::{Goal, Log, Logged, Plan};
+use gabion_plan::{Goal, Log, Logged, Plan, PlanBuilder};
 use std::fmt;
 use std::str::FromStr;
 
@@ -190,6 +194,60 @@ pub fn commit(
         ranges: ranges.to_vec(),
         logged: ranges.iter().map(journaled).collect(),
     })
+}
+
+/// The commit's plan when chunks of the stripe are lost: parity follows by deltas, straight to each
+/// parity chunk that is left. The new bytes of a lost data chunk come from an interim replica, and its
+/// old ones are rebuilt as for an update without it; there is no other way left to them. It may be done
+/// on a stripe that could lose data by its next loss: nothing new is promised, and repair waits for it.
+///
+/// # Errors
+/// [`PlanError::NeedsChunk`] for a lost chunk whose appended bytes no replica has all of;
+/// [`PlanError::TooFewLeft`] or [`PlanError::NotEnoughHelpers`] when old bytes cannot be rebuilt.
+pub fn commit_without(
+    stripe: &Stripe<'_>,
+    topology: &Topology,
+    waiting: &Waiting,
+    slice_bytes: u64,
+) -> Result<Plan, PlanError> {
+    let (ranges, logged) = (waiting.ranges(), waiting.logged());
+    check_shape(stripe, &ranges)?;
+    let mut b = stripe.builder();
+    let mut used: Vec<Logged> = Vec::new();
+    for &part in &ranges {
+        let lost = stripe.lost.contains(&part.chunk);
+        let is_source = |kept: &&Logged| {
+            let is_left = match kept.log {
+                Log::Journal => !lost,
+                Log::Replica => {
+                    lost && !stripe.lost.iter().any(|&c| stripe.node_of(c) == kept.node)
+                }
+                _ => false,
+            };
+            is_left && kept.part == part
+        };
+        let source = logged.iter().find(is_source);
+        used.push(*source.ok_or(PlanError::NeedsChunk(part.chunk))?);
+    }
+    let recalled = |b: &mut PlanBuilder, at: NodeId, part: ChunkRange, slices| {
+        let keeps = |kept: &&Logged| {
+            kept.part.chunk == part.chunk
+                && kept.part.range.intersect(part.range) == Some(part.range)
+        };
+        let source = used.iter().find(keeps);
+        let source = source.ok_or(PlanError::NeedsChunk(part.chunk))?;
+        let new = b.recall(source.node, source.log, part.chunk, slices);
+        Ok(if source.node == at {
+            new
+        } else {
+            b.send(new, at)
+        })
+    };
+    change_all(&mut b, stripe, topology, &ranges, slice_bytes, recalled)?;
+    Ok(b.finish(Goal::Commit {
+        ranges,
+        logged: used.clone(),
+    }))
 }
 
 /// An update of data and parity at once by selective parity updates: CAU without append phase and

@@ -2,6 +2,8 @@
 //! update is old (section 3.1), or when somebody asks. A pure rule: whoever applies updates keeps the
 //! phase's figures and asks before each.
 
+use gabion_layout::AppendSpec;
+
 /// Limits of an append phase; one that is none never ends it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CommitPolicy {
@@ -11,6 +13,17 @@ pub struct CommitPolicy {
     pub log_bytes_max: Option<u64>,
     /// The longest that an update may wait for its parity, in the caller's ticks.
     pub age_max: Option<u64>,
+}
+
+impl CommitPolicy {
+    /// The limits of a pool, with milliseconds for ticks.
+    pub const fn of(spec: &AppendSpec) -> Self {
+        Self {
+            stripes_max: Some(spec.stripes_max),
+            log_bytes_max: Some(spec.log_bytes_max),
+            age_max: Some(spec.age_max_s.saturating_mul(1000)),
+        }
+    }
 }
 
 /// What ended an append phase.

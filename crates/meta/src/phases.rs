@@ -1,0 +1,46 @@
+//! Which stripes are in an append phase (CAU, section 3.1): they may have updates of which parity knows
+//! nothing, and survive only what their copies do. The note is durable before the first of these is
+//! made, and goes after a commit; so it may say too much, and never too little.
+
+use crate::kv::KeyValue;
+use crate::schema::PHASES;
+use crate::stripes::live_stripe;
+use crate::{Meta, MetaError};
+use gabion_layout::StripeId;
+
+impl<K: KeyValue> Meta<K> {
+    /// Notes that a stripe of a file begins an append phase, or has ended it.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownStripe`] for one that no file has.
+    pub fn note_phase(&self, stripe: StripeId, appends: bool) -> Result<(), MetaError> {
+        self.store.write(|txn| {
+            live_stripe(txn, stripe)?;
+            if appends {
+                PHASES.put(txn, &stripe, &())
+            } else {
+                PHASES.delete(txn, &stripe)
+            }
+        })
+    }
+
+    /// Whether a stripe is in an append phase.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn appends(&self, stripe: StripeId) -> Result<bool, MetaError> {
+        self.store
+            .read(|txn| Ok(PHASES.get(txn, &stripe)?.is_some()))
+    }
+
+    /// All stripes that are in an append phase, by id.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn phases(&self) -> Result<Vec<StripeId>, MetaError> {
+        let rows = self
+            .store
+            .read(|txn| PHASES.scan(txn, &PHASES.all(), usize::MAX))?;
+        Ok(rows.into_iter().map(|(stripe, ())| stripe).collect())
+    }
+}

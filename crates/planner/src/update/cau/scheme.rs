@@ -1,0 +1,70 @@
+//! CAU as a scheme of pools: append phases with interim replicas, and selective commits.
+
+use super::{Selection, append, append_phase_survives, commit, commit_without, keepers};
+use crate::update::{Appending, Scheme, Waiting};
+use crate::{PlanError, Stripe};
+use gabion_codec::Code;
+use gabion_layout::{AppendSpec, ChunkIndex, ChunkRange, Keeping, Topology};
+use gabion_plan::{Keepings, Plan};
+
+/// The scheme. Its parameters are the pool's [`AppendSpec`].
+#[derive(Clone, Copy, Debug)]
+pub(in crate::update) struct CrossRackAware;
+
+impl Scheme for CrossRackAware {
+    /// What a commit brings is applied in place: parity moves then.
+    fn keepings(&self, _: u64) -> Keepings {
+        Keepings {
+            data: Keeping::InPlace,
+            parity: Keeping::InPlace,
+        }
+    }
+
+    fn appending(&self) -> Option<&dyn Appending> {
+        Some(self)
+    }
+}
+
+impl Appending for CrossRackAware {
+    fn append(
+        &self,
+        stripe: &Stripe<'_>,
+        topology: &Topology,
+        ranges: &[ChunkRange],
+        (_, spec): (&Waiting, &AppendSpec),
+        slice_bytes: u64,
+    ) -> Result<Plan, PlanError> {
+        let replicas = usize::from(spec.replicas);
+        append(stripe, topology, ranges, replicas, slice_bytes)
+    }
+
+    fn commit(
+        &self,
+        stripe: &Stripe<'_>,
+        topology: &Topology,
+        waiting: &Waiting,
+        slice_bytes: u64,
+    ) -> Result<Plan, PlanError> {
+        if !stripe.lost.is_empty() {
+            return commit_without(stripe, topology, waiting, slice_bytes);
+        }
+        let selection = Selection::Selective;
+        commit(stripe, topology, &waiting.ranges(), selection, slice_bytes)
+    }
+
+    fn keepers(
+        &self,
+        stripe: &Stripe<'_>,
+        topology: &Topology,
+        data: ChunkIndex,
+        spec: &AppendSpec,
+    ) -> Result<Vec<ChunkIndex>, PlanError> {
+        let nodes = keepers(stripe, topology, data, usize::from(spec.replicas))?;
+        let is_keeper = |chunk: &ChunkIndex| nodes.contains(&stripe.node_of(*chunk));
+        Ok(stripe.geometry.chunks().filter(is_keeper).collect())
+    }
+
+    fn survives(&self, code: &Code, spec: &AppendSpec) -> usize {
+        append_phase_survives(code, usize::from(spec.replicas))
+    }
+}

@@ -1,0 +1,90 @@
+//! The commit of a stripe: parity follows what was appended to logs since the last one (CAU, section
+//! 3.2). It is an update like any other, with a number, participants and records of its own, whose new
+//! bytes come out of nodes' logs; so a crash at any moment leaves it made or not made, and what it takes
+//! in is appended still if it was not. Primaries run it, and the coordinator does before it repairs.
+
+use crate::initiate::{PartFailed, RunTerms, record_holders, run_plan};
+use crate::message::{Effect, Purpose, ReadCut, Refusal, RunId};
+use crate::ports::Ports;
+use crate::primary::UPDATE_SLICE_BYTES;
+use gabion_layout::{ChunkIndex, Epoch, Generation, Sequence, Topology};
+use gabion_plan::{Keepings, Plan, check};
+use gabion_planner::update::{Scheme, Waiting, missed};
+use gabion_planner::{PlanError, Stripe};
+
+/// How long the parts of a commit may take.
+const COMMIT_DEADLINE_MS: u64 = 10_000;
+
+/// A commit that has been planned and checked.
+pub(crate) struct Commit {
+    plan: Plan,
+    /// Lost chunks that it would change. Whoever runs it has them noted first.
+    pub(crate) missed: Vec<ChunkIndex>,
+}
+
+/// Under which term a commit runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CommitTerms {
+    pub(crate) epoch: Epoch,
+    pub(crate) generation: Generation,
+    /// The last settled update.
+    pub(crate) mark: Sequence,
+    /// The commit's own number.
+    pub(crate) sequence: Sequence,
+}
+
+impl Commit {
+    /// Plans the commit of what waits.
+    ///
+    /// # Errors
+    /// [`PlanError`] when what is left of the stripe does not have what is needed; [`Refusal::Failed`]
+    /// for a plan that is wrong.
+    pub(crate) fn plan(
+        stripe: &Stripe<'_>,
+        topology: &Topology,
+        (scheme, keepings): (&dyn Scheme, Keepings),
+        waiting: &Waiting,
+    ) -> Result<Self, Refusal> {
+        let refused =
+            |error: PlanError| Refusal::Failed(format!("a commit cannot be made: {error}"));
+        let appending = scheme.appending();
+        let appending = appending.ok_or_else(|| {
+            Refusal::Failed("the pool's update scheme commits nothing".to_owned())
+        })?;
+        let plan = appending.commit(stripe, topology, waiting, UPDATE_SLICE_BYTES);
+        let plan = plan.map_err(refused)?.kept(keepings);
+        check(&plan, stripe.code)
+            .map_err(|error| Refusal::Failed(format!("the commit's plan is wrong: {error}")))?;
+        let missed = missed(stripe, &waiting.ranges());
+        Ok(Self { plan, missed })
+    }
+
+    /// Runs it. When it succeeds, the commit stands.
+    ///
+    /// # Errors
+    /// The first part that failed; whether the commit stands is then for a settlement to find out.
+    pub(crate) async fn run(
+        &self,
+        ports: &dyn Ports,
+        terms: CommitTerms,
+    ) -> Result<(), PartFailed> {
+        let terms = RunTerms {
+            run: RunId(ports.random()),
+            epoch: terms.epoch,
+            generation: terms.generation,
+            cut: ReadCut::Exactly(terms.mark),
+            effect: Effect::Record {
+                sequence: terms.sequence,
+                participants: record_holders(&self.plan),
+            },
+            purpose: Purpose::Commit,
+            spread_ms: 0,
+            deadline_ms: COMMIT_DEADLINE_MS,
+            stall_ms: None,
+        };
+        let ran = run_plan(ports, &self.plan, &terms, |_| {
+            unreachable!("a commit moves bytes between nodes alone")
+        });
+        ran.await.map(|_| ())
+    }
+}

@@ -1,0 +1,268 @@
+//! A part's own bytes at a node: what it reads, recalls and takes as input, and what it puts aside until
+//! its end, when the participant makes records of it.
+
+use crate::message::{Effect, ReadCut, Refusal};
+use crate::participant::Participant;
+use crate::run::LocalIo;
+use crate::staging::Inputs;
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use gabion_exec::{Sink, Source};
+use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Sequence, StripeId};
+use gabion_plan::Log;
+use gabion_store::{ChunkWriter, Cut, Disk, Recalled, RecordKind, StoreError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The bytes of one record so far: for each piece the data chunk whose change it is, where it goes
+/// in the record's chunk, and its bytes.
+pub(crate) type Pieces = Vec<(ChunkIndex, u64, Bytes)>;
+
+/// What the pieces of a record are, in the order in which a record of copies has them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Part {
+    NewBytes,
+    Delta,
+    Original,
+    Appended,
+}
+
+/// What a part's bytes are for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Use {
+    /// Somebody reads them, so they are the newest.
+    Asker,
+    /// They become a record, or a chunk: they are as the code knows them.
+    Code,
+    /// Writes are put aside for a record.
+    CatchUp,
+    /// They are appended, and the code does not know them yet.
+    Append,
+}
+
+impl Use {
+    pub(crate) fn of(effect: &Effect) -> Self {
+        match effect {
+            Effect::None => Self::Asker,
+            Effect::Record { .. } | Effect::Install { .. } | Effect::Resume { .. } => Self::Code,
+            Effect::CatchUp { .. } => Self::CatchUp,
+            Effect::Append { .. } => Self::Append,
+        }
+    }
+}
+
+/// What a running part has put aside until its end.
+pub(crate) struct Gathered<D: Disk> {
+    pub(crate) writer: Option<ChunkWriter<D>>,
+    /// By the record's chunk.
+    pub(crate) pieces: BTreeMap<(ChunkIndex, Part), Pieces>,
+    /// As of which update all reads were.
+    pub(crate) read_at: Option<Sequence>,
+}
+
+impl<D: Disk> Default for Gathered<D> {
+    fn default() -> Self {
+        Self {
+            writer: None,
+            pieces: BTreeMap::new(),
+            read_at: None,
+        }
+    }
+}
+
+impl<D: Disk> Gathered<D> {
+    /// The records: one a chunk, since a part has no more than one for a chunk. Originals and new
+    /// bytes of other chunks are one record.
+    pub(crate) fn records(self) -> Vec<(ChunkIndex, RecordKind, Pieces)> {
+        let mut records: Vec<(ChunkIndex, RecordKind, Pieces)> = Vec::new();
+        for ((chunk, part), mut pieces) in self.pieces {
+            let kind = match part {
+                Part::NewBytes => RecordKind::NewBytes,
+                Part::Delta => RecordKind::ParityDelta,
+                Part::Original => RecordKind::Appended {
+                    original_count: u16::try_from(pieces.len()).unwrap_or(u16::MAX),
+                },
+                Part::Appended => RecordKind::Appended { original_count: 0 },
+            };
+            match records.last_mut() {
+                Some((last, RecordKind::Appended { .. }, earlier))
+                    if *last == chunk && part == Part::Appended =>
+                {
+                    earlier.append(&mut pieces);
+                }
+                _ => records.push((chunk, kind, pieces)),
+            }
+        }
+        records
+    }
+}
+
+/// A part's bytes at this node.
+pub(crate) struct NodeIo<D: Disk> {
+    pub(crate) participant: Participant<D>,
+    pub(crate) stripe: StripeId,
+    /// The chunk of the stripe that is here.
+    pub(crate) holds: Option<ChunkIndex>,
+    pub(crate) cut: ReadCut,
+    pub(crate) use_of: Use,
+    pub(crate) inputs: Inputs,
+    pub(crate) gathered: Arc<Mutex<Gathered<D>>>,
+}
+
+impl<D: Disk> NodeIo<D> {
+    /// Where a step's bytes go in the record that they are for: its chunk, what they are, and the data
+    /// chunk that they are of.
+    fn place(
+        &self,
+        log: Log,
+        chunk: ChunkIndex,
+    ) -> Result<((ChunkIndex, Part), ChunkIndex), Refusal> {
+        let invalid = |why: &str| Refusal::Invalid(why.to_owned());
+        let holder = || {
+            let here = self
+                .holds
+                .ok_or("copies are kept by nodes that hold a chunk of the stripe");
+            here.map_err(invalid)
+        };
+        match (log, self.use_of) {
+            (Log::Journal, Use::Append) => Ok(((chunk, Part::Appended), chunk)),
+            (Log::Replica, Use::Append) => Ok(((holder()?, Part::Appended), chunk)),
+            (Log::Original, Use::Append) => Ok(((holder()?, Part::Original), chunk)),
+            (Log::Journal, _) => Ok(((chunk, Part::NewBytes), chunk)),
+            (Log::Parity { data }, Use::Code) => Ok(((chunk, Part::Delta), data)),
+            // What is noted under the parity chunk itself may come from any data chunk.
+            (Log::ParitySum, Use::Code) => Ok(((chunk, Part::Delta), chunk)),
+            _ => Err(invalid("the part's effect has no such log")),
+        }
+    }
+
+    fn put_aside(
+        &self,
+        place: (ChunkIndex, Part),
+        data: ChunkIndex,
+        range: ByteRange,
+        bytes: Bytes,
+    ) {
+        let mut gathered = lock(&self.gathered);
+        let pieces = gathered.pieces.entry(place).or_default();
+        pieces.push((data, range.offset, bytes));
+    }
+
+    /// Recalls bytes of a data chunk from this node's log.
+    fn recall(
+        &self,
+        log: Log,
+        data: ChunkIndex,
+        range: ByteRange,
+    ) -> BoxFuture<'static, Result<Bytes, Refusal>> {
+        let (ReadCut::Exactly(upto), Some(index)) = (self.cut, self.holds) else {
+            let why = "logged bytes are recalled exactly as of an update, where a chunk is";
+            return futures::future::ready(Err(Refusal::Invalid(why.to_owned()))).boxed();
+        };
+        let stripe = self.stripe;
+        let chunk = ChunkId { stripe, index };
+        let wanted = Recalled {
+            data,
+            is_original: log == Log::Original,
+            range,
+        };
+        let participant = self.participant.clone();
+        let recalled = async move {
+            let recalled = participant.with_store(move |store| {
+                let mut bytes = Vec::new();
+                store.recall(chunk, wanted, upto, &mut bytes)?;
+                Ok(Bytes::from(bytes))
+            });
+            recalled.await
+        };
+        recalled.boxed()
+    }
+}
+
+impl<D: Disk> LocalIo for NodeIo<D> {
+    fn fetch(
+        &self,
+        source: Source,
+        range: ByteRange,
+    ) -> BoxFuture<'static, Result<Bytes, Refusal>> {
+        let index = match source {
+            Source::Input(chunk) => {
+                return futures::future::ready(self.inputs.read(chunk, range)).boxed();
+            }
+            Source::Log(log, data) => return self.recall(log, data, range),
+            Source::Chunk(index) => index,
+        };
+        let chunk = ChunkId {
+            stripe: self.stripe,
+            index,
+        };
+        let cut = match (self.cut, self.use_of) {
+            (ReadCut::Committed(_, at_least), _) => Cut::Committed { at_least },
+            (ReadCut::Exactly(sequence) | ReadCut::Settled(sequence), Use::Asker) => {
+                Cut::Newest(sequence)
+            }
+            (ReadCut::Exactly(sequence) | ReadCut::Settled(sequence), _) => Cut::Exactly(sequence),
+        };
+        let participant = self.participant.clone();
+        let gathered = Arc::clone(&self.gathered);
+        let read = async move {
+            let read = participant.with_store(move |store| {
+                let mut bytes = Vec::new();
+                let as_of = store.read(chunk, range, cut, &mut bytes)?;
+                Ok((as_of, Bytes::from(bytes)))
+            });
+            let (as_of, bytes) = read.await?;
+            // An update that is committed between two slices must not show in the second alone.
+            if *lock(&gathered).read_at.get_or_insert(as_of) == as_of {
+                Ok(bytes)
+            } else {
+                Err(Refusal::CutPassed { asked: as_of })
+            }
+        };
+        read.boxed()
+    }
+
+    fn store(
+        &self,
+        sink: Sink,
+        range: ByteRange,
+        bytes: Bytes,
+    ) -> BoxFuture<'static, Result<(), Refusal>> {
+        match sink {
+            Sink::Append(log, chunk) => {
+                let placed = self.place(log, chunk);
+                let stored = placed.map(|(place, data)| self.put_aside(place, data, range, bytes));
+                futures::future::ready(stored).boxed()
+            }
+            Sink::Write(chunk) if self.use_of == Use::CatchUp => {
+                self.put_aside((chunk, Part::NewBytes), chunk, range, bytes);
+                futures::future::ready(Ok(())).boxed()
+            }
+            Sink::Write(_) => {
+                let gathered = Arc::clone(&self.gathered);
+                let participant = self.participant.clone();
+                let write = async move {
+                    participant
+                        .with_store(move |_| match &mut lock(&gathered).writer {
+                            Some(writer) => writer.write_at(range.offset, &bytes),
+                            None => Err(StoreError::Malformed {
+                                reason: "chunks are written by parts that install them",
+                            }),
+                        })
+                        .await
+                };
+                write.boxed()
+            }
+            Sink::Deliver(_) => {
+                let nobody = Refusal::Invalid("a node has nobody to deliver bytes to".to_owned());
+                futures::future::ready(Err(nobody)).boxed()
+            }
+        }
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // A panic while holding the lock leaves pieces that nobody will finish; the part fails anyway.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

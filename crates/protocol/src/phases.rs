@@ -1,0 +1,146 @@
+//! The append phases of a primary's stripes: which of them have updates that wait for a commit, and
+//! when it is due. What is due is the planner's rule ([`CommitPolicy`]); here is only what it is asked
+//! about. Access tickets, by which CAU keeps updates and commits of a stripe apart (section 4), are the
+//! stripe's lease and its primary's queue: whoever commits is whoever updates.
+
+use gabion_layout::{AppendSpec, PoolId, StripeId};
+use gabion_planner::update::cau::{AppendPhase, CommitPolicy};
+use std::collections::BTreeMap;
+
+/// How often a node asks who commits what it has appended.
+pub(crate) const ADOPT_EVERY_MS: u64 = 60_000;
+
+/// The phases of all pools.
+#[derive(Debug, Default)]
+pub(crate) struct Phases {
+    pools: BTreeMap<PoolId, Phase>,
+}
+
+/// What waits in one pool.
+#[derive(Debug)]
+struct Phase {
+    policy: CommitPolicy,
+    /// Bytes in append logs, by stripe.
+    stripes: BTreeMap<StripeId, u64>,
+    /// When the oldest update came.
+    since_ms: u64,
+}
+
+impl Phase {
+    fn figures(&self) -> AppendPhase {
+        AppendPhase {
+            stripe_count: self.stripes.len() as u64,
+            log_bytes: self.stripes.values().sum(),
+            oldest_at: (!self.stripes.is_empty()).then_some(self.since_ms),
+            is_demanded: false,
+        }
+    }
+
+    fn stripes(&self) -> Vec<StripeId> {
+        self.stripes.keys().copied().collect()
+    }
+}
+
+impl Phases {
+    /// Takes note that a stripe has so many bytes more in append logs.
+    pub(crate) fn note(
+        &mut self,
+        (pool, spec): (PoolId, &AppendSpec),
+        stripe: StripeId,
+        bytes: u64,
+        now_ms: u64,
+    ) {
+        let phase = self.pools.entry(pool).or_insert_with(|| Phase {
+            policy: CommitPolicy::of(spec),
+            stripes: BTreeMap::new(),
+            since_ms: now_ms,
+        });
+        if phase.stripes.is_empty() {
+            phase.since_ms = now_ms;
+        }
+        *phase.stripes.entry(stripe).or_default() += bytes;
+    }
+
+    /// The stripe waits for nothing, or for another primary.
+    pub(crate) fn end(&mut self, stripe: StripeId) {
+        for phase in self.pools.values_mut() {
+            phase.stripes.remove(&stripe);
+        }
+    }
+
+    /// Whether a stripe is known to wait here.
+    pub(crate) fn has(&self, stripe: StripeId) -> bool {
+        self.pools
+            .values()
+            .any(|phase| phase.stripes.contains_key(&stripe))
+    }
+
+    /// The stripes to commit before a stripe appends so many bytes more.
+    pub(crate) fn due_before(&self, stripe: StripeId, bytes: u64, now_ms: u64) -> Vec<StripeId> {
+        let phases = self.pools.values();
+        let of_stripe = phases.filter(|phase| !phase.stripes.is_empty());
+        let due = of_stripe.filter(|phase| {
+            let is_new = !phase.stripes.contains_key(&stripe);
+            let figures = phase.figures();
+            phase
+                .policy
+                .before(&figures, is_new, bytes, now_ms)
+                .is_some()
+        });
+        due.flat_map(Phase::stripes).collect()
+    }
+
+    /// The stripes to commit because their time has come.
+    pub(crate) fn due(&self, now_ms: u64) -> Vec<StripeId> {
+        let phases = self.pools.values();
+        let due = phases.filter(|phase| phase.policy.at(&phase.figures(), now_ms).is_some());
+        due.flat_map(Phase::stripes).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPEC: AppendSpec = AppendSpec {
+        replicas: 1,
+        stripes_max: 2,
+        log_bytes_max: 100,
+        age_max_s: 10,
+    };
+
+    fn waiting() -> Phases {
+        let mut phases = Phases::default();
+        for (stripe, now_ms) in [(1, 500), (2, 900)] {
+            phases.note((PoolId(1), &SPEC), StripeId(stripe), 30, now_ms);
+        }
+        phases
+    }
+
+    #[test]
+    fn one_stripe_too_many_commits_all_and_one_that_waits_already_none() {
+        let (both, phases) = ([1, 2].map(StripeId).to_vec(), waiting());
+        assert_eq!(phases.due_before(StripeId(3), 1, 1000), both);
+        assert_eq!(phases.due_before(StripeId(2), 40, 1000), []);
+        assert_eq!(
+            phases.due_before(StripeId(2), 41, 1000),
+            both,
+            "the log is full"
+        );
+    }
+
+    #[test]
+    fn a_phase_begins_anew_after_its_last_commit() {
+        let mut phases = waiting();
+        assert_eq!(phases.due(10_499), []);
+        assert_eq!(phases.due(10_500).len(), 2);
+        phases.end(StripeId(1));
+        phases.end(StripeId(2));
+        assert_eq!(
+            (phases.due(10_500), phases.has(StripeId(1))),
+            (vec![], false)
+        );
+        phases.note((PoolId(1), &SPEC), StripeId(1), 30, 11_000);
+        assert_eq!((phases.due(20_999), phases.due(21_000).len()), (vec![], 1));
+    }
+}

@@ -1,0 +1,194 @@
+//! A lease term as its primary keeps it: the stripe as it was granted, how far it is settled, what waits
+//! for a commit, and the plans that follow from these.
+
+use crate::commit::Commit;
+use crate::initiate::{
+    RECORD_BYTES_MAX, RECORD_PIECE_COUNT_MAX, RunTerms, fits_records, record_holders,
+};
+use crate::message::{Effect, NodeStatus, Purpose, ReadCut, Refusal, RunId};
+use crate::primary::{UPDATE_DEADLINE_MS, UPDATE_SLICE_BYTES, failed_nodes};
+use gabion_codec::Code;
+use gabion_layout::{
+    AppendSpec, ChunkIndex, ChunkRange, Epoch, Geometry, NodePlace, PoolId, Sequence, StripeRecord,
+    Topology,
+};
+use gabion_plan::{Goal, Keepings, Plan};
+use gabion_planner::update::{self, Waiting};
+use gabion_planner::{PlanError, Stripe};
+
+/// A lease term under which the stripe is settled.
+pub(crate) struct Term {
+    pub(crate) epoch: Epoch,
+    pub(crate) stripe: StripeRecord,
+    pub(crate) geometry: Geometry,
+    pub(crate) code: Code,
+    pub(crate) scheme: &'static dyn update::Scheme,
+    pub(crate) keepings: Keepings,
+    /// The last committed update.
+    pub(crate) mark: Sequence,
+    /// The number of the next update.
+    pub(crate) next: Sequence,
+    /// Chunks that updates of this term have left out, or soon will. The coordinator knows them to
+    /// be stale, so they stay out to the end of the term even if their nodes return.
+    pub(crate) left_out: Vec<ChunkIndex>,
+    /// What was appended and waits for a commit.
+    pub(crate) waiting: Waiting,
+    /// The pool's append phases, if it has any.
+    pub(crate) append: Option<(PoolId, AppendSpec)>,
+    /// Whether the coordinator has it noted that something may wait.
+    pub(crate) appends: bool,
+}
+
+/// What an update will do.
+pub(crate) struct Planned {
+    pub(crate) plan: Plan,
+    /// Lost chunks that it would change.
+    pub(crate) missed: Vec<ChunkIndex>,
+}
+
+impl Term {
+    /// Whether a chunk has missed updates of this term or earlier ones, for all that is known.
+    pub(crate) fn misses(&self, chunk: ChunkIndex) -> bool {
+        self.stripe.is_stale(chunk) || self.left_out.contains(&chunk)
+    }
+
+    /// The chunks that updates leave out.
+    fn lost(&self, nodes: &[NodeStatus]) -> Vec<ChunkIndex> {
+        let failed = failed_nodes(nodes);
+        let is_lost = |chunk: &ChunkIndex| {
+            let node = self.stripe.node_of(*chunk);
+            self.misses(*chunk) || node.is_some_and(|node| failed.contains(&node))
+        };
+        self.stripe.chunks().filter(is_lost).collect()
+    }
+
+    /// The stripe as planners see it.
+    fn view<'a>(&'a self, lost: &'a [ChunkIndex]) -> Stripe<'a> {
+        Stripe {
+            id: self.stripe.id,
+            code: &self.code,
+            geometry: self.geometry,
+            placement: &self.stripe.nodes,
+            lost,
+        }
+    }
+
+    fn topology(&self, nodes: &[NodeStatus]) -> Result<Topology, Refusal> {
+        topology_of(&self.stripe, nodes)
+    }
+
+    /// The checked plan of an update.
+    pub(crate) fn plan(
+        &self,
+        ranges: &[ChunkRange],
+        nodes: &[NodeStatus],
+    ) -> Result<Planned, Refusal> {
+        let (lost, topology) = (self.lost(nodes), self.topology(nodes)?);
+        let stripe = self.view(&lost);
+        let plan = self
+            .scheme
+            .plan(&stripe, &topology, ranges, UPDATE_SLICE_BYTES);
+        let plan = self.checked(plan)?;
+        let missed = update::missed(&stripe, ranges);
+        Ok(Planned { plan, missed })
+    }
+
+    /// The checked plan to append an update. None where parity must follow at once: the scheme has it
+    /// so, a chunk is lost, or a commit of what would wait is more than records can hold.
+    pub(crate) fn plan_append(
+        &self,
+        ranges: &[ChunkRange],
+        nodes: &[NodeStatus],
+    ) -> Result<Option<Planned>, Refusal> {
+        let (Some(appending), Some((_, spec))) = (self.scheme.appending(), &self.append) else {
+            return Ok(None);
+        };
+        let lost = self.lost(nodes);
+        let limits = (RECORD_BYTES_MAX, RECORD_PIECE_COUNT_MAX);
+        let fits =
+            |waiting: &Waiting| waiting.fits(ranges, self.geometry, limits, UPDATE_SLICE_BYTES);
+        if !lost.is_empty() || !fits(&self.waiting) {
+            return Ok(None);
+        }
+        let (stripe, topology) = (self.view(&lost), self.topology(nodes)?);
+        let phase = (&self.waiting, spec);
+        let plan = appending.append(&stripe, &topology, ranges, phase, UPDATE_SLICE_BYTES);
+        let plan = self.checked(plan)?;
+        let missed = Vec::new();
+        Ok(fits_records(&plan).then_some(Planned { plan, missed }))
+    }
+
+    /// The commit of what waits.
+    pub(crate) fn plan_commit(&self, nodes: &[NodeStatus]) -> Result<Commit, Refusal> {
+        let (lost, topology) = (self.lost(nodes), self.topology(nodes)?);
+        let how = (self.scheme, self.keepings);
+        Commit::plan(&self.view(&lost), &topology, how, &self.waiting)
+    }
+
+    fn checked(&self, plan: Result<Plan, PlanError>) -> Result<Plan, Refusal> {
+        let plan = plan.map_err(|error| refusal(&error))?.kept(self.keepings);
+        gabion_plan::check(&plan, &self.code)
+            .map_err(|error| Refusal::Failed(format!("the update's plan is wrong: {error}")))?;
+        Ok(plan)
+    }
+
+    /// Gives an update its number.
+    pub(crate) fn number(&mut self, run: RunId, plan: &Plan) -> (Sequence, RunTerms) {
+        let sequence = self.next;
+        self.next = sequence.next();
+        let participants = record_holders(plan);
+        let (effect, purpose) = if matches!(plan.goal, Goal::Append { .. }) {
+            let effect = Effect::Append {
+                sequence,
+                participants,
+            };
+            (effect, Purpose::Replica)
+        } else {
+            let effect = Effect::Record {
+                sequence,
+                participants,
+            };
+            (effect, Purpose::Update)
+        };
+        let terms = RunTerms {
+            run,
+            epoch: self.epoch,
+            generation: self.stripe.generation,
+            cut: ReadCut::Exactly(self.mark),
+            effect,
+            purpose,
+            spread_ms: 0,
+            deadline_ms: UPDATE_DEADLINE_MS,
+            stall_ms: None,
+        };
+        (sequence, terms)
+    }
+}
+
+/// Where the nodes of a stripe stand.
+pub(crate) fn topology_of(
+    stripe: &StripeRecord,
+    nodes: &[NodeStatus],
+) -> Result<Topology, Refusal> {
+    let holders = nodes.iter().filter(|s| stripe.chunk_on(s.node).is_some());
+    let places = holders.map(|status| NodePlace {
+        node: status.node,
+        rack: status.rack,
+    });
+    Topology::new(places).map_err(|error| Refusal::Failed(error.to_string()))
+}
+
+/// Why there is no plan, for whoever asked for the update.
+fn refusal(error: &PlanError) -> Refusal {
+    match *error {
+        // A stripe has at most 255 chunks.
+        PlanError::TooFewLeft {
+            left_count,
+            chunk_count,
+        } => Refusal::TooFewLeft {
+            left_count: left_count as u8,
+            chunk_count: chunk_count as u8,
+        },
+        ref other => Refusal::Invalid(other.to_string()),
+    }
+}
