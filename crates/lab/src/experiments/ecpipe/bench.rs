@@ -225,7 +225,7 @@ impl RepairBench {
                 scheme,
                 selection,
                 requestor_count,
-            } => self.recovery(on, scheme, selection, &late[..requestor_count], slice_bytes),
+            } => on.recovery(scheme, selection, &late[..requestor_count], slice_bytes),
         }
     }
 
@@ -271,10 +271,12 @@ impl RepairBench {
         }
         weights
     }
+}
 
+impl Stored<'_> {
+    /// The plans of a full-node recovery of node 0.
     fn recovery(
         &self,
-        on: &Stored<'_>,
         scheme: Scheme,
         selection: Selection,
         requestors: &[NodeId],
@@ -282,13 +284,13 @@ impl RepairBench {
     ) -> Result<Vec<(usize, Plan)>, LabError> {
         let failed = NodeId(0);
         let on_failed = |record: &StripeRecord| record.nodes.iter().position(|&n| n == failed);
-        let hit: Vec<(usize, [ChunkIndex; 1])> = (on.stripes.iter().enumerate())
+        let hit: Vec<(usize, [ChunkIndex; 1])> = (self.stripes.iter().enumerate())
             .filter_map(|(at, record)| Some((at, [ChunkIndex::new(on_failed(record)?)])))
             .collect();
         let mut jobs = Vec::with_capacity(hit.len());
         for (at, lost) in &hit {
             jobs.push(Job {
-                stripe: on.stripe(&on.stripes[*at], lost)?,
+                stripe: self.stripe(&self.stripes[*at], lost)?,
                 lost: lost[0],
                 requestors,
             });
@@ -312,7 +314,7 @@ impl RepairBench {
                     Selection::Greedy => greedy_recovery,
                     _ => balanced_recovery,
                 };
-                let schedule = recovery(&jobs, on.topology, bandwidths)?;
+                let schedule = recovery(&jobs, self.topology, bandwidths)?;
                 let assignments = schedule.assignments.into_iter();
                 assignments.map(|a| (a.requestor, a.path)).collect()
             }
@@ -324,9 +326,7 @@ impl RepairBench {
         }
         Ok(plans)
     }
-}
 
-impl Stored<'_> {
     fn geometry(&self, record: &StripeRecord) -> Result<Geometry, LabError> {
         let code = self.code;
         Ok(Geometry::new(

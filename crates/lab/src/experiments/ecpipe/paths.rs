@@ -5,6 +5,7 @@ use super::bench::random_weights;
 use crate::error::LabError;
 use crate::plot::{Chart, Plot};
 use gabion_layout::NodeId;
+use gabion_planner::PlanError;
 use gabion_planner::repair::{LinkWeights, weighted_path, weighted_path_by_extension};
 use std::time::Instant;
 
@@ -33,13 +34,13 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
     session.progress.begin("codes", codes.len() as u64);
     let mut all = Vec::new();
     for (n, k) in codes {
-        all.push(search(n, k, rounds, session.seed));
+        all.push(search(n, k, rounds, session.seed)?);
         session.progress.step();
     }
     Ok(report(&all, rounds))
 }
 
-fn search(n: u32, k: usize, rounds: u64, seed: u64) -> Searched {
+fn search(n: u32, k: usize, rounds: u64, seed: u64) -> Result<Searched, LabError> {
     let helpers: Vec<NodeId> = (0..n - 1).map(NodeId).collect();
     let requestor = NodeId(n - 1);
     let mut searched = Searched {
@@ -55,7 +56,8 @@ fn search(n: u32, k: usize, rounds: u64, seed: u64) -> Searched {
         let begun = Instant::now();
         let ours = weighted_path(&helpers, requestor, k, &weights);
         searched.ours_ms.push(begun.elapsed().as_secs_f64() * 1e3);
-        let ours = ours.map(|path| path.bottleneck);
+        let none = || PlanError::Layout("no path has weights".to_owned());
+        let ours = Some(ours.ok_or_else(none)?.bottleneck);
         // Algorithm 2 takes long for wide codes; trying all paths, for any but the narrow.
         if n <= 14 {
             let begun = Instant::now();
@@ -67,7 +69,7 @@ fn search(n: u32, k: usize, rounds: u64, seed: u64) -> Searched {
             searched.compare(ours == brute_force(&helpers, requestor, k, &weights));
         }
     }
-    searched
+    Ok(searched)
 }
 
 impl Searched {
