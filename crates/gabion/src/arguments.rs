@@ -189,11 +189,11 @@ pub(crate) struct CoordinatorOptions {
 #[derive(Args, Debug)]
 pub(crate) struct NodeOptions {
     /// The rack that the node stands in; all nodes of a rack fail together
-    #[arg(long)]
-    pub(crate) rack: u32,
+    #[arg(long, required = true)]
+    pub(crate) rack: Option<u32>,
     /// The coordinator
-    #[arg(long, value_name = "HOST:PORT")]
-    pub(crate) join: String,
+    #[arg(long, required = true, value_name = "HOST:PORT")]
+    pub(crate) join: Option<String>,
     /// Where to listen: an address that other nodes can reach; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:0", value_name = "HOST:PORT")]
     pub(crate) listen: String,

@@ -54,7 +54,7 @@ pub(crate) struct NodeArguments {
     #[command(subcommand)]
     pub(crate) command: Option<NodeCommand>,
     #[command(flatten)]
-    pub(crate) serve: Option<NodeOptions>,
+    pub(crate) serve: NodeOptions,
 }
 
 #[derive(Subcommand, Debug)]

@@ -18,24 +18,17 @@ pub(crate) async fn run(
     place: &Place,
     format: Format,
 ) -> Result<(), Failure> {
-    match (arguments.command, arguments.serve) {
-        (
-            Some(NodeCommand::Drain {
-                node,
-                cancel,
-                watch,
-            }),
-            _,
-        ) => {
+    match arguments.command {
+        Some(NodeCommand::Drain {
+            node,
+            cancel,
+            watch,
+        }) => {
             let client = connect(place).await?;
             drain(&client, NodeId(node), cancel, watch).await?;
             say(&client, NodeId(node), format).await
         }
-        (None, Some(options)) => serve::node(options).await,
-        (None, None) => Err(Failure::usage(
-            "say which rack the node stands in and where the coordinator is: 'gabion node --rack N \
-             --join HOST:PORT'",
-        )),
+        None => serve::node(arguments.serve).await,
     }
 }
 

@@ -36,6 +36,12 @@ pub(crate) async fn node(options: NodeOptions) -> Result<(), Failure> {
         merging,
         links,
     } = options;
+    let (Some(rack), Some(join)) = (rack, join) else {
+        return Err(Failure::usage(
+            "say which rack the node stands in and where the coordinator is: 'gabion node --rack N \
+             --join HOST:PORT'",
+        ));
+    };
     std::fs::create_dir_all(&data)
         .map_err(|error| Failure::failed(format!("cannot create {}: {error}", data.display())))?;
     let disk = rustix::fs::statvfs(&data).map_err(|error| {
