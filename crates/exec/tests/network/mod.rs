@@ -184,10 +184,10 @@ impl<'a> Network<'a> {
                     range,
                 } => {
                     let chunk = match source {
-                        Source::Chunk(chunk) => &self.stored[chunk.at()],
-                        Source::Input(chunk) => &self.new[chunk.at()],
-                        Source::Log(Log::Original, chunk) => &self.stored[chunk.at()],
-                        Source::Log(_, chunk) => &self.new[chunk.at()],
+                        Source::Chunk(chunk) | Source::Log(Log::Original, chunk) => {
+                            &self.stored[chunk.at()]
+                        }
+                        Source::Input(chunk) | Source::Log(_, chunk) => &self.new[chunk.at()],
                     };
                     let bytes = Bytes::copy_from_slice(part_of(chunk, range));
                     *self.outcome.fetched.entry(step).or_default() += 1;
