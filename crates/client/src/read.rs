@@ -70,6 +70,15 @@ impl Reading {
         }
     }
 
+    /// Takes note of whether the next attempt reconstructs. A cut for reading chunks as they are may have
+    /// bytes that parity does not have yet.
+    fn goes_through_code(&mut self, is_degraded: bool) {
+        if is_degraded && !self.reconstructs {
+            self.reconstructs = true;
+            self.cut = None;
+        }
+    }
+
     /// Does what can be done at once about a part that failed; none when nothing helps.
     fn apply(
         &mut self,
@@ -240,11 +249,7 @@ impl File {
             Ok(planned) => planned,
             Err(trouble) => return Ok(Err(trouble)),
         };
-        if is_degraded && !reading.reconstructs {
-            // A cut for reading chunks as they are may have bytes that parity does not have yet.
-            reading.reconstructs = true;
-            reading.cut = None;
-        }
+        reading.goes_through_code(is_degraded);
         if is_degraded && reading.cut.is_none() {
             let missing = format!("{} was not settled", stripe.id);
             return Ok(Err(Trouble::NeedsCut {

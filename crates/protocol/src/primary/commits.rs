@@ -1,0 +1,156 @@
+//! What a primary does for stripes whose parity follows later: it commits what waits, before an update
+//! that may not come before, when time or a limit says so, or on demand; and it has the coordinator know
+//! which stripes may have updates of which parity knows nothing.
+
+use super::{Primaries, Primary, Update, lock};
+use crate::commit::CommitTerms;
+use crate::initiate::PartFailed;
+use crate::message::{CoordinatorRequest, NodeStatus, Refusal, StripeLease};
+use crate::settle::check_copies;
+use crate::term::{Term, topology_of};
+use gabion_codec::Code;
+use gabion_layout::{ChunkIndex, Geometry, NodeId, StripeId};
+use gabion_planner::Stripe;
+use gabion_planner::update::{self, Waiting};
+
+impl Primaries {
+    /// Commits what waits on stripes, when an update would make it more than may wait. The limits are
+    /// the pool's for each primary; if a commit fails, the update goes on, for the stripe that it is of
+    /// has its own limits.
+    pub(super) async fn end_phases(&self, update: &Update, nodes: &[NodeStatus]) {
+        let now_ms = self.ports.now_ms();
+        let due = lock(&self.phases).due_before(update.stripe, update.bytes(), now_ms);
+        self.commit_all(due, nodes).await;
+    }
+
+    /// Commits what has waited for as long as it may.
+    pub(crate) async fn commit_due(&self, nodes: &[NodeStatus]) {
+        let due = lock(&self.phases).due(self.ports.now_ms());
+        self.commit_all(due, nodes).await;
+    }
+
+    async fn commit_all(&self, stripes: Vec<StripeId>, nodes: &[NodeStatus]) {
+        for stripe in stripes {
+            if let Err(Refusal::NotPrimary(_) | Refusal::Failed(_)) =
+                self.commit(stripe, nodes).await
+            {
+                // It is another primary's to care for, or gone. Who has its records asks in time.
+                lock(&self.phases).end(stripe);
+            }
+        }
+    }
+
+    /// Commits what waits on a stripe, if anything does.
+    pub(crate) async fn commit(
+        &self,
+        stripe: StripeId,
+        nodes: &[NodeStatus],
+    ) -> Result<(), Refusal> {
+        let desk = self.desk(stripe);
+        let _turn = desk.turns.wait().await;
+        let mut primary = desk.primary.lock().await;
+        self.ensure_term(&mut primary, stripe).await?;
+        self.commit_waiting(&mut primary, nodes).await
+    }
+
+    /// Sees to it that stripes of which this node has appended records have primaries that count
+    /// them: this node, if there is no other.
+    pub(crate) async fn adopt(&self, mut stripes: Vec<StripeId>) {
+        stripes.retain(|&stripe| !lock(&self.phases).has(stripe));
+        for stripe in stripes {
+            let desk = self.desk(stripe);
+            let _turn = desk.turns.wait().await;
+            let mut primary = desk.primary.lock().await;
+            // If it cannot be now, it is asked for again.
+            let _ = self.ensure_term(&mut primary, stripe).await;
+        }
+    }
+
+    pub(super) async fn commit_waiting(
+        &self,
+        primary: &mut Primary,
+        nodes: &[NodeStatus],
+    ) -> Result<(), Refusal> {
+        let term = primary.term.as_mut().expect("whoever commits has a term");
+        if term.waiting.is_empty() {
+            return self.end_phase(primary).await;
+        }
+        let commit = term.plan_commit(nodes)?;
+        if let Err(refusal) = self.leave_out(term, commit.missed.clone()).await {
+            primary.renounce();
+            return Err(refusal);
+        }
+        let sequence = term.next;
+        term.next = sequence.next();
+        let terms = CommitTerms {
+            epoch: term.epoch,
+            generation: term.stripe.generation,
+            mark: term.mark,
+            sequence,
+        };
+        if let Err(PartFailed { refusal, .. }) = commit.run(&*self.ports, terms).await {
+            primary.renounce();
+            return Err(refusal);
+        }
+        term.waiting = Waiting::default();
+        self.spread_mark(primary.commit(sequence));
+        self.end_phase(primary).await
+    }
+
+    /// Nothing waits any more, and the coordinator may know.
+    async fn end_phase(&self, primary: &mut Primary) -> Result<(), Refusal> {
+        let term = primary.term.as_mut().expect("whoever commits has a term");
+        lock(&self.phases).end(term.stripe.id);
+        let noted = self.note_phase(term, false).await;
+        if noted.is_err() {
+            // The note may still be on its way, and must not arrive after that of the next phase: a
+            // new term has it refused.
+            primary.renounce();
+        }
+        noted
+    }
+
+    /// Has the coordinator remember whether there may be updates of which parity knows nothing.
+    pub(super) async fn note_phase(&self, term: &mut Term, appends: bool) -> Result<(), Refusal> {
+        if term.appends == appends {
+            return Ok(());
+        }
+        let request = CoordinatorRequest::NotePhase {
+            stripe: term.stripe.id,
+            epoch: term.epoch,
+            appends,
+        };
+        self.tell_coordinator(request).await?;
+        term.appends = appends;
+        Ok(())
+    }
+}
+
+/// Refuses a lease of a stripe in its append phase without copies of what may have been appended.
+pub(super) fn check_leased_copies(
+    lease: &StripeLease,
+    code: &Code,
+    geometry: Geometry,
+    failed: &[NodeId],
+) -> Result<(), Refusal> {
+    if !lease.appends {
+        return Ok(());
+    }
+    let record = &lease.stripe;
+    let is_lost = |chunk: &ChunkIndex| {
+        let node = record.node_of(*chunk);
+        record.is_stale(*chunk) || node.is_some_and(|node| failed.contains(&node))
+    };
+    let lost: Vec<ChunkIndex> = record.chunks().filter(is_lost).collect();
+    let stripe = Stripe {
+        id: record.id,
+        code,
+        geometry,
+        placement: &record.nodes,
+        lost: &lost,
+    };
+    let topology = topology_of(record, &lease.nodes)?;
+    let spec = &lease.pool.spec;
+    let how = (update::scheme(spec.update), spec.append.as_ref());
+    check_copies(&stripe, &topology, how)
+}
