@@ -240,15 +240,11 @@ impl File {
         reading: &mut Reading,
         attempts: &Attempts,
     ) -> Result<Result<Moment, Trouble>, ClientError> {
-        let planned = self.plan_read(fleet, stripe, geometry, range, reading)?;
-        let ReadPlan {
-            plan,
-            ranges,
-            is_degraded,
-        } = match planned {
+        let planned = match self.plan_read(fleet, stripe, geometry, range, reading)? {
             Ok(planned) => planned,
             Err(trouble) => return Ok(Err(trouble)),
         };
+        let (plan, is_degraded) = (planned.plan, planned.is_degraded);
         reading.goes_through_code(is_degraded);
         if is_degraded && reading.cut.is_none() {
             let missing = format!("{} was not settled", stripe.id);
@@ -272,7 +268,7 @@ impl File {
             deadline_ms: attempts.attempt_ms(),
             stall_ms: None,
         };
-        let buffer = Arc::new(ReadBuffer::new(ranges));
+        let buffer = Arc::new(ReadBuffer::new(planned.ranges));
         let io = Arc::<ReadBuffer>::clone(&buffer);
         match self.client.run(&plan, fleet.topology, &terms, io).await {
             Ok(as_of) if reading.cut.is_none() && !is_one_moment(&as_of) => {
