@@ -148,6 +148,11 @@ fn regions(session: &Session<'_>) -> Result<Report, LabError> {
         base.slice_bytes >> 10
     );
     report.notes.push(
+        "our PPR streams slices through its tree, and each pair of hosts has a rate of its own, so a random tree \
+         and a random chain both wait for their slowest pair alone; the paper's PPR goes round by round"
+            .to_owned(),
+    );
+    report.notes.push(
         "rates do not change between the choice of the path and the repair, as they do on EC2; RP goes a random \
          way"
         .to_owned(),
