@@ -226,12 +226,16 @@ mod tests {
             append: None,
         };
         let record = meta.create_pool(&spec).unwrap();
-        // Version 1 is what version 2 is without the two fields that stand last: one byte each here.
+        // Version 1 lacks the three fields that stand last, version 2 the last of them: one byte each
+        // here.
         let body = postcard::to_allocvec(&record).unwrap();
-        let (first, new) = body.split_at(body.len() - 2);
+        let (second, new) = body.split_at(body.len() - 1);
+        assert_eq!(new, [0]);
+        let (first, new) = second.split_at(second.len() - 2);
         assert_eq!(new, [2, 0]);
-        assert_eq!(read_older(1, first), Some(record));
-        assert_eq!(read_older(1, &body), None);
+        assert_eq!(read_older(1, first), Some(record.clone()));
+        assert_eq!(read_older(2, second), Some(record));
+        assert_eq!(read_older(1, second), None);
         assert_eq!(read_older(0, first), None);
     }
 }
