@@ -24,14 +24,25 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         if self.lock().buffers.has_full() {
             self.flush()?;
         }
-        let share = u64::from(self.options.active_permille) * u64::from(self.geometry.stripe_count);
-        let wanted = u64::from(self.geometry.reserved_stripes()) + share / 1000;
-        while u64::from(self.lock().stripes.free_count()) < wanted {
+        while self.lock().stripes.free_count() < self.wanted_free_count() {
             if !self.collect()? {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Whether [`FlashStore::maintain`] has something to do.
+    pub fn is_maintenance_due(&self) -> bool {
+        let wanted = self.wanted_free_count();
+        let state = self.lock();
+        state.buffers.has_full() || state.stripes.free_count() < wanted
+    }
+
+    /// Free stripes below which active collection begins.
+    fn wanted_free_count(&self) -> u32 {
+        let share = u64::from(self.options.active_permille) * u64::from(self.geometry.stripe_count);
+        self.geometry.reserved_stripes() + (share / 1000) as u32
     }
 
     /// Empties one stripe. Gives false when none has stale pages.

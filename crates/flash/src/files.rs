@@ -3,11 +3,10 @@
 
 use crate::device::Device;
 use crate::error::FlashError;
-use crate::format::{Cut, INODE_BYTES, Inode, NAME_BYTES_MAX};
+use crate::format::{INODE_BYTES, Inode, NAME_BYTES_MAX};
 use crate::geometry::PAGE_BYTES;
 use crate::log::Halt;
 use crate::nvram::Nvram;
-use crate::page_map::PageMap;
 use crate::store::{FlashStore, State};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,8 +32,8 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Files that a restart found. Of two with one name the later has it; the other is gone, and its
-    /// number is among those given, whose inodes must be removed.
+    /// Files that a restart found. Of two with one name the later has it; the other is gone, and so is one
+    /// without a name. Their numbers are given, and their inodes must be removed.
     pub(crate) fn new(found: BTreeMap<u32, Inode>) -> (Self, Vec<u32>) {
         let next = found
             .last_key_value()
@@ -47,6 +46,10 @@ impl Files {
         };
         let mut replaced = Vec::new();
         for (number, inode) in found {
+            if inode.name.is_empty() {
+                replaced.push(number);
+                continue;
+            }
             if let Some(other) = files.number(&inode.name) {
                 if files.inodes[&other].named > inode.named {
                     replaced.push(number);
@@ -64,6 +67,11 @@ impl Files {
         self.inodes.get(&number)
     }
 
+    /// The numbers of all files.
+    pub(crate) fn all(&self) -> impl Iterator<Item = u32> {
+        self.inodes.keys().copied()
+    }
+
     fn number(&self, name: &str) -> Option<u32> {
         self.numbers.get(name).copied()
     }
@@ -71,12 +79,18 @@ impl Files {
     fn insert(&mut self, number: u32, inode: Inode) {
         self.free.remove(&number);
         self.next = self.next.max(number + 1);
-        self.numbers.insert(inode.name.clone(), number);
+        let (name, named) = (inode.name.clone(), inode.named);
         if let Some(older) = self.inodes.insert(number, inode)
-            && self.numbers.get(&older.name) == Some(&number)
-            && self.inodes[&number].name != older.name
+            && older.name != name
+            && self.number(&older.name) == Some(number)
         {
             self.numbers.remove(&older.name);
+        }
+        // A file whose name was given to another may live on, and change, without getting it back.
+        let holder = self.number(&name);
+        let is_ours = holder.is_none_or(|holder| self.inodes[&holder].named <= named);
+        if is_ours && !name.is_empty() {
+            self.numbers.insert(name, number);
         }
     }
 
@@ -116,8 +130,8 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
     /// Makes an empty file, durably. A name is up to 120 bytes of any text.
     ///
     /// # Errors
-    /// [`FlashError::Exists`], [`FlashError::OutOfRange`] for a name that is too long, or the first
-    /// failure of the store.
+    /// [`FlashError::Exists`], [`FlashError::OutOfRange`] for a name that is too long,
+    /// [`FlashError::NoSpace`], or the first failure of the store.
     pub fn create(&self, name: &str) -> Result<FileId, FlashError> {
         check_name(name)?;
         let number = self.change(|state| {
@@ -132,6 +146,10 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
                 named: state.sequence,
                 ..Inode::default()
             };
+            // Later changes of inodes overwrite a page that is there.
+            if state.map.get(TABLE, number / INODES_PER_PAGE).is_none() {
+                self.check_space(state, 1)?;
+            }
             self.put_inode(state, number, Some(inode))?;
             Ok(number)
         })?;
@@ -178,111 +196,50 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         })
     }
 
-    /// Gives a file another name, durably. A file that has it is replaced, at one instant.
+    /// Takes a file's name away, durably. It can be read and written until it is deleted; opening the
+    /// store deletes it.
+    ///
+    /// # Errors
+    /// [`FlashError::NoSuchFile`], or the first failure of the store.
+    pub fn unlink(&self, file: FileId) -> Result<(), FlashError> {
+        self.change(|state| self.put_name(state, file, String::new()))?;
+        Ok(())
+    }
+
+    /// Gives a file another name, durably. A file that had it is without a name from that instant on, as
+    /// if by [`FlashStore::unlink`], and is given for the caller to delete. Threads that change the same
+    /// names take turns by themselves.
     ///
     /// # Errors
     /// [`FlashError::NoSuchFile`], [`FlashError::OutOfRange`] for a name that is too long, or the
     /// first failure of the store.
-    pub fn rename(&self, file: FileId, name: &str) -> Result<(), FlashError> {
+    pub fn rename(&self, file: FileId, name: &str) -> Result<Option<FileId>, FlashError> {
         check_name(name)?;
         let replaced = self.change(|state| {
-            let inode = state.files.get(file.0).ok_or_else(|| no_such(file.0))?;
             let replaced = state.files.number(name).filter(|&other| other != file.0);
-            let inode = Inode {
-                name: name.to_owned(),
-                named: state.sequence,
-                ..inode.clone()
-            };
             // From here on the later name counts, also after a crash that leaves both inodes.
-            self.put_inode(state, file.0, Some(inode))?;
+            self.put_name(state, file, name.to_owned())?;
             Ok(replaced)
         })?;
-        match replaced {
-            Some(replaced) => self.delete(FileId(replaced)),
-            None => Ok(()),
-        }
+        // Its inode still has the name, which must not be its again once the file that took it is gone.
+        // Only now: the other way round, a crash in between would leave the name to none.
+        let replaced = replaced.map(FileId);
+        replaced.map_or(Ok(()), |replaced| self.unlink(replaced))?;
+        Ok(replaced)
     }
 
-    /// Makes a file longer, with zeros, or shorter, durably.
-    ///
-    /// # Errors
-    /// [`FlashError::NoSuchFile`], [`FlashError::OutOfRange`], [`FlashError::NoSpace`], or the first
-    /// failure of the store.
-    pub fn set_length(&self, file: FileId, length_bytes: u64) -> Result<(), FlashError> {
-        check_end(length_bytes)?;
-        let before = self.length(file)?;
-        if length_bytes < before {
-            // The rest of the last page is zeros, for when the file grows again.
-            let page = PAGE_BYTES as u64;
-            let end = length_bytes.next_multiple_of(page).min(before);
-            let zeros = vec![0; (end - length_bytes) as usize];
-            self.write_deferred(file, length_bytes, &zeros)?;
-            self.cut(file, length_bytes.div_ceil(page) as u32, u32::MAX)?;
-        }
-        self.change(|state| {
-            let inode = state.files.get(file.0).ok_or_else(|| no_such(file.0))?;
-            let inode = Inode {
-                length_bytes,
-                ..inode.clone()
-            };
-            self.put_inode(state, file.0, Some(inode))
-        })
-    }
-
-    /// Makes a range of a file zeros that take no space, where whole pages allow it. Durable after
-    /// [`FlashStore::sync`]. A file does not grow by it.
-    ///
-    /// # Errors
-    /// [`FlashError::NoSuchFile`], or the first failure of the store.
-    pub fn punch_hole(&self, file: FileId, offset: u64, bytes: u64) -> Result<(), FlashError> {
-        let page = PAGE_BYTES as u64;
-        let end = offset.saturating_add(bytes).min(self.length(file)?);
-        if offset >= end {
-            return Ok(());
-        }
-        let (first, last) = (offset.next_multiple_of(page), end - end % page);
-        if first >= last {
-            return self.write_deferred(file, offset, &vec![0; (end - offset) as usize]);
-        }
-        self.write_deferred(file, offset, &vec![0; (first - offset) as usize])?;
-        self.write_deferred(file, last, &vec![0; (end - last) as usize])?;
-        self.cut(file, (first / page) as u32, (last / page) as u32)
-    }
-
-    /// Gives pages of a file up. The inode remembers that what is older is stale; where it has no room
-    /// for that, the pages are overwritten with zeros.
-    fn cut(&self, file: FileId, first: u32, end: u32) -> Result<(), FlashError> {
-        let is_noted = self.attempt(crate::log::Writer::User, |state| {
-            let inode = state.files.get(file.0).ok_or_else(|| no_such(file.0))?;
-            let cut = Cut {
-                first,
-                end,
-                sequence: state.sequence,
-            };
-            let Some(cuts) = with_cut(inode, cut, file.0, &state.map) else {
-                return Ok(false);
-            };
-            let inode = Inode {
-                cuts,
-                ..inode.clone()
-            };
-            self.put_inode(state, file.0, Some(inode))?;
-            self.drop_pages(state, file.0, first, end);
-            Ok(true)
-        })?;
-        if is_noted {
-            return Ok(());
-        }
-        let pages: Vec<u32> = self.lock().map.pages_of(file.0).collect();
-        for page in pages.into_iter().filter(|page| (first..end).contains(page)) {
-            // Whole pages, also beyond the end of the last one: the file does not grow by it.
-            self.write_page(file.0, page, &[0; PAGE_BYTES])?;
-        }
-        Ok(())
+    fn put_name(&self, state: &mut State, file: FileId, name: String) -> Result<(), Halt> {
+        let inode = state.files.get(file.0).ok_or_else(|| no_such(file.0))?;
+        let inode = Inode {
+            name,
+            named: state.sequence,
+            ..inode.clone()
+        };
+        self.put_inode(state, file.0, Some(inode))
     }
 
     /// Makes a change under the lock, and makes it durable.
-    fn change<T>(
+    pub(crate) fn change<T>(
         &self,
         attempt: impl FnMut(&mut State) -> Result<T, Halt>,
     ) -> Result<T, FlashError> {
@@ -300,17 +257,13 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
     ) -> Result<(), Halt> {
         let (page, contents) = state.files.table_page(number, inode.as_ref());
         self.append_written(state, &mut None, (TABLE, page), &contents)?;
+        let before = state.pending_pages(number);
         match inode {
             Some(inode) => state.files.insert(number, inode),
             None => state.files.remove(number),
         }
+        state.allotted_pages = state.allotted_pages - before + state.pending_pages(number);
         Ok(())
-    }
-
-    fn drop_pages(&self, state: &mut State, file: u32, first: u32, end: u32) {
-        for place in state.map.take(file, first, end) {
-            self.release(state, place);
-        }
     }
 }
 
@@ -341,29 +294,4 @@ fn check_name(name: &str) -> Result<(), FlashError> {
         });
     }
     Ok(())
-}
-
-/// The cuts of a file with one more, if the inode has room for it. A cut that is within the new one is
-/// forgotten. One that touches it is joined to it if nothing was written there since.
-fn with_cut(inode: &Inode, cut: Cut, number: u32, map: &PageMap) -> Option<Vec<Cut>> {
-    let mut cuts = inode.cuts.clone();
-    cuts.retain(|older| older.first < cut.first || older.end > cut.end);
-    if cuts.len() < crate::format::CUTS_MAX {
-        cuts.push(cut);
-        return Some(cuts);
-    }
-    let is_hole = |older: &Cut| {
-        let pages = map.pages_of(number);
-        let mut outside = pages.filter(|page| {
-            (older.first..older.end).contains(page) && !(cut.first..cut.end).contains(page)
-        });
-        older.end >= cut.first && cut.end >= older.first && outside.next().is_none()
-    };
-    let older = cuts.iter_mut().find(|older| is_hole(older))?;
-    *older = Cut {
-        first: older.first.min(cut.first),
-        end: older.end.max(cut.end),
-        sequence: cut.sequence,
-    };
-    Some(cuts)
 }

@@ -5,6 +5,7 @@
 //! tears, or is checked by what it describes (an entry of a buffer, by its page's checksum). The superblock
 //! does not change.
 
+use crate::allotment::{ALLOTTED_MAX, Allotment};
 use crate::checksum::crc32c;
 use crate::error::FlashError;
 use crate::geometry::{Geometry, PAGE_BYTES, SUMMARY_HEADER_BYTES};
@@ -246,9 +247,16 @@ pub(crate) struct Cut {
     pub(crate) sequence: u64,
 }
 
+/// Where an inode's cuts begin, its name, and its allotment.
+const CUTS_AT: usize = 32;
+const NAME_AT: usize = CUTS_AT + CUTS_MAX * 16;
+const ALLOTMENT_AT: usize = NAME_AT + NAME_BYTES_MAX;
+const _: () = assert!(ALLOTMENT_AT + ALLOTTED_MAX * 8 <= INODE_BYTES);
+
 /// A file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Inode {
+    /// Empty for one that lives only as long as it is in use: a restart removes it.
     pub(crate) name: String,
     pub(crate) length_bytes: u64,
     /// What is older belongs to an earlier file of this number.
@@ -256,6 +264,8 @@ pub(crate) struct Inode {
     /// When it got its name: the later of two with one name has it.
     pub(crate) named: u64,
     pub(crate) cuts: Vec<Cut>,
+    /// Pages that may be written whatever else is.
+    pub(crate) allotment: Allotment,
 }
 
 impl Inode {
@@ -279,12 +289,18 @@ impl Inode {
         output[16..24].copy_from_slice(&self.named.to_le_bytes());
         output[24] = self.name.len() as u8;
         output[25] = 1;
-        for (cut, place) in self.cuts.iter().zip(output[32..96].chunks_mut(16)) {
+        let places = output[CUTS_AT..NAME_AT].chunks_mut(16);
+        for (cut, place) in self.cuts.iter().zip(places) {
             place[..4].copy_from_slice(&cut.first.to_le_bytes());
             place[4..8].copy_from_slice(&cut.end.to_le_bytes());
             place[8..].copy_from_slice(&cut.sequence.to_le_bytes());
         }
-        output[96..96 + self.name.len()].copy_from_slice(self.name.as_bytes());
+        output[NAME_AT..NAME_AT + self.name.len()].copy_from_slice(self.name.as_bytes());
+        let places = output[ALLOTMENT_AT..].chunks_mut(8);
+        for (range, place) in self.allotment.ranges().iter().zip(places) {
+            place[..4].copy_from_slice(&range.start.to_le_bytes());
+            place[4..].copy_from_slice(&range.end.to_le_bytes());
+        }
     }
 
     /// The inode in these bytes, if there is one. They have passed their page's checksum.
@@ -293,24 +309,28 @@ impl Inode {
             return Ok(None);
         }
         let name_bytes = bytes[24] as usize;
-        let name = bytes
-            .get(96..96 + name_bytes)
+        let name = bytes[NAME_AT..ALLOTMENT_AT]
+            .get(..name_bytes)
             .and_then(|name| std::str::from_utf8(name).ok());
         let name = name.ok_or_else(|| FlashError::UnknownFormat {
             place: "the table of files".to_owned(),
             reason: "a name is no text".to_owned(),
         })?;
-        let cuts = bytes[32..96].chunks(16).map(|place| Cut {
+        let cuts = bytes[CUTS_AT..NAME_AT].chunks(16).map(|place| Cut {
             first: u32_at(place, 0),
             end: u32_at(place, 4),
             sequence: u64_at(place, 8),
         });
+        let allotted = bytes[ALLOTMENT_AT..ALLOTMENT_AT + ALLOTTED_MAX * 8]
+            .chunks(8)
+            .map(|place| u32_at(place, 0)..u32_at(place, 4));
         Ok(Some(Self {
             name: name.to_owned(),
             born: u64_at(bytes, 0),
             length_bytes: u64_at(bytes, 8),
             named: u64_at(bytes, 16),
             cuts: cuts.filter(|cut| cut.first < cut.end).collect(),
+            allotment: Allotment::new(allotted),
         }))
     }
 }
@@ -349,6 +369,7 @@ mod tests {
                 end: 3,
                 sequence: 9,
             }],
+            allotment: Allotment::new([0..7, 9..10]),
         };
         let mut bytes = [0xff; INODE_BYTES];
         inode.encode(&mut bytes);

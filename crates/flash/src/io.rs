@@ -138,10 +138,10 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
     /// Refuses a page of a file that is gone, or one more than there may be.
     fn check_fresh(&self, state: &State, file: u32, page: u32) -> Result<(), FlashError> {
         state.files.get(file).ok_or_else(|| no_such(file))?;
-        match state.map.get(file, page) {
-            Some(_) => Ok(()),
-            None => self.check_space(state, 1),
+        if state.is_granted(file, page) {
+            return Ok(());
         }
+        self.check_space(state, 1)
     }
 
     /// Changes a part of a page, whatever else is written to it meanwhile.

@@ -32,6 +32,7 @@
 //! # }
 //! ```
 
+mod allotment;
 mod array;
 mod buffers;
 mod checksum;
@@ -52,6 +53,7 @@ mod page_map;
 mod power;
 mod recovery;
 mod replace;
+mod space;
 mod ssd;
 mod store;
 mod stripes;
@@ -66,6 +68,7 @@ pub use mapped_nvram::{MappedNvram, NvramKind};
 pub use model_device::{ModelDevice, ModelNvram};
 pub use nvram::Nvram;
 pub use power::{Power, SimDevice, SimNvram};
+pub use space::Located;
 pub use ssd::{Ssd, SsdCounts, SsdSpec, Wear};
 pub use store::{FlashCounts, FlashOptions, FlashStore, FlashUsage};
 pub use stripes::Victims;

@@ -89,7 +89,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         let base = state.stripes.get(stripe).base;
         let offset = self.geometry.entry_offset(stripe, slot);
         self.stage(state, offset, &entry.encode(base))?;
-        let older = state.map.set(file, page, self.place(stripe, slot));
+        let older = state.set_place(file, page, self.place(stripe, slot));
         state.stripes.gain(stripe);
         if let Some(older) = older {
             state.counts.absorbed_pages += u64::from(self.release(state, older));
@@ -282,7 +282,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         let slot_count = self.geometry.slot_count();
         let stripe = self.attempt(Writer::User, |state| {
             let pages = first..first + slot_count;
-            let fresh = pages.filter(|&page| state.map.get(file, page).is_none());
+            let fresh = pages.filter(|&page| !state.is_granted(file, page));
             self.check_space(state, fresh.count() as u64)?;
             state.prepared.pop().ok_or(Halt::Short(Shortage::Stripe))
         })?;
@@ -318,7 +318,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
     /// Refuses pages beyond what the store may hold.
     pub(crate) fn check_space(&self, state: &State, fresh_pages: u64) -> Result<(), FlashError> {
         let capacity_pages = self.geometry.capacity_pages();
-        if state.map.page_count() + fresh_pages > capacity_pages {
+        if state.map.page_count() + state.allotted_pages + fresh_pages > capacity_pages {
             return Err(FlashError::NoSpace { capacity_pages });
         }
         Ok(())
@@ -343,7 +343,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
                 is_newest &= entry.is_none_or(|entry| entry.sequence < sequence);
             }
             if is_newest {
-                let older = state.map.set(file, page, self.place(stripe, slot));
+                let older = state.set_place(file, page, self.place(stripe, slot));
                 state.stripes.gain(stripe);
                 if let Some(older) = older {
                     self.release(&mut state, older);

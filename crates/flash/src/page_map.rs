@@ -41,6 +41,20 @@ impl PageMap {
         (before != NOWHERE).then_some(Place(before))
     }
 
+    /// How many pages of a file from `first` to below `end` have a place.
+    pub(crate) fn count(&self, file: u32, first: u32, end: u32) -> u64 {
+        let leaves = (file, first / LEAF_PAGES)..=(file, end / LEAF_PAGES);
+        let mut count = 0;
+        for (&(_, number), leaf) in self.leaves.range(leaves) {
+            let start = number * LEAF_PAGES;
+            let from = first.saturating_sub(start).min(LEAF_PAGES);
+            let to = end.saturating_sub(start).min(LEAF_PAGES);
+            let within = &leaf[from as usize..to as usize];
+            count += within.iter().filter(|place| **place != NOWHERE).count() as u64;
+        }
+        count
+    }
+
     /// Takes the pages of a file from `first` to below `end`, or to the file's end for `u32::MAX`, out
     /// of the map, and gives their places.
     pub(crate) fn take(&mut self, file: u32, first: u32, end: u32) -> Vec<Place> {
@@ -105,6 +119,7 @@ mod tests {
         assert_eq!(map.get(3, 256), Some(Place(7)));
         assert_eq!(map.get(3, 1), None);
         assert_eq!(map.page_count(), 5);
+        assert_eq!((map.count(3, 0, 256), map.count(3, 1, 70_001)), (2, 3));
         assert_eq!(map.take(3, 255, 70_000), [Place(256), Place(7)]);
         assert_eq!(map.take(3, 0, u32::MAX), [Place(1), Place(70_001)]);
         assert_eq!(map.pages().collect::<Vec<_>>(), [(4, 0, Place(9))]);

@@ -70,7 +70,9 @@ pub struct FlashCounts {
 pub struct FlashUsage {
     /// Pages of files, the table included.
     pub live_pages: u64,
-    /// Pages that may be live at most.
+    /// Pages that are allotted to files and not written yet.
+    pub allotted_pages: u64,
+    /// Pages that may be live or allotted at most.
     pub capacity_pages: u64,
     /// Stripes without anything needed.
     pub free_stripes: u32,
@@ -105,6 +107,8 @@ pub(crate) struct State {
     /// Free stripes with an empty table, ready to be opened.
     pub(crate) prepared: Vec<u32>,
     pub(crate) counts: FlashCounts,
+    /// Pages of all files that are allotted and not written.
+    pub(crate) allotted_pages: u64,
     failure: Option<String>,
 }
 
@@ -137,7 +141,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         found: Found,
     ) -> Self {
         let geometry = found.geometry;
-        let state = State {
+        let mut state = State {
             map: found.map,
             files: found.files,
             stripes: found.stripes,
@@ -148,8 +152,11 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
             staged: Staged::default(),
             prepared: Vec::new(),
             counts: FlashCounts::default(),
+            allotted_pages: 0,
             failure: None,
         };
+        let numbers = state.files.all();
+        state.allotted_pages = numbers.map(|number| state.pending_pages(number)).sum();
         Self {
             geometry,
             identity,
@@ -179,6 +186,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         let is_degraded = |stripe: &u32| matches!(state.stripes.get(*stripe).state, StripeState::Sealed { missing } if missing != 0);
         FlashUsage {
             live_pages: state.map.page_count(),
+            allotted_pages: state.allotted_pages,
             capacity_pages: self.geometry.capacity_pages(),
             free_stripes: state.stripes.free_count(),
             stripe_count: state.stripes.count(),

@@ -5,4 +5,5 @@ mod crash;
 mod devices;
 mod machine;
 mod model;
+mod space;
 mod threads;

@@ -99,6 +99,17 @@ impl Model {
                 let length = 22 * PAGE_BYTES + draws.below(5000) as usize;
                 self.write(store, file, name, (page, &draws.bytes(length)), draws)?;
             }
+            12 => self.allocate(store, file, name, draws)?,
+            13 if draws.below(3) == 0 => {
+                // Not even its name is left, but what is written to it must not harm the others.
+                let mut after = self.files.clone();
+                after.remove(name);
+                self.other = Some(after);
+                store.unlink(file)?;
+                self.settle_names();
+                store.write(file, draws.below(9000), &draws.bytes(5000))?;
+                store.delete(file)?;
+            }
             _ => {
                 let offset = draws.below(FILE_PAGES * PAGE_BYTES as u64);
                 let is_hot = draws.below(2) == 0;
@@ -157,7 +168,9 @@ impl Model {
         let moved = after.remove(from).expect("the file is in the model");
         after.insert(to.to_owned(), moved);
         self.other = Some(after);
-        store.rename(file, to)?;
+        if let Some(replaced) = store.rename(file, to)? {
+            store.delete(replaced)?;
+        }
         self.settle_names();
         Ok(())
     }
@@ -177,6 +190,25 @@ impl Model {
         model.lengths.push(length);
         store.set_length(file, length)?;
         self.settle();
+        Ok(())
+    }
+
+    fn allocate(
+        &mut self,
+        store: &Store,
+        file: FileId,
+        name: &str,
+        draws: &mut Draws,
+    ) -> Result<(), FlashError> {
+        let page = PAGE_BYTES as u64;
+        let (offset, bytes) = (draws.below(20 * page), draws.below(15 * page));
+        let model = self.file(name);
+        let end = if bytes == 0 { 0 } else { offset + bytes };
+        model.lengths.push(model.length().max(end));
+        store.allocate(file, offset, bytes)?;
+        if bytes > 0 {
+            self.settle();
+        }
         Ok(())
     }
 
