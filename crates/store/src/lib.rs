@@ -8,7 +8,7 @@
 //!
 //! It decides nothing: which update stands is for the protocol above, which chunk goes where for
 //! the planners. It has no threads, clocks or sockets, and runs on any [`Disk`]: a directory
-//! ([`RealDisk`]), or memory that crashes on request ([`SimDisk`]).
+//! ([`RealDisk`]), an array of SSDs ([`FlashDisk`]), or memory that crashes on request ([`SimDisk`]).
 //!
 //! `docs/format.md` has the layout of every file and says what a crash can tear of each.
 //!
@@ -59,6 +59,7 @@ mod disk;
 mod entry;
 mod error;
 mod fiemap;
+mod flash_disk;
 mod format;
 mod fragments;
 mod frame;
@@ -92,6 +93,7 @@ pub use chunk_writer::ChunkWriter;
 pub use counts::StoreCounts;
 pub use disk::{Disk, DiskFile, PhysicalExtent, SECTOR_BYTES};
 pub use error::StoreError;
+pub use flash_disk::{FlashDisk, FlashFile};
 pub use fragments::Fragments;
 pub use lsn::Lsn;
 pub use real_disk::RealDisk;

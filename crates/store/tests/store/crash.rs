@@ -1,9 +1,10 @@
 //! Crashes at every operation that changes the disk.
 
+use crate::crashes::CrashDisk;
 use crate::model::{Model, Op, SCHEMES};
 use crate::{Random, append, chunk, open, pattern, read, spec, stamp, write_chunk};
 use gabion_layout::{Keeping, Sequence, StripeId};
-use gabion_store::{ChunkSpec, Cut, RecordKind};
+use gabion_store::{ChunkSpec, Cut, RecordKind, SimDisk};
 
 /// Something of everything: overlapping updates of both kinds, a resolution with drops, applies of
 /// both sorts, a repair in place over pending records, a removal and a new life.
@@ -82,8 +83,8 @@ const SCRIPT: [Op; 34] = {
 /// Runs the script until the power goes during operation `number` of the disk; `None` when it ends
 /// before that.
 fn run_until(number: u64, keepings: [Keeping; 2]) -> Option<Model> {
-    let mut model = Model::new(number, keepings);
-    let begun = model.disk.counts().operation_count;
+    let mut model: Model = Model::new(number, keepings);
+    let begun = model.disk.operation_count();
     model.disk.power_off_at(begun + number);
     for op in SCRIPT {
         if let Err(error) = model.run(op) {
@@ -155,25 +156,31 @@ fn check_crashes_of_recovery(keepings: [Keeping; 2]) {
 #[test]
 fn random_operations_and_crashes_keep_to_the_model() {
     for seed in 0..120 {
-        let mut random = Random(seed);
-        let mut model = Model::new(seed, SCHEMES[seed as usize % SCHEMES.len()]);
-        for _ in 0..4 {
-            let now = model.disk.counts().operation_count;
-            model.disk.power_off_at(now + 1 + random.below(150));
-            let mut is_off = false;
-            for _ in 0..60 {
-                if model.run(Op::random(&mut random)).is_err() {
-                    is_off = true;
-                    break;
-                }
+        live_and_crash::<SimDisk>(seed, 150);
+    }
+}
+
+/// Lives through some crashes, each within so many operations of the disk after the last.
+pub(crate) fn live_and_crash<D: CrashDisk>(seed: u64, operations: u64) {
+    let mut random = Random(seed);
+    let mut model = Model::<D>::new(seed, SCHEMES[seed as usize % SCHEMES.len()]);
+    for _ in 0..4 {
+        let now = model.disk.operation_count();
+        model.disk.power_off_at(now + 1 + random.below(operations));
+        let mut is_off = false;
+        for _ in 0..60 {
+            if model.run(Op::random(&mut random)).is_err() {
+                assert!(model.disk.has_lost_power(), "seed {seed}");
+                is_off = true;
+                break;
             }
-            if !is_off {
-                model.disk.power_off_at(u64::MAX);
-                model.check();
-            }
-            let survivor = model.disk.after_crash(random.next());
-            model.reopen(survivor);
         }
+        if !is_off {
+            model.disk.power_off_at(u64::MAX);
+            model.check();
+        }
+        let survivor = model.disk.after_crash(random.next());
+        model.reopen(survivor);
     }
 }
 
@@ -201,7 +208,7 @@ fn a_stale_frame_behind_a_cut_tail_never_comes_back() {
     let bytes = pattern(1, 2000);
     let mut was_cut = false;
     for seed in 0..200 {
-        let disk = gabion_store::SimDisk::new(seed);
+        let disk = SimDisk::new(seed);
         let (store, _) = open(&disk);
         let id = chunk(1, 0);
         write_chunk(&store, id, spec(1, 8192, 0), &pattern(2, 8192)).unwrap();
@@ -235,7 +242,7 @@ fn a_stale_frame_behind_a_cut_tail_never_comes_back() {
 fn an_apply_is_redone_from_its_image() {
     let mut redone_count = 0;
     for number in 1..40 {
-        let disk = gabion_store::SimDisk::new(number);
+        let disk = SimDisk::new(number);
         let (store, _) = open(&disk);
         let id = chunk(1, 4);
         let old = pattern(1, 8192);
@@ -281,7 +288,7 @@ fn what_any_of_many_waiting_threads_was_told_survives() {
 fn check_waiting_threads(keeping: Keeping) {
     let thread_count = 8;
     for seed in 0..30 {
-        let disk = gabion_store::SimDisk::new(seed);
+        let disk = SimDisk::new(seed);
         let (store, _) = open(&disk);
         for thread in 0..thread_count {
             let spec = ChunkSpec {
@@ -339,7 +346,7 @@ fn check_waiting_threads(keeping: Keeping) {
 fn a_new_life_of_a_chunk_never_takes_over_records_of_the_old_one() {
     for number in 1..8 {
         for outcome in 0..8 {
-            let disk = gabion_store::SimDisk::new(number);
+            let disk = SimDisk::new(number);
             let (store, _) = open(&disk);
             // The second chunk's record keeps the segment with the first one's alive.
             for stripe in 1..=2 {

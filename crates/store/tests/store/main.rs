@@ -7,7 +7,10 @@
 
 mod appended;
 mod crash;
+mod crashes;
 mod damage;
+mod disks;
+mod flash;
 mod keeping;
 mod model;
 mod protocol;

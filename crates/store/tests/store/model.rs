@@ -4,9 +4,10 @@
 //! told are durable, and after a crash accepts exactly the states that are allowed: what was
 //! acknowledged is there, what was in doubt is there wholly or not at all.
 
+use crate::crashes::CrashDisk;
 use crate::{OPTIONS, Random, append, chunk, pattern, spec, stamp, write_chunk};
 use gabion_layout::{ByteRange, ChunkId, Epoch, Generation, Keeping, Sequence, StripeId};
-use gabion_store::{ChunkSpec, Cut, RecordKind, RecoveryReport, SimDisk, Store, StoreError};
+use gabion_store::{ChunkSpec, Cut, Disk, RecordKind, RecoveryReport, SimDisk, Store, StoreError};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) const CHUNK_BYTES: u64 = 10_000;
@@ -122,9 +123,9 @@ struct Stripe {
     resolution_in_doubt: Option<(u64, BTreeSet<u64>)>,
 }
 
-pub(crate) struct Model {
-    pub(crate) disk: SimDisk,
-    pub(crate) store: Store<SimDisk>,
+pub(crate) struct Model<D: CrashDisk = SimDisk> {
+    pub(crate) disk: D,
+    pub(crate) store: Store<D>,
     stripes: BTreeMap<u64, Stripe>,
     /// Of data chunks and of parity chunks.
     keepings: [Keeping; 2],
@@ -132,10 +133,10 @@ pub(crate) struct Model {
     pins: BTreeMap<u64, u64>,
 }
 
-impl Model {
+impl<D: CrashDisk> Model<D> {
     /// Two stripes with their chunks written.
     pub(crate) fn new(seed: u64, keepings: [Keeping; 2]) -> Self {
-        let disk = SimDisk::new(seed);
+        let disk = D::fresh(seed);
         let (store, report) = Store::open(disk.clone(), OPTIONS).unwrap();
         assert!(report.is_new);
         let mut model = Self {
@@ -362,7 +363,7 @@ impl Model {
 
     /// Opens the store that a crash left and checks that it is one of the allowed ones, which the
     /// model then takes over.
-    pub(crate) fn reopen(&mut self, disk: SimDisk) -> RecoveryReport {
+    pub(crate) fn reopen(&mut self, disk: D) -> RecoveryReport {
         let (store, report) = Store::open(disk.clone(), OPTIONS).unwrap();
         assert_eq!((&report.damage, &report.journal_damage), (&vec![], &vec![]));
         self.disk = disk;
@@ -394,7 +395,7 @@ impl Model {
 }
 
 fn check_chunk(
-    store: &Store<SimDisk>,
+    store: &Store<impl Disk>,
     id: ChunkId,
     held: &Stripe,
     entry: &Chunk,
@@ -431,7 +432,7 @@ fn check_chunk(
 }
 
 /// What the store says was missed since every update must be what the model knows of.
-fn check_missed(store: &Store<SimDisk>, id: ChunkId, held: &Stripe, entry: &Chunk, base: u64) {
+fn check_missed(store: &Store<impl Disk>, id: ChunkId, held: &Stripe, entry: &Chunk, base: u64) {
     let state = store.collect(id.stripe).unwrap();
     for from in 0..held.next_sequence {
         let missed = store.missed_since(id, Sequence(from)).unwrap();
@@ -469,7 +470,7 @@ impl Stripe {
     }
 
     /// Takes over what a crash left of a stripe, if it is allowed.
-    fn adopt(&mut self, store: &Store<SimDisk>, stripe: u64, present: &BTreeSet<ChunkId>) {
+    fn adopt(&mut self, store: &Store<impl Disk>, stripe: u64, present: &BTreeSet<ChunkId>) {
         self.chunks.retain(|&index, entry| {
             let is_present = present.contains(&chunk(stripe, index));
             assert!(is_present || entry.is_in_doubt, "chunk {index} is lost");

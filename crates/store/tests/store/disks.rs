@@ -1,0 +1,127 @@
+//! A directory of a file system and an array of SSDs do the same when they are asked the same.
+
+use crate::crashes::{CrashDisk, SimFlash};
+use crate::{Random, pattern};
+use gabion_store::{Disk, DiskFile, RealDisk};
+use std::io;
+
+const PATHS: [&str; 6] = ["a", "b", "d/a", "d/b", "d/e/a", "none/a"];
+const DIRECTORIES: [&str; 4] = ["", "d", "d/e", "none"];
+const FILE_BYTES_MAX: u64 = 60_000;
+
+/// Asks for something random of names. Gives what a file system would say, as text.
+fn ask_names<D: Disk>(disk: &D, files: &mut Vec<D::File>, random: &mut Random) -> String {
+    let path = PATHS[random.below(6) as usize];
+    let directory = DIRECTORIES[random.below(4) as usize];
+    match random.below(8) {
+        0..=2 => said(disk.create(path).map(|file| files.push(file))),
+        3 => said(disk.open(path).map(|file| files.push(file))),
+        4 => said(disk.rename(path, PATHS[random.below(6) as usize])),
+        5 => said(disk.remove(path)),
+        6 => said(disk.create_directory(directory)),
+        // The lock of a directory is no file of the store.
+        _ => said(disk.list(directory).map(|names| {
+            let names = names.into_iter().filter(|name| name != "lock");
+            names.collect::<Vec<String>>()
+        })),
+    }
+}
+
+/// Asks for something random of an open file.
+fn ask_file<F: DiskFile>(file: &F, random: &mut Random) -> String {
+    let offset = random.below(FILE_BYTES_MAX / 2);
+    let bytes = random.below(FILE_BYTES_MAX / 2);
+    match random.below(8) {
+        0..=2 => {
+            let bytes = pattern(random.next(), bytes as usize % 9000);
+            said(file.write_all_at(&bytes, offset))
+        }
+        3 => said(file.allocate(offset, bytes + 1)),
+        4 => said(file.punch_hole(offset, bytes)),
+        5 => said(file.truncate(offset)),
+        6 => said(file.sync()),
+        _ => {
+            let mut output = vec![0; bytes as usize];
+            said(file.read_exact_at(&mut output, offset).map(|()| output))
+        }
+    }
+}
+
+fn said<T: std::fmt::Debug>(answer: io::Result<T>) -> String {
+    match answer {
+        Ok(value) => format!("{value:?}"),
+        Err(error) => format!("{:?}", error.kind()),
+    }
+}
+
+/// All bytes of a file.
+fn contents<F: DiskFile>(file: &F) -> Vec<u8> {
+    let mut bytes = vec![0; file.length().unwrap() as usize];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
+#[test]
+fn an_array_answers_as_a_directory_does() {
+    for seed in 0..30 {
+        let directory = tempfile::tempdir().unwrap();
+        let real = RealDisk::open(directory.path()).unwrap();
+        let flash = SimFlash::fresh(seed);
+        let (mut real_files, mut flash_files) = (Vec::new(), Vec::new());
+        let mut random = Random(seed);
+        for step in 0..150 {
+            let choice = random.next();
+            let (ask_real, ask_flash) = (&mut Random(choice), &mut Random(choice));
+            let (of_real, of_flash) = match random.below(3) {
+                _ if real_files.is_empty() => (
+                    ask_names(&real, &mut real_files, ask_real),
+                    ask_names(&flash, &mut flash_files, ask_flash),
+                ),
+                0 => (
+                    ask_names(&real, &mut real_files, ask_real),
+                    ask_names(&flash, &mut flash_files, ask_flash),
+                ),
+                _ => {
+                    let at = random.below(real_files.len() as u64) as usize;
+                    if random.below(12) == 0 {
+                        drop((real_files.remove(at), flash_files.remove(at)));
+                        continue;
+                    }
+                    let said = (
+                        ask_file(&real_files[at], ask_real),
+                        ask_file(&flash_files[at], ask_flash),
+                    );
+                    let (bytes, found) = (contents(&real_files[at]), contents(&flash_files[at]));
+                    assert!(bytes == found, "seed {seed}, step {step}: other bytes");
+                    said
+                }
+            };
+            assert_eq!(of_real, of_flash, "seed {seed}, step {step}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_gone_gives_its_space_back_with_its_last_handle() {
+    let flash = SimFlash::fresh(1);
+    flash.create("first").unwrap();
+    flash.remove("first").unwrap();
+    let all = flash.available_bytes().unwrap();
+    let file = flash.create("gone").unwrap();
+    let again = flash.open("gone").unwrap();
+    file.allocate(0, 50_000).unwrap();
+    file.write_all_at(b"still there", 0).unwrap();
+    flash.remove("gone").unwrap();
+    let other = flash.create("gone").unwrap();
+    other.write_all_at(b"another", 0).unwrap();
+    drop(file);
+    let mut bytes = [0; 11];
+    again.read_exact_at(&mut bytes, 0).unwrap();
+    assert_eq!(&bytes, b"still there");
+    assert!(flash.available_bytes().unwrap() < all - 50_000);
+    drop(again);
+    assert_eq!(flash.available_bytes().unwrap(), all - 4096);
+    let found = flash.open("gone").unwrap();
+    found.read_exact_at(&mut bytes[..7], 0).unwrap();
+    assert_eq!(&bytes[..7], b"another");
+}
