@@ -9,7 +9,7 @@ use crate::ports::Ports;
 use crate::primary::UPDATE_SLICE_BYTES;
 use gabion_layout::{ChunkIndex, Epoch, Generation, Sequence, Topology};
 use gabion_plan::{Keepings, Plan, check};
-use gabion_planner::update::{Scheme, Waiting, missed};
+use gabion_planner::update::{Scheme, Waiting, check_left, missed};
 use gabion_planner::{PlanError, Stripe};
 
 /// How long the parts of a commit may take.
@@ -31,6 +31,16 @@ pub(crate) struct CommitTerms {
     pub(crate) mark: Sequence,
     /// The commit's own number.
     pub(crate) sequence: Sequence,
+}
+
+/// What a commit makes of lost chunks that were not known to be stale before: they will be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Absent {
+    /// Their nodes may return, and then each chunk counts again unless the commit is made. So it is
+    /// made only where updates are: a stripe must not come down to its last few chunks for it.
+    MayReturn,
+    /// They are to be made anew in any case, and wait for the commit.
+    GivenUp,
 }
 
 impl Commit {
@@ -57,6 +67,28 @@ impl Commit {
             .map_err(|error| Refusal::Failed(format!("the commit's plan is wrong: {error}")))?;
         let missed = missed(stripe, &waiting.ranges());
         Ok(Self { plan, missed })
+    }
+
+    /// Refuses a commit that leaves too few chunks of what was there before. `fresh` are missed chunks that
+    /// were not stale.
+    ///
+    /// # Errors
+    /// [`Refusal::Unavailable`]: it may be made when nodes have returned, or are given up.
+    pub(crate) fn check_left(
+        stripe: &Stripe<'_>,
+        fresh: &[ChunkIndex],
+        absent: Absent,
+    ) -> Result<(), Refusal> {
+        if fresh.is_empty() || absent == Absent::GivenUp {
+            return Ok(());
+        }
+        let few = |_| {
+            format!(
+                "nodes of {} that its parity needs to follow its data",
+                stripe.id
+            )
+        };
+        check_left(stripe).map_err(|error| Refusal::Unavailable(few(error)))
     }
 
     /// Runs it. When it succeeds, the commit stands.

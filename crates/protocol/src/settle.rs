@@ -209,15 +209,33 @@ pub async fn verify_survivors(
     exclusion: &Exclusion,
     survivors: &BTreeMap<ChunkIndex, Holding>,
 ) -> Result<(), Refusal> {
-    let has_stand_in = |&chunk: &ChunkIndex| {
-        let others = survivors.keys().filter(|&&other| other != chunk);
+    if exclusion.stood.is_empty() {
+        return Ok(());
+    }
+    let survivors: Vec<ChunkIndex> = survivors.keys().copied().collect();
+    verify_irreplaceable(ports, code, stripe, &survivors).await
+}
+
+/// Has the nodes of these chunks read all of them, if one of the chunks could not be rebuilt from the
+/// others.
+///
+/// # Errors
+/// As [`verify_survivors`].
+pub(crate) async fn verify_irreplaceable(
+    ports: &dyn Ports,
+    code: &Code,
+    stripe: &StripeRecord,
+    left: &[ChunkIndex],
+) -> Result<(), Refusal> {
+    let has_stand_in = |chunk: &ChunkIndex| {
+        let others = left.iter().filter(|other| *other != chunk);
         let others: Vec<usize> = others.map(|other| other.at()).collect();
         code.is_sufficient(&others)
     };
-    if exclusion.stood.is_empty() || survivors.keys().all(has_stand_in) {
+    if left.iter().all(has_stand_in) {
         return Ok(());
     }
-    let scrubs = survivors.keys().map(|&index| {
+    let scrubs = left.iter().map(|&index| {
         let node = stripe.nodes[index.at()];
         let stripe = stripe.id;
         let chunks = vec![ChunkId { stripe, index }];

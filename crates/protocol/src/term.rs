@@ -1,7 +1,7 @@
 //! A lease term as its primary keeps it: the stripe as it was granted, how far it is settled, what waits
 //! for a commit, and the plans that follow from these.
 
-use crate::commit::Commit;
+use crate::commit::{Absent, Commit};
 use crate::initiate::{
     RECORD_BYTES_MAX, RECORD_PIECE_COUNT_MAX, RunTerms, fits_records, record_holders,
 };
@@ -121,8 +121,12 @@ impl Term {
     /// The commit of what waits.
     pub(crate) fn plan_commit(&self, nodes: &[NodeStatus]) -> Result<Commit, Refusal> {
         let (lost, topology) = (self.lost(nodes), self.topology(nodes)?);
-        let how = (self.scheme, self.keepings);
-        Commit::plan(&self.view(&lost), &topology, how, &self.waiting)
+        let (how, stripe) = ((self.scheme, self.keepings), self.view(&lost));
+        let commit = Commit::plan(&stripe, &topology, how, &self.waiting)?;
+        let fresh = commit.missed.iter().filter(|chunk| !self.misses(**chunk));
+        let fresh: Vec<ChunkIndex> = fresh.copied().collect();
+        Commit::check_left(&stripe, &fresh, Absent::MayReturn)?;
+        Ok(commit)
     }
 
     fn checked(&self, plan: Result<Plan, PlanError>) -> Result<Plan, Refusal> {

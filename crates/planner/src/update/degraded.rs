@@ -36,7 +36,10 @@ pub fn missed(stripe: &Stripe<'_>, ranges: &[ChunkRange]) -> Vec<ChunkIndex> {
 
 /// Refuses a stripe that another loss could cost data. For codes that survive any `m` losses that
 /// is one with fewer than `k + 1` chunks left. To write to it would be to promise what it cannot keep.
-pub(super) fn check_left(stripe: &Stripe<'_>) -> Result<(), PlanError> {
+///
+/// # Errors
+/// [`PlanError::TooFewLeft`].
+pub fn check_left(stripe: &Stripe<'_>) -> Result<(), PlanError> {
     let code = stripe.code;
     let left: Vec<usize> = stripe.available().map(ChunkIndex::at).collect();
     if code.n() - left.len() < code.failures_survived() {

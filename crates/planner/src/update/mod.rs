@@ -20,7 +20,7 @@ pub(crate) mod spread;
 mod waiting;
 
 pub use appending::Appending;
-pub use degraded::missed;
+pub use degraded::{check_left, missed};
 pub use delta::delta;
 pub use rackcu::rackcu;
 pub use scheme::{Scheme, keepings, scheme};

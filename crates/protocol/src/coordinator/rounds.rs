@@ -14,10 +14,11 @@ use super::manager::Admitted;
 use super::rebuild::Rebuild;
 use super::survey::{Setback, Survey};
 use super::{Coordinator, Denied, lock};
-use crate::commit::{Commit, CommitTerms};
+use crate::commit::{Absent, Commit, CommitTerms};
 use crate::message::{NodeRequest, Refusal};
 use crate::settle::{
-    Outcome, check_copies, collect, exclusion, is_proof, recovery_rule, resolve, verify_survivors,
+    Outcome, check_copies, collect, exclusion, is_proof, recovery_rule, resolve,
+    verify_irreplaceable, verify_survivors,
 };
 use futures::FutureExt;
 use futures::future::join_all;
@@ -374,8 +375,19 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             .missed
             .iter()
             .filter(|chunk| !stripe.is_stale(**chunk));
-        let noted: Vec<_> = fresh.map(|&chunk| (chunk, outcome.mark)).collect();
-        if !noted.is_empty() {
+        let fresh: Vec<ChunkIndex> = fresh.copied().collect();
+        let due = survey.fleet.due(stripe);
+        let absent = if fresh.iter().all(|chunk| due.contains(chunk)) {
+            Absent::GivenUp
+        } else {
+            Absent::MayReturn
+        };
+        Commit::check_left(&view, &fresh, absent)?;
+        if !fresh.is_empty() {
+            // Those that are left out count no more, so damage must come out before.
+            let left: Vec<ChunkIndex> = view.available().collect();
+            verify_irreplaceable(&*self.ports, view.code, stripe, &left).await?;
+            let noted = fresh.iter().map(|&chunk| (chunk, outcome.mark)).collect();
             let noted = self.note_degraded(stripe.id, epoch, noted).await;
             noted.map_err(|Denied(why)| says(why))?;
         }

@@ -198,8 +198,8 @@ pub fn commit(
 
 /// The commit's plan when chunks of the stripe are lost: parity follows by deltas, straight to each
 /// parity chunk that is left. The new bytes of a lost data chunk come from an interim replica, and its
-/// old ones are rebuilt as for an update without it; there is no other way left to them. It may be done
-/// on a stripe that could lose data by its next loss: nothing new is promised, and repair waits for it.
+/// old ones are rebuilt as for an update without it; there is no other way left to them. How few chunks
+/// may be left for it is for whoever runs it to say.
 ///
 /// # Errors
 /// [`PlanError::NeedsChunk`] for a lost chunk whose appended bytes no replica has all of;
