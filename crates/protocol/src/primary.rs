@@ -15,7 +15,7 @@ use crate::message::{
 use crate::phases::Phases;
 use crate::ports::Ports;
 use crate::settle::{collect, exclusion, is_proof, recovery_rule, resolve, verify_survivors};
-use crate::term::{Planned, Term};
+use crate::term::{Planned, Term, topology_of};
 use crate::turns::Turns;
 use futures::FutureExt;
 use futures::lock::Mutex as AsyncMutex;
@@ -293,6 +293,7 @@ impl Primaries {
         verify_survivors(&*self.ports, &code, &lease.stripe, &exclusion, &holdings).await?;
         self.report_settling(lease.stripe.id, exclusion).await?;
         resolve(&*self.ports, &lease.stripe, lease.epoch, &failed, &outcome).await?;
+        let topology = topology_of(&lease.stripe, &lease.nodes)?;
         let (stripe, pool_id, pool) = (lease.stripe, lease.pool.id, lease.pool.spec);
         let keepings = update::keepings(pool.update, pool.reserve, stripe.chunk_bytes);
         let (mark, next) = (outcome.mark, outcome.next);
@@ -306,6 +307,7 @@ impl Primaries {
         primary.begin(Term {
             epoch: lease.epoch,
             stripe,
+            topology,
             geometry,
             code,
             scheme: update::scheme(pool.update),

@@ -20,6 +20,10 @@ use gabion_planner::{PlanError, Stripe};
 pub(crate) struct Term {
     pub(crate) epoch: Epoch,
     pub(crate) stripe: StripeRecord,
+    /// Where the stripe's nodes stand, all of them. They keep their racks for life, so who has copies of
+    /// what was appended to a chunk follows from it, for whoever has to know; a list of nodes that came
+    /// with a heartbeat may lack one.
+    pub(crate) topology: Topology,
     pub(crate) geometry: Geometry,
     pub(crate) code: Code,
     pub(crate) scheme: &'static dyn update::Scheme,
@@ -73,21 +77,17 @@ impl Term {
         }
     }
 
-    fn topology(&self, nodes: &[NodeStatus]) -> Result<Topology, Refusal> {
-        topology_of(&self.stripe, nodes)
-    }
-
     /// The checked plan of an update.
     pub(crate) fn plan(
         &self,
         ranges: &[ChunkRange],
         nodes: &[NodeStatus],
     ) -> Result<Planned, Refusal> {
-        let (lost, topology) = (self.lost(nodes), self.topology(nodes)?);
+        let lost = self.lost(nodes);
         let stripe = self.view(&lost);
         let plan = self
             .scheme
-            .plan(&stripe, &topology, ranges, UPDATE_SLICE_BYTES);
+            .plan(&stripe, &self.topology, ranges, UPDATE_SLICE_BYTES);
         let plan = self.checked(plan)?;
         let missed = update::missed(&stripe, ranges);
         Ok(Planned { plan, missed })
@@ -110,9 +110,9 @@ impl Term {
         if !lost.is_empty() || !fits(&self.waiting) {
             return Ok(None);
         }
-        let (stripe, topology) = (self.view(&lost), self.topology(nodes)?);
+        let stripe = self.view(&lost);
         let phase = (&self.waiting, spec);
-        let plan = appending.append(&stripe, &topology, ranges, phase, UPDATE_SLICE_BYTES);
+        let plan = appending.append(&stripe, &self.topology, ranges, phase, UPDATE_SLICE_BYTES);
         let plan = self.checked(plan)?;
         let missed = Vec::new();
         Ok(fits_records(&plan).then_some(Planned { plan, missed }))
@@ -120,9 +120,9 @@ impl Term {
 
     /// The commit of what waits.
     pub(crate) fn plan_commit(&self, nodes: &[NodeStatus]) -> Result<Commit, Refusal> {
-        let (lost, topology) = (self.lost(nodes), self.topology(nodes)?);
+        let lost = self.lost(nodes);
         let (how, stripe) = ((self.scheme, self.keepings), self.view(&lost));
-        let commit = Commit::plan(&stripe, &topology, how, &self.waiting)?;
+        let commit = Commit::plan(&stripe, &self.topology, how, &self.waiting)?;
         let fresh = commit.missed.iter().filter(|chunk| !self.misses(**chunk));
         let fresh: Vec<ChunkIndex> = fresh.copied().collect();
         Commit::check_left(&stripe, &fresh, Absent::MayReturn)?;

@@ -36,4 +36,4 @@ mod workload;
 mod world;
 
 pub use deeds::Deeds;
-pub use run::{Options, Report, simulate};
+pub use run::{Options, Report, scheme_of, simulate};

@@ -1,28 +1,46 @@
 //! `gabion-sim`: runs seeds one after another and stops at the first broken promise, with its event
 //! log and the command that shows it again. `cargo xtask sim` runs it.
 
-use gabion_sim::{Deeds, Options, simulate};
+use gabion_layout::UpdateScheme;
+use gabion_sim::{Deeds, Options, scheme_of, simulate};
 use std::process::ExitCode;
 
-const USAGE: &str = "Usage: gabion-sim --seed N [--count K] [--lines L]
+const USAGE: &str = "Usage: gabion-sim --seed N [--count K] [--scheme SCHEME] [--lines L]
 
-Runs seeds N, N + 1, ... (1 of them unless K says more) up to the first that fails, and prints the
-last 2000 lines of its event log, or L lines of the last run's whether it fails or not. If none fails,
-it says what they did in all.";
+Runs seeds N, N + 1, ... (1 of them unless K says more; with SCHEME only those whose pool has that
+update scheme) up to the first that fails, and prints the last 2000 lines of its event log, or L lines
+of the last run's whether it fails or not. If none fails, it says what they did in all.";
+
+/// What to run.
+struct Arguments {
+    first: u64,
+    count: u64,
+    scheme: Option<UpdateScheme>,
+    lines: Option<u64>,
+}
+
+impl Arguments {
+    fn seeds(&self) -> impl Iterator<Item = u64> + use<> {
+        let (first, scheme) = (self.first, self.scheme);
+        let seeds = (0..).map(move |more| first.wrapping_add(more));
+        let wanted = move |seed: &u64| scheme.is_none_or(|scheme| scheme_of(*seed) == scheme);
+        seeds.filter(wanted).take(self.count as usize)
+    }
+}
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let Some((first, count, lines)) = parse(&arguments) else {
+    let Some(arguments) = parse(&arguments) else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
     let options = Options {
-        kept_line_count: lines.unwrap_or(2_000) as usize,
+        kept_line_count: arguments.lines.unwrap_or(2_000) as usize,
         ..Options::default()
     };
     let mut deeds = Deeds::default();
-    let last = first.wrapping_add(count.saturating_sub(1));
-    for seed in (0..count).map(|more| first.wrapping_add(more)) {
+    let last = arguments.seeds().last();
+    for seed in arguments.seeds() {
         let report = simulate(seed, &options);
         let (line_count, digest) = report.digest;
         println!(
@@ -34,7 +52,7 @@ fn main() -> ExitCode {
             report.elapsed_ms / 1000,
         );
         deeds += report.deeds;
-        let is_wanted = report.failure.is_some() || lines.is_some() && seed == last;
+        let is_wanted = report.failure.is_some() || arguments.lines.is_some() && Some(seed) == last;
         for line in report.log.iter().filter(|_| is_wanted) {
             println!("{line}");
         }
@@ -46,22 +64,33 @@ fn main() -> ExitCode {
     }
     let rows = deeds.rows();
     let rows: Vec<String> = rows.map(|(what, count)| format!("{count} {what}")).into();
-    println!("{count} seeds: {}", rows.join(", "));
+    println!("{} seeds: {}", arguments.count, rows.join(", "));
     ExitCode::SUCCESS
 }
 
-/// First seed, count and lines (if given), unless the arguments mean nothing.
-fn parse(arguments: &[String]) -> Option<(u64, u64, Option<u64>)> {
-    let (mut first, mut count, mut lines) = (None, 1, None);
+/// What to run, unless the arguments mean nothing.
+fn parse(arguments: &[String]) -> Option<Arguments> {
+    let (mut first, mut count, mut scheme, mut lines) = (None, 1, None, None);
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
-        let value: u64 = words.next()?.parse().ok()?;
+        let value = words.next()?;
         match word.as_str() {
-            "--seed" => first = Some(value),
-            "--count" => count = value,
-            "--lines" => lines = Some(value),
+            "--seed" => first = Some(value.parse().ok()?),
+            "--count" => count = value.parse().ok()?,
+            "--scheme" => scheme = Some(value.parse().ok().filter(is_simulated)?),
+            "--lines" => lines = Some(value.parse().ok()?),
             _ => return None,
         }
     }
-    Some((first?, count, lines))
+    Some(Arguments {
+        first: first?,
+        count,
+        scheme,
+        lines,
+    })
+}
+
+/// Whether any seed's pool has the scheme.
+fn is_simulated(scheme: &UpdateScheme) -> bool {
+    (0..64).any(|seed| scheme_of(seed) == *scheme)
 }

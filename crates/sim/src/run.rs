@@ -97,12 +97,17 @@ const SCHEMES: [UpdateScheme; 8] = {
     [Fo, Fl, Pl, Plr, Parix, Cau, Rackcu, Plr]
 };
 
+/// The update scheme of a seed's pool.
+pub fn scheme_of(seed: u64) -> UpdateScheme {
+    SCHEMES[(seed % SCHEMES.len() as u64) as usize]
+}
+
 impl Shape {
     fn draw(seed: u64, dice: &mut Dice) -> Self {
         let name = *dice.pick(&CODES);
         let code: Code = name.parse().expect("these codes exist");
         let survived_count = code.failures_survived();
-        let update = SCHEMES[(seed % SCHEMES.len() as u64) as usize];
+        let update = scheme_of(seed);
         // Phases end for each of the reasons that they can end for.
         let append = update.appends().then(|| AppendSpec {
             replicas: dice.between(1, survived_count as u64) as u8,

@@ -363,7 +363,7 @@ impl<D: Disk> Shared<D> {
         if outcome.is_err()
             && let Some(entry) = self.lock().chunk_mut(chunk)
         {
-            entry.header = Header::Damaged;
+            entry.header = Header::Torn;
             entry.reserve = None;
         }
         outcome

@@ -47,6 +47,9 @@ pub(crate) enum Header {
     Known(ChunkHeader),
     /// It or the chunk as a whole cannot be trusted.
     Damaged,
+    /// A write to the chunk failed, and the store with it. What is on the disk is known again after the
+    /// next start, when the journal mends what was half written: it is not damage.
+    Torn,
 }
 
 /// A record that is not yet part of the chunk's own bytes.
@@ -121,7 +124,7 @@ impl Chunk {
     pub(crate) fn keeping(&self) -> Option<Keeping> {
         match self.header {
             Header::Known(header) => Some(header.spec.keeping),
-            Header::Unread | Header::Damaged => None,
+            Header::Unread | Header::Damaged | Header::Torn => None,
         }
     }
 

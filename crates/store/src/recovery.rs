@@ -475,7 +475,7 @@ impl<D: Disk> Replay<D> {
         }
         let chunks = self.state.stripes.values().flat_map(|s| s.chunks.values());
         let pending = chunks.map(|chunk| match chunk.header {
-            Header::Damaged => 0,
+            Header::Damaged | Header::Torn => 0,
             Header::Unread | Header::Known(_) => chunk.pending.len() as u64,
         });
         self.report.pending_count = pending.sum();

@@ -319,8 +319,9 @@ impl<D: Disk> State<D> {
     /// The header of a chunk, read from its file when it is needed for the first time.
     ///
     /// # Errors
-    /// [`StoreError::NoSuchChunk`], [`StoreError::Corrupt`] for the whole chunk, and
-    /// [`StoreError::Io`] when the disk fails.
+    /// [`StoreError::NoSuchChunk`], [`StoreError::Corrupt`] for the whole chunk,
+    /// [`StoreError::Failed`] for one that could not be written, and [`StoreError::Io`] when the disk
+    /// fails.
     pub(crate) fn header(&mut self, disk: &D, chunk: ChunkId) -> Result<ChunkHeader, StoreError> {
         let corrupt = StoreError::Corrupt {
             chunk,
@@ -330,6 +331,10 @@ impl<D: Disk> State<D> {
         match entry.header {
             Header::Known(header) => return Ok(header),
             Header::Damaged => return Err(corrupt),
+            Header::Torn => {
+                let cause = format!("{chunk} was being written");
+                return Err(StoreError::Failed { cause });
+            }
             Header::Unread => {}
         }
         let path = chunk_file::path_of(chunk);

@@ -98,7 +98,7 @@ impl<D: Disk> State<D> {
             };
             match (&entry.header, &entry.reserve) {
                 // What is damaged must not seem whole at the next start.
-                (Header::Unread | Header::Damaged, _) => true,
+                (Header::Unread | Header::Damaged | Header::Torn, _) => true,
                 (Header::Known(header), Some(reserve)) => witness.of(header) > reserve.first_lsn,
                 (Header::Known(_), None) => false,
             }

@@ -299,6 +299,13 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             self.mark(survey.stripe.id, vec![chunk]).await?;
             return Ok(true);
         }
+        let is_barred = failed.node == rebuild.requestor && failed.refusal == Refusal::Unsettled;
+        if is_barred && !rebuild.in_place {
+            // An earlier run of the coordinator has made the chunk there and did not get as far as
+            // counting it, so nobody settles the records that it has.
+            self.discard(failed.node, survey.id(rebuild.chunk)).await;
+            return Ok(true);
+        }
         let cannot_write = matches!(failed.refusal, Refusal::NoSpace | Refusal::Failed(_));
         if failed.node == rebuild.requestor && cannot_write {
             progress.avoided.insert(failed.node);

@@ -304,10 +304,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             let failed = survey.failed();
             let stripe = &survey.stripe;
             if survey.appends {
-                let lost = survey.fleet.lost(stripe);
-                let spec = &survey.facts.record.spec;
-                let how = (update::scheme(spec.update), spec.append.as_ref());
-                check_copies(&survey.stripe_for_plans(&lost)?, &survey.topology(), how)?;
+                check_appended(&survey)?;
             }
             let holdings = match collect(&*self.ports, stripe, epoch, &failed).await {
                 Ok(holdings) => holdings,
@@ -335,6 +332,21 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             // Durable before anybody is told how the updates ended.
             self.note_settlement(id, exclusion).await?;
             resolve(&*self.ports, stripe, epoch, &failed, &outcome).await?;
+            if survey.appends
+                && let Some((chunk, from)) = unharmed(&survey, outcome.mark)
+            {
+                let round = Round {
+                    epoch,
+                    outcome,
+                    absent: failed,
+                };
+                if !self.return_chunk(&survey, chunk, from, &round).await? {
+                    return Err(Setback(format!(
+                        "{chunk} of {id} may have copies of updates and cannot be returned"
+                    )));
+                }
+                continue;
+            }
             if outcome.appended.is_empty() {
                 return Ok(Some((outcome, failed)));
             }
@@ -426,4 +438,28 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         };
         self.with_meta(mark).await
     }
+}
+
+/// Refuses to settle a stripe in its append phase that has lost all copies of what was appended to some
+/// chunk. A chunk that is behind, on a node that is up, has its copies: a stripe with a lost chunk takes
+/// no appends, so all that there are came before what the chunk may have missed.
+fn check_appended(survey: &Survey) -> Result<(), Setback> {
+    let mut lost = survey.fleet.lost(&survey.stripe);
+    lost.retain(|chunk| survey.behind(*chunk).is_none());
+    let spec = &survey.facts.record.spec;
+    let how = (update::scheme(spec.update), spec.append.as_ref());
+    check_copies(&survey.stripe_for_plans(&lost)?, &survey.topology(), how)?;
+    Ok(())
+}
+
+/// A chunk that was noted as left out by a commit that does not stand, so that it has missed nothing as
+/// of the settled mark. It may have the only copies of what waits, so it has to count before anything is
+/// committed. If something after that stands it is one that the code knows, and nothing waits from
+/// before it.
+fn unharmed(survey: &Survey, mark: Sequence) -> Option<(ChunkIndex, Sequence)> {
+    let mut behind = survey
+        .stripe
+        .chunks()
+        .filter_map(|chunk| Some((chunk, survey.behind(chunk)?)));
+    behind.find(|&(_, from)| mark <= from)
 }

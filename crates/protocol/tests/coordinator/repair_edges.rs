@@ -270,3 +270,38 @@ fn a_node_that_returns_after_the_settling_helps_only_after_the_next() {
     let epochs: BTreeSet<u64> = epochs.collect();
     assert!(!epochs.is_empty() && !epochs.contains(&1), "{epochs:?}");
 }
+
+#[test]
+fn what_an_earlier_run_left_at_the_new_place_is_removed() {
+    let mut bed = Bed::three_racks();
+    let before = bed.put("f", 1).remove(0);
+    let mut cleared = BTreeSet::new();
+    bed.hook(move |node, request| {
+        match request {
+            NodeRequest::Remove { .. } => drop(cleared.insert(node)),
+            NodeRequest::RunPart(part) => {
+                let is_write = |step: &gabion_plan::PartStep| {
+                    matches!(step.step, gabion_plan::Step::Write { .. })
+                };
+                if part.part.steps.iter().any(is_write) && !cleared.contains(&node) {
+                    let refusal = NodeReply::Refused(Refusal::Unsettled);
+                    return Some(ready(Ok(refusal)).boxed());
+                }
+            }
+            _ => {}
+        }
+        None
+    });
+    bed.fail(&[before.nodes[2]]);
+    bed.ask(REPAIR_NOW);
+    bed.pass(10_000);
+    let after = bed.stripe("f");
+    assert_eq!(after.stale, []);
+    assert_ne!(after.nodes[2], before.nodes[2]);
+    let chunks = vec![chunk_on(&after, after.nodes[2])];
+    let removal = Asked {
+        node: after.nodes[2],
+        request: NodeRequest::Remove { chunks },
+    };
+    assert!(bed.take_log().contains(&removal));
+}

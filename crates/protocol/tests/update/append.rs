@@ -158,3 +158,32 @@ fn a_stripe_waits_for_the_nodes_that_alone_have_what_was_appended() {
     bed.restart_primary();
     assert!(matches!(bed.mark(false, false), NodeReply::Mark { .. }));
 }
+
+#[test]
+fn a_commit_waits_while_nodes_may_return_that_the_stripe_could_need() {
+    for bed in appended() {
+        // Nodes 0 and 2 have copies of all that was appended, but each chunk of the commit would be one
+        // that nobody can stand in for.
+        bed.fail(&[1, 3]);
+        bed.restart_primary();
+        let NodeReply::Refused(Refusal::Unavailable(who)) = bed.commit() else {
+            panic!("it would leave the stripe with as few chunks as its code needs")
+        };
+        assert_eq!(
+            who,
+            "nodes of stripe 1 that its parity needs to follow its data"
+        );
+        assert_eq!(bed.notes(), [], "whoever returns has missed nothing");
+        assert_eq!(
+            bed.newest(0, OLD.len(), 3),
+            MIXED,
+            "it is only readers of the code who wait"
+        );
+        bed.mend();
+        bed.fail(&[1]);
+        bed.restart_primary();
+        assert_eq!(bed.commit(), NodeReply::Done);
+        assert_eq!(bed.read(0, OLD.len(), 4), MIXED);
+        assert_eq!(bed.rebuilt(1, 5, 4), b"other");
+    }
+}

@@ -140,6 +140,16 @@ impl BedPorts {
         (0..4).map(status).collect()
     }
 
+    /// The nodes that have joined by now: all that a node knows until its next heartbeat.
+    fn joined(&self) -> Vec<NodeStatus> {
+        let mut statuses = self.statuses();
+        let world = self.world();
+        statuses.retain(|status| {
+            status.liveness == Liveness::Failed || world.nodes.contains_key(&status.node)
+        });
+        statuses
+    }
+
     fn answer(&self, request: CoordinatorRequest) -> CoordinatorReply {
         match request {
             CoordinatorRequest::Join { node, .. } => CoordinatorReply::Joined {
@@ -148,7 +158,7 @@ impl BedPorts {
                 heartbeat_ms: u64::MAX / 2,
                 obsolete: Vec::new(),
                 decided: Vec::new(),
-                nodes: self.statuses(),
+                nodes: self.joined(),
             },
             CoordinatorRequest::Acquire { renounced, .. } => {
                 let nodes = self.statuses();
@@ -456,6 +466,11 @@ impl Bed {
     /// Nodes fail for good; the others learn of it by a heartbeat.
     pub(crate) fn fail(&self, nodes: &[u32]) {
         self.world().failed.extend(nodes.iter().map(|&n| NodeId(n)));
+    }
+
+    /// Lets failed nodes return.
+    pub(crate) fn mend(&self) {
+        self.world().failed.clear();
     }
 
     /// Parity as of an update against data as of it, as the code has them: the bytes of both data
