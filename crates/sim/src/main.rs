@@ -77,7 +77,9 @@ fn parse(arguments: &[String]) -> Option<Arguments> {
         match word.as_str() {
             "--seed" => first = Some(value.parse().ok()?),
             "--count" => count = value.parse().ok()?,
-            "--scheme" => scheme = Some(value.parse().ok().filter(is_simulated)?),
+            "--scheme" => {
+                scheme = Some(value.parse().ok().filter(|one| is_simulated(*one))?);
+            }
             "--lines" => lines = Some(value.parse().ok()?),
             _ => return None,
         }
@@ -91,6 +93,6 @@ fn parse(arguments: &[String]) -> Option<Arguments> {
 }
 
 /// Whether any seed's pool has the scheme.
-fn is_simulated(scheme: &UpdateScheme) -> bool {
-    (0..64).any(|seed| scheme_of(seed) == *scheme)
+fn is_simulated(scheme: UpdateScheme) -> bool {
+    (0..64).any(|seed| scheme_of(seed) == scheme)
 }
