@@ -3,10 +3,11 @@
 //!
 //! A stream of a repair may be slow for other reasons than its link, so it can only show that a link is
 //! faster than was known; a probe says how fast the link is at that moment, beside whatever else it
-//! carries.
+//! carries. On slow links a probe is in the way of everything else, so probes are short there, rare, and wait for
+//! a quiet moment.
 
 use gabion_layout::NodeId;
-use gabion_protocol::message::{Liveness, NodeReply, NodeRequest, NodeStatus};
+use gabion_protocol::message::{Liveness, Meter, NodeReply, NodeRequest, NodeStatus};
 use gabion_protocol::ports::Ports;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,10 +16,20 @@ use tokio::time::Instant;
 
 /// As little says nothing about a link: most of it may be in buffers.
 const STREAM_BYTES_MIN: u64 = 1 << 20;
-/// What a probe sends. A link of 100 Mbit/s needs 21 ms for it.
-const PROBE_BYTES: usize = 256 << 10;
+/// What probes send, one after another until one has told enough. A link of 100 Mbit/s needs 21 ms for
+/// the largest.
+const PROBE_SIZES: [usize; 4] = [4 << 10, 16 << 10, 64 << 10, 256 << 10];
+/// A smaller probe tells enough if it takes so much longer than a byte: a link of 2 Mbit/s is known after
+/// 16 KiB.
+const TELLING: Duration = Duration::from_millis(20);
 /// How often a link is looked for that needs a probe.
 const PROBE_EVERY: Duration = Duration::from_secs(2);
+/// Of the time of a node's links probes take one part in so many at most.
+const SHARE: u32 = 100;
+/// A node probes when it has sent nothing for so many looks in a row: one may fall into a pause of its work.
+const QUIET_LOOK_COUNT: u32 = 5;
+/// How often a node looks in vain for such a time before it probes all the same.
+const BUSY_LOOK_COUNT: u32 = 150;
 /// How long a measurement is good.
 const GOOD_FOR: Duration = Duration::from_mins(5);
 /// How long a probe may take.
@@ -87,43 +98,143 @@ fn rate(bytes: u64, took: Duration) -> u64 {
     u64::try_from(u128::from(bytes) * 1_000_000_000 / nanoseconds).unwrap_or(u64::MAX)
 }
 
-/// Probes one link at a time that needs it, for as long as the process lives. `nodes` says who there is.
+/// Probes one link at a time that needs it, for as long as the process lives. `nodes` says who there is,
+/// and `sent` what this node has sent so far.
 pub(crate) async fn probe_links(
     ports: Arc<dyn Ports>,
     rates: Arc<LinkRates>,
     own: NodeId,
     nodes: impl Fn() -> Vec<NodeStatus> + Send,
+    sent: impl Fn() -> Meter + Send,
 ) {
+    // Not all nodes begin with the same one, and one that does not answer is not asked before all others.
+    let mut last = own;
+    let mut pause = PROBE_EVERY;
+    let mut quiet = Quiet::default();
     loop {
-        tokio::time::sleep(PROBE_EVERY).await;
+        tokio::time::sleep(pause).await;
+        pause = PROBE_EVERY;
         let due = |status: &&NodeStatus| {
             status.node != own && status.liveness == Liveness::Up && rates.is_due(status.node)
         };
         let peers: Vec<NodeId> = nodes().iter().filter(due).map(|s| s.node).collect();
-        // Not all nodes begin with the same one.
-        let Some(&peer) = peers.iter().find(|&&peer| peer > own).or(peers.first()) else {
+        let next = peers.iter().find(|&&peer| peer > last).or(peers.first());
+        let Some(&peer) = next.filter(|_| quiet.is_now(sent())) else {
             continue;
         };
-        // What a small one takes is not the link's bandwidth.
-        let small = probe(&*ports, peer, 1).await;
-        let large = probe(&*ports, peer, PROBE_BYTES).await;
-        if let (Some(small), Some(large)) = (small, large) {
-            rates.note(peer, rate(PROBE_BYTES as u64, large.saturating_sub(small)));
+        last = peer;
+        let began = Instant::now();
+        if let Some(bytes_per_s) = probe_link(&*ports, peer).await {
+            rates.note(peer, bytes_per_s);
         }
+        pause = pause.max(began.elapsed() * SHARE);
     }
 }
 
-/// How long a probe takes to be answered; none when it is not.
-async fn probe(ports: &dyn Ports, peer: NodeId, bytes: usize) -> Option<Duration> {
+/// Finds times in which a node sends nothing.
+#[derive(Debug, Default)]
+struct Quiet {
+    /// What had been sent at the last look.
+    sent: Meter,
+    /// Looks in a row between which nothing was sent.
+    silent_count: u32,
+    /// Looks since it was last quiet for long enough.
+    vain_count: u32,
+}
+
+impl Quiet {
+    /// Whether nothing was sent for some looks, or too many were in vain.
+    fn is_now(&mut self, sent: Meter) -> bool {
+        let has_sent = sent != self.sent;
+        self.sent = sent;
+        self.silent_count = if has_sent { 0 } else { self.silent_count + 1 };
+        self.vain_count += 1;
+        let is_quiet = self.silent_count >= QUIET_LOOK_COUNT || self.vain_count >= BUSY_LOOK_COUNT;
+        if is_quiet {
+            self.vain_count = 0;
+        }
+        is_quiet
+    }
+}
+
+/// What a link carries beside what it is carrying, in bytes a second; none when nobody answers there. A
+/// link that does not carry a probe in time is no faster than that.
+async fn probe_link(ports: &dyn Ports, peer: NodeId) -> Option<u64> {
+    // What a byte takes is not the link's bandwidth.
+    let Probed::Answered(byte) = probe(ports, peer, 1).await else {
+        return None;
+    };
+    let mut bytes_per_s = None;
+    for bytes in PROBE_SIZES {
+        // One that was slow may have waited for a busy machine; what holds up two is the link. It also may
+        // let a burst pass that is more than its rate.
+        for is_second in [false, true] {
+            let took = match probe(ports, peer, bytes).await {
+                Probed::Answered(took) => took.saturating_sub(byte),
+                Probed::Late(waited) => return Some(rate(bytes as u64, waited)),
+                Probed::Refused => return None,
+            };
+            bytes_per_s = Some(rate(bytes as u64, took));
+            if took < TELLING {
+                break;
+            }
+            if is_second {
+                return bytes_per_s;
+            }
+        }
+    }
+    bytes_per_s
+}
+
+/// What became of a probe.
+enum Probed {
+    /// It was answered after so long.
+    Answered(Duration),
+    /// It was not answered in time, which was so long.
+    Late(Duration),
+    /// The peer cannot be asked.
+    Refused,
+}
+
+async fn probe(ports: &dyn Ports, peer: NodeId, bytes: usize) -> Probed {
     let began = Instant::now();
     let bytes = vec![0; bytes].into();
-    let answered = ports.call_node(peer, NodeRequest::Probe { bytes }, PROBE_DEADLINE_MS);
-    (answered.await == Ok(NodeReply::Done)).then(|| began.elapsed())
+    let answer = ports.call_node(peer, NodeRequest::Probe { bytes }, PROBE_DEADLINE_MS);
+    let is_answered = answer.await == Ok(NodeReply::Done);
+    let took = began.elapsed();
+    if is_answered {
+        Probed::Answered(took)
+    } else if took >= Duration::from_millis(PROBE_DEADLINE_MS) {
+        Probed::Late(took)
+    } else {
+        Probed::Refused
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gabion_protocol::message::Purpose;
+
+    #[test]
+    fn a_quiet_time_is_waited_for_and_not_for_ever() {
+        let mut quiet = Quiet::default();
+        let mut sent = Meter::default();
+        let mut looks = |count: u32, is_busy: bool| -> Vec<bool> {
+            let look = |_| {
+                sent.count(None, None, Purpose::Update, u64::from(is_busy));
+                quiet.is_now(sent.clone())
+            };
+            (0..count).map(look).collect()
+        };
+        // The first look sees an entry in the meter that was not there.
+        looks(1, true);
+        assert_eq!(looks(6, false), [false, false, false, false, true, true]);
+        let busy = looks(BUSY_LOOK_COUNT, true);
+        assert_eq!(busy.iter().filter(|now| **now).count(), 1);
+        assert_eq!(busy.last(), Some(&true), "it has waited long enough");
+        assert_eq!(looks(5, false), [false, false, false, false, true]);
+    }
 
     #[tokio::test]
     async fn streams_only_raise_what_is_known_and_news_are_told_once() {

@@ -148,7 +148,11 @@ impl NodeProcess {
         let (node, ports) = (Arc::clone(&self.node), Arc::clone(&self.ports));
         let rates = Arc::clone(ports.link_rates());
         let own = node.id();
-        tokio::spawn(probe_links(ports, rates, own, move || node.nodes()));
+        let meter = Arc::clone(self.endpoint.meter());
+        let nodes = move || node.nodes();
+        tokio::spawn(probe_links(ports, rates, own, nodes, move || {
+            meter.snapshot()
+        }));
         tokio::select! {
             left = alive => {
                 tracing::info!(?left, "drained; leaving");
