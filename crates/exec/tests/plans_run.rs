@@ -12,37 +12,15 @@ use gabion_plan::{Cost, Plan, Step, check};
 use gabion_planner::repair::{MultiScheme, Scheme, read, repair, repair_all};
 use gabion_planner::update::{Waiting, cau, parix};
 use gabion_planner::{Stripe, encode, update};
-use network::{Chunks, Image, Network, Outcome, Slow};
+use network::{Image, Network, Outcome, Slow};
 use proptest::prelude::*;
-use rand::{Rng, SeedableRng};
+use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
+use setting::bytes::{Chunks, encoded, overwritten, random_stripe};
 use setting::{
     Setting, any_numbers, any_scheme, any_selection, any_setting, bearable_losses, ranges,
 };
 use std::collections::BTreeMap;
-
-/// A stripe of random data with its parity.
-fn random_stripe(setting: &Setting, rng: &mut ChaCha8Rng) -> Chunks {
-    let mut data = vec![vec![0; setting.geometry.chunk_bytes() as usize]; setting.geometry.k()];
-    for chunk in &mut data {
-        rng.fill_bytes(chunk);
-    }
-    encoded(setting, data)
-}
-
-/// Data chunks with the parity chunks that belong to them.
-fn encoded(setting: &Setting, mut chunks: Chunks) -> Chunks {
-    chunks.truncate(setting.geometry.k());
-    let mut parity = vec![vec![0; setting.geometry.chunk_bytes() as usize]; setting.geometry.m()];
-    let sources: Vec<&[u8]> = chunks.iter().map(Vec::as_slice).collect();
-    let mut outputs: Vec<&mut [u8]> = parity.iter_mut().map(Vec::as_mut_slice).collect();
-    setting
-        .code
-        .encode(&sources, &mut outputs)
-        .expect("k and m chunks of one length");
-    chunks.extend(parity);
-    chunks
-}
 
 /// Losses from random numbers: as many as the planner can cope with, the first one at least.
 fn losses(setting: &Setting, numbers: &[usize]) -> Vec<ChunkIndex> {
@@ -120,11 +98,7 @@ proptest! {
         let lost = bearable_losses(&setting, &losses);
         let plan = update::delta(&setting.stripe(&lost), &setting.topology, &ranges, slice).unwrap();
         let outcome = run(&plan, &setting, &stored, &new, seed);
-        let mut updated = stored.clone();
-        for part in &ranges {
-            let range = part.range.offset as usize..part.range.end() as usize;
-            updated[part.chunk.at()][range.clone()].copy_from_slice(&new[part.chunk.at()][range]);
-        }
+        let updated = overwritten(&stored, &new, &ranges);
         let mut expected = encoded(&setting, updated);
         for chunk in lost {
             expected[chunk.at()].clone_from(&stored[chunk.at()]);
@@ -142,11 +116,7 @@ proptest! {
         let stored = random_stripe(&setting, &mut rng);
         let new = random_stripe(&setting, &mut rng);
         let ranges = ranges(setting.geometry, setting.geometry.k(), &numbers);
-        let mut updated = stored.clone();
-        for part in &ranges {
-            let range = part.range.offset as usize..part.range.end() as usize;
-            updated[part.chunk.at()][range.clone()].copy_from_slice(&new[part.chunk.at()][range]);
-        }
+        let updated = overwritten(&stored, &new, &ranges);
         let expected = encoded(&setting, updated);
         let (stripe, topology) = (setting.stripe(&[]), &setting.topology);
         for plan in [
@@ -169,11 +139,7 @@ proptest! {
         let stored = random_stripe(&setting, &mut rng);
         let new = random_stripe(&setting, &mut rng);
         let ranges = ranges(setting.geometry, setting.geometry.k(), &numbers);
-        let mut updated = stored.clone();
-        for part in &ranges {
-            let range = part.range.offset as usize..part.range.end() as usize;
-            updated[part.chunk.at()][range.clone()].copy_from_slice(&new[part.chunk.at()][range]);
-        }
+        let updated = overwritten(&stored, &new, &ranges);
         let expected = encoded(&setting, updated);
         let (stripe, topology) = (setting.stripe(&[]), &setting.topology);
         let mut waiting = Waiting::default();

@@ -2,12 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod quick;
+
 use gabion_codec::Code;
 use gabion_lab::LabError;
 use gabion_lab::experiments::{
-    BenchLinks, CacheEffect, Cell, Clusters, Finding, Overwrite, OverwriteSetting, Progress,
-    RepairBench, Report, Scale, Sent, Session, Stored, TestbedSetting, Throughput, TransferSetting,
-    Transfers, Trial, TrialTime, experiment, registry,
+    BenchLinks, CacheEffect, Cell, Clusters, Finding, Overwrite, OverwriteSetting, RepairBench,
+    Report, Sent, Stored, TestbedSetting, Throughput, TransferSetting, Transfers, Trial, TrialTime,
+    experiment, registry,
 };
 use gabion_layout::{
     ByteRange, Generation, PoolId, StripeId, StripeRecord, Topology, UpdateScheme,
@@ -17,21 +19,6 @@ use gabion_planner::placement;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Counts steps, so that a test can see that progress is shown.
-#[derive(Default)]
-struct Steps(AtomicU64);
-
-impl Progress for Steps {
-    fn begin(&self, _: &str, step_count: u64) {
-        assert!(step_count > 0, "a bar has steps");
-    }
-
-    fn step(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
 
 /// A cluster that does exactly what its links allow: every chunk passes one node's link, once.
 struct Ideal;
@@ -199,35 +186,8 @@ fn busiest_s(rates: &BenchLinks, topology: &Topology, links: &[LinkBytes]) -> f6
 
 /// Runs an experiment on its quick setting, without traces.
 fn quick(id: &str) -> Report {
-    quick_of(id, |report| {
-        assert!(!report.scaled.is_empty(), "{id} says what is smaller");
-    })
-}
-
-/// The same, with what holds of what is smaller.
-fn quick_of(id: &str, check_scaled: impl Fn(&Report)) -> Report {
-    let directory = tempfile::tempdir().unwrap();
-    let progress = Steps::default();
-    let session = Session {
-        scale: Scale::Quick,
-        seed: 1,
-        directory: directory.path(),
-        traces: None,
-        clusters: Some(&Ideal),
-        progress: &progress,
-    };
-    let report = (experiment(id).unwrap().run)(&session).unwrap();
-    assert!(!report.setting.is_empty(), "{id} says what it runs");
-    check_scaled(&report);
-    assert!(!report.plots.is_empty(), "{id} draws something");
-    assert!(
-        progress.0.load(Ordering::Relaxed) > 0,
-        "{id} shows progress"
-    );
-    for plot in &report.plots {
-        assert!(plot.name.starts_with(id), "{id}: {}", plot.name);
-        plot.svg().unwrap();
-    }
+    let report = quick::quick(id, Some(&Ideal));
+    assert!(!report.scaled.is_empty(), "{id} says what is smaller");
     report
 }
 
@@ -469,7 +429,8 @@ fn recovery_spreads_over_requestors_and_helpers() {
 
 #[test]
 fn searches_for_paths_are_exact() {
-    let report = quick_of("ECP-A2", |report| assert!(report.scaled.is_empty()));
+    let report = quick::quick("ECP-A2", None);
+    assert!(report.scaled.is_empty());
     let exact = finding(&report, "searches as good");
     assert_eq!(exact.is_reached, Some(true), "{exact:?}");
 }

@@ -10,41 +10,14 @@ use gabion_planner::repair::{read, repair};
 use gabion_planner::update::{cau, parix};
 use gabion_planner::{encode, update};
 use proptest::prelude::*;
-use rand::{Rng, SeedableRng};
+use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use setting::{
-    Setting, any_numbers, any_scheme, any_selection, any_setting, bearable_losses, ranges,
-};
+use setting::bytes::{Chunks, encoded, overwritten, random_stripe};
+use setting::{any_numbers, any_scheme, any_selection, any_setting, bearable_losses, ranges};
 use std::collections::BTreeMap;
-
-/// All chunks of a stripe, one after another.
-type Chunks = Vec<Vec<u8>>;
 
 /// What logs keep: by node, log, chunk and position.
 type Kept = BTreeMap<(NodeId, Log, ChunkIndex, u64), u8>;
-
-/// A stripe of random data with its parity.
-fn random_stripe(setting: &Setting, rng: &mut ChaCha8Rng) -> Chunks {
-    let mut data = vec![vec![0; setting.geometry.chunk_bytes() as usize]; setting.geometry.k()];
-    for chunk in &mut data {
-        rng.fill_bytes(chunk);
-    }
-    encoded(setting, data)
-}
-
-/// Data chunks with the parity chunks that belong to them.
-fn encoded(setting: &Setting, mut chunks: Chunks) -> Chunks {
-    chunks.truncate(setting.geometry.k());
-    let mut parity = vec![vec![0; setting.geometry.chunk_bytes() as usize]; setting.geometry.m()];
-    let sources: Vec<&[u8]> = chunks.iter().map(Vec::as_slice).collect();
-    let mut outputs: Vec<&mut [u8]> = parity.iter_mut().map(Vec::as_mut_slice).collect();
-    setting
-        .code
-        .encode(&sources, &mut outputs)
-        .expect("k and m chunks of one length");
-    chunks.extend(parity);
-    chunks
-}
 
 /// A run of a plan: what it is given, and what it leaves behind.
 struct Run<'a> {
@@ -198,14 +171,6 @@ fn gather(chunk: &[u8], slices: &Slices) -> Vec<u8> {
     positions(slices).map(|at| chunk[at as usize]).collect()
 }
 
-/// Copies ranges of chunks.
-fn copy(from: &Chunks, to: &mut Chunks, ranges: &[ChunkRange]) {
-    for part in ranges {
-        let range = part.range.offset as usize..part.range.end() as usize;
-        to[part.chunk.at()][range.clone()].copy_from_slice(&from[part.chunk.at()][range]);
-    }
-}
-
 /// All bytes of both, each once.
 fn union(a: &[ChunkRange], b: &[ChunkRange]) -> Vec<ChunkRange> {
     let mut parts: Vec<ChunkRange> = a.iter().chain(b).copied().collect();
@@ -261,8 +226,7 @@ proptest! {
         let lost = bearable_losses(&setting, &losses);
         let plan = update::delta(&setting.stripe(&lost), &setting.topology, &ranges, slice).unwrap();
         let run = Run::of(&plan, &stored, &new);
-        let mut updated = stored.clone();
-        copy(&new, &mut updated, &ranges);
+        let updated = overwritten(&stored, &new, &ranges);
         let mut expected = encoded(&setting, updated);
         for chunk in lost {
             expected[chunk.at()].clone_from(&stored[chunk.at()]);
@@ -281,8 +245,7 @@ proptest! {
         let new = random_stripe(&setting, &mut rng);
         let ranges = ranges(setting.geometry, setting.geometry.k(), &numbers);
         let (stripe, topology) = (setting.stripe(&[]), &setting.topology);
-        let mut updated = stored.clone();
-        copy(&new, &mut updated, &ranges);
+        let updated = overwritten(&stored, &new, &ranges);
         let expected = encoded(&setting, updated);
         for plan in [
             cau::selective(&stripe, topology, &ranges, selection, slice),
@@ -312,7 +275,7 @@ proptest! {
             cau_kept = Run::after(cau_kept, &plan, &stored, &new).kept;
             let plan = parix::append(&stripe, &ranges, &changed, slice).unwrap();
             parix_kept = Run::after(parix_kept, &plan, &updated, &new).kept;
-            copy(&new, &mut updated, &ranges);
+            updated = overwritten(&updated, &new, &ranges);
             changed = union(&changed, &ranges);
         }
         let parity = &encoded(&setting, updated.clone())[setting.geometry.k()..];

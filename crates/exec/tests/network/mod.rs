@@ -2,6 +2,7 @@
 //! events in an order drawn from a seed. Links keep their order, as connections do; disks answer
 //! in any order. It asserts as it goes that no value has more slices under way than a ring.
 
+use super::setting::bytes::Chunks;
 use bytes::Bytes;
 use gabion_exec::{Command, Event, Executor, RING_SLICES, Sink, Source};
 use gabion_layout::{ByteRange, ChunkIndex, NodeId};
@@ -9,9 +10,6 @@ use gabion_plan::{LinkBytes, Log, Plan, ValueId};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, VecDeque};
-
-/// All chunks of a stripe, one after another.
-pub(crate) type Chunks = Vec<Vec<u8>>;
 
 /// Bytes by position, so that a byte that is stored twice or not at all is noticed.
 pub(crate) type Image = BTreeMap<u64, u8>;

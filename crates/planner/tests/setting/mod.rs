@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test that shares this uses a part of it")]
 
+pub(crate) mod bytes;
+
 use gabion_codec::Code;
 use gabion_layout::{
     ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId, NodePlace, RackId, StripeId, Topology,
