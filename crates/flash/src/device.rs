@@ -4,6 +4,7 @@
 //! modelled SSD would do; [`SimDevice`](crate::SimDevice) loses power on request. A device says
 //! honestly whether it did what it was told, and nothing else.
 
+use crate::geometry::PAGE_BYTES;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
@@ -99,6 +100,27 @@ impl FileDevice {
             .write(true)
             .create_new(true)
             .open(path)?;
+        Self::enlarge(file, capacity_bytes)
+    }
+
+    /// Opens a file or block device, or makes the file. One that is missing or empty gets
+    /// `capacity_bytes`, reserved where the file system can.
+    ///
+    /// # Errors
+    /// As for [`FileDevice::open`] and [`FileDevice::create`].
+    pub fn open_or_create(path: &Path, capacity_bytes: u64) -> io::Result<Self> {
+        match Self::create(path, capacity_bytes) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return made,
+        }
+        let device = Self::open(path)?;
+        if device.capacity_bytes > 0 {
+            return Ok(device);
+        }
+        Self::enlarge(device.file, capacity_bytes)
+    }
+
+    fn enlarge(file: File, capacity_bytes: u64) -> io::Result<Self> {
         match fallocate(&file, FallocateFlags::empty(), 0, capacity_bytes) {
             Err(Errno::OPNOTSUPP) => file.set_len(capacity_bytes)?,
             other => other?,
@@ -108,6 +130,19 @@ impl FileDevice {
             capacity_bytes,
         })
     }
+}
+
+/// Whether a device looks unused: its first page is zeros. An array takes no other for a new one.
+///
+/// # Errors
+/// When the device fails.
+pub fn is_blank(device: &impl Device) -> io::Result<bool> {
+    let mut page = [0; PAGE_BYTES];
+    if device.capacity_bytes()? < page.len() as u64 {
+        return Ok(true);
+    }
+    device.read_at(0, &mut page)?;
+    Ok(page == [0; PAGE_BYTES])
 }
 
 impl Device for FileDevice {

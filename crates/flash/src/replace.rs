@@ -17,10 +17,20 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
             .collect()
     }
 
+    /// Whether a device is the one of that number of this array, perhaps with what it held long ago.
+    pub fn is_own_device(&self, index: usize, device: &D) -> bool {
+        let superblock = Superblock {
+            identity: self.identity,
+            geometry: self.geometry,
+        };
+        read_device_header(device, index).is_ok_and(|found| found == superblock)
+    }
+
     /// Gives a device up. Reads rebuild what it held, and writes go on without it.
     ///
     /// # Errors
-    /// [`FlashError::TooManyMissing`] when the array does not survive that; nothing is changed then.
+    /// [`FlashError::TooManyMissing`] when the array does not survive that, or a stripe that is still to be
+    /// rebuilt does not; nothing is changed then.
     ///
     /// # Panics
     /// When there is no device of that number.
@@ -29,7 +39,22 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
             index < self.geometry.device_count(),
             "there is no device {index}"
         );
-        self.array.check(self.array.absent() | 1 << index)?;
+        // No stripe comes to lack a chunk meanwhile.
+        let _collecting = self
+            .collecting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let _flushing = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        let absent = self.array.absent() | 1 << index;
+        self.array.check(absent)?;
+        {
+            let state = self.lock();
+            for stripe in 0..state.stripes.count() {
+                if let StripeState::Sealed { missing } = state.stripes.get(stripe).state {
+                    self.array.check(missing | absent)?;
+                }
+            }
+        }
         self.array.set_device(index, None);
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Why a process cannot start or go on: one plain sentence each.
 
+use gabion_flash::FlashError;
 use gabion_meta::MetaError;
 use gabion_protocol::node::JoinError;
 use gabion_store::StoreError;
@@ -39,6 +40,17 @@ pub enum ServerError {
     /// The node's data cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The array cannot be used.
+    #[error(transparent)]
+    Flash(#[from] FlashError),
+    /// An array would have to be made of a device that holds something.
+    #[error("{} is not blank, and there is no array's memory at {}; name the memory of the array that it is of, or overwrite its first 4 KiB", path.display(), nvram.display())]
+    UsedDevice {
+        /// The device.
+        path: PathBuf,
+        /// Where the memory of its array was looked for.
+        nvram: PathBuf,
+    },
     /// The metadata cannot be used.
     #[error(transparent)]
     Meta(#[from] MetaError),

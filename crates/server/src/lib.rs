@@ -3,13 +3,17 @@
 //! The only crate with a server run-time. No decision is made here: requests go to
 //! `gabion_protocol`'s `Node` and `Coordinator`, and their calls go to connections.
 
+mod array;
 mod coordinator;
+mod engine;
 mod error;
 mod identity;
 mod links;
 mod node;
 mod ports;
 
+pub use array::ArrayConfig;
 pub use coordinator::{CoordinatorConfig, CoordinatorProcess};
+pub use engine::Engine;
 pub use error::ServerError;
 pub use node::{NodeConfig, NodeProcess};

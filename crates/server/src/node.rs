@@ -1,6 +1,7 @@
 //! A node process: a store, a listener, and the protocol's `Node` between them.
 
 use crate::ServerError;
+use crate::engine::{Engine, EngineDisk};
 use crate::identity::Identity;
 use crate::links::probe_links;
 use crate::ports::ServerPorts;
@@ -9,7 +10,7 @@ use gabion_layout::{NodeId, RackId};
 use gabion_protocol::message::{Flow, NodeReply, NodeRequest, Refusal};
 use gabion_protocol::node::{JoinError, Node, NodeOptions};
 use gabion_protocol::ports::{Address, Ports};
-use gabion_store::{RealDisk, Store};
+use gabion_store::Store;
 use gabion_wire::{
     Connection, Endpoint, Handler, Hello, LinkTable, Options, PeerIdentity, Responder, Role,
     TrafficMeter, WireError,
@@ -36,7 +37,9 @@ pub struct NodeConfig {
     pub listen: String,
     /// Where the coordinator listens, as `host:port`.
     pub coordinator: String,
-    /// Bytes that it may store.
+    /// What it keeps its store on.
+    pub engine: Engine,
+    /// Bytes that it may store in a directory; an array knows by itself.
     pub capacity_bytes: u64,
     /// Bytes of a journal segment, of which two are allocated at any time.
     pub journal_segment_bytes: u64,
@@ -51,7 +54,7 @@ pub struct NodeConfig {
 
 /// A node that has joined its cluster.
 pub struct NodeProcess {
-    node: Arc<Node<RealDisk>>,
+    node: Arc<Node<EngineDisk>>,
     ports: Arc<ServerPorts>,
     endpoint: Arc<Endpoint>,
     listener: TcpListener,
@@ -72,6 +75,7 @@ impl NodeProcess {
             rack,
             listen,
             coordinator,
+            engine,
             capacity_bytes,
             journal_segment_bytes,
             log_bytes,
@@ -84,7 +88,8 @@ impl NodeProcess {
             log_bytes,
             ..gabion_store::Options::default()
         };
-        let store = open_store(&directory.join("store"), store_options).await?;
+        let (store, array_bytes) =
+            open_store(engine, &directory.join("store"), store_options).await?;
         let mut identity = Identity::begin(&directory)?;
         let listener = listen_on(&listen).await?;
         let address = listener
@@ -112,7 +117,7 @@ impl NodeProcess {
             node: identity.node,
             rack,
             address: address.to_string(),
-            capacity_bytes,
+            capacity_bytes: array_bytes.unwrap_or(capacity_bytes),
             reserve_bytes_per_s,
             incarnation: identity.incarnation,
         };
@@ -174,7 +179,7 @@ fn io_error(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error)
 }
 
 /// Lets the node call itself, as a primary calls its participants, without a connection.
-fn answer_own_calls(ports: &ServerPorts, node: &Arc<Node<RealDisk>>) {
+fn answer_own_calls(ports: &ServerPorts, node: &Arc<Node<EngineDisk>>) {
     let (id, own) = (node.id(), Arc::downgrade(node));
     let answer = move |request| match own.upgrade() {
         Some(node) => node.handle(request, Address::Node(id)),
@@ -183,16 +188,22 @@ fn answer_own_calls(ports: &ServerPorts, node: &Arc<Node<RealDisk>>) {
     ports.set_own(id, Box::new(answer));
 }
 
+/// Opens the store, and gives how many bytes it may hold where it is on an array.
 async fn open_store(
+    engine: Engine,
     path: &Path,
     options: gabion_store::Options,
-) -> Result<Arc<Store<RealDisk>>, ServerError> {
+) -> Result<(Arc<Store<EngineDisk>>, Option<u64>), ServerError> {
     let disk_path = path.to_owned();
-    let opened =
-        tokio::task::spawn_blocking(move || Store::open(RealDisk::open(disk_path)?, options));
-    let (store, report) = opened.await.expect("recovery does not panic")?;
+    let opened = tokio::task::spawn_blocking(move || {
+        let disk = EngineDisk::open(&engine, &disk_path)?;
+        let capacity_bytes = disk.capacity_bytes();
+        let (store, report) = Store::open(disk, options)?;
+        Ok::<_, ServerError>((store, report, capacity_bytes))
+    });
+    let (store, report, capacity_bytes) = opened.await.expect("recovery does not panic")?;
     tracing::info!(?report, path = %path.display(), "store opened");
-    Ok(Arc::new(store))
+    Ok((Arc::new(store), capacity_bytes))
 }
 
 /// Listens. A process that was killed holds its port until its last thread has gone, which may be
@@ -216,10 +227,10 @@ pub(crate) async fn listen_on(address: &str) -> Result<TcpListener, ServerError>
 
 /// Joins, as soon as the coordinator can be reached.
 async fn join(
-    store: Arc<Store<RealDisk>>,
+    store: Arc<Store<EngineDisk>>,
     ports: &Arc<ServerPorts>,
     options: &NodeOptions,
-) -> Result<Arc<Node<RealDisk>>, ServerError> {
+) -> Result<Arc<Node<EngineDisk>>, ServerError> {
     loop {
         let world: Arc<dyn Ports> = Arc::clone(ports) as Arc<dyn Ports>;
         match Node::join(Arc::clone(&store), world, options.clone()).await {
@@ -265,7 +276,7 @@ struct NodeHandler {
 }
 
 struct Serving {
-    node: Arc<Node<RealDisk>>,
+    node: Arc<Node<EngineDisk>>,
     ports: Arc<ServerPorts>,
     meter: Arc<TrafficMeter>,
 }

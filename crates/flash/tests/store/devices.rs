@@ -39,6 +39,11 @@ fn a_device_is_removed_and_replaced_under_load() {
         store
             .replace_device(index, fresh.clone())
             .expect("it is large enough");
+        let refused = store.remove_device((index + 1) % 4).unwrap_err();
+        assert!(
+            matches!(refused, FlashError::TooManyMissing { .. }),
+            "{refused}"
+        );
         let mut rebuilt = 0;
         while store.rebuild().expect("three devices suffice") {
             rebuilt += 1;

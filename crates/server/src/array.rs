@@ -1,0 +1,424 @@
+//! A node's array of SSDs: making and opening it, and the thread that looks after it.
+//!
+//! A device is what lies at its path. When that goes away or becomes another, the old device is given up;
+//! when something blank lies there, or the device itself again, it takes the place and is rebuilt while the
+//! node serves. A disk that is pulled and one that is put in need no command therefore, and neither does a
+//! start with one replaced. What holds anything else is never taken.
+
+use crate::ServerError;
+use gabion_flash::{
+    Device, FileDevice, FlashError, FlashOptions, FlashStore, Geometry, MappedNvram, Nvram,
+    PAGE_BYTES, is_blank,
+};
+use gabion_store::{FlashDisk, FlashFile};
+use std::fs;
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+/// How often the devices' paths are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// What an array is made of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ArrayConfig {
+    /// Files or raw block devices, in their order.
+    pub devices: Vec<PathBuf>,
+    /// How many of them hold parity, in turns: 1 is RAID-5, 2 is RAID-6.
+    pub parity_devices: usize,
+    /// The file that is the non-volatile memory; it is made with the array.
+    pub nvram: PathBuf,
+    /// Bytes of data of a stripe, when the array is made.
+    pub stripe_bytes: u64,
+    /// Bytes of a device whose file does not exist or is empty, when the array is made.
+    pub device_bytes: u64,
+}
+
+type Disk = FlashDisk<FileDevice, MappedNvram>;
+type Flash = FlashStore<FileDevice, MappedNvram>;
+
+/// An open file on an array.
+pub(crate) type ArrayFile = FlashFile<FileDevice, MappedNvram>;
+
+/// A node's array, looked after by a thread until it is dropped.
+pub(crate) struct Array {
+    disk: Disk,
+    is_over: Arc<AtomicBool>,
+    /// Invariant: runs until it is joined in `drop`.
+    keeper: Option<JoinHandle<()>>,
+}
+
+impl Array {
+    /// Opens the array, or makes it when there is no non-volatile memory yet.
+    pub(crate) fn open(config: &ArrayConfig) -> Result<Self, ServerError> {
+        let store = match Memory::open(&config.nvram)? {
+            Memory::Made(nvram) => open_store(config, nvram)?,
+            Memory::Unmade => make_store(config, true)?,
+            Memory::None => make_store(config, false)?,
+        };
+        let usage = store.usage();
+        tracing::info!(?usage, absent = ?store.absent_devices(), "array opened");
+        let wake: Arc<OnceLock<Thread>> = Arc::default();
+        let woken = Arc::clone(&wake);
+        let on_due = move || {
+            if let Some(keeper) = woken.get() {
+                keeper.unpark();
+            }
+        };
+        let disk = FlashDisk::with_maintenance(store, Box::new(on_due));
+        let disk = disk.map_err(io_error("use the array of", &config.nvram))?;
+        let is_over = Arc::new(AtomicBool::new(false));
+        let slots = config.devices.iter().map(|path| Slot::new(path)).collect();
+        let keeper = Keeper {
+            disk: disk.clone(),
+            is_over: Arc::clone(&is_over),
+            slots,
+        };
+        let keeper = thread::Builder::new()
+            .name("array".to_owned())
+            .spawn(move || keeper.run())
+            .map_err(io_error("start a thread for", &config.nvram))?;
+        wake.get_or_init(|| keeper.thread().clone());
+        Ok(Self {
+            disk,
+            is_over,
+            keeper: Some(keeper),
+        })
+    }
+
+    pub(crate) fn disk(&self) -> &Disk {
+        &self.disk
+    }
+
+    /// Bytes of files that it may hold.
+    pub(crate) fn capacity_bytes(&self) -> u64 {
+        self.disk.store().geometry().capacity_pages() * PAGE_BYTES as u64
+    }
+}
+
+impl Drop for Array {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Release);
+        if let Some(keeper) = self.keeper.take() {
+            keeper.thread().unpark();
+            let _ = keeper.join();
+        }
+    }
+}
+
+/// The error of an operation on a path.
+fn io_error(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ServerError {
+    let path = path.to_owned();
+    move |source| ServerError::Io {
+        operation,
+        path,
+        source,
+    }
+}
+
+/// What there is of an array's non-volatile memory.
+enum Memory {
+    /// That of an array.
+    Made(MappedNvram),
+    /// What an attempt to make an array left. Its devices were found blank before it was begun.
+    Unmade,
+    /// Nothing.
+    None,
+}
+
+impl Memory {
+    fn open(path: &Path) -> Result<Self, ServerError> {
+        match fs::metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::None),
+            Err(error) => return Err(io_error("open", path)(error)),
+            // An empty file cannot be mapped.
+            Ok(found) if found.len() == 0 => return Ok(Self::Unmade),
+            Ok(_) => {}
+        }
+        let nvram = MappedNvram::open(path).map_err(io_error("open", path))?;
+        // The superblock is written last.
+        let mut first = [0; 8];
+        let read = nvram.read(0, &mut first);
+        read.map_err(io_error("read", path))?;
+        if first == [0; 8] {
+            return Ok(Self::Unmade);
+        }
+        Ok(Self::Made(nvram))
+    }
+}
+
+/// Makes an array of devices that hold nothing, or at most what an earlier attempt wrote.
+fn make_store(config: &ArrayConfig, was_begun: bool) -> Result<Flash, ServerError> {
+    let mut devices = Vec::new();
+    let mut capacity_bytes = u64::MAX;
+    for path in &config.devices {
+        let device = FileDevice::open_or_create(path, config.device_bytes);
+        let device = device.map_err(io_error("open", path))?;
+        if !was_begun && !is_blank(&device).map_err(io_error("read", path))? {
+            return Err(ServerError::UsedDevice {
+                path: path.clone(),
+                nvram: config.nvram.clone(),
+            });
+        }
+        let bytes = device.capacity_bytes();
+        capacity_bytes = capacity_bytes.min(bytes.map_err(io_error("measure", path))?);
+        devices.push(device);
+    }
+    let data_devices = devices.len().saturating_sub(config.parity_devices);
+    let page_bytes = PAGE_BYTES as u64;
+    let chunk_bytes = config.stripe_bytes / data_devices.max(1) as u64;
+    let geometry = Geometry {
+        chunk_bytes: (chunk_bytes / page_bytes * page_bytes).max(page_bytes),
+        ..Geometry::new(data_devices, config.parity_devices, 0)
+    };
+    let geometry = geometry.filling(capacity_bytes);
+    if was_begun {
+        fs::remove_file(&config.nvram).map_err(io_error("remove", &config.nvram))?;
+    }
+    let nvram = MappedNvram::create(&config.nvram, geometry.nvram_bytes());
+    let nvram = nvram.map_err(io_error("create", &config.nvram))?;
+    let random = Path::new("/dev/urandom");
+    let mut identity = [0; 8];
+    let drawn = fs::File::open(random).and_then(|mut file| file.read_exact(&mut identity));
+    drawn.map_err(io_error("read", random))?;
+    let (identity, options) = (u64::from_le_bytes(identity), FlashOptions::default());
+    let made = FlashStore::format(geometry, identity, devices, nvram, options)?;
+    Ok(made)
+}
+
+/// Opens an array with the devices that are there. A blank one takes its place later.
+fn open_store(config: &ArrayConfig, nvram: MappedNvram) -> Result<Flash, ServerError> {
+    let mut devices = Vec::new();
+    for path in &config.devices {
+        let device = match FileDevice::open(path) {
+            Ok(device) => (!is_blank(&device).map_err(io_error("read", path))?).then_some(device),
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "a device of the array is missing");
+                None
+            }
+        };
+        devices.push(device);
+    }
+    Ok(FlashStore::open(devices, nvram, FlashOptions::default())?)
+}
+
+/// A device's place: a path, and what was last seen to lie there.
+struct Slot {
+    path: PathBuf,
+    /// The number of the file system and of the file on it.
+    seen: Option<(u64, u64)>,
+    /// Whether the array is known to do without it.
+    is_absent: bool,
+}
+
+impl Slot {
+    fn new(path: &Path) -> Self {
+        let path = path.to_owned();
+        let mut slot = Self {
+            path,
+            seen: None,
+            is_absent: false,
+        };
+        slot.seen = slot.look();
+        slot
+    }
+
+    fn look(&self) -> Option<(u64, u64)> {
+        let found = fs::metadata(&self.path).ok()?;
+        Some((found.dev(), found.ino()))
+    }
+}
+
+/// Looks after an array: flushes and collects when that is due, gives devices up and takes new ones in.
+struct Keeper {
+    disk: Disk,
+    is_over: Arc<AtomicBool>,
+    slots: Vec<Slot>,
+}
+
+impl Keeper {
+    fn run(mut self) {
+        // What a start found blank, or there again, is taken in at once.
+        for index in self.store().absent_devices() {
+            self.take_in(index);
+        }
+        let mut look_at = Instant::now() + LOOK_EVERY;
+        while !self.is_over.load(Ordering::Acquire) {
+            let kept = self.store().maintain().and_then(|()| self.rebuild());
+            let is_rebuilding = kept.unwrap_or_else(|error| {
+                tracing::error!(%error, "the array cannot be looked after");
+                false
+            });
+            let now = Instant::now();
+            if now >= look_at {
+                self.look();
+                look_at = now + LOOK_EVERY;
+            }
+            if !is_rebuilding {
+                thread::park_timeout(look_at.saturating_duration_since(now));
+            }
+        }
+    }
+
+    fn store(&self) -> &Flash {
+        self.disk.store()
+    }
+
+    /// Rebuilds one stripe that lacks a chunk. Gives whether there may be more.
+    fn rebuild(&self) -> Result<bool, FlashError> {
+        if !self.store().rebuild()? {
+            return Ok(false);
+        }
+        if self.store().usage().degraded_stripes == 0 {
+            tracing::warn!("the array is whole again");
+        }
+        Ok(true)
+    }
+
+    /// Compares what lies at the devices' paths with what lay there.
+    fn look(&mut self) {
+        for index in 0..self.slots.len() {
+            let (seen, now) = (self.slots[index].seen, self.slots[index].look());
+            self.slots[index].seen = now;
+            if seen != now && !self.is_absent(index) {
+                let removed = self.store().remove_device(index);
+                if let Err(error) = removed {
+                    let path = self.slots[index].path.display();
+                    tracing::error!(index, %path, %error, "a device is gone, and needed");
+                    continue;
+                }
+            }
+            let is_absent = self.is_absent(index);
+            let slot = &mut self.slots[index];
+            if is_absent && !slot.is_absent {
+                let path = slot.path.display();
+                tracing::warn!(index, %path, "a device of the array is gone or has failed");
+            }
+            slot.is_absent = is_absent;
+            if is_absent && seen != now && now.is_some() {
+                self.take_in(index);
+            }
+        }
+    }
+
+    fn is_absent(&self, index: usize) -> bool {
+        self.store().absent_devices().contains(&index)
+    }
+
+    /// Takes what lies at a device's path into the array, if it may.
+    fn take_in(&mut self, index: usize) {
+        let path = self.slots[index].path.clone();
+        if !path.exists() {
+            return;
+        }
+        let device_bytes = self.store().geometry().device_bytes();
+        let taken = FileDevice::open_or_create(&path, device_bytes)
+            .map_err(|error| error.to_string())
+            .and_then(|device| {
+                let is_blank = is_blank(&device).map_err(|error| error.to_string())?;
+                if !is_blank && !self.store().is_own_device(index, &device) {
+                    return Err("it holds something else; overwrite its first 4 KiB".to_owned());
+                }
+                let replaced = self.store().replace_device(index, device);
+                replaced.map_err(|error| error.to_string())
+            });
+        let path = path.display();
+        self.slots[index].is_absent = taken.is_err();
+        match taken {
+            Ok(()) => tracing::warn!(index, %path, "a device was taken in and is being rebuilt"),
+            Err(why) => tracing::error!(index, %path, why, "a device cannot be taken in"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gabion_store::{Disk as _, DiskFile as _};
+
+    fn config(directory: &Path) -> ArrayConfig {
+        let device = |index| directory.join(format!("device-{index}"));
+        ArrayConfig {
+            devices: (0..4).map(device).collect(),
+            parity_devices: 1,
+            nvram: directory.join("nvram"),
+            stripe_bytes: 192 << 10,
+            device_bytes: 4 << 20,
+        }
+    }
+
+    /// Waits until the keeper has done what it does by itself.
+    fn wait_until(array: &Array, is_so: impl Fn(&Flash) -> bool) {
+        let begun = Instant::now();
+        while !is_so(array.disk().store()) {
+            assert!(begun.elapsed() < Duration::from_mins(1), "waited a minute");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn check(array: &Array, bytes: &[u8]) {
+        let file = array.disk().open("file").unwrap();
+        let mut found = vec![0; bytes.len()];
+        file.read_exact_at(&mut found, 0).unwrap();
+        assert!(found == bytes);
+    }
+
+    #[test]
+    fn devices_are_given_up_and_taken_in_as_their_paths_say() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = config(directory.path());
+        let bytes: Vec<u8> = (0..3_000_000_u32).map(|at| (at * 31 / 32) as u8).collect();
+        let array = Array::open(&config).unwrap();
+        let file = array.disk().create("file").unwrap();
+        file.write_all_at(&bytes, 0).unwrap();
+        file.sync().unwrap();
+        for index in [2, 0] {
+            fs::remove_file(&config.devices[index]).unwrap();
+            wait_until(&array, |store| store.absent_devices() == [index]);
+            check(&array, &bytes);
+            fs::File::create(&config.devices[index]).unwrap();
+            wait_until(&array, |store| {
+                store.absent_devices().is_empty() && store.usage().degraded_stripes == 0
+            });
+            check(&array, &bytes);
+        }
+        // What holds something else is left alone.
+        fs::write(&config.devices[1], vec![7; 8192]).unwrap();
+        let other = directory.path().join("other");
+        fs::write(&other, vec![7; 8192]).unwrap();
+        fs::rename(&other, &config.devices[1]).unwrap();
+        wait_until(&array, |store| store.absent_devices() == [1]);
+        drop((file, array));
+        assert_eq!(fs::read(&config.devices[1]).unwrap(), vec![7; 8192]);
+        // A start with a blank one in its place.
+        fs::remove_file(&config.devices[1]).unwrap();
+        fs::File::create(&config.devices[1]).unwrap();
+        let array = Array::open(&config).unwrap();
+        wait_until(&array, |store| {
+            store.absent_devices().is_empty() && store.usage().degraded_stripes == 0
+        });
+        check(&array, &bytes);
+    }
+
+    #[test]
+    fn an_array_is_made_once_and_never_over_another() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = config(directory.path());
+        // What an attempt to make one may leave.
+        fs::write(&config.nvram, vec![0; 4096]).unwrap();
+        drop(Array::open(&config).unwrap());
+        let lost = directory.path().join("lost");
+        fs::rename(&config.nvram, &lost).unwrap();
+        let refused = Array::open(&config).map(drop).unwrap_err();
+        assert!(
+            matches!(refused, ServerError::UsedDevice { .. }),
+            "{refused}"
+        );
+        fs::rename(&lost, &config.nvram).unwrap();
+        drop(Array::open(&config).unwrap());
+    }
+}
