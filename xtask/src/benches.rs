@@ -40,6 +40,11 @@ pub(crate) const BENCHES: &[Bench] = &[
         target: "store",
     },
     Bench {
+        name: "flash",
+        package: "gabion-flash",
+        target: "flash",
+    },
+    Bench {
         name: "exec",
         package: "gabion-exec",
         target: "exec",

@@ -1,9 +1,11 @@
 //! The command line.
 
+mod engine;
 mod lab;
 mod pool;
 mod repair;
 
+pub(crate) use engine::{EngineName, EngineOptions};
 pub(crate) use lab::{
     AdviseOptions, BoundOptions, LabCommand, Pace, ReplayOptions, RunOptions, ScaleOption,
     SynthOptions, TestbedOptions, TraceStatsOptions, UpdateTrafficOptions,
@@ -137,6 +139,9 @@ pub(crate) struct UpOptions {
     pub(crate) behaviour: Behaviour,
     #[command(flatten)]
     pub(crate) merging: Merging,
+    /// What nodes keep their stores on, fixed when the cluster is made
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) engine: EngineName,
 }
 
 /// When a node merges the records of updates into its chunks. 'cluster up' keeps what it was told
@@ -205,6 +210,8 @@ pub(crate) struct NodeOptions {
     pub(crate) journal_segment: u64,
     #[command(flatten)]
     pub(crate) merging: Merging,
+    #[command(flatten)]
+    pub(crate) engine: EngineOptions,
     /// The directory of emulated links, set by 'cluster up'
     #[arg(long, hide = true)]
     pub(crate) links: Option<PathBuf>,
@@ -310,6 +317,9 @@ pub(crate) struct DemoOptions {
     /// How much to store
     #[arg(long, default_value = "256MiB", value_parser = parse_bytes)]
     pub(crate) size: u64,
+    /// What nodes keep their stores on
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) engine: EngineName,
 }
 
 /// The smallest journal segment: a quarter of it takes the largest update that is not a

@@ -4,7 +4,7 @@
 //! `nodes/N/`, `links/`, and `run/` with one file a live process. A process says on its stdout when
 //! it is ready; starting waits for that line and for nothing else.
 
-use crate::arguments::{Behaviour, Merging, UpOptions};
+use crate::arguments::{Behaviour, EngineName, Merging, UpOptions};
 use crate::failure::{Context, Failure};
 use crate::testbed;
 use gabion_wire::{LinkSpec, LinkTable, parse_rate};
@@ -24,6 +24,9 @@ const START_DEADLINE: Duration = Duration::from_mins(1);
 const LASTING_PORTS: std::ops::Range<u16> = 20_011..29_984;
 /// The unit in which Linux tells programs of processor time, whatever its own clock is.
 const TICKS_PER_S: f64 = 100.0;
+/// Devices of a node's array, and bytes of each.
+const TRIAL_DEVICES: u32 = 4;
+const TRIAL_DEVICE_BYTES: u64 = 1 << 30;
 /// The word with which a process says that it is ready; what follows is its address.
 pub(crate) const READY: &str = "ready";
 
@@ -39,6 +42,9 @@ pub(crate) struct Shape {
     /// What nodes are started with. Clusters that were made before there was a choice have none.
     #[serde(default)]
     pub(crate) merging: Merging,
+    /// What nodes keep their stores on; files, where there was no choice.
+    #[serde(default)]
+    pub(crate) engine: EngineName,
     /// Where the coordinator listens; nodes and clients rely on it, so it stays.
     pub(crate) coordinator: Option<String>,
 }
@@ -94,6 +100,7 @@ impl LocalCluster {
             node_bytes_per_s: rate(&options.inner)?,
             rack_bytes_per_s: rate(&options.cross)?,
             merging: options.merging,
+            engine: options.engine,
             coordinator: None,
         };
         let is_empty = fs::read_dir(directory).map_or(true, |mut entries| entries.next().is_none());
@@ -250,9 +257,33 @@ impl LocalCluster {
         if self.testbed()?.is_some() {
             arguments.push(format!("--listen={}:0", testbed::node_address(rack, index)));
         }
+        if self.shape.engine == EngineName::Tween {
+            arguments.extend(self.array_arguments(node)?);
+        }
         self.spawn(&name, &testbed::node_seat(rack, index), &arguments)
             .await?;
         Ok(())
+    }
+
+    /// What a node on an array is started with. When it is new, files are made for its devices; they take
+    /// space as they fill, since no trial fills those of all nodes.
+    fn array_arguments(&self, node: u32) -> Result<Vec<String>, Failure> {
+        let directory = self.node_directory(node).join("devices");
+        let device = |index: u32| directory.join(index.to_string());
+        let devices: Vec<PathBuf> = (0..TRIAL_DEVICES).map(device).collect();
+        if !directory.exists() {
+            let make = |path: &PathBuf| fs::File::create(path)?.set_len(TRIAL_DEVICE_BYTES);
+            fs::create_dir_all(&directory)
+                .and_then(|()| devices.iter().try_for_each(make))
+                .context(format!("make devices in {}", directory.display()))?;
+        }
+        let names: Vec<String> = devices.iter().map(|p| p.display().to_string()).collect();
+        Ok(vec![
+            "--engine=tween".to_owned(),
+            format!("--devices={}", names.join(",")),
+            format!("--device-size={TRIAL_DEVICE_BYTES}"),
+            "--stripe=1MiB".to_owned(),
+        ])
     }
 
     /// Where a node keeps everything.

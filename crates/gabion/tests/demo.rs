@@ -19,12 +19,13 @@ fn is_empty(directory: &Path) -> bool {
     entries.next().is_none()
 }
 
-#[test]
-fn it_moves_what_it_planned_and_cleans_up() {
-    let temporary = tempfile::tempdir().unwrap();
-    let output = demo(temporary.path()).output().unwrap();
+/// Runs the demo to its end and looks at its report.
+fn check(further: &[&str]) {
+    let temporary = tempfile::tempdir().expect("a temporary directory");
+    let output = demo(temporary.path()).args(further).output();
+    let output = output.expect("the binary runs");
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let updates = &report["updates"];
     assert_eq!(updates["count"], 1055);
     assert!(updates["planned_cross_rack_bytes"].as_u64() > Some(0));
@@ -32,7 +33,7 @@ fn it_moves_what_it_planned_and_cleans_up() {
         updates["planned_cross_rack_bytes"],
         updates["metered_cross_rack_bytes"]
     );
-    let repairs = report["repairs"].as_array().unwrap();
+    let repairs = report["repairs"].as_array().expect("a list");
     assert_eq!(repairs.len(), 2);
     for repair in repairs {
         assert!(repair["chunk_count"].as_u64() > Some(0), "{repair}");
@@ -43,6 +44,16 @@ fn it_moves_what_it_planned_and_cleans_up() {
     }
     assert_eq!(report["failures_left"], 3);
     assert!(is_empty(temporary.path()));
+}
+
+#[test]
+fn it_moves_what_it_planned_and_cleans_up() {
+    check(&[]);
+}
+
+#[test]
+fn it_does_the_same_on_arrays_of_ssds() {
+    check(&["--engine=tween"]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `gabion chaos`: faults on purpose, in a cluster of this machine.
 
-use crate::arguments::{ChaosCommand, Place};
+use crate::arguments::{ChaosCommand, EngineName, Place};
 use crate::cluster::LocalCluster;
 use crate::failure::{Context, Failure};
 use std::fs::{self, File};
@@ -23,6 +23,11 @@ pub(crate) async fn run(command: ChaosCommand, place: &Place) -> Result<(), Fail
         ChaosCommand::StartNode { node } => {
             cluster.start_node(node).await?;
             println!("node {node} runs");
+        }
+        ChaosCommand::FlipBit { .. } if cluster.shape.engine == EngineName::Tween => {
+            return Err(Failure::usage(
+                "nodes on arrays have no chunk files; remove one of a node's devices instead",
+            ));
         }
         ChaosCommand::FlipBit { node, file, byte } => {
             let path = flip_bit(&cluster.node_directory(node), file, byte)?;

@@ -1,12 +1,15 @@
 //! `gabion coordinator` and `gabion node`: one server process each, in the foreground.
 
-use crate::arguments::{Behaviour, CoordinatorOptions, NodeOptions};
+use crate::arguments::{Behaviour, CoordinatorOptions, EngineName, EngineOptions, NodeOptions};
 use crate::cluster::READY;
 use crate::failure::Failure;
 use gabion_layout::RackId;
 use gabion_meta::Timing;
-use gabion_server::{CoordinatorConfig, CoordinatorProcess, NodeConfig, NodeProcess};
+use gabion_server::{
+    ArrayConfig, CoordinatorConfig, CoordinatorProcess, Engine, NodeConfig, NodeProcess,
+};
 use std::io::Write as _;
+use std::path::Path;
 
 pub(crate) async fn coordinator(options: CoordinatorOptions) -> Result<(), Failure> {
     let CoordinatorOptions {
@@ -34,6 +37,7 @@ pub(crate) async fn node(options: NodeOptions) -> Result<(), Failure> {
         data,
         journal_segment,
         merging,
+        engine,
         links,
     } = options;
     let (Some(rack), Some(join)) = (rack, join) else {
@@ -51,6 +55,7 @@ pub(crate) async fn node(options: NodeOptions) -> Result<(), Failure> {
         ))
     })?;
     let config = NodeConfig {
+        engine: engine_of(engine, &data)?,
         directory: data,
         rack: RackId(rack),
         listen,
@@ -64,6 +69,32 @@ pub(crate) async fn node(options: NodeOptions) -> Result<(), Failure> {
     let process = NodeProcess::start(config).await.map_err(Failure::failed)?;
     ready(&process.id().to_string());
     process.run().await.map_err(Failure::failed)
+}
+
+/// The engine that was asked for.
+fn engine_of(options: EngineOptions, data: &Path) -> Result<Engine, Failure> {
+    let parity_devices = usize::from(options.parity_devices);
+    match options.engine {
+        EngineName::Files if options.devices.is_empty() => Ok(Engine::Files),
+        EngineName::Files => Err(Failure::usage(
+            "--devices are those of an array; add '--engine tween' for one",
+        )),
+        EngineName::Tween if options.devices.len() <= parity_devices => {
+            Err(Failure::usage(format!(
+                "an array that survives the loss of {parity_devices} has at least {} devices, not {}; \
+                 name them with --devices",
+                parity_devices + 1,
+                options.devices.len()
+            )))
+        }
+        EngineName::Tween => Ok(Engine::Tween(ArrayConfig {
+            devices: options.devices,
+            parity_devices,
+            nvram: options.nvram.unwrap_or_else(|| data.join("nvram")),
+            stripe_bytes: options.stripe,
+            device_bytes: options.device_size,
+        })),
+    }
 }
 
 /// Says on stdout that the process serves. Whoever started it may have gone already.

@@ -31,6 +31,7 @@ pub(crate) async fn run(options: DemoOptions, format: Format) -> Result<(), Fail
             repair_parallel: 1,
         },
         merging: Merging::default(),
+        engine: options.engine,
     };
     let mut cluster = LocalCluster::open_or_make(&scratch.0, &up)?;
     let interrupted = tokio::signal::ctrl_c();

@@ -3,7 +3,7 @@
 
 use super::bench;
 use super::in_testbed;
-use crate::arguments::{Behaviour, Merging, UpOptions};
+use crate::arguments::{Behaviour, EngineName, Merging, UpOptions};
 use crate::cluster::LocalCluster;
 use crate::failure::Failure;
 use futures::future::try_join_all;
@@ -80,6 +80,7 @@ pub(super) fn up_options(racks: u32, nodes_per_rack: u32, inner: Option<String>)
             repair_parallel: 1,
         },
         merging: Merging::default(),
+        engine: EngineName::default(),
     }
 }
 

@@ -1,0 +1,264 @@
+//! What the flash store does on this machine's files: synchronous writes of 4 KiB beside an array that is
+//! updated in place over as many files of the same size, a start after a crash, and what its metadata takes.
+//! `--quick` for a first look; files go below the temporary directory.
+
+use gabion_flash::{
+    Device, FileDevice, FileId, FlashError, FlashOptions, FlashStore, Geometry, InPlaceRaid,
+    MappedNvram, PAGE_BYTES,
+};
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+const PAGE: u64 = PAGE_BYTES as u64;
+const DEVICE_COUNT: usize = 5;
+/// Bytes of data of the store that is started again.
+const RESTARTED_BYTES: u64 = 10 << 30;
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+type Store<D> = FlashStore<D, MappedNvram>;
+
+fn main() -> Outcome<()> {
+    let is_quick = std::env::args().any(|argument| argument == "--quick");
+    let (turns, span) = if is_quick {
+        (3, Duration::from_millis(300))
+    } else {
+        (5, Duration::from_secs(2))
+    };
+    let directory = tempfile::tempdir()?;
+    synchronous_writes(directory.path(), turns, span)?;
+    restart(directory.path())
+}
+
+fn format<D: Device>(
+    directory: &Path,
+    geometry: Geometry,
+    make: impl Fn(&Path, u64) -> io::Result<D>,
+) -> Outcome<Store<D>> {
+    let device = |index| {
+        make(
+            &directory.join(format!("tween{index}")),
+            geometry.device_bytes(),
+        )
+    };
+    let devices = (0..DEVICE_COUNT)
+        .map(device)
+        .collect::<io::Result<Vec<D>>>()?;
+    let nvram = MappedNvram::create(&directory.join("nvram"), geometry.nvram_bytes())?;
+    println!("non-volatile memory: {:?}", nvram.kind());
+    let options = FlashOptions::default();
+    Ok(FlashStore::format(geometry, 1, devices, nvram, options)?)
+}
+
+/// Both in turns, on files that are three quarters full, by writers that each wait for their write.
+fn synchronous_writes(directory: &Path, turns: usize, span: Duration) -> Outcome<()> {
+    let geometry = Geometry::new(DEVICE_COUNT - 1, 1, 60);
+    let store = format(directory, geometry, FileDevice::create)?;
+    let device = |index| {
+        let path = directory.join(format!("in-place{index}"));
+        FileDevice::create(&path, geometry.device_bytes())
+    };
+    let devices = (0..DEVICE_COUNT).map(device);
+    let devices = devices.collect::<io::Result<Vec<FileDevice>>>()?;
+    let array = InPlaceRaid::new(devices, 1, 64 << 10)?;
+    let pages = geometry.capacity_pages() * 3 / 4;
+    let file = store.create("volume")?;
+    let block = vec![1; 1 << 20];
+    for at in (0..pages * PAGE).step_by(block.len()) {
+        store.write_deferred(file, at, &block)?;
+        array.write(at, &block)?;
+    }
+    store.sync()?;
+    array.sync()?;
+    println!("synchronous writes of 4 KiB, a second, medians of {turns} turns");
+    println!("writers | TWEEN | in place | ratio");
+    for writers in [1, 4, 8] {
+        let mut rates = [vec![], vec![]];
+        for turn in 0..turns {
+            let load = Load {
+                writers,
+                span,
+                pages,
+                seed: turn as u64 + 1,
+            };
+            rates[0].push(while_maintained(&store, || {
+                load.rate(|page, bytes| store.write(file, page * PAGE, bytes))
+            })?);
+            rates[1].push(load.rate(|page, bytes| array.write_durably(page * PAGE, bytes))?);
+        }
+        let [tween, in_place] = rates.map(median);
+        let ratio = tween / in_place;
+        println!("{writers} | {tween:.0} | {in_place:.0} | {ratio:.2}");
+    }
+    println!("{:?}", store.counts());
+    Ok(())
+}
+
+/// Runs something while a thread flushes and collects, as a node's does.
+fn while_maintained<D: Device, T>(store: &Store<D>, run: impl FnOnce() -> T) -> T {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) && store.maintain().is_ok() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let value = run();
+        is_over.store(true, Ordering::Relaxed);
+        value
+    })
+}
+
+/// Writers that write pages at random, four of five of them in a fifth of the volume.
+#[derive(Clone, Copy)]
+struct Load {
+    writers: usize,
+    span: Duration,
+    pages: u64,
+    seed: u64,
+}
+
+impl Load {
+    /// Writes a second, of all writers.
+    fn rate(
+        self,
+        write: impl Fn(u64, &[u8]) -> Result<(), FlashError> + Sync,
+    ) -> Result<f64, FlashError> {
+        let begun = Instant::now();
+        let write = &write;
+        let one = move |writer: usize| {
+            let mut random = (self.seed * 1000 + writer as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let bytes = vec![writer as u8; PAGE_BYTES];
+            let mut count = 0;
+            while begun.elapsed() < self.span {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                let is_hot = random >> 60 < 13;
+                let range = if is_hot { self.pages / 5 } else { self.pages };
+                write((random >> 8) % range, &bytes)?;
+                count += 1;
+            }
+            Ok(count)
+        };
+        let counts: Vec<Result<u64, FlashError>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..self.writers)
+                .map(|writer| scope.spawn(move || one(writer)))
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().expect("writers do not panic"))
+                .collect()
+        });
+        let seconds = begun.elapsed().as_secs_f64();
+        let count = counts.into_iter().sum::<Result<u64, FlashError>>()?;
+        Ok(count as f64 / seconds)
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// A file that stays a hole where only zeros are written to what is one: a store of zeros is as any other
+/// to the store, and needs no room here.
+struct SparseDevice(FileDevice);
+
+impl SparseDevice {
+    fn create(path: &Path, bytes: u64) -> io::Result<Self> {
+        std::fs::File::create_new(path)?.set_len(bytes)?;
+        FileDevice::open(path).map(Self)
+    }
+}
+
+impl Device for SparseDevice {
+    fn capacity_bytes(&self) -> io::Result<u64> {
+        self.0.capacity_bytes()
+    }
+
+    fn read_at(&self, offset: u64, output: &mut [u8]) -> io::Result<()> {
+        self.0.read_at(offset, output)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        for (at, page) in (offset..).step_by(PAGE_BYTES).zip(bytes.chunks(PAGE_BYTES)) {
+            if page.iter().any(|byte| *byte != 0) {
+                self.0.write_at(at, page)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+
+    fn discard(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.0.discard(offset, bytes)
+    }
+}
+
+/// Opens a store of 10 GiB in files of 64 MiB as a process does whose predecessor was killed, with nothing of
+/// its files in memory.
+fn restart(directory: &Path) -> Outcome<()> {
+    let directory = directory.join("restarted");
+    std::fs::create_dir(&directory)?;
+    let geometry = Geometry::new(DEVICE_COUNT - 1, 1, 1400);
+    let store = format(&directory, geometry, SparseDevice::create)?;
+    let block = vec![0; 1 << 20];
+    let file_bytes = 64 << 20;
+    for number in 0..RESTARTED_BYTES / file_bytes {
+        let file: FileId = store.create(&format!("file{number}"))?;
+        for at in (0..file_bytes).step_by(block.len()) {
+            store.write_deferred(file, at, &block)?;
+        }
+    }
+    store.sync()?;
+    let live_pages = store.usage().live_pages;
+    drop(store);
+    let nvram_path = directory.join("nvram");
+    let mut paths = vec![nvram_path.clone()];
+    paths.extend((0..DEVICE_COUNT).map(|index| directory.join(format!("tween{index}"))));
+    for path in &paths {
+        let file = std::fs::File::open(path)?;
+        file.sync_all()?;
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
+    }
+    let before_bytes = resident_bytes()?;
+    let begun = Instant::now();
+    let devices = paths[1..]
+        .iter()
+        .map(|path| FileDevice::open(path).map(Some));
+    let devices = devices.collect::<io::Result<Vec<Option<FileDevice>>>>()?;
+    let nvram = MappedNvram::open(&nvram_path)?;
+    let store = FlashStore::open(devices, nvram, FlashOptions::default())?;
+    let seconds = begun.elapsed().as_secs_f64();
+    assert_eq!(store.usage().live_pages, live_pages);
+    println!(
+        "start of a store of {:.2} GiB in {} files: {seconds:.2} s",
+        live_pages as f64 * PAGE as f64 / f64::from(1 << 30),
+        store.list("").len()
+    );
+    let in_nvram = geometry.nvram_metadata_bytes() as f64;
+    let slots = f64::from(geometry.stripe_count) * f64::from(geometry.slot_count());
+    let in_memory = resident_bytes()?.saturating_sub(before_bytes) as f64;
+    println!(
+        "metadata, bytes a page: {:.2} in the non-volatile memory, {:.2} in ordinary memory",
+        in_nvram / slots,
+        in_memory / live_pages as f64
+    );
+    Ok(())
+}
+
+/// Ordinary memory of this process: what is mapped of files is not counted.
+fn resident_bytes() -> Outcome<u64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix("kB"));
+    let kib = kib.ok_or("the system does not say how much memory a process has")?;
+    Ok(kib.trim().parse::<u64>()? * 1024)
+}
