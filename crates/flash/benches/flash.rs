@@ -13,6 +13,10 @@ use std::time::{Duration, Instant};
 
 const PAGE: u64 = PAGE_BYTES as u64;
 const DEVICE_COUNT: usize = 5;
+/// Where files are memory.
+const MEMORY: &str = "/dev/shm";
+/// Set for the process that opens a store again: where it is.
+const RESTARTED: &str = "GABION_FLASH_RESTARTED";
 /// Bytes of data of the store that is started again.
 const RESTARTED_BYTES: u64 = 10 << 30;
 
@@ -20,22 +24,28 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 type Store<D> = FlashStore<D, MappedNvram>;
 
 fn main() -> Outcome<()> {
+    if let Some(directory) = std::env::var_os(RESTARTED) {
+        return open_again(Path::new(&directory));
+    }
     let is_quick = std::env::args().any(|argument| argument == "--quick");
     let (turns, span) = if is_quick {
         (3, Duration::from_millis(300))
     } else {
-        (5, Duration::from_secs(2))
+        (5, Duration::from_secs(1))
     };
     let directory = tempfile::tempdir()?;
     synchronous_writes(directory.path(), turns, span)?;
     restart(directory.path())
 }
 
+/// Makes a store whose non-volatile memory is a file of its own.
 fn format<D: Device>(
     directory: &Path,
+    nvram: &Path,
     geometry: Geometry,
     make: impl Fn(&Path, u64) -> io::Result<D>,
 ) -> Outcome<Store<D>> {
+    std::fs::create_dir(directory)?;
     let device = |index| {
         make(
             &directory.join(format!("tween{index}")),
@@ -45,16 +55,25 @@ fn format<D: Device>(
     let devices = (0..DEVICE_COUNT)
         .map(device)
         .collect::<io::Result<Vec<D>>>()?;
-    let nvram = MappedNvram::create(&directory.join("nvram"), geometry.nvram_bytes())?;
-    println!("non-volatile memory: {:?}", nvram.kind());
+    let nvram = MappedNvram::create(nvram, geometry.nvram_bytes())?;
     let options = FlashOptions::default();
     Ok(FlashStore::format(geometry, 1, devices, nvram, options)?)
 }
 
-/// Both in turns, on files that are three quarters full, by writers that each wait for their write.
+/// All in turns, on files that are three quarters full, by writers that each wait for their write: in place;
+/// TWEEN with its non-volatile memory in a file on the same disk; and TWEEN with it in a file of memory, which
+/// loses power but takes as long as memory that does not.
 fn synchronous_writes(directory: &Path, turns: usize, span: Duration) -> Outcome<()> {
     let geometry = Geometry::new(DEVICE_COUNT - 1, 1, 60);
-    let store = format(directory, geometry, FileDevice::create)?;
+    let memory = tempfile::tempdir_in(MEMORY)?;
+    let make = |name: &str, memory: &Path| {
+        let nvram = memory.join(format!("nvram-{name}"));
+        format(&directory.join(name), &nvram, geometry, FileDevice::create)
+    };
+    let stores = [
+        make("on-disk", directory)?,
+        make("in-memory", memory.path())?,
+    ];
     let device = |index| {
         let path = directory.join(format!("in-place{index}"));
         FileDevice::create(&path, geometry.device_bytes())
@@ -63,18 +82,24 @@ fn synchronous_writes(directory: &Path, turns: usize, span: Duration) -> Outcome
     let devices = devices.collect::<io::Result<Vec<FileDevice>>>()?;
     let array = InPlaceRaid::new(devices, 1, 64 << 10)?;
     let pages = geometry.capacity_pages() * 3 / 4;
-    let file = store.create("volume")?;
     let block = vec![1; 1 << 20];
+    let mut files = Vec::new();
+    for store in &stores {
+        let file = store.create("volume")?;
+        for at in (0..pages * PAGE).step_by(block.len()) {
+            store.write_deferred(file, at, &block)?;
+        }
+        store.sync()?;
+        files.push(file);
+    }
     for at in (0..pages * PAGE).step_by(block.len()) {
-        store.write_deferred(file, at, &block)?;
         array.write(at, &block)?;
     }
-    store.sync()?;
     array.sync()?;
     println!("synchronous writes of 4 KiB, a second, medians of {turns} turns");
-    println!("writers | TWEEN | in place | ratio");
+    println!("writers | in place | TWEEN, memory on the disk | ratio | memory in memory | ratio");
     for writers in [1, 4, 8] {
-        let mut rates = [vec![], vec![]];
+        let mut rates = [vec![], vec![], vec![]];
         for turn in 0..turns {
             let load = Load {
                 writers,
@@ -82,16 +107,23 @@ fn synchronous_writes(directory: &Path, turns: usize, span: Duration) -> Outcome
                 pages,
                 seed: turn as u64 + 1,
             };
-            rates[0].push(while_maintained(&store, || {
-                load.rate(|page, bytes| store.write(file, page * PAGE, bytes))
-            })?);
-            rates[1].push(load.rate(|page, bytes| array.write_durably(page * PAGE, bytes))?);
+            rates[0].push(load.rate(|page, bytes| array.write_durably(page * PAGE, bytes))?);
+            for (at, (store, file)) in stores.iter().zip(&files).enumerate() {
+                rates[at + 1].push(while_maintained(store, || {
+                    load.rate(|page, bytes| store.write(*file, page * PAGE, bytes))
+                })?);
+            }
         }
-        let [tween, in_place] = rates.map(median);
-        let ratio = tween / in_place;
-        println!("{writers} | {tween:.0} | {in_place:.0} | {ratio:.2}");
+        let [in_place, disk, memory] = rates.map(median);
+        println!(
+            "{writers} | {in_place:.0} | {disk:.0} | {:.2} | {memory:.0} | {:.2}",
+            disk / in_place,
+            memory / in_place
+        );
     }
-    println!("{:?}", store.counts());
+    for store in &stores {
+        println!("{:?}", store.counts());
+    }
     Ok(())
 }
 
@@ -125,6 +157,8 @@ impl Load {
         self,
         write: impl Fn(u64, &[u8]) -> Result<(), FlashError> + Sync,
     ) -> Result<f64, FlashError> {
+        // What the one before has left in the disk's own caches is not for this one to wait for.
+        std::thread::sleep(self.span / 2);
         let begun = Instant::now();
         let write = &write;
         let one = move |writer: usize| {
@@ -204,9 +238,9 @@ impl Device for SparseDevice {
 /// its files in memory.
 fn restart(directory: &Path) -> Outcome<()> {
     let directory = directory.join("restarted");
-    std::fs::create_dir(&directory)?;
     let geometry = Geometry::new(DEVICE_COUNT - 1, 1, 1400);
-    let store = format(&directory, geometry, SparseDevice::create)?;
+    let nvram = directory.join("nvram");
+    let store = format(&directory, &nvram, geometry, SparseDevice::create)?;
     let block = vec![0; 1 << 20];
     let file_bytes = 64 << 20;
     for number in 0..RESTARTED_BYTES / file_bytes {
@@ -216,8 +250,25 @@ fn restart(directory: &Path) -> Outcome<()> {
         }
     }
     store.sync()?;
-    let live_pages = store.usage().live_pages;
     drop(store);
+    // Another process opens it, with an empty heap.
+    let opened = std::process::Command::new(std::env::current_exe()?)
+        .env(RESTARTED, &directory)
+        .status()?;
+    if !opened.success() {
+        return Err("the store could not be opened".into());
+    }
+    let in_nvram = geometry.nvram_metadata_bytes() as f64;
+    let slots = f64::from(geometry.stripe_count) * f64::from(geometry.slot_count());
+    println!(
+        "metadata in the non-volatile memory: {:.2} bytes a page",
+        in_nvram / slots
+    );
+    Ok(())
+}
+
+/// What the process that starts again does.
+fn open_again(directory: &Path) -> Outcome<()> {
     let nvram_path = directory.join("nvram");
     let mut paths = vec![nvram_path.clone()];
     paths.extend((0..DEVICE_COUNT).map(|index| directory.join(format!("tween{index}"))));
@@ -235,19 +286,16 @@ fn restart(directory: &Path) -> Outcome<()> {
     let nvram = MappedNvram::open(&nvram_path)?;
     let store = FlashStore::open(devices, nvram, FlashOptions::default())?;
     let seconds = begun.elapsed().as_secs_f64();
-    assert_eq!(store.usage().live_pages, live_pages);
+    let live_pages = store.usage().live_pages as f64;
     println!(
         "start of a store of {:.2} GiB in {} files: {seconds:.2} s",
-        live_pages as f64 * PAGE as f64 / f64::from(1 << 30),
+        live_pages * PAGE as f64 / f64::from(1 << 30),
         store.list("").len()
     );
-    let in_nvram = geometry.nvram_metadata_bytes() as f64;
-    let slots = f64::from(geometry.stripe_count) * f64::from(geometry.slot_count());
     let in_memory = resident_bytes()?.saturating_sub(before_bytes) as f64;
     println!(
-        "metadata, bytes a page: {:.2} in the non-volatile memory, {:.2} in ordinary memory",
-        in_nvram / slots,
-        in_memory / live_pages as f64
+        "metadata in ordinary memory: {:.2} bytes a page",
+        in_memory / live_pages
     );
     Ok(())
 }
