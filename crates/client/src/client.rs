@@ -8,11 +8,11 @@ use futures::FutureExt;
 use gabion_codec::Code;
 use gabion_layout::{NodeId, NodePlace, Sequence, Topology};
 use gabion_meta::{FileRecord, PoolRecord};
-use gabion_plan::{Cost, Plan};
+use gabion_plan::Plan;
 use gabion_planner::repair::Scheme;
 use gabion_protocol::initiate::{PartFailed, RunTerms, run_plan};
 use gabion_protocol::message::{
-    ClusterStatus, CoordinatorReply, CoordinatorRequest, FileLayout, LinkRate, NodeStatus,
+    ClusterStatus, CoordinatorReply, CoordinatorRequest, FileLayout, LinkRate, Meter, NodeStatus,
     PoolWish, Purpose, RepairOrder, RunId,
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
@@ -69,7 +69,8 @@ pub(crate) struct Shared {
     pub(crate) options: ClientOptions,
     /// Bytes of files that were opened to be cached. It keeps no client alive.
     pub(crate) cache: SegmentCache<Client>,
-    planned: Mutex<BTreeMap<Purpose, Cost>>,
+    /// What the plans of all runs that this client saw to their end said.
+    planned: Mutex<Meter>,
 }
 
 impl std::fmt::Debug for Client {
@@ -253,28 +254,17 @@ impl Client {
         File::open(self, name).await
     }
 
-    /// What the plans of all runs that this client saw to their end cost together, by purpose.
-    ///
-    /// Updates are planned by primaries; the client counts the plan that the primary makes of the
-    /// same layout. Held against [`Client::meters`] this shows that the wire carries what was
-    /// planned; runs that failed half-way are in the meters alone.
-    pub fn planned(&self) -> BTreeMap<Purpose, Cost> {
-        self.shared
-            .planned
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+    /// What the plans of all runs that this client saw to their end said.
+    pub(crate) fn planned(&self) -> Meter {
+        let planned = self.shared.planned.lock();
+        planned.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Counts the plan of a run that is done.
     pub(crate) fn count(&self, plan: &Plan, topology: &Topology, purpose: Purpose) {
-        let cost = Cost::of(plan, topology);
-        let mut planned = self
-            .shared
-            .planned
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        planned.entry(purpose).or_default().add(&cost);
+        let planned = self.shared.planned.lock();
+        let mut planned = planned.unwrap_or_else(PoisonError::into_inner);
+        planned.count_plan(plan, topology, purpose);
     }
 
     /// Starts the clock of an operation on so many bytes.

@@ -4,12 +4,13 @@
 use crate::client::check;
 use crate::extent::within_file;
 use crate::file::Layout;
-use crate::losses::{failures_left, lost_for_good};
+use crate::losses::{failures_left, failures_left_appending, lost_for_good};
 use crate::{Client, ClientError};
 use gabion_codec::Code;
 use gabion_layout::{ByteRange, ChunkIndex, NodeId, StripeRecord, Topology};
 use gabion_plan::Plan;
 use gabion_planner::repair::{self, Scheme};
+use gabion_planner::update;
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Damage, FileLayout, Liveness, Meter, NodeReply,
     NodeRequest, StoreCounts,
@@ -30,7 +31,8 @@ pub struct FileStat {
     /// The file's layout.
     pub layout: FileLayout,
     /// For each stripe, how many further losses of chunks it survives at least, whichever they
-    /// are; -1 when it has lost data.
+    /// are; -1 when it has lost data. While updates of it wait for their parity that is what their copies
+    /// survive, if that is less.
     pub failures_left: Vec<i32>,
 }
 
@@ -45,13 +47,18 @@ pub struct Planned {
     pub topology: Topology,
 }
 
-/// Payload bytes that were sent, as the senders counted them.
+/// Payload bytes that were sent, as the senders counted them, and what plans have said of them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ClusterMeters {
     /// By node, since it started.
     pub nodes: BTreeMap<NodeId, Meter>,
     /// By this client, since it connected.
     pub client: Meter,
+    /// What all were to send, as those say who have run the plans: primaries for updates and commits, the
+    /// coordinator for commits before repairs and for data grouping, and this client for what it puts and
+    /// reads. Repairs, and other clients' puts and reads, are in the meters alone, and so are runs that
+    /// failed half-way.
+    pub planned: Meter,
     /// Nodes that did not answer.
     pub unreachable: Vec<NodeId>,
 }
@@ -88,7 +95,17 @@ impl Client {
     pub async fn stat(&self, name: &str) -> Result<FileStat, ClientError> {
         let file = self.open(name).await?;
         let layout = file.layout().file.clone();
-        let left = |stripe| failures_left(file.code(), &lost_for_good(stripe, &layout.nodes));
+        let spec = &layout.pool.spec;
+        let phase = update::scheme(spec.update).appending().zip(spec.append);
+        let copies = phase.map(|(appending, spec)| appending.survives(file.code(), &spec));
+        let left = |stripe: &StripeRecord| {
+            let lost = lost_for_good(stripe, &layout.nodes);
+            let appends = layout.appending.contains(&stripe.id);
+            match copies.filter(|_| appends) {
+                Some(copies) => failures_left_appending(file.code(), &lost, copies),
+                None => failures_left(file.code(), &lost),
+            }
+        };
         let failures_left = layout.stripes.iter().map(left).collect();
         Ok(FileStat {
             layout,
@@ -138,11 +155,14 @@ impl Client {
         let asked = futures::future::join_all(nodes.iter().map(|status| ask(status.node))).await;
         let mut meters = ClusterMeters {
             client: ports.meter(),
+            planned: self.planned(),
             ..ClusterMeters::default()
         };
+        meters.planned.add(&self.status().await?.planned);
         for (node, reply) in asked {
-            if let Ok(NodeReply::Meter(meter)) = reply {
-                meters.nodes.insert(node, meter);
+            if let Ok(NodeReply::Meter { sent, planned }) = reply {
+                meters.nodes.insert(node, sent);
+                meters.planned.add(&planned);
             } else {
                 meters.unreachable.push(node);
             }

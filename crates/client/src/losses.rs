@@ -47,6 +47,14 @@ pub(crate) fn failures_left(code: &Code, lost: &[ChunkIndex]) -> i32 {
     i32::try_from(survived).expect("a code has at most 255 chunks")
 }
 
+/// The same of a stripe with updates that wait for their parity, whose copies survive so many losses.
+/// What waits may be in danger although everything else is safe; it is not lost before its copies are.
+pub(crate) fn failures_left_appending(code: &Code, lost: &[ChunkIndex], copies: usize) -> i32 {
+    let lost_count = i32::try_from(lost.len()).expect("a stripe has at most 255 chunks");
+    let copies = i32::try_from(copies).expect("a stripe has at most 255 chunks");
+    failures_left(code, lost).min(copies - lost_count)
+}
+
 fn liveness_of(stripe: &StripeRecord, nodes: &[NodeStatus], chunk: ChunkIndex) -> Option<Liveness> {
     let holder = stripe.node_of(chunk)?;
     nodes

@@ -15,7 +15,7 @@ use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, NodeId, Sequence, StripeI
 use gabion_plan::Plan;
 use gabion_planner::update;
 use gabion_protocol::initiate::{fits_records, substitutes};
-use gabion_protocol::message::{NodeReply, NodeRequest, Purpose, Refusal, RunId};
+use gabion_protocol::message::{NodeReply, NodeRequest, Refusal, RunId};
 use gabion_protocol::ports::Ports as _;
 use gabion_protocol::primary::{UPDATE_SLICE_BYTES, failed_nodes};
 
@@ -151,10 +151,7 @@ impl File {
             let deadline_ms = attempts.attempt_ms();
             let tried = self.try_write(&layout, stripe, &pieces, &mut open, deadline_ms);
             match tried.await {
-                Ok(sequence) => {
-                    self.client.count(&plan, &layout.topology, Purpose::Update);
-                    return Ok(Some((stripe.id, sequence)));
-                }
+                Ok(sequence) => return Ok(Some((stripe.id, sequence))),
                 Err(refusal) if may_ask_again(&refusal) => {
                     attempts.pause(&refusal.to_string()).await?;
                     self.refresh().await?;

@@ -267,6 +267,8 @@ pub(crate) enum ChaosCommand {
         /// The node's id
         node: u32,
     },
+    /// Kill the coordinator with SIGKILL; 'gabion cluster up' starts it again
+    KillCoordinator,
     /// Start a node again that was killed
     StartNode {
         /// The node's id

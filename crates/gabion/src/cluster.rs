@@ -296,11 +296,19 @@ impl LocalCluster {
         if node >= self.node_count() {
             return Err(self.no_such_node(node));
         }
-        let name = format!("node-{node}");
+        self.kill(&format!("node-{node}"), &format!("node {node}"))
+    }
+
+    /// Kills the coordinator at once.
+    pub(crate) fn kill_coordinator(&self) -> Result<(), Failure> {
+        self.kill("coordinator", "the coordinator")
+    }
+
+    fn kill(&self, name: &str, what: &str) -> Result<(), Failure> {
         let running = self
-            .running(&name)
-            .ok_or_else(|| Failure::failed(format!("node {node} is not running")))?;
-        signal(&running, Signal::KILL).context(format!("kill node {node}"))
+            .running(name)
+            .ok_or_else(|| Failure::failed(format!("{what} is not running")))?;
+        signal(&running, Signal::KILL).context(format!("kill {what}"))
     }
 
     /// Kills all processes at once and waits until they are gone. A process that is killed loses

@@ -7,8 +7,7 @@ mod real_traces;
 
 use gabion_lab::update_traffic::{self, Layout, Options, Question, Report, SchemeTraffic};
 use gabion_lab::{LabError, Request, RequestKind, workload};
-use gabion_layout::ChunkIndex;
-use gabion_planner::update::cau::GroupingRule;
+use gabion_layout::{ChunkIndex, GroupingRule};
 use real_traces::open;
 use std::collections::{BTreeMap, BTreeSet};
 

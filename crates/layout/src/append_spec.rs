@@ -1,7 +1,49 @@
 //! What is promised of a pool whose parity follows later: how many copies appended bytes have until
-//! then, and when it follows at the latest (CAU, sections 3.1 and 3.4).
+//! then, when it follows at the latest, and whether chunks move after that (CAU, sections 3.1, 3.3 and
+//! 3.4).
 
 use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+use thiserror::Error;
+
+/// When data grouping moves chunks (CAU, section 3.3). Both rules move the updated chunks of one rack into
+/// another and count as gain what the next commit of the same chunks would save, less what moving costs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub enum GroupingRule {
+    /// Algorithm 1 as it is printed: into the rack with most updated chunks, from the rack with the
+    /// highest gain, if that is above 0.
+    Algorithm1,
+    /// What the authors' own program does: a gain of 0 is enough, and a lone updated chunk is brought
+    /// into the rack with most parity chunks.
+    Authors,
+}
+
+impl fmt::Display for GroupingRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Algorithm1 => "algorithm-1",
+            Self::Authors => "authors",
+        })
+    }
+}
+
+/// A name that no rule of data grouping has.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("there is no rule '{0}'; choose from algorithm-1, authors")]
+pub struct GroupingRuleParseError(String);
+
+impl FromStr for GroupingRule {
+    type Err = GroupingRuleParseError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "algorithm-1" | "algorithm1" => Ok(Self::Algorithm1),
+            "authors" => Ok(Self::Authors),
+            other => Err(GroupingRuleParseError(other.to_owned())),
+        }
+    }
+}
 
 /// The append phases of a pool's stripes. A limit ends them by a commit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -14,6 +56,8 @@ pub struct AppendSpec {
     pub log_bytes_max: u64,
     /// The longest that an update waits for its parity, in seconds.
     pub age_max_s: u64,
+    /// Whether chunks that were committed together move into one rack, and when. For CAU alone.
+    pub grouping: Option<GroupingRule>,
 }
 
 impl AppendSpec {
@@ -31,6 +75,24 @@ impl Default for AppendSpec {
             stripes_max: 100,
             log_bytes_max: 64 << 20,
             age_max_s: 3600,
+            grouping: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_what_they_are_called() {
+        for rule in [GroupingRule::Algorithm1, GroupingRule::Authors] {
+            assert_eq!(rule.to_string().parse(), Ok(rule));
+        }
+        let error = "sometimes".parse::<GroupingRule>().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "there is no rule 'sometimes'; choose from algorithm-1, authors"
+        );
     }
 }

@@ -13,7 +13,7 @@ mod stripe;
 mod topology;
 mod update_scheme;
 
-pub use append_spec::AppendSpec;
+pub use append_spec::{AppendSpec, GroupingRule, GroupingRuleParseError};
 pub use geometry::{ByteRange, ChunkRange, Geometry, GeometryError};
 pub use ids::{
     ChunkId, ChunkIndex, Epoch, Generation, NodeId, PoolId, RackId, RegionId, Sequence, StripeId,

@@ -111,6 +111,22 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
+    /// Whether a settlement that left a chunk's node out may have let an update after `after` stand in
+    /// which the chunk takes part, for all that is remembered.
+    ///
+    /// # Errors
+    /// When the store fails or a row is corrupt.
+    pub fn may_have_missed(&self, chunk: ChunkId, after: Sequence) -> Result<bool, MetaError> {
+        let all = self
+            .store
+            .read(|txn| EXCLUSIONS.get(txn, &chunk.stripe))?
+            .unwrap_or_default();
+        let mut stood = all.kept.iter().flat_map(|note| &note.stood);
+        let missed = stood
+            .any(|update| update.sequence > after && update.participants.contains(&chunk.index));
+        Ok(missed || all.forgotten > Epoch(0))
+    }
+
     /// What the chunk of a returning node is worth, after the settlements that left the node out.
     ///
     /// # Errors

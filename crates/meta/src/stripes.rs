@@ -107,13 +107,7 @@ impl<K: KeyValue> Meta<K> {
     ) -> Result<StripeRecord, MetaError> {
         self.store.write(|txn| {
             let mut stripe = live_stripe(txn, id)?;
-            if stripe.generation != expected {
-                return Err(MetaError::GenerationChanged {
-                    stripe: id,
-                    expected,
-                    current: stripe.generation,
-                });
-            }
+            check_generation(&stripe, expected)?;
             let old = holder_of(&stripe, chunk)?;
             usable_node(txn, node)?;
             if old != node {
@@ -126,6 +120,53 @@ impl<K: KeyValue> Meta<K> {
                 stripe.nodes[chunk.at()] = node;
             }
             stripe.stale.retain(|stale| stale.chunk != chunk);
+            raise_generation(&mut stripe)?;
+            STRIPES.put(txn, &id, &stripe)?;
+            Ok(stripe)
+        })
+    }
+
+    /// Notes that chunks of a stripe have changed places among its nodes, in one transaction, and raises
+    /// the generation. `nodes` says where each is whole now. Racks keep as many chunks as they had.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownStripe`]; [`MetaError::GenerationChanged`] unless the stripe is at
+    /// `expected`; [`MetaError::UnknownNode`] and [`MetaError::NodeFailed`] for a node that gets a chunk.
+    ///
+    /// # Panics
+    /// When `nodes` are not the stripe's nodes in some order, or a chunk of the stripe at `expected` is
+    /// stale: whoever moves chunks has looked.
+    pub fn exchange(
+        &self,
+        id: StripeId,
+        expected: Generation,
+        nodes: &[NodeId],
+    ) -> Result<StripeRecord, MetaError> {
+        self.store.write(|txn| {
+            let mut stripe = live_stripe(txn, id)?;
+            check_generation(&stripe, expected)?;
+            assert!(
+                stripe.stale.is_empty(),
+                "chunks change places when all are whole"
+            );
+            let sorted = |nodes: &[NodeId]| {
+                let mut nodes = nodes.to_vec();
+                nodes.sort_unstable();
+                nodes
+            };
+            assert_eq!(
+                sorted(nodes),
+                sorted(&stripe.nodes),
+                "nobody joins or leaves"
+            );
+            for (&to, _) in nodes
+                .iter()
+                .zip(&stripe.nodes)
+                .filter(|(to, from)| to != from)
+            {
+                usable_node(txn, to)?;
+            }
+            stripe.nodes = nodes.to_vec();
             raise_generation(&mut stripe)?;
             STRIPES.put(txn, &id, &stripe)?;
             Ok(stripe)
@@ -190,6 +231,17 @@ fn holder_of(stripe: &StripeRecord, chunk: ChunkIndex) -> Result<NodeId, MetaErr
             stripe: stripe.id,
             index: chunk,
         }))
+}
+
+fn check_generation(stripe: &StripeRecord, expected: Generation) -> Result<(), MetaError> {
+    if stripe.generation == expected {
+        return Ok(());
+    }
+    Err(MetaError::GenerationChanged {
+        stripe: stripe.id,
+        expected,
+        current: stripe.generation,
+    })
 }
 
 fn raise_generation(stripe: &mut StripeRecord) -> Result<(), MetaError> {

@@ -450,3 +450,30 @@ fn the_coordinator_takes_leases_from_nodes_and_from_its_own_past() {
         Err(MetaError::UnknownStripe(id))
     );
 }
+
+#[test]
+fn chunks_change_places_at_a_new_generation_or_not_at_all() {
+    let (meta, pool) = cluster();
+    let id = one_file(&meta, &pool, "a").segments[0];
+    let before = meta.stripe(id).unwrap();
+    let mut nodes = before.nodes.clone();
+    nodes.swap(0, 3);
+    let old = Generation(before.generation.0 + 1);
+    assert!(matches!(
+        meta.exchange(id, old, &nodes),
+        Err(MetaError::GenerationChanged { .. })
+    ));
+    meta.declare_failed(nodes[3]).unwrap();
+    assert_eq!(
+        meta.exchange(id, before.generation, &nodes),
+        Err(MetaError::NodeFailed(nodes[3]))
+    );
+    assert_eq!(meta.stripe(id), Ok(before.clone()));
+    nodes.swap(0, 3);
+    nodes.swap(1, 2);
+    let after = meta.exchange(id, before.generation, &nodes).unwrap();
+    assert_eq!(meta.stripe(id), Ok(after.clone()));
+    assert_eq!((after.nodes, after.generation), (nodes.clone(), old));
+    let on_first = meta.stripes_on(nodes[1], None, 9).unwrap();
+    assert_eq!(on_first.len(), 1, "nobody has left");
+}

@@ -4,10 +4,10 @@
 mod setting;
 
 use gabion_codec::{Code, Family};
-use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, NodeId, RackId, Topology};
+use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, GroupingRule, NodeId, RackId, Topology};
 use gabion_plan::{Cost, Goal, Log, Plan, check};
 use gabion_planner::bound::{self, Proof};
-use gabion_planner::update::cau::{GroupingRule, Selection};
+use gabion_planner::update::cau::Selection;
 use gabion_planner::update::{self, cau, parix};
 use gabion_planner::{PlanError, Stripe};
 use proptest::prelude::*;

@@ -302,7 +302,7 @@ proptest! {
         let stripe = setting.stripe(&[]);
         let picked = setting.geometry.data_chunks().filter(|chunk| picks[chunk.at()]);
         let updated: Vec<ChunkIndex> = picked.collect();
-        let rule = cau::GroupingRule::Authors;
+        let rule = gabion_layout::GroupingRule::Authors;
         if let Some(grouping) = cau::group(&stripe, &setting.topology, &updated, rule) {
             let plan = cau::relocate(&stripe, &grouping, 100).unwrap();
             let run = Run::of(&plan, &stored, &stored);

@@ -17,7 +17,7 @@ const COMMIT_DEADLINE_MS: u64 = 10_000;
 
 /// A commit that has been planned and checked.
 pub(crate) struct Commit {
-    plan: Plan,
+    pub(crate) plan: Plan,
     /// Lost chunks that it would change. Whoever runs it has them noted first.
     pub(crate) missed: Vec<ChunkIndex>,
 }

@@ -3,7 +3,7 @@
 
 use crate::holdings::{accept, held_chunks, remove};
 use crate::message::{
-    CoordinatorReply, CoordinatorRequest, Damage, Flow, NodeReply, NodeRequest, NodeStatus,
+    CoordinatorReply, CoordinatorRequest, Damage, Flow, Meter, NodeReply, NodeRequest, NodeStatus,
     Purpose, Refusal, Vitals,
 };
 use crate::participant::Participant;
@@ -139,6 +139,11 @@ impl<D: Disk> Node<D> {
     /// The node's id.
     pub fn id(&self) -> NodeId {
         self.id
+    }
+
+    /// What nodes were to send for the updates and commits that this node has run as a primary.
+    pub fn planned(&self) -> Meter {
+        self.primaries.planned()
     }
 
     /// Answers one request. `origin` is where frames for the asker go.

@@ -107,6 +107,7 @@ mod tests {
         stripes_max: 2,
         log_bytes_max: 100,
         age_max_s: 10,
+        grouping: None,
     };
 
     fn waiting() -> Phases {

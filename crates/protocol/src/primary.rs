@@ -9,8 +9,8 @@ use self::commits::check_leased_copies;
 use crate::initiate::{PartFailed, run_plan, substitutes};
 use crate::marks::Marks;
 use crate::message::{
-    CommittedMark, CoordinatorReply, CoordinatorRequest, Liveness, NodeStatus, Refusal, RunId,
-    StripeLease,
+    CommittedMark, CoordinatorReply, CoordinatorRequest, Liveness, Meter, NodeStatus, Refusal,
+    RunId, StripeLease,
 };
 use crate::phases::Phases;
 use crate::ports::Ports;
@@ -48,6 +48,8 @@ pub(crate) struct Primaries {
     stripes: Mutex<BTreeMap<StripeId, Arc<Desk>>>,
     codes: Mutex<BTreeMap<String, Code>>,
     phases: Mutex<Phases>,
+    /// What the plans that were run to their end said.
+    planned: Mutex<Meter>,
 }
 
 /// A stripe's primary, and what it says to those who need not wait for it.
@@ -103,7 +105,13 @@ impl Primaries {
             stripes,
             codes: Mutex::default(),
             phases: Mutex::default(),
+            planned: Mutex::default(),
         }
+    }
+
+    /// What the plans that were run to their end said.
+    pub(crate) fn planned(&self) -> Meter {
+        lock(&self.planned).clone()
     }
 
     /// Runs one update.
@@ -168,6 +176,7 @@ impl Primaries {
         let no_own_part = |_| futures::future::ready(Ok(())).boxed();
         match run_plan(&*self.ports, plan, &terms, no_own_part).await {
             Ok(_) => {
+                lock(&self.planned).count_plan(plan, &term.topology, terms.purpose);
                 term.waiting.note_plan(plan);
                 if let Some(of) = term.append.as_ref().filter(|_| is_append) {
                     let bytes = update.bytes();

@@ -13,7 +13,7 @@ use gabion_layout::{
     Topology,
 };
 use gabion_plan::{Goal, Keepings, Plan};
-use gabion_planner::update::{self, Waiting};
+use gabion_planner::update::{self, Waiting, cau};
 use gabion_planner::{PlanError, Stripe};
 
 /// A lease term under which the stripe is settled.
@@ -127,6 +127,19 @@ impl Term {
         let fresh: Vec<ChunkIndex> = fresh.copied().collect();
         Commit::check_left(&stripe, &fresh, Absent::MayReturn)?;
         Ok(commit)
+    }
+
+    /// The data chunks that were committed together, if the pool's rule would move some of them.
+    pub(crate) fn to_group(&self, committed: &Waiting, nodes: &[NodeStatus]) -> Vec<ChunkIndex> {
+        let rule = self.append.and_then(|(_, spec)| spec.grouping);
+        let Some(rule) = rule.filter(|_| self.lost(nodes).is_empty()) else {
+            return Vec::new();
+        };
+        let mut updated: Vec<ChunkIndex> =
+            committed.ranges().iter().map(|part| part.chunk).collect();
+        updated.dedup();
+        let grouping = cau::group(&self.view(&[]), &self.topology, &updated, rule);
+        grouping.map_or_else(Vec::new, |_| updated)
     }
 
     fn checked(&self, plan: Result<Plan, PlanError>) -> Result<Plan, Refusal> {

@@ -302,7 +302,10 @@ impl Handler for NodeHandler {
             return;
         };
         if request == NodeRequest::Meter {
-            responder.reply(&NodeReply::Meter(serving.meter.snapshot()));
+            responder.reply(&NodeReply::Meter {
+                sent: serving.meter.snapshot(),
+                planned: serving.node.planned(),
+            });
             return;
         }
         let origin = serving.ports.origin_of(connection);

@@ -23,6 +23,8 @@ pub struct Deeds {
     pub commit_count: u64,
     /// Notes of the coordinator that updates leave chunks out.
     pub degraded_note_count: u64,
+    /// Chunks that data grouping copied to where they were to be.
+    pub grouped_chunk_count: u64,
     /// Chunks that were made anew.
     pub repair_count: u64,
     /// Records of what a chunk had missed while it was made anew: updates went on meanwhile.
@@ -42,12 +44,13 @@ pub struct Deeds {
 
 impl Deeds {
     /// Each count and what it is of.
-    pub fn rows(&self) -> [(&'static str, u64); 11] {
+    pub fn rows(&self) -> [(&'static str, u64); 12] {
         [
             ("degraded updates", self.degraded_update_count),
             ("appended updates", self.appended_update_count),
             ("commits", self.commit_count),
             ("notes of chunks left out", self.degraded_note_count),
+            ("chunks grouped", self.grouped_chunk_count),
             ("repairs", self.repair_count),
             ("records during repairs", self.overtaken_repair_count),
             ("records of catching up", self.catch_up_count),
@@ -65,6 +68,7 @@ impl AddAssign for Deeds {
         self.appended_update_count += other.appended_update_count;
         self.commit_count += other.commit_count;
         self.degraded_note_count += other.degraded_note_count;
+        self.grouped_chunk_count += other.grouped_chunk_count;
         self.repair_count += other.repair_count;
         self.overtaken_repair_count += other.overtaken_repair_count;
         self.catch_up_count += other.catch_up_count;
@@ -91,6 +95,7 @@ struct State {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Intent {
     NoteDegraded,
+    Group,
     Rebuild(StripeId),
     CatchUp(StripeId),
 }
@@ -109,6 +114,9 @@ impl Intent {
                         if part.purpose == Purpose::Repair =>
                     {
                         Some(Self::Rebuild(stripe))
+                    }
+                    Effect::Install { .. } if part.purpose == Purpose::Grouping => {
+                        Some(Self::Group)
                     }
                     Effect::CatchUp { .. } => Some(Self::CatchUp(stripe)),
                     _ => None,
@@ -134,6 +142,7 @@ impl Tally {
                 let is_noted = **reply == CoordinatorReply::Done;
                 state.deeds.degraded_note_count += u64::from(is_noted);
             }
+            (Intent::Group, _) if part_is_done => state.deeds.grouped_chunk_count += 1,
             (Intent::Rebuild(stripe), _) if part_is_done => {
                 state.deeds.repair_count += 1;
                 state.rebuilt.insert((stripe, slot));

@@ -329,7 +329,8 @@ impl Network {
     pub(crate) fn push(self: &Arc<Self>, stream: Stream, flow: Flow) -> bool {
         let Stream { id, to_dialer, .. } = stream;
         let again = self.repeats().then(|| flow.clone());
-        let is_repair = matches!(&flow, Flow::Slice { purpose, .. } if *purpose == Purpose::Repair);
+        let is_of = |wanted| matches!(&flow, Flow::Slice { purpose, .. } if *purpose == wanted);
+        let (is_repair, is_grouping) = (is_of(Purpose::Repair), is_of(Purpose::Grouping));
         let is_late = {
             let mut state = lock(&self.state);
             let is_open = state.connections.contains_key(&stream.connection);
@@ -337,7 +338,8 @@ impl Network {
                 return false;
             };
             frames.push_back(flow);
-            state.is_thin && is_repair
+            // Chunks that change places do so while updates wait: much may happen meanwhile.
+            state.is_thin && is_repair || is_grouping
         };
         if let Some(flow) = again {
             self.send(stream.connection, Message::FrameAgain { flow, to_dialer });

@@ -9,7 +9,7 @@ use crate::workload::{Files, prepare, work};
 use crate::world::World;
 use futures::FutureExt;
 use gabion_codec::Code;
-use gabion_layout::{AppendSpec, Survive, UpdateScheme};
+use gabion_layout::{AppendSpec, GroupingRule, Survive, UpdateScheme};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
@@ -97,6 +97,15 @@ const SCHEMES: [UpdateScheme; 8] = {
     [Fo, Fl, Pl, Plr, Parix, Cau, Rackcu, Plr]
 };
 
+/// Codes of pools whose chunks move: it gains nothing where a stripe has few of them.
+const GROUPED_CODES: [&str; 3] = ["rs(4,3)", "rs(6,3)", "rs(4,4)"];
+
+/// When chunks of the pools of CAU move.
+const GROUPING: [Option<GroupingRule>; 4] = {
+    use GroupingRule::{Algorithm1, Authors};
+    [None, Some(Algorithm1), Some(Authors), Some(Authors)]
+};
+
 /// The update scheme of a seed's pool.
 pub fn scheme_of(seed: u64) -> UpdateScheme {
     SCHEMES[(seed % SCHEMES.len() as u64) as usize]
@@ -104,16 +113,25 @@ pub fn scheme_of(seed: u64) -> UpdateScheme {
 
 impl Shape {
     fn draw(seed: u64, dice: &mut Dice) -> Self {
-        let name = *dice.pick(&CODES);
+        let update = scheme_of(seed);
+        let grouping = match update {
+            UpdateScheme::Cau => *dice.pick(&GROUPING),
+            _ => None,
+        };
+        let (codes, rack_count) = match grouping {
+            None => (&CODES[..], 3),
+            Some(_) => (&GROUPED_CODES[..], dice.between(3, 5) as u32),
+        };
+        let name = *dice.pick(codes);
         let code: Code = name.parse().expect("these codes exist");
         let survived_count = code.failures_survived();
-        let update = scheme_of(seed);
         // Phases end for each of the reasons that they can end for.
         let append = update.appends().then(|| AppendSpec {
             replicas: dice.between(1, survived_count as u64) as u8,
             stripes_max: dice.between(1, 4),
             log_bytes_max: dice.between(1, 32) << 10,
             age_max_s: dice.between(1, 20),
+            grouping,
         });
         // What is appended under CAU survives as many losses as it has replicas.
         let survived_count = match &append {
@@ -123,7 +141,7 @@ impl Shape {
         let chunk_bytes = 4096 * dice.between(1, 2);
         let chunk_bytes = chunk_bytes.next_multiple_of(code.sub_chunks() as u64);
         Self {
-            rack_count: 3,
+            rack_count,
             // Losses take nodes for good until the next calm, and repairs need others.
             node_count: code.n() + dice.between(1, 3) as usize,
             client_count: dice.between(1, 4) as usize,
@@ -135,7 +153,8 @@ impl Shape {
             append,
             stripe_bytes: chunk_bytes * code.k() as u64,
             repeat_one_in: *dice.pick(&[0, 0, 30, 300]),
-            is_thin: dice.one_in(2),
+            // A long chain of helpers would never come to its end.
+            is_thin: dice.one_in(2) && grouping.is_none(),
         }
     }
 }

@@ -16,6 +16,7 @@ pub(crate) fn request(request: &Request) -> Option<String> {
             | CoordinatorRequest::Settling { .. }
             | CoordinatorRequest::NoteDegraded { .. }
             | CoordinatorRequest::NotePhase { .. }
+            | CoordinatorRequest::Group { .. }
             | CoordinatorRequest::ReportDamage(_)
             | CoordinatorRequest::BeginPut { .. }
             | CoordinatorRequest::CommitPut(_)

@@ -2,7 +2,7 @@
 
 use crate::output::{parse_bytes, parse_seconds};
 use clap::Args;
-use gabion_layout::{AppendSpec, ReserveSpec, Smoothing, Survive, UpdateScheme};
+use gabion_layout::{AppendSpec, GroupingRule, ReserveSpec, Smoothing, Survive, UpdateScheme};
 
 /// What a pool is to be.
 #[derive(Args, Debug)]
@@ -19,8 +19,8 @@ pub(crate) struct PoolOptions {
     #[arg(long, default_value = "1MiB", value_parser = parse_bytes)]
     pub(crate) chunk: u64,
     /// How updates are made and kept: fo (in place at once), fl (all in logs), pl (parity deltas in a
-    /// log), plr (parity deltas in space reserved behind the parity chunk) or rackcu (as plr, with
-    /// deltas sent through a collector rack)
+    /// log), plr (parity deltas in space reserved behind the parity chunk), rackcu (as plr, with
+    /// deltas sent through a collector rack), parix or cau (parity follows later)
     #[arg(long, default_value_t)]
     pub(crate) update: UpdateScheme,
     #[command(flatten)]
@@ -44,6 +44,23 @@ pub(crate) struct AppendOptions {
     /// How long updates may wait, such as 12h, 30m or 45s [parix, cau: 1h]
     #[arg(long = "commit-age", value_name = "TIME", value_parser = parse_seconds)]
     age_s: Option<u64>,
+    /// Whether chunks that were committed together move into one rack: off, algorithm-1, or the rule of
+    /// the authors' program, authors [cau: off]
+    #[arg(long = "grouping", value_name = "RULE", value_parser = parse_grouping)]
+    grouping: Option<Grouping>,
+}
+
+/// What is said of data grouping: a rule, or none.
+#[derive(Clone, Copy, Debug)]
+struct Grouping(Option<GroupingRule>);
+
+fn parse_grouping(text: &str) -> Result<Grouping, String> {
+    if text == "off" {
+        return Ok(Grouping(None));
+    }
+    let rule = text.parse::<GroupingRule>();
+    let rule = rule.map_err(|error| format!("{error} and off"))?;
+    Ok(Grouping(Some(rule)))
 }
 
 /// The space behind parity chunks; for plr and rackcu alone.
@@ -97,12 +114,12 @@ impl PoolOptions {
         let told = &self.append;
         if !self.update.appends() {
             let limits = [told.stripes, told.log_bytes, told.age_s];
-            if told.replicas.is_none() && limits == [None; 3] {
+            if told.replicas.is_none() && told.grouping.is_none() && limits == [None; 3] {
                 return Ok(None);
             }
             return Err(format!(
                 "parity follows at once under the update scheme {}; use --update parix or cau, or leave \
-                 --replicas, --commit-stripes, --commit-bytes and --commit-age out",
+                 --replicas, --commit-stripes, --commit-bytes, --commit-age and --grouping out",
                 self.update
             ));
         }
@@ -112,12 +129,18 @@ impl PoolOptions {
                     .to_owned(),
             );
         }
+        if told.grouping.is_some() && self.update == UpdateScheme::Parix {
+            return Err(
+                "parix moves no chunks; use --update cau, or leave --grouping out".to_owned(),
+            );
+        }
         let usual = AppendSpec::default();
         Ok(Some(AppendSpec {
             replicas: told.replicas.unwrap_or(usual.replicas),
             stripes_max: told.stripes.unwrap_or(usual.stripes_max),
             log_bytes_max: told.log_bytes.unwrap_or(usual.log_bytes_max),
             age_max_s: told.age_s.unwrap_or(usual.age_max_s),
+            grouping: told.grouping.map_or(usual.grouping, |told| told.0),
         }))
     }
 

@@ -20,6 +20,10 @@ pub(crate) async fn run(command: ChaosCommand, place: &Place) -> Result<(), Fail
             cluster.kill_node(node)?;
             println!("killed node {node}");
         }
+        ChaosCommand::KillCoordinator => {
+            cluster.kill_coordinator()?;
+            println!("killed the coordinator");
+        }
         ChaosCommand::StartNode { node } => {
             cluster.start_node(node).await?;
             println!("node {node} runs");

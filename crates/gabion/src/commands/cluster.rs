@@ -111,15 +111,17 @@ async fn down(place: &Place) -> Result<(), Failure> {
 async fn status(place: &Place, format: Format) -> Result<(), Failure> {
     let client = connect(place).await?;
     let status = client.status().await?;
-    let meter = client.meters().await?.sum();
+    let meters = client.meters().await?;
     if format == Format::Json {
         return print_json(&json!({
             "nodes": status.nodes.iter().map(node_json).collect::<Vec<_>>(),
             "stripes_by_failures_left": status.stripes_by_failures_left,
             "appending_stripes": status.appending_stripe_count,
+            "grouped_chunks": status.grouped_chunk_count,
             "lost_chunks": status.lost_chunk_count,
             "repair": repair_json(&status),
-            "traffic": meter_json(&meter),
+            "traffic": meter_json(&meters.sum()),
+            "planned": meter_json(&meters.planned),
         }));
     }
     let mut nodes = table(&["node", "rack", "address", "state"]);
@@ -136,7 +138,7 @@ async fn status(place: &Place, format: Format) -> Result<(), Failure> {
     }
     println!("{nodes}");
     print_redundancy(&status);
-    print_traffic(&meter);
+    print_traffic(&meters.sum());
     Ok(())
 }
 

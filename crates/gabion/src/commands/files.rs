@@ -194,7 +194,11 @@ pub(crate) async fn stat(name: &str, place: &Place, format: Format) -> Result<()
             bytes(stripe.chunk_bytes),
             stripe.generation.0.to_string(),
             places.join(" "),
-            left.to_string(),
+            if stat.layout.appending.contains(&stripe.id) {
+                format!("{left} until parity follows")
+            } else {
+                left.to_string()
+            },
         ]);
     }
     println!("{table}");
@@ -220,6 +224,7 @@ fn stat_json(stat: &FileStat) -> Value {
                 "nodes": stripe.nodes.iter().map(|n| n.0).collect::<Vec<_>>(),
                 "lost_chunks": lost,
                 "failures_left": left,
+                "appending": stat.layout.appending.contains(&stripe.id),
             })
         });
     json!({

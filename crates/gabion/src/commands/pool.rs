@@ -5,8 +5,10 @@ use crate::arguments::{Place, PoolCommand, PoolOptions};
 use crate::failure::Failure;
 use crate::output::{Format, align_numbers, bytes, print_json, table};
 use gabion_codec::Code;
+use gabion_layout::UpdateScheme;
 use gabion_meta::{PoolRecord, PoolSpec};
 use gabion_planner::pool::PoolCost;
+use gabion_planner::update;
 use gabion_protocol::message::PoolWish;
 use serde_json::json;
 
@@ -68,6 +70,8 @@ fn show(pools: &[PoolRecord], format: Format) -> Result<(), Failure> {
                 "commit_stripes": pool.spec.append.map(|append| append.stripes_max),
                 "commit_bytes": pool.spec.append.map(|append| append.log_bytes_max),
                 "commit_age_s": pool.spec.append.map(|append| append.age_max_s),
+                "grouping": grouping(&pool.spec),
+                "append_phase_survives": phase_survives(&pool.spec),
                 "usable_share": cost.usable_share,
                 "share_of_three_replicas": cost.share_of_three_replicas,
                 "chunk_writes_per_update": cost.chunk_writes_per_update,
@@ -132,6 +136,34 @@ fn updates(spec: &PoolSpec) -> String {
             reserve.period_s,
             reserve.smoothing
         ),
-        _ => spec.update.to_string(),
+        _ => match (spec.append, phase_survives(spec)) {
+            (Some(append), Some(survives)) => format!(
+                "{}: survives {survives} failures while parity is to follow, after {} stripes, {} or {} s \
+                 at the latest; grouping {}",
+                spec.update,
+                append.stripes_max,
+                bytes(append.log_bytes_max),
+                append.age_max_s,
+                append
+                    .grouping
+                    .map_or("off".to_owned(), |rule| rule.to_string())
+            ),
+            _ => spec.update.to_string(),
+        },
     }
+}
+
+/// How many failures stripes survive while updates of them wait for their parity.
+fn phase_survives(spec: &PoolSpec) -> Option<usize> {
+    let phase = update::scheme(spec.update).appending().zip(spec.append);
+    let code: Option<Code> = spec.code.parse().ok();
+    let (appending, append) = phase?;
+    Some(appending.survives(&code?, &append))
+}
+
+/// When data grouping moves chunks, for pools of CAU.
+fn grouping(spec: &PoolSpec) -> Option<String> {
+    let append = spec.append.filter(|_| spec.update == UpdateScheme::Cau)?;
+    let rule = append.grouping.map(|rule| rule.to_string());
+    Some(rule.unwrap_or_else(|| "off".to_owned()))
 }

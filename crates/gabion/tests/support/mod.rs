@@ -3,6 +3,8 @@
 // Each test file compiles this module for itself and uses its own share of it.
 #![allow(dead_code)]
 
+pub(crate) mod writers;
+
 use serde_json::Value;
 use std::fs;
 use std::io::Write as _;

@@ -157,15 +157,18 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                     .eq(file.segments.iter().copied())
                 {
                     let pool = this.pool_facts(meta, file.pool)?.record.clone();
-                    return Ok((file, pool, stripes));
+                    let mut appending = meta.phases()?;
+                    appending.retain(|stripe| file.segments.contains(stripe));
+                    return Ok((file, pool, stripes, appending));
                 }
             }
         };
-        let (file, pool, stripes) = self.with_meta(look).await?;
+        let (file, pool, stripes, appending) = self.with_meta(look).await?;
         Ok(CoordinatorReply::File(FileLayout {
             file,
             pool,
             stripes,
+            appending,
             nodes: self.statuses(),
         }))
     }

@@ -13,6 +13,7 @@ mod endurance;
 mod files;
 mod fleet;
 mod garbage;
+mod grouping;
 mod inventory;
 mod leases;
 mod manager;
@@ -28,7 +29,7 @@ mod status;
 mod survey;
 mod throttle;
 
-use crate::message::{CoordinatorReply, CoordinatorRequest, NodeStatus, RepairStatus};
+use crate::message::{CoordinatorReply, CoordinatorRequest, Meter, NodeStatus, RepairStatus};
 use crate::ports::{Ports, run_blocking};
 use bell::Bell;
 use fleet::{Fleet, Roster};
@@ -37,6 +38,7 @@ use gabion_layout::{ChunkId, ChunkIndex, NodeId, PoolId};
 use gabion_meta::{KeyValue, Meta, MetaError, PutId, Timing};
 use gabion_planner::manager::{LinkMatrix, RepairQueue};
 use gabion_planner::repair::Scheme;
+use grouping::Agenda;
 use membership::JoinRequest;
 use pools::PoolFacts;
 use replace::{LivePut, Occupied};
@@ -125,8 +127,13 @@ pub struct Coordinator<K> {
     shunned: Mutex<BTreeSet<(NodeId, ChunkId)>>,
     /// Chunks of live stripes that nodes may still have and should not: repairs have moved them.
     leftovers: Mutex<BTreeSet<(NodeId, ChunkId)>>,
+    /// Stripes whose chunks are to change places.
+    agenda: Mutex<Agenda>,
+    /// What nodes were to send for commits and exchanges that the coordinator has run to their end.
+    planned: Mutex<Meter>,
     repair_bell: Bell,
     garbage_bell: Bell,
+    grouping_bell: Bell,
 }
 
 /// Why a request is not granted: one plain sentence for the user.
@@ -184,8 +191,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             repaired: Mutex::default(),
             shunned: Mutex::default(),
             leftovers: Mutex::default(),
+            agenda: Mutex::default(),
+            planned: Mutex::default(),
             repair_bell: Bell::default(),
             garbage_bell: Bell::default(),
+            grouping_bell: Bell::default(),
             options,
         }))
     }
@@ -198,6 +208,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Arc::clone(self).repair_forever().boxed(),
             Arc::clone(self).guard_foreground().boxed(),
             Arc::clone(self).collect_garbage().boxed(),
+            Arc::clone(self).group_forever().boxed(),
             Arc::clone(self).expire_puts().boxed(),
         ];
         for task in tasks {
@@ -254,6 +265,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 epoch,
                 appends,
             } => self.note_phase(stripe, epoch, appends).await,
+            Ask::Group { stripe, updated } => Ok(self.note_group(stripe, updated)),
             Ask::CommitPool { name } => self.commit_pool(name).await,
             Ask::ReportDamage(damage) => self.report_damage(damage).await,
             Ask::Nodes => Ok(CoordinatorReply::Nodes(self.statuses())),

@@ -15,7 +15,7 @@ use super::rebuild::Rebuild;
 use super::survey::{Setback, Survey};
 use super::{Coordinator, Denied, lock};
 use crate::commit::{Absent, Commit, CommitTerms};
-use crate::message::{NodeRequest, Refusal};
+use crate::message::{NodeRequest, Purpose, Refusal};
 use crate::settle::{
     Outcome, check_copies, collect, exclusion, is_proof, recovery_rule, resolve,
     verify_irreplaceable, verify_survivors,
@@ -176,7 +176,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     }
 
     /// The lease's term. None when the stripe is gone.
-    async fn take_lease(self: &Arc<Self>, id: StripeId) -> Result<Option<Epoch>, Setback> {
+    pub(super) async fn take_lease(
+        self: &Arc<Self>,
+        id: StripeId,
+    ) -> Result<Option<Epoch>, Setback> {
         let holder = Holder::Coordinator {
             incarnation: self.meta.incarnation(),
         };
@@ -411,6 +414,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         };
         let ran = commit.run(&*self.ports, terms).await;
         ran.map_err(|failed| failed.refusal)?;
+        lock(&self.planned).count_plan(&commit.plan, &survey.topology(), Purpose::Commit);
         let committed = Outcome {
             known: outcome.next,
             mark: outcome.next,
@@ -441,11 +445,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
 }
 
 /// Refuses to settle a stripe in its append phase that has lost all copies of what was appended to some
-/// chunk. A chunk that is behind, on a node that is up, has its copies: a stripe with a lost chunk takes
-/// no appends, so all that there are came before what the chunk may have missed.
+/// chunk. A chunk that was left out of updates may still have them.
 fn check_appended(survey: &Survey) -> Result<(), Setback> {
     let mut lost = survey.fleet.lost(&survey.stripe);
-    lost.retain(|chunk| survey.behind(*chunk).is_none());
+    lost.retain(|chunk| !survey.keepers.iter().any(|(keeper, _)| keeper == chunk));
     let spec = &survey.facts.record.spec;
     let how = (update::scheme(spec.update), spec.append.as_ref());
     check_copies(&survey.stripe_for_plans(&lost)?, &survey.topology(), how)?;
@@ -457,9 +460,6 @@ fn check_appended(survey: &Survey) -> Result<(), Setback> {
 /// committed. If something after that stands it is one that the code knows, and nothing waits from
 /// before it.
 fn unharmed(survey: &Survey, mark: Sequence) -> Option<(ChunkIndex, Sequence)> {
-    let mut behind = survey
-        .stripe
-        .chunks()
-        .filter_map(|chunk| Some((chunk, survey.behind(chunk)?)));
-    behind.find(|&(_, from)| mark <= from)
+    let mut keepers = survey.keepers.iter().copied();
+    keepers.find(|&(_, last)| mark <= last)
 }

@@ -23,6 +23,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let mut status = ClusterStatus {
             nodes: fleet.nodes().to_vec(),
             repair: lock(&self.repaired).clone(),
+            grouped_chunk_count: lock(&self.agenda).moved_count,
+            planned: lock(&self.planned).clone(),
             ..ClusterStatus::default()
         };
         scheme_name(*lock(&self.scheme)).clone_into(&mut status.repair.scheme);

@@ -32,6 +32,10 @@ pub(super) struct Survey {
     pub(super) fleet: Fleet,
     /// Whether it may have updates of which parity knows nothing.
     pub(super) appends: bool,
+    /// Chunks that were left out of updates, each with the last before these, which have all that was
+    /// ever appended to them: a stripe with a lost chunk takes no appends, and no settlement has let one
+    /// stand without them.
+    pub(super) keepers: Vec<(ChunkIndex, Sequence)>,
 }
 
 impl Survey {
@@ -153,11 +157,23 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 Err(error) => return Err(error),
             };
             let facts = this.pool_facts(meta, stripe.pool)?;
+            let appends = meta.appends(id)?;
+            let mut keepers = Vec::new();
+            for stale in stripe.stale.iter().filter(|_| appends) {
+                let index = stale.chunk;
+                let up = stripe.node_of(index).is_some_and(|node| fleet.is_up(node));
+                if let Some(last) = stale.missed_after.filter(|_| up)
+                    && !meta.may_have_missed(ChunkId { stripe: id, index }, last)?
+                {
+                    keepers.push((index, last));
+                }
+            }
             Ok(Some(Survey {
                 stripe,
                 facts,
                 fleet,
-                appends: meta.appends(id)?,
+                appends,
+                keepers,
             }))
         };
         Ok(self.with_meta(look).await?)

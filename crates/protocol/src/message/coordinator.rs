@@ -108,6 +108,14 @@ pub enum CoordinatorRequest {
         /// Whether there may be updates of which parity knows nothing.
         appends: bool,
     },
+    /// These data chunks were committed together, and would be better off in one rack. Answered at once;
+    /// the coordinator moves them when it comes to it, and need not.
+    Group {
+        /// The stripe.
+        stripe: StripeId,
+        /// The data chunks.
+        updated: Vec<ChunkIndex>,
+    },
     /// Commit what waits on all stripes of a pool. Answered when all of it is committed.
     CommitPool {
         /// The pool's name.
@@ -340,6 +348,8 @@ pub struct FileLayout {
     pub pool: PoolRecord,
     /// Its stripes, in order.
     pub stripes: Vec<StripeRecord>,
+    /// Those of them that may have updates of which parity knows nothing, by id.
+    pub appending: Vec<StripeId>,
     /// All nodes.
     pub nodes: Vec<NodeStatus>,
 }

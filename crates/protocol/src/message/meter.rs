@@ -2,7 +2,8 @@
 //! what its plans said.
 
 use super::Purpose;
-use gabion_layout::RackId;
+use gabion_layout::{RackId, Topology};
+use gabion_plan::{Cost, Plan};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -23,6 +24,13 @@ impl Meter {
         bytes: u64,
     ) {
         *self.bytes.entry((from, to, purpose)).or_default() += bytes;
+    }
+
+    /// Counts what a plan says that nodes will send, as they count it when they do.
+    pub fn count_plan(&mut self, plan: &Plan, topology: &Topology, purpose: Purpose) {
+        for ((from, to), bytes) in Cost::of(plan, topology).by_racks(topology) {
+            self.count(from, to, purpose, bytes);
+        }
     }
 
     /// Adds another meter's counts.

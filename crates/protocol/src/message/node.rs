@@ -270,7 +270,7 @@ pub enum NodeRequest {
         /// The bytes.
         bytes: Bytes,
     },
-    /// Bytes sent so far.
+    /// Bytes sent so far, and planned as a primary.
     Meter,
     /// What its disk has done so far.
     StoreCounts,
@@ -319,8 +319,14 @@ pub enum NodeReply {
         /// What is wrong.
         damage: Vec<Damage>,
     },
-    /// Bytes sent so far.
-    Meter(Meter),
+    /// Bytes sent so far, and what plans have said of them.
+    Meter {
+        /// What this node has sent.
+        sent: Meter,
+        /// What all nodes were to send for the updates and commits that this node has run as a primary,
+        /// if these ended well.
+        planned: Meter,
+    },
     /// What its disk has done so far.
     StoreCounts(StoreCounts),
     /// Not done.

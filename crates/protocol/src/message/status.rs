@@ -1,5 +1,6 @@
 //! How the cluster fares: its nodes, what its stripes still survive, and what repair is doing.
 
+use super::Meter;
 use gabion_layout::{NodeId, RackId};
 use gabion_meta::Departure;
 use gabion_planner::manager::{Latencies, Limits};
@@ -67,6 +68,11 @@ pub struct ClusterStatus {
     /// Stripes that may have updates of which parity knows nothing yet; they survive what the copies of
     /// these do, and are counted so above.
     pub appending_stripe_count: u64,
+    /// Chunks that data grouping has moved since the coordinator started.
+    pub grouped_chunk_count: u64,
+    /// What nodes were to send for commits and data grouping that the coordinator itself has run, if
+    /// these ended well.
+    pub planned: Meter,
     /// Chunks that are lost now.
     pub lost_chunk_count: u64,
     /// Whether chunks are being repaired.

@@ -2,12 +2,13 @@
 //! that may not come before, when time or a limit says so, or on demand; and it has the coordinator know
 //! which stripes may have updates of which parity knows nothing.
 
-use super::{Primaries, Primary, Update, lock};
+use super::{COORDINATOR_DEADLINE_MS, Primaries, Primary, Update, lock};
 use crate::commit::CommitTerms;
 use crate::initiate::PartFailed;
-use crate::message::{CoordinatorRequest, NodeStatus, Refusal, StripeLease};
+use crate::message::{CoordinatorRequest, NodeStatus, Purpose, Refusal, StripeLease};
 use crate::settle::check_copies;
 use crate::term::{Term, topology_of};
+use futures::FutureExt;
 use gabion_codec::Code;
 use gabion_layout::{ChunkIndex, Geometry, NodeId, StripeId};
 use gabion_planner::Stripe;
@@ -92,9 +93,27 @@ impl Primaries {
             primary.renounce();
             return Err(refusal);
         }
-        term.waiting = Waiting::default();
+        lock(&self.planned).count_plan(&commit.plan, &term.topology, Purpose::Commit);
+        let committed = std::mem::take(&mut term.waiting);
+        self.suggest_grouping(term, &committed, nodes);
         self.spread_mark(primary.commit(sequence));
         self.end_phase(primary).await
+    }
+
+    /// Tells the coordinator which data chunks were committed together, if the pool's rule would move some
+    /// of them. It is the coordinator's to do, since it changes the layout; nobody waits for it, and
+    /// nothing depends on it.
+    fn suggest_grouping(&self, term: &Term, committed: &Waiting, nodes: &[NodeStatus]) {
+        let updated = term.to_group(committed, nodes);
+        if updated.is_empty() {
+            return;
+        }
+        let stripe = term.stripe.id;
+        let request = CoordinatorRequest::Group { stripe, updated };
+        let told = self
+            .ports
+            .call_coordinator(request, COORDINATOR_DEADLINE_MS);
+        self.ports.spawn(told.map(|_| ()).boxed());
     }
 
     /// Nothing waits any more, and the coordinator may know.

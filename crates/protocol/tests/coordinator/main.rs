@@ -7,6 +7,7 @@ mod append;
 mod bed;
 mod catch_up;
 mod files;
+mod grouping;
 mod leases;
 mod manager;
 mod membership;

@@ -121,7 +121,7 @@ impl<'a> Demo<'a> {
         let progress = Shown::count(what, writes.len() as u64);
         let file = self.client.open(FILE).await?;
         let metered_before = self.metered(Purpose::Update).await?;
-        let planned_before = self.planned(Purpose::Update);
+        let planned_before = self.planned(Purpose::Update).await?;
         let begun = Instant::now();
         let mut latencies_ms = Vec::with_capacity(writes.len());
         for write in writes {
@@ -148,7 +148,7 @@ impl<'a> Demo<'a> {
             seconds,
             p50_ms: rank(0.50),
             p99_ms: rank(0.99),
-            planned_cross_rack_bytes: self.planned(Purpose::Update) - planned_before,
+            planned_cross_rack_bytes: self.planned(Purpose::Update).await? - planned_before,
             metered_cross_rack_bytes: self.metered(Purpose::Update).await? - metered_before,
         })
     }
@@ -299,12 +299,9 @@ impl<'a> Demo<'a> {
         Ok(self.client.meters().await?.sum().cross_rack(purpose))
     }
 
-    /// Cross-rack bytes that the client's plans said for a purpose.
-    fn planned(&self, purpose: Purpose) -> u64 {
-        self.client
-            .planned()
-            .get(&purpose)
-            .map_or(0, |cost| cost.cross_rack_bytes)
+    /// Cross-rack bytes that plans said for a purpose.
+    async fn planned(&self, purpose: Purpose) -> Result<u64, Failure> {
+        Ok(self.client.meters().await?.planned.cross_rack(purpose))
     }
 
     async fn wait_until_failed(&self, node: NodeId) -> Result<(), Failure> {

@@ -6,7 +6,7 @@ use crate::error::LabError;
 use crate::experiments::{Experiment, Finding, Report, Session, Table};
 use crate::plot::{Chart, Plot};
 use crate::update_traffic::{Options, SchemeTraffic};
-use gabion_planner::update::cau::GroupingRule;
+use gabion_layout::GroupingRule;
 
 pub(in super::super) const F8: Experiment = Experiment {
     id: "CAU-F8",

@@ -6,45 +6,8 @@
 use super::super::piece::check_whole;
 use super::super::spread::Spread;
 use crate::{PlanError, Stripe};
-use gabion_layout::{ByteRange, ChunkIndex, NodeId, RackId, Slices, Topology};
+use gabion_layout::{ByteRange, ChunkIndex, GroupingRule, NodeId, RackId, Slices, Topology};
 use gabion_plan::{Goal, Plan};
-use std::fmt;
-use std::str::FromStr;
-
-/// When chunks are moved. Both rules move the updated chunks of one rack into another and count as
-/// gain what the next commit of the same chunks would save, less what moving costs.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum GroupingRule {
-    /// Algorithm 1 as it is printed: into the rack with most updated chunks, from the rack with the
-    /// highest gain, if that is above 0.
-    Algorithm1,
-    /// What the authors' own program does: a gain of 0 is enough, and a lone updated chunk is brought
-    /// into the rack with most parity chunks.
-    Authors,
-}
-
-impl fmt::Display for GroupingRule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Algorithm1 => "algorithm-1",
-            Self::Authors => "authors",
-        })
-    }
-}
-
-impl FromStr for GroupingRule {
-    type Err = PlanError;
-
-    fn from_str(text: &str) -> Result<Self, PlanError> {
-        let named = [Self::Algorithm1, Self::Authors]
-            .into_iter()
-            .find(|one| one.to_string() == text);
-        named.ok_or_else(|| PlanError::UnknownRule {
-            text: text.to_owned(),
-            known: "algorithm-1, authors",
-        })
-    }
-}
 
 /// Two data chunks that change places.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

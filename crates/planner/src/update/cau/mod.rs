@@ -12,7 +12,7 @@ mod grouping;
 mod policy;
 mod scheme;
 
-pub use grouping::{Grouping, GroupingRule, Swap, group, relocate};
+pub use grouping::{Grouping, Swap, group, relocate};
 pub use policy::{AppendPhase, CommitPolicy, Trigger};
 pub(super) use scheme::CrossRackAware;
 

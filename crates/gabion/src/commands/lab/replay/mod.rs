@@ -13,9 +13,8 @@ use contents::{Contents, INITIAL, Initial, first_difference};
 use engine::{Engine, Target, differs};
 use gabion_client::{Client, ClientOptions, ClusterMeters, File, Progress as _};
 use gabion_lab::{LabError, Request, RequestKind, TraceReader};
-use gabion_layout::{ByteRange, NodePlace, RackId, Topology};
-use gabion_plan::Cost;
-use gabion_protocol::message::{Meter, Purpose};
+use gabion_layout::{ByteRange, RackId};
+use gabion_protocol::message::Purpose;
 use report::{CacheReport, Flow, Kind, Moved, Report};
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -234,50 +233,30 @@ async fn compare(file: &File, contents: &Contents) -> Result<u64, Failure> {
 
 /// What was planned and what has moved so far.
 struct Traffic {
-    planned: BTreeMap<Purpose, Cost>,
     meters: ClusterMeters,
-    topology: Topology,
 }
 
 impl Traffic {
     async fn now(client: &Client) -> Result<Self, Failure> {
-        let nodes = client.nodes().await?;
-        let places = nodes.iter().map(|status| NodePlace {
-            node: status.node,
-            rack: status.rack,
-        });
-        Ok(Self {
-            planned: client.planned(),
-            meters: client.meters().await?,
-            topology: Topology::new(places).map_err(Failure::failed)?,
-        })
-    }
-
-    /// What was planned, as nodes meter it.
-    fn planned(&self) -> Meter {
-        let mut planned = Meter::default();
-        for (&purpose, cost) in &self.planned {
-            for ((from, to), bytes) in cost.by_racks(&self.topology) {
-                planned.count(from, to, purpose, bytes);
-            }
-        }
-        planned
+        let meters = client.meters().await?;
+        Ok(Self { meters })
     }
 
     /// What was planned and what has moved since, wherever one of the two is more than nothing.
     fn since(&self, before: &Self) -> Vec<Flow> {
         let mut flows: BTreeMap<_, Moved> = BTreeMap::new();
-        for (&place, &bytes) in &self.planned().bytes {
+        for (&place, &bytes) in &self.meters.planned.bytes {
             flows.entry(place).or_default().planned_bytes = bytes;
         }
-        for (place, bytes) in before.planned().bytes {
-            flows.entry(place).or_default().planned_bytes -= bytes;
+        for (&place, &bytes) in &before.meters.planned.bytes {
+            // A process that restarted counts from zero again.
+            let planned_bytes = &mut flows.entry(place).or_default().planned_bytes;
+            *planned_bytes = planned_bytes.saturating_sub(bytes);
         }
         for (&place, &bytes) in &self.meters.sum().bytes {
             flows.entry(place).or_default().metered_bytes = bytes;
         }
         for (place, bytes) in before.meters.sum().bytes {
-            // A node that restarted counts from zero again.
             let metered_bytes = &mut flows.entry(place).or_default().metered_bytes;
             *metered_bytes = metered_bytes.saturating_sub(bytes);
         }
