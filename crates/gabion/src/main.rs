@@ -15,6 +15,10 @@ use clap::Parser;
 use failure::Failure;
 use std::process::ExitCode;
 
+/// An update makes dozens of futures and buffers that glibc's per-thread caches are too small for.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
