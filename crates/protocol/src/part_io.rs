@@ -15,6 +15,9 @@ use gabion_store::{ChunkWriter, Cut, Disk, Recalled, RecordKind, StoreError};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// The most bytes that are read where nothing may wait.
+const READ_NOW_BYTES_MAX: u64 = 16 << 10;
+
 /// The bytes of one record so far: for each piece the data chunk whose change it is, where it goes
 /// in the record's chunk, and its bytes.
 pub(crate) type Pieces = Vec<(ChunkIndex, u64, Bytes)>;
@@ -180,6 +183,30 @@ impl<D: Disk> NodeIo<D> {
     }
 }
 
+impl<D: Disk> Participant<D> {
+    /// Bytes of a chunk, and as of which update they are. A few bytes that lie in memory are read
+    /// at once: handing them over costs more than reading and checking them.
+    async fn read(
+        &self,
+        chunk: ChunkId,
+        range: ByteRange,
+        cut: Cut,
+    ) -> Result<(Sequence, Bytes), Refusal> {
+        if range.length <= READ_NOW_BYTES_MAX {
+            let mut bytes = Vec::new();
+            if let Some(as_of) = self.store.read_now(chunk, range, cut, &mut bytes) {
+                return Ok((as_of, Bytes::from(bytes)));
+            }
+        }
+        self.with_store(move |store| {
+            let mut bytes = Vec::new();
+            let as_of = store.read(chunk, range, cut, &mut bytes)?;
+            Ok((as_of, Bytes::from(bytes)))
+        })
+        .await
+    }
+}
+
 impl<D: Disk> LocalIo for NodeIo<D> {
     fn fetch(
         &self,
@@ -207,12 +234,7 @@ impl<D: Disk> LocalIo for NodeIo<D> {
         let participant = self.participant.clone();
         let gathered = Arc::clone(&self.gathered);
         let read = async move {
-            let read = participant.with_store(move |store| {
-                let mut bytes = Vec::new();
-                let as_of = store.read(chunk, range, cut, &mut bytes)?;
-                Ok((as_of, Bytes::from(bytes)))
-            });
-            let (as_of, bytes) = read.await?;
+            let (as_of, bytes) = participant.read(chunk, range, cut).await?;
             // An update that is committed between two slices must not show in the second alone.
             if *lock(&gathered).read_at.get_or_insert(as_of) == as_of {
                 Ok(bytes)

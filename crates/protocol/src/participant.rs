@@ -112,7 +112,11 @@ impl<D: Disk> Participant<D> {
     }
 
     /// Takes primaries' word of how far updates are settled, as far as it reaches.
-    pub(crate) async fn committed(&self, marks: Vec<CommittedMark>) -> Result<(), Refusal> {
+    pub(crate) async fn committed(&self, mut marks: Vec<CommittedMark>) -> Result<(), Refusal> {
+        marks.retain(|mark| !hear_now(&self.store, mark));
+        if marks.is_empty() {
+            return Ok(());
+        }
         self.with_store(move |store| marks.iter().try_for_each(|mark| hear(store, mark)))
             .await
     }
@@ -355,6 +359,18 @@ fn hear<D: Disk>(store: &Store<D>, mark: &CommittedMark) -> Result<(), StoreErro
         // Its last chunk here was removed since.
         Ok(_) | Err(StoreError::NoSuchStripe { .. }) => Ok(()),
         Err(error) => Err(error),
+    }
+}
+
+/// The same where that waits for nothing; whether it was done.
+fn hear_now<D: Disk>(store: &Store<D>, mark: &CommittedMark) -> bool {
+    match store.held_now(mark.stripe) {
+        Some(Ok(state)) if vouches(&state, mark.epoch, mark.sequence) => {
+            let committed = store.commit_now(mark.stripe, mark.sequence);
+            matches!(committed, Some(Ok(())))
+        }
+        Some(Ok(_) | Err(StoreError::NoSuchStripe { .. })) => true,
+        Some(Err(_)) | None => false,
     }
 }
 

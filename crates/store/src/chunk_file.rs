@@ -197,6 +197,30 @@ impl Extent {
     }
 }
 
+/// Where bytes of a chunk file are read from: the file, or what of it is in memory.
+pub(crate) trait Source {
+    /// Fills `output` from `offset`.
+    fn fill(&self, output: &mut [u8], offset: u64) -> io::Result<()>;
+}
+
+impl<F: DiskFile> Source for F {
+    fn fill(&self, output: &mut [u8], offset: u64) -> io::Result<()> {
+        self.read_exact_at(output, offset)
+    }
+}
+
+/// What of a file is in memory.
+pub(crate) struct Cached<'a, F>(pub(crate) &'a F);
+
+impl<F: DiskFile> Source for Cached<'_, F> {
+    fn fill(&self, output: &mut [u8], offset: u64) -> io::Result<()> {
+        let is_read = self.0.read_cached_at(output, offset);
+        is_read
+            .then_some(())
+            .ok_or(io::ErrorKind::WouldBlock.into())
+    }
+}
+
 /// Why bytes of a chunk file could not be had.
 pub(crate) enum ReadFailure {
     /// The disk failed.
@@ -226,8 +250,8 @@ pub(crate) fn read_header<F: DiskFile>(
 
 /// Reads whole blocks and checks each. `span` is a block span of the extent; `output` has its
 /// length.
-pub(crate) fn read_blocks<F: DiskFile>(
-    file: &F,
+pub(crate) fn read_blocks(
+    file: &impl Source,
     extent: Extent,
     span: ByteRange,
     output: &mut [u8],
@@ -256,13 +280,13 @@ pub(crate) fn read_blocks<F: DiskFile>(
 }
 
 /// Reads bytes of a file; a file that ends early is damage to `range` of the chunk.
-pub(crate) fn read_exact<F: DiskFile>(
-    file: &F,
+pub(crate) fn read_exact(
+    file: &impl Source,
     output: &mut [u8],
     offset: u64,
     range: ByteRange,
 ) -> Result<(), ReadFailure> {
-    file.read_exact_at(output, offset).map_err(|error| {
+    file.fill(output, offset).map_err(|error| {
         if error.kind() == io::ErrorKind::UnexpectedEof {
             ReadFailure::Corrupt(range)
         } else {

@@ -88,6 +88,13 @@ pub trait DiskFile: Send + Sync + 'static {
     /// with.
     fn read_exact_at(&self, output: &mut [u8], offset: u64) -> io::Result<()>;
 
+    /// Fills `output` from `offset` if that waits for nothing, and says whether it did. If not,
+    /// nothing is said of why, nor of what `output` holds. A disk that cannot tell never does.
+    fn read_cached_at(&self, output: &mut [u8], offset: u64) -> bool {
+        let _ = (output, offset);
+        false
+    }
+
     /// Writes all of `bytes` at `offset`, growing the file where needed.
     ///
     /// # Errors

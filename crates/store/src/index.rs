@@ -10,7 +10,7 @@ use crate::swap::Swapped;
 use gabion_layout::{ByteRange, ChunkIndex, Epoch, Generation, Keeping, Sequence, StripeId};
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
 /// A stripe of which the store holds chunks or has promised something.
 #[derive(Debug, Default)]
@@ -86,6 +86,15 @@ impl Gate {
     /// Waits until the chunk's bytes are at rest.
     pub(crate) fn begin_read(&self) -> RwLockReadGuard<'_, ()> {
         self.content.read().expect(POISONED)
+    }
+
+    /// The same, unless the bytes are not at rest.
+    pub(crate) fn try_begin_read(&self) -> Option<RwLockReadGuard<'_, ()>> {
+        match self.content.try_read() {
+            Ok(shared) => Some(shared),
+            Err(TryLockError::WouldBlock) => None,
+            Err(TryLockError::Poisoned(_)) => panic!("{POISONED}"),
+        }
     }
 }
 

@@ -5,11 +5,12 @@
 //! A data node's overlay and a parity node's logged deltas are thus read by one function. Appended
 //! bytes of a data chunk lie over it in the same way, for readers of data; the code reads without.
 
-use crate::chunk_file::{ChunkHeader, read_blocks};
-use crate::disk::Disk;
+use crate::chunk_file::{Cached, ChunkHeader, ReadFailure, Source, read_blocks};
+use crate::disk::{Disk, DiskFile};
 use crate::entry::UpdateHead;
 use crate::error::StoreError;
 use crate::frame::{self, Check};
+use crate::index::{Chunk, Header};
 use crate::journal::Located;
 use crate::record::{ChunkInfo, Cut, RecordKind};
 use crate::store::{State, Store};
@@ -61,26 +62,46 @@ impl<D: Disk> Store<D> {
         let _shared = gate.begin_read();
         let disk = &*self.shared.disk;
         let view = self.shared.lock().view(disk, chunk, range, cut)?;
-        if range.is_empty() {
-            output.clear();
-            return Ok(view.as_of);
-        }
-        let extent = view.header.extent();
-        let span = extent.block_span(range);
-        output.resize(span.length as usize, 0);
-        read_blocks(&*view.file, extent, span, output)
+        view.read_below(&*view.file, range, output)
             .map_err(|failure| failure.into_error(chunk))?;
-        if span != range {
-            let start = (range.offset - span.offset) as usize;
-            output.copy_within(start..start + range.length as usize, 0);
-            output.truncate(range.length as usize);
-        }
         let mut frame = Vec::new();
         for layer in &view.layers {
             let body = layer.body(&mut frame)?;
             lay_over(output, range, &layer.head, body);
         }
         Ok(view.as_of)
+    }
+
+    /// The same as [`Store::read`] where that waits neither for the disk nor for whoever uses the
+    /// store or changes the chunk. `None` where it would, and where [`Store::read`] would fail.
+    pub fn read_now(
+        &self,
+        chunk: ChunkId,
+        range: ByteRange,
+        cut: Cut,
+        output: &mut Vec<u8>,
+    ) -> Option<Sequence> {
+        let gate = {
+            let mut state = self.shared.try_lock()?;
+            if !state.is_seen_from_memory(chunk) {
+                return None;
+            }
+            state.gate(chunk)
+        };
+        let _shared = gate.try_begin_read()?;
+        let view = {
+            let mut state = self.shared.try_lock()?;
+            if !state.is_seen_from_memory(chunk) {
+                return None;
+            }
+            state.view(&self.shared.disk, chunk, range, cut).ok()?
+        };
+        // Records are in files that are written all the time.
+        if !view.layers.is_empty() {
+            return None;
+        }
+        view.read_below(&Cached(&*view.file), range, output).ok()?;
+        Some(view.as_of)
     }
 
     /// All chunks, in the order of their ids. Reads each header that was not needed before.
@@ -123,7 +144,41 @@ impl<D: Disk> Store<D> {
     }
 }
 
+impl<F: DiskFile> View<F> {
+    /// Reads the chunk's own bytes, which lie below all records.
+    fn read_below(
+        &self,
+        source: &impl Source,
+        range: ByteRange,
+        output: &mut Vec<u8>,
+    ) -> Result<(), ReadFailure> {
+        if range.is_empty() {
+            output.clear();
+            return Ok(());
+        }
+        let extent = self.header.extent();
+        let span = extent.block_span(range);
+        output.resize(span.length as usize, 0);
+        read_blocks(source, extent, span, output)?;
+        if span != range {
+            let start = (range.offset - span.offset) as usize;
+            output.copy_within(start..start + range.length as usize, 0);
+            output.truncate(range.length as usize);
+        }
+        Ok(())
+    }
+}
+
 impl<D: Disk> State<D> {
+    /// Whether all that a [`View`] of a chunk says is in memory.
+    fn is_seen_from_memory(&self, chunk: ChunkId) -> bool {
+        let is_in_memory = |entry: &Chunk| {
+            let is_known = matches!(entry.header, Header::Known(_));
+            is_known && entry.reserve.is_none() && entry.swapped.is_none()
+        };
+        self.chunk(chunk).is_some_and(is_in_memory) && self.files.get(chunk).is_some()
+    }
+
     fn view(
         &mut self,
         disk: &D,
@@ -176,7 +231,7 @@ impl<D: Disk> State<D> {
     }
 }
 
-impl<F: crate::disk::DiskFile> Layer<F> {
+impl<F: DiskFile> Layer<F> {
     /// Reads the record's bytes and checks them.
     ///
     /// # Errors

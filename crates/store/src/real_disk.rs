@@ -8,9 +8,9 @@ use crate::error::StoreError;
 use crate::fiemap;
 use gabion_layout::ByteRange;
 use rustix::fs::{FallocateFlags, fallocate};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -117,6 +117,18 @@ impl Disk for RealDisk {
 impl DiskFile for File {
     fn read_exact_at(&self, output: &mut [u8], offset: u64) -> io::Result<()> {
         FileExt::read_exact_at(self, output, offset)
+    }
+
+    fn read_cached_at(&self, output: &mut [u8], offset: u64) -> bool {
+        // A part of it means that the rest is on the disk or behind the file's end.
+        let length = output.len();
+        let read = preadv2(
+            self,
+            &mut [IoSliceMut::new(output)],
+            offset,
+            ReadWriteFlags::NOWAIT,
+        );
+        read == Ok(length)
     }
 
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {

@@ -117,16 +117,16 @@ impl<D: Disk> Store<D> {
     /// [`StoreError::NoSuchStripe`] and [`StoreError::Failed`].
     pub fn commit(&self, stripe: StripeId, upto: Sequence) -> Result<(), StoreError> {
         let mut state = self.shared.lock();
-        self.shared.check_latch()?;
-        let known = state
-            .stripes
-            .get_mut(&stripe)
-            .ok_or(StoreError::NoSuchStripe { stripe })?;
-        if upto > known.mark {
-            known.raise_mark(upto);
-            state.unlogged_marks.insert(stripe);
-        }
-        Ok(())
+        self.shared.commit(&mut state, stripe, upto)
+    }
+
+    /// The same as [`Store::commit`] where that waits for nobody who uses the store.
+    ///
+    /// # Errors
+    /// As [`Store::commit`].
+    pub fn commit_now(&self, stripe: StripeId, upto: Sequence) -> Option<Result<(), StoreError>> {
+        let mut state = self.shared.try_lock()?;
+        Some(self.shared.commit(&mut state, stripe, upto))
     }
 
     /// Logs the marks that were raised since the last time, without a sync: a stripe that takes
@@ -243,6 +243,25 @@ impl<D: Disk> Shared<D> {
 }
 
 impl<D: Disk> Shared<D> {
+    /// Takes over that all updates up to `upto` are settled.
+    fn commit(
+        &self,
+        state: &mut State<D>,
+        stripe: StripeId,
+        upto: Sequence,
+    ) -> Result<(), StoreError> {
+        self.check_latch()?;
+        let known = state
+            .stripes
+            .get_mut(&stripe)
+            .ok_or(StoreError::NoSuchStripe { stripe })?;
+        if upto > known.mark {
+            known.raise_mark(upto);
+            state.unlogged_marks.insert(stripe);
+        }
+        Ok(())
+    }
+
     /// What the store knows of a stripe, with its records above the mark.
     fn held(&self, state: &mut State<D>, stripe: StripeId) -> Result<StripeState, StoreError> {
         state.know_stripe(&self.disk, stripe)?;

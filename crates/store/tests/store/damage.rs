@@ -16,6 +16,33 @@ fn path_of(disk: &SimDisk, id: ChunkId) -> String {
         .unwrap()
 }
 
+#[test]
+fn only_sound_bytes_in_memory_without_records_are_read_at_once() {
+    let disk = SimDisk::new(7);
+    let (store, _) = open(&disk);
+    let (id, whole) = (chunk(1, 0), pattern(1, CHUNK_BYTES));
+    write_chunk(&store, id, spec(1, CHUNK_BYTES as u64, 0), &whole).unwrap();
+    let mut bytes = Vec::new();
+    let mut read_now = |offset: u64, cut: u64| {
+        let range = ByteRange::new(offset, 1000);
+        let as_of = store.read_now(id, range, Cut::Exactly(Sequence(cut)), &mut bytes);
+        as_of.map(|as_of| (as_of, bytes.clone()))
+    };
+    assert_eq!(read_now(100, 0), None, "nobody has opened the file yet");
+    read(&store, id, 0, 1, Cut::Exactly(Sequence(0))).unwrap();
+    // The disk has the first and the third of these pages in memory, and not the second.
+    for offset in [100, 9000] {
+        let expected = whole[offset..offset + 1000].to_vec();
+        assert_eq!(read_now(offset as u64, 0), Some((Sequence(0), expected)));
+    }
+    assert_eq!(read_now(5000, 0), None, "it is on the disk");
+    append(&store, id, stamp(1, 1), RecordKind::NewBytes, 500, b"new").unwrap();
+    assert_eq!(read_now(100, 1), None, "a record lies over it");
+    assert!(read_now(100, 0).is_some() && read_now(9000, 1).is_some());
+    disk.flip_bit(&path_of(&disk, id), (DATA_OFFSET + 9100) * 8);
+    assert_eq!(read_now(9000, 0), None, "it is damaged");
+}
+
 /// A disk with two chunks, each with one applied and one pending record, closed in order.
 fn prepare() -> (SimDisk, Vec<(ChunkId, Vec<u8>)>) {
     let disk = SimDisk::new(7);

@@ -421,6 +421,10 @@ fn check_chunk(
                     let expected = content(entry, kind, sequence);
                     let expected = &expected[range.offset as usize..range.end() as usize];
                     assert!(bytes == expected, "{id} as of {sequence}: wrong bytes");
+                    if let Some(as_of) = store.read_now(id, range, cut, &mut bytes) {
+                        assert_eq!(as_of.0, sequence);
+                        assert!(bytes == expected, "{id} as of {sequence}: wrong at once");
+                    }
                 }
                 Err(StoreError::CutPassed { applied, .. }) => {
                     assert!(sequence < base && applied.0 == base);

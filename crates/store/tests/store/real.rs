@@ -1,7 +1,7 @@
 //! The same store on a real directory.
 
 use crate::{OPTIONS, append, chunk, pattern, read, spec, stamp, write_chunk};
-use gabion_layout::{Sequence, StripeId};
+use gabion_layout::{ByteRange, Sequence, StripeId};
 use gabion_store::{Cut, RealDisk, RecordKind::NewBytes, Store, StoreError};
 
 #[test]
@@ -32,6 +32,13 @@ fn a_store_on_a_directory_comes_back_as_it_was_left() {
     assert_eq!((report.damage.len(), report.torn_bytes), (0, 0));
     let found = read(&store, id, 0, 300_000, Cut::Exactly(Sequence(20))).unwrap();
     assert!(found == bytes);
+    // What was read just now is in memory; but not every file system says so.
+    let (range, cut) = (ByteRange::new(0, 4096), Cut::Exactly(Sequence(20)));
+    let mut at_once = Vec::new();
+    if let Some(as_of) = store.read_now(id, range, cut, &mut at_once) {
+        assert_eq!(as_of, Sequence(20));
+        assert!(at_once == bytes[..4096]);
+    }
     assert_eq!(store.scrub(id).unwrap(), []);
     assert_eq!(store.scrub_journal().unwrap(), []);
     store.remove(id).unwrap();
