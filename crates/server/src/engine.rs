@@ -116,6 +116,13 @@ impl DiskFile for EngineFile {
         }
     }
 
+    fn read_cached_at(&self, output: &mut [u8], offset: u64) -> bool {
+        match self {
+            Self::Files(file) => DiskFile::read_cached_at(file, output, offset),
+            Self::Array(file) => file.read_cached_at(output, offset),
+        }
+    }
+
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         match self {
             Self::Files(file) => DiskFile::write_all_at(file, bytes, offset),
