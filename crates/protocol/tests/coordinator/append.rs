@@ -9,6 +9,7 @@ use gabion_layout::{
     AppendSpec, ByteRange, ChunkIndex, Epoch, Geometry, NodeId, Sequence, StripeRecord, Topology,
     UpdateScheme,
 };
+use gabion_meta::{Exclusion, StoodUpdate};
 use gabion_planner::Stripe;
 use gabion_planner::update::cau;
 use gabion_protocol::message::{
@@ -140,4 +141,50 @@ fn a_keeper_that_a_failed_commit_left_out_counts_again_before_the_next() {
         ),
         "what the keeper has is committed, and then the damaged chunk is made: {effects:?}"
     );
+}
+
+#[test]
+fn a_keeper_without_which_an_append_stands_is_no_copy_of_it() {
+    let mut bed = Bed::new(3, 3);
+    let (stripe, keeper, epoch) = appended(&mut bed);
+    bed.fail(&[keeper]);
+    let copy = chunk_on(&stripe, keeper);
+    let last = StoodUpdate {
+        epoch,
+        sequence: LAST,
+        participants: vec![ChunkIndex(0), copy.index],
+    };
+    let before = Sequence(LAST.0 - 1);
+    let noted = bed.ask(CoordinatorRequest::Settling {
+        stripe: stripe.id,
+        exclusion: Exclusion {
+            epoch,
+            nodes: vec![keeper],
+            known: before,
+            stood: vec![last],
+        },
+    });
+    assert_eq!(noted, CoordinatorReply::Done);
+    let held = HeldChunk {
+        chunk: copy,
+        generation: stripe.generation,
+        mark: before,
+        epoch: Epoch(0),
+        undecided: vec![],
+    };
+    // Before the keeper has returned, the only node that has the update is gone.
+    bed.fail(&[stripe.nodes[0]]);
+    bed.join_holding(Some(keeper), keeper.0, keeper.0 / 3, vec![held]);
+    bed.take_log();
+    bed.ask(CoordinatorRequest::RepairNow { scheme: None });
+    bed.pass(10_000);
+    let stale: Vec<ChunkIndex> = bed.stripe("f").stale.iter().map(|one| one.chunk).collect();
+    assert!(stale.contains(&copy.index), "{stale:?}");
+    assert_eq!(
+        effects(&bed.take_log()),
+        [],
+        "nothing is committed without it"
+    );
+    let error = bed.status().repair.last_error.unwrap_or_default();
+    assert!(error.contains("the last updates of chunk 0"), "{error}");
 }
