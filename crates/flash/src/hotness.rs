@@ -1,11 +1,13 @@
 //! How often data is written, and which group it belongs to (`CodFS` thesis, section 6.2.2, Algorithm 2).
 //!
 //! The hotness of a unit is a moving average of the inverse interval between its writes; sequential
-//! K-means sorts hotness values into groups. The thesis's unit is a file. Here it is a run of pages of
-//! one, a whole file if one likes, since a volume's or a database's file has hot and cold places. Time
-//! is the number of pages written so far, so that groups follow the load and not its pace.
+//! K-means sorts hotness values into groups. The thesis's unit is a file. Here it is a page, or a run of
+//! pages up to a whole file, since a volume's or a database's file has hot and cold places. Time is the
+//! number of pages written so far, so that groups follow the load and not its pace.
 //!
-//! Hotness values are in ordinary memory and learnt anew after a restart.
+//! A unit takes three bytes of ordinary memory: its hotness to a twelfth, and the time of its last write
+//! in ticks, of which the clock's whole round is sixteen times what the store holds. Both are finer than
+//! groups need to be told apart. They are learnt anew after a restart.
 
 use std::collections::BTreeMap;
 
@@ -37,91 +39,116 @@ impl Default for HotnessOptions {
         Self {
             alpha: 0.3,
             beta: 0.02,
-            unit_pages: 16,
+            unit_pages: 1,
             scale: HotnessScale::Logarithmic,
         }
     }
 }
 
-/// What a unit's history comes to.
-#[derive(Clone, Copy, Debug)]
-struct Unit {
-    hotness: f32,
-    /// Low bits of the time of the last write. An interval beyond 2^32 pages counts as a shorter one.
-    written_at: u32,
+/// Units of a leaf.
+const LEAF_UNITS: u32 = 256;
+/// Steps of a coded hotness within a factor of two; 32 such factors have room in a byte.
+const STEPS_PER_OCTAVE: f64 = 254.0 / 32.0;
+
+/// What the history of some units comes to.
+#[derive(Clone, Debug)]
+struct Leaf {
+    /// As [`encode`] has it; 0 is a unit that was never written.
+    hotness: [u8; LEAF_UNITS as usize],
+    /// Low bits of the tick of the last write.
+    written_at: [u16; LEAF_UNITS as usize],
 }
 
 /// The hotness of everything, and the groups' centres.
 #[derive(Clone, Debug)]
 pub(crate) struct Hotness {
     options: HotnessOptions,
-    units: BTreeMap<(u32, u32), Unit>,
+    leaves: BTreeMap<(u32, u32), Box<Leaf>>,
     centres: Vec<f64>,
+    /// A tick is so many doublings of one written page.
+    tick_shift: u32,
 }
 
 impl Hotness {
-    pub(crate) fn new(options: HotnessOptions, group_count: usize) -> Self {
+    /// For a store that holds `capacity_pages`.
+    pub(crate) fn new(options: HotnessOptions, group_count: usize, capacity_pages: u64) -> Self {
         // The thesis guesses at random. Centres that begin orders of magnitude apart meet the values
         // wherever these are.
         let guess = |group: usize| 0.1_f64.powf(group as f64 + 1.0);
         let centres = (0..group_count)
             .map(guess)
             .map(|value| position(options.scale, value));
+        let round_pages = capacity_pages.saturating_mul(16);
         Self {
             options,
-            units: BTreeMap::new(),
+            leaves: BTreeMap::new(),
             centres: centres.collect(),
+            tick_shift: u64::BITS - (round_pages >> u16::BITS).leading_zeros(),
         }
+    }
+
+    /// Where the history of a page's unit is: the leaf, and the unit in it.
+    fn place(&self, file: u32, page: u32) -> ((u32, u32), usize) {
+        let unit = page / self.options.unit_pages;
+        ((file, unit / LEAF_UNITS), (unit % LEAF_UNITS) as usize)
+    }
+
+    fn tick(&self, now: u64) -> u16 {
+        (now >> self.tick_shift) as u16
+    }
+
+    /// Pages that were written between two ticks: at least half a tick's.
+    fn interval(&self, from: u16, to: u16) -> f64 {
+        let ticks = f64::from(to.wrapping_sub(from)).max(0.5);
+        ticks * f64::from(1_u32 << self.tick_shift)
     }
 
     /// The group of a page that is written now. The first write of a unit, and further pages of one
     /// write at the same time, tell nothing about intervals.
     pub(crate) fn written(&mut self, file: u32, page: u32, now: u64) -> usize {
-        let key = (file, page / self.options.unit_pages);
-        let now = now as u32;
-        let alpha = self.options.alpha;
-        let hotness = match self.units.get_mut(&key) {
-            None => {
-                let fresh = Unit {
-                    hotness: 0.0,
-                    written_at: now,
-                };
-                self.units.insert(key, fresh);
-                0.0
-            }
-            Some(unit) => {
-                let interval = now.wrapping_sub(unit.written_at);
-                if interval > 0 {
-                    let older = f64::from(unit.hotness);
-                    let hotness = alpha / f64::from(interval) + (1.0 - alpha) * older;
-                    unit.hotness = hotness as f32;
-                    unit.written_at = now;
-                }
-                f64::from(unit.hotness)
-            }
-        };
+        let (key, at) = self.place(file, page);
+        let tick = self.tick(now);
+        // Within one tick, one page was written again; of many, perhaps each once.
+        let is_told = self.options.unit_pages == 1 && self.tick_shift > 0;
+        let leaf = self.leaves.get(&key);
+        let (code, written_at) =
+            leaf.map_or((0, 0), |leaf| (leaf.hotness[at], leaf.written_at[at]));
+        let mut hotness = decode(code);
+        if code != 0 && (tick != written_at || is_told) {
+            let alpha = self.options.alpha;
+            hotness = alpha / self.interval(written_at, tick) + (1.0 - alpha) * hotness;
+        }
+        let leaf = self.leaves.entry(key).or_insert_with(|| {
+            Box::new(Leaf {
+                hotness: [0; LEAF_UNITS as usize],
+                written_at: [0; LEAF_UNITS as usize],
+            })
+        });
+        leaf.hotness[at] = encode(hotness);
+        leaf.written_at[at] = tick;
         self.classify(hotness)
     }
 
     /// The group of a page that collection moves: its hotness as if it were written now, so that what
     /// was hot once cools down.
     pub(crate) fn moved(&mut self, file: u32, page: u32, now: u64) -> usize {
-        let key = (file, page / self.options.unit_pages);
+        let (key, at) = self.place(file, page);
         let alpha = self.options.alpha;
-        let hotness = self.units.get(&key).map_or(0.0, |unit| {
-            let interval = (now as u32).wrapping_sub(unit.written_at).max(1);
+        let known = self.leaves.get(&key).filter(|leaf| leaf.hotness[at] != 0);
+        let hotness = known.map_or(0.0, |leaf| {
+            let interval = self.interval(leaf.written_at[at], self.tick(now)).max(1.0);
             // No average of intervals is above what the time since the last write allows.
-            let blended = alpha / f64::from(interval) + (1.0 - alpha) * f64::from(unit.hotness);
-            blended.min(1.0 / f64::from(interval))
+            let blended = alpha / interval + (1.0 - alpha) * decode(leaf.hotness[at]);
+            blended.min(1.0 / interval)
         });
         self.classify(hotness)
     }
 
     /// Forgets a file.
     pub(crate) fn forget(&mut self, file: u32) {
-        let mut rest = self.units.split_off(&(file, 0));
+        let mut rest = self.leaves.split_off(&(file, 0));
         let mut later = rest.split_off(&(file.saturating_add(1), 0));
-        self.units.append(&mut later);
+        self.leaves.append(&mut later);
     }
 
     /// One step of sequential K-means.
@@ -136,6 +163,19 @@ impl Hotness {
         self.centres[nearest] += self.options.beta * (value - self.centres[nearest]);
         nearest
     }
+}
+
+/// A hotness in a byte: its logarithm, and never 0. The coldest, as after a first write, is 1.
+fn encode(hotness: f64) -> u8 {
+    let octaves = hotness.clamp(2_f64.powi(-32), 1.0).log2() + 32.0;
+    1 + (octaves * STEPS_PER_OCTAVE).round() as u8
+}
+
+fn decode(code: u8) -> f64 {
+    if code <= 1 {
+        return 0.0;
+    }
+    (f64::from(code - 1) / STEPS_PER_OCTAVE - 32.0).exp2()
 }
 
 /// A hotness on its scale. The coldest values are as cold as one write in 2^32 pages.
@@ -156,7 +196,7 @@ mod tests {
             scale,
             ..HotnessOptions::default()
         };
-        Hotness::new(options, 4)
+        Hotness::new(options, 4, 4096)
     }
 
     #[test]
@@ -166,8 +206,8 @@ mod tests {
             hotness.written(7, 0, now);
         }
         let expected = 0.3 / 10.0 + 0.7 * (0.3 / 4.0);
-        let unit = hotness.units[&(7, 0)];
-        assert!((f64::from(unit.hotness) - expected).abs() < 1e-6);
+        let found = decode(hotness.leaves[&(7, 0)].hotness[0]);
+        assert!((found / expected - 1.0).abs() < 0.1, "{found}, {expected}");
     }
 
     #[test]
@@ -212,7 +252,40 @@ mod tests {
             hotness.written(file, 0, 1);
         }
         hotness.forget(1);
-        let left: Vec<u32> = hotness.units.keys().map(|key| key.0).collect();
+        let left: Vec<u32> = hotness.leaves.keys().map(|key| key.0).collect();
         assert_eq!(left, [0, 2]);
+    }
+
+    #[test]
+    fn a_byte_tells_hotness_to_a_twelfth() {
+        for exponent in 1..=310 {
+            let hotness = 0.933_f64.powi(exponent);
+            let found = decode(encode(hotness));
+            assert!((found / hotness - 1.0).abs() < 1.0 / 12.0, "{hotness}");
+        }
+        assert_eq!((encode(0.0), encode(1.0)), (1, 255));
+    }
+
+    #[test]
+    fn a_large_store_tells_pages_apart_by_its_coarse_clock() {
+        let options = HotnessOptions::default();
+        let mut hotness = Hotness::new(options, 4, 1 << 22);
+        assert_eq!(hotness.tick_shift, 11);
+        let mut groups = [0; 3];
+        for round in 0..200_u64 {
+            let now = round * 100_000;
+            // One page again and again, one now and then, and one that is new each time.
+            for again in 0..3 {
+                groups[0] = hotness.written(1, 0, now + again);
+            }
+            if round % 50 == 0 {
+                groups[1] = hotness.written(1, 1, now);
+            }
+            groups[2] = hotness.written(2, round as u32, now);
+        }
+        assert!(
+            groups[0] != groups[1] && groups[0] != groups[2],
+            "{groups:?}"
+        );
     }
 }

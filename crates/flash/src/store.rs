@@ -146,7 +146,11 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
             files: found.files,
             stripes: found.stripes,
             buffers: found.buffers,
-            hotness: Hotness::new(options.hotness, geometry.group_count),
+            hotness: Hotness::new(
+                options.hotness,
+                geometry.group_count,
+                geometry.capacity_pages(),
+            ),
             sequence: found.sequence,
             clock: 0,
             staged: Staged::default(),

@@ -51,9 +51,9 @@ fn variants() -> Vec<(&'static str, Setting)> {
             }),
         ),
         (
-            "4 groups, units of 1 page",
+            "4 groups, units of 16 pages",
             hot(HotnessOptions {
-                unit_pages: 1,
+                unit_pages: 16,
                 ..hotness
             }),
         ),
