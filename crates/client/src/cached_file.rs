@@ -26,6 +26,9 @@ use std::sync::Arc;
 /// A range without gaps is never cut, so what one call wrote into one segment is there wholly or not
 /// at all whoever crashes when. Segments have no order among each other.
 ///
+/// Files whose blocks are replicated at first are not cached: the borders of their stripes change. Reads
+/// and writes of these go through to the cluster, so each write is durable when it returns.
+///
 /// All files that a client opens in this way share its cache, and clones and further openings of
 /// one file see each other's writes at once.
 #[derive(Clone)]
@@ -104,9 +107,12 @@ impl CachedFile {
     pub async fn read(&self, range: ByteRange) -> Result<Vec<u8>, ClientError> {
         let size_bytes = self.size_bytes();
         within_file(self.name(), size_bytes, range)?;
+        if self.file.changes_form() {
+            return self.file.read(range).await;
+        }
         let full_bytes = self.file.full_stripe_bytes()?;
         let mut bytes = Vec::with_capacity(range.length as usize);
-        for extent in self.file.extents(range)? {
+        for extent in self.file.extents(range) {
             let before_bytes = extent.file_offset - extent.range.offset;
             let segment_bytes = full_bytes.min(size_bytes - before_bytes);
             let cache = &self.client().shared.cache;
@@ -136,7 +142,10 @@ impl CachedFile {
     pub async fn write(&self, offset: u64, bytes: Bytes) -> Result<(), ClientError> {
         let range = ByteRange::new(offset, bytes.len() as u64);
         within_file(self.name(), self.size_bytes(), range)?;
-        let extents = self.file.extents(range)?;
+        if self.file.changes_form() {
+            return self.file.write(offset, bytes).await;
+        }
+        let extents = self.file.extents(range);
         let cache = &self.client().shared.cache;
         cache
             .write(self.client(), &self.handle, &extents, &bytes)

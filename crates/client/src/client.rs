@@ -12,8 +12,8 @@ use gabion_plan::Plan;
 use gabion_planner::repair::Scheme;
 use gabion_protocol::initiate::{PartFailed, RunTerms, run_plan};
 use gabion_protocol::message::{
-    ClusterStatus, CoordinatorReply, CoordinatorRequest, FileLayout, LinkRate, Meter, NodeStatus,
-    PoolWish, Purpose, RepairOrder, RunId,
+    ClusterStatus, CoordinatorReply, CoordinatorRequest, FileLayout, FormOrder, LinkRate, Meter,
+    NodeStatus, PoolWish, Purpose, RepairOrder, RunId,
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
 use gabion_protocol::run::{LocalIo, RunContext, run_part};
@@ -244,6 +244,16 @@ impl Client {
             CoordinatorReply::Links(links) => Ok(links),
             _ => Err(ClientError::unexpected("the coordinator")),
         }
+    }
+
+    /// Has the blocks of a file, or of all files of a pool, encoded or replicated again. Returns when the
+    /// wish is durable; [`Client::layout`] and [`Client::status`] tell how it goes.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] when there is no such pool or file, or the pool's blocks are never
+    /// replicated; [`ClientError::NoCoordinator`].
+    pub async fn order_form(&self, order: FormOrder) -> Result<(), ClientError> {
+        self.ask_done(CoordinatorRequest::OrderForm(order)).await
     }
 
     /// Opens a file to read and write it.

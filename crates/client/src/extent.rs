@@ -1,10 +1,11 @@
 //! From a file's byte addresses to its stripes: pure arithmetic over the layout.
 //!
 //! A file's segments fill in order: each but the last holds the pool's full stripe; the last one's
-//! stripe may be smaller, and its data bytes behind the end of the file are zeros.
+//! stripe may be smaller, and its data bytes behind the end of the file are zeros. A segment whose blocks
+//! are replicated has a stripe for each of them, in order.
 
 use crate::ClientError;
-use gabion_layout::{ByteRange, Geometry};
+use gabion_layout::{ByteRange, Geometry, StripeRecord};
 use gabion_meta::PoolSpec;
 use gabion_plan::Keepings;
 use gabion_planner::update;
@@ -21,26 +22,39 @@ pub(crate) struct Extent {
     pub(crate) file_offset: u64,
 }
 
-/// Cuts a range of a file at the borders of its stripes, in order.
-///
-/// # Panics
-/// When a full stripe has no bytes, which [`Geometry`] excludes.
-pub(crate) fn extents(full_stripe_bytes: u64, range: ByteRange) -> Vec<Extent> {
-    assert!(full_stripe_bytes > 0, "a stripe has at least one byte");
+/// Cuts a range of a file at the borders of its stripes, in order. `starts` says where in the file each
+/// stripe starts, and behind the last one where that ends.
+pub(crate) fn extents(starts: &[u64], range: ByteRange) -> Vec<Extent> {
     let mut extents = Vec::new();
-    let mut at = range.offset;
-    while at < range.end() {
-        let stripe_at = at / full_stripe_bytes;
-        let start = stripe_at * full_stripe_bytes;
-        let end = range.end().min(start.saturating_add(full_stripe_bytes));
+    let first = starts.partition_point(|&start| start <= range.offset);
+    for stripe_at in first.saturating_sub(1)..starts.len().saturating_sub(1) {
+        let (start, end) = (starts[stripe_at], starts[stripe_at + 1]);
+        let stripe = ByteRange::new(start, end - start);
+        let Some(piece) = stripe.intersect(range) else {
+            break;
+        };
         extents.push(Extent {
-            stripe_at: stripe_at as usize,
-            range: ByteRange::new(at - start, end - at),
-            file_offset: at,
+            stripe_at,
+            range: ByteRange::new(piece.offset - start, piece.length),
+            file_offset: piece.offset,
         });
-        at = end;
     }
     extents
+}
+
+/// Where in the file each stripe of a layout starts, and where the last one ends.
+///
+/// # Errors
+/// [`ClientError::Broken`] when a stripe has no shape.
+pub(crate) fn starts(layout: &FileLayout) -> Result<Vec<u64>, ClientError> {
+    let mut starts = vec![0];
+    let mut end = 0_u64;
+    for stripe in &layout.stripes {
+        let shape = geometry(&layout.pool_of(stripe).spec, stripe.chunk_bytes)?;
+        end = end.saturating_add(shape.stripe_bytes());
+        starts.push(end);
+    }
+    Ok(starts)
 }
 
 /// How the chunks of a stripe with chunks of `chunk_bytes` keep records in a pool.
@@ -64,8 +78,11 @@ pub(crate) fn geometry(spec: &PoolSpec, chunk_bytes: u64) -> Result<Geometry, Cl
 pub(crate) fn check_layout(layout: &FileLayout) -> Result<(), ClientError> {
     let name = &layout.file.name;
     let spec = &layout.pool.spec;
-    let full = geometry(spec, spec.chunk_bytes)?.stripe_bytes();
     let size_bytes = layout.file.size_bytes;
+    if layout.encoded.is_some() {
+        return check_segments(layout);
+    }
+    let full = geometry(spec, spec.chunk_bytes)?.stripe_bytes();
     let expected_count = size_bytes.div_ceil(full);
     if layout.stripes.len() as u64 != expected_count {
         let found = layout.stripes.len();
@@ -84,6 +101,22 @@ pub(crate) fn check_layout(layout: &FileLayout) -> Result<(), ClientError> {
         }
     }
     Ok(())
+}
+
+/// Whether the stripes of a file whose blocks are replicated at first hold all of it.
+fn check_segments(layout: &FileLayout) -> Result<(), ClientError> {
+    let name = &layout.file.name;
+    let is_whole = |stripe: &StripeRecord| {
+        let pool = layout.pool_of(stripe);
+        pool.id == stripe.pool && stripe.nodes.len() == pool.spec.k + pool.spec.m
+    };
+    let has_room = starts(layout)?.last() >= Some(&layout.file.size_bytes);
+    if has_room && layout.stripes.iter().all(is_whole) {
+        return Ok(());
+    }
+    Err(ClientError::Broken(format!(
+        "the stripes of {name} do not hold all of it"
+    )))
 }
 
 /// The range, if it lies within a file of `size_bytes`.
@@ -114,14 +147,23 @@ mod tests {
     proptest! {
         #[test]
         fn extents_tile_the_range_and_stay_in_their_stripes(
-            full in 1u64..5000, offset in 0u64..100_000, length in 0u64..100_000,
+            sizes in proptest::collection::vec(1u64..5000, 1..40), offset: u64, length: u64,
         ) {
+            let mut starts = vec![0];
+            starts.extend(sizes.iter().scan(0, |end, size| {
+                *end += size;
+                Some(*end)
+            }));
+            let total: u64 = sizes.iter().sum();
+            let offset = offset % total;
+            let length = length % (total - offset + 1);
             let mut at = offset;
             let mut last = None;
-            for extent in extents(full, ByteRange::new(offset, length)) {
-                prop_assert!(!extent.range.is_empty() && extent.range.end() <= full);
+            for extent in extents(&starts, ByteRange::new(offset, length)) {
+                let size = sizes[extent.stripe_at];
+                prop_assert!(!extent.range.is_empty() && extent.range.end() <= size);
                 prop_assert_eq!(extent.file_offset, at);
-                prop_assert_eq!(extent.stripe_at as u64 * full + extent.range.offset, at);
+                prop_assert_eq!(starts[extent.stripe_at] + extent.range.offset, at);
                 prop_assert!(last < Some(extent.stripe_at));
                 last = Some(extent.stripe_at);
                 at += extent.range.length;

@@ -1,11 +1,12 @@
 //! An open file: its layout, kept until somebody says that it is old.
 
 use crate::client::{code_of, topology};
-use crate::extent::{Extent, check_layout, extents, geometry};
+use crate::extent::{Extent, check_layout, extents, geometry, starts};
 use crate::losses::PrimaryGuess;
 use crate::{Client, ClientError};
 use gabion_codec::Code;
-use gabion_layout::{ByteRange, ChunkIndex, Geometry, StripeId, StripeRecord, Topology};
+use gabion_layout::{ByteRange, ChunkIndex, Geometry, PoolId, StripeId, StripeRecord, Topology};
+use gabion_meta::PoolSpec;
 use gabion_planner::Stripe;
 use gabion_protocol::message::{FileLayout, NodeStatus};
 use std::collections::BTreeMap;
@@ -24,7 +25,10 @@ pub struct File {
 /// What a file's handles share.
 pub(crate) struct Opened {
     name: String,
+    /// Of its own pool's stripes, and of those that are encoded if its blocks are replicated at first. A
+    /// file's pools never change.
     code: Code,
+    encoded: Option<(PoolId, Code)>,
     layout: Mutex<Arc<Layout>>,
     primaries: Mutex<BTreeMap<StripeId, PrimaryGuess>>,
 }
@@ -33,6 +37,8 @@ pub(crate) struct Opened {
 pub(crate) struct Layout {
     pub(crate) file: FileLayout,
     pub(crate) topology: Topology,
+    /// Where each stripe starts, and where the last one ends.
+    starts: Vec<u64>,
 }
 
 /// The nodes, as a plan is made for them.
@@ -46,12 +52,47 @@ impl Layout {
     fn new(file: FileLayout) -> Result<Self, ClientError> {
         check_layout(&file)?;
         let topology = topology(&file.nodes)?;
-        Ok(Self { file, topology })
+        let starts = starts(&file)?;
+        Ok(Self {
+            file,
+            topology,
+            starts,
+        })
     }
 
+    /// The stripe of an extent that was cut from this layout.
     pub(crate) fn stripe(&self, extent: &Extent) -> &StripeRecord {
         // Extents are cut from ranges within the file, and the layout has all of its stripes.
         &self.file.stripes[extent.stripe_at]
+    }
+
+    /// The stripe of an extent that may have been cut from another layout of the file; none when the
+    /// stripes have other borders since.
+    pub(crate) fn find(&self, extent: &Extent) -> Option<&StripeRecord> {
+        let stripe = self.file.stripes.get(extent.stripe_at)?;
+        let (start, end) = (
+            self.starts[extent.stripe_at],
+            self.starts[extent.stripe_at + 1],
+        );
+        let fits =
+            start + extent.range.offset == extent.file_offset && start + extent.range.end() <= end;
+        fits.then_some(stripe)
+    }
+
+    /// Where an extent's stripe starts in the file.
+    pub(crate) fn start_of(&self, extent: &Extent) -> u64 {
+        self.starts[extent.stripe_at]
+    }
+
+    /// Bytes of the largest stripe.
+    pub(crate) fn stripe_bytes_max(&self) -> u64 {
+        let sizes = self.starts.windows(2).map(|pair| pair[1] - pair[0]);
+        sizes.max().unwrap_or(0)
+    }
+
+    /// What the pool of a stripe was asked to be.
+    pub(crate) fn spec(&self, stripe: &StripeRecord) -> &PoolSpec {
+        &self.file.pool_of(stripe).spec
     }
 
     /// The nodes, as of the layout.
@@ -63,7 +104,7 @@ impl Layout {
     }
 
     pub(crate) fn geometry(&self, stripe: &StripeRecord) -> Result<Geometry, ClientError> {
-        geometry(&self.file.pool.spec, stripe.chunk_bytes)
+        geometry(self.spec(stripe), stripe.chunk_bytes)
     }
 }
 
@@ -85,9 +126,12 @@ impl File {
     pub(crate) async fn open(client: &Client, name: &str) -> Result<Self, ClientError> {
         let layout = Layout::new(client.lookup(name).await?)?;
         let code = code_of(&layout.file.pool)?;
+        let encoded = layout.file.encoded.as_ref();
+        let encoded = encoded.map(|pool| Ok((pool.id, code_of(pool)?)));
         let opened = Opened {
             name: name.to_owned(),
             code,
+            encoded: encoded.transpose()?,
             layout: Mutex::new(Arc::new(layout)),
             primaries: Mutex::default(),
         };
@@ -120,8 +164,17 @@ impl File {
         self.layout().file.file.size_bytes
     }
 
-    pub(crate) fn code(&self) -> &Code {
-        &self.opened.code
+    /// The code of one of its stripes.
+    pub(crate) fn code(&self, stripe: &StripeRecord) -> &Code {
+        match &self.opened.encoded {
+            Some((pool, code)) if *pool == stripe.pool => code,
+            _ => &self.opened.code,
+        }
+    }
+
+    /// Whether its blocks are replicated at first, so that the borders of its stripes may change.
+    pub(crate) fn changes_form(&self) -> bool {
+        self.opened.encoded.is_some()
     }
 
     /// The layout as it was last looked up.
@@ -151,23 +204,19 @@ impl File {
     }
 
     /// Pieces of one stripe.
-    pub(crate) fn pieces(
-        &self,
-        stripe_at: usize,
-        ranges: &[ByteRange],
-    ) -> Result<Vec<Extent>, ClientError> {
-        let start = stripe_at as u64 * self.full_stripe_bytes()?;
+    pub(crate) fn pieces(&self, stripe_at: usize, ranges: &[ByteRange]) -> Vec<Extent> {
+        let start = self.layout().starts[stripe_at];
         let pieces = ranges.iter().map(|&range| Extent {
             stripe_at,
             range,
             file_offset: start + range.offset,
         });
-        Ok(pieces.collect())
+        pieces.collect()
     }
 
     /// Cuts a range of the file at the borders of its stripes.
-    pub(crate) fn extents(&self, range: ByteRange) -> Result<Vec<Extent>, ClientError> {
-        Ok(extents(self.full_stripe_bytes()?, range))
+    pub(crate) fn extents(&self, range: ByteRange) -> Vec<Extent> {
+        extents(&self.layout().starts, range)
     }
 
     /// A stripe as planners see it.
@@ -179,7 +228,7 @@ impl File {
     ) -> Stripe<'a> {
         Stripe {
             id: record.id,
-            code: self.code(),
+            code: self.code(record),
             geometry,
             placement: &record.nodes,
             lost,

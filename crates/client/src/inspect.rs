@@ -95,15 +95,15 @@ impl Client {
     pub async fn stat(&self, name: &str) -> Result<FileStat, ClientError> {
         let file = self.open(name).await?;
         let layout = file.layout().file.clone();
-        let spec = &layout.pool.spec;
-        let phase = update::scheme(spec.update).appending().zip(spec.append);
-        let copies = phase.map(|(appending, spec)| appending.survives(file.code(), &spec));
         let left = |stripe: &StripeRecord| {
             let lost = lost_for_good(stripe, &layout.nodes);
+            let (spec, code) = (&layout.pool_of(stripe).spec, file.code(stripe));
+            let phase = update::scheme(spec.update).appending().zip(spec.append);
+            let copies = phase.map(|(appending, spec)| appending.survives(code, &spec));
             let appends = layout.appending.contains(&stripe.id);
             match copies.filter(|_| appends) {
-                Some(copies) => failures_left_appending(file.code(), &lost, copies),
-                None => failures_left(file.code(), &lost),
+                Some(copies) => failures_left_appending(code, &lost, copies),
+                None => failures_left(code, &lost),
             }
         };
         let failures_left = layout.stripes.iter().map(left).collect();
@@ -204,14 +204,14 @@ impl Client {
         within_file(name, file.size_bytes(), range)?;
         let layout = file.layout();
         let mut planned = Vec::new();
-        for extent in file.extents(range)? {
+        for extent in file.extents(range) {
             let stripe = layout.stripe(&extent);
             let ranges = layout.geometry(stripe)?.split(extent.range);
             let ranges = ranges.map_err(|error| ClientError::Broken(error.to_string()))?;
             let plan = file.plan_update_of(&layout, stripe, &ranges);
             let plan = plan.map_err(ClientError::Usage)?;
-            check(&plan, file.code())?;
-            let (code, topology) = (file.code().clone(), layout.topology.clone());
+            check(&plan, file.code(stripe))?;
+            let (code, topology) = (file.code(stripe).clone(), layout.topology.clone());
             planned.push(Planned {
                 plan,
                 code,
@@ -269,10 +269,10 @@ impl Client {
             REPAIR_SLICE_BYTES,
         )
         .map_err(|error| ClientError::Usage(error.to_string()))?;
-        check(&plan, file.code())?;
+        check(&plan, file.code(record))?;
         Ok(Planned {
             plan,
-            code: file.code().clone(),
+            code: file.code(record).clone(),
             topology: layout.topology.clone(),
         })
     }

@@ -135,7 +135,7 @@ impl Client {
     ) -> Result<u64, ClientError> {
         let file = self.open(name).await?;
         let size_bytes = file.size_bytes();
-        let extents = file.extents(ByteRange::new(0, size_bytes))?;
+        let extents = file.extents(ByteRange::new(0, size_bytes));
         let longest = extents
             .iter()
             .map(|extent| extent.range.length)
@@ -175,7 +175,7 @@ impl File {
     pub async fn read(&self, range: ByteRange) -> Result<Vec<u8>, ClientError> {
         within_file(self.name(), self.size_bytes(), range)?;
         let mut bytes = Vec::with_capacity(range.length as usize);
-        for extent in self.extents(range)? {
+        for extent in self.extents(range) {
             let piece = self.read_extent(extent).await?.bytes;
             if bytes.is_empty() {
                 bytes = piece;
@@ -186,18 +186,38 @@ impl File {
         Ok(bytes)
     }
 
-    /// Reads a piece of one stripe, and says as of which of the stripe's updates.
+    /// Reads a piece of one stripe, and says as of which of the stripe's updates. If the stripe becomes
+    /// others meanwhile, the piece is of all of these, and the answer is about the first.
     ///
     /// # Errors
     /// Those of [`File::read`].
     pub(crate) async fn read_extent(&self, extent: Extent) -> Result<Moment, ClientError> {
+        if let Some(moment) = self.read_within(extent).await? {
+            return Ok(moment);
+        }
+        let range = ByteRange::new(extent.file_offset, extent.range.length);
+        let mut whole: Option<Moment> = None;
+        for piece in self.extents(range) {
+            let read = Box::pin(self.read_extent(piece)).await?;
+            match &mut whole {
+                None => whole = Some(read),
+                Some(whole) => whole.bytes.extend_from_slice(&read.bytes),
+            }
+        }
+        whole.ok_or_else(|| ClientError::unexpected("the coordinator"))
+    }
+
+    /// Reads a piece of one stripe; none when the file's stripes have other borders by now.
+    async fn read_within(&self, extent: Extent) -> Result<Option<Moment>, ClientError> {
         let what = format!("reading {} at byte {}", self.name(), extent.file_offset);
         let mut attempts = self.client.attempts(what, extent.range.length);
         let mut reading = Reading::default();
         let mut last_id = None;
         loop {
             let layout = self.layout();
-            let stripe = layout.stripe(&extent);
+            let Some(stripe) = layout.find(&extent) else {
+                return Ok(None);
+            };
             if last_id.replace(stripe.id) != Some(stripe.id) {
                 // Cuts and bad chunks of a stripe say nothing about one that has replaced it.
                 reading = Reading::default();
@@ -208,7 +228,7 @@ impl File {
                 .try_read(fleet, stripe, geometry, range, &mut reading, &attempts)
                 .await;
             match tried? {
-                Ok(moment) => return Ok(moment),
+                Ok(moment) => return Ok(Some(moment)),
                 Err(Trouble::NeedsCut { settle, missing }) => {
                     // A first cut is a part of the read and no failure, so it is not waited for.
                     if reading.cut.is_some() {
@@ -323,7 +343,7 @@ impl File {
             let read = repair::read(&stripe, &ranges, asker, &helpers, scheme, READ_SLICE_BYTES);
             match read {
                 Ok(plan) => {
-                    check(&plan, self.code())?;
+                    check(&plan, self.code(record))?;
                     let is_degraded = ranges.iter().any(|part| lost.contains(&part.chunk));
                     return Ok(Ok(ReadPlan {
                         plan,
@@ -356,12 +376,12 @@ impl File {
         attempts: &mut Attempts,
     ) -> Result<Option<(Epoch, Sequence)>, ClientError> {
         let mut layout = self.layout();
-        let id = layout.stripe(&extent).id;
+        let id = layout.find(&extent).map(|stripe| stripe.id);
         loop {
-            let stripe = layout.stripe(&extent);
-            if stripe.id != id {
-                return Ok(None);
-            }
+            let stripe = match layout.find(&extent) {
+                Some(stripe) if Some(stripe.id) == id => stripe,
+                _ => return Ok(None),
+            };
             let asked = self
                 .ask_mark(&layout, stripe, how, attempts.attempt_ms())
                 .await;

@@ -12,7 +12,7 @@ use crate::remedy::may_ask_again;
 use crate::{ClientError, File};
 use bytes::{Bytes, BytesMut};
 use futures::stream::{self, StreamExt, TryStreamExt};
-use gabion_layout::{ByteRange, Geometry, StaleChunk, StripeId, StripeRecord};
+use gabion_layout::{ByteRange, Geometry, StaleChunk, StripeId, StripeRecord, Topology};
 use gabion_meta::PutId;
 use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest, NodeStatus, SettledStripe};
 use gabion_protocol::ports::{CallError, Ports as _};
@@ -44,7 +44,7 @@ struct Begun {
     settled: Vec<SettledStripe>,
     stripes: Vec<StripeRecord>,
     nodes: Vec<NodeStatus>,
-    encoder: Encoder,
+    topology: Topology,
 }
 
 impl File {
@@ -65,6 +65,11 @@ impl File {
         });
         let mut attempts = self.client.attempts(what, sizes.sum());
         loop {
+            let layout = self.layout();
+            if extents.iter().any(|extent| layout.find(extent).is_none()) {
+                // Stripes have become others since the range was cut.
+                return Box::pin(self.write(first, bytes.clone())).await;
+            }
             match self.try_replace(extents, bytes, &mut attempts).await {
                 Ok(()) => break,
                 Err(Setback::Again(missing)) => {
@@ -105,10 +110,20 @@ impl File {
         attempts: &Attempts,
     ) -> Result<Begun, Setback> {
         let layout = self.layout();
+        let stripes: Option<Vec<StripeId>> = extents
+            .iter()
+            .map(|extent| Some(layout.find(extent)?.id))
+            .collect();
+        let Some(stripes) = stripes else {
+            return Err(Setback::Again(format!(
+                "{} has other stripes now",
+                self.name()
+            )));
+        };
         let request = CoordinatorRequest::BeginReplace {
             name: self.name().to_owned(),
             file: layout.file.file.put,
-            stripes: extents.iter().map(|e| layout.stripe(e).id).collect(),
+            stripes,
         };
         let reply = self.client.ask_once(request, attempts.attempt_ms()).await;
         let CoordinatorReply::Replacement {
@@ -124,19 +139,14 @@ impl File {
             return Err(ClientError::unexpected("the coordinator").into());
         }
         self.client.shared.ports.learn_nodes(&nodes);
-        let encoder = Encoder {
-            client: self.client.clone(),
-            code: self.code().clone(),
-            pool: layout.file.pool.spec.clone(),
-            topology: topology(&nodes)?,
-        };
+        let topology = topology(&nodes)?;
         Ok(Begun {
             put,
             layout,
             settled,
             stripes,
             nodes,
-            encoder,
+            topology,
         })
     }
 
@@ -148,9 +158,7 @@ impl File {
         bytes: &Bytes,
         attempts: &Attempts,
     ) -> Result<(), Setback> {
-        let spec = &begun.layout.file.pool.spec;
-        let full_bytes = geometry(spec, spec.chunk_bytes)?.stripe_bytes();
-        let in_flight_count = self.client.in_flight_count(full_bytes);
+        let in_flight_count = self.client.in_flight_count(begun.layout.stripe_bytes_max());
         let start = extents[0].file_offset;
         let mut writes = Vec::with_capacity(extents.len());
         for (at, extent) in extents.iter().enumerate() {
@@ -175,17 +183,25 @@ impl File {
     ) -> Result<(), Setback> {
         let (old, new) = (&begun.settled[at], &begun.stripes[at]);
         let file = &begun.layout.file;
-        let shape = geometry(&file.pool.spec, new.chunk_bytes)?;
-        let full_bytes = geometry(&file.pool.spec, file.pool.spec.chunk_bytes)?.stripe_bytes();
-        let before_bytes = extent.stripe_at as u64 * full_bytes;
-        let data_bytes = full_bytes.min(file.file.size_bytes - before_bytes);
+        let spec = begun.layout.spec(new);
+        let shape = geometry(spec, new.chunk_bytes)?;
+        let before_bytes = begun.layout.start_of(&extent);
+        let data_bytes = shape
+            .stripe_bytes()
+            .min(file.file.size_bytes - before_bytes);
         let mut segment = BytesMut::zeroed(shape.stripe_bytes() as usize);
         for rest in around(extent.range, data_bytes) {
             let kept = self.read_settled(begun, old, shape, rest, attempts).await?;
             segment[rest.offset as usize..rest.end() as usize].copy_from_slice(&kept);
         }
         segment[extent.range.offset as usize..extent.range.end() as usize].copy_from_slice(&piece);
-        let stored = begun.encoder.store(new, shape, segment.freeze()).await?;
+        let encoder = Encoder {
+            client: self.client.clone(),
+            code: self.code(new).clone(),
+            pool: spec.clone(),
+            topology: begun.topology.clone(),
+        };
+        let stored = encoder.store(new, shape, segment.freeze()).await?;
         stored.map_err(|failed| {
             let refusal = failed.to_string();
             if may_ask_again(&failed.refusal) {
@@ -208,7 +224,7 @@ impl File {
     ) -> Result<Vec<u8>, Setback> {
         let fleet = Fleet {
             nodes: &begun.nodes,
-            topology: &begun.encoder.topology,
+            topology: &begun.topology,
         };
         let mut stripe = old.stripe.clone();
         for &chunk in &old.unsettled {
@@ -258,7 +274,12 @@ impl File {
                     self.refresh().await?;
                     let layout = self.layout();
                     let mut pairs = extents.iter().zip(&begun.stripes);
-                    return if pairs.all(|(extent, new)| layout.stripe(extent).id == new.id) {
+                    let is_there = |(extent, new): (&Extent, &StripeRecord)| {
+                        layout
+                            .find(extent)
+                            .is_some_and(|stripe| stripe.id == new.id)
+                    };
+                    return if pairs.all(is_there) {
                         Ok(())
                     } else {
                         Err(Setback::Again(error.to_string()))

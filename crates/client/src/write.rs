@@ -60,7 +60,7 @@ impl File {
     pub async fn write(&self, offset: u64, bytes: Bytes) -> Result<(), ClientError> {
         let range = ByteRange::new(offset, bytes.len() as u64);
         within_file(self.name(), self.size_bytes(), range)?;
-        let extents = self.extents(range)?;
+        let extents = self.extents(range);
         match extents.as_slice() {
             [] => Ok(()),
             [_] => self.write_extents(&extents, &bytes).await.map(drop),
@@ -74,6 +74,9 @@ impl File {
     /// What is too large for the nodes' journals is not updated but replaced, stripe and all; of
     /// several pieces each is atomic then, not all of them together.
     ///
+    /// If the stripe becomes others meanwhile, each piece is written as if it came alone, and the answer
+    /// says nothing.
+    ///
     /// # Errors
     /// Those of [`File::write`].
     ///
@@ -84,21 +87,31 @@ impl File {
         extents: &[Extent],
         bytes: &Bytes,
     ) -> Result<(StripeId, Sequence), ClientError> {
-        if let Some(done) = self.update_extents(extents, bytes).await? {
-            return Ok(done);
-        }
-        if let [extent] = extents {
+        let has_moved = match self.update_extents(extents, bytes).await? {
+            Updated::Done(stripe, sequence) => return Ok((stripe, sequence)),
+            Updated::TooLarge => false,
+            Updated::Moved => true,
+        };
+        if let ([extent], false) = (extents, has_moved) {
             self.replace(extents, bytes).await?;
+            let layout = self.layout();
             // Nobody has updated the new stripe before this looked it up, or its mark says so.
-            return Ok((self.layout().stripe(extent).id, Sequence(0)));
+            let stripe = layout.find(extent).map_or(StripeId(0), |stripe| stripe.id);
+            return Ok((stripe, Sequence(0)));
         }
         let mut rest = bytes.clone();
         let mut last = None;
         for extent in extents {
             let piece = rest.split_to(extent.range.length as usize);
-            last = Some(Box::pin(self.write_extents(&[*extent], &piece)).await?);
+            if has_moved {
+                // What was tried in the old stripe is there or never will be: it has ended.
+                Box::pin(self.write(extent.file_offset, piece)).await?;
+                last = Some((StripeId(0), Sequence(0)));
+            } else {
+                last = Some(Box::pin(self.write_extents(&[*extent], &piece)).await?);
+            }
         }
-        Ok(last.expect("there are at least two pieces"))
+        Ok(last.expect("there is at least one piece"))
     }
 
     /// Overwrites pieces of one stripe by one update, unless that is too large for records.
@@ -106,7 +119,7 @@ impl File {
         &self,
         extents: &[Extent],
         bytes: &Bytes,
-    ) -> Result<Option<(StripeId, Sequence)>, ClientError> {
+    ) -> Result<Updated, ClientError> {
         let first = extents.first().expect("there is at least one piece");
         let same = |extent: &Extent| extent.stripe_at == first.stripe_at;
         assert!(extents.iter().all(same), "the pieces are of one stripe");
@@ -118,7 +131,9 @@ impl File {
         let mut open = None;
         loop {
             let layout = self.layout();
-            let stripe = layout.stripe(first);
+            let Some(stripe) = layout.find(first) else {
+                return Ok(Updated::Moved);
+            };
             let geometry = layout.geometry(stripe)?;
             let mut ranges = Vec::with_capacity(extents.len());
             for extent in extents {
@@ -139,9 +154,9 @@ impl File {
                 }
                 Err(refusal) => return Err(given_up(refusal)),
             };
-            check(&plan, self.code())?;
+            check(&plan, self.code(stripe))?;
             if !fits_records(&plan) {
-                return Ok(None);
+                return Ok(Updated::TooLarge);
             }
             let pieces = Pieces {
                 ranges,
@@ -151,7 +166,7 @@ impl File {
             let deadline_ms = attempts.attempt_ms();
             let tried = self.try_write(&layout, stripe, &pieces, &mut open, deadline_ms);
             match tried.await {
-                Ok(sequence) => return Ok(Some((stripe.id, sequence))),
+                Ok(sequence) => return Ok(Updated::Done(stripe.id, sequence)),
                 Err(refusal) if may_ask_again(&refusal) => {
                     attempts.pause(&refusal.to_string()).await?;
                     self.refresh().await?;
@@ -175,7 +190,7 @@ impl File {
         let geometry = layout.geometry(record).map_err(|error| error.to_string())?;
         let lost = lost_for_good(record, &layout.file.nodes);
         let stripe = self.stripe(record, geometry, &lost);
-        let pool = &layout.file.pool.spec;
+        let pool = layout.spec(record);
         let scheme = update::scheme(pool.update);
         let plan = scheme.plan(&stripe, &layout.topology, ranges, UPDATE_SLICE_BYTES);
         let keepings = keepings(pool, record.chunk_bytes);
@@ -299,6 +314,16 @@ impl File {
             .try_collect()
             .await
     }
+}
+
+/// What has become of an update.
+enum Updated {
+    /// The stripe, and the number of the update.
+    Done(StripeId, Sequence),
+    /// Nothing: it is too large for records.
+    TooLarge,
+    /// Nothing more: the file's stripes have other borders by now.
+    Moved,
 }
 
 /// The bytes of an update and where they go.

@@ -228,6 +228,22 @@ pub(crate) enum PoolCommand {
         /// The pool
         name: String,
     },
+    /// Encode replicated blocks now, in a pool of --write replicate:N
+    Encode(FormOptions),
+    /// Replicate the blocks of encoded stripes again: they are hot
+    Promote(FormOptions),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct FormOptions {
+    /// The pool
+    pub(crate) name: String,
+    /// This file alone
+    #[arg(long)]
+    pub(crate) file: Option<String>,
+    /// Do not wait until it is done
+    #[arg(long)]
+    pub(crate) no_wait: bool,
 }
 
 #[derive(Args, Debug)]

@@ -33,6 +33,16 @@ fn check(further: &[&str]) {
         updates["planned_cross_rack_bytes"],
         updates["metered_cross_rack_bytes"]
     );
+    let forms = report["forms"].as_array().expect("a list");
+    assert_eq!(forms.len(), 2);
+    assert_eq!(forms[0]["data_cross_rack_bytes"], 0, "{}", forms[0]);
+    for form in forms {
+        let (planned, metered) = (
+            &form["planned_cross_rack_bytes"],
+            &form["metered_cross_rack_bytes"],
+        );
+        assert!(metered.as_u64() >= planned.as_u64(), "{form}");
+    }
     let repairs = report["repairs"].as_array().expect("a list");
     assert_eq!(repairs.len(), 2);
     for repair in repairs {

@@ -8,6 +8,7 @@ mod append_spec;
 mod geometry;
 mod ids;
 mod keeping;
+mod lifecycle;
 mod slices;
 mod stripe;
 mod topology;
@@ -19,6 +20,7 @@ pub use ids::{
     ChunkId, ChunkIndex, Epoch, Generation, NodeId, PoolId, RackId, RegionId, Sequence, StripeId,
 };
 pub use keeping::Keeping;
+pub use lifecycle::{EncodeAfter, Lifecycle, LifecycleParseError, ReplicaPlacement};
 pub use slices::Slices;
 pub use stripe::{StaleChunk, StripeRecord};
 pub use topology::{NodePlace, Survive, SurviveParseError, Topology, TopologyError};

@@ -8,7 +8,7 @@ use crate::schema::{
     STANDINGS, STRIPES, STRIPES_ON,
 };
 use crate::table::Table;
-use crate::{Meta, MetaError, PoolSpec};
+use crate::{FileRecord, Meta, MetaError, PoolSpec};
 use gabion_layout::{NodeId, PoolId, StripeId, StripeRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -121,10 +121,14 @@ impl<'t> Check<'t> {
     /// Files refer to each live stripe once.
     fn files(&mut self) -> Result<(), MetaError> {
         let mut unclaimed: BTreeSet<StripeId> = self.live.keys().copied().collect();
+        let mut faults = Vec::new();
         for (name, file) in FILES.scan(self.txn, &FILES.all(), usize::MAX)? {
             self.demand(file.name == name, || {
                 format!("file '{name}' has the record of '{}'", file.name)
             });
+            if !self.fills_segments(&file)? {
+                faults.push(format!("file '{name}' has blocks that make no segment"));
+            }
             for id in file.segments {
                 self.demand(unclaimed.remove(&id), || {
                     format!("file '{name}' refers to {id}, which is not its own")
@@ -134,7 +138,24 @@ impl<'t> Check<'t> {
         for id in unclaimed {
             self.faults.push(format!("{id} is live in no file"));
         }
+        self.faults.append(&mut faults);
         Ok(())
+    }
+
+    /// Whether the replicated blocks of a file are as many for each segment, and as large, as the chunks
+    /// that they are to be.
+    fn fills_segments(&self, file: &FileRecord) -> Result<bool, MetaError> {
+        let Some(lifecycle) = pool(self.txn, file.pool)?.lifecycle else {
+            return Ok(true);
+        };
+        let wanted = self.pools.get(&lifecycle.encoded).map_or(0, |spec| spec.k);
+        let stripes = file.segments.iter().filter_map(|id| self.live.get(id));
+        let kinds: Vec<_> = stripes
+            .map(|s| (s.pool == file.pool, s.chunk_bytes))
+            .collect();
+        let runs = kinds.chunk_by(|a, b| a == b);
+        let mut replicated = runs.filter(|run| run[0].0);
+        Ok(wanted > 0 && replicated.all(|run| run.len().is_multiple_of(wanted)))
     }
 
     /// Each pending stripe belongs to one put.

@@ -1,8 +1,9 @@
 //! Files: finding, listing and removing them, and the garbage that removal leaves.
 
 use crate::kv::{KeyValue, ReadTxn};
-use crate::schema::{Counter, EXCLUSIONS, FILES, GARBAGE, LEASES, PHASES, STRIPES};
-use crate::stripes::{live_stripe, stripe_row, unindex_stripe};
+use crate::replacements::discard;
+use crate::schema::{Counter, FILES, GARBAGE, WISHES};
+use crate::stripes::{live_stripe, stripe_row};
 use crate::{FileRecord, Meta, MetaError};
 use gabion_layout::{StripeId, StripeRecord};
 
@@ -55,15 +56,11 @@ impl<K: KeyValue> Meta<K> {
             let file = file(txn, name)?;
             for &id in &file.segments {
                 let stripe = segment(txn, &file, id)?;
-                STRIPES.delete(txn, &id)?;
-                unindex_stripe(txn, &stripe)?;
-                LEASES.delete(txn, &id)?;
-                EXCLUSIONS.delete(txn, &id)?;
-                PHASES.delete(txn, &id)?;
-                GARBAGE.put(txn, &id, &stripe)?;
+                discard(txn, stripe.id)?;
             }
             Counter::StripeCount.lower(txn, file.segments.len() as u64)?;
             FILES.delete(txn, &file.name)?;
+            WISHES.delete(txn, &file.name)?;
             Ok(file)
         })
     }

@@ -6,7 +6,7 @@
 use crate::kv::{KeyValue, WriteTxn};
 use crate::schema::{LEASES, LeaseRecord};
 use crate::stripes::live_stripe;
-use crate::{Holder, Lease, Membership, Meta, MetaError, NodeState};
+use crate::{Holder, Lease, Membership, Meta, MetaError, NodeState, conversions};
 use gabion_layout::{Epoch, StripeId};
 
 impl<K: KeyValue> Meta<K> {
@@ -107,6 +107,14 @@ impl<K: KeyValue> Meta<K> {
     ) -> Result<Lease, MetaError> {
         let generation = live_stripe(txn, stripe)?.generation;
         let last = LEASES.get(txn, &stripe)?;
+        if matches!(holder, Holder::Node { .. }) && !conversions::is_alone(txn, stripe)? {
+            let incarnation = self.incarnation();
+            return Err(MetaError::Held {
+                stripe,
+                holder: Holder::Coordinator { incarnation },
+                epoch: last.map_or(Epoch(0), |last| last.epoch),
+            });
+        }
         let epoch = match last {
             Some(last) if last.holder == Some(holder) => last.epoch,
             _ => {

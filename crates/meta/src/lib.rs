@@ -8,6 +8,7 @@
 //! every table and what a crash can leave.
 
 mod check;
+mod conversions;
 mod error;
 mod exclusions;
 mod files;
@@ -27,6 +28,7 @@ mod schema;
 mod standings;
 mod stripes;
 mod table;
+mod wishes;
 
 pub use error::MetaError;
 pub use exclusions::{Exclusion, Held, StoodUpdate, Verdict};
@@ -37,7 +39,8 @@ pub use names::FILE_NAME_BYTES;
 pub use puts::Put;
 pub use records::{
     ClusterId, Departure, Displaced, FileRecord, Holder, Lease, NodeRecord, Placement, PoolRecord,
-    PoolSpec, PutId, PutRecord, RepairSettings, ReplacementRecord, Standing, StripeStatus,
+    PoolSpec, PutId, PutRecord, RepairSettings, ReplacementRecord, Standing, StripeStatus, Wish,
+    WishRecord,
 };
 pub use redb_store::RedbStore;
 pub use schema::FORMAT;

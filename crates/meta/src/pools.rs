@@ -1,10 +1,12 @@
 //! Pools: what their files are promised, checked as far as it can be without knowing the code.
 
-use crate::kv::{KeyValue, ReadTxn};
+use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::names::check_pool_name;
 use crate::schema::{Counter, POOL_NAMES, POOLS};
 use crate::{Meta, MetaError, PoolRecord, PoolSpec};
-use gabion_layout::{PoolId, ReserveSpec, Survive, UpdateScheme};
+use gabion_layout::{
+    EncodeAfter, Lifecycle, PoolId, ReplicaPlacement, ReserveSpec, Survive, UpdateScheme,
+};
 use serde::Deserialize;
 
 /// Most bytes of a code's text form.
@@ -19,19 +21,40 @@ impl<K: KeyValue> Meta<K> {
     /// [`MetaError::PoolExists`], [`MetaError::IdsExhausted`].
     pub fn create_pool(&self, spec: &PoolSpec) -> Result<PoolRecord, MetaError> {
         check_spec(spec)?;
+        self.store.write(|txn| enter(txn, spec, None))
+    }
+
+    /// Makes a pool whose blocks are replicated at first, and the pool of the stripes that they become,
+    /// `encoded`. Both keep the same promise.
+    ///
+    /// # Errors
+    /// As [`Meta::create_pool`]; [`MetaError::Pool`] unless the first pool's stripes are copies of one
+    /// block, of the same size as the other's chunks.
+    pub fn create_pool_with_lifecycle(
+        &self,
+        spec: &PoolSpec,
+        encoded: &PoolSpec,
+        after: EncodeAfter,
+        placement: ReplicaPlacement,
+    ) -> Result<PoolRecord, MetaError> {
+        check_spec(spec)?;
+        check_spec(encoded)?;
+        let is_block = (spec.k, spec.sub_chunks, spec.chunk_bytes) == (1, 1, encoded.chunk_bytes);
+        if !is_block || spec.survive != encoded.survive {
+            return Err(MetaError::Pool(format!(
+                "blocks of {} bytes that survive {} become chunks of {} that survive {}; they must be \
+                 copies, of that size, and survive the same",
+                spec.chunk_bytes, spec.survive, encoded.chunk_bytes, encoded.survive
+            )));
+        }
         self.store.write(|txn| {
-            if POOL_NAMES.get(txn, &spec.name)?.is_some() {
-                return Err(MetaError::PoolExists(spec.name.clone()));
-            }
-            let id = Counter::NextPool.take(txn, 1, u64::from(u32::MAX), "pool")?;
-            let id = PoolId(id as u32);
-            let record = PoolRecord {
-                id,
-                spec: spec.clone(),
+            let encoded = enter(txn, encoded, None)?.id;
+            let lifecycle = Lifecycle {
+                encoded,
+                after,
+                placement,
             };
-            POOLS.put(txn, &id, &record)?;
-            POOL_NAMES.put(txn, &spec.name, &id)?;
-            Ok(record)
+            enter(txn, spec, Some(lifecycle))
         })
     }
 
@@ -69,6 +92,26 @@ impl<K: KeyValue> Meta<K> {
     }
 }
 
+/// Writes a new pool down.
+fn enter(
+    txn: &mut dyn WriteTxn,
+    spec: &PoolSpec,
+    lifecycle: Option<Lifecycle>,
+) -> Result<PoolRecord, MetaError> {
+    if POOL_NAMES.get(txn, &spec.name)?.is_some() {
+        return Err(MetaError::PoolExists(spec.name.clone()));
+    }
+    let id = Counter::NextPool.take(txn, 1, u64::from(u32::MAX), "pool")?;
+    let record = PoolRecord {
+        id: PoolId(id as u32),
+        spec: spec.clone(),
+        lifecycle,
+    };
+    POOLS.put(txn, &record.id, &record)?;
+    POOL_NAMES.put(txn, &spec.name, &record.id)?;
+    Ok(record)
+}
+
 /// The pool of an id.
 pub(crate) fn pool(txn: &dyn ReadTxn, id: PoolId) -> Result<PoolRecord, MetaError> {
     let record = POOLS.get(txn, &id)?;
@@ -100,13 +143,13 @@ pub(crate) fn read_older(version: u8, body: &[u8]) -> Option<PoolRecord> {
         survive: Survive,
         chunks_per_rack: usize,
     }
-    if version == 2 {
+    match version {
+        1 => {}
         // Before schemes whose parity follows later, a record ended where it now says that there are
-        // no append phases.
-        return postcard::from_bytes(&[body, &[0]].concat()).ok();
-    }
-    if version != 1 {
-        return None;
+        // no append phases, and before lifecycles where it says that there is none of these.
+        2 => return postcard::from_bytes(&[body, &[0, 0]].concat()).ok(),
+        3 => return postcard::from_bytes(&[body, &[0]].concat()).ok(),
+        _ => return None,
     }
     let (first, rest) = postcard::take_from_bytes::<First>(body).ok()?;
     let spec = PoolSpec {
@@ -122,7 +165,11 @@ pub(crate) fn read_older(version: u8, body: &[u8]) -> Option<PoolRecord> {
         reserve: None,
         append: None,
     };
-    rest.is_empty().then_some(PoolRecord { id: first.id, spec })
+    rest.is_empty().then_some(PoolRecord {
+        id: first.id,
+        spec,
+        lifecycle: None,
+    })
 }
 
 /// Reserved space is what its scheme has, and no other.
@@ -226,10 +273,13 @@ mod tests {
             append: None,
         };
         let record = meta.create_pool(&spec).unwrap();
-        // Version 1 lacks the three fields that stand last, version 2 the last of them: one byte each
-        // here.
+        // Version 1 lacks the four fields that stand last, version 2 the last two of them and version 3
+        // the last: one byte each here.
         let body = postcard::to_allocvec(&record).unwrap();
-        let (second, new) = body.split_at(body.len() - 1);
+        let (third, new) = body.split_at(body.len() - 1);
+        assert_eq!(new, [0]);
+        assert_eq!(read_older(3, third), Some(record.clone()));
+        let (second, new) = third.split_at(third.len() - 1);
         assert_eq!(new, [0]);
         let (first, new) = second.split_at(second.len() - 2);
         assert_eq!(new, [2, 0]);

@@ -9,7 +9,7 @@ use crate::pools::pool;
 use crate::replacements::give_up;
 use crate::schema::{Counter, FILES, GARBAGE, PENDING, PUTS, REPLACEMENTS, STRIPES};
 use crate::stripes::{index_stripe, stripe_row};
-use crate::{FileRecord, Meta, MetaError, Placement, PoolSpec, PutId, PutRecord};
+use crate::{FileRecord, Meta, MetaError, Placement, PoolRecord, PoolSpec, PutId, PutRecord};
 use gabion_layout::{Generation, NodeId, PoolId, RackId, StripeId, StripeRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,10 +46,19 @@ impl<K: KeyValue> Meta<K> {
         check_file_name(name)?;
         self.store.write(|txn| {
             check_name_is_free(txn, name)?;
-            let spec = pool(txn, pool_id)?.spec;
-            check_sizes(&spec, size_bytes, placements)?;
+            let PoolRecord {
+                spec, lifecycle, ..
+            } = pool(txn, pool_id)?;
+            match lifecycle {
+                None => check_sizes(&spec, size_bytes, placements)?,
+                Some(lifecycle) => {
+                    let encoded = pool(txn, lifecycle.encoded)?.spec;
+                    check_sizes(&encoded, size_bytes, &as_segments(&encoded, placements)?)?;
+                }
+            }
             check_nodes(txn, &spec, placements)?;
-            reserve(txn, name, (pool_id, size_bytes), placements, now_ms)
+            let placements: Vec<_> = placements.iter().map(|place| (pool_id, place)).collect();
+            reserve(txn, name, (pool_id, size_bytes), &placements, now_ms)
         })
     }
 
@@ -150,18 +159,18 @@ impl<K: KeyValue> Meta<K> {
     }
 }
 
-/// Writes down a put of a file of a pool and so many bytes, and its stripes with new ids.
+/// Writes down a put of a file of a pool and so many bytes, and its stripes with their pools and new ids.
 pub(crate) fn reserve(
     txn: &mut dyn WriteTxn,
     name: &str,
     (pool, size_bytes): (PoolId, u64),
-    placements: &[Placement],
+    placements: &[(PoolId, &Placement)],
     now_ms: u64,
 ) -> Result<Put, MetaError> {
     let stripe_count = placements.len() as u64;
     let id = PutId(Counter::NextPut.take(txn, 1, u64::MAX, "put")?);
     let first = Counter::NextStripe.take(txn, stripe_count, u64::MAX, "stripe")?;
-    let stripe = |(id, place): (u64, &Placement)| StripeRecord {
+    let stripe = |(id, &(pool, place)): (u64, &(PoolId, &Placement))| StripeRecord {
         id: StripeId(id),
         pool,
         chunk_bytes: place.chunk_bytes,
@@ -217,6 +226,22 @@ fn check_name_is_free(txn: &dyn ReadTxn, name: &str) -> Result<(), MetaError> {
         Some(_) => Err(MetaError::FileExists(name.to_owned())),
         None => Ok(()),
     }
+}
+
+/// The segments of replicated blocks, of which `encoded.k` make one: a placement for each, whose nodes say
+/// nothing.
+fn as_segments(encoded: &PoolSpec, blocks: &[Placement]) -> Result<Vec<Placement>, MetaError> {
+    let segments = blocks.chunks(encoded.k).enumerate();
+    let segments = segments.map(|(segment, blocks)| {
+        let chunk_bytes = blocks[0].chunk_bytes;
+        if blocks.len() != encoded.k || blocks.iter().any(|b| b.chunk_bytes != chunk_bytes) {
+            let problem = format!("it has not {} blocks of one size", encoded.k);
+            return Err(MetaError::Placement { segment, problem });
+        }
+        let nodes = Vec::new();
+        Ok(Placement { chunk_bytes, nodes })
+    });
+    segments.collect()
 }
 
 /// Segments must fill in order without waste, so that an offset alone finds its segment.

@@ -2,8 +2,8 @@
 //! raise the table's version in `schema.rs`, and keep reading the old one.
 
 use gabion_layout::{
-    AppendSpec, Epoch, Generation, Geometry, GeometryError, NodeId, PoolId, RackId, ReserveSpec,
-    StripeId, Survive, UpdateScheme,
+    AppendSpec, Epoch, Generation, Geometry, GeometryError, Lifecycle, NodeId, PoolId, RackId,
+    ReserveSpec, StripeId, Survive, UpdateScheme,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -129,6 +129,30 @@ pub struct PoolRecord {
     pub id: PoolId,
     /// What it was asked to be; checked when the pool was created.
     pub spec: PoolSpec,
+    /// What becomes of its blocks, if they are replicated only at first.
+    pub lifecycle: Option<Lifecycle>,
+}
+
+/// What a user wants of a file whose blocks are replicated at first, against what its pool says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Wish {
+    /// Its blocks are to be replicated again, as if the file had come then, in milliseconds that
+    /// coordinators had run by then.
+    Replicated {
+        /// When it was wished.
+        since_ms: u64,
+    },
+    /// All of its blocks are to be encoded now.
+    Encoded,
+}
+
+/// A wish of a file. It dies with the put that brought the file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct WishRecord {
+    /// The put.
+    pub file: PutId,
+    /// What is wished.
+    pub wish: Wish,
 }
 
 /// A file that a put has made visible.
@@ -140,11 +164,12 @@ pub struct FileRecord {
     pub pool: PoolId,
     /// Its bytes. Segments fill in order: each but the last holds `k` full chunks.
     pub size_bytes: u64,
-    /// Its segments in order, one stripe each. None for an empty file.
+    /// Its segments in order, one stripe each; a segment that is replicated has a stripe for each of its
+    /// blocks. None for an empty file.
     pub segments: Vec<StripeId>,
     /// The put that brought it. A client that lost the answer to its commit compares this.
     pub put: PutId,
-    /// When it was committed, in milliseconds of the coordinator's clock.
+    /// When it was committed, in milliseconds that coordinators had run by then.
     pub created_ms: u64,
 }
 

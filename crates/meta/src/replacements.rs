@@ -11,7 +11,8 @@ use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::pools::pool;
 use crate::puts::{check_nodes, pending_stripes, put_record, reserve};
 use crate::schema::{
-    EXCLUSIONS, FILES, GARBAGE, LEASES, LeaseRecord, PENDING, PHASES, PUTS, REPLACEMENTS, STRIPES,
+    EXCLUSIONS, FILES, GARBAGE, LEASES, LeaseRecord, PENDING, PHASES, PREDECESSORS, PUTS,
+    REPLACEMENTS, STRIPES,
 };
 use crate::stripes::{index_stripe, live_stripe, unindex_stripe};
 use crate::{
@@ -48,13 +49,21 @@ impl<K: KeyValue> Meta<K> {
             let mut placements = Vec::with_capacity(displaced.len());
             for (old, nodes) in displaced.iter().zip(nodes) {
                 check_held(txn, *old)?;
-                placements.push(Placement {
-                    chunk_bytes: live_stripe(txn, old.stripe)?.chunk_bytes,
+                let replaced = live_stripe(txn, old.stripe)?;
+                let place = Placement {
+                    chunk_bytes: replaced.chunk_bytes,
                     nodes: nodes.clone(),
-                });
+                };
+                placements.push((replaced.pool, place));
             }
-            check_nodes(txn, &pool(txn, target.pool)?.spec, &placements)?;
+            for (pool_id, place) in &placements {
+                check_nodes(txn, &pool(txn, *pool_id)?.spec, std::slice::from_ref(place))?;
+            }
             let kind = (target.pool, target.size_bytes);
+            let placements: Vec<_> = placements
+                .iter()
+                .map(|(pool, place)| (*pool, place))
+                .collect();
             let put = reserve(txn, name, kind, &placements, now_ms)?;
             let displaced = displaced.to_vec();
             REPLACEMENTS.put(txn, &put.id, &ReplacementRecord { file, displaced })?;
@@ -117,18 +126,23 @@ pub(crate) fn give_up(txn: &mut dyn WriteTxn, put: PutId) -> Result<(), MetaErro
 }
 
 /// Makes garbage of a stripe of a file. Its place in the file is the caller's to fill.
-fn discard(txn: &mut dyn WriteTxn, id: StripeId) -> Result<(), MetaError> {
+pub(crate) fn discard(txn: &mut dyn WriteTxn, id: StripeId) -> Result<(), MetaError> {
     let stripe = live_stripe(txn, id)?;
     STRIPES.delete(txn, &id)?;
     unindex_stripe(txn, &stripe)?;
     LEASES.delete(txn, &id)?;
     EXCLUSIONS.delete(txn, &id)?;
     PHASES.delete(txn, &id)?;
+    PREDECESSORS.delete(txn, &id)?;
     GARBAGE.put(txn, &id, &stripe)
 }
 
 /// The file of a name, if it is the one that the put `file` brought.
-fn same_file(txn: &dyn ReadTxn, name: &str, file: PutId) -> Result<FileRecord, MetaError> {
+pub(crate) fn same_file(
+    txn: &dyn ReadTxn,
+    name: &str,
+    file: PutId,
+) -> Result<FileRecord, MetaError> {
     let found = files::file(txn, name)?;
     if found.put != file {
         return Err(MetaError::FileReplaced(name.to_owned()));
@@ -137,7 +151,10 @@ fn same_file(txn: &dyn ReadTxn, name: &str, file: PutId) -> Result<FileRecord, M
 }
 
 /// Where in the file the displaced stripes are; they are in its order and each is there once.
-fn positions(file: &FileRecord, displaced: &[Displaced]) -> Result<Vec<usize>, MetaError> {
+pub(crate) fn positions(
+    file: &FileRecord,
+    displaced: &[Displaced],
+) -> Result<Vec<usize>, MetaError> {
     let segments = file.segments.iter().enumerate();
     let segments: BTreeMap<StripeId, usize> = segments.map(|(at, &id)| (id, at)).collect();
     let mut found: Vec<usize> = Vec::with_capacity(displaced.len());
@@ -158,7 +175,7 @@ fn is_held(txn: &dyn ReadTxn, old: Displaced) -> Result<bool, MetaError> {
     }))
 }
 
-fn check_held(txn: &dyn ReadTxn, old: Displaced) -> Result<(), MetaError> {
+pub(crate) fn check_held(txn: &dyn ReadTxn, old: Displaced) -> Result<(), MetaError> {
     let Displaced { stripe, epoch } = old;
     if is_held(txn, old)? {
         Ok(())

@@ -8,7 +8,7 @@ use crate::records::{
     Standing,
 };
 use crate::table::{Key, Table};
-use crate::{ClusterId, MetaError, PutId, pools};
+use crate::{ClusterId, MetaError, PutId, WishRecord, pools};
 use gabion_layout::{Epoch, NodeId, PoolId, StripeId, StripeRecord};
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +25,7 @@ pub(crate) const COUNTERS: Table<Counter, u64> = Table::new("counters", 2, 1);
 pub(crate) const NODES: Table<NodeId, NodeRecord> = Table::new("nodes", 3, 1);
 /// Pools.
 pub(crate) const POOLS: Table<PoolId, PoolRecord> =
-    Table::new("pools", 4, 3).reading(pools::read_older);
+    Table::new("pools", 4, 4).reading(pools::read_older);
 /// Pools by name.
 pub(crate) const POOL_NAMES: Table<String, PoolId> = Table::new("pool names", 5, 1);
 /// Files that can be seen.
@@ -46,6 +46,11 @@ pub(crate) const LEASES: Table<StripeId, LeaseRecord> = Table::new("leases", 12,
 pub(crate) const EXCLUSIONS: Table<StripeId, Exclusions> = Table::new("exclusions", 14, 2);
 /// Stripes that may have updates of which parity knows nothing yet.
 pub(crate) const PHASES: Table<StripeId, ()> = Table::new("append phases", 17, 1);
+/// Stripes that have taken the places of others, which may still be served; no node updates the new ones
+/// before they are not.
+pub(crate) const PREDECESSORS: Table<StripeId, Vec<StripeId>> = Table::new("predecessors", 18, 1);
+/// What users want of files that are replicated at first.
+pub(crate) const WISHES: Table<String, WishRecord> = Table::new("wishes", 19, 1);
 /// Puts under way whose stripes replace others.
 pub(crate) const REPLACEMENTS: Table<PutId, ReplacementRecord> = Table::new("replacements", 13, 1);
 /// What users have told the repair manager; no row is as good as [`RepairSettings::default`].
@@ -76,16 +81,19 @@ pub(crate) enum Counter {
     StripeCount = 4,
     /// How often the cluster has been opened.
     Incarnation = 5,
+    /// For how many milliseconds coordinators have run, up to when it was last noted.
+    LifetimeMs = 6,
 }
 
 impl Counter {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::NextNode,
         Self::NextPool,
         Self::NextPut,
         Self::NextStripe,
         Self::StripeCount,
         Self::Incarnation,
+        Self::LifetimeMs,
     ];
 
     /// What it counts.
@@ -118,6 +126,14 @@ impl Counter {
     pub(crate) fn lower(self, txn: &mut dyn WriteTxn, fewer: u64) -> Result<u64, MetaError> {
         let value = self.value(txn)?.checked_sub(fewer);
         self.set(txn, value)
+    }
+
+    /// Counts up to `value`, unless it has counted further.
+    pub(crate) fn reach(self, txn: &mut dyn WriteTxn, value: u64) -> Result<(), MetaError> {
+        if self.value(txn)? < value {
+            self.set(txn, Some(value))?;
+        }
+        Ok(())
     }
 
     fn set(self, txn: &mut dyn WriteTxn, value: Option<u64>) -> Result<u64, MetaError> {

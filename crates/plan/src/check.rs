@@ -305,7 +305,7 @@ impl Run<'_> {
     /// Whether the node has the chunk before the plan runs: its own, or a replica that the goal names.
     fn is_held(&mut self, node: NodeId, chunk: ChunkIndex) -> Result<bool, &'static str> {
         match &self.plan.goal {
-            Goal::EncodeReplicas { replicas } => {
+            Goal::EncodeReplicas { replicas } | Goal::Convert { sources: replicas } => {
                 self.budget.spend(replicas.len() as u64)?;
                 Ok(replicas.contains(&(chunk, node)))
             }

@@ -46,6 +46,12 @@ pub(crate) fn demands(
         }
         Goal::Encode => Ok(encode_demands(plan, code)),
         Goal::EncodeReplicas { replicas } => encode_replicas_demands(plan, code, replicas, budget),
+        Goal::Convert { sources } => {
+            check_replicas(plan, sources, budget)?;
+            Ok(all_chunks(plan, |chunk, row| {
+                Expression::stored(code, chunk, row)
+            }))
+        }
         Goal::Repair { chunks } | Goal::Move { chunks } => repair_demands(plan, code, chunks),
         Goal::CatchUp { node, ranges } => catch_up_demands(plan, code, *node, ranges, budget),
         Goal::Read { ranges } => read_demands(plan, code, ranges, budget),
@@ -54,12 +60,36 @@ pub(crate) fn demands(
 
 /// Each chunk must be written whole where it belongs.
 fn encode_demands(plan: &Plan, code: &Code) -> Vec<Claim> {
-    let g = plan.geometry;
+    all_chunks(plan, |chunk, row| Expression::encoded(code, chunk, row))
+}
+
+/// Each chunk is written whole at its place, with these rows.
+fn all_chunks(plan: &Plan, row_of: impl Fn(ChunkIndex, usize) -> Expression) -> Vec<Claim> {
+    let (g, row_of) = (plan.geometry, &row_of);
     let claims = g.chunks().flat_map(|chunk| {
         let target = stored_at(Kind::Write, chunk, plan.placement[chunk.at()]);
-        Claim::of_chunk(target, g, move |row| Expression::encoded(code, chunk, row))
+        Claim::of_chunk(target, g, move |row| row_of(chunk, row))
     });
     claims.collect()
+}
+
+/// Replicas are of data chunks and named once each; gives them sorted.
+fn check_replicas(
+    plan: &Plan,
+    replicas: &[(ChunkIndex, NodeId)],
+    budget: &mut Budget,
+) -> Result<Vec<(ChunkIndex, NodeId)>, CheckError> {
+    budget.spend(replicas.len() as u64)?;
+    let mut sorted = replicas.to_vec();
+    sorted.sort_unstable();
+    let g = plan.geometry;
+    if sorted.iter().any(|(chunk, _)| !g.is_data(*chunk)) {
+        return Err(goal_error("names replicas of what is no data chunk"));
+    }
+    if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
+        return Err(goal_error("names one replica twice"));
+    }
+    Ok(sorted)
 }
 
 /// Each chunk must be written whole where it belongs, but for data chunks with a replica there.
@@ -70,15 +100,7 @@ fn encode_replicas_demands(
     budget: &mut Budget,
 ) -> Result<Vec<Claim>, CheckError> {
     let g = plan.geometry;
-    budget.spend(replicas.len() as u64)?;
-    let mut sorted = replicas.to_vec();
-    sorted.sort_unstable();
-    if sorted.iter().any(|(chunk, _)| !g.is_data(*chunk)) {
-        return Err(goal_error("names replicas of what is no data chunk"));
-    }
-    if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
-        return Err(goal_error("names one replica twice"));
-    }
+    let sorted = check_replicas(plan, replicas, budget)?;
     let mut claims = Vec::new();
     for chunk in g.chunks() {
         let node = plan.placement[chunk.at()];

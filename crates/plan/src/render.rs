@@ -52,6 +52,7 @@ fn goal_name(goal: &Goal) -> &'static str {
         Goal::Commit { .. } => "commit",
         Goal::Encode => "encoding",
         Goal::EncodeReplicas { .. } => "encoding of replicas",
+        Goal::Convert { .. } => "conversion",
         Goal::Move { .. } => "move",
         Goal::Repair { .. } => "repair",
         Goal::CatchUp { .. } => "catch up",
@@ -75,7 +76,8 @@ fn goal_detail(goal: &Goal) -> String {
         Goal::Encode => "all chunks".to_owned(),
         Goal::Repair { chunks }
         | Goal::Move { chunks }
-        | Goal::EncodeReplicas { replicas: chunks } => {
+        | Goal::EncodeReplicas { replicas: chunks }
+        | Goal::Convert { sources: chunks } => {
             let parts = chunks
                 .iter()
                 .map(|(chunk, node)| format!("{chunk} on {node}"));

@@ -230,6 +230,12 @@ pub enum Goal {
         /// Data chunks and nodes that have a whole replica of each.
         replicas: Vec<(ChunkIndex, NodeId)>,
     },
+    /// A stripe takes the place of others that have the same data: all of its chunks are written at
+    /// their places, from chunks of these others.
+    Convert {
+        /// Data chunks of the new stripe and nodes on which a whole chunk of another has their bytes.
+        sources: Vec<(ChunkIndex, NodeId)>,
+    },
 }
 
 impl Goal {

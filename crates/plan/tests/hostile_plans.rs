@@ -114,6 +114,8 @@ fn any_goal() -> impl Strategy<Value = Goal> {
             .prop_map(|chunks| Goal::Repair { chunks }),
         proptest::collection::vec((any_chunk(), any_node()), 0..4)
             .prop_map(|replicas| Goal::EncodeReplicas { replicas }),
+        proptest::collection::vec((any_chunk(), any_node()), 0..4)
+            .prop_map(|sources| Goal::Convert { sources }),
     ]
 }
 

@@ -114,7 +114,9 @@ fn replica_plans(stripe: &Stripe<'_>, slice_bytes: u64) -> Vec<Result<Plan, Plan
     replicas[k - 1] = vec![NodeId(nodes), NodeId(nodes + 1)];
     let gathered = encode::gather(stripe, &replicas, NodeId(0), &topology, slice_bytes);
     let chained = encode::chain(stripe, &replicas, &topology, slice_bytes);
-    vec![gathered.map(|e| e.plan), chained.map(|e| e.plan)]
+    let converted = encode::convert(stripe, &replicas, NodeId(0), &topology, slice_bytes);
+    let encoded = [gathered.map(|e| e.plan), chained.map(|e| e.plan)];
+    encoded.into_iter().chain([converted]).collect()
 }
 
 /// Plans that know racks or let parity wait, with two nodes a rack.
@@ -397,8 +399,10 @@ fn plan_mutants(plan: &Plan) -> Vec<Mutant> {
         | Goal::CatchUp { ranges, .. }
         | Goal::Append { ranges, .. }
         | Goal::Commit { ranges, .. } => ranges.push(ranges[0]),
-        Goal::Repair { chunks } | Goal::Move { chunks } => chunks.push(chunks[0]),
-        Goal::EncodeReplicas { replicas } => replicas.push(replicas[0]),
+        Goal::Repair { chunks }
+        | Goal::Move { chunks }
+        | Goal::EncodeReplicas { replicas: chunks }
+        | Goal::Convert { sources: chunks } => chunks.push(chunks[0]),
         Goal::Encode => plan.steps.clear(),
     });
     push("a goal one byte wider", &|plan| match &mut plan.goal {
@@ -408,7 +412,9 @@ fn plan_mutants(plan: &Plan) -> Vec<Mutant> {
         | Goal::Append { ranges, .. }
         | Goal::Commit { ranges, .. } => ranges[0].range.length += 1,
         Goal::Repair { chunks } | Goal::Move { chunks } => chunks[0].1 = STRANGER,
-        Goal::EncodeReplicas { .. } => *plan.placement.last_mut().expect("n nodes") = STRANGER,
+        Goal::EncodeReplicas { .. } | Goal::Convert { .. } => {
+            *plan.placement.last_mut().expect("n nodes") = STRANGER;
+        }
         Goal::Encode => plan.placement[0] = STRANGER,
     });
     push("a goal about another chunk", &|plan| match &mut plan.goal {
@@ -417,8 +423,10 @@ fn plan_mutants(plan: &Plan) -> Vec<Mutant> {
         | Goal::CatchUp { ranges, .. }
         | Goal::Append { ranges, .. }
         | Goal::Commit { ranges, .. } => ranges[0].chunk = ChunkIndex(250),
-        Goal::Repair { chunks } | Goal::Move { chunks } => chunks[0].0 = ChunkIndex(250),
-        Goal::EncodeReplicas { replicas } => replicas[0].0 = ChunkIndex(250),
+        Goal::Repair { chunks }
+        | Goal::Move { chunks }
+        | Goal::EncodeReplicas { replicas: chunks }
+        | Goal::Convert { sources: chunks } => chunks[0].0 = ChunkIndex(250),
         Goal::Encode => plan.placement.clear(),
     });
     mutants.extend(loss_mutants(plan));

@@ -1,7 +1,7 @@
 //! What a node says that it holds when it joins, and what it makes of the answer.
 
 use crate::message::{Decided, HeldChunk};
-use gabion_layout::{ChunkId, Sequence};
+use gabion_layout::{ChunkId, Sequence, StripeId};
 use gabion_store::{Disk, Store, StoreError, UpdateStamp};
 
 /// What the store holds, for the coordinator. A chunk with a damaged header is left out, so that it
@@ -57,4 +57,23 @@ pub(crate) fn accept<D: Disk>(store: &Store<D>, decided: &[Decided]) -> Result<(
 
 pub(crate) fn remove<D: Disk>(store: &Store<D>, chunks: &[ChunkId]) -> Result<(), StoreError> {
     chunks.iter().try_for_each(|&chunk| store.remove(chunk))
+}
+
+/// The newest update of each of the stripes that are here, settled or not.
+pub(crate) fn latest<D: Disk>(
+    store: &Store<D>,
+    stripes: Vec<StripeId>,
+) -> Result<Vec<(StripeId, Sequence)>, StoreError> {
+    let mut latest = Vec::with_capacity(stripes.len());
+    for stripe in stripes {
+        match store.held(stripe) {
+            Ok(state) => {
+                let records = state.records.iter().map(|record| record.stamp.sequence);
+                latest.push((stripe, records.fold(state.mark, Sequence::max)));
+            }
+            Err(StoreError::NoSuchStripe { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(latest)
 }

@@ -1,7 +1,7 @@
 //! A storage node: routes requests to its two roles, participant and primary, keeps its membership
 //! lease alive, and serves nothing when that has run out.
 
-use crate::holdings::{accept, held_chunks, remove};
+use crate::holdings::{accept, held_chunks, latest, remove};
 use crate::message::{
     CoordinatorReply, CoordinatorRequest, Damage, Flow, Meter, NodeReply, NodeRequest, NodeStatus,
     Purpose, Refusal, Vitals,
@@ -268,6 +268,7 @@ impl<D: Disk> Node<D> {
             | NodeRequest::Pin { .. }
             | NodeRequest::Unpin { .. }
             | NodeRequest::Missed { .. }
+            | NodeRequest::Latest { .. }
             | NodeRequest::Remove { .. } => self.participate(request).await,
             NodeRequest::Written { chunk, base } => {
                 let written = lock(&self.participant.unfinished).written(chunk, base);
@@ -373,6 +374,12 @@ impl<D: Disk> Node<D> {
                     .participant
                     .with_store(move |store| store.missed_since(chunk, after));
                 Ok(NodeReply::Missed(missed.await?))
+            }
+            NodeRequest::Latest { stripes } => {
+                let latest = self
+                    .participant
+                    .with_store(move |store| latest(store, stripes));
+                Ok(NodeReply::Latest(latest.await?))
             }
             NodeRequest::Remove { chunks } => {
                 self.participant.give_up_unfinished(&chunks).await;

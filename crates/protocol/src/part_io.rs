@@ -1,7 +1,7 @@
 //! A part's own bytes at a node: what it reads, recalls and takes as input, and what it puts aside until
 //! its end, when the participant makes records of it.
 
-use crate::message::{Effect, ReadCut, Refusal};
+use crate::message::{ConversionSource, Effect, ReadCut, Refusal};
 use crate::participant::Participant;
 use crate::run::LocalIo;
 use crate::staging::Inputs;
@@ -48,7 +48,10 @@ impl Use {
     pub(crate) fn of(effect: &Effect) -> Self {
         match effect {
             Effect::None => Self::Asker,
-            Effect::Record { .. } | Effect::Install { .. } | Effect::Resume { .. } => Self::Code,
+            Effect::Record { .. }
+            | Effect::Install { .. }
+            | Effect::Resume { .. }
+            | Effect::Convert { .. } => Self::Code,
             Effect::CatchUp { .. } => Self::CatchUp,
             Effect::Append { .. } => Self::Append,
         }
@@ -109,6 +112,8 @@ pub(crate) struct NodeIo<D: Disk> {
     pub(crate) holds: Option<ChunkIndex>,
     pub(crate) cut: ReadCut,
     pub(crate) use_of: Use,
+    /// What is read here in the place of the stripe's own chunks, when it is made of others.
+    pub(crate) sources: Option<Vec<ConversionSource>>,
     pub(crate) inputs: Inputs,
     pub(crate) gathered: Arc<Mutex<Gathered<D>>>,
 }
@@ -150,6 +155,29 @@ impl<D: Disk> NodeIo<D> {
         let mut gathered = lock(&self.gathered);
         let pieces = gathered.pieces.entry(place).or_default();
         pieces.push((data, range.offset, bytes));
+    }
+
+    /// Reads bytes of a data chunk where another stripe has them.
+    fn fetch_source(
+        &self,
+        sources: &[ConversionSource],
+        index: ChunkIndex,
+        range: ByteRange,
+    ) -> BoxFuture<'static, Result<Bytes, Refusal>> {
+        let Some(source) = sources.iter().find(|source| source.chunk == index).copied() else {
+            let why = format!("nothing here has the bytes of {index}");
+            return futures::future::ready(Err(Refusal::Invalid(why))).boxed();
+        };
+        let participant = self.participant.clone();
+        let read = async move {
+            let read = participant.with_store(move |store| {
+                let mut bytes = Vec::new();
+                store.read(source.held, range, Cut::Exactly(source.cut), &mut bytes)?;
+                Ok(Bytes::from(bytes))
+            });
+            read.await
+        };
+        read.boxed()
     }
 
     /// Recalls bytes of a data chunk from this node's log.
@@ -220,6 +248,9 @@ impl<D: Disk> LocalIo for NodeIo<D> {
             Source::Log(log, data) => return self.recall(log, data, range),
             Source::Chunk(index) => index,
         };
+        if let Some(sources) = &self.sources {
+            return self.fetch_source(sources, index, range);
+        }
         let chunk = ChunkId {
             stripe: self.stripe,
             index,

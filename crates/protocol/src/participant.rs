@@ -2,7 +2,8 @@
 //! primary. Every answer that promises something is given after that something is durable.
 
 use crate::message::{
-    CommittedMark, Effect, Holding, NodeReply, PendingRecord, ReadCut, Refusal, RunPart,
+    CommittedMark, ConversionSource, Effect, Holding, NodeReply, PendingRecord, ReadCut, Refusal,
+    RunPart,
 };
 use crate::part_io::{Gathered, NodeIo, Use, lock};
 use crate::ports::{Address, Ports, run_blocking};
@@ -133,6 +134,7 @@ impl<D: Disk> Participant<D> {
             .read()
             .unwrap_or_else(PoisonError::into_inner);
         let admitted_at = self.admit(&request).await?;
+        let sources = self.sources(&request).await?;
         let writer = self.writer(&request).await?;
         let io = NodeIo {
             participant: self.clone(),
@@ -140,6 +142,7 @@ impl<D: Disk> Participant<D> {
             holds: request.part.holds,
             cut: request.cut,
             use_of: Use::of(&request.effect),
+            sources,
             inputs: arrivals.inputs,
             gathered: Arc::new(Mutex::new(Gathered {
                 writer,
@@ -182,9 +185,35 @@ impl<D: Disk> Participant<D> {
         }
     }
 
+    /// The chunks of other stripes that the part reads here, if it makes a stripe of others. Each must be
+    /// settled as far as it is read.
+    async fn sources(&self, request: &RunPart) -> Result<Option<Vec<ConversionSource>>, Refusal> {
+        let Effect::Convert { sources } = &request.effect else {
+            return Ok(None);
+        };
+        let here = sources
+            .iter()
+            .filter(|source| source.node == request.part.node);
+        let here: Vec<ConversionSource> = here.copied().collect();
+        let asked = here.clone();
+        let are_settled = self.with_store(move |store| {
+            let mut are_settled = true;
+            for source in asked {
+                let state = store.held(source.held.stripe)?;
+                are_settled &= vouches(&state, Epoch(0), source.cut);
+            }
+            Ok(are_settled)
+        });
+        if are_settled.await? {
+            Ok(Some(here))
+        } else {
+            Err(Refusal::Unsettled)
+        }
+    }
+
     /// A writer for the chunk that the part installs, if it does.
     async fn writer(&self, request: &RunPart) -> Result<Option<ChunkWriter<D>>, Refusal> {
-        let (Effect::Install { base } | Effect::Resume { base }) = request.effect else {
+        let Some(base) = request.effect.base() else {
             return Ok(None);
         };
         let Some(chunk) = installed_chunk(request)? else {
@@ -215,7 +244,8 @@ impl<D: Disk> Participant<D> {
     ) -> Result<(), Refusal> {
         match request.effect {
             Effect::None => Ok(()),
-            Effect::Install { base } | Effect::Resume { base } => {
+            Effect::Install { .. } | Effect::Resume { .. } | Effect::Convert { .. } => {
+                let base = request.effect.base().unwrap_or_default();
                 let Some(writer) = gathered.writer else {
                     return Ok(());
                 };

@@ -44,7 +44,7 @@ impl Client {
         record: &StripeRecord,
         cells: &[Range<u64>],
     ) -> Result<Sequence, Failed> {
-        let (_, geometry) = shape(&file.pool, record);
+        let (_, geometry) = shape(file.pool_of(record), record);
         let (run, update) = (RunId(self.ports.random()), self.ledger.name());
         let split = cells.iter().flat_map(|part| {
             let parts = geometry.split(byte_range(part));

@@ -303,7 +303,7 @@ pub(crate) fn substitutes_of(
     record: &StripeRecord,
     ranges: &[ChunkRange],
 ) -> Result<Vec<(ChunkIndex, NodeId)>, Refusal> {
-    let (code, geometry) = shape(&file.pool, record);
+    let (code, geometry) = shape(file.pool_of(record), record);
     let failed = failed_nodes(&file.nodes);
     let is_lost =
         |chunk: &ChunkIndex| record.is_stale(*chunk) || failed.contains(&record.nodes[chunk.at()]);
@@ -320,7 +320,7 @@ pub(crate) fn substitutes_of(
         rack: status.rack,
     });
     let topology = Topology::new(places).expect("the coordinator lists each node once");
-    let scheme = update::scheme(file.pool.spec.update);
+    let scheme = update::scheme(file.pool_of(record).spec.update);
     match scheme.plan(&stripe, &topology, ranges, UPDATE_SLICE_BYTES) {
         Ok(plan) => Ok(substitutes(&plan)),
         Err(error) => Err(Refusal::Invalid(error.to_string())),

@@ -442,6 +442,8 @@ fn coordinator_options() -> CoordinatorOptions {
         repair_stall_ms: 1_000,
         retry_ms: 200,
         put_timeout_ms: 20_000,
+        lifecycle_scan_ms: 500,
+        convert_parallel: 2,
         scrub_deadline_ms: 20_000,
     }
 }

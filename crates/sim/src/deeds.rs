@@ -40,11 +40,13 @@ pub struct Deeds {
     pub settled_count: u64,
     /// Requests and frames that were delivered twice.
     pub repeated_count: u64,
+    /// Stripes that were begun to be made of others.
+    pub conversion_count: u64,
 }
 
 impl Deeds {
     /// Each count and what it is of.
-    pub fn rows(&self) -> [(&'static str, u64); 12] {
+    pub fn rows(&self) -> [(&'static str, u64); 13] {
         [
             ("degraded updates", self.degraded_update_count),
             ("appended updates", self.appended_update_count),
@@ -58,6 +60,7 @@ impl Deeds {
             ("withdrawn updates", self.withdrawn_count),
             ("settled updates", self.settled_count),
             ("repeated messages", self.repeated_count),
+            ("conversions begun", self.conversion_count),
         ]
     }
 }
@@ -76,6 +79,7 @@ impl AddAssign for Deeds {
         self.withdrawn_count += other.withdrawn_count;
         self.settled_count += other.settled_count;
         self.repeated_count += other.repeated_count;
+        self.conversion_count += other.conversion_count;
     }
 }
 

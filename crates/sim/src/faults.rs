@@ -361,6 +361,10 @@ impl Weather {
                 status.lost_chunk_count, status.repair
             ));
         }
+        // In a storm's calm clients go on, and so may what they order.
+        if status.lifecycle.waiting_count > 0 {
+            return Err(format!("segments wait: {:?}", status.lifecycle));
+        }
         let scrubbed = self.client.ask(CoordinatorRequest::ScrubAll).await;
         match scrubbed.map_err(|error| error.to_string())? {
             CoordinatorReply::Scrubbed {

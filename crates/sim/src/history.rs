@@ -136,10 +136,32 @@ pub struct Observation<'a> {
     pub ended_us: u64,
 }
 
+/// Cells that a stripe has of another, which it was made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Inherited {
+    /// The first of them.
+    pub first: u64,
+    /// How many follow each other.
+    pub count: u64,
+    /// The other.
+    pub old: StripeId,
+    /// The first of them there.
+    pub old_first: u64,
+    /// The other's last update that is in them.
+    pub cut: Sequence,
+}
+
+/// What a converted stripe holds before any update. No update of a client has this name.
+const INHERITED: UpdateId = UpdateId(u32::MAX);
+
 /// All updates and reads of a run.
 #[derive(Debug, Default)]
 pub struct History {
     stripes: BTreeMap<StripeId, StripeHistory>,
+    /// What each stripe that was made of others has of them.
+    inherited: BTreeMap<StripeId, Vec<Inherited>>,
+    /// The stripes that were made of each.
+    heirs: BTreeMap<StripeId, Vec<StripeId>>,
     acknowledged_count: u64,
     read_count: u64,
 }
@@ -159,6 +181,29 @@ impl History {
             standing: BTreeMap::from([(Sequence(0), first)]),
         };
         self.stripes.insert(stripe, history);
+    }
+
+    /// Adds a stripe that is made of others, in the order of its cells.
+    pub fn add_heir(&mut self, stripe: StripeId, inherited: Vec<Inherited>) {
+        let cell_count = inherited.iter().map(|piece| piece.count).sum();
+        self.add_stripe(stripe, cell_count, INHERITED);
+        for piece in &inherited {
+            self.heirs.entry(piece.old).or_default().push(stripe);
+        }
+        self.inherited.insert(stripe, inherited);
+    }
+
+    /// Whether a stripe was added.
+    pub fn has(&self, stripe: StripeId) -> bool {
+        self.stripes.contains_key(&stripe)
+    }
+
+    /// How many cells a stripe has.
+    ///
+    /// # Panics
+    /// When it was not added.
+    pub fn cell_count(&self, stripe: StripeId) -> u64 {
+        self.stripes[&stripe].by_cell.len() as u64
     }
 
     /// Notes that an update was submitted, before anybody can have heard of it.
@@ -250,24 +295,84 @@ impl History {
     /// When the stripe is unknown or the pieces leave it.
     pub fn read(&mut self, seen: &Observation<'_>) -> Result<(), Violation> {
         self.read_count += 1;
-        let history = self.stripe(seen.stripe);
         let mut shown = BTreeSet::new();
         for (first, bytes) in seen.pieces {
             for (at, bytes) in bytes.chunks(CELL_BYTES as usize).enumerate() {
                 let cell = first + at as u64;
-                let Some(update) = writer(seen.stripe, cell, bytes) else {
-                    return Err(Violation::Garbage {
-                        stripe: seen.stripe,
-                        cell,
-                        found: bytes.to_vec(),
-                    });
-                };
-                history.check_cell(seen, cell, update)?;
-                shown.insert(update);
+                shown.insert(self.read_cell(seen, cell, bytes)?);
+                self.check_heirs(seen, cell)?;
             }
         }
-        for update in shown {
-            history.stands(seen.stripe, update, seen.ended_us)?;
+        for (stripe, update) in shown {
+            self.stripe(stripe).stands(stripe, update, seen.ended_us)?;
+        }
+        Ok(())
+    }
+
+    /// Checks a cell: against the stripe's own updates, and where it has none there, against those of the
+    /// stripe that it was made of, as of when it was. Gives the update that it shows.
+    fn read_cell(
+        &mut self,
+        seen: &Observation<'_>,
+        cell: u64,
+        bytes: &[u8],
+    ) -> Result<(StripeId, UpdateId), Violation> {
+        let mut seen = seen.clone();
+        let mut at = cell;
+        loop {
+            let stripe = seen.stripe;
+            let own = writer(stripe, at, bytes);
+            if let Some(update) = own {
+                self.stripe(stripe).check_cell(&seen, at, update)?;
+                return Ok((stripe, update));
+            }
+            let Some(piece) = self.inherited(stripe, at) else {
+                return Err(Violation::Garbage {
+                    stripe,
+                    cell: at,
+                    found: bytes.to_vec(),
+                });
+            };
+            self.stripe(stripe).check_cell(&seen, at, INHERITED)?;
+            (seen.stripe, seen.as_of) = (piece.old, piece.cut);
+            at = piece.old_first + at - piece.first;
+        }
+    }
+
+    /// Where a cell of a stripe that was made of others comes from.
+    fn inherited(&self, stripe: StripeId, cell: u64) -> Option<Inherited> {
+        let mut pieces = self.inherited.get(&stripe)?.iter();
+        let has = |piece: &&Inherited| (piece.first..piece.first + piece.count).contains(&cell);
+        pieces.find(has).copied()
+    }
+
+    /// Nobody may read a stripe when another that was made of it has updates there that were known when
+    /// the read began.
+    fn check_heirs(&self, seen: &Observation<'_>, cell: u64) -> Result<(), Violation> {
+        for heir in self.heirs.get(&seen.stripe).into_iter().flatten() {
+            for piece in self.inherited[heir]
+                .iter()
+                .filter(|piece| piece.old == seen.stripe)
+            {
+                if !(piece.old_first..piece.old_first + piece.count).contains(&cell) {
+                    continue;
+                }
+                let known = &self.stripes[heir];
+                let there = &known.by_cell[(piece.first + cell - piece.old_first) as usize];
+                let is_missing = |update: &&UpdateId| {
+                    **update != INHERITED && known.updates[*update].settled_us < seen.began_us
+                };
+                if let Some(&missing) = there.iter().find(is_missing) {
+                    return Err(Violation::Missing {
+                        stripe: seen.stripe,
+                        cell,
+                        as_of: seen.as_of,
+                        shown: INHERITED,
+                        missing,
+                        why: "which is in the stripe that took this one's place",
+                    });
+                }
+            }
         }
         Ok(())
     }

@@ -1,11 +1,11 @@
 //! The history of a run as clients and the network fill it in, and what they may know of names.
 
-use crate::cells::UpdateId;
+use crate::cells::{CELL_BYTES, UpdateId};
 use crate::deeds::Tally;
-use crate::history::{History, Observation};
+use crate::history::{History, Inherited, Observation};
 use crate::world::{World, lock};
 use gabion_layout::{Sequence, StripeId};
-use gabion_protocol::message::{Effect, NodeRequest, Purpose, RunId};
+use gabion_protocol::message::{ConversionSource, Effect, NodeRequest, Purpose, RunId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -80,6 +80,10 @@ impl Ledger {
             return;
         };
         let (sequence, participants, is_append) = match &part.effect {
+            Effect::Convert { sources } => {
+                self.converted(part.part.stripe, part.part.chunk_bytes, sources);
+                return;
+            }
             // A commit is no client's update: it changes nothing that anybody reads.
             Effect::Record { sequence, .. } if part.purpose == Purpose::Commit => {
                 let is_first = lock(&self.state)
@@ -111,6 +115,39 @@ impl Ledger {
         } else if participants.len() < run.concerned_count {
             state.degraded.insert(run.update);
         }
+    }
+
+    /// A stripe is about to be made of others: what they hold is what it holds before any update.
+    fn converted(&self, stripe: StripeId, chunk_bytes: u64, sources: &[ConversionSource]) {
+        let chunk_cells = chunk_bytes / CELL_BYTES;
+        let history = &mut lock(&self.state).history;
+        if history.has(stripe) {
+            return;
+        }
+        let mut pieces: BTreeMap<u64, Inherited> = BTreeMap::new();
+        for source in sources {
+            let old = source.held.stripe;
+            // Every chunk of a replicated block is all of it.
+            let is_block = history.cell_count(old) == chunk_cells;
+            let old_chunk = if is_block {
+                0
+            } else {
+                u64::from(source.held.index.0)
+            };
+            let first = u64::from(source.chunk.0) * chunk_cells;
+            pieces.insert(
+                first,
+                Inherited {
+                    first,
+                    count: chunk_cells,
+                    old,
+                    old_first: old_chunk * chunk_cells,
+                    cut: source.cut,
+                },
+            );
+        }
+        history.add_heir(stripe, pieces.into_values().collect());
+        self.tally.add(|deeds| deeds.conversion_count += 1);
     }
 
     /// A client has made sure that an update is over.

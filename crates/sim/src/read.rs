@@ -71,7 +71,7 @@ impl Client {
     ) -> Result<Sequence, ReadFailed> {
         let world = self.ports.world();
         let began_us = world.now_us();
-        let (_, geometry) = shape(&file.pool, record);
+        let (_, geometry) = shape(file.pool_of(record), record);
         let ranges = geometry.split(byte_range(&cells));
         let ranges = ranges.expect("clients read within stripes");
         let (as_of, pieces) = self.gather(file, record, &ranges).await?;
@@ -128,7 +128,7 @@ impl Client {
         attempt: &Attempt<'_>,
         is_degraded: bool,
     ) -> Result<Result<Brought, PartFailed>, ReadFailed> {
-        let (code, geometry) = shape(&attempt.file.pool, attempt.record);
+        let (code, geometry) = shape(attempt.file.pool_of(attempt.record), attempt.record);
         let stripe = Stripe {
             id: attempt.record.id,
             code: &code,

@@ -9,7 +9,10 @@ use crate::workload::{Files, prepare, work};
 use crate::world::World;
 use futures::FutureExt;
 use gabion_codec::Code;
-use gabion_layout::{AppendSpec, GroupingRule, Survive, UpdateScheme};
+use gabion_layout::{
+    AppendSpec, EncodeAfter, GroupingRule, ReplicaPlacement, Survive, UpdateScheme,
+};
+use gabion_protocol::message::LifecycleWish;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
@@ -72,6 +75,8 @@ pub(crate) struct Shape {
     pub(crate) chunk_bytes: u64,
     pub(crate) update: UpdateScheme,
     pub(crate) append: Option<AppendSpec>,
+    /// How blocks are replicated at first, if they are.
+    pub(crate) lifecycle: Option<LifecycleWish>,
     pub(crate) stripe_bytes: u64,
     /// In a storm, one message in so many arrives twice; 0 is never.
     pub(crate) repeat_one_in: u64,
@@ -125,6 +130,11 @@ impl Shape {
         let name = *dice.pick(codes);
         let code: Code = name.parse().expect("these codes exist");
         let survived_count = code.failures_survived();
+        // Racks that grouping is about would have to be enough for replicas, too.
+        let lifecycle = match grouping {
+            None => lifecycle_of(seed, survived_count),
+            Some(_) => None,
+        };
         // Phases end for each of the reasons that they can end for.
         let append = update.appends().then(|| AppendSpec {
             replicas: dice.between(1, survived_count as u64) as u8,
@@ -151,12 +161,31 @@ impl Shape {
             chunk_bytes,
             update,
             append,
+            lifecycle,
             stripe_bytes: chunk_bytes * code.k() as u64,
             repeat_one_in: *dice.pick(&[0, 0, 30, 300]),
             // A long chain of helpers would never come to its end.
             is_thin: dice.one_in(2) && grouping.is_none(),
         }
     }
+}
+
+/// How a seed's blocks are replicated at first, if they are: one seed in four, under every update scheme. No
+/// dice are thrown for it, so that the other seeds are what they were without it.
+fn lifecycle_of(seed: u64, survived_count: usize) -> Option<LifecycleWish> {
+    let placements = [ReplicaPlacement::Ear, ReplicaPlacement::Rr];
+    let times = [
+        EncodeAfter::Asked,
+        EncodeAfter::Full,
+        EncodeAfter::Age(8),
+        EncodeAfter::Idle(2),
+    ];
+    let turn = seed / SCHEMES.len() as u64;
+    turn.is_multiple_of(4).then(|| LifecycleWish {
+        replica_count: survived_count + 1,
+        after: times[(turn / 4 % 4) as usize],
+        placement: placements[(turn / 16 % 2) as usize],
+    })
 }
 
 /// Runs a seed. Equal seeds and options give equal reports.
@@ -167,6 +196,13 @@ pub fn simulate(seed: u64, options: &Options) -> Report {
         "{} with {} on {} nodes, {} bytes a chunk, {} clients",
         shape.code, shape.update, shape.node_count, shape.chunk_bytes, shape.client_count
     );
+    let cluster_name = match &shape.lifecycle {
+        Some(lifecycle) => format!(
+            "{cluster_name}, of blocks with {} replicas, encoded {}",
+            lifecycle.replica_count, lifecycle.after
+        ),
+        None => cluster_name,
+    };
     world.note(&cluster_name);
     let cluster = Cluster::new(&world, shape);
     let fault_count = Arc::new(Mutex::new(0));

@@ -61,7 +61,7 @@ async fn verify_layout(
         let cells = 0..cell_count(layout, record);
         let read = client.read(layout, record, cells).await;
         read.map_err(|failed| not_yet(format!("{failed:?}")))?;
-        verify_chunks(cluster, &layout.pool, record, mark)
+        verify_chunks(cluster, layout.pool_of(record), record, mark)
             .map_err(|why| Unverified::Wrong(format!("{} as of {mark}: {why}", record.id)))?;
     }
     Ok(())

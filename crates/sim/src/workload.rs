@@ -9,7 +9,7 @@ use crate::read::ReadFailed;
 use crate::world::lock;
 use gabion_layout::{ReserveSpec, Smoothing, StripeId, StripeRecord};
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, FileLayout, PoolWish, Refusal,
+    CoordinatorReply, CoordinatorRequest, FileLayout, FormOrder, PoolWish, Refusal,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -59,6 +59,9 @@ pub(crate) async fn work(cluster: Arc<Cluster>, client: Arc<Client>, files: Arc<
         let Some(layout) = layout_of(&client, &mut known, &name, deed < 5).await else {
             continue;
         };
+        if cluster.shape.lifecycle.is_some() && world.roll(|dice| dice.one_in(40)) {
+            order_form(&cluster, &client, &name).await;
+        }
         match deed {
             5..7 => change_files(&cluster, &client, &files, &name).await,
             0..60 => update(&cluster, &client, &layout, &mut known).await,
@@ -177,6 +180,22 @@ async fn read(
     }
 }
 
+/// Has a file encoded, or its blocks replicated again.
+async fn order_form(cluster: &Cluster, client: &Client, name: &str) {
+    let world = &cluster.world;
+    let is_encoded = world.roll(|dice| dice.one_in(2));
+    let order = CoordinatorRequest::OrderForm(FormOrder {
+        pool: "pool".to_owned(),
+        file: Some(name.to_owned()),
+        is_encoded,
+    });
+    let ordered = client.ask(order).await;
+    world.note(&format!(
+        "{name} is to be encoded: {is_encoded}: {}",
+        ordered.is_ok()
+    ));
+}
+
 async fn change_files(cluster: &Cluster, client: &Client, files: &Files, old: &str) {
     let world = &cluster.world;
     if files.names().len() >= FILE_COUNT_MAX {
@@ -217,6 +236,7 @@ pub(crate) async fn prepare(cluster: &Cluster, client: &Client, files: &Files) {
             update: shape.update,
             reserve: shape.update.reserves_space().then_some(RESERVE),
             append: shape.append,
+            lifecycle: shape.lifecycle,
         });
         // Refused until all nodes have joined.
         if let Ok(CoordinatorReply::Pool(_)) = client.ask(request).await {
@@ -237,7 +257,7 @@ pub(crate) async fn prepare(cluster: &Cluster, client: &Client, files: &Files) {
 
 /// Cells of a stripe.
 pub(crate) fn cell_count(layout: &FileLayout, record: &StripeRecord) -> u64 {
-    let (_, geometry) = shape(&layout.pool, record);
+    let (_, geometry) = shape(layout.pool_of(record), record);
     geometry.stripe_bytes() / CELL_BYTES
 }
 

@@ -70,7 +70,7 @@ impl Backing for Client {
         bytes: Bytes,
     ) -> Result<Version, ClientError> {
         let file = File::of(self, file);
-        let extents = file.pieces(at, ranges)?;
+        let extents = file.pieces(at, ranges);
         let (stripe, sequence) = file.write_extents(&extents, &bytes).await?;
         Ok(Version { stripe, sequence })
     }

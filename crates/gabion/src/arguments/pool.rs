@@ -2,7 +2,11 @@
 
 use crate::output::{parse_bytes, parse_seconds};
 use clap::Args;
-use gabion_layout::{AppendSpec, GroupingRule, ReserveSpec, Smoothing, Survive, UpdateScheme};
+use gabion_layout::{
+    AppendSpec, EncodeAfter, GroupingRule, ReplicaPlacement, ReserveSpec, Smoothing, Survive,
+    UpdateScheme,
+};
+use gabion_protocol::message::LifecycleWish;
 
 /// What a pool is to be.
 #[derive(Args, Debug)]
@@ -27,6 +31,36 @@ pub(crate) struct PoolOptions {
     pub(crate) reserve: ReserveOptions,
     #[command(flatten)]
     pub(crate) append: AppendOptions,
+    #[command(flatten)]
+    pub(crate) lifecycle: LifecycleOptions,
+}
+
+/// How blocks are kept before they become stripes; for --write replicate:N alone.
+#[derive(Args, Debug)]
+pub(crate) struct LifecycleOptions {
+    /// Keep so many replicas of each block at first: replicate:3; what else is said is about the stripes
+    /// that they become
+    #[arg(long = "write", value_name = "HOW", value_parser = parse_replicas)]
+    replica_count: Option<usize>,
+    /// When blocks are encoded: at an age such as 1h, when 'idle' (10m) or idle:30m, as soon as a stripe
+    /// is 'full', or when 'asked' [replicate: 1h]
+    #[arg(long = "encode-after", value_name = "WHEN")]
+    after: Option<EncodeAfter>,
+    /// How replicas are placed: ear (no data crosses racks to be encoded) or rr (random) [replicate: ear]
+    #[arg(long)]
+    placement: Option<ReplicaPlacement>,
+}
+
+/// Reads `replicate:3`.
+fn parse_replicas(text: &str) -> Result<usize, String> {
+    let wrong =
+        || format!("'{text}' is no way to write; use replicate:2 or more, such as replicate:3");
+    let count = text.strip_prefix("replicate:").ok_or_else(wrong)?;
+    count
+        .parse()
+        .ok()
+        .filter(|&count| count >= 2)
+        .ok_or_else(wrong)
 }
 
 /// When parity follows under parix and cau alone: whatever comes first.
@@ -141,6 +175,30 @@ impl PoolOptions {
             log_bytes_max: told.log_bytes.unwrap_or(usual.log_bytes_max),
             age_max_s: told.age_s.unwrap_or(usual.age_max_s),
             grouping: told.grouping.map_or(usual.grouping, |told| told.0),
+        }))
+    }
+
+    /// How blocks are kept at first, if they are replicated.
+    ///
+    /// # Errors
+    /// One plain sentence.
+    pub(crate) fn lifecycle(&self) -> Result<Option<LifecycleWish>, String> {
+        let told = &self.lifecycle;
+        let Some(replica_count) = told.replica_count else {
+            return if told.after.is_none() && told.placement.is_none() {
+                Ok(None)
+            } else {
+                Err(
+                    "blocks are encoded as they are written; use --write replicate:3, or leave \
+                     --encode-after and --placement out"
+                        .to_owned(),
+                )
+            };
+        };
+        Ok(Some(LifecycleWish {
+            replica_count,
+            after: told.after.unwrap_or(EncodeAfter::Age(3600)),
+            placement: told.placement.unwrap_or_default(),
         }))
     }
 

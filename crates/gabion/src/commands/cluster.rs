@@ -7,7 +7,9 @@ use crate::cluster::LocalCluster;
 use crate::failure::{Context, Failure};
 use crate::output::{Format, Shown, align_numbers, bytes, print_json, table};
 use gabion_meta::Departure;
-use gabion_protocol::message::{ClusterStatus, Liveness, Meter, NodeStatus, Purpose};
+use gabion_protocol::message::{
+    ClusterStatus, LifecycleStatus, Liveness, Meter, NodeStatus, Purpose,
+};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -120,6 +122,7 @@ async fn status(place: &Place, format: Format) -> Result<(), Failure> {
             "grouped_chunks": status.grouped_chunk_count,
             "lost_chunks": status.lost_chunk_count,
             "repair": repair_json(&status),
+            "lifecycle": lifecycle_json(&status.lifecycle),
             "traffic": meter_json(&meters.sum()),
             "planned": meter_json(&meters.planned),
         }));
@@ -138,6 +141,7 @@ async fn status(place: &Place, format: Format) -> Result<(), Failure> {
     }
     println!("{nodes}");
     print_redundancy(&status);
+    print_lifecycle(&status.lifecycle);
     print_traffic(&meters.sum());
     Ok(())
 }
@@ -175,6 +179,45 @@ pub(crate) fn print_redundancy(status: &ClusterStatus) {
     if let Some(error) = &repair.last_error {
         println!("the last failed repair: {error}");
     }
+}
+
+/// What is replicated at first and what has become of it, in sentences; nothing where nothing is.
+fn print_lifecycle(lifecycle: &LifecycleStatus) {
+    if lifecycle.replicated_block_count + lifecycle.encoded_stripe_count == 0 {
+        return;
+    }
+    println!(
+        "{} blocks are replicated, {} stripes of such pools are encoded; {} segments wait, {} are being \
+         converted; {} encoded and {} replicated again since the start ({}), {} times in vain",
+        lifecycle.replicated_block_count,
+        lifecycle.encoded_stripe_count,
+        lifecycle.waiting_count,
+        lifecycle.running_count,
+        lifecycle.encoded_count,
+        lifecycle.promoted_count,
+        bytes(lifecycle.converted_bytes),
+        lifecycle.outrun_count,
+    );
+    if let Some(error) = &lifecycle.last_error {
+        println!("the last failed conversion: {error}");
+    }
+}
+
+fn lifecycle_json(lifecycle: &LifecycleStatus) -> Value {
+    json!({
+        "replicated_block_count": lifecycle.replicated_block_count,
+        "encoded_stripe_count": lifecycle.encoded_stripe_count,
+        "waiting_count": lifecycle.waiting_count,
+        "running_count": lifecycle.running_count,
+        "encoded_count": lifecycle.encoded_count,
+        "promoted_count": lifecycle.promoted_count,
+        "converted_bytes": lifecycle.converted_bytes,
+        "outrun_count": lifecycle.outrun_count,
+        "planned_encode_cross_rack_bytes": lifecycle.planned_encode_cross_rack_bytes,
+        "planned_download_cross_rack_bytes": lifecycle.planned_download_cross_rack_bytes,
+        "planned_promote_cross_rack_bytes": lifecycle.planned_promote_cross_rack_bytes,
+        "last_error": lifecycle.last_error,
+    })
 }
 
 fn print_traffic(meter: &Meter) {

@@ -1,16 +1,18 @@
 //! `gabion pool`: make and list pools.
 
 use super::connect;
-use crate::arguments::{Place, PoolCommand, PoolOptions};
+use crate::arguments::{FormOptions, Place, PoolCommand, PoolOptions};
 use crate::failure::Failure;
 use crate::output::{Format, align_numbers, bytes, print_json, table};
+use gabion_client::{Client, ClientError};
 use gabion_codec::Code;
 use gabion_layout::UpdateScheme;
 use gabion_meta::{PoolRecord, PoolSpec};
 use gabion_planner::pool::PoolCost;
 use gabion_planner::update;
-use gabion_protocol::message::PoolWish;
+use gabion_protocol::message::{FileLayout, FormOrder, LifecycleStatus, PoolWish};
 use serde_json::json;
+use std::time::Duration;
 
 pub(crate) async fn run(
     command: PoolCommand,
@@ -24,8 +26,127 @@ pub(crate) async fn run(
             show(&[client.create_pool(wish).await?], format)
         }
         PoolCommand::Ls => show(&connect(place).await?.pools().await?, format),
+        PoolCommand::Encode(options) => order(options, true, place, format).await,
+        PoolCommand::Promote(options) => order(options, false, place, format).await,
         PoolCommand::Commit { name } => Ok(connect(place).await?.commit_pool(&name).await?),
     }
+}
+
+/// How often it is looked whether files have the form that they are to have.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Has files encoded, or their blocks replicated again, and waits for it unless told not to.
+async fn order(
+    options: FormOptions,
+    is_encoded: bool,
+    place: &Place,
+    format: Format,
+) -> Result<(), Failure> {
+    let FormOptions {
+        name: pool,
+        file,
+        no_wait,
+    } = options;
+    let client = connect(place).await?;
+    let before = client.status().await?.lifecycle;
+    let order = FormOrder {
+        pool: pool.clone(),
+        file: file.clone(),
+        is_encoded,
+    };
+    client.order_form(order).await?;
+    if no_wait {
+        return Ok(());
+    }
+    let mut left = of_pool(&client, &pool, file).await?;
+    while let Some(name) = left.last() {
+        match client.layout(name).await {
+            Ok(layout) if has_form(&layout, is_encoded) => drop(left.pop()),
+            Ok(_) => tokio::time::sleep(LOOK_EVERY).await,
+            // It was removed meanwhile.
+            Err(ClientError::Refused(_)) => drop(left.pop()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let after = client.status().await?.lifecycle;
+    show_converted(&before, &after, format)
+}
+
+/// The files that an order is about.
+async fn of_pool(
+    client: &Client,
+    pool: &str,
+    file: Option<String>,
+) -> Result<Vec<String>, Failure> {
+    if let Some(file) = file {
+        return Ok(vec![file]);
+    }
+    let pools = client.pools().await?;
+    let id = pools
+        .iter()
+        .find(|known| known.spec.name == pool)
+        .map(|known| known.id);
+    let files = client.ls("").await?.into_iter();
+    Ok(files
+        .filter(|file| Some(file.pool) == id)
+        .map(|file| file.name)
+        .collect())
+}
+
+/// Whether all of a file is encoded, or all of it replicated.
+pub(crate) fn has_form(layout: &FileLayout, is_encoded: bool) -> bool {
+    let mut stripes = layout.stripes.iter();
+    stripes.all(|stripe| (stripe.pool != layout.file.pool) == is_encoded)
+}
+
+/// What was done since `before`.
+fn show_converted(
+    before: &LifecycleStatus,
+    after: &LifecycleStatus,
+    format: Format,
+) -> Result<(), Failure> {
+    // A coordinator that was restarted meanwhile has counted anew.
+    let since = |count: fn(&LifecycleStatus) -> u64| count(after).saturating_sub(count(before));
+    let rows = [
+        ("encoded", since(|status| status.encoded_count)),
+        ("promoted", since(|status| status.promoted_count)),
+        ("data_bytes", since(|status| status.converted_bytes)),
+        (
+            "encode_cross_rack_bytes",
+            since(|status| status.planned_encode_cross_rack_bytes),
+        ),
+        (
+            "encode_cross_rack_download_bytes",
+            since(|status| status.planned_download_cross_rack_bytes),
+        ),
+        (
+            "promote_cross_rack_bytes",
+            since(|status| status.planned_promote_cross_rack_bytes),
+        ),
+    ];
+    if format == Format::Json {
+        let rows = rows
+            .into_iter()
+            .map(|(name, count)| (name.to_owned(), json!(count)));
+        return print_json(&rows.collect::<serde_json::Map<_, _>>());
+    }
+    let [
+        (_, encoded),
+        (_, promoted),
+        (_, data),
+        (_, across),
+        (_, down),
+        (_, copies),
+    ] = rows;
+    println!(
+        "{encoded} segments encoded and {promoted} replicated again, {} of data; across racks {} for \
+         parity, {} of data to encode, {} of copies",
+        bytes(data),
+        bytes(across.saturating_sub(down)),
+        bytes(down),
+        bytes(copies),
+    );
+    Ok(())
 }
 
 /// What the user asks for, as far as it can be checked without a cluster.
@@ -35,6 +156,7 @@ fn wish(options: PoolOptions) -> Result<PoolWish, Failure> {
     }
     let reserve = options.reserve().map_err(Failure::usage)?;
     let append = options.append().map_err(Failure::usage)?;
+    let lifecycle = options.lifecycle().map_err(Failure::usage)?;
     Ok(PoolWish {
         name: options.name,
         survive: options.survive,
@@ -43,6 +165,7 @@ fn wish(options: PoolOptions) -> Result<PoolWish, Failure> {
         update: options.update,
         reserve,
         append,
+        lifecycle,
     })
 }
 
@@ -75,6 +198,8 @@ fn show(pools: &[PoolRecord], format: Format) -> Result<(), Failure> {
                 "usable_share": cost.usable_share,
                 "share_of_three_replicas": cost.share_of_three_replicas,
                 "chunk_writes_per_update": cost.chunk_writes_per_update,
+                "encode_after": pool.lifecycle.map(|lifecycle| lifecycle.after.to_string()),
+                "placement": pool.lifecycle.map(|lifecycle| lifecycle.placement.to_string()),
             })
         });
         return print_json(&rows.collect::<Vec<_>>());
@@ -89,6 +214,7 @@ fn show(pools: &[PoolRecord], format: Format) -> Result<(), Failure> {
         "cost against 3 replicas",
         "chunk writes a small update",
         "updates",
+        "encoded after",
     ]);
     for (pool, cost) in costs {
         let spec = &pool.spec;
@@ -106,6 +232,8 @@ fn show(pools: &[PoolRecord], format: Format) -> Result<(), Failure> {
             format!("{:.1}%", cost.share_of_three_replicas * 100.0),
             cost.chunk_writes_per_update.to_string(),
             updates(spec),
+            pool.lifecycle
+                .map_or_else(String::new, |lifecycle| lifecycle.after.to_string()),
         ]);
     }
     align_numbers(&mut table);

@@ -100,7 +100,7 @@ impl<'a> Replicas<'a> {
 }
 
 /// 0 for the node itself, 1 within a rack, 2 across racks.
-fn distance(topology: &Topology, from: NodeId, to: NodeId) -> u8 {
+pub(super) fn distance(topology: &Topology, from: NodeId, to: NodeId) -> u8 {
     if from == to {
         0
     } else if topology.rack_of(from) == topology.rack_of(to) {

@@ -157,6 +157,21 @@ impl<'a> EncodingAware<'a> {
         self.place_after(first, rng)
     }
 
+    /// Places all blocks of a stripe of their own, with a core rack drawn at random.
+    ///
+    /// # Errors
+    /// As [`EncodingAware::place`].
+    pub fn place_stripe(&mut self, rng: &mut impl Rng) -> Result<ReplicatedStripe, PlanError> {
+        let core = self.racks.rack_of(self.racks.any_node(rng));
+        self.open[core] = None;
+        loop {
+            let first = self.racks.node_in(core, rng);
+            if let Some(stripe) = self.place_after(first, rng)?.stripe {
+                return Ok(stripe);
+            }
+        }
+    }
+
     /// Blocks that wait for others of their stripe, in all core racks.
     pub fn waiting_count(&self) -> usize {
         let stripes = self.open.iter().flatten();

@@ -2,6 +2,7 @@
 //! block that is encoded later. Stripes keep at most so many chunks in a rack as the pool's promise
 //! allows, and encoding-aware replication sees to it before there is a stripe.
 
+mod changeover;
 mod encoding_aware;
 mod grouped;
 mod matching;
@@ -12,6 +13,7 @@ mod random_replication;
 mod replicated;
 mod rotate;
 
+pub use changeover::{encoding, promotion};
 pub use encoding_aware::{EncodingAware, ParityPlaces, PlacedBlock, StripeRules};
 pub use grouped::{Grouped, grouped};
 pub use rack_by_rack::rack_by_rack;

@@ -74,6 +74,16 @@ pub(super) fn draw_others(
     rng: &mut impl Rng,
 ) {
     replicas.truncate(1);
+    draw_rest(racks, replica_count, replicas, rng);
+}
+
+/// Draws the replicas that are missing behind those that are there, of which there is one.
+pub(super) fn draw_rest(
+    racks: &RackTable,
+    replica_count: usize,
+    replicas: &mut Vec<NodeNumber>,
+    rng: &mut impl Rng,
+) {
     while replicas.len() < replica_count {
         let drawn = match replicas.len() {
             1 => racks.node_outside(racks.rack_of(replicas[0]), rng),

@@ -5,8 +5,8 @@ use super::pools::PoolFacts;
 use super::replace::LivePut;
 use super::{Answer, Coordinator, Denied, lock};
 use crate::message::{CoordinatorReply, FileLayout};
-use gabion_layout::Topology;
-use gabion_meta::{KeyValue, Meta, MetaError, Placement, PoolSpec, PutId};
+use gabion_layout::{PoolId, Topology};
+use gabion_meta::{KeyValue, Meta, MetaError, Placement, PoolRecord, PoolSpec, PutId};
 use gabion_planner::update;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -30,14 +30,15 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let find = move |meta: &Meta<K>| {
             let id = match pool {
                 Some(name) => Some(meta.pool_named(&name)?.id),
-                None => match meta.pools()?.as_slice() {
-                    [only] => Some(only.id),
-                    _ => None,
-                },
+                None => only_pool(meta)?,
             };
-            id.map(|id| this.pool_facts(meta, id)).transpose()
+            let Some(facts) = id.map(|id| this.pool_facts(meta, id)).transpose()? else {
+                return Ok(None);
+            };
+            let encoded = this.encoded_of(meta, &facts)?;
+            Ok(Some((facts, encoded)))
         };
-        let Some(facts) = self.with_meta(find).await? else {
+        let Some((facts, encoded)) = self.with_meta(find).await? else {
             return Err(Denied(
                 "there is not exactly one pool to choose; name the pool, and create one first if \
                  there is none"
@@ -45,7 +46,13 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             ));
         };
         let topology = self.fleet().topology(is_welcoming);
-        let placements = self.place(&facts, size_bytes, &topology)?;
+        let placements = match encoded {
+            None => self.place(&facts, size_bytes, &topology)?,
+            Some(encoded) => {
+                let sizes = chunk_sizes(&encoded.record.spec, size_bytes)?;
+                self.place_blocks(&facts, &encoded.record.spec, &sizes, &topology)?
+            }
+        };
         let pool = facts.record.id;
         let now_ms = self.ports.now_ms();
         let begin =
@@ -96,9 +103,9 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
 
     /// Makes a file visible. A chunk whose node has failed since it was written is looked after.
     pub(super) async fn commit_put(self: &Arc<Self>, put: PutId) -> Answer {
-        let now_ms = self.ports.now_ms();
+        let created_ms = self.lifetime_ms();
         let commit = move |meta: &Meta<K>| {
-            let file = meta.commit_put(put, now_ms)?;
+            let file = meta.commit_put(put, created_ms)?;
             match meta.stripes_of(&file.name) {
                 Err(MetaError::UnknownFile(_)) => Ok(Vec::new()),
                 stripes => stripes,
@@ -107,6 +114,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let stripes = self.with_meta(commit).await?;
         lock(&self.puts).remove(&put);
         self.add_repairs(stripes).await?;
+        self.lifecycle_bell.ring();
         Ok(CoordinatorReply::Done)
     }
 
@@ -156,17 +164,20 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                     .map(|stripe| stripe.id)
                     .eq(file.segments.iter().copied())
                 {
-                    let pool = this.pool_facts(meta, file.pool)?.record.clone();
+                    let facts = this.pool_facts(meta, file.pool)?;
+                    let encoded = this.encoded_of(meta, &facts)?;
+                    let pools = (facts.record.clone(), encoded.map(|e| e.record.clone()));
                     let mut appending = meta.phases()?;
                     appending.retain(|stripe| file.segments.contains(stripe));
-                    return Ok((file, pool, stripes, appending));
+                    return Ok((file, pools, stripes, appending));
                 }
             }
         };
-        let (file, pool, stripes, appending) = self.with_meta(look).await?;
+        let (file, (pool, encoded), stripes, appending) = self.with_meta(look).await?;
         Ok(CoordinatorReply::File(FileLayout {
             file,
             pool,
+            encoded,
             stripes,
             appending,
             nodes: self.statuses(),
@@ -179,6 +190,20 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         self.garbage_bell.ring();
         Ok(CoordinatorReply::Done)
     }
+}
+
+/// The pool that there is no choice but to take: those of stripes that another's blocks become are none.
+fn only_pool<K: KeyValue>(meta: &Meta<K>) -> Result<Option<PoolId>, MetaError> {
+    let pools = meta.pools()?;
+    let is_another = |pool: &&PoolRecord| {
+        let lifecycles = pools.iter().filter_map(|other| other.lifecycle);
+        !lifecycles
+            .map(|lifecycle| lifecycle.encoded)
+            .any(|encoded| encoded == pool.id)
+    };
+    let mut own = pools.iter().filter(is_another);
+    let only = own.next().filter(|_| own.next().is_none());
+    Ok(only.map(|pool| pool.id))
 }
 
 /// Bytes of a chunk of each stripe of a file: the pool's, and as few as will do for the last.

@@ -8,6 +8,7 @@
 
 mod bell;
 mod catch_up;
+mod conversion;
 mod departures;
 mod endurance;
 mod files;
@@ -16,6 +17,7 @@ mod garbage;
 mod grouping;
 mod inventory;
 mod leases;
+mod lifecycle;
 mod manager;
 mod membership;
 mod pools;
@@ -29,16 +31,19 @@ mod status;
 mod survey;
 mod throttle;
 
-use crate::message::{CoordinatorReply, CoordinatorRequest, Meter, NodeStatus, RepairStatus};
+use crate::message::{
+    CoordinatorReply, CoordinatorRequest, LifecycleStatus, Meter, NodeStatus, RepairStatus,
+};
 use crate::ports::{Ports, run_blocking};
 use bell::Bell;
 use fleet::{Fleet, Roster};
 use futures::FutureExt;
-use gabion_layout::{ChunkId, ChunkIndex, NodeId, PoolId};
+use gabion_layout::{ChunkId, ChunkIndex, NodeId, PoolId, StripeId};
 use gabion_meta::{KeyValue, Meta, MetaError, PutId, Timing};
 use gabion_planner::manager::{LinkMatrix, RepairQueue};
 use gabion_planner::repair::Scheme;
 use grouping::Agenda;
+use lifecycle::Quiet;
 use membership::JoinRequest;
 use pools::PoolFacts;
 use replace::{LivePut, Occupied};
@@ -70,6 +75,10 @@ pub struct CoordinatorOptions {
     pub retry_ms: u64,
     /// How long a put may go on without a word of its client.
     pub put_timeout_ms: u64,
+    /// How often files are looked at whose blocks may be due to be encoded.
+    pub lifecycle_scan_ms: u64,
+    /// Segments that are encoded, or replicated again, at once; at least 1.
+    pub convert_parallel: usize,
     /// Longest time that one node may take to verify all that it stores.
     pub scrub_deadline_ms: u64,
 }
@@ -90,6 +99,8 @@ impl Default for CoordinatorOptions {
             repair_stall_ms: 5_000,
             retry_ms: 500,
             put_timeout_ms: 60_000,
+            lifecycle_scan_ms: 2_000,
+            convert_parallel: 2,
             scrub_deadline_ms: 3_600_000,
         }
     }
@@ -131,9 +142,16 @@ pub struct Coordinator<K> {
     agenda: Mutex<Agenda>,
     /// What nodes were to send for commits and exchanges that the coordinator has run to their end.
     planned: Mutex<Meter>,
+    /// What has become of segments since the start.
+    converted: Mutex<LifecycleStatus>,
+    /// The newest update of blocks that are encoded when they are idle, and since when it is that.
+    quiet: Mutex<BTreeMap<StripeId, Quiet>>,
+    /// For how long coordinators had run when this one began, and its clock then.
+    began: (u64, u64),
     repair_bell: Bell,
     garbage_bell: Bell,
     grouping_bell: Bell,
+    lifecycle_bell: Bell,
 }
 
 /// Why a request is not granted: one plain sentence for the user.
@@ -162,6 +180,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let now_ms = ports.now_ms();
         let roster = Roster::new(options.timing, meta.nodes()?, meta.standings()?, now_ms);
         let settings = meta.repair_settings()?;
+        let began = (meta.lifetime_ms()?, now_ms);
         // A scheme of another release is none; a user chooses again.
         let scheme = settings
             .scheme
@@ -193,9 +212,13 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             leftovers: Mutex::default(),
             agenda: Mutex::default(),
             planned: Mutex::default(),
+            converted: Mutex::default(),
+            quiet: Mutex::default(),
+            began,
             repair_bell: Bell::default(),
             garbage_bell: Bell::default(),
             grouping_bell: Bell::default(),
+            lifecycle_bell: Bell::default(),
             options,
         }))
     }
@@ -210,6 +233,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Arc::clone(self).collect_garbage().boxed(),
             Arc::clone(self).group_forever().boxed(),
             Arc::clone(self).expire_puts().boxed(),
+            Arc::clone(self).keep_lifecycles().boxed(),
         ];
         for task in tasks {
             self.ports.spawn(task);
@@ -287,6 +311,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ask::Status => self.status().await,
             Ask::RepairNow { scheme } => self.repair_now(scheme).await,
             Ask::OrderRepair(order) => self.order_repair(order).await,
+            Ask::OrderForm(order) => self.order_form(order).await,
             Ask::Drain(node) => self.drain(node).await,
             Ask::Keep(node) => self.keep(node).await,
             Ask::Links => Ok(self.link_rates()),

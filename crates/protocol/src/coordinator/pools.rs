@@ -2,10 +2,13 @@
 
 use super::endurance::failures_left;
 use super::{Answer, Coordinator, Denied, lock};
-use crate::message::{CoordinatorReply, Liveness, NodeReply, NodeRequest, PoolWish, Refusal};
+use crate::message::{
+    CoordinatorReply, LifecycleWish, Liveness, NodeReply, NodeRequest, PoolWish, Refusal,
+};
 use gabion_codec::Code;
 use gabion_layout::{
-    AppendSpec, ChunkIndex, Geometry, PoolId, ReserveSpec, StripeId, StripeRecord,
+    AppendSpec, ChunkIndex, Geometry, PoolId, ReserveSpec, StripeId, StripeRecord, Topology,
+    UpdateScheme,
 };
 use gabion_meta::{Departure, KeyValue, Meta, MetaError, PoolRecord, PoolSpec};
 use gabion_plan::Keepings;
@@ -81,8 +84,35 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 .append
                 .or_else(|| update.appends().then(AppendSpec::default)),
         };
-        let create = move |meta: &Meta<K>| meta.create_pool(&spec);
+        let create: Create<K> = match wish.lifecycle {
+            None => Box::new(move |meta| meta.create_pool(&spec)),
+            Some(lifecycle) => {
+                let blocks = block_spec(&spec, lifecycle.replica_count, &topology)?;
+                let encoded = PoolSpec {
+                    name: format!("{}-encoded", spec.name),
+                    ..spec
+                };
+                let LifecycleWish {
+                    after, placement, ..
+                } = lifecycle;
+                Box::new(move |meta| {
+                    meta.create_pool_with_lifecycle(&blocks, &encoded, after, placement)
+                })
+            }
+        };
         Ok(CoordinatorReply::Pool(self.with_meta(create).await?))
+    }
+
+    /// The pool of the stripes that a pool's blocks become, if they are replicated at first. Waits for the
+    /// disk the first time.
+    pub(super) fn encoded_of(
+        &self,
+        meta: &Meta<K>,
+        facts: &PoolFacts,
+    ) -> Result<Option<Arc<PoolFacts>>, MetaError> {
+        let lifecycle = facts.record.lifecycle;
+        let encoded = lifecycle.map(|lifecycle| self.pool_facts(meta, lifecycle.encoded));
+        encoded.transpose()
     }
 
     /// Has the primaries of a pool's stripes commit what waits.
@@ -192,6 +222,38 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         lock(&self.endurance).insert(key, left);
         Ok(left)
     }
+}
+
+/// Makes a pool's record.
+type Create<K> = Box<dyn FnOnce(&Meta<K>) -> Result<PoolRecord, MetaError> + Send>;
+
+/// The pool of a stripe's blocks while they are replicated. It keeps the same promise.
+fn block_spec(
+    encoded: &PoolSpec,
+    replica_count: usize,
+    topology: &Topology,
+) -> Result<PoolSpec, Denied> {
+    let code: Code = format!("rep({replica_count})").parse()?;
+    let chunks_per_rack = pool::fit(&code, encoded.survive, topology)?;
+    if replica_count > 2 && chunks_per_rack < 2 {
+        return Err(Denied(format!(
+            "two of a block's {replica_count} replicas share a rack, so to survive {} more are needed; \
+             use more replicas, or promise less",
+            encoded.survive
+        )));
+    }
+    Ok(PoolSpec {
+        code: code.to_string(),
+        k: code.k(),
+        m: code.m(),
+        sub_chunks: code.sub_chunks(),
+        chunks_per_rack,
+        // What replicas are sent is written where it belongs: there is no parity for which a log waits.
+        update: UpdateScheme::Pl,
+        reserve: None,
+        append: None,
+        ..encoded.clone()
+    })
 }
 
 fn check_chunk_bytes(code: &Code, chunk_bytes: u64) -> Result<(), Denied> {

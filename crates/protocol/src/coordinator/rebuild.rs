@@ -13,6 +13,7 @@ use gabion_planner::{placement, repair};
 use rand::SeedableRng;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// One try to make a chunk.
@@ -177,6 +178,15 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     pub(super) fn charge(&self, survey: &Survey, cost: &Cost) -> u64 {
         let topology = survey.topology();
         lock(&self.throttle).take(&cost.links, &topology, self.ports.now_ms())
+    }
+
+    /// How often each of some nodes has joined; those that have not since the start are left out.
+    pub(super) async fn joins_of_all(&self, nodes: &BTreeSet<NodeId>) -> BTreeMap<NodeId, u64> {
+        let joins = self.admission.lock().await;
+        let known = nodes
+            .iter()
+            .filter_map(|node| Some((*node, *joins.get(node)?)));
+        known.collect()
     }
 
     /// How often a node has joined.

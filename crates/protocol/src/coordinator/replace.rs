@@ -6,11 +6,12 @@
 //! must not see, after the acknowledgement, what was there before it.
 
 use super::fleet::is_welcoming;
+use super::pools::PoolFacts;
 use super::survey::Setback;
 use super::{Answer, Coordinator, Denied, lock};
 use crate::message::{CoordinatorReply, Liveness, SettledStripe};
 use futures::future::join_all;
-use gabion_layout::{Epoch, NodeId, StripeId};
+use gabion_layout::{Epoch, NodeId, PoolId, StripeId};
 use gabion_meta::{Displaced, Holder, KeyValue, Meta, MetaError, Put, PutId, StripeStatus};
 use gabion_planner::update;
 use rand::SeedableRng;
@@ -127,7 +128,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     }
 
     /// The leases of all stripes, or of none.
-    async fn take_leases(&self, stripes: &[StripeId]) -> Result<Vec<Displaced>, MetaError> {
+    pub(super) async fn take_leases(
+        &self,
+        stripes: &[StripeId],
+    ) -> Result<Vec<Displaced>, MetaError> {
         let incarnation = self.meta.incarnation();
         let holder = Holder::Coordinator { incarnation };
         let membership = lock(&self.roster).membership();
@@ -154,7 +158,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         self.with_meta(take).await
     }
 
-    async fn release_leases(&self, leases: Vec<Displaced>) -> Result<(), MetaError> {
+    pub(super) async fn release_leases(&self, leases: Vec<Displaced>) -> Result<(), MetaError> {
         self.with_meta(move |meta| release_all(meta, &leases)).await
     }
 
@@ -204,7 +208,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         Ok((self.with_meta(begin).await?, settled))
     }
 
-    async fn settle_old(
+    pub(super) async fn settle_old(
         self: &Arc<Self>,
         id: StripeId,
         epoch: Epoch,
@@ -228,21 +232,29 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         self: &Arc<Self>,
         settled: &[SettledStripe],
     ) -> Result<Vec<Vec<NodeId>>, Hindrance> {
-        let Some(pool) = settled.first().map(|settled| settled.stripe.pool) else {
-            return Ok(Vec::new());
-        };
+        let pools: Vec<PoolId> = settled.iter().map(|settled| settled.stripe.pool).collect();
         let this = Arc::clone(self);
-        let facts = self
-            .with_meta(move |meta| this.pool_facts(meta, pool))
-            .await?;
-        let spec = &facts.record.spec;
+        let find = move |meta: &Meta<K>| {
+            let facts = pools.into_iter().map(|pool| this.pool_facts(meta, pool));
+            facts.collect::<Result<Vec<_>, _>>()
+        };
+        let facts = self.with_meta(find).await?;
         let fleet = self.fleet();
         let topology = fleet.topology(is_welcoming);
+        let welcoming = fleet.welcoming();
         let mut rng = ChaCha8Rng::seed_from_u64(self.ports.random());
-        let scheme = update::scheme(spec.update);
-        let counts = (spec.k, spec.m);
-        let mut place = |_| scheme.place(&topology, counts, spec.chunks_per_rack, &mut rng);
-        let places: Result<Vec<_>, _> = settled.iter().map(&mut place).collect();
+        let mut place = |(settled, facts): (&SettledStripe, &Arc<PoolFacts>)| {
+            let present = &settled.stripe.nodes;
+            if facts.record.lifecycle.is_some() && present.iter().all(|n| welcoming.contains(n)) {
+                // The blocks of its segment have a core rack, and keep it.
+                return Ok(present.clone());
+            }
+            let spec = &facts.record.spec;
+            let counts = (spec.k, spec.m);
+            let scheme = update::scheme(spec.update);
+            scheme.place(&topology, counts, spec.chunks_per_rack, &mut rng)
+        };
+        let places: Result<Vec<_>, _> = settled.iter().zip(&facts).map(&mut place).collect();
         places.map_err(|error| {
             // Whoever is silent may be heard again, or is declared failed before long.
             if fleet.with(Liveness::Suspect).is_empty() {
@@ -283,7 +295,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
 
     /// Removes the chunks of those of the stripes that are garbage. Whether all of them are gone
     /// from every node that may serve.
-    async fn withdraw(self: &Arc<Self>, stripes: Vec<StripeId>) -> Result<bool, MetaError> {
+    pub(super) async fn withdraw(
+        self: &Arc<Self>,
+        stripes: Vec<StripeId>,
+    ) -> Result<bool, MetaError> {
         let find = move |meta: &Meta<K>| {
             let mut garbage = Vec::new();
             for id in stripes {
@@ -301,7 +316,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
 }
 
 /// Why a replacement does not begin.
-enum Hindrance {
+pub(super) enum Hindrance {
     /// It may begin soon.
     Passing(String),
     Lasting(Denied),
@@ -310,6 +325,14 @@ enum Hindrance {
 impl From<Setback> for Hindrance {
     fn from(Setback(sentence): Setback) -> Self {
         Self::Passing(sentence)
+    }
+}
+
+impl From<Hindrance> for Setback {
+    fn from(hindrance: Hindrance) -> Self {
+        match hindrance {
+            Hindrance::Passing(sentence) | Hindrance::Lasting(Denied(sentence)) => Self(sentence),
+        }
     }
 }
 

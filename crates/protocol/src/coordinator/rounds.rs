@@ -98,7 +98,7 @@ struct Next {
 }
 
 /// A mark that nodes keep readable.
-struct Pins {
+pub(super) struct Pins {
     stripe: StripeId,
     cut: Sequence,
     nodes: Vec<NodeId>,
@@ -268,10 +268,22 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let unreadable = survey.unreadable(&round.absent);
         let helpers = survey.stripe.chunks().filter(|c| !unreadable.contains(c));
         let nodes: Vec<NodeId> = helpers.filter_map(|c| survey.stripe.node_of(c)).collect();
+        let hold_ms = 2 * self.options.repair_deadline_ms.saturating_add(spread_ms);
+        self.pin_nodes(stripe, cut, nodes, hold_ms).await
+    }
+
+    /// Has nodes keep a mark readable.
+    pub(super) async fn pin_nodes(
+        &self,
+        stripe: StripeId,
+        cut: Sequence,
+        nodes: Vec<NodeId>,
+        hold_ms: u64,
+    ) -> Pins {
         let request = NodeRequest::Pin {
             stripe,
             cut,
-            hold_ms: 2 * self.options.repair_deadline_ms.saturating_add(spread_ms),
+            hold_ms,
         };
         let calls = nodes.iter().map(|&node| {
             self.ports
@@ -283,7 +295,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
 
     /// Tells nodes that a mark need not stay readable. One that does not hear it forgets the pin in
     /// time.
-    fn unpin(&self, pins: Pins) {
+    pub(super) fn unpin(&self, pins: Pins) {
         let Pins { stripe, cut, nodes } = pins;
         for node in nodes {
             let request = NodeRequest::Unpin { stripe, cut };

@@ -7,6 +7,7 @@ use gabion_layout::PoolId;
 use gabion_meta::{KeyValue, Meta, MetaError};
 use gabion_planner::repair::Scheme;
 use gabion_planner::update;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
@@ -25,10 +26,14 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             repair: lock(&self.repaired).clone(),
             grouped_chunk_count: lock(&self.agenda).moved_count,
             planned: lock(&self.planned).clone(),
+            lifecycle: lock(&self.converted).clone(),
             ..ClusterStatus::default()
         };
         scheme_name(*lock(&self.scheme)).clone_into(&mut status.repair.scheme);
         let appending = meta.phases()?;
+        let pools = meta.pools()?.into_iter();
+        let encoded = pools.filter_map(|pool| Some(pool.lifecycle?.encoded));
+        let encoded: BTreeSet<PoolId> = encoded.collect();
         let mut after = None;
         loop {
             let page = meta.stripes(after, PAGE)?;
@@ -38,6 +43,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             }
             after = page.last().map(|stripe| stripe.id);
             for stripe in &page {
+                let facts = self.pool_facts(meta, stripe.pool)?;
+                let lifecycle = &mut status.lifecycle;
+                lifecycle.replicated_block_count += u64::from(facts.record.lifecycle.is_some());
+                lifecycle.encoded_stripe_count += u64::from(encoded.contains(&stripe.pool));
                 let lost = fleet.lost(stripe);
                 let mut left = self.failures_left(meta, stripe.pool, &lost)?;
                 if appending.binary_search(&stripe.id).is_ok() {

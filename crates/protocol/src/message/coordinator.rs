@@ -3,8 +3,8 @@
 
 use super::{ClusterStatus, Damage, LinkRate, NodeStatus, Vitals};
 use gabion_layout::{
-    AppendSpec, ChunkId, ChunkIndex, Epoch, Generation, NodeId, RackId, ReserveSpec, Sequence,
-    StripeId, StripeRecord, Survive, UpdateScheme,
+    AppendSpec, ChunkId, ChunkIndex, EncodeAfter, Epoch, Generation, NodeId, RackId,
+    ReplicaPlacement, ReserveSpec, Sequence, StripeId, StripeRecord, Survive, UpdateScheme,
 };
 use gabion_meta::{Exclusion, FileRecord, PoolRecord, PutId};
 use gabion_planner::manager::Limits;
@@ -178,6 +178,9 @@ pub enum CoordinatorRequest {
     Links,
     /// Verify every stored byte of the cluster.
     ScrubAll,
+    /// Encode the blocks of files that are replicated, or have them replicated again, from now on. Answered
+    /// when the wish is durable; the layouts of the files tell when it is done.
+    OrderForm(FormOrder),
     /// Begin to replace stripes of a file by new ones with other bytes. The stripes take no updates
     /// until the replacement is committed with [`CoordinatorRequest::CommitReplace`] or given up
     /// with [`CoordinatorRequest::AbortPut`].
@@ -216,6 +219,28 @@ pub enum RepairOrder {
     },
 }
 
+/// Which form files are to have whose blocks are replicated at first.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FormOrder {
+    /// The pool.
+    pub pool: String,
+    /// The file; all of the pool's when absent.
+    pub file: Option<String>,
+    /// Encoded, or replicated.
+    pub is_encoded: bool,
+}
+
+/// What a pool is to be whose blocks are replicated at first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LifecycleWish {
+    /// Replicas of each block.
+    pub replica_count: usize,
+    /// When blocks are encoded.
+    pub after: EncodeAfter,
+    /// How replicas are placed.
+    pub placement: ReplicaPlacement,
+}
+
 /// What a pool is to be.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PoolWish {
@@ -233,6 +258,8 @@ pub struct PoolWish {
     pub reserve: Option<ReserveSpec>,
     /// The append phases; what is usual for the update scheme when absent.
     pub append: Option<AppendSpec>,
+    /// How blocks are replicated at first, if they are; all the rest is about the stripes that they become.
+    pub lifecycle: Option<LifecycleWish>,
 }
 
 /// The coordinator's reply.
@@ -346,12 +373,23 @@ pub struct FileLayout {
     pub file: FileRecord,
     /// Its pool.
     pub pool: PoolRecord,
+    /// The pool of those of its stripes that are encoded, if its blocks are replicated at first.
+    pub encoded: Option<PoolRecord>,
     /// Its stripes, in order.
     pub stripes: Vec<StripeRecord>,
     /// Those of them that may have updates of which parity knows nothing, by id.
     pub appending: Vec<StripeId>,
     /// All nodes.
     pub nodes: Vec<NodeStatus>,
+}
+
+impl FileLayout {
+    /// The pool that says what a stripe of the file is like.
+    pub fn pool_of(&self, stripe: &StripeRecord) -> &PoolRecord {
+        let encoded = self.encoded.as_ref();
+        let encoded = encoded.filter(|pool| pool.id == stripe.pool);
+        encoded.unwrap_or(&self.pool)
+    }
 }
 
 /// A stripe's lease with all that its primary needs.

@@ -12,16 +12,19 @@ mod refusal;
 mod status;
 
 pub use coordinator::{
-    CoordinatorReply, CoordinatorRequest, Decided, FileLayout, HeldChunk, PoolWish, RepairOrder,
-    SettledStripe, StripeLease,
+    CoordinatorReply, CoordinatorRequest, Decided, FileLayout, FormOrder, HeldChunk, LifecycleWish,
+    PoolWish, RepairOrder, SettledStripe, StripeLease,
 };
 pub use flow::Flow;
 pub use meter::Meter;
 pub use node::{
-    CommittedMark, Damage, Effect, Holding, NodeReply, NodeRequest, PendingRecord, ReadCut, RunPart,
+    CommittedMark, ConversionSource, Damage, Effect, Holding, NodeReply, NodeRequest,
+    PendingRecord, ReadCut, RunPart,
 };
 pub use refusal::Refusal;
-pub use status::{ClusterStatus, LinkRate, Liveness, NodeStatus, RepairStatus, Vitals};
+pub use status::{
+    ClusterStatus, LifecycleStatus, LinkRate, Liveness, NodeStatus, RepairStatus, Vitals,
+};
 
 pub use gabion_store::StoreCounts;
 use serde::{Deserialize, Serialize};

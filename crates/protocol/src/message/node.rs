@@ -53,12 +53,43 @@ pub enum Effect {
         /// The last update that the chunk contains.
         base: Sequence,
     },
+    /// Writes make new chunks of a stripe that is to take the place of others, and reads are of chunks of
+    /// these others.
+    Convert {
+        /// Where each data chunk's bytes are read.
+        sources: Vec<ConversionSource>,
+    },
     /// Writes are what a chunk has missed, as of this update. They become a record of the chunk that
     /// nobody else takes part in.
     CatchUp {
         /// The record's number.
         sequence: Sequence,
     },
+}
+
+/// A chunk of another stripe that has the bytes of a data chunk of the one that is being made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ConversionSource {
+    /// The data chunk.
+    pub chunk: ChunkIndex,
+    /// The node that holds the other.
+    pub node: NodeId,
+    /// The other.
+    pub held: ChunkId,
+    /// As of which update of its stripe it is read; every node asked has settled that one.
+    pub cut: Sequence,
+}
+
+impl Effect {
+    /// The last update that a chunk contains which the part makes, if it makes one.
+    pub fn base(&self) -> Option<Sequence> {
+        match self {
+            Self::Install { base } | Self::Resume { base } => Some(*base),
+            // A new stripe's updates are numbered from 1.
+            Self::Convert { .. } => Some(Sequence(0)),
+            Self::None | Self::Record { .. } | Self::Append { .. } | Self::CatchUp { .. } => None,
+        }
+    }
 }
 
 /// A node's part of a plan with all that it needs to do it.
@@ -248,6 +279,11 @@ pub enum NodeRequest {
         /// The update.
         after: Sequence,
     },
+    /// The newest update of each of some stripes, settled or not.
+    Latest {
+        /// The stripes.
+        stripes: Vec<StripeId>,
+    },
     /// What is written of a chunk that a run has left unfinished?
     Written {
         /// The chunk.
@@ -308,6 +344,8 @@ pub enum NodeReply {
     /// The ranges of the chunk, each with the data chunk whose change it was. None when the records
     /// do not reach back so far.
     Missed(Option<Vec<(ChunkIndex, ByteRange)>>),
+    /// The newest update of each stripe that the node knows, by stripe.
+    Latest(Vec<(StripeId, Sequence)>),
     /// Bytes of an unfinished chunk that are written, in order; none where there is no such chunk.
     Written(Option<Vec<ByteRange>>),
     /// What a scrub found.

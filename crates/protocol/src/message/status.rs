@@ -77,6 +77,37 @@ pub struct ClusterStatus {
     pub lost_chunk_count: u64,
     /// Whether chunks are being repaired.
     pub repair: RepairStatus,
+    /// What is replicated at first, and what has become of it.
+    pub lifecycle: LifecycleStatus,
+}
+
+/// Blocks that are replicated at first, and the stripes that they become.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct LifecycleStatus {
+    /// Blocks that are replicated now.
+    pub replicated_block_count: u64,
+    /// Stripes of such pools that are encoded now.
+    pub encoded_stripe_count: u64,
+    /// Segments that were due when they were last looked at, and are not done yet.
+    pub waiting_count: u64,
+    /// Segments that are being converted now.
+    pub running_count: u64,
+    /// Segments that were encoded since the coordinator started.
+    pub encoded_count: u64,
+    /// Segments whose blocks were replicated again since then.
+    pub promoted_count: u64,
+    /// Bytes of data of both.
+    pub converted_bytes: u64,
+    /// Conversions that were made in vain because the blocks were updated meanwhile.
+    pub outrun_count: u64,
+    /// Cross-rack bytes that the plans of encodings said.
+    pub planned_encode_cross_rack_bytes: u64,
+    /// Those of them that were data on their way to the node that encodes, or to another rack.
+    pub planned_download_cross_rack_bytes: u64,
+    /// Cross-rack bytes that the plans of promotions said.
+    pub planned_promote_cross_rack_bytes: u64,
+    /// Why the last conversion that failed did.
+    pub last_error: Option<String>,
 }
 
 /// What repair is doing.

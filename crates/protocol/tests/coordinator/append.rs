@@ -46,6 +46,7 @@ fn appended(bed: &mut Bed) -> (StripeRecord, NodeId, Epoch) {
         update: UpdateScheme::Cau,
         reserve: None,
         append: Some(AppendSpec::default()),
+        lifecycle: None,
     }));
     assert!(matches!(reply, CoordinatorReply::Pool(_)), "{reply:?}");
     let stripe = bed.put("f", 1).remove(0);

@@ -257,6 +257,7 @@ impl Bed {
             update: UpdateScheme::default(),
             reserve: None,
             append: None,
+            lifecycle: None,
         }))
     }
 

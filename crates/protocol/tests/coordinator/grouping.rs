@@ -42,6 +42,7 @@ impl Setting {
                 grouping: Some(rule),
                 ..AppendSpec::default()
             }),
+            lifecycle: None,
         }));
         assert!(matches!(reply, CoordinatorReply::Pool(_)), "{reply:?}");
         let code: Code = "rs(6,3)".parse().unwrap();

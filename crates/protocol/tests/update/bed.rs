@@ -105,6 +105,7 @@ fn pool(update: UpdateScheme) -> PoolRecord {
             reserve: None,
             append: update.appends().then(AppendSpec::default),
         },
+        lifecycle: None,
     }
 }
 

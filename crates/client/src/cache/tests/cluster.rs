@@ -1,7 +1,7 @@
 //! A cluster in memory, whose requests take their time, fail, and overtake each other as a seed
 //! decides.
 
-use super::{SEGMENT, SIZE};
+use super::{SEGMENT, SIZE, starts};
 use crate::ClientError;
 use crate::cache::backing::{Backing, Version};
 use crate::extent::{Extent, extents};
@@ -66,7 +66,7 @@ impl Cluster {
     /// Somebody else writes.
     pub(super) fn write_elsewhere(&self, offset: u64, bytes: &[u8]) {
         let mut state = self.state();
-        for extent in extents(SEGMENT, ByteRange::new(offset, bytes.len() as u64)) {
+        for extent in extents(&starts(), ByteRange::new(offset, bytes.len() as u64)) {
             state.sequences[extent.stripe_at] += 1;
         }
         state.bytes[offset as usize..][..bytes.len()].copy_from_slice(bytes);

@@ -16,6 +16,11 @@ use std::task::Poll;
 const KIB: u64 = 1024;
 /// Bytes of a full segment here.
 const SEGMENT: u64 = 20 * KIB;
+
+/// Where the segments of a long file start.
+fn starts() -> Vec<u64> {
+    (0..=1000).map(|at| at * SEGMENT).collect()
+}
 /// Bytes of the file; its last segment is not full.
 const SIZE: u64 = 5 * SEGMENT - 3000;
 
@@ -42,7 +47,7 @@ impl<'a> Client<'a> {
 
     async fn read(&self, offset: u64, length: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for extent in extents(SEGMENT, ByteRange::new(offset, length)) {
+        for extent in extents(&starts(), ByteRange::new(offset, length)) {
             let segment_bytes = SEGMENT.min(SIZE - extent.stripe_at as u64 * SEGMENT);
             let read = self
                 .cache
@@ -53,7 +58,7 @@ impl<'a> Client<'a> {
     }
 
     async fn write(&self, offset: u64, bytes: Vec<u8>) -> Result<(), ClientError> {
-        let extents = extents(SEGMENT, ByteRange::new(offset, bytes.len() as u64));
+        let extents = extents(&starts(), ByteRange::new(offset, bytes.len() as u64));
         self.cache
             .write(self.cluster, &self.handle, &extents, &bytes.into())
             .await

@@ -2,6 +2,7 @@
 //! was measured. It needs nothing but a temporary directory and leaves nothing behind.
 
 mod data;
+mod forms;
 mod report;
 mod steps;
 
@@ -54,6 +55,7 @@ async fn demonstrate(
     demo.store().await?;
     demo.update(options.trace.as_deref()).await?;
     demo.time_direct_send().await?;
+    demo.change_forms().await?;
     demo.lose_and_repair("pipeline").await?;
     demo.lose_and_repair("conventional").await?;
     demo.finish().await

@@ -16,6 +16,7 @@ pub(super) struct Report {
     pub(super) put_s: f64,
     pub(super) updates: Updates,
     pub(super) direct_send_s: f64,
+    pub(super) forms: Vec<Form>,
     pub(super) degraded: Vec<Degraded>,
     pub(super) repairs: Vec<Repair>,
     pub(super) final_read_s: f64,
@@ -59,6 +60,26 @@ pub(super) struct Repair {
     pub(super) metered_cross_rack_bytes: u64,
 }
 
+/// Replicated blocks that became stripes, or stripes that became blocks.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Form {
+    pub(super) name: String,
+    /// Of data.
+    pub(super) bytes: u64,
+    pub(super) seconds: f64,
+    /// Writes in place meanwhile.
+    pub(super) write_count: u64,
+    pub(super) slowest_write_ms: f64,
+    /// How often a segment was begun anew because of these.
+    pub(super) begun_anew_count: u64,
+    /// Data that crossed racks to be encoded.
+    pub(super) data_cross_rack_bytes: u64,
+    /// Of what counts in the end.
+    pub(super) planned_cross_rack_bytes: u64,
+    /// Of that and of what was begun in vain.
+    pub(super) metered_cross_rack_bytes: u64,
+}
+
 impl Updates {
     fn row(&self, how: &str) -> [String; 5] {
         [
@@ -90,6 +111,7 @@ impl Report {
             bytes(self.rack_bytes_per_s)
         );
         self.print_steps();
+        self.print_forms();
         self.print_repairs();
         println!(
             "every byte was compared after each step; scrub verified {} on disk; every stripe \
@@ -131,6 +153,35 @@ impl Report {
                 updates.source, updates.p50_ms, updates.p99_ms
             );
         }
+    }
+
+    fn print_forms(&self) {
+        let mut forms = table(&[
+            "three replicas a block",
+            "data",
+            "time",
+            "writes meanwhile",
+            "slowest",
+            "begun anew",
+            "cross-rack data",
+            "all planned",
+            "metered",
+        ]);
+        for form in &self.forms {
+            forms.add_row([
+                form.name.clone(),
+                bytes(form.bytes),
+                format!("{:.2} s", form.seconds),
+                form.write_count.to_string(),
+                format!("{:.0} ms", form.slowest_write_ms),
+                form.begun_anew_count.to_string(),
+                form.data_cross_rack_bytes.to_string(),
+                form.planned_cross_rack_bytes.to_string(),
+                form.metered_cross_rack_bytes.to_string(),
+            ]);
+        }
+        align_numbers(&mut forms);
+        println!("{forms}");
     }
 
     fn print_repairs(&self) {

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 const POOL: &str = "vm";
 const FILE: &str = "disk";
-const CHUNK_BYTES: u64 = 4 << 20;
+pub(super) const CHUNK_BYTES: u64 = 4 << 20;
 const SEED: u64 = 1;
 /// Writes while a node is lost, and the size of each.
 const DEGRADED_WRITES: u64 = 200;
@@ -28,9 +28,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// A running demo.
 pub(super) struct Demo<'a> {
     cluster: &'a LocalCluster,
-    client: Client,
+    pub(super) client: Client,
     expected: Expected,
-    report: Report,
+    pub(super) report: Report,
 }
 
 impl<'a> Demo<'a> {
@@ -55,6 +55,7 @@ impl<'a> Demo<'a> {
             update: UpdateScheme::default(),
             reserve: None,
             append: None,
+            lifecycle: None,
         };
         let pool = client.create_pool(wish).await?;
         let report = Report {
@@ -295,7 +296,7 @@ impl<'a> Demo<'a> {
     }
 
     /// Cross-rack bytes that nodes have sent for a purpose.
-    async fn metered(&self, purpose: Purpose) -> Result<u64, Failure> {
+    pub(super) async fn metered(&self, purpose: Purpose) -> Result<u64, Failure> {
         Ok(self.client.meters().await?.sum().cross_rack(purpose))
     }
 

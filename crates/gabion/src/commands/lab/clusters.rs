@@ -125,6 +125,7 @@ pub(super) fn pool(
         update,
         reserve: None,
         append: None,
+        lifecycle: None,
     })
 }
 

@@ -1,0 +1,119 @@
+//! The demo's step that has replicated blocks become a stripe and blocks again, while it goes on writing.
+
+use super::report::Form;
+use super::steps::{CHUNK_BYTES, Demo};
+use crate::commands::pool::has_form;
+use crate::failure::Failure;
+use crate::output::Shown;
+use gabion_layout::{ByteRange, EncodeAfter, ReplicaPlacement, UpdateScheme};
+use gabion_protocol::message::{FormOrder, LifecycleWish, PoolWish, Purpose};
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::time::{Duration, Instant};
+
+const POOL: &str = "new";
+const FILE: &str = "log";
+const REPLICA_COUNT: usize = 3;
+/// Segments of the file.
+const SEGMENT_COUNT: u64 = 2;
+const WRITE_BYTES: usize = 4096;
+/// Between two writes, which are what the file is hot for.
+const WRITE_EVERY: Duration = Duration::from_millis(100);
+const SEED: u64 = 6;
+
+impl Demo<'_> {
+    /// Stores a file as replicas, has it encoded and replicated again, writes and reads meanwhile, and
+    /// compares every byte after each change.
+    pub(super) async fn change_forms(&mut self) -> Result<(), Failure> {
+        let code: gabion_codec::Code = self.report.code.parse().map_err(Failure::failed)?;
+        let size = SEGMENT_COUNT * code.k() as u64 * CHUNK_BYTES;
+        let wish = PoolWish {
+            name: POOL.to_owned(),
+            survive: "1-rack".parse().map_err(Failure::failed)?,
+            code: Some(self.report.code.clone()),
+            chunk_bytes: CHUNK_BYTES,
+            update: UpdateScheme::default(),
+            reserve: None,
+            append: None,
+            lifecycle: Some(LifecycleWish {
+                replica_count: REPLICA_COUNT,
+                after: EncodeAfter::Asked,
+                placement: ReplicaPlacement::Ear,
+            }),
+        };
+        self.client.create_pool(wish).await?;
+        let mut random = ChaCha8Rng::seed_from_u64(SEED);
+        let mut expected = vec![0; size as usize];
+        random.fill_bytes(&mut expected);
+        let progress = Shown::bytes("storing three replicas of each block");
+        let put = self
+            .client
+            .put(FILE, Some(POOL), &*expected, size, &progress);
+        put.await?;
+        drop(progress);
+        for is_encoded in [true, false] {
+            let form = self
+                .change_form(is_encoded, &mut expected, &mut random)
+                .await?;
+            self.report.forms.push(form);
+        }
+        Ok(self.client.rm(FILE).await?)
+    }
+
+    async fn change_form(
+        &self,
+        is_encoded: bool,
+        expected: &mut [u8],
+        random: &mut ChaCha8Rng,
+    ) -> Result<Form, Failure> {
+        let name = if is_encoded { "encode" } else { "promote" };
+        let waiting = Shown::spinner(&format!("{name}: writing on"));
+        let before = self.client.status().await?.lifecycle;
+        let metered_before = self.metered(Purpose::Encode).await?;
+        let order = FormOrder {
+            pool: POOL.to_owned(),
+            file: Some(FILE.to_owned()),
+            is_encoded,
+        };
+        let begun = Instant::now();
+        self.client.order_form(order).await?;
+        let file = self.client.open(FILE).await?;
+        let (mut write_count, mut slowest_s) = (0, 0.0_f64);
+        while !has_form(&self.client.layout(FILE).await?, is_encoded) {
+            let mut new = vec![0; WRITE_BYTES];
+            random.fill_bytes(&mut new);
+            let at = random.random_range(0..=expected.len() - WRITE_BYTES);
+            let sent = Instant::now();
+            file.write(at as u64, new.clone().into()).await?;
+            slowest_s = slowest_s.max(sent.elapsed().as_secs_f64());
+            expected[at..at + WRITE_BYTES].copy_from_slice(&new);
+            write_count += 1;
+            tokio::time::sleep(WRITE_EVERY).await;
+        }
+        let seconds = begun.elapsed().as_secs_f64();
+        drop(waiting);
+        let read = file.read(ByteRange::new(0, expected.len() as u64)).await?;
+        if read != expected {
+            return Err(Failure::failed(format!(
+                "after {name}, {FILE} is not what was written"
+            )));
+        }
+        let after = self.client.status().await?.lifecycle;
+        let planned = |count: fn(&gabion_protocol::message::LifecycleStatus) -> u64| {
+            count(&after) - count(&before)
+        };
+        Ok(Form {
+            name: name.to_owned(),
+            bytes: expected.len() as u64,
+            seconds,
+            write_count,
+            slowest_write_ms: slowest_s * 1e3,
+            begun_anew_count: planned(|status| status.outrun_count),
+            data_cross_rack_bytes: planned(|status| status.planned_download_cross_rack_bytes),
+            planned_cross_rack_bytes: planned(|status| {
+                status.planned_encode_cross_rack_bytes + status.planned_promote_cross_rack_bytes
+            }),
+            metered_cross_rack_bytes: self.metered(Purpose::Encode).await? - metered_before,
+        })
+    }
+}

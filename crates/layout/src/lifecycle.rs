@@ -1,0 +1,154 @@
+//! When blocks of a pool stop being replicas and become stripes, and how their replicas are placed
+//! until then (EAR, section II): the names that a pool's record and the command line share.
+//!
+//! How replicas are placed, and how they become stripes, is in `planner`.
+
+use crate::PoolId;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+use thiserror::Error;
+
+/// How long nothing must be written before a file is idle, unless it is told.
+const IDLE_S: u64 = 600;
+
+/// What a pool has whose blocks are replicated at first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Lifecycle {
+    /// The pool of the stripes that the blocks become.
+    pub encoded: PoolId,
+    /// When they do.
+    pub after: EncodeAfter,
+    /// How replicas are placed.
+    pub placement: ReplicaPlacement,
+}
+
+/// When replicated blocks are encoded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum EncodeAfter {
+    /// So many seconds after the file came, or was promoted.
+    Age(u64),
+    /// When for so many seconds nothing was written to the blocks of a stripe.
+    Idle(u64),
+    /// As soon as there are blocks for a whole stripe. What is left at a file's end stays replicated,
+    /// and so does a file that was promoted.
+    Full,
+    /// When a user says so.
+    Asked,
+}
+
+/// How the replicas of blocks that are to be encoded are placed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum ReplicaPlacement {
+    /// Encoding-aware: the blocks of a stripe have a core rack, and nothing moves when they are encoded.
+    #[default]
+    Ear,
+    /// Random replication, as HDFS does it.
+    Rr,
+}
+
+/// A text that says nothing about when to encode, or how to place replicas.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum LifecycleParseError {
+    /// Not a time to encode.
+    #[error(
+        "'{0}' is no time to encode; use an age such as 1h, 'idle', 'idle:30m', 'full' or 'asked'"
+    )]
+    After(String),
+    /// Not a placement.
+    #[error("'{0}' is no placement of replicas; use ear or rr")]
+    Placement(String),
+}
+
+impl FromStr for EncodeAfter {
+    type Err = LifecycleParseError;
+
+    /// Reads `1h`, `idle`, `idle:30s`, `full` or `asked`.
+    ///
+    /// ```
+    /// use gabion_layout::EncodeAfter;
+    ///
+    /// assert_eq!("90m".parse(), Ok(EncodeAfter::Age(5400)));
+    /// assert_eq!("idle:30s".parse(), Ok(EncodeAfter::Idle(30)));
+    /// assert_eq!("full".parse(), Ok(EncodeAfter::Full));
+    /// assert!("soon".parse::<EncodeAfter>().is_err());
+    /// ```
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || LifecycleParseError::After(text.to_owned());
+        match text {
+            "full" => return Ok(Self::Full),
+            "asked" => return Ok(Self::Asked),
+            "idle" => return Ok(Self::Idle(IDLE_S)),
+            _ => {}
+        }
+        let (time, after): (&str, fn(u64) -> Self) = match text.strip_prefix("idle:") {
+            Some(time) => (time, Self::Idle),
+            None => (text, Self::Age),
+        };
+        parse_seconds(time).map(after).ok_or_else(wrong)
+    }
+}
+
+/// A time such as `45s`, `30m`, `12h` or `7d`.
+fn parse_seconds(text: &str) -> Option<u64> {
+    let units = [('s', 1), ('m', 60), ('h', 3600), ('d', 86_400)];
+    let mut units = units.iter();
+    let (digits, unit) =
+        units.find_map(|&(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)))?;
+    digits.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+impl fmt::Display for EncodeAfter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Age(seconds) => write!(f, "{seconds}s"),
+            Self::Idle(seconds) => write!(f, "idle:{seconds}s"),
+            Self::Full => f.write_str("full"),
+            Self::Asked => f.write_str("asked"),
+        }
+    }
+}
+
+impl FromStr for ReplicaPlacement {
+    type Err = LifecycleParseError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "ear" => Ok(Self::Ear),
+            "rr" => Ok(Self::Rr),
+            _ => Err(LifecycleParseError::Placement(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for ReplicaPlacement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ear => "ear",
+            Self::Rr => "rr",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_is_read_back() {
+        for after in [
+            EncodeAfter::Age(3600),
+            EncodeAfter::Idle(45),
+            EncodeAfter::Full,
+            EncodeAfter::Asked,
+        ] {
+            assert_eq!(after.to_string().parse(), Ok(after));
+        }
+        for placement in [ReplicaPlacement::Ear, ReplicaPlacement::Rr] {
+            assert_eq!(placement.to_string().parse(), Ok(placement));
+        }
+        for wrong in ["", "h", "1x", "idle:", "99999999999999999999s", "-1s"] {
+            assert!(wrong.parse::<EncodeAfter>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Conversions: stripes of a file give their places to others that hold the same bytes otherwise,
+//! replicated blocks to one stripe or the other way round (EAR, section II-B).
+//!
+//! The new stripes are written beside the old ones under a put of their own, and updates of the old ones
+//! go on meanwhile. Whoever commits has taken the leases of the old stripes, has settled them and has
+//! found that they are as they were when the new ones were made of them.
+//!
+//! No node becomes a new stripe's primary while an old one's chunks may be served: a reader with an old
+//! layout would find them there after updates that they have no part in. So the new stripe's row of
+//! predecessors stands until these are garbage no more.
+
+use crate::kv::{KeyValue, ReadTxn, WriteTxn};
+use crate::pools::pool;
+use crate::puts::{check_nodes, pending_stripes, put_record, reserve};
+use crate::replacements::{check_held, discard, positions, same_file};
+use crate::schema::{Counter, FILES, GARBAGE, PENDING, PREDECESSORS, PUTS, STRIPES};
+use crate::stripes::{index_stripe, live_stripe};
+use crate::{Displaced, Meta, MetaError, Placement, Put, PutId};
+use gabion_layout::{PoolId, StripeId, StripeRecord};
+
+impl<K: KeyValue> Meta<K> {
+    /// Makes room for stripes of a pool that are to take the places of others of the file that the put
+    /// `file` brought.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownFile`]; [`MetaError::FileReplaced`]; [`MetaError::UnknownPool`]; those of
+    /// places as for a put; [`MetaError::IdsExhausted`].
+    pub fn begin_conversion(
+        &self,
+        name: &str,
+        file: PutId,
+        pool_id: PoolId,
+        placements: &[Placement],
+        now_ms: u64,
+    ) -> Result<Put, MetaError> {
+        self.store.write(|txn| {
+            let size_bytes = same_file(txn, name, file)?.size_bytes;
+            check_nodes(txn, &pool(txn, pool_id)?.spec, placements)?;
+            let placements: Vec<_> = placements.iter().map(|place| (pool_id, place)).collect();
+            reserve(txn, name, (pool_id, size_bytes), &placements, now_ms)
+        })
+    }
+
+    /// Puts the new stripes in the places of the old ones, which follow each other in the file, and become
+    /// garbage; their leases end. The caller vouches that every new chunk is durable on its node, and
+    /// holds the same bytes as the old ones as of their last update.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownPut`]; [`MetaError::UnknownFile`]; [`MetaError::FileReplaced`];
+    /// [`MetaError::UnknownStripe`] when an old stripe is the file's no more, or they do not follow each
+    /// other; [`MetaError::LeaseLost`] when one may have been updated since it was settled;
+    /// [`MetaError::Placement`] unless the new stripes have as much room as the old ones.
+    pub fn commit_conversion(
+        &self,
+        put: PutId,
+        file: PutId,
+        displaced: &[Displaced],
+    ) -> Result<Vec<StripeRecord>, MetaError> {
+        self.store.write(|txn| {
+            let put_row = put_record(txn, put)?;
+            let stripes = pending_stripes(txn, &put_row)?;
+            let mut file = same_file(txn, &put_row.name, file)?;
+            let at = positions(&file, displaced)?;
+            if let Some(gap) = at.windows(2).position(|pair| pair[0] + 1 != pair[1]) {
+                return Err(MetaError::UnknownStripe(displaced[gap + 1].stripe));
+            }
+            let (Some(&first), Some(&last)) = (at.first(), at.last()) else {
+                return Err(MetaError::UnknownPut(put));
+            };
+            let mut old_bytes = 0;
+            for old in displaced {
+                check_held(txn, *old)?;
+                old_bytes += data_bytes(txn, &live_stripe(txn, old.stripe)?)?;
+                discard(txn, old.stripe)?;
+            }
+            let predecessors: Vec<StripeId> = displaced.iter().map(|old| old.stripe).collect();
+            let mut new_bytes = 0;
+            for new in &stripes {
+                new_bytes += data_bytes(txn, new)?;
+                PENDING.delete(txn, &new.id)?;
+                STRIPES.put(txn, &new.id, new)?;
+                index_stripe(txn, new)?;
+                PREDECESSORS.put(txn, &new.id, &predecessors)?;
+            }
+            if old_bytes != new_bytes {
+                let problem = format!("{new_bytes} bytes cannot take the place of {old_bytes}");
+                return Err(MetaError::Placement {
+                    segment: first,
+                    problem,
+                });
+            }
+            Counter::StripeCount.lower(txn, displaced.len() as u64)?;
+            Counter::StripeCount.raise(txn, stripes.len() as u64)?;
+            let new = stripes.iter().map(|stripe| stripe.id);
+            file.segments.splice(first..=last, new);
+            FILES.put(txn, &file.name, &file)?;
+            PUTS.delete(txn, &put)?;
+            Ok(stripes)
+        })
+    }
+}
+
+/// Bytes of data that a stripe has room for.
+fn data_bytes(txn: &dyn ReadTxn, stripe: &StripeRecord) -> Result<u64, MetaError> {
+    let data_count = pool(txn, stripe.pool)?.spec.k as u64;
+    Ok(data_count.saturating_mul(stripe.chunk_bytes))
+}
+
+/// Whether nobody serves any more what a stripe has taken the place of; when that is so, nobody asks again.
+pub(crate) fn is_alone(txn: &mut dyn WriteTxn, stripe: StripeId) -> Result<bool, MetaError> {
+    let Some(predecessors) = PREDECESSORS.get(txn, &stripe)? else {
+        return Ok(true);
+    };
+    for old in predecessors {
+        if GARBAGE.get(txn, &old)?.is_some() {
+            return Ok(false);
+        }
+    }
+    PREDECESSORS.delete(txn, &stripe)?;
+    Ok(true)
+}
