@@ -1,15 +1,18 @@
 //! Kills helpers, requestors and the coordinator at random moments while all chunks of a failed node are
 //! made elsewhere and writers go on updating, round after round: all data is there, redundancy is
-//! restored without the failed node, and no acknowledged update is lost.
+//! restored without the failed node, and no acknowledged update is lost. In the end nodes store the
+//! chunks that count, and nothing that a repair has left half-made or made for nothing.
 //!
 //! `GABION_CRASH_ROUNDS` sets the rounds, `GABION_CRASH_SEED` what is drawn.
 
 mod support;
 
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use support::{TestCluster, gabion, path_text, pattern, text, wait_for};
+use support::{TestCluster, gabion, path_text, pattern, text, wait_at_most, wait_for};
 
 const KIB: usize = 1024;
 /// Rounds unless told otherwise.
@@ -185,6 +188,42 @@ fn disturb(cluster: &TestCluster, coordinator: &mut Coordinator<'_>, lost: u64, 
     }
 }
 
+/// The names of all files in a directory, and in those below it.
+fn files_below(directory: &Path, names: &mut BTreeSet<String>) {
+    for entry in std::fs::read_dir(directory).expect("a node's directory") {
+        let entry = entry.expect("a node's directory");
+        if entry.file_type().expect("a file that stays").is_dir() {
+            files_below(&entry.path(), names);
+        } else {
+            names.insert(text(entry.file_name().as_encoded_bytes()));
+        }
+    }
+}
+
+/// The files that nodes have for chunks, each with its node: what layouts say, and what there is.
+fn chunk_files(cluster: &TestCluster) -> [BTreeSet<(u64, String)>; 2] {
+    let layout = cluster.json(&["stat", "disk"]);
+    let mut expected = BTreeSet::new();
+    for stripe in layout["stripes"].as_array().expect("a list") {
+        let id = stripe["stripe"].as_u64().expect("an id");
+        let nodes = stripe["nodes"].as_array().expect("a list").iter();
+        for (index, node) in nodes.enumerate() {
+            let name = format!("{id:016x}-{index:02x}");
+            expected.insert((node.as_u64().expect("an id"), name));
+        }
+    }
+    let mut found = BTreeSet::new();
+    for node in 0..NODES {
+        let mut names = BTreeSet::new();
+        for part in ["chunks", "tmp"] {
+            let directory = cluster.path(&format!("cluster/nodes/{node}/store/{part}"));
+            files_below(&directory, &mut names);
+        }
+        found.extend(names.into_iter().map(|name| (node, name)));
+    }
+    [expected, found]
+}
+
 #[test]
 fn a_full_node_recovery_survives_crashes_of_all_who_take_part() {
     let rounds = told("GABION_CRASH_ROUNDS", ROUNDS);
@@ -242,5 +281,10 @@ fn a_full_node_recovery_survives_crashes_of_all_who_take_part() {
     }
     let written: u64 = writers.iter().map(|writer| writer.acknowledged_count).sum();
     println!("{written} acknowledged writes");
+    // Puts whose clients have gone silent are kept for a minute.
+    wait_at_most(150, "nodes store what counts and nothing else", || {
+        let [expected, found] = chunk_files(&cluster);
+        expected == found
+    });
     assert!(written >= rounds, "there was no load");
 }

@@ -207,12 +207,17 @@ impl Drop for TestCluster {
 }
 
 /// Asks again until the answer is yes; fails after a minute.
-pub(crate) fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn wait_for(what: &str, is_so: impl FnMut() -> bool) {
+    wait_at_most(60, what, is_so);
+}
+
+/// Asks again until the answer is yes; fails after so many seconds.
+pub(crate) fn wait_at_most(limit_s: u64, what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = std::time::Instant::now();
     while !is_so() {
         assert!(
-            begun.elapsed().as_secs() < 60,
-            "waited a minute until {what}"
+            begun.elapsed().as_secs() < limit_s,
+            "waited {limit_s} s until {what}"
         );
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
