@@ -21,8 +21,8 @@ const WRITERS: usize = 2;
 const NODES: u64 = 9;
 /// Each writer has a part of the file for itself: some stripes, and the end of one.
 const PART: usize = 1500 * KIB;
-/// So slow that a recovery takes long enough to be disturbed.
-const LIMIT: &str = "--total=12MB";
+/// So slow that a recovery takes some seconds: three chunks a second, each of which is sent four times.
+const LIMIT: &str = "--total=750kB";
 
 /// A generator for tests: not good, but the same everywhere.
 struct Draw(u64);
@@ -165,27 +165,36 @@ fn repair_status(cluster: &TestCluster) -> serde_json::Value {
     status.expect("it has answered")
 }
 
-/// Disturbs a recovery: kills nodes and the coordinator, one after another, and has them back.
-fn disturb(cluster: &TestCluster, coordinator: &mut Coordinator<'_>, lost: u64, draw: &mut Draw) {
+/// Disturbs a recovery: kills nodes and the coordinator, one after another, and has them back. How often
+/// there was still something to repair afterwards.
+fn disturb(
+    cluster: &TestCluster,
+    coordinator: &mut Coordinator<'_>,
+    lost: u64,
+    draw: &mut Draw,
+) -> u64 {
+    let mut in_time_count = 0;
     for _ in 0..1 + draw.below(3) {
         // The moments are the test's only use of time, and any will do.
         std::thread::sleep(Duration::from_millis(draw.below(700)));
         if draw.below(2) == 0 {
             coordinator.replace();
-            continue;
+        } else {
+            // Helper, requestor or neither, as it comes.
+            let node = ((lost + 1 + draw.below(NODES - 1)) % NODES).to_string();
+            let killed = cluster.output(&["chaos", "kill-node", &node]);
+            assert!(killed.status.success(), "{}", text(&killed.stderr));
+            std::thread::sleep(Duration::from_millis(draw.below(1_500)));
+            wait_for("the node is back", || {
+                cluster
+                    .output(&["chaos", "start-node", &node])
+                    .status
+                    .success()
+            });
         }
-        // Helper, requestor or neither, as it comes.
-        let node = ((lost + 1 + draw.below(NODES - 1)) % NODES).to_string();
-        let killed = cluster.output(&["chaos", "kill-node", &node]);
-        assert!(killed.status.success(), "{}", text(&killed.stderr));
-        std::thread::sleep(Duration::from_millis(draw.below(1_500)));
-        wait_for("the node is back", || {
-            cluster
-                .output(&["chaos", "start-node", &node])
-                .status
-                .success()
-        });
+        in_time_count += u64::from(repair_status(cluster)["light"] != "green");
     }
+    in_time_count
 }
 
 /// The names of all files in a directory, and in those below it.
@@ -249,6 +258,7 @@ fn a_full_node_recovery_survives_crashes_of_all_who_take_part() {
         process: None,
     };
     let mut draw = Draw(seed);
+    let mut in_time_count = 0;
     for round in 0..rounds {
         let lost = draw.below(NODES);
         cluster.run(&["chaos", "kill-node", &lost.to_string()]);
@@ -259,7 +269,7 @@ fn a_full_node_recovery_survives_crashes_of_all_who_take_part() {
                 scope.spawn(|| writer.write(&cluster, &is_over));
             }
             cluster.run(&["repair"]);
-            disturb(&cluster, &mut coordinator, lost, &mut draw);
+            in_time_count += disturb(&cluster, &mut coordinator, lost, &mut draw);
             wait_for("redundancy is restored without the lost node", || {
                 repair_status(&cluster)["light"] == "green"
             });
@@ -280,7 +290,8 @@ fn a_full_node_recovery_survives_crashes_of_all_who_take_part() {
         cluster.wait_until_failed(&[]);
     }
     let written: u64 = writers.iter().map(|writer| writer.acknowledged_count).sum();
-    println!("{written} acknowledged writes");
+    println!("{written} acknowledged writes, {in_time_count} kills during recoveries");
+    assert!(in_time_count > 0, "no recovery was disturbed");
     // Puts whose clients have gone silent are kept for a minute.
     wait_at_most(150, "nodes store what counts and nothing else", || {
         let [expected, found] = chunk_files(&cluster);

@@ -54,6 +54,8 @@ pub struct PartFailed {
     /// Who seems to be the cause, where the terms ask for that: nodes that did not answer, or else those
     /// for whom others waited in vain. Ascending.
     pub suspects: Vec<NodeId>,
+    /// Whose parts were done by then. Ascending.
+    pub done: Vec<NodeId>,
 }
 
 /// The initiator's own part, already running.
@@ -117,6 +119,7 @@ pub async fn run_plan(
             node,
             refusal,
             suspects,
+            done: as_of.into_keys().collect(),
         });
     }
     Ok(as_of)

@@ -184,6 +184,7 @@ impl Client {
                 node,
                 refusal,
                 suspects,
+                done: Vec::new(),
             }));
         }
         let pieces = ranges.iter().map(|&range| {

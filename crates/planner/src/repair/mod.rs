@@ -18,13 +18,14 @@ mod weighted_path;
 pub use aggregate::fewest_crossing_chunks;
 pub use catch_up::{Touched, catch_up, missed};
 pub use degraded_read::{helpers_by_distance, read};
-pub use multi::{MultiScheme, repair_all};
+pub use multi::{MultiScheme, repair_all, repair_together};
 pub use rack_path::rack_aware_path;
 pub use recovery::{Assignment, Bandwidths, Job, Schedule, balanced_recovery, greedy_recovery};
 pub use relocation::move_chunk;
 pub use selection::LeastRecentlySelected;
 pub use weighted_path::{
     CANDIDATES_MAX, LinkWeights, WeightedPath, weighted_path, weighted_path_by_extension,
+    weighted_path_to_all,
 };
 
 use crate::{PlanError, Stripe};

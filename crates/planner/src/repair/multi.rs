@@ -3,11 +3,11 @@
 //! chain carries a partial sum for each lost chunk, so that each helper reads its chunk once and
 //! not once for each (`ECPipe` section 4.4). By racks: see [`super::aggregate`].
 
-use super::aggregate;
+use super::{Scheme, aggregate, repair};
 use crate::{PlanError, Stripe};
 use gabion_codec::Equations;
 use gabion_layout::{ByteRange, ChunkIndex, NodeId, Slices, Topology};
-use gabion_plan::{Goal, Plan, PlanBuilder, ValueId};
+use gabion_plan::{Goal, Plan, PlanBuilder, Step, ValueId};
 
 /// How the bytes of several lost chunks are brought together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +60,46 @@ pub fn repair_all(
     }
     let chunks = lost.to_vec();
     Ok(b.finish(Goal::Repair { chunks }))
+}
+
+/// The plan of [`repair_all`] by the scheme that is `scheme` for several chunks, where nodes send no more
+/// by it than if the chunks were repaired one after another: each helper reads its chunk once then. None
+/// where they would, as with local groups of LRC, or where the scheme has no such version.
+///
+/// # Errors
+/// [`PlanError::NotEnoughHelpers`] when the chunks named do not determine the lost ones.
+///
+/// # Panics
+/// When no chunk is named.
+pub fn repair_together(
+    stripe: &Stripe<'_>,
+    lost: &[(ChunkIndex, NodeId)],
+    helpers: &[ChunkIndex],
+    scheme: Scheme,
+    slice_bytes: u64,
+) -> Result<Option<Plan>, PlanError> {
+    let together = match scheme {
+        Scheme::Conventional => MultiScheme::Dedicated,
+        Scheme::Pipeline => MultiScheme::Pipeline,
+        Scheme::Ppr | Scheme::Cyclic => return Ok(None),
+    };
+    let plan = repair_all(stripe, lost, helpers, together, slice_bytes)?;
+    let mut apart_bytes = 0;
+    for &(chunk, requestor) in lost {
+        let one = repair(stripe, chunk, requestor, helpers, scheme, slice_bytes)?;
+        apart_bytes += sent_bytes(&one);
+    }
+    Ok((sent_bytes(&plan) <= apart_bytes).then_some(plan))
+}
+
+/// What all nodes of a plan send to others.
+fn sent_bytes(plan: &Plan) -> u64 {
+    let streams = plan.streams();
+    let sent = |step: &Step| match step {
+        Step::Send { value, .. } => streams[value.at()].bytes(),
+        _ => 0,
+    };
+    plan.steps.iter().map(sent).sum()
 }
 
 /// What one helper has read and adds to each row of each lost chunk.

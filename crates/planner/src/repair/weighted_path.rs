@@ -61,7 +61,51 @@ pub fn weighted_path(
     best
 }
 
-/// The same by algorithm 2 of the paper: extend a path backwards from the requestor by every link
+/// The same for a chain that carries a chunk for each of the `requestors`, to all of which its last helper
+/// sends (section 4.4 leaves this open but for the thought of one big requestor). `weights` are for one
+/// chunk; the bottleneck is what the slowest link of the chain takes for as many chunks as there are
+/// requestors, or what the last helper takes for one to each, through one port.
+///
+/// # Panics
+/// As [`weighted_path`].
+///
+/// ```
+/// use gabion_layout::NodeId;
+/// use gabion_planner::repair::{LinkWeights, weighted_path_to_all};
+///
+/// let [a, b, r, s] = [0, 1, 2, 3].map(NodeId);
+/// // Both ends are as near to r, but s is far from b.
+/// let links = [((a, b), 4), ((b, a), 4), ((a, r), 1), ((b, r), 1), ((a, s), 2), ((b, s), 9)];
+/// let weights: LinkWeights = links.into_iter().collect();
+/// let path = weighted_path_to_all(&[a, b], &[r, s], 2, &weights).unwrap();
+/// assert_eq!((path.helpers, path.bottleneck), (vec![b, a], 8));
+/// ```
+#[must_use]
+pub fn weighted_path_to_all(
+    candidates: &[NodeId],
+    requestors: &[NodeId],
+    length: usize,
+    weights: &LinkWeights,
+) -> Option<WeightedPath> {
+    let all = NodeId::CLIENT;
+    let chunk_count = requestors.len() as u64;
+    let mut joined = LinkWeights::new();
+    for &from in candidates {
+        for &to in candidates {
+            if let Some(weight) = weights.get(&(from, to)) {
+                joined.insert((from, to), weight.saturating_mul(chunk_count));
+            }
+        }
+        let last = requestors.iter().map(|&to| weights.get(&(from, to)));
+        let sum = |sum: Option<u64>, weight: Option<&u64>| Some(sum?.saturating_add(*weight?));
+        if let Some(last) = last.fold(Some(0), sum) {
+            joined.insert((from, all), last);
+        }
+    }
+    weighted_path(candidates, all, length, &joined)
+}
+
+/// The same as [`weighted_path`] by algorithm 2 of the paper: extend a path backwards from the requestor by every link
 /// that is lighter than the slowest one of the best path known. Its pseudo-code goes on under a
 /// beginning that has become no better than that path itself; this one turns back there.
 ///
@@ -314,6 +358,26 @@ mod tests {
                     .map(|(&from, &to)| weights[&(from, to)]);
                 assert_eq!(links.max(), Some(least));
             }
+        }
+    }
+
+    #[test]
+    fn paths_to_several_requestors_are_the_best_of_all() {
+        let mut rng = ChaCha8Rng::seed_from_u64(7);
+        for _ in 0..200 {
+            let weights = random(8, 50, &mut rng);
+            let (helpers, ends): (Vec<NodeId>, _) =
+                ((0..6).map(NodeId).collect(), [NodeId(6), NodeId(7)]);
+            // By hand: each helper as the last one, and the best chain to it.
+            let weight = |from, to| weights.get(&(from, to)).copied();
+            let ways = helpers.iter().filter_map(|&last| {
+                let others = helpers.iter().copied().filter(|&node| node != last);
+                let chain = brute_force(&mut vec![last], &others.collect::<Vec<_>>(), 3, &weights);
+                let ends = weight(last, ends[0])? + weight(last, ends[1])?;
+                (chain < NO_LINK).then(|| (2 * chain).max(ends))
+            });
+            let found = weighted_path_to_all(&helpers, &ends, 4, &weights);
+            assert_eq!(found.map(|path| path.bottleneck), ways.min());
         }
     }
 

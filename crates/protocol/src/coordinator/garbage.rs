@@ -114,7 +114,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     pub(super) async fn discard(&self, node: NodeId, chunk: ChunkId) {
         let is_done = match self.fleet().liveness(node) {
             Liveness::Failed => true,
-            Liveness::Suspect => false,
+            Liveness::Suspect => {
+                // It was not asked, so nothing can arrive there late.
+                self.add_leftover(node, chunk);
+                return;
+            }
             Liveness::Up => self.remove(node, vec![chunk], SHORT_DEADLINE_MS).await,
         };
         if is_done {

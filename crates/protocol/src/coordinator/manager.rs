@@ -2,6 +2,7 @@
 //! first; one schedule says who helps and who receives, so that together they keep the network evenly
 //! busy (`ECPipe` section 3.3 does so greedily); and each repair begins when the budget allows it.
 
+use super::rebuild::Target;
 use super::rounds::Ended;
 use super::survey::{Setback, Survey};
 use super::{Coordinator, lock};
@@ -11,7 +12,8 @@ use gabion_meta::{KeyValue, Meta, MetaError};
 use gabion_plan::{Cost, LinkBytes};
 use gabion_planner::manager::{Choice, LinkMatrix};
 use gabion_planner::repair::{
-    self, Assignment, Bandwidths, CANDIDATES_MAX, Job, Scheme, balanced_recovery, weighted_path,
+    self, Assignment, Bandwidths, CANDIDATES_MAX, Job, LinkWeights, Scheme, balanced_recovery,
+    weighted_path_to_all,
 };
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -36,8 +38,8 @@ const BANDWIDTHS: Bandwidths = Bandwidths {
 /// What a repair is to begin with.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Intent {
-    pub(super) chunk: ChunkIndex,
-    pub(super) requestor: NodeId,
+    /// The chunks that are made together and who receives them; at least one.
+    pub(super) targets: Vec<Target>,
     /// The helpers in the order of the chain; empty for a chunk that is moved.
     pub(super) path: Vec<ChunkIndex>,
     links: Vec<LinkBytes>,
@@ -197,11 +199,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             }
         }
         let shunned = lock(&self.shunned).clone();
+        let can_take = |node, chunk| !shunned.contains(&(node, chunk));
         let mut rng = ChaCha8Rng::seed_from_u64(self.ports.random());
         let wishes: Vec<Wish<'_>> = surveys
             .iter()
             .filter_map(|survey| {
-                let can_take = |node, chunk| !shunned.contains(&(node, chunk));
                 let mut wish = Wish::of(survey, can_take)?;
                 wish.requestors.shuffle(&mut rng);
                 wish.requestors.truncate(REQUESTOR_COUNT_MAX);
@@ -211,7 +213,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let scheme = *lock(&self.scheme);
         let mut intents: Intents = window.into_iter().map(|stripe| (stripe, None)).collect();
         let links = lock(&self.links).clone();
-        for (stripe, intent) in scheduled(&wishes, scheme, &links) {
+        for (stripe, intent) in scheduled(&wishes, scheme, &links, can_take) {
             intents.insert(stripe, Some(intent));
         }
         intents
@@ -225,6 +227,8 @@ struct Wish<'a> {
     /// Chunks that cannot be read.
     lost: Vec<ChunkIndex>,
     requestors: Vec<NodeId>,
+    /// Other lost chunks, which may be made with it.
+    others: Vec<ChunkIndex>,
 }
 
 impl<'a> Wish<'a> {
@@ -233,12 +237,35 @@ impl<'a> Wish<'a> {
         let work = survey.fleet.work(&survey.stripe);
         let mut made = work.into_iter().filter(|&c| survey.behind(c).is_none());
         let chunk = made.next()?;
+        let lost = survey.unreadable(&[]);
+        let others = made.filter(|other| lost.contains(other)).collect();
         Some(Self {
             survey,
             chunk,
-            lost: survey.unreadable(&[]),
+            lost,
             requestors: survey.requestors(chunk, |node| can_take(node, survey.id(chunk))),
+            others,
         })
+    }
+
+    /// All chunks that may be made together, with their requestors; the first one has `requestor`.
+    fn targets(
+        &self,
+        requestor: NodeId,
+        can_take: impl Fn(NodeId, ChunkId) -> bool,
+    ) -> Vec<Target> {
+        let mut targets = vec![(self.chunk, requestor)];
+        if self.is_move() {
+            return targets;
+        }
+        for &other in &self.others {
+            let can_take = |node| can_take(node, self.survey.id(other));
+            let candidates = self.survey.requestors_beside(other, &targets, can_take);
+            // Stripes differ in whom they choose, so that not all go to one node.
+            let turn = self.survey.stripe.id.0 as usize % candidates.len().max(1);
+            targets.extend(candidates.get(turn).map(|&node| (other, node)));
+        }
+        targets
     }
 
     fn is_move(&self) -> bool {
@@ -249,7 +276,7 @@ impl<'a> Wish<'a> {
     /// to differ so much that the chain would be held up by half or more.
     fn faster_path(
         &self,
-        requestor: NodeId,
+        targets: &[Target],
         path: &[ChunkIndex],
         links: &LinkMatrix,
     ) -> Option<Vec<ChunkIndex>> {
@@ -258,25 +285,32 @@ impl<'a> Wish<'a> {
         if path.is_empty() || helpers.len() > CANDIDATES_MAX {
             return None;
         }
-        let nodes: Vec<NodeId> = helpers.iter().copied().chain([requestor]).collect();
+        let requestors: Vec<NodeId> = targets.iter().map(|&(_, node)| node).collect();
+        let nodes: Vec<NodeId> = helpers.iter().chain(&requestors).copied().collect();
         let weights = links.weights(&nodes, stripe.geometry.chunk_bytes())?;
-        let best = weighted_path(&helpers, requestor, path.len(), &weights)?;
-        let hops = path.iter().map(|&chunk| stripe.node_of(chunk));
-        let hops: Vec<NodeId> = hops.chain([requestor]).collect();
-        let slowest = hops
-            .windows(2)
-            .filter_map(|hop| weights.get(&(hop[0], hop[1])));
-        let slowest = slowest.copied().max()?;
+        let search = |among: &[NodeId], order: &LinkWeights| {
+            weighted_path_to_all(among, &requestors, path.len(), order)
+        };
+        let best = search(&helpers, &weights)?;
+        // Of the planned chain's links alone, there is but one path.
+        let hops: Vec<NodeId> = path.iter().map(|&chunk| stripe.node_of(chunk)).collect();
+        let is_hop = |from: NodeId, to: NodeId| hops.windows(2).any(|hop| hop == [from, to]);
+        let mut planned = weights.clone();
+        planned.retain(|&(from, to), _| {
+            is_hop(from, to) || (hops.last() == Some(&from) && requestors.contains(&to))
+        });
+        let slowest = search(&hops, &planned)?.bottleneck;
         (slowest > best.bottleneck.saturating_add(best.bottleneck / 2)).then(|| {
             let chunk_on = |&node: &NodeId| self.survey.stripe.chunk_on(node);
             best.helpers.iter().filter_map(chunk_on).collect()
         })
     }
 
-    /// What links carry when the chunk comes to `requestor` by `path`.
+    /// What links carry when the chunks come to their nodes by `path`. None when they cannot be made
+    /// together, or not as cheaply.
     fn intent(
         &self,
-        requestor: NodeId,
+        targets: Vec<Target>,
         path: Vec<ChunkIndex>,
         scheme: Scheme,
         topology: &Topology,
@@ -284,35 +318,70 @@ impl<'a> Wish<'a> {
         let stripe = self.survey.stripe_for_plans(&self.lost).ok()?;
         // What links carry does not depend on the size of slices.
         let slice_bytes = stripe.geometry.sub_chunk_bytes();
-        let plan = if self.is_move() {
-            repair::move_chunk(&stripe, self.chunk, requestor, slice_bytes)
-        } else {
-            repair::repair(&stripe, self.chunk, requestor, &path, scheme, slice_bytes)
+        let plan = match targets[..] {
+            [(chunk, node)] if self.is_move() => {
+                repair::move_chunk(&stripe, chunk, node, slice_bytes).ok()?
+            }
+            [(chunk, node)] => {
+                repair::repair(&stripe, chunk, node, &path, scheme, slice_bytes).ok()?
+            }
+            _ => repair::repair_together(&stripe, &targets, &path, scheme, slice_bytes).ok()??,
         };
-        let links = Cost::of(&plan.ok()?, topology).links;
-        let chunk = self.chunk;
+        let links = Cost::of(&plan, topology).links;
         Some((
             stripe.id,
             Intent {
-                chunk,
-                requestor,
+                targets,
                 path,
                 links,
             },
         ))
     }
+
+    /// The repair with which the schedule has come up, of all lost chunks if possible, and by faster
+    /// links if they are known.
+    fn scheduled(
+        &self,
+        assignment: Assignment,
+        scheme: Scheme,
+        links: &LinkMatrix,
+        can_take: impl Fn(NodeId, ChunkId) -> bool,
+    ) -> Option<(StripeId, Intent)> {
+        let Assignment { requestor, path } = assignment;
+        let topology = self.survey.topology();
+        let all = self.targets(requestor, can_take);
+        let first = vec![all[0]];
+        let ways = if all.len() > 1 {
+            vec![all, first]
+        } else {
+            vec![first]
+        };
+        ways.into_iter().find_map(|targets| {
+            let faster = self.faster_path(&targets, &path, links);
+            let faster = faster.filter(|_| scheme == Scheme::Pipeline);
+            let by_faster =
+                faster.and_then(|faster| self.intent(targets.clone(), faster, scheme, &topology));
+            by_faster.or_else(|| self.intent(targets, path.clone(), scheme, &topology))
+        })
+    }
 }
 
 /// The wishes as one schedule; those that cannot be met are left out.
-fn scheduled(wishes: &[Wish<'_>], scheme: Scheme, links: &LinkMatrix) -> Vec<(StripeId, Intent)> {
+fn scheduled(
+    wishes: &[Wish<'_>],
+    scheme: Scheme,
+    links: &LinkMatrix,
+    can_take: impl Fn(NodeId, ChunkId) -> bool,
+) -> Vec<(StripeId, Intent)> {
     let Some(topology) = wishes.first().map(|wish| wish.survey.topology()) else {
         return Vec::new();
     };
     let (moves, rebuilds): (Vec<&Wish<'_>>, Vec<&Wish<'_>>) =
         wishes.iter().partition(|wish| wish.is_move());
-    let copied = moves
-        .into_iter()
-        .filter_map(|wish| wish.intent(wish.requestors[0], Vec::new(), scheme, &topology));
+    let copied = moves.into_iter().filter_map(|wish| {
+        let targets = vec![(wish.chunk, wish.requestors[0])];
+        wish.intent(targets, Vec::new(), scheme, &topology)
+    });
     let mut intents: Vec<(StripeId, Intent)> = copied.collect();
     let mut jobs = Vec::with_capacity(rebuilds.len());
     let mut possible = Vec::with_capacity(rebuilds.len());
@@ -337,14 +406,6 @@ fn scheduled(wishes: &[Wish<'_>], scheme: Scheme, links: &LinkMatrix) -> Vec<(St
     let schedule = balanced_recovery(&jobs, &topology, BANDWIDTHS);
     let assignments = schedule.map_or_else(|_| Vec::new(), |schedule| schedule.assignments);
     let rebuilt = possible.into_iter().zip(assignments);
-    intents.extend(
-        rebuilt.filter_map(|(wish, Assignment { requestor, path })| {
-            let faster = wish.faster_path(requestor, &path, links);
-            let faster = faster.filter(|_| scheme == Scheme::Pipeline);
-            faster
-                .and_then(|faster| wish.intent(requestor, faster, scheme, &topology))
-                .or_else(|| wish.intent(requestor, path, scheme, &topology))
-        }),
-    );
+    intents.extend(rebuilt.filter_map(|(wish, way)| wish.scheduled(way, scheme, links, &can_take)));
     intents
 }

@@ -1,10 +1,10 @@
-//! Making a lost chunk: where, from which other chunks, and whether it came out whole.
+//! Making lost chunks: where, from which other chunks, and whether they count. Running the plan is in
+//! `resume`.
 
-use super::rounds::{OUTRUN_COUNT_MAX, Progress, Round, SHORT_DEADLINE_MS};
+use super::rounds::{Progress, Round, SHORT_DEADLINE_MS};
 use super::survey::{Setback, Survey};
 use super::{Coordinator, lock};
-use crate::initiate::{PartFailed, RunTerms, run_plan};
-use crate::message::{Effect, NodeReply, NodeRequest, Purpose, ReadCut, Refusal, RunId};
+use crate::message::{NodeReply, NodeRequest};
 use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StaleChunk, StripeId};
 use gabion_meta::{KeyValue, Meta, MetaError};
 use gabion_plan::{Cost, Plan, check};
@@ -16,27 +16,56 @@ use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// One try to make a chunk.
+/// A chunk and the node that is to hold it.
+pub(super) type Target = (ChunkIndex, NodeId);
+
+/// One try to make a chunk, or all lost ones of a stripe together (`ECPipe` section 4.4).
 pub(super) struct Rebuild {
-    pub(super) chunk: ChunkIndex,
-    pub(super) requestor: NodeId,
+    /// At least one. More than one are all lost.
+    pub(super) made: Vec<Made>,
     /// The term under which it was planned.
-    epoch: Epoch,
+    pub(super) epoch: Epoch,
     /// The update as of which it is made.
     pub(super) base: Sequence,
-    plan: Plan,
+    pub(super) plan: Plan,
     /// Chunks that could not be read when it was planned.
     pub(super) lost: Vec<ChunkIndex>,
     pub(super) cost: Cost,
-    /// How often the requestor had joined when the try began.
-    joins: Option<u64>,
-    /// Whether the requestor holds the chunk that is to be replaced.
-    in_place: bool,
     /// Whether the chunk is whole where it is, and is moved.
     pub(super) is_move: bool,
     /// Over how long its reads are spread.
     pub(super) spread_ms: u64,
     began_ms: u64,
+}
+
+impl Rebuild {
+    fn targets(&self) -> Vec<Target> {
+        let made = self.made.iter();
+        made.map(|made| (made.chunk, made.requestor)).collect()
+    }
+}
+
+/// A chunk that is being made, and may be done before others of its rebuild.
+#[derive(Clone, Copy)]
+pub(super) struct Made {
+    pub(super) chunk: ChunkIndex,
+    pub(super) requestor: NodeId,
+    /// How often the requestor had joined when the try began.
+    joins: Option<u64>,
+    /// Whether the requestor holds the chunk that is to be replaced.
+    pub(super) in_place: bool,
+    /// Whether the requestor has said that it is whole.
+    pub(super) is_done: bool,
+}
+
+/// What has become of a chunk that was made.
+enum Fate {
+    /// It counts.
+    Counts,
+    /// The stripe has changed, or needs it no more.
+    Moot,
+    /// Updates have gone further than logs reach.
+    Outrun,
 }
 
 impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
@@ -57,10 +86,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let can_take =
             |node: NodeId| !progress.avoided.contains(&node) && !shunned.contains(&(node, id));
         let candidates = survey.requestors(chunk, can_take);
-        let scheduled = progress.admitted.as_ref().map(|admitted| &admitted.intent);
-        let scheduled = scheduled.filter(|intent| intent.chunk == chunk);
-        if let Some(intent) = scheduled.filter(|intent| candidates.contains(&intent.requestor)) {
-            return Ok(intent.requestor);
+        if let Some(scheduled) = progress.scheduled(chunk, &candidates) {
+            return Ok(scheduled);
         }
         let mut rng = ChaCha8Rng::seed_from_u64(self.ports.random());
         if let Some(&node) = candidates.choose(&mut rng) {
@@ -93,58 +120,129 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         crowded.ok().filter(|_| left <= 0).ok_or_else(no_place)
     }
 
-    /// Plans to make a chunk, and makes its place ready.
+    /// Who is to hold the other chunks of the stripe that are lost and can be made together with `first`:
+    /// those for which there is a place beside it.
+    pub(super) fn companions(
+        &self,
+        survey: &Survey,
+        first: Target,
+        progress: &Progress,
+    ) -> Vec<Target> {
+        let mut targets = vec![first];
+        let moved = survey.fleet.to_move(&survey.stripe);
+        if moved.contains(&first.0) {
+            return targets;
+        }
+        let shunned = lock(&self.shunned).clone();
+        let mut rng = ChaCha8Rng::seed_from_u64(self.ports.random());
+        for chunk in survey.fleet.work(&survey.stripe) {
+            let is_other = chunk != first.0 && !moved.contains(&chunk);
+            if !is_other || !progress.is_to_be_made(survey, chunk) {
+                continue;
+            }
+            let id = survey.id(chunk);
+            let can_take =
+                |node: NodeId| !progress.avoided.contains(&node) && !shunned.contains(&(node, id));
+            let candidates = survey.requestors_beside(chunk, &targets, can_take);
+            let scheduled = progress.scheduled(chunk, &candidates);
+            let requestor = scheduled.or_else(|| candidates.choose(&mut rng).copied());
+            targets.extend(requestor.map(|requestor| (chunk, requestor)));
+        }
+        targets
+    }
+
+    /// Plans to make chunks, the first of them by itself where making all together is no better, and makes
+    /// their places ready.
     pub(super) async fn prepare(
         self: &Arc<Self>,
         survey: &Survey,
-        chunk: ChunkIndex,
-        requestor: NodeId,
-        path: Option<Vec<ChunkIndex>>,
+        targets: &[Target],
         round: &Round,
         progress: &Progress,
     ) -> Result<Rebuild, Setback> {
         let began_ms = self.ports.now_ms();
-        let joins = self.joins_of(requestor).await;
         let lost = survey.unreadable(&round.absent);
-        let stripe = survey.stripe_for_plans(&lost)?;
-        let topology = survey.topology();
-        let slice_bytes = self.options.slice_bytes;
+        let (chunk, requestor) = targets[0];
         let is_move = survey.fleet.to_move(&survey.stripe).contains(&chunk);
-        let plan = if is_move {
-            repair::move_chunk(&stripe, chunk, requestor, slice_bytes)?
+        let (plan, targets) = if is_move {
+            let stripe = survey.stripe_for_plans(&lost)?;
+            let slice_bytes = self.options.slice_bytes;
+            let plan = repair::move_chunk(&stripe, chunk, requestor, slice_bytes)?;
+            (plan, &targets[..1])
         } else {
-            let path = path.filter(|path| !path.iter().any(|helper| lost.contains(helper)));
-            let helpers = repair::helpers_by_distance(&stripe, requestor, &topology);
-            let scheme = *lock(&self.scheme);
-            let plan = |helpers: &[ChunkIndex]| {
-                repair::repair(&stripe, chunk, requestor, helpers, scheme, slice_bytes)
-            };
-            // Without those that have failed before, if there are others enough.
-            let trusted = |helpers: &[ChunkIndex]| progress.trusted(&survey.stripe, helpers);
-            plan(&path.map_or_else(Vec::new, |path| trusted(&path)))
-                .or_else(|_| plan(&trusted(&helpers)))
-                .or_else(|_| plan(&helpers))?
+            self.plan_decoding(survey, &lost, targets, progress)?
         };
         let plan = plan.kept(survey.facts.keepings(survey.stripe.chunk_bytes));
-        check(&plan, stripe.code)?;
-        let in_place = survey.stripe.node_of(chunk) == Some(requestor);
-        if in_place {
-            self.fence_in_place(survey, requestor, round).await?;
+        check(&plan, &survey.facts.code)?;
+        let mut made = Vec::with_capacity(targets.len());
+        for &(chunk, requestor) in targets {
+            let in_place = survey.stripe.node_of(chunk) == Some(requestor);
+            let joins = self.joins_of(requestor).await;
+            if in_place {
+                self.fence_in_place(survey, requestor, round).await?;
+            }
+            made.push(Made {
+                chunk,
+                requestor,
+                joins,
+                in_place,
+                is_done: false,
+            });
         }
         Ok(Rebuild {
-            chunk,
-            requestor,
+            made,
             epoch: round.epoch,
             base: round.outcome.mark,
-            cost: Cost::of(&plan, &topology),
+            cost: Cost::of(&plan, &survey.topology()),
             plan,
             lost,
-            joins,
-            in_place,
             is_move,
             spread_ms: 0,
             began_ms,
         })
+    }
+
+    /// A plan that decodes all targets together, or else the first of them. Helpers are the scheduled
+    /// ones, or else those that have not failed before, or else any.
+    fn plan_decoding<'t>(
+        &self,
+        survey: &Survey,
+        lost: &[ChunkIndex],
+        targets: &'t [Target],
+        progress: &Progress,
+    ) -> Result<(Plan, &'t [Target]), Setback> {
+        let stripe = survey.stripe_for_plans(lost)?;
+        let (chunk, requestor) = targets[0];
+        let scheme = *lock(&self.scheme);
+        let slice_bytes = self.options.slice_bytes;
+        let nearest = repair::helpers_by_distance(&stripe, requestor, &survey.topology());
+        let trusted = |helpers: &[ChunkIndex]| progress.trusted(&survey.stripe, helpers);
+        let is_readable = |path: &Vec<ChunkIndex>| !path.iter().any(|c| lost.contains(c));
+        let wishes = |targets: &[Target]| {
+            let path = progress.path_for(targets).filter(is_readable);
+            let path = path.map(|path| trusted(&path)).unwrap_or_default();
+            [path, trusted(&nearest), nearest.clone()]
+        };
+        if targets.len() > 1 {
+            let plan = |helpers: &Vec<ChunkIndex>| {
+                repair::repair_together(&stripe, targets, helpers, scheme, slice_bytes)
+            };
+            let together = wishes(targets)
+                .iter()
+                .find_map(|helpers| plan(helpers).ok());
+            if let Some(plan) = together.flatten() {
+                return Ok((plan, targets));
+            }
+        }
+        let first = &targets[..1];
+        let plan = |helpers: &Vec<ChunkIndex>| {
+            repair::repair(&stripe, chunk, requestor, helpers, scheme, slice_bytes)
+        };
+        let [path, others, all] = wishes(first);
+        let plan = plan(&path)
+            .or_else(|_| plan(&others))
+            .or_else(|_| plan(&all))?;
+        Ok((plan, first))
     }
 
     /// Takes a share of the budget for a chunk that is about to be made: the one with which the
@@ -158,9 +256,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     ) -> Option<u64> {
         let is_first = !std::mem::replace(&mut progress.has_begun, true);
         let admitted = progress.admitted.take();
-        let as_planned = admitted.filter(|admitted| {
-            (admitted.intent.chunk, admitted.intent.requestor) == (rebuild.chunk, rebuild.requestor)
-        });
+        let as_planned = admitted.filter(|admitted| admitted.intent.targets == rebuild.targets());
         if let Some(admitted) = as_planned {
             return Some(admitted.spread_ms);
         }
@@ -227,109 +323,6 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         Ok(())
     }
 
-    /// Runs the plan and has the requestor read the new chunk back. When a helper fails, others go on
-    /// from where it stopped. False when there must be another plan for the whole.
-    pub(super) async fn make(
-        &self,
-        survey: &Survey,
-        rebuild: &Rebuild,
-        progress: &mut Progress,
-    ) -> Result<bool, Setback> {
-        let mut rest = None;
-        while let Err(failed) = self.run_rest(survey, rebuild, rest.as_ref()).await {
-            let is_over = self.judge(survey, rebuild, &failed, progress).await?;
-            if is_over {
-                return Ok(false);
-            }
-            rest = self.rest(survey, rebuild, &failed, progress).await?;
-            if rest.is_none() {
-                return Err(failed.into());
-            }
-            lock(&self.repaired).resumed_count += 1;
-        }
-        let chunk = survey.id(rebuild.chunk);
-        let whole = self.read_back(chunk, rebuild.requestor).await;
-        if !matches!(whole, Ok(true)) {
-            self.give_up(survey.stripe.id, rebuild).await;
-        }
-        if matches!(whole, Ok(false)) {
-            progress.avoided.insert(rebuild.requestor);
-        }
-        whole
-    }
-
-    /// Runs the rebuild's plan, or one for the rest of the chunk.
-    async fn run_rest(
-        &self,
-        survey: &Survey,
-        rebuild: &Rebuild,
-        rest: Option<&Plan>,
-    ) -> Result<(), PartFailed> {
-        let base = rebuild.base;
-        let plan = rest.unwrap_or(&rebuild.plan);
-        let spread_ms = rest.map_or(rebuild.spread_ms, |rest| {
-            let cost = Cost::of(rest, &survey.topology());
-            let share = u128::from(rebuild.spread_ms) * u128::from(cost.read_bytes);
-            (share / u128::from(rebuild.cost.read_bytes.max(1))) as u64
-        });
-        // Slices that are spread come one by one, and who waits for the next has not stalled.
-        let slice_bytes = self.options.slice_bytes.min(survey.stripe.chunk_bytes);
-        let slice_ms = u128::from(rebuild.spread_ms) * u128::from(slice_bytes)
-            / u128::from(survey.stripe.chunk_bytes);
-        let terms = RunTerms {
-            run: RunId(self.ports.random()),
-            epoch: rebuild.epoch,
-            generation: survey.stripe.generation,
-            cut: ReadCut::Settled(base),
-            effect: match rest {
-                None => Effect::Install { base },
-                Some(_) => Effect::Resume { base },
-            },
-            purpose: Purpose::Repair,
-            spread_ms,
-            deadline_ms: (self.options.repair_deadline_ms).saturating_add(spread_ms),
-            stall_ms: Some(self.options.repair_stall_ms + 2 * slice_ms as u64),
-        };
-        let ran = run_plan(&*self.ports, plan, &terms, |_| {
-            unreachable!("a repair moves bytes between nodes alone")
-        });
-        ran.await.map(|_| ())
-    }
-
-    /// Draws the lessons of a failed run. Whether the chunk must be planned for anew.
-    async fn judge(
-        &self,
-        survey: &Survey,
-        rebuild: &Rebuild,
-        failed: &PartFailed,
-        progress: &mut Progress,
-    ) -> Result<bool, Setback> {
-        let blamed = survey.blamed(&failed.refusal);
-        if let Some(chunk) = blamed.filter(|&c| survey.stripe.node_of(c) == Some(failed.node)) {
-            self.mark(survey.stripe.id, vec![chunk]).await?;
-            return Ok(true);
-        }
-        let is_barred = failed.node == rebuild.requestor && failed.refusal == Refusal::Unsettled;
-        if is_barred && !rebuild.in_place {
-            // An earlier run of the coordinator has made the chunk there and did not get as far as
-            // counting it, so nobody settles the records that it has.
-            self.discard(failed.node, survey.id(rebuild.chunk)).await;
-            return Ok(true);
-        }
-        let cannot_write = matches!(failed.refusal, Refusal::NoSpace | Refusal::Failed(_));
-        if failed.node == rebuild.requestor && cannot_write {
-            progress.avoided.insert(failed.node);
-            return Ok(true);
-        }
-        let is_outrun = matches!(failed.refusal, Refusal::CutPassed { .. });
-        if is_outrun && progress.outrun_count < OUTRUN_COUNT_MAX {
-            // A helper has forgotten the pin.
-            progress.outrun_count += 1;
-            return Ok(true);
-        }
-        Ok(false)
-    }
-
     /// Has a node read a chunk back. Whether it is whole.
     pub(super) async fn read_back(&self, chunk: ChunkId, node: NodeId) -> Result<bool, Setback> {
         let request = NodeRequest::Scrub {
@@ -343,8 +336,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         ))
     }
 
-    /// Brings a made chunk up to date and makes it count, under a lease. If that does not succeed,
-    /// it was made for nothing.
+    /// Brings made chunks up to date and makes them count, under a lease. Those with which that does not
+    /// succeed were made for nothing.
     pub(super) async fn count_made(
         self: &Arc<Self>,
         id: StripeId,
@@ -352,11 +345,23 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         rebuild: &Rebuild,
         progress: &mut Progress,
     ) -> Result<(), Setback> {
-        let counted = self.try_count(id, round, rebuild, progress).await;
-        if !matches!(counted, Ok(true)) {
-            self.give_up(id, rebuild).await;
+        let (mut counts, mut is_outrun, mut setback) = (false, false, None);
+        for made in &rebuild.made {
+            let fate = self.try_count(id, round, rebuild, *made).await;
+            counts |= matches!(fate, Ok(Fate::Counts));
+            is_outrun |= matches!(fate, Ok(Fate::Outrun));
+            if !matches!(fate, Ok(Fate::Counts)) {
+                self.give_up(id, made).await;
+            }
+            setback = setback.or(fate.err());
         }
-        counted.map(|_| ())
+        progress.outrun_count += u32::from(is_outrun);
+        if counts {
+            let mut repaired = lock(&self.repaired);
+            repaired.planned_cross_rack_bytes += rebuild.cost.cross_rack_bytes;
+            repaired.busy_ms += self.ports.now_ms().saturating_sub(rebuild.began_ms);
+        }
+        setback.map_or(Ok(()), Err)
     }
 
     async fn try_count(
@@ -364,39 +369,35 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         id: StripeId,
         round: &Round,
         rebuild: &Rebuild,
-        progress: &mut Progress,
-    ) -> Result<bool, Setback> {
-        let (chunk, requestor) = (rebuild.chunk, rebuild.requestor);
+        made: Made,
+    ) -> Result<Fate, Setback> {
+        let (chunk, requestor) = (made.chunk, made.requestor);
         let Some(mut survey) = self.survey(id).await? else {
-            return Ok(false);
+            return Ok(Fate::Moot);
         };
         if !survey.fleet.work(&survey.stripe).contains(&chunk) {
             // Its node has returned with it, or stays.
-            return Ok(false);
+            return Ok(Fate::Moot);
         }
         if !self
             .bring_up(&survey, chunk, requestor, rebuild.base, round)
             .await?
         {
-            progress.outrun_count += 1;
-            return Ok(false);
+            return Ok(Fate::Outrun);
         }
         let is_whole = !survey.stripe.is_stale(chunk);
         if rebuild.is_move && is_whole && !self.retire(&mut survey, chunk, round).await? {
-            return Ok(false);
+            return Ok(Fate::Moot);
         }
-        if !self
-            .relocate(&survey, chunk, requestor, rebuild.joins)
-            .await?
-        {
-            return Ok(false);
+        if !self.relocate(&survey, chunk, requestor, made.joins).await? {
+            return Ok(Fate::Moot);
         }
         self.count(&survey, rebuild);
-        if !rebuild.in_place {
+        if !made.in_place {
             let holder = survey.stripe.nodes[chunk.at()];
             self.discard(holder, survey.id(chunk)).await;
         }
-        Ok(true)
+        Ok(Fate::Counts)
     }
 
     /// Ends the service of a chunk that has been copied, under the lease and before the copy counts: it
@@ -436,10 +437,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
 
     /// Has a chunk removed that was made and will not count. One that was made in place is replaced
     /// by the next.
-    pub(super) async fn give_up(&self, stripe: StripeId, rebuild: &Rebuild) {
-        if !rebuild.in_place {
-            let index = rebuild.chunk;
-            self.discard(rebuild.requestor, ChunkId { stripe, index })
+    pub(super) async fn give_up(&self, stripe: StripeId, made: &Made) {
+        if !made.in_place {
+            let index = made.chunk;
+            self.discard(made.requestor, ChunkId { stripe, index })
                 .await;
         }
     }
@@ -481,7 +482,5 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             repaired.repaired_chunk_count += 1;
             repaired.repaired_bytes += bytes;
         }
-        repaired.planned_cross_rack_bytes += rebuild.cost.cross_rack_bytes;
-        repaired.busy_ms += now_ms.saturating_sub(rebuild.began_ms);
     }
 }

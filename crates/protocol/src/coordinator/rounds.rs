@@ -11,7 +11,7 @@
 //! lease, which the next run of the coordinator supersedes.
 
 use super::manager::Admitted;
-use super::rebuild::Rebuild;
+use super::rebuild::{Rebuild, Target};
 use super::survey::{Setback, Survey};
 use super::{Coordinator, Denied, lock};
 use crate::commit::{Absent, Commit, CommitTerms};
@@ -74,10 +74,23 @@ impl Progress {
     }
 
     /// The helpers that were chosen when the repair was admitted, if it is this one.
-    fn path_for(&self, chunk: ChunkIndex, requestor: NodeId) -> Option<Vec<ChunkIndex>> {
+    pub(super) fn path_for(&self, targets: &[Target]) -> Option<Vec<ChunkIndex>> {
         let intent = &self.admitted.as_ref()?.intent;
-        let is_it = (intent.chunk, intent.requestor) == (chunk, requestor);
-        (is_it && !intent.path.is_empty()).then(|| intent.path.clone())
+        let is_it = intent.targets == targets && !intent.path.is_empty();
+        is_it.then(|| intent.path.clone())
+    }
+
+    /// The node that was to have a chunk when the repair was admitted, if it still may.
+    pub(super) fn scheduled(&self, chunk: ChunkIndex, candidates: &[NodeId]) -> Option<NodeId> {
+        let targets = &self.admitted.as_ref()?.intent.targets;
+        let (_, node) = targets.iter().find(|target| target.0 == chunk)?;
+        candidates.contains(node).then_some(*node)
+    }
+
+    /// Whether a chunk that has to be repaired is to be made, and not brought up to date or left.
+    pub(super) fn is_to_be_made(&self, survey: &Survey, chunk: ChunkIndex) -> bool {
+        let catches_up = survey.behind(chunk).is_some() && !self.beyond_logs.contains(&chunk);
+        !catches_up && !self.homeless.contains(&chunk)
     }
 }
 
@@ -133,7 +146,9 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             let ended = self.leased_round(id, &mut progress, &mut made).await;
             if let Some((rebuild, pins)) = made.take() {
                 // The round did not get as far as counting it.
-                self.give_up(id, &rebuild).await;
+                for made in &rebuild.made {
+                    self.give_up(id, made).await;
+                }
                 self.unpin(pins);
             }
             let Some(next) = ended? else {
@@ -145,10 +160,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             };
             let Next {
                 survey,
-                rebuild,
+                mut rebuild,
                 pins,
             } = next;
-            match self.make(&survey, &rebuild, &mut progress).await {
+            match self.make(&survey, &mut rebuild, &mut progress).await {
                 Ok(true) => made = Some((rebuild, pins)),
                 not_made => {
                     self.unpin(pins);
@@ -235,10 +250,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                     continue;
                 }
             };
-            let path = progress.path_for(chunk, requestor);
-            let mut rebuild = self
-                .prepare(&survey, chunk, requestor, path, &round, progress)
-                .await?;
+            let targets = self.companions(&survey, (chunk, requestor), progress);
+            let mut rebuild = self.prepare(&survey, &targets, &round, progress).await?;
             if progress.outrun_count < OUTRUN_COUNT_MAX {
                 let Some(spread_ms) = self.admit(&survey, &rebuild, progress) else {
                     progress.is_unfinished = true;
@@ -254,7 +267,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             }
             // Updates wait for it, so it is not slowed down.
             self.charge(&survey, &rebuild.cost);
-            if self.make(&survey, &rebuild, progress).await? {
+            if self.make(&survey, &mut rebuild, progress).await? {
                 self.count_made(id, &round, &rebuild, progress).await?;
             }
         }

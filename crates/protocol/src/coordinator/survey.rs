@@ -2,6 +2,7 @@
 
 use super::fleet::Fleet;
 use super::pools::PoolFacts;
+use super::rebuild::Target;
 use super::{Coordinator, Denied};
 use crate::message::{Liveness, Refusal};
 use gabion_layout::{ChunkId, ChunkIndex, NodeId, Sequence, StripeId, StripeRecord, Topology};
@@ -78,6 +79,16 @@ impl Survey {
         chunk: ChunkIndex,
         can_take: impl Fn(NodeId) -> bool,
     ) -> Vec<NodeId> {
+        self.requestors_beside(chunk, &[], can_take)
+    }
+
+    /// The same when `taken` chunks come to their nodes, too.
+    pub(super) fn requestors_beside(
+        &self,
+        chunk: ChunkIndex,
+        taken: &[Target],
+        can_take: impl Fn(NodeId) -> bool,
+    ) -> Vec<NodeId> {
         let holder = self.stripe.nodes[chunk.at()];
         if self.fleet.is_up(holder) && !self.fleet.is_leaving(holder) && can_take(holder) {
             return vec![holder];
@@ -85,8 +96,11 @@ impl Survey {
         let mut candidates = self.fleet.welcoming();
         candidates.retain(|&node| node != holder && can_take(node));
         let per_rack = self.facts.record.spec.chunks_per_rack;
-        let nodes = &self.stripe.nodes;
-        placement::replacements(&self.topology(), &candidates, nodes, chunk, per_rack)
+        let mut nodes = self.stripe.nodes.clone();
+        for &(chunk, node) in taken {
+            nodes[chunk.at()] = node;
+        }
+        placement::replacements(&self.topology(), &candidates, &nodes, chunk, per_rack)
     }
 
     /// The chunk that a refusal says is damaged or missing, if it is this stripe's.
