@@ -5,9 +5,10 @@ mod setting;
 
 use gabion_codec::{Code, Family};
 use gabion_layout::{ChunkIndex, Geometry, NodeId, RackId, StripeId, Topology};
-use gabion_plan::{Cost, check};
+use gabion_plan::{Cost, Plan, check};
 use gabion_planner::repair::{
     MultiScheme, Scheme, fewest_crossing_chunks, rack_aware_path, repair, repair_all,
+    repair_together,
 };
 use gabion_planner::{PlanError, Stripe};
 use proptest::prelude::*;
@@ -88,6 +89,40 @@ proptest! {
                     prop_assert!(sent < f * k + f);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn chunks_are_repaired_together_where_that_sends_no_more(
+        setting in any_setting(), numbers in proptest::collection::vec(any::<usize>(), 2..4),
+        slice in 1u64..300, is_pipelined in any::<bool>(),
+    ) {
+        let targets = losses(&setting, &numbers);
+        let lost: Vec<ChunkIndex> = targets.iter().map(|&(chunk, _)| chunk).collect();
+        prop_assume!(lost.len() > 1 && lost.len() <= setting.code.failures_survived());
+        let stripe = setting.stripe(&lost);
+        let helpers: Vec<ChunkIndex> = stripe.available().collect();
+        let scheme = if is_pipelined { Scheme::Pipeline } else { Scheme::Conventional };
+        let together = repair_together(&stripe, &targets, &helpers, scheme, slice).unwrap();
+        let of = |plan: &Plan| {
+            let cost = Cost::of(plan, &setting.topology);
+            (cost.links.iter().map(|link| link.bytes).sum::<u64>(), cost.read_bytes)
+        };
+        let (mut sent_apart, mut read_apart) = (0, 0);
+        for &(chunk, requestor) in &targets {
+            let one = repair(&stripe, chunk, requestor, &helpers, scheme, slice).unwrap();
+            sent_apart += of(&one).0;
+            read_apart += of(&one).1;
+        }
+        let all = if is_pipelined { MultiScheme::Pipeline } else { MultiScheme::Dedicated };
+        let joint = repair_all(&stripe, &targets, &helpers, all, slice).unwrap();
+        prop_assert_eq!(together.is_some(), of(&joint).0 <= sent_apart);
+        if let Some(plan) = together {
+            prop_assert_eq!(check(&plan, &setting.code), Ok(()));
+            prop_assert!(of(&plan).1 <= read_apart);
+        }
+        if is_scalar_mds(&setting) {
+            prop_assert!(of(&joint).0 <= sent_apart && of(&joint).1 < read_apart);
         }
     }
 

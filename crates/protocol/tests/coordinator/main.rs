@@ -15,3 +15,4 @@ mod repair;
 mod repair_edges;
 mod replace;
 mod resume;
+mod together;

@@ -1,14 +1,15 @@
 //! Repair, from the loss of a chunk to its verified return.
 
 use crate::bed::{Asked, Bed, TIMING, chunk_on, gone, words};
+use crate::resume::{readers, runs};
 use futures::FutureExt;
 use futures::future::{pending, ready};
 use gabion_layout::{ChunkIndex, NodeId, StripeId, StripeRecord};
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Damage, Effect, NodeReply, NodeRequest, Purpose, ReadCut,
-    Refusal,
+    Refusal, RunPart,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 const REPAIR_NOW: CoordinatorRequest = CoordinatorRequest::RepairNow { scheme: None };
 
@@ -166,22 +167,18 @@ fn a_damaged_helper_is_left_out_and_repaired_too() {
         after.nodes[3], damaged,
         "its node is up, so it is repaired in place"
     );
-    let mut runs: BTreeMap<_, (ChunkIndex, BTreeSet<NodeId>)> = BTreeMap::new();
-    let mut written = Vec::new();
-    for asked in &log {
-        if let NodeRequest::RunPart(part) = &asked.request {
-            let run = runs.entry(part.run).or_default();
-            run.1.insert(asked.node);
-            if let Some(chunk) = writes(&asked.request) {
-                run.0 = chunk;
-                written.push((chunk.0, part.run));
-            }
-        }
-    }
-    let chunks: Vec<u8> = written.iter().map(|(chunk, _)| *chunk).collect();
-    assert_eq!(chunks, [0, 0, 3]);
+    let runs = runs(&log);
+    assert_eq!(runs.len(), 2);
+    let chunks = |run: &[(NodeId, RunPart)]| -> BTreeSet<ChunkIndex> {
+        let parts = run.iter().map(|(_, part)| part.clone());
+        let requests = parts.map(|part| NodeRequest::RunPart(Box::new(part)));
+        requests.filter_map(|request| writes(&request)).collect()
+    };
+    assert_eq!(chunks(&runs[0]), [0].map(ChunkIndex).into());
+    assert_eq!(chunks(&runs[1]), [0, 3].map(ChunkIndex).into());
+    assert!(readers(&runs[0]).contains(&damaged));
     assert!(
-        !runs[&written[1].1].1.contains(&damaged),
+        !readers(&runs[1]).contains(&damaged),
         "the second plan leaves it out"
     );
     assert_eq!(bed.status().repair.repaired_chunk_count, 2);

@@ -24,7 +24,7 @@ enum Failure {
 }
 
 /// The parts that nodes were asked to run, run by run.
-fn runs(log: &[Asked]) -> Vec<Vec<(NodeId, RunPart)>> {
+pub(crate) fn runs(log: &[Asked]) -> Vec<Vec<(NodeId, RunPart)>> {
     let mut runs: Vec<Vec<(NodeId, RunPart)>> = Vec::new();
     for asked in log {
         let NodeRequest::RunPart(part) = &asked.request else {
@@ -39,7 +39,7 @@ fn runs(log: &[Asked]) -> Vec<Vec<(NodeId, RunPart)>> {
 }
 
 /// What a run writes, and where.
-fn written(run: &[(NodeId, RunPart)]) -> (BTreeSet<NodeId>, Vec<ByteRange>) {
+pub(crate) fn written(run: &[(NodeId, RunPart)]) -> (BTreeSet<NodeId>, Vec<ByteRange>) {
     let mut nodes = BTreeSet::new();
     let mut ranges = Vec::new();
     for (node, part) in run {
@@ -53,7 +53,7 @@ fn written(run: &[(NodeId, RunPart)]) -> (BTreeSet<NodeId>, Vec<ByteRange>) {
     (nodes, ByteRange::union(ranges))
 }
 
-fn readers(run: &[(NodeId, RunPart)]) -> BTreeSet<NodeId> {
+pub(crate) fn readers(run: &[(NodeId, RunPart)]) -> BTreeSet<NodeId> {
     let reads = |(_, part): &&(NodeId, RunPart)| {
         let mut steps = part.part.steps.iter();
         steps.any(|step| matches!(step.step, Step::Read { .. }))
