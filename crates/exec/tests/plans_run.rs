@@ -188,7 +188,7 @@ proptest! {
     #[test]
     fn repairs_of_several_chunks_bring_all_back(
         setting in any_setting(), numbers in any_losses(), slice in 1u64..100,
-        scheme in 0..3, seed in any::<u64>(),
+        scheme in 0..4, seed in any::<u64>(),
     ) {
         let stored = random_stripe(&setting, &mut ChaCha8Rng::seed_from_u64(seed));
         let lost = losses(&setting, &numbers);
@@ -199,6 +199,7 @@ proptest! {
         let scheme = match scheme {
             0 => MultiScheme::Dedicated,
             1 => MultiScheme::Pipeline,
+            2 => MultiScheme::Dealt,
             _ => MultiScheme::Racks(&setting.topology),
         };
         let plan = repair_all(&stripe, &targets, &helpers, scheme, slice).unwrap();

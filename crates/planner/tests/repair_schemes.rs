@@ -44,6 +44,22 @@ fn left_by_rack(setting: &Setting, lost: &[ChunkIndex]) -> BTreeMap<RackId, usiz
     left
 }
 
+/// What the busiest port of a node or rack carries in one direction.
+fn busiest_port(plan: &Plan, topology: &Topology) -> u64 {
+    let mut ports: BTreeMap<(bool, Result<NodeId, RackId>), u64> = BTreeMap::new();
+    for link in Cost::of(plan, topology).links {
+        let ends = [(false, link.from), (true, link.to)];
+        let crosses = topology.rack_of(link.from) != topology.rack_of(link.to);
+        for (is_into, node) in ends {
+            *ports.entry((is_into, Ok(node))).or_default() += link.bytes;
+            if let Some(rack) = topology.rack_of(node).filter(|_| crosses) {
+                *ports.entry((is_into, Err(rack))).or_default() += link.bytes;
+            }
+        }
+    }
+    ports.into_values().max().unwrap_or(0)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
@@ -60,6 +76,7 @@ proptest! {
             MultiScheme::Dedicated,
             MultiScheme::Pipeline,
             MultiScheme::Racks(&setting.topology),
+            MultiScheme::Dealt,
         ];
         for scheme in schemes {
             let plan = match repair_all(&stripe, &targets, &helpers, scheme, slice) {
@@ -88,6 +105,10 @@ proptest! {
                 MultiScheme::Racks(_) => {
                     prop_assert!(sent < f * k + f);
                 }
+                MultiScheme::Dealt => {
+                    // Row by row, and what the helpers send each other is all but their own share.
+                    prop_assert!(sent < k + f);
+                }
             }
         }
     }
@@ -103,7 +124,14 @@ proptest! {
         let stripe = setting.stripe(&lost);
         let helpers: Vec<ChunkIndex> = stripe.available().collect();
         let scheme = if is_pipelined { Scheme::Pipeline } else { Scheme::Conventional };
-        let together = repair_together(&stripe, &targets, &helpers, scheme, slice).unwrap();
+        let together = |topology| {
+            repair_together(&stripe, &targets, &helpers, scheme, topology, slice).unwrap()
+        };
+        let best = together(Some(&setting.topology));
+        if let Some(plan) = &best {
+            prop_assert_eq!(check(plan, &setting.code), Ok(()));
+        }
+        let together = together(None);
         let of = |plan: &Plan| {
             let cost = Cost::of(plan, &setting.topology);
             (cost.links.iter().map(|link| link.bytes).sum::<u64>(), cost.read_bytes)
@@ -123,6 +151,9 @@ proptest! {
         }
         if is_scalar_mds(&setting) {
             prop_assert!(of(&joint).0 <= sent_apart && of(&joint).1 < read_apart);
+            let best = best.expect("a chain sends no more");
+            prop_assert_eq!(of(&best).1, of(&joint).1, "each helper reads once");
+            prop_assert!(busiest_port(&best, &setting.topology) <= busiest_port(&joint, &setting.topology));
         }
     }
 
@@ -229,4 +260,39 @@ fn pipelining_keeps_what_repair_friendly_codes_save() {
     check_cost("rotated(12,4,4)", Scheme::Pipeline, (7.5, 12.0, 1.0));
     check_cost("rotated(12,4,4)", Scheme::Ppr, (7.5, 12.0, 4.0));
     check_cost("rotated(12,4,4)", Scheme::Cyclic, (7.5, 12.0, 1.0));
+}
+
+/// Dealt out, the repair of f chunks of an MDS code takes 1 + (f - 1) / k passages of a chunk where a chain
+/// takes f and a dedicated requestor k.
+#[test]
+fn dealt_repairs_of_several_chunks_hold_no_port_up() {
+    let code: Code = "rs(10,4)".parse().expect("a code of its family");
+    let slice = 1024;
+    let geometry = Geometry::new(10, 4, 1, 100 * slice).expect("rows");
+    let topology = Topology::uniform(18, 1);
+    let placement: Vec<NodeId> = (0..14).map(NodeId).collect();
+    for (f, dealt) in [(1, 1.0), (2, 1.1), (3, 1.2), (4, 1.3)] {
+        let lost: Vec<ChunkIndex> = (0..f).map(ChunkIndex::new).collect();
+        let targets: Vec<_> = lost.iter().copied().zip((14..).map(NodeId)).collect();
+        let stripe = Stripe {
+            id: StripeId(1),
+            code: &code,
+            geometry,
+            placement: &placement,
+            lost: &lost,
+        };
+        let helpers: Vec<ChunkIndex> = stripe.available().collect();
+        let passages = |scheme| {
+            let plan = repair_all(&stripe, &targets, &helpers, scheme, slice).expect("a plan");
+            check(&plan, &code).expect("a plan that checks");
+            busiest_port(&plan, &topology) as f64 / geometry.chunk_bytes() as f64
+        };
+        let found = [
+            MultiScheme::Dedicated,
+            MultiScheme::Pipeline,
+            MultiScheme::Dealt,
+        ]
+        .map(passages);
+        assert_eq!(found, [10.0, f as f64, dealt], "f = {f}");
+    }
 }

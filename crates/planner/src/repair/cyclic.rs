@@ -29,7 +29,7 @@ pub(super) fn reconstruct(
 
 /// Deals a stream's slices out to `count` streams in turn. There are fewer when there are fewer
 /// slices.
-fn deal(stream: Slices, count: u64) -> Vec<Slices> {
+pub(super) fn deal(stream: Slices, count: u64) -> Vec<Slices> {
     let dealt = |first: u64| {
         let slice_count = (stream.count - first).div_ceil(count);
         let last = first + (slice_count - 1) * count;

@@ -2,12 +2,19 @@
 //! what is needed for all of them and passes the others' on (`ECPipe` section 2.2). Pipelined: one
 //! chain carries a partial sum for each lost chunk, so that each helper reads its chunk once and
 //! not once for each (`ECPipe` section 4.4). By racks: see [`super::aggregate`].
+//!
+//! Dealt is ours. A chain's links all carry as many chunks as are lost. When each helper does for its
+//! share of the slices what a dedicated requestor does for all, none sends more than its own chunk and a
+//! share of the lost ones, and no requestor receives more than its chunk: `1 + (f - 1) / k` times the
+//! passage of a chunk for `f` lost ones and `k` helpers, where the chain takes `f` times.
 
+use super::cyclic::deal;
 use super::{Scheme, aggregate, repair};
+use crate::port::by_port;
 use crate::{PlanError, Stripe};
 use gabion_codec::Equations;
 use gabion_layout::{ByteRange, ChunkIndex, NodeId, Slices, Topology};
-use gabion_plan::{Goal, Plan, PlanBuilder, Step, ValueId};
+use gabion_plan::{Cost, Goal, Plan, PlanBuilder, Step, ValueId};
 
 /// How the bytes of several lost chunks are brought together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,6 +25,9 @@ pub enum MultiScheme<'a> {
     Pipeline,
     /// Each rack sums up before anything leaves it. The first requestor is dedicated.
     Racks(&'a Topology),
+    /// The slices are dealt out to the helpers. Each gets those dealt to it from all others, and sends
+    /// what it makes of them to all requestors.
+    Dealt,
 }
 
 /// Plans the repair of `lost` chunks, each onto its requestor, in slices of at most `slice_bytes`.
@@ -43,28 +53,41 @@ pub fn repair_all(
     let wanted: Vec<usize> = lost.iter().map(|(chunk, _)| chunk.at()).collect();
     let equations = stripe.code.decode(&helpers, &wanted)?;
     let row_bytes = stripe.geometry.sub_chunk_bytes();
-    let slices = Slices::contiguous(ByteRange::new(0, row_bytes), slice_bytes);
-    let mut b = stripe.builder();
-    let shares = Shares::read(&mut b, stripe, &equations, slices);
-    let dedicated = lost[0].1;
-    let outputs = match scheme {
-        MultiScheme::Dedicated => shares.star(&mut b, dedicated),
-        MultiScheme::Pipeline => shares.chain(&mut b),
-        MultiScheme::Racks(topology) => aggregate::by_racks(&mut b, &shares, topology, dedicated),
+    let all = Slices::contiguous(ByteRange::new(0, row_bytes), slice_bytes);
+    let (streams, at) = match scheme {
+        MultiScheme::Dealt => {
+            let helpers = equations.helpers.iter();
+            let nodes: Vec<NodeId> = helpers.map(|&at| stripe.placement[at]).collect();
+            (deal(all, nodes.len() as u64), nodes)
+        }
+        _ => (vec![all], vec![lost[0].1]),
     };
-    let rows = stripe.geometry.sub_chunks();
-    for (at, value) in outputs.into_iter().enumerate() {
-        let (chunk, requestor) = lost[at / rows];
-        let value = b.send(value, requestor);
-        b.write(chunk, slices.at((at % rows) as u64 * row_bytes), value);
+    let mut b = stripe.builder();
+    for (slices, at) in streams.into_iter().zip(at) {
+        let shares = Shares::read(&mut b, stripe, &equations, slices);
+        let outputs = match scheme {
+            MultiScheme::Dedicated | MultiScheme::Dealt => shares.star(&mut b, at),
+            MultiScheme::Pipeline => shares.chain(&mut b),
+            MultiScheme::Racks(topology) => aggregate::by_racks(&mut b, &shares, topology, at),
+        };
+        let rows = stripe.geometry.sub_chunks();
+        for (at, value) in outputs.into_iter().enumerate() {
+            let (chunk, requestor) = lost[at / rows];
+            let value = b.send(value, requestor);
+            let offset = slices.offset + (at % rows) as u64 * row_bytes;
+            b.write(chunk, slices.at(offset), value);
+        }
     }
     let chunks = lost.to_vec();
     Ok(b.finish(Goal::Repair { chunks }))
 }
 
-/// The plan of [`repair_all`] by the scheme that is `scheme` for several chunks, where nodes send no more
-/// by it than if the chunks were repaired one after another: each helper reads its chunk once then. None
-/// where they would, as with local groups of LRC, or where the scheme has no such version.
+/// The plan of [`repair_all`] that is best for several chunks under a scheme for one, where nodes send no
+/// more by it than if the chunks were repaired one after another: each helper reads its chunk once then.
+/// None where they would, as with local groups of LRC, or where the scheme has no such version.
+///
+/// Pipelining goes by a chain in the helpers' order, or, where a `topology` says that all nodes are
+/// equal and so are all racks, by what keeps the busiest port of a node or rack busy the shortest.
 ///
 /// # Errors
 /// [`PlanError::NotEnoughHelpers`] when the chunks named do not determine the lost ones.
@@ -76,20 +99,41 @@ pub fn repair_together(
     lost: &[(ChunkIndex, NodeId)],
     helpers: &[ChunkIndex],
     scheme: Scheme,
+    topology: Option<&Topology>,
     slice_bytes: u64,
 ) -> Result<Option<Plan>, PlanError> {
-    let together = match scheme {
-        Scheme::Conventional => MultiScheme::Dedicated,
-        Scheme::Pipeline => MultiScheme::Pipeline,
+    let all = |scheme| repair_all(stripe, lost, helpers, scheme, slice_bytes);
+    let plan = match scheme {
+        Scheme::Conventional => all(MultiScheme::Dedicated)?,
+        Scheme::Pipeline => {
+            let chain = all(MultiScheme::Pipeline)?;
+            match topology {
+                None => chain,
+                Some(topology) => {
+                    let dealt = all(MultiScheme::Dealt)?;
+                    let busiest = |plan: &Plan| busiest_port_bytes(plan, topology);
+                    if busiest(&dealt) < busiest(&chain) {
+                        dealt
+                    } else {
+                        chain
+                    }
+                }
+            }
+        }
         Scheme::Ppr | Scheme::Cyclic => return Ok(None),
     };
-    let plan = repair_all(stripe, lost, helpers, together, slice_bytes)?;
     let mut apart_bytes = 0;
     for &(chunk, requestor) in lost {
         let one = repair(stripe, chunk, requestor, helpers, scheme, slice_bytes)?;
         apart_bytes += sent_bytes(&one);
     }
     Ok((sent_bytes(&plan) <= apart_bytes).then_some(plan))
+}
+
+/// What the busiest port of a node or rack carries in one direction.
+fn busiest_port_bytes(plan: &Plan, topology: &Topology) -> u64 {
+    let ports = by_port(&Cost::of(plan, topology).links, topology);
+    ports.into_values().max().unwrap_or(0)
 }
 
 /// What all nodes of a plan send to others.
@@ -160,7 +204,10 @@ impl Shares {
                 coefficients: (0..output_count).map(coefficients).collect(),
                 reads: from
                     .iter()
-                    .map(|&row| b.read(chunk, slices.at(row as u64 * row_bytes)))
+                    .map(|&row| {
+                        let offset = slices.offset + row as u64 * row_bytes;
+                        b.read(chunk, slices.at(offset))
+                    })
                     .collect(),
             });
         }

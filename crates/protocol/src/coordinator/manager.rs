@@ -42,6 +42,8 @@ pub(super) struct Intent {
     pub(super) targets: Vec<Target>,
     /// The helpers in the order of the chain; empty for a chunk that is moved.
     pub(super) path: Vec<ChunkIndex>,
+    /// Whether the path goes around slow links, so that it must be a chain in this order.
+    pub(super) is_detour: bool,
     links: Vec<LinkBytes>,
 }
 
@@ -311,7 +313,7 @@ impl<'a> Wish<'a> {
     fn intent(
         &self,
         targets: Vec<Target>,
-        path: Vec<ChunkIndex>,
+        (path, is_detour): (Vec<ChunkIndex>, bool),
         scheme: Scheme,
         topology: &Topology,
     ) -> Option<(StripeId, Intent)> {
@@ -325,7 +327,12 @@ impl<'a> Wish<'a> {
             [(chunk, node)] => {
                 repair::repair(&stripe, chunk, node, &path, scheme, slice_bytes).ok()?
             }
-            _ => repair::repair_together(&stripe, &targets, &path, scheme, slice_bytes).ok()??,
+            _ => {
+                let equal = (!is_detour).then_some(topology);
+                let plan =
+                    repair::repair_together(&stripe, &targets, &path, scheme, equal, slice_bytes);
+                plan.ok()??
+            }
         };
         let links = Cost::of(&plan, topology).links;
         Some((
@@ -333,6 +340,7 @@ impl<'a> Wish<'a> {
             Intent {
                 targets,
                 path,
+                is_detour,
                 links,
             },
         ))
@@ -361,7 +369,7 @@ impl<'a> Wish<'a> {
             let faster = faster.filter(|_| scheme == Scheme::Pipeline);
             let by_faster =
                 faster.and_then(|faster| self.intent(targets.clone(), faster, scheme, &topology));
-            by_faster.or_else(|| self.intent(targets, path.clone(), scheme, &topology))
+            by_faster.or_else(|| self.intent(targets, (path.clone(), false), scheme, &topology))
         })
     }
 }
@@ -380,7 +388,7 @@ fn scheduled(
         wishes.iter().partition(|wish| wish.is_move());
     let copied = moves.into_iter().filter_map(|wish| {
         let targets = vec![(wish.chunk, wish.requestors[0])];
-        wish.intent(targets, Vec::new(), scheme, &topology)
+        wish.intent(targets, (Vec::new(), false), scheme, &topology)
     });
     let mut intents: Vec<(StripeId, Intent)> = copied.collect();
     let mut jobs = Vec::with_capacity(rebuilds.len());

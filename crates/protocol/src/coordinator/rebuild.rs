@@ -224,8 +224,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             [path, trusted(&nearest), nearest.clone()]
         };
         if targets.len() > 1 {
+            let topology = survey.topology();
+            let equal = (!progress.is_detour()).then_some(&topology);
             let plan = |helpers: &Vec<ChunkIndex>| {
-                repair::repair_together(&stripe, targets, helpers, scheme, slice_bytes)
+                repair::repair_together(&stripe, targets, helpers, scheme, equal, slice_bytes)
             };
             let together = wishes(targets)
                 .iter()

@@ -80,6 +80,12 @@ impl Progress {
         is_it.then(|| intent.path.clone())
     }
 
+    /// Whether the scheduled path goes around slow links.
+    pub(super) fn is_detour(&self) -> bool {
+        let admitted = self.admitted.as_ref();
+        admitted.is_some_and(|admitted| admitted.intent.is_detour)
+    }
+
     /// The node that was to have a chunk when the repair was admitted, if it still may.
     pub(super) fn scheduled(&self, chunk: ChunkIndex, candidates: &[NodeId]) -> Option<NodeId> {
         let targets = &self.admitted.as_ref()?.intent.targets;

@@ -104,8 +104,8 @@ pub enum Work {
     Several {
         /// Lost chunks.
         count: usize,
-        /// In a chain of helpers; otherwise by one dedicated requestor.
-        is_pipelined: bool,
+        /// How.
+        way: Together,
     },
     /// All chunks of node 0 are repaired at the same time, onto the first so many late nodes.
     Node {
@@ -116,6 +116,17 @@ pub enum Work {
         /// Requestors.
         requestor_count: usize,
     },
+}
+
+/// How several chunks of a stripe are repaired at once.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub enum Together {
+    /// By one dedicated requestor.
+    Dedicated,
+    /// In a chain of helpers (section 4.4).
+    Chain,
+    /// By all helpers, each for its share of the slices.
+    Dealt,
 }
 
 /// Who helps in the repair of one chunk, and in which order.
@@ -205,18 +216,15 @@ impl RepairBench {
                 let plan = repair(&stripe, lost[0], requestor, &path, scheme, slice_bytes)?;
                 Ok(vec![(0, plan)])
             }
-            Work::Several {
-                count,
-                is_pipelined,
-            } => {
+            Work::Several { count, way } => {
                 let lost: Vec<ChunkIndex> = (0..count).map(ChunkIndex::new).collect();
                 let stripe = on.stripe(first, &lost)?;
                 let helpers: Vec<ChunkIndex> = stripe.available().collect();
                 let targets: Vec<_> = lost.iter().copied().zip(late).collect();
-                let scheme = if is_pipelined {
-                    MultiScheme::Pipeline
-                } else {
-                    MultiScheme::Dedicated
+                let scheme = match way {
+                    Together::Dedicated => MultiScheme::Dedicated,
+                    Together::Chain => MultiScheme::Pipeline,
+                    Together::Dealt => MultiScheme::Dealt,
                 };
                 let plan = repair_all(&stripe, &targets, &helpers, scheme, slice_bytes)?;
                 Ok(vec![(0, plan)])
@@ -478,11 +486,15 @@ mod tests {
             assert_eq!(plans.len(), 1, "{work:?}");
             assert_eq!(busiest_receiver(&plans, &topology), received, "{work:?}");
         }
-        let (plans, _) = planned(Work::Several {
-            count: 2,
-            is_pipelined: true,
-        });
-        assert!(matches!(&plans[0].1.goal, Goal::Repair { chunks } if chunks.len() == 2));
+        for (way, received) in [
+            (Together::Dedicated, 4),
+            (Together::Chain, 2),
+            (Together::Dealt, 1),
+        ] {
+            let (plans, topology) = planned(Work::Several { count: 2, way });
+            assert!(matches!(&plans[0].1.goal, Goal::Repair { chunks } if chunks.len() == 2));
+            assert_eq!(busiest_receiver(&plans, &topology), received, "{way:?}");
+        }
     }
 
     #[test]

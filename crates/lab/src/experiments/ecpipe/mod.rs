@@ -10,7 +10,9 @@ mod recovery;
 mod shaped;
 mod single;
 
-pub use bench::{BenchLinks, Helpers, RepairBench, Selection, Stored, Trial, TrialTime, Work};
+pub use bench::{
+    BenchLinks, Helpers, RepairBench, Selection, Stored, Together, Trial, TrialTime, Work,
+};
 pub(super) use paths::A2;
 pub(super) use recovery::{F8E, F11};
 pub(super) use shaped::{F8G, F8H, F9};
