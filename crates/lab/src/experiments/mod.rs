@@ -32,7 +32,9 @@ mod twe_load;
 mod twe_run;
 mod update_run;
 
-pub use ecpipe::{BenchLinks, Helpers, RepairBench, Selection, Stored, Trial, TrialTime, Work};
+pub use ecpipe::{
+    BenchLinks, Helpers, RepairBench, Selection, Stored, Together, Trial, TrialTime, Work,
+};
 pub use report::{Cell, Finding, Report, Table};
 pub use session::{
     CacheEffect, Clusters, Overwrite, OverwriteSetting, Progress, Scale, Sent, Session,

@@ -367,8 +367,8 @@ impl<'a> Wish<'a> {
         ways.into_iter().find_map(|targets| {
             let faster = self.faster_path(&targets, &path, links);
             let faster = faster.filter(|_| scheme == Scheme::Pipeline);
-            let by_faster =
-                faster.and_then(|faster| self.intent(targets.clone(), faster, scheme, &topology));
+            let by_faster = faster
+                .and_then(|faster| self.intent(targets.clone(), (faster, true), scheme, &topology));
             by_faster.or_else(|| self.intent(targets, (path.clone(), false), scheme, &topology))
         })
     }

@@ -148,8 +148,15 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             ..Progress::default()
         };
         let mut made = None;
+        let mut patient_until_ms = 0;
         loop {
             let ended = self.leased_round(id, &mut progress, &mut made).await;
+            if ended.is_err() && made.is_some() && self.ports.now_ms() < patient_until_ms {
+                // A node that has gone silent answers again or is declared failed before long: what was
+                // made need not be made again for it.
+                self.ports.sleep_ms(self.options.retry_ms).await;
+                continue;
+            }
             if let Some((rebuild, pins)) = made.take() {
                 // The round did not get as far as counting it.
                 for made in &rebuild.made {
@@ -170,7 +177,12 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 pins,
             } = next;
             match self.make(&survey, &mut rebuild, &mut progress).await {
-                Ok(true) => made = Some((rebuild, pins)),
+                Ok(true) => {
+                    made = Some((rebuild, pins));
+                    let timing = self.options.timing;
+                    let patience_ms = 2 * (timing.lease_ms + timing.margin_ms);
+                    patient_until_ms = self.ports.now_ms().saturating_add(patience_ms);
+                }
                 not_made => {
                     self.unpin(pins);
                     not_made?;
