@@ -77,6 +77,31 @@ pub(crate) fn used_by(pids: &[u64]) -> anyhow::Result<ProcessorTime> {
     Ok(ProcessorTime::of_ticks(user, system))
 }
 
+/// Whether a process is there.
+pub(crate) fn is_running(pid: u64) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}
+
+/// Bytes of memory that a process has, from which on [`peak_bytes`] counts.
+pub(crate) fn reset_peak(pid: u64) -> anyhow::Result<u64> {
+    let path = format!("/proc/{pid}/clear_refs");
+    fs::write(&path, "5").with_context(|| format!("write {path}"))?;
+    memory_bytes(pid, "VmRSS:")
+}
+
+/// The most bytes of memory that a process has had at a time.
+pub(crate) fn peak_bytes(pid: u64) -> anyhow::Result<u64> {
+    memory_bytes(pid, "VmHWM:")
+}
+
+fn memory_bytes(pid: u64, name: &str) -> anyhow::Result<u64> {
+    let path = format!("/proc/{pid}/status");
+    let status = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    Ok(kib.with_context(|| format!("no {name} in {path}"))? << 10)
+}
+
 /// What the children of this process used that have ended and been waited for.
 pub(crate) fn used_by_ended_children() -> anyhow::Result<ProcessorTime> {
     let [.., user, system] = process_ticks("self")?;

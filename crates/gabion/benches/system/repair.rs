@@ -1,5 +1,5 @@
 //! How long the repair of one chunk takes over emulated links, pipelined and conventional, held
-//! against one healthy chunk's passage over one such link (`ECPipe`, section 3).
+//! against one healthy chunk's passage over one such link (`ECPipe`, section 3), and what nodes need for it.
 
 use crate::trial::{Trial, argument, number};
 use crate::{machine, median, verdict};
@@ -16,6 +16,11 @@ const LINK: &str = "--inner=400Mbit";
 const LINK_BYTES_PER_S: f64 = 50e6;
 /// What a pipelined repair may take, as a multiple of one chunk's passage.
 const GOAL: f64 = 1.10;
+/// What a helper may use for each GiB that it passes on, in seconds of a processor, its disk excluded,
+/// which is included here.
+const GOAL_S_PER_GIB: f64 = 1.2;
+/// Bytes of memory that a repair may take at any node.
+const GOAL_BYTES: u64 = 8 << 20;
 /// The file, which is one stripe.
 const FILE: &str = "disk";
 /// How often one chunk's passage is timed before each repair.
@@ -34,6 +39,10 @@ pub(crate) struct Scale {
 struct Round {
     repair_s: f64,
     passage_s: f64,
+    /// Processor time of all processes for each GiB that helpers send.
+    s_per_gib: f64,
+    /// By how much the process has grown that has grown most.
+    grown_bytes: u64,
 }
 
 /// Loses and repairs one chunk some times, and prints the figures.
@@ -86,6 +95,15 @@ fn print(pipelined: &[Round], conventional: &Round, scale: Scale) {
         of(|r| r.passage_s),
         verdict(of(|r| r.repair_s / r.passage_s), GOAL)
     );
+    let grown = pipelined.iter().map(|round| round.grown_bytes).max();
+    let grown = grown.expect("there is a round");
+    println!(
+        "    processor time of all nodes for each GiB passed on, reads and the requestor included: {:.2} s \
+         (goal at most {GOAL_S_PER_GIB:.2} without the disk); memory that a node took: {:.1} MiB (goal at most {})",
+        of(|r| r.s_per_gib),
+        grown as f64 / f64::from(1 << 20),
+        GOAL_BYTES >> 20
+    );
     println!(
         "    conventional: {:.3} s, {:.2} times the passage (its {K} chunks share one link: {K})",
         conventional.repair_s,
@@ -106,7 +124,20 @@ async fn lose_and_repair(trial: &Trial, scheme: &str, chunk_bytes: u64) -> anyho
     trial.wait_until_failed(&[lost]).await?;
     let before = trial.json(&["cluster", "status"]).await?;
     let scheme = format!("--scheme={scheme}");
+    let processes = trial.processes()?.into_iter();
+    let processes: Vec<u64> = processes.filter(|&pid| machine::is_running(pid)).collect();
+    let sizes: Result<Vec<u64>, _> = processes
+        .iter()
+        .map(|&pid| machine::reset_peak(pid))
+        .collect();
+    let sizes = sizes?;
+    let used_before = machine::used_by(&processes)?;
     let after = trial.json(&["repair", &scheme, "--watch"]).await?;
+    let used_s = (machine::used_by(&processes)? - used_before).sum_s();
+    let mut grown_bytes = 0;
+    for (&pid, before) in processes.iter().zip(sizes) {
+        grown_bytes = grown_bytes.max(machine::peak_bytes(pid)?.saturating_sub(before));
+    }
     let difference = |name: &str| -> anyhow::Result<u64> {
         let of = |status: &Value| number(&status["repair"], name);
         Ok(of(&after)? - of(&before)?)
@@ -120,9 +151,12 @@ async fn lose_and_repair(trial: &Trial, scheme: &str, chunk_bytes: u64) -> anyho
         .run(&["chaos", "start-node", &lost.to_string()])
         .await?;
     trial.wait_until_failed(&[]).await?;
+    let sent_gib = (K * chunk_bytes) as f64 / f64::from(1 << 30);
     Ok(Round {
         repair_s,
         passage_s,
+        s_per_gib: used_s / sent_gib,
+        grown_bytes,
     })
 }
 
