@@ -292,6 +292,11 @@ fn a_full_node_recovery_survives_crashes_of_all_who_take_part() {
     let written: u64 = writers.iter().map(|writer| writer.acknowledged_count).sum();
     println!("{written} acknowledged writes, {in_time_count} kills during recoveries");
     assert!(in_time_count > 0, "no recovery was disturbed");
+    // What a coordinator had made when it was killed goes when its node joins the next time.
+    for node in 0..NODES {
+        cluster.run(&["chaos", "kill-node", &node.to_string()]);
+        cluster.run(&["chaos", "start-node", &node.to_string()]);
+    }
     // Puts whose clients have gone silent are kept for a minute.
     wait_at_most(150, "nodes store what counts and nothing else", || {
         let [expected, found] = chunk_files(&cluster);

@@ -271,7 +271,8 @@ fn dealt_repairs_of_several_chunks_hold_no_port_up() {
     let geometry = Geometry::new(10, 4, 1, 100 * slice).expect("rows");
     let topology = Topology::uniform(18, 1);
     let placement: Vec<NodeId> = (0..14).map(NodeId).collect();
-    for (f, dealt) in [(1, 1.0), (2, 1.1), (3, 1.2), (4, 1.3)] {
+    // In tenths of a passage.
+    for (f, dealt) in [(1, 10), (2, 11), (3, 12), (4, 13)] {
         let lost: Vec<ChunkIndex> = (0..f).map(ChunkIndex::new).collect();
         let targets: Vec<_> = lost.iter().copied().zip((14..).map(NodeId)).collect();
         let stripe = Stripe {
@@ -285,7 +286,7 @@ fn dealt_repairs_of_several_chunks_hold_no_port_up() {
         let passages = |scheme| {
             let plan = repair_all(&stripe, &targets, &helpers, scheme, slice).expect("a plan");
             check(&plan, &code).expect("a plan that checks");
-            busiest_port(&plan, &topology) as f64 / geometry.chunk_bytes() as f64
+            10 * busiest_port(&plan, &topology) / geometry.chunk_bytes()
         };
         let found = [
             MultiScheme::Dedicated,
@@ -293,6 +294,6 @@ fn dealt_repairs_of_several_chunks_hold_no_port_up() {
             MultiScheme::Dealt,
         ]
         .map(passages);
-        assert_eq!(found, [10.0, f as f64, dealt], "f = {f}");
+        assert_eq!(found, [100, 10 * f as u64, dealt], "f = {f}");
     }
 }
