@@ -174,7 +174,7 @@ fn disturb(
     draw: &mut Draw,
 ) -> u64 {
     let mut in_time_count = 0;
-    for _ in 0..1 + draw.below(3) {
+    for _ in 0..=draw.below(3) {
         // The moments are the test's only use of time, and any will do.
         std::thread::sleep(Duration::from_millis(draw.below(700)));
         if draw.below(2) == 0 {
