@@ -8,8 +8,8 @@ use gabion_codec::Code;
 use gabion_lab::LabError;
 use gabion_lab::experiments::{
     BenchLinks, CacheEffect, Cell, Clusters, Finding, Overwrite, OverwriteSetting, RepairBench,
-    Report, Sent, Stored, TestbedSetting, Throughput, TransferSetting, Transfers, Trial, TrialTime,
-    experiment, registry,
+    Report, Sent, Stored, TestbedLimits, TestbedSetting, Throughput, TransferSetting, Transfers,
+    Trial, TrialTime, experiment, registry,
 };
 use gabion_layout::{
     ByteRange, Generation, PoolId, StripeId, StripeRecord, Topology, UpdateScheme,
@@ -63,7 +63,8 @@ impl Clusters for Ideal {
         Ok(overwrites.iter().map(effect).collect())
     }
 
-    /// Nothing but uplinks takes time. Deltas cross racks four times, and half as often through collectors.
+    /// Nothing but links between racks takes time. Deltas cross racks four times, PARIX sends as much again,
+    /// through collectors half goes, and of what waits the less the more may wait.
     fn update_on_testbed(
         &self,
         setting: &TestbedSetting,
@@ -71,25 +72,37 @@ impl Clusters for Ideal {
     ) -> Result<Vec<Throughput>, LabError> {
         let code: Code = setting.code.parse().unwrap();
         let stripe_bytes = setting.chunk_bytes * code.k() as u64;
+        let link_bytes_per_s = match setting.limits {
+            TestbedLimits::Uplinks { bytes_per_s } => bytes_per_s,
+            TestbedLimits::Regions {
+                inner_bytes_per_s,
+                cross_bytes_per_s,
+            } => {
+                assert!(inner_bytes_per_s > 11 * cross_bytes_per_s);
+                cross_bytes_per_s
+            }
+        };
         let measured = |overwrite: &Overwrite| {
             let bytes: u64 = overwrite.writes.iter().map(|write| write.length).sum();
             for write in &overwrite.writes {
                 assert_eq!(write.offset % setting.chunk_bytes, 0, "{write:?}");
-                assert_eq!(
-                    write.offset / stripe_bytes,
-                    (write.end() - 1) / stripe_bytes
-                );
+                let stripes = [write.offset, write.end() - 1].map(|at| at / stripe_bytes);
+                assert_eq!(stripes[0], stripes[1], "a write is of one stripe");
             }
-            let copies = if overwrite.scheme == UpdateScheme::Rackcu {
-                2
-            } else {
-                4
+            let copies = match (overwrite.scheme, overwrite.append) {
+                (UpdateScheme::Rackcu, _) => 2.0,
+                (UpdateScheme::Parix, _) => 8.0,
+                (UpdateScheme::Cau, append) => {
+                    2.5 + 1.0 / append.unwrap_or_default().stripes_max as f64
+                }
+                _ => 4.0,
             };
-            let cross_rack_bytes = copies * bytes;
-            let rate = u64::from(setting.rack_count) * setting.uplink_bytes_per_s;
+            let cross_rack_bytes = copies * bytes as f64;
+            let rate = u64::from(setting.rack_count) * link_bytes_per_s;
             Throughput {
-                seconds: cross_rack_bytes as f64 / rate as f64,
-                cross_rack_bytes,
+                seconds: cross_rack_bytes / rate as f64,
+                commit_seconds: 0.0,
+                cross_rack_bytes: cross_rack_bytes as u64,
                 uplink_share: 1.0,
                 processor_share: 0.0,
             }
@@ -346,14 +359,39 @@ fn f57_few_writes_wait_for_a_merge() {
 }
 
 #[test]
-fn b1_and_b2_hold_rackcu_against_the_baseline_on_each_cluster() {
+fn b1_and_b2_hold_rackcu_against_the_others_on_each_cluster() {
     for (id, cluster) in [("RCU-B1", "2 Mbit/s"), ("RCU-B2", "4 KiB")] {
         let report = quick(id);
-        let gain = value(&report, &format!("RackCU over updates by delta, {cluster}"));
-        assert!((gain - 2.0).abs() < 1e-9, "{id}: {gain}");
-        assert_eq!(report.tables[0].rows.len(), 2, "a row for each scheme");
+        for (other, times) in [("updates by delta", 2.0), ("CAU", 1.255), ("PARIX", 4.0)] {
+            let gain = value(&report, &format!("RackCU over {other}, {cluster}"));
+            assert!((gain - times).abs() < 1e-9, "{id}: {gain} over {other}");
+        }
+        assert_eq!(report.tables[0].rows.len(), 4, "a row for each scheme");
     }
 }
+
+#[test]
+fn f11_to_f14_hold_cau_against_the_others_on_each_cluster() {
+    for (id, cluster) in [
+        ("CAU-F11", "wdev_1, 20 Mbit/s"),
+        ("CAU-F12", "wdev_1, 20 Mbit/s"),
+        ("CAU-F14", "wdev_1"),
+    ] {
+        let report = quick(id);
+        for (other, copies) in [("updates by delta", 4.0), ("PARIX", 8.0)] {
+            let gain = value(&report, &format!("CAU over {other}, {cluster}"));
+            assert!(
+                (gain - copies / 2.51).abs() < 1e-9,
+                "{id}: {gain} over {other}"
+            );
+        }
+        assert_eq!(report.tables[0].rows.len(), 3, "a row for each scheme");
+    }
+    let report = quick("CAU-F13");
+    let rise = value(&report, "u_s = 100 over u_s = 2, wdev_1, 20 Mbit/s");
+    assert!((rise - 3.0 / 2.51).abs() < 1e-9, "{rise}");
+}
+
 /// Every finding with a goal reaches it where links do what they should.
 #[track_caller]
 fn all_reached(report: &Report) {

@@ -39,6 +39,7 @@ impl Subject {
             name: name.into(),
             overwrite: Overwrite {
                 scheme,
+                append: None,
                 file_bytes: stripe_count * stripe_bytes,
                 writes: updates.iter().map(write).collect(),
             },

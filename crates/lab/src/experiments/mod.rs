@@ -38,7 +38,7 @@ pub use ecpipe::{
 pub use report::{Cell, Finding, Report, Table};
 pub use session::{
     CacheEffect, Clusters, Overwrite, OverwriteSetting, Progress, Scale, Sent, Session,
-    TestbedSetting, Throughput, TransferSetting, Transfers,
+    TestbedLimits, TestbedSetting, Throughput, TransferSetting, Transfers,
 };
 
 use crate::error::LabError;
@@ -74,6 +74,10 @@ pub fn registry() -> &'static [Experiment] {
         cross_rack::F8,
         cross_rack::F9,
         cross_rack::F10,
+        cross_rack::F11,
+        cross_rack::F12,
+        cross_rack::F13,
+        cross_rack::F14,
         cod_t32::EXPERIMENT,
         cod_f51::EXPERIMENT,
         cod_f52::EXPERIMENT,

@@ -5,7 +5,7 @@ use super::ecpipe::{RepairBench, TrialTime};
 use crate::error::LabError;
 use crate::trace::TraceReader;
 use gabion_codec::Code;
-use gabion_layout::{ByteRange, UpdateScheme};
+use gabion_layout::{AppendSpec, ByteRange, UpdateScheme};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -86,8 +86,10 @@ pub struct TestbedSetting {
     pub rack_count: u32,
     /// Nodes of each of them.
     pub nodes_per_rack: u32,
-    /// What each rack may send to all other racks, and get from them, in bytes a second.
-    pub uplink_bytes_per_s: u64,
+    /// What links between racks carry.
+    pub limits: TestbedLimits,
+    /// Whether nodes store in memory, so that no disk has a part in what is measured.
+    pub is_in_memory: bool,
     /// The pools' code, by its name.
     pub code: String,
     /// Bytes of a chunk.
@@ -96,14 +98,33 @@ pub struct TestbedSetting {
     pub depth: usize,
 }
 
+/// How fast links of a testbed are that go from rack to rack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum TestbedLimits {
+    /// Each rack has one link to all others.
+    Uplinks {
+        /// What it carries each way, in bytes a second.
+        bytes_per_s: u64,
+    },
+    /// Racks are regions, and each has a link to each other one.
+    Regions {
+        /// What a node's own link carries each way, in bytes a second.
+        inner_bytes_per_s: u64,
+        /// What all nodes of one region together send to another one, in bytes a second.
+        cross_bytes_per_s: u64,
+    },
+}
+
 /// How fast overwrites were, and what held them up.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Throughput {
-    /// Until the last write was durable, in seconds.
+    /// Until the last write was durable and all parity had followed, in seconds.
     pub seconds: f64,
+    /// What of this parity took to follow when all writes were durable.
+    pub commit_seconds: f64,
     /// Payload that nodes sent to other racks.
     pub cross_rack_bytes: u64,
-    /// Share of its limit that the busiest uplink carried as payload, in its busier direction.
+    /// Share of its limit that the busiest link between racks carried as payload, in its busier direction.
     pub uplink_share: f64,
     /// Share of this machine's processors that all processes of the testbed took.
     pub processor_share: f64,
@@ -161,6 +182,8 @@ pub struct OverwriteSetting {
 pub struct Overwrite {
     /// The update scheme of its pool.
     pub scheme: UpdateScheme,
+    /// The append phases of its pool; what is usual for the scheme when absent.
+    pub append: Option<AppendSpec>,
     /// Bytes of the file.
     pub file_bytes: u64,
     /// The writes, in their order; none goes across a border of stripes.

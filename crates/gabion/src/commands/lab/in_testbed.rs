@@ -6,7 +6,7 @@ use crate::cluster::LocalCluster;
 use crate::failure::{Context, Failure};
 use gabion_client::{Client, ClientOptions};
 use gabion_codec::Code;
-use gabion_lab::experiments::{Overwrite, TestbedSetting, Throughput};
+use gabion_lab::experiments::{Overwrite, TestbedLimits, TestbedSetting, Throughput};
 use gabion_layout::RackId;
 use gabion_protocol::message::Meter;
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Instant;
 use tokio::process::Command;
 
 /// What the inner half is to do.
@@ -37,10 +38,20 @@ pub(super) async fn start(
     fs::write(&path, text).context(format!("write {}", path.display()))?;
     let program = std::env::current_exe().context("find this program's file")?;
     let mut command = Command::new(&program);
-    command.args(["lab", "testbed", "--spare-core"]);
-    command.arg(format!("--racks={}", setting.rack_count));
+    command.args(["lab", "testbed"]);
     command.arg(format!("--nodes-per-rack={}", setting.nodes_per_rack));
-    command.arg(format!("--cross={}bit", setting.uplink_bytes_per_s * 8));
+    match setting.limits {
+        TestbedLimits::Uplinks { bytes_per_s } => {
+            command.arg("--spare-core");
+            command.arg(format!("--racks={}", setting.rack_count));
+            command.arg(format!("--cross={}bit", bytes_per_s * 8));
+        }
+        TestbedLimits::Regions { .. } => {
+            let path = setting.directory.join("regions.txt");
+            fs::write(&path, regions(setting)).context(format!("write {}", path.display()))?;
+            command.arg("--regions").arg(path);
+        }
+    }
     command.arg("--").arg(&program).args(["lab", "in-testbed"]);
     command.arg(&path);
     // When this process dies, the testbed's process is killed, and with it all that is inside.
@@ -53,6 +64,42 @@ pub(super) async fn start(
     serde_json::from_slice(&output.stdout).context("understand what was measured")
 }
 
+/// The matrix of a setting's regions, as text; empty where it has none.
+fn regions(setting: &TestbedSetting) -> String {
+    let TestbedLimits::Regions {
+        inner_bytes_per_s,
+        cross_bytes_per_s,
+    } = setting.limits
+    else {
+        return String::new();
+    };
+    let rate = |from: u32, to: u32| {
+        let bytes_per_s = if from == to {
+            inner_bytes_per_s
+        } else {
+            cross_bytes_per_s
+        };
+        format!("{}bit", bytes_per_s * 8)
+    };
+    let row = |from: u32| {
+        let rates = (0..setting.rack_count).map(|to| rate(from, to));
+        rates.collect::<Vec<_>>().join(" ") + "\n"
+    };
+    (0..setting.rack_count).map(row).collect()
+}
+
+/// Has a directory be in memory from now on, for the processes of this testbed alone: it has a mount
+/// namespace of its own, with which the directory's content goes.
+async fn put_in_memory(directory: &Path) -> Result<(), Failure> {
+    let mut command = Command::new("mount");
+    command.args(["-t", "tmpfs", "testbed"]).arg(directory);
+    let status = command.status().await.context("start 'mount'")?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(Failure::failed("a directory in memory cannot be mounted"))
+}
+
 /// Does the work inside a testbed.
 pub(super) async fn run(job: &Path) -> Result<(), Failure> {
     let text = fs::read(job).context(format!("read {}", job.display()))?;
@@ -62,13 +109,17 @@ pub(super) async fn run(job: &Path) -> Result<(), Failure> {
     } = serde_json::from_slice(&text).context("understand the job")?;
     let directory = setting.directory.join("cluster");
     fs::create_dir_all(&directory).context(format!("create {}", directory.display()))?;
+    if setting.is_in_memory {
+        put_in_memory(&directory).await?;
+    }
     let up = up_options(setting.rack_count, setting.nodes_per_rack, None);
     let cluster = LocalCluster::open_or_make(&directory, &up)?;
     let measured = use_and_stop(cluster, async |cluster| {
         cluster.start(&up.behaviour, || ()).await?;
         let mut measured = Vec::with_capacity(overwrites.len());
-        for overwrite in &overwrites {
-            measured.push(measure(cluster, &setting, overwrite).await?);
+        for (at, overwrite) in overwrites.iter().enumerate() {
+            let name = format!("lab-{at}");
+            measured.push(measure(cluster, &setting, name, overwrite).await?);
         }
         Ok(measured)
     })
@@ -79,41 +130,68 @@ pub(super) async fn run(job: &Path) -> Result<(), Failure> {
 async fn measure(
     cluster: &LocalCluster,
     setting: &TestbedSetting,
+    name: String,
     overwrite: &Overwrite,
 ) -> Result<Throughput, Failure> {
-    let name = overwrite.scheme.to_string();
     let code: Code = setting.code.parse().map_err(Failure::failed)?;
     let client = Client::connect(cluster.coordinator()?, ClientOptions::default()).await?;
-    let wish = pool(name.clone(), &code, setting.chunk_bytes, overwrite.scheme)?;
+    let mut wish = pool(name.clone(), &code, setting.chunk_bytes, overwrite.scheme)?;
+    wish.append = overwrite.append;
     client.create_pool(wish).await?;
     put(&client, &name, overwrite.file_bytes).await?;
     let (before, worked_before_s) = (client.meters().await?.sum(), processor_seconds()?);
     let sent = send(cluster, &name, setting.depth, 0, overwrite).await?;
+    let begun = Instant::now();
+    client.commit_pool(&name).await?;
+    let commit_seconds = begun.elapsed().as_secs_f64();
     let (after, worked_s) = (client.meters().await?.sum(), processor_seconds()?);
-    let busiest = busiest_uplink_bytes(&before, &after) as f64;
     let processors = std::thread::available_parallelism().context("count processors")?;
     let processors = processors.get() as f64;
+    let seconds = sent.seconds + commit_seconds;
+    let moved = moved_bytes(&before, &after);
     Ok(Throughput {
-        seconds: sent.seconds,
-        cross_rack_bytes: sent.cross_rack_bytes,
-        uplink_share: busiest / sent.seconds / setting.uplink_bytes_per_s as f64,
-        processor_share: (worked_s - worked_before_s) / sent.seconds / processors,
+        seconds,
+        commit_seconds,
+        cross_rack_bytes: moved.values().sum(),
+        uplink_share: uplink_share(&moved, setting.limits, seconds),
+        processor_share: (worked_s - worked_before_s) / seconds / processors,
     })
 }
 
-/// The most payload that one rack has sent to other racks, or got from them, between two readings.
-fn busiest_uplink_bytes(before: &Meter, after: &Meter) -> u64 {
-    let mut sums: BTreeMap<(RackId, bool), u64> = BTreeMap::new();
+/// Payload that went from rack to other rack between two readings.
+fn moved_bytes(before: &Meter, after: &Meter) -> BTreeMap<(RackId, RackId), u64> {
+    let mut moved = BTreeMap::new();
     for (place, &bytes) in &after.bytes {
         if let (Some(from), Some(to), _) = *place
             && from != to
         {
-            let moved = bytes - before.bytes.get(place).copied().unwrap_or(0);
-            *sums.entry((from, true)).or_default() += moved;
-            *sums.entry((to, false)).or_default() += moved;
+            let earlier = before.bytes.get(place).copied().unwrap_or(0);
+            *moved.entry((from, to)).or_default() += bytes - earlier;
         }
     }
-    sums.into_values().max().unwrap_or(0)
+    moved
+}
+
+/// Which share of its limit the busiest link between racks carried.
+fn uplink_share(
+    moved: &BTreeMap<(RackId, RackId), u64>,
+    limits: TestbedLimits,
+    seconds: f64,
+) -> f64 {
+    let (busiest_bytes, limit) = match limits {
+        TestbedLimits::Uplinks { bytes_per_s } => {
+            let mut sums: BTreeMap<(RackId, bool), u64> = BTreeMap::new();
+            for (&(from, to), &bytes) in moved {
+                *sums.entry((from, true)).or_default() += bytes;
+                *sums.entry((to, false)).or_default() += bytes;
+            }
+            (sums.into_values().max(), bytes_per_s)
+        }
+        TestbedLimits::Regions {
+            cross_bytes_per_s, ..
+        } => (moved.values().max().copied(), cross_bytes_per_s),
+    };
+    busiest_bytes.unwrap_or(0) as f64 / seconds / limit as f64
 }
 
 /// Processor time that all processes of the testbed have taken so far; it has a process namespace of its
@@ -145,7 +223,7 @@ mod tests {
     use gabion_protocol::message::Purpose;
 
     #[test]
-    fn the_busiest_uplink_counts_both_ways_and_no_client() {
+    fn the_busiest_link_counts_both_ways_and_no_client() {
         let rack = |number| Some(RackId(number));
         let mut before = Meter::default();
         before.count(rack(0), rack(1), Purpose::Update, 5);
@@ -154,7 +232,33 @@ mod tests {
         after.count(rack(2), rack(1), Purpose::Repair, 7);
         after.count(rack(1), rack(1), Purpose::Update, 100);
         after.count(None, rack(1), Purpose::Encode, 100);
-        assert_eq!(busiest_uplink_bytes(&before, &after), 17);
+        let moved = moved_bytes(&before, &after);
+        assert_eq!(moved.values().sum::<u64>(), 17);
+        let uplinks = TestbedLimits::Uplinks { bytes_per_s: 2 };
+        assert!((uplink_share(&moved, uplinks, 17.0) - 0.5).abs() < 1e-9);
+        let regions = TestbedLimits::Regions {
+            inner_bytes_per_s: 9,
+            cross_bytes_per_s: 2,
+        };
+        assert!((uplink_share(&moved, regions, 10.0) - 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn regions_are_fast_within_and_slow_between() {
+        let setting = TestbedSetting {
+            directory: "".into(),
+            rack_count: 2,
+            nodes_per_rack: 1,
+            limits: TestbedLimits::Regions {
+                inner_bytes_per_s: 10,
+                cross_bytes_per_s: 1,
+            },
+            is_in_memory: false,
+            code: "rs(6,3)".to_owned(),
+            chunk_bytes: 1,
+            depth: 1,
+        };
+        assert_eq!(regions(&setting), "80bit 8bit\n8bit 80bit\n");
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod testbed;
 
 pub(super) use cau::{F8, F9, F10};
 pub(super) use rackcu::{A1, A2, A3};
-pub(super) use testbed::{B1, B2};
+pub(super) use testbed::{B1, B2, F11, F12, F13, F14};
 
 use super::{Finding, Session};
 use crate::error::LabError;
