@@ -2,12 +2,16 @@
 
 use crate::ClientError;
 use crate::remedy::back_off_ms;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// The slowest that bytes are reckoned to move, in bytes per millisecond: longer operations have
-/// longer deadlines.
-const PATIENCE_BYTES_PER_MS: u64 = 4096;
+/// The slowest that bytes are reckoned to move, in bytes per millisecond, where somebody else can be asked
+/// for them: longer operations have longer deadlines.
+pub(crate) const READ_BYTES_PER_MS: u64 = 4096;
+/// The same where nobody else can do it. Slow links between racks must not look like nodes that hang; all
+/// that is under way may have to pass the same one.
+pub(crate) const WRITE_BYTES_PER_MS: u64 = 64;
 
 /// The time that an operation has, and how often it was tried.
 #[derive(Debug)]
@@ -20,9 +24,9 @@ pub(crate) struct Attempts {
 }
 
 impl Attempts {
-    /// Starts the clock of an operation on so many bytes.
-    pub(crate) fn start(what: String, base: Duration, bytes: u64) -> Self {
-        let moving = Duration::from_millis(bytes / PATIENCE_BYTES_PER_MS);
+    /// Starts the clock of an operation that moves so many bytes, at so many of them a millisecond.
+    pub(crate) fn start(what: String, base: Duration, bytes: u64, bytes_per_ms: u64) -> Self {
+        let moving = Duration::from_millis(bytes / bytes_per_ms);
         let limit = base + moving;
         Self {
             what,
@@ -62,5 +66,55 @@ impl Attempts {
         self.count += 1;
         sleep_until(next).await;
         Ok(())
+    }
+}
+
+/// Bytes that operations under way will move, all together.
+#[derive(Debug, Default)]
+pub(crate) struct UnderWay(AtomicU64);
+
+/// The bytes of one of them, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Moving<'a> {
+    all: &'a UnderWay,
+    bytes: u64,
+}
+
+impl UnderWay {
+    /// One more operation begins.
+    pub(crate) fn begin(&self, bytes: u64) -> Moving<'_> {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+        Moving { all: self, bytes }
+    }
+}
+
+impl Moving<'_> {
+    /// Bytes of all operations, this one included.
+    pub(crate) fn all_bytes(&self) -> u64 {
+        self.all.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Moving<'_> {
+    fn drop(&mut self) {
+        self.all.0.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attempt_lasts_as_long_as_all_that_is_under_way() {
+        let under_way = UnderWay::default();
+        let (first, second) = (under_way.begin(640_000), under_way.begin(6_400));
+        assert_eq!(second.all_bytes(), 646_400);
+        drop(first);
+        assert_eq!(second.all_bytes(), 6_400);
+        let base = Duration::from_secs(30);
+        let ms = |bytes, per_ms| Attempts::start(String::new(), base, bytes, per_ms).attempt_ms();
+        assert_eq!(ms(6_400, WRITE_BYTES_PER_MS), 10_100);
+        assert_eq!(ms(409_600, READ_BYTES_PER_MS), 10_100);
     }
 }

@@ -1,6 +1,6 @@
 //! The client itself: its connections, what it asks the coordinator, and how it runs plans.
 
-use crate::attempts::Attempts;
+use crate::attempts::{Attempts, READ_BYTES_PER_MS, UnderWay, WRITE_BYTES_PER_MS};
 use crate::cache::SegmentCache;
 use crate::ports::ClientPorts;
 use crate::{ClientError, File};
@@ -23,6 +23,8 @@ use std::time::Duration;
 
 /// How long the coordinator may take for an answer from its tables, in milliseconds.
 const COORDINATOR_DEADLINE_MS: u64 = 10_000;
+/// How long the coordinator may take for a round of commits, whose last ones may have to settle first.
+const COMMIT_DEADLINE_MS: u64 = 60_000;
 
 /// A client's choices.
 #[derive(Clone, Debug)]
@@ -71,6 +73,8 @@ pub(crate) struct Shared {
     pub(crate) cache: SegmentCache<Client>,
     /// What the plans of all runs that this client saw to their end said.
     planned: Mutex<Meter>,
+    /// Bytes that the updates under way will move.
+    pub(crate) updating_bytes: UnderWay,
 }
 
 impl std::fmt::Debug for Client {
@@ -103,6 +107,7 @@ impl Client {
                 options,
                 cache,
                 planned: Mutex::default(),
+                updating_bytes: UnderWay::default(),
             }),
         };
         client.nodes().await?;
@@ -149,13 +154,32 @@ impl Client {
     /// parity follows at once.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] when there is no such pool, and [`ClientError::Busy`] when a stripe cannot
-    /// be committed now; [`ClientError::NoCoordinator`].
+    /// [`ClientError::Refused`] when there is no such pool; [`ClientError::Late`] when no stripe has been
+    /// committed for as long as an operation may take; [`ClientError::NoCoordinator`].
     pub async fn commit_pool(&self, name: &str) -> Result<(), ClientError> {
-        let name = name.to_owned();
-        match self.ask(CoordinatorRequest::CommitPool { name }).await? {
-            CoordinatorReply::Done => Ok(()),
-            _ => Err(ClientError::unexpected("the coordinator")),
+        let request = CoordinatorRequest::CommitPool {
+            name: name.to_owned(),
+        };
+        let start = || self.attempts(format!("committing {name}"), 0);
+        let (mut attempts, mut least_count) = (start(), u64::MAX);
+        loop {
+            let asked = self.ask_once(request.clone(), COMMIT_DEADLINE_MS).await;
+            let why = match asked {
+                Ok(CoordinatorReply::Done) => return Ok(()),
+                Ok(CoordinatorReply::Committing { left_count }) if left_count < least_count => {
+                    // It gets on, however slowly.
+                    (attempts, least_count) = (start(), left_count);
+                    continue;
+                }
+                Ok(CoordinatorReply::Committing { left_count }) => {
+                    format!("{left_count} stripes are not committed yet")
+                }
+                Ok(CoordinatorReply::Busy(why)) => why,
+                Ok(CoordinatorReply::Refused(why)) => return Err(ClientError::Refused(why)),
+                Ok(_) => return Err(ClientError::unexpected("the coordinator")),
+                Err(error) => return Err(ClientError::NoCoordinator(error.to_string())),
+            };
+            attempts.pause(&why).await?;
         }
     }
 
@@ -277,9 +301,21 @@ impl Client {
         planned.count_plan(plan, topology, purpose);
     }
 
-    /// Starts the clock of an operation on so many bytes.
+    /// Starts the clock of an operation on so many bytes that several nodes could give.
     pub(crate) fn attempts(&self, what: String, bytes: u64) -> Attempts {
-        Attempts::start(what, self.shared.options.deadline, bytes)
+        let deadline = self.shared.options.deadline;
+        Attempts::start(what, deadline, bytes, READ_BYTES_PER_MS)
+    }
+
+    /// Starts the clock of an operation for which so many bytes have to move to their nodes.
+    pub(crate) fn patient_attempts(&self, what: String, bytes: u64) -> Attempts {
+        let deadline = self.shared.options.deadline;
+        Attempts::start(what, deadline, bytes, WRITE_BYTES_PER_MS)
+    }
+
+    /// After how long without any progress a node counts as hanging.
+    pub(crate) fn stall_ms(&self) -> u64 {
+        (self.shared.options.deadline / 3).as_millis().max(1) as u64
     }
 
     /// How many stripes of so many bytes are worked on at a time.
@@ -365,7 +401,7 @@ impl Client {
             purpose: terms.purpose,
             spread_ms: 0,
             deadline_ms: terms.deadline_ms,
-            stall_ms: None,
+            stall_ms: terms.stall_ms,
         };
         // Frames may come as soon as the first node has its part.
         let mut registration = ports.register(terms.run);

@@ -260,7 +260,8 @@ impl Encoder {
         check(&plan, &self.code)?;
         let what = format!("storing {}", record.id);
         let stored_bytes = geometry.chunk_bytes() * geometry.n() as u64;
-        let attempts = self.client.attempts(what, stored_bytes);
+        let at_a_time = self.client.in_flight_count(geometry.stripe_bytes()) as u64;
+        let attempts = self.client.patient_attempts(what, at_a_time * stored_bytes);
         let terms = RunTerms {
             run: self.client.draw_run(),
             epoch: Epoch(0),
@@ -270,7 +271,7 @@ impl Encoder {
             purpose: Purpose::Encode,
             spread_ms: 0,
             deadline_ms: attempts.attempt_ms(),
-            stall_ms: None,
+            stall_ms: Some(self.client.stall_ms()),
         };
         let io = Arc::new(Segment {
             bytes: segment,

@@ -124,7 +124,14 @@ impl File {
         let same = |extent: &Extent| extent.stripe_at == first.stripe_at;
         assert!(extents.iter().all(same), "the pieces are of one stripe");
         let what = format!("writing {} at byte {}", self.name(), first.file_offset);
-        let mut attempts = self.client.attempts(what, bytes.len() as u64);
+        // Nodes get the new bytes, and parity nodes as many deltas or copies.
+        let copies = self.code().m() as u64 + 1;
+        let moving = self
+            .client
+            .shared
+            .updating_bytes
+            .begin(copies * bytes.len() as u64);
+        let mut attempts = self.client.patient_attempts(what, moving.all_bytes());
         let mut is_fresh = false;
         // Where the primary wants bytes of lost chunks, if it has said so since the last attempt.
         let mut named = None;

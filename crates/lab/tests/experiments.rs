@@ -360,7 +360,7 @@ fn f57_few_writes_wait_for_a_merge() {
 
 #[test]
 fn b1_and_b2_hold_rackcu_against_the_others_on_each_cluster() {
-    for (id, cluster) in [("RCU-B1", "2 Mbit/s"), ("RCU-B2", "4 KiB")] {
+    for (id, cluster) in [("RCU-B1", "1 Mbit/s"), ("RCU-B2", "4 KiB")] {
         let report = quick(id);
         for (other, times) in [("updates by delta", 2.0), ("CAU", 1.255), ("PARIX", 4.0)] {
             let gain = value(&report, &format!("RackCU over {other}, {cluster}"));

@@ -106,7 +106,7 @@ fn measure(
 
 /// Updates of whole chunks that know racks: all of a stripe's, and two of them.
 fn measure_cross_rack(round: Duration) {
-    for (racks, per_rack) in [(16, 1), (4, 4)] {
+    for (racks, per_rack) in [(16, 1), (8, 2), (4, 4)] {
         let setting = Setting::on("rs(12,4)", Topology::uniform(racks, per_rack), 4);
         for count in [12, 2] {
             let range = ByteRange::new(0, CHUNK_BYTES);

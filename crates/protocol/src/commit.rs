@@ -3,7 +3,7 @@
 //! bytes come out of nodes' logs; so a crash at any moment leaves it made or not made, and what it takes
 //! in is appended still if it was not. Primaries run it, and the coordinator does before it repairs.
 
-use crate::initiate::{PartFailed, RunTerms, record_holders, run_plan};
+use crate::initiate::{PartFailed, RunTerms, patience_ms, record_holders, run_plan};
 use crate::message::{Effect, Purpose, ReadCut, Refusal, RunId};
 use crate::ports::Ports;
 use crate::primary::UPDATE_SLICE_BYTES;
@@ -11,9 +11,6 @@ use gabion_layout::{ChunkIndex, Epoch, Generation, Sequence, Topology};
 use gabion_plan::{Keepings, Plan, check};
 use gabion_planner::update::{Scheme, Waiting, check_left, missed};
 use gabion_planner::{PlanError, Stripe};
-
-/// How long the parts of a commit may take.
-const COMMIT_DEADLINE_MS: u64 = 10_000;
 
 /// A commit that has been planned and checked.
 pub(crate) struct Commit {
@@ -111,7 +108,7 @@ impl Commit {
             },
             purpose: Purpose::Commit,
             spread_ms: 0,
-            deadline_ms: COMMIT_DEADLINE_MS,
+            deadline_ms: patience_ms(&self.plan),
             stall_ms: None,
         };
         let ran = run_plan(ports, &self.plan, &terms, |_| {

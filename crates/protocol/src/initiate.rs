@@ -20,6 +20,22 @@ pub(crate) const RECORD_BYTES_MAX: u64 = (8 << 20) - (256 << 10);
 /// The most slices of which a record may consist.
 pub(crate) const RECORD_PIECE_COUNT_MAX: u64 = 4096;
 
+/// The least time that the parts of an update or a commit may take.
+const PATIENCE_MS: u64 = 10_000;
+/// The slowest that their bytes are reckoned to move beside others', in bytes a millisecond.
+const PATIENCE_BYTES_PER_MS: u64 = 64;
+
+/// How long the parts of an update or a commit may take: the more it moves, the longer, for links between
+/// racks may be slow and are shared.
+pub(crate) fn patience_ms(plan: &Plan) -> u64 {
+    let appended_bytes = |step: &gabion_plan::Step| match step {
+        gabion_plan::Step::Append { slices, .. } => slices.bytes(),
+        _ => 0,
+    };
+    let bytes: u64 = plan.steps.iter().map(appended_bytes).sum();
+    PATIENCE_MS + bytes / PATIENCE_BYTES_PER_MS
+}
+
 /// Under which conditions a plan runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RunTerms {

@@ -34,8 +34,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub const UPDATE_SLICE_BYTES: u64 = 64 << 10;
 /// Stripes that a node remembers being asked about, as a primary.
 const MAX_STRIPES: usize = 16_384;
-/// How long the parts of an update may take.
-pub(crate) const UPDATE_DEADLINE_MS: u64 = 10_000;
 /// How long the coordinator may take to answer.
 const COORDINATOR_DEADLINE_MS: u64 = 5_000;
 

@@ -3,10 +3,10 @@
 
 use crate::commit::{Absent, Commit};
 use crate::initiate::{
-    RECORD_BYTES_MAX, RECORD_PIECE_COUNT_MAX, RunTerms, fits_records, record_holders,
+    RECORD_BYTES_MAX, RECORD_PIECE_COUNT_MAX, RunTerms, fits_records, patience_ms, record_holders,
 };
 use crate::message::{Effect, NodeStatus, Purpose, ReadCut, Refusal, RunId};
-use crate::primary::{UPDATE_DEADLINE_MS, UPDATE_SLICE_BYTES, failed_nodes};
+use crate::primary::{UPDATE_SLICE_BYTES, failed_nodes};
 use gabion_codec::Code;
 use gabion_layout::{
     AppendSpec, ChunkIndex, ChunkRange, Epoch, Geometry, NodePlace, PoolId, Sequence, StripeRecord,
@@ -175,7 +175,7 @@ impl Term {
             effect,
             purpose,
             spread_ms: 0,
-            deadline_ms: UPDATE_DEADLINE_MS,
+            deadline_ms: patience_ms(plan),
             stall_ms: None,
         };
         (sequence, terms)

@@ -125,6 +125,7 @@ async fn status(place: &Place, format: Format) -> Result<(), Failure> {
             "lifecycle": lifecycle_json(&status.lifecycle),
             "traffic": meter_json(&meters.sum()),
             "planned": meter_json(&meters.planned),
+            "traffic_unknown_of": meters.unreachable.iter().map(|node| node.0).collect::<Vec<_>>(),
         }));
     }
     let mut nodes = table(&["node", "rack", "address", "state"]);

@@ -5,6 +5,7 @@ use super::{Answer, Coordinator, Denied, lock};
 use crate::message::{
     CoordinatorReply, LifecycleWish, Liveness, NodeReply, NodeRequest, PoolWish, Refusal,
 };
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use gabion_codec::Code;
 use gabion_layout::{
     AppendSpec, ChunkIndex, Geometry, PoolId, ReserveSpec, StripeId, StripeRecord, Topology,
@@ -18,6 +19,11 @@ use std::sync::Arc;
 
 /// How long a stripe's primary may take to commit, which may have to settle first.
 const COMMIT_DEADLINE_MS: u64 = 20_000;
+/// Stripes of a pool that commit at a time: most have primaries of their own, and share links.
+const COMMIT_COUNT: usize = 8;
+/// After so long a request to commit a pool is answered with how much is left, so that whoever asks sees
+/// that it gets on.
+const COMMIT_ROUND_MS: u64 = 4_000;
 /// How often a request follows a hint about who the primary is.
 const REDIRECT_COUNT_MAX: u32 = 3;
 /// Fewest bytes of a pool's chunks.
@@ -44,6 +50,17 @@ impl PoolFacts {
         let spec = &self.record.spec;
         update::keepings(spec.update, spec.reserve, chunk_bytes)
     }
+}
+
+/// What became of a stripe in a round of commits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Committed {
+    /// Nothing waits on it.
+    Done,
+    /// The round was over.
+    NotYet,
+    /// Something still waits: one plain sentence.
+    Refused(String),
 }
 
 impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
@@ -115,7 +132,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         encoded.transpose()
     }
 
-    /// Has the primaries of a pool's stripes commit what waits.
+    /// Has the primaries of a pool's stripes commit what waits, for as long as a round lasts.
     pub(super) async fn commit_pool(self: &Arc<Self>, name: String) -> Answer {
         let find = move |meta: &Meta<K>| {
             let pool = meta.pool_named(&name)?.id;
@@ -129,18 +146,40 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             }
             Ok(stripes)
         };
-        for stripe in self.with_meta(find).await? {
-            let id = stripe.id;
-            let refused = self.commit_stripe(&stripe).await.err();
-            if let Some(refusal) = refused
-                && self.with_meta(move |meta| meta.appends(id)).await?
-            {
-                return Ok(CoordinatorReply::Busy(format!(
-                    "{id} is not committed: {refusal}"
-                )));
-            }
+        let stripes = self.with_meta(find).await?;
+        let until_ms = self.ports.now_ms() + COMMIT_ROUND_MS;
+        let commits = stripes
+            .into_iter()
+            .map(|stripe| self.commit_until(stripe, until_ms));
+        let commits = stream::iter(commits).buffer_unordered(COMMIT_COUNT);
+        let outcomes: Vec<Committed> = commits.try_collect().await?;
+        let left = |outcome: &&Committed| **outcome == Committed::NotYet;
+        let left_count = outcomes.iter().filter(left).count() as u64;
+        let refused = outcomes.into_iter().find_map(|outcome| match outcome {
+            Committed::Refused(why) => Some(why),
+            Committed::Done | Committed::NotYet => None,
+        });
+        Ok(match (refused, left_count) {
+            (Some(why), _) => CoordinatorReply::Busy(why),
+            (None, 0) => CoordinatorReply::Done,
+            (None, left_count) => CoordinatorReply::Committing { left_count },
+        })
+    }
+
+    /// Has a stripe commit what waits, unless it is too late to begin.
+    async fn commit_until(&self, stripe: StripeRecord, until_ms: u64) -> Result<Committed, Denied> {
+        if self.ports.now_ms() >= until_ms {
+            return Ok(Committed::NotYet);
         }
-        Ok(CoordinatorReply::Done)
+        let id = stripe.id;
+        let Err(refusal) = self.commit_stripe(&stripe).await else {
+            return Ok(Committed::Done);
+        };
+        Ok(if self.with_meta(move |meta| meta.appends(id)).await? {
+            Committed::Refused(format!("{id} is not committed: {refusal}"))
+        } else {
+            Committed::Done
+        })
     }
 
     /// Has a stripe's primary commit. Whoever is asked first says who else that is.

@@ -116,7 +116,8 @@ pub enum CoordinatorRequest {
         /// The data chunks.
         updated: Vec<ChunkIndex>,
     },
-    /// Commit what waits on all stripes of a pool. Answered when all of it is committed.
+    /// Commit what waits on all stripes of a pool. Answered when all of it is committed, or with how much
+    /// is left after some seconds; ask again then.
     CommitPool {
         /// The pool's name.
         name: String,
@@ -340,6 +341,11 @@ pub enum CoordinatorReply {
     Refused(String),
     /// Not done now, but it may be soon: one plain sentence.
     Busy(String),
+    /// Some stripes of the pool have been committed, and so many wait for their turn.
+    Committing {
+        /// Stripes.
+        left_count: u64,
+    },
     /// The stripes wait to be replaced.
     Replacement {
         /// The put that brings the new stripes.

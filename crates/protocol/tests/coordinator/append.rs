@@ -17,6 +17,7 @@ use gabion_protocol::message::{
     PoolWish,
 };
 use gabion_store::{AppendedPiece, AppendedState, AppendedSummary, UpdateStamp};
+use std::sync::Arc;
 
 const CHUNK_BYTES: u64 = 1 << 20;
 /// The last update that was appended.
@@ -188,4 +189,51 @@ fn a_keeper_without_which_an_append_stands_is_no_copy_of_it() {
     );
     let error = bed.status().repair.last_error.unwrap_or_default();
     assert!(error.contains("the last updates of chunk 0"), "{error}");
+}
+
+#[test]
+fn a_pool_commits_in_rounds_that_say_how_much_is_left() {
+    /// Longer than a round.
+    const COMMIT_MS: u64 = 5_000;
+    let mut bed = Bed::new(3, 3);
+    let (first, ..) = appended(&mut bed);
+    let mut stripes = bed.put("g", 9);
+    for stripe in &stripes {
+        let CoordinatorReply::Lease(lease) = bed.acquire(stripe.id, stripe.nodes[0]) else {
+            panic!("nobody else has it")
+        };
+        let noted = bed.ask(CoordinatorRequest::NotePhase {
+            stripe: stripe.id,
+            epoch: lease.epoch,
+            appends: true,
+        });
+        assert_eq!(noted, CoordinatorReply::Done);
+    }
+    stripes.push(first);
+    bed.unhook();
+    let ports = bed.ports();
+    bed.hook(move |_, request| {
+        let asked = matches!(request, NodeRequest::Commit { .. });
+        let ports = Arc::clone(&ports);
+        let commit = async move {
+            ports.sleep_ms(COMMIT_MS).await;
+            Ok(NodeReply::Done)
+        };
+        asked.then(|| commit.boxed())
+    });
+    bed.take_log();
+    let commit = || CoordinatorRequest::CommitPool {
+        name: "p".to_owned(),
+    };
+    assert_eq!(
+        bed.ask(commit()),
+        CoordinatorReply::Committing { left_count: 2 }
+    );
+    let asked = |log: &[Asked]| {
+        let commits = log
+            .iter()
+            .filter(|asked| matches!(asked.request, NodeRequest::Commit { .. }));
+        commits.count()
+    };
+    assert_eq!(asked(&bed.take_log()), 8, "so many commit at a time");
 }

@@ -475,6 +475,11 @@ impl Bed {
         }
     }
 
+    /// What the coordinator calls and waits with.
+    pub(crate) fn ports(&self) -> Arc<dyn Ports> {
+        Arc::<FakePorts>::clone(&self.ports)
+    }
+
     /// Answers calls otherwise than usual where `hook` has something to say.
     pub(crate) fn hook(
         &mut self,

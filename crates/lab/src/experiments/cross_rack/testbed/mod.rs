@@ -19,8 +19,6 @@ use crate::workload::{self, Volume};
 use gabion_layout::{AppendSpec, ByteRange, UpdateScheme};
 use std::collections::BTreeMap;
 
-/// Of the papers' rates to ours: their nodes had processors each, and ours share two.
-const SLOWER: u64 = 25;
 /// Updates that are under way at a time.
 const DEPTH: usize = 16;
 /// By how much of the paper's figure ours may be below it.
@@ -163,10 +161,10 @@ fn sources(session: &Session<'_>, volumes: &[&str]) -> Result<String, LabError> 
 }
 
 /// What is not as in the papers in any of these experiments.
-fn scaled(session: &Session<'_>) -> Vec<String> {
+fn scaled(session: &Session<'_>, slower: u64) -> Vec<String> {
     vec![
         format!(
-            "rates are {SLOWER} times lower than in the paper, so that links and not the two processors \
+            "rates are {slower} times lower than in the paper, so that links and not the two processors \
              of all nodes are the limit"
         ),
         format!(
