@@ -4,12 +4,13 @@
 //! placements.
 
 use super::bounds::Bounds;
-use super::costs::{Costs, Place, stripe_at};
+use super::costs::{Costs, Place, make_room, stripe_at};
 use super::{ChunkSet, ChunkUpdate, Least, Moved, Options, Scheme, Stripes};
 use crate::error::LabError;
-use gabion_layout::{ChunkIndex, NodeId};
+use gabion_layout::{ChunkIndex, NodeId, RackId};
 use gabion_plan::Cost;
-use gabion_planner::update::cau::{self, AppendPhase, CommitPolicy, Selection};
+use gabion_planner::Stripe;
+use gabion_planner::update::cau::{self, AppendPhase, CommitPolicy, GroupingRule, Selection, Swap};
 use std::collections::{BTreeMap, HashMap};
 
 /// CAU, in the middle of an append phase.
@@ -24,6 +25,9 @@ pub(super) struct Cau {
     /// Stripes whose chunks grouping has moved, and where they are.
     moved: HashMap<u64, Vec<NodeId>>,
     bytes: Moved,
+    /// What grouping does with a stripe, by the racks of its chunks and the chunks that were committed,
+    /// which decide it.
+    groupings: HashMap<(Vec<Option<RackId>>, ChunkSet), Option<Regrouping>>,
     replica_costs: Costs,
     commit_costs: Costs,
     bounds: Bounds,
@@ -49,6 +53,7 @@ impl Cau {
                 grouping: Some(0),
                 ..Moved::default()
             },
+            groupings: HashMap::new(),
             replica_costs: Costs::default(),
             commit_costs: Costs::default(),
             bounds: Bounds::default(),
@@ -101,20 +106,55 @@ impl Cau {
         let Some(rule) = self.options.grouping else {
             return Ok(());
         };
-        let placement = match self.moved.get(&stripe) {
+        let mut placement = match self.moved.get(&stripe) {
             Some(placement) => placement.clone(),
             None => stripes.placement(stripe)?,
         };
-        let updated: Vec<ChunkIndex> = set.chunks().collect();
-        let before = stripe_at(stripes, stripe, &placement);
-        let Some(grouping) = cau::group(&before, stripes.topology(), &updated, rule) else {
-            return Ok(());
-        };
-        let plan = cau::relocate(&before, &grouping, stripes.geometry().chunk_bytes())?;
-        let bytes = Cost::of(&plan, stripes.topology()).cross_rack_bytes;
-        Moved::add(&mut self.bytes.grouping, bytes);
-        self.moved.insert(stripe, grouping.placement);
+        let racks = placement
+            .iter()
+            .map(|&node| stripes.topology().rack_of(node));
+        let key = (racks.collect(), set);
+        if !self.groupings.contains_key(&key) {
+            let before = stripe_at(stripes, stripe, &placement);
+            let regrouping = Regrouping::of(stripes, &before, set, rule)?;
+            make_room(&mut self.groupings);
+            self.groupings.insert(key.clone(), regrouping);
+        }
+        if let Some(regrouping) = &self.groupings[&key] {
+            for swap in &regrouping.swaps {
+                placement.swap(swap.updated.at(), swap.other.at());
+            }
+            Moved::add(&mut self.bytes.grouping, regrouping.crossing_bytes);
+            self.moved.insert(stripe, placement);
+        }
         Ok(())
+    }
+}
+
+/// How grouping moves a stripe's chunks, and what that costs.
+#[derive(Debug)]
+struct Regrouping {
+    swaps: Vec<Swap>,
+    crossing_bytes: u64,
+}
+
+impl Regrouping {
+    /// What the rule says of a stripe; none where nothing moves.
+    fn of(
+        stripes: &Stripes,
+        stripe: &Stripe<'_>,
+        set: ChunkSet,
+        rule: GroupingRule,
+    ) -> Result<Option<Self>, LabError> {
+        let updated: Vec<ChunkIndex> = set.chunks().collect();
+        let Some(grouping) = cau::group(stripe, stripes.topology(), &updated, rule) else {
+            return Ok(None);
+        };
+        let plan = cau::relocate(stripe, &grouping, stripes.geometry().chunk_bytes())?;
+        Ok(Some(Self {
+            swaps: grouping.swaps,
+            crossing_bytes: Cost::of(&plan, stripes.topology()).cross_rack_bytes,
+        }))
     }
 }
 

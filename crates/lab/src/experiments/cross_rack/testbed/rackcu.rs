@@ -1,9 +1,11 @@
 //! RCU-B1 and RCU-B2: update throughput of `RackCU` against updates by delta, CAU and PARIX on racks with
 //! limited links, by the links' rate and by the size of chunks (`RackCU` section V-C).
 
-use super::{Contender, NEAR, Round, gains, mean_finding, plot, race, scaled, sources, volume};
+use super::{Contender, Round, gains, mean_finding, plot, race, scaled, sources, volume};
 use crate::error::LabError;
-use crate::experiments::{Experiment, Finding, Report, Session, TestbedLimits, TestbedSetting};
+use crate::experiments::{
+    Experiment, Finding, Report, Session, TestbedLimits, TestbedSetting, Throughput,
+};
 use gabion_layout::UpdateScheme;
 use std::path::PathBuf;
 
@@ -100,26 +102,36 @@ fn run(
                 .push(Finding::number(what, gain, "x", "on average as above"));
         }
     }
-    goals(&mut report, &measured);
+    goals(&mut report, rounds, &measured);
     let title = "Update throughput of RackCU, CAU and PARIX";
     report.plots.push(plot(id, title, rounds, &measured));
     Ok(report)
 }
 
-/// What is asked of us where links bind, whatever the paper's means.
-fn goals(report: &mut Report, measured: &[Vec<crate::experiments::Throughput>]) {
+/// What is asked of us where links bind, whatever the paper's means: on the cluster whose busiest uplink
+/// `RackCU` fills most.
+fn goals(report: &mut Report, rounds: &[Round], measured: &[Vec<Throughput>]) {
+    let share = |&at: &usize| measured[at][RACKCU].uplink_share;
+    let bound = (0..rounds.len()).max_by(|a, b| share(a).total_cmp(&share(b)));
+    let Some(bound) = bound else { return };
     for (at, other, goal) in [(0, "updates by delta", 1.8), (2, "CAU", 1.3)] {
-        let least = gains(measured, RACKCU, at)
-            .into_iter()
-            .fold(f64::INFINITY, f64::min);
-        let what = format!("RackCU over {other}, the least");
-        let finding = Finding::number(what, least, "x", format!("goal: {goal}x"));
-        let finding = finding.reached(least >= NEAR * goal).because(
+        let gain = gains(measured, RACKCU, at)[bound];
+        let what = format!(
+            "RackCU over {other} where links bind most, {}",
+            rounds[bound].name
+        );
+        let finding = Finding::number(what, gain, "x", format!("goal: {goal}x"));
+        let finding = finding.reached(gain >= goal).because(
             "beside its payload an update costs links messages, headers and acknowledgements, under each \
-             scheme as many; of small chunks they are much, and chunks of 16 KiB show what the payload is worth",
+             scheme as many, and of small chunks they are much",
         );
         report.findings.push(finding);
     }
+    report.notes.push(
+        "where the busiest uplink carries well below its limit, processors or disks hold updates up, and the \
+         figures say little of a scheme"
+            .to_owned(),
+    );
 }
 
 fn begin(session: &Session<'_>) -> Result<Report, LabError> {
