@@ -122,8 +122,8 @@ fn goals(report: &mut Report, rounds: &[Round], measured: &[Vec<Throughput>]) {
         );
         let finding = Finding::number(what, gain, "x", format!("goal: {goal}x"));
         let finding = finding.reached(gain >= goal).because(
-            "beside its payload an update costs links messages, headers and acknowledgements, under each \
-             scheme as many, and of small chunks they are much",
+            "updates that come together are of few stripes: the uplinks of these stripes' two parity racks \
+             are full, and others are not. Messages and headers are as many under each scheme besides",
         );
         report.findings.push(finding);
     }
