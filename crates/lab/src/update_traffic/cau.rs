@@ -7,10 +7,10 @@ use super::bounds::Bounds;
 use super::costs::{Costs, Place, make_room, stripe_at};
 use super::{ChunkSet, ChunkUpdate, Least, Moved, Options, Scheme, Stripes};
 use crate::error::LabError;
-use gabion_layout::{ChunkIndex, NodeId, RackId};
+use gabion_layout::{ChunkIndex, GroupingRule, NodeId, RackId};
 use gabion_plan::Cost;
 use gabion_planner::Stripe;
-use gabion_planner::update::cau::{self, AppendPhase, CommitPolicy, GroupingRule, Selection, Swap};
+use gabion_planner::update::cau::{self, AppendPhase, CommitPolicy, Selection, Swap};
 use std::collections::{BTreeMap, HashMap};
 
 /// CAU, in the middle of an append phase.
