@@ -125,7 +125,8 @@ impl File {
         assert!(extents.iter().all(same), "the pieces are of one stripe");
         let what = format!("writing {} at byte {}", self.name(), first.file_offset);
         // Nodes get the new bytes, and parity nodes as many deltas or copies.
-        let moving_bytes = (self.code().m() as u64 + 1) * bytes.len() as u64;
+        let m = self.code(self.layout().stripe(first)).m() as u64;
+        let moving_bytes = (m + 1) * bytes.len() as u64;
         let moving = self.client.shared.updating_bytes.begin(moving_bytes);
         let mut attempts = self.client.patient_attempts(what, moving.all_bytes());
         let mut is_fresh = false;
