@@ -125,8 +125,9 @@ impl File {
         assert!(extents.iter().all(same), "the pieces are of one stripe");
         let what = format!("writing {} at byte {}", self.name(), first.file_offset);
         // Nodes get the new bytes, and parity nodes as many deltas or copies.
-        let m = self.code(self.layout().stripe(first)).m() as u64;
-        let moving_bytes = (m + 1) * bytes.len() as u64;
+        let m = |stripe| self.code(stripe).m() as u64;
+        let copies = self.layout().find(first).map_or(1, |stripe| m(stripe) + 1);
+        let moving_bytes = copies * bytes.len() as u64;
         let moving = self.client.shared.updating_bytes.begin(moving_bytes);
         let mut attempts = self.client.patient_attempts(what, moving.all_bytes());
         let mut is_fresh = false;
