@@ -169,14 +169,17 @@ fn wish(options: PoolOptions) -> Result<PoolWish, Failure> {
     })
 }
 
+/// A pool and what it costs.
+fn with_cost(pool: &PoolRecord) -> Result<(&PoolRecord, PoolCost), Failure> {
+    let code: Code = pool.spec.code.parse().map_err(Failure::failed)?;
+    Ok((pool, PoolCost::of(&code)))
+}
+
 fn show(pools: &[PoolRecord], format: Format) -> Result<(), Failure> {
-    let costs: Vec<(&PoolRecord, PoolCost)> = pools
+    let costs = pools
         .iter()
-        .map(|pool| {
-            let code: Code = pool.spec.code.parse().map_err(Failure::failed)?;
-            Ok((pool, PoolCost::of(&code)))
-        })
-        .collect::<Result<_, Failure>>()?;
+        .map(with_cost)
+        .collect::<Result<Vec<_>, Failure>>()?;
     if format == Format::Json {
         let rows = costs.iter().map(|(pool, cost)| {
             json!({

@@ -151,6 +151,12 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         }
     }
 
+    /// The files whose names start so.
+    pub(super) async fn list(&self, prefix: String) -> Answer {
+        let list = move |meta: &Meta<K>| meta.files(&prefix, None, usize::MAX);
+        Ok(CoordinatorReply::Files(self.with_meta(list).await?))
+    }
+
     /// A file with its layout.
     pub(super) async fn lookup(self: &Arc<Self>, name: String) -> Answer {
         let this = Arc::clone(self);

@@ -303,10 +303,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             | Ask::BeginReplace { .. }
             | Ask::CommitReplace { .. }) => self.answer_put(put).await,
             Ask::Lookup { name } => self.lookup(name).await,
-            Ask::List { prefix } => {
-                let list = move |meta: &Meta<K>| meta.files(&prefix, None, usize::MAX);
-                Ok(CoordinatorReply::Files(self.with_meta(list).await?))
-            }
+            Ask::List { prefix } => self.list(prefix).await,
             Ask::RemoveFile { name } => self.remove_file(name).await,
             Ask::Status => self.status().await,
             Ask::RepairNow { scheme } => self.repair_now(scheme).await,
