@@ -412,10 +412,7 @@ fn plan_mutants(plan: &Plan) -> Vec<Mutant> {
         | Goal::Append { ranges, .. }
         | Goal::Commit { ranges, .. } => ranges[0].range.length += 1,
         Goal::Repair { chunks } | Goal::Move { chunks } => chunks[0].1 = STRANGER,
-        Goal::EncodeReplicas { .. } | Goal::Convert { .. } => {
-            *plan.placement.last_mut().expect("n nodes") = STRANGER;
-        }
-        Goal::Encode => plan.placement[0] = STRANGER,
+        _ => plan.placement[0] = STRANGER,
     });
     push("a goal about another chunk", &|plan| match &mut plan.goal {
         Goal::Update { ranges }
