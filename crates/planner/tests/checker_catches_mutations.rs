@@ -372,7 +372,7 @@ fn plan_mutants(plan: &Plan) -> Vec<Mutant> {
         match *step {
             Step::Read { chunk, .. } => {
                 push("a chunk that is read is lost", &|plan| {
-                    plan.lost.push(chunk)
+                    plan.lost.push(chunk);
                 });
                 push("a chunk that is read is elsewhere", &|plan| {
                     plan.placement[chunk.at()] = STRANGER;
@@ -383,7 +383,7 @@ fn plan_mutants(plan: &Plan) -> Vec<Mutant> {
                     plan.placement[chunk.at()] = STRANGER;
                 });
                 push("a chunk that is logged for is lost", &|plan| {
-                    plan.lost.push(chunk)
+                    plan.lost.push(chunk);
                 });
             }
             _ => {}
