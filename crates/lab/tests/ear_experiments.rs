@@ -33,7 +33,7 @@ fn ear_encodes_faster_in_every_part_of_figure_13() {
     let ids: Vec<&str> = registry()
         .iter()
         .map(|e| e.id)
-        .filter(|id| id.contains("F13"))
+        .filter(|id| id.starts_with("EAR-F13"))
         .collect();
     assert_eq!(ids.len(), 6);
     for id in ids {
