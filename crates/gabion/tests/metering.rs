@@ -4,7 +4,7 @@
 mod support;
 
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use support::{TestCluster, path_text, pattern, run, trace, wait_for};
 
 const KIB: usize = 1024;
@@ -137,6 +137,23 @@ fn grouped(cluster: &TestCluster, field: &str) -> Traffic {
     all
 }
 
+/// Puts files of one stripe until one has a parity chunk in each of three racks, and gives its name: where
+/// a rack has two, moving data into another gains nothing.
+fn put_evenly(cluster: &TestCluster, bytes: &[u8]) -> String {
+    let is_even = |name: &String| {
+        cluster.put(name, bytes);
+        let stripe = cluster.json(&["stat", name])["stripes"][0].clone();
+        let parity = stripe["nodes"].as_array().expect("nodes")[6..].iter();
+        let racks: BTreeSet<u64> = parity
+            .map(|node| node.as_u64().expect("an id") / 3)
+            .collect();
+        racks.len() == 3
+    };
+    let mut names = (0..60).map(|number| format!("disk-{number}"));
+    let found = names.find(is_even);
+    found.expect("about every third placement is like that")
+}
+
 #[test]
 fn chunks_that_grouping_moves_are_metered_as_planned() {
     let cluster = TestCluster::start(3, 3);
@@ -150,9 +167,9 @@ fn chunks_that_grouping_moves_are_metered_as_planned() {
         "--grouping=authors",
     ]);
     let mut expected = pattern(6 * 16 * KIB, 1);
-    cluster.put("disk", &expected);
+    let disk = &put_evenly(&cluster, &expected);
     let nodes = |cluster: &TestCluster| {
-        let stripe = cluster.json(&["stat", "disk"])["stripes"][0].clone();
+        let stripe = cluster.json(&["stat", disk])["stripes"][0].clone();
         let mut nodes: Vec<u64> = stripe["nodes"]
             .as_array()
             .expect("nodes")
@@ -165,9 +182,9 @@ fn chunks_that_grouping_moves_are_metered_as_planned() {
     };
     let before = nodes(&cluster);
     let moved = |cluster: &TestCluster| cluster.json(&["cluster", "status"])["grouped_chunks"] != 0;
-    cluster.write("disk", 0, &expected[..100]);
+    cluster.write(disk, 0, &expected[..100]);
     let left = |cluster: &TestCluster| {
-        let stripe = &cluster.json(&["stat", "disk"])["stripes"][0];
+        let stripe = &cluster.json(&["stat", disk])["stripes"][0];
         (
             stripe["failures_left"].as_i64(),
             stripe["appending"].as_bool(),
@@ -182,7 +199,7 @@ fn chunks_that_grouping_moves_are_metered_as_planned() {
         for chunk in [a, b] {
             let new = pattern(1000, 10 + turn as u64);
             let at = chunk * 16 * KIB + 100;
-            cluster.write("disk", at, &new);
+            cluster.write(disk, at, &new);
             expected[at..at + new.len()].copy_from_slice(&new);
         }
         cluster.run(&["pool", "commit", "vm"]);
@@ -194,7 +211,7 @@ fn chunks_that_grouping_moves_are_metered_as_planned() {
     let after = nodes(&cluster);
     assert_eq!(after.1, before.1, "racks keep as many chunks as they had");
     assert!(after.2 > before.2, "the generation is raised");
-    assert!(cluster.get("disk") == expected);
+    assert!(cluster.get(disk) == expected);
     // Another exchange may be under way, since chunks were committed together again.
     wait_for("what was moved is what was planned", || {
         let sent = grouped(&cluster, "traffic");
@@ -204,5 +221,5 @@ fn chunks_that_grouping_moves_are_metered_as_planned() {
     let first = after.0[0].to_string();
     cluster.run(&["chaos", "kill-node", &first]);
     cluster.wait_until_failed(&[after.0[0]]);
-    assert!(cluster.get("disk") == expected);
+    assert!(cluster.get(disk) == expected);
 }

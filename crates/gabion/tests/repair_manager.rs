@@ -9,7 +9,8 @@ const KIB: usize = 1024;
 fn small_cluster() -> (TestCluster, Vec<u8>) {
     let cluster = TestCluster::start(3, 3);
     cluster.run(&["pool", "create", "vm", "--code=rs(4,2)", "--chunk=64KiB"]);
-    let bytes = pattern(2_000 * KIB, 7);
+    // Whole stripes, so that all chunks have one size, and so many that each node has some.
+    let bytes = pattern(16 * 4 * 64 * KIB, 7);
     cluster.put("disk", &bytes);
     (cluster, bytes)
 }

@@ -66,7 +66,9 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 continue;
             };
             // What could not be done now is asked for again by the next commit of the same chunks.
-            let _ = self.group(stripe, &updated).await;
+            if let Err(Setback(sentence)) = self.group(stripe, &updated).await {
+                self.note_error(format!("chunks of {stripe} are not grouped: {sentence}"));
+            }
         }
     }
 
