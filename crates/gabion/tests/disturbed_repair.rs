@@ -10,7 +10,9 @@ const CHUNK_BYTES: u64 = 4 << 20;
 /// chunks.
 fn cluster_of_one_stripe() -> (TestCluster, Vec<u8>, Vec<u64>) {
     let cluster = TestCluster::start(7, 1);
-    cluster.run(&["pool", "create", "vm", "--code=rs(4,2)", "--chunk=4MiB"]);
+    // In place, so that a chunk's file ends with its data, which a bit is to be flipped in.
+    let form = ["--code=rs(4,2)", "--chunk=4MiB", "--update=fo"];
+    cluster.run(&[&["pool", "create", "vm"], &form[..]].concat());
     let bytes = pattern(4 * CHUNK_BYTES as usize, 3);
     cluster.put("disk", &bytes);
     let layout = cluster.json(&["stat", "disk"]);
