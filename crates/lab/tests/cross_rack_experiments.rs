@@ -93,3 +93,11 @@ fn baseline_and_parix_do_not_care_for_the_number_of_racks() {
     let report = quick("RCU-A3");
     assert!(findings(&report, "baseline").1 && findings(&report, "parix").1);
 }
+
+#[test]
+fn the_worked_example_is_as_printed() {
+    let report = quick("RCU-EX");
+    let (chunks, is_exact) = findings(&report, "");
+    assert_eq!(chunks, [24.0, 10.0, 8.0, 8.0]);
+    assert!(is_exact, "{:#?}", report.findings);
+}

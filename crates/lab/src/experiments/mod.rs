@@ -90,6 +90,7 @@ pub fn registry() -> &'static [Experiment] {
         cross_rack::A1,
         cross_rack::A2,
         cross_rack::A3,
+        cross_rack::EXAMPLE,
         ecpipe::F8A,
         ecpipe::F8B,
         ecpipe::F8C,

@@ -2,10 +2,12 @@
 //! `RackCU` (section V-B). What they share is here: the volumes, and one count of a volume.
 
 mod cau;
+mod example;
 mod rackcu;
 mod testbed;
 
 pub(super) use cau::{F8, F9, F10};
+pub(super) use example::EXAMPLE;
 pub(super) use rackcu::{A1, A2, A3};
 pub(super) use testbed::{B1, B2, F11, F12, F13, F14};
 
