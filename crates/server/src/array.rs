@@ -6,13 +6,14 @@
 //! start with one replaced. What holds anything else is never taken.
 
 use crate::ServerError;
+use crate::error::{io_error, random_bytes};
 use gabion_flash::{
     Device, FileDevice, FlashError, FlashOptions, FlashStore, Geometry, MappedNvram, Nvram,
     PAGE_BYTES, is_blank,
 };
 use gabion_store::{FlashDisk, FlashFile};
 use std::fs;
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -110,16 +111,6 @@ impl Drop for Array {
     }
 }
 
-/// The error of an operation on a path.
-fn io_error(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ServerError {
-    let path = path.to_owned();
-    move |source| ServerError::Io {
-        operation,
-        path,
-        source,
-    }
-}
-
 /// What there is of an array's non-volatile memory.
 enum Memory {
     /// That of an array.
@@ -181,11 +172,8 @@ fn make_store(config: &ArrayConfig, was_begun: bool) -> Result<Flash, ServerErro
     }
     let nvram = MappedNvram::create(&config.nvram, geometry.nvram_bytes());
     let nvram = nvram.map_err(io_error("create", &config.nvram))?;
-    let random = Path::new("/dev/urandom");
-    let mut identity = [0; 8];
-    let drawn = fs::File::open(random).and_then(|mut file| file.read_exact(&mut identity));
-    drawn.map_err(io_error("read", random))?;
-    let (identity, options) = (u64::from_le_bytes(identity), FlashOptions::default());
+    let identity = u64::from_le_bytes(random_bytes()?);
+    let options = FlashOptions::default();
     let made = FlashStore::format(geometry, identity, devices, nvram, options)?;
     Ok(made)
 }

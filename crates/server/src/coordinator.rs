@@ -1,6 +1,7 @@
 //! The coordinator process: metadata on disk, a listener, and the protocol's `Coordinator`.
 
 use crate::ServerError;
+use crate::error::io_error;
 use crate::node::listen_on;
 use crate::ports::ServerPorts;
 use gabion_meta::{ClusterId, Meta, MetaError, RedbStore};
@@ -48,15 +49,7 @@ impl CoordinatorProcess {
             listen,
             options,
         } = config;
-        let io = |operation, path: &Path| {
-            let path = path.to_owned();
-            move |source| ServerError::Io {
-                operation,
-                path,
-                source,
-            }
-        };
-        std::fs::create_dir_all(&directory).map_err(io("create", &directory))?;
+        std::fs::create_dir_all(&directory).map_err(io_error("create", &directory))?;
         let listener = listen_on(&listen).await?;
         let address = listener
             .local_addr()
@@ -76,8 +69,7 @@ impl CoordinatorProcess {
             Options::default(),
             Arc::new(TrafficMeter::default()),
         )?;
-        let ports = ServerPorts::new(None, Arc::clone(&endpoint))
-            .map_err(io("read", Path::new("/dev/urandom")))?;
+        let ports = ServerPorts::new(None, Arc::clone(&endpoint))?;
         let cluster = u128::from(ports.random()) << 64 | u128::from(ports.random());
         let path = directory.join("metadata.redb");
         let opened = tokio::task::spawn_blocking(move || open(&path, ClusterId(cluster)));

@@ -5,7 +5,9 @@ use gabion_meta::MetaError;
 use gabion_protocol::node::JoinError;
 use gabion_store::StoreError;
 use gabion_wire::WireError;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// Why a server process ended.
@@ -60,4 +62,26 @@ pub enum ServerError {
     /// The network failed for good.
     #[error(transparent)]
     Wire(#[from] WireError),
+}
+
+/// The error of an operation on a path.
+pub(crate) fn io_error(
+    operation: &'static str,
+    path: &Path,
+) -> impl FnOnce(std::io::Error) -> ServerError {
+    let path = path.to_owned();
+    move |source| ServerError::Io {
+        operation,
+        path,
+        source,
+    }
+}
+
+/// Bytes that nobody can guess.
+pub(crate) fn random_bytes<const N: usize>() -> Result<[u8; N], ServerError> {
+    let path = Path::new("/dev/urandom");
+    let mut bytes = [0; N];
+    let drawn = File::open(path).and_then(|mut file| file.read_exact(&mut bytes));
+    drawn.map_err(io_error("read", path))?;
+    Ok(bytes)
 }

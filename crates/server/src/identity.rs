@@ -4,6 +4,7 @@
 //! the first join) and `incarnation N`. It is replaced atomically.
 
 use crate::ServerError;
+use crate::error::io_error;
 use gabion_layout::NodeId;
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -33,13 +34,7 @@ impl Identity {
                 node: None,
                 incarnation: 0,
             },
-            Err(source) => {
-                return Err(ServerError::Io {
-                    operation: "read",
-                    path,
-                    source,
-                });
-            }
+            Err(error) => return Err(io_error("read", &path)(error)),
         };
         identity.incarnation += 1;
         identity.save()?;
@@ -69,12 +64,7 @@ impl Identity {
             let directory = self.path.parent().unwrap_or(Path::new("."));
             File::open(directory)?.sync_all()
         };
-        let failed = |source| ServerError::Io {
-            operation: "write",
-            path: self.path.clone(),
-            source,
-        };
-        write().map_err(failed)
+        write().map_err(io_error("write", &self.path))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::ServerError;
 use crate::engine::{Engine, EngineDisk};
+use crate::error::io_error;
 use crate::identity::Identity;
 use crate::links::probe_links;
 use crate::ports::ServerPorts;
@@ -110,8 +111,7 @@ impl NodeProcess {
             Options::default(),
             Arc::clone(&meter),
         )?;
-        let ports = ServerPorts::new(Some(coordinator), nobody)
-            .map_err(io_error("read", Path::new("/dev/urandom")))?;
+        let ports = ServerPorts::new(Some(coordinator), nobody)?;
         let ports = Arc::new(ports);
         let options = NodeOptions {
             node: identity.node,
@@ -165,16 +165,6 @@ impl NodeProcess {
             }
             failed = self.endpoint.serve(self.listener) => Err(failed.into()),
         }
-    }
-}
-
-/// The error of an operation on a path.
-fn io_error(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> ServerError {
-    let path = path.to_owned();
-    move |source| ServerError::Io {
-        operation,
-        path,
-        source,
     }
 }
 

@@ -1,5 +1,7 @@
 //! The protocol's ports on tokio: connections, a monotonic clock, a pool of threads for the disk.
 
+use crate::ServerError;
+use crate::error::random_bytes;
 use crate::links::LinkRates;
 use futures::FutureExt;
 use futures::channel::mpsc::UnboundedReceiver;
@@ -15,8 +17,6 @@ use gabion_wire::{Connection, Endpoint, Peers, WireError};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read as _;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -48,9 +48,8 @@ impl ServerPorts {
     pub(crate) fn new(
         coordinator: Option<String>,
         endpoint: Arc<Endpoint>,
-    ) -> Result<Self, std::io::Error> {
-        let mut seed = [0; 32];
-        File::open("/dev/urandom")?.read_exact(&mut seed)?;
+    ) -> Result<Self, ServerError> {
+        let seed = random_bytes()?;
         Ok(Self {
             coordinator,
             peers: RwLock::new(Arc::new(Peers::new(endpoint))),
