@@ -347,15 +347,7 @@ fn f56_shrinking_gives_most_of_the_reserved_space_back() {
 #[test]
 fn f57_few_writes_wait_for_a_merge() {
     let report = quick("COD-F57");
-    for finding in &report.findings {
-        assert_eq!(
-            finding.is_reached,
-            Some(true),
-            "{}: {}",
-            finding.what,
-            finding.ours
-        );
-    }
+    quick::check_findings(&report);
 }
 
 #[test]

@@ -57,15 +57,11 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
 }
 
 fn report(session: &Session<'_>, loads: &[Load], all: &[(&Load, Vec<Outcome>)]) -> Report {
-    let mut report = Report {
-        setting: twe_run::setting_words(),
-        scaled: twe_load::scaled(session, loads),
-        ..Report::default()
-    };
-    report.setting.push(
+    let mut report = twe_run::begun(
+        session,
+        loads,
         "4 data devices and 1 or 2 for parity, 80 % used, 4 groups; in place: strips of 64 KiB, \
-         read-modify-write or reconstruct-write, whichever reads less"
-            .to_owned(),
+         read-modify-write or reconstruct-write, whichever reads less",
     );
     let mut table = twe_run::table("Volumes", &["volume", "updates %", "array"]);
     for (load, outcomes) in all {

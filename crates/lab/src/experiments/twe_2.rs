@@ -88,14 +88,7 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
     session
         .progress
         .begin("groups on modelled arrays", steps.max(1) as u64);
-    let mut report = Report {
-        setting: twe_run::setting_words(),
-        scaled: twe_load::scaled(session, &loads),
-        ..Report::default()
-    };
-    report
-        .setting
-        .push("RAID-5 of 5 devices, 80 % used".to_owned());
+    let mut report = twe_run::begun(session, &loads, "RAID-5 of 5 devices, 80 % used");
     let mut table = twe_run::table("Groups", &["volume", "groups", "moved %"]);
     let mut others = twe_run::table("Other choices", &["volume", "choice", "moved %"]);
     let mut series = Vec::new();

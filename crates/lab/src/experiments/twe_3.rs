@@ -23,14 +23,11 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
     session
         .progress
         .begin("fuller arrays and larger stripes", steps.max(1) as u64);
-    let mut report = Report {
-        setting: twe_run::setting_words(),
-        scaled: twe_load::scaled(session, &loads),
-        ..Report::default()
-    };
-    report
-        .setting
-        .push("RAID-5 of 5 devices, 4 groups; stripe sizes at 80 % used".to_owned());
+    let mut report = twe_run::begun(
+        session,
+        &loads,
+        "RAID-5 of 5 devices, 4 groups; stripe sizes at 80 % used",
+    );
     let mut by_use = twe_run::table("Use", &["volume", "used %", "array"]);
     let mut by_stripe = twe_run::table("Stripe size", &["volume", "stripe KiB"]);
     let mut series = Vec::new();

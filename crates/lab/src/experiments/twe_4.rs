@@ -41,14 +41,7 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
     session
         .progress
         .begin("modes of collection, and files", steps as u64);
-    let mut report = Report {
-        setting: twe_run::setting_words(),
-        scaled: twe_load::scaled(session, &loads),
-        ..Report::default()
-    };
-    report
-        .setting
-        .push("RAID-5 of 5 devices, 4 groups, 80 % used".to_owned());
+    let mut report = twe_run::begun(session, &loads, "RAID-5 of 5 devices, 4 groups, 80 % used");
     let columns = [
         "volume", "mode", "MiB/s", "p50 us", "p99 us", "p99.9 us", "worst us", "stalls", "total WA",
     ];

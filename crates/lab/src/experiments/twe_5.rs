@@ -24,13 +24,10 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
         chunk_blocks: 4,
         ..Setting::new()
     };
-    let mut report = Report {
-        setting: twe_run::setting_words(),
-        scaled: twe_load::scaled(session, &loads),
-        ..Report::default()
-    };
-    report.setting.push(
-        "one device without parity, segments of 4 erase blocks, 4 groups, 80 % used".to_owned(),
+    let mut report = twe_run::begun(
+        session,
+        &loads,
+        "one device without parity, segments of 4 erase blocks, 4 groups, 80 % used",
     );
     let mut table = twe_run::table("Volumes", &["volume", "updates %", "writes"]);
     let (mut straight_wa, mut tween_wa) = (Vec::new(), Vec::new());

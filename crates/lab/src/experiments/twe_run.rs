@@ -1,8 +1,8 @@
 //! What the experiments on flash share: one load on a modelled array, through TWEEN or in place, and what it
 //! came to.
 
-use super::twe_load::Load;
-use super::{Cell, Table};
+use super::twe_load::{self, Load};
+use super::{Cell, Report, Session, Table};
 use crate::error::LabError;
 use gabion_flash::{
     FlashCounts, FlashOptions, FlashStore, Geometry, InPlaceRaid, ModelDevice, ModelNvram,
@@ -356,7 +356,7 @@ pub(super) fn row(table: &mut Table, first: Vec<Cell>, outcome: &Outcome) {
 }
 
 /// What all of them run on.
-pub(super) fn setting_words() -> Vec<String> {
+fn setting_words() -> Vec<String> {
     vec![
         "modelled SSDs: 4 KiB pages, page-mapped, greedy collection, 7 % over-provisioning, 50 us to read a \
          page, 200 us to program one, 1.5 ms to erase, 8 channels; the store itself runs on them, not a \
@@ -368,4 +368,15 @@ pub(super) fn setting_words() -> Vec<String> {
         "MiB/s: what the busiest SSD allows; a write takes as long as the device that is busiest with it"
             .to_owned(),
     ]
+}
+
+/// A report that says what all of these experiments have in common, and what is this one's.
+pub(super) fn begun(session: &Session<'_>, loads: &[Load], setting: &str) -> Report {
+    let mut words = setting_words();
+    words.push(setting.to_owned());
+    Report {
+        setting: words,
+        scaled: twe_load::scaled(session, loads),
+        ..Report::default()
+    }
 }

@@ -43,3 +43,17 @@ pub(crate) fn quick(id: &str, clusters: Option<&dyn Clusters>) -> Report {
     }
     report
 }
+
+/// Whether all that a report found is as it should be.
+#[allow(dead_code, reason = "not all tests that share this bed ask for it")]
+pub(crate) fn check_findings(report: &Report) {
+    for finding in &report.findings {
+        assert_eq!(
+            finding.is_reached,
+            Some(true),
+            "{}: {}",
+            finding.what,
+            finding.ours
+        );
+    }
+}

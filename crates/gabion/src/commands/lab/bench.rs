@@ -3,6 +3,7 @@
 //! and its plans, are the lab's.
 
 use super::clusters::{Silent, pool, up_options, use_and_stop};
+use super::in_testbed::{Outer, rate_text};
 use crate::cluster::LocalCluster;
 use crate::failure::{Context, Failure};
 use gabion_client::{Client, ClientOptions};
@@ -10,10 +11,8 @@ use gabion_codec::Code;
 use gabion_lab::experiments::{BenchLinks, RepairBench, Stored, Trial, TrialTime};
 use gabion_layout::{NodePlace, StripeRecord, Topology, UpdateScheme};
 use gabion_plan::{Cost, Plan};
-use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// The file that is stored.
@@ -21,62 +20,25 @@ const FILE: &str = "bench";
 const GIB: f64 = (1_u64 << 30) as f64;
 
 /// Runs a bench on a testbed of its own.
-pub(super) fn on_testbed(bench: &RepairBench) -> Result<Vec<TrialTime>, Failure> {
-    let program = std::env::current_exe().context("find this program's file")?;
-    let file = bench.directory.join("bench.json");
-    let text = serde_json::to_string(bench).context("write the bench")?;
-    fs::write(&file, text).context(format!("write {}", file.display()))?;
-    let mut command = Command::new(&program);
-    command.args(["lab", "testbed"]);
+pub(super) async fn on_testbed(bench: &RepairBench) -> Result<Vec<TrialTime>, Failure> {
     let (racks, per_rack) = bench.links.shape();
-    command.arg(format!("--nodes-per-rack={per_rack}"));
+    let mut outer = Outer::new(&bench.directory, per_rack);
     match &bench.links {
         BenchLinks::Racks {
             node_bytes_per_s,
             rack_bytes_per_s,
             ..
         } => {
-            command.arg(format!("--racks={racks}"));
-            for (name, rate) in [("inner", node_bytes_per_s), ("cross", rack_bytes_per_s)] {
-                command.args((*rate > 0).then(|| format!("--{name}={}", rate_text(*rate))));
+            outer = outer.with(format!("--racks={racks}"));
+            for (name, rate) in [("inner", *node_bytes_per_s), ("cross", *rack_bytes_per_s)] {
+                if rate > 0 {
+                    outer = outer.with(format!("--{name}={}", rate_text(rate)));
+                }
             }
         }
-        BenchLinks::Pairs(rows) => {
-            let path = bench.directory.join("regions");
-            fs::write(&path, regions_text(rows)).context(format!("write {}", path.display()))?;
-            command.arg("--regions").arg(path);
-        }
+        BenchLinks::Pairs(rows) => outer = outer.with_regions(rows)?,
     }
-    command.arg("--").arg(&program).args(["lab", "bench"]);
-    let done = command.arg(&file).stdin(Stdio::null()).output();
-    let done = done.context("start the testbed")?;
-    if !done.status.success() {
-        let said = String::from_utf8_lossy(&done.stderr);
-        // The innermost process speaks first.
-        let why = said.lines().find(|line| line.starts_with("gabion: "));
-        let why = why.unwrap_or("it does not say why");
-        return Err(Failure::failed(format!(
-            "the testbed's bench failed: {why}"
-        )));
-    }
-    serde_json::from_slice(&done.stdout).context("understand the bench's times")
-}
-
-fn rate_text(bytes_per_s: u64) -> String {
-    if bytes_per_s == 0 {
-        "unlimited".to_owned()
-    } else {
-        format!("{}bit", bytes_per_s * 8)
-    }
-}
-
-fn regions_text(rows: &[Vec<u64>]) -> String {
-    let mut text = String::new();
-    for row in rows {
-        let rates: Vec<String> = row.iter().map(|&rate| rate_text(rate)).collect();
-        writeln!(text, "{}", rates.join(" ")).expect("a string takes all");
-    }
-    text
+    outer.run("bench", bench).await
 }
 
 /// Runs a bench on the testbed that this process is in, and prints the times.

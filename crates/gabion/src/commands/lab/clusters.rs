@@ -46,7 +46,7 @@ impl Clusters for LocalClusters {
     }
 
     fn repairs(&self, bench: &RepairBench) -> Result<Vec<TrialTime>, LabError> {
-        bench::on_testbed(bench).map_err(|failure| LabError::Cluster(failure.to_string()))
+        block_on(bench::on_testbed(bench))
     }
 }
 

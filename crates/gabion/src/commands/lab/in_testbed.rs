@@ -9,8 +9,10 @@ use gabion_codec::Code;
 use gabion_lab::experiments::{Overwrite, TestbedLimits, TestbedSetting, Throughput};
 use gabion_layout::RackId;
 use gabion_protocol::message::Meter;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
@@ -33,59 +35,106 @@ pub(super) async fn start(
         setting: setting.clone(),
         overwrites: overwrites.to_vec(),
     };
-    let path = setting.directory.join("job.json");
-    let text = serde_json::to_vec(&job).context("write the job as JSON")?;
-    fs::write(&path, text).context(format!("write {}", path.display()))?;
-    let program = std::env::current_exe().context("find this program's file")?;
-    let mut command = Command::new(&program);
-    command.args(["lab", "testbed"]);
-    command.arg(format!("--nodes-per-rack={}", setting.nodes_per_rack));
-    match setting.limits {
-        TestbedLimits::Uplinks { bytes_per_s } => {
-            command.arg("--spare-core");
-            command.arg(format!("--racks={}", setting.rack_count));
-            command.arg(format!("--cross={}bit", bytes_per_s * 8));
+    let outer = Outer::new(&setting.directory, setting.nodes_per_rack);
+    let outer = match setting.limits {
+        TestbedLimits::Uplinks { bytes_per_s } => outer
+            .with("--spare-core")
+            .with(format!("--racks={}", setting.rack_count))
+            .with(format!("--cross={}", rate_text(bytes_per_s))),
+        TestbedLimits::Regions {
+            inner_bytes_per_s,
+            cross_bytes_per_s,
+        } => {
+            let rows = regions(setting.rack_count, inner_bytes_per_s, cross_bytes_per_s);
+            outer.with_regions(&rows)?
         }
-        TestbedLimits::Regions { .. } => {
-            let path = setting.directory.join("regions.txt");
-            fs::write(&path, regions(setting)).context(format!("write {}", path.display()))?;
-            command.arg("--regions").arg(path);
-        }
-    }
-    command.arg("--").arg(&program).args(["lab", "in-testbed"]);
-    command.arg(&path);
-    // When this process dies, the testbed's process is killed, and with it all that is inside.
-    command.stdin(Stdio::null()).kill_on_drop(true);
-    let output = command.output().await.context("start the testbed")?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(Failure::failed(said.trim()));
-    }
-    serde_json::from_slice(&output.stdout).context("understand what was measured")
+    };
+    outer.run("in-testbed", &job).await
 }
 
-/// The matrix of a setting's regions, as text; empty where it has none.
-fn regions(setting: &TestbedSetting) -> String {
-    let TestbedLimits::Regions {
-        inner_bytes_per_s,
-        cross_bytes_per_s,
-    } = setting.limits
-    else {
-        return String::new();
-    };
-    let rate = |from: u32, to: u32| {
-        let bytes_per_s = if from == to {
+/// What each rack of a setting's regions sends to each, in bytes a second; the diagonal is a node's link.
+fn regions(rack_count: u32, inner_bytes_per_s: u64, cross_bytes_per_s: u64) -> Vec<Vec<u64>> {
+    let rate = |from, to| {
+        if from == to {
             inner_bytes_per_s
         } else {
             cross_bytes_per_s
-        };
+        }
+    };
+    let row = |from| (0..rack_count).map(|to| rate(from, to)).collect();
+    (0..rack_count).map(row).collect()
+}
+
+/// A testbed in which this program is to run a job.
+pub(super) struct Outer<'a> {
+    /// Where the job is handed over; empty but for what the job uses.
+    directory: &'a Path,
+    /// What `gabion lab testbed` is told.
+    arguments: Vec<OsString>,
+}
+
+impl<'a> Outer<'a> {
+    pub(super) fn new(directory: &'a Path, nodes_per_rack: u32) -> Self {
+        Self {
+            directory,
+            arguments: vec![format!("--nodes-per-rack={nodes_per_rack}").into()],
+        }
+    }
+
+    pub(super) fn with(mut self, argument: impl Into<OsString>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// Racks are regions: what each sends to each, in bytes a second, where 0 is unlimited.
+    pub(super) fn with_regions(self, rows: &[Vec<u64>]) -> Result<Self, Failure> {
+        let path = self.directory.join("regions.txt");
+        fs::write(&path, regions_text(rows)).context(format!("write {}", path.display()))?;
+        Ok(self.with("--regions").with(path))
+    }
+
+    /// Makes the testbed, has this program run `gabion lab HALF JOB` in it, and gives what that prints.
+    pub(super) async fn run<J: Serialize, M: DeserializeOwned>(
+        self,
+        half: &str,
+        job: &J,
+    ) -> Result<M, Failure> {
+        let path = self.directory.join("job.json");
+        let text = serde_json::to_vec(job).context("write the job as JSON")?;
+        fs::write(&path, text).context(format!("write {}", path.display()))?;
+        let program = std::env::current_exe().context("find this program's file")?;
+        let mut command = Command::new(&program);
+        command.args(["lab", "testbed"]).args(self.arguments);
+        command.arg("--").arg(&program).args(["lab", half]);
+        command.arg(&path);
+        // When this process dies, the testbed's process is killed, and with it all that is inside.
+        command.stdin(Stdio::null()).kill_on_drop(true);
+        let output = command.output().await.context("start the testbed")?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            // The innermost process speaks first.
+            let why = said.lines().find(|line| line.starts_with("gabion: "));
+            return Err(Failure::failed(why.unwrap_or(said.trim())));
+        }
+        serde_json::from_slice(&output.stdout).context("understand what was measured")
+    }
+}
+
+/// The file of a matrix of rates.
+fn regions_text(rows: &[Vec<u64>]) -> String {
+    let row = |row: &Vec<u64>| {
+        let rates: Vec<String> = row.iter().map(|&rate| rate_text(rate)).collect();
+        rates.join(" ") + "\n"
+    };
+    rows.iter().map(row).collect()
+}
+
+pub(super) fn rate_text(bytes_per_s: u64) -> String {
+    if bytes_per_s == 0 {
+        "unlimited".to_owned()
+    } else {
         format!("{}bit", bytes_per_s * 8)
-    };
-    let row = |from: u32| {
-        let rates = (0..setting.rack_count).map(|to| rate(from, to));
-        rates.collect::<Vec<_>>().join(" ") + "\n"
-    };
-    (0..setting.rack_count).map(row).collect()
+    }
 }
 
 /// Has a directory be in memory from now on, for the processes of this testbed alone: it has a mount
@@ -245,20 +294,7 @@ mod tests {
 
     #[test]
     fn regions_are_fast_within_and_slow_between() {
-        let setting = TestbedSetting {
-            directory: "".into(),
-            rack_count: 2,
-            nodes_per_rack: 1,
-            limits: TestbedLimits::Regions {
-                inner_bytes_per_s: 10,
-                cross_bytes_per_s: 1,
-            },
-            is_in_memory: false,
-            code: "rs(6,3)".to_owned(),
-            chunk_bytes: 1,
-            depth: 1,
-        };
-        assert_eq!(regions(&setting), "80bit 8bit\n8bit 80bit\n");
+        assert_eq!(regions_text(&regions(2, 10, 1)), "80bit 8bit\n8bit 80bit\n");
     }
 
     #[test]

@@ -67,9 +67,19 @@ impl Base {
         session.scale.pick(quick, usual, full)
     }
 
-    /// Hosts on one switch: 16 that hold chunks, and requestors.
+    /// Hosts on one switch: 16 that hold chunks, and a requestor.
     fn bench(self, session: &Session<'_>, code: &str, trials: Vec<Trial>) -> RepairBench {
-        let late_count = 1;
+        self.bench_with(1, session, code, trials)
+    }
+
+    /// The same with so many requestors.
+    fn bench_with(
+        self,
+        late_count: u32,
+        session: &Session<'_>,
+        code: &str,
+        trials: Vec<Trial>,
+    ) -> RepairBench {
         RepairBench {
             directory: cluster_directory(session),
             links: BenchLinks::Racks {

@@ -3,8 +3,8 @@
 
 use super::super::{Experiment, Finding, Report, Session};
 use super::{
-    Base, BenchLinks, CONVENTIONAL, Figure, HOLDER_COUNT, Helpers, MIB, PIPELINE, PPR, RepairBench,
-    Selection, Trial, Work, one,
+    Base, CONVENTIONAL, Figure, Helpers, MIB, PIPELINE, PPR, RepairBench, Selection, Trial, Work,
+    one,
 };
 use crate::error::LabError;
 use gabion_planner::repair::Scheme;
@@ -32,14 +32,7 @@ fn node_bench(
     late_count: u32,
     trials: Vec<Trial>,
 ) -> RepairBench {
-    let mut bench = base.bench(session, "rs(10,4)", trials);
-    bench.late_count = late_count;
-    bench.links = BenchLinks::Racks {
-        rack_count: 1,
-        nodes_per_rack: HOLDER_COUNT + late_count,
-        node_bytes_per_s: base.node_bytes_per_s,
-        rack_bytes_per_s: 0,
-    };
+    let mut bench = base.bench_with(late_count, session, "rs(10,4)", trials);
     bench.stripe_count = session.scale.pick(16, 32, 64);
     bench
 }

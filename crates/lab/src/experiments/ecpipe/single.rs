@@ -2,10 +2,7 @@
 //! Figure 8).
 
 use super::super::{Experiment, Finding, Report, Session};
-use super::{
-    Base, BenchLinks, CONVENTIONAL, DIRECT, Figure, HOLDER_COUNT, KIB, MIB, PIPELINE, PPR,
-    Together, Trial, Work,
-};
+use super::{Base, CONVENTIONAL, DIRECT, Figure, KIB, MIB, PIPELINE, PPR, Together, Trial, Work};
 use crate::error::LabError;
 use gabion_planner::repair::Scheme;
 
@@ -187,14 +184,7 @@ fn several(session: &Session<'_>) -> Result<Report, LabError> {
             trials.push(base.trial(format!("{name}, f = {count}"), work));
         }
     }
-    let mut bench = base.bench(session, CODE, trials);
-    bench.late_count = late_count;
-    bench.links = BenchLinks::Racks {
-        rack_count: 1,
-        nodes_per_rack: HOLDER_COUNT + late_count,
-        node_bytes_per_s: base.node_bytes_per_s,
-        rack_bytes_per_s: 0,
-    };
+    let bench = base.bench_with(late_count, session, CODE, trials);
     let x = "(14,10)";
     let figure = Figure::measure(session, vec![(x.to_owned(), bench)])?;
     let title = "Time of a repair of f chunks of one stripe";
