@@ -98,8 +98,7 @@ impl Client {
         let left = |stripe: &StripeRecord| {
             let lost = lost_for_good(stripe, &layout.nodes);
             let (spec, code) = (&layout.pool_of(stripe).spec, file.code(stripe));
-            let phase = update::scheme(spec.update).appending().zip(spec.append);
-            let copies = phase.map(|(appending, spec)| appending.survives(code, &spec));
+            let copies = update::phase_survives(spec.update, spec.append, code);
             let appends = layout.appending.contains(&stripe.id);
             match copies.filter(|_| appends) {
                 Some(copies) => failures_left_appending(code, &lost, copies),

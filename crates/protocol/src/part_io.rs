@@ -170,12 +170,9 @@ impl<D: Disk> NodeIo<D> {
         };
         let participant = self.participant.clone();
         let read = async move {
-            let read = participant.with_store(move |store| {
-                let mut bytes = Vec::new();
-                store.read(source.held, range, Cut::Exactly(source.cut), &mut bytes)?;
-                Ok(Bytes::from(bytes))
-            });
-            read.await
+            let cut = Cut::Exactly(source.cut);
+            let (_, bytes) = participant.read(source.held, range, cut).await?;
+            Ok(bytes)
         };
         read.boxed()
     }

@@ -76,13 +76,7 @@ impl<D: Disk> Store<D> {
         upto: Sequence,
         output: &mut Vec<u8>,
     ) -> Result<(), StoreError> {
-        let gate = {
-            let mut state = self.shared.lock();
-            if state.chunk(chunk).is_none() {
-                return Err(StoreError::NoSuchChunk { chunk });
-            }
-            state.gate(chunk)
-        };
+        let gate = self.shared.gate_of(chunk)?;
         let _shared = gate.begin_read();
         let layers = {
             let mut state = self.shared.lock();

@@ -52,13 +52,7 @@ impl<D: Disk> Store<D> {
         cut: Cut,
         output: &mut Vec<u8>,
     ) -> Result<Sequence, StoreError> {
-        let gate = {
-            let mut state = self.shared.lock();
-            if state.chunk(chunk).is_none() {
-                return Err(StoreError::NoSuchChunk { chunk });
-            }
-            state.gate(chunk)
-        };
+        let gate = self.shared.gate_of(chunk)?;
         let _shared = gate.begin_read();
         let disk = &*self.shared.disk;
         let view = self.shared.lock().view(disk, chunk, range, cut)?;

@@ -23,13 +23,7 @@ impl<D: Disk> Store<D> {
     pub fn scrub(&self, chunk: ChunkId) -> Result<Vec<Damage>, StoreError> {
         let disk = &*self.shared.disk;
         let path = chunk_file::path_of(chunk);
-        let gate = {
-            let mut state = self.shared.lock();
-            if state.chunk(chunk).is_none() {
-                return Err(StoreError::NoSuchChunk { chunk });
-            }
-            state.gate(chunk)
-        };
+        let gate = self.shared.gate_of(chunk)?;
         let mut bad = Vec::new();
         let mut offset = 0;
         loop {

@@ -140,6 +140,18 @@ pub(crate) enum Room {
 const POISONED: &str = "no thread panics while it holds this lock";
 
 impl<D: Disk> Shared<D> {
+    /// The gate of a chunk that is here.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchChunk`].
+    pub(crate) fn gate_of(&self, chunk: ChunkId) -> Result<Arc<Gate>, StoreError> {
+        let mut state = self.lock();
+        if state.chunk(chunk).is_none() {
+            return Err(StoreError::NoSuchChunk { chunk });
+        }
+        Ok(state.gate(chunk))
+    }
+
     pub(crate) fn new(disk: Arc<D>, options: Options, state: State<D>) -> Self {
         Self {
             disk,

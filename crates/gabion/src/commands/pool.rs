@@ -286,10 +286,8 @@ fn updates(spec: &PoolSpec) -> String {
 
 /// How many failures stripes survive while updates of them wait for their parity.
 fn phase_survives(spec: &PoolSpec) -> Option<usize> {
-    let phase = update::scheme(spec.update).appending().zip(spec.append);
-    let code: Option<Code> = spec.code.parse().ok();
-    let (appending, append) = phase?;
-    Some(appending.survives(&code?, &append))
+    let code: Code = spec.code.parse().ok()?;
+    update::phase_survives(spec.update, spec.append, &code)
 }
 
 /// When data grouping moves chunks, for pools of CAU.

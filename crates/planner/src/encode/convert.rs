@@ -2,6 +2,7 @@
 //! section II-B), and a stripe becomes replicated blocks again. Each chunk is made whole where it belongs,
 //! so that the others can be what they are until the new stripe is known to be well.
 
+use super::parity_row;
 use super::replicas::{Replicas, distance};
 use crate::{PlanError, Stripe};
 use gabion_layout::{ChunkIndex, NodeId, Topology};
@@ -77,14 +78,8 @@ pub fn convert(
     }
     for chunk in g.parity_chunks() {
         for row in 0..g.sub_chunks() {
-            let made = copy.unwrap_or_else(|| {
-                let terms = gathered.iter().map(|&(data, data_row, value)| {
-                    let coefficient = stripe.code.coefficient(chunk.at(), row, data, data_row);
-                    (coefficient, value)
-                });
-                let terms: Vec<_> = terms.filter(|&(coefficient, _)| coefficient != 0).collect();
-                b.combine(encoder, &terms)
-            });
+            let made = copy
+                .unwrap_or_else(|| parity_row(&mut b, stripe, encoder, (chunk, row), &gathered));
             let there = b.send(made, stripe.node_of(chunk));
             b.write(chunk, replicas.row(row), there);
             copy = copy.map(|_| there);

@@ -2,6 +2,7 @@
 //! chunk straight to its node. Each byte of the stripe crosses the client's link once, which is
 //! the least there is when the data starts at the client.
 
+use super::parity_row;
 use crate::{PlanError, Stripe};
 use gabion_layout::{ByteRange, NodeId, Slices};
 use gabion_plan::{Goal, Plan};
@@ -34,12 +35,7 @@ pub fn direct(stripe: &Stripe<'_>, source: NodeId, slice_bytes: u64) -> Result<P
             let value = if g.is_data(chunk) {
                 inputs[chunk.at() * g.sub_chunks() + r].2
             } else {
-                let terms: Vec<_> = inputs
-                    .iter()
-                    .map(|&(d, dr, value)| (stripe.code.coefficient(chunk.at(), r, d, dr), value))
-                    .filter(|&(coefficient, _)| coefficient != 0)
-                    .collect();
-                b.combine(source, &terms)
+                parity_row(&mut b, stripe, source, (chunk, r), &inputs)
             };
             let there = b.send(value, stripe.node_of(chunk));
             b.write(chunk, row(r), there);

@@ -2,6 +2,7 @@
 //! chunks and sends them to their nodes (EAR, section II-B). From a node of the stripe's core rack no
 //! data chunk crosses racks; from any node of a stripe of random replication about `k - 2k / R` do.
 
+use super::parity_row;
 use super::replicas::{ReplicaEncoding, Replicas};
 use crate::{PlanError, Stripe};
 use gabion_layout::{NodeId, Topology};
@@ -57,12 +58,7 @@ pub fn gather(
     }
     for chunk in g.parity_chunks() {
         for row in 0..g.sub_chunks() {
-            let terms = gathered.iter().map(|&(data, data_row, value)| {
-                let coefficient = stripe.code.coefficient(chunk.at(), row, data, data_row);
-                (coefficient, value)
-            });
-            let terms: Vec<_> = terms.filter(|&(coefficient, _)| coefficient != 0).collect();
-            let parity = b.combine(encoder, &terms);
+            let parity = parity_row(&mut b, stripe, encoder, (chunk, row), &gathered);
             let there = b.send(parity, stripe.node_of(chunk));
             b.write(chunk, replicas.row(row), there);
         }

@@ -9,7 +9,6 @@ use super::replicated::{ReplicatedStripe, fill_with_parity};
 use crate::PlanError;
 use gabion_layout::NodeId;
 use rand::Rng;
-use rand::seq::SliceRandom;
 
 /// Where the chunks of a stripe of replicated blocks go. `replicas` are the nodes of each block's
 /// replicas; those that the table does not have are not kept. As few blocks as possible move, and none
@@ -32,19 +31,7 @@ pub fn encoding(
             .collect()
     };
     let numbers: Vec<Vec<NodeNumber>> = replicas.iter().map(known).collect();
-    let mut homeless = Vec::new();
-    for (block, nodes) in numbers.iter().enumerate() {
-        let mut nodes = nodes.clone();
-        nodes.shuffle(rng);
-        if !matching.add(&nodes) {
-            matching.add_without(&nodes);
-            homeless.push(block);
-        }
-    }
-    for block in homeless {
-        let node = matching.any_with_room(rng);
-        matching.put(block, node.ok_or_else(|| matching.no_room(parity_count))?);
-    }
+    matching.add_all(&numbers, parity_count, rng)?;
     let is_core = |&rack: &RackNumber| {
         let mut blocks = numbers.iter();
         blocks.all(|nodes| nodes.iter().any(|&node| racks.rack_of(node) == rack))

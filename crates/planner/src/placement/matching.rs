@@ -9,6 +9,7 @@
 
 use super::rack_table::{NodeNumber, RackNumber, RackTable};
 use crate::PlanError;
+use rand::seq::SliceRandom;
 use rand::{Rng, RngExt};
 
 /// What a rack could do for one more kept replica.
@@ -118,6 +119,32 @@ impl<'a> Matching<'a> {
             way: None,
         });
         self.blocks.len() - 1
+    }
+
+    /// Adds blocks, each with the nodes that may keep it; which of them does is a matter of chance. A
+    /// block that none of its nodes can keep goes to another one.
+    ///
+    /// # Errors
+    /// [`PlanError::NoRoom`] when there is none for it; `parity_count` chunks are yet to come then.
+    pub(super) fn add_all(
+        &mut self,
+        blocks: &[Vec<NodeNumber>],
+        parity_count: usize,
+        rng: &mut impl Rng,
+    ) -> Result<(), PlanError> {
+        let mut homeless = Vec::new();
+        for nodes in blocks {
+            let mut nodes = nodes.clone();
+            nodes.shuffle(rng);
+            if !self.add(&nodes) {
+                homeless.push(self.add_without(&nodes));
+            }
+        }
+        for block in homeless {
+            let node = self.any_with_room(rng);
+            self.put(block, node.ok_or_else(|| self.no_room(parity_count))?);
+        }
+        Ok(())
     }
 
     /// Has a node with room keep a block that none keeps.

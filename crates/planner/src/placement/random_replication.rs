@@ -10,7 +10,6 @@ use super::rack_table::{NodeNumber, RackTable};
 use super::replicated::{ReplicatedStripe, fill_with_parity};
 use crate::PlanError;
 use gabion_layout::NodeId;
-use rand::seq::SliceRandom;
 use rand::{Rng, RngExt};
 
 /// What is done about stripes of random replication that break their rack limit.
@@ -167,22 +166,14 @@ pub fn random_replication_end(
         RackLimit::Enforced => per_rack,
         RackLimit::Ignored => replicas.len() + parity_count,
     };
-    let mut matching = Matching::new(racks, per_rack);
-    let mut homeless = Vec::new();
-    for (block, nodes) in replicas.iter().enumerate() {
+    let known = |(block, nodes): (usize, &Vec<NodeId>)| {
         let unknown = || PlanError::Layout(format!("block {block} has no replica that is known"));
         let numbers: Option<Vec<_>> = nodes.iter().map(|&node| racks.node_number(node)).collect();
-        let mut numbers = numbers.filter(|n| !n.is_empty()).ok_or_else(unknown)?;
-        numbers.shuffle(rng);
-        if !matching.add(&numbers) {
-            matching.add_without(&numbers);
-            homeless.push(block);
-        }
-    }
-    for block in homeless {
-        let node = matching.any_with_room(rng);
-        matching.put(block, node.ok_or_else(|| matching.no_room(parity_count))?);
-    }
+        numbers.filter(|n| !n.is_empty()).ok_or_else(unknown)
+    };
+    let numbers: Result<Vec<_>, _> = replicas.iter().enumerate().map(known).collect();
+    let mut matching = Matching::new(racks, per_rack);
+    matching.add_all(&numbers?, parity_count, rng)?;
     let parity = fill_with_parity(&mut matching, parity_count, None, rng)?;
     Ok(ReplicatedStripe::new(
         racks, None, replicas, &matching, &parity,

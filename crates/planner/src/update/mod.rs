@@ -23,5 +23,5 @@ pub use appending::Appending;
 pub use degraded::{check_left, missed};
 pub use delta::delta;
 pub use rackcu::rackcu;
-pub use scheme::{Scheme, keepings, scheme};
+pub use scheme::{Scheme, keepings, phase_survives, scheme};
 pub use waiting::Waiting;

@@ -2,7 +2,8 @@
 
 use super::{Appending, cau, delta, fl, fo, parix, pl, plr, rackcu};
 use crate::{PlanError, Stripe, placement};
-use gabion_layout::{ChunkRange, NodeId, ReserveSpec, Topology, UpdateScheme};
+use gabion_codec::Code;
+use gabion_layout::{AppendSpec, ChunkRange, NodeId, ReserveSpec, Topology, UpdateScheme};
 use gabion_plan::{Keepings, Plan};
 use rand_chacha::ChaCha8Rng;
 use std::fmt::Debug;
@@ -78,4 +79,25 @@ pub fn scheme(name: UpdateScheme) -> &'static dyn Scheme {
 pub fn keepings(name: UpdateScheme, reserve: Option<ReserveSpec>, chunk_bytes: u64) -> Keepings {
     let reserve_bytes = reserve.map_or(0, |spec| spec.initial_bytes(chunk_bytes));
     scheme(name).keepings(reserve_bytes)
+}
+
+/// How many failures stripes of a pool survive while updates of them wait for their parity; none where
+/// parity follows at once.
+///
+/// ```
+/// use gabion_layout::{AppendSpec, UpdateScheme};
+/// use gabion_planner::update::phase_survives;
+///
+/// let code = "rs(6,3)".parse().unwrap();
+/// let append = Some(AppendSpec::default());
+/// assert_eq!(phase_survives(UpdateScheme::Cau, append, &code), Some(1));
+/// assert_eq!(phase_survives(UpdateScheme::Plr, None, &code), None);
+/// ```
+pub fn phase_survives(
+    name: UpdateScheme,
+    append: Option<AppendSpec>,
+    code: &Code,
+) -> Option<usize> {
+    let appending = scheme(name).appending()?;
+    Some(appending.survives(code, &append?))
 }

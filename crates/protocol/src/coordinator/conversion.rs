@@ -67,6 +67,12 @@ struct Held {
 /// Where a data chunk's bytes are.
 type Sources = Vec<(NodeId, ChunkId, Sequence)>;
 
+/// The nodes that have each data chunk's bytes.
+fn nodes_of(sources: &[Sources]) -> Vec<Vec<NodeId>> {
+    let of_chunk = |sources: &Sources| sources.iter().map(|&(node, ..)| node).collect();
+    sources.iter().map(of_chunk).collect()
+}
+
 /// New stripes with every chunk durable and read back, which nobody knows yet.
 struct Made {
     put: PutId,
@@ -298,16 +304,12 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let spec = &conversion.into.record.spec;
         let racks = placement::RackTable::new(&self.fleet().topology(is_welcoming));
         let mut rng = ChaCha8Rng::seed_from_u64(self.ports.random());
-        let nodes = sources
-            .iter()
-            .map(|of_chunk| of_chunk.iter().map(|&(node, ..)| node));
+        let nodes = nodes_of(sources);
         let all: Vec<Vec<NodeId>> = if conversion.encodes() {
-            let replicas = nodes.map(Iterator::collect).collect();
-            let end =
-                placement::encoding(&racks, replicas, spec.m, spec.chunks_per_rack, &mut rng)?;
+            let end = placement::encoding(&racks, nodes, spec.m, spec.chunks_per_rack, &mut rng)?;
             vec![end.placement]
         } else {
-            let kept: Vec<NodeId> = nodes.flatten().collect();
+            let kept = nodes.concat();
             placement::promotion(&racks, &kept, spec.m + 1, &mut rng)?
         };
         let chunk_bytes = settled
@@ -337,10 +339,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 placement: &record.nodes,
                 lost: &[],
             };
-            let nodes = sources
-                .iter()
-                .map(|of_chunk| of_chunk.iter().map(|&(node, ..)| node));
-            let nodes: Vec<Vec<NodeId>> = nodes.map(Iterator::collect).collect();
+            let nodes = nodes_of(sources);
             let encoder = encode::best_encoder(&stripe, &nodes, &live);
             let encoder = encoder.ok_or_else(|| Setback("no node is up to encode".to_owned()))?;
             let slice_bytes = self.options.slice_bytes;

@@ -5,11 +5,12 @@ use super::pools::PoolFacts;
 use super::replace::LivePut;
 use super::{Answer, Coordinator, Denied, lock};
 use crate::message::{CoordinatorReply, FileLayout};
-use gabion_layout::{PoolId, Topology};
+use gabion_layout::{PoolId, StripeId, Topology};
 use gabion_meta::{KeyValue, Meta, MetaError, Placement, PoolRecord, PoolSpec, PutId};
 use gabion_planner::update;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Most stripes of a file: a layout must fit into one message and into memory.
@@ -173,8 +174,13 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                     let facts = this.pool_facts(meta, file.pool)?;
                     let encoded = this.encoded_of(meta, &facts)?;
                     let pools = (facts.record.clone(), encoded.map(|e| e.record.clone()));
-                    let mut appending = meta.phases()?;
-                    appending.retain(|stripe| file.segments.contains(stripe));
+                    let may_append = |pool: &PoolRecord| pool.spec.append.is_some();
+                    let appending =
+                        if may_append(&pools.0) || pools.1.as_ref().is_some_and(may_append) {
+                            appending(meta, &file.segments)?
+                        } else {
+                            Vec::new()
+                        };
                     return Ok((file, pools, stripes, appending));
                 }
             }
@@ -196,6 +202,17 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         self.garbage_bell.ring();
         Ok(CoordinatorReply::Done)
     }
+}
+
+/// Those of some stripes that are in an append phase.
+fn appending<K: KeyValue>(
+    meta: &Meta<K>,
+    stripes: &[StripeId],
+) -> Result<Vec<StripeId>, MetaError> {
+    let stripes: BTreeSet<&StripeId> = stripes.iter().collect();
+    let mut appending = meta.phases()?;
+    appending.retain(|stripe| stripes.contains(stripe));
+    Ok(appending)
 }
 
 /// The pool that there is no choice but to take: those of stripes that another's blocks become are none.

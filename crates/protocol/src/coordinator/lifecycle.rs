@@ -244,14 +244,9 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             let now_ms = self.lifetime_ms();
             for candidate in &page {
                 for segment in candidate.segments() {
-                    let quiet = segment
-                        .stripes
-                        .iter()
-                        .map(|id| idle.get(id).map(|q| q.since_ms));
-                    let quiet_since_ms = quiet
-                        .max()
-                        .flatten()
-                        .filter(|_| segment.stripes.iter().all(|id| idle.contains_key(id)));
+                    let since_ms = |id: &StripeId| Some(idle.get(id)?.since_ms);
+                    let quiet: Option<Vec<u64>> = segment.stripes.iter().map(since_ms).collect();
+                    let quiet_since_ms = quiet.and_then(|all| all.into_iter().max());
                     let wanted = candidate.wanted(&segment, now_ms, quiet_since_ms);
                     if wanted.is_some_and(|wanted| wanted != segment.form) {
                         due.push(candidate.conversion(&segment));

@@ -85,8 +85,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     fn phase_survives(&self, meta: &Meta<K>, pool: PoolId) -> Result<i32, MetaError> {
         let facts = self.pool_facts(meta, pool)?;
         let spec = &facts.record.spec;
-        let phase = update::scheme(spec.update).appending().zip(spec.append);
-        let survives = phase.map(|(appending, append)| appending.survives(&facts.code, &append));
+        let survives = update::phase_survives(spec.update, spec.append, &facts.code);
         Ok(survives.map_or(i32::MAX, |count| i32::try_from(count).unwrap_or(i32::MAX)))
     }
 }

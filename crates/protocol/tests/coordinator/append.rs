@@ -36,6 +36,20 @@ fn keeper(stripe: &StripeRecord, data: ChunkIndex) -> NodeId {
     cau::keepers(&stripe, &Topology::uniform(3, 3), data, 1).unwrap()[0]
 }
 
+/// Has the primary of a stripe begin an append phase; its term.
+fn begin_phase(bed: &mut Bed, stripe: &StripeRecord) -> Epoch {
+    let CoordinatorReply::Lease(lease) = bed.acquire(stripe.id, stripe.nodes[0]) else {
+        panic!("nobody else has it")
+    };
+    let noted = bed.ask(CoordinatorRequest::NotePhase {
+        stripe: stripe.id,
+        epoch: lease.epoch,
+        appends: true,
+    });
+    assert_eq!(noted, CoordinatorReply::Done);
+    lease.epoch
+}
+
 /// A cluster with a file of one stripe to whose first chunk something was appended: the stripe, the node
 /// that keeps the copy, and the term of its primary.
 fn appended(bed: &mut Bed) -> (StripeRecord, NodeId, Epoch) {
@@ -52,19 +66,11 @@ fn appended(bed: &mut Bed) -> (StripeRecord, NodeId, Epoch) {
     assert!(matches!(reply, CoordinatorReply::Pool(_)), "{reply:?}");
     let stripe = bed.put("f", 1).remove(0);
     let keeper = keeper(&stripe, ChunkIndex(0));
-    let CoordinatorReply::Lease(lease) = bed.acquire(stripe.id, stripe.nodes[0]) else {
-        panic!("nobody else has it")
-    };
-    let noted = bed.ask(CoordinatorRequest::NotePhase {
-        stripe: stripe.id,
-        epoch: lease.epoch,
-        appends: true,
-    });
-    assert_eq!(noted, CoordinatorReply::Done);
+    let epoch = begin_phase(bed, &stripe);
     let record = AppendedSummary {
         chunk: chunk_on(&stripe, keeper),
         stamp: UpdateStamp {
-            epoch: lease.epoch,
+            epoch,
             sequence: LAST,
         },
         pieces: vec![AppendedPiece {
@@ -92,7 +98,7 @@ fn appended(bed: &mut Bed) -> (StripeRecord, NodeId, Epoch) {
             .boxed()
         })
     });
-    (stripe, keeper, lease.epoch)
+    (stripe, keeper, epoch)
 }
 
 /// The effects of the parts that nodes were given, in order and each once.
@@ -199,15 +205,7 @@ fn a_pool_commits_in_rounds_that_say_how_much_is_left() {
     let (first, ..) = appended(&mut bed);
     let mut stripes = bed.put("g", 9);
     for stripe in &stripes {
-        let CoordinatorReply::Lease(lease) = bed.acquire(stripe.id, stripe.nodes[0]) else {
-            panic!("nobody else has it")
-        };
-        let noted = bed.ask(CoordinatorRequest::NotePhase {
-            stripe: stripe.id,
-            epoch: lease.epoch,
-            appends: true,
-        });
-        assert_eq!(noted, CoordinatorReply::Done);
+        begin_phase(&mut bed, stripe);
     }
     stripes.push(first);
     bed.unhook();
