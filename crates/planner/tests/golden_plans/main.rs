@@ -1,6 +1,8 @@
 //! Plans as people read them, kept as files: a change of a planner or of the rendering shows as a
 //! change of text. Run with `GABION_UPDATE_GOLDEN=1` to write the files anew, and read the diff.
 
+mod encodings;
+
 use gabion_codec::Code;
 use gabion_layout::{
     ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId, ReserveSpec, StripeId, Topology,
