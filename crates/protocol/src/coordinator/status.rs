@@ -20,6 +20,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     }
 
     fn count_stripes(&self, meta: &Meta<K>) -> Result<ClusterStatus, MetaError> {
+        // Looked at first: what is counted after nothing was being worked at is all that has been done.
+        let running_count = lock(&self.queue).running_count() as u64;
         let fleet = self.fleet();
         let mut status = ClusterStatus {
             nodes: fleet.nodes().to_vec(),
@@ -29,6 +31,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             lifecycle: lock(&self.converted).clone(),
             ..ClusterStatus::default()
         };
+        status.repair.running_count = running_count;
         scheme_name(*lock(&self.scheme)).clone_into(&mut status.repair.scheme);
         let appending = meta.phases()?;
         let pools = meta.pools()?.into_iter();
@@ -70,7 +73,6 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     /// How fast repairs are and may be, and how long they will take.
     fn tell_speed(&self, repair: &mut RepairStatus) {
         let now_ms = self.ports.now_ms();
-        repair.running_count = lock(&self.queue).running_count() as u64;
         let mut throttle = lock(&self.throttle);
         repair.bytes_per_s = throttle.made().bytes_per_s(now_ms);
         repair.rest_ms = throttle.made().rest_ms(repair.left_bytes, now_ms);

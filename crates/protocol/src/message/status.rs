@@ -119,7 +119,7 @@ pub struct RepairStatus {
     pub moving_chunk_count: u64,
     /// Bytes of both.
     pub left_bytes: u64,
-    /// Stripes that are worked at now.
+    /// Stripes that are worked at. While there are some, the sums below may lack a chunk that counts already.
     pub running_count: u64,
     /// Bytes of chunks that were made or moved a second, of late.
     pub bytes_per_s: u64,

@@ -255,20 +255,24 @@ impl<'a> Demo<'a> {
         let metered_before = self.metered(Purpose::Repair).await?;
         let what = format!("repairing chunks, {scheme}");
         let progress = Shown::count(&what, before.lost_chunk_count);
-        let begun = Instant::now();
+        let (begun, mut seconds) = (Instant::now(), None);
         self.client.repair_now(Some(scheme)).await?;
         loop {
             let status = self.client.status().await?;
             let left = status.lost_chunk_count;
             progress.set(before.lost_chunk_count.saturating_sub(left));
             if left == 0 {
+                seconds.get_or_insert_with(|| begun.elapsed().as_secs_f64());
+            }
+            // Sums are whole when nothing is worked at any more.
+            if let Some(seconds) = seconds.filter(|_| status.repair.running_count == 0) {
                 let metered = self.metered(Purpose::Repair).await?;
                 let (now, then) = (&status.repair, &before.repair);
                 return Ok(Repair {
                     scheme: scheme.to_owned(),
                     chunk_count: now.repaired_chunk_count - then.repaired_chunk_count,
                     bytes: now.repaired_bytes - then.repaired_bytes,
-                    seconds: begun.elapsed().as_secs_f64(),
+                    seconds,
                     busy_s: (now.busy_ms - then.busy_ms) as f64 / 1e3,
                     planned_cross_rack_bytes: now.planned_cross_rack_bytes
                         - then.planned_cross_rack_bytes,
