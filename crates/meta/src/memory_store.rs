@@ -38,6 +38,22 @@ impl MemoryStore {
         self.lock().allowance = None;
     }
 
+    /// Reads as an onlooker: it is no operation of [`MemoryStore::fail_after`], and never fails by it.
+    ///
+    /// # Errors
+    /// Those of `body`.
+    pub fn look<T>(
+        &self,
+        body: impl FnOnce(&dyn ReadTxn) -> Result<T, MetaError>,
+    ) -> Result<T, MetaError> {
+        let state = self.lock();
+        body(&Transaction {
+            rows: &state.rows,
+            changes: BTreeMap::new(),
+            allowance: Cell::new(None),
+        })
+    }
+
     /// All rows, in order.
     pub fn rows(&self) -> Vec<Row> {
         let state = self.lock();

@@ -7,10 +7,11 @@ use crate::ledger::Ledger;
 use crate::network::{Network, Party, Reply, Request, Service, Slot};
 use crate::ports::{COORDINATOR, SimPorts, address_of};
 use crate::run::Shape;
+use crate::watch::Watch;
 use crate::world::{World, lock};
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use gabion_layout::{NodeId, RackId};
+use gabion_layout::{NodeId, RackId, StripeRecord};
 use gabion_meta::{ClusterId, KeyValue, MemoryStore, Meta, MetaError, ReadTxn, Timing, WriteTxn};
 use gabion_planner::repair::Scheme;
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
@@ -18,7 +19,8 @@ use gabion_protocol::message::Flow;
 use gabion_protocol::node::{JoinError, Node, NodeOptions};
 use gabion_protocol::ports::{Address, Ports};
 use gabion_store::{Disk, SimDisk, Store};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Bytes of a journal segment: as few as large updates allow, so that segments come and go.
@@ -28,14 +30,39 @@ const RESERVE_BYTES: u64 = 64 << 10;
 
 /// The coordinator's disk: transactions that were committed survive.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct MetaDisk(Arc<MemoryStore>);
+pub(crate) struct MetaDisk {
+    store: Arc<MemoryStore>,
+    /// Transactions that were to change something.
+    write_count: Arc<AtomicU64>,
+}
 
 impl KeyValue for MetaDisk {
     fn read<T>(
         &self,
         body: impl FnOnce(&dyn ReadTxn) -> Result<T, MetaError>,
     ) -> Result<T, MetaError> {
-        self.0.read(body)
+        self.store.read(body)
+    }
+
+    fn write<T>(
+        &self,
+        body: impl Fn(&mut dyn WriteTxn) -> Result<T, MetaError>,
+    ) -> Result<T, MetaError> {
+        self.write_count.fetch_add(1, Ordering::Relaxed);
+        self.store.write(body)
+    }
+}
+
+/// Somebody who sees the coordinator's disk, whatever becomes of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Onlooker(MetaDisk);
+
+impl KeyValue for Onlooker {
+    fn read<T>(
+        &self,
+        body: impl FnOnce(&dyn ReadTxn) -> Result<T, MetaError>,
+    ) -> Result<T, MetaError> {
+        self.0.store.look(body)
     }
 
     fn write<T>(
@@ -74,7 +101,8 @@ pub(crate) struct Cluster {
     pub(crate) shape: Shape,
     meta: MetaDisk,
     /// Looks at the metadata beside the coordinator.
-    observer: Meta<MetaDisk>,
+    pub(crate) observer: Meta<Onlooker>,
+    pub(crate) watch: Watch,
     coordinator: Mutex<Option<Party>>,
     nodes: Mutex<Vec<NodeMachine>>,
 }
@@ -129,7 +157,7 @@ impl Cluster {
         });
         let nodes = nodes.collect();
         let meta = MetaDisk::default();
-        let observer = Meta::create(meta.clone(), ClusterId(1));
+        let observer = Meta::create(Onlooker(meta.clone()), ClusterId(1));
         let observer = observer.expect("an empty store takes a cluster");
         let network = Network::new(
             Arc::clone(world),
@@ -140,7 +168,7 @@ impl Cluster {
         if shape.is_thin {
             network.thin_out();
         }
-        Arc::new(Self {
+        let cluster = Arc::new(Self {
             world: Arc::clone(world),
             network,
             ledger,
@@ -148,29 +176,53 @@ impl Cluster {
             shape,
             meta,
             observer,
+            watch: Watch::default(),
             coordinator: Mutex::default(),
             nodes: Mutex::new(nodes),
-        })
+        });
+        let watched = Arc::downgrade(&cluster);
+        world.steps.watch_with(Box::new(move || {
+            if let Some(cluster) = watched.upgrade() {
+                cluster.watch.look(&cluster);
+            }
+        }));
+        cluster
+    }
+
+    /// How many transactions of the metadata there were.
+    pub(crate) fn meta_write_count(&self) -> u64 {
+        self.meta.write_count.load(Ordering::Relaxed)
+    }
+
+    /// Nodes that are declared failed.
+    pub(crate) fn failed(&self) -> BTreeSet<NodeId> {
+        let nodes = self.observer.nodes();
+        let nodes = nodes.expect("onlookers can read").into_iter();
+        nodes
+            .filter(|node| node.failed)
+            .map(|node| node.id)
+            .collect()
+    }
+
+    /// The stripes that count.
+    pub(crate) fn stripes(&self) -> Vec<StripeRecord> {
+        let stripes = self.observer.stripes(None, usize::MAX);
+        stripes.expect("onlookers can read")
     }
 
     /// Machines whose nodes have missed something, or may be about to: they are declared failed, or
-    /// have a chunk that does not count. None when the metadata cannot be read.
-    pub(crate) fn behind(&self) -> Option<BTreeSet<Slot>> {
-        let failed = self.observer.nodes().ok()?.into_iter();
-        let failed = failed
-            .filter(|record| record.failed)
-            .map(|record| record.id);
-        let stripes = self.observer.stripes(None, usize::MAX).ok()?;
+    /// have a chunk that does not count.
+    pub(crate) fn behind(&self) -> BTreeSet<Slot> {
+        let failed = self.failed().into_iter();
+        let stripes = self.stripes();
         let stale = stripes.iter().flat_map(|stripe| {
             let stale = stripe.stale.iter();
             stale.filter_map(|stale| stripe.node_of(stale.chunk))
         });
-        Some(
-            failed
-                .chain(stale)
-                .filter_map(|node| self.slot_of(node))
-                .collect(),
-        )
+        failed
+            .chain(stale)
+            .filter_map(|node| self.slot_of(node))
+            .collect()
     }
 
     /// The machines of nodes.
@@ -229,12 +281,12 @@ impl Cluster {
             self.world.note("the coordinator is killed");
             self.end(party);
         }
-        self.meta.0.heal();
+        self.meta.store.heal();
     }
 
     /// Lets the coordinator's disk fail after some more operations.
     pub(crate) fn fail_meta_after(&self, operation_count: u64) {
-        self.meta.0.fail_after(operation_count);
+        self.meta.store.fail_after(operation_count);
     }
 
     /// Starts a node unless it runs. It recovers its store and joins as soon as it can.
@@ -265,13 +317,7 @@ impl Cluster {
 
     async fn run_node(self: Arc<Self>, party: Party, options: NodeOptions, disk: SimDisk) {
         let at = party.slot.0;
-        let store_options = gabion_store::Options {
-            segment_bytes: SEGMENT_BYTES,
-            free_bytes: RESERVE_BYTES,
-            segment_count_max: 3,
-            ..gabion_store::Options::default()
-        };
-        let store = match Store::open(disk, store_options) {
+        let store = match Store::open(disk, store_options()) {
             Ok((store, report)) => {
                 let (pending, damage) = (report.pending_count, report.damage.len());
                 self.world.note(&format!(
@@ -335,6 +381,7 @@ impl Cluster {
         }
         if loses_power {
             disk.crash();
+            self.world.steps.changed();
         }
     }
 
@@ -381,6 +428,15 @@ impl Cluster {
         lock(&self.nodes)[slot.0 - 1].disk.clone()
     }
 
+    /// The nodes that have a disk, and their disks.
+    pub(crate) fn disks(&self) -> BTreeMap<NodeId, SimDisk> {
+        let nodes = lock(&self.nodes);
+        let known = nodes
+            .iter()
+            .filter_map(|machine| Some((machine.id?, machine.disk.clone())));
+        known.collect()
+    }
+
     /// Bytes on a node's disk.
     pub(crate) fn used_bytes(&self, slot: Slot) -> u64 {
         let disk = self.disk(slot);
@@ -423,6 +479,15 @@ impl Cluster {
 
     fn ports(&self, party: Party) -> Arc<SimPorts> {
         SimPorts::new(Arc::clone(&self.world), Arc::clone(&self.network), party)
+    }
+}
+
+pub(crate) fn store_options() -> gabion_store::Options {
+    gabion_store::Options {
+        segment_bytes: SEGMENT_BYTES,
+        free_bytes: RESERVE_BYTES,
+        segment_count_max: 3,
+        ..gabion_store::Options::default()
     }
 }
 

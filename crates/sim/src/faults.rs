@@ -251,9 +251,7 @@ impl Weather {
 
     /// Whether a machine may lose something.
     fn may_harm(&self, slot: Slot) -> bool {
-        let Some(mut incomplete) = self.cluster.behind() else {
-            return false;
-        };
+        let mut incomplete = self.cluster.behind();
         let mut harmed = lock(&self.harmed);
         incomplete.extend(harmed.iter().copied());
         incomplete.insert(slot);
@@ -291,6 +289,7 @@ impl Weather {
             let bit = world.roll(|dice| dice.below(length * 8));
             world.note(&format!("machine {}: bit {bit} of {path} rots", slot.0));
             disk.flip_bit(&path, bit);
+            self.cluster.watch.rots(path);
         }
     }
 
@@ -336,6 +335,7 @@ impl Weather {
                 Ok(()) => {
                     world.note("the cluster is whole");
                     lock(&self.harmed).clear();
+                    self.cluster.watch.is_whole();
                     return;
                 }
                 Err(still) => why = still,

@@ -90,7 +90,7 @@ enum Fate {
     Dropped,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Update {
     /// What primaries have sent it out under. There are several if a copy of the request came to
     /// one later; at most one of them can stand, and an acknowledgement says which.
@@ -113,7 +113,7 @@ impl Update {
 }
 
 /// A stripe's updates.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct StripeHistory {
     updates: BTreeMap<UpdateId, Update>,
     /// The updates that touch each cell, in the order of their submission.
@@ -375,6 +375,26 @@ impl History {
             }
         }
         Ok(())
+    }
+
+    /// What is known of a stripe and of those that it was made of: somebody who looks on may check against it
+    /// what nobody reads, and nothing follows for anybody.
+    ///
+    /// # Panics
+    /// When it was not added.
+    #[must_use]
+    pub fn excerpt(&self, stripe: StripeId) -> Self {
+        let mut excerpt = Self::default();
+        let mut left = vec![stripe];
+        while let Some(stripe) = left.pop() {
+            if let Some(pieces) = self.inherited.get(&stripe) {
+                left.extend(pieces.iter().map(|piece| piece.old));
+                excerpt.inherited.insert(stripe, pieces.clone());
+            }
+            let known = self.stripes[&stripe].clone();
+            excerpt.stripes.insert(stripe, known);
+        }
+        excerpt
     }
 
     /// How many updates were acknowledged and how many reads were checked.

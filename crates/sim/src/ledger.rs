@@ -176,6 +176,12 @@ impl Ledger {
         }
     }
 
+    /// What is known of a stripe, for whoever looks on. None of one that nobody has told of.
+    pub(crate) fn excerpt(&self, stripe: StripeId) -> Option<History> {
+        let history = &lock(&self.state).history;
+        history.has(stripe).then(|| history.excerpt(stripe))
+    }
+
     /// How many updates were acknowledged and how many reads were checked.
     pub(crate) fn counts(&self) -> (u64, u64) {
         lock(&self.state).history.counts()

@@ -18,6 +18,7 @@ mod attempt;
 pub mod cells;
 mod client;
 mod cluster;
+pub mod conversion;
 mod deeds;
 mod dice;
 pub mod disk_model;
@@ -30,8 +31,10 @@ mod network;
 mod ports;
 mod read;
 mod run;
+mod steps;
 mod trace;
 mod verify;
+mod watch;
 mod workload;
 mod world;
 

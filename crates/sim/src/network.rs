@@ -422,6 +422,9 @@ impl Network {
     }
 
     fn arrive(self: &Arc<Self>, id: u64, message: Message) {
+        if let Some(act) = self.world.steps.step() {
+            act();
+        }
         let (connection, is_cut, break_one_in) = {
             let state = lock(&self.state);
             let Some(&connection) = state.connections.get(&id) else {

@@ -202,7 +202,13 @@ impl Ports for SimPorts {
         let world = Arc::clone(&self.world);
         let task = async move {
             world.sleep(wait_us).await;
+            if let Some(act) = world.steps.step() {
+                // Whoever is to be killed may be this very process: not by its own task.
+                world.after(0, act);
+                world.sleep(1).await;
+            }
             work();
+            world.steps.changed();
         };
         self.world.spawn(self.party.process, task.boxed());
     }

@@ -1,9 +1,11 @@
 //! One run: a cluster drawn from a seed, storms and calms, and what came of it.
 
+use crate::client::Client;
 use crate::cluster::Cluster;
 use crate::deeds::Deeds;
 use crate::dice::Dice;
 use crate::faults::Weather;
+use crate::network::Party;
 use crate::verify::verify;
 use crate::workload::{Files, prepare, work};
 use crate::world::World;
@@ -236,13 +238,18 @@ pub fn simulate(seed: u64, options: &Options) -> Report {
     }
 }
 
-async fn script(cluster: Arc<Cluster>, options: Options, fault_count: Arc<Mutex<u64>>) {
-    let world = Arc::clone(&cluster.world);
+/// Starts the coordinator and all nodes, and gives a client.
+pub(crate) fn start(cluster: &Arc<Cluster>) -> (Arc<Client>, Party) {
     cluster.start_coordinator();
     for slot in cluster.node_slots() {
         cluster.start_node(slot);
     }
-    let (client, party) = cluster.client(0);
+    cluster.client(0)
+}
+
+async fn script(cluster: Arc<Cluster>, options: Options, fault_count: Arc<Mutex<u64>>) {
+    let world = Arc::clone(&cluster.world);
+    let (client, party) = start(&cluster);
     let files = Arc::new(Files::default());
     prepare(&cluster, &client, &files).await;
     for number in 0..cluster.shape.client_count {

@@ -222,12 +222,11 @@ const RESERVE: ReserveSpec = ReserveSpec {
     smoothing: Smoothing::THESIS,
 };
 
-/// Makes the cluster's pool and first files; nothing goes wrong yet.
-pub(crate) async fn prepare(cluster: &Cluster, client: &Client, files: &Files) {
-    let world = &cluster.world;
+/// Makes the cluster's pool as soon as there are nodes enough.
+pub(crate) async fn create_pool(cluster: &Cluster, client: &Client) {
     let shape = &cluster.shape;
     loop {
-        world.sleep(100_000).await;
+        cluster.world.sleep(100_000).await;
         let request = CoordinatorRequest::CreatePool(PoolWish {
             name: "pool".to_owned(),
             survive: shape.survive,
@@ -240,9 +239,16 @@ pub(crate) async fn prepare(cluster: &Cluster, client: &Client, files: &Files) {
         });
         // Refused until all nodes have joined.
         if let Ok(CoordinatorReply::Pool(_)) = client.ask(request).await {
-            break;
+            return;
         }
     }
+}
+
+/// Makes the cluster's pool and first files; nothing goes wrong yet.
+pub(crate) async fn prepare(cluster: &Cluster, client: &Client, files: &Files) {
+    let world = &cluster.world;
+    let shape = &cluster.shape;
+    create_pool(cluster, client).await;
     let count = world.roll(|dice| dice.between(1, 3));
     while (files.names().len() as u64) < count {
         let name = format!("file{}", world.fresh());

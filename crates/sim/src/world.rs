@@ -6,6 +6,7 @@
 
 use crate::dice::Dice;
 use crate::journal::Journal;
+use crate::steps::Steps;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::task::{ArcWake, waker};
@@ -29,6 +30,7 @@ const NOW_US_MAX: u64 = 3_600_000_000;
 pub(crate) struct World {
     state: Mutex<State>,
     ready: Arc<Ready>,
+    pub(crate) steps: Steps,
 }
 
 struct State {
@@ -96,6 +98,7 @@ impl World {
         Arc::new(Self {
             state: Mutex::new(state),
             ready: Arc::default(),
+            steps: Steps::default(),
         })
     }
 

@@ -307,8 +307,8 @@ pub(crate) const CHUNKS_DIRECTORY: &str = "chunks";
 /// Directory of chunks that are being written.
 pub(crate) const TMP_DIRECTORY: &str = "tmp";
 
-/// The path of a chunk's file.
-pub(crate) fn path_of(chunk: ChunkId) -> String {
+/// The path of a chunk's file on its node's disk.
+pub fn path_of(chunk: ChunkId) -> String {
     let directory = directory_of(chunk);
     format!("{directory}/{:016x}-{:02x}", chunk.stripe.0, chunk.index.0)
 }

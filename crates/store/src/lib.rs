@@ -89,6 +89,7 @@ mod witness;
 
 pub use appended::Recalled;
 pub use apply::ApplySummary;
+pub use chunk_file::path_of as chunk_path;
 pub use chunk_writer::ChunkWriter;
 pub use counts::StoreCounts;
 pub use disk::{Disk, DiskFile, PhysicalExtent, SECTOR_BYTES};

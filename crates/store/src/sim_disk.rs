@@ -30,6 +30,8 @@ pub struct DiskCounts {
     pub written_bytes: u64,
     /// Syncs of files and directories.
     pub sync_count: u64,
+    /// Whatever may have changed which names a crash leaves: changes of names, syncs of directories, crashes.
+    pub name_count: u64,
 }
 
 /// The disk. See the module's documentation for what it models.
@@ -88,6 +90,7 @@ impl SimDisk {
         state.names.clone_from(&names);
         state.durable_names = names;
         state.unsynced_names.clear();
+        state.counts.name_count += 1;
         state.incarnation += 1;
         state.power_off_at = None;
         state.fail_at = None;
@@ -142,6 +145,12 @@ impl SimDisk {
         let is_file =
             |(path, node): (&String, &Node)| matches!(node, Node::File(_)).then(|| path.clone());
         state.names.iter().filter_map(is_file).collect()
+    }
+
+    /// Whether there is a file of this name after any crash now, the one of today or another that is about to take
+    /// its place.
+    pub fn keeps(&self, path: &str) -> bool {
+        self.lock().keeps(path)
     }
 
     /// The bytes of a file, if there is such a file.
@@ -257,6 +266,7 @@ impl Disk for SimDisk {
     fn sync_directory(&self, directory: &str) -> io::Result<()> {
         let mut state = self.lock();
         state.counts.sync_count += 1;
+        state.counts.name_count += 1;
         match state.step()? {
             Fate::Works => {}
             Fate::LosesPower => return Err(powered_off()),

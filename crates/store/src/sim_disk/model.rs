@@ -176,6 +176,7 @@ impl State {
 
     pub(super) fn change_names(&mut self, change: NameChange) -> io::Result<()> {
         let fate = self.step()?;
+        self.counts.name_count += 1;
         if fate == Fate::Fails {
             return Err(io::Error::other("injected failure"));
         }
@@ -193,6 +194,18 @@ impl State {
             Node::File(inode) => lock_inode(inode).current.used_bytes(),
         };
         self.names.values().map(length).sum()
+    }
+
+    /// Whether every crash leaves a file of this name.
+    pub(super) fn keeps(&self, path: &str) -> bool {
+        let directory = directory_of(path);
+        let is_file = matches!(self.durable_names.get(path), Some(Node::File(_)));
+        let is_in = directory.is_empty() || self.durable_names.contains_key(directory);
+        let may_go = |change: &NameChange| {
+            let unlinked = change.unlink.as_deref();
+            unlinked == Some(path) || unlinked == Some(directory)
+        };
+        is_file && is_in && !self.unsynced_names.iter().any(may_go)
     }
 
     /// The names, and through them the files, that a crash leaves.

@@ -1,0 +1,302 @@
+//! One conversion with one incident, at any of its steps: so that all of them can be tried, where seeds try
+//! some. A step is a message that arrives or a piece of work at a disk that begins.
+//!
+//! The cluster is small, and the rest of the run is the same each time: a file of one segment, of two blocks
+//! with two replicas each, becomes a stripe of `rs(2,1)` or blocks again. The watch looks on as in every run.
+
+use crate::client::Client;
+use crate::cluster::Cluster;
+use crate::network::Slot;
+use crate::run::{Shape, start};
+use crate::steps::Act;
+use crate::verify::verify;
+use crate::workload::{Files, create_pool};
+use crate::world::{ProcessId, World, lock};
+use futures::FutureExt;
+use gabion_layout::{
+    ChunkId, ChunkIndex, EncodeAfter, ReplicaPlacement, StripeRecord, Survive, UpdateScheme,
+};
+use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest, FormOrder, LifecycleWish};
+use gabion_store::chunk_path;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+const SEED: u64 = 1;
+/// Machines with nodes; the coordinator's is another.
+pub const NODE_COUNT: usize = 5;
+const KEPT_LINE_COUNT: usize = 2_000;
+/// The file whose one segment is converted.
+const FILE: &str = "file";
+/// Virtual time within which the segment must be converted, and within which all must be well again.
+const WAIT_MS_MAX: u64 = 120_000;
+/// How often it is looked whether it is.
+const LOOK_EVERY_MS: u64 = 50;
+
+/// What is converted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Task {
+    /// Whether blocks become a stripe. Otherwise a stripe becomes blocks.
+    pub encodes: bool,
+    /// Whether a client updates the segment when its conversion begins.
+    pub is_written: bool,
+}
+
+/// Whose process ends, with all that its disk has not synced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Victim {
+    /// The coordinator.
+    Coordinator,
+    /// The node on a machine, from 1 to [`NODE_COUNT`].
+    Node(usize),
+}
+
+/// What goes wrong before a step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Incident {
+    /// A crash. The victim starts again after so many virtual milliseconds.
+    Crash(Victim, u64),
+    /// Not to be survived: a chunk of the old form is removed, as if its removal did not wait for the commit.
+    RemoveOld,
+    /// Not to be survived once the chunk was read back: a bit of a chunk of the new form flips, if there is one.
+    SpoilNew,
+}
+
+/// What came of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ended {
+    /// The broken promise, if one was.
+    pub failure: Option<String>,
+    /// The last events, oldest first.
+    pub log: Vec<String>,
+    /// Steps from the order to the end of the conversion.
+    pub step_count: u64,
+    /// Whether the incident has changed anything.
+    pub has_happened: bool,
+}
+
+/// Converts a segment, with an incident before the step of the number given.
+pub fn convert(task: Task, incident: Option<(u64, Incident)>) -> Ended {
+    let world = World::new(SEED, KEPT_LINE_COUNT);
+    let cluster = Cluster::new(&world, shape());
+    let ended = Arc::new(Mutex::new((0, false)));
+    let script = script(Arc::clone(&cluster), task, incident, Arc::clone(&ended));
+    if catch_unwind(AssertUnwindSafe(|| world.run(script))).is_err() {
+        world.fail("a process panicked; its message is on standard error".to_owned());
+    }
+    let failure = world.failure();
+    world.end();
+    world.steps.end();
+    cluster.network.clear();
+    let (step_count, has_happened) = *lock(&ended);
+    Ended {
+        failure,
+        log: world.take_journal().into_lines(),
+        step_count,
+        has_happened,
+    }
+}
+
+fn shape() -> Shape {
+    let chunk_bytes = 4096;
+    Shape {
+        rack_count: 3,
+        node_count: NODE_COUNT,
+        client_count: 1,
+        code: "rs(2,1)".to_owned(),
+        survive: Survive::Nodes(1),
+        survived_count: 1,
+        chunk_bytes,
+        update: UpdateScheme::default(),
+        append: None,
+        lifecycle: Some(LifecycleWish {
+            replica_count: 2,
+            after: EncodeAfter::Asked,
+            placement: ReplicaPlacement::Ear,
+        }),
+        stripe_bytes: 2 * chunk_bytes,
+        repeat_one_in: 0,
+        is_thin: false,
+    }
+}
+
+async fn script(
+    cluster: Arc<Cluster>,
+    task: Task,
+    incident: Option<(u64, Incident)>,
+    ended: Arc<Mutex<(u64, bool)>>,
+) {
+    let world = Arc::clone(&cluster.world);
+    let (client, party) = start(&cluster);
+    create_pool(&cluster, &client).await;
+    while client.put(FILE, cluster.shape.stripe_bytes).await.is_err() {
+        world.sleep(LOOK_EVERY_MS * 1000).await;
+    }
+    while !update(&client).await {
+        world.sleep(LOOK_EVERY_MS * 1000).await;
+    }
+    if !task.encodes {
+        order(&client, true).await;
+        until(&cluster, "the segment is not encoded", |c| {
+            has_form(c, true)
+        })
+        .await;
+    }
+    let act = incident.map(|(step, incident)| {
+        let script = world.begin();
+        let old = cluster.stripes();
+        (step, act(&cluster, script, incident, old, &ended))
+    });
+    world.steps.count(act);
+    order(&client, task.encodes).await;
+    let is_written = Arc::new(AtomicBool::new(!task.is_written));
+    if task.is_written {
+        let (client, is_written) = (Arc::clone(&client), Arc::clone(&is_written));
+        let write = async move {
+            // It may come too late for the stripes that it knows.
+            while !update(&client).await {}
+            is_written.store(true, Ordering::Relaxed);
+        };
+        world.spawn(party.process, write.boxed());
+    }
+    until(&cluster, "the segment is not converted", |cluster| {
+        has_form(cluster, task.encodes)
+    })
+    .await;
+    lock(&ended).0 = world.steps.end();
+    until(&cluster, "the cluster does not become whole", |cluster| {
+        is_whole(cluster) && is_written.load(Ordering::Relaxed)
+    })
+    .await;
+    let files = Files::default();
+    files.add(FILE.to_owned());
+    verify(&cluster, &client, &files).await;
+}
+
+/// Updates the file's first stripe. Whether it is known to be done.
+async fn update(client: &Client) -> bool {
+    let Some(layout) = client.lookup(FILE).await else {
+        return false;
+    };
+    let stripe = &layout.stripes[0];
+    client
+        .update(&layout, stripe, &[3..20, 100..101])
+        .await
+        .is_ok()
+}
+
+async fn order(client: &Client, is_encoded: bool) {
+    let order = FormOrder {
+        pool: "pool".to_owned(),
+        file: Some(FILE.to_owned()),
+        is_encoded,
+    };
+    let order = CoordinatorRequest::OrderForm(order);
+    while client.ask(order.clone()).await != Ok(CoordinatorReply::Done) {}
+}
+
+async fn until(cluster: &Cluster, otherwise: &str, is_so: impl Fn(&Cluster) -> bool) {
+    for _ in 0..WAIT_MS_MAX / LOOK_EVERY_MS {
+        if is_so(cluster) {
+            return;
+        }
+        cluster.world.sleep(LOOK_EVERY_MS * 1000).await;
+    }
+    cluster.world.fail(otherwise.to_owned());
+}
+
+/// Whether the file has a form, and nothing is left of another.
+fn has_form(cluster: &Cluster, is_encoded: bool) -> bool {
+    let garbage = cluster.observer.garbage(None, 1);
+    let garbage = garbage.expect("onlookers can read");
+    (cluster.stripes().len() == 1) == is_encoded && garbage.is_empty()
+}
+
+/// Whether all nodes are up and all chunks count.
+fn is_whole(cluster: &Cluster) -> bool {
+    let mut slots = cluster.node_slots().into_iter();
+    let mut stripes = cluster.stripes().into_iter();
+    slots.all(|slot| cluster.sound_store(slot).is_some())
+        && cluster.failed().is_empty()
+        && stripes.all(|stripe| stripe.stale.is_empty())
+}
+
+/// What is to happen before a step.
+fn act(
+    cluster: &Arc<Cluster>,
+    script: ProcessId,
+    incident: Incident,
+    old: Vec<StripeRecord>,
+    ended: &Arc<Mutex<(u64, bool)>>,
+) -> Act {
+    let (cluster, ended) = (Arc::clone(cluster), Arc::clone(ended));
+    Box::new(move || {
+        let has_happened = match incident {
+            Incident::Crash(victim, down_ms) => {
+                crash(&cluster, script, victim, down_ms);
+                true
+            }
+            Incident::RemoveOld => remove(&cluster, &old[0]),
+            Incident::SpoilNew => spoil(&cluster, &old),
+        };
+        lock(&ended).1 = has_happened;
+    })
+}
+
+fn crash(cluster: &Arc<Cluster>, script: ProcessId, victim: Victim, down_ms: u64) {
+    match victim {
+        Victim::Coordinator => cluster.kill_coordinator(),
+        Victim::Node(machine) => cluster.kill_node(Slot(machine), true),
+    }
+    let cluster = Arc::clone(cluster);
+    let world = Arc::clone(&cluster.world);
+    let again = async move {
+        cluster.world.sleep(down_ms * 1000).await;
+        match victim {
+            Victim::Coordinator => cluster.start_coordinator(),
+            Victim::Node(machine) => cluster.start_node(Slot(machine)),
+        }
+    };
+    world.spawn(script, again.boxed());
+}
+
+/// Removes the first chunk of a stripe while the stripe counts. Whether it did.
+fn remove(cluster: &Cluster, stripe: &StripeRecord) -> bool {
+    let chunk = ChunkId {
+        stripe: stripe.id,
+        index: ChunkIndex(0),
+    };
+    let counts = cluster.stripes().iter().any(|known| known.id == stripe.id);
+    let slot = cluster.slot_of(stripe.nodes[0]);
+    let store = slot.and_then(|slot| cluster.sound_store(slot));
+    let is_removed = counts && store.is_some_and(|store| store.remove(chunk).is_ok());
+    cluster.world.steps.changed();
+    is_removed
+}
+
+/// Flips a bit of the data of a chunk that no stripe of these has. Whether there was one.
+fn spoil(cluster: &Cluster, old: &[StripeRecord]) -> bool {
+    let of_old = |path: &String| {
+        let chunks = old.iter().flat_map(|stripe| {
+            let id = stripe.id;
+            stripe
+                .chunks()
+                .map(move |index| ChunkId { stripe: id, index })
+        });
+        let mut paths = chunks.map(chunk_path);
+        paths.any(|known| known == *path)
+    };
+    for slot in cluster.node_slots() {
+        let disk = cluster.disk(slot);
+        let mut files = disk.files().into_iter();
+        let new =
+            files.find(|path| path.starts_with("chunks/") && path.contains('-') && !of_old(path));
+        if let Some(path) = new {
+            let length = disk.contents(&path).map_or(0, |bytes| bytes.len() as u64);
+            // The data is last but for a reserve; its first block begins behind header and checksums.
+            disk.flip_bit(&path, (length.min(2 * 4096 + 1) - 1) * 8);
+            return length > 0;
+        }
+    }
+    false
+}

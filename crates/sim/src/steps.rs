@@ -1,0 +1,70 @@
+//! What happens at the steps of a run beside what its processes do: somebody looks on, and something may be
+//! made to happen at one of them. A step is a message that arrives or a piece of work at a disk that begins.
+
+use crate::world::lock;
+use std::sync::{Mutex, OnceLock};
+
+/// Called when something on a disk may have changed.
+type Onlooker = Box<dyn Fn() + Send + Sync>;
+
+/// What is to happen.
+pub(crate) type Act = Box<dyn FnOnce() + Send>;
+
+/// The steps of a run. Until they are counted, nothing happens at any.
+#[derive(Default)]
+pub(crate) struct Steps {
+    onlooker: OnceLock<Onlooker>,
+    counted: Mutex<Option<Counted>>,
+}
+
+#[derive(Default)]
+struct Counted {
+    step_count: u64,
+    at: Option<(u64, Act)>,
+}
+
+impl std::fmt::Debug for Steps {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Steps").finish_non_exhaustive()
+    }
+}
+
+impl Steps {
+    /// Has somebody look on for as long as the run takes.
+    ///
+    /// # Panics
+    /// When somebody does already.
+    pub(crate) fn watch_with(&self, onlooker: Onlooker) {
+        let is_first = self.onlooker.set(onlooker).is_ok();
+        assert!(is_first, "one onlooker sees everything");
+    }
+
+    /// Something on a disk, or the metadata, may have changed.
+    pub(crate) fn changed(&self) {
+        if let Some(look) = self.onlooker.get() {
+            look();
+        }
+    }
+
+    /// Counts steps from now on, the next being number 0, and lets something happen before the one whose number
+    /// is given.
+    pub(crate) fn count(&self, at: Option<(u64, Act)>) {
+        *lock(&self.counted) = Some(Counted { step_count: 0, at });
+    }
+
+    /// Counts no more. How many steps there were.
+    pub(crate) fn end(&self) -> u64 {
+        let counted = lock(&self.counted).take();
+        counted.map_or(0, |counted| counted.step_count)
+    }
+
+    /// A step is about to be taken. What is to happen before, if something is.
+    pub(crate) fn step(&self) -> Option<Act> {
+        let mut counted = lock(&self.counted);
+        let counted = counted.as_mut()?;
+        let number = counted.step_count;
+        counted.step_count += 1;
+        let (_, act) = counted.at.take_if(|(at, _)| *at == number)?;
+        Some(act)
+    }
+}
