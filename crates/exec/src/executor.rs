@@ -1,13 +1,11 @@
-//! The state machine: what an event makes possible is done at once, and nothing else is looked at,
-//! so that an event costs the same in a small part and in a large one.
+//! The executor as its drivers see it: a part, and one of two ways through its slices.
 
-use crate::RING_SLICES;
-use crate::command::{Command, Event, Sink, Source};
-use crate::graph::{Graph, MalformedPart, Outlet, Producer};
-use crate::ring::Ring;
-use bytes::{Bytes, BytesMut};
+use crate::command::{Command, Event};
+use crate::graph::MalformedPart;
+use crate::in_turn::InTurn;
+use crate::streamed::Streamed;
 use gabion_layout::NodeId;
-use gabion_plan::{Part, ValueId};
+use gabion_plan::{Part, StepOrder, ValueId};
 use thiserror::Error;
 
 /// Why a part cannot go on: its plan or a peer is wrong.
@@ -26,40 +24,16 @@ pub enum ExecError {
     },
 }
 
-/// How far a consumer is.
-#[derive(Clone, Copy, Debug)]
-struct Progress {
-    /// Slices taken.
-    taken: u64,
-    /// Slices that may be taken: what the receiver or the sink has finished, plus a ring.
-    allowed: u64,
-}
-
-/// Something that may be possible now.
-#[derive(Clone, Copy, Debug)]
-enum Chance {
-    /// The outlet with this number may have a slice to take.
-    Drain(usize),
-    /// The group with this number may have all its terms, and room for the sums.
-    Compute(usize),
-    /// The ring with this number has slices that all consumers have taken.
-    Trim(usize),
-}
-
 /// Runs one part. See the crate's documentation.
 #[derive(Debug)]
 pub struct Executor {
-    graph: Graph,
-    /// One a value.
-    rings: Vec<Ring>,
-    /// One a consumer.
-    progress: Vec<Progress>,
-    /// One a group: how many of its inputs, from the first on, are known to have the next slice.
-    ready: Vec<usize>,
-    /// What to look at before the event is done with. Invariant: empty between events.
-    chances: Vec<Chance>,
-    /// Outlets that still have slices to take or stores to wait for.
-    unfinished_count: usize,
+    way: Way,
+}
+
+#[derive(Debug)]
+enum Way {
+    Streamed(Streamed),
+    InTurn(InTurn),
 }
 
 impl Executor {
@@ -68,57 +42,34 @@ impl Executor {
     /// # Errors
     /// [`ExecError::Malformed`] when the part makes no sense.
     pub fn new(part: &Part) -> Result<(Self, Vec<Command>), ExecError> {
-        let graph = Graph::new(part)?;
-        let rings = graph.values.iter().map(|v| Ring::new(v.consumers.len()));
-        let rings: Vec<Ring> = rings.collect();
-        let start = Progress {
-            taken: 0,
-            allowed: RING_SLICES,
+        let (way, commands) = match part.order {
+            StepOrder::Streamed => {
+                let (streamed, commands) = Streamed::new(part)?;
+                (Way::Streamed(streamed), commands)
+            }
+            StepOrder::InTurn => {
+                let (in_turn, commands) = InTurn::new(part)?;
+                (Way::InTurn(in_turn), commands)
+            }
         };
-        let mut executor = Self {
-            progress: vec![start; graph.consumers.len()],
-            ready: vec![0; graph.groups.len()],
-            chances: Vec::new(),
-            unfinished_count: graph.outlet_count,
-            rings,
-            graph,
-        };
-        let mut commands = Vec::new();
-        for number in 0..executor.rings.len() {
-            executor.request(number, &mut commands);
-        }
-        Ok((executor, commands))
+        Ok((Self { way }, commands))
     }
 
     /// Whether everything is sent and stored.
     pub fn is_finished(&self) -> bool {
-        self.unfinished_count == 0
+        match &self.way {
+            Way::Streamed(streamed) => streamed.is_finished(),
+            Way::InTurn(in_turn) => in_turn.is_finished(),
+        }
     }
 
     /// The nodes without whose slices or credit nothing more can happen here, as far as peers are to
     /// blame. Empty when only fetches and stores of this node are missing.
     pub fn awaited_peers(&self) -> Vec<NodeId> {
-        let dry = self.graph.values.iter().zip(&self.rings);
-        let senders = dry.filter_map(|(value, ring)| match value.producer {
-            Producer::Incoming(from) => {
-                let is_dry = ring.base() == ring.end() && ring.end() < value.slices.count;
-                is_dry.then_some(from)
-            }
-            _ => None,
-        });
-        let outlets = self.graph.consumers.iter().zip(&self.progress);
-        let receivers = outlets.filter_map(|(consumer, progress)| match consumer.outlet {
-            Outlet::Send(to) => {
-                let is_held_up =
-                    progress.taken == progress.allowed && progress.taken < consumer.slices.count;
-                is_held_up.then_some(to)
-            }
-            _ => None,
-        });
-        let mut awaited: Vec<NodeId> = senders.chain(receivers).collect();
-        awaited.sort_unstable();
-        awaited.dedup();
-        awaited
+        match &self.way {
+            Way::Streamed(streamed) => streamed.awaited_peers(),
+            Way::InTurn(in_turn) => in_turn.awaited_peer().into_iter().collect(),
+        }
     }
 
     /// Takes an event and gives the commands that follow from it.
@@ -127,268 +78,9 @@ impl Executor {
     /// [`ExecError::Unexpected`] when the event does not belong to the part: a peer is wrong. The
     /// executor must not be used further.
     pub fn handle(&mut self, event: Event) -> Result<Vec<Command>, ExecError> {
-        match event {
-            Event::Fetched { step, slice, bytes } => self.fetched(step, slice, bytes)?,
-            Event::Received {
-                value,
-                slice,
-                bytes,
-            } => self.received(value, slice, bytes)?,
-            Event::Credited { value, slices } => self.credited(value, slices)?,
-            Event::Stored { step } => self.stored(step)?,
-        }
-        let mut commands = Vec::new();
-        while let Some(chance) = self.chances.pop() {
-            match chance {
-                Chance::Drain(number) => self.drain(number, &mut commands),
-                Chance::Compute(number) => self.compute(number),
-                Chance::Trim(number) => self.trim(number, &mut commands),
-            }
-        }
-        Ok(commands)
-    }
-
-    fn fetched(&mut self, step: ValueId, slice: u64, bytes: Bytes) -> Result<(), ExecError> {
-        let unexpected = |reason| ExecError::Unexpected { step, reason };
-        let number = self
-            .graph
-            .value(step)
-            .ok_or(unexpected("was never fetched"))?;
-        if !self.rings[number].is_awaited(slice) {
-            return Err(unexpected("was fetched without being asked for"));
-        }
-        if bytes.len() as u64 != self.graph.values[number].slices.slice(slice).length {
-            return Err(unexpected("was fetched with a wrong length"));
-        }
-        self.rings[number].fill(slice, bytes);
-        self.offer(number);
-        Ok(())
-    }
-
-    fn received(&mut self, id: ValueId, slice: u64, bytes: Bytes) -> Result<(), ExecError> {
-        let unexpected = |reason| ExecError::Unexpected { step: id, reason };
-        let number = self
-            .graph
-            .value(id)
-            .ok_or(unexpected("is no incoming value"))?;
-        let value = &self.graph.values[number];
-        let ring = &mut self.rings[number];
-        if !matches!(value.producer, Producer::Incoming(_)) {
-            return Err(unexpected("is no incoming value"));
-        }
-        if slice != ring.end() || slice >= value.slices.count {
-            return Err(unexpected("arrived out of order"));
-        }
-        if !ring.has_room() {
-            return Err(unexpected("arrived without credit"));
-        }
-        if bytes.len() as u64 != value.slices.slice(slice).length {
-            return Err(unexpected("arrived with a wrong length"));
-        }
-        ring.push(Some(bytes));
-        self.offer(number);
-        Ok(())
-    }
-
-    /// A receiver gives credit for slices that it has got and used, so more than that is a lie; to
-    /// believe it would be to queue a whole chunk in memory.
-    fn credited(&mut self, id: ValueId, slices: u64) -> Result<(), ExecError> {
-        let is_send = |outlet| matches!(outlet, Outlet::Send(_));
-        let number = self.outlet(id, is_send)?;
-        let progress = &mut self.progress[number];
-        let due = progress.taken + RING_SLICES - progress.allowed;
-        if slices > due {
-            return Err(ExecError::Unexpected {
-                step: id,
-                reason: "was given credit for slices that were not sent",
-            });
-        }
-        progress.allowed += slices;
-        self.chances.push(Chance::Drain(number));
-        Ok(())
-    }
-
-    fn stored(&mut self, step: ValueId) -> Result<(), ExecError> {
-        let is_sink = |outlet| !matches!(outlet, Outlet::Send(_));
-        let number = self.outlet(step, is_sink)?;
-        let count = self.graph.consumers[number].slices.count;
-        let progress = &mut self.progress[number];
-        let stored = progress.allowed - RING_SLICES + 1;
-        if stored > progress.taken {
-            return Err(ExecError::Unexpected {
-                step,
-                reason: "was stored without being asked",
-            });
-        }
-        progress.allowed += 1;
-        if stored == count {
-            self.unfinished_count -= 1;
-        }
-        self.chances.push(Chance::Drain(number));
-        Ok(())
-    }
-
-    fn outlet(&self, id: ValueId, is: impl Fn(Outlet) -> bool) -> Result<usize, ExecError> {
-        let found = self.graph.outlet(id);
-        found
-            .filter(|&number| is(self.graph.consumers[number].outlet))
-            .ok_or(ExecError::Unexpected {
-                step: id,
-                reason: "is no step of that kind here",
-            })
-    }
-
-    /// Shows a new slice of a value to its consumers.
-    fn offer(&mut self, number: usize) {
-        if self.rings[number].is_front_taken() {
-            // Nobody wants the value.
-            self.chances.push(Chance::Trim(number));
-        }
-        for &consumer in &self.graph.values[number].consumers {
-            self.chances
-                .push(match self.graph.consumers[consumer].outlet {
-                    Outlet::Group(group) => Chance::Compute(group),
-                    _ => Chance::Drain(consumer),
-                });
-        }
-    }
-
-    /// Counts a slice as taken by a consumer.
-    fn take(&mut self, consumer: usize) {
-        let number = self.graph.consumers[consumer].value;
-        let progress = &mut self.progress[consumer];
-        let ring = &mut self.rings[number];
-        ring.take(progress.taken);
-        if progress.taken == ring.base() && ring.is_front_taken() {
-            self.chances.push(Chance::Trim(number));
-        }
-        progress.taken += 1;
-    }
-
-    /// Asks for as many slices of a stored or given value as its ring has room for.
-    fn request(&mut self, number: usize, commands: &mut Vec<Command>) {
-        let value = &self.graph.values[number];
-        let ring = &mut self.rings[number];
-        let source = match value.producer {
-            Producer::Chunk(chunk) => Source::Chunk(chunk),
-            Producer::Input(chunk) => Source::Input(chunk),
-            Producer::Log(log, chunk) => Source::Log(log, chunk),
-            Producer::Incoming(_) | Producer::Group(_) => return,
-        };
-        while ring.has_room() && ring.end() < value.slices.count {
-            let slice = ring.end();
-            commands.push(Command::Fetch {
-                step: value.id,
-                slice,
-                source,
-                range: value.slices.slice(slice),
-            });
-            ring.push(None);
-        }
-    }
-
-    /// Computes a group's next sums while their terms are there and they have room.
-    fn compute(&mut self, number: usize) {
-        loop {
-            let group = &self.graph.groups[number];
-            let slice = self.rings[group.outputs[0]].end();
-            // An input that has the slice keeps it until the group takes it: none is asked twice.
-            let is_there = |&&input: &&usize| self.rings[input].get(slice).is_some();
-            let waiting = &group.inputs[self.ready[number]..];
-            self.ready[number] += waiting.iter().take_while(is_there).count();
-            let has_room = group.outputs.iter().all(|&o| self.rings[o].has_room());
-            if self.ready[number] < group.inputs.len() || !has_room {
-                return;
-            }
-            self.ready[number] = 0;
-            self.sum(number, slice);
-        }
-    }
-
-    /// Computes one slice of all of a group's sums.
-    fn sum(&mut self, number: usize, slice: u64) {
-        let group = &self.graph.groups[number];
-        let first = group.outputs[0];
-        let length = self.graph.values[first].slices.slice(slice).length as usize;
-        let blanks = group.outputs.iter().map(|&o| self.rings[o].blank(length));
-        let mut sums: Vec<BytesMut> = blanks.collect();
-        let here = |&input: &usize| self.rings[input].get(slice).expect("all terms are there");
-        let sources: Vec<&[u8]> = group.inputs.iter().map(|i| here(i).as_ref()).collect();
-        let mut outputs: Vec<&mut [u8]> = sums.iter_mut().map(AsMut::as_mut).collect();
-        group.coefficients.combine(&sources, &mut outputs);
-        let (inputs, first_consumer) = (group.inputs.len(), group.first_consumer);
-        for (at, sum) in sums.into_iter().enumerate() {
-            let output = self.graph.groups[number].outputs[at];
-            self.rings[output].push(Some(sum.freeze()));
-            self.offer(output);
-        }
-        for consumer in first_consumer..first_consumer + inputs {
-            self.take(consumer);
-        }
-    }
-
-    /// Sends or stores every slice of a value that is there and allowed.
-    fn drain(&mut self, number: usize, commands: &mut Vec<Command>) {
-        let consumer = &self.graph.consumers[number];
-        let (step, slices, outlet) = (consumer.id, consumer.slices, consumer.outlet);
-        let value = consumer.value;
-        while self.progress[number].taken < self.progress[number].allowed {
-            let slice = self.progress[number].taken;
-            let Some(bytes) = self.rings[value].get(slice).cloned() else {
-                return;
-            };
-            self.take(number);
-            let range = slices.slice(slice);
-            let sink = match outlet {
-                Outlet::Send(to) => {
-                    commands.push(Command::Send {
-                        to,
-                        value: step,
-                        slice,
-                        bytes,
-                    });
-                    if slice + 1 == slices.count {
-                        self.unfinished_count -= 1;
-                    }
-                    continue;
-                }
-                Outlet::Write(chunk) => Sink::Write(chunk),
-                Outlet::Append(log, chunk) => Sink::Append(log, chunk),
-                Outlet::Deliver(chunk) => Sink::Deliver(chunk),
-                Outlet::Group(_) => unreachable!("groups are computed, not drained"),
-            };
-            commands.push(Command::Store {
-                step,
-                sink,
-                range,
-                bytes,
-            });
-        }
-    }
-
-    /// Drops slices that all consumers have taken, and lets the producer fill their room.
-    fn trim(&mut self, number: usize, commands: &mut Vec<Command>) {
-        let value = &self.graph.values[number];
-        let ring = &mut self.rings[number];
-        let is_sum = matches!(value.producer, Producer::Group(_));
-        let freed = ring.trim(is_sum);
-        match value.producer {
-            Producer::Chunk(_) | Producer::Input(_) | Producer::Log(..) => {
-                self.request(number, commands);
-            }
-            Producer::Group(group) => self.chances.push(Chance::Compute(group)),
-            Producer::Incoming(from) => {
-                // The sender has credit for the first ring already, and needs none past the end.
-                let sendable = |base| value.slices.count.min(base + RING_SLICES);
-                let granted = sendable(ring.base()) - sendable(ring.base() - freed);
-                if granted > 0 {
-                    commands.push(Command::Grant {
-                        from,
-                        value: value.id,
-                        slices: granted,
-                    });
-                }
-            }
+        match &mut self.way {
+            Way::Streamed(streamed) => streamed.handle(event),
+            Way::InTurn(in_turn) => in_turn.handle(event),
         }
     }
 }

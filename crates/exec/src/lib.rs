@@ -8,7 +8,8 @@
 //! All steps of a part run at once, slice by slice. Each value has a ring of [`RING_SLICES`]
 //! slices: a step that makes a value stops when its ring is full, and a receiver grants its sender
 //! one more slice whenever one has left the ring. So a part needs memory for its rings only,
-//! however long its chunk, and a slow link slows all that feeds it.
+//! however long its chunk, and a slow link slows all that feeds it. A part that is to be done *in turn*
+//! ([`gabion_plan::StepOrder`]) has no such overlap: one slice, one step after another.
 //!
 //! Parts and events come from peers and are not trusted: a part that needs more than
 //! [`MAX_BUFFER_BYTES`] is refused before anything is read, and so is a slice without credit, or
@@ -18,7 +19,9 @@
 mod command;
 mod executor;
 mod graph;
+mod in_turn;
 mod ring;
+mod streamed;
 
 pub use command::{Command, Event, Sink, Source};
 pub use executor::{ExecError, Executor};

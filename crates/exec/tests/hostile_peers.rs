@@ -7,7 +7,7 @@ use gabion_exec::{
     RING_SLICES,
 };
 use gabion_layout::{ByteRange, ChunkIndex, Keeping, NodeId, Slices, StripeId};
-use gabion_plan::{Log, Part, PartStep, Step, Term, ValueId};
+use gabion_plan::{Log, Part, PartStep, Step, StepOrder, Term, ValueId};
 use proptest::prelude::*;
 
 const NODE: NodeId = NodeId(1);
@@ -28,6 +28,7 @@ fn part(steps: Vec<PartStep>) -> Part {
         node: NODE,
         holds: None,
         keeping: Keeping::default(),
+        order: StepOrder::default(),
         chunk_bytes: CHUNK_BYTES,
         steps,
     }
@@ -345,14 +346,19 @@ fn any_step() -> impl Strategy<Value = PartStep> {
 /// Steps numbered as a plan does, or not quite.
 fn any_part() -> impl Strategy<Value = Part> {
     let gaps = prop_oneof![20 => Just(1u32), 1 => 0u32..4];
-    proptest::collection::vec((any_step(), gaps), 1..12).prop_map(|steps| {
+    let order = prop_oneof![2 => Just(StepOrder::Streamed), 1 => Just(StepOrder::InTurn)];
+    let steps = proptest::collection::vec((any_step(), gaps), 1..12);
+    (steps, order).prop_map(|(steps, order)| {
         let mut id = 0;
         let numbered = steps.into_iter().map(|(mut step, gap)| {
             step.id = ValueId(id);
             id += gap;
             step
         });
-        part(numbered.collect())
+        Part {
+            order,
+            ..part(numbered.collect())
+        }
     })
 }
 
@@ -418,4 +424,54 @@ proptest! {
             }
         }
     }
+}
+
+/// In turn, a peer may neither hurry a node nor make it send before its receiver is ready.
+#[test]
+fn events_out_of_turn_are_refused() {
+    let slices = Slices::contiguous(ByteRange::new(0, 8), 4);
+    let steps = vec![
+        step(0, slices, read(slices)),
+        step(1, slices, send(PEER, NODE, 9)),
+        step(2, slices, combine(&[0, 1])),
+        step(3, slices, send(NODE, PEER, 2)),
+    ];
+    let in_turn = Part {
+        order: StepOrder::InTurn,
+        ..part(steps)
+    };
+    let credit = |slices| Event::Credited {
+        value: ValueId(3),
+        slices,
+    };
+    // Read, received and sent, so that the receiver's word is missing that it has the slice.
+    let sent = [fetched(0, 0, 4), credit(1), received(1, 0, 4)];
+    let refused: [(&[Event], Event); 8] = [
+        (&[], fetched(0, 1, 4)),
+        (&[], fetched(0, 0, 3)),
+        (&[], received(1, 0, 4)),
+        (&[], credit(2)),
+        (&[], Event::Stored { step: ValueId(0) }),
+        (&[fetched(0, 0, 4)], received(1, 1, 4)),
+        (&sent, received(1, 1, 4)),
+        (&sent, credit(u64::MAX)),
+    ];
+    for (before, event) in refused {
+        let (mut executor, _) = Executor::new(&in_turn).unwrap();
+        for event in before {
+            executor.handle(event.clone()).unwrap();
+        }
+        let error = executor.handle(event.clone()).unwrap_err();
+        assert!(
+            matches!(error, ExecError::Unexpected { .. }),
+            "{event:?}: {error}"
+        );
+    }
+    let (mut executor, _) = Executor::new(&in_turn).unwrap();
+    for event in sent {
+        executor.handle(event).unwrap();
+    }
+    assert_eq!(executor.awaited_peers(), [PEER]);
+    let next = executor.handle(credit(1)).unwrap();
+    assert!(matches!(next[..], [Command::Fetch { slice: 1, .. }]));
 }

@@ -8,7 +8,7 @@ mod setting;
 
 use gabion_exec::RING_SLICES;
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId, StripeId, Topology};
-use gabion_plan::{Cost, Plan, Step, check};
+use gabion_plan::{Cost, Plan, Step, StepOrder, check};
 use gabion_planner::repair::{MultiScheme, Scheme, read, repair, repair_all};
 use gabion_planner::update::{Waiting, cau, parix};
 use gabion_planner::{Stripe, encode, update};
@@ -39,6 +39,10 @@ fn losses(setting: &Setting, numbers: &[usize]) -> Vec<ChunkIndex> {
 
 fn any_losses() -> impl Strategy<Value = Vec<usize>> {
     proptest::collection::vec(any::<usize>(), 1..4)
+}
+
+fn any_order() -> impl Strategy<Value = StepOrder> {
+    prop_oneof![Just(StepOrder::Streamed), Just(StepOrder::InTurn)]
 }
 
 /// Runs a plan with one node slower than all others, and checks what holds for every plan.
@@ -172,7 +176,7 @@ proptest! {
     #[test]
     fn repairs_bring_lost_bytes_back(
         setting in any_setting(), numbers in any_losses(), slice in 1u64..100,
-        scheme in any_scheme(), seed in any::<u64>(),
+        scheme in any_scheme(), order in any_order(), seed in any::<u64>(),
     ) {
         let stored = random_stripe(&setting, &mut ChaCha8Rng::seed_from_u64(seed));
         let lost = losses(&setting, &numbers);
@@ -180,7 +184,7 @@ proptest! {
         let helpers: Vec<ChunkIndex> = stripe.available().collect();
         let requestor = setting.spare();
         let plan = repair(&stripe, lost[0], requestor, &helpers, scheme, slice).unwrap();
-        let outcome = run(&plan, &setting, &stored, &stored, seed);
+        let outcome = run(&plan.in_order(order), &setting, &stored, &stored, seed);
         let repaired = outcome.whole(requestor, lost[0]);
         prop_assert_eq!(repaired.as_ref(), Some(&stored[lost[0].at()]));
     }
@@ -188,7 +192,7 @@ proptest! {
     #[test]
     fn repairs_of_several_chunks_bring_all_back(
         setting in any_setting(), numbers in any_losses(), slice in 1u64..100,
-        scheme in 0..4, seed in any::<u64>(),
+        scheme in 0..4, order in any_order(), seed in any::<u64>(),
     ) {
         let stored = random_stripe(&setting, &mut ChaCha8Rng::seed_from_u64(seed));
         let lost = losses(&setting, &numbers);
@@ -203,7 +207,7 @@ proptest! {
             _ => MultiScheme::Racks(&setting.topology),
         };
         let plan = repair_all(&stripe, &targets, &helpers, scheme, slice).unwrap();
-        let outcome = run(&plan, &setting, &stored, &stored, seed);
+        let outcome = run(&plan.in_order(order), &setting, &stored, &stored, seed);
         for (chunk, node) in targets {
             let repaired = outcome.whole(node, chunk);
             prop_assert_eq!(repaired.as_ref(), Some(&stored[chunk.at()]));

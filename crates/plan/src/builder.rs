@@ -1,6 +1,6 @@
 //! Builds plans step by step, so that planners read like the papers' prose.
 
-use crate::{Goal, Keepings, Log, Plan, Step, Term, ValueId};
+use crate::{Goal, Keepings, Log, Plan, Step, StepOrder, Term, ValueId};
 use gabion_layout::{ChunkIndex, Geometry, NodeId, Slices, StripeId};
 use std::collections::BTreeMap;
 
@@ -32,6 +32,7 @@ impl PlanBuilder {
             lost: Vec::new(),
             goal: Goal::Encode,
             keepings: Keepings::default(),
+            order: StepOrder::default(),
             steps: Vec::with_capacity(16),
         };
         Self {

@@ -43,4 +43,4 @@ pub use check::{CheckError, check};
 pub use cost::{Cost, LinkBytes};
 pub use part::{Part, PartStep};
 pub use render::{graphviz, text};
-pub use step::{Goal, Keepings, Log, Logged, Plan, Step, Term, ValueId};
+pub use step::{Goal, Keepings, Log, Logged, Plan, Step, StepOrder, Term, ValueId};

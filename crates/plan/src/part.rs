@@ -1,6 +1,6 @@
 //! One node's part of a plan: what a coordinator or client sends to each participant.
 
-use crate::{Plan, Step, ValueId};
+use crate::{Plan, Step, StepOrder, ValueId};
 use gabion_layout::{ChunkIndex, Keeping, NodeId, Slices, StripeId};
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +29,8 @@ pub struct Part {
     pub holds: Option<ChunkIndex>,
     /// How records are kept of the chunk of the stripe that the node writes.
     pub keeping: Keeping,
+    /// How the node goes through its slices.
+    pub order: StepOrder,
     /// Its steps in the plan's order.
     pub steps: Vec<PartStep>,
 }
@@ -59,6 +61,7 @@ impl Plan {
             chunk_bytes: self.geometry.chunk_bytes(),
             holds: self.holds(node),
             keeping: self.keeping_at(node),
+            order: self.order,
             steps,
         }
     }

@@ -275,6 +275,17 @@ impl Keepings {
     }
 }
 
+/// How a node goes through the slices of its part of a plan.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum StepOrder {
+    /// All steps at once, each as far ahead as its buffers allow.
+    #[default]
+    Streamed,
+    /// One slice after another, and of each slice one step after another: a node that receives does not
+    /// read, combine or send meanwhile (`Pipe-S`, `ECPipe` section 6.4).
+    InTurn,
+}
+
 /// A plan for one stripe: steps in an order in which they can be done one after another, though an
 /// executor runs all of them at once, slice by slice.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -291,6 +302,8 @@ pub struct Plan {
     pub goal: Goal,
     /// How its records are kept.
     pub keepings: Keepings,
+    /// How nodes go through its slices.
+    pub order: StepOrder,
     /// The steps; a step uses values of earlier ones only.
     pub steps: Vec<Step>,
 }
@@ -300,6 +313,13 @@ impl Plan {
     #[must_use]
     pub const fn kept(mut self, keepings: Keepings) -> Self {
         self.keepings = keepings;
+        self
+    }
+
+    /// The same plan, through whose slices nodes go in this order.
+    #[must_use]
+    pub const fn in_order(mut self, order: StepOrder) -> Self {
+        self.order = order;
         self
     }
 

@@ -2,7 +2,7 @@
 
 use gabion_codec::Code;
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId, Slices, StripeId};
-use gabion_plan::{CheckError, Goal, Keepings, Log, Plan, Step, Term, ValueId, check};
+use gabion_plan::{CheckError, Goal, Keepings, Log, Plan, Step, StepOrder, Term, ValueId, check};
 use proptest::prelude::*;
 
 /// Numbers where arithmetic breaks, beside small ones that make a plan look right.
@@ -139,6 +139,7 @@ fn any_plan() -> impl Strategy<Value = Plan> {
             lost,
             goal,
             keepings: Keepings::default(),
+            order: StepOrder::default(),
             steps,
         },
     )
@@ -153,6 +154,7 @@ fn huge_plan(goal: Goal, steps: Vec<Step>) -> Plan {
         lost: vec![],
         goal,
         keepings: Keepings::default(),
+        order: StepOrder::default(),
         steps,
     }
 }

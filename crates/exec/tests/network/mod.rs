@@ -1,12 +1,13 @@
 //! Nodes, disks and links in memory: runs all parts of a plan, each on an executor of its own, with
 //! events in an order drawn from a seed. Links keep their order, as connections do; disks answer
-//! in any order. It asserts as it goes that no value has more slices under way than a ring.
+//! in any order. It asserts as it goes that no value has more slices under way than a ring, and that a
+//! node which goes in turn does one thing at a time.
 
 use super::setting::bytes::Chunks;
 use bytes::Bytes;
 use gabion_exec::{Command, Event, Executor, RING_SLICES, Sink, Source};
 use gabion_layout::{ByteRange, ChunkIndex, NodeId};
-use gabion_plan::{LinkBytes, Log, Plan, ValueId};
+use gabion_plan::{LinkBytes, Log, Plan, StepOrder, ValueId};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, VecDeque};
@@ -86,6 +87,7 @@ pub(crate) struct Network<'a> {
     new: &'a Chunks,
     rng: ChaCha8Rng,
     slow: Slow,
+    order: StepOrder,
     executors: BTreeMap<NodeId, Executor>,
     /// Events on their way from node to node.
     links: BTreeMap<(NodeId, NodeId), VecDeque<Event>>,
@@ -113,6 +115,7 @@ impl<'a> Network<'a> {
             new,
             rng: ChaCha8Rng::seed_from_u64(seed),
             slow,
+            order: plan.order,
             executors: BTreeMap::new(),
             links: BTreeMap::new(),
             disks: BTreeMap::new(),
@@ -172,8 +175,20 @@ impl<'a> Network<'a> {
         Some((node, event))
     }
 
+    /// Whether a slice is on its way to this node, or its disk owes an answer.
+    fn is_busy(&self, node: NodeId) -> bool {
+        let into = self.links.iter().filter(|((_, to), _)| *to == node);
+        let is_slice = |event: &Event| matches!(event, Event::Received { .. });
+        let mut queues = into.map(|(_, queue)| queue);
+        let has_answer = self.disks.get(&node).is_some_and(|owed| !owed.is_empty());
+        has_answer || queues.any(|queue| queue.iter().any(is_slice))
+    }
+
     fn perform(&mut self, node: NodeId, commands: Vec<Command>) {
         for command in commands {
+            if self.order == StepOrder::InTurn && !matches!(command, Command::Grant { .. }) {
+                assert!(!self.is_busy(node), "one thing at a time");
+            }
             match command {
                 Command::Fetch {
                     step,
@@ -198,7 +213,11 @@ impl<'a> Network<'a> {
                     slice,
                     bytes,
                 } => {
-                    self.flows.entry(value).or_default().begin();
+                    if self.order == StepOrder::Streamed {
+                        self.flows.entry(value).or_default().begin();
+                    } else {
+                        assert!(!self.is_busy(to), "a receiver does nothing else");
+                    }
                     *self.outcome.sent.entry((node, to)).or_default() += bytes.len() as u64;
                     let event = Event::Received {
                         value,
@@ -212,7 +231,9 @@ impl<'a> Network<'a> {
                     value,
                     slices,
                 } => {
-                    self.flows.entry(value).or_default().end(slices);
+                    if self.order == StepOrder::Streamed {
+                        self.flows.entry(value).or_default().end(slices);
+                    }
                     let event = Event::Credited { value, slices };
                     self.links.entry((node, from)).or_default().push_back(event);
                 }

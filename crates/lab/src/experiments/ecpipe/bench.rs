@@ -6,7 +6,7 @@ use gabion_codec::Code;
 use gabion_layout::{
     ByteRange, ChunkIndex, Geometry, NodeId, RackId, Slices, StripeId, StripeRecord, Topology,
 };
-use gabion_plan::{Goal, Plan, PlanBuilder};
+use gabion_plan::{Goal, Plan, PlanBuilder, StepOrder};
 use gabion_planner::repair::{
     Bandwidths, Job, LinkWeights, MultiScheme, Scheme, balanced_recovery, greedy_recovery,
     rack_aware_path, repair, repair_all, weighted_path,
@@ -84,6 +84,8 @@ pub struct Trial {
     pub work: Work,
     /// Bytes of a slice.
     pub slice_bytes: u64,
+    /// How nodes go through the slices.
+    pub order: StepOrder,
 }
 
 /// What a trial does.
@@ -199,6 +201,13 @@ impl RepairBench {
     /// # Errors
     /// [`LabError::Plan`], [`LabError::Geometry`]: the trial asks for what this code or bench has not.
     pub fn plans(&self, trial: &Trial, on: &Stored<'_>) -> Result<Vec<(usize, Plan)>, LabError> {
+        let plans = self.streamed(trial, on)?.into_iter();
+        let ordered = plans.map(|(at, plan)| (at, plan.in_order(trial.order)));
+        Ok(ordered.collect())
+    }
+
+    /// The plans of a trial whatever its order is.
+    fn streamed(&self, trial: &Trial, on: &Stored<'_>) -> Result<Vec<(usize, Plan)>, LabError> {
         let slice_bytes = trial.slice_bytes;
         let late = self.late_nodes();
         let first = &on.stripes[0];
@@ -450,6 +459,7 @@ mod tests {
             name: "t".to_owned(),
             work,
             slice_bytes: 512,
+            order: StepOrder::default(),
         };
         let plans = bench.plans(&trial, &on).unwrap();
         for (_, plan) in &plans {

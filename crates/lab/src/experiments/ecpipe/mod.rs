@@ -21,6 +21,7 @@ pub(super) use single::{F8A, F8B, F8C, F8D, F8F, F8I};
 use super::{Finding, Report, Session, Table};
 use crate::error::LabError;
 use crate::plot::{Chart, Plot};
+use gabion_plan::StepOrder;
 use gabion_planner::repair::Scheme;
 use std::path::PathBuf;
 
@@ -28,11 +29,16 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 /// Hosts of the paper's cluster that hold chunks; one more is the requestor.
 const HOLDER_COUNT: u32 = 16;
+/// The largest slice that nodes take.
+const SLICE_BYTES_MAX: u64 = 16 * MIB;
 
 /// The names of trials that several figures have.
 const DIRECT: &str = "direct send";
 const CONVENTIONAL: &str = "conventional";
+/// In slices, as the paper has it in its figure 8a for a fair comparison.
 const PPR: &str = "PPR";
+/// By whole chunks, each of which a helper has before it combines and sends: one round after another.
+const PPR_IN_ROUNDS: &str = "PPR in rounds";
 const PIPELINE: &str = "RP";
 
 /// What an experiment's scale comes to.
@@ -102,6 +108,15 @@ impl Base {
             name: name.into(),
             work,
             slice_bytes: self.slice_bytes,
+            order: StepOrder::Streamed,
+        }
+    }
+
+    /// The same without slices, or with slices as large as can be.
+    fn by_chunk(self, trial: Trial) -> Trial {
+        Trial {
+            slice_bytes: self.chunk_bytes.min(SLICE_BYTES_MAX),
+            ..trial
         }
     }
 

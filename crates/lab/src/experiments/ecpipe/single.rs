@@ -2,7 +2,10 @@
 //! Figure 8).
 
 use super::super::{Experiment, Finding, Report, Session};
-use super::{Base, CONVENTIONAL, DIRECT, Figure, KIB, MIB, PIPELINE, PPR, Together, Trial, Work};
+use super::{
+    Base, CONVENTIONAL, DIRECT, Figure, KIB, MIB, PIPELINE, PPR, PPR_IN_ROUNDS, Together, Trial,
+    Work,
+};
 use crate::error::LabError;
 use gabion_planner::repair::Scheme;
 
@@ -56,6 +59,7 @@ fn slice_size(session: &Session<'_>) -> Result<Report, LabError> {
             .pick(&[2, 8, 128], &[2, 16, 128, 1024], &[1, 4, 32, 256, 2048]);
     let mut trials = vec![base.trial(DIRECT, Work::DirectSend)];
     trials.extend(base.three().into_iter().take(2));
+    trials.push(base.by_chunk(base.one(PPR_IN_ROUNDS, Scheme::Ppr)));
     let pipelined = |&size: &u64| Trial {
         slice_bytes: size * KIB,
         ..base.one(format!("{PIPELINE}, {size} KiB"), Scheme::Pipeline)

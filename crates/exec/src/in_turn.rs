@@ -1,0 +1,336 @@
+//! One slice after another, and of each slice one step after another: what `ECPipe` calls `Pipe-S` (its
+//! section 6.4), a yardstick for what it is worth that the steps of different slices overlap.
+//!
+//! A slice passes a link while both ends do nothing else. The receiver gives credit twice for each: when
+//! it has come to the slice, and when it has it. The first lets the sender send, the second lets it go
+//! on. All nodes go through the steps in the plan's order, so two that wait for each other in a ring
+//! cannot be: the first step of the first slice that is missing anywhere has both of its ends ready.
+
+use crate::command::{Command, Event, Sink, Source};
+use crate::executor::ExecError;
+use crate::graph::Graph;
+use bytes::{Bytes, BytesMut};
+use gabion_codec::kernel::Coefficients;
+use gabion_layout::{NodeId, Slices};
+use gabion_plan::{Part, PartStep, Step, Term, ValueId};
+
+/// Credits that a receiver gives for a slice.
+const CREDITS_A_SLICE: u64 = 2;
+
+/// What a step does with each slice. Values are named by the position of their step in the part.
+#[derive(Debug)]
+enum Deed {
+    Fetch(Source),
+    Receive(NodeId),
+    Sum {
+        coefficients: Coefficients,
+        values: Vec<usize>,
+    },
+    Send {
+        to: NodeId,
+        value: usize,
+        /// Credits so far. Invariant: at most one more than two for each slice sent.
+        credit_count: u64,
+        /// Slices sent.
+        sent_count: u64,
+    },
+    Store {
+        sink: Sink,
+        value: usize,
+    },
+}
+
+/// A step, and the slice of its value that is at hand.
+#[derive(Debug)]
+struct Stage {
+    id: ValueId,
+    slices: Slices,
+    deed: Deed,
+    bytes: Bytes,
+}
+
+/// Runs one part in turn.
+#[derive(Debug)]
+pub(crate) struct InTurn {
+    stages: Vec<Stage>,
+    /// The slice that all stages are at.
+    slice: u64,
+    /// The stage whose turn it is.
+    at: usize,
+    /// Slices of the longest stream.
+    slice_count: u64,
+}
+
+impl InTurn {
+    /// An executor of `part` and its first commands.
+    ///
+    /// # Errors
+    /// [`ExecError::Malformed`] when the part makes no sense.
+    pub(crate) fn new(part: &Part) -> Result<(Self, Vec<Command>), ExecError> {
+        // Whatever makes sense as a graph makes sense in turn.
+        Graph::new(part)?;
+        let stages: Vec<Stage> = part.steps.iter().map(|step| stage(part, step)).collect();
+        let mut executor = Self {
+            slice: 0,
+            at: 0,
+            slice_count: stages.iter().map(|s| s.slices.count).max().unwrap_or(0),
+            stages,
+        };
+        let mut commands = Vec::new();
+        executor.advance(&mut commands);
+        Ok((executor, commands))
+    }
+
+    /// Whether everything is sent and stored.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.slice == self.slice_count
+    }
+
+    /// The node whose slice or credit is missing.
+    pub(crate) fn awaited_peer(&self) -> Option<NodeId> {
+        match self.stages.get(self.at)?.deed {
+            Deed::Receive(peer) | Deed::Send { to: peer, .. } if !self.is_finished() => Some(peer),
+            _ => None,
+        }
+    }
+
+    /// Takes an event and gives the commands that follow from it.
+    ///
+    /// # Errors
+    /// [`ExecError::Unexpected`] when it does not belong to the part.
+    pub(crate) fn handle(&mut self, event: Event) -> Result<Vec<Command>, ExecError> {
+        let mut commands = Vec::new();
+        match event {
+            Event::Fetched { step, slice, bytes } => {
+                let is_fetch = |deed: &Deed| matches!(deed, Deed::Fetch(_));
+                self.take(step, slice, bytes, is_fetch)?;
+            }
+            Event::Received {
+                value,
+                slice,
+                bytes,
+            } => {
+                let is_receipt = |deed: &Deed| matches!(deed, Deed::Receive(_));
+                self.take(value, slice, bytes, is_receipt)?;
+                if let Deed::Receive(from) = self.stages[self.at].deed {
+                    commands.push(grant(from, value));
+                }
+            }
+            Event::Credited { value, slices } => {
+                if !self.credited(value, slices)? {
+                    return Ok(commands);
+                }
+            }
+            Event::Stored { step } => {
+                self.expect(step, self.slice, |deed| matches!(deed, Deed::Store { .. }))?;
+            }
+        }
+        // A send whose receiver has just become ready is still to be done.
+        if !self.is_ready_to_send() {
+            self.at += 1;
+        }
+        self.advance(&mut commands);
+        Ok(commands)
+    }
+
+    /// Fails unless it is the turn of this step and slice.
+    fn expect(
+        &self,
+        step: ValueId,
+        slice: u64,
+        is: impl Fn(&Deed) -> bool,
+    ) -> Result<(), ExecError> {
+        let current = self.stages.get(self.at).filter(|_| !self.is_finished());
+        let is_its_turn = current.is_some_and(|stage| stage.id == step && is(&stage.deed));
+        if is_its_turn && slice == self.slice {
+            return Ok(());
+        }
+        let reason = "has an event out of its turn";
+        Err(ExecError::Unexpected { step, reason })
+    }
+
+    /// Takes a slice that was fetched or received.
+    fn take(
+        &mut self,
+        step: ValueId,
+        slice: u64,
+        bytes: Bytes,
+        is: impl Fn(&Deed) -> bool,
+    ) -> Result<(), ExecError> {
+        self.expect(step, slice, is)?;
+        let stage = &mut self.stages[self.at];
+        if bytes.len() as u64 != stage.slices.slice(slice).length {
+            let reason = "was given a slice of a wrong length";
+            return Err(ExecError::Unexpected { step, reason });
+        }
+        stage.bytes = bytes;
+        Ok(())
+    }
+
+    /// Notes credit, and says whether the present stage can go on by it.
+    fn credited(&mut self, step: ValueId, slices: u64) -> Result<bool, ExecError> {
+        let unexpected = |reason| ExecError::Unexpected { step, reason };
+        let found = self.stages.binary_search_by_key(&step, |stage| stage.id);
+        let number = found.map_err(|_| unexpected("is no step of this part"))?;
+        let Deed::Send {
+            credit_count,
+            sent_count,
+            ..
+        } = &mut self.stages[number].deed
+        else {
+            return Err(unexpected("sends nothing"));
+        };
+        *credit_count = credit_count.saturating_add(slices);
+        if *credit_count > *sent_count * CREDITS_A_SLICE + 1 {
+            return Err(unexpected("was given credit for slices that were not sent"));
+        }
+        Ok(number == self.at)
+    }
+
+    /// Whether it is a send's turn whose receiver waits for it.
+    fn is_ready_to_send(&self) -> bool {
+        match self.stages.get(self.at).map(|stage| &stage.deed) {
+            Some(Deed::Send {
+                credit_count,
+                sent_count,
+                ..
+            }) => *sent_count == self.slice && *credit_count > self.slice * CREDITS_A_SLICE,
+            _ => false,
+        }
+    }
+
+    /// Goes on until something has to be waited for.
+    fn advance(&mut self, commands: &mut Vec<Command>) {
+        while self.slice < self.slice_count {
+            if self.at == self.stages.len() {
+                self.at = 0;
+                self.slice += 1;
+                continue;
+            }
+            let slice = self.slice;
+            let stage = &self.stages[self.at];
+            if slice >= stage.slices.count {
+                self.at += 1;
+                continue;
+            }
+            let (id, range) = (stage.id, stage.slices.slice(slice));
+            match &stage.deed {
+                Deed::Sum { .. } => {
+                    let sum = self.sum(range.length as usize);
+                    self.stages[self.at].bytes = sum;
+                    self.at += 1;
+                    continue;
+                }
+                Deed::Fetch(source) => commands.push(Command::Fetch {
+                    step: id,
+                    slice,
+                    source: *source,
+                    range,
+                }),
+                Deed::Receive(from) => commands.push(grant(*from, id)),
+                Deed::Store { sink, value } => commands.push(Command::Store {
+                    step: id,
+                    sink: *sink,
+                    range,
+                    bytes: self.stages[*value].bytes.clone(),
+                }),
+                Deed::Send { .. } => self.send(commands),
+            }
+            return;
+        }
+    }
+
+    /// Sends the present stage's slice if its receiver is ready.
+    fn send(&mut self, commands: &mut Vec<Command>) {
+        if !self.is_ready_to_send() {
+            return;
+        }
+        let stage = &mut self.stages[self.at];
+        let id = stage.id;
+        if let Deed::Send {
+            to,
+            value,
+            sent_count,
+            ..
+        } = &mut stage.deed
+        {
+            *sent_count += 1;
+            let (to, value) = (*to, *value);
+            commands.push(Command::Send {
+                to,
+                value: id,
+                slice: self.slice,
+                bytes: self.stages[value].bytes.clone(),
+            });
+        }
+    }
+
+    /// The present stage's sum.
+    fn sum(&self, length: usize) -> Bytes {
+        let mut sum = BytesMut::zeroed(length);
+        if let Deed::Sum {
+            coefficients,
+            values,
+        } = &self.stages[self.at].deed
+        {
+            let sources = values
+                .iter()
+                .map(|&value| self.stages[value].bytes.as_ref());
+            let sources: Vec<&[u8]> = sources.collect();
+            coefficients.combine(&sources, &mut [&mut sum]);
+        }
+        sum.freeze()
+    }
+}
+
+fn grant(from: NodeId, value: ValueId) -> Command {
+    Command::Grant {
+        from,
+        value,
+        slices: 1,
+    }
+}
+
+/// A step of a part that makes sense.
+fn stage(part: &Part, step: &PartStep) -> Stage {
+    let position = |value: ValueId| {
+        let found = part.steps.binary_search_by_key(&value, |step| step.id);
+        found.expect("a part that makes sense uses values that it makes")
+    };
+    let store = |sink, value| Deed::Store {
+        sink,
+        value: position(value),
+    };
+    let deed = match &step.step {
+        Step::Read { chunk, .. } => Deed::Fetch(Source::Chunk(*chunk)),
+        Step::Input { chunk, .. } => Deed::Fetch(Source::Input(*chunk)),
+        Step::Recall { log, chunk, .. } => Deed::Fetch(Source::Log(*log, *chunk)),
+        Step::Send { from, .. } if *from != part.node => Deed::Receive(*from),
+        Step::Send { to, value, .. } => Deed::Send {
+            to: *to,
+            value: position(*value),
+            credit_count: 0,
+            sent_count: 0,
+        },
+        Step::Combine { terms, .. } => Deed::Sum {
+            coefficients: row(terms),
+            values: terms.iter().map(|term| position(term.value)).collect(),
+        },
+        Step::Write { chunk, value, .. } => store(Sink::Write(*chunk), *value),
+        Step::Append {
+            log, chunk, value, ..
+        } => store(Sink::Append(*log, *chunk), *value),
+        Step::Deliver { chunk, value, .. } => store(Sink::Deliver(*chunk), *value),
+    };
+    Stage {
+        id: step.id,
+        slices: step.slices,
+        deed,
+        bytes: Bytes::new(),
+    }
+}
+
+fn row(terms: &[Term]) -> Coefficients {
+    let elements: Vec<u8> = terms.iter().map(|term| term.coefficient).collect();
+    Coefficients::new(1, elements.len(), &elements)
+}
