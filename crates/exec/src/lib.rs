@@ -7,7 +7,7 @@
 //!
 //! All steps of a part run at once, slice by slice. Each value has a ring of [`RING_SLICES`]
 //! slices: a step that makes a value stops when its ring is full, and a receiver grants its sender
-//! one more slice whenever one has left the ring. So a part needs memory for its rings only,
+//! more once half of its ring is free. So a part needs memory for its rings only,
 //! however long its chunk, and a slow link slows all that feeds it. A part that is to be done *in turn*
 //! ([`gabion_plan::StepOrder`]) has no such overlap: one slice, one step after another.
 //!
@@ -30,3 +30,7 @@ pub use graph::{MAX_BUFFER_BYTES, MAX_SLICE_BYTES, MAX_STEPS, MAX_TERMS, Malform
 /// Slices that a value buffers at most, and so the credit that a sender has at the start. Both ends
 /// of a link must agree on it.
 pub const RING_SLICES: u64 = 8;
+
+/// Slices that are asked for at once, of a disk or a sender, while a stream is under way: a message or a
+/// read for each would cost more than what they are about. The other half of the ring lasts meanwhile.
+const BATCH_SLICES: u64 = RING_SLICES / 2;

@@ -1,11 +1,11 @@
 //! All steps at once, slice by slice: what an event makes possible is done at once, and nothing else is
 //! looked at, so that an event costs the same in a small part and in a large one.
 
-use crate::RING_SLICES;
 use crate::command::{Command, Event, Sink, Source};
 use crate::executor::ExecError;
 use crate::graph::{Graph, Outlet, Producer};
 use crate::ring::Ring;
+use crate::{BATCH_SLICES, RING_SLICES};
 use bytes::{Bytes, BytesMut};
 use gabion_layout::NodeId;
 use gabion_plan::{Part, ValueId};
@@ -36,6 +36,8 @@ pub(crate) struct Streamed {
     graph: Graph,
     /// One a value.
     rings: Vec<Ring>,
+    /// One a value: for how many slices a sender has credit.
+    granted: Vec<u64>,
     /// One a consumer.
     progress: Vec<Progress>,
     /// One a group: how many of its inputs, from the first on, are known to have the next slice.
@@ -62,6 +64,7 @@ impl Streamed {
         let mut executor = Self {
             progress: vec![start; graph.consumers.len()],
             ready: vec![0; graph.groups.len()],
+            granted: vec![RING_SLICES; graph.values.len()],
             chances: Vec::new(),
             unfinished_count: graph.outlet_count,
             rings,
@@ -249,7 +252,8 @@ impl Streamed {
         progress.taken += 1;
     }
 
-    /// Asks for as many slices of a stored or given value as its ring has room for.
+    /// Asks for as many slices of a stored or given value as its ring has room for, if these are a batch
+    /// or the last.
     fn request(&mut self, number: usize, commands: &mut Vec<Command>) {
         let value = &self.graph.values[number];
         let ring = &mut self.rings[number];
@@ -259,8 +263,12 @@ impl Streamed {
             Producer::Log(log, chunk) => Source::Log(log, chunk),
             Producer::Incoming(_) | Producer::Group(_) => return,
         };
-        while ring.has_room() && ring.end() < value.slices.count {
-            let slice = ring.end();
+        let room = ring.base() + RING_SLICES - ring.end();
+        let missing = value.slices.count - ring.end();
+        if room < missing.min(BATCH_SLICES) {
+            return;
+        }
+        for slice in ring.end()..ring.end() + room.min(missing) {
             commands.push(Command::Fetch {
                 step: value.id,
                 slice,
@@ -355,21 +363,22 @@ impl Streamed {
         let value = &self.graph.values[number];
         let ring = &mut self.rings[number];
         let is_sum = matches!(value.producer, Producer::Group(_));
-        let freed = ring.trim(is_sum);
+        ring.trim(is_sum);
         match value.producer {
             Producer::Chunk(_) | Producer::Input(_) | Producer::Log(..) => {
                 self.request(number, commands);
             }
             Producer::Group(group) => self.chances.push(Chance::Compute(group)),
             Producer::Incoming(from) => {
-                // The sender has credit for the first ring already, and needs none past the end.
-                let sendable = |base| value.slices.count.min(base + RING_SLICES);
-                let granted = sendable(ring.base()) - sendable(ring.base() - freed);
-                if granted > 0 {
+                // No sender needs credit past the end.
+                let sendable = value.slices.count.min(ring.base() + RING_SLICES);
+                let due = sendable.saturating_sub(self.granted[number]);
+                if due >= BATCH_SLICES || (due > 0 && sendable == value.slices.count) {
+                    self.granted[number] = sendable;
                     commands.push(Command::Grant {
                         from,
                         value: value.id,
-                        slices: granted,
+                        slices: due,
                     });
                 }
             }

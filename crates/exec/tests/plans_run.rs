@@ -235,7 +235,7 @@ proptest! {
     }
 }
 
-/// A requestor whose disk hangs stops the whole chain, each value with one full ring: the sink has
+/// A requestor whose disk hangs stops the whole chain, each value with about one full ring: the sink has
 /// taken one ring of slices, and from there each ring on the way back to a read holds another.
 #[test]
 fn a_stuck_disk_stops_a_pipeline_with_one_ring_a_value() {
@@ -261,9 +261,12 @@ fn a_stuck_disk_stops_a_pipeline_with_one_ring_a_value() {
         assert_eq!(reads.count(), 4);
         // Sink, incoming value and sum, then the last helper's read; each hop before adds an
         // incoming value and a sum.
-        let fetched: Vec<u64> = outcome.fetched.values().copied().collect();
-        let rings = [10, 8, 6, 4];
-        assert_eq!(fetched, rings.map(|rings| rings * RING_SLICES));
+        for (&fetched, rings) in outcome.fetched.values().zip([10, 8, 6, 4]) {
+            // Less than half a ring is not asked for, at each hop.
+            let most = rings * RING_SLICES;
+            let least = most - 4 * (RING_SLICES / 2 - 1);
+            assert!((least..=most).contains(&fetched), "{fetched} of {most}");
+        }
     }
     assert_eq!(
         Cost::of(&plan, &Topology::uniform(7, 1)).busiest_link_bytes(),

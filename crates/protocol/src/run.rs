@@ -10,7 +10,7 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use futures::{FutureExt, select_biased};
 use gabion_exec::{Command, Event, Executor, Sink, Source};
 use gabion_layout::{ByteRange, NodeId};
-use gabion_plan::Part;
+use gabion_plan::{Part, ValueId};
 use std::collections::BTreeMap;
 
 /// Where a part's own bytes come from and go to.
@@ -46,7 +46,58 @@ pub struct RunContext {
     pub stall_ms: Option<u64>,
 }
 
-type Work = BoxFuture<'static, Result<Event, Refusal>>;
+/// The most bytes that are read at once where slices that follow each other are asked for together.
+const READ_BYTES_MAX: u64 = 256 << 10;
+
+type Work = BoxFuture<'static, Result<Done, Refusal>>;
+
+/// Local work that is done.
+enum Done {
+    Read(Reads, Bytes),
+    Stored(ValueId),
+}
+
+/// Slices of a stored value that follow each other, in the chunk too: one read gets them.
+#[derive(Clone, Copy)]
+struct Reads {
+    step: ValueId,
+    source: Source,
+    first_slice: u64,
+    /// Bytes of all but the last, which may have fewer.
+    slice_bytes: u64,
+    range: ByteRange,
+}
+
+impl Reads {
+    /// Takes one more slice if it is the next and there is room.
+    fn extend(&mut self, step: ValueId, source: Source, slice: u64, range: ByteRange) -> bool {
+        let count = self.range.length.div_ceil(self.slice_bytes);
+        let follows = (self.step, self.source, self.first_slice + count) == (step, source, slice)
+            && self.range.end() == range.offset
+            && self.range.length == count * self.slice_bytes;
+        let fits =
+            range.length <= self.slice_bytes && self.range.length + range.length <= READ_BYTES_MAX;
+        if follows && fits && matches!(source, Source::Chunk(_)) {
+            self.range.length += range.length;
+            return true;
+        }
+        false
+    }
+
+    /// What the bytes are to the executor, which sees to it that they are neither too few nor too many.
+    fn events(self, mut bytes: Bytes) -> impl Iterator<Item = Event> {
+        let count = self.range.length.div_ceil(self.slice_bytes);
+        (0..count).map(move |at| Event::Fetched {
+            step: self.step,
+            slice: self.first_slice + at,
+            bytes: if at + 1 == count {
+                std::mem::take(&mut bytes)
+            } else {
+                bytes.split_to(bytes.len().min(self.slice_bytes as usize))
+            },
+        })
+    }
+}
 
 /// Runs a part to its end. `flows` has this run's frames from peers.
 ///
@@ -75,7 +126,16 @@ pub async fn run_part(
     let late = || Refusal::Unavailable(format!("a peer of run {}", context.run.0));
     while !(executor.is_finished() && driver.work.is_empty()) {
         let event = select_biased! {
-            done = driver.work.select_next_some() => done?,
+            done = driver.work.select_next_some() => match done? {
+                Done::Stored(step) => Event::Stored { step },
+                Done::Read(reads, bytes) => {
+                    watch.event_count += 1;
+                    for event in reads.events(bytes) {
+                        driver.perform(executor.handle(event).map_err(|error| invalid(&error))?);
+                    }
+                    continue;
+                }
+            },
             flow = flows.select_next_some() => match event_of(flow) {
                 Some(event) => event,
                 None => return Err(gave_up(&executor, context)),
@@ -181,6 +241,7 @@ struct Driver<'a> {
 impl Driver<'_> {
     fn perform(&mut self, commands: Vec<Command>) {
         let RunContext { run, purpose, .. } = self.context;
+        let mut reads: Option<Reads> = None;
         for command in commands {
             match command {
                 Command::Fetch {
@@ -189,14 +250,17 @@ impl Driver<'_> {
                     source,
                     range,
                 } => {
-                    let fetched = self.io.fetch(source, range);
-                    let fetched = match self.pacer.wait_ms(range.length, self.ports.now_ms()) {
-                        0 => fetched,
-                        wait_ms => self.ports.sleep_ms(wait_ms).then(|()| fetched).boxed(),
-                    };
-                    let event = move |bytes| Event::Fetched { step, slice, bytes };
-                    self.work
-                        .push(fetched.map(move |bytes| bytes.map(event)).boxed());
+                    let is_more = |reads: &mut Reads| reads.extend(step, source, slice, range);
+                    if !reads.as_mut().is_some_and(is_more) {
+                        let begun = reads.replace(Reads {
+                            step,
+                            source,
+                            first_slice: slice,
+                            slice_bytes: range.length,
+                            range,
+                        });
+                        self.read(begun);
+                    }
                 }
                 Command::Store {
                     step,
@@ -205,9 +269,9 @@ impl Driver<'_> {
                     bytes,
                 } => {
                     let stored = self.io.store(sink, range, bytes);
-                    let event = move |()| Event::Stored { step };
+                    let done = move |()| Done::Stored(step);
                     self.work
-                        .push(stored.map(move |stored| stored.map(event)).boxed());
+                        .push(stored.map(move |stored| stored.map(done)).boxed());
                 }
                 Command::Send {
                     to,
@@ -235,6 +299,22 @@ impl Driver<'_> {
                 }
             }
         }
+        self.read(reads);
+    }
+
+    fn read(&mut self, reads: Option<Reads>) {
+        let Some(reads) = reads else {
+            return;
+        };
+        let fetched = self.io.fetch(reads.source, reads.range);
+        let wait_ms = self.pacer.wait_ms(reads.range.length, self.ports.now_ms());
+        let fetched = match wait_ms {
+            0 => fetched,
+            wait_ms => self.ports.sleep_ms(wait_ms).then(|()| fetched).boxed(),
+        };
+        let done = move |bytes| Done::Read(reads, bytes);
+        self.work
+            .push(fetched.map(move |bytes| bytes.map(done)).boxed());
     }
 
     fn send(&mut self, to: NodeId, flow: Flow) {
@@ -308,5 +388,43 @@ mod tests {
         assert_eq!(pacer.wait_ms(25, 2_000), 0, "it is late");
         pacer.spread_ms = 0;
         assert_eq!(pacer.wait_ms(1, 0), 0);
+    }
+
+    #[test]
+    fn slices_that_follow_each_other_are_one_read() {
+        let source = Source::Chunk(gabion_layout::ChunkIndex(0));
+        let (step, other) = (ValueId(1), ValueId(2));
+        let range = ByteRange::new;
+        let mut reads = Reads {
+            step,
+            source,
+            first_slice: 3,
+            slice_bytes: 4,
+            range: range(12, 4),
+        };
+        assert!(!reads.extend(other, source, 4, range(16, 4)));
+        assert!(!reads.extend(step, source, 5, range(16, 4)), "not the next");
+        assert!(
+            !reads.extend(step, source, 4, range(20, 4)),
+            "apart in the chunk"
+        );
+        assert!(reads.extend(step, source, 4, range(16, 4)));
+        assert!(reads.extend(step, source, 5, range(20, 2)), "the last");
+        assert!(
+            !reads.extend(step, source, 6, range(22, 4)),
+            "nothing follows it"
+        );
+        let given = |bytes: &'static [u8]| {
+            let slice = |event| match event {
+                Event::Fetched { slice, bytes, .. } => (slice, bytes.len()),
+                other => panic!("{other:?} is no answer to a read"),
+            };
+            let events = reads.events(Bytes::from_static(bytes));
+            events.map(slice).collect::<Vec<_>>()
+        };
+        assert_eq!(given(b"aaaabbbbcc"), [(3, 4), (4, 4), (5, 2)]);
+        // The executor refuses a slice that is too long or too short.
+        assert_eq!(given(b"aaaabbbbccc"), [(3, 4), (4, 4), (5, 3)]);
+        assert_eq!(given(b"aaaabb"), [(3, 4), (4, 2), (5, 0)]);
     }
 }
