@@ -68,6 +68,12 @@ impl Phases {
         }
     }
 
+    /// Whether nothing waits here.
+    pub(crate) fn is_empty(&self) -> bool {
+        let mut phases = self.pools.values();
+        phases.all(|phase| phase.stripes.is_empty())
+    }
+
     /// Whether a stripe is known to wait here.
     pub(crate) fn has(&self, stripe: StripeId) -> bool {
         self.pools
@@ -75,19 +81,24 @@ impl Phases {
             .any(|phase| phase.stripes.contains_key(&stripe))
     }
 
-    /// The stripes to commit before a stripe appends so many bytes more.
-    pub(crate) fn due_before(&self, stripe: StripeId, bytes: u64, now_ms: u64) -> Vec<StripeId> {
-        let phases = self.pools.values();
-        let of_stripe = phases.filter(|phase| !phase.stripes.is_empty());
-        let due = of_stripe.filter(|phase| {
+    /// The stripes to commit before a stripe of a pool appends so many bytes more. What waits in other pools is
+    /// none of its business.
+    pub(crate) fn due_before(
+        &self,
+        (pool, stripe): (PoolId, StripeId),
+        bytes: u64,
+        now_ms: u64,
+    ) -> Vec<StripeId> {
+        let phase = self
+            .pools
+            .get(&pool)
+            .filter(|phase| !phase.stripes.is_empty());
+        let due = phase.filter(|phase| {
             let is_new = !phase.stripes.contains_key(&stripe);
-            let figures = phase.figures();
-            phase
-                .policy
-                .before(&figures, is_new, bytes, now_ms)
-                .is_some()
+            let (policy, figures) = (&phase.policy, phase.figures());
+            policy.before(&figures, is_new, bytes, now_ms).is_some()
         });
-        due.flat_map(Phase::stripes).collect()
+        due.map(Phase::stripes).unwrap_or_default()
     }
 
     /// The stripes to commit because their time has come.
@@ -121,13 +132,17 @@ mod tests {
     #[test]
     fn one_stripe_too_many_commits_all_and_one_that_waits_already_none() {
         let (both, phases) = ([1, 2].map(StripeId).to_vec(), waiting());
-        assert_eq!(phases.due_before(StripeId(3), 1, 1000), both);
-        assert_eq!(phases.due_before(StripeId(2), 40, 1000), []);
-        assert_eq!(
-            phases.due_before(StripeId(2), 41, 1000),
-            both,
-            "the log is full"
-        );
+        let due = |stripe, bytes| phases.due_before((PoolId(1), StripeId(stripe)), bytes, 1000);
+        assert_eq!(due(3, 1), both);
+        assert_eq!(due(2, 40), []);
+        assert_eq!(due(2, 41), both, "the log is full");
+    }
+
+    #[test]
+    fn a_stripe_of_another_pool_commits_nothing_of_this_one() {
+        let phases = waiting();
+        let other = (PoolId(2), StripeId(3));
+        assert_eq!(phases.due_before(other, 1000, 1000), []);
     }
 
     #[test]

@@ -21,13 +21,13 @@ use futures::FutureExt;
 use futures::lock::Mutex as AsyncMutex;
 use gabion_codec::Code;
 use gabion_layout::{
-    ChunkIndex, ChunkRange, Epoch, Generation, Geometry, NodeId, Sequence, StripeId,
+    ChunkIndex, ChunkRange, Epoch, Generation, Geometry, NodeId, PoolId, Sequence, StripeId,
 };
 use gabion_meta::Exclusion;
 use gabion_plan::Goal;
 use gabion_planner::update;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Slice size of update plans, in bytes: small enough to pipeline a large update, large enough that
 /// a small one is a single slice.
@@ -57,6 +57,8 @@ struct Desk {
     /// Locked in turn.
     primary: AsyncMutex<Primary>,
     settled: Arc<Settled>,
+    /// The stripe's pool if it has append phases, once that is known; it stays.
+    append_pool: OnceLock<Option<PoolId>>,
 }
 
 /// The term under which a stripe is settled, if there is one, and the last committed update.
@@ -119,7 +121,7 @@ impl Primaries {
         nodes: &[NodeStatus],
     ) -> Result<Sequence, Refusal> {
         let stripe = update.stripe;
-        self.end_phases(update, nodes).await;
+        self.end_phases(update, nodes).await?;
         let desk = self.desk(stripe);
         let _turn = desk.turns.wait().await;
         let mut primary = desk.primary.lock().await;
@@ -409,6 +411,7 @@ impl Desk {
             turns: Turns::default(),
             primary: AsyncMutex::new(primary),
             settled,
+            append_pool: OnceLock::new(),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::settle::check_copies;
 use crate::term::{Term, topology_of};
 use futures::FutureExt;
 use gabion_codec::Code;
-use gabion_layout::{ChunkIndex, Geometry, NodeId, StripeId};
+use gabion_layout::{ChunkIndex, Geometry, NodeId, PoolId, StripeId};
 use gabion_planner::Stripe;
 use gabion_planner::update::{self, Waiting};
 
@@ -18,10 +18,35 @@ impl Primaries {
     /// Commits what waits on stripes, when an update would make it more than may wait. The limits are
     /// the pool's for each primary; if a commit fails, the update goes on, for the stripe that it is of
     /// has its own limits.
-    pub(super) async fn end_phases(&self, update: &Update, nodes: &[NodeStatus]) {
-        let now_ms = self.ports.now_ms();
-        let due = lock(&self.phases).due_before(update.stripe, update.bytes(), now_ms);
-        self.commit_all(due, nodes).await;
+    pub(super) async fn end_phases(
+        &self,
+        update: &Update,
+        nodes: &[NodeStatus],
+    ) -> Result<(), Refusal> {
+        if lock(&self.phases).is_empty() {
+            return Ok(());
+        }
+        if let Some(pool) = self.append_pool(update.stripe).await? {
+            let (of, now_ms) = ((pool, update.stripe), self.ports.now_ms());
+            let due = lock(&self.phases).due_before(of, update.bytes(), now_ms);
+            self.commit_all(due, nodes).await;
+        }
+        Ok(())
+    }
+
+    /// A stripe's pool, if it has append phases.
+    async fn append_pool(&self, stripe: StripeId) -> Result<Option<PoolId>, Refusal> {
+        let desk = self.desk(stripe);
+        if let Some(&known) = desk.append_pool.get() {
+            return Ok(known);
+        }
+        // Whoever asks is about to need the term anyway.
+        let _turn = desk.turns.wait().await;
+        let mut primary = desk.primary.lock().await;
+        self.ensure_term(&mut primary, stripe).await?;
+        let term = primary.term.as_ref().expect("ensure_term has set it");
+        let pool = term.append.as_ref().map(|&(pool, _)| pool);
+        Ok(*desk.append_pool.get_or_init(|| pool))
     }
 
     /// Commits what has waited for as long as it may.
