@@ -4,11 +4,12 @@
 use crate::client::check;
 use crate::extent::within_file;
 use crate::file::Layout;
-use crate::losses::{failures_left, failures_left_appending, lost_for_good};
+use crate::losses::lost_for_good;
 use crate::{Client, ClientError};
 use gabion_codec::Code;
-use gabion_layout::{ByteRange, ChunkIndex, NodeId, StripeRecord, Topology};
+use gabion_layout::{ByteRange, ChunkIndex, NodeId, PoolId, StripeRecord, Topology};
 use gabion_plan::Plan;
+use gabion_planner::endurance::{failures_left, failures_left_appending};
 use gabion_planner::repair::{self, Scheme};
 use gabion_planner::update;
 use gabion_protocol::message::{
@@ -30,8 +31,7 @@ const SCRUB_DEADLINE_MS: u64 = 24 * 3600 * 1000;
 pub struct FileStat {
     /// The file's layout.
     pub layout: FileLayout,
-    /// For each stripe, how many further losses of chunks it survives at least, whichever they
-    /// are; -1 when it has lost data. While updates of it wait for their parity that is what their copies
+    /// For each stripe, how many further losses of chunks it survives, whichever they are; -1 when it has lost data. While updates of it wait for their parity that is what their copies
     /// survive, if that is less.
     pub failures_left: Vec<i32>,
 }
@@ -95,14 +95,20 @@ impl Client {
     pub async fn stat(&self, name: &str) -> Result<FileStat, ClientError> {
         let file = self.open(name).await?;
         let layout = file.layout().file.clone();
+        // Most stripes have lost the same, nothing, and for some codes it takes long to say what that leaves.
+        let mut known: BTreeMap<(PoolId, Vec<ChunkIndex>), i32> = BTreeMap::new();
         let left = |stripe: &StripeRecord| {
             let lost = lost_for_good(stripe, &layout.nodes);
             let (spec, code) = (&layout.pool_of(stripe).spec, file.code(stripe));
+            let lost_count = lost.len();
+            let left = *known
+                .entry((stripe.pool, lost))
+                .or_insert_with_key(|(_, lost)| failures_left(code, lost));
             let copies = update::phase_survives(spec.update, spec.append, code);
             let appends = layout.appending.contains(&stripe.id);
             match copies.filter(|_| appends) {
-                Some(copies) => failures_left_appending(code, &lost, copies),
-                None => failures_left(code, &lost),
+                Some(copies) => failures_left_appending(left, lost_count, copies),
+                None => left,
             }
         };
         let failures_left = layout.stripes.iter().map(left).collect();

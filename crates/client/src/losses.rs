@@ -1,7 +1,5 @@
-//! Which chunks of a stripe can be used, as far as the client knows, and what that leaves: pure
-//! functions of the layout.
+//! Which chunks of a stripe can be used, as far as the client knows: pure functions of the layout.
 
-use gabion_codec::Code;
 use gabion_layout::{ChunkIndex, NodeId, StripeRecord};
 use gabion_protocol::message::{Liveness, NodeStatus};
 use std::collections::BTreeSet;
@@ -32,27 +30,6 @@ pub(crate) fn lost_for_now(
             || liveness_of(stripe, nodes, chunk) != Some(Liveness::Up)
     };
     stripe.chunks().filter(is_lost).collect()
-}
-
-/// How many further losses, whichever they are, a stripe of `code` without `lost` survives at
-/// least; -1 when data is lost. Exact for codes that survive any `m` losses.
-pub(crate) fn failures_left(code: &Code, lost: &[ChunkIndex]) -> i32 {
-    let is_left = |chunk: &usize| !lost.contains(&ChunkIndex::new(*chunk));
-    let left: Vec<usize> = (0..code.n()).filter(is_left).collect();
-    if !code.is_sufficient(&left) {
-        return -1;
-    }
-    let lost_count = code.n() - left.len();
-    let survived = code.failures_survived().saturating_sub(lost_count);
-    i32::try_from(survived).expect("a code has at most 255 chunks")
-}
-
-/// The same of a stripe with updates that wait for their parity, whose copies survive so many losses.
-/// What waits may be in danger although everything else is safe; it is not lost before its copies are.
-pub(crate) fn failures_left_appending(code: &Code, lost: &[ChunkIndex], copies: usize) -> i32 {
-    let lost_count = i32::try_from(lost.len()).expect("a stripe has at most 255 chunks");
-    let copies = i32::try_from(copies).expect("a stripe has at most 255 chunks");
-    failures_left(code, lost).min(copies - lost_count)
 }
 
 fn liveness_of(stripe: &StripeRecord, nodes: &[NodeStatus], chunk: ChunkIndex) -> Option<Liveness> {
@@ -156,21 +133,6 @@ mod tests {
             [1, 2, 3, 5]
         );
         assert_eq!(numbers(&lost_for_good(&stripe, &nodes)), [2, 3, 5]);
-    }
-
-    #[test]
-    fn failures_left_is_never_better_than_the_truth() {
-        let left = |code: &str, lost: &[u8]| {
-            let lost: Vec<ChunkIndex> = lost.iter().map(|&chunk| ChunkIndex(chunk)).collect();
-            failures_left(&code.parse().unwrap(), &lost)
-        };
-        assert_eq!([left("rs(4,2)", &[]), left("rs(4,2)", &[1])], [2, 1]);
-        assert_eq!(
-            [left("rs(4,2)", &[1, 5]), left("rs(4,2)", &[0, 1, 5])],
-            [0, -1]
-        );
-        // Two local parities and a global one: what is left must still determine everything.
-        assert_eq!(left("lrc(4,2,1)", &[0, 1, 4, 6]), -1);
     }
 
     #[test]

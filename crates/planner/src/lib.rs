@@ -7,6 +7,7 @@
 
 pub mod bound;
 pub mod encode;
+pub mod endurance;
 mod error;
 pub mod manager;
 pub mod placement;

@@ -15,7 +15,7 @@ use gabion_layout::{NodeId, RackId, StripeRecord};
 use gabion_meta::{ClusterId, KeyValue, MemoryStore, Meta, MetaError, ReadTxn, Timing, WriteTxn};
 use gabion_planner::repair::Scheme;
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
-use gabion_protocol::message::Flow;
+use gabion_protocol::message::{Flow, Purpose};
 use gabion_protocol::node::{JoinError, Node, NodeOptions};
 use gabion_protocol::ports::{Address, Ports};
 use gabion_store::{Disk, SimDisk, Store};
@@ -166,7 +166,7 @@ impl Cluster {
             Arc::clone(&tally),
         );
         if shape.is_thin {
-            network.thin_out();
+            network.thin_out(Purpose::Repair);
         }
         let cluster = Arc::new(Self {
             world: Arc::clone(world),

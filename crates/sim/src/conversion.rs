@@ -2,7 +2,8 @@
 //! some. A step is a message that arrives or a piece of work at a disk that begins.
 //!
 //! The cluster is small, and the rest of the run is the same each time: a file of one segment, of two blocks
-//! with two replicas each, becomes a stripe of `rs(2,1)` or blocks again. The watch looks on as in every run.
+//! with two replicas each, becomes a stripe of `rs(2,1)` or blocks again; where it is written all the time, with three
+//! replicas and of `rs(2,2)`. The watch looks on as in every run.
 
 use crate::client::Client;
 use crate::cluster::Cluster;
@@ -14,9 +15,12 @@ use crate::workload::{Files, create_pool};
 use crate::world::{ProcessId, World, lock};
 use futures::FutureExt;
 use gabion_layout::{
-    ChunkId, ChunkIndex, EncodeAfter, ReplicaPlacement, StripeRecord, Survive, UpdateScheme,
+    ChunkId, ChunkIndex, EncodeAfter, ReplicaPlacement, StripeId, StripeRecord, Survive,
+    UpdateScheme,
 };
-use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest, FormOrder, LifecycleWish};
+use gabion_protocol::message::{
+    CoordinatorReply, CoordinatorRequest, FormOrder, LifecycleWish, Purpose,
+};
 use gabion_store::chunk_path;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,6 +29,8 @@ use std::sync::{Arc, Mutex};
 const SEED: u64 = 1;
 /// Machines with nodes; the coordinator's is another.
 pub const NODE_COUNT: usize = 5;
+/// Blocks of the segment.
+const BLOCK_COUNT: u64 = 2;
 const KEPT_LINE_COUNT: usize = 2_000;
 /// The file whose one segment is converted.
 const FILE: &str = "file";
@@ -38,8 +44,20 @@ const LOOK_EVERY_MS: u64 = 50;
 pub struct Task {
     /// Whether blocks become a stripe. Otherwise a stripe becomes blocks.
     pub encodes: bool,
-    /// Whether a client updates the segment when its conversion begins.
-    pub is_written: bool,
+    /// What a client does meanwhile.
+    pub writes: Writes,
+}
+
+/// How often a client updates the segment from when its conversion is ordered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Writes {
+    /// Never.
+    None,
+    /// Once.
+    Once,
+    /// Again as soon as it is done, until the segment is converted, over links on which an attempt takes longer
+    /// than an update.
+    Always,
 }
 
 /// Whose process ends, with all that its disk has not synced.
@@ -73,14 +91,25 @@ pub struct Ended {
     pub step_count: u64,
     /// Whether the incident has changed anything.
     pub has_happened: bool,
+    /// Updates of the old stripes that were acknowledged before the first attempt to make new ones had begun, before
+    /// the second had, and so on.
+    pub acknowledged_counts: Vec<u64>,
+}
+
+/// What is noted while it goes on.
+#[derive(Default)]
+struct Notes {
+    step_count: u64,
+    has_happened: bool,
+    acknowledged_counts: Vec<u64>,
 }
 
 /// Converts a segment, with an incident before the step of the number given.
 pub fn convert(task: Task, incident: Option<(u64, Incident)>) -> Ended {
     let world = World::new(SEED, KEPT_LINE_COUNT);
-    let cluster = Cluster::new(&world, shape());
-    let ended = Arc::new(Mutex::new((0, false)));
-    let script = script(Arc::clone(&cluster), task, incident, Arc::clone(&ended));
+    let cluster = Cluster::new(&world, shape(task.writes));
+    let notes = Arc::new(Mutex::new(Notes::default()));
+    let script = script(Arc::clone(&cluster), task, incident, Arc::clone(&notes));
     if catch_unwind(AssertUnwindSafe(|| world.run(script))).is_err() {
         world.fail("a process panicked; its message is on standard error".to_owned());
     }
@@ -88,33 +117,39 @@ pub fn convert(task: Task, incident: Option<(u64, Incident)>) -> Ended {
     world.end();
     world.steps.end();
     cluster.network.clear();
-    let (step_count, has_happened) = *lock(&ended);
+    let notes = std::mem::take(&mut *lock(&notes));
     Ended {
         failure,
         log: world.take_journal().into_lines(),
-        step_count,
-        has_happened,
+        step_count: notes.step_count,
+        has_happened: notes.has_happened,
+        acknowledged_counts: notes.acknowledged_counts,
     }
 }
 
-fn shape() -> Shape {
+fn shape(writes: Writes) -> Shape {
     let chunk_bytes = 4096;
+    // One parity chunk may be made where it belongs; of two, one has to be sent.
+    let (code, survived_count) = match writes {
+        Writes::Always => ("rs(2,2)", 2),
+        Writes::None | Writes::Once => ("rs(2,1)", 1),
+    };
     Shape {
         rack_count: 3,
         node_count: NODE_COUNT,
         client_count: 1,
-        code: "rs(2,1)".to_owned(),
-        survive: Survive::Nodes(1),
-        survived_count: 1,
+        code: code.to_owned(),
+        survive: Survive::Nodes(survived_count as u32),
+        survived_count,
         chunk_bytes,
         update: UpdateScheme::default(),
         append: None,
         lifecycle: Some(LifecycleWish {
-            replica_count: 2,
+            replica_count: survived_count + 1,
             after: EncodeAfter::Asked,
             placement: ReplicaPlacement::Ear,
         }),
-        stripe_bytes: 2 * chunk_bytes,
+        stripe_bytes: BLOCK_COUNT * chunk_bytes,
         repeat_one_in: 0,
         is_thin: false,
     }
@@ -124,7 +159,7 @@ async fn script(
     cluster: Arc<Cluster>,
     task: Task,
     incident: Option<(u64, Incident)>,
-    ended: Arc<Mutex<(u64, bool)>>,
+    notes: Arc<Mutex<Notes>>,
 ) {
     let world = Arc::clone(&cluster.world);
     let (client, party) = start(&cluster);
@@ -132,7 +167,7 @@ async fn script(
     while client.put(FILE, cluster.shape.stripe_bytes).await.is_err() {
         world.sleep(LOOK_EVERY_MS * 1000).await;
     }
-    while !update(&client).await {
+    while update(&client).await.is_none() {
         world.sleep(LOOK_EVERY_MS * 1000).await;
     }
     if !task.encodes {
@@ -142,30 +177,27 @@ async fn script(
         })
         .await;
     }
+    if task.writes == Writes::Always {
+        cluster.network.thin_out(Purpose::Encode);
+    }
     let act = incident.map(|(step, incident)| {
         let script = world.begin();
         let old = cluster.stripes();
-        (step, act(&cluster, script, incident, old, &ended))
+        (step, act(&cluster, script, incident, old, &notes))
     });
     world.steps.count(act);
     order(&client, task.encodes).await;
-    let is_written = Arc::new(AtomicBool::new(!task.is_written));
-    if task.is_written {
-        let (client, is_written) = (Arc::clone(&client), Arc::clone(&is_written));
-        let write = async move {
-            // It may come too late for the stripes that it knows.
-            while !update(&client).await {}
-            is_written.store(true, Ordering::Relaxed);
-        };
-        world.spawn(party.process, write.boxed());
-    }
+    let writer = Arc::new(Writer::new(&cluster, &notes, task));
+    let work = Arc::clone(&writer).write(Arc::clone(&client));
+    world.spawn(party.process, work.boxed());
     until(&cluster, "the segment is not converted", |cluster| {
         has_form(cluster, task.encodes)
     })
     .await;
-    lock(&ended).0 = world.steps.end();
+    lock(&notes).step_count = world.steps.end();
+    writer.is_over.store(true, Ordering::Relaxed);
     until(&cluster, "the cluster does not become whole", |cluster| {
-        is_whole(cluster) && is_written.load(Ordering::Relaxed)
+        is_whole(cluster) && writer.is_done.load(Ordering::Relaxed)
     })
     .await;
     let files = Files::default();
@@ -173,16 +205,60 @@ async fn script(
     verify(&cluster, &client, &files).await;
 }
 
-/// Updates the file's first stripe. Whether it is known to be done.
-async fn update(client: &Client) -> bool {
-    let Some(layout) = client.lookup(FILE).await else {
-        return false;
-    };
+/// Whoever updates the segment while it is converted.
+struct Writer {
+    cluster: Arc<Cluster>,
+    notes: Arc<Mutex<Notes>>,
+    task: Task,
+    /// What counted at first.
+    old: Vec<StripeId>,
+    /// How many stripes had been begun to be made of others by then.
+    begun_count: u64,
+    is_over: AtomicBool,
+    is_done: AtomicBool,
+}
+
+impl Writer {
+    fn new(cluster: &Arc<Cluster>, notes: &Arc<Mutex<Notes>>, task: Task) -> Self {
+        let old = cluster.stripes().iter().map(|stripe| stripe.id).collect();
+        Self {
+            cluster: Arc::clone(cluster),
+            notes: Arc::clone(notes),
+            task,
+            old,
+            begun_count: cluster.tally.deeds().conversion_count,
+            is_over: AtomicBool::new(false),
+            is_done: AtomicBool::new(false),
+        }
+    }
+
+    async fn write(self: Arc<Self>, client: Arc<Client>) {
+        let mut is_enough = self.task.writes == Writes::None;
+        while !is_enough {
+            // It may come too late for the stripes that it knows.
+            let Some(stripe) = update(&client).await else {
+                continue;
+            };
+            if self.old.contains(&stripe) {
+                let begun = self.cluster.tally.deeds().conversion_count - self.begun_count;
+                let of_attempt = if self.task.encodes { 1 } else { BLOCK_COUNT };
+                let attempt_count = begun.div_ceil(of_attempt) as usize;
+                let counts = &mut lock(&self.notes).acknowledged_counts;
+                counts.resize(counts.len().max(attempt_count + 1), 0);
+                counts[attempt_count] += 1;
+            }
+            is_enough = self.task.writes == Writes::Once || self.is_over.load(Ordering::Relaxed);
+        }
+        self.is_done.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Updates the file's first stripe. Which that is, if it is known to be done.
+async fn update(client: &Client) -> Option<StripeId> {
+    let layout = client.lookup(FILE).await?;
     let stripe = &layout.stripes[0];
-    client
-        .update(&layout, stripe, &[3..20, 100..101])
-        .await
-        .is_ok()
+    let done = client.update(&layout, stripe, &[3..20, 100..101]).await;
+    done.is_ok().then_some(stripe.id)
 }
 
 async fn order(client: &Client, is_encoded: bool) {
@@ -227,9 +303,9 @@ fn act(
     script: ProcessId,
     incident: Incident,
     old: Vec<StripeRecord>,
-    ended: &Arc<Mutex<(u64, bool)>>,
+    notes: &Arc<Mutex<Notes>>,
 ) -> Act {
-    let (cluster, ended) = (Arc::clone(cluster), Arc::clone(ended));
+    let (cluster, notes) = (Arc::clone(cluster), Arc::clone(notes));
     Box::new(move || {
         let has_happened = match incident {
             Incident::Crash(victim, down_ms) => {
@@ -239,7 +315,7 @@ fn act(
             Incident::RemoveOld => remove(&cluster, &old[0]),
             Incident::SpoilNew => spoil(&cluster, &old),
         };
-        lock(&ended).1 = has_happened;
+        lock(&notes).has_happened = has_happened;
     })
 }
 

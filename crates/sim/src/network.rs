@@ -78,8 +78,8 @@ struct State {
     is_rough: bool,
     /// One message in so many arrives twice; 0 is never.
     repeat_one_in: u64,
-    /// Whether bytes of repairs take long to arrive, as over a thin link: updates overtake them.
-    is_thin: bool,
+    /// Whose bytes take long to arrive, as over a thin link: updates overtake them.
+    late: BTreeSet<Purpose>,
 }
 
 #[derive(Default)]
@@ -157,7 +157,8 @@ impl Network {
             slow: BTreeSet::new(),
             is_rough: false,
             repeat_one_in: 0,
-            is_thin: false,
+            // Chunks that change places do so while updates wait: much may happen meanwhile.
+            late: BTreeSet::from([Purpose::Grouping]),
         };
         Arc::new(Self {
             world,
@@ -246,9 +247,9 @@ impl Network {
         state.repeat_one_in = repeat_one_in;
     }
 
-    /// Lets bytes of repairs take long to arrive, from now on.
-    pub(crate) fn thin_out(&self) {
-        lock(&self.state).is_thin = true;
+    /// Lets bytes for a purpose take long to arrive, from now on.
+    pub(crate) fn thin_out(&self, purpose: Purpose) {
+        lock(&self.state).late.insert(purpose);
     }
 
     /// Makes a machine slow, or as fast as others again.
@@ -329,8 +330,10 @@ impl Network {
     pub(crate) fn push(self: &Arc<Self>, stream: Stream, flow: Flow) -> bool {
         let Stream { id, to_dialer, .. } = stream;
         let again = self.repeats().then(|| flow.clone());
-        let is_of = |wanted| matches!(&flow, Flow::Slice { purpose, .. } if *purpose == wanted);
-        let (is_repair, is_grouping) = (is_of(Purpose::Repair), is_of(Purpose::Grouping));
+        let purpose = match &flow {
+            Flow::Slice { purpose, .. } => Some(*purpose),
+            _ => None,
+        };
         let is_late = {
             let mut state = lock(&self.state);
             let is_open = state.connections.contains_key(&stream.connection);
@@ -338,8 +341,7 @@ impl Network {
                 return false;
             };
             frames.push_back(flow);
-            // Chunks that change places do so while updates wait: much may happen meanwhile.
-            state.is_thin && is_repair || is_grouping
+            purpose.is_some_and(|purpose| state.late.contains(&purpose))
         };
         if let Some(flow) = again {
             self.send(stream.connection, Message::FrameAgain { flow, to_dialer });

@@ -1,7 +1,7 @@
 //! Crashes at every step of a conversion: nothing is lost, and no stripe that counts ever has less than it
 //! promises. And the watch that says so is held to finding what a worse coordinator would do.
 
-use gabion_sim::conversion::{Ended, Incident, NODE_COUNT, Task, Victim, convert};
+use gabion_sim::conversion::{Ended, Incident, NODE_COUNT, Task, Victim, Writes, convert};
 
 /// A crash that is over before anybody is declared failed.
 const SHORT_MS: u64 = 300;
@@ -31,11 +31,11 @@ fn crash_everywhere(task: Task, down_ms: u64) {
 
 const ENCODE: Task = Task {
     encodes: true,
-    is_written: false,
+    writes: Writes::None,
 };
 const PROMOTE: Task = Task {
     encodes: false,
-    is_written: false,
+    writes: Writes::None,
 };
 
 #[test]
@@ -60,14 +60,8 @@ fn failures_at_every_step_of_a_promotion() {
 
 #[test]
 fn crashes_at_every_step_of_an_encoding_with_an_update() {
-    let is_written = true;
-    crash_everywhere(
-        Task {
-            is_written,
-            ..ENCODE
-        },
-        SHORT_MS,
-    );
+    let writes = Writes::Once;
+    crash_everywhere(Task { writes, ..ENCODE }, SHORT_MS);
 }
 
 /// A coordinator that removed old chunks before its commit would be caught at once, whenever it did.
@@ -111,6 +105,22 @@ fn new_chunks_that_are_not_whole_are_missed() {
         assert!(
             mended_count > 0 && missed_count > 0,
             "{task:?}: {mended_count}, {missed_count}"
+        );
+    }
+}
+
+/// A segment that is written to all the time is made twice in vain. The third attempt keeps the leases: updates wait
+/// for that one, and go on in what it has made.
+#[test]
+fn updates_without_end_wait_once() {
+    for task in [ENCODE, PROMOTE] {
+        let writes = Writes::Always;
+        let ended = convert(Task { writes, ..task }, None);
+        assert_eq!(ended.failure, None, "{}", describe(&ended, "no incident"));
+        let counts = &ended.acknowledged_counts;
+        assert!(
+            counts.len() == 3 && counts[1..].iter().all(|&count| count > 0),
+            "{task:?}: {counts:?}, before the first attempt, in it, in the second, and in the third if any"
         );
     }
 }

@@ -1,6 +1,7 @@
 //! `gabion pool`: make and list pools.
 
 use super::connect;
+use super::repair_status::restraints;
 use crate::arguments::{FormOptions, Place, PoolCommand, PoolOptions};
 use crate::failure::Failure;
 use crate::output::{Format, align_numbers, bytes, print_json, table};
@@ -10,9 +11,9 @@ use gabion_layout::UpdateScheme;
 use gabion_meta::{PoolRecord, PoolSpec};
 use gabion_planner::pool::PoolCost;
 use gabion_planner::update;
-use gabion_protocol::message::{FileLayout, FormOrder, LifecycleStatus, PoolWish};
+use gabion_protocol::message::{ClusterStatus, FileLayout, FormOrder, LifecycleStatus, PoolWish};
 use serde_json::json;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub(crate) async fn run(
     command: PoolCommand,
@@ -34,6 +35,9 @@ pub(crate) async fn run(
 
 /// How often it is looked whether files have the form that they are to have.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// How often whoever waits is told how far it is.
+const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// Has files encoded, or their blocks replicated again, and waits for it unless told not to.
 async fn order(
@@ -59,10 +63,14 @@ async fn order(
         return Ok(());
     }
     let mut left = of_pool(&client, &pool, file).await?;
+    let mut progress = Progress::new(format);
     while let Some(name) = left.last() {
         match client.layout(name).await {
             Ok(layout) if has_form(&layout, is_encoded) => drop(left.pop()),
-            Ok(_) => tokio::time::sleep(LOOK_EVERY).await,
+            Ok(_) => {
+                progress.tell(&client, &before, left.len()).await?;
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
             // It was removed meanwhile.
             Err(ClientError::Refused(_)) => drop(left.pop()),
             Err(error) => return Err(error.into()),
@@ -70,6 +78,69 @@ async fn order(
     }
     let after = client.status().await?.lifecycle;
     show_converted(&before, &after, format)
+}
+
+/// Tells whoever waits how far it is, on standard error.
+struct Progress {
+    is_told: bool,
+    told: String,
+    next: Instant,
+}
+
+impl Progress {
+    fn new(format: Format) -> Self {
+        Self {
+            is_told: format != Format::Json,
+            told: String::new(),
+            next: Instant::now() + TELL_EVERY,
+        }
+    }
+
+    /// Says how far it is, if that is something new and was not said just now.
+    async fn tell(
+        &mut self,
+        client: &Client,
+        before: &LifecycleStatus,
+        file_count: usize,
+    ) -> Result<(), Failure> {
+        if !self.is_told || Instant::now() < self.next {
+            return Ok(());
+        }
+        self.next = Instant::now() + TELL_EVERY;
+        let status = client.status().await?;
+        let text = progress(&status, before, file_count);
+        if text != self.told {
+            eprintln!("{text}");
+            self.told = text;
+        }
+        Ok(())
+    }
+}
+
+/// How far conversions are since `before`, and what holds them up.
+fn progress(status: &ClusterStatus, before: &LifecycleStatus, file_count: usize) -> String {
+    let (now, repair) = (&status.lifecycle, &status.repair);
+    let done = |status: &LifecycleStatus| status.encoded_count + status.promoted_count;
+    // A coordinator that was restarted meanwhile has counted anew.
+    let done_count = done(now).saturating_sub(done(before));
+    let done_bytes = now.converted_bytes.saturating_sub(before.converted_bytes);
+    let mut words = vec![
+        format!("{done_count} segments done ({})", bytes(done_bytes)),
+        format!("{} in progress", now.running_count),
+        format!(
+            "{} to do",
+            now.waiting_count.saturating_sub(now.running_count)
+        ),
+        format!("{file_count} files left"),
+    ];
+    words.extend(restraints(repair));
+    if repair.running_count + repair.queued_chunk_count > 0 {
+        words.push("repairs come first".to_owned());
+    }
+    if let Some(error) = &now.last_error {
+        words.push(format!("the last that failed: {error}"));
+    }
+    words.join(", ")
 }
 
 /// The files that an order is about.

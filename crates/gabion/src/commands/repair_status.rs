@@ -98,6 +98,13 @@ fn speed(repair: &RepairStatus) -> String {
             None => "time left unknown".to_owned(),
         });
     }
+    words.extend(restraints(repair));
+    words.join(", ")
+}
+
+/// What holds repairs back, and whatever keeps to the same limits.
+pub(crate) fn restraints(repair: &RepairStatus) -> Vec<String> {
+    let mut words = Vec::new();
     if repair.is_paused {
         words.push("paused".to_owned());
     }
@@ -118,7 +125,7 @@ fn speed(repair: &RepairStatus) -> String {
             .map_or("none".to_owned(), |ms| format!("{ms} ms"));
         words.push(format!("clients' p99 {seen} of {target_ms} ms"));
     }
-    words.join(", ")
+    words
 }
 
 /// Bytes that repairs have sent from rack to rack, and within racks.

@@ -105,8 +105,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     /// Makes a file visible. A chunk whose node has failed since it was written is looked after.
     pub(super) async fn commit_put(self: &Arc<Self>, put: PutId) -> Answer {
         let created_ms = self.lifetime_ms();
+        let this = Arc::clone(self);
         let commit = move |meta: &Meta<K>| {
             let file = meta.commit_put(put, created_ms)?;
+            this.enter(meta, &file)?;
             match meta.stripes_of(&file.name) {
                 Err(MetaError::UnknownFile(_)) => Ok(Vec::new()),
                 stripes => stripes,
@@ -115,7 +117,6 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let stripes = self.with_meta(commit).await?;
         lock(&self.puts).remove(&put);
         self.add_repairs(stripes).await?;
-        self.lifecycle_bell.ring();
         Ok(CoordinatorReply::Done)
     }
 

@@ -1,19 +1,22 @@
 //! When blocks that are replicated at first become stripes, and when they become blocks again: what the
-//! pool says, and what users want of a file. All of it is found out from the metadata again and again, so a
-//! restart forgets nothing but how long blocks have been idle.
+//! pool says, and what users want of a file. All of it is found out from the metadata: of all files when the
+//! coordinator starts, and of each when something may be due. So a restart forgets nothing but how long blocks have
+//! been idle.
 //!
 //! Conversions give way to repairs: none begins while a stripe could be repaired. They keep to the
 //! same limits, make way for the same foreground, and are paused with them.
 
 use super::conversion::Conversion;
+use super::forms::{Condition, Form, next_look_ms, wanted};
 use super::pools::PoolFacts;
 use super::survey::Setback;
+use super::timetable::Quiet;
 use super::{Answer, Coordinator, PAGE, lock};
 use crate::message::{CoordinatorReply, FormOrder, NodeReply, NodeRequest};
 use futures::stream::{self, StreamExt};
 use futures::{FutureExt, select_biased};
 use gabion_layout::{
-    EncodeAfter, Lifecycle, NodeId, ReplicaPlacement, Sequence, StripeId, StripeRecord, Topology,
+    EncodeAfter, Lifecycle, NodeId, PoolId, ReplicaPlacement, StripeId, StripeRecord, Topology,
 };
 use gabion_meta::{FileRecord, KeyValue, Meta, MetaError, Placement, PoolSpec, Wish};
 use gabion_planner::PlanError;
@@ -22,27 +25,13 @@ use gabion_planner::placement::{
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// How often it is noted for how long coordinators have run.
 const LIFETIME_EVERY_MS: u64 = 60_000;
 /// How long a node may take to say which updates are the newest.
 const LATEST_DEADLINE_MS: u64 = 5_000;
-
-/// How long a block is as it is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Quiet {
-    latest: Sequence,
-    since_ms: u64,
-}
-
-/// A form of a segment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Form {
-    Replicated,
-    Encoded,
-}
 
 /// A segment as it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -85,15 +74,38 @@ impl Candidate {
         segments
     }
 
-    /// The form that a segment is to have; none if it may stay as it is.
-    fn wanted(&self, segment: &Segment, now_ms: u64, quiet_since_ms: Option<u64>) -> Option<Form> {
-        let condition = Condition {
+    fn condition(&self, segment: &Segment, now_ms: u64, quiet: &QuietBlocks) -> Condition {
+        let since_ms = |id: &StripeId| Some(quiet.get(id)?.since_ms);
+        let all: Option<Vec<u64>> = segment.stripes.iter().map(since_ms).collect();
+        Condition {
             is_full: segment.is_full,
             created_ms: self.file.created_ms,
-            quiet_since_ms,
+            quiet_since_ms: all.and_then(|all| all.into_iter().max()),
             now_ms,
-        };
-        wanted(self.lifecycle.after, self.wish, condition)
+        }
+    }
+
+    /// The conversions that are due, and when to look again.
+    fn due(&self, now_ms: u64, quiet: &QuietBlocks) -> (Vec<Conversion>, Option<u64>) {
+        let (mut due, mut next_ms) = (Vec::new(), None);
+        for segment in self.segments() {
+            let (after, condition) = (
+                self.lifecycle.after,
+                self.condition(&segment, now_ms, quiet),
+            );
+            let form = wanted(after, self.wish, condition).unwrap_or(segment.form);
+            let look_ms = if form != segment.form {
+                due.push(self.conversion(&segment));
+                // It may come to nothing.
+                Some(now_ms)
+            } else if form == Form::Replicated {
+                next_look_ms(after, self.wish, condition)
+            } else {
+                None
+            };
+            next_ms = [next_ms, look_ms].into_iter().flatten().min();
+        }
+        (due, next_ms)
     }
 
     fn conversion(&self, segment: &Segment) -> Conversion {
@@ -111,48 +123,22 @@ impl Candidate {
     }
 }
 
-/// What counts of a segment's condition; times are milliseconds that coordinators had run.
-#[derive(Clone, Copy, Debug)]
-struct Condition {
-    is_full: bool,
-    created_ms: u64,
-    /// Since when all of it is known to be as it is.
-    quiet_since_ms: Option<u64>,
-    now_ms: u64,
-}
+/// How long blocks of a file are as they are.
+type QuietBlocks = BTreeMap<StripeId, Quiet>;
 
-/// The form that a segment is to have; none if it may stay as it is.
-fn wanted(after: EncodeAfter, wish: Option<Wish>, condition: Condition) -> Option<Form> {
-    let since_ms = match wish {
-        Some(Wish::Encoded) => return Some(Form::Encoded),
-        Some(Wish::Replicated { since_ms }) => since_ms,
-        None => condition.created_ms,
-    };
-    let is_old = |since_ms: u64, seconds: u64| {
-        condition.now_ms.saturating_sub(since_ms) >= seconds.saturating_mul(1000)
-    };
-    let is_due = match after {
-        EncodeAfter::Age(seconds) => is_old(since_ms, seconds),
-        EncodeAfter::Idle(seconds) => {
-            let is_quiet = condition
-                .quiet_since_ms
-                .is_some_and(|since_ms| is_old(since_ms, seconds));
-            is_quiet && is_old(since_ms, seconds)
-        }
-        EncodeAfter::Full => wish.is_none() && condition.is_full,
-        EncodeAfter::Asked => false,
-    };
-    match wish {
-        _ if is_due => Some(Form::Encoded),
-        Some(_) => Some(Form::Replicated),
-        None => None,
-    }
+/// What there is of a name.
+enum Found {
+    /// No file whose blocks are replicated at first.
+    Nothing,
+    /// One whose stripes change now.
+    Changing,
+    File(Box<Candidate>),
 }
 
 impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     /// Converts what is due, until the metadata store fails.
     pub(super) async fn keep_lifecycles(self: Arc<Self>) {
-        let mut noted_ms = 0;
+        let (mut noted_ms, mut knows_all) = (0, false);
         while !self.is_broken() {
             let mut later = self
                 .ports
@@ -162,20 +148,55 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 () = self.lifecycle_bell.heard().fuse() => {}
                 () = later => {}
             }
-            match self.convert_due().await {
-                // Without such files, nobody asks how old they are.
-                Ok(false) => {}
-                Ok(true) => {
-                    let lifetime_ms = self.lifetime_ms();
-                    if lifetime_ms >= noted_ms + LIFETIME_EVERY_MS || noted_ms == 0 {
-                        noted_ms = lifetime_ms;
-                        let note = move |meta: &Meta<K>| meta.note_lifetime(lifetime_ms);
-                        let _ = self.with_meta(note).await;
-                    }
-                }
-                Err(Setback(sentence)) => lock(&self.converted).last_error = Some(sentence),
+            if !knows_all {
+                knows_all = self.enter_all().await.is_ok();
+            }
+            if let Err(Setback(sentence)) = self.convert_due().await {
+                lock(&self.converted).last_error = Some(sentence);
+            }
+            let lifetime_ms = self.lifetime_ms();
+            let is_late = lifetime_ms >= noted_ms + LIFETIME_EVERY_MS || noted_ms == 0;
+            if is_late && lock(&self.timetable).is_used() {
+                noted_ms = lifetime_ms;
+                let note = move |meta: &Meta<K>| meta.note_lifetime(lifetime_ms);
+                let _ = self.with_meta(note).await;
             }
         }
+    }
+
+    /// Has all files looked at whose blocks are replicated at first: nobody has noted what was due when the last
+    /// run of the coordinator ended.
+    async fn enter_all(&self) -> Result<(), MetaError> {
+        let mut after: Option<String> = None;
+        loop {
+            let look = move |meta: &Meta<K>| {
+                let pools = meta.pools()?.into_iter();
+                let pools = pools.filter(|pool| pool.lifecycle.is_some());
+                let pools: BTreeSet<PoolId> = pools.map(|pool| pool.id).collect();
+                if pools.is_empty() {
+                    return Ok((pools, Vec::new()));
+                }
+                Ok((pools, meta.files("", after.as_deref(), PAGE)?))
+            };
+            let (pools, page) = self.with_meta(look).await?;
+            let Some(last) = page.last() else {
+                return Ok(());
+            };
+            after = Some(last.name.clone());
+            let mut timetable = lock(&self.timetable);
+            for file in page.iter().filter(|file| pools.contains(&file.pool)) {
+                timetable.look_at(&file.name, 0);
+            }
+        }
+    }
+
+    /// Has a file looked at soon if its blocks are replicated at first.
+    pub(super) fn enter(&self, meta: &Meta<K>, file: &FileRecord) -> Result<(), MetaError> {
+        if self.pool_facts(meta, file.pool)?.record.lifecycle.is_some() {
+            lock(&self.timetable).look_at(&file.name, 0);
+            self.lifecycle_bell.ring();
+        }
+        Ok(())
     }
 
     /// For how many milliseconds coordinators of this cluster have run, as far as it was noted.
@@ -185,13 +206,14 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     }
 
     /// Notes what users want of files.
-    pub(super) async fn order_form(&self, order: FormOrder) -> Answer {
+    pub(super) async fn order_form(self: &Arc<Self>, order: FormOrder) -> Answer {
         let since_ms = self.lifetime_ms();
         let wish = if order.is_encoded {
             Wish::Encoded
         } else {
             Wish::Replicated { since_ms }
         };
+        let this = Arc::clone(self);
         let note = move |meta: &Meta<K>| {
             meta.note_lifetime(since_ms)?;
             let pool = meta.pool_named(&order.pool)?;
@@ -203,11 +225,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             }
             if let Some(name) = order.file {
                 let file = meta.file(&name)?;
-                return if file.pool == pool.id {
-                    meta.wish(&name, wish)
-                } else {
-                    Err(MetaError::UnknownFile(name))
-                };
+                if file.pool != pool.id {
+                    return Err(MetaError::UnknownFile(name));
+                }
+                meta.wish(&name, wish)?;
+                return this.enter(meta, &file);
             }
             let mut after: Option<String> = None;
             loop {
@@ -218,48 +240,37 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 after = Some(last.name.clone());
                 for file in page.iter().filter(|file| file.pool == pool.id) {
                     match meta.wish(&file.name, wish) {
-                        Ok(()) | Err(MetaError::UnknownFile(_)) => {}
+                        Ok(()) => this.enter(meta, file)?,
+                        Err(MetaError::UnknownFile(_)) => {}
                         Err(error) => return Err(error),
                     }
                 }
             }
         };
         self.with_meta(note).await?;
-        self.lifecycle_bell.ring();
         Ok(CoordinatorReply::Done)
     }
 
-    /// Goes over all files once. Whether there are any whose blocks are replicated at first.
-    async fn convert_due(self: &Arc<Self>) -> Result<bool, Setback> {
-        let mut after: Option<String> = None;
-        let mut idle: BTreeMap<StripeId, Quiet> = BTreeMap::new();
+    /// Looks at all files whose time has come, and converts what is due, unless there are repairs to wait for.
+    async fn convert_due(self: &Arc<Self>) -> Result<(), Setback> {
+        let now_ms = self.lifetime_ms();
         let mut due = Vec::new();
-        let mut has_any = false;
-        loop {
-            let this = Arc::clone(self);
-            let look = move |meta: &Meta<K>| this.candidates(meta, after.as_deref());
-            let (page, last) = self.with_meta(look).await?;
-            has_any |= !page.is_empty();
-            self.note_quiet(&page, &mut idle).await;
-            let now_ms = self.lifetime_ms();
-            for candidate in &page {
-                for segment in candidate.segments() {
-                    let since_ms = |id: &StripeId| Some(idle.get(id)?.since_ms);
-                    let quiet: Option<Vec<u64>> = segment.stripes.iter().map(since_ms).collect();
-                    let quiet_since_ms = quiet.and_then(|all| all.into_iter().max());
-                    let wanted = candidate.wanted(&segment, now_ms, quiet_since_ms);
-                    if wanted.is_some_and(|wanted| wanted != segment.form) {
-                        due.push(candidate.conversion(&segment));
-                    }
-                }
-            }
-            after = last;
-            if after.is_none() {
+        while !self.has_repairs() {
+            let names = lock(&self.timetable).take_due(now_ms, PAGE);
+            if names.is_empty() {
                 break;
             }
+            match self.look_at(&names).await {
+                Ok(more) => due.extend(more),
+                Err(error) => {
+                    let mut timetable = lock(&self.timetable);
+                    for name in &names {
+                        timetable.look_at(name, now_ms + self.options.lifecycle_scan_ms);
+                    }
+                    return Err(error.into());
+                }
+            }
         }
-        *lock(&self.quiet) = idle;
-        lock(&self.converted).waiting_count = due.len() as u64;
         let conversions = due
             .into_iter()
             .map(|conversion| self.convert_one(conversion));
@@ -268,7 +279,41 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             .buffer_unordered(parallel)
             .collect::<()>()
             .await;
-        Ok(has_any)
+        Ok(())
+    }
+
+    /// Finds out what is due of files, and when each is to be looked at again.
+    async fn look_at(self: &Arc<Self>, names: &[String]) -> Result<Vec<Conversion>, MetaError> {
+        let (this, wanted) = (Arc::clone(self), names.to_vec());
+        let find = move |meta: &Meta<K>| {
+            let found = wanted.iter().map(|name| this.candidate(meta, name));
+            found.collect::<Result<Vec<Found>, _>>()
+        };
+        let found = self.with_meta(find).await?;
+        let quiet = self.quiet_blocks(&found).await;
+        let now_ms = self.lifetime_ms();
+        let soonest_ms = now_ms + self.options.lifecycle_scan_ms.max(1);
+        let mut all_due = Vec::new();
+        let mut timetable = lock(&self.timetable);
+        for (name, found) in names.iter().zip(found) {
+            let (due, quiet, next_ms) = match found {
+                Found::Nothing => (Vec::new(), QuietBlocks::new(), None),
+                Found::Changing => (Vec::new(), QuietBlocks::new(), Some(now_ms)),
+                Found::File(candidate) => {
+                    let blocks = candidate.stripes.iter();
+                    let known = |stripe: &StripeRecord| Some((stripe.id, *quiet.get(&stripe.id)?));
+                    let quiet: QuietBlocks = blocks.filter_map(known).collect();
+                    let (due, next_ms) = candidate.due(now_ms, &quiet);
+                    (due, quiet, next_ms)
+                }
+            };
+            timetable.note(name, due.len() as u64, quiet);
+            if let Some(next_ms) = next_ms {
+                timetable.look_at(name, next_ms.max(soonest_ms));
+            }
+            all_due.extend(due);
+        }
+        Ok(all_due)
     }
 
     /// Converts a segment when repairs leave time for it.
@@ -279,11 +324,13 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         }
         lock(&self.converted).running_count += 1;
         let done = self.convert(&conversion).await;
-        let mut converted = lock(&self.converted);
-        converted.running_count -= 1;
-        converted.waiting_count = converted.waiting_count.saturating_sub(1);
-        if let Err(Setback(sentence)) = done {
-            converted.last_error = Some(format!("{}: {sentence}", conversion.name));
+        lock(&self.converted).running_count -= 1;
+        match done {
+            Ok(()) => lock(&self.timetable).converted(&conversion.name),
+            Err(Setback(sentence)) => {
+                let error = format!("{}: {sentence}", conversion.name);
+                lock(&self.converted).last_error = Some(error);
+            }
         }
     }
 
@@ -293,62 +340,47 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         queue.running_count() > 0 || queue.ready().next().is_some()
     }
 
-    /// The files of a page whose blocks are replicated at first, and where the next page begins.
-    fn candidates(
-        &self,
-        meta: &Meta<K>,
-        after: Option<&str>,
-    ) -> Result<(Vec<Candidate>, Option<String>), MetaError> {
-        if !meta.pools()?.iter().any(|pool| pool.lifecycle.is_some()) {
-            return Ok((Vec::new(), None));
-        }
-        let page = meta.files("", after, PAGE)?;
-        let last = page.last().map(|file| file.name.clone());
-        let mut candidates = Vec::new();
-        for file in page {
+    /// What there is of a name.
+    fn candidate(&self, meta: &Meta<K>, name: &str) -> Result<Found, MetaError> {
+        let found = || {
+            let file = meta.file(name)?;
             let blocks = self.pool_facts(meta, file.pool)?;
-            let Some((lifecycle, encoded)) =
-                blocks.record.lifecycle.zip(self.encoded_of(meta, &blocks)?)
-            else {
-                continue;
+            let encoded = self.encoded_of(meta, &blocks)?;
+            let Some((lifecycle, encoded)) = blocks.record.lifecycle.zip(encoded) else {
+                return Ok(Found::Nothing);
             };
-            // A file that has gone, or whose stripes change now, is looked at the next time.
-            let stripes = match meta.stripes_of(&file.name) {
-                Ok(stripes) => stripes,
-                Err(MetaError::UnknownFile(_)) => continue,
-                Err(error) => return Err(error),
-            };
-            if !stripes
-                .iter()
-                .map(|stripe| stripe.id)
-                .eq(file.segments.iter().copied())
-            {
-                continue;
+            let (stripes, wish) = (meta.stripes_of(name)?, meta.wish_of(name)?);
+            let ids = stripes.iter().map(|stripe| stripe.id);
+            if !ids.eq(file.segments.iter().copied()) {
+                return Ok(Found::Changing);
             }
-            let wish = match meta.wish_of(&file.name) {
-                Ok(wish) => wish,
-                Err(MetaError::UnknownFile(_)) => continue,
-                Err(error) => return Err(error),
-            };
-            candidates.push(Candidate {
+            Ok(Found::File(Box::new(Candidate {
                 file,
                 wish,
                 blocks,
                 encoded,
                 lifecycle,
                 stripes,
-            });
+            })))
+        };
+        match found() {
+            Err(MetaError::UnknownFile(_)) => Ok(Found::Nothing),
+            found => found,
         }
-        Ok((candidates, last))
     }
 
     /// Finds out since when blocks are as they are, where that says when they are encoded.
-    async fn note_quiet(&self, page: &[Candidate], idle: &mut BTreeMap<StripeId, Quiet>) {
+    async fn quiet_blocks(&self, found: &[Found]) -> QuietBlocks {
         let fleet = self.fleet();
         let mut asked: BTreeMap<NodeId, Vec<StripeId>> = BTreeMap::new();
-        let is_asked =
-            |candidate: &&Candidate| matches!(candidate.lifecycle.after, EncodeAfter::Idle(_));
-        for candidate in page.iter().filter(is_asked) {
+        let mut before: QuietBlocks = BTreeMap::new();
+        for found in found {
+            let Found::File(candidate) = found else {
+                continue;
+            };
+            if !matches!(candidate.lifecycle.after, EncodeAfter::Idle(_)) {
+                continue;
+            }
             let blocks = candidate.stripes.iter();
             for block in blocks.filter(|stripe| stripe.pool == candidate.file.pool) {
                 let lost = fleet.unreadable(block);
@@ -356,8 +388,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 if let Some(node) = here.and_then(|chunk| block.node_of(chunk)) {
                     asked.entry(node).or_default().push(block.id);
                 }
+                let known = lock(&self.timetable).quiet(&candidate.file.name, block.id);
+                before.extend(known.map(|known| (block.id, known)));
             }
         }
+        let mut quiet = QuietBlocks::new();
         for (node, stripes) in asked {
             for stripes in stripes.chunks(PAGE) {
                 let request = NodeRequest::Latest {
@@ -371,14 +406,14 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                     continue;
                 };
                 let now_ms = self.lifetime_ms();
-                let known = lock(&self.quiet);
                 for (stripe, latest) in latest {
-                    let same = known.get(&stripe).filter(|quiet| quiet.latest == latest);
+                    let same = before.get(&stripe).filter(|quiet| quiet.latest == latest);
                     let since_ms = same.map_or(now_ms, |quiet| quiet.since_ms);
-                    idle.insert(stripe, Quiet { latest, since_ms });
+                    quiet.insert(stripe, Quiet { latest, since_ms });
                 }
             }
         }
+        quiet
     }
 
     /// Where the replicas of a file's blocks go: `encoded.k` blocks for each segment, of whose chunks these
@@ -437,55 +472,4 @@ fn is_within(nodes: &[NodeId], per_rack: usize, topology: &Topology) -> bool {
         *counts.entry(topology.rack_of(node)).or_insert(0) += 1;
     }
     counts.values().all(|&count| count <= per_rack)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What is wanted 100 s after the file came, of which nothing was written for 30 s.
-    fn at_100(after: EncodeAfter, wish: Option<Wish>, is_full: bool) -> Option<Form> {
-        let condition = Condition {
-            is_full,
-            created_ms: 0,
-            quiet_since_ms: Some(70_000),
-            now_ms: 100_000,
-        };
-        wanted(after, wish, condition)
-    }
-
-    #[test]
-    fn pools_say_when_and_users_overrule_them() {
-        use EncodeAfter::{Age, Asked, Full, Idle};
-        use Form::{Encoded, Replicated};
-        let hot = |since_ms| Some(Wish::Replicated { since_ms });
-        for (after, wish, is_full, expected) in [
-            (Age(100), None, true, Some(Encoded)),
-            (Age(101), None, true, None),
-            (Age(60), hot(39_000), true, Some(Encoded)),
-            (Age(60), hot(41_000), true, Some(Replicated)),
-            (Idle(30), None, false, Some(Encoded)),
-            (Idle(31), None, false, None),
-            (Idle(10), hot(95_000), true, Some(Replicated)),
-            (Full, None, true, Some(Encoded)),
-            (Full, None, false, None),
-            (Full, hot(0), true, Some(Replicated)),
-            (Asked, None, true, None),
-            (Asked, Some(Wish::Encoded), false, Some(Encoded)),
-        ] {
-            let found = at_100(after, wish, is_full);
-            assert_eq!(found, expected, "{after}, {wish:?}, full: {is_full}");
-        }
-    }
-
-    #[test]
-    fn what_nobody_has_looked_at_is_not_idle() {
-        let condition = Condition {
-            is_full: true,
-            created_ms: 0,
-            quiet_since_ms: None,
-            now_ms: 100_000,
-        };
-        assert_eq!(wanted(EncodeAfter::Idle(1), None, condition), None);
-    }
 }

@@ -10,9 +10,9 @@ mod bell;
 mod catch_up;
 mod conversion;
 mod departures;
-mod endurance;
 mod files;
 mod fleet;
+mod forms;
 mod garbage;
 mod grouping;
 mod inventory;
@@ -30,6 +30,7 @@ mod scrub;
 mod status;
 mod survey;
 mod throttle;
+mod timetable;
 
 use crate::message::{
     CoordinatorReply, CoordinatorRequest, LifecycleStatus, Meter, NodeStatus, RepairStatus,
@@ -38,18 +39,18 @@ use crate::ports::{Ports, run_blocking};
 use bell::Bell;
 use fleet::{Fleet, Roster};
 use futures::FutureExt;
-use gabion_layout::{ChunkId, ChunkIndex, NodeId, PoolId, StripeId};
+use gabion_layout::{ChunkId, ChunkIndex, NodeId, PoolId};
 use gabion_meta::{KeyValue, Meta, MetaError, PutId, Timing};
 use gabion_planner::manager::{LinkMatrix, RepairQueue};
 use gabion_planner::repair::Scheme;
 use grouping::Agenda;
-use lifecycle::Quiet;
 use membership::JoinRequest;
 use pools::PoolFacts;
 use replace::{LivePut, Occupied};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use throttle::Throttle;
+use timetable::Timetable;
 
 /// Stripes that are read in one transaction.
 const PAGE: usize = 512;
@@ -144,8 +145,8 @@ pub struct Coordinator<K> {
     planned: Mutex<Meter>,
     /// What has become of segments since the start.
     converted: Mutex<LifecycleStatus>,
-    /// The newest update of blocks that are encoded when they are idle, and since when it is that.
-    quiet: Mutex<BTreeMap<StripeId, Quiet>>,
+    /// When files are to be looked at whose blocks are replicated at first.
+    timetable: Mutex<Timetable>,
     /// For how long coordinators had run when this one began, and its clock then.
     began: (u64, u64),
     repair_bell: Bell,
@@ -213,7 +214,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             agenda: Mutex::default(),
             planned: Mutex::default(),
             converted: Mutex::default(),
-            quiet: Mutex::default(),
+            timetable: Mutex::default(),
             began,
             repair_bell: Bell::default(),
             garbage_bell: Bell::default(),

@@ -1,6 +1,5 @@
 //! Pools: how a user's wish becomes a pool that can keep its promise, and what follows from one.
 
-use super::endurance::failures_left;
 use super::{Answer, Coordinator, Denied, lock};
 use crate::message::{
     CoordinatorReply, LifecycleWish, Liveness, NodeReply, NodeRequest, PoolWish, Refusal,
@@ -13,6 +12,7 @@ use gabion_layout::{
 };
 use gabion_meta::{Departure, KeyValue, Meta, MetaError, PoolRecord, PoolSpec};
 use gabion_plan::Keepings;
+use gabion_planner::endurance::failures_left;
 use gabion_planner::{pool, update};
 use std::collections::BTreeMap;
 use std::sync::Arc;

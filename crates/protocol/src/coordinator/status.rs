@@ -5,6 +5,7 @@ use super::{Answer, Coordinator, PAGE, lock};
 use crate::message::{ClusterStatus, CoordinatorReply, RepairStatus};
 use gabion_layout::PoolId;
 use gabion_meta::{KeyValue, Meta, MetaError};
+use gabion_planner::endurance::failures_left_appending;
 use gabion_planner::repair::Scheme;
 use gabion_planner::update;
 use std::collections::BTreeSet;
@@ -32,6 +33,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             ..ClusterStatus::default()
         };
         status.repair.running_count = running_count;
+        status.lifecycle.waiting_count = lock(&self.timetable).waiting_count();
         scheme_name(*lock(&self.scheme)).clone_into(&mut status.repair.scheme);
         let appending = meta.phases()?;
         let pools = meta.pools()?.into_iter();
@@ -54,7 +56,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 let mut left = self.failures_left(meta, stripe.pool, &lost)?;
                 if appending.binary_search(&stripe.id).is_ok() {
                     let copies = self.phase_survives(meta, stripe.pool)?;
-                    left = left.min(copies - i32::try_from(lost.len()).unwrap_or(i32::MAX));
+                    left = failures_left_appending(left, lost.len(), copies);
                     status.appending_stripe_count += 1;
                 }
                 *status.stripes_by_failures_left.entry(left).or_default() += 1;
@@ -84,11 +86,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     }
 
     /// How many failures appended updates of a pool survive before parity follows.
-    fn phase_survives(&self, meta: &Meta<K>, pool: PoolId) -> Result<i32, MetaError> {
+    fn phase_survives(&self, meta: &Meta<K>, pool: PoolId) -> Result<usize, MetaError> {
         let facts = self.pool_facts(meta, pool)?;
         let spec = &facts.record.spec;
         let survives = update::phase_survives(spec.update, spec.append, &facts.code);
-        Ok(survives.map_or(i32::MAX, |count| i32::try_from(count).unwrap_or(i32::MAX)))
+        Ok(survives.unwrap_or(usize::MAX))
     }
 }
 

@@ -9,6 +9,7 @@ mod catch_up;
 mod files;
 mod grouping;
 mod leases;
+mod lifecycle;
 mod manager;
 mod membership;
 mod repair;

@@ -10,7 +10,10 @@ const SETS_MAX: u64 = 20_000;
 /// How many further losses, whichever they are, a stripe survives that has lost `lost` already; -1
 /// when data is lost. Exact for codes that survive any `m` losses, and for others while the sets of
 /// losses to try stay within some thousands; then a lower bound.
-pub(super) fn failures_left(code: &Code, lost: &[ChunkIndex]) -> i32 {
+///
+/// # Panics
+/// Never: a stripe has at most 255 chunks.
+pub fn failures_left(code: &Code, lost: &[ChunkIndex]) -> i32 {
     let is_left = |chunk: &usize| !lost.contains(&ChunkIndex::new(*chunk));
     let left: Vec<usize> = (0..code.n()).filter(is_left).collect();
     if !code.is_sufficient(&left) {
@@ -24,6 +27,14 @@ pub(super) fn failures_left(code: &Code, lost: &[ChunkIndex]) -> i32 {
         proven += 1;
     }
     i32::try_from(proven).expect("a stripe has at most 255 chunks")
+}
+
+/// The same of a stripe with updates that wait for their parity, whose copies survive `copies` losses, when
+/// all else survives `left` more than those of `lost_count` chunks. What waits may be in danger although everything
+/// else is safe; it is not lost before its copies are.
+pub fn failures_left_appending(left: i32, lost_count: usize, copies: usize) -> i32 {
+    let number = |count| i32::try_from(count).unwrap_or(i32::MAX);
+    left.min(number(copies).saturating_sub(number(lost_count)))
 }
 
 /// Whether each set of `count` of the chunks `left` may be lost. False when the allowance of sets
@@ -80,6 +91,14 @@ mod tests {
         check("rs(6,3)", &[0, 1, 2, 3], -1);
         check("rep(4)", &[0, 1, 2, 3], -1);
         check("rdp(4)", &[0], 1);
+    }
+
+    #[test]
+    fn what_waits_for_parity_survives_what_its_copies_do() {
+        assert_eq!(failures_left_appending(3, 0, 1), 1);
+        assert_eq!(failures_left_appending(2, 1, 1), 0);
+        assert_eq!(failures_left_appending(1, 2, 1), -1);
+        assert_eq!(failures_left_appending(0, 1, 3), 0);
     }
 
     #[test]
