@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
-use support::{gabion, path_text, text, wait_for};
+use support::{gabion, path_text, run, text, wait_for};
 
 /// Whether testbeds can be made here; says what lacks where they cannot.
 fn is_possible() -> bool {
@@ -280,4 +280,30 @@ fn failures_are_told_once_and_in_plain_words() {
         .args(["lab", "testbed", "--", "true"]);
     let error = refused(without_rights, 1);
     assert!(error.contains("needs root"), "{error}");
+}
+
+/// A real cluster encodes on limited links, with puts meanwhile: what crosses racks is what the plans say, to
+/// the byte, and under EAR less. How fast it is, beside the model, is for `gabion lab run EAR-B1` to say.
+#[test]
+fn encodings_send_across_racks_what_the_model_is_given() {
+    if !is_possible() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let out = path_text(directory.path());
+    let arguments = ["--format=json", "lab", "run", "EAR-B1", "--scale=quick"];
+    let printed = run(&[&arguments[..], &["--out", out]].concat());
+    let report: Value = serde_json::from_str(&printed).unwrap();
+    let rows = report["tables"][0]["rows"].as_array().unwrap();
+    let crossing: Vec<(f64, f64)> = rows
+        .iter()
+        .map(|row| (row[7].as_f64().unwrap(), row[8].as_f64().unwrap()))
+        .collect();
+    let [(random, random_planned), (aware, aware_planned)] = crossing[..] else {
+        panic!("two trials: {rows:?}");
+    };
+    assert_eq!((random, aware), (random_planned, aware_planned));
+    assert!(aware < random / 2.0, "{aware} of {random} MB");
+    // Encoding, puts, and the same of EAR, each beside the model.
+    assert_eq!(report["findings"].as_array().unwrap().len(), 4);
 }

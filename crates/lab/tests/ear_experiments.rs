@@ -4,7 +4,13 @@
 
 mod quick;
 
-use gabion_lab::experiments::{Cell, Report, experiment, registry};
+use gabion_lab::LabError;
+use gabion_lab::experiments::{
+    CacheEffect, Cell, Clusters, EncodeBench, EncodeTime, EncodeTrial, Encodings, Overwrite,
+    OverwriteSetting, PutTime, RepairBench, Report, SegmentPlaces, TestbedSetting, Throughput,
+    TransferSetting, Transfers, TrialTime, experiment, registry,
+};
+use gabion_layout::NodeId;
 
 /// Runs an experiment on its quick setting, without traces.
 fn quick(id: &str) -> Report {
@@ -100,4 +106,108 @@ fn layouts_keep_the_bound_and_send_no_data_across_racks() {
 #[test]
 fn stripes_within_their_rack_limit_live_longer() {
     assert_eq!(quick("EAR-LIVES").findings[0].is_reached, Some(true));
+}
+
+/// A cluster that takes as long as can be worked out by hand: conversions are made one after another, and
+/// puts use other racks than they.
+struct ByHand;
+
+const IDLE_S: f64 = 0.125;
+/// Slices of a byte, so that a pipeline is full at once.
+const SLICE_BYTES: u64 = 1;
+
+impl ByHand {
+    /// The first replicas of a segment's blocks are on two nodes of rack 0, and stay on others. One of the
+    /// two encodes: it gets two blocks from the other, and sends it a parity chunk.
+    fn time(bench: &EncodeBench, trial: &EncodeTrial) -> EncodeTime {
+        let nodes = |numbers: &[u32]| numbers.iter().copied().map(NodeId).collect::<Vec<_>>();
+        let segment = SegmentPlaces {
+            replicas: (0..4)
+                .map(|block| nodes(&[block % 2, 2 * block + 2, 2 * block + 3]))
+                .collect(),
+            placement: nodes(&[2, 4, 6, 8, 0, 1]),
+        };
+        let segment_count = bench.file_count * bench.segments_per_file;
+        // Rates of testbeds are 96 % payload.
+        let chunk_s = bench.chunk_bytes as f64 / (0.96 * bench.node_bytes_per_s as f64);
+        let put = PutTime {
+            replicas: vec![nodes(&[10, 12, 14]); 4],
+            at_s: 0.0,
+            seconds: IDLE_S + 4.0 * chunk_s,
+        };
+        EncodeTime {
+            seconds: segment_count as f64 * (IDLE_S + 2.0 * chunk_s),
+            segments: vec![segment; segment_count as usize],
+            // Puts that share links with each other are no case for doing it by hand.
+            puts: trial
+                .puts_at_s
+                .iter()
+                .take(1)
+                .map(|_| put.clone())
+                .collect(),
+            encode_cross_rack_bytes: 0,
+            cores: 0.5,
+            other_cores: 0.0,
+        }
+    }
+}
+
+impl Clusters for ByHand {
+    fn encodings(&self, bench: &EncodeBench) -> Result<Encodings, LabError> {
+        let trials = bench.trials.iter();
+        Ok(Encodings {
+            idle_encode_s: IDLE_S,
+            idle_put_s: IDLE_S,
+            conversions_at_once: 1,
+            slice_bytes: SLICE_BYTES,
+            trials: trials.map(|trial| Self::time(bench, trial)).collect(),
+        })
+    }
+
+    fn transfer(&self, _: &TransferSetting) -> Result<Transfers, LabError> {
+        unreachable!("it encodes")
+    }
+
+    fn overwrite(
+        &self,
+        _: &OverwriteSetting,
+        _: &[Overwrite],
+    ) -> Result<Vec<CacheEffect>, LabError> {
+        unreachable!("it encodes")
+    }
+
+    fn update_on_testbed(
+        &self,
+        _: &TestbedSetting,
+        _: &[Overwrite],
+    ) -> Result<Vec<Throughput>, LabError> {
+        unreachable!("it encodes")
+    }
+
+    fn repairs(&self, _: &RepairBench) -> Result<Vec<TrialTime>, LabError> {
+        unreachable!("it encodes")
+    }
+}
+
+/// The model's times are those that are found by hand, to a thousandth.
+#[test]
+fn the_model_of_links_agrees_with_a_cluster_by_hand() {
+    let report = quick::quick("EAR-B1", Some(&ByHand));
+    quick::check_findings(&report);
+    let trial_count = report.tables[0].rows.len();
+    assert_eq!(
+        report.findings.len(),
+        2 * trial_count,
+        "encoding and writing"
+    );
+    for finding in &report.findings {
+        let off_pct = finding.ours_value.unwrap();
+        assert!(off_pct.abs() < 0.1, "{}: {off_pct}", finding.what);
+    }
+    for row in &report.tables[0].rows {
+        assert!(
+            number(&row[8]) < f64::EPSILON,
+            "no data crosses racks: {row:?}"
+        );
+    }
 }

@@ -7,9 +7,9 @@ mod quick;
 use gabion_codec::Code;
 use gabion_lab::LabError;
 use gabion_lab::experiments::{
-    BenchLinks, CacheEffect, Cell, Clusters, Finding, Overwrite, OverwriteSetting, RepairBench,
-    Report, Sent, Stored, TestbedLimits, TestbedSetting, Throughput, TransferSetting, Transfers,
-    Trial, TrialTime, experiment, registry,
+    BenchLinks, CacheEffect, Cell, Clusters, EncodeBench, Encodings, Finding, Overwrite,
+    OverwriteSetting, RepairBench, Report, Sent, Stored, TestbedLimits, TestbedSetting, Throughput,
+    TransferSetting, Transfers, Trial, TrialTime, experiment, registry,
 };
 use gabion_layout::{
     ByteRange, Generation, PoolId, StripeId, StripeRecord, Topology, UpdateScheme,
@@ -154,6 +154,10 @@ impl Clusters for Ideal {
             })
         };
         bench.trials.iter().map(time).collect()
+    }
+
+    fn encodings(&self, _: &EncodeBench) -> Result<Encodings, LabError> {
+        unreachable!("the experiments of EAR have tests of their own")
     }
 }
 

@@ -10,8 +10,8 @@ use gabion_planner::placement::{
 };
 use gabion_planner::{Stripe, encode};
 use gabion_sim::flow::{
-    EncoderSeat, Engine, Execution, Fabric, Flow, Layout, Rates, Scenario, Script, Settings,
-    Sharing, simulate,
+    EncoderSeat, Engine, Execution, Fabric, Flow, Layout, Network, Rates, Scenario, Script,
+    Settings, Sharing, Work, simulate,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -239,4 +239,80 @@ fn a_shared_link_carries_all_in_the_time_of_the_sum() {
         assert_eq!(engine.next(), None);
         assert!(engine.event_count() >= 5);
     }
+}
+
+/// Streams that do not depend on each other go at their own rates: what moves to another rack holds up no
+/// parity.
+#[test]
+fn streams_that_share_no_values_do_not_wait_for_each_other() {
+    let topology = Topology::uniform(3, 2);
+    let fabric = Fabric::new(&topology, RATES);
+    let code: Code = "rs(2,1)".parse().unwrap();
+    let stripe = Stripe {
+        id: StripeId(1),
+        code: &code,
+        geometry: Geometry::new(2, 1, 1, 10 * MB).unwrap(),
+        placement: &[5, 1, 2].map(NodeId),
+        lost: &[],
+    };
+    // Node 0 encodes its own block and that of node 1; node 5 gets its chunk from node 4 beside it.
+    let sources = [vec![NodeId(0), NodeId(4)], vec![NodeId(1)]];
+    let plan = encode::convert(&stripe, &sources, NodeId(0), &topology, MB).unwrap();
+    let script = Script::of_plan(&plan, &fabric, Execution::Streamed);
+    let links_of = |paths: &[(u32, u32)]| {
+        let links = paths
+            .iter()
+            .flat_map(|&(from, to)| fabric.path(NodeId(from), NodeId(to)));
+        let mut links: Vec<_> = links.collect();
+        links.sort();
+        links
+    };
+    let flows: Vec<Vec<_>> = (script.flows.iter())
+        .map(|flow| flow.shares.iter().map(|share| share.link).collect())
+        .collect();
+    assert_eq!(flows, [links_of(&[(4, 5)]), links_of(&[(1, 0), (0, 2)])]);
+    assert_eq!(script.waits, [0, 0]);
+}
+
+/// Two conversions at a time, by hand: a second for each that has nothing to do with links, three chunks
+/// into one node, and messages, which wait where somebody else fills the link that they need.
+#[test]
+fn conversions_take_the_time_of_their_links_and_messages() {
+    let topology = Topology::uniform(4, 2);
+    let fabric = Fabric::new(&topology, RATES);
+    let conversion = |encoder: u32| {
+        let sender = NodeId(encoder + 1);
+        let mut chunks = Flow::new(10 * MB, fabric.path(sender, NodeId(encoder)));
+        for share in &mut chunks.shares {
+            share.weight = 3.0;
+        }
+        Work::in_turn(vec![
+            Work::Pause(1_000_000_000),
+            Work::round(&[NodeId(encoder), sender]),
+            Work::Move(Script::of(chunks)),
+            Work::round(&[NodeId(encoder)]),
+        ])
+    };
+    let conversions = Work::Group {
+        works: vec![conversion(0), conversion(2), conversion(4)],
+        at_once: 2,
+    };
+    let network = Network {
+        fabric: &fabric,
+        sharing: Sharing::MaxMin,
+        queue_ns: 50_000_000,
+    };
+    let ended_ms = |beside: Option<Work>| -> Vec<u64> {
+        let mut works = vec![conversions.clone()];
+        works.extend(beside);
+        let at_once = works.len();
+        let done = network.carry_out(&Work::Group { works, at_once });
+        let ended = done.parts[0].parts.iter();
+        ended.map(|done| done.ended_ns / 1_000_000).collect()
+    };
+    assert_eq!(ended_ms(None), [1300, 1300, 2600]);
+    // A client fills the link into node 0 throughout, and gets a quarter of it beside three chunks.
+    let client = Flow::new(1000 * MB, fabric.path(NodeId::CLIENT, NodeId(0)));
+    let client = Work::Move(Script::of(client));
+    assert_eq!(ended_ms(Some(client)), [1500, 1300, 2600]);
 }

@@ -38,6 +38,12 @@ pub(crate) enum LabCommand {
         /// The bench, as JSON
         file: PathBuf,
     },
+    /// Time encodings on the testbed around this process, for 'lab run'
+    #[command(hide = true)]
+    Encodings {
+        /// The bench, as JSON
+        file: PathBuf,
+    },
 }
 
 /// How much of the paper's setting an experiment runs.

@@ -32,6 +32,7 @@ mod twe_load;
 mod twe_run;
 mod update_run;
 
+pub use ear::{EncodeBench, EncodeTime, EncodeTrial, Encodings, PutTime, SegmentPlaces};
 pub use ecpipe::{
     BenchLinks, Helpers, RepairBench, Selection, Stored, Together, Trial, TrialTime, Work,
 };
@@ -110,6 +111,7 @@ pub fn registry() -> &'static [Experiment] {
         twe_3::EXPERIMENT,
         twe_4::EXPERIMENT,
         twe_5::EXPERIMENT,
+        ear::B1,
         ear::F13A,
         ear::F13B,
         ear::F13C,

@@ -1,6 +1,7 @@
 //! What an experiment is given: how large it may be, where it may write, which traces there are, who
 //! starts clusters, and whom it tells how far it is.
 
+use super::ear::{EncodeBench, Encodings};
 use super::ecpipe::{RepairBench, TrialTime};
 use crate::error::LabError;
 use crate::trace::TraceReader;
@@ -75,6 +76,13 @@ pub trait Clusters: Sync {
     /// # Errors
     /// [`LabError::Cluster`] when anything of it fails.
     fn repairs(&self, bench: &RepairBench) -> Result<Vec<TrialTime>, LabError>;
+
+    /// Makes a testbed, starts a cluster on it, has files encoded in each trial, and removes everything
+    /// again.
+    ///
+    /// # Errors
+    /// [`LabError::Cluster`] when anything of it fails.
+    fn encodings(&self, bench: &EncodeBench) -> Result<Encodings, LabError>;
 }
 
 /// A cluster whose racks have links that the kernel limits.

@@ -1,7 +1,7 @@
 //! The clock of a simulation: flows that end when their bytes have crossed, and timers. Whoever runs a
 //! simulation starts both with a token, and gets the tokens back in the order in which they are due.
 
-use super::fabric::Fabric;
+use super::fabric::{Fabric, LinkNumber};
 use super::max_min::MaxMin;
 use super::script::Flow;
 use super::slotted::Slotted;
@@ -116,6 +116,17 @@ impl Engine {
     /// Events so far: flows and slots that ended, and timers.
     pub const fn event_count(&self) -> u64 {
         self.event_count
+    }
+
+    /// Whether a link carries all it can, or is held by somebody, at this moment.
+    ///
+    /// # Panics
+    /// When there is no such link.
+    pub fn is_full(&mut self, link: LinkNumber) -> bool {
+        match &mut self.network {
+            Network::MaxMin(network) => network.is_full(link),
+            Network::Slotted(network) => network.is_held(link),
+        }
     }
 
     /// Gives the token back after so long.

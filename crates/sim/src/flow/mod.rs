@@ -11,17 +11,21 @@
 //! - [`Engine`]: transfers over paths of links, and timers. [`Sharing`] says how transfers share a link.
 //! - [`Script`]: a plan as transfers that wait for each other.
 //! - [`simulate`]: encoders, writers and background traffic of a [`Scenario`].
+//! - [`Network::carry_out`]: any [`Work`], such as what a cluster did on real links.
 
 mod engine;
 mod fabric;
+mod jobs;
 mod max_min;
 mod scenario;
 mod script;
 mod slotted;
 mod stripes;
+mod work;
 
 pub use engine::{Engine, Sharing, Token};
 pub use fabric::{Fabric, LinkNumber, Rates};
 pub use scenario::{Outcome, Scenario, Settings, simulate};
 pub use script::{Execution, Flow, Script, Share};
 pub use stripes::{EncoderSeat, Layout};
+pub use work::{Done, Network, Work};

@@ -3,6 +3,7 @@
 
 use super::engine::{Engine, Sharing, Token};
 use super::fabric::{Fabric, Rates};
+use super::jobs::Jobs;
 use super::script::{Execution, Flow, Script};
 use super::stripes::{EncoderSeat, Layout, Stripes};
 use gabion_layout::Topology;
@@ -13,6 +14,10 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 const NS_PER_S: f64 = 1e9;
+/// Bytes of a block in EAR's simulations.
+const EAR_BLOCK_BYTES: u64 = 64 << 20;
+/// Bytes a second of a link of 1 Gb/s.
+const GBIT_BYTES_PER_S: f64 = 125e6;
 
 /// What a simulation takes as given.
 #[derive(Clone, PartialEq, Debug)]
@@ -51,6 +56,47 @@ pub struct Scenario {
     pub background_cross_share: f64,
     /// What the paper leaves open.
     pub settings: Settings,
+}
+
+impl Scenario {
+    /// The setting of EAR's simulations (section V-B, experiment B.2), with so many stripes for each
+    /// encoder; the paper has 50. What it leaves open is as a simulator of processes that reserve links
+    /// would have it: encoders and writers wait for each transfer, and each transfer has its links to
+    /// itself. There are as many encoders as racks, so each has one.
+    pub fn ear(layout: Layout, stripes_per_encoder: u32) -> Self {
+        Self {
+            rack_count: 20,
+            nodes_per_rack: 20,
+            rates: Rates {
+                node_bytes_per_s: GBIT_BYTES_PER_S,
+                rack_bytes_per_s: GBIT_BYTES_PER_S,
+                disk_bytes_per_s: None,
+            },
+            data_count: 10,
+            parity_count: 4,
+            per_rack: 1,
+            target_rack_count: None,
+            replica_count: 3,
+            chunk_bytes: EAR_BLOCK_BYTES,
+            layout,
+            encoder_count: 20,
+            stripes_per_encoder,
+            writes_per_s: 1.0,
+            background_per_s: 1.0,
+            background_mean_bytes: EAR_BLOCK_BYTES as f64,
+            background_cross_share: 0.5,
+            settings: Settings {
+                sharing: Sharing::Slotted {
+                    slot_bytes: EAR_BLOCK_BYTES,
+                },
+                encoder_seat: EncoderSeat::RackEach,
+                is_core_encoder_nearest: false,
+                is_writer_at_first_replica: true,
+                write: Execution::Serial,
+                encoding: Execution::Serial,
+            },
+        }
+    }
 }
 
 /// Choices that EAR's text leaves open.
@@ -120,7 +166,11 @@ pub fn simulate(scenario: &Scenario, seed: u64) -> Result<Outcome, PlanError> {
         match token {
             WRITE_ARRIVES => run.write_arrives()?,
             BACKGROUND_ARRIVES => run.background_arrives(),
-            flow => run.flow_ends(flow),
+            flow => {
+                if let Some(owner) = run.jobs.flow_ends(&mut run.engine, flow) {
+                    run.finish(owner);
+                }
+            }
         }
     }
     run.outcome.encode_ns = run.engine.now_ns();
@@ -139,13 +189,12 @@ enum Purpose {
     Background,
 }
 
-/// A script under way.
-struct Job {
-    script: Script,
+/// Something under way.
+#[derive(Clone, Copy, Debug)]
+struct Owner {
     purpose: Purpose,
     begun_ns: u64,
     cross_rack_bytes: u64,
-    left_count: usize,
 }
 
 struct Run<'a> {
@@ -159,9 +208,7 @@ struct Run<'a> {
     encode_rng: ChaCha8Rng,
     /// By encoder, the plans that it has not begun, the next one last.
     plans: Vec<Vec<Plan>>,
-    jobs: Vec<Option<Job>>,
-    /// Places in `jobs` of those that have ended.
-    free: Vec<usize>,
+    jobs: Jobs<Owner>,
     encoders_left: u32,
     outcome: Outcome,
 }
@@ -188,8 +235,7 @@ impl<'a> Run<'a> {
             background_rng: rng(2),
             encode_rng: rng(3),
             plans: Vec::new(),
-            jobs: Vec::new(),
-            free: Vec::new(),
+            jobs: Jobs::default(),
             encoders_left: 0,
             outcome: Outcome::default(),
         })
@@ -249,60 +295,23 @@ impl<'a> Run<'a> {
     }
 
     fn run_script(&mut self, script: Script, purpose: Purpose) {
-        let flow_count = script.flows.len();
-        if flow_count == 0 {
-            // One replica at its writer's, for example: nothing is sent.
-            self.finish(purpose, self.engine.now_ns(), 0);
-            return;
-        }
-        let first = (0..flow_count).filter(|&flow| script.waits[flow] == 0);
-        let first: Vec<usize> = first.collect();
-        let job = Job {
-            cross_rack_bytes: script.cross_rack_bytes(&self.fabric),
-            left_count: flow_count,
-            script,
+        let owner = Owner {
             purpose,
             begun_ns: self.engine.now_ns(),
+            cross_rack_bytes: script.cross_rack_bytes(&self.fabric),
         };
-        let number = self.free.pop().unwrap_or(self.jobs.len());
-        if number == self.jobs.len() {
-            self.jobs.push(None);
-        }
-        self.jobs[number] = Some(job);
-        for flow in first {
-            self.start(number, flow);
+        // One replica at its writer's, for example, sends nothing.
+        if let Some(owner) = self.jobs.begin(&mut self.engine, script, owner) {
+            self.finish(owner);
         }
     }
 
-    fn start(&mut self, job: usize, flow: usize) {
-        let script = &mut self.jobs[job].as_mut().expect("a job under way").script;
-        let flow_now = std::mem::take(&mut script.flows[flow]);
-        self.engine
-            .start(flow_now, (job as Token) << 16 | flow as Token);
-    }
-
-    fn flow_ends(&mut self, token: Token) {
-        let (number, flow) = ((token >> 16) as usize, (token & 0xffff) as usize);
-        let job = self.jobs[number].as_mut().expect("a job under way");
-        job.left_count -= 1;
-        if job.left_count == 0 {
-            let (purpose, begun_ns, bytes) = (job.purpose, job.begun_ns, job.cross_rack_bytes);
-            self.jobs[number] = None;
-            self.free.push(number);
-            self.finish(purpose, begun_ns, bytes);
-            return;
-        }
-        for follower in std::mem::take(&mut job.script.followers[flow]) {
-            let job = self.jobs[number].as_mut().expect("a job under way");
-            let waits = &mut job.script.waits[follower as usize];
-            *waits -= 1;
-            if *waits == 0 {
-                self.start(number, follower as usize);
-            }
-        }
-    }
-
-    fn finish(&mut self, purpose: Purpose, begun_ns: u64, cross_rack_bytes: u64) {
+    fn finish(&mut self, owner: Owner) {
+        let Owner {
+            purpose,
+            begun_ns,
+            cross_rack_bytes,
+        } = owner;
         match purpose {
             Purpose::Encode { encoder } => {
                 let bytes = self.scenario.data_count as u64 * self.scenario.chunk_bytes;

@@ -2,10 +2,10 @@
 //!
 //! There are several ways to see one plan. *Serial* is a process that waits for each of its transfers. *Staged*
 //! is an encoder that first gets all chunks at once and then sends all parity. *Streamed* is what `exec` does:
-//! the plan is one flow, and its slowest link decides.
+//! streams that depend on each other are one flow, and its slowest link decides.
 
 use super::fabric::{Fabric, LinkNumber};
-use gabion_layout::Slices;
+use gabion_layout::NodeId;
 use gabion_plan::{Plan, Step};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,7 +54,7 @@ pub enum Execution {
     Serial,
     /// What a step needs is there as a whole before the step begins.
     Staged,
-    /// All steps go on at once, slice by slice, at one rate.
+    /// All steps go on at once, slice by slice. Those that depend on each other go at one rate.
     Streamed,
 }
 
@@ -96,17 +96,8 @@ impl Script {
         // By step, the flows that must be done before its value is there.
         let mut needs: Vec<BTreeSet<u32>> = Vec::with_capacity(plan.steps.len());
         for (step, stream) in plan.steps.iter().zip(&streams) {
-            let inputs: BTreeSet<u32> = match step {
-                Step::Input { .. } | Step::Read { .. } | Step::Recall { .. } => BTreeSet::new(),
-                Step::Combine { terms, .. } => {
-                    let all = terms.iter().flat_map(|term| &needs[term.value.at()]);
-                    all.copied().collect()
-                }
-                Step::Send { value, .. }
-                | Step::Write { value, .. }
-                | Step::Append { value, .. }
-                | Step::Deliver { value, .. } => needs[value.at()].clone(),
-            };
+            let inputs = used_by(step).into_iter().flat_map(|at| &needs[at]);
+            let inputs: BTreeSet<u32> = inputs.copied().collect();
             let links = links(step, fabric);
             needs.push(if links.is_empty() {
                 inputs
@@ -117,27 +108,37 @@ impl Script {
         script
     }
 
-    /// The plan as one flow, whose bytes are those of its longest stream.
+    /// A flow for each part of the plan whose streams depend on each other. Two nodes have one connection,
+    /// however many streams are on it, and links are shared among connections: so a byte of the flow is
+    /// one on each connection of its busiest link.
     fn streamed(plan: &Plan, fabric: &Fabric) -> Self {
         let streams = plan.streams();
-        let bytes = streams.iter().map(Slices::bytes).max().unwrap_or(0);
-        let mut by_link: BTreeMap<LinkNumber, u64> = BTreeMap::new();
-        for (step, stream) in plan.steps.iter().zip(&streams) {
+        let mut flows: BTreeMap<usize, BTreeMap<LinkNumber, Crossing>> = BTreeMap::new();
+        for ((step, stream), part) in plan.steps.iter().zip(&streams).zip(parts(plan)) {
+            let by_link = flows.entry(part).or_default();
             for link in links(step, fabric) {
-                *by_link.entry(link).or_default() += stream.bytes();
+                let crossing = by_link.entry(link).or_default();
+                crossing.bytes += stream.bytes();
+                crossing.connections.insert(ends(step));
             }
         }
-        let share = |(link, crossing): (LinkNumber, u64)| Share {
-            link,
-            weight: crossing as f64 / bytes as f64,
-        };
         let mut script = Self::default();
-        if bytes > 0 {
-            let flow = Flow {
-                bytes: bytes as f64,
-                shares: by_link.into_iter().map(share).collect(),
+        for by_link in flows.into_values() {
+            let need_s =
+                |link: LinkNumber, of: &Crossing| of.bytes as f64 / fabric.bytes_per_s(link);
+            let all = by_link.iter().map(|(&link, of)| (need_s(link, of), of));
+            let Some((_, busiest)) = all.max_by(|a, b| a.0.total_cmp(&b.0)) else {
+                continue;
             };
-            script.push(flow, &BTreeSet::new());
+            let bytes = busiest.bytes as f64 / busiest.connections.len() as f64;
+            if bytes > 0.0 {
+                let share = |(&link, of): (&LinkNumber, &Crossing)| Share {
+                    link,
+                    weight: of.bytes as f64 / bytes,
+                };
+                let shares = by_link.iter().map(share).collect();
+                script.push(Flow { bytes, shares }, &BTreeSet::new());
+            }
         }
         script
     }
@@ -170,7 +171,52 @@ impl Script {
     }
 }
 
-/// What a step uses.
+/// What a part of a plan that streams sends over a link.
+#[derive(Default)]
+struct Crossing {
+    bytes: u64,
+    connections: BTreeSet<(NodeId, NodeId)>,
+}
+
+/// The connection that a step uses: a node has one with itself for its disk.
+fn ends(step: &Step) -> (NodeId, NodeId) {
+    match step {
+        Step::Send { from, to, .. } => (*from, *to),
+        other => (other.node(), other.node()),
+    }
+}
+
+/// By step, the first step of the part of the plan that it belongs to. Parts share no values, so nothing
+/// keeps one of them in step with another.
+fn parts(plan: &Plan) -> Vec<usize> {
+    let mut parts: Vec<usize> = Vec::with_capacity(plan.steps.len());
+    for (at, step) in plan.steps.iter().enumerate() {
+        let used = used_by(step).into_iter().map(|value| parts[value]);
+        let mut used: BTreeSet<usize> = used.collect();
+        let part = used.pop_first().unwrap_or(at);
+        parts.push(part);
+        for known in &mut parts {
+            if used.contains(known) {
+                *known = part;
+            }
+        }
+    }
+    parts
+}
+
+/// The values that a step uses, as places in the plan.
+fn used_by(step: &Step) -> Vec<usize> {
+    match step {
+        Step::Input { .. } | Step::Read { .. } | Step::Recall { .. } => Vec::new(),
+        Step::Combine { terms, .. } => terms.iter().map(|term| term.value.at()).collect(),
+        Step::Send { value, .. }
+        | Step::Write { value, .. }
+        | Step::Append { value, .. }
+        | Step::Deliver { value, .. } => vec![value.at()],
+    }
+}
+
+/// The links and disks that a step uses.
 fn links(step: &Step, fabric: &Fabric) -> Vec<LinkNumber> {
     match step {
         Step::Send { from, to, .. } => fabric.path(*from, *to),

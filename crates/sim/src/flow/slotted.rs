@@ -5,7 +5,7 @@
 //! take links in the order of their numbers, so nobody waits in a circle.
 
 use super::engine::{Agenda, Due, Token};
-use super::fabric::Fabric;
+use super::fabric::{Fabric, LinkNumber};
 use super::script::{Flow, Share};
 use std::collections::VecDeque;
 
@@ -42,7 +42,7 @@ pub(super) struct Slotted {
 impl Slotted {
     pub(super) fn new(fabric: &Fabric, slot_bytes: u64) -> Self {
         assert!(slot_bytes > 0, "a slot has bytes");
-        let links = (0..fabric.link_count() as u32).map(super::LinkNumber);
+        let links = (0..fabric.link_count() as u32).map(LinkNumber);
         Self {
             slot_bytes: slot_bytes as f64,
             bytes_per_s: links.map(|link| fabric.bytes_per_s(link)).collect(),
@@ -67,6 +67,11 @@ impl Slotted {
             self.senders.len() as u32 - 1
         };
         self.take_links(number, now_ns, agenda);
+    }
+
+    /// Whether a flow holds a link.
+    pub(super) fn is_held(&self, link: LinkNumber) -> bool {
+        self.lines[link.at()].holder.is_some()
     }
 
     /// A flow's slot has crossed: its links go to the next in line. Gives the flow's token if it was the

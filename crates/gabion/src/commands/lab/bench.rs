@@ -2,7 +2,7 @@
 //! the cluster, stores stripes, and has a client carry out the plans of each trial. What a trial is,
 //! and its plans, are the lab's.
 
-use super::clusters::{Silent, pool, up_options, use_and_stop};
+use super::clusters::{Silent, pool, until_all_know_all, up_options, use_and_stop};
 use super::in_testbed::{Outer, rate_text};
 use crate::cluster::LocalCluster;
 use crate::failure::{Context, Failure};
@@ -13,7 +13,6 @@ use gabion_layout::{NodePlace, StripeRecord, Topology, UpdateScheme};
 use gabion_plan::{Cost, Plan};
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 /// The file that is stored.
 const FILE: &str = "bench";
@@ -54,9 +53,7 @@ pub(super) async fn run(file: &Path) -> Result<(), Failure> {
         let client = Client::connect(cluster.coordinator()?, ClientOptions::default()).await?;
         store(&client, &bench).await?;
         cluster.start(&up.behaviour, || ()).await?;
-        // Nodes hear of others with their next heartbeat, of which there are four in a lease.
-        let heartbeat = Duration::from_millis(up.behaviour.lease_ms / 4);
-        tokio::time::sleep(heartbeat.mul_f64(1.5)).await;
+        until_all_know_all(&up.behaviour).await;
         time_all(cluster, &client, &bench).await
     })
     .await?;

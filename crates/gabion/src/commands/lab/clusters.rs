@@ -2,6 +2,7 @@
 //! and killed again.
 
 use super::bench;
+use super::encodings;
 use super::in_testbed;
 use crate::arguments::{Behaviour, EngineName, Merging, UpOptions};
 use crate::cluster::LocalCluster;
@@ -12,14 +13,14 @@ use gabion_client::{Client, ClientOptions, Progress};
 use gabion_codec::Code;
 use gabion_lab::LabError;
 use gabion_lab::experiments::{
-    CacheEffect, Clusters, Overwrite, OverwriteSetting, RepairBench, Sent, TestbedSetting,
-    Throughput, TransferSetting, Transfers, TrialTime,
+    CacheEffect, Clusters, EncodeBench, Encodings, Overwrite, OverwriteSetting, RepairBench, Sent,
+    TestbedSetting, Throughput, TransferSetting, Transfers, TrialTime,
 };
 use gabion_layout::UpdateScheme;
 use gabion_protocol::message::{PoolWish, Purpose};
 use gabion_wire::LinkTable;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Starts clusters of this program's own processes.
 pub(super) struct LocalClusters;
@@ -47,6 +48,10 @@ impl Clusters for LocalClusters {
 
     fn repairs(&self, bench: &RepairBench) -> Result<Vec<TrialTime>, LabError> {
         block_on(bench::on_testbed(bench))
+    }
+
+    fn encodings(&self, bench: &EncodeBench) -> Result<Encodings, LabError> {
+        block_on(encodings::on_testbed(bench))
     }
 }
 
@@ -82,6 +87,13 @@ pub(super) fn up_options(racks: u32, nodes_per_rack: u32, inner: Option<String>)
         merging: Merging::default(),
         engine: EngineName::default(),
     }
+}
+
+/// Waits until nodes that have just started know each other: they hear of others with their next heartbeat,
+/// of which there are four in a lease.
+pub(super) async fn until_all_know_all(behaviour: &Behaviour) {
+    let heartbeat = Duration::from_millis(behaviour.lease_ms / 4);
+    tokio::time::sleep(heartbeat.mul_f64(1.5)).await;
 }
 
 /// Uses a cluster until the work is done or somebody interrupts it, and stops it.
@@ -148,7 +160,7 @@ async fn overwrite(
                 overwrite.scheme,
             )?;
             client.create_pool(pool).await?;
-            put(&client, &name, overwrite.file_bytes).await?;
+            put(&client, &name, &name, overwrite.file_bytes).await?;
             let off = send(cluster, &name, setting.depth, 0, overwrite).await?;
             let on = send(
                 cluster,
@@ -165,10 +177,15 @@ async fn overwrite(
     .await
 }
 
-/// Stores a file in the pool of its name.
-pub(super) async fn put(client: &Client, name: &str, size_bytes: u64) -> Result<(), Failure> {
+/// Stores a file in a pool.
+pub(super) async fn put(
+    client: &Client,
+    pool: &str,
+    name: &str,
+    size_bytes: u64,
+) -> Result<(), Failure> {
     let data = tokio::io::AsyncReadExt::take(tokio::io::repeat(1), size_bytes);
-    let stored = client.put(name, Some(name), data, size_bytes, &Silent);
+    let stored = client.put(name, Some(pool), data, size_bytes, &Silent);
     stored.await?;
     Ok(())
 }

@@ -139,7 +139,7 @@ pub(super) fn rate_text(bytes_per_s: u64) -> String {
 
 /// Has a directory be in memory from now on, for the processes of this testbed alone: it has a mount
 /// namespace of its own, with which the directory's content goes.
-async fn put_in_memory(directory: &Path) -> Result<(), Failure> {
+pub(super) async fn put_in_memory(directory: &Path) -> Result<(), Failure> {
     let mut command = Command::new("mount");
     command.args(["-t", "tmpfs", "testbed"]).arg(directory);
     let status = command.status().await.context("start 'mount'")?;
@@ -187,7 +187,7 @@ async fn measure(
     let mut wish = pool(name.clone(), &code, setting.chunk_bytes, overwrite.scheme)?;
     wish.append = overwrite.append;
     client.create_pool(wish).await?;
-    put(&client, &name, overwrite.file_bytes).await?;
+    put(&client, &name, &name, overwrite.file_bytes).await?;
     let (before, worked_before_s) = (client.meters().await?.sum(), processor_seconds()?);
     let sent = send(cluster, &name, setting.depth, 0, overwrite).await?;
     let begun = Instant::now();

@@ -4,6 +4,7 @@ mod advise;
 mod bench;
 mod bound;
 mod clusters;
+mod encodings;
 mod in_testbed;
 mod replay;
 mod run;
@@ -29,5 +30,6 @@ pub(crate) async fn run(command: LabCommand, place: &Place, format: Format) -> R
         LabCommand::Testbed(options) => testbed::run(options).await,
         LabCommand::InTestbed { job } => in_testbed::run(&job).await,
         LabCommand::Bench { file } => bench::run(&file).await,
+        LabCommand::Encodings { file } => encodings::run(&file).await,
     }
 }

@@ -1,18 +1,11 @@
 //! One point of figure 13: random replication and EAR on the same network, with the same writes and the
 //! same background traffic, for several seeds.
 
-use super::{NODES_PER_RACK, RACKS, mean, on_all_processors};
+use super::{mean, on_all_processors};
 use crate::error::LabError;
 use crate::experiments::Session;
 use gabion_planner::placement::{ParityPlaces, RackLimit};
-use gabion_sim::flow::{
-    EncoderSeat, Execution, Layout, Outcome, Rates, Scenario, Settings, Sharing, simulate,
-};
-
-/// Bytes of a block.
-const BLOCK_BYTES: u64 = 64 << 20;
-/// Bytes a second of a link of 1 Gb/s.
-pub(super) const GBIT_BYTES_PER_S: f64 = 125e6;
+use gabion_sim::flow::{Layout, Outcome, Scenario, simulate};
 
 /// What both sides have in common, and in what EAR may differ.
 #[derive(Clone, PartialEq, Debug)]
@@ -24,45 +17,11 @@ pub(super) struct Sides {
 }
 
 impl Sides {
-    /// The paper's setting, with so many stripes for each encoder. What it leaves open is as a simulator of
-    /// processes that reserve links would have it: encoders and writers wait for each transfer, and each
-    /// transfer has its links to itself. There are as many encoders as racks, so each has one.
+    /// The paper's setting, with so many stripes for each encoder.
     pub(super) fn new(stripes_per_encoder: u32) -> Self {
-        let settings = Settings {
-            sharing: Sharing::Slotted {
-                slot_bytes: BLOCK_BYTES,
-            },
-            encoder_seat: EncoderSeat::RackEach,
-            is_core_encoder_nearest: false,
-            is_writer_at_first_replica: true,
-            write: Execution::Serial,
-            encoding: Execution::Serial,
-        };
-        let ear = Scenario {
-            rack_count: RACKS,
-            nodes_per_rack: NODES_PER_RACK,
-            rates: Rates {
-                node_bytes_per_s: GBIT_BYTES_PER_S,
-                rack_bytes_per_s: GBIT_BYTES_PER_S,
-                disk_bytes_per_s: None,
-            },
-            data_count: 10,
-            parity_count: 4,
-            per_rack: 1,
-            target_rack_count: None,
-            replica_count: 3,
-            chunk_bytes: BLOCK_BYTES,
-            layout: Layout::EncodingAware(ParityPlaces::CoreFirst),
-            encoder_count: 20,
-            stripes_per_encoder,
-            writes_per_s: 1.0,
-            background_per_s: 1.0,
-            background_mean_bytes: BLOCK_BYTES as f64,
-            background_cross_share: 0.5,
-            settings,
-        };
+        let layout = Layout::EncodingAware(ParityPlaces::CoreFirst);
         Self {
-            ear,
+            ear: Scenario::ear(layout, stripes_per_encoder),
             limit: RackLimit::Ignored,
         }
     }

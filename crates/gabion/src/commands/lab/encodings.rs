@@ -1,0 +1,281 @@
+//! Times encodings on a testbed: outside, makes the testbed and starts this command in it; inside, starts
+//! the cluster, stores files as replicas, has them encoded, and says how long it took and where everything
+//! was. What that is compared with is the lab's.
+
+use super::clusters::{put, until_all_know_all, up_options, use_and_stop};
+use super::in_testbed::{Outer, put_in_memory, rate_text};
+use crate::cluster::LocalCluster;
+use crate::commands::pool::has_form;
+use crate::failure::{Context, Failure};
+use futures::future::try_join_all;
+use gabion_client::{Client, ClientOptions};
+use gabion_codec::Code;
+use gabion_lab::experiments::{
+    EncodeBench, EncodeTime, EncodeTrial, Encodings, PutTime, SegmentPlaces,
+};
+use gabion_layout::{EncodeAfter, NodeId, ReplicaPlacement, StripeRecord, UpdateScheme};
+use gabion_protocol::coordinator::CoordinatorOptions;
+use gabion_protocol::message::{FormOrder, LifecycleWish, PoolWish, Purpose};
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often it is looked whether files are encoded.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Bytes of blocks that have next to none.
+const IDLE_CHUNK_BYTES: u64 = 4 << 10;
+/// Segments of such blocks.
+const IDLE_SEGMENT_COUNT: u64 = 10;
+
+/// Runs a bench on a testbed of its own.
+pub(super) async fn on_testbed(bench: &EncodeBench) -> Result<Encodings, Failure> {
+    let outer = Outer::new(&bench.directory, bench.nodes_per_rack)
+        .with("--spare-core")
+        .with(format!("--racks={}", bench.rack_count))
+        .with(format!("--inner={}", rate_text(bench.node_bytes_per_s)))
+        .with(format!("--cross={}", rate_text(bench.rack_bytes_per_s)));
+    outer.run("encodings", bench).await
+}
+
+/// Runs a bench on the testbed that this process is in, and prints what came of it.
+pub(super) async fn run(file: &Path) -> Result<(), Failure> {
+    let text = fs::read(file).context(format!("read {}", file.display()))?;
+    let bench: EncodeBench = serde_json::from_slice(&text).context("understand the bench")?;
+    let directory = bench.directory.join("cluster");
+    fs::create_dir_all(&directory).context(format!("create {}", directory.display()))?;
+    put_in_memory(&directory).await?;
+    let up = up_options(bench.rack_count, bench.nodes_per_rack, None);
+    let cluster = LocalCluster::open_or_make(&directory, &up)?;
+    let encodings = use_and_stop(cluster, async |cluster| {
+        cluster.start(&up.behaviour, || ()).await?;
+        let client = Client::connect(cluster.coordinator()?, ClientOptions::default()).await?;
+        until_all_know_all(&up.behaviour).await;
+        let hands = Hands {
+            cluster,
+            client: &client,
+            bench: &bench,
+        };
+        hands.time_all().await
+    })
+    .await?;
+    crate::output::print_json(&encodings)
+}
+
+/// What a trial is made with.
+struct Hands<'a> {
+    cluster: &'a LocalCluster,
+    client: &'a Client,
+    bench: &'a EncodeBench,
+}
+
+impl Hands<'_> {
+    async fn time_all(&self) -> Result<Encodings, Failure> {
+        let (idle_put_s, idle_encode_s) = self.time_idle().await?;
+        let mut trials = Vec::with_capacity(self.bench.trials.len());
+        for (at, trial) in self.bench.trials.iter().enumerate() {
+            trials.push(self.time(&format!("trial-{at}"), trial).await?);
+        }
+        // The coordinator of this program is started with these.
+        let usual = CoordinatorOptions::default();
+        Ok(Encodings {
+            idle_encode_s,
+            idle_put_s,
+            conversions_at_once: usual.convert_parallel,
+            slice_bytes: usual.slice_bytes,
+            trials,
+        })
+    }
+
+    /// What puts and encodings of segments take that have next to no bytes.
+    async fn time_idle(&self) -> Result<(f64, f64), Failure> {
+        let pool = "idle";
+        self.create_pool(pool, ReplicaPlacement::Ear, IDLE_CHUNK_BYTES)
+            .await?;
+        let segment_bytes = self.segment_bytes(IDLE_CHUNK_BYTES)?;
+        let begun = Instant::now();
+        for at in 0..IDLE_SEGMENT_COUNT {
+            put(self.client, pool, &format!("idle-{at}"), segment_bytes).await?;
+        }
+        let put_s = begun.elapsed().as_secs_f64() / IDLE_SEGMENT_COUNT as f64;
+        let begun = Instant::now();
+        for at in 0..IDLE_SEGMENT_COUNT {
+            let file = format!("idle-{at}");
+            self.order(pool, Some(file.clone())).await?;
+            self.until_encoded(&[file], Duration::from_millis(1))
+                .await?;
+        }
+        let encode_s = begun.elapsed().as_secs_f64() / IDLE_SEGMENT_COUNT as f64;
+        Ok((put_s, encode_s))
+    }
+
+    async fn time(&self, pool: &str, trial: &EncodeTrial) -> Result<EncodeTime, Failure> {
+        let bench = self.bench;
+        self.create_pool(pool, trial.placement, bench.chunk_bytes)
+            .await?;
+        let size_bytes = bench.segments_per_file * self.segment_bytes(bench.chunk_bytes)?;
+        let files: Vec<String> = (0..bench.file_count)
+            .map(|at| format!("{pool}-{at:04}"))
+            .collect();
+        let puts = files
+            .iter()
+            .map(|file| put(self.client, pool, file, size_bytes));
+        try_join_all(puts).await?;
+        let mut before = Vec::new();
+        for file in &files {
+            before.extend(self.client.layout(file).await?.stripes);
+        }
+        let sent_before = self.encode_cross_rack_bytes().await?;
+        let (worked_before_s, busy_before_s) = (self.cluster.processor_s(), busy_s()?);
+        let begun = Instant::now();
+        let is_over = AtomicBool::new(false);
+        let encoding = async {
+            self.order(pool, None).await?;
+            self.until_encoded(&files, LOOK_EVERY).await?;
+            is_over.store(true, Ordering::Relaxed);
+            Ok::<_, Failure>(begun.elapsed().as_secs_f64())
+        };
+        let puts = (trial.puts_at_s.iter().enumerate())
+            .map(|(at, &at_s)| self.put_at(pool, at, (begun, at_s), &is_over));
+        let (seconds, puts) = futures::try_join!(encoding, try_join_all(puts))?;
+        let passed_s = begun.elapsed().as_secs_f64();
+        let worked_s = self.cluster.processor_s() - worked_before_s;
+        let others_s = busy_s()? - busy_before_s - worked_s;
+        let mut after = Vec::new();
+        for file in &files {
+            after.extend(self.client.layout(file).await?.stripes);
+        }
+        Ok(EncodeTime {
+            seconds,
+            segments: segments(&before, &after)?,
+            puts: puts.into_iter().flatten().collect(),
+            encode_cross_rack_bytes: self.encode_cross_rack_bytes().await? - sent_before,
+            cores: worked_s / passed_s,
+            other_cores: others_s / passed_s,
+        })
+    }
+
+    /// Puts a segment at its time, unless all is encoded by then.
+    async fn put_at(
+        &self,
+        pool: &str,
+        number: usize,
+        (begun, at_s): (Instant, f64),
+        is_over: &AtomicBool,
+    ) -> Result<Option<PutTime>, Failure> {
+        while begun.elapsed().as_secs_f64() < at_s {
+            if is_over.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            let left = Duration::from_secs_f64(at_s).saturating_sub(begun.elapsed());
+            tokio::time::sleep(left.min(LOOK_EVERY)).await;
+        }
+        if is_over.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        // It has connections of its own, as another client has.
+        let client = Client::connect(self.cluster.coordinator()?, ClientOptions::default()).await?;
+        let size_bytes = self.segment_bytes(self.bench.chunk_bytes)?;
+        let file = format!("{pool}-put-{number}");
+        let began = Instant::now();
+        put(&client, pool, &file, size_bytes).await?;
+        let seconds = began.elapsed().as_secs_f64();
+        Ok(Some(PutTime {
+            replicas: nodes_of(&client.layout(&file).await?.stripes),
+            at_s,
+            seconds,
+        }))
+    }
+
+    async fn create_pool(
+        &self,
+        name: &str,
+        placement: ReplicaPlacement,
+        chunk_bytes: u64,
+    ) -> Result<(), Failure> {
+        let wish = PoolWish {
+            name: name.to_owned(),
+            survive: "1-rack".parse().map_err(Failure::failed)?,
+            code: Some(self.bench.code.clone()),
+            chunk_bytes,
+            update: UpdateScheme::Fo,
+            reserve: None,
+            append: None,
+            lifecycle: Some(LifecycleWish {
+                replica_count: self.bench.replica_count,
+                after: EncodeAfter::Asked,
+                placement,
+            }),
+        };
+        self.client.create_pool(wish).await?;
+        Ok(())
+    }
+
+    fn segment_bytes(&self, chunk_bytes: u64) -> Result<u64, Failure> {
+        let code: Code = self.bench.code.parse().map_err(Failure::usage)?;
+        Ok(code.k() as u64 * chunk_bytes)
+    }
+
+    async fn order(&self, pool: &str, file: Option<String>) -> Result<(), Failure> {
+        let order = FormOrder {
+            pool: pool.to_owned(),
+            file,
+            is_encoded: true,
+        };
+        Ok(self.client.order_form(order).await?)
+    }
+
+    async fn until_encoded(&self, files: &[String], every: Duration) -> Result<(), Failure> {
+        for file in files {
+            while !has_form(&self.client.layout(file).await?, true) {
+                tokio::time::sleep(every).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn encode_cross_rack_bytes(&self) -> Result<u64, Failure> {
+        // Puts are metered as encodings too, but clients are in no rack.
+        let meters = self.client.meters().await?;
+        Ok(meters.sum().cross_rack(Purpose::Encode))
+    }
+}
+
+/// For how long all processors of this machine have worked, added up, in seconds.
+fn busy_s() -> Result<f64, Failure> {
+    /// What the kernel's times are in, on every system since Linux 2.6.
+    const TICKS_PER_S: f64 = 100.0;
+    let text = fs::read_to_string("/proc/stat").context("read processor times")?;
+    let times = text.lines().next().unwrap_or("").split_whitespace().skip(1);
+    let ticks: Vec<f64> = times.filter_map(|time| time.parse().ok()).collect();
+    // The fourth and fifth are those of waiting.
+    let busy = ticks
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| !(3..5).contains(at));
+    Ok(busy.map(|(_, ticks)| ticks).sum::<f64>() / TICKS_PER_S)
+}
+
+fn nodes_of(stripes: &[StripeRecord]) -> Vec<Vec<NodeId>> {
+    stripes.iter().map(|stripe| stripe.nodes.clone()).collect()
+}
+
+/// Where segments were and are: as many blocks each as there are for each stripe.
+fn segments(
+    before: &[StripeRecord],
+    after: &[StripeRecord],
+) -> Result<Vec<SegmentPlaces>, Failure> {
+    let block_count = before.len().checked_div(after.len()).unwrap_or(0);
+    if block_count * after.len() != before.len() || block_count == 0 {
+        return Err(Failure::failed(
+            "files have not been encoded segment by segment",
+        ));
+    }
+    let places = before.chunks(block_count).zip(after);
+    Ok(places
+        .map(|(blocks, stripe)| SegmentPlaces {
+            replicas: nodes_of(blocks),
+            placement: stripe.nodes.clone(),
+        })
+        .collect())
+}

@@ -1,0 +1,97 @@
+//! Encodings on a testbed as an experiment asks for them: the racks and their links, and in each trial how
+//! replicas are placed and when clients write meanwhile. What was done comes back as places, so that
+//! the model can be given the same plans. Starting clusters and moving bytes is not done here.
+
+use gabion_layout::{NodeId, ReplicaPlacement};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// A cluster on a testbed of equal racks, and the trials that are run on it one after another.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct EncodeBench {
+    /// Where the cluster may store everything; empty. Its content is in memory and goes with the testbed.
+    pub directory: PathBuf,
+    /// Racks.
+    pub rack_count: u32,
+    /// Nodes of each of them.
+    pub nodes_per_rack: u32,
+    /// What each node's link carries each way, in bytes a second.
+    pub node_bytes_per_s: u64,
+    /// What each rack's link to other racks carries each way, in bytes a second.
+    pub rack_bytes_per_s: u64,
+    /// The code, as users write it.
+    pub code: String,
+    /// Replicas of a block.
+    pub replica_count: usize,
+    /// Bytes of a block.
+    pub chunk_bytes: u64,
+    /// Files that are stored in each trial, and segments of each.
+    pub file_count: u64,
+    /// Segments of a file, each of which becomes a stripe.
+    pub segments_per_file: u64,
+    /// What is timed.
+    pub trials: Vec<EncodeTrial>,
+}
+
+/// Files that are encoded.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct EncodeTrial {
+    /// How their replicas are placed.
+    pub placement: ReplicaPlacement,
+    /// When clients put a segment each, in seconds since the order to encode, ascending. None begins when
+    /// all is encoded.
+    pub puts_at_s: Vec<f64>,
+}
+
+/// What came of a bench.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Encodings {
+    /// What the encoding of a segment takes where its blocks have next to no bytes and nothing else is
+    /// under way, in seconds: messages, and what nodes do beside moving bytes.
+    pub idle_encode_s: f64,
+    /// What the put of such a segment takes, in seconds.
+    pub idle_put_s: f64,
+    /// Segments that the coordinator encodes at once.
+    pub conversions_at_once: usize,
+    /// Bytes of the slices in which they move.
+    pub slice_bytes: u64,
+    /// What came of each trial.
+    pub trials: Vec<EncodeTime>,
+}
+
+/// What came of a trial.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct EncodeTime {
+    /// From the order until the last segment was encoded, in seconds.
+    pub seconds: f64,
+    /// Where the segments were and are, in the order in which their encodings began.
+    pub segments: Vec<SegmentPlaces>,
+    /// The puts that began by then.
+    pub puts: Vec<PutTime>,
+    /// What encodings sent across racks, by the nodes' meters, in bytes.
+    pub encode_cross_rack_bytes: u64,
+    /// Processors in use on average, by all of the cluster's processes.
+    pub cores: f64,
+    /// Processors in use by everything else on this machine.
+    pub other_cores: f64,
+}
+
+/// Where a segment was and is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SegmentPlaces {
+    /// By block, the nodes of its replicas.
+    pub replicas: Vec<Vec<NodeId>>,
+    /// By chunk, its node.
+    pub placement: Vec<NodeId>,
+}
+
+/// A put of one segment.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PutTime {
+    /// By block, the nodes of its replicas.
+    pub replicas: Vec<Vec<NodeId>>,
+    /// When it began, in seconds since the order to encode.
+    pub at_s: f64,
+    /// How long it took, in seconds.
+    pub seconds: f64,
+}

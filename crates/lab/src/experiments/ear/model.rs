@@ -1,0 +1,234 @@
+//! A bench of encodings in the model of links: the same plans by the same planners, on links of the same
+//! rates, with what else is known of how a cluster works. Nothing here is fitted to what was measured.
+//!
+//! - *Rates* of testbeds are those of frames, of which so much is payload (docs/testbed.md).
+//! - *Sharing* is max-min fair, as congestion control comes near it, and plans stream.
+//! - *At once*: so many conversions, and of each put so many blocks, as coordinator and client have it.
+//! - *Messages* of a conversion are rounds of the coordinator with all nodes that it concerns. Each
+//!   message and answer waits in the queue of its node's link where that is full.
+//! - *Idle time*: what messages, metadata and files cost by themselves is measured on the same cluster
+//!   while nothing else goes on, with blocks that have next to no bytes.
+//! - *Fill*: parity leaves the encoder one slice behind the data that comes in, at the rate of whichever
+//!   of the two is less.
+
+use super::bench::{EncodeBench, EncodeTime, Encodings, SegmentPlaces};
+use crate::error::LabError;
+use gabion_codec::Code;
+use gabion_layout::{Geometry, NodeId, StripeId, Topology};
+use gabion_plan::{Cost, Plan, Step};
+use gabion_planner::{PlanError, Stripe, encode};
+use gabion_sim::flow::{Execution, Fabric, Network, Rates, Script, Sharing, Work};
+use std::collections::BTreeSet;
+
+/// Payload in what testbeds limit.
+const PAYLOAD_SHARE: f64 = 0.96;
+/// A testbed's queues hold what their link carries in so long, but so many bytes at least.
+const QUEUE_S: f64 = 0.05;
+const QUEUE_BYTES_MIN: f64 = 264e3;
+/// Blocks of a put that are under way at a time.
+const BLOCKS_AT_ONCE: usize = 3;
+/// Bytes of a slice of a put.
+const PUT_SLICE_BYTES: u64 = 256 << 10;
+const NS_PER_S: f64 = 1e9;
+
+/// What the model makes of a trial.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Modelled {
+    /// Until the last segment was encoded, in seconds.
+    pub(super) seconds: f64,
+    /// The mean time of a put, if there was one.
+    pub(super) put_s: Option<f64>,
+    /// What the plans of the encodings send across racks, in bytes.
+    pub(super) cross_rack_bytes: u64,
+}
+
+/// A bench's racks in the model.
+pub(super) struct Model<'a> {
+    bench: &'a EncodeBench,
+    encodings: &'a Encodings,
+    topology: Topology,
+    fabric: Fabric,
+    code: Code,
+    geometry: Geometry,
+    copies: Code,
+    copies_geometry: Geometry,
+}
+
+impl<'a> Model<'a> {
+    pub(super) fn new(bench: &'a EncodeBench, encodings: &'a Encodings) -> Result<Self, LabError> {
+        let topology = Topology::uniform(bench.rack_count, bench.nodes_per_rack);
+        let payload = |bytes_per_s: u64| bytes_per_s as f64 * PAYLOAD_SHARE;
+        let rates = Rates {
+            node_bytes_per_s: payload(bench.node_bytes_per_s),
+            rack_bytes_per_s: payload(bench.rack_bytes_per_s),
+            disk_bytes_per_s: None,
+        };
+        let code: Code = bench.code.parse().map_err(PlanError::from)?;
+        let copies = Code::replication(bench.replica_count).map_err(PlanError::from)?;
+        let (bytes, more) = (bench.chunk_bytes, bench.replica_count.saturating_sub(1));
+        Ok(Self {
+            bench,
+            encodings,
+            fabric: Fabric::new(&topology, rates),
+            topology,
+            geometry: Geometry::new(code.k(), code.m(), 1, bytes)?,
+            code,
+            copies_geometry: Geometry::new(1, more, 1, bytes)?,
+            copies,
+        })
+    }
+
+    /// A trial as the model has it, with the places that the cluster chose.
+    pub(super) fn run(&self, time: &EncodeTime) -> Result<Modelled, LabError> {
+        let mut cross_rack_bytes = 0;
+        let mut conversions = Vec::with_capacity(time.segments.len());
+        for segment in &time.segments {
+            let plan = self.encoding(segment)?;
+            cross_rack_bytes += Cost::of(&plan, &self.topology).cross_rack_bytes;
+            conversions.push(self.conversion(segment, &plan));
+        }
+        let conversions = Work::Group {
+            works: conversions,
+            at_once: self.encodings.conversions_at_once,
+        };
+        let mut clients = Vec::with_capacity(time.puts.len());
+        for put in &time.puts {
+            let pause = Work::Pause(to_ns(put.at_s));
+            clients.push(Work::in_turn(vec![pause, self.put(&put.replicas)?]));
+        }
+        let network = Network {
+            fabric: &self.fabric,
+            sharing: Sharing::MaxMin,
+            queue_ns: self.queue_ns(),
+        };
+        // Puts that had begun go on after the last conversion, as clients do.
+        let at_once = clients.len().max(1);
+        let clients = Work::Group {
+            works: clients,
+            at_once,
+        };
+        let all = Work::Group {
+            works: vec![conversions, clients],
+            at_once: 2,
+        };
+        let done = network.carry_out(&all);
+        let [conversions, clients] = &done.parts[..] else {
+            unreachable!("conversions and clients are two");
+        };
+        let puts: Vec<f64> = (clients.parts.iter())
+            .map(|client| client.parts[1].seconds())
+            .collect();
+        Ok(Modelled {
+            seconds: conversions.seconds(),
+            put_s: (!puts.is_empty()).then(|| super::mean(&puts)),
+            cross_rack_bytes,
+        })
+    }
+
+    /// The encoding of a segment as the coordinator plans it.
+    fn encoding(&self, segment: &SegmentPlaces) -> Result<Plan, LabError> {
+        let stripe = Stripe {
+            id: StripeId(1),
+            code: &self.code,
+            geometry: self.geometry,
+            placement: &segment.placement,
+            lost: &[],
+        };
+        let encoder = encode::best_encoder(&stripe, &segment.replicas, &self.topology);
+        let encoder = encoder.ok_or_else(|| PlanError::Layout("there are no nodes".to_owned()))?;
+        let slice_bytes = self.encodings.slice_bytes;
+        let plan = encode::convert(
+            &stripe,
+            &segment.replicas,
+            encoder,
+            &self.topology,
+            slice_bytes,
+        )?;
+        let checked = gabion_plan::check(&plan, &self.code);
+        checked.map_err(|error| LabError::Cluster(error.to_string()))?;
+        Ok(plan)
+    }
+
+    /// What the coordinator does to convert a segment, in its order.
+    fn conversion(&self, segment: &SegmentPlaces, plan: &Plan) -> Work {
+        let all: BTreeSet<NodeId> = segment.replicas.iter().flatten().copied().collect();
+        let old: Vec<NodeId> = all.into_iter().collect();
+        let new = &segment.placement;
+        let participants = plan.participants();
+        Work::in_turn(vec![
+            Work::Pause(to_ns(self.encodings.idle_encode_s)),
+            // Leases are taken: what nodes hold is collected, and they are told what stands.
+            Work::round(&old),
+            Work::round(&old),
+            // The marks are pinned.
+            Work::round(&old),
+            Work::Ask(participants.clone()),
+            Work::Pause(self.fill_ns(plan)),
+            Work::Move(Script::of_plan(plan, &self.fabric, Execution::Streamed)),
+            Work::Answer(participants),
+            // Chunks are read back, leases taken again, and old chunks removed.
+            Work::round(new),
+            Work::round(&old),
+            Work::round(&old),
+            Work::round(&old),
+        ])
+    }
+
+    /// A client's put of a segment: each block goes to all of its replicas at once.
+    fn put(&self, blocks: &[Vec<NodeId>]) -> Result<Work, LabError> {
+        let block = |nodes: &Vec<NodeId>| {
+            let stripe = Stripe {
+                id: StripeId(1),
+                code: &self.copies,
+                geometry: self.copies_geometry,
+                placement: nodes,
+                lost: &[],
+            };
+            let plan = encode::direct(&stripe, NodeId::CLIENT, PUT_SLICE_BYTES)?;
+            let script = Script::of_plan(&plan, &self.fabric, Execution::Streamed);
+            Ok(Work::in_turn(vec![
+                Work::Ask(nodes.clone()),
+                Work::Move(script),
+                Work::Answer(nodes.clone()),
+            ]))
+        };
+        let works: Result<Vec<Work>, PlanError> = blocks.iter().map(block).collect();
+        Ok(Work::in_turn(vec![
+            Work::Pause(to_ns(self.encodings.idle_put_s)),
+            Work::Group {
+                works: works?,
+                at_once: BLOCKS_AT_ONCE,
+            },
+        ]))
+    }
+
+    /// How long a slice of what an encoder gets, or of what it sends if that is less, needs to pass its
+    /// link.
+    fn fill_ns(&self, plan: &Plan) -> u64 {
+        let chunks = |is_end: &dyn Fn(NodeId, NodeId) -> bool| {
+            let sends = plan.steps.iter().filter(|step| match step {
+                Step::Send { from, to, .. } => is_end(*from, *to),
+                _ => false,
+            });
+            sends.count() as u64
+        };
+        let encoder = plan.steps.iter().find_map(|step| match step {
+            Step::Combine { node, .. } => Some(*node),
+            _ => None,
+        });
+        let passed = encoder.map_or(0, |encoder| {
+            chunks(&|_, to| to == encoder).min(chunks(&|from, _| from == encoder))
+        });
+        let bytes_per_s = self.bench.node_bytes_per_s as f64 * PAYLOAD_SHARE;
+        to_ns((passed * self.encodings.slice_bytes) as f64 / bytes_per_s)
+    }
+
+    fn queue_ns(&self) -> u64 {
+        let least_s = QUEUE_BYTES_MIN / self.bench.node_bytes_per_s as f64;
+        to_ns(least_s.max(QUEUE_S))
+    }
+}
+
+fn to_ns(seconds: f64) -> u64 {
+    (seconds * NS_PER_S) as u64
+}
