@@ -177,9 +177,9 @@ impl Hands<'_> {
         let client = Client::connect(self.cluster.coordinator()?, ClientOptions::default()).await?;
         let size_bytes = self.segment_bytes(self.bench.chunk_bytes)?;
         let file = format!("{pool}-put-{number}");
-        let began = Instant::now();
+        let sent = Instant::now();
         put(&client, pool, &file, size_bytes).await?;
-        let seconds = began.elapsed().as_secs_f64();
+        let seconds = sent.elapsed().as_secs_f64();
         Ok(Some(PutTime {
             replicas: nodes_of(&client.layout(&file).await?.stripes),
             at_s,

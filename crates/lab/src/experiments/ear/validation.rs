@@ -86,17 +86,17 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
         .map(|time| model.run(time))
         .collect();
     let code: Code = bench.code.parse().map_err(PlanError::from)?;
-    let sides = Sides {
+    let comparison = Comparison {
         segment_bytes: (code.k() as u64 * bench.chunk_bytes) as f64,
         bench: &bench,
         encodings: &encodings,
         modelled: modelled?,
     };
-    Ok(sides.report(session))
+    Ok(comparison.report(session))
 }
 
 /// What both came to.
-struct Sides<'a> {
+struct Comparison<'a> {
     bench: &'a EncodeBench,
     encodings: &'a Encodings,
     modelled: Vec<Modelled>,
@@ -110,7 +110,7 @@ fn distance_pct([testbed, model]: Pair) -> f64 {
     100.0 * (model / testbed - 1.0)
 }
 
-impl Sides<'_> {
+impl Comparison<'_> {
     fn report(&self, session: &Session<'_>) -> Report {
         let bench = self.bench;
         let mbit = |bytes_per_s: u64| bytes_per_s * 8 / 1_000_000;
