@@ -4,7 +4,7 @@ use super::{Answer, Coordinator, Denied};
 use crate::message::{CoordinatorReply, Damage, NodeReply, NodeRequest};
 use futures::future::join_all;
 use gabion_layout::NodeId;
-use gabion_meta::{KeyValue, Meta, MetaError};
+use gabion_meta::{KeyValue, Meta, MetaError, StripeStatus};
 use std::sync::Arc;
 
 impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
@@ -60,6 +60,13 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 match meta.stripe(chunk.stripe) {
                     Ok(stripe) if stripe.node_of(chunk.index) == Some(node) => held.push(chunk),
                     Ok(_) => left.push(chunk),
+                    // No put will ever make it anybody's: a run of one that was given up may have ended behind
+                    // the order to remove what it had made.
+                    Err(MetaError::UnknownStripe(_))
+                        if meta.stripe_status(chunk.stripe)? == StripeStatus::Unknown =>
+                    {
+                        left.push(chunk);
+                    }
                     Err(MetaError::UnknownStripe(_)) => {}
                     Err(error) => return Err(error),
                 }

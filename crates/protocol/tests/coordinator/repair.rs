@@ -4,7 +4,7 @@ use crate::bed::{Asked, Bed, TIMING, chunk_on, gone, words};
 use crate::resume::{readers, runs};
 use futures::FutureExt;
 use futures::future::{pending, ready};
-use gabion_layout::{ChunkIndex, NodeId, StripeId, StripeRecord};
+use gabion_layout::{ChunkId, ChunkIndex, NodeId, StripeId, StripeRecord};
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Damage, Effect, NodeReply, NodeRequest, Purpose, ReadCut,
     Refusal, RunPart,
@@ -454,6 +454,15 @@ fn a_scrub_finds_damage_and_has_it_repaired() {
     let (damaged, silent) = (before.nodes[0], before.nodes[1]);
     let own = chunk_on(&before, damaged);
     let foreign = chunk_on(&before, before.nodes[2]);
+    // Of a stripe that was given up before it was made.
+    let (given_up, _) = bed.begin_put("g", 1);
+    bed.ask(CoordinatorRequest::AbortPut(given_up));
+    let nobodys = ChunkId {
+        stripe: StripeId(before.id.0 + 1),
+        ..own
+    };
+    bed.pass(10_000);
+    bed.take_log();
     bed.hook(move |node, request| {
         let NodeRequest::Scrub { chunks } = request else {
             return None;
@@ -464,7 +473,7 @@ fn a_scrub_finds_damage_and_has_it_repaired() {
             ready(Ok(NodeReply::Scrubbed {
                 chunk_count: 5,
                 bytes: 5000,
-                damage: vec![damage(own), damage(foreign)],
+                damage: vec![damage(own), damage(foreign), damage(nobodys)],
             }))
             .boxed()
         })
@@ -480,7 +489,7 @@ fn a_scrub_finds_damage_and_has_it_repaired() {
         panic!("a scrub does not fail")
     };
     assert_eq!((chunk_count, bytes), (5 + 7, 5000 + 7 * 1000));
-    assert_eq!(damage.len(), 2);
+    assert_eq!(damage.len(), 3);
     assert_eq!(unreachable, [silent]);
     let stale = bed.stripe("f").stale;
     assert_eq!(
@@ -491,4 +500,15 @@ fn a_scrub_finds_damage_and_has_it_repaired() {
     bed.pass(TIMING.lease_ms + TIMING.margin_ms + 10_000);
     let after = bed.stripe("f");
     assert_eq!((after.stale, after.nodes), (vec![], before.nodes));
+    let log = bed.take_log();
+    let removed: BTreeSet<ChunkId> = log
+        .into_iter()
+        .filter(|asked| asked.node == damaged)
+        .filter_map(|asked| match asked.request {
+            NodeRequest::Remove { chunks } => Some(chunks),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    assert_eq!(removed, BTreeSet::from([foreign, nobodys]), "leftovers go");
 }
