@@ -7,18 +7,18 @@ mod quick;
 use gabion_codec::Code;
 use gabion_lab::LabError;
 use gabion_lab::experiments::{
-    BenchLinks, CacheEffect, Cell, Clusters, EncodeBench, Encodings, Finding, Overwrite,
-    OverwriteSetting, RepairBench, Report, Sent, Stored, TestbedLimits, TestbedSetting, Throughput,
-    TransferSetting, Transfers, Trial, TrialTime, experiment, registry,
+    CacheEffect, Cell, Clusters, EncodeBench, Encodings, Finding, Overwrite, OverwriteSetting,
+    RepairBench, Report, Sent, Stored, TestbedLimits, TestbedSetting, Throughput, TransferSetting,
+    Transfers, Trial, TrialTime, experiment, registry,
 };
 use gabion_layout::{
     ByteRange, Generation, PoolId, StripeId, StripeRecord, Topology, UpdateScheme,
 };
-use gabion_plan::{Cost, LinkBytes, StepOrder, check};
+use gabion_plan::{Cost, check};
 use gabion_planner::placement;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// A cluster that does exactly what its links allow: every chunk passes one node's link, once.
 struct Ideal;
@@ -140,17 +140,20 @@ impl Clusters for Ideal {
         };
         let time = |trial: &Trial| {
             let plans = bench.plans(trial, &stored)?;
-            let links = plans.iter().flat_map(|(_, plan)| {
+            let mut sent_bytes = 0;
+            for (_, plan) in &plans {
                 check(plan, &code).unwrap();
-                Cost::of(plan, &topology).links
-            });
-            let links: Vec<LinkBytes> = links.collect();
+                let links = Cost::of(plan, &topology).links;
+                sent_bytes += links.iter().map(|link| link.bytes).sum::<u64>();
+            }
+            let links_s = bench.links_s(trial, &plans, &topology);
             Ok(TrialTime {
                 name: trial.name.clone(),
-                seconds: vec![busiest_s(&bench.links, trial.order, &topology, &links)],
+                seconds: vec![links_s],
+                links_s,
                 cores: 0.5,
                 core_s_per_gib: 1.0,
-                sent_bytes: links.iter().map(|link| link.bytes).sum(),
+                sent_bytes,
             })
         };
         bench.trials.iter().map(time).collect()
@@ -159,56 +162,6 @@ impl Clusters for Ideal {
     fn encodings(&self, _: &EncodeBench) -> Result<Encodings, LabError> {
         unreachable!("the experiments of EAR have tests of their own")
     }
-}
-
-/// How long the busiest port or pair of nodes needs for the bytes of these links. In turn, a node either
-/// sends or receives.
-fn busiest_s(
-    rates: &BenchLinks,
-    order: StepOrder,
-    topology: &Topology,
-    links: &[LinkBytes],
-) -> f64 {
-    let into_node = match order {
-        StepOrder::Streamed => "into node",
-        StepOrder::InTurn => "out of node",
-    };
-    let mut ports: BTreeMap<(&str, u32, u32), (u64, u64)> = BTreeMap::new();
-    let mut add = |port, bytes: u64, rate: u64| {
-        if rate > 0 {
-            ports.entry(port).or_insert((0, rate)).0 += bytes;
-        }
-    };
-    for link in links {
-        let (from, to) = (link.from.0, link.to.0);
-        let node_rate = |node: u32| match rates {
-            BenchLinks::Racks {
-                node_bytes_per_s, ..
-            } => *node_bytes_per_s,
-            BenchLinks::Pairs(rows) => rows[node as usize][node as usize],
-        };
-        add(("out of node", from, 0), link.bytes, node_rate(from));
-        add((into_node, to, 0), link.bytes, node_rate(to));
-        match rates {
-            BenchLinks::Racks {
-                rack_bytes_per_s, ..
-            } => {
-                let [a, b] = [link.from, link.to].map(|node| topology.rack_of(node).unwrap().0);
-                if a != b {
-                    add(("out of rack", a, 0), link.bytes, *rack_bytes_per_s);
-                    add(("into rack", b, 0), link.bytes, *rack_bytes_per_s);
-                }
-            }
-            BenchLinks::Pairs(rows) => {
-                let rate = rows[from as usize][to as usize];
-                add(("pair", from, to), link.bytes, rate);
-            }
-        }
-    }
-    let times = ports
-        .values()
-        .map(|&(bytes, rate)| bytes as f64 / rate as f64);
-    times.fold(0.0, f64::max)
 }
 
 /// Runs an experiment on its quick setting, without traces.

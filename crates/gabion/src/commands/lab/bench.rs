@@ -8,7 +8,7 @@ use crate::cluster::LocalCluster;
 use crate::failure::{Context, Failure};
 use gabion_client::{Client, ClientOptions};
 use gabion_codec::Code;
-use gabion_lab::experiments::{BenchLinks, RepairBench, Stored, Trial, TrialTime};
+use gabion_lab::experiments::{BenchLinks, RepairBench, Stored, TrialTime};
 use gabion_layout::{NodePlace, StripeRecord, Topology, UpdateScheme};
 use gabion_plan::{Cost, Plan};
 use std::fs;
@@ -103,6 +103,7 @@ async fn time_all(
             links.iter().map(|link| link.bytes).sum::<u64>()
         };
         let sent_bytes = plans.iter().map(sent).sum();
+        let links_s = bench.links_s(trial, &plans, &topology);
         let repairs: Vec<(&StripeRecord, Plan)> = plans
             .into_iter()
             .map(|(at, plan)| (&layout.stripes[at], plan))
@@ -113,7 +114,16 @@ async fn time_all(
             code: &code,
             count: bench.round_count,
         };
-        times.push(rounds.time(trial, sent_bytes, &repairs).await?);
+        let (seconds, processor_s) = rounds.time(&repairs).await?;
+        let all_gib = sent_bytes as f64 * f64::from(bench.round_count) / GIB;
+        times.push(TrialTime {
+            name: trial.name.clone(),
+            links_s,
+            cores: processor_s / seconds.iter().sum::<f64>(),
+            core_s_per_gib: processor_s / all_gib,
+            seconds,
+            sent_bytes,
+        });
     }
     Ok(times)
 }
@@ -127,12 +137,8 @@ struct Rounds<'a> {
 }
 
 impl Rounds<'_> {
-    async fn time(
-        &self,
-        trial: &Trial,
-        sent_bytes: u64,
-        repairs: &[(&StripeRecord, Plan)],
-    ) -> Result<TrialTime, Failure> {
+    /// Seconds of each round, and the processor time of all of them.
+    async fn time(&self, repairs: &[(&StripeRecord, Plan)]) -> Result<(Vec<f64>, f64), Failure> {
         let mut seconds = Vec::new();
         let mut processor_s = 0.0;
         for _ in 0..self.count {
@@ -142,14 +148,7 @@ impl Rounds<'_> {
             processor_s += self.cluster.processor_s() - before_s;
             seconds.push(taken.as_secs_f64());
         }
-        let all_gib = sent_bytes as f64 * f64::from(self.count) / GIB;
-        Ok(TrialTime {
-            name: trial.name.clone(),
-            cores: processor_s / seconds.iter().sum::<f64>(),
-            core_s_per_gib: processor_s / all_gib,
-            seconds,
-            sent_bytes,
-        })
+        Ok((seconds, processor_s))
     }
 }
 

@@ -162,6 +162,8 @@ pub struct TrialTime {
     pub name: String,
     /// Seconds of each round, in order.
     pub seconds: Vec<f64>,
+    /// Seconds that the busiest link needs for the bytes of a round.
+    pub links_s: f64,
     /// Processors in use on average, by all of the cluster's processes.
     pub cores: f64,
     /// Processor seconds for each GiB that nodes sent.

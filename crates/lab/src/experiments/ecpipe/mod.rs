@@ -5,6 +5,7 @@
 //! `bench`.
 
 mod bench;
+mod bound;
 mod paths;
 mod recovery;
 mod shaped;
@@ -186,10 +187,13 @@ impl Figure {
         Ok(Self { all })
     }
 
-    fn seconds(&self, x: &str, name: &str) -> Option<f64> {
+    fn time(&self, x: &str, name: &str) -> Option<&TrialTime> {
         let at = self.all.iter().find(|measured| measured.x == x)?;
-        let time = at.times.iter().find(|time| time.name == name)?;
-        Some(time.median_s())
+        at.times.iter().find(|time| time.name == name)
+    }
+
+    fn seconds(&self, x: &str, name: &str) -> Option<f64> {
+        self.time(x, name).map(TrialTime::median_s)
     }
 
     /// By how many percent one trial takes less than another at the same place.
@@ -217,6 +221,7 @@ impl Figure {
             x_label,
             "trial",
             "seconds",
+            "links need",
             "fastest",
             "slowest",
             "cores in use",
@@ -231,6 +236,7 @@ impl Figure {
                     x.as_str().into(),
                     time.name.as_str().into(),
                     time.median_s().into(),
+                    time.links_s.into(),
                     fold(f64::min).unwrap_or(0.0).into(),
                     fold(f64::max).unwrap_or(0.0).into(),
                     time.cores.into(),
