@@ -223,8 +223,10 @@ impl<D: Disk> Participant<D> {
                 return Ok((as_of, Bytes::from(bytes)));
             }
         }
+        // The memory is taken here, where it will be given back: what each of many threads that wait for
+        // disks took, its allocator would keep for that thread.
+        let mut bytes = Vec::with_capacity(range.length as usize);
         self.with_store(move |store| {
-            let mut bytes = Vec::new();
             let as_of = store.read(chunk, range, cut, &mut bytes)?;
             Ok((as_of, Bytes::from(bytes)))
         })
