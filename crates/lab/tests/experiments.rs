@@ -420,7 +420,7 @@ fn recovery_spreads_over_requestors_and_helpers() {
     assert!(ratio(balanced) >= 1.0);
     assert!(ratio("8 requestors: rate of RP+scheduling over RP") > 1.0);
     let report = quick("ECP-11");
-    assert_near(&report, "(14,10): RP, less time than Pipe-S", 50.0);
+    assert_near(&report, "one chunk: RP, less time than Pipe-S", 50.0);
     let what = "rate of RP-all over RP-single: more by";
     assert!(finding(&report, what).ours_value.unwrap() > 0.0);
 }

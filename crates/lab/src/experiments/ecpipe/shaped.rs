@@ -149,9 +149,9 @@ fn regions(session: &Session<'_>) -> Result<Report, LabError> {
         base.slice_bytes >> 10
     );
     report.notes.push(
-        "PPR was published in rounds: a helper has a whole chunk before it passes its sum on, and this is what \
-         the paper's figures fit, whose PPR needs three to eight times as long as a chain. PPR in slices, \
-         beside it, waits for its slowest pair alone, as a chain does: each pair of hosts has a rate of its own"
+        "PPR was published in rounds: a helper has a whole chunk before it passes its sum on. A helper here does \
+         not wait for others of its round. PPR in slices, beside it, waits for its slowest pair alone, as a chain \
+         does: each pair of hosts has a rate of its own"
             .to_owned(),
     );
     report.notes.push(
