@@ -5,12 +5,12 @@
 //! honestly whether it did what it was told, and nothing else.
 
 use crate::geometry::PAGE_BYTES;
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FallocateFlags, fallocate, major, minor};
 use rustix::io::Errno;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
 /// One device of an array. Offsets and lengths are bytes. Operations block; several may run at once.
 pub trait Device: Send + Sync {
@@ -143,6 +143,23 @@ pub fn is_blank(device: &impl Device) -> io::Result<bool> {
     }
     device.read_at(0, &mut page)?;
     Ok(page == [0; PAGE_BYTES])
+}
+
+/// The disk that a file lies on, or that a block device is or is a part of: its place in the system where that
+/// tells, and otherwise the number of the file system. None where nothing is to be found out.
+pub fn disk_of(path: &Path) -> Option<PathBuf> {
+    let found = fs::metadata(path).ok()?;
+    let number = if found.file_type().is_block_device() {
+        found.rdev()
+    } else {
+        found.dev()
+    };
+    let name = format!("{}:{}", major(number), minor(number));
+    match fs::canonicalize(Path::new("/sys/dev/block").join(&name)) {
+        Ok(part) if part.join("partition").exists() => part.parent().map(Path::to_owned),
+        Ok(disk) => Some(disk),
+        Err(_) => Some(PathBuf::from(name)),
+    }
 }
 
 impl Device for FileDevice {

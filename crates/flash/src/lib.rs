@@ -58,7 +58,7 @@ mod ssd;
 mod store;
 mod stripes;
 
-pub use device::{Device, FileDevice, is_blank};
+pub use device::{Device, FileDevice, disk_of, is_blank};
 pub use error::FlashError;
 pub use files::FileId;
 pub use geometry::{Geometry, PAGE_BYTES};

@@ -17,6 +17,19 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
             .collect()
     }
 
+    /// Of each device, how many stripes lack their chunk of it: all where it is absent, and those that are to
+    /// be rebuilt where it has been replaced.
+    pub fn lacking_stripes(&self) -> Vec<u32> {
+        let absent = self.array.absent();
+        let mut lacking = vec![0; self.geometry.device_count()];
+        for missing in self.lock().stripes.sealed_missing() {
+            for (index, count) in lacking.iter_mut().enumerate() {
+                *count += u32::from((missing | absent) >> index & 1);
+            }
+        }
+        lacking
+    }
+
     /// Whether a device is the one of that number of this array, perhaps with what it held long ago.
     pub fn is_own_device(&self, index: usize, device: &D) -> bool {
         let superblock = Superblock {

@@ -78,7 +78,9 @@ pub struct FlashUsage {
     pub free_stripes: u32,
     /// All stripes.
     pub stripe_count: u32,
-    /// Stripes some of whose chunks are missing.
+    /// Stripes on the devices.
+    pub sealed_stripes: u32,
+    /// Those of them that lack a chunk now: its device is absent, or is there and has not got it yet.
     pub degraded_stripes: u32,
 }
 
@@ -186,16 +188,23 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
 
     /// How its space is used.
     pub fn usage(&self) -> FlashUsage {
+        let absent = self.array.absent();
         let state = self.lock();
-        let is_degraded = |stripe: &u32| matches!(state.stripes.get(*stripe).state, StripeState::Sealed { missing } if missing != 0);
+        let sealed = || state.stripes.sealed_missing();
         FlashUsage {
             live_pages: state.map.page_count(),
             allotted_pages: state.allotted_pages,
             capacity_pages: self.geometry.capacity_pages(),
             free_stripes: state.stripes.free_count(),
             stripe_count: state.stripes.count(),
-            degraded_stripes: (0..state.stripes.count()).filter(is_degraded).count() as u32,
+            sealed_stripes: sealed().count() as u32,
+            degraded_stripes: sealed().filter(|missing| missing | absent != 0).count() as u32,
         }
+    }
+
+    /// The non-volatile memory.
+    pub fn nvram(&self) -> &N {
+        &self.nvram
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {

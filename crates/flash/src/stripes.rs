@@ -72,6 +72,14 @@ impl Stripes {
         self.free.len() as u32
     }
 
+    /// Of each stripe on the devices, a bit for each device that lacks its chunk.
+    pub(crate) fn sealed_missing(&self) -> impl Iterator<Item = u16> {
+        self.all.iter().filter_map(|stripe| match stripe.state {
+            StripeState::Sealed { missing } => Some(missing),
+            StripeState::Free | StripeState::Open { .. } => None,
+        })
+    }
+
     /// Takes a free stripe to prepare it.
     pub(crate) fn take_free(&mut self, base: u64) -> Option<u32> {
         let number = self.free.pop_front()?;

@@ -40,6 +40,27 @@ impl Written<'_> {
     }
 }
 
+/// Waits until the cluster's status says this of itself and of the third device of node 0, and of no other.
+fn check_told(cluster: &TestCluster, light: &str, state: &str) {
+    wait_for(state, || {
+        let status = cluster.json(&["cluster", "status"]);
+        let states = |node: usize| {
+            let devices = status["nodes"][node]["array"]["devices"].as_array();
+            let devices = devices.expect("each node has an array").iter();
+            let states = devices.map(|device| device["state"].as_str().expect("it has a state"));
+            states.collect::<Vec<_>>()
+        };
+        let array = &status["nodes"][0]["array"];
+        let is_degraded = array["degraded_stripes"] != 0;
+        assert_eq!(states(1), ["ok"; 4]);
+        // The cluster's files all lie on one disk here, its devices and its memory.
+        assert_eq!(array["memory"], "file_on_devices");
+        status["light"] == light
+            && states(0) == ["ok", "ok", state, "ok"]
+            && is_degraded == (state != "ok")
+    });
+}
+
 #[test]
 fn a_device_is_lost_and_replaced_while_clients_write() {
     let behaviour = ["--lease-ms=1000", "--grace-s=3600", "--engine=tween"];
@@ -54,11 +75,14 @@ fn a_device_is_lost_and_replaced_while_clients_write() {
         write_count: 0,
     };
     let device = |index| cluster.path(&format!("cluster/nodes/0/devices/{index}"));
+    assert_eq!(cluster.json(&["cluster", "status"])["light"], "green");
     fs::remove_file(device(2)).unwrap();
     written.write_until(0, "is gone or has failed", 1);
     written.check();
+    check_told(&cluster, "yellow", "absent");
     File::create(device(2)).unwrap();
     written.write_until(0, "the array is whole again", 1);
+    check_told(&cluster, "green", "ok");
     // What was on this one is on the others only if the new device holds what it should.
     fs::remove_file(device(0)).unwrap();
     written.write_until(0, "is gone or has failed", 2);

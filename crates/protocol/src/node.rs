@@ -485,8 +485,10 @@ impl<D: Disk> Node<D> {
     }
 
     fn take_vitals(&self) -> Vitals {
+        let ports = &self.participant.ports;
         Vitals {
-            links: self.participant.ports.take_link_rates(),
+            links: ports.take_link_rates(),
+            array: ports.array(),
             ..std::mem::take(&mut *lock(&self.vitals))
         }
     }

@@ -4,7 +4,8 @@
 //! from any task at any time.
 
 use crate::message::{
-    CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, NodeStatus, Refusal,
+    ArrayStatus, CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, NodeStatus,
+    Refusal,
 };
 use futures::channel::mpsc::UnboundedReceiver;
 use futures::future::BoxFuture;
@@ -76,6 +77,11 @@ pub trait Ports: Send + Sync + 'static {
     /// Nothing where nobody measures.
     fn take_link_rates(&self) -> Vec<(NodeId, u64)> {
         Vec::new()
+    }
+
+    /// How the array of SSDs fares that this process keeps its store on; none where it is on none.
+    fn array(&self) -> Option<ArrayStatus> {
+        None
     }
 
     /// A random number.

@@ -6,6 +6,7 @@
 //! start with one replaced. What holds anything else is never taken.
 
 use crate::ServerError;
+use crate::array_watch::ArrayWatch;
 use crate::error::{io_error, random_bytes};
 use gabion_flash::{
     Device, FileDevice, FlashError, FlashOptions, FlashStore, Geometry, MappedNvram, Nvram,
@@ -40,7 +41,7 @@ pub struct ArrayConfig {
 }
 
 type Disk = FlashDisk<FileDevice, MappedNvram>;
-type Flash = FlashStore<FileDevice, MappedNvram>;
+pub(crate) type Flash = FlashStore<FileDevice, MappedNvram>;
 
 /// An open file on an array.
 pub(crate) type ArrayFile = FlashFile<FileDevice, MappedNvram>;
@@ -48,6 +49,7 @@ pub(crate) type ArrayFile = FlashFile<FileDevice, MappedNvram>;
 /// A node's array, looked after by a thread until it is dropped.
 pub(crate) struct Array {
     disk: Disk,
+    watch: ArrayWatch,
     is_over: Arc<AtomicBool>,
     /// Invariant: runs until it is joined in `drop`.
     keeper: Option<JoinHandle<()>>,
@@ -63,6 +65,7 @@ impl Array {
         };
         let usage = store.usage();
         tracing::info!(?usage, absent = ?store.absent_devices(), "array opened");
+        let watch = ArrayWatch::new(config, &store);
         let wake: Arc<OnceLock<Thread>> = Arc::default();
         let woken = Arc::clone(&wake);
         let on_due = move || {
@@ -78,6 +81,7 @@ impl Array {
             disk: disk.clone(),
             is_over: Arc::clone(&is_over),
             slots,
+            watch: watch.clone(),
         };
         let keeper = thread::Builder::new()
             .name("array".to_owned())
@@ -86,9 +90,14 @@ impl Array {
         wake.get_or_init(|| keeper.thread().clone());
         Ok(Self {
             disk,
+            watch,
             is_over,
             keeper: Some(keeper),
         })
+    }
+
+    pub(crate) fn watch(&self) -> &ArrayWatch {
+        &self.watch
     }
 
     pub(crate) fn disk(&self) -> &Disk {
@@ -226,6 +235,7 @@ struct Keeper {
     disk: Disk,
     is_over: Arc<AtomicBool>,
     slots: Vec<Slot>,
+    watch: ArrayWatch,
 }
 
 impl Keeper {
@@ -244,6 +254,7 @@ impl Keeper {
             let now = Instant::now();
             if now >= look_at {
                 self.look();
+                self.watch.look(self.store());
                 look_at = now + LOOK_EVERY;
             }
             if !is_rebuilding {
@@ -262,6 +273,7 @@ impl Keeper {
             return Ok(false);
         }
         if self.store().usage().degraded_stripes == 0 {
+            self.watch.look(self.store());
             tracing::warn!("the array is whole again");
         }
         Ok(true)

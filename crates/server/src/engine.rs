@@ -3,6 +3,7 @@
 
 use crate::ServerError;
 use crate::array::{Array, ArrayConfig, ArrayFile};
+use crate::array_watch::ArrayWatch;
 use gabion_layout::ByteRange;
 use gabion_store::{Disk, DiskFile, PhysicalExtent, RealDisk};
 use std::fs::File;
@@ -44,6 +45,14 @@ impl EngineDisk {
         match self {
             Self::Files(_) => None,
             Self::Array(array) => Some(array.capacity_bytes()),
+        }
+    }
+
+    /// How the array fares, where it is one.
+    pub(crate) fn watch(&self) -> Option<ArrayWatch> {
+        match self {
+            Self::Files(_) => None,
+            Self::Array(array) => Some(array.watch().clone()),
         }
     }
 }

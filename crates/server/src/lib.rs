@@ -4,6 +4,7 @@
 //! `gabion_protocol`'s `Node` and `Coordinator`, and their calls go to connections.
 
 mod array;
+mod array_watch;
 mod coordinator;
 mod engine;
 mod error;

@@ -1,6 +1,7 @@
 //! A node process: a store, a listener, and the protocol's `Node` between them.
 
 use crate::ServerError;
+use crate::array_watch::ArrayWatch;
 use crate::engine::{Engine, EngineDisk};
 use crate::error::io_error;
 use crate::identity::Identity;
@@ -89,8 +90,11 @@ impl NodeProcess {
             log_bytes,
             ..gabion_store::Options::default()
         };
-        let (store, array_bytes) =
-            open_store(engine, &directory.join("store"), store_options).await?;
+        let Opened {
+            store,
+            capacity_bytes: array_bytes,
+            array,
+        } = open_store(engine, &directory.join("store"), store_options).await?;
         let mut identity = Identity::begin(&directory)?;
         let listener = listen_on(&listen).await?;
         let address = listener
@@ -111,8 +115,7 @@ impl NodeProcess {
             Options::default(),
             Arc::clone(&meter),
         )?;
-        let ports = ServerPorts::new(Some(coordinator), nobody)?;
-        let ports = Arc::new(ports);
+        let ports = Arc::new(ServerPorts::new(Some(coordinator), nobody)?.keeping(array));
         let options = NodeOptions {
             node: identity.node,
             rack,
@@ -178,22 +181,32 @@ fn answer_own_calls(ports: &ServerPorts, node: &Arc<Node<EngineDisk>>) {
     ports.set_own(id, Box::new(answer));
 }
 
-/// Opens the store, and gives how many bytes it may hold where it is on an array.
+/// A store, and what there is to know of what it is on.
+struct Opened {
+    store: Arc<Store<EngineDisk>>,
+    /// Bytes that it may hold, where it is on an array.
+    capacity_bytes: Option<u64>,
+    array: Option<ArrayWatch>,
+}
+
 async fn open_store(
     engine: Engine,
     path: &Path,
     options: gabion_store::Options,
-) -> Result<(Arc<Store<EngineDisk>>, Option<u64>), ServerError> {
+) -> Result<Opened, ServerError> {
     let disk_path = path.to_owned();
     let opened = tokio::task::spawn_blocking(move || {
         let disk = EngineDisk::open(&engine, &disk_path)?;
-        let capacity_bytes = disk.capacity_bytes();
+        let (capacity_bytes, array) = (disk.capacity_bytes(), disk.watch());
         let (store, report) = Store::open(disk, options)?;
-        Ok::<_, ServerError>((store, report, capacity_bytes))
+        tracing::info!(?report, path = %disk_path.display(), "store opened");
+        Ok(Opened {
+            store: Arc::new(store),
+            capacity_bytes,
+            array,
+        })
     });
-    let (store, report, capacity_bytes) = opened.await.expect("recovery does not panic")?;
-    tracing::info!(?report, path = %path.display(), "store opened");
-    Ok((Arc::new(store), capacity_bytes))
+    opened.await.expect("recovery does not panic")
 }
 
 /// Listens. A process that was killed holds its port until its last thread has gone, which may be

@@ -1,6 +1,7 @@
 //! The protocol's ports on tokio: connections, a monotonic clock, a pool of threads for the disk.
 
 use crate::ServerError;
+use crate::array_watch::ArrayWatch;
 use crate::error::random_bytes;
 use crate::links::LinkRates;
 use futures::FutureExt;
@@ -9,8 +10,8 @@ use futures::future::BoxFuture;
 use futures::stream::StreamExt;
 use gabion_layout::NodeId;
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, NodeStatus, Purpose,
-    Refusal,
+    ArrayStatus, CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, NodeStatus,
+    Purpose, Refusal,
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
 use gabion_wire::{Connection, Endpoint, Peers, WireError};
@@ -38,6 +39,8 @@ pub(crate) struct ServerPorts {
     random: Mutex<ChaCha20Rng>,
     /// What links to nodes were found to carry.
     link_rates: Arc<LinkRates>,
+    /// Where a node keeps its store, if it is an array.
+    array: Option<ArrayWatch>,
 }
 
 impl ServerPorts {
@@ -59,7 +62,13 @@ impl ServerPorts {
             started: Instant::now(),
             random: Mutex::new(ChaCha20Rng::from_seed(seed)),
             link_rates: Arc::default(),
+            array: None,
         })
+    }
+
+    /// The same for a node that keeps its store on this array, if on any.
+    pub(crate) fn keeping(self, array: Option<ArrayWatch>) -> Self {
+        Self { array, ..self }
     }
 
     /// What links to nodes were found to carry.
@@ -257,6 +266,10 @@ impl Ports for ServerPorts {
 
     fn take_link_rates(&self) -> Vec<(NodeId, u64)> {
         self.link_rates.take_news()
+    }
+
+    fn array(&self) -> Option<ArrayStatus> {
+        self.array.as_ref().map(ArrayWatch::status)
     }
 
     fn random(&self) -> u64 {

@@ -1,7 +1,9 @@
 //! `gabion cluster`: start, inspect and stop.
 
+use super::array_status;
 use super::connect;
 use super::node::departure_name;
+use super::repair_status::{light, light_sentence};
 use crate::arguments::{ClusterCommand, Place, UpOptions};
 use crate::cluster::LocalCluster;
 use crate::failure::{Context, Failure};
@@ -116,7 +118,8 @@ async fn status(place: &Place, format: Format) -> Result<(), Failure> {
     let meters = client.meters().await?;
     if format == Format::Json {
         return print_json(&json!({
-            "nodes": status.nodes.iter().map(node_json).collect::<Vec<_>>(),
+            "light": light(&status),
+            "nodes": status.nodes.iter().map(|node| node_json(&status, node)).collect::<Vec<_>>(),
             "stripes_by_failures_left": status.stripes_by_failures_left,
             "appending_stripes": status.appending_stripe_count,
             "grouped_chunks": status.grouped_chunk_count,
@@ -141,6 +144,8 @@ async fn status(place: &Place, format: Format) -> Result<(), Failure> {
         ]);
     }
     println!("{nodes}");
+    array_status::print(&status);
+    println!("{}", light_sentence(&status));
     print_redundancy(&status);
     print_lifecycle(&status.lifecycle);
     print_traffic(&meters.sum());
@@ -248,13 +253,14 @@ fn print_traffic(meter: &Meter) {
     }
 }
 
-fn node_json(node: &NodeStatus) -> Value {
+fn node_json(status: &ClusterStatus, node: &NodeStatus) -> Value {
     json!({
         "node": node.node.0,
         "rack": node.rack.0,
         "address": node.address,
         "state": liveness(node.liveness),
         "departure": departure_name(node.departure),
+        "array": array_status::as_json(status, node.node),
     })
 }
 

@@ -1,5 +1,6 @@
 //! One file a command.
 
+pub(crate) mod array_status;
 pub(crate) mod chaos;
 pub(crate) mod cluster;
 pub(crate) mod demo;

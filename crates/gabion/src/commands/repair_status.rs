@@ -1,6 +1,7 @@
 //! `gabion repair status`: when is data safe again? What it says is counted from the records and never
 //! better than the truth: a chunk counts when its node has read all of it back, and not before.
 
+use super::array_status;
 use crate::failure::Failure;
 use crate::output::{Format, align_numbers, bytes, print_json, table};
 use gabion_client::Client;
@@ -29,26 +30,40 @@ pub(crate) async fn show(client: &Client, watch: bool, format: Format) -> Result
     }
 }
 
-/// Green when every chunk is there, verified and where it should be; red when some stripe survives no
-/// further failure; yellow in between.
-fn light(status: &ClusterStatus) -> &'static str {
+/// Green when every chunk is there, verified and where it should be, and nodes' arrays are whole; red when
+/// some stripe survives no further failure; yellow in between.
+pub(crate) fn light(status: &ClusterStatus) -> &'static str {
     let repair = &status.repair;
     let is_red = |(&left, &stripes): (&i32, &u64)| left <= 0 && stripes > 0;
     if status.at_risk.iter().any(is_red) {
         "red"
-    } else if status.lost_chunk_count + repair.queued_chunk_count + repair.moving_chunk_count > 0 {
+    } else if status.lost_chunk_count + repair.queued_chunk_count + repair.moving_chunk_count > 0
+        || array_status::degraded_count(status) > 0
+    {
         "yellow"
     } else {
         "green"
     }
 }
 
+/// The light, and what it is for.
+pub(crate) fn light_sentence(status: &ClusterStatus) -> String {
+    let light = light(status);
+    let lost = status.lost_chunk_count;
+    match (light, array_status::degraded_count(status)) {
+        ("green", _) => {
+            "green: every chunk is there, and what was repaired was read back".to_owned()
+        }
+        (_, 0) => format!("{light}: {lost} chunks are lost"),
+        (_, arrays) => {
+            format!("{light}: {lost} chunks are lost, {arrays} nodes' arrays lack a device")
+        }
+    }
+}
+
 fn print(status: &ClusterStatus, meter: &Meter) {
     let repair = &status.repair;
-    match light(status) {
-        "green" => println!("green: every chunk is there, and what was repaired was read back"),
-        light => println!("{light}: {} chunks are lost", status.lost_chunk_count),
-    }
+    println!("{}", light_sentence(status));
     for (left, stripes) in &status.at_risk {
         let what = match left {
             -1 => "have lost data".to_owned(),

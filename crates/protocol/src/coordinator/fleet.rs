@@ -1,7 +1,7 @@
 //! What the coordinator knows of its nodes: their records, which are durable, and their heartbeats,
 //! which are not. A [`Fleet`] is a picture of both at one instant, for those who decide by it.
 
-use crate::message::{Liveness, NodeStatus};
+use crate::message::{ArrayStatus, Liveness, NodeStatus};
 use gabion_layout::{ChunkIndex, NodeId, NodePlace, StaleChunk, StripeRecord, Topology};
 use gabion_meta::{Departure, Heartbeat, Membership, NodeRecord, NodeState, Standing, Timing};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +13,8 @@ pub(super) struct Roster {
     records: BTreeMap<NodeId, NodeRecord>,
     /// Nodes that are not named have the default.
     standings: BTreeMap<NodeId, Standing>,
+    /// As nodes said with their last heartbeats.
+    arrays: BTreeMap<NodeId, ArrayStatus>,
 }
 
 impl Roster {
@@ -32,6 +34,7 @@ impl Roster {
             membership,
             records,
             standings: standings.into_iter().collect(),
+            arrays: BTreeMap::new(),
         }
     }
 
@@ -80,6 +83,21 @@ impl Roster {
     /// Takes over what is durable now of a node's standing.
     pub(super) fn learn_standing(&mut self, node: NodeId, standing: Standing) {
         self.standings.insert(node, standing);
+    }
+
+    /// Takes over what a node says of its array; none where it has none.
+    pub(super) fn note_array(&mut self, node: NodeId, array: Option<ArrayStatus>) {
+        match array {
+            Some(array) => self.arrays.insert(node, array),
+            None => self.arrays.remove(&node),
+        };
+    }
+
+    /// The arrays of nodes that are not failed.
+    pub(super) fn arrays(&self, now_ms: u64) -> BTreeMap<NodeId, ArrayStatus> {
+        let mut arrays = self.arrays.clone();
+        arrays.retain(|&node, _| self.liveness(node, now_ms) != Liveness::Failed);
+        arrays
     }
 
     fn standing(&self, node: NodeId) -> Standing {

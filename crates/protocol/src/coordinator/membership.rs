@@ -96,6 +96,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         if roster.is_drained(node) {
             CoordinatorReply::Leave
         } else if roster.renew(node, incarnation, now_ms) {
+            roster.note_array(node, vitals.array.clone());
             CoordinatorReply::Alive {
                 lease_ms: self.options.timing.lease_ms,
                 nodes: roster.statuses(now_ms),

@@ -26,6 +26,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let fleet = self.fleet();
         let mut status = ClusterStatus {
             nodes: fleet.nodes().to_vec(),
+            arrays: lock(&self.roster).arrays(self.ports.now_ms()),
             repair: lock(&self.repaired).clone(),
             grouped_chunk_count: lock(&self.agenda).moved_count,
             planned: lock(&self.planned).clone(),

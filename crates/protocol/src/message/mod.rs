@@ -4,6 +4,7 @@
 //! frame* moves a plan's slices, and the credit for more of them, from node to node directly.
 //! Here is what all of them name: runs, and why bytes move.
 
+mod array;
 mod coordinator;
 mod flow;
 mod meter;
@@ -11,6 +12,7 @@ mod node;
 mod refusal;
 mod status;
 
+pub use array::{ArrayMemory, ArrayStatus, DeviceState, DeviceStatus};
 pub use coordinator::{
     CoordinatorReply, CoordinatorRequest, Decided, FileLayout, FormOrder, HeldChunk, LifecycleWish,
     PoolWish, RepairOrder, SettledStripe, StripeLease,

@@ -1,6 +1,6 @@
 //! How the cluster fares: its nodes, what its stripes still survive, and what repair is doing.
 
-use super::Meter;
+use super::{ArrayStatus, Meter};
 use gabion_layout::{NodeId, RackId};
 use gabion_meta::Departure;
 use gabion_planner::manager::{Latencies, Limits};
@@ -40,6 +40,8 @@ pub struct Vitals {
     pub foreground: Latencies,
     /// Bytes a second that its links to others were found to carry since its last heartbeat.
     pub links: Vec<(NodeId, u64)>,
+    /// The array of SSDs that it keeps its store on, if it is on one.
+    pub array: Option<ArrayStatus>,
 }
 
 /// What the link from one node to another was last found to carry.
@@ -60,6 +62,8 @@ pub struct LinkRate {
 pub struct ClusterStatus {
     /// All nodes.
     pub nodes: Vec<NodeStatus>,
+    /// The arrays of those that are not failed and keep their stores on one, as they last said.
+    pub arrays: BTreeMap<NodeId, ArrayStatus>,
     /// Stripes by the number of further chunk losses that they survive; stripes that have lost
     /// data are under -1.
     pub stripes_by_failures_left: BTreeMap<i32, u64>,

@@ -1,0 +1,101 @@
+//! What a node tells of its array: how each device fares, and what is behind the non-volatile memory.
+//!
+//! The array's keeper looks, so that nobody who asks waits for the array.
+
+use crate::array::{ArrayConfig, Flash};
+use gabion_flash::{MappedNvram, NvramKind, disk_of};
+use gabion_protocol::message::{ArrayMemory, ArrayStatus, DeviceState, DeviceStatus};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Said where writes cannot be much faster than in place.
+const SHARED_MEMORY: &str = "the array's non-volatile memory is a file on a disk of its devices, so every sync waits \
+    for their stripes; put it on another disk, or on persistent memory";
+
+/// How an array fares, as its keeper last saw it.
+#[derive(Clone, Debug)]
+pub(crate) struct ArrayWatch(Arc<Watched>);
+
+#[derive(Debug)]
+struct Watched {
+    paths: Vec<PathBuf>,
+    memory: ArrayMemory,
+    seen: Mutex<ArrayStatus>,
+}
+
+impl ArrayWatch {
+    /// Looks for the first time, and says in the log where the memory is in the devices' way.
+    pub(crate) fn new(config: &ArrayConfig, store: &Flash) -> Self {
+        let paths = config.devices.clone();
+        let memory = memory_of(config, store.nvram());
+        if memory == ArrayMemory::FileOnDevices {
+            tracing::warn!(nvram = %config.nvram.display(), "{SHARED_MEMORY}");
+        }
+        let seen = Mutex::new(look(store, &paths, memory));
+        Self(Arc::new(Watched {
+            paths,
+            memory,
+            seen,
+        }))
+    }
+
+    /// Looks again.
+    pub(crate) fn look(&self, store: &Flash) {
+        let now = look(store, &self.0.paths, self.0.memory);
+        *self.lock() = now;
+    }
+
+    /// What was seen last.
+    pub(crate) fn status(&self) -> ArrayStatus {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ArrayStatus> {
+        // It is replaced as a whole.
+        self.0.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is behind an array's non-volatile memory.
+fn memory_of(config: &ArrayConfig, nvram: &MappedNvram) -> ArrayMemory {
+    if nvram.kind() == NvramKind::Dax {
+        return ArrayMemory::Dax;
+    }
+    let disk = disk_of(&config.nvram);
+    let is_same = |path: &PathBuf| disk.is_some() && disk_of(path) == disk;
+    if config.devices.iter().any(is_same) {
+        ArrayMemory::FileOnDevices
+    } else {
+        ArrayMemory::File
+    }
+}
+
+fn look(store: &Flash, paths: &[PathBuf], memory: ArrayMemory) -> ArrayStatus {
+    let usage = store.usage();
+    let absent = store.absent_devices();
+    let lacking = store.lacking_stripes();
+    let device = |(index, path): (usize, &PathBuf)| DeviceStatus {
+        path: path.display().to_string(),
+        state: match lacking[index] {
+            _ if absent.contains(&index) => given_up(path),
+            0 => DeviceState::Whole,
+            left_stripe_count => DeviceState::Rebuilding { left_stripe_count },
+        },
+    };
+    ArrayStatus {
+        devices: paths.iter().enumerate().map(device).collect(),
+        parity_device_count: store.geometry().parity_devices as u32,
+        memory,
+        stripe_count: usage.sealed_stripes,
+        degraded_stripe_count: usage.degraded_stripes,
+    }
+}
+
+/// Why the array does without what should lie at a path.
+fn given_up(path: &Path) -> DeviceState {
+    if path.exists() {
+        DeviceState::Failed
+    } else {
+        DeviceState::Absent
+    }
+}
