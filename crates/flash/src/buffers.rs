@@ -3,6 +3,10 @@
 //! A page that is written again while it is still in a buffer goes to another slot, and its old slot is
 //! used again once the new one is durable. So a buffer fills up only with pages that differ, and what is
 //! rewritten all the time never reaches the devices.
+//!
+//! A buffer that is full stays, and gets pages of its group in the slots that become free, until no other
+//! buffer is idle. Then the fullest leaves, so that no stripe has more holes than it must. The longer pages
+//! stay, the more of them are written again before they cost anything.
 
 use std::collections::VecDeque;
 
@@ -10,9 +14,13 @@ use std::collections::VecDeque;
 #[derive(Clone, Debug)]
 struct Buffer {
     stripe: u32,
+    group: usize,
+    /// Invariant: empty unless it takes pages.
     free: Vec<u32>,
     /// Slots whose page is elsewhere, but perhaps not yet durably.
     retired_count: usize,
+    /// Whether slots that become free are used again: it is neither on its way to the devices nor too old.
+    takes_pages: bool,
 }
 
 /// A slot that may be used again once everything up to a ticket is durable.
@@ -35,7 +43,7 @@ pub(crate) enum Room {
     },
     /// None, but there will be once more is durable.
     Retired,
-    /// The group has no open buffer. If it had a full one, that waits to be flushed now.
+    /// None, and the group has no open buffer. If it had one, that is full now.
     None,
 }
 
@@ -45,6 +53,7 @@ pub(crate) struct Buffers {
     all: Vec<Option<Buffer>>,
     /// The open buffer of each group.
     open: Vec<Option<usize>>,
+    /// Those that were open and have been full since, oldest first.
     full: VecDeque<usize>,
     retired: VecDeque<Retired>,
     slot_count: u32,
@@ -61,18 +70,21 @@ impl Buffers {
         }
     }
 
-    /// A buffer that a restart found, with its free slots. It is some group's again if one has none and
-    /// there are free slots, otherwise it waits to be flushed.
+    /// A buffer that a restart found, with its free slots. It is some group's open one if a group has none
+    /// and there are free slots, otherwise it counts as full.
     pub(crate) fn restore(&mut self, buffer: usize, stripe: u32, free: Vec<u32>) {
         let group = self.open.iter().position(Option::is_none);
-        match group.filter(|_| !free.is_empty()) {
+        let group = group.filter(|_| !free.is_empty());
+        match group {
             Some(group) => self.open[group] = Some(buffer),
             None => self.full.push_back(buffer),
         }
         self.all[buffer] = Some(Buffer {
             stripe,
+            group: group.unwrap_or(buffer % self.open.len()),
             free,
             retired_count: 0,
+            takes_pages: true,
         });
     }
 
@@ -85,53 +97,94 @@ impl Buffers {
     pub(crate) fn open(&mut self, group: usize, buffer: usize, stripe: u32) {
         self.all[buffer] = Some(Buffer {
             stripe,
+            group,
             // Slots are taken from the end, so the first is the last here.
             free: (0..self.slot_count).rev().collect(),
             retired_count: 0,
+            takes_pages: true,
         });
         self.open[group] = Some(buffer);
     }
 
-    /// Takes a slot of the group's buffer. A buffer with few slots to come is given up as full, since a
-    /// sync for each few of them would cost more than it spares.
+    /// Takes a slot of the group's open buffer, or else one that has become free in a full one: these are
+    /// used last, so that a buffer whose pages are written again and again is not the fullest and stays.
+    /// An open buffer with few slots to come is given up as full, since a sync for each few of them would
+    /// cost more than it spares.
     pub(crate) fn take(&mut self, group: usize) -> Room {
-        let Some(index) = self.open[group] else {
-            return Room::None;
-        };
-        let Some(buffer) = &mut self.all[index] else {
-            return Room::None;
-        };
-        if let Some(slot) = buffer.free.pop() {
-            return Room::Slot {
-                buffer: index,
-                stripe: buffer.stripe,
-                slot,
-            };
+        let mut of_group = self.open[group].iter().chain(&self.full).copied();
+        if let Some(index) = of_group.find(|&index| self.has_room(index, group)) {
+            return self.take_of(index);
         }
-        if buffer.retired_count * 8 >= self.slot_count as usize {
+        let open = self.open[group].and_then(|index| self.all[index].as_ref());
+        if open.is_some_and(|open| open.retired_count * 8 >= self.slot_count as usize) {
             return Room::Retired;
         }
         self.give_up(group);
         Room::None
     }
 
-    /// The group's buffer waits to be flushed.
-    pub(crate) fn give_up(&mut self, group: usize) {
+    /// Takes a slot that has become free in a full buffer, in the one that will be flushed soonest.
+    pub(crate) fn take_freed(&mut self) -> Option<Room> {
+        let free_count = |index: usize| {
+            self.all[index]
+                .as_ref()
+                .map_or(0, |buffer| buffer.free.len())
+        };
+        let with_room = self
+            .full
+            .iter()
+            .copied()
+            .filter(|&index| free_count(index) > 0);
+        let soonest = with_room.min_by_key(|&index| free_count(index))?;
+        Some(self.take_of(soonest))
+    }
+
+    fn take_of(&mut self, index: usize) -> Room {
+        let buffer = self.all[index]
+            .as_mut()
+            .expect("a buffer with room is in use");
+        Room::Slot {
+            buffer: index,
+            stripe: buffer.stripe,
+            slot: buffer.free.pop().expect("it has room"),
+        }
+    }
+
+    fn has_room(&self, index: usize, group: usize) -> bool {
+        let buffer = self.all[index].as_ref();
+        buffer.is_some_and(|buffer| buffer.group == group && !buffer.free.is_empty())
+    }
+
+    /// The group's open buffer counts as full.
+    fn give_up(&mut self, group: usize) {
         if let Some(index) = self.open[group].take() {
             self.full.push_back(index);
         }
     }
 
-    /// A group with a free slot, whichever.
-    pub(crate) fn group_with_room(&self) -> Option<usize> {
-        let has_room = |open: &Option<usize>| {
-            let buffer = open.and_then(|index| self.all[index].as_ref());
-            buffer.is_some_and(|buffer| !buffer.free.is_empty())
-        };
-        self.open.iter().position(has_room)
+    /// A buffer gets no more pages.
+    pub(crate) fn close(&mut self, index: usize) {
+        if let Some(buffer) = &mut self.all[index] {
+            buffer.takes_pages = false;
+            buffer.free.clear();
+            let group = buffer.group;
+            if self.open[group] == Some(index) {
+                self.give_up(group);
+            }
+        }
     }
 
-    /// The group whose buffer has the fewest free slots, and will be flushed next.
+    /// A group with a free slot, whichever.
+    pub(crate) fn group_with_room(&self) -> Option<usize> {
+        let with_room = self
+            .all
+            .iter()
+            .flatten()
+            .find(|buffer| !buffer.free.is_empty());
+        with_room.map(|buffer| buffer.group)
+    }
+
+    /// The group whose open buffer has the fewest free slots.
     pub(crate) fn fullest_group(&self) -> usize {
         let free = |group: &usize| {
             let buffer = self.open[*group].and_then(|index| self.all[index].as_ref());
@@ -160,28 +213,39 @@ impl Buffers {
         {
             self.retired.pop_front();
             // The buffer may be another stripe's by now, or on its way to the devices as it is.
-            let is_open = self.open.contains(&Some(retired.buffer));
             if let Some(buffer) = &mut self.all[retired.buffer]
                 && buffer.stripe == retired.stripe
             {
                 buffer.retired_count -= 1;
-                if is_open {
+                if buffer.takes_pages {
                     buffer.free.push(retired.slot);
                 }
             }
         }
     }
 
-    /// Takes a buffer that waits to be flushed, and its stripe.
+    /// Takes the full buffer with the fewest free slots to flush it, the oldest of several, and its stripe.
     pub(crate) fn next_full(&mut self) -> Option<(usize, u32)> {
-        let index = self.full.pop_front()?;
+        let free = |at: &usize| {
+            self.all[self.full[*at]]
+                .as_ref()
+                .map(|buffer| buffer.free.len())
+        };
+        let fullest = (0..self.full.len()).min_by_key(free)?;
+        let index = self.full.remove(fullest)?;
+        self.close(index);
         let buffer = self.all[index].as_ref();
         Some((index, buffer.expect("a full buffer is in use").stripe))
     }
 
-    /// Whether a buffer waits to be flushed.
+    /// Whether a buffer is full.
     pub(crate) fn has_full(&self) -> bool {
         !self.full.is_empty()
+    }
+
+    /// Whether a full buffer should leave now, since no other is idle.
+    pub(crate) fn is_flush_due(&self) -> bool {
+        self.has_full() && self.idle().is_none()
     }
 
     /// The buffer's stripe is on the devices: nothing is in it any more.
@@ -226,5 +290,58 @@ mod tests {
             assert!(matches!(buffers.take(0), Room::Slot { stripe: 41, .. }));
         }
         assert_eq!(buffers.take(0), Room::None);
+    }
+
+    /// Opens a buffer for a group and fills it.
+    fn fill(buffers: &mut Buffers, group: usize, stripe: u32) -> usize {
+        let index = buffers.idle().expect("one is idle");
+        buffers.open(group, index, stripe);
+        for _ in 0..8 {
+            assert!(matches!(buffers.take(group), Room::Slot { .. }));
+        }
+        index
+    }
+
+    #[test]
+    fn full_buffers_stay_while_others_are_idle_and_the_fullest_leaves() {
+        let mut buffers = Buffers::new(3, 2, 8);
+        let first = fill(&mut buffers, 0, 40);
+        assert_eq!(buffers.take(0), Room::None);
+        let second = fill(&mut buffers, 0, 41);
+        assert_eq!(buffers.take(0), Room::None);
+        assert!(buffers.has_full() && !buffers.is_flush_due(), "one is idle");
+        buffers.retire(first, 40, 6, 9);
+        buffers.settle(9);
+        assert_eq!(buffers.take(1), Room::None, "another group's");
+        let slot = Room::Slot {
+            buffer: first,
+            stripe: 40,
+            slot: 6,
+        };
+        assert_eq!(buffers.take(0), slot);
+        buffers.retire(first, 40, 5, 10);
+        buffers.settle(10);
+        let freed = buffers.take_freed();
+        assert!(matches!(
+            freed,
+            Some(Room::Slot {
+                stripe: 40,
+                slot: 5,
+                ..
+            })
+        ));
+        assert_eq!(buffers.take_freed(), None);
+        buffers.retire(first, 40, 2, 11);
+        buffers.settle(11);
+        fill(&mut buffers, 1, 42);
+        assert!(buffers.is_flush_due());
+        assert_eq!(
+            buffers.next_full(),
+            Some((second, 41)),
+            "the first has a hole"
+        );
+        buffers.close(first);
+        assert_eq!(buffers.group_with_room(), None);
+        assert_eq!(buffers.next_full(), Some((first, 40)));
     }
 }

@@ -15,15 +15,13 @@ use crate::store::FlashStore;
 use std::sync::PoisonError;
 
 impl<D: Device, N: Nvram> FlashStore<D, N> {
-    /// Does what is due besides writes: flushes full buffers, and collects while too few stripes are
-    /// free. For a thread of the caller's, so that writes need not do it themselves.
+    /// Does what is due besides writes: flushes a full buffer where none is idle, and collects while too few
+    /// stripes are free. For a thread of the caller's, so that writes need not do it themselves.
     ///
     /// # Errors
     /// The first failure of the store.
     pub fn maintain(&self) -> Result<(), FlashError> {
-        if self.lock().buffers.has_full() {
-            self.flush()?;
-        }
+        self.free_buffer()?;
         while self.lock().stripes.free_count() < self.wanted_free_count() {
             if !self.collect()? {
                 break;
@@ -36,7 +34,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
     pub fn is_maintenance_due(&self) -> bool {
         let wanted = self.wanted_free_count();
         let state = self.lock();
-        state.buffers.has_full() || state.stripes.free_count() < wanted
+        state.buffers.is_flush_due() || state.stripes.free_count() < wanted
     }
 
     /// Free stripes below which active collection begins.
@@ -117,7 +115,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
                 let now = state.clock;
                 let group = state.hotness.moved(entry.file, entry.page, now);
                 let page = (entry.file, entry.page);
-                self.append(state, Writer::Collector, group, page, &contents)?;
+                self.append(state, Writer::Collector, Some(group), page, &contents)?;
                 state.counts.moved_pages += 1;
                 Ok(())
             })?;

@@ -33,13 +33,14 @@ pub struct Geometry {
     pub stripe_count: u32,
     /// Hotness groups; each has one buffer.
     pub group_count: usize,
-    /// Buffers beyond one a group, for writes to go on in while full ones are flushed.
+    /// Buffers beyond one a group. One lets writes go on while another is flushed; the others keep full ones
+    /// back, in which pages are written again that need not go to the devices then.
     pub spare_buffers: usize,
 }
 
 impl Geometry {
     /// The thesis's default on the devices given: stripes of 8 MiB of data (a little less where 8 MiB
-    /// does not divide), four groups, and one spare buffer.
+    /// does not divide) and four groups; and as many spare buffers.
     pub fn new(data_devices: usize, parity_devices: usize, stripe_count: u32) -> Self {
         let page = PAGE_BYTES as u64;
         let chunk_bytes = (8 << 20) / data_devices.max(1) as u64 / page * page;
@@ -49,7 +50,7 @@ impl Geometry {
             chunk_bytes,
             stripe_count,
             group_count: 4,
-            spare_buffers: 1,
+            spare_buffers: 4,
         }
     }
 
@@ -86,8 +87,10 @@ impl Geometry {
         if places >= u64::from(u32::MAX) {
             return refuse("a store has fewer than 2^32 pages");
         }
-        if self.stripe_count < self.reserved_stripes() + 2 {
-            return refuse("a store has at least twice as many stripes as groups, and six more");
+        if self.stripe_count < self.unusable_stripes() + 1 {
+            return refuse(
+                "a store has more stripes than twice its groups, its spare buffers and two",
+            );
         }
         Ok(())
     }
@@ -130,12 +133,15 @@ impl Geometry {
         self.group_count as u32 + 2
     }
 
-    /// Pages of files that the store may hold: all slots but those of reserved stripes, of a buffer for
-    /// each group that may be nearly empty, and of one stripe, so that collection always gains.
+    /// Stripes that collection needs in order to gain always: the reserved ones, and one for each buffer,
+    /// since buffers may be nearly empty.
+    fn unusable_stripes(&self) -> u32 {
+        self.reserved_stripes() + self.buffer_count() as u32
+    }
+
+    /// Pages of files that the store may hold.
     pub fn capacity_pages(&self) -> u64 {
-        let usable = self
-            .stripe_count
-            .saturating_sub(self.reserved_stripes() + self.group_count as u32 + 1);
+        let usable = self.stripe_count.saturating_sub(self.unusable_stripes());
         u64::from(usable) * u64::from(self.slot_count())
     }
 

@@ -1,7 +1,7 @@
 //! The log module (`CodFS` thesis, section 6.2.2): pages go to the buffer of their group, full buffers go
 //! to the devices as whole stripes, and what is as large as a stripe goes there at once.
 
-use crate::buffers::Room;
+use crate::buffers::{Buffers, Room};
 use crate::device::Device;
 use crate::error::FlashError;
 use crate::files::TABLE;
@@ -66,18 +66,19 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
             };
             match shortage {
                 Shortage::Stripe => self.prepare(writer)?,
-                Shortage::Buffer => self.flush()?,
+                Shortage::Buffer => self.free_buffer()?,
                 Shortage::Slots => self.persist()?,
             }
         }
     }
 
-    /// Puts a page into a group's buffer, and has the map say so.
+    /// Puts a page into a group's buffer, or without a group into the one that will be flushed soonest, and
+    /// has the map say so.
     pub(crate) fn append(
         &self,
         state: &mut State,
         writer: Writer,
-        group: usize,
+        group: Option<usize>,
         (file, page): (u32, u32),
         contents: &[u8],
     ) -> Result<(), Halt> {
@@ -100,7 +101,8 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
     /// A place's page is elsewhere now, or gone. Gives whether it was in a buffer.
     pub(crate) fn release(&self, state: &mut State, place: Place) -> bool {
         let (stripe, slot) = self.split(place);
-        state.stripes.lose(stripe);
+        let now = state.clock;
+        state.stripes.lose(stripe, now);
         let StripeState::Open { buffer } = state.stripes.get(stripe).state else {
             return false;
         };
@@ -111,15 +113,22 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         true
     }
 
-    /// Takes a slot of the group's buffer, which is opened if need be.
+    /// Takes a slot of the group's buffer, which is opened if need be. Without a group it takes one that is
+    /// flushed soon.
     fn slot(
         &self,
         state: &mut State,
         writer: Writer,
-        mut group: usize,
+        group: Option<usize>,
     ) -> Result<(usize, u32, u32), Halt> {
+        let mut freed = match group {
+            Some(_) => None,
+            None => state.buffers.take_freed(),
+        };
+        let mut group = group.unwrap_or_else(|| state.buffers.fullest_group());
         loop {
-            match state.buffers.take(group) {
+            let room = freed.take();
+            match room.unwrap_or_else(|| state.buffers.take(group)) {
                 Room::Slot {
                     buffer,
                     stripe,
@@ -129,7 +138,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
                     if age > u64::from(u32::MAX) {
                         // Entries count from the stripe's base in 32 bits. A buffer that is so old is
                         // flushed with what it has; that slot and its other free ones stay empty.
-                        state.buffers.give_up(group);
+                        state.buffers.close(buffer);
                         continue;
                     }
                     return Ok((buffer, stripe, slot));
@@ -176,9 +185,9 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
                 if !state.prepared.is_empty() {
                     return Ok(());
                 }
-                let base = state.sequence;
+                let (base, now) = (state.sequence, state.clock);
                 if state.stripes.free_count() > reserved
-                    && let Some(stripe) = state.stripes.take_free(base)
+                    && let Some(stripe) = state.stripes.take_free(base, now)
                 {
                     self.stage_empty(&mut state, stripe, base)?;
                     break stripe;
@@ -216,11 +225,26 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
     /// # Errors
     /// Latches the store when more devices fail than the array survives, or the memory fails.
     pub(crate) fn flush(&self) -> Result<(), FlashError> {
+        self.flush_while(Buffers::has_full)
+    }
+
+    /// Writes full buffers to the devices until one is idle, or none is full.
+    ///
+    /// # Errors
+    /// As for [`FlashStore::flush`].
+    pub(crate) fn free_buffer(&self) -> Result<(), FlashError> {
+        self.flush_while(Buffers::is_flush_due)
+    }
+
+    fn flush_while(&self, is_due: fn(&Buffers) -> bool) -> Result<(), FlashError> {
         let mut scratch = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let (buffer, stripe, base) = {
                 let mut state = self.lock();
                 Self::check(&state)?;
+                if !is_due(&state.buffers) {
+                    return Ok(());
+                }
                 let Some((buffer, stripe)) = state.buffers.next_full() else {
                     return Ok(());
                 };
@@ -371,10 +395,11 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         contents: &[u8],
     ) -> Result<(), Halt> {
         let clock = state.clock;
-        let group = *group.get_or_insert_with(|| match file {
-            TABLE => state.buffers.fullest_group(),
-            _ => state.hotness.written(file, page, clock),
-        });
+        // Once, however often it is attempted.
+        let group = match file {
+            TABLE => None,
+            _ => Some(*group.get_or_insert_with(|| state.hotness.written(file, page, clock))),
+        };
         self.append(state, Writer::User, group, (file, page), contents)?;
         if file == TABLE {
             state.counts.table_pages += 1;

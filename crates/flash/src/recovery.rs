@@ -233,6 +233,7 @@ impl<'a, D: Device, N: Nvram> Scan<'a, D, N> {
                 base,
                 live: 0,
                 sealed_at: 0,
+                staled_at: 0,
                 is_busy: false,
             });
         }

@@ -37,7 +37,7 @@ impl Default for FlashOptions {
     fn default() -> Self {
         Self {
             hotness: HotnessOptions::default(),
-            victims: Victims::Greedy,
+            victims: Victims::DecliningCost,
             active_permille: 5,
             discards: true,
         }

@@ -11,7 +11,18 @@ pub enum Victims {
     /// The one with the best ratio of room and age to the work that it makes, as the log-structured
     /// file system of Rosenblum and Ousterhout does: `(1 - u) * age / (1 + u)`.
     CostBenefit,
+    /// The one whose cost declines least while it waits (Lomet and Luo, "Efficiently Reclaiming Space in a
+    /// Log Structured Store"): what still goes stale fast had better be left to do so, and what has ceased
+    /// to is taken with more live data in it. The most of `room^2 * t / live`, where `t` is how long ago,
+    /// on average, pages of the stripe went stale.
+    DecliningCost,
 }
+
+/// Stripes that are compared at most, those with most stale data: looking at all of a large store would
+/// keep writes waiting.
+const COMPARED_MAX: usize = 1000;
+/// The time at which pages went stale is a moving average of about so many.
+const STALED_WEIGHT: u64 = 16;
 
 /// A stripe in memory.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +34,8 @@ pub(crate) struct Stripe {
     pub(crate) live: u32,
     /// When it was sealed, in pages written.
     pub(crate) sealed_at: u64,
+    /// When pages of it went stale of late, on average, in pages written.
+    pub(crate) staled_at: u64,
     /// Whether collection or preparation is at work on it.
     pub(crate) is_busy: bool,
 }
@@ -81,9 +94,10 @@ impl Stripes {
     }
 
     /// Takes a free stripe to prepare it.
-    pub(crate) fn take_free(&mut self, base: u64) -> Option<u32> {
+    pub(crate) fn take_free(&mut self, base: u64, now: u64) -> Option<u32> {
         let number = self.free.pop_front()?;
         let stripe = &mut self.all[number as usize];
+        stripe.staled_at = now;
         stripe.base = base;
         stripe.live = 0;
         stripe.is_busy = true;
@@ -117,7 +131,9 @@ impl Stripes {
         self.change(number, 1);
     }
 
-    pub(crate) fn lose(&mut self, number: u32) {
+    pub(crate) fn lose(&mut self, number: u32, now: u64) {
+        let staled_at = &mut self.all[number as usize].staled_at;
+        *staled_at += now.saturating_sub(*staled_at).div_ceil(STALED_WEIGHT);
         self.change(number, -1);
     }
 
@@ -134,22 +150,21 @@ impl Stripes {
 
     /// The stripe that collection should take, if any has stale slots. It is busy then.
     pub(crate) fn choose(&mut self, victims: Victims, now: u64) -> Option<u32> {
-        let is_stale = |&&(live, _): &&(u32, u32)| live < self.slot_count;
-        let (_, number) = match victims {
-            Victims::Greedy => *self.sealed.first().filter(is_stale)?,
-            Victims::CostBenefit => {
-                let benefit = |&(live, number): &(u32, u32)| {
-                    let used = f64::from(live) / f64::from(self.slot_count);
-                    let age = now.saturating_sub(self.get(number).sealed_at) + 1;
-                    (1.0 - used) * age as f64 / (1.0 + used)
-                };
-                *self
-                    .sealed
-                    .iter()
-                    .filter(is_stale)
-                    .max_by(|a, b| benefit(a).total_cmp(&benefit(b)))?
-            }
+        type Score = fn(&Stripe, u32, u64) -> f64;
+        // The first is the one with most stale data.
+        let (score, compared): (Score, usize) = match victims {
+            Victims::Greedy => (|_, _, _| 0.0, 1),
+            Victims::CostBenefit => (benefit, COMPARED_MAX),
+            Victims::DecliningCost => (slowness, COMPARED_MAX),
         };
+        let stale = self
+            .sealed
+            .iter()
+            .take_while(|(live, _)| *live < self.slot_count);
+        let scored = stale
+            .take(compared)
+            .map(|&(_, number)| (score(&self.get(number), self.slot_count, now), number));
+        let (_, number) = scored.reduce(|best, next| if next.0 > best.0 { next } else { best })?;
         self.sealed.remove(&(self.get(number).live, number));
         self.all[number as usize].is_busy = true;
         Some(number)
@@ -169,4 +184,18 @@ impl Stripes {
         stripe.is_busy = false;
         self.free.push_back(number);
     }
+}
+
+/// What cost-benefit compares: room and age for the work.
+fn benefit(stripe: &Stripe, slot_count: u32, now: u64) -> f64 {
+    let used = f64::from(stripe.live) / f64::from(slot_count);
+    let age = now.saturating_sub(stripe.sealed_at) + 1;
+    (1.0 - used) * age as f64 / (1.0 + used)
+}
+
+/// What declining cost compares. A stripe without live pages is infinitely slow: it cannot get better.
+fn slowness(stripe: &Stripe, slot_count: u32, now: u64) -> f64 {
+    let room = f64::from(slot_count - stripe.live);
+    let since = now.saturating_sub(stripe.staled_at) + 1;
+    room * room * since as f64 / f64::from(stripe.live)
 }
