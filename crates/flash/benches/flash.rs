@@ -64,7 +64,7 @@ fn format<D: Device>(
 /// TWEEN with its non-volatile memory in a file on the same disk; and TWEEN with it in a file of memory, which
 /// loses power but takes as long as memory that does not.
 fn synchronous_writes(directory: &Path, turns: usize, span: Duration) -> Outcome<()> {
-    let geometry = Geometry::new(DEVICE_COUNT - 1, 1, 60);
+    let geometry = Geometry::new(DEVICE_COUNT - 1, 1, 160);
     let memory = tempfile::tempdir_in(MEMORY)?;
     let make = |name: &str, memory: &Path| {
         let nvram = memory.join(format!("nvram-{name}"));

@@ -14,6 +14,26 @@ pub(crate) fn crc32c(parts: &[&[u8]]) -> u32 {
     digest.finalize() as u32
 }
 
+/// The sum of a string that goes on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begun(Digest);
+
+impl Begun {
+    /// The string begins with these bytes.
+    pub(crate) fn with(bytes: &[u8]) -> Self {
+        let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+        digest.update(bytes);
+        Self(digest)
+    }
+
+    /// The sum of the string that ends with these bytes.
+    pub(crate) fn then(self, bytes: &[u8]) -> u32 {
+        let mut digest = self.0;
+        digest.update(bytes);
+        digest.finalize() as u32
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -22,5 +42,6 @@ mod tests {
     fn gives_the_published_check_value_in_one_part_or_two() {
         assert_eq!(crc32c(&[b"123456789"]), 0xe306_9283);
         assert_eq!(crc32c(&[b"1234", b"56789"]), 0xe306_9283);
+        assert_eq!(Begun::with(b"1234").then(b"56789"), 0xe306_9283);
     }
 }

@@ -7,7 +7,7 @@
 
 use crate::device::Device;
 use crate::error::FlashError;
-use crate::format::{Entry, StripeState};
+use crate::format::{Entry, StripeState, Summed};
 use crate::geometry::{ENTRY_BYTES, PAGE_BYTES};
 use crate::log::Writer;
 use crate::nvram::Nvram;
@@ -107,6 +107,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
                 missing
             };
             self.read_slot(place, &entry, missing, &mut contents)?;
+            let summed = Summed::of(&contents);
             self.attempt(Writer::Collector, |state| {
                 // A write may have overtaken the move.
                 if state.map.get(entry.file, entry.page) != Some(place) {
@@ -115,7 +116,13 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
                 let now = state.clock;
                 let group = state.hotness.moved(entry.file, entry.page, now);
                 let page = (entry.file, entry.page);
-                self.append(state, Writer::Collector, Some(group), page, &contents)?;
+                self.append(
+                    state,
+                    Writer::Collector,
+                    Some(group),
+                    page,
+                    (&contents, &summed),
+                )?;
                 state.counts.moved_pages += 1;
                 Ok(())
             })?;

@@ -3,7 +3,7 @@
 
 use crate::device::Device;
 use crate::error::FlashError;
-use crate::format::{INODE_BYTES, Inode, NAME_BYTES_MAX};
+use crate::format::{INODE_BYTES, Inode, NAME_BYTES_MAX, Summed};
 use crate::geometry::PAGE_BYTES;
 use crate::log::Halt;
 use crate::nvram::Nvram;
@@ -256,7 +256,8 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         inode: Option<Inode>,
     ) -> Result<(), Halt> {
         let (page, contents) = state.files.table_page(number, inode.as_ref());
-        self.append_written(state, &mut None, (TABLE, page), &contents)?;
+        let contents = (&contents[..], &Summed::of(&contents));
+        self.append_written(state, &mut None, (TABLE, page), contents)?;
         let before = state.pending_pages(number);
         match inode {
             Some(inode) => state.files.insert(number, inode),

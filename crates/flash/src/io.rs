@@ -3,7 +3,7 @@
 use crate::device::Device;
 use crate::error::FlashError;
 use crate::files::{FileId, check_end, no_such};
-use crate::format::{Entry, Inode, StripeState};
+use crate::format::{Entry, Inode, StripeState, Summed};
 use crate::geometry::PAGE_BYTES;
 use crate::log::Writer;
 use crate::nvram::Nvram;
@@ -56,8 +56,8 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
     /// [`FlashError::NoSuchFile`], [`FlashError::OutOfRange`], [`FlashError::NoSpace`], or the first
     /// failure of the store.
     pub fn write(&self, file: FileId, offset: u64, bytes: &[u8]) -> Result<(), FlashError> {
-        self.write_deferred(file, offset, bytes)?;
-        self.persist()
+        let ticket = self.stage_write(file, offset, bytes)?;
+        self.persist_up_to(ticket)
     }
 
     /// Writes `bytes` at `offset` as [`FlashStore::write`] does, but durable only after
@@ -71,31 +71,45 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         offset: u64,
         bytes: &[u8],
     ) -> Result<(), FlashError> {
+        self.stage_write(file, offset, bytes).map(|_| ())
+    }
+
+    /// Writes, and gives the ticket up to which it is to be made durable.
+    fn stage_write(&self, file: FileId, offset: u64, bytes: &[u8]) -> Result<u64, FlashError> {
         let end = offset.saturating_add(bytes.len() as u64);
         check_end(end)?;
         if bytes.is_empty() {
-            return Ok(());
+            return Ok(0);
+        }
+        // A page of a file that is long enough is by far the most common, and takes one turn.
+        let is_page = bytes.len() == PAGE_BYTES && offset.is_multiple_of(PAGE);
+        if is_page
+            && let Some(ticket) = self.write_within(file.0, (offset / PAGE) as u32, end, bytes)?
+        {
+            return Ok(ticket);
         }
         self.grow(file, end)?;
         let stripe_bytes = self.geometry.slot_count() as usize * PAGE_BYTES;
         let mut done = 0;
+        let mut ticket = 0;
         while done < bytes.len() {
             let at = offset + done as u64;
             let (page, within) = ((at / PAGE) as u32, (at % PAGE) as usize);
             let rest = &bytes[done..];
             if within == 0 && rest.len() >= stripe_bytes {
+                // Durable when this returns, with all that came before.
                 self.write_direct(file.0, page, &rest[..stripe_bytes])?;
                 done += stripe_bytes;
             } else if within == 0 && rest.len() >= PAGE_BYTES {
-                self.write_page(file.0, page, &rest[..PAGE_BYTES])?;
+                ticket = self.write_page(file.0, page, &rest[..PAGE_BYTES])?;
                 done += PAGE_BYTES;
             } else {
                 let part = rest.len().min(PAGE_BYTES - within);
-                self.write_part(file.0, page, within, &rest[..part])?;
+                ticket = self.write_part(file.0, page, within, &rest[..part])?;
                 done += part;
             }
         }
-        Ok(())
+        Ok(ticket)
     }
 
     /// Makes everything durable that was written so far, to any file.
@@ -121,17 +135,35 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         })
     }
 
-    /// Replaces a page. The file keeps its length.
+    /// Replaces a page. The file keeps its length. Gives the ticket.
     pub(crate) fn write_page(
         &self,
         file: u32,
         page: u32,
         contents: &[u8],
-    ) -> Result<(), FlashError> {
+    ) -> Result<u64, FlashError> {
+        let written = self.write_within(file, page, 0, contents)?;
+        Ok(written.expect("every file is as long as nothing"))
+    }
+
+    /// Replaces a page, if the file reaches to `end`. Gives the ticket; none if it does not.
+    fn write_within(
+        &self,
+        file: u32,
+        page: u32,
+        end: u64,
+        contents: &[u8],
+    ) -> Result<Option<u64>, FlashError> {
         let mut group = None;
+        let summed = Summed::of(contents);
         self.attempt(Writer::User, |state| {
+            let inode = state.files.get(file).ok_or_else(|| no_such(file))?;
+            if inode.length_bytes < end {
+                return Ok(None);
+            }
             self.check_fresh(state, file, page)?;
-            self.append_written(state, &mut group, (file, page), contents)
+            self.append_written(state, &mut group, (file, page), (contents, &summed))?;
+            Ok(Some(state.staged.ticket))
         })
     }
 
@@ -144,33 +176,34 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         self.check_space(state, 1)
     }
 
-    /// Changes a part of a page, whatever else is written to it meanwhile.
+    /// Changes a part of a page, whatever else is written to it meanwhile. Gives the ticket.
     fn write_part(
         &self,
         file: u32,
         page: u32,
         within: usize,
         part: &[u8],
-    ) -> Result<(), FlashError> {
+    ) -> Result<u64, FlashError> {
         let mut group = None;
         let mut contents = vec![0; PAGE_BYTES];
         loop {
             let before = self.fetch(file, page, &mut contents)?;
             contents[within..within + part.len()].copy_from_slice(part);
-            let is_written = self.attempt(Writer::User, |state| {
+            let summed = Summed::of(&contents);
+            let written = self.attempt(Writer::User, |state| {
                 self.check_fresh(state, file, page)?;
                 let now = match state.map.get(file, page) {
                     Some(place) => self.entry(state, place)?.map(|entry| entry.sequence),
                     None => None,
                 };
                 if now != before {
-                    return Ok(false);
+                    return Ok(None);
                 }
-                self.append_written(state, &mut group, (file, page), &contents)?;
-                Ok(true)
+                self.append_written(state, &mut group, (file, page), (&contents, &summed))?;
+                Ok(Some(state.staged.ticket))
             })?;
-            if is_written {
-                return Ok(());
+            if let Some(ticket) = written {
+                return Ok(ticket);
             }
         }
     }

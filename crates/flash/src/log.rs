@@ -5,7 +5,7 @@ use crate::buffers::{Buffers, Room};
 use crate::device::Device;
 use crate::error::FlashError;
 use crate::files::TABLE;
-use crate::format::{Entry, StripeState, encode_summary};
+use crate::format::{Entry, StripeState, Summed, encode_summary};
 use crate::geometry::{ENTRY_BYTES, PAGE_BYTES, header_offset};
 use crate::nvram::Nvram;
 use crate::page_map::Place;
@@ -80,12 +80,12 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         writer: Writer,
         group: Option<usize>,
         (file, page): (u32, u32),
-        contents: &[u8],
+        (contents, summed): (&[u8], &Summed),
     ) -> Result<(), Halt> {
         let (buffer, stripe, slot) = self.slot(state, writer, group)?;
         let sequence = state.sequence;
         state.sequence += 1;
-        let entry = Entry::of(file, page, sequence, contents);
+        let entry = Entry::of(file, page, sequence, summed);
         self.stage(state, self.slot_offset(buffer, slot), contents)?;
         let base = state.stripes.get(stripe).base;
         let offset = self.geometry.entry_offset(stripe, slot);
@@ -322,7 +322,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         let mut table: Vec<u8> = pages
             .flat_map(|(contents, slot)| {
                 let sequence = sequence + u64::from(slot);
-                Entry::of(file, first + slot, sequence, contents).encode(base)
+                Entry::of(file, first + slot, sequence, &Summed::of(contents)).encode(base)
             })
             .collect();
         self.lay_out(stripe, base, &mut table, &mut scratch.data)
@@ -392,7 +392,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         state: &mut State,
         group: &mut Option<usize>,
         (file, page): (u32, u32),
-        contents: &[u8],
+        contents: (&[u8], &Summed),
     ) -> Result<(), Halt> {
         let clock = state.clock;
         // Once, however often it is attempted.

@@ -57,27 +57,49 @@ impl ModelDevice {
     }
 }
 
-/// The pages of a range, the last one perhaps in part; the first must begin at a border.
-fn pages(ssd: &Ssd, offset: u64, bytes: usize) -> io::Result<(u32, u32)> {
-    let end = (offset + bytes as u64).div_ceil(PAGE_BYTES as u64);
+/// A range in flash pages: the first, how many it touches, and how many of these it does not cover.
+struct Touched {
+    first: u32,
+    count: u32,
+    partial_count: u32,
+}
+
+/// The flash pages of a range, which must begin at a border of 4 KiB.
+fn touched(ssd: &Ssd, offset: u64, bytes: usize) -> io::Result<Touched> {
+    let spec = ssd.spec();
+    let end = offset + bytes as u64;
+    let (first, last) = (offset / spec.page_bytes, end.div_ceil(spec.page_bytes));
     let is_aligned = offset.is_multiple_of(PAGE_BYTES as u64);
-    if !is_aligned || end > u64::from(ssd.spec().logical_pages) {
+    if !is_aligned || last > u64::from(spec.logical_pages) {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
     }
-    let first = (offset / PAGE_BYTES as u64) as u32;
-    Ok((first, end as u32 - first))
+    let is_cut = |at: u64| !at.is_multiple_of(spec.page_bytes);
+    let partial_count = u32::from(is_cut(offset)) + u32::from(is_cut(end));
+    let count = (last - first) as u32;
+    Ok(Touched {
+        first: first as u32,
+        count,
+        partial_count: partial_count.min(count),
+    })
+}
+
+/// Numbers of pages of 4 KiB from `offset` on.
+fn numbers(offset: u64) -> impl Iterator<Item = u32> {
+    (offset / PAGE_BYTES as u64) as u32..
 }
 
 impl Device for ModelDevice {
     fn capacity_bytes(&self) -> io::Result<u64> {
-        Ok(u64::from(self.lock().ssd.spec().logical_pages) * PAGE_BYTES as u64)
+        let model = self.lock();
+        let spec = model.ssd.spec();
+        Ok(u64::from(spec.logical_pages) * spec.page_bytes)
     }
 
     fn read_at(&self, offset: u64, output: &mut [u8]) -> io::Result<()> {
         let mut model = self.lock();
-        let (first, count) = pages(&model.ssd, offset, output.len())?;
-        model.ssd.read(first, count);
-        for (page, output) in (first..).zip(output.chunks_mut(PAGE_BYTES)) {
+        let pages = touched(&model.ssd, offset, output.len())?;
+        model.ssd.read(pages.first, pages.count);
+        for (page, output) in numbers(offset).zip(output.chunks_mut(PAGE_BYTES)) {
             match model.pages.get(&page) {
                 Some(bytes) => output.copy_from_slice(&bytes[..output.len()]),
                 None => output.fill(0),
@@ -88,12 +110,14 @@ impl Device for ModelDevice {
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let mut model = self.lock();
-        let (first, count) = pages(&model.ssd, offset, bytes.len())?;
+        let pages = touched(&model.ssd, offset, bytes.len())?;
         if !bytes.len().is_multiple_of(PAGE_BYTES) {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
         }
-        model.ssd.write(first, count);
-        for (page, bytes) in (first..).zip(bytes.chunks(PAGE_BYTES)) {
+        // What is written in part is read, and programmed anew with the rest of it.
+        model.ssd.read(pages.first, pages.partial_count);
+        model.ssd.write(pages.first, pages.count);
+        for (page, bytes) in numbers(offset).zip(bytes.chunks(PAGE_BYTES)) {
             if bytes.iter().all(|&byte| byte == 0) {
                 model.pages.remove(&page);
             } else {
@@ -109,9 +133,12 @@ impl Device for ModelDevice {
 
     fn discard(&self, offset: u64, bytes: u64) -> io::Result<()> {
         let mut model = self.lock();
-        let (first, count) = pages(&model.ssd, offset, bytes as usize)?;
-        model.ssd.discard(first, count);
-        for page in first..first + count {
+        let pages = touched(&model.ssd, offset, bytes as usize)?;
+        if pages.partial_count > 0 {
+            return Err(io::Error::from(io::ErrorKind::InvalidInput));
+        }
+        model.ssd.discard(pages.first, pages.count);
+        for page in numbers(offset).take((bytes / PAGE_BYTES as u64) as usize) {
             model.pages.remove(&page);
         }
         Ok(())

@@ -16,6 +16,7 @@ use crate::nvram::Nvram;
 use crate::page_map::{PageMap, Place};
 use crate::stripes::{Stripes, Victims};
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How a store behaves; none of it is on the devices.
@@ -90,8 +91,6 @@ pub(crate) struct Staged {
     ranges: Vec<Range<u64>>,
     /// Changes so far.
     pub(crate) ticket: u64,
-    /// Changes up to this one are durable.
-    persisted: u64,
 }
 
 /// Everything under the state's lock.
@@ -131,6 +130,8 @@ pub struct FlashStore<D, N> {
     pub(crate) collecting: Mutex<()>,
     pub(crate) flushing: Mutex<Scratch>,
     persisting: Mutex<()>,
+    /// Changes up to this ticket are durable. Grows under `persisting`.
+    persisted: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -172,6 +173,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
             collecting: Mutex::new(()),
             flushing: Mutex::new(Scratch::default()),
             persisting: Mutex::new(()),
+            persisted: AtomicU64::new(0),
             state: Mutex::new(state),
         }
     }
@@ -259,34 +261,46 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         self.stage(state, header_offset(stripe), &word)
     }
 
-    /// Makes everything staged so far durable. Callers that come while another is at it share the next.
+    /// Makes everything staged so far durable, and slots usable again that wait for that.
     ///
     /// # Errors
     /// Latches the store when the memory fails.
     pub(crate) fn persist(&self) -> Result<(), FlashError> {
         let wanted = self.lock().staged.ticket;
+        self.persist_up_to(wanted)?;
+        // Slots may have been retired after the sync that they wait for.
+        let persisted = self.persisted.load(Ordering::Acquire);
+        self.lock().buffers.settle(persisted);
+        Ok(())
+    }
+
+    /// Makes what was staged up to a ticket durable. Callers that come while another is at it share the next.
+    ///
+    /// # Errors
+    /// Latches the store when the memory fails.
+    pub(crate) fn persist_up_to(&self, wanted: u64) -> Result<(), FlashError> {
+        let is_durable = || self.persisted.load(Ordering::Acquire) >= wanted;
+        if is_durable() {
+            return Ok(());
+        }
         let _turn = self
             .persisting
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
+        if is_durable() {
+            return Ok(());
+        }
         let (ranges, ticket) = {
             let mut state = self.lock();
             Self::check(&state)?;
-            if state.staged.persisted >= wanted {
-                // Slots may have been retired after the sync that they wait for.
-                let ticket = state.staged.persisted;
-                state.buffers.settle(ticket);
-                return Ok(());
-            }
             let ranges = std::mem::take(&mut state.staged.ranges);
             (ranges, state.staged.ticket)
         };
         self.nvram
             .persist(&ranges)
             .map_err(|source| self.latch(FlashError::io("sync the non-volatile memory", source)))?;
-        let mut state = self.lock();
-        state.staged.persisted = ticket;
-        state.buffers.settle(ticket);
+        self.persisted.store(ticket, Ordering::Release);
+        self.lock().buffers.settle(ticket);
         Ok(())
     }
 

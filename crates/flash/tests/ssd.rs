@@ -1,6 +1,6 @@
 //! The SSD model against a naive oracle that looks for everything from the beginning each time.
 
-use gabion_flash::{Ssd, SsdCounts, SsdSpec};
+use gabion_flash::{Device as _, ModelDevice, Ssd, SsdCounts, SsdSpec};
 use proptest::prelude::*;
 
 /// A block as a list of what was programmed, and how often it was erased.
@@ -176,5 +176,31 @@ fn random_pages_of_a_full_ssd_are_copied_again_and_again() {
     assert!(
         counts.busy_ns >= 5_000 * spec.program_ns,
         "no request is quicker than a page"
+    );
+}
+
+#[test]
+fn a_large_page_is_programmed_whole_for_a_part_of_it() {
+    let spec = SsdSpec {
+        page_bytes: 16 << 10,
+        ..spec()
+    };
+    let device = ModelDevice::new(spec);
+    assert_eq!(device.capacity_bytes().unwrap(), 96 * (16 << 10));
+    device.write_at(0, &[1; 32 << 10]).unwrap();
+    device.write_at(4 << 10, &[2; 4 << 10]).unwrap();
+    device.write_at(12 << 10, &[3; 8 << 10]).unwrap();
+    let counts = device.counts();
+    assert_eq!(counts.host_written_pages, 2 + 1 + 2);
+    assert_eq!(counts.host_read_pages, 1 + 2);
+    let mut found = vec![0; 32 << 10];
+    device.read_at(0, &mut found).unwrap();
+    let expected = [1, 2, 1, 3, 3, 1, 1, 1];
+    for (page, byte) in found.chunks(4 << 10).zip(expected) {
+        assert!(page.iter().all(|&found| found == byte), "{byte}");
+    }
+    assert!(
+        device.discard(4 << 10, 16 << 10).is_err(),
+        "only whole pages are discarded"
     );
 }

@@ -15,11 +15,14 @@ mod wear;
 
 pub use wear::Wear;
 
+use crate::geometry::PAGE_BYTES;
 use blocks::{Blocks, NONE};
 
 /// Sizes and speeds of an SSD.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SsdSpec {
+    /// Bytes of a page of flash, which is programmed as a whole: a multiple of 4 KiB.
+    pub page_bytes: u64,
     /// Pages of an erase block.
     pub pages_per_block: u32,
     /// Pages that the host sees.
@@ -42,6 +45,7 @@ impl SsdSpec {
     /// block, 8 channels.
     pub fn new(logical_pages: u32) -> Self {
         Self {
+            page_bytes: PAGE_BYTES as u64,
             pages_per_block: 256,
             logical_pages,
             over_provisioning_permille: 70,
