@@ -30,6 +30,7 @@ mod twe_5;
 mod twe_files;
 mod twe_load;
 mod twe_run;
+mod twe_shapes;
 mod update_run;
 
 pub use ear::{EncodeBench, EncodeTime, EncodeTrial, Encodings, PutTime, SegmentPlaces};

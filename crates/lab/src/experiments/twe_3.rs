@@ -1,35 +1,42 @@
-//! TWE-3: write amplification against how full the array is, and against the size of a stripe (`CodFS` thesis,
-//! section 6.2.1: stripes of 8 MiB by default).
+//! TWE-3: write amplification against how full the array is, against the size of a stripe (`CodFS` thesis, section
+//! 6.2.1: stripes of 8 MiB by default), and on arrays of other widths and SSDs of larger pages.
 
-use super::twe_load;
+use super::twe_load::{self, Load};
 use super::twe_run::{self, Setting};
-use super::{Experiment, Finding, Report, Session};
+use super::twe_shapes::{self, Shapes};
+use super::{Experiment, Finding, Report, Session, Table};
 use crate::error::LabError;
 use crate::plot::{Chart, Plot};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "TWE-3",
     parts: "",
-    title: "write amplification against use, 60 to 95 %, and stripe size",
+    title: "write amplification against use, 60 to 95 %, stripe size, the array's width and the SSDs' pages",
     run,
 };
 
 const USED_PCT: [u32; 6] = [60, 70, 80, 85, 90, 95];
 const CHUNK_BLOCKS: [u64; 4] = [1, 2, 4, 8];
+/// What an SSD is taken to do with parts of its pages.
+const LARGE_PAGES: &str = "an SSD that programs more than 4 KiB at once is modelled without memory of its own that \
+    gathers small writes: it reads what it writes in part, and programs all of it; at most x: were nothing collected, \
+    and had the buffers kept what is written again soonest";
 
 fn run(session: &Session<'_>) -> Result<Report, LabError> {
     let loads = twe_load::hot_loads(session)?;
-    let steps = loads.len() * (2 * USED_PCT.len() + CHUNK_BLOCKS.len());
+    let steps = loads.len() * (2 * USED_PCT.len() + CHUNK_BLOCKS.len() + twe_shapes::STEPS);
     session
         .progress
         .begin("fuller arrays and larger stripes", steps.max(1) as u64);
     let mut report = twe_run::begun(
         session,
         &loads,
-        "RAID-5 of 5 devices, 4 groups; stripe sizes at 80 % used",
+        "RAID-5 of 5 devices and pages of 4 KiB where nothing else is said, 4 groups; all but the first table at \
+         80 % used",
     );
     let mut by_use = twe_run::table("Use", &["volume", "used %", "array"]);
     let mut by_stripe = twe_run::table("Stripe size", &["volume", "stripe KiB"]);
+    let mut shapes = Shapes::new();
     let mut series = Vec::new();
     for load in &loads {
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
@@ -66,20 +73,31 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
         ));
         series.push((format!("TWEEN, {}", load.name), ours));
         series.push((format!("in place, {}", load.name), theirs));
-        for chunk_blocks in CHUNK_BLOCKS {
-            let setting = Setting {
-                chunk_blocks,
-                ..Setting::new()
-            };
-            let outcome = twe_run::tween(&setting, load)?;
-            let first = vec![load.name.clone().into(), (256 * chunk_blocks).into()];
-            twe_run::row(&mut by_stripe, first, &outcome);
-            session.progress.step();
-        }
+        add_stripe_sizes(session, load, &mut by_stripe)?;
+        shapes.add(session, load)?;
     }
-    report.tables.extend([by_use, by_stripe]);
+    report.findings.extend(shapes.findings);
+    report
+        .tables
+        .extend([by_use, by_stripe, shapes.widths, shapes.pages]);
+    report.notes.push(LARGE_PAGES.to_owned());
     report.plots.push(plot(series));
     Ok(report)
+}
+
+/// Adds a row for each size of a stripe.
+fn add_stripe_sizes(session: &Session<'_>, load: &Load, table: &mut Table) -> Result<(), LabError> {
+    for chunk_blocks in CHUNK_BLOCKS {
+        let setting = Setting {
+            chunk_blocks,
+            ..Setting::new()
+        };
+        let outcome = twe_run::tween(&setting, load)?;
+        let first = vec![load.name.clone().into(), (256 * chunk_blocks).into()];
+        twe_run::row(table, first, &outcome);
+        session.progress.step();
+    }
+    Ok(())
 }
 
 fn plot(series: Vec<(String, Vec<(f64, f64)>)>) -> Plot {

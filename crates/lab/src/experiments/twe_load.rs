@@ -5,7 +5,7 @@ use super::{Scale, Session};
 use crate::error::LabError;
 use crate::trace::{Request, RequestKind};
 use crate::workload::{self, Workload};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 
 const PAGE_BYTES: u64 = 4096;
@@ -31,6 +31,31 @@ impl Load {
     pub(super) fn written_pages(&self) -> u64 {
         let pass: u64 = self.writes.iter().map(|write| u64::from(write.1)).sum();
         pass * u64::from(self.passes)
+    }
+
+    /// Pages that do not stay in a memory of so many until they are written again, if it keeps those that are
+    /// written soonest. For that it would have to know the future (Belady's rule), so none needs fewer.
+    pub(super) fn leaving_pages(&self, memory_pages: usize) -> u64 {
+        let writes = (0..self.passes).flat_map(|_| &self.writes);
+        let pages: Vec<u32> = writes
+            .flat_map(|&(first, count)| first..first + count)
+            .collect();
+        let mut next_at = vec![usize::MAX; pages.len()];
+        let mut later = vec![usize::MAX; self.pages as usize];
+        for (at, &page) in pages.iter().enumerate().rev() {
+            next_at[at] = std::mem::replace(&mut later[page as usize], at);
+        }
+        let mut kept: BTreeSet<(usize, u32)> = BTreeSet::new();
+        let mut leaving = 0;
+        for (at, &page) in pages.iter().enumerate() {
+            kept.remove(&(at, page));
+            kept.insert((next_at[at], page));
+            if kept.len() > memory_pages {
+                kept.pop_last();
+                leaving += 1;
+            }
+        }
+        leaving
     }
 
     /// Whether most of it is updates, which is what the goals are for.
@@ -164,11 +189,32 @@ pub(super) fn scaled(session: &Session<'_>, loads: &[Load]) -> Vec<String> {
             passes.join(", ")
         ),
         "stripes, erase blocks and buffers are as much smaller as the volumes: chunks of one erase block of \
-         64 KiB, stripes of 256 KiB, so that the buffers hold about 1 % of a volume"
+         64 KiB, stripes of 256 KiB, so that the eight buffers hold 2 to 4 % of a volume"
             .to_owned(),
         format!(
             "calibrated workloads with seed {} stand in for volumes whose traces are not here",
             session.seed
         ),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_leaves_at_least_is_what_is_written_again_last() {
+        let load = Load {
+            name: String::new(),
+            writes: vec![(0, 3), (0, 1), (3, 1), (1, 2)],
+            pages: 4,
+            update_pct: 0.0,
+            passes: 2,
+        };
+        // 0 1 2 0 3 1 2, twice: of three pages kept, 3 leaves each time as soon as it comes.
+        assert_eq!(load.leaving_pages(4), 0);
+        assert_eq!(load.leaving_pages(3), 2);
+        // Nothing is written twice running, so a memory of none has all of them leave.
+        assert_eq!(load.leaving_pages(0), 14);
+    }
 }

@@ -10,8 +10,9 @@ use gabion_flash::{
 };
 use std::sync::Arc;
 
-/// Pages of an erase block of the model.
-pub(super) const BLOCK_PAGES: u32 = 16;
+/// Pages of 4 KiB of an erase block of the model.
+const BLOCK_PAGES: u64 = 16;
+const BLOCK_BYTES: u64 = BLOCK_PAGES * PAGE_BYTES as u64;
 /// What storing a page in non-volatile memory takes: a copy and a flush of its lines.
 const NVRAM_PAGE_NS: u64 = 1_500;
 
@@ -23,6 +24,10 @@ pub(super) struct Setting {
     pub(super) group_count: usize,
     /// Erase blocks of a chunk.
     pub(super) chunk_blocks: u64,
+    /// Buffers beyond one a group.
+    pub(super) spare_buffers: usize,
+    /// Bytes that the SSDs program at once.
+    pub(super) ssd_page_bytes: u64,
     /// The volume's share of all data pages, in per cent.
     pub(super) used_pct: u32,
     pub(super) options: FlashOptions,
@@ -39,17 +44,30 @@ impl Setting {
             parity_devices: 1,
             group_count: 4,
             chunk_blocks: 1,
+            spare_buffers: Geometry::new(4, 1, 0).spare_buffers,
+            ssd_page_bytes: PAGE_BYTES as u64,
             used_pct: 80,
             options: FlashOptions::default(),
             periodic: None,
         }
     }
 
+    /// The same with so many groups, and with as many buffers where that leaves one to spare.
+    pub(super) fn with_groups(group_count: usize) -> Self {
+        let usual = Self::new();
+        let buffer_count = usual.group_count + usual.spare_buffers;
+        Self {
+            group_count,
+            spare_buffers: buffer_count.saturating_sub(group_count).max(1),
+            ..usual
+        }
+    }
+
     fn geometry(&self, load: &Load) -> Geometry {
-        let block_bytes = u64::from(BLOCK_PAGES) * PAGE_BYTES as u64;
         let mut geometry = Geometry {
-            chunk_bytes: self.chunk_blocks * block_bytes,
+            chunk_bytes: self.chunk_blocks * BLOCK_BYTES,
             group_count: self.group_count,
+            spare_buffers: self.spare_buffers,
             ..Geometry::new(self.data_devices, self.parity_devices, 0)
         };
         let pages = u64::from(load.pages) * 100 / u64::from(self.used_pct);
@@ -60,6 +78,34 @@ impl Setting {
         }
         geometry
     }
+
+    fn devices(&self, count: usize, device_bytes: u64) -> Devices {
+        let spec = SsdSpec {
+            page_bytes: self.ssd_page_bytes,
+            pages_per_block: (BLOCK_BYTES / self.ssd_page_bytes) as u32,
+            ..SsdSpec::new((device_bytes / self.ssd_page_bytes) as u32)
+        };
+        (0..count)
+            .map(|_| Arc::new(ModelDevice::new(spec)))
+            .collect()
+    }
+}
+
+/// How many times as long as in place SSDs would live at most, by erases: were nothing collected, and did
+/// buffers of this size absorb whatever they can. Blocks that the log has filled and not erased again yet,
+/// which are those that were free at first, count for neither, as they do not in what was measured.
+pub(super) fn lifetime_bound(
+    setting: &Setting,
+    load: &Load,
+    in_place: &Outcome,
+    tween: &Outcome,
+) -> f64 {
+    let geometry = setting.geometry(load);
+    let memory_pages = geometry.buffer_count() * geometry.slot_count() as usize;
+    let stripes = load.leaving_pages(memory_pages) as f64 / f64::from(geometry.slot_count());
+    let blocks = stripes * (setting.chunk_blocks * geometry.device_count() as u64) as f64;
+    let erased = blocks - (tween.filled_blocks() - tween.erases() as f64).max(0.0);
+    in_place.erases() as f64 / erased.max(1.0)
 }
 
 /// What a load came to.
@@ -67,6 +113,8 @@ impl Setting {
 pub(super) struct Outcome {
     pub(super) user_pages: u64,
     pub(super) ssds: Vec<SsdCounts>,
+    /// Pages of 4 KiB in one that the SSDs program.
+    ssd_page_pages: u64,
     pub(super) wear_most: u32,
     pub(super) wear_mean: f64,
     pub(super) partial_stripe_writes: u64,
@@ -92,7 +140,27 @@ impl Outcome {
 
     /// Pages that the array writes to its SSDs for each page of the user, parity included.
     pub(super) fn array_amplification(&self) -> f64 {
-        self.sum(|ssd| ssd.host_written_pages) as f64 / self.user_pages.max(1) as f64
+        self.per_user_page(self.sum(|ssd| ssd.host_written_pages))
+    }
+
+    fn per_user_page(&self, ssd_pages: u64) -> f64 {
+        (ssd_pages * self.ssd_page_pages) as f64 / self.user_pages.max(1) as f64
+    }
+
+    /// Pages that collection moved, in per cent of the user's.
+    pub(super) fn moved_pct(&self) -> f64 {
+        100.0 * self.counts.moved_pages as f64 / self.user_pages.max(1) as f64
+    }
+
+    /// Erase blocks that what was programmed fills.
+    fn filled_blocks(&self) -> f64 {
+        let pages = self.sum(|ssd| ssd.flash_written_pages) * self.ssd_page_pages;
+        pages as f64 / BLOCK_PAGES as f64
+    }
+
+    /// How many times as long as with another the SSDs live with this one, by erases.
+    pub(super) fn lifetime_over(&self, other: &Self) -> f64 {
+        other.erases() as f64 / self.erases().max(1) as f64
     }
 
     /// Pages that the log writes for each page of the user: without parity and summaries.
@@ -108,7 +176,7 @@ impl Outcome {
     }
 
     pub(super) fn total_amplification(&self) -> f64 {
-        self.sum(|ssd| ssd.flash_written_pages) as f64 / self.user_pages.max(1) as f64
+        self.per_user_page(self.sum(|ssd| ssd.flash_written_pages))
     }
 
     /// MiB a second, were the busiest SSD the only limit.
@@ -128,16 +196,6 @@ impl Outcome {
 }
 
 type Devices = Vec<Arc<ModelDevice>>;
-
-fn devices(count: usize, logical_pages: u64) -> Devices {
-    let spec = SsdSpec {
-        pages_per_block: BLOCK_PAGES,
-        ..SsdSpec::new(logical_pages as u32)
-    };
-    (0..count)
-        .map(|_| Arc::new(ModelDevice::new(spec)))
-        .collect()
-}
 
 /// The time that each device was busy.
 fn busy(devices: &Devices) -> Vec<u64> {
@@ -171,11 +229,17 @@ fn replay(
     Ok(latencies)
 }
 
-fn outcome(load: &Load, devices: &Devices, latencies_ns: Vec<u64>, used_pct: f64) -> Outcome {
+fn outcome(
+    (setting, load): (&Setting, &Load),
+    devices: &Devices,
+    latencies_ns: Vec<u64>,
+    used_pct: f64,
+) -> Outcome {
     let wear: Vec<_> = devices.iter().map(|device| device.wear()).collect();
     Outcome {
         user_pages: load.written_pages(),
         ssds: devices.iter().map(|device| device.counts()).collect(),
+        ssd_page_pages: setting.ssd_page_bytes / PAGE_BYTES as u64,
         wear_most: wear.iter().map(|wear| wear.most).max().unwrap_or(0),
         wear_mean: wear.iter().map(|wear| wear.mean).sum::<f64>() / wear.len().max(1) as f64,
         partial_stripe_writes: 0,
@@ -188,8 +252,7 @@ fn outcome(load: &Load, devices: &Devices, latencies_ns: Vec<u64>, used_pct: f64
 /// A load through TWEEN. The volume is one file, filled before anything counts.
 pub(super) fn tween(setting: &Setting, load: &Load) -> Result<Outcome, LabError> {
     let geometry = setting.geometry(load);
-    let logical_pages = geometry.device_bytes() / PAGE_BYTES as u64;
-    let devices = devices(geometry.device_count(), logical_pages);
+    let devices = setting.devices(geometry.device_count(), geometry.device_bytes());
     let nvram = ModelNvram::new(geometry.nvram_bytes());
     let store = FlashStore::format(geometry, 1, devices.clone(), nvram, setting.options)?;
     let file = store.create("volume")?;
@@ -232,7 +295,7 @@ pub(super) fn tween(setting: &Setting, load: &Load) -> Result<Outcome, LabError>
     let slots = u64::from(geometry.stripe_count) * u64::from(geometry.slot_count());
     let used_pct = 100.0 * f64::from(load.pages) / slots as f64;
     let now = store.counts();
-    let mut outcome = outcome(load, &devices, latencies, used_pct);
+    let mut outcome = outcome((setting, load), &devices, latencies, used_pct);
     outcome.counts = FlashCounts {
         written_pages: now.written_pages - before.written_pages,
         table_pages: now.table_pages - before.table_pages,
@@ -250,14 +313,14 @@ pub(super) fn tween(setting: &Setting, load: &Load) -> Result<Outcome, LabError>
 pub(super) fn in_place(setting: &Setting, load: &Load) -> Result<Outcome, LabError> {
     let geometry = setting.geometry(load);
     let logical_pages = geometry.device_bytes() / PAGE_BYTES as u64;
-    let devices = devices(geometry.device_count(), logical_pages);
+    let devices = setting.devices(geometry.device_count(), geometry.device_bytes());
     let array = InPlaceRaid::new(devices.clone(), setting.parity_devices, 64 << 10)?;
-    let zeros = vec![0; 1 << 20];
     let row_bytes = setting.data_devices as u64 * (64 << 10);
+    let zeros = vec![0; row_bytes as usize];
     let volume_bytes = (u64::from(load.pages) * PAGE_BYTES as u64).next_multiple_of(row_bytes);
     let mut at = 0;
     while at < volume_bytes {
-        array.write(at, &zeros[..row_bytes as usize])?;
+        array.write(at, &zeros)?;
         at += row_bytes;
     }
     for device in &devices {
@@ -276,7 +339,7 @@ pub(super) fn in_place(setting: &Setting, load: &Load) -> Result<Outcome, LabErr
     )?;
     let all = logical_pages * setting.data_devices as u64;
     let used_pct = 100.0 * f64::from(load.pages) / all as f64;
-    let mut outcome = outcome(load, &devices, latencies, used_pct);
+    let mut outcome = outcome((setting, load), &devices, latencies, used_pct);
     let counts = array.counts();
     outcome.partial_stripe_writes = counts.partial_stripe_writes - before.partial_stripe_writes;
     Ok(outcome)
@@ -287,7 +350,7 @@ pub(super) fn straight(setting: &Setting, load: &Load) -> Result<Outcome, LabErr
     use gabion_flash::Device;
     let geometry = setting.geometry(load);
     let logical_pages = geometry.device_bytes() / PAGE_BYTES as u64;
-    let devices = devices(1, logical_pages);
+    let devices = setting.devices(1, geometry.device_bytes());
     let failed = |source| {
         LabError::Flash(gabion_flash::FlashError::Io {
             operation: "write to the modelled SSD".to_owned(),
@@ -309,7 +372,7 @@ pub(super) fn straight(setting: &Setting, load: &Load) -> Result<Outcome, LabErr
         |_| Ok(()),
     )?;
     let used_pct = 100.0 * f64::from(load.pages) / logical_pages as f64;
-    Ok(outcome(load, &devices, latencies, used_pct))
+    Ok(outcome((setting, load), &devices, latencies, used_pct))
 }
 
 /// Columns that most tables of these experiments have.
@@ -358,7 +421,7 @@ pub(super) fn row(table: &mut Table, first: Vec<Cell>, outcome: &Outcome) {
 /// What all of them run on.
 fn setting_words() -> Vec<String> {
     vec![
-        "modelled SSDs: 4 KiB pages, page-mapped, greedy collection, 7 % over-provisioning, 50 us to read a \
+        "modelled SSDs: 4 KiB pages where nothing else is said, page-mapped, greedy collection, 7 % over-provisioning, 50 us to read a \
          page, 200 us to program one, 1.5 ms to erase, 8 channels; the store itself runs on them, not a \
          model of it"
             .to_owned(),

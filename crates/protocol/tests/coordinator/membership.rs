@@ -7,7 +7,8 @@ use gabion_layout::{
 };
 use gabion_meta::{Exclusion, StoodUpdate};
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, Decided, HeldChunk, Liveness, Vitals,
+    ArrayMemory, ArrayStatus, CoordinatorReply, CoordinatorRequest, Decided, DeviceState,
+    DeviceStatus, HeldChunk, Liveness, Vitals,
 };
 
 fn heartbeat(bed: &mut Bed, node: u32, incarnation: u64) -> CoordinatorReply {
@@ -54,6 +55,35 @@ fn silence_makes_a_node_suspect_then_failed_and_only_joining_helps() {
     assert_eq!(heartbeat(&mut bed, 4, 1), CoordinatorReply::Rejoin);
     assert_eq!(bed.rejoin_obsolete(node, vec![]), []);
     assert_eq!(liveness(&mut bed, node), Liveness::Up);
+}
+
+#[test]
+fn an_array_is_as_its_node_last_said_until_the_node_has_failed() {
+    let mut bed = Bed::new(3, 3);
+    let node = NodeId(4);
+    let array = |state| ArrayStatus {
+        devices: vec![DeviceStatus {
+            path: "/dev/nvme0n1".to_owned(),
+            state,
+        }],
+        parity_device_count: 1,
+        memory: ArrayMemory::Dax,
+        stripe_count: 9,
+        degraded_stripe_count: 0,
+    };
+    assert!(bed.status().arrays.is_empty());
+    for (state, is_degraded) in [(DeviceState::Absent, true), (DeviceState::Whole, false)] {
+        let vitals = Vitals {
+            array: Some(array(state)),
+            ..Vitals::default()
+        };
+        bed.heartbeat(node, vitals);
+        let arrays = bed.status().arrays;
+        assert_eq!(arrays.get(&node), Some(&array(state)));
+        assert_eq!(arrays[&node].is_degraded(), is_degraded);
+    }
+    bed.fail(&[node]);
+    assert!(bed.status().arrays.is_empty(), "nobody knows how it fares");
 }
 
 #[test]
