@@ -187,7 +187,7 @@ fn a_large_page_is_programmed_whole_for_a_part_of_it() {
     };
     let device = ModelDevice::new(spec);
     assert_eq!(device.capacity_bytes().unwrap(), 96 * (16 << 10));
-    device.write_at(0, &[1; 32 << 10]).unwrap();
+    device.write_at(0, &vec![1; 32 << 10]).unwrap();
     device.write_at(4 << 10, &[2; 4 << 10]).unwrap();
     device.write_at(12 << 10, &[3; 8 << 10]).unwrap();
     let counts = device.counts();

@@ -6,7 +6,8 @@ mod support;
 use std::fs::{self, File};
 use support::{TestCluster, fails, pattern, wait_for};
 
-const FILE_BYTES: usize = 8 << 20;
+/// More than the buffers of the nodes hold, so that devices have stripes of it.
+const FILE_BYTES: usize = 64 << 20;
 
 /// A file in the cluster, and what is in it.
 struct Written<'a> {
@@ -43,20 +44,20 @@ impl Written<'_> {
 /// Waits until the cluster's status says this of itself and of the third device of node 0, and of no other.
 fn check_told(cluster: &TestCluster, light: &str, state: &str) {
     wait_for(state, || {
-        let status = cluster.json(&["cluster", "status"]);
-        let states = |node: usize| {
-            let devices = status["nodes"][node]["array"]["devices"].as_array();
+        let told = cluster.json(&["cluster", "status"]);
+        let devices_of = |node: usize| {
+            let devices = told["nodes"][node]["array"]["devices"].as_array();
             let devices = devices.expect("each node has an array").iter();
-            let states = devices.map(|device| device["state"].as_str().expect("it has a state"));
-            states.collect::<Vec<_>>()
+            let named = devices.map(|device| device["state"].as_str().expect("it has a state"));
+            named.collect::<Vec<_>>()
         };
-        let array = &status["nodes"][0]["array"];
+        let array = &told["nodes"][0]["array"];
         let is_degraded = array["degraded_stripes"] != 0;
-        assert_eq!(states(1), ["ok"; 4]);
+        assert_eq!(devices_of(1), ["ok"; 4]);
         // The cluster's files all lie on one disk here, its devices and its memory.
         assert_eq!(array["memory"], "file_on_devices");
-        status["light"] == light
-            && states(0) == ["ok", "ok", state, "ok"]
+        told["light"] == light
+            && devices_of(0) == ["ok", "ok", state, "ok"]
             && is_degraded == (state != "ok")
     });
 }

@@ -272,11 +272,16 @@ impl Keeper {
         if !self.store().rebuild()? {
             return Ok(false);
         }
+        self.say_if_whole();
+        Ok(true)
+    }
+
+    /// Says that nothing is left to rebuild, if that is so.
+    fn say_if_whole(&self) {
         if self.store().usage().degraded_stripes == 0 {
             self.watch.look(self.store());
             tracing::warn!("the array is whole again");
         }
-        Ok(true)
     }
 
     /// Compares what lies at the devices' paths with what lay there.
@@ -329,7 +334,11 @@ impl Keeper {
         let path = path.display();
         self.slots[index].is_absent = taken.is_err();
         match taken {
-            Ok(()) => tracing::warn!(index, %path, "a device was taken in and is being rebuilt"),
+            Ok(()) => {
+                tracing::warn!(index, %path, "a device was taken in and is being rebuilt");
+                // All that it would hold may be in buffers yet.
+                self.say_if_whole();
+            }
             Err(why) => tracing::error!(index, %path, why, "a device cannot be taken in"),
         }
     }
