@@ -18,18 +18,24 @@ enum Port {
     Pair(u32, u32),
 }
 
-/// Bytes that ports carry, and how long they need for them.
+/// Bytes that ports carry, and their rates.
 #[derive(Default)]
 struct Ports {
-    seconds: BTreeMap<Port, f64>,
+    loads: BTreeMap<Port, (u64, u64)>,
 }
 
 impl Ports {
     /// A rate of 0 is no limit.
     fn add(&mut self, port: Port, bytes: u64, bytes_per_s: u64) {
         if bytes_per_s > 0 {
-            *self.seconds.entry(port).or_default() += bytes as f64 / bytes_per_s as f64;
+            self.loads.entry(port).or_insert((0, bytes_per_s)).0 += bytes;
         }
+    }
+
+    /// Seconds that the busiest needs.
+    fn busiest_s(&self) -> f64 {
+        let seconds = |&(bytes, rate): &(u64, u64)| bytes as f64 / rate as f64;
+        self.loads.values().map(seconds).fold(0.0, f64::max)
     }
 }
 
@@ -68,7 +74,7 @@ impl RepairBench {
                 }
             }
         }
-        ports.seconds.into_values().fold(0.0, f64::max)
+        ports.busiest_s()
     }
 }
 
