@@ -77,9 +77,10 @@ pub(crate) fn used_by(pids: &[u64]) -> anyhow::Result<ProcessorTime> {
     Ok(ProcessorTime::of_ticks(user, system))
 }
 
-/// Whether a process is there.
+/// Whether a process runs. One that has ended may stay listed until its parent has asked how.
 pub(crate) fn is_running(pid: u64) -> bool {
-    Path::new(&format!("/proc/{pid}")).exists()
+    fs::read_to_string(format!("/proc/{pid}/status"))
+        .is_ok_and(|status| !status.contains("\nState:\tZ"))
 }
 
 /// Bytes of memory that a process has, from which on [`peak_bytes`] counts.
