@@ -125,17 +125,9 @@ impl Buffers {
 
     /// Takes a slot that has become free in a full buffer, in the one that will be flushed soonest.
     pub(crate) fn take_freed(&mut self) -> Option<Room> {
-        let free_count = |index: usize| {
-            self.all[index]
-                .as_ref()
-                .map_or(0, |buffer| buffer.free.len())
-        };
-        let with_room = self
-            .full
-            .iter()
-            .copied()
-            .filter(|&index| free_count(index) > 0);
-        let soonest = with_room.min_by_key(|&index| free_count(index))?;
+        let full = self.full.iter().copied();
+        let with_room = full.filter(|&index| self.free_count(index) > 0);
+        let soonest = with_room.min_by_key(|&index| self.free_count(index))?;
         Some(self.take_of(soonest))
     }
 
@@ -148,6 +140,12 @@ impl Buffers {
             stripe: buffer.stripe,
             slot: buffer.free.pop().expect("it has room"),
         }
+    }
+
+    /// Free slots of a buffer; none of one that is idle.
+    fn free_count(&self, index: usize) -> usize {
+        let buffer = self.all[index].as_ref();
+        buffer.map_or(0, |buffer| buffer.free.len())
     }
 
     fn has_room(&self, index: usize, group: usize) -> bool {
@@ -186,11 +184,9 @@ impl Buffers {
 
     /// The group whose open buffer has the fewest free slots.
     pub(crate) fn fullest_group(&self) -> usize {
-        let free = |group: &usize| {
-            let buffer = self.open[*group].and_then(|index| self.all[index].as_ref());
-            buffer.map_or(usize::MAX, |buffer| buffer.free.len())
-        };
-        (0..self.open.len()).min_by_key(free).unwrap_or(0)
+        let free_count =
+            |group: &usize| self.open[*group].map_or(usize::MAX, |index| self.free_count(index));
+        (0..self.open.len()).min_by_key(free_count).unwrap_or(0)
     }
 
     /// A slot's page is elsewhere since this ticket.
@@ -226,12 +222,8 @@ impl Buffers {
 
     /// Takes the full buffer with the fewest free slots to flush it, the oldest of several, and its stripe.
     pub(crate) fn next_full(&mut self) -> Option<(usize, u32)> {
-        let free = |at: &usize| {
-            self.all[self.full[*at]]
-                .as_ref()
-                .map(|buffer| buffer.free.len())
-        };
-        let fullest = (0..self.full.len()).min_by_key(free)?;
+        let free_count = |at: &usize| self.free_count(self.full[*at]);
+        let fullest = (0..self.full.len()).min_by_key(free_count)?;
         let index = self.full.remove(fullest)?;
         self.close(index);
         let buffer = self.all[index].as_ref();

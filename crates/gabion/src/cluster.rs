@@ -6,6 +6,7 @@
 
 use crate::arguments::{Behaviour, EngineName, Merging, UpOptions};
 use crate::failure::{Context, Failure};
+use crate::processor_time;
 use crate::testbed;
 use gabion_wire::{LinkSpec, LinkTable, parse_rate};
 use rustix::process::{Pid, Signal, kill_process};
@@ -22,8 +23,6 @@ use tokio::process::{Child, ChildStdout, Command};
 const START_DEADLINE: Duration = Duration::from_mins(1);
 /// Ports below those that systems hand out by themselves; a prime number of them.
 const LASTING_PORTS: std::ops::Range<u16> = 20_011..29_984;
-/// The unit in which Linux tells programs of processor time, whatever its own clock is.
-const TICKS_PER_S: f64 = 100.0;
 /// Devices of a node's array, and bytes of each.
 const TRIAL_DEVICES: u32 = 4;
 const TRIAL_DEVICE_BYTES: u64 = 1 << 30;
@@ -196,8 +195,7 @@ impl LocalCluster {
     pub(crate) fn processor_s(&self) -> f64 {
         let nodes = (0..self.node_count()).map(|node| format!("node-{node}"));
         let names = nodes.chain(["coordinator".to_owned()]);
-        let used = names.filter_map(|name| used_ticks(self.running(&name)?.pid));
-        used.sum::<u64>() as f64 / TICKS_PER_S
+        processor_time::of_processes(names.filter_map(|name| Some(self.running(&name)?.pid)))
     }
 
     async fn start_coordinator(&self, behaviour: &Behaviour) -> Result<String, Failure> {
@@ -450,25 +448,10 @@ fn is_alive(running: &Running) -> bool {
 /// When the kernel started a process; none when it is gone. A process of which only the first thread
 /// has ended looks like a zombie, but the others may still hold its port and its files.
 fn started_ticks(pid: i32) -> Option<u64> {
-    let fields = stat_fields(pid)?;
+    let fields = processor_time::stat_fields(pid)?;
     let is_only_thread = fields.get(17).is_some_and(|count| count == "1");
     if fields.first()? == "Z" && is_only_thread {
         return None;
     }
     fields.get(19)?.parse().ok()
-}
-
-/// Clock ticks that a process has worked, for itself and in the kernel.
-fn used_ticks(pid: i32) -> Option<u64> {
-    let fields = stat_fields(pid)?;
-    let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
-    Some(ticks(11)? + ticks(12)?)
-}
-
-/// What the kernel says of a process, behind its name.
-fn stat_fields(pid: i32) -> Option<Vec<String>> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold spaces; what follows it does not.
-    let fields = stat.rsplit_once(')')?.1.split_whitespace();
-    Some(fields.map(str::to_owned).collect())
 }

@@ -8,6 +8,7 @@ mod cluster;
 mod commands;
 mod failure;
 mod output;
+mod processor_time;
 mod testbed;
 
 use arguments::{Arguments, Command};

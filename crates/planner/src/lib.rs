@@ -12,7 +12,7 @@ mod error;
 pub mod manager;
 pub mod placement;
 pub mod pool;
-mod port;
+pub mod port;
 pub mod repair;
 pub mod reserve;
 mod stripe;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// One direction of a node's or rack's connection to the rest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Port {
+pub enum Port {
     /// What a node receives.
     IntoNode(NodeId),
     /// What a node sends.
@@ -19,8 +19,9 @@ pub(crate) enum Port {
     OutOfRack(RackId),
 }
 
-/// Bytes that each port carries for these links.
-pub(crate) fn by_port(links: &[LinkBytes], topology: &Topology) -> BTreeMap<Port, u64> {
+/// Bytes that each port carries for these links, by `ECPipe` section 2.2.
+#[must_use]
+pub fn by_port(links: &[LinkBytes], topology: &Topology) -> BTreeMap<Port, u64> {
     let mut ports = BTreeMap::new();
     let mut count = |port, bytes| *ports.entry(port).or_default() += bytes;
     for link in links {

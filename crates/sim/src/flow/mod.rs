@@ -25,7 +25,7 @@ mod work;
 
 pub use engine::{Engine, Sharing, Token};
 pub use fabric::{Fabric, LinkNumber, Rates};
-pub use scenario::{Outcome, Scenario, Settings, simulate};
+pub use scenario::{Outcome, Scenario, Settings, exponential, simulate};
 pub use script::{Execution, Flow, Script, Share};
 pub use stripes::{EncoderSeat, Layout};
 pub use work::{Done, Network, Work};

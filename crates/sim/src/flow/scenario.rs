@@ -329,8 +329,8 @@ impl<'a> Run<'a> {
     }
 }
 
-/// An exponentially distributed number with mean 1.
-fn exponential(rng: &mut ChaCha8Rng) -> f64 {
+/// An exponentially distributed number with mean 1: the time between two arrivals of a Poisson process.
+pub fn exponential(rng: &mut ChaCha8Rng) -> f64 {
     // From (0, 1], so that the logarithm is finite.
     -(1.0 - rng.random::<f64>()).ln()
 }

@@ -3,15 +3,14 @@
 //! and its plans, are the lab's.
 
 use super::clusters::{Silent, pool, until_all_know_all, up_options, use_and_stop};
-use super::in_testbed::{Outer, rate_text};
+use super::in_testbed::{Outer, job, rate_text};
 use crate::cluster::LocalCluster;
-use crate::failure::{Context, Failure};
+use crate::failure::Failure;
 use gabion_client::{Client, ClientOptions};
 use gabion_codec::Code;
 use gabion_lab::experiments::{BenchLinks, RepairBench, Stored, TrialTime};
 use gabion_layout::{NodePlace, StripeRecord, Topology, UpdateScheme};
 use gabion_plan::{Cost, Plan};
-use std::fs;
 use std::path::Path;
 
 /// The file that is stored.
@@ -42,8 +41,7 @@ pub(super) async fn on_testbed(bench: &RepairBench) -> Result<Vec<TrialTime>, Fa
 
 /// Runs a bench on the testbed that this process is in, and prints the times.
 pub(super) async fn run(file: &Path) -> Result<(), Failure> {
-    let text = fs::read(file).context(format!("read {}", file.display()))?;
-    let bench: RepairBench = serde_json::from_slice(&text).context("understand the bench")?;
+    let bench: RepairBench = job(file)?;
     let (racks, per_rack) = bench.links.shape();
     let up = up_options(racks, per_rack, None);
     let cluster = LocalCluster::open_or_make(&bench.directory.join("cluster"), &up)?;
@@ -57,9 +55,7 @@ pub(super) async fn run(file: &Path) -> Result<(), Failure> {
         time_all(cluster, &client, &bench).await
     })
     .await?;
-    let text = serde_json::to_string(&times).context("write the times")?;
-    println!("{text}");
-    Ok(())
+    crate::output::print_json(&times)
 }
 
 async fn store(client: &Client, bench: &RepairBench) -> Result<(), Failure> {

@@ -3,10 +3,11 @@
 //! was. What that is compared with is the lab's.
 
 use super::clusters::{put, until_all_know_all, up_options, use_and_stop};
-use super::in_testbed::{Outer, put_in_memory, rate_text};
+use super::in_testbed::{Outer, job, put_in_memory, rate_text};
 use crate::cluster::LocalCluster;
 use crate::commands::pool::has_form;
 use crate::failure::{Context, Failure};
+use crate::processor_time;
 use futures::future::try_join_all;
 use gabion_client::{Client, ClientOptions};
 use gabion_codec::Code;
@@ -40,8 +41,7 @@ pub(super) async fn on_testbed(bench: &EncodeBench) -> Result<Encodings, Failure
 
 /// Runs a bench on the testbed that this process is in, and prints what came of it.
 pub(super) async fn run(file: &Path) -> Result<(), Failure> {
-    let text = fs::read(file).context(format!("read {}", file.display()))?;
-    let bench: EncodeBench = serde_json::from_slice(&text).context("understand the bench")?;
+    let bench: EncodeBench = job(file)?;
     let directory = bench.directory.join("cluster");
     fs::create_dir_all(&directory).context(format!("create {}", directory.display()))?;
     put_in_memory(&directory).await?;
@@ -126,7 +126,8 @@ impl Hands<'_> {
             before.extend(self.client.layout(file).await?.stripes);
         }
         let sent_before = self.encode_cross_rack_bytes().await?;
-        let (worked_before_s, busy_before_s) = (self.cluster.processor_s(), busy_s()?);
+        let (worked_before_s, busy_before_s) =
+            (self.cluster.processor_s(), processor_time::of_processors()?);
         let begun = Instant::now();
         let is_over = AtomicBool::new(false);
         let encoding = async {
@@ -140,7 +141,7 @@ impl Hands<'_> {
         let (seconds, puts) = futures::try_join!(encoding, try_join_all(puts))?;
         let passed_s = begun.elapsed().as_secs_f64();
         let worked_s = self.cluster.processor_s() - worked_before_s;
-        let others_s = busy_s()? - busy_before_s - worked_s;
+        let others_s = processor_time::of_processors()? - busy_before_s - worked_s;
         let mut after = Vec::new();
         for file in &files {
             after.extend(self.client.layout(file).await?.stripes);
@@ -239,21 +240,6 @@ impl Hands<'_> {
         let meters = self.client.meters().await?;
         Ok(meters.sum().cross_rack(Purpose::Encode))
     }
-}
-
-/// For how long all processors of this machine have worked, added up, in seconds.
-fn busy_s() -> Result<f64, Failure> {
-    /// What the kernel's times are in, on every system since Linux 2.6.
-    const TICKS_PER_S: f64 = 100.0;
-    let text = fs::read_to_string("/proc/stat").context("read processor times")?;
-    let times = text.lines().next().unwrap_or("").split_whitespace().skip(1);
-    let ticks: Vec<f64> = times.filter_map(|time| time.parse().ok()).collect();
-    // The fourth and fifth are those of waiting.
-    let busy = ticks
-        .iter()
-        .enumerate()
-        .filter(|(at, _)| !(3..5).contains(at));
-    Ok(busy.map(|(_, ticks)| ticks).sum::<f64>() / TICKS_PER_S)
 }
 
 fn nodes_of(stripes: &[StripeRecord]) -> Vec<Vec<NodeId>> {

@@ -11,7 +11,8 @@ use crate::plot::{Chart, Plot};
 use gabion_codec::Code;
 use gabion_layout::ReplicaPlacement;
 use gabion_planner::PlanError;
-use rand::{RngExt, SeedableRng};
+use gabion_sim::flow::exponential;
+use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 pub(in super::super) const EXPERIMENT: Experiment = Experiment {
@@ -65,7 +66,7 @@ fn bench(session: &Session<'_>) -> Result<EncodeBench, LabError> {
 fn arrivals(rng: &mut ChaCha8Rng) -> Vec<f64> {
     let mut at_s = 0.0;
     let mut next = || {
-        at_s -= PUT_EVERY_S * (1.0 - rng.random::<f64>()).ln();
+        at_s += PUT_EVERY_S * exponential(rng);
         at_s
     };
     (0..PUT_COUNT_MAX).map(|_| next()).collect()

@@ -2,89 +2,76 @@
 //! beat, printed beside what was measured.
 
 use super::{BenchLinks, RepairBench, Trial};
-use gabion_layout::Topology;
-use gabion_plan::{Cost, Plan, StepOrder};
+use gabion_layout::{NodeId, Topology};
+use gabion_plan::{Cost, LinkBytes, Plan, StepOrder};
+use gabion_planner::port::{Port, by_port};
 use std::collections::BTreeMap;
-
-/// Something with a rate of its own: a direction of a node or rack, or a pair of nodes.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Port {
-    IntoNode(u32),
-    OutOfNode(u32),
-    /// Both directions of a node that does one thing at a time.
-    Node(u32),
-    IntoRack(u32),
-    OutOfRack(u32),
-    Pair(u32, u32),
-}
-
-/// Bytes that ports carry, and their rates.
-#[derive(Default)]
-struct Ports {
-    loads: BTreeMap<Port, (u64, u64)>,
-}
-
-impl Ports {
-    /// A rate of 0 is no limit.
-    fn add(&mut self, port: Port, bytes: u64, bytes_per_s: u64) {
-        if bytes_per_s > 0 {
-            self.loads.entry(port).or_insert((0, bytes_per_s)).0 += bytes;
-        }
-    }
-
-    /// Seconds that the busiest needs.
-    fn busiest_s(&self) -> f64 {
-        let seconds = |&(bytes, rate): &(u64, u64)| bytes as f64 / rate as f64;
-        self.loads.values().map(seconds).fold(0.0, f64::max)
-    }
-}
 
 impl RepairBench {
     /// Seconds that the busiest node, uplink or pair of nodes needs for all that these plans of a trial
-    /// send, when everything else is for nothing.
+    /// send, when everything else is for nothing. A node that does one thing at a time has one port for
+    /// both directions.
     pub fn links_s(&self, trial: &Trial, plans: &[(usize, Plan)], topology: &Topology) -> f64 {
-        let mut ports = Ports::default();
-        let links = plans
-            .iter()
-            .flat_map(|(_, plan)| Cost::of(plan, topology).links);
-        for link in links {
-            let (from, to, bytes) = (link.from.0, link.to.0, link.bytes);
-            let [out, into] = match trial.order {
-                StepOrder::Streamed => [Port::OutOfNode(from), Port::IntoNode(to)],
-                StepOrder::InTurn => [Port::Node(from), Port::Node(to)],
+        let costs = plans.iter().map(|(_, plan)| Cost::of(plan, topology));
+        let links: Vec<LinkBytes> = costs.flat_map(|cost| cost.links).collect();
+        let ports = by_port(&links, topology);
+        let of_port = |port: Port| ports.get(&port).copied().unwrap_or(0);
+        let ports_busy_s = ports.iter().map(|(&port, &bytes)| {
+            let bytes = match (trial.order, port) {
+                (StepOrder::InTurn, Port::IntoNode(node)) => bytes + of_port(Port::OutOfNode(node)),
+                _ => bytes,
             };
-            for (port, node) in [(out, from), (into, to)] {
-                ports.add(port, bytes, self.links.node_bytes_per_s(node));
-            }
-            match &self.links {
-                BenchLinks::Racks {
-                    rack_bytes_per_s, ..
-                } => {
-                    let racks = [link.from, link.to].map(|node| topology.rack_of(node));
-                    if let [Some(out), Some(into)] = racks
-                        && out != into
-                    {
-                        ports.add(Port::OutOfRack(out.0), bytes, *rack_bytes_per_s);
-                        ports.add(Port::IntoRack(into.0), bytes, *rack_bytes_per_s);
-                    }
-                }
-                BenchLinks::Pairs(rows) => {
-                    let rate = rows[from as usize][to as usize];
-                    ports.add(Port::Pair(from, to), bytes, rate);
-                }
-            }
+            seconds(bytes, self.links.port_bytes_per_s(port))
+        });
+        let mut pairs: BTreeMap<(NodeId, NodeId), u64> = BTreeMap::new();
+        for link in &links {
+            *pairs.entry((link.from, link.to)).or_default() += link.bytes;
         }
-        ports.busiest_s()
+        let connections_busy_s = pairs.into_iter().map(|((from, to), bytes)| {
+            let bytes_per_s = self.links.pair_bytes_per_s(from, to);
+            seconds(bytes, bytes_per_s)
+        });
+        ports_busy_s.chain(connections_busy_s).fold(0.0, f64::max)
+    }
+}
+
+/// A rate of 0 is no limit.
+fn seconds(bytes: u64, bytes_per_s: u64) -> f64 {
+    if bytes_per_s == 0 {
+        0.0
+    } else {
+        bytes as f64 / bytes_per_s as f64
     }
 }
 
 impl BenchLinks {
-    fn node_bytes_per_s(&self, node: u32) -> u64 {
+    /// What a port carries; 0 where it has no limit of its own.
+    fn port_bytes_per_s(&self, port: Port) -> u64 {
+        match (self, port) {
+            (
+                Self::Racks {
+                    node_bytes_per_s, ..
+                },
+                Port::IntoNode(_) | Port::OutOfNode(_),
+            ) => *node_bytes_per_s,
+            (
+                Self::Racks {
+                    rack_bytes_per_s, ..
+                },
+                Port::IntoRack(_) | Port::OutOfRack(_),
+            ) => *rack_bytes_per_s,
+            (Self::Pairs(rows), Port::IntoNode(node) | Port::OutOfNode(node)) => {
+                rows[node.0 as usize][node.0 as usize]
+            }
+            (Self::Pairs(_), Port::IntoRack(_) | Port::OutOfRack(_)) => 0,
+        }
+    }
+
+    /// What one node may send to another; 0 where it has no limit of its own.
+    fn pair_bytes_per_s(&self, from: NodeId, to: NodeId) -> u64 {
         match self {
-            Self::Racks {
-                node_bytes_per_s, ..
-            } => *node_bytes_per_s,
-            Self::Pairs(rows) => rows[node as usize][node as usize],
+            Self::Racks { .. } => 0,
+            Self::Pairs(rows) => rows[from.0 as usize][to.0 as usize],
         }
     }
 }
