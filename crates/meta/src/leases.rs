@@ -96,6 +96,18 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
+    /// The last term that a stripe has had, whether or not it is over; 0 before the first.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownStripe`].
+    pub fn last_epoch(&self, stripe: StripeId) -> Result<Epoch, MetaError> {
+        self.store.read(|txn| {
+            live_stripe(txn, stripe)?;
+            let last = LEASES.get(txn, &stripe)?;
+            Ok(last.map_or(Epoch(0), |last| last.epoch))
+        })
+    }
+
     /// The lease of one stripe for an asker that may serve.
     fn grant(
         &self,

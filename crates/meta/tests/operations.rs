@@ -375,6 +375,7 @@ fn a_lease_is_held_until_its_holder_can_no_longer_serve() {
     assert_eq!(meta.release(id, Epoch(2)), Ok(true));
     assert_eq!(meta.release(id, Epoch(2)), Ok(false));
     assert_eq!(meta.lease(id), Ok(None));
+    assert_eq!(meta.last_epoch(id), Ok(Epoch(2)));
     let third = meta.acquire(id, node(1, 1), &membership, 1111).unwrap();
     assert_eq!(third.epoch, Epoch(3), "an epoch is never handed out twice");
 }

@@ -269,7 +269,8 @@ impl<D: Disk> Node<D> {
             | NodeRequest::Unpin { .. }
             | NodeRequest::Missed { .. }
             | NodeRequest::Latest { .. }
-            | NodeRequest::Remove { .. } => self.participate(request).await,
+            | NodeRequest::Remove { .. }
+            | NodeRequest::Discard { .. } => self.participate(request).await,
             NodeRequest::Written { chunk, base } => {
                 let written = lock(&self.participant.unfinished).written(chunk, base);
                 Ok(NodeReply::Written(written))
@@ -382,10 +383,11 @@ impl<D: Disk> Node<D> {
                 Ok(NodeReply::Latest(latest.await?))
             }
             NodeRequest::Remove { chunks } => {
-                self.participant.give_up_unfinished(&chunks).await;
-                self.participant
-                    .with_store(move |store| remove(store, &chunks))
-                    .await?;
+                self.participant.remove(chunks).await?;
+                Ok(NodeReply::Done)
+            }
+            NodeRequest::Discard { chunk, epoch } => {
+                self.participant.discard(chunk, epoch).await?;
                 Ok(NodeReply::Done)
             }
             other => Err(Refusal::Invalid(format!(

@@ -1,6 +1,7 @@
 //! A participant's half of the protocol: its store, its parts of plans, its answers to a new
 //! primary. Every answer that promises something is given after that something is durable.
 
+use crate::holdings::remove;
 use crate::message::{
     CommittedMark, ConversionSource, Effect, Holding, NodeReply, PendingRecord, ReadCut, Refusal,
     RunPart,
@@ -119,6 +120,21 @@ impl<D: Disk> Participant<D> {
             return Ok(());
         }
         self.with_store(move |store| marks.iter().try_for_each(|mark| hear(store, mark)))
+            .await
+    }
+
+    /// Deletes chunks of stripes that are gone.
+    pub(crate) async fn remove(&self, chunks: Vec<ChunkId>) -> Result<(), Refusal> {
+        let are_meant = |chunk: ChunkId, _: Epoch| chunks.contains(&chunk);
+        self.give_up_unfinished(are_meant).await;
+        self.with_store(move |store| remove(store, &chunks)).await
+    }
+
+    /// Deletes a chunk and what is unfinished of it, unless a term after `epoch` has to do with it.
+    pub(crate) async fn discard(&self, chunk: ChunkId, epoch: Epoch) -> Result<(), Refusal> {
+        let is_meant = |left: ChunkId, made_in: Epoch| left == chunk && made_in <= epoch;
+        self.give_up_unfinished(is_meant).await;
+        self.with_store(move |store| store.discard(chunk, epoch))
             .await
     }
 
@@ -262,7 +278,7 @@ impl<D: Disk> Participant<D> {
                             mark: state.mark,
                             sequence: base,
                         }),
-                        Ok(_) | Err(StoreError::NoSuchStripe { .. }) => writer.finish(),
+                        Ok(_) | Err(StoreError::NoSuchStripe { .. }) => writer.finish_in(epoch),
                         Err(error) => Err(error),
                     }
                 })

@@ -6,7 +6,7 @@ use crate::message::{Effect, Purpose, Refusal, RunPart};
 use crate::part_io::lock;
 use crate::participant::{Participant, installed_chunk};
 use crate::ports::run_blocking;
-use gabion_layout::{ByteRange, ChunkId, Generation, Sequence};
+use gabion_layout::{ByteRange, ChunkId, Epoch, Generation, Sequence};
 use gabion_store::{ChunkWriter, Disk};
 use std::collections::BTreeMap;
 
@@ -21,6 +21,7 @@ pub(crate) struct Unfinished<D: Disk> {
 /// A chunk as it was left.
 struct Left<D: Disk> {
     writer: ChunkWriter<D>,
+    epoch: Epoch,
     generation: Generation,
     base: Sequence,
     since_ms: u64,
@@ -55,16 +56,23 @@ impl<D: Disk> Participant<D> {
         let dropped = match base.zip(chunk) {
             None => Some(writer),
             Some((base, chunk)) => {
-                let (generation, now_ms) = (request.generation, self.ports.now_ms());
-                lock(&self.unfinished).leave(chunk, writer, generation, base, now_ms)
+                let left = Left {
+                    writer,
+                    epoch: request.epoch,
+                    generation: request.generation,
+                    base,
+                    since_ms: self.ports.now_ms(),
+                };
+                lock(&self.unfinished).leave(chunk, left)
             }
         };
         self.drop_writers(dropped.into_iter().collect()).await;
     }
 
-    /// Gives up unfinished chunks that are not to be made here any more.
-    pub(crate) async fn give_up_unfinished(&self, chunks: &[ChunkId]) {
-        let gone = lock(&self.unfinished).give_up(chunks);
+    /// Gives up unfinished chunks that are not to be made here any more, by which they are and in which
+    /// term they were begun.
+    pub(crate) async fn give_up_unfinished(&self, is_meant: impl Fn(ChunkId, Epoch) -> bool) {
+        let gone = lock(&self.unfinished).give_up(is_meant);
         self.drop_writers(gone).await;
     }
 
@@ -85,20 +93,7 @@ impl<D: Disk> Participant<D> {
 impl<D: Disk> Unfinished<D> {
     /// Keeps a chunk. One that was left before is given back, to be dropped where that may take time.
     #[must_use]
-    pub(crate) fn leave(
-        &mut self,
-        chunk: ChunkId,
-        writer: ChunkWriter<D>,
-        generation: Generation,
-        base: Sequence,
-        now_ms: u64,
-    ) -> Option<ChunkWriter<D>> {
-        let left = Left {
-            writer,
-            generation,
-            base,
-            since_ms: now_ms,
-        };
+    fn leave(&mut self, chunk: ChunkId, left: Left<D>) -> Option<ChunkWriter<D>> {
         self.chunks.insert(chunk, left).map(|old| old.writer)
     }
 
@@ -124,9 +119,10 @@ impl<D: Disk> Unfinished<D> {
 
     /// Gives up the chunks that nobody wants any more, to be dropped where that may take time.
     #[must_use]
-    pub(crate) fn give_up(&mut self, chunks: &[ChunkId]) -> Vec<ChunkWriter<D>> {
-        let gone = chunks.iter().filter_map(|chunk| self.chunks.remove(chunk));
-        gone.map(|left| left.writer).collect()
+    fn give_up(&mut self, is_meant: impl Fn(ChunkId, Epoch) -> bool) -> Vec<ChunkWriter<D>> {
+        let is_gone = |chunk: &ChunkId, left: &mut Left<D>| is_meant(*chunk, left.epoch);
+        let gone = self.chunks.extract_if(.., is_gone);
+        gone.map(|(_, left)| left.writer).collect()
     }
 
     /// Gives up those that have waited too long.

@@ -12,9 +12,11 @@ use crate::chunk_file::{
 use crate::disk::{Disk, DiskFile};
 use crate::entry::Entry;
 use crate::error::{IoContext, StoreError};
+use crate::index::Stripe;
 use crate::record::ChunkSpec;
 use crate::store::{Room, Shared, State, Store};
-use gabion_layout::{ByteRange, ChunkId, Keeping};
+use crate::update::check_epoch;
+use gabion_layout::{ByteRange, ChunkId, Epoch, Keeping};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -99,6 +101,26 @@ impl<D: Disk> Store<D> {
     /// # Errors
     /// [`StoreError::NoSpace`], [`StoreError::Io`] and [`StoreError::Failed`].
     pub fn remove(&self, chunk: ChunkId) -> Result<(), StoreError> {
+        self.remove_if(chunk, |_| Ok(()))
+    }
+
+    /// Removes a chunk as [`Store::remove`] does, for somebody who knows nothing of the stripe's terms
+    /// after `epoch`: where a later one was promised to, the chunk may be another than was meant, and
+    /// stays.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`] when a later epoch was promised to; as [`Store::remove`].
+    pub fn discard(&self, chunk: ChunkId, epoch: Epoch) -> Result<(), StoreError> {
+        self.remove_if(chunk, |known| check_epoch(known, chunk.stripe, epoch))
+    }
+
+    /// Removes a chunk if nothing that is known of its stripe speaks against it at the instant from
+    /// which the chunk is gone.
+    fn remove_if(
+        &self,
+        chunk: ChunkId,
+        check: impl Fn(&Stripe) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         let shared = &self.shared;
         let gate = {
             let mut state = shared.lock();
@@ -116,6 +138,7 @@ impl<D: Disk> Store<D> {
             if state.chunk(chunk).is_none() {
                 return Ok(());
             }
+            check(&state.stripes[&chunk.stripe])?;
             let entry = Entry::Removed { chunk };
             let position = shared.append(&mut state, &entry, &[], Room::Reserved)?;
             position.end_lsn()
@@ -285,7 +308,22 @@ impl<D: Disk> ChunkWriter<D> {
     /// - [`StoreError::Incomplete`] when bytes are missing.
     /// - [`StoreError::StaleGeneration`] when the stripe's layout has moved on meanwhile.
     /// - [`StoreError::Io`], [`StoreError::Failed`].
-    pub fn finish(mut self) -> Result<(), StoreError> {
+    pub fn finish(self) -> Result<(), StoreError> {
+        self.complete(None)
+    }
+
+    /// As [`ChunkWriter::finish`] for a chunk that was made in a term: from the instant at which the
+    /// chunk is visible the store refuses every epoch before `epoch`, so that nothing late replaces
+    /// the chunk or takes it away. Epoch 0 is before every term, and promises nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`] when a later epoch was promised to; [`StoreError::NoSpace`] when the
+    /// journal is full, with the chunk in its place; as [`ChunkWriter::finish`].
+    pub fn finish_in(self, epoch: Epoch) -> Result<(), StoreError> {
+        self.complete(Some(epoch))
+    }
+
+    fn complete(mut self, term: Option<Epoch>) -> Result<(), StoreError> {
         let (chunk, spec) = (self.chunk, self.spec);
         if self.written != BTreeMap::from([(0, spec.chunk_bytes)]) {
             let missing = self.first_missing();
@@ -312,8 +350,14 @@ impl<D: Disk> ChunkWriter<D> {
         shared.counters.add(|c| &c.sync_count, 1);
         let (path, directory) = (chunk_file::path_of(chunk), chunk_file::directory_of(chunk));
         let _alone = gate.exclude_readers();
-        // A fence may have come while the data went to the disk.
-        shared.lock().check_replaces(&shared.disk, chunk, spec)?;
+        {
+            // A fence may have come while the data went to the disk.
+            let mut state = shared.lock();
+            state.check_replaces(&shared.disk, chunk, spec)?;
+            if let (Some(epoch), Some(known)) = (term, state.stripes.get(&chunk.stripe)) {
+                check_epoch(known, chunk.stripe, epoch)?;
+            }
+        }
         let spilled = shared.spill_replaced(chunk, spec.base)?;
         let disk = &shared.disk;
         shared.require(disk.rename(&self.path, &path).context("rename", &path))?;
@@ -330,7 +374,12 @@ impl<D: Disk> ChunkWriter<D> {
         state.adopt_spilled(spilled);
         shared.reserve_syncs.forget(chunk);
         state.clear_suspicion(chunk);
-        Ok(())
+        let Some(epoch) = term.filter(|&epoch| epoch > Epoch(0)) else {
+            return Ok(());
+        };
+        let promised = shared.promise(&mut state, chunk.stripe, epoch, spec.generation);
+        drop(state);
+        shared.sync(promised?)
     }
 
     fn write_tables(&self, header: &ChunkHeader) -> Result<(), StoreError> {

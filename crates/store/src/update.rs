@@ -35,26 +35,7 @@ impl<D: Disk> Store<D> {
                 Ok(()) | Err(StoreError::NoSuchStripe { .. }) => {}
                 Err(error) => return Err(error),
             }
-            let unknown = Stripe::default();
-            let known = state.stripes.get(&stripe).unwrap_or(&unknown);
-            check_epoch(known, stripe, epoch)?;
-            check_generation(known, stripe, generation)?;
-            let mark = known.mark;
-            let fence = StripeMark {
-                stripe,
-                epoch,
-                generation,
-                mark,
-            };
-            // An equal fence may have been learned from a record that is not durable yet, or that
-            // will be gone before the journal has a checkpoint. So it is written all the same.
-            let entry = state_entry(fence, Vec::new());
-            let position = self
-                .shared
-                .append(&mut state, &entry, &[], Room::Reserved)?;
-            let known = state.stripes.entry(stripe).or_default();
-            known.learn(epoch, generation, mark);
-            position.end_lsn()
+            self.shared.promise(&mut state, stripe, epoch, generation)?
         };
         self.shared.sync(needed_lsn)
     }
@@ -243,6 +224,35 @@ impl<D: Disk> Shared<D> {
 }
 
 impl<D: Disk> Shared<D> {
+    /// Promises to refuse what is before an epoch and a generation of a stripe whose headers are read.
+    /// It is durable when the journal is synced as far as this answers.
+    pub(crate) fn promise(
+        &self,
+        state: &mut State<D>,
+        stripe: StripeId,
+        epoch: Epoch,
+        generation: Generation,
+    ) -> Result<u64, StoreError> {
+        let unknown = Stripe::default();
+        let known = state.stripes.get(&stripe).unwrap_or(&unknown);
+        check_epoch(known, stripe, epoch)?;
+        check_generation(known, stripe, generation)?;
+        let mark = known.mark;
+        let fence = StripeMark {
+            stripe,
+            epoch,
+            generation,
+            mark,
+        };
+        // An equal fence may have been learned from a record that is not durable yet, or that
+        // will be gone before the journal has a checkpoint. So it is written all the same.
+        let entry = state_entry(fence, Vec::new());
+        let position = self.append(state, &entry, &[], Room::Reserved)?;
+        let known = state.stripes.entry(stripe).or_default();
+        known.learn(epoch, generation, mark);
+        Ok(position.end_lsn())
+    }
+
     /// Takes over that all updates up to `upto` are settled.
     fn commit(
         &self,

@@ -97,6 +97,7 @@ fn compare<K: KeyValue>(meta: &Meta<K>, expected: &Expected) {
         let (epoch, holder) = expected.leases.get(&stripe).copied().unwrap_or_default();
         let predicted = holder.map(|holder| (epoch, holder));
         assert_eq!(lease.map(|lease| (lease.epoch, lease.holder)), predicted);
+        assert_eq!(meta.last_epoch(stripe), Ok(epoch));
     }
 }
 

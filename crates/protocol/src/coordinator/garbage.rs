@@ -6,7 +6,7 @@ use super::{Coordinator, PAGE, lock};
 use crate::message::{Liveness, NodeReply, NodeRequest};
 use futures::future::join_all;
 use futures::{FutureExt, select_biased};
-use gabion_layout::{ChunkId, NodeId, StripeRecord};
+use gabion_layout::{ChunkId, Epoch, NodeId, StripeRecord};
 use gabion_meta::{KeyValue, Meta, MetaError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -100,7 +100,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 let gone = match liveness {
                     Liveness::Failed => true,
                     Liveness::Suspect => false,
-                    Liveness::Up => self.remove(node, chunks, REMOVE_DEADLINE_MS).await,
+                    Liveness::Up => {
+                        let order = NodeRequest::Remove { chunks };
+                        self.obeys(node, order, REMOVE_DEADLINE_MS).await
+                    }
                 };
                 (!gone).then_some(node)
             }
@@ -109,24 +112,31 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     }
 
     /// Has a node remove a chunk of a stripe that the caller occupies, which is not its any more. One
-    /// that does not say that it has may yet do so: it gets that chunk no more until it joins anew,
-    /// and is asked again. A failed node is told when it joins.
-    pub(super) async fn discard(&self, node: NodeId, chunk: ChunkId) {
+    /// that has not is asked again; a failed one is told when it joins. False when the node may yet
+    /// carry the order out: it must not get that chunk again before a term after `epoch`, from which on
+    /// it refuses the order.
+    pub(super) async fn discard(&self, node: NodeId, chunk: ChunkId, epoch: Epoch) -> bool {
+        let order = NodeRequest::Discard { chunk, epoch };
+        self.take_away(node, chunk, order).await
+    }
+
+    /// Gives a node an order by which it has a chunk no more. False when it may carry it out late.
+    async fn take_away(&self, node: NodeId, chunk: ChunkId, order: NodeRequest) -> bool {
         let is_done = match self.fleet().liveness(node) {
             Liveness::Failed => true,
             Liveness::Suspect => {
                 // It was not asked, so nothing can arrive there late.
                 self.add_leftover(node, chunk);
-                return;
+                return true;
             }
-            Liveness::Up => self.remove(node, vec![chunk], SHORT_DEADLINE_MS).await,
+            Liveness::Up => self.obeys(node, order, SHORT_DEADLINE_MS).await,
         };
         if is_done {
             lock(&self.leftovers).remove(&(node, chunk));
         } else {
-            lock(&self.shunned).insert((node, chunk));
             self.add_leftover(node, chunk);
         }
+        is_done
     }
 
     /// Notes that a node may have a chunk that is not its any more, and has it removed soon.
@@ -144,28 +154,30 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             let Ok(_occupation) = self.occupied.occupy(vec![chunk.stripe]) else {
                 continue;
             };
-            let holds = move |meta: &Meta<K>| match meta.stripe(chunk.stripe) {
-                Ok(stripe) => Ok(stripe.node_of(chunk.index) == Some(node)),
-                Err(MetaError::UnknownStripe(_)) => Ok(false),
+            let order = move |meta: &Meta<K>| match meta.stripe(chunk.stripe) {
+                Ok(stripe) if stripe.node_of(chunk.index) == Some(node) => Ok(None),
+                Ok(stripe) => {
+                    // Whoever gives the node this chunk again does so in a later term.
+                    let epoch = meta.last_epoch(stripe.id)?;
+                    Ok(Some(NodeRequest::Discard { chunk, epoch }))
+                }
+                Err(MetaError::UnknownStripe(_)) => {
+                    let chunks = vec![chunk];
+                    Ok(Some(NodeRequest::Remove { chunks }))
+                }
                 Err(error) => Err(error),
             };
-            if self.with_meta(holds).await? {
-                lock(&self.leftovers).remove(&(node, chunk));
+            if let Some(order) = self.with_meta(order).await? {
+                self.take_away(node, chunk, order).await;
             } else {
-                self.discard(node, chunk).await;
+                lock(&self.leftovers).remove(&(node, chunk));
             }
         }
         Ok(lock(&self.leftovers).is_empty())
     }
 
-    /// Has a node remove chunks. Whether it says in time that it has.
-    pub(super) async fn remove(
-        &self,
-        node: NodeId,
-        chunks: Vec<ChunkId>,
-        deadline_ms: u64,
-    ) -> bool {
-        let request = NodeRequest::Remove { chunks };
-        self.ports.call_node(node, request, deadline_ms).await == Ok(NodeReply::Done)
+    /// Gives a node an order. Whether it says in time that it has carried it out.
+    async fn obeys(&self, node: NodeId, order: NodeRequest, deadline_ms: u64) -> bool {
+        self.ports.call_node(node, order, deadline_ms).await == Ok(NodeReply::Done)
     }
 }

@@ -78,7 +78,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             return Ok(());
         };
         // Looked at before anybody's updates wait for it.
-        if self.grouping(&survey, updated)?.is_none() {
+        if grouping(&survey, updated)?.is_none() {
             return Ok(());
         }
         let Ok(_occupation) = self.occupied.occupy(vec![id]) else {
@@ -94,35 +94,6 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         Ok(())
     }
 
-    /// What the rule says of a stripe whose data chunks `updated` were committed together. None unless all
-    /// of its chunks are whole, on nodes that are up and stay, and each node may get what it would.
-    fn grouping(
-        &self,
-        survey: &Survey,
-        updated: &[ChunkIndex],
-    ) -> Result<Option<Grouping>, Setback> {
-        let (stripe, fleet) = (&survey.stripe, &survey.fleet);
-        let stays = |&node: &NodeId| fleet.is_up(node) && !fleet.is_leaving(node);
-        let spec = survey.facts.record.spec.append;
-        let Some(rule) = spec.and_then(|spec| spec.grouping) else {
-            return Ok(None);
-        };
-        if !stripe.stale.is_empty() || !stripe.nodes.iter().all(stays) {
-            return Ok(None);
-        }
-        let view = survey.stripe_for_plans(&[])?;
-        let is_data = |chunk: &ChunkIndex| chunk.at() < view.geometry.k();
-        if !updated.iter().all(is_data) {
-            return Ok(None);
-        }
-        let found = cau::group(&view, &survey.topology(), updated, rule);
-        let shunned = lock(&self.shunned);
-        Ok(found.filter(|found| {
-            let mut moves = moves(stripe, &found.placement);
-            moves.all(|(chunk, _, to)| !shunned.contains(&(to, survey.id(chunk))))
-        }))
-    }
-
     /// Settles the stripe, copies chunks to their new places, and makes these count.
     async fn exchange(
         self: &Arc<Self>,
@@ -136,7 +107,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let Some(survey) = self.survey(id).await? else {
             return Ok(());
         };
-        let grouping = self.grouping(&survey, updated)?;
+        let grouping = grouping(&survey, updated)?;
         let Some(grouping) = grouping.filter(|_| absent.is_empty()) else {
             return Ok(());
         };
@@ -151,7 +122,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         }
         for &(chunk, from, to, _) in &exchange.moves {
             let obsolete = if counted.is_ok() { from } else { to };
-            self.discard(obsolete, survey.id(chunk)).await;
+            self.discard(obsolete, survey.id(chunk), epoch).await;
         }
         counted
     }
@@ -238,6 +209,26 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         lock(&self.planned).count_plan(&exchange.plan, &topology, Purpose::Grouping);
         Ok(())
     }
+}
+
+/// What the rule says of a stripe whose data chunks `updated` were committed together. None unless all
+/// of its chunks are whole, on nodes that are up and stay.
+fn grouping(survey: &Survey, updated: &[ChunkIndex]) -> Result<Option<Grouping>, Setback> {
+    let (stripe, fleet) = (&survey.stripe, &survey.fleet);
+    let stays = |&node: &NodeId| fleet.is_up(node) && !fleet.is_leaving(node);
+    let spec = survey.facts.record.spec.append;
+    let Some(rule) = spec.and_then(|spec| spec.grouping) else {
+        return Ok(None);
+    };
+    if !stripe.stale.is_empty() || !stripe.nodes.iter().all(stays) {
+        return Ok(None);
+    }
+    let view = survey.stripe_for_plans(&[])?;
+    let is_data = |chunk: &ChunkIndex| chunk.at() < view.geometry.k();
+    if !updated.iter().all(is_data) {
+        return Ok(None);
+    }
+    Ok(cau::group(&view, &survey.topology(), updated, rule))
 }
 
 /// The chunks that are elsewhere in `placement`: where each is, and where it will be.

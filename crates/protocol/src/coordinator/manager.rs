@@ -7,7 +7,7 @@ use super::rounds::Ended;
 use super::survey::{Setback, Survey};
 use super::{Coordinator, lock};
 use futures::{FutureExt, select_biased};
-use gabion_layout::{ChunkId, ChunkIndex, NodeId, StripeId, Topology};
+use gabion_layout::{ChunkIndex, NodeId, StripeId, Topology};
 use gabion_meta::{KeyValue, Meta, MetaError};
 use gabion_plan::{Cost, LinkBytes};
 use gabion_planner::manager::{Choice, LinkMatrix};
@@ -200,13 +200,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 surveys.push(survey);
             }
         }
-        let shunned = lock(&self.shunned).clone();
-        let can_take = |node, chunk| !shunned.contains(&(node, chunk));
         let mut rng = ChaCha8Rng::seed_from_u64(self.ports.random());
         let wishes: Vec<Wish<'_>> = surveys
             .iter()
             .filter_map(|survey| {
-                let mut wish = Wish::of(survey, can_take)?;
+                let mut wish = Wish::of(survey)?;
                 wish.requestors.shuffle(&mut rng);
                 wish.requestors.truncate(REQUESTOR_COUNT_MAX);
                 (!wish.requestors.is_empty()).then_some(wish)
@@ -215,7 +213,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let scheme = *lock(&self.scheme);
         let mut intents: Intents = window.into_iter().map(|stripe| (stripe, None)).collect();
         let links = lock(&self.links).clone();
-        for (stripe, intent) in scheduled(&wishes, scheme, &links, can_take) {
+        for (stripe, intent) in scheduled(&wishes, scheme, &links) {
             intents.insert(stripe, Some(intent));
         }
         intents
@@ -235,7 +233,7 @@ struct Wish<'a> {
 
 impl<'a> Wish<'a> {
     /// What a stripe's repair does first. None when it has only to catch up, or cannot go on.
-    fn of(survey: &'a Survey, can_take: impl Fn(NodeId, ChunkId) -> bool) -> Option<Self> {
+    fn of(survey: &'a Survey) -> Option<Self> {
         let work = survey.fleet.work(&survey.stripe);
         let mut made = work.into_iter().filter(|&c| survey.behind(c).is_none());
         let chunk = made.next()?;
@@ -245,24 +243,19 @@ impl<'a> Wish<'a> {
             survey,
             chunk,
             lost,
-            requestors: survey.requestors(chunk, |node| can_take(node, survey.id(chunk))),
+            requestors: survey.requestors(chunk, |_| true),
             others,
         })
     }
 
     /// All chunks that may be made together, with their requestors; the first one has `requestor`.
-    fn targets(
-        &self,
-        requestor: NodeId,
-        can_take: impl Fn(NodeId, ChunkId) -> bool,
-    ) -> Vec<Target> {
+    fn targets(&self, requestor: NodeId) -> Vec<Target> {
         let mut targets = vec![(self.chunk, requestor)];
         if self.is_move() {
             return targets;
         }
         for &other in &self.others {
-            let can_take = |node| can_take(node, self.survey.id(other));
-            let candidates = self.survey.requestors_beside(other, &targets, can_take);
+            let candidates = self.survey.requestors_beside(other, &targets, |_| true);
             // Stripes differ in whom they choose, so that not all go to one node.
             let turn = self.survey.stripe.id.0 as usize % candidates.len().max(1);
             targets.extend(candidates.get(turn).map(|&node| (other, node)));
@@ -353,11 +346,10 @@ impl<'a> Wish<'a> {
         assignment: Assignment,
         scheme: Scheme,
         links: &LinkMatrix,
-        can_take: impl Fn(NodeId, ChunkId) -> bool,
     ) -> Option<(StripeId, Intent)> {
         let Assignment { requestor, path } = assignment;
         let topology = self.survey.topology();
-        let all = self.targets(requestor, can_take);
+        let all = self.targets(requestor);
         let first = vec![all[0]];
         let ways = if all.len() > 1 {
             vec![all, first]
@@ -375,12 +367,7 @@ impl<'a> Wish<'a> {
 }
 
 /// The wishes as one schedule; those that cannot be met are left out.
-fn scheduled(
-    wishes: &[Wish<'_>],
-    scheme: Scheme,
-    links: &LinkMatrix,
-    can_take: impl Fn(NodeId, ChunkId) -> bool,
-) -> Vec<(StripeId, Intent)> {
+fn scheduled(wishes: &[Wish<'_>], scheme: Scheme, links: &LinkMatrix) -> Vec<(StripeId, Intent)> {
     let Some(topology) = wishes.first().map(|wish| wish.survey.topology()) else {
         return Vec::new();
     };
@@ -414,6 +401,6 @@ fn scheduled(
     let schedule = balanced_recovery(&jobs, &topology, BANDWIDTHS);
     let assignments = schedule.map_or_else(|_| Vec::new(), |schedule| schedule.assignments);
     let rebuilt = possible.into_iter().zip(assignments);
-    intents.extend(rebuilt.filter_map(|(wish, way)| wish.scheduled(way, scheme, links, &can_take)));
+    intents.extend(rebuilt.filter_map(|(wish, way)| wish.scheduled(way, scheme, links)));
     intents
 }

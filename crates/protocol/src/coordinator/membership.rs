@@ -65,7 +65,6 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         lock(&self.roster).learn(record);
         let mut to_repair = inventory.to_repair;
         to_repair.extend(fates.to_repair);
-        lock(&self.shunned).retain(|(shunned, _)| *shunned != node);
         lock(&self.leftovers).retain(|(holder, _)| *holder != node);
         drop(joins);
         let nodes = self.statuses();

@@ -134,9 +134,6 @@ pub struct Coordinator<K> {
     links: Mutex<LinkMatrix>,
     /// Counts since the start; the rest of the fields are filled in when somebody asks.
     repaired: Mutex<RepairStatus>,
-    /// Nodes that may yet carry out an order to remove a chunk, and so must not get it again
-    /// before they join anew.
-    shunned: Mutex<BTreeSet<(NodeId, ChunkId)>>,
     /// Chunks of live stripes that nodes may still have and should not: repairs have moved them.
     leftovers: Mutex<BTreeSet<(NodeId, ChunkId)>>,
     /// Stripes whose chunks are to change places.
@@ -209,7 +206,6 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             throttle: Mutex::new(Throttle::new(settings)),
             links: Mutex::default(),
             repaired: Mutex::default(),
-            shunned: Mutex::default(),
             leftovers: Mutex::default(),
             agenda: Mutex::default(),
             planned: Mutex::default(),

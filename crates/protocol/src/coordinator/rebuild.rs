@@ -81,10 +81,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         progress: &Progress,
     ) -> Result<NodeId, Setback> {
         let stripe = &survey.stripe;
-        let id = survey.id(chunk);
-        let shunned = lock(&self.shunned).clone();
-        let can_take =
-            |node: NodeId| !progress.avoided.contains(&node) && !shunned.contains(&(node, id));
+        let can_take = |node: NodeId| !progress.avoided.contains(&node);
         let candidates = survey.requestors(chunk, can_take);
         if let Some(scheduled) = progress.scheduled(chunk, &candidates) {
             return Ok(scheduled);
@@ -133,16 +130,13 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         if moved.contains(&first.0) {
             return targets;
         }
-        let shunned = lock(&self.shunned).clone();
+        let can_take = |node: NodeId| !progress.avoided.contains(&node);
         let mut rng = ChaCha8Rng::seed_from_u64(self.ports.random());
         for chunk in survey.fleet.work(&survey.stripe) {
             let is_other = chunk != first.0 && !moved.contains(&chunk);
             if !is_other || !progress.is_to_be_made(survey, chunk) {
                 continue;
             }
-            let id = survey.id(chunk);
-            let can_take =
-                |node: NodeId| !progress.avoided.contains(&node) && !shunned.contains(&(node, id));
             let candidates = survey.requestors_beside(chunk, &targets, can_take);
             let scheduled = progress.scheduled(chunk, &candidates);
             let requestor = scheduled.or_else(|| candidates.choose(&mut rng).copied());
@@ -349,11 +343,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     ) -> Result<(), Setback> {
         let (mut counts, mut is_outrun, mut setback) = (false, false, None);
         for made in &rebuild.made {
-            let fate = self.try_count(id, round, rebuild, *made).await;
+            let fate = self.try_count(id, round, rebuild, *made, progress).await;
             counts |= matches!(fate, Ok(Fate::Counts));
             is_outrun |= matches!(fate, Ok(Fate::Outrun));
             if !matches!(fate, Ok(Fate::Counts)) {
-                self.give_up(id, made).await;
+                self.give_up(id, made, round.epoch, progress).await;
             }
             setback = setback.or(fate.err());
         }
@@ -372,6 +366,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         round: &Round,
         rebuild: &Rebuild,
         made: Made,
+        progress: &mut Progress,
     ) -> Result<Fate, Setback> {
         let (chunk, requestor) = (made.chunk, made.requestor);
         let Some(mut survey) = self.survey(id).await? else {
@@ -397,7 +392,9 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         self.count(&survey, rebuild);
         if !made.in_place {
             let holder = survey.stripe.nodes[chunk.at()];
-            self.discard(holder, survey.id(chunk)).await;
+            if !self.discard(holder, survey.id(chunk), round.epoch).await {
+                progress.avoided.insert(holder);
+            }
         }
         Ok(Fate::Counts)
     }
@@ -439,11 +436,19 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
 
     /// Has a chunk removed that was made and will not count. One that was made in place is replaced
     /// by the next.
-    pub(super) async fn give_up(&self, stripe: StripeId, made: &Made) {
+    pub(super) async fn give_up(
+        &self,
+        stripe: StripeId,
+        made: &Made,
+        epoch: Epoch,
+        progress: &mut Progress,
+    ) {
+        let index = made.chunk;
         if !made.in_place {
-            let index = made.chunk;
-            self.discard(made.requestor, ChunkId { stripe, index })
-                .await;
+            let chunk = ChunkId { stripe, index };
+            if !self.discard(made.requestor, chunk, epoch).await {
+                progress.avoided.insert(made.requestor);
+            }
         }
     }
 

@@ -52,7 +52,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 }
                 Err(why) => setback = Some(why),
             }
-            self.give_up(survey.stripe.id, &made).await;
+            self.give_up(survey.stripe.id, &made, rebuild.epoch, progress)
+                .await;
         }
         match setback {
             Some(setback) if rebuild.made.is_empty() => Err(setback),
@@ -174,7 +175,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         if let Some(made) = made_there.filter(|made| is_barred && !made.in_place) {
             // An earlier run of the coordinator has made the chunk there and did not get as far as
             // counting it, so nobody settles the records that it has.
-            self.discard(failed.node, survey.id(made.chunk)).await;
+            self.give_up(survey.stripe.id, made, rebuild.epoch, progress)
+                .await;
             return Ok(true);
         }
         let cannot_write = matches!(failed.refusal, Refusal::NoSpace | Refusal::Failed(_));

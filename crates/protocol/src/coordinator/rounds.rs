@@ -52,7 +52,8 @@ pub(super) struct Progress {
     pub(super) has_begun: bool,
     /// Whether something is left that the budget does not allow now.
     is_unfinished: bool,
-    /// Nodes that could not take a chunk.
+    /// Nodes that could not take a chunk, or may yet carry out an order to remove one that they were
+    /// given: a later term is safe from that, and the next round may not have one.
     pub(super) avoided: BTreeSet<NodeId>,
     /// Nodes that have failed as helpers.
     pub(super) distrusted: BTreeSet<NodeId>,
@@ -160,7 +161,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             if let Some((rebuild, pins)) = made.take() {
                 // The round did not get as far as counting it.
                 for made in &rebuild.made {
-                    self.give_up(id, made).await;
+                    self.give_up(id, made, rebuild.epoch, &mut progress).await;
                 }
                 self.unpin(pins);
             }

@@ -296,6 +296,14 @@ pub enum NodeRequest {
         /// The chunks.
         chunks: Vec<ChunkId>,
     },
+    /// Delete a chunk that is not the node's any more, of a stripe that lives on. A node that knows
+    /// of a later term refuses: it may have been given the chunk again since.
+    Discard {
+        /// The chunk.
+        chunk: ChunkId,
+        /// The asker's term of the stripe, or the last one that it knows of.
+        epoch: Epoch,
+    },
     /// Verify every stored byte of some chunks, all of them when none are named.
     Scrub {
         /// The chunks.

@@ -519,6 +519,7 @@ pub(crate) fn words(log: &[Asked]) -> Vec<(u32, &'static str)> {
             NodeRequest::Missed { .. } => "missed",
             NodeRequest::Written { .. } => "written",
             NodeRequest::Remove { .. } => "remove",
+            NodeRequest::Discard { .. } => "discard",
             other => panic!("a coordinator does not ask for {other:?}"),
         };
         (asked.node.0, word)

@@ -6,7 +6,7 @@ use futures::channel::oneshot;
 use futures::future::ready;
 use gabion_codec::Code;
 use gabion_layout::{
-    AppendSpec, ChunkId, ChunkIndex, Geometry, GroupingRule, NodeId, StripeRecord, Topology,
+    AppendSpec, ChunkId, ChunkIndex, Epoch, Geometry, GroupingRule, NodeId, StripeRecord, Topology,
     UpdateScheme,
 };
 use gabion_planner::Stripe;
@@ -105,11 +105,12 @@ impl Setting {
             .filter(|(_, (a, b))| a != b);
         let removal = |(index, (&from, &to)): (ChunkIndex, (&NodeId, &NodeId))| Asked {
             node: if from_new_places { to } else { from },
-            request: NodeRequest::Remove {
-                chunks: vec![ChunkId {
+            request: NodeRequest::Discard {
+                chunk: ChunkId {
                     stripe: self.stripe.id,
                     index,
-                }],
+                },
+                epoch: Epoch(1),
             },
         };
         moved.map(removal).collect()
@@ -133,7 +134,7 @@ fn chunks_change_places_under_the_lease_and_the_old_ones_are_removed() {
     }
     let asked: Vec<&str> = words(&log).into_iter().map(|(_, word)| word).collect();
     let first = |word| asked.iter().position(|other| *other == word);
-    let order = ["collect", "resolve", "part", "scrub", "remove"].map(first);
+    let order = ["collect", "resolve", "part", "scrub", "discard"].map(first);
     assert!(order.is_sorted() && order[0] == Some(0), "{asked:?}");
     assert!(all_of(&log, &setting.removals(false)), "{log:?}");
     let after = setting.now();
@@ -178,10 +179,10 @@ fn a_node_that_joins_meanwhile_keeps_what_it_has() {
     });
     setting.group();
     let moves = setting.removals(true);
-    let NodeRequest::Remove { chunks } = &moves[0].request else {
-        unreachable!("removals remove")
+    let NodeRequest::Discard { chunk: copy, .. } = moves[0].request else {
+        unreachable!("removals discard")
     };
-    let (to, copy) = (moves[0].node, chunks[0]);
+    let to = moves[0].node;
     let own = ChunkId {
         stripe: setting.stripe.id,
         index: setting.stripe.chunk_on(to).unwrap(),

@@ -261,7 +261,7 @@ fn a_new_chunk_that_reads_back_damaged_does_not_count() {
     let log = words(&bed.take_log());
     let removals: Vec<u32> = log
         .iter()
-        .filter(|(_, word)| *word == "remove")
+        .filter(|(_, word)| *word == "discard")
         .map(|(node, _)| *node)
         .collect();
     assert_eq!(removals.len(), 1, "nobody's chunk goes");
@@ -501,14 +501,19 @@ fn a_scrub_finds_damage_and_has_it_repaired() {
     let after = bed.stripe("f");
     assert_eq!((after.stale, after.nodes), (vec![], before.nodes));
     let log = bed.take_log();
-    let removed: BTreeSet<ChunkId> = log
+    let removed: BTreeSet<(ChunkId, bool)> = log
         .into_iter()
         .filter(|asked| asked.node == damaged)
         .filter_map(|asked| match asked.request {
-            NodeRequest::Remove { chunks } => Some(chunks),
+            NodeRequest::Remove { chunks } => Some((chunks[0], false)),
+            NodeRequest::Discard { chunk, .. } => Some((chunk, true)),
             _ => None,
         })
-        .flatten()
         .collect();
-    assert_eq!(removed, BTreeSet::from([foreign, nobodys]), "leftovers go");
+    let leftovers = [(foreign, true), (nobodys, false)];
+    assert_eq!(
+        removed,
+        BTreeSet::from(leftovers),
+        "leftovers go, in a term where there are terms"
+    );
 }

@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 pub(crate) const CHUNK_BYTES: u64 = 4096;
-const STRIPE: StripeId = StripeId(1);
+pub(crate) const STRIPE: StripeId = StripeId(1);
 
 /// What a primary told the coordinator that its updates leave out.
 pub(crate) type Note = (Epoch, Vec<(ChunkIndex, Sequence)>);
@@ -49,7 +49,7 @@ struct World {
 }
 
 #[derive(Clone)]
-struct BedPorts {
+pub(crate) struct BedPorts {
     me: NodeId,
     world: Arc<Mutex<World>>,
 }
@@ -78,7 +78,7 @@ fn update_of(
     }
 }
 
-fn stripe() -> StripeRecord {
+pub(crate) fn stripe() -> StripeRecord {
     StripeRecord {
         id: STRIPE,
         pool: PoolId(1),
@@ -329,7 +329,7 @@ impl Bed {
         bed
     }
 
-    fn ports(&self, me: u32) -> BedPorts {
+    pub(crate) fn ports(&self, me: u32) -> BedPorts {
         let world = Arc::clone(&self.world);
         BedPorts {
             me: NodeId(me),
@@ -342,7 +342,7 @@ impl Bed {
     }
 
     /// Runs a future to its end, and beside it all tasks that nodes start.
-    fn run<R>(&self, future: impl Future<Output = R>) -> R {
+    pub(crate) fn run<R>(&self, future: impl Future<Output = R>) -> R {
         let mut future = std::pin::pin!(future);
         let mut running = FuturesUnordered::new();
         futures::executor::block_on(poll_fn(|context| {

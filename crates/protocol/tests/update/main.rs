@@ -2,6 +2,7 @@
 
 mod append;
 mod bed;
+mod discard;
 
 use bed::Bed;
 use gabion_codec::gf;

@@ -39,6 +39,41 @@ fn an_older_epoch_is_refused_also_after_a_crash() {
 }
 
 #[test]
+fn a_chunk_made_in_a_term_is_not_taken_away_by_what_is_left_of_earlier_ones() {
+    let disk = SimDisk::new(1);
+    let (store, _) = open(&disk);
+    let id = chunk(1, 0);
+    let made_in = |epoch, byte: u8| {
+        let mut writer = store.create(id, spec(1, 10, 0)).unwrap();
+        writer.write_at(0, &[byte; 10]).unwrap();
+        writer.finish_in(Epoch(epoch))
+    };
+    made_in(5, 5).unwrap();
+    let (again, _) = open(&disk.after_crash(3));
+    for store in [&store, &again] {
+        let late = store.discard(id, Epoch(4));
+        let current = Epoch(5);
+        assert!(matches!(late, Err(StoreError::Fenced { current: it, .. }) if it == current));
+        let late = append(store, id, stamp(4, 1), NewBytes, 0, b"x");
+        assert!(matches!(late, Err(StoreError::Fenced { .. })));
+    }
+    assert!(matches!(made_in(4, 4), Err(StoreError::Fenced { .. })));
+    let all = |store| read(store, id, 0, 10, Cut::Exactly(Sequence(0)));
+    assert_eq!(all(&store).unwrap(), [5; 10]);
+    made_in(6, 6).unwrap();
+    assert_eq!(all(&store).unwrap(), [6; 10]);
+    store.discard(chunk(1, 4), Epoch(1)).unwrap();
+    store.discard(id, Epoch(6)).unwrap();
+    assert!(matches!(all(&store), Err(StoreError::NoSuchChunk { .. })));
+    made_in(0, 0).unwrap();
+    assert_eq!(
+        store.held(StripeId(1)).unwrap().epoch,
+        Epoch(0),
+        "a new stripe has no terms yet"
+    );
+}
+
+#[test]
 fn a_record_of_a_later_epoch_fences_earlier_ones() {
     let (_, store, _) = with_chunk();
     append(&store, chunk(1, 0), stamp(3, 1), NewBytes, 0, b"x").unwrap();
