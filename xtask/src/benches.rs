@@ -50,6 +50,11 @@ pub(crate) const BENCHES: &[Bench] = &[
         target: "exec",
     },
     Bench {
+        name: "flow",
+        package: "gabion-sim",
+        target: "flow",
+    },
+    Bench {
         name: "system",
         package: "gabion",
         target: "system",

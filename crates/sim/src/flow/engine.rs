@@ -118,6 +118,15 @@ impl Engine {
         self.event_count
     }
 
+    /// How often a flow's rate was found to be another than before, under max-min sharing: an event changes the rates of
+    /// some flows, and that is its work. Flows that take turns have no rates.
+    pub const fn rate_change_count(&self) -> u64 {
+        match &self.network {
+            Network::MaxMin(network) => network.rate_change_count(),
+            Network::Slotted(_) => 0,
+        }
+    }
+
     /// Whether a link carries all it can, or is held by somebody, at this moment.
     ///
     /// # Panics
@@ -142,7 +151,7 @@ impl Engine {
             return;
         }
         match &mut self.network {
-            Network::MaxMin(network) => network.start(flow, token),
+            Network::MaxMin(network) => network.start(&flow, token),
             Network::Slotted(network) => {
                 network.start(flow, token, self.now_ns, &mut self.agenda);
             }

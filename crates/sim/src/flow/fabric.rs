@@ -33,9 +33,8 @@ pub struct Rates {
 pub struct Fabric {
     /// By link.
     bytes_per_s: Vec<f64>,
-    /// By node, its number and its rack's number.
-    places: BTreeMap<NodeId, (u32, u32)>,
-    node_count: u32,
+    /// The nodes, by id, and their racks' numbers. A node's number is its place here.
+    nodes: Vec<(NodeId, u32)>,
     rack_count: u32,
     has_disks: bool,
 }
@@ -47,27 +46,25 @@ impl Fabric {
     /// When a rate is not above 0.
     pub fn new(topology: &Topology, rates: Rates) -> Self {
         let mut racks: BTreeMap<RackId, u32> = BTreeMap::new();
-        let mut places = BTreeMap::new();
-        for place in topology.nodes() {
+        let nodes = topology.nodes().map(|place| {
             let next = racks.len() as u32;
-            let rack = *racks.entry(place.rack).or_insert(next);
-            places.insert(place.node, (places.len() as u32, rack));
-        }
-        let (nodes, racks) = (places.len(), racks.len());
+            (place.node, *racks.entry(place.rack).or_insert(next))
+        });
+        let nodes: Vec<(NodeId, u32)> = nodes.collect();
+        let (node_count, rack_count) = (nodes.len(), racks.len());
         let disk = rates.disk_bytes_per_s.unwrap_or(f64::INFINITY);
-        let mut bytes_per_s = vec![rates.node_bytes_per_s; nodes];
-        bytes_per_s.extend(vec![rates.rack_bytes_per_s; 2 * racks]);
-        bytes_per_s.extend(vec![rates.node_bytes_per_s; nodes]);
-        bytes_per_s.extend(vec![disk; nodes]);
+        let mut bytes_per_s = vec![rates.node_bytes_per_s; node_count];
+        bytes_per_s.extend(vec![rates.rack_bytes_per_s; 2 * rack_count]);
+        bytes_per_s.extend(vec![rates.node_bytes_per_s; node_count]);
+        bytes_per_s.extend(vec![disk; node_count]);
         assert!(
             bytes_per_s.iter().all(|&rate| rate > 0.0),
             "a link carries something"
         );
         Self {
             bytes_per_s,
-            places,
-            node_count: nodes as u32,
-            rack_count: racks as u32,
+            nodes,
+            rack_count: rack_count as u32,
             has_disks: rates.disk_bytes_per_s.is_some(),
         }
     }
@@ -85,42 +82,68 @@ impl Fabric {
         self.bytes_per_s[link.at()]
     }
 
+    /// A node's number and its rack's, unless it is the client. Where nodes are numbered from 0 without gaps, as in
+    /// most topologies, nothing is searched for.
+    fn place(&self, node: NodeId) -> Option<(u32, u32)> {
+        let at = node.0 as usize;
+        let at = match self.nodes.get(at) {
+            Some(&(there, _)) if there == node => at,
+            _ => self.nodes.binary_search_by_key(&node, |&(id, _)| id).ok()?,
+        };
+        Some((at as u32, self.nodes[at].1))
+    }
+
     /// The links from one node to another, in the order of their numbers: out, up, down, in. Whoever takes
     /// links one after another in this order never waits in a circle. The client has no links.
     pub fn path(&self, from: NodeId, to: NodeId) -> Vec<LinkNumber> {
-        let (sender, receiver) = (self.places.get(&from), self.places.get(&to));
+        self.links_between(from, to).collect()
+    }
+
+    /// The links of [`Fabric::path`].
+    pub(super) fn links_between(
+        &self,
+        from: NodeId,
+        to: NodeId,
+    ) -> impl Iterator<Item = LinkNumber> + use<> {
+        let (sender, receiver) = (self.place(from), self.place(to));
         let racks = match (sender, receiver) {
-            (Some(&(_, a)), Some(&(_, b))) if a != b => Some((a, b)),
+            (Some((_, a)), Some((_, b))) if a != b => Some((a, b)),
             _ => None,
         };
-        let first_up = self.node_count;
+        let first_up = self.node_count();
         let first_down = first_up + self.rack_count;
         let first_in = first_down + self.rack_count;
         let links = [
-            sender.map(|&(node, _)| node),
+            sender.map(|(node, _)| node),
             racks.map(|(rack, _)| first_up + rack),
             racks.map(|(_, rack)| first_down + rack),
-            receiver.map(|&(node, _)| first_in + node),
+            receiver.map(|(node, _)| first_in + node),
         ];
-        links.into_iter().flatten().map(LinkNumber).collect()
+        links.into_iter().flatten().map(LinkNumber)
+    }
+
+    const fn node_count(&self) -> u32 {
+        self.nodes.len() as u32
     }
 
     /// A node's disk, if disks are waited for.
     pub fn disk(&self, node: NodeId) -> Option<LinkNumber> {
-        let first = 2 * (self.node_count + self.rack_count);
-        let &(number, _) = self.places.get(&node)?;
+        let first = 2 * (self.node_count() + self.rack_count);
+        let (number, _) = self.place(node)?;
         self.has_disks.then_some(LinkNumber(first + number))
     }
 
     /// Whether a link goes up from a rack.
     pub fn is_uplink(&self, link: LinkNumber) -> bool {
-        (self.node_count..self.node_count + self.rack_count).contains(&link.0)
+        (self.node_count()..self.node_count() + self.rack_count).contains(&link.0)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gabion_layout::NodePlace;
+    use std::collections::BTreeSet;
 
     #[test]
     fn paths_use_racks_links_only_between_racks() {
@@ -147,5 +170,28 @@ mod tests {
             there.iter().filter(|&&link| fabric.is_uplink(link)).count(),
             1
         );
+    }
+
+    #[test]
+    fn nodes_need_not_be_numbered_from_0() {
+        let places = [(7, 1), (3, 0), (1 << 30, 1)].map(|(node, rack)| NodePlace {
+            node: NodeId(node),
+            rack: RackId(rack),
+        });
+        let rates = Rates {
+            node_bytes_per_s: 1.0,
+            rack_bytes_per_s: 2.0,
+            disk_bytes_per_s: Some(3.0),
+        };
+        let fabric = Fabric::new(&Topology::new(places).expect("distinct nodes"), rates);
+        let count_of = |from, to| fabric.path(NodeId(from), NodeId(to)).len();
+        assert_eq!(
+            [count_of(3, 7), count_of(7, 1 << 30), count_of(7, 8)],
+            [4, 2, 1]
+        );
+        assert_eq!(fabric.disk(NodeId(0)), None);
+        let disks: BTreeSet<_> = [3, 7, 1 << 30].map(|node| fabric.disk(NodeId(node))).into();
+        assert_eq!(disks.len(), 3);
+        assert!(!disks.contains(&None));
     }
 }

@@ -83,9 +83,32 @@ impl Script {
     /// When the plan does not hold together, which `gabion_plan::check` finds out before.
     pub fn of_plan(plan: &Plan, fabric: &Fabric, execution: Execution) -> Self {
         match execution {
-            Execution::Serial => Self::staged(plan, fabric).serial(),
+            Execution::Serial => Self::serial(plan, fabric),
             Execution::Staged => Self::staged(plan, fabric),
             Execution::Streamed => Self::streamed(plan, fabric),
+        }
+    }
+
+    /// The plan's transfers, each of which waits for the one before it.
+    fn serial(plan: &Plan, fabric: &Fabric) -> Self {
+        let streams = plan.streams();
+        let transfers = plan.steps.iter().zip(&streams).map(|(step, stream)| {
+            let links = links(step, fabric);
+            Flow::new(stream.bytes(), links)
+        });
+        let flows: Vec<Flow> = transfers.filter(|flow| !flow.shares.is_empty()).collect();
+        let flow_count = flows.len() as u32;
+        let next = |flow| {
+            if flow < flow_count {
+                vec![flow]
+            } else {
+                Vec::new()
+            }
+        };
+        Self {
+            followers: (1..=flow_count).map(next).collect(),
+            waits: (0..flow_count).map(|flow| u32::from(flow > 0)).collect(),
+            flows,
         }
     }
 
@@ -98,11 +121,11 @@ impl Script {
         for (step, stream) in plan.steps.iter().zip(&streams) {
             let inputs = used_by(step).into_iter().flat_map(|at| &needs[at]);
             let inputs: BTreeSet<u32> = inputs.copied().collect();
-            let links = links(step, fabric);
-            needs.push(if links.is_empty() {
+            let flow = Flow::new(stream.bytes(), links(step, fabric));
+            needs.push(if flow.shares.is_empty() {
                 inputs
             } else {
-                BTreeSet::from([script.push(Flow::new(stream.bytes(), links), &inputs)])
+                BTreeSet::from([script.push(flow, &inputs)])
             });
         }
         script
@@ -139,16 +162,6 @@ impl Script {
                 let shares = by_link.iter().map(share).collect();
                 script.push(Flow { bytes, shares }, &BTreeSet::new());
             }
-        }
-        script
-    }
-
-    /// The same flows, each waiting for the one before it.
-    fn serial(self) -> Self {
-        let mut script = Self::default();
-        for (number, flow) in self.flows.into_iter().enumerate() {
-            let before = (number as u32).checked_sub(1);
-            script.push(flow, &before.into_iter().collect());
         }
         script
     }
@@ -217,13 +230,14 @@ fn used_by(step: &Step) -> Vec<usize> {
 }
 
 /// The links and disks that a step uses.
-fn links(step: &Step, fabric: &Fabric) -> Vec<LinkNumber> {
-    match step {
-        Step::Send { from, to, .. } => fabric.path(*from, *to),
+fn links(step: &Step, fabric: &Fabric) -> impl Iterator<Item = LinkNumber> {
+    let (path, disk) = match step {
+        Step::Send { from, to, .. } => (Some(fabric.links_between(*from, *to)), None),
         Step::Read { node, .. }
         | Step::Recall { node, .. }
         | Step::Write { node, .. }
-        | Step::Append { node, .. } => fabric.disk(*node).into_iter().collect(),
-        Step::Input { .. } | Step::Combine { .. } | Step::Deliver { .. } => Vec::new(),
-    }
+        | Step::Append { node, .. } => (None, fabric.disk(*node)),
+        Step::Input { .. } | Step::Combine { .. } | Step::Deliver { .. } => (None, None),
+    };
+    path.into_iter().flatten().chain(disk)
 }

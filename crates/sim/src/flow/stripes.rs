@@ -99,8 +99,10 @@ impl<'a> Stripes<'a> {
                 Some(placer) => {
                     let stripe = core_stripe(placer, seat.1, rng)?;
                     let is_nearest = self.scenario.settings.is_core_encoder_nearest;
-                    let nearest = encode::core_encoder(&stripe, self.topology);
-                    (stripe, nearest.filter(|_| is_nearest).unwrap_or(seat.0))
+                    let nearest = is_nearest
+                        .then(|| encode::core_encoder(&stripe, self.topology))
+                        .flatten();
+                    (stripe, nearest.unwrap_or(seat.0))
                 }
                 None => (self.random_stripe(rng)?, seat.0),
             };
