@@ -5,7 +5,7 @@
 //! acknowledged is there, what was in doubt is there wholly or not at all.
 
 use crate::crashes::CrashDisk;
-use crate::{OPTIONS, Random, append, chunk, pattern, spec, stamp, write_chunk};
+use crate::{OPTIONS, Random, append, chunk, pattern, spec, stamp};
 use gabion_layout::{ByteRange, ChunkId, Epoch, Generation, Keeping, Sequence, StripeId};
 use gabion_store::{ChunkSpec, Cut, Disk, RecordKind, RecoveryReport, SimDisk, Store, StoreError};
 use std::collections::{BTreeMap, BTreeSet};
@@ -115,6 +115,8 @@ struct Chunk {
 struct Stripe {
     chunks: BTreeMap<u8, Chunk>,
     epoch: u64,
+    /// The epoch in which a chunk was made that is here, or to which the stripe was fenced since.
+    promised_epoch: u64,
     /// An epoch that was asked for and not acknowledged.
     epoch_in_doubt: u64,
     mark: u64,
@@ -217,8 +219,11 @@ impl<D: CrashDisk> Model<D> {
             keeping,
             ..spec(1, CHUNK_BYTES, mark)
         };
-        write_chunk(&self.store, id, spec, &bytes)?;
+        let mut writer = self.store.create(id, spec)?;
+        writer.write_at(0, &bytes)?;
+        writer.finish_in(Epoch(held.epoch))?;
         entry.is_in_doubt = false;
+        held.promised_epoch = held.epoch;
         // The new file is as of the mark, so the cut may be gone from it.
         if let Some(cut) = self.pins.remove(&stripe) {
             self.store.unpin(StripeId(stripe), Sequence(cut));
@@ -281,6 +286,7 @@ impl<D: CrashDisk> Model<D> {
         let epoch = Epoch(held.epoch_in_doubt);
         self.store.fence(id, epoch, Generation(1))?;
         held.epoch = epoch.0;
+        held.promised_epoch = epoch.0;
         let state = self.store.collect(id)?;
         // A crash may have cost the store the mark, never given it a higher one.
         assert!(state.epoch == epoch && state.mark.0 <= held.mark);
@@ -356,8 +362,16 @@ impl<D: CrashDisk> Model<D> {
         if let Some(entry) = held.chunks.get_mut(&index) {
             entry.is_in_doubt = true;
         }
-        self.store.remove(chunk(stripe, index))?;
+        let id = chunk(stripe, index);
+        if held.chunks.contains_key(&index) && held.promised_epoch > 0 {
+            let late = self.store.discard(id, Epoch(held.promised_epoch - 1));
+            assert!(matches!(late, Err(StoreError::Fenced { .. })), "{late:?}");
+        }
+        self.store.discard(id, Epoch(held.epoch))?;
         held.chunks.remove(&index);
+        if held.chunks.is_empty() {
+            held.promised_epoch = 0;
+        }
         Ok(())
     }
 
@@ -485,9 +499,11 @@ impl Stripe {
         assert_eq!(present.iter().find(extra), None, "a chunk came back");
         if self.chunks.is_empty() {
             self.resolution_in_doubt = None;
+            self.promised_epoch = 0;
             return;
         }
         let state = store.collect(StripeId(stripe)).unwrap();
+        assert!(state.epoch.0 >= self.promised_epoch, "a promise is broken");
         self.adopt_epoch(state.epoch.0);
         let found: BTreeSet<(u8, u64, u64)> = state
             .records
