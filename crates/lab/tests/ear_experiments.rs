@@ -55,7 +55,7 @@ fn ear_encodes_faster_in_every_part_of_figure_13() {
 fn figure_13a_says_what_the_open_choices_do() {
     let report = quick("EAR-F13a");
     let choices = &report.tables[1].rows;
-    assert_eq!(choices.len(), 11);
+    assert_eq!(choices.len(), 16);
     for row in choices {
         assert!(
             number(&row[1]) > 0.0,
@@ -63,6 +63,29 @@ fn figure_13a_says_what_the_open_choices_do() {
         );
     }
     assert_ne!(choices[0][1..], choices[1][1..], "a choice has an effect");
+}
+
+/// Replicas in more racks spare random replication downloads, and cost writes transfers between racks.
+#[test]
+fn figure_13f_says_what_the_readings_of_its_replicas_do() {
+    let report = quick("EAR-F13f");
+    let rows = &report.tables[1].rows;
+    let [fresh, vacated, pairs, two] = &rows[..] else {
+        panic!("{rows:?}");
+    };
+    let random = |row: &[Cell]| number(&row[4]);
+    assert!(
+        random(fresh) < random(pairs) && random(pairs) < random(two),
+        "{rows:?}"
+    );
+    let aware = |row: &[Cell]| number(&row[5]);
+    assert!(
+        aware(vacated) < aware(fresh),
+        "parity stays in the core rack: {rows:?}"
+    );
+    let writes = |row: &[Cell]| number(&row[3]);
+    assert!(writes(two) < writes(fresh), "{rows:?}");
+    assert_eq!(report.findings.len(), 1 + 1 + rows.len());
 }
 
 #[test]

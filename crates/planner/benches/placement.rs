@@ -5,7 +5,7 @@
 
 use gabion_layout::Topology;
 use gabion_planner::placement::{
-    EncodingAware, ParityPlaces, RackTable, StripeRules, random_replication,
+    EncodingAware, ParityPlaces, RackTable, ReplicaSpread, StripeRules, random_replication,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -32,7 +32,12 @@ fn main() {
     let block_count = if is_quick { 10_000 } else { 200_000 };
     let racks = RackTable::new(&Topology::uniform(20, 20));
     measure("random replication", block_count, |rng| {
-        drop(black_box(random_replication(&racks, 3, rng)));
+        drop(black_box(random_replication(
+            &racks,
+            3,
+            ReplicaSpread::FreshRacks,
+            rng,
+        )));
         1
     });
     for (per_rack, target_rack_count) in [(1, None), (2, None), (4, None), (4, Some(4))] {
@@ -41,6 +46,7 @@ fn main() {
                 data_count: 10,
                 parity_count: 4,
                 replica_count: 3,
+                replica_spread: ReplicaSpread::FreshRacks,
                 per_rack,
                 target_rack_count,
                 parity_places,

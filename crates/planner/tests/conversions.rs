@@ -9,7 +9,8 @@ use gabion_codec::Code;
 use gabion_layout::{ChunkIndex, Geometry, NodeId, RackId, StripeId, Topology};
 use gabion_plan::{Cost, check};
 use gabion_planner::placement::{
-    EncodingAware, ParityPlaces, RackTable, ReplicatedStripe, StripeRules, encoding, promotion,
+    EncodingAware, ParityPlaces, RackTable, ReplicaSpread, ReplicatedStripe, StripeRules, encoding,
+    promotion,
 };
 use gabion_planner::{Stripe, encode};
 use proptest::prelude::*;
@@ -71,6 +72,7 @@ proptest! {
             data_count: 6,
             parity_count: 2,
             replica_count: 3,
+            replica_spread: ReplicaSpread::FreshRacks,
             per_rack,
             target_rack_count: None,
             parity_places: ParityPlaces::CoreFirst,

@@ -9,8 +9,8 @@ use gabion_codec::Code;
 use gabion_layout::{Geometry, NodeId, NodePlace, RackId, StripeId, Topology};
 use gabion_plan::{Cost, check};
 use gabion_planner::placement::{
-    EncodingAware, ParityPlaces, RackLimit, RackTable, ReplicatedStripe, StripeRules,
-    random_replication, random_replication_end,
+    EncodingAware, ParityPlaces, RackLimit, RackTable, ReplicaSpread, ReplicatedStripe,
+    StripeRules, random_replication, random_replication_end,
 };
 use gabion_planner::{PlanError, Stripe, encode};
 use proptest::prelude::*;
@@ -44,22 +44,31 @@ fn is_distinct(nodes: &[NodeId]) -> bool {
     nodes.iter().collect::<BTreeSet<_>>().len() == nodes.len()
 }
 
+const SPREADS: [ReplicaSpread; 3] = [
+    ReplicaSpread::FreshRacks,
+    ReplicaSpread::TwoARack,
+    ReplicaSpread::TwoRacks,
+];
+
 /// Any racks, and rules that may or may not fit them.
 fn any_case() -> impl Strategy<Value = (Vec<u32>, StripeRules, u64)> {
     let sizes = proptest::collection::vec(1u32..6, 2..9);
     let rules = (
         1usize..9,
         0usize..4,
-        1usize..5,
+        1usize..6,
         1usize..4,
         proptest::option::of(1usize..9),
     );
-    (sizes, rules, any::<bool>(), any::<u64>()).prop_map(|(sizes, rules, is_core_first, seed)| {
+    let choices = (any::<bool>(), proptest::sample::select(&SPREADS[..]));
+    (sizes, rules, choices, any::<u64>()).prop_map(|(sizes, rules, choices, seed)| {
+        let (is_core_first, replica_spread) = choices;
         let (data_count, parity_count, replica_count, per_rack, target_rack_count) = rules;
         let rules = StripeRules {
             data_count,
             parity_count,
             replica_count,
+            replica_spread,
             per_rack,
             target_rack_count,
             parity_places: if is_core_first {
@@ -154,7 +163,7 @@ proptest! {
         let topology = topology(&sizes);
         let racks = RackTable::new(&topology);
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let draw = |rng: &mut _| random_replication(&racks, rules.replica_count, rng);
+        let draw = |rng: &mut _| random_replication(&racks, rules.replica_count, rules.replica_spread, rng);
         let Ok(replicas) = (0..rules.data_count).map(|_| draw(&mut rng)).collect::<Result<Vec<_>, _>>()
         else {
             prop_assert!(racks.node_count() < rules.replica_count);
@@ -165,6 +174,23 @@ proptest! {
             let places: Vec<_> = nodes.iter().map(|&node| topology.rack_of(node)).collect();
             if nodes.len() >= 2 {
                 prop_assert_ne!(places[0], places[1]);
+            }
+            if let [_, Some(second), ..] = places[..] {
+                let rack_count = places.iter().collect::<BTreeSet<_>>().len();
+                let room = topology.nodes_by_rack()[&second].len();
+                match rules.replica_spread {
+                    ReplicaSpread::TwoRacks if room + 1 >= nodes.len() => prop_assert_eq!(rack_count, 2),
+                    ReplicaSpread::TwoARack if sizes.iter().all(|&size| size > 1) => {
+                        let wanted = (nodes.len() / 2 + 1).min(sizes.len());
+                        prop_assert_eq!(rack_count, wanted);
+                    }
+                    // Of the first three, two are in one rack.
+                    ReplicaSpread::FreshRacks if room > 1 => {
+                        let wanted = (nodes.len() - 1).max(2).min(sizes.len());
+                        prop_assert_eq!(rack_count, wanted);
+                    }
+                    _ => {}
+                }
             }
             if nodes.len() >= 3 && sizes.iter().all(|&size| size >= 2) {
                 prop_assert_eq!(places[1], places[2]);
@@ -310,6 +336,7 @@ fn equal_seeds_place_equally() {
         data_count: 4,
         parity_count: 2,
         replica_count: 3,
+        replica_spread: ReplicaSpread::FreshRacks,
         per_rack: 1,
         target_rack_count: None,
         parity_places: ParityPlaces::Anywhere,
@@ -360,6 +387,7 @@ fn papers_rules() -> StripeRules {
         data_count: 10,
         parity_count: 4,
         replica_count: 3,
+        replica_spread: ReplicaSpread::FreshRacks,
         per_rack: 1,
         target_rack_count: None,
         parity_places: ParityPlaces::CoreFirst,

@@ -6,7 +6,7 @@ use gabion_codec::Code;
 use gabion_layout::{Geometry, NodeId, StripeId, Topology};
 use gabion_plan::Cost;
 use gabion_planner::placement::{
-    ParityPlaces, RackLimit, RackTable, random_replication, random_replication_end,
+    ParityPlaces, RackLimit, RackTable, ReplicaSpread, random_replication, random_replication_end,
 };
 use gabion_planner::{Stripe, encode};
 use gabion_sim::flow::{
@@ -32,11 +32,13 @@ fn scenario(layout: Layout) -> Scenario {
         rack_count: 8,
         nodes_per_rack: 6,
         rates: RATES,
+        coding_bytes_per_s: None,
         data_count: 4,
         parity_count: 2,
         per_rack: 1,
         target_rack_count: None,
         replica_count: 3,
+        replica_spread: ReplicaSpread::FreshRacks,
         chunk_bytes: 10 * MB,
         layout,
         encoder_count: 5,
@@ -108,6 +110,35 @@ fn a_lone_encoder_takes_the_time_of_its_transfers() {
     }
 }
 
+/// With nobody else, parity takes the time that was left out before: k products for each of its bytes.
+#[test]
+fn a_lone_encoder_takes_the_time_of_its_products_too() {
+    let without = Scenario {
+        encoder_count: 1,
+        stripes_per_encoder: 3,
+        writes_per_s: 0.0,
+        background_per_s: 0.0,
+        ..scenario(AWARE)
+    };
+    let with = Scenario {
+        coding_bytes_per_s: Some(80e6),
+        ..without.clone()
+    };
+    for sharing in SHARINGS {
+        let encode_ns = [&without, &with].map(|scenario| {
+            let mut scenario = scenario.clone();
+            scenario.settings.sharing = sharing;
+            simulate(&scenario, 5).unwrap().encode_ns
+        });
+        // 3 stripes of 2 parity chunks of 10 MB, each the sum of 4 products, 80 MB of them a second.
+        let coding_ns = encode_ns[1] - encode_ns[0];
+        assert!(
+            coding_ns.abs_diff(3_000_000_000) < 1000,
+            "{sharing:?}: {coding_ns}"
+        );
+    }
+}
+
 #[test]
 fn encoding_aware_replication_encodes_faster_and_sends_less() {
     let outcomes = [RANDOM, AWARE].map(|layout| {
@@ -144,7 +175,7 @@ fn scripts_send_what_their_plans_cost() {
     for seed in 0..50 {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let replicas = (0..6)
-            .map(|_| random_replication(&racks, 2, &mut rng).unwrap())
+            .map(|_| random_replication(&racks, 2, ReplicaSpread::FreshRacks, &mut rng).unwrap())
             .collect();
         let limit = RackLimit::Enforced;
         let end = random_replication_end(&racks, replicas, 2, 1, limit, &mut rng).unwrap();

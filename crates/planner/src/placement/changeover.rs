@@ -4,7 +4,7 @@
 
 use super::matching::Matching;
 use super::rack_table::{NodeNumber, RackNumber, RackTable};
-use super::random_replication::{check_count, draw_others, draw_rest};
+use super::random_replication::{ReplicaSpread, check_count, draw_others, draw_rest};
 use super::replicated::{ReplicatedStripe, fill_with_parity};
 use crate::PlanError;
 use gabion_layout::NodeId;
@@ -75,17 +75,18 @@ pub fn promotion(
 ) -> Result<Vec<Vec<NodeId>>, PlanError> {
     check_count(racks, replica_count)?;
     let core = racks.rack_of(racks.any_node(rng));
+    let spread = ReplicaSpread::FreshRacks;
     let mut blocks = Vec::with_capacity(kept.len());
     for &node in kept {
         let mut replicas: Vec<NodeNumber> = racks.node_number(node).into_iter().collect();
         match replicas.first() {
             Some(&first) if racks.rack_of(first) == core => {
-                draw_others(racks, replica_count, &mut replicas, rng);
+                draw_others(racks, replica_count, spread, &mut replicas, rng);
             }
             // The node is on its way out, or a replica comes into the core rack beside it.
             _ => {
                 replicas.push(racks.node_in(core, rng));
-                draw_rest(racks, replica_count, &mut replicas, rng);
+                draw_rest(racks, replica_count, spread, &mut replicas, rng);
             }
         }
         replicas.truncate(replica_count);

@@ -11,7 +11,7 @@
 
 use super::matching::Matching;
 use super::rack_table::{NodeNumber, RackNumber, RackTable};
-use super::random_replication::{check_count, draw_others};
+use super::random_replication::{ReplicaSpread, check_count, draw_others};
 use super::replicated::{ReplicatedStripe, fill_with_parity};
 use crate::PlanError;
 use gabion_layout::{NodeId, RackId};
@@ -41,6 +41,8 @@ pub struct StripeRules {
     pub parity_count: usize,
     /// Replicas of each block until it is encoded.
     pub replica_count: usize,
+    /// Where the replicas beyond the third go.
+    pub replica_spread: ReplicaSpread,
     /// The most chunks of one stripe that a rack may hold once it is encoded, the paper's `c`.
     /// `floor(m / c)` rack failures are survived.
     pub per_rack: usize,
@@ -68,7 +70,9 @@ pub struct PlacedBlock {
 ///
 /// ```
 /// use gabion_layout::Topology;
-/// use gabion_planner::placement::{EncodingAware, ParityPlaces, RackTable, StripeRules};
+/// use gabion_planner::placement::{
+///     EncodingAware, ParityPlaces, RackTable, ReplicaSpread, StripeRules,
+/// };
 /// use rand::SeedableRng;
 ///
 /// let racks = RackTable::new(&Topology::uniform(20, 20));
@@ -76,6 +80,7 @@ pub struct PlacedBlock {
 ///     data_count: 10,
 ///     parity_count: 4,
 ///     replica_count: 3,
+///     replica_spread: ReplicaSpread::FreshRacks,
 ///     per_rack: 1,
 ///     target_rack_count: None,
 ///     parity_places: ParityPlaces::CoreFirst,
@@ -246,7 +251,13 @@ impl<'a> EncodingAware<'a> {
         let mut layout = Vec::with_capacity(replica_count);
         layout.push(first);
         for draw in 1..=DRAWS_MAX {
-            draw_others(self.racks, replica_count, &mut layout, rng);
+            draw_others(
+                self.racks,
+                replica_count,
+                self.rules.replica_spread,
+                &mut layout,
+                rng,
+            );
             if matching.add(&layout) {
                 return Ok((layout, draw));
             }

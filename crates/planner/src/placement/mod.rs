@@ -19,7 +19,9 @@ pub use grouped::{Grouped, grouped};
 pub use rack_by_rack::rack_by_rack;
 pub use rack_table::RackTable;
 pub use random::{random, replacement, replacements};
-pub use random_replication::{RackLimit, random_replication, random_replication_end};
+pub use random_replication::{
+    RackLimit, ReplicaSpread, random_replication, random_replication_end,
+};
 pub use replicated::ReplicatedStripe;
 pub use rotate::rotate;
 

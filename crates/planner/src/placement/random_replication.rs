@@ -1,6 +1,6 @@
 //! Random replication (RR): replicas are placed as HDFS places them, and nobody thinks of stripes. The
 //! first replica is on any node, the second on a node of another rack, the third on another node of the
-//! second's rack, and each further one in a rack that holds none yet (EAR, section II-A).
+//! second's rack (EAR, section II-A). Where further ones go the paper does not say: [`ReplicaSpread`].
 //!
 //! When `k` blocks are encoded together, the replicas that are kept may share racks more than the
 //! stripe's rack limit allows. [`random_replication_end`] then says which of them have to move.
@@ -11,6 +11,19 @@ use super::replicated::{ReplicatedStripe, fill_with_parity};
 use crate::PlanError;
 use gabion_layout::NodeId;
 use rand::{Rng, RngExt};
+
+/// Where a block's replicas beyond the third go, which EAR leaves open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReplicaSpread {
+    /// Each to a rack that holds none yet: an encoder then finds more of random replication's blocks in
+    /// its own rack the more replicas there are, as the paper says of its own (experiment B.2).
+    FreshRacks,
+    /// Two to each rack after the first's, as HDFS keeps it where it can: the fourth to a rack that holds
+    /// none yet, the fifth beside it, and so on.
+    TwoARack,
+    /// All to the second's rack, as the third: a block is in two racks, however many replicas it has.
+    TwoRacks,
+}
 
 /// What is done about stripes of random replication that break their rack limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,25 +44,27 @@ pub enum RackLimit {
 ///
 /// ```
 /// use gabion_layout::Topology;
-/// use gabion_planner::placement::{RackTable, random_replication};
+/// use gabion_planner::placement::{RackTable, ReplicaSpread, random_replication};
 /// use rand::SeedableRng;
 ///
 /// let topology = Topology::uniform(20, 20);
 /// let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(1);
-/// let replicas = random_replication(&RackTable::new(&topology), 3, &mut rng).unwrap();
+/// let table = RackTable::new(&topology);
+/// let replicas = random_replication(&table, 4, ReplicaSpread::FreshRacks, &mut rng).unwrap();
 /// let racks: Vec<_> = replicas.iter().map(|&node| topology.rack_of(node)).collect();
-/// assert!(racks[0] != racks[1] && racks[1] == racks[2]);
+/// assert!(racks[0] != racks[1] && racks[1] == racks[2] && !racks[..3].contains(&racks[3]));
 /// ```
 pub fn random_replication(
     racks: &RackTable,
     replica_count: usize,
+    spread: ReplicaSpread,
     rng: &mut impl Rng,
 ) -> Result<Vec<NodeId>, PlanError> {
     check_count(racks, replica_count)?;
     let mut replicas = Vec::with_capacity(replica_count);
     if replica_count > 0 {
         replicas.push(racks.any_node(rng));
-        draw_others(racks, replica_count, &mut replicas, rng);
+        draw_others(racks, replica_count, spread, &mut replicas, rng);
     }
     Ok(replicas.iter().map(|&node| racks.node_id(node)).collect())
 }
@@ -69,24 +84,29 @@ pub(super) fn check_count(racks: &RackTable, replica_count: usize) -> Result<(),
 pub(super) fn draw_others(
     racks: &RackTable,
     replica_count: usize,
+    spread: ReplicaSpread,
     replicas: &mut Vec<NodeNumber>,
     rng: &mut impl Rng,
 ) {
     replicas.truncate(1);
-    draw_rest(racks, replica_count, replicas, rng);
+    draw_rest(racks, replica_count, spread, replicas, rng);
 }
 
 /// Draws the replicas that are missing behind those that are there, of which there is one.
 pub(super) fn draw_rest(
     racks: &RackTable,
     replica_count: usize,
+    spread: ReplicaSpread,
     replicas: &mut Vec<NodeNumber>,
     rng: &mut impl Rng,
 ) {
     while replicas.len() < replica_count {
-        let drawn = match replicas.len() {
-            1 => racks.node_outside(racks.rack_of(replicas[0]), rng),
-            2 => another_in(racks, replicas[1], replicas[0], rng),
+        let drawn = match (replicas.len(), spread) {
+            (1, _) => racks.node_outside(racks.rack_of(replicas[0]), rng),
+            (2, _) | (_, ReplicaSpread::TwoRacks) => beside(racks, replicas[1], replicas, rng),
+            (count, ReplicaSpread::TwoARack) if count % 2 == 0 => {
+                beside(racks, replicas[count - 1], replicas, rng)
+            }
             _ => in_a_fresh_rack(racks, replicas, rng),
         };
         let node = drawn.unwrap_or_else(|| any_other(racks, replicas, rng));
@@ -94,22 +114,22 @@ pub(super) fn draw_rest(
     }
 }
 
-/// Another node of the rack of `beside`; none when the rack has none that is not `taken` as well.
-fn another_in(
+/// A node of the rack of `home` without a replica; none when all of them have one.
+fn beside(
     racks: &RackTable,
-    beside: NodeNumber,
-    taken: NodeNumber,
+    home: NodeNumber,
+    replicas: &[NodeNumber],
     rng: &mut impl Rng,
 ) -> Option<NodeNumber> {
-    let nodes = racks.nodes_of(racks.rack_of(beside));
+    let nodes = racks.nodes_of(racks.rack_of(home));
     // In a cluster of one rack the first replica is there as well.
-    let taken_count = 1 + usize::from(nodes.contains(&taken));
-    if nodes.len() <= taken_count {
+    let taken = replicas.iter().filter(|node| nodes.contains(node));
+    if nodes.len() <= taken.count() {
         return None;
     }
     loop {
         let node = rng.random_range(nodes.clone());
-        if node != beside && node != taken {
+        if !replicas.contains(&node) {
             return Some(node);
         }
     }

@@ -21,7 +21,7 @@ use gabion_layout::{
 use gabion_meta::{FileRecord, KeyValue, Meta, MetaError, Placement, PoolSpec, Wish};
 use gabion_planner::PlanError;
 use gabion_planner::placement::{
-    EncodingAware, ParityPlaces, RackTable, StripeRules, random_replication,
+    EncodingAware, ParityPlaces, RackTable, ReplicaSpread, StripeRules, random_replication,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -428,6 +428,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     ) -> Result<Vec<Placement>, PlanError> {
         let spec = &facts.record.spec;
         let (racks, replica_count) = (RackTable::new(topology), spec.k + spec.m);
+        let spread = ReplicaSpread::FreshRacks;
         let is_ear = facts
             .record
             .lifecycle
@@ -436,6 +437,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             data_count: encoded.k,
             parity_count: encoded.m,
             replica_count,
+            replica_spread: spread,
             per_rack: encoded.chunks_per_rack,
             target_rack_count: None,
             parity_places: ParityPlaces::CoreFirst,
@@ -452,7 +454,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             let blocks = match aware {
                 Some(blocks) => blocks,
                 None => (0..encoded.k)
-                    .map(|_| random_replication(&racks, replica_count, &mut rng))
+                    .map(|_| random_replication(&racks, replica_count, spread, &mut rng))
                     .collect::<Result<_, _>>()?,
             };
             placements.extend(

@@ -1,10 +1,10 @@
-//! What transfers use: links of nodes and racks, and disks, numbered so that they can be looked up
-//! without a search.
+//! What transfers and encoders use: links of nodes and racks, disks, and what nodes make parity with,
+//! numbered so that they can be looked up without a search.
 
 use gabion_layout::{NodeId, RackId, Topology};
 use std::collections::BTreeMap;
 
-/// A link or a disk of a [`Fabric`].
+/// A link, a disk or a coder of a [`Fabric`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct LinkNumber(pub u32);
 
@@ -37,6 +37,7 @@ pub struct Fabric {
     nodes: Vec<(NodeId, u32)>,
     rack_count: u32,
     has_disks: bool,
+    has_coders: bool,
 }
 
 impl Fabric {
@@ -66,10 +67,26 @@ impl Fabric {
             nodes,
             rack_count: rack_count as u32,
             has_disks: rates.disk_bytes_per_s.is_some(),
+            has_coders: false,
         }
     }
 
-    /// Links and disks in all.
+    /// The same, where making parity takes time: each node multiplies and adds so many bytes a second,
+    /// which is `k` of them for each byte of a parity chunk.
+    ///
+    /// # Panics
+    /// When the rate is not above 0, or was given before.
+    #[must_use]
+    pub fn with_coders(mut self, bytes_per_s: f64) -> Self {
+        assert!(bytes_per_s > 0.0, "coders make something");
+        assert!(!self.has_coders, "a node has one coder");
+        let coders = vec![bytes_per_s; self.nodes.len()];
+        self.bytes_per_s.extend(coders);
+        self.has_coders = true;
+        self
+    }
+
+    /// Links, disks and coders in all.
     pub fn link_count(&self) -> usize {
         self.bytes_per_s.len()
     }
@@ -133,6 +150,13 @@ impl Fabric {
         self.has_disks.then_some(LinkNumber(first + number))
     }
 
+    /// What a node makes parity with, if that takes time.
+    pub fn coder(&self, node: NodeId) -> Option<LinkNumber> {
+        let first = 3 * self.node_count() + 2 * self.rack_count;
+        let (number, _) = self.place(node)?;
+        self.has_coders.then_some(LinkNumber(first + number))
+    }
+
     /// Whether a link goes up from a rack.
     pub fn is_uplink(&self, link: LinkNumber) -> bool {
         (self.node_count()..self.node_count() + self.rack_count).contains(&link.0)
@@ -163,7 +187,20 @@ mod tests {
         assert_eq!(rates_of(0, 3), [1.0, 1.0]);
         assert_eq!(rates_of(0, 4), [1.0, 2.0, 2.0, 1.0]);
         assert_eq!(rates_of(NodeId::CLIENT.0, 4), [1.0]);
-        assert_eq!(fabric.disk(NodeId(1)), None);
+        assert_eq!(
+            (fabric.disk(NodeId(1)), fabric.coder(NodeId(1))),
+            (None, None)
+        );
+        let coding = fabric.clone().with_coders(3.0);
+        let coder = coding.coder(NodeId(11)).unwrap();
+        assert_eq!(
+            (coding.bytes_per_s(coder), coder.at() + 1),
+            (3.0, coding.link_count())
+        );
+        assert_eq!(
+            coding.path(NodeId(0), NodeId(4)),
+            fabric.path(NodeId(0), NodeId(4))
+        );
         let [there, back] = [(0, 4), (4, 0)].map(|(a, b)| fabric.path(NodeId(a), NodeId(b)));
         assert!(there.iter().all(|link| !back.contains(link)), "full duplex");
         assert_eq!(

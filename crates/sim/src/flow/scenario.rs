@@ -9,7 +9,7 @@ use super::stripes::{EncoderSeat, Layout, Stripes};
 use gabion_layout::Topology;
 use gabion_plan::Plan;
 use gabion_planner::PlanError;
-use gabion_planner::placement::RackTable;
+use gabion_planner::placement::{RackTable, ReplicaSpread};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -18,6 +18,10 @@ const NS_PER_S: f64 = 1e9;
 const EAR_BLOCK_BYTES: u64 = 64 << 20;
 /// Bytes a second of a link of 1 Gb/s.
 const GBIT_BYTES_PER_S: f64 = 125e6;
+
+/// Bytes that an encoder of EAR's time multiplies and adds in a second, with look-ups in tables. The paper
+/// does not say; of 1, 1.5, 2 and 3 GB/s this comes nearest to its figures (`docs/placement.md`).
+const EAR_CODING_BYTES_PER_S: f64 = 1.5e9;
 
 /// What a simulation takes as given.
 #[derive(Clone, PartialEq, Debug)]
@@ -28,6 +32,9 @@ pub struct Scenario {
     pub nodes_per_rack: u32,
     /// What links and disks carry.
     pub rates: Rates,
+    /// Bytes that an encoder multiplies and adds in a second, which are `k` for each of a parity chunk;
+    /// without it, parity is made in no time.
+    pub coding_bytes_per_s: Option<f64>,
     /// Data chunks of a stripe, `k`.
     pub data_count: usize,
     /// Parity chunks of a stripe, `m`.
@@ -38,6 +45,8 @@ pub struct Scenario {
     pub target_rack_count: Option<usize>,
     /// Replicas of a block.
     pub replica_count: usize,
+    /// Where those beyond the third go.
+    pub replica_spread: ReplicaSpread,
     /// Bytes of a block.
     pub chunk_bytes: u64,
     /// How replicas are placed.
@@ -62,7 +71,7 @@ impl Scenario {
     /// The setting of EAR's simulations (section V-B, experiment B.2), with so many stripes for each
     /// encoder; the paper has 50. What it leaves open is as a simulator of processes that reserve links
     /// would have it: encoders and writers wait for each transfer, and each transfer has its links to
-    /// itself. There are as many encoders as racks, so each has one.
+    /// itself. Any node writes. There are as many encoders as racks, so each has one; parity takes them time.
     pub fn ear(layout: Layout, stripes_per_encoder: u32) -> Self {
         Self {
             rack_count: 20,
@@ -72,11 +81,13 @@ impl Scenario {
                 rack_bytes_per_s: GBIT_BYTES_PER_S,
                 disk_bytes_per_s: None,
             },
+            coding_bytes_per_s: Some(EAR_CODING_BYTES_PER_S),
             data_count: 10,
             parity_count: 4,
             per_rack: 1,
             target_rack_count: None,
             replica_count: 3,
+            replica_spread: ReplicaSpread::FreshRacks,
             chunk_bytes: EAR_BLOCK_BYTES,
             layout,
             encoder_count: 20,
@@ -91,7 +102,7 @@ impl Scenario {
                 },
                 encoder_seat: EncoderSeat::RackEach,
                 is_core_encoder_nearest: false,
-                is_writer_at_first_replica: true,
+                is_writer_at_first_replica: false,
                 write: Execution::Serial,
                 encoding: Execution::Serial,
             },
@@ -121,12 +132,18 @@ pub struct Settings {
 pub struct Outcome {
     /// Until the last stripe was encoded, in nanoseconds.
     pub encode_ns: u64,
-    /// Data that was encoded, in bytes.
+    /// Stripes that were encoded.
+    pub stripe_count: u64,
+    /// Their data, in bytes.
     pub encoded_bytes: u64,
     /// Writes that were done by then.
     pub write_count: u64,
     /// The times that they took, added up, in nanoseconds.
     pub write_ns: u64,
+    /// What each of them wrote in a second, in bytes, added up.
+    pub write_speeds: f64,
+    /// What was encoded of each stripe in a second of its own time, in bytes, added up.
+    pub stripe_speeds: f64,
     /// Bytes that encodings sent across racks.
     pub encode_cross_rack_bytes: u64,
     /// Bytes that those writes sent across racks.
@@ -139,6 +156,16 @@ impl Outcome {
     /// Data encoded each second, in bytes.
     pub fn encode_bytes_per_s(&self) -> f64 {
         self.encoded_bytes as f64 / (self.encode_ns as f64 / NS_PER_S)
+    }
+
+    /// What was encoded of a stripe in a second of its own time, in bytes, on average of stripes.
+    pub fn mean_stripe_bytes_per_s(&self) -> f64 {
+        self.stripe_speeds / self.stripe_count.max(1) as f64
+    }
+
+    /// What a write wrote in a second, in bytes, on average of writes.
+    pub fn mean_write_bytes_per_s(&self) -> f64 {
+        self.write_speeds / self.write_count.max(1) as f64
     }
 
     /// The mean time that a write took, in seconds.
@@ -220,7 +247,10 @@ impl<'a> Run<'a> {
         racks: &'a RackTable,
         seed: u64,
     ) -> Result<Self, PlanError> {
-        let fabric = Fabric::new(topology, scenario.rates);
+        let mut fabric = Fabric::new(topology, scenario.rates);
+        if let Some(bytes_per_s) = scenario.coding_bytes_per_s {
+            fabric = fabric.with_coders(bytes_per_s);
+        }
         let rng = |stream| {
             let mut rng = ChaCha8Rng::seed_from_u64(seed);
             rng.set_stream(stream);
@@ -315,17 +345,26 @@ impl<'a> Run<'a> {
         match purpose {
             Purpose::Encode { encoder } => {
                 let bytes = self.scenario.data_count as u64 * self.scenario.chunk_bytes;
+                self.outcome.stripe_count += 1;
                 self.outcome.encoded_bytes += bytes;
+                self.outcome.stripe_speeds += self.speed(bytes, begun_ns);
                 self.outcome.encode_cross_rack_bytes += cross_rack_bytes;
                 self.encode_next(encoder);
             }
             Purpose::Write => {
                 self.outcome.write_count += 1;
                 self.outcome.write_ns += self.engine.now_ns() - begun_ns;
+                self.outcome.write_speeds += self.speed(self.scenario.chunk_bytes, begun_ns);
                 self.outcome.write_cross_rack_bytes += cross_rack_bytes;
             }
             Purpose::Background => {}
         }
+    }
+
+    /// Bytes over the time since `begun_ns`, in bytes a second. What takes no time takes a nanosecond.
+    fn speed(&self, bytes: u64, begun_ns: u64) -> f64 {
+        let ns = (self.engine.now_ns() - begun_ns).max(1);
+        bytes as f64 / ns as f64 * NS_PER_S
     }
 }
 

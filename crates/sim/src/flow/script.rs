@@ -92,10 +92,8 @@ impl Script {
     /// The plan's transfers, each of which waits for the one before it.
     fn serial(plan: &Plan, fabric: &Fabric) -> Self {
         let streams = plan.streams();
-        let transfers = plan.steps.iter().zip(&streams).map(|(step, stream)| {
-            let links = links(step, fabric);
-            Flow::new(stream.bytes(), links)
-        });
+        let transfers = plan.steps.iter().zip(&streams);
+        let transfers = transfers.map(|(step, stream)| flow(step, stream.bytes(), fabric));
         let flows: Vec<Flow> = transfers.filter(|flow| !flow.shares.is_empty()).collect();
         let flow_count = flows.len() as u32;
         let next = |flow| {
@@ -121,7 +119,7 @@ impl Script {
         for (step, stream) in plan.steps.iter().zip(&streams) {
             let inputs = used_by(step).into_iter().flat_map(|at| &needs[at]);
             let inputs: BTreeSet<u32> = inputs.copied().collect();
-            let flow = Flow::new(stream.bytes(), links(step, fabric));
+            let flow = flow(step, stream.bytes(), fabric);
             needs.push(if flow.shares.is_empty() {
                 inputs
             } else {
@@ -141,7 +139,7 @@ impl Script {
             let by_link = flows.entry(part).or_default();
             for link in links(step, fabric) {
                 let crossing = by_link.entry(link).or_default();
-                crossing.bytes += stream.bytes();
+                crossing.bytes += uses(step) * stream.bytes();
                 crossing.connections.insert(ends(step));
             }
         }
@@ -229,15 +227,33 @@ fn used_by(step: &Step) -> Vec<usize> {
     }
 }
 
-/// The links and disks that a step uses.
+/// How many bytes of what a step uses each of its bytes takes: parity is made of all of its terms.
+fn uses(step: &Step) -> u64 {
+    match step {
+        Step::Combine { terms, .. } => terms.len() as u64,
+        _ => 1,
+    }
+}
+
+/// A step as a flow of so many bytes. What needs nothing that is waited for has no shares.
+fn flow(step: &Step, bytes: u64, fabric: &Fabric) -> Flow {
+    let mut flow = Flow::new(bytes, links(step, fabric));
+    for share in &mut flow.shares {
+        share.weight = uses(step) as f64;
+    }
+    flow
+}
+
+/// The links, disks and coders that a step uses.
 fn links(step: &Step, fabric: &Fabric) -> impl Iterator<Item = LinkNumber> {
-    let (path, disk) = match step {
+    let (path, at_node) = match step {
         Step::Send { from, to, .. } => (Some(fabric.links_between(*from, *to)), None),
         Step::Read { node, .. }
         | Step::Recall { node, .. }
         | Step::Write { node, .. }
         | Step::Append { node, .. } => (None, fabric.disk(*node)),
-        Step::Input { .. } | Step::Combine { .. } | Step::Deliver { .. } => (None, None),
+        Step::Combine { node, .. } => (None, fabric.coder(*node)),
+        Step::Input { .. } | Step::Deliver { .. } => (None, None),
     };
-    path.into_iter().flatten().chain(disk)
+    path.into_iter().flatten().chain(at_node)
 }

@@ -78,6 +78,7 @@ impl<'a> Stripes<'a> {
             data_count: self.scenario.data_count,
             parity_count: self.scenario.parity_count,
             replica_count: self.scenario.replica_count,
+            replica_spread: self.scenario.replica_spread,
             per_rack: self.scenario.per_rack,
             target_rack_count: self.scenario.target_rack_count,
             parity_places,
@@ -129,13 +130,23 @@ impl<'a> Stripes<'a> {
         (NodeId(rack * per_rack + node), RackId(rack))
     }
 
+    /// The nodes of a block's replicas under random replication.
+    fn random_replicas(&self, rng: &mut ChaCha8Rng) -> Result<Vec<NodeId>, PlanError> {
+        let Scenario {
+            replica_count,
+            replica_spread,
+            ..
+        } = *self.scenario;
+        random_replication(self.racks, replica_count, replica_spread, rng)
+    }
+
     fn random_stripe(&self, rng: &mut ChaCha8Rng) -> Result<ReplicatedStripe, PlanError> {
         let Layout::Random(limit) = self.scenario.layout else {
             unreachable!("stripes of encoding-aware replication have a placer");
         };
         let blocks = 0..self.scenario.data_count;
         let replicas = blocks
-            .map(|_| random_replication(self.racks, self.scenario.replica_count, rng))
+            .map(|_| self.random_replicas(rng))
             .collect::<Result<_, _>>()?;
         random_replication_end(
             self.racks,
@@ -166,7 +177,7 @@ impl<'a> Stripes<'a> {
     pub(super) fn write(&mut self, rng: &mut ChaCha8Rng) -> Result<Plan, PlanError> {
         let replicas = match &mut self.writes {
             Some(placer) => placer.place(rng)?.replicas,
-            None => random_replication(self.racks, self.scenario.replica_count, rng)?,
+            None => self.random_replicas(rng)?,
         };
         let writer = if self.scenario.settings.is_writer_at_first_replica {
             replicas[0]

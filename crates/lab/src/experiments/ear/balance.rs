@@ -7,7 +7,7 @@ use crate::experiments::{Experiment, Finding, Report, Session, Table};
 use crate::plot::{Chart, Plot};
 use gabion_layout::NodeId;
 use gabion_planner::PlanError;
-use gabion_planner::placement::{EncodingAware, RackTable, random_replication};
+use gabion_planner::placement::{EncodingAware, RackTable, ReplicaSpread, random_replication};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeSet;
@@ -46,7 +46,7 @@ fn place(
         let replicas = if is_aware {
             placer.place(rng)?.replicas
         } else {
-            random_replication(table, 3, rng)?
+            random_replication(table, 3, ReplicaSpread::FreshRacks, rng)?
         };
         let homes: Vec<usize> = replicas.iter().map(rack).collect();
         hear(block, &homes);

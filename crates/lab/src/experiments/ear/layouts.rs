@@ -10,7 +10,7 @@ use gabion_codec::Code;
 use gabion_layout::{Geometry, NodeId, StripeId, Topology};
 use gabion_plan::{Cost, Plan};
 use gabion_planner::placement::{
-    EncodingAware, RackLimit, RackTable, ReplicatedStripe, random_replication,
+    EncodingAware, RackLimit, RackTable, ReplicaSpread, ReplicatedStripe, random_replication,
     random_replication_end,
 };
 use gabion_planner::{PlanError, Stripe, encode};
@@ -148,7 +148,9 @@ fn draws_plot(draws: &[Vec<f64>]) -> Plot {
 }
 
 fn any_replicas(table: &RackTable, rng: &mut ChaCha8Rng) -> Result<Vec<Vec<NodeId>>, PlanError> {
-    (0..10).map(|_| random_replication(table, 3, rng)).collect()
+    (0..10)
+        .map(|_| random_replication(table, 3, ReplicaSpread::FreshRacks, rng))
+        .collect()
 }
 
 /// Of stripes of random replication, per cent that break the limit whichever replicas are kept, and

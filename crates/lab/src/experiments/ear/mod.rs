@@ -4,6 +4,7 @@
 
 mod balance;
 mod bench;
+mod choices;
 mod gains;
 mod layouts;
 mod lives;
@@ -20,7 +21,7 @@ pub(super) use validation::EXPERIMENT as B1;
 pub use bench::{EncodeBench, EncodeTime, EncodeTrial, Encodings, PutTime, SegmentPlaces};
 
 use gabion_layout::Topology;
-use gabion_planner::placement::{ParityPlaces, RackTable, StripeRules};
+use gabion_planner::placement::{ParityPlaces, RackTable, ReplicaSpread, StripeRules};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -38,6 +39,7 @@ const fn rules(per_rack: usize) -> StripeRules {
         data_count: 10,
         parity_count: 4,
         replica_count: 3,
+        replica_spread: ReplicaSpread::FreshRacks,
         per_rack,
         target_rack_count: None,
         parity_places: ParityPlaces::CoreFirst,

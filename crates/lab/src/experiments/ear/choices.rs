@@ -1,0 +1,190 @@
+//! What the paper leaves open of figure 13's simulations, and what each choice does to the gains: one made
+//! otherwise at a time, and where replicas beyond the third go (EAR, experiment B.2).
+
+use super::mean;
+use super::sides::{Average, Sides, run_points};
+use crate::error::LabError;
+use crate::experiments::{Finding, Session, Table};
+use gabion_planner::placement::{ParityPlaces, RackLimit, ReplicaSpread};
+use gabion_sim::flow::{EncoderSeat, Execution, Layout, Sharing};
+
+/// How far a gain may be from the paper's, in percentage points, to be called near: what the paper leaves
+/// open moves it by more.
+const NEAR_POINTS: f64 = 12.0;
+
+/// Whether a gain is near the paper's; both in per cent.
+pub(super) fn is_near(ours_pct: f64, paper_pct: f64) -> bool {
+    (ours_pct - paper_pct).abs() <= NEAR_POINTS
+}
+
+/// A choice that the paper leaves open, made otherwise.
+type Choice = (&'static str, fn(&mut Sides));
+
+/// What we take, and each choice by itself.
+const CHOICES: [Choice; 16] = [
+    ("as in the first table", |_| {}),
+    ("parity is made in no time", |sides| {
+        sides.ear.coding_bytes_per_s = None;
+    }),
+    ("parity is made twice as fast", |sides| {
+        sides.ear.coding_bytes_per_s = sides.ear.coding_bytes_per_s.map(|rate| 2.0 * rate);
+    }),
+    ("a block is written by its first replica's node", |sides| {
+        sides.ear.settings.is_writer_at_first_replica = true;
+    }),
+    (
+        "write throughput is the inverse of the mean time",
+        |sides| {
+            sides.write_average = Average::OfAll;
+        },
+    ),
+    (
+        "encode throughput is the mean of each stripe's own",
+        |sides| {
+            sides.encode_average = Average::OfEach;
+        },
+    ),
+    ("links are shared max-min fairly", |sides| {
+        sides.ear.settings.sharing = Sharing::MaxMin;
+    }),
+    ("links are reserved for slots of 4 MiB", |sides| {
+        sides.ear.settings.sharing = Sharing::Slotted {
+            slot_bytes: 4 << 20,
+        };
+    }),
+    (
+        "an encoder fetches all blocks at once, then sends all parity",
+        |sides| {
+            sides.ear.settings.encoding = Execution::Staged;
+        },
+    ),
+    (
+        "links are shared fairly, and an encoder sends parity while it fetches",
+        |sides| {
+            sides.ear.settings.sharing = Sharing::MaxMin;
+            sides.ear.settings.encoding = Execution::Streamed;
+        },
+    ),
+    ("replicas are passed on slice by slice", |sides| {
+        sides.ear.settings.write = Execution::Streamed;
+    }),
+    ("each encoder draws a rack and stays there", |sides| {
+        sides.ear.settings.encoder_seat = EncoderSeat::Drawn;
+    }),
+    (
+        "an encoder moves to another rack for each stripe",
+        |sides| {
+            sides.ear.settings.encoder_seat = EncoderSeat::Moving;
+        },
+    ),
+    (
+        "in a core rack, the node encodes that has to fetch the least",
+        |sides| {
+            sides.ear.settings.is_core_encoder_nearest = true;
+        },
+    ),
+    (
+        "data leave the core rack where they can, for a parity chunk",
+        |sides| {
+            sides.ear.layout = Layout::EncodingAware(ParityPlaces::CoreFirst);
+        },
+    ),
+    ("random replication relocates", |sides| {
+        sides.limit = RackLimit::Enforced;
+    }),
+];
+
+/// The effect of each open choice at k = 10.
+pub(super) fn open_choices(session: &Session<'_>, stripes: u32) -> Result<Table, LabError> {
+    let point = |(_, choose): &Choice| {
+        let mut sides = Sides::new(stripes);
+        choose(&mut sides);
+        sides
+    };
+    let points: Vec<Sides> = CHOICES.iter().map(point).collect();
+    let gains = run_points(session, &points, session.scale.pick(1, 3, 6))?;
+    let columns = ["choice", "encode gain %", "write gain %"];
+    let mut table = Table::new(
+        "What the paper leaves open, one choice at a time, k = 10",
+        &columns,
+    );
+    for ((name, _), gains) in CHOICES.iter().zip(gains) {
+        let pct = [&gains.encode_pct, &gains.write_pct].map(|pct| mean(pct).into());
+        table.row(std::iter::once((*name).into()).chain(pct));
+    }
+    Ok(table)
+}
+
+/// Where replicas beyond the third may go, and whether data leave the core rack then for a parity chunk.
+const READINGS: [(&str, ReplicaSpread, ParityPlaces); 4] = [
+    (
+        "a fresh rack each",
+        ReplicaSpread::FreshRacks,
+        ParityPlaces::Anywhere,
+    ),
+    (
+        "a fresh rack each, and data leave the core rack",
+        ReplicaSpread::FreshRacks,
+        ParityPlaces::CoreFirst,
+    ),
+    (
+        "two a rack",
+        ReplicaSpread::TwoARack,
+        ParityPlaces::Anywhere,
+    ),
+    (
+        "all in the second's rack",
+        ReplicaSpread::TwoRacks,
+        ParityPlaces::Anywhere,
+    ),
+];
+/// What the paper prints of the writes' gain at [`REPLICAS_MOST`] replicas, per cent.
+const WRITES_AT_MOST_PCT: f64 = 20.5;
+const REPLICAS_MOST: usize = 8;
+
+/// The gains at few and at many replicas, by where those beyond the third go, and those of writes at the most
+/// beside the paper's.
+pub(super) fn replica_readings(
+    session: &Session<'_>,
+    stripes: u32,
+) -> Result<(Table, Vec<Finding>), LabError> {
+    let few = [2, 4, REPLICAS_MOST];
+    let replicas = session.scale.pick(&few[2..], &few, &few);
+    let point = |&(_, spread, parity_places)| {
+        replicas.iter().map(move |&replica_count| {
+            let mut sides = Sides::new(stripes);
+            sides.ear.replica_count = replica_count;
+            sides.ear.replica_spread = spread;
+            sides.ear.layout = Layout::EncodingAware(parity_places);
+            sides
+        })
+    };
+    let points: Vec<Sides> = READINGS.iter().flat_map(point).collect();
+    let gains = run_points(session, &points, session.scale.pick(1, 3, 10))?;
+    let columns = [
+        "replicas beyond the third",
+        "replicas",
+        "encode gain %",
+        "write gain %",
+        "RR, chunks across racks",
+        "EAR",
+    ];
+    let mut table = Table::new("What the paper leaves open of replicas", &columns);
+    let mut findings = Vec::new();
+    for ((name, ..), gains) in READINGS.iter().zip(gains.chunks(replicas.len())) {
+        for (&replica_count, gains) in replicas.iter().zip(gains) {
+            let write_pct = mean(&gains.write_pct);
+            let figures = [mean(&gains.encode_pct), write_pct];
+            let cells = figures.into_iter().chain(gains.cross_chunks);
+            let first = [(*name).into(), (replica_count as u64).into()];
+            table.row(first.into_iter().chain(cells.map(Into::into)));
+            if replica_count == REPLICAS_MOST {
+                let what = format!("writes, at {REPLICAS_MOST} replicas: {name}");
+                let paper = format!("{WRITES_AT_MOST_PCT} %");
+                let finding = Finding::number(what, write_pct, " %", paper);
+                findings.push(finding.reached(is_near(write_pct, WRITES_AT_MOST_PCT)));
+            }
+        }
+    }
+    Ok((table, findings))
+}
