@@ -100,6 +100,56 @@ fn every_link_has_its_limit() {
     assert_eq!(bucket_rates(&unlimited), []);
 }
 
+/// What `tc` or `ip` says inside a testbed whose links serve connections in turn.
+fn fair(what: &str) -> String {
+    let options = [
+        "--racks=2",
+        "--nodes-per-rack=2",
+        "--inner=40Mbit",
+        "--cross=80Mbit",
+        "--spare-core",
+        "--fair",
+    ];
+    output_of(&options, what)
+}
+
+#[test]
+fn connections_that_are_served_in_turn_have_queues_of_their_own() {
+    if !is_possible() {
+        return;
+    }
+    // Three other nodes, the coordinator, and sixteen for clients; two nodes with two of the other rack.
+    for (device, queue_count, rate) in [("port-0-1", 3 + 1 + 16, "40Mbit"), ("up-1", 4, "80Mbit")] {
+        let listed = fair(&format!(
+            "nsenter --net=/run/netns/core tc class show dev {device}"
+        ));
+        let classes: Vec<&str> = listed.lines().collect();
+        assert_eq!(classes.len(), 1 + queue_count, "{listed}");
+        let of_all = classes
+            .iter()
+            .find(|class| class.contains("class htb 1:1 "));
+        let of_all = of_all.expect("a class above all others");
+        assert!(of_all.contains(&format!("rate {rate}")), "{of_all}");
+        let others = classes.iter().filter(|class| class.contains("parent 1:1 "));
+        let lent = others.filter(|class| class.contains(&format!("ceil {rate}")));
+        assert_eq!(
+            lent.count(),
+            queue_count,
+            "each may have all of it: {listed}"
+        );
+    }
+    // What one seat sends to another passes in the queue of these two.
+    let listed = fair(
+        "nsenter --net=/run/netns/node-0-0 bash -c 'echo hello > /dev/udp/10.83.1.10/9'; \
+         nsenter --net=/run/netns/node-0-0 tc -s class show dev eth0",
+    );
+    let leaves = listed
+        .split("class htb ")
+        .filter(|class| class.contains("leaf"));
+    let used = leaves.filter(|class| !class.contains("Sent 0 bytes"));
+    assert_eq!(used.count(), 1, "{listed}");
+}
+
 #[test]
 fn a_matrix_of_regions_limits_each_pair() {
     if !is_possible() {

@@ -136,12 +136,12 @@ fn stripes_within_their_rack_limit_live_longer() {
 struct ByHand;
 
 const IDLE_S: f64 = 0.125;
-/// Slices of a byte, so that a pipeline is full at once.
-const SLICE_BYTES: u64 = 1;
+const SLICE_BYTES: u64 = 32 << 10;
 
 impl ByHand {
     /// The first replicas of a segment's blocks are on two nodes of rack 0, and stay on others. One of the
-    /// two encodes: it gets two blocks from the other, and sends it a parity chunk.
+    /// two encodes: it gets two blocks from the other, a slice of each in turn, and sends it a parity chunk,
+    /// whose last slice leaves when the last of both is there.
     fn time(bench: &EncodeBench, trial: &EncodeTrial) -> EncodeTime {
         let nodes = |numbers: &[u32]| numbers.iter().copied().map(NodeId).collect::<Vec<_>>();
         let segment = SegmentPlaces {
@@ -153,13 +153,14 @@ impl ByHand {
         let segment_count = bench.file_count * bench.segments_per_file;
         // Rates of testbeds are 96 % payload.
         let chunk_s = bench.chunk_bytes as f64 / (0.96 * bench.node_bytes_per_s as f64);
+        let slice_s = chunk_s * SLICE_BYTES as f64 / bench.chunk_bytes as f64;
         let put = PutTime {
             replicas: vec![nodes(&[10, 12, 14]); 4],
             at_s: 0.0,
             seconds: IDLE_S + 4.0 * chunk_s,
         };
         EncodeTime {
-            seconds: segment_count as f64 * (IDLE_S + 2.0 * chunk_s),
+            seconds: segment_count as f64 * (IDLE_S + 2.0 * chunk_s + slice_s),
             segments: vec![segment; segment_count as usize],
             // Puts that share links with each other are no case for doing it by hand.
             puts: trial

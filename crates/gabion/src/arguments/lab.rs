@@ -275,9 +275,13 @@ pub(crate) struct TestbedOptions {
     /// the coordinator
     #[arg(long, requires = "cross")]
     pub(crate) spare_core: bool,
+    /// Serve the connections of each link in turn, so that they get equal shares at once; without this they
+    /// share a queue, and their shares are what TCP comes to
+    #[arg(long)]
+    pub(crate) fair: bool,
     /// A matrix of rates instead: row i, column j is from region i to region j, and the diagonal is
     /// each node's own link
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["inner", "cross", "racks"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["inner", "cross", "racks", "fair"])]
     pub(crate) regions: Option<PathBuf>,
     /// This process is inside already
     #[arg(long, hide = true)]

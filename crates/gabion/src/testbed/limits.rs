@@ -1,6 +1,7 @@
 //! How fast a testbed's links are: one uplink a rack (the gateway of CAU section 5.3), or a matrix of
 //! regions (Table 1 of CAU and of `ECPipe`).
 
+use super::fair;
 use crate::failure::{Context, Failure};
 use gabion_wire::parse_rate;
 use std::fs;
@@ -10,7 +11,12 @@ use std::path::Path;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Limits {
     /// Every node's link, and every rack's uplink, each direction by itself.
-    Racks { node: u64, uplink: Uplink },
+    Racks {
+        node: u64,
+        uplink: Uplink,
+        /// Whether connections are served in turn on each link, and do not share a queue.
+        is_fair: bool,
+    },
     /// `from[i][j]` is what all nodes of region i together send to region j; `from[i][i]` is each
     /// node's own link.
     Regions { from: Vec<Vec<u64>> },
@@ -30,6 +36,7 @@ impl Limits {
         inner: Option<&str>,
         cross: Option<&str>,
         spares_core: bool,
+        is_fair: bool,
     ) -> Result<Self, Failure> {
         let rate = |text: Option<&str>| {
             text.map_or(Ok(0), |text| parse_rate(text).map_err(Failure::usage))
@@ -40,7 +47,31 @@ impl Limits {
                 rate: rate(cross)?,
                 spares_core,
             },
+            is_fair,
         })
+    }
+
+    /// Whether connections are served in turn.
+    pub(crate) const fn are_fair(&self) -> bool {
+        matches!(self, Self::Racks { is_fair: true, .. })
+    }
+
+    /// The largest frame that senders may form, so that turns are short; none where it does not matter.
+    pub(crate) fn frame_bytes(&self) -> Option<u64> {
+        match self {
+            Self::Racks {
+                node,
+                uplink,
+                is_fair: true,
+            } => {
+                let slowest = [*node, uplink.rate]
+                    .into_iter()
+                    .filter(|&rate| rate > 0)
+                    .min();
+                slowest.map(fair::frame_bytes)
+            }
+            _ => None,
+        }
     }
 
     /// Reads a matrix of regions: a line for each sender, rates with their unit apart by blanks, and

@@ -2,9 +2,11 @@
 //! clusters of CAU section 5.3 and `RackCU` section V-B).
 //!
 //! This page names the seats and their addresses, for the side that builds them and for the
-//! clusters that are started inside. `limits` says how fast links are, `network` makes them. How
-//! long a testbed lives is the business of the command `gabion lab testbed`.
+//! clusters that are started inside. `limits` says how fast links are, `network` makes them, and `fair` those
+//! that serve connections in turn. How long a testbed lives is the business of the command
+//! `gabion lab testbed`.
 
+mod fair;
 pub(crate) mod limits;
 pub(crate) mod network;
 

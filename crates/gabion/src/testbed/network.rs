@@ -4,6 +4,7 @@
 //! All of it is named in this process's own mount namespace and reachable from nowhere else, so
 //! nothing here removes anything: the kernel does, when the last process is gone.
 
+use super::fair::{self, Side};
 use super::limits::{Limits, Uplink};
 use super::{CLIENT, COORDINATOR, CORE, Shape, core_address, node_address, node_seat};
 use crate::failure::{Context, Failure};
@@ -11,6 +12,13 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
+
+/// Commands for `ip` or `tc`, a line each.
+pub(super) type Batch = String;
+
+/// How senders find their rates, whatever this machine's default is: filling queues and giving way to
+/// losses, as Linux does unless told otherwise.
+const CONGESTION_CONTROL: &str = "cubic";
 
 /// Makes the network. The caller must be in network and mount namespaces of its own.
 pub(crate) fn make(shape: Shape, limits: &Limits) -> Result<(), Failure> {
@@ -45,16 +53,17 @@ pub(crate) fn make(shape: Shape, limits: &Limits) -> Result<(), Failure> {
     }
     run("ip", &["-batch", "-"], &batch)?;
     for seat in outside {
-        open_link(seat, core_address(seat))?;
+        open_link(seat, core_address(seat), limits.frame_bytes())?;
     }
     for (rack, index) in shape.nodes() {
-        open_link(&node_seat(rack, index), node_address(rack, index))?;
+        let address = node_address(rack, index);
+        open_link(&node_seat(rack, index), address, limits.frame_bytes())?;
     }
     limit(shape, limits)
 }
 
 /// A rack's bridge, and its link to the core: `up-R` sends what leaves the rack, `down-R` what enters.
-fn uplink(batch: &mut String, rack: u32) {
+fn uplink(batch: &mut Batch, rack: u32) {
     for command in [
         format!("link add rack-{rack} type bridge"),
         format!("link set rack-{rack} up"),
@@ -67,7 +76,7 @@ fn uplink(batch: &mut String, rack: u32) {
 }
 
 /// A link between a seat and a bridge.
-fn port(batch: &mut String, port: &str, seat: &str, bridge: &str) {
+fn port(batch: &mut Batch, port: &str, seat: &str, bridge: &str) {
     line(
         batch,
         format_args!("link add {port} type veth peer name eth0 netns {seat}"),
@@ -79,9 +88,18 @@ fn node_port(rack: u32, index: u32) -> String {
     format!("port-{rack}-{index}")
 }
 
-/// Gives a seat its address.
-fn open_link(seat: &str, address: Ipv4Addr) -> Result<(), Failure> {
-    let batch = format!("link set lo up\naddress add {address}/16 dev eth0\nlink set eth0 up\n");
+/// Gives a seat its address. Senders form frames of so many bytes at most, or of as many as they like.
+fn open_link(seat: &str, address: Ipv4Addr, frame_bytes: Option<u64>) -> Result<(), Failure> {
+    let mut batch = format!(
+        "link set lo up\naddress add {address}/16 dev eth0 noprefixroute\nlink set eth0 up\n\
+         route add 10.83.0.0/16 dev eth0 congctl {CONGESTION_CONTROL}\n"
+    );
+    if let Some(bytes) = frame_bytes {
+        line(
+            &mut batch,
+            format_args!("link set eth0 gso_max_size {bytes}"),
+        );
+    }
     run("ip", &["-netns", seat, "-batch", "-"], &batch)
 }
 
@@ -91,17 +109,25 @@ fn limit(shape: Shape, limits: &Limits) -> Result<(), Failure> {
     for (rack, index) in shape.nodes() {
         let rate = limits.node(rack);
         if rate > 0 {
-            let own = bucket("eth0", rate);
-            run(
-                "tc",
-                &["-netns", &node_seat(rack, index), "-batch", "-"],
-                &own,
-            )?;
-            core.push_str(&bucket(&node_port(rack, index), rate));
+            let (mut own, port) = (String::new(), node_port(rack, index));
+            if limits.are_fair() {
+                let node = Side::node(rack, index);
+                let others = node.others(shape, true);
+                fair::link(&mut own, "eth0", rate, &node, &others);
+                fair::link(&mut core, &port, rate, &others, &node);
+            } else {
+                bucket(&mut own, "eth0", rate);
+                bucket(&mut core, &port, rate);
+            }
+            let seat = node_seat(rack, index);
+            run("tc", &["-netns", &seat, "-batch", "-"], &own)?;
         }
     }
     for rack in 0..shape.rack_count {
         match limits {
+            Limits::Racks {
+                uplink, is_fair, ..
+            } if *is_fair => fair_gateway(&mut core, shape, rack, *uplink),
             Limits::Racks { uplink, .. } => gateway(&mut core, shape, rack, *uplink),
             Limits::Regions { from } => regions(&mut core, rack, &from[rack as usize]),
         }
@@ -110,20 +136,41 @@ fn limit(shape: Shape, limits: &Limits) -> Result<(), Failure> {
 }
 
 /// A token bucket on what a device sends.
-fn bucket(device: &str, bytes_per_s: u64) -> String {
+fn bucket(batch: &mut Batch, device: &str, bytes_per_s: u64) {
     let (burst, queue) = (burst_bytes(bytes_per_s), queue_bytes(bytes_per_s));
-    format!("qdisc add dev {device} root tbf rate {bytes_per_s}bps burst {burst}b limit {queue}b\n")
+    line(
+        batch,
+        format_args!(
+            "qdisc add dev {device} root tbf rate {bytes_per_s}bps burst {burst}b limit {queue}b"
+        ),
+    );
+}
+
+/// A rack's uplink whose connections are served in turn.
+fn fair_gateway(batch: &mut Batch, shape: Shape, rack: u32, uplink: Uplink) {
+    if uplink.rate > 0 {
+        let inside = Side::rack(shape, rack);
+        let outside = inside.others(shape, !uplink.spares_core);
+        fair::link(batch, &format!("up-{rack}"), uplink.rate, &inside, &outside);
+        fair::link(
+            batch,
+            &format!("down-{rack}"),
+            uplink.rate,
+            &outside,
+            &inside,
+        );
+    }
 }
 
 /// A rack's uplink, each direction by itself.
-fn gateway(batch: &mut String, shape: Shape, rack: u32, Uplink { rate, spares_core }: Uplink) {
+fn gateway(batch: &mut Batch, shape: Shape, rack: u32, Uplink { rate, spares_core }: Uplink) {
     let ends = [
         (format!("up-{rack}"), "dst"),
         (format!("down-{rack}"), "src"),
     ];
     for (device, other_end) in ends.iter().filter(|_| rate > 0) {
         if !spares_core {
-            batch.push_str(&bucket(device, rate));
+            bucket(batch, device, rate);
             continue;
         }
         queues(batch, device);
@@ -136,7 +183,7 @@ fn gateway(batch: &mut String, shape: Shape, rack: u32, Uplink { rate, spares_co
 
 /// One class of the region's uplink for each other region; what goes to the coordinator and to clients
 /// is in none and has no limit.
-fn regions(batch: &mut String, rack: u32, to: &[u64]) {
+fn regions(batch: &mut Batch, rack: u32, to: &[u64]) {
     let device = format!("up-{rack}");
     queues(batch, &device);
     for (region, &rate) in (0..).zip(to) {
@@ -148,14 +195,14 @@ fn regions(batch: &mut String, rack: u32, to: &[u64]) {
 }
 
 /// Makes a device send by classes; what no filter gives to one has no limit.
-fn queues(batch: &mut String, device: &str) {
+pub(super) fn queues(batch: &mut Batch, device: &str) {
     line(
         batch,
         format_args!("qdisc add dev {device} root handle 1: htb"),
     );
 }
 
-fn class(batch: &mut String, device: &str, class: u32, rate: u64) {
+fn class(batch: &mut Batch, device: &str, class: u32, rate: u64) {
     let (burst, queue) = (burst_bytes(rate), queue_bytes(rate));
     // The quantum shares out what classes lend each other, and these lend nothing.
     line(
@@ -172,7 +219,7 @@ fn class(batch: &mut String, device: &str, class: u32, rate: u64) {
 }
 
 /// Gives a class the packets whose `end`, `src` or `dst`, is in a rack.
-fn filter(batch: &mut String, device: &str, end: &str, rack: u32, class: u32) {
+fn filter(batch: &mut Batch, device: &str, end: &str, rack: u32, class: u32) {
     line(
         batch,
         format_args!(
@@ -192,7 +239,8 @@ fn queue_bytes(bytes_per_s: u64) -> u64 {
     (bytes_per_s / 20).max(264_000)
 }
 
-fn line(batch: &mut String, text: std::fmt::Arguments<'_>) {
+/// Adds a command.
+pub(super) fn line(batch: &mut Batch, text: std::fmt::Arguments<'_>) {
     writeln!(batch, "{text}").expect("a string takes all text");
 }
 

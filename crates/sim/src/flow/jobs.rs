@@ -1,7 +1,9 @@
 //! Scripts under way on an engine, each with an owner who hears when all of its flows have ended.
 
 use super::engine::{Engine, Token};
-use super::script::Script;
+use super::script::{Connection, Script};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Bits of a token that say which flow of its script it is.
 const FLOW_BITS: u32 = 16;
@@ -14,19 +16,24 @@ struct Job<O> {
     left_count: usize,
 }
 
+type Lines = BTreeMap<Connection, VecDeque<(usize, usize)>>;
+
 /// Scripts under way. Their flows' tokens are below [`Jobs::<O>::TOKEN_END`].
 #[derive(Debug)]
 pub(super) struct Jobs<O> {
-    jobs: Vec<Option<Job<O>>>,
-    /// Places in `jobs` of those that have ended.
+    under_way: Vec<Option<Job<O>>>,
+    /// Places in `under_way` of those that have ended.
     free: Vec<usize>,
+    /// By connection that carries a flow, the jobs and flows that wait for it.
+    lines: Lines,
 }
 
 impl<O> Default for Jobs<O> {
     fn default() -> Self {
         Self {
-            jobs: Vec::new(),
+            under_way: Vec::new(),
             free: Vec::new(),
+            lines: BTreeMap::new(),
         }
     }
 }
@@ -42,18 +49,18 @@ impl<O> Jobs<O> {
         if flow_count == 0 {
             return Some(owner);
         }
-        let number = self.free.pop().unwrap_or(self.jobs.len());
-        if number == self.jobs.len() {
-            self.jobs.push(None);
+        let number = self.free.pop().unwrap_or(self.under_way.len());
+        if number == self.under_way.len() {
+            self.under_way.push(None);
         }
-        let job = self.jobs[number].insert(Job {
+        let job = self.under_way[number].insert(Job {
             left_count: flow_count,
             script,
             owner,
         });
         for flow in 0..flow_count {
             if job.script.waits[flow] == 0 {
-                job.start(engine, number, flow);
+                job.start(&mut self.lines, engine, number, flow);
             }
         }
         None
@@ -65,26 +72,63 @@ impl<O> Jobs<O> {
             (token >> FLOW_BITS) as usize,
             (token & ((1 << FLOW_BITS) - 1)) as usize,
         );
-        let place = &mut self.jobs[number];
-        let job = place.as_mut().expect("a job under way");
+        let job = self.under_way[number].as_mut().expect("a job under way");
         job.left_count -= 1;
-        if job.left_count == 0 {
+        let has_ended = job.left_count == 0;
+        let followers = std::mem::take(&mut job.script.followers[flow]);
+        if let Some(&connection) = job.script.connections.get(flow) {
+            self.release(engine, connection);
+        }
+        let place = &mut self.under_way[number];
+        if has_ended {
             self.free.push(number);
             return place.take().map(|job| job.owner);
         }
-        for follower in std::mem::take(&mut job.script.followers[flow]) {
+        let job = place.as_mut().expect("a job under way");
+        for follower in followers {
             let waits = &mut job.script.waits[follower as usize];
             *waits -= 1;
             if *waits == 0 {
-                job.start(engine, number, follower as usize);
+                job.start(&mut self.lines, engine, number, follower as usize);
             }
         }
         None
     }
+
+    /// A connection has carried a flow: it takes the next.
+    fn release(&mut self, engine: &mut Engine, connection: Connection) {
+        let line = self.lines.get_mut(&connection);
+        match line.expect("a connection that carried a flow").pop_front() {
+            Some((number, flow)) => {
+                let job = self.under_way[number].as_mut();
+                job.expect("a job under way").send(engine, number, flow);
+            }
+            None => {
+                self.lines.remove(&connection);
+            }
+        }
+    }
 }
 
 impl<O> Job<O> {
-    fn start(&mut self, engine: &mut Engine, number: usize, flow: usize) {
+    /// Begins a flow, or has it wait for its connection.
+    fn start(&mut self, lines: &mut Lines, engine: &mut Engine, number: usize, flow: usize) {
+        match self
+            .script
+            .connections
+            .get(flow)
+            .map(|own| lines.entry(*own))
+        {
+            Some(Entry::Occupied(mut line)) => line.get_mut().push_back((number, flow)),
+            Some(Entry::Vacant(free)) => {
+                free.insert(VecDeque::new());
+                self.send(engine, number, flow);
+            }
+            None => self.send(engine, number, flow),
+        }
+    }
+
+    fn send(&mut self, engine: &mut Engine, number: usize, flow: usize) {
         let flow_now = std::mem::take(&mut self.script.flows[flow]);
         engine.start(flow_now, (number as Token) << FLOW_BITS | flow as Token);
     }

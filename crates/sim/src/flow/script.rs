@@ -1,10 +1,12 @@
 //! A plan as transfers that wait for each other.
 //!
 //! There are several ways to see one plan. *Serial* is a process that waits for each of its transfers. *Staged*
-//! is an encoder that first gets all chunks at once and then sends all parity. *Streamed* is what `exec` does:
-//! streams that depend on each other are one flow, and its slowest link decides.
+//! is an encoder that first gets all chunks at once and then sends all parity. *Sliced* is what `exec` does, with
+//! its slices and rings. *Streamed* is that with slices without end and rings without room: streams that
+//! depend on each other are one flow, and its slowest link decides.
 
 use super::fabric::{Fabric, LinkNumber};
+use super::sliced;
 use gabion_layout::NodeId;
 use gabion_plan::{Plan, Step};
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,6 +58,9 @@ pub enum Execution {
     Staged,
     /// All steps go on at once, slice by slice. Those that depend on each other go at one rate.
     Streamed,
+    /// All steps go on at once, and each slice is a flow by itself that waits for what it needs and for
+    /// room at its receiver, as in `exec`. Where plans have many slices, these are many flows.
+    Sliced,
 }
 
 /// The flows of a plan, and which of them wait for which.
@@ -67,6 +72,20 @@ pub struct Script {
     pub followers: Vec<Vec<u32>>,
     /// By flow, how many it waits for.
     pub waits: Vec<u32>,
+    /// By flow, the connection that carries it after what it was given before; empty where flows share
+    /// links by themselves.
+    pub connections: Vec<Connection>,
+}
+
+/// What carries one flow at a time, first come, first served: those of all scripts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Connection {
+    /// Who sends.
+    pub from: NodeId,
+    /// Who receives; the sender itself if it is about what is at one node.
+    pub to: NodeId,
+    /// Which client, if one of them is a client.
+    pub client: u32,
 }
 
 impl Script {
@@ -86,6 +105,7 @@ impl Script {
             Execution::Serial => Self::serial(plan, fabric),
             Execution::Staged => Self::staged(plan, fabric),
             Execution::Streamed => Self::streamed(plan, fabric),
+            Execution::Sliced => sliced::script(plan, fabric),
         }
     }
 
@@ -107,6 +127,7 @@ impl Script {
             followers: (1..=flow_count).map(next).collect(),
             waits: (0..flow_count).map(|flow| u32::from(flow > 0)).collect(),
             flows,
+            connections: Vec::new(),
         }
     }
 
@@ -170,7 +191,17 @@ impl Script {
         flows.sum::<f64>().round() as u64
     }
 
-    fn push(&mut self, flow: Flow, after: &BTreeSet<u32>) -> u32 {
+    /// The script of a client, whose connections are not those of other clients.
+    #[must_use]
+    pub fn of_client(mut self, client: u32) -> Self {
+        let own = self.connections.iter_mut();
+        for connection in own.filter(|own| [own.from, own.to].contains(&NodeId::CLIENT)) {
+            connection.client = client;
+        }
+        self
+    }
+
+    pub(super) fn push(&mut self, flow: Flow, after: &BTreeSet<u32>) -> u32 {
         let number = self.flows.len() as u32;
         self.flows.push(flow);
         self.followers.push(Vec::new());
@@ -190,7 +221,7 @@ struct Crossing {
 }
 
 /// The connection that a step uses: a node has one with itself for its disk.
-fn ends(step: &Step) -> (NodeId, NodeId) {
+pub(super) fn ends(step: &Step) -> (NodeId, NodeId) {
     match step {
         Step::Send { from, to, .. } => (*from, *to),
         other => (other.node(), other.node()),
@@ -216,7 +247,7 @@ fn parts(plan: &Plan) -> Vec<usize> {
 }
 
 /// The values that a step uses, as places in the plan.
-fn used_by(step: &Step) -> Vec<usize> {
+pub(super) fn used_by(step: &Step) -> Vec<usize> {
     match step {
         Step::Input { .. } | Step::Read { .. } | Step::Recall { .. } => Vec::new(),
         Step::Combine { terms, .. } => terms.iter().map(|term| term.value.at()).collect(),
@@ -236,7 +267,7 @@ fn uses(step: &Step) -> u64 {
 }
 
 /// A step as a flow of so many bytes. What needs nothing that is waited for has no shares.
-fn flow(step: &Step, bytes: u64, fabric: &Fabric) -> Flow {
+pub(super) fn flow(step: &Step, bytes: u64, fabric: &Fabric) -> Flow {
     let mut flow = Flow::new(bytes, links(step, fabric));
     for share in &mut flow.shares {
         share.weight = uses(step) as f64;

@@ -182,6 +182,12 @@ impl Report {
         }
         align_numbers(&mut forms);
         println!("{forms}");
+        if self.forms.iter().any(|form| form.begun_anew_count > 0) {
+            println!(
+                "segments that writes outran were begun anew: what they had sent by then is metered, and \
+                 only the attempts that came through are planned"
+            );
+        }
     }
 
     fn print_repairs(&self) {

@@ -36,6 +36,11 @@ pub(super) async fn on_testbed(bench: &EncodeBench) -> Result<Encodings, Failure
         .with(format!("--racks={}", bench.rack_count))
         .with(format!("--inner={}", rate_text(bench.node_bytes_per_s)))
         .with(format!("--cross={}", rate_text(bench.rack_bytes_per_s)));
+    let outer = if bench.is_fair {
+        outer.with("--fair")
+    } else {
+        outer
+    };
     outer.run("encodings", bench).await
 }
 

@@ -24,6 +24,7 @@ pub(super) async fn run(options: TestbedOptions) -> Result<(), Failure> {
             options.inner.as_deref(),
             options.cross.as_deref(),
             options.spare_core,
+            options.fair,
         )?,
     };
     let shape = Shape {
@@ -117,6 +118,7 @@ fn start_inner(options: &TestbedOptions) -> Result<Child, Failure> {
         command.args(rate.as_ref().map(|rate| format!("--{name}={rate}")));
     }
     command.args(options.spare_core.then_some("--spare-core"));
+    command.args(options.fair.then_some("--fair"));
     command.arg("--").args(&options.command);
     command.spawn().context("start the testbed")
 }

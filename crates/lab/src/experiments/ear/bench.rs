@@ -19,6 +19,8 @@ pub struct EncodeBench {
     pub node_bytes_per_s: u64,
     /// What each rack's link to other racks carries each way, in bytes a second.
     pub rack_bytes_per_s: u64,
+    /// Whether links serve their connections in turn, and these do not share a queue.
+    pub is_fair: bool,
     /// The code, as users write it.
     pub code: String,
     /// Replicas of a block.

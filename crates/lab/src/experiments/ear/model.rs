@@ -2,20 +2,21 @@
 //! rates, with what else is known of how a cluster works. Nothing here is fitted to what was measured.
 //!
 //! - *Rates* of testbeds are those of frames, of which so much is payload (docs/testbed.md).
-//! - *Sharing* is max-min fair, as congestion control comes near it, and plans stream.
+//! - *Sharing* is max-min fair among connections. So are links that serve connections in turn; where these
+//!   share a queue, congestion control comes near it only.
+//! - *Plans* go slice by slice, with the rings of `exec`.
 //! - *At once*: so many conversions, and of each put so many blocks, as coordinator and client have it.
 //! - *Messages* of a conversion are rounds of the coordinator with all nodes that it concerns. Each
-//!   message and answer waits in the queue of its node's link where that is full.
+//!   message and answer waits in the queue of its node's link where that is full, or, where connections are
+//!   served in turn, for one frame.
 //! - *Idle time*: what messages, metadata and files cost by themselves is measured on the same cluster
 //!   while nothing else goes on, with blocks that have next to no bytes.
-//! - *Fill*: parity leaves the encoder one slice behind the data that comes in, at the rate of whichever
-//!   of the two is less.
 
 use super::bench::{EncodeBench, EncodeTime, Encodings, SegmentPlaces};
 use crate::error::LabError;
 use gabion_codec::Code;
 use gabion_layout::{Geometry, NodeId, StripeId, Topology};
-use gabion_plan::{Cost, Plan, Step};
+use gabion_plan::{Cost, Plan};
 use gabion_planner::{PlanError, Stripe, encode};
 use gabion_sim::flow::{Execution, Fabric, Network, Rates, Script, Sharing, Work};
 use std::collections::BTreeSet;
@@ -25,6 +26,11 @@ const PAYLOAD_SHARE: f64 = 0.96;
 /// A testbed's queues hold what their link carries in so long, but so many bytes at least.
 const QUEUE_S: f64 = 0.05;
 const QUEUE_BYTES_MIN: f64 = 264e3;
+/// What passes at once where connections are served in turn.
+const FRAME_S: f64 = 0.002;
+/// How full the queue of a full link is on average: when it overflows, senders fall back to 0.7 of what they
+/// had under way (CUBIC, RFC 9438), and fill it again.
+const QUEUE_SHARE: f64 = 0.85;
 /// Blocks of a put that are under way at a time.
 const BLOCKS_AT_ONCE: usize = 3;
 /// Bytes of a slice of a put.
@@ -32,12 +38,12 @@ const PUT_SLICE_BYTES: u64 = 256 << 10;
 const NS_PER_S: f64 = 1e9;
 
 /// What the model makes of a trial.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(super) struct Modelled {
     /// Until the last segment was encoded, in seconds.
     pub(super) seconds: f64,
-    /// The mean time of a put, if there was one.
-    pub(super) put_s: Option<f64>,
+    /// The times of the puts, in seconds.
+    pub(super) puts_s: Vec<f64>,
     /// What the plans of the encodings send across racks, in bytes.
     pub(super) cross_rack_bytes: u64,
 }
@@ -92,9 +98,10 @@ impl<'a> Model<'a> {
             at_once: self.encodings.conversions_at_once,
         };
         let mut clients = Vec::with_capacity(time.puts.len());
-        for put in &time.puts {
+        for (client, put) in (0..).zip(&time.puts) {
             let pause = Work::Pause(to_ns(put.at_s));
-            clients.push(Work::in_turn(vec![pause, self.put(&put.replicas)?]));
+            let put = self.put(client, &put.replicas)?;
+            clients.push(Work::in_turn(vec![pause, put]));
         }
         let network = Network {
             fabric: &self.fabric,
@@ -115,12 +122,10 @@ impl<'a> Model<'a> {
         let [conversions, clients] = &done.parts[..] else {
             unreachable!("conversions and clients are two");
         };
-        let puts: Vec<f64> = (clients.parts.iter())
-            .map(|client| client.parts[1].seconds())
-            .collect();
+        let puts_s = clients.parts.iter();
         Ok(Modelled {
             seconds: conversions.seconds(),
-            put_s: (!puts.is_empty()).then(|| super::mean(&puts)),
+            puts_s: puts_s.map(|client| client.parts[1].seconds()).collect(),
             cross_rack_bytes,
         })
     }
@@ -163,8 +168,7 @@ impl<'a> Model<'a> {
             // The marks are pinned.
             Work::round(&old),
             Work::Ask(participants.clone()),
-            Work::Pause(self.fill_ns(plan)),
-            Work::Move(Script::of_plan(plan, &self.fabric, Execution::Streamed)),
+            Work::Move(Script::of_plan(plan, &self.fabric, Execution::Sliced)),
             Work::Answer(participants),
             // Chunks are read back, leases taken again, and old chunks removed.
             Work::round(new),
@@ -175,7 +179,7 @@ impl<'a> Model<'a> {
     }
 
     /// A client's put of a segment: each block goes to all of its replicas at once.
-    fn put(&self, blocks: &[Vec<NodeId>]) -> Result<Work, LabError> {
+    fn put(&self, client: u32, blocks: &[Vec<NodeId>]) -> Result<Work, LabError> {
         let block = |nodes: &Vec<NodeId>| {
             let stripe = Stripe {
                 id: StripeId(1),
@@ -185,7 +189,8 @@ impl<'a> Model<'a> {
                 lost: &[],
             };
             let plan = encode::direct(&stripe, NodeId::CLIENT, PUT_SLICE_BYTES)?;
-            let script = Script::of_plan(&plan, &self.fabric, Execution::Streamed);
+            let script = Script::of_plan(&plan, &self.fabric, Execution::Sliced);
+            let script = script.of_client(client);
             Ok(Work::in_turn(vec![
                 Work::Ask(nodes.clone()),
                 Work::Move(script),
@@ -202,30 +207,14 @@ impl<'a> Model<'a> {
         ]))
     }
 
-    /// How long a slice of what an encoder gets, or of what it sends if that is less, needs to pass its
-    /// link.
-    fn fill_ns(&self, plan: &Plan) -> u64 {
-        let chunks = |is_end: &dyn Fn(NodeId, NodeId) -> bool| {
-            let sends = plan.steps.iter().filter(|step| match step {
-                Step::Send { from, to, .. } => is_end(*from, *to),
-                _ => false,
-            });
-            sends.count() as u64
-        };
-        let encoder = plan.steps.iter().find_map(|step| match step {
-            Step::Combine { node, .. } => Some(*node),
-            _ => None,
-        });
-        let passed = encoder.map_or(0, |encoder| {
-            chunks(&|_, to| to == encoder).min(chunks(&|from, _| from == encoder))
-        });
-        let bytes_per_s = self.bench.node_bytes_per_s as f64 * PAYLOAD_SHARE;
-        to_ns((passed * self.encodings.slice_bytes) as f64 / bytes_per_s)
-    }
-
+    /// How long a message waits for a full link: behind all that may wait there, or, where connections are
+    /// served in turn, until a frame has passed.
     fn queue_ns(&self) -> u64 {
+        if self.bench.is_fair {
+            return to_ns(FRAME_S);
+        }
         let least_s = QUEUE_BYTES_MIN / self.bench.node_bytes_per_s as f64;
-        to_ns(least_s.max(QUEUE_S))
+        to_ns(QUEUE_SHARE * least_s.max(QUEUE_S))
     }
 }
 

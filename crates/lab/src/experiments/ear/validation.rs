@@ -26,33 +26,40 @@ pub(in super::super) const EXPERIMENT: Experiment = Experiment {
 const NEAR_PCT: f64 = 10.0;
 const MIB: u64 = 1 << 20;
 /// Seconds between two puts, on average.
-const PUT_EVERY_S: f64 = 2.0;
+const PUT_EVERY_S: f64 = 1.0;
 /// No encoding takes so long that more begin.
 const PUT_COUNT_MAX: usize = 200;
+const PLACEMENTS: [ReplicaPlacement; 2] = [ReplicaPlacement::Rr, ReplicaPlacement::Ear];
 /// 40 Mbit/s: links bind, and not two processors.
 const LINK_BYTES_PER_S: u64 = 5_000_000;
 
-fn bench(session: &Session<'_>) -> Result<EncodeBench, LabError> {
+/// A bench whose trials are done in rounds, each with puts at other times.
+fn bench(
+    session: &Session<'_>,
+    is_fair: bool,
+    round_count: usize,
+) -> Result<EncodeBench, LabError> {
     let mut rng = ChaCha8Rng::seed_from_u64(session.seed);
-    let puts_at_s = arrivals(&mut rng);
-    let with = |puts_at_s: &[f64]| {
-        let placements = [ReplicaPlacement::Rr, ReplicaPlacement::Ear];
-        placements.map(|placement| EncodeTrial {
-            placement,
-            puts_at_s: puts_at_s.to_vec(),
-        })
-    };
-    let trials = session.scale.pick(
-        with(&puts_at_s).to_vec(),
-        [with(&[]), with(&puts_at_s)].concat(),
-        [with(&[]), with(&puts_at_s)].concat(),
-    );
+    let mut trials = Vec::new();
+    for _ in 0..round_count {
+        let puts_at_s = arrivals(&mut rng);
+        let with_and_without = [Vec::new(), puts_at_s];
+        let first = session.scale.pick(1, 0, 0);
+        for puts_at_s in &with_and_without[first..] {
+            trials.extend(PLACEMENTS.map(|placement| EncodeTrial {
+                placement,
+                puts_at_s: puts_at_s.clone(),
+            }));
+        }
+    }
+    let name = if is_fair { "fair" } else { "one-queue" };
     Ok(EncodeBench {
-        directory: session.empty_directory("testbed")?,
+        directory: session.empty_directory(&format!("testbed-{name}"))?,
         rack_count: 8,
         nodes_per_rack: 2,
         node_bytes_per_s: LINK_BYTES_PER_S,
         rack_bytes_per_s: LINK_BYTES_PER_S,
+        is_fair,
         code: "rs(4,2)".to_owned(),
         replica_count: 3,
         chunk_bytes: session.scale.pick(MIB, 2 * MIB, 4 * MIB),
@@ -76,230 +83,275 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
     let clusters = session
         .clusters
         .ok_or_else(|| LabError::Cluster("nobody starts clusters here".to_owned()))?;
-    let bench = bench(session)?;
-    session.progress.begin("encoding on a testbed", 1);
-    let encodings = clusters.encodings(&bench)?;
-    session.progress.step();
-    let model = Model::new(&bench, &encodings)?;
-    let modelled: Result<Vec<Modelled>, LabError> = encodings
-        .trials
-        .iter()
-        .map(|time| model.run(time))
-        .collect();
-    let code: Code = bench.code.parse().map_err(PlanError::from)?;
-    let comparison = Comparison {
-        segment_bytes: (code.k() as u64 * bench.chunk_bytes) as f64,
-        bench: &bench,
-        encodings: &encodings,
-        modelled: modelled?,
-    };
-    Ok(comparison.report(session))
+    // By bench, whether connections are served in turn, and rounds.
+    let benches = session.scale.pick(
+        vec![(true, 1)],
+        vec![(true, 3), (false, 1)],
+        vec![(true, 6), (false, 3)],
+    );
+    let progress = &session.progress;
+    progress.begin("encoding on testbeds", benches.len() as u64);
+    let mut sets = Vec::with_capacity(benches.len());
+    for (is_fair, round_count) in benches {
+        let bench = bench(session, is_fair, round_count)?;
+        let encodings = clusters.encodings(&bench)?;
+        let model = Model::new(&bench, &encodings)?;
+        let modelled = encodings.trials.iter().map(|time| model.run(time));
+        let modelled = modelled.collect::<Result<_, _>>()?;
+        sets.push(Set {
+            bench,
+            encodings,
+            modelled,
+        });
+        progress.step();
+    }
+    let mut rows = Vec::new();
+    for set in &sets {
+        rows.extend(set.rows()?);
+    }
+    Ok(report(session, &sets, &rows))
 }
 
-/// What both came to.
-struct Comparison<'a> {
-    bench: &'a EncodeBench,
-    encodings: &'a Encodings,
+/// A bench, and what the testbed and the model made of it.
+struct Set {
+    bench: EncodeBench,
+    encodings: Encodings,
     modelled: Vec<Modelled>,
-    segment_bytes: f64,
 }
 
-/// A figure of a trial: the testbed's, and the model's.
+/// A figure of the testbed's, and the model's.
 type Pair = [f64; 2];
 
 fn distance_pct([testbed, model]: Pair) -> f64 {
     100.0 * (model / testbed - 1.0)
 }
 
-impl Comparison<'_> {
-    fn report(&self, session: &Session<'_>) -> Report {
-        let bench = self.bench;
-        let mbit = |bytes_per_s: u64| bytes_per_s * 8 / 1_000_000;
-        let segment_count = bench.file_count * bench.segments_per_file;
-        Report {
-            setting: vec![
-                format!(
-                    "{} racks of {} nodes, {} Mbit/s for each node and {} for each rack to the others, each \
-                     way; {}, {} replicas of blocks of {} KiB",
-                    bench.rack_count,
-                    bench.nodes_per_rack,
-                    mbit(bench.node_bytes_per_s),
-                    mbit(bench.rack_bytes_per_s),
-                    bench.code,
-                    bench.replica_count,
-                    bench.chunk_bytes >> 10,
-                ),
-                format!(
-                    "{segment_count} segments are encoded, {} at once; puts of a segment each begin at \
-                     exponential intervals, {PUT_EVERY_S} s on average",
-                    self.encodings.conversions_at_once
-                ),
+/// What trials of one kind came to in all rounds.
+struct Row {
+    placement: ReplicaPlacement,
+    is_fair: bool,
+    has_puts: bool,
+    /// Data encoded in a second, in MB.
+    encode_mb_per_s: Pair,
+    /// A segment over the mean time of its put, in MB/s; none without puts.
+    write_mb_per_s: Option<Pair>,
+    /// What encodings sent across racks, in MB.
+    crossing_mb: Pair,
+    /// Processors in use by the cluster, and by everything else.
+    cores: Pair,
+}
+
+impl Set {
+    fn rows(&self) -> Result<Vec<Row>, LabError> {
+        let code: Code = self.bench.code.parse().map_err(PlanError::from)?;
+        let segment_mb = (code.k() as u64 * self.bench.chunk_bytes) as f64 / 1e6;
+        let mut rows = Vec::new();
+        for has_puts in [false, true] {
+            for placement in PLACEMENTS {
+                let is_of_kind = |trial: &EncodeTrial| {
+                    trial.placement == placement && trial.puts_at_s.is_empty() != has_puts
+                };
+                let times = self.encodings.trials.iter().zip(&self.modelled);
+                let trials = self.bench.trials.iter().zip(times);
+                let of_kind = trials.filter(|(trial, _)| is_of_kind(trial));
+                let times: Vec<_> = of_kind.map(|(_, times)| times).collect();
+                if !times.is_empty() {
+                    rows.push(self.row(placement, has_puts, segment_mb, &times));
+                }
+            }
+        }
+        Ok(rows)
+    }
+
+    fn row(
+        &self,
+        placement: ReplicaPlacement,
+        has_puts: bool,
+        segment_mb: f64,
+        times: &[(&EncodeTime, &Modelled)],
+    ) -> Row {
+        let mean_of = |part: &dyn Fn(&EncodeTime) -> f64| {
+            mean(&times.iter().map(|(time, _)| part(time)).collect::<Vec<_>>())
+        };
+        let segment_count = mean_of(&|time| time.segments.len() as f64);
+        let model_s: Vec<f64> = times.iter().map(|(_, model)| model.seconds).collect();
+        let seconds = [mean_of(&|time| time.seconds), mean(&model_s)];
+        let puts = times.iter().flat_map(|(time, _)| &time.puts);
+        let puts_s: Vec<f64> = puts.map(|put| put.seconds).collect();
+        let model_puts = times.iter().flat_map(|(_, model)| &model.puts_s);
+        let model_puts_s: Vec<f64> = model_puts.copied().collect();
+        let planned = times.iter().map(|(_, model)| model.cross_rack_bytes as f64);
+        Row {
+            placement,
+            is_fair: self.bench.is_fair,
+            has_puts,
+            encode_mb_per_s: seconds.map(|seconds| segment_count * segment_mb / seconds),
+            write_mb_per_s: (!puts_s.is_empty())
+                .then(|| [puts_s, model_puts_s].map(|puts_s| segment_mb / mean(&puts_s))),
+            crossing_mb: [
+                mean_of(&|time| time.encode_cross_rack_bytes as f64),
+                mean(&planned.collect::<Vec<_>>()),
+            ]
+            .map(|bytes| bytes / 1e6),
+            cores: [
+                mean_of(&|time| time.cores),
+                mean_of(&|time| time.other_cores),
             ],
-            scaled: scaled(session),
-            findings: self.findings(),
-            tables: vec![self.table()],
-            notes: self.notes(),
-            plots: vec![self.plot()],
         }
     }
+}
 
-    fn names(&self) -> Vec<String> {
-        let name = |trial: &EncodeTrial| match trial.puts_at_s.len() {
-            0 => trial.placement.to_string(),
-            _ => format!("{}, with puts", trial.placement),
-        };
-        self.bench.trials.iter().map(name).collect()
+impl Row {
+    fn name(&self) -> String {
+        let puts = if self.has_puts { ", with puts" } else { "" };
+        let queues = if self.is_fair { "" } else { ", one queue" };
+        format!("{}{puts}{queues}", self.placement)
     }
+}
 
-    fn each(&self) -> impl Iterator<Item = (&EncodeTime, &Modelled)> {
-        self.encodings.trials.iter().zip(&self.modelled)
-    }
-
-    /// By trial, data encoded in a second, in MB.
-    fn encode_mb_per_s(&self) -> Vec<Pair> {
-        let of = |time: &EncodeTime, seconds: f64| {
-            time.segments.len() as f64 * self.segment_bytes / seconds / 1e6
-        };
-        let pairs = self.each();
-        pairs
-            .map(|(time, model)| [of(time, time.seconds), of(time, model.seconds)])
-            .collect()
-    }
-
-    /// By trial, a segment over the mean time of its put, in MB/s; none without puts.
-    fn write_mb_per_s(&self) -> Vec<Option<Pair>> {
-        let pair = |(time, model): (&EncodeTime, &Modelled)| {
-            let seconds: Vec<f64> = time.puts.iter().map(|put| put.seconds).collect();
-            let of = |put_s: f64| self.segment_bytes / put_s / 1e6;
-            (!seconds.is_empty()).then_some(())?;
-            Some([of(mean(&seconds)), of(model.put_s?)])
-        };
-        self.each().map(pair).collect()
-    }
-
-    fn table(&self) -> Table {
-        let columns = [
-            "placement",
-            "encode, testbed MB/s",
-            "model MB/s",
-            "model off by %",
-            "a put, testbed MB/s",
-            "model MB/s",
-            "model off by %",
-            "encoding across racks, testbed MB",
-            "plans MB",
-            "processors in use",
-            "by others",
-        ];
-        let mut table = Table::new("Throughput on the testbed and in the model", &columns);
-        let rates = self
-            .encode_mb_per_s()
-            .into_iter()
-            .zip(self.write_mb_per_s());
-        for ((name, (time, model)), (encode, write)) in
-            self.names().into_iter().zip(self.each()).zip(rates)
-        {
-            let cells = |pair: Option<Pair>| match pair {
-                Some(pair) => [pair[0].into(), pair[1].into(), distance_pct(pair).into()],
-                None => ["-", "-", "-"].map(Cell::from),
-            };
-            let mut row = vec![Cell::from(name)];
-            row.extend(cells(Some(encode)));
-            row.extend(cells(write));
-            row.extend([
-                (time.encode_cross_rack_bytes as f64 / 1e6).into(),
-                (model.cross_rack_bytes as f64 / 1e6).into(),
-                time.cores.into(),
-                time.other_cores.into(),
-            ]);
-            table.row(row);
-        }
-        table
-    }
-
-    fn findings(&self) -> Vec<Finding> {
-        let mut findings = Vec::new();
-        let (encode, write) = (self.encode_mb_per_s(), self.write_mb_per_s());
-        for (at, name) in self.names().into_iter().enumerate() {
-            let pairs = [("encoding", Some(encode[at])), ("writing", write[at])];
-            for (what, pair) in pairs {
-                let Some(pair) = pair else { continue };
-                let distance = distance_pct(pair);
-                let finding = Finding::number(
-                    format!("model beside testbed, {what}, {name}"),
-                    distance,
-                    " %",
-                    format!("within {NEAR_PCT} %"),
-                );
-                let is_near = distance.abs() <= NEAR_PCT;
-                findings.push(finding.reached(is_near).because(
-                    "processors that are busy with other work, or what the model leaves out",
-                ));
-            }
-        }
-        findings
-    }
-
-    fn notes(&self) -> Vec<String> {
-        let ms = |seconds: f64| 1e3 * seconds;
-        let mut notes = vec![
+fn report(session: &Session<'_>, sets: &[Set], rows: &[Row]) -> Report {
+    let Set {
+        bench, encodings, ..
+    } = &sets[0];
+    let mbit = |bytes_per_s: u64| bytes_per_s * 8 / 1_000_000;
+    let segment_count = bench.file_count * bench.segments_per_file;
+    Report {
+        setting: vec![
             format!(
-                "measured on the idle testbed and given to the model: {:.1} ms for the encoding of a segment \
-                 of 4 KiB blocks, {:.1} ms for its put",
-                ms(self.encodings.idle_encode_s),
-                ms(self.encodings.idle_put_s)
+                "{} racks of {} nodes, {} Mbit/s for each node and {} for each rack to the others, each \
+                 way; {}, {} replicas of blocks of {} KiB",
+                bench.rack_count,
+                bench.nodes_per_rack,
+                mbit(bench.node_bytes_per_s),
+                mbit(bench.rack_bytes_per_s),
+                bench.code,
+                bench.replica_count,
+                bench.chunk_bytes >> 10,
             ),
-            "the model is given the places that the cluster chose, plans with the same planners, and is \
-             fitted to nothing"
+            format!(
+                "{segment_count} segments are encoded, {} at once; puts of a segment each begin at \
+                 exponential intervals, {PUT_EVERY_S} s on average",
+                encodings.conversions_at_once
+            ),
+            "links serve their connections in turn; in rows of one queue these share it, and their shares \
+             are what TCP comes to"
                 .to_owned(),
-        ];
-        let encode = self.encode_mb_per_s();
-        let pairs = self.bench.trials.chunks(2).zip(encode.chunks(2));
-        for (trials, rates) in pairs {
-            let ([random, aware], [rr, ear]) = (trials, rates) else {
-                continue;
-            };
-            if random.puts_at_s.len() != aware.puts_at_s.len() {
-                continue;
-            }
-            let gain = |side: usize| 100.0 * (ear[side] / rr[side] - 1.0);
-            notes.push(format!(
-                "{} puts EAR encodes {:+.1} % on the testbed and {:+.1} % in the model",
-                if random.puts_at_s.is_empty() {
-                    "without"
-                } else {
-                    "with"
-                },
-                gain(0),
-                gain(1)
-            ));
-        }
-        notes
+        ],
+        scaled: scaled(session),
+        findings: rows.iter().flat_map(findings).collect(),
+        tables: vec![table(rows)],
+        notes: notes(encodings, rows),
+        plots: vec![plot(rows)],
     }
+}
 
-    fn plot(&self) -> Plot {
-        let encode = self.encode_mb_per_s();
-        let write = self.write_mb_per_s();
-        let encoding = |side: usize| encode.iter().map(|pair| pair[side]).collect();
-        let writing = |side: usize| {
-            let rates = write.iter().map(|pair| pair.map_or(0.0, |pair| pair[side]));
-            rates.collect()
+fn table(rows: &[Row]) -> Table {
+    let columns = [
+        "placement",
+        "encode, testbed MB/s",
+        "model MB/s",
+        "model off by %",
+        "a put, testbed MB/s",
+        "model MB/s",
+        "model off by %",
+        "encoding across racks, testbed MB",
+        "plans MB",
+        "processors in use",
+        "by others",
+    ];
+    let mut table = Table::new("Throughput on the testbed and in the model", &columns);
+    for row in rows {
+        let cells = |pair: Option<Pair>| match pair {
+            Some(pair) => [pair[0].into(), pair[1].into(), distance_pct(pair).into()],
+            None => ["-", "-", "-"].map(Cell::from),
         };
-        Plot {
-            name: EXPERIMENT.id.to_owned(),
-            title: "Encoding and writing on the testbed and in the model".to_owned(),
-            x_label: "placement".to_owned(),
-            y_label: "MB/s".to_owned(),
-            chart: Chart::Bars {
-                categories: self.names(),
-                series: vec![
-                    ("encoding, testbed".to_owned(), encoding(0)),
-                    ("encoding, model".to_owned(), encoding(1)),
-                    ("a put, testbed".to_owned(), writing(0)),
-                    ("a put, model".to_owned(), writing(1)),
-                ],
-            },
-        }
+        let mut all = vec![Cell::from(row.name())];
+        all.extend(cells(Some(row.encode_mb_per_s)));
+        all.extend(cells(row.write_mb_per_s));
+        all.extend(
+            [row.crossing_mb, row.cores]
+                .as_flattened()
+                .iter()
+                .map(|&at| at.into()),
+        );
+        table.row(all);
+    }
+    table
+}
+
+fn findings(row: &Row) -> Vec<Finding> {
+    let pairs = [
+        ("encoding", Some(row.encode_mb_per_s)),
+        ("writing", row.write_mb_per_s),
+    ];
+    let finding = |(what, pair): (&str, Option<Pair>)| {
+        let distance = distance_pct(pair?);
+        let finding = Finding::number(
+            format!("model beside testbed, {what}, {}", row.name()),
+            distance,
+            " %",
+            format!("within {NEAR_PCT} %"),
+        );
+        let why = if row.is_fair {
+            "processors that are busy with other work, or what the model leaves out"
+        } else {
+            "in one queue shares are not fair, as the model has them"
+        };
+        Some(finding.reached(distance.abs() <= NEAR_PCT).because(why))
+    };
+    pairs.into_iter().filter_map(finding).collect()
+}
+
+fn notes(encodings: &Encodings, rows: &[Row]) -> Vec<String> {
+    let ms = |seconds: f64| 1e3 * seconds;
+    let mut notes = vec![
+        format!(
+            "measured on the idle testbed and given to the model: {:.1} ms for the encoding of a segment \
+             of 4 KiB blocks, {:.1} ms for its put",
+            ms(encodings.idle_encode_s),
+            ms(encodings.idle_put_s)
+        ),
+        "the model is given the places that the cluster chose, plans with the same planners, and is \
+         fitted to nothing"
+            .to_owned(),
+    ];
+    for pair in rows.chunks(2) {
+        let [random, aware] = pair else { continue };
+        let gain = |side: usize| {
+            100.0 * (aware.encode_mb_per_s[side] / random.encode_mb_per_s[side] - 1.0)
+        };
+        notes.push(format!(
+            "{}: encoding gains {:+.1} % on the testbed and {:+.1} % in the model",
+            aware.name(),
+            gain(0),
+            gain(1)
+        ));
+    }
+    notes
+}
+
+fn plot(rows: &[Row]) -> Plot {
+    let encoding = |side: usize| rows.iter().map(|row| row.encode_mb_per_s[side]).collect();
+    let writing = |side: usize| {
+        let rates = rows.iter();
+        rates
+            .map(|row| row.write_mb_per_s.map_or(0.0, |pair| pair[side]))
+            .collect()
+    };
+    Plot {
+        name: EXPERIMENT.id.to_owned(),
+        title: "Encoding and writing on the testbed and in the model".to_owned(),
+        x_label: "placement".to_owned(),
+        y_label: "MB/s".to_owned(),
+        chart: Chart::Bars {
+            categories: rows.iter().map(Row::name).collect(),
+            series: vec![
+                ("encoding, testbed".to_owned(), encoding(0)),
+                ("encoding, model".to_owned(), encoding(1)),
+                ("a put, testbed".to_owned(), writing(0)),
+                ("a put, model".to_owned(), writing(1)),
+            ],
+        },
     }
 }
 
