@@ -26,6 +26,7 @@
 //! ```
 
 pub mod advise;
+mod box_parts;
 mod error;
 pub mod experiments;
 mod extents;

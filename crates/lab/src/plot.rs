@@ -3,10 +3,10 @@
 //! An experiment says what is to be seen; how it looks is decided here, once for all of them. No
 //! fonts are read: the viewer sets the text.
 
+use crate::box_parts::BoxParts;
 use crate::error::LabError;
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::SegmentValue;
-use plotters::element::Boxplot;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::fmt::Display;
@@ -33,6 +33,8 @@ const COLOURS: [RGBColor; 9] = [
 const LEGEND_COLUMNS: usize = 4;
 const LEGEND_COLUMN_PX: i32 = 215;
 const LEGEND_ROW_PX: u32 = 22;
+/// Half the width of a box of a sample.
+const BOX_HALF_PX: i32 = 14;
 /// With more categories than this their names stand in two rows, so that they do not touch.
 const CATEGORIES_A_ROW: usize = 12;
 
@@ -288,18 +290,38 @@ impl Plot {
             .y_label_formatter(&|value| short(f64::from(*value)))
             .draw()
             .map_err(|error| self.refuse(error))?;
-        let boxes = samples
-            .iter()
-            .zip(&names)
-            .enumerate()
-            .map(|(at, ((_, values), name))| {
-                Boxplot::new_vertical(SegmentValue::CenterOf(name), &Quartiles::new(values))
-                    .width(28)
-                    .style(COLOURS[at % COLOURS.len()])
-            });
-        chart
-            .draw_series(boxes)
-            .map_err(|error| self.refuse(error))?;
+        for (at, ((_, values), name)) in samples.iter().zip(&names).enumerate() {
+            let colour = COLOURS[at % COLOURS.len()];
+            let parts = BoxParts::of(values);
+            let centre = |value: f32| (SegmentValue::CenterOf(name), value);
+            let upright = |[from, to]: [f32; 2], width: u32, style: ShapeStyle| {
+                PathElement::new(vec![centre(from), centre(to)], style.stroke_width(width))
+            };
+            let across = |value: f32, half: i32, width: u32| {
+                let line = vec![(-half, 0), (half, 0)];
+                EmptyElement::at(centre(value)) + PathElement::new(line, colour.stroke_width(width))
+            };
+            let [low, lower, median, upper, high] = parts.five;
+            let [whiskers, filled] = [colour.to_rgba(), colour.mix(0.35)];
+            chart
+                .draw_series([
+                    upright([low, lower], 1, whiskers.into()),
+                    upright([upper, high], 1, whiskers.into()),
+                    upright([lower, upper], 2 * BOX_HALF_PX as u32, filled.into()),
+                ])
+                .map_err(|error| self.refuse(error))?;
+            chart
+                .draw_series([
+                    across(low, BOX_HALF_PX / 2, 1),
+                    across(high, BOX_HALF_PX / 2, 1),
+                    across(median, BOX_HALF_PX, 2),
+                ])
+                .map_err(|error| self.refuse(error))?;
+            let outliers = parts.outliers.iter();
+            chart
+                .draw_series(outliers.map(|&value| Circle::new(centre(value), 3, colour)))
+                .map_err(|error| self.refuse(error))?;
+        }
         Ok(())
     }
 
@@ -407,7 +429,13 @@ mod tests {
         let boxes = plot(Chart::Boxes {
             samples: vec![("k=12".to_owned(), vec![1.0, 2.0, 3.0, 9.0])],
         });
-        assert!(boxes.svg().unwrap().contains("k=12"));
+        let svg = boxes.svg().unwrap();
+        assert!(svg.contains("k=12"));
+        assert_eq!(
+            svg.matches("<circle").count(),
+            1,
+            "9 is far from the others"
+        );
     }
 
     #[test]
