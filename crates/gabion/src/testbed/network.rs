@@ -126,8 +126,10 @@ fn limit(shape: Shape, limits: &Limits) -> Result<(), Failure> {
     for rack in 0..shape.rack_count {
         match limits {
             Limits::Racks {
-                uplink, is_fair, ..
-            } if *is_fair => fair_gateway(&mut core, shape, rack, *uplink),
+                uplink,
+                is_fair: true,
+                ..
+            } => fair_gateway(&mut core, shape, rack, *uplink),
             Limits::Racks { uplink, .. } => gateway(&mut core, shape, rack, *uplink),
             Limits::Regions { from } => regions(&mut core, rack, &from[rack as usize]),
         }

@@ -76,7 +76,7 @@ mod tests {
     use crate::flow::{Engine, Execution, Flow, Rates, Sharing, jobs::Jobs};
     use gabion_codec::Code;
     use gabion_layout::{Geometry, NodeId, StripeId, Topology};
-    use gabion_planner::{Stripe, encode};
+    use gabion_planner::{PlanError, Stripe, encode};
 
     const MIB: u64 = 1 << 20;
 
@@ -91,6 +91,31 @@ mod tests {
             disk_bytes_per_s: None,
         };
         Fabric::new(&Topology::uniform(nodes, 1), rates)
+    }
+
+    /// The plan by which a block's replicas are written.
+    fn write(
+        bytes: u64,
+        nodes: &[NodeId],
+        plan: impl Fn(&Stripe<'_>) -> Result<Plan, PlanError>,
+    ) -> Plan {
+        let copies = Code::replication(nodes.len()).expect("a code");
+        let geometry = Geometry::new(1, nodes.len() - 1, 1, bytes);
+        let block = Stripe {
+            id: StripeId(1),
+            code: &copies,
+            geometry: geometry.expect("a geometry"),
+            placement: nodes,
+            lost: &[],
+        };
+        plan(&block).expect("a plan")
+    }
+
+    /// A client writes a block to nodes 1 and 2 at once.
+    fn write_of_two(bytes: u64) -> Plan {
+        write(bytes, &[NodeId(1), NodeId(2)], |block| {
+            encode::direct(block, NodeId::CLIENT, MIB / 8)
+        })
     }
 
     /// The seconds that a plan takes.
@@ -108,16 +133,10 @@ mod tests {
     /// A block that its replicas pass on takes a slice longer for each of them, not a block longer.
     #[test]
     fn a_chain_takes_a_block_and_a_slice_for_each_further_link() {
-        let copies = Code::replication(4).unwrap();
         let nodes: Vec<NodeId> = (0..4).map(NodeId).collect();
-        let stripe = Stripe {
-            id: StripeId(1),
-            code: &copies,
-            geometry: Geometry::new(1, 3, 1, 4 * MIB).unwrap(),
-            placement: &nodes,
-            lost: &[],
-        };
-        let plan = encode::relay(&stripe, nodes[0], MIB / 8).unwrap();
+        let plan = write(4 * MIB, &nodes, |block| {
+            encode::relay(block, nodes[0], MIB / 8)
+        });
         let (sliced, staged) = (
             seconds(&plan, 4, Execution::Sliced),
             seconds(&plan, 4, Execution::Staged),
@@ -129,16 +148,7 @@ mod tests {
     /// Of two replicas that are written at once, one is behind a slow link.
     #[test]
     fn who_is_slow_holds_up_what_is_beyond_the_ring() {
-        let copies = Code::replication(2).unwrap();
-        let nodes = [NodeId(1), NodeId(2)];
-        let stripe = Stripe {
-            id: StripeId(1),
-            code: &copies,
-            geometry: Geometry::new(1, 1, 1, 4 * MIB).unwrap(),
-            placement: &nodes,
-            lost: &[],
-        };
-        let plan = encode::direct(&stripe, NodeId::CLIENT, MIB / 8).unwrap();
+        let plan = write_of_two(4 * MIB);
         let fabric = fabric(3);
         let script = Script::of_plan(&plan, &fabric, Execution::Sliced);
         assert_eq!(
@@ -174,16 +184,7 @@ mod tests {
     /// Two blocks for the same nodes: one client sends them one after the other, two clients at once.
     #[test]
     fn connections_of_a_client_carry_one_block_after_another() {
-        let copies = Code::replication(2).unwrap();
-        let nodes = [NodeId(1), NodeId(2)];
-        let stripe = Stripe {
-            id: StripeId(1),
-            code: &copies,
-            geometry: Geometry::new(1, 1, 1, MIB).unwrap(),
-            placement: &nodes,
-            lost: &[],
-        };
-        let plan = encode::direct(&stripe, NodeId::CLIENT, MIB / 8).unwrap();
+        let plan = write_of_two(MIB);
         let fabric = fabric(3);
         let ended_s = |clients: [u32; 2]| {
             let mut engine = Engine::new(&fabric, Sharing::MaxMin);
