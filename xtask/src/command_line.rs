@@ -5,6 +5,7 @@
 use std::fmt;
 
 use crate::benches::{self, Bench};
+use crate::mutants::Choice;
 use crate::sim::Span;
 
 /// Printed by `help` and after every usage error.
@@ -17,8 +18,13 @@ Commands:
   test                     every test of the workspace, documentation tests included
   sim --seed N             run the simulated cluster of one seed, with its event log if it fails
   sim --seconds S          run seeds for so long, each a new one
+  torture [ARGS...]        break clusters of real processes and check what clients saw;
+                           --help lists minutes, seed, faults and format
+  mutants                  break the code in one place at a time, and show which check notices
+  mutants --only NAME      the same for one mutant
+  mutants --list           print the mutants and their checks
   bench [NAME] [ARGS...]   run one registered benchmark, or all of them
-  ci                       lint and test, as the project's CI does
+  ci                       lint, test and two minutes of torture, as the project's CI does
   help                     print this text";
 
 /// One invocation of `cargo xtask`.
@@ -32,10 +38,14 @@ pub(crate) enum Command {
     Lint,
     /// Every test.
     Test,
-    /// Lint and test.
+    /// Lint, test and torture.
     Ci,
     /// Simulate clusters.
     Sim(Span),
+    /// Torture real processes, with these arguments.
+    Torture(Vec<String>),
+    /// Try mutants.
+    Mutants(Choice),
     /// Run benchmarks, passing `arguments` to each of them.
     Bench {
         benches: Vec<&'static Bench>,
@@ -56,6 +66,8 @@ pub(crate) enum UsageError {
     UnknownBench(String),
     /// `sim` was told neither a seed nor a time.
     NoSpan,
+    /// `mutants` was told something that chooses none.
+    NoChoice,
 }
 
 impl fmt::Display for UsageError {
@@ -77,6 +89,10 @@ impl fmt::Display for UsageError {
                     known.join(", ")
                 )
             }
+            Self::NoChoice => write!(
+                formatter,
+                "`mutants` takes nothing, `--only NAME` or `--list`"
+            ),
             Self::NoSpan => write!(
                 formatter,
                 "`sim` takes `--seed N` or `--seconds S`, with a whole number"
@@ -97,6 +113,8 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Command, UsageError> {
         "test" => Command::Test,
         "ci" => Command::Ci,
         "sim" => return parse_sim(rest),
+        "torture" => return Ok(Command::Torture(rest.to_vec())),
+        "mutants" => return parse_mutants(rest),
         "bench" => return parse_bench(rest),
         _ => return Err(UsageError::UnknownCommand(name.clone())),
     };
@@ -119,6 +137,17 @@ fn parse_sim(arguments: &[String]) -> Result<Command, UsageError> {
         "--seconds" => Ok(Command::Sim(Span::Seconds(value))),
         _ => Err(UsageError::NoSpan),
     }
+}
+
+fn parse_mutants(arguments: &[String]) -> Result<Command, UsageError> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let choice = match words[..] {
+        [] => Choice::All,
+        ["--list"] => Choice::List,
+        ["--only", name] => Choice::Only(name.to_owned()),
+        _ => return Err(UsageError::NoChoice),
+    };
+    Ok(Command::Mutants(choice))
 }
 
 /// A first word without a dash names the benchmark; all else is the benchmark's own.
@@ -206,6 +235,27 @@ mod tests {
             "sim --seed 7 8",
         ] {
             check(line, &Err(UsageError::NoSpan));
+        }
+    }
+
+    #[test]
+    fn torture_understands_its_arguments_itself() {
+        let arguments = ["--minutes", "60", "--seed", "7"].map(str::to_owned);
+        check(
+            "torture --minutes 60 --seed 7",
+            &Ok(Command::Torture(arguments.to_vec())),
+        );
+        check("torture", &Ok(Command::Torture(Vec::new())));
+    }
+
+    #[test]
+    fn mutants_takes_a_name_or_lists_them() {
+        check("mutants", &Ok(Command::Mutants(Choice::All)));
+        check("mutants --list", &Ok(Command::Mutants(Choice::List)));
+        let only = Choice::Only("a-b".to_owned());
+        check("mutants --only a-b", &Ok(Command::Mutants(only)));
+        for line in ["mutants a-b", "mutants --only", "mutants --list x"] {
+            check(line, &Err(UsageError::NoChoice));
         }
     }
 

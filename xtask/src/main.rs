@@ -8,9 +8,11 @@
 
 mod benches;
 mod command_line;
+mod mutants;
 mod sim;
 mod steps;
 mod tidy;
+mod torture;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -49,8 +51,13 @@ fn run(command: &Command) -> anyhow::Result<bool> {
         Command::Tidy => tidy::run(&root),
         Command::Lint => steps::run(&root, &steps::LINT),
         Command::Test => steps::run(&root, &steps::TEST),
-        Command::Ci => steps::run(&root, &[&steps::LINT[..], &steps::TEST[..]].concat()),
+        Command::Ci => {
+            let all = [&steps::LINT[..], &steps::TEST, &torture::CI].concat();
+            steps::run(&root, &all)
+        }
         Command::Sim(span) => sim::run(&root, *span),
+        Command::Torture(arguments) => torture::run(&root, arguments),
+        Command::Mutants(choice) => mutants::run(&root, choice),
         Command::Bench { benches, arguments } => benches::run(&root, benches, arguments),
     }
 }

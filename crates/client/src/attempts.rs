@@ -42,6 +42,12 @@ impl Attempts {
         &self.what
     }
 
+    /// Milliseconds that are left.
+    pub(crate) fn left_ms(&self) -> u64 {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        left.as_millis().max(1) as u64
+    }
+
     /// Milliseconds that one attempt may take: a part of the whole, so that a node that hangs
     /// leaves time to do without it.
     pub(crate) fn attempt_ms(&self) -> u64 {

@@ -2,7 +2,9 @@
 
 use crate::attempts::{Attempts, READ_BYTES_PER_MS, UnderWay, WRITE_BYTES_PER_MS};
 use crate::cache::SegmentCache;
+use crate::health::Health;
 use crate::ports::ClientPorts;
+use crate::runs::OpenRuns;
 use crate::{ClientError, File};
 use futures::FutureExt;
 use gabion_codec::Code;
@@ -25,6 +27,9 @@ use std::time::Duration;
 const COORDINATOR_DEADLINE_MS: u64 = 10_000;
 /// How long the coordinator may take for a round of commits, whose last ones may have to settle first.
 const COMMIT_DEADLINE_MS: u64 = 60_000;
+
+/// How long a client tries to find the coordinator when it begins.
+const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 
 /// A client's choices.
 #[derive(Clone, Debug)]
@@ -75,6 +80,10 @@ pub(crate) struct Shared {
     planned: Mutex<Meter>,
     /// Bytes that the updates under way will move.
     pub(crate) updating_bytes: UnderWay,
+    /// Updates of which it is not known what became.
+    pub(crate) open_runs: Arc<OpenRuns>,
+    /// What was met of nodes lately.
+    pub(crate) health: Health,
 }
 
 impl std::fmt::Debug for Client {
@@ -86,7 +95,9 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    /// Connects to the cluster whose coordinator listens at `coordinator` (`host:port`).
+    /// Connects to the cluster whose coordinator listens at `coordinator` (`host:port`). A
+    /// coordinator that is being restarted is waited for, but no longer than a wrong address should
+    /// take to be told: 3 s.
     ///
     /// # Errors
     /// [`ClientError::NoCoordinator`] when none answers there.
@@ -108,9 +119,13 @@ impl Client {
                 cache,
                 planned: Mutex::default(),
                 updating_bytes: UnderWay::default(),
+                open_runs: Arc::default(),
+                health: Health::default(),
             }),
         };
-        client.nodes().await?;
+        let limit = client.shared.options.deadline.min(CONNECT_LIMIT);
+        let found = client.ask_within(CoordinatorRequest::Nodes, COORDINATOR_DEADLINE_MS, limit);
+        client.learn_nodes(found.await?)?;
         Ok(client)
     }
 
@@ -119,7 +134,11 @@ impl Client {
     /// # Errors
     /// [`ClientError::NoCoordinator`], [`ClientError::Refused`].
     pub async fn nodes(&self) -> Result<Vec<NodeStatus>, ClientError> {
-        match self.ask(CoordinatorRequest::Nodes).await? {
+        self.learn_nodes(self.ask(CoordinatorRequest::Nodes).await?)
+    }
+
+    fn learn_nodes(&self, reply: CoordinatorReply) -> Result<Vec<NodeStatus>, ClientError> {
+        match reply {
             CoordinatorReply::Nodes(nodes) => {
                 self.shared.ports.learn_nodes(&nodes);
                 Ok(nodes)
@@ -216,10 +235,11 @@ impl Client {
     /// # Errors
     /// [`ClientError::Refused`] when there is none of this name; [`ClientError::NoCoordinator`].
     pub async fn rm(&self, name: &str) -> Result<(), ClientError> {
-        self.ask_done(CoordinatorRequest::RemoveFile {
-            name: name.to_owned(),
-        })
-        .await
+        // The order may be repeated, and must not concern a file that another puts there meanwhile.
+        let file = self.lookup(name).await?.file.put;
+        let name = name.to_owned();
+        self.ask_done(CoordinatorRequest::RemoveFile { name, file })
+            .await
     }
 
     /// Repairs all lost chunks now, without waiting for the grace period, and from now on by
@@ -342,8 +362,7 @@ impl Client {
         }
     }
 
-    /// Asks the coordinator, again while it is busy or away; the requests that come here may be
-    /// repeated without harm.
+    /// Asks the coordinator, again while it is busy or away.
     pub(crate) async fn ask(
         &self,
         request: CoordinatorRequest,
@@ -356,13 +375,37 @@ impl Client {
         request: CoordinatorRequest,
         deadline_ms: u64,
     ) -> Result<CoordinatorReply, ClientError> {
-        let mut attempts = self.attempts("asking the coordinator".to_owned(), 0);
+        self.ask_within(request, deadline_ms, self.shared.options.deadline)
+            .await
+    }
+
+    /// Asks until the limit. A request that was not received is always made again; one that may
+    /// have been carried out, if that does no harm.
+    async fn ask_within(
+        &self,
+        request: CoordinatorRequest,
+        deadline_ms: u64,
+        limit: Duration,
+    ) -> Result<CoordinatorReply, ClientError> {
+        let what = "asking the coordinator".to_owned();
+        let mut attempts = Attempts::start(what, limit, 0, READ_BYTES_PER_MS);
         loop {
-            match self.ask_once(request.clone(), deadline_ms).await {
-                Ok(CoordinatorReply::Refused(why)) => return Err(ClientError::Refused(why)),
-                Ok(CoordinatorReply::Busy(why)) => attempts.pause(&why).await?,
-                Ok(reply) => return Ok(reply),
-                Err(error) => return Err(ClientError::NoCoordinator(error.to_string())),
+            let patience_ms = deadline_ms.min(attempts.left_ms());
+            let (error, may_repeat) = match self.shared.ports.reach_coordinator(patience_ms).await {
+                Err(error) => (error, true),
+                Ok(()) => match self.ask_once(request.clone(), patience_ms).await {
+                    Ok(CoordinatorReply::Refused(why)) => return Err(ClientError::Refused(why)),
+                    Ok(CoordinatorReply::Busy(why)) => {
+                        attempts.pause(&why).await?;
+                        continue;
+                    }
+                    Ok(reply) => return Ok(reply),
+                    Err(error) => (error, is_repeatable(&request)),
+                },
+            };
+            let error = error.to_string();
+            if !may_repeat || attempts.pause(&error).await.is_err() {
+                return Err(ClientError::NoCoordinator(error));
             }
         }
     }
@@ -416,6 +459,15 @@ impl Client {
         self.count(plan, topology, terms.purpose);
         Ok(as_of)
     }
+}
+
+/// Whether a request may be made again although it may have been carried out. To make a pool again, or
+/// to remove a file again, would be refused, as if the first request had never been.
+const fn is_repeatable(request: &CoordinatorRequest) -> bool {
+    !matches!(
+        request,
+        CoordinatorRequest::CreatePool(_) | CoordinatorRequest::RemoveFile { .. }
+    )
 }
 
 /// Proves that a plan of this client does what it is for.

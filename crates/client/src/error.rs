@@ -69,6 +69,20 @@ pub enum ClientError {
         /// Why not.
         source: Box<ClientError>,
     },
+    /// A write failed, and whether it was made could not be found out in time.
+    #[error(
+        "{source}; whether the bytes were written is not known. Read them before you write again"
+    )]
+    Undecided {
+        /// Why it failed.
+        source: Box<ClientError>,
+    },
+    /// Whether a write was made cannot be found out any more.
+    #[error(
+        "an answer to a write of {0} was lost, and no node remembers whether the bytes were written. \
+         Read them before you write again"
+    )]
+    Forgotten(String),
     /// An answer, or a plan that this client made, cannot be right.
     #[error("{0}; this is a bug or a mix of releases, please report it")]
     Broken(String),

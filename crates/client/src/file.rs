@@ -11,6 +11,11 @@ use gabion_planner::Stripe;
 use gabion_protocol::message::{FileLayout, NodeStatus};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long a read waits for a new layout before it goes on with the one that it has.
+const REFRESH_PATIENCE: Duration = Duration::from_millis(500);
 
 /// An open file. Clones share its layout.
 ///
@@ -194,6 +199,18 @@ impl File {
         }
         *current = Arc::new(layout);
         Ok(())
+    }
+
+    /// Looks the layout up anew if the coordinator answers soon. A read goes on by the layout that is
+    /// known: nodes refuse an old one.
+    ///
+    /// # Errors
+    /// As [`File::refresh`], but never for want of the coordinator.
+    pub(crate) async fn refresh_if_possible(&self) -> Result<(), ClientError> {
+        match timeout(REFRESH_PATIENCE, self.refresh()).await {
+            Ok(Err(ClientError::NoCoordinator(_))) | Err(_) => Ok(()),
+            Ok(refreshed) => refreshed,
+        }
     }
 
     /// Bytes of a stripe that is full.

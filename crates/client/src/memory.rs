@@ -7,6 +7,7 @@ use gabion_exec::{Sink, Source};
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange};
 use gabion_protocol::message::Refusal;
 use gabion_protocol::run::LocalIo;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// The new data of a whole stripe, data chunk behind data chunk.
@@ -46,12 +47,16 @@ impl LocalIo for Segment {
 pub(crate) struct ReadBuffer {
     ranges: Vec<ChunkRange>,
     bytes: Mutex<Vec<u8>>,
+    /// How many bytes of each range are still to come.
+    left_bytes: Vec<AtomicU64>,
 }
 
 impl ReadBuffer {
     pub(crate) fn new(ranges: Vec<ChunkRange>) -> Self {
         let length: u64 = ranges.iter().map(|part| part.range.length).sum();
+        let left_bytes = ranges.iter().map(|part| AtomicU64::new(part.range.length));
         Self {
+            left_bytes: left_bytes.collect(),
             ranges,
             bytes: Mutex::new(vec![0; length as usize]),
         }
@@ -62,15 +67,22 @@ impl ReadBuffer {
         std::mem::take(&mut *self.bytes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Where bytes of a chunk go, if they were asked for.
-    fn position(&self, chunk: ChunkIndex, range: ByteRange) -> Option<usize> {
+    /// The chunks of which something is still to come.
+    pub(crate) fn awaited(&self) -> Vec<ChunkIndex> {
+        let parts = self.ranges.iter().zip(&self.left_bytes);
+        let awaited = parts.filter(|(_, left)| left.load(Ordering::Relaxed) > 0);
+        awaited.map(|(part, _)| part.chunk).collect()
+    }
+
+    /// Where bytes of a chunk go, if they were asked for, and of which range they are.
+    fn position(&self, chunk: ChunkIndex, range: ByteRange) -> Option<(usize, usize)> {
         let mut before = 0;
-        for part in &self.ranges {
+        for (at, part) in self.ranges.iter().enumerate() {
             let is_here = part.chunk == chunk
                 && part.range.offset <= range.offset
                 && range.end() <= part.range.end();
             if is_here {
-                return Some((before + range.offset - part.range.offset) as usize);
+                return Some(((before + range.offset - part.range.offset) as usize, at));
             }
             before += part.range.length;
         }
@@ -94,10 +106,12 @@ impl LocalIo for ReadBuffer {
         };
         let mut buffer = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         let place = self.position(chunk, range);
-        let place = place.and_then(|at| buffer.get_mut(at..at + bytes.len()));
+        let place = place.and_then(|(at, of)| Some((buffer.get_mut(at..at + bytes.len())?, of)));
         let stored = match place {
-            Some(place) if bytes.len() as u64 == range.length => {
+            Some((place, of)) if bytes.len() as u64 == range.length => {
                 place.copy_from_slice(&bytes);
+                // Each slice comes once.
+                self.left_bytes[of].fetch_sub(range.length, Ordering::Relaxed);
                 Ok(())
             }
             _ => Err(Refusal::Invalid(
@@ -156,8 +170,11 @@ mod tests {
             now(buffer.store(sink, range, Bytes::from_static(bytes)))
         };
         store(Sink::Deliver(SECOND), 1, b"de").unwrap();
+        assert_eq!(buffer.awaited(), [FIRST, SECOND]);
         store(Sink::Deliver(FIRST), 6, b"ab").unwrap();
+        assert_eq!(buffer.awaited(), [SECOND]);
         store(Sink::Deliver(SECOND), 0, b"c").unwrap();
+        assert_eq!(buffer.awaited(), []);
         assert!(store(Sink::Deliver(FIRST), 0, b"x").is_err());
         assert!(store(Sink::Deliver(SECOND), 2, b"xy").is_err());
         assert!(store(Sink::Write(FIRST), 6, b"x").is_err());

@@ -11,7 +11,9 @@ use gabion_protocol::message::{
     RunId,
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
-use gabion_wire::{Connection, Endpoint, Handler, Hello, Options, Peers, TrafficMeter, WireError};
+use gabion_wire::{
+    Connection, Endpoint, Handler, Hello, LeaseClock, Options, Peers, TrafficMeter, WireError,
+};
 use rand::Rng as _;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng as _;
@@ -29,7 +31,7 @@ pub(crate) struct ClientPorts {
     peers: Arc<Peers>,
     addresses: Mutex<BTreeMap<NodeId, String>>,
     router: Arc<Router>,
-    started: Instant,
+    clock: LeaseClock,
     random: Mutex<ChaCha20Rng>,
     /// Kept so that tasks can be started from a destructor, which may run anywhere.
     runtime: Handle,
@@ -39,7 +41,7 @@ impl ClientPorts {
     /// Ports to the cluster of the coordinator at `coordinator`. Connects to nobody yet.
     ///
     /// # Errors
-    /// When the system gives no randomness, or there is no emulated link for a client.
+    /// When the system gives no randomness.
     pub(crate) fn new(coordinator: &str, options: Options) -> Result<Self, std::io::Error> {
         let mut seed = [0; 32];
         File::open("/dev/urandom")?.read_exact(&mut seed)?;
@@ -49,10 +51,10 @@ impl ClientPorts {
         let endpoint = Endpoint::new(Hello::client(), handler, options, meter);
         Ok(Self {
             coordinator: coordinator.to_owned(),
-            peers: Arc::new(Peers::new(endpoint.map_err(std::io::Error::other)?)),
+            peers: Arc::new(Peers::new(endpoint)),
             addresses: Mutex::default(),
             router,
-            started: Instant::now(),
+            clock: LeaseClock::start(),
             random: Mutex::new(ChaCha20Rng::from_seed(seed)),
             runtime: Handle::current(),
         })
@@ -68,6 +70,30 @@ impl ClientPorts {
             router: Arc::clone(&self.router),
             flows,
         }
+    }
+
+    /// Sees to it that there is a connection to the coordinator.
+    ///
+    /// # Errors
+    /// When there is none in time; nothing has been asked then.
+    pub(crate) async fn reach_coordinator(&self, deadline_ms: u64) -> Result<(), CallError> {
+        let peer = || "the coordinator".to_owned();
+        let deadline = Instant::now() + Duration::from_millis(deadline_ms);
+        let reached = async {
+            let reached = self.peers.get(&self.coordinator).await;
+            reached.map(|_| ()).map_err(|error| failed(peer(), &error))
+        };
+        in_time(peer(), deadline, reached).await
+    }
+
+    /// Sees to it that there is a connection to a node.
+    ///
+    /// # Errors
+    /// When there is none in time; nothing has been asked then.
+    pub(crate) async fn reach_node(&self, node: NodeId, deadline_ms: u64) -> Result<(), CallError> {
+        let deadline = Instant::now() + Duration::from_millis(deadline_ms);
+        let reached = in_time(node.to_string(), deadline, self.connection(node));
+        reached.await.map(drop)
     }
 
     /// What this process sent so far.
@@ -212,7 +238,7 @@ impl Ports for ClientPorts {
     }
 
     fn now_ms(&self) -> u64 {
-        self.started.elapsed().as_millis() as u64
+        self.clock.now_ms()
     }
 
     fn sleep_ms(&self, ms: u64) -> BoxFuture<'static, ()> {

@@ -2,60 +2,133 @@
 
 use crate::File;
 use crate::file::Layout;
-use gabion_layout::{Epoch, Sequence, StripeRecord};
+use gabion_layout::{Epoch, NodeId, Sequence, StripeId, StripeRecord};
 use gabion_protocol::message::{NodeReply, NodeRequest, Refusal};
-use gabion_protocol::ports::Ports as _;
+use gabion_protocol::ports::{CallError, Ports as _, until_hung};
 
 /// How many times in a row one node may name another as the primary. A lease moves rarely; nodes
 /// that name each other need time to find out.
 const REDIRECTS_MAX: u32 = 3;
+
+/// Why a stripe's primary has not done what it was asked, as far as is known.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct NotDone {
+    pub(crate) refusal: Refusal,
+    /// If it was asked for an update: whether a part of that may have begun, or may yet begin.
+    pub(crate) may_have_begun: bool,
+}
+
+impl From<NotDone> for Refusal {
+    fn from(not_done: NotDone) -> Self {
+        not_done.refusal
+    }
+}
+
+impl NotDone {
+    /// Nothing has begun, and nothing will.
+    const fn unbegun(refusal: Refusal) -> Self {
+        let may_have_begun = false;
+        Self {
+            refusal,
+            may_have_begun,
+        }
+    }
+
+    const fn uncertain(refusal: Refusal) -> Self {
+        let may_have_begun = true;
+        Self {
+            refusal,
+            may_have_begun,
+        }
+    }
+}
+
+/// What a node has done, or what its refusal says.
+fn heard(reply: NodeReply) -> Result<NodeReply, NotDone> {
+    match reply {
+        // It has given its reason before it did anything.
+        NodeReply::NotBegun(refusal) => Err(NotDone::unbegun(refusal)),
+        // It may be the reason of a part of it.
+        NodeReply::Refused(refusal) => Err(NotDone::uncertain(refusal)),
+        reply => Ok(reply),
+    }
+}
 
 impl File {
     /// Asks a stripe's primary, following those who name another one.
     ///
     /// # Errors
     /// The last refusal. [`Refusal::Unavailable`] when a node did not answer: whether it did what
-    /// it was asked is not known then.
+    /// it was asked is not known then, unless it could not be asked.
     pub(crate) async fn ask_primary(
         &self,
         layout: &Layout,
         stripe: &StripeRecord,
         request: NodeRequest,
         deadline_ms: u64,
-    ) -> Result<NodeReply, Refusal> {
+    ) -> Result<NodeReply, NotDone> {
         let mut redirect_count = 0;
         loop {
             let guess = self.with_primary(stripe.id, |p| p.next(stripe, &layout.file.nodes));
             let nobody = || Refusal::Unavailable(format!("any node of {}", stripe.id));
-            let node = guess.ok_or_else(nobody)?;
-            let asked = self
-                .client
-                .shared
-                .ports
-                .call_node(node, request.clone(), deadline_ms)
-                .await;
-            match asked {
-                Ok(NodeReply::Refused(Refusal::NotPrimary(other))) => {
-                    self.with_primary(stripe.id, |p| p.name(other));
-                    redirect_count += 1;
-                    if redirect_count > REDIRECTS_MAX {
-                        return Err(Refusal::NotPrimary(other));
-                    }
-                }
-                Ok(NodeReply::Refused(Refusal::NoLease)) => {
-                    self.with_primary(stripe.id, |p| p.pass_over(node));
-                    return Err(Refusal::NoLease);
-                }
-                Ok(NodeReply::Refused(refusal)) => return Err(refusal),
+            let node = guess.ok_or_else(|| NotDone::unbegun(nobody()))?;
+            let not_done = match self
+                .ask_once((stripe.id, node), request.clone(), deadline_ms)
+                .await
+            {
                 Ok(reply) => {
                     self.with_primary(stripe.id, |p| p.name(node));
                     return Ok(reply);
                 }
-                Err(error) => {
-                    self.with_primary(stripe.id, |p| p.pass_over(node));
-                    return Err(Refusal::Unavailable(error.peer));
+                Err(not_done) => not_done,
+            };
+            match not_done.refusal {
+                Refusal::NotPrimary(other) => {
+                    self.with_primary(stripe.id, |p| p.name(other));
+                    redirect_count += 1;
+                    if redirect_count > REDIRECTS_MAX {
+                        return Err(not_done);
+                    }
                 }
+                Refusal::NoLease | Refusal::StoreFailed(_) => {
+                    self.with_primary(stripe.id, |p| p.pass_over(node));
+                    return Err(not_done);
+                }
+                _ => return Err(not_done),
             }
+        }
+    }
+
+    /// Asks one node. If it does not answer, others are asked from now on.
+    async fn ask_once(
+        &self,
+        (stripe, node): (StripeId, NodeId),
+        request: NodeRequest,
+        deadline_ms: u64,
+    ) -> Result<NodeReply, NotDone> {
+        let (ports, asked) = (&*self.client.shared.ports, [node]);
+        let silent = |error: CallError| {
+            self.client.suspect(node);
+            self.with_primary(stripe, |p| p.pass_over(node));
+            Refusal::Unavailable(error.peer)
+        };
+        let mut is_sent = false;
+        let call = async {
+            let began_ms = ports.now_ms();
+            ports.reach_node(node, deadline_ms).await?;
+            is_sent = true;
+            let left_ms = deadline_ms.saturating_sub(ports.now_ms().saturating_sub(began_ms));
+            ports.call_node(node, request, left_ms).await
+        };
+        let answer = tokio::select! {
+            biased;
+            answer = call => answer,
+            (_, hung) = until_hung(ports, &asked) => Err(hung),
+        };
+        match answer {
+            Ok(reply) => heard(reply),
+            Err(error) if is_sent => Err(NotDone::uncertain(silent(error))),
+            Err(error) => Err(NotDone::unbegun(silent(error))),
         }
     }
 
@@ -83,5 +156,20 @@ impl File {
                 "the primary's reply does not fit the question".to_owned(),
             )),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_update_may_have_begun_unless_the_reply_says_that_it_has_not() {
+        let refusal = || Refusal::Unavailable("node 3".to_owned());
+        let unbegun = heard(NodeReply::NotBegun(refusal()));
+        assert_eq!(unbegun, Err(NotDone::unbegun(refusal())));
+        let refused = heard(NodeReply::Refused(refusal()));
+        assert_eq!(refused, Err(NotDone::uncertain(refusal())));
+        assert_eq!(heard(NodeReply::Done), Ok(NodeReply::Done));
     }
 }

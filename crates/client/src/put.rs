@@ -138,20 +138,14 @@ impl Client {
         })
     }
 
-    /// Makes the file visible. An answer that was lost is found out from the file itself.
+    /// Makes the file visible. If an answer was lost, the next one says the same.
     async fn commit_put(&self, name: &str, put: PutId) -> Result<(), ClientError> {
         let mut attempts = self.attempts(format!("making {name} visible"), 0);
         loop {
             let request = CoordinatorRequest::CommitPut(put);
             let missing = match self.ask_once(request, COORDINATOR_DEADLINE_MS).await {
                 Ok(CoordinatorReply::Done) => return Ok(()),
-                Ok(CoordinatorReply::Refused(why)) => {
-                    // The first of two commits may have succeeded although nobody heard of it.
-                    return match self.lookup(name).await {
-                        Ok(layout) if layout.file.put == put => Ok(()),
-                        _ => Err(ClientError::Refused(why)),
-                    };
-                }
+                Ok(CoordinatorReply::Refused(why)) => return Err(ClientError::Refused(why)),
                 Ok(CoordinatorReply::Busy(why)) => why,
                 Ok(_) => return Err(ClientError::unexpected("the coordinator")),
                 Err(error) => error.to_string(),

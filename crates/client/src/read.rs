@@ -9,11 +9,12 @@
 
 use crate::attempts::Attempts;
 use crate::client::check;
+use crate::cut::ChosenCut;
 use crate::extent::{Extent, within_file};
 use crate::file::Fleet;
 use crate::losses::{lost_for_good, lost_for_now};
 use crate::memory::ReadBuffer;
-use crate::remedy::{ReadRemedy, may_ask_again, read_remedy};
+use crate::remedy::{ReadRemedy, read_remedy};
 use crate::task::Task;
 use crate::{Client, ClientError, File, Progress};
 use futures::stream::{self, StreamExt};
@@ -24,9 +25,11 @@ use gabion_plan::Plan;
 use gabion_planner::{PlanError, repair};
 use gabion_protocol::initiate::RunTerms;
 use gabion_protocol::message::{Effect, Purpose, ReadCut};
+use gabion_protocol::quorum::Agreement;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::time::Instant;
 
 /// Slice size of reads, in bytes.
 const READ_SLICE_BYTES: u64 = 256 << 10;
@@ -34,12 +37,34 @@ const READ_SLICE_BYTES: u64 = 256 << 10;
 /// What a read of one stripe has found out so far.
 #[derive(Default)]
 pub(crate) struct Reading {
-    /// Read exactly as of this update, which the primary of this term vouches for.
-    cut: Option<(Epoch, Sequence)>,
+    /// Exactly as of which update it is; none where each node may say.
+    pub(crate) cut: Option<ChosenCut>,
     /// Whether it has to go through the code, so that the code must have everything up to the cut.
-    reconstructs: bool,
+    pub(crate) reconstructs: bool,
     /// Chunks that failed this read.
     avoided: BTreeSet<ChunkIndex>,
+    /// What has been delivered to the attempt under way.
+    pub(crate) delivered: Arc<Delivered>,
+}
+
+/// What the nodes of a read's latest attempt have delivered, for who looks from outside.
+#[derive(Default)]
+pub(crate) struct Delivered(Mutex<Option<Arc<ReadBuffer>>>);
+
+impl Delivered {
+    /// The chunks that the attempt reads and of which something is still to come. None while it goes
+    /// through the code: it is not known then for whom it waits.
+    pub(crate) fn awaited(&self) -> Vec<ChunkIndex> {
+        let buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        buffer
+            .as_ref()
+            .map_or_else(Vec::new, |buffer| buffer.awaited())
+    }
+
+    fn begin(&self, buffer: &Arc<ReadBuffer>, is_degraded: bool) {
+        let begun = (!is_degraded).then(|| Arc::clone(buffer));
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = begun;
+    }
 }
 
 /// Bytes of one stripe as of one moment.
@@ -55,6 +80,8 @@ pub(crate) struct Moment {
 pub(crate) enum Trouble {
     /// The primary must name a cut first.
     NeedsCut { settle: bool, missing: String },
+    /// A node has no lease: a quorum must name a cut first.
+    NeedsQuorum { missing: String },
     /// A part of the plan failed, or there is no plan without some chunks; what to do is done.
     Again { is_refresh: bool, missing: String },
 }
@@ -63,11 +90,33 @@ impl Reading {
     /// A read exactly as of this update of this term.
     pub(crate) fn as_of(epoch: Epoch, mark: Sequence) -> Self {
         Self {
-            cut: Some((epoch, mark)),
+            cut: Some(ChosenCut::Vouched(epoch, mark)),
             // Nothing waits for a commit when stripes are about to be replaced.
             reconstructs: true,
-            avoided: BTreeSet::new(),
+            ..Self::default()
         }
+    }
+
+    /// A read that leaves these chunks alone.
+    pub(crate) fn avoiding(chunks: Vec<ChunkIndex>) -> Self {
+        Self {
+            avoided: chunks.into_iter().collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Takes the cut of a quorum. Nodes that are not in its term cannot be read as of it.
+    pub(crate) fn agree_on(&mut self, agreement: &Agreement, stripe: &StripeRecord) {
+        self.cut = Some(ChosenCut::Agreed(agreement.epoch, agreement.mark));
+        let is_readable = |chunk: &ChunkIndex| agreement.readable.contains(chunk);
+        self.avoided
+            .extend(stripe.chunks().filter(|chunk| !is_readable(chunk)));
+    }
+
+    /// The nodes of the chunks that failed it.
+    pub(crate) fn avoided_nodes(&self, stripe: &StripeRecord) -> impl Iterator<Item = NodeId> {
+        let chunks = self.avoided.iter();
+        chunks.filter_map(|&chunk| stripe.node_of(chunk))
     }
 
     /// Takes note of whether the next attempt reconstructs. A cut for reading chunks as they are may have
@@ -88,6 +137,7 @@ impl Reading {
     ) -> Option<Trouble> {
         let is_refresh = match remedy {
             ReadRemedy::TakeCut { settle } => return Some(Trouble::NeedsCut { settle, missing }),
+            ReadRemedy::TakeQuorum => return Some(Trouble::NeedsQuorum { missing }),
             ReadRemedy::GiveUp => return None,
             ReadRemedy::AvoidChunk(chunk) => {
                 self.avoided.insert(chunk);
@@ -192,7 +242,8 @@ impl File {
     /// # Errors
     /// Those of [`File::read`].
     pub(crate) async fn read_extent(&self, extent: Extent) -> Result<Moment, ClientError> {
-        if let Some(moment) = self.read_within(extent).await? {
+        // A read that may be hedged is large, and every caller would carry it.
+        if let Some(moment) = Box::pin(self.read_within(extent)).await? {
             return Ok(moment);
         }
         let range = ByteRange::new(extent.file_offset, extent.range.length);
@@ -208,24 +259,30 @@ impl File {
     }
 
     /// Reads a piece of one stripe; none when the file's stripes have other borders by now.
-    async fn read_within(&self, extent: Extent) -> Result<Option<Moment>, ClientError> {
+    pub(crate) async fn read_with(
+        &self,
+        extent: Extent,
+        reading: &mut Reading,
+    ) -> Result<Option<Moment>, ClientError> {
         let what = format!("reading {} at byte {}", self.name(), extent.file_offset);
         let mut attempts = self.client.attempts(what, extent.range.length);
-        let mut reading = Reading::default();
         let mut last_id = None;
         loop {
             let layout = self.layout();
             let Some(stripe) = layout.find(&extent) else {
                 return Ok(None);
             };
-            if last_id.replace(stripe.id) != Some(stripe.id) {
+            if last_id.replace(stripe.id).is_some_and(|id| id != stripe.id) {
                 // Cuts and bad chunks of a stripe say nothing about one that has replaced it.
-                reading = Reading::default();
+                *reading = Reading {
+                    delivered: Arc::clone(&reading.delivered),
+                    ..Reading::default()
+                };
             }
             let (fleet, range) = (layout.fleet(), extent.range);
             let geometry = layout.geometry(stripe)?;
             let tried = self
-                .try_read(fleet, stripe, geometry, range, &mut reading, &attempts)
+                .try_read(fleet, stripe, geometry, range, reading, &attempts)
                 .await;
             match tried? {
                 Ok(moment) => return Ok(Some(moment)),
@@ -234,8 +291,14 @@ impl File {
                     if reading.cut.is_some() {
                         attempts.pause(&missing).await?;
                     }
-                    let how = (settle, reading.reconstructs);
-                    reading.cut = self.take_cut(extent, how, &mut attempts).await?;
+                    self.take_cut(extent, settle, reading, &mut attempts)
+                        .await?;
+                }
+                Err(Trouble::NeedsQuorum { missing }) => {
+                    if !self.agree(&layout, stripe, reading).await {
+                        attempts.pause(&missing).await?;
+                        self.refresh_if_possible().await?;
+                    }
                 }
                 Err(Trouble::Again {
                     is_refresh,
@@ -243,7 +306,7 @@ impl File {
                 }) => {
                     attempts.pause(&missing).await?;
                     if is_refresh {
-                        self.refresh().await?;
+                        self.refresh_if_possible().await?;
                     }
                 }
             }
@@ -273,10 +336,8 @@ impl File {
                 missing,
             }));
         }
-        let (epoch, cut) = match reading.cut {
-            Some((epoch, mark)) => (epoch, ReadCut::Exactly(mark)),
-            None => (Epoch(0), ReadCut::Committed(Epoch(0), Sequence(0))),
-        };
+        let unvouched = (Epoch(0), ReadCut::Committed(Epoch(0), Sequence(0)));
+        let (epoch, cut) = reading.cut.map_or(unvouched, ChosenCut::terms);
         let terms = RunTerms {
             run: self.client.draw_run(),
             epoch,
@@ -290,6 +351,7 @@ impl File {
         };
         let buffer = Arc::new(ReadBuffer::new(planned.ranges));
         let io = Arc::<ReadBuffer>::clone(&buffer);
+        reading.delivered.begin(&buffer, is_degraded);
         match self.client.run(&plan, fleet.topology, &terms, io).await {
             Ok(as_of) if reading.cut.is_none() && !is_one_moment(&as_of) => {
                 let missing = format!("the nodes of {} were not at one update", stripe.id);
@@ -308,8 +370,11 @@ impl File {
                     failed.node,
                     &failed.refusal,
                     &plan.participants(),
-                    reading.cut.is_some(),
+                    reading.cut,
                 );
+                if let ReadRemedy::AvoidNode(node) = remedy {
+                    self.client.suspect(node);
+                }
                 let trouble = reading.apply(remedy, stripe, failed.to_string());
                 trouble.map(Err).ok_or_else(|| ClientError::Node {
                     what: format!("{} from {}", attempts.what(), failed.node),
@@ -333,7 +398,12 @@ impl File {
         let ranges = geometry.split(range).map_err(|error| broken(&error))?;
         let nodes = fleet.nodes;
         let lost_now = lost_for_now(record, nodes, &reading.avoided);
-        let choices = [lost_now, lost_for_good(record, nodes)];
+        let mut lost_or_ailing = lost_now.clone();
+        let ailing = self.client.shared.health.ailing(Instant::now());
+        lost_or_ailing.extend(ailing.iter().filter_map(|&node| record.chunk_on(node)));
+        lost_or_ailing.sort_unstable();
+        lost_or_ailing.dedup();
+        let choices = [lost_or_ailing, lost_now, lost_for_good(record, nodes)];
         let mut missing = String::new();
         for (at, lost) in choices.iter().enumerate() {
             let stripe = self.stripe(record, geometry, lost);
@@ -356,7 +426,7 @@ impl File {
                 }
                 Err(error) => return Err(broken(&error)),
             }
-            if at == 0 {
+            if at == 1 {
                 // What failed once gets another chance, since there is no way around it.
                 reading.avoided.clear();
             }
@@ -365,42 +435,6 @@ impl File {
             is_refresh: true,
             missing,
         }))
-    }
-
-    /// Gets a cut from the primary, however often it must be asked; none when another stripe takes
-    /// this one's place meanwhile.
-    async fn take_cut(
-        &self,
-        extent: Extent,
-        how: (bool, bool),
-        attempts: &mut Attempts,
-    ) -> Result<Option<(Epoch, Sequence)>, ClientError> {
-        let mut layout = self.layout();
-        let id = layout.find(&extent).map(|stripe| stripe.id);
-        loop {
-            let stripe = match layout.find(&extent) {
-                Some(stripe) if Some(stripe.id) == id => stripe,
-                _ => return Ok(None),
-            };
-            let asked = self
-                .ask_mark(&layout, stripe, how, attempts.attempt_ms())
-                .await;
-            match asked {
-                Ok(cut) => return Ok(Some(cut)),
-                Err(refusal) if may_ask_again(&refusal) => {
-                    attempts.pause(&refusal.to_string()).await?;
-                    self.refresh().await?;
-                    layout = self.layout();
-                }
-                Err(refusal) => {
-                    let what = attempts.what().to_owned();
-                    return Err(ClientError::Node {
-                        what,
-                        refusal: refusal.to_string(),
-                    });
-                }
-            }
-        }
     }
 }
 

@@ -1,7 +1,24 @@
 //! What to do about a refusal: pure decisions, so that every one of them is in a table of tests.
 
+use crate::ClientError;
+use crate::cut::ChosenCut;
 use gabion_layout::{ChunkIndex, NodeId};
 use gabion_protocol::message::Refusal;
+
+/// Why an attempt to write came to nothing.
+#[derive(Debug)]
+pub(crate) enum Setback {
+    /// Another may succeed; what was missing.
+    Again(String),
+    /// Trying again would not help.
+    Last(ClientError),
+}
+
+impl From<ClientError> for Setback {
+    fn from(error: ClientError) -> Self {
+        Self::Last(error)
+    }
+}
 
 /// What a reader does about a part that failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -11,6 +28,8 @@ pub(crate) enum ReadRemedy {
         /// The primary has to settle the stripe anew first.
         settle: bool,
     },
+    /// Ask a quorum of the stripe's nodes as of what to read: with that, the node needs no lease.
+    TakeQuorum,
     /// Count the chunk as lost for this read; its node has reported the damage.
     AvoidChunk(ChunkIndex),
     /// Count the node's chunk as lost for this read, and ask where things are now.
@@ -21,15 +40,22 @@ pub(crate) enum ReadRemedy {
     GiveUp,
 }
 
-/// The remedy for a read part that `node` refused. `participants` took part in the plan;
-/// `had_cut` says whether the read was as of a mark that the primary had vouched for.
+/// The remedy for a read part that `node` refused. `participants` took part in the plan; `cut` is
+/// the read's, if it had one.
 pub(crate) fn read_remedy(
     node: NodeId,
     refusal: &Refusal,
     participants: &[NodeId],
-    had_cut: bool,
+    cut: Option<ChosenCut>,
 ) -> ReadRemedy {
+    let had_cut = cut.is_some();
+    let is_agreed = matches!(cut, Some(ChosenCut::Agreed(..)));
     match refusal {
+        // The node has moved on since the quorum was asked, or was left behind before.
+        Refusal::Fenced { .. } | Refusal::Unsettled if is_agreed => {
+            ReadRemedy::TakeCut { settle: false }
+        }
+        Refusal::NoLease if !is_agreed => ReadRemedy::TakeQuorum,
         // The cut's term is over: only the new primary, once settled, vouches for a newer one.
         Refusal::Fenced { .. } => ReadRemedy::TakeCut { settle: true },
         // With a cut, what is unsettled is of an older term, which the mark says nothing about.
@@ -42,13 +68,18 @@ pub(crate) fn read_remedy(
             .iter()
             .find(|participant| participant.to_string() == *name)
             .map_or(ReadRemedy::Refresh, |&silent| ReadRemedy::AvoidNode(silent)),
-        Refusal::NoSuchChunk(_) | Refusal::NoLease | Refusal::NoSpace | Refusal::Failed(_) => {
-            ReadRemedy::AvoidNode(node)
-        }
+        Refusal::NoSuchChunk(_)
+        | Refusal::NoLease
+        | Refusal::StoreFailed(_)
+        | Refusal::NoSpace
+        | Refusal::Failed(_) => ReadRemedy::AvoidNode(node),
+        // The node itself is slow.
+        Refusal::Stalled(awaited) if awaited.is_empty() => ReadRemedy::AvoidNode(node),
         // Reads do not watch for stalls; a node that says so all the same blames others.
-        Refusal::StaleGeneration { .. } | Refusal::NotPrimary(_) | Refusal::Stalled(_) => {
-            ReadRemedy::Refresh
-        }
+        Refusal::StaleGeneration { .. }
+        | Refusal::NotPrimary(_)
+        | Refusal::Stalled(_)
+        | Refusal::Busy(_) => ReadRemedy::Refresh,
         Refusal::TooFewLeft { .. } | Refusal::StageAt(_) | Refusal::Invalid(_) => {
             ReadRemedy::GiveUp
         }
@@ -72,6 +103,8 @@ pub(crate) const fn may_ask_again(refusal: &Refusal) -> bool {
         | Refusal::StageAt(_)
         | Refusal::Unavailable(_)
         | Refusal::Stalled(_)
+        | Refusal::StoreFailed(_)
+        | Refusal::Busy(_)
         | Refusal::NoLease => true,
         Refusal::NoSpace | Refusal::Failed(_) | Refusal::Invalid(_) => false,
     }
@@ -90,7 +123,7 @@ pub(crate) const fn back_off_ms(attempt_count: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ReadRemedy::{AvoidChunk, AvoidNode, GiveUp, Refresh, TakeCut};
+    use ReadRemedy::{AvoidChunk, AvoidNode, GiveUp, Refresh, TakeCut, TakeQuorum};
     use gabion_layout::{ByteRange, ChunkId, Epoch, Generation, Sequence, StripeId};
     use gabion_protocol::message::Damage;
 
@@ -109,6 +142,7 @@ mod tests {
             Refusal::CutPassed { asked: Sequence(3) },
             Refusal::Damaged(Damage {
                 chunk: CHUNK,
+                generation: Generation(1),
                 range: ByteRange::new(0, 1),
             }),
             Refusal::NoSuchChunk(CHUNK),
@@ -121,6 +155,8 @@ mod tests {
             Refusal::Unavailable("node 5".to_owned()),
             Refusal::Unavailable("a peer of run 7".to_owned()),
             Refusal::NoLease,
+            Refusal::StoreFailed("cannot sync".to_owned()),
+            Refusal::Busy("too many open files".to_owned()),
             Refusal::NoSpace,
             Refusal::Failed("the disk is gone".to_owned()),
             Refusal::Invalid("nonsense".to_owned()),
@@ -129,6 +165,16 @@ mod tests {
 
     #[test]
     fn the_table_of_read_remedies() {
+        let agreed = Some(ChosenCut::Agreed(Epoch(1), Sequence(1)));
+        let vouched = Some(ChosenCut::Vouched(Epoch(1), Sequence(1)));
+        let of_agreed = |refusal| read_remedy(NodeId(1), &refusal, &[NodeId(1)], agreed);
+        let current = Epoch(3);
+        assert_eq!(
+            of_agreed(Refusal::Fenced { current }),
+            TakeCut { settle: false }
+        );
+        assert_eq!(of_agreed(Refusal::Unsettled), TakeCut { settle: false });
+        assert_eq!(of_agreed(Refusal::NoLease), AvoidNode(NodeId(1)));
         let expected = [
             (TakeCut { settle: true }, TakeCut { settle: true }),
             (Refresh, Refresh),
@@ -141,7 +187,9 @@ mod tests {
             (GiveUp, GiveUp),
             (AvoidNode(NodeId(5)), AvoidNode(NodeId(5))),
             (Refresh, Refresh),
+            (TakeQuorum, TakeQuorum),
             (AvoidNode(NodeId(1)), AvoidNode(NodeId(1))),
+            (Refresh, Refresh),
             (AvoidNode(NodeId(1)), AvoidNode(NodeId(1))),
             (AvoidNode(NodeId(1)), AvoidNode(NodeId(1))),
             (GiveUp, GiveUp),
@@ -151,8 +199,8 @@ mod tests {
         let participants = [NodeId(1), NodeId(5), NodeId::CLIENT];
         for (refusal, (plain, with_cut)) in refusals.iter().zip(expected) {
             let remedy = |cut| read_remedy(NodeId(1), refusal, &participants, cut);
-            assert_eq!(remedy(false), plain, "{refusal} of a plain read");
-            assert_eq!(remedy(true), with_cut, "{refusal} of a read as of a cut");
+            assert_eq!(remedy(None), plain, "{refusal} of a plain read");
+            assert_eq!(remedy(vouched), with_cut, "{refusal} of a read as of a cut");
         }
     }
 

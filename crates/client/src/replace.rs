@@ -8,7 +8,8 @@ use crate::extent::{Extent, geometry};
 use crate::file::{Fleet, Layout};
 use crate::put::{Encoder, Keeper};
 use crate::read::{Reading, Trouble};
-use crate::remedy::may_ask_again;
+use crate::remedy::{Setback, may_ask_again};
+use crate::write::LAST_CLOSE_MS;
 use crate::{ClientError, File};
 use bytes::{Bytes, BytesMut};
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -22,20 +23,6 @@ use std::time::Duration;
 /// How often the coordinator hears that a replacement is alive; a fifth of the time after which it
 /// would give the replacement up.
 const TOUCH_EVERY: Duration = Duration::from_secs(2);
-
-/// Why a replacement came to nothing.
-enum Setback {
-    /// Another may succeed; what was missing.
-    Again(String),
-    /// Trying again would not help.
-    Last(ClientError),
-}
-
-impl From<ClientError> for Setback {
-    fn from(error: ClientError) -> Self {
-        Self::Last(error)
-    }
-}
 
 /// A replacement that the coordinator has made room for.
 struct Begun {
@@ -93,15 +80,24 @@ impl File {
         let begun = self.begin_replace(extents, attempts).await?;
         let ports = Arc::clone(&self.client.shared.ports);
         let mut keeper = Keeper::new(ports, begun.put, TOUCH_EVERY);
-        let done = match self.write_anew(&begun, extents, bytes, attempts).await {
-            Ok(()) => self.commit_replace(&begun, extents, attempts).await,
-            Err(setback) => Err(setback),
-        };
-        match done {
-            Ok(()) => keeper.release(),
-            Err(_) => keeper.abort().await,
+        if let Err(setback) = self.write_anew(&begun, extents, bytes, attempts).await {
+            keeper.abort().await;
+            return Err(setback);
         }
-        done
+        match self.commit_replace(&begun, attempts).await {
+            Ok(()) => {
+                keeper.release();
+                Ok(())
+            }
+            Err(Setback::Last(error)) => {
+                keeper.abort().await;
+                self.decide_replace(&begun, error).await
+            }
+            Err(setback) => {
+                keeper.abort().await;
+                Err(setback)
+            }
+        }
     }
 
     async fn begin_replace(
@@ -244,48 +240,53 @@ impl File {
             match read {
                 Ok(moment) => return Ok(moment.bytes),
                 // Nobody else may move the stripe on, so somebody has taken it over.
-                Err(Trouble::NeedsCut { missing, .. }) => return Err(Setback::Again(missing)),
+                Err(Trouble::NeedsCut { missing, .. } | Trouble::NeedsQuorum { missing }) => {
+                    return Err(Setback::Again(missing));
+                }
                 Err(Trouble::Again { missing: new, .. }) => missing = new,
             }
         }
         Err(Setback::Again(missing))
     }
 
-    /// Swaps the new stripes in. When an answer was lost, the file's layout says whether it was
-    /// done; if others have written since, it does not, and the write is made once more.
-    async fn commit_replace(
+    /// Swaps the new stripes in; if an answer was lost, the next one says the same. After
+    /// [`Setback::Again`] they are not in the file and never will be; after [`Setback::Last`] that is
+    /// not known.
+    async fn commit_replace(&self, begun: &Begun, attempts: &mut Attempts) -> Result<(), Setback> {
+        loop {
+            let deadline_ms = attempts.attempt_ms();
+            let missing = match self.ask_to_commit(begun, deadline_ms).await {
+                Ok(CoordinatorReply::Done) => return Ok(()),
+                Ok(CoordinatorReply::NotCommitted(why)) => return Err(Setback::Again(why)),
+                Ok(CoordinatorReply::Refused(why)) => return Err(ClientError::Refused(why).into()),
+                Ok(CoordinatorReply::Busy(why)) => why,
+                Ok(_) => return Err(ClientError::unexpected("the coordinator").into()),
+                Err(error) => error.to_string(),
+            };
+            attempts.pause(&missing).await?;
+        }
+    }
+
+    async fn ask_to_commit(
         &self,
         begun: &Begun,
-        extents: &[Extent],
-        attempts: &mut Attempts,
-    ) -> Result<(), Setback> {
-        let displaced: Vec<StripeId> = begun.settled.iter().map(|old| old.stripe.id).collect();
-        loop {
-            let request = CoordinatorRequest::CommitReplace {
-                put: begun.put,
-                displaced: displaced.clone(),
-            };
-            let reply = self.client.ask_once(request, attempts.attempt_ms()).await;
-            match granted(reply) {
-                Ok(CoordinatorReply::Done) => return Ok(()),
-                Ok(_) => return Err(ClientError::unexpected("the coordinator").into()),
-                Err(Setback::Again(missing)) => attempts.pause(&missing).await?,
-                Err(Setback::Last(error)) => {
-                    self.refresh().await?;
-                    let layout = self.layout();
-                    let mut pairs = extents.iter().zip(&begun.stripes);
-                    let is_there = |(extent, new): (&Extent, &StripeRecord)| {
-                        layout
-                            .find(extent)
-                            .is_some_and(|stripe| stripe.id == new.id)
-                    };
-                    return if pairs.all(is_there) {
-                        Ok(())
-                    } else {
-                        Err(Setback::Again(error.to_string()))
-                    };
-                }
-            }
+        deadline_ms: u64,
+    ) -> Result<CoordinatorReply, CallError> {
+        let request = CoordinatorRequest::CommitReplace {
+            put: begun.put,
+            displaced: begun.settled.iter().map(|old| old.stripe.id).collect(),
+        };
+        self.client.ask_once(request, deadline_ms).await
+    }
+
+    /// Ends a write with an error whose replacement was aborted, unless it turns out to be committed.
+    async fn decide_replace(&self, begun: &Begun, error: ClientError) -> Result<(), Setback> {
+        match self.ask_to_commit(begun, LAST_CLOSE_MS).await {
+            Ok(CoordinatorReply::Done) => Ok(()),
+            Ok(CoordinatorReply::NotCommitted(_)) => Err(error.into()),
+            _ => Err(Setback::Last(ClientError::Undecided {
+                source: Box::new(error),
+            })),
         }
     }
 }

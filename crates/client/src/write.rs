@@ -2,27 +2,32 @@
 //! does the rest. Bytes of a lost chunk are staged at the node that acts for it. Bytes of several
 //! stripes are for `replace.rs`.
 
+use crate::attempts::Attempts;
 use crate::client::check;
 use crate::extent::{Extent, keepings, within_file};
 use crate::file::Layout;
 use crate::losses::lost_for_good;
-use crate::remedy::may_ask_again;
+use crate::primary::NotDone;
+use crate::remedy::{Setback, may_ask_again};
+use crate::runs::{OpenRun, Sent};
 use crate::{Client, ClientError, File};
 use bytes::Bytes;
-use futures::future::join_all;
+use futures::FutureExt as _;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, NodeId, Sequence, StripeId, StripeRecord};
 use gabion_plan::Plan;
 use gabion_planner::update;
 use gabion_protocol::initiate::{fits_records, substitutes};
-use gabion_protocol::message::{NodeReply, NodeRequest, Refusal, RunId};
+use gabion_protocol::message::{NodeReply, NodeRequest, Refusal, RunFate, RunId, RunQuestion};
 use gabion_protocol::ports::Ports as _;
-use gabion_protocol::primary::{UPDATE_SLICE_BYTES, failed_nodes};
+use gabion_protocol::primary::UPDATE_SLICE_BYTES;
 
 /// The most bytes that are staged by one request.
 const STAGE_BYTES: u64 = 1 << 20;
 /// How many requests to stage bytes are under way at a time.
 const STAGE_PARALLEL_COUNT: usize = 4;
+/// The least time for finding out, at the end of a write that failed, what became of its last attempt.
+pub(crate) const LAST_CLOSE_MS: u64 = 2_000;
 
 impl Client {
     /// Overwrites bytes of a file. See [`File::write`].
@@ -46,16 +51,19 @@ impl File {
     ///
     /// Readers of one stripe see the write wholly or not at all; a read across a border may see it
     /// in one stripe and not in the next while it goes on, and until it is acknowledged, a reader
-    /// with an old layout may see the old bytes after another has seen the new. While a write is
-    /// tried again after an answer was lost, its bytes may replace what another writer put there
-    /// meanwhile: writers that overlap need an order of their own. Once it has returned without an
-    /// error, none of its attempts changes anything any more; after an error one may, for a minute.
+    /// with an old layout may see the old bytes after another has seen the new.
+    ///
+    /// A write takes effect at most once. When an answer is lost, the stripe's nodes say whether the
+    /// write was made before it is tried again, so it never replaces what another writer put there
+    /// after it. Once this has returned, without an error or with one that does not say otherwise,
+    /// nothing of the write changes anything any more. After [`ClientError::Undecided`] the write may
+    /// still be made, for a minute, but not after the next write of this client to the same stripe.
     ///
     /// # Errors
     /// [`ClientError::Usage`] for bytes outside of the file; [`ClientError::Node`] when a node
     /// refused for good, among them that so many chunks of a stripe are lost that one more could
-    /// cost data; [`ClientError::Late`];
-    /// [`ClientError::Replaced`]; [`ClientError::NoCoordinator`] and [`ClientError::Refused`] when
+    /// cost data; [`ClientError::Late`]; [`ClientError::Undecided`] and [`ClientError::Forgotten`] when
+    /// the write may or may not have been made; [`ClientError::Replaced`]; [`ClientError::NoCoordinator`] and [`ClientError::Refused`] when
     /// a new layout was needed.
     pub async fn write(&self, offset: u64, bytes: Bytes) -> Result<(), ClientError> {
         let range = ByteRange::new(offset, bytes.len() as u64);
@@ -130,58 +138,28 @@ impl File {
         let moving_bytes = copies * bytes.len() as u64;
         let moving = self.client.shared.updating_bytes.begin(moving_bytes);
         let mut attempts = self.client.patient_attempts(what, moving.all_bytes());
-        let mut is_fresh = false;
-        // Where the primary wants bytes of lost chunks, if it has said so since the last attempt.
-        let mut named = None;
-        let mut open = None;
+        let mut update = Update {
+            file: self,
+            extents,
+            bytes,
+            is_fresh: false,
+            named: None,
+            sent: None,
+        };
         loop {
-            let layout = self.layout();
-            let Some(stripe) = layout.find(first) else {
-                return Ok(Updated::Moved);
+            let missing = match update.attempt(&attempts).await {
+                Ok(updated) => return Ok(updated),
+                Err(Setback::Again(missing)) => missing,
+                Err(Setback::Last(error)) => return update.end(error, &attempts).await,
             };
-            let geometry = layout.geometry(stripe)?;
-            let mut ranges = Vec::with_capacity(extents.len());
-            for extent in extents {
-                let split = geometry.split(extent.range);
-                ranges.extend(split.map_err(|error| ClientError::Broken(error.to_string()))?);
+            let mut again = attempts.pause(&missing).await;
+            if again.is_ok() {
+                again = self.refresh().await;
             }
-            let given_up = |refusal: String| ClientError::Node {
-                what: attempts.what().to_owned(),
-                refusal,
-            };
-            // This also finds out, before bytes are staged in vain, that too many chunks are lost.
-            let plan = match self.plan_update_of(&layout, stripe, &ranges) {
-                Ok(plan) => plan,
-                Err(_) if !is_fresh => {
-                    self.refresh().await?;
-                    is_fresh = true;
-                    continue;
-                }
-                Err(refusal) => return Err(given_up(refusal)),
-            };
-            check(&plan, self.code(stripe))?;
-            if !fits_records(&plan) {
-                return Ok(Updated::TooLarge);
+            if let Err(error) = again {
+                return update.end(error, &attempts).await;
             }
-            let pieces = Pieces {
-                ranges,
-                bytes,
-                substitutes: named.take().unwrap_or_else(|| substitutes(&plan)),
-            };
-            let deadline_ms = attempts.attempt_ms();
-            let tried = self.try_write(&layout, stripe, &pieces, &mut open, deadline_ms);
-            match tried.await {
-                Ok(sequence) => return Ok(Updated::Done(stripe.id, sequence)),
-                Err(refusal) if may_ask_again(&refusal) => {
-                    attempts.pause(&refusal.to_string()).await?;
-                    self.refresh().await?;
-                    is_fresh = true;
-                    if let Refusal::StageAt(places) = refusal {
-                        named = Some(places);
-                    }
-                }
-                Err(refusal) => return Err(given_up(refusal.to_string())),
-            }
+            update.is_fresh = true;
         }
     }
 
@@ -203,90 +181,15 @@ impl File {
             .map_err(|error| error.to_string())
     }
 
-    /// One attempt, under a run of its own. An earlier one that is `open` is closed first, and this
-    /// one is left open when its primary does not say what became of it.
-    async fn try_write(
-        &self,
-        layout: &Layout,
-        stripe: &StripeRecord,
-        pieces: &Pieces<'_>,
-        open: &mut Option<OpenRun>,
-        deadline_ms: u64,
-    ) -> Result<Sequence, Refusal> {
-        if let Some(earlier) = open {
-            self.close_run(layout, stripe, earlier, deadline_ms).await?;
-            *open = None;
-        }
-        let run = self.client.draw_run();
-        self.stage(stripe, run, pieces, deadline_ms).await?;
-        let (id, generation) = (stripe.id, stripe.generation);
-        let request = NodeRequest::Update {
-            run,
-            stripe: id,
-            generation,
-            ranges: pieces.ranges.clone(),
-            substitutes: pieces.substitutes.clone(),
-        };
-        let answer = self.ask_primary(layout, stripe, request, deadline_ms).await;
-        if matches!(answer, Err(Refusal::Unavailable(_))) {
-            let staged_at = pieces.nodes(stripe);
-            *open = Some(OpenRun { run, staged_at });
-        }
-        match answer? {
-            NodeReply::Updated { sequence } => Ok(sequence),
-            _ => Err(Refusal::Failed(
-                "the primary's reply does not fit the question".to_owned(),
-            )),
-        }
-    }
-
-    /// Sees to it that an earlier attempt is over, whatever is still on its way to its primary: it
-    /// cannot begin any more, and if it has begun, the recovery rule has decided about it.
-    ///
-    /// The update takes new bytes at each node where some were staged. So it is enough that one of
-    /// them has withdrawn the run, or was declared failed since, which makes it withdraw all runs
-    /// before it serves again. `layout` was looked up after the attempt.
-    async fn close_run(
-        &self,
-        layout: &Layout,
-        stripe: &StripeRecord,
-        open: &OpenRun,
-        deadline_ms: u64,
-    ) -> Result<(), Refusal> {
-        let ports = &self.client.shared.ports;
-        let ask = |&node: &NodeId| {
-            let request = NodeRequest::Unstage { run: open.run };
-            ports.call_node(node, request, deadline_ms)
-        };
-        let answers = join_all(open.staged_at.iter().map(ask)).await;
-        let mut is_shut = false;
-        for answer in answers {
-            match answer {
-                // It has not begun, and never will.
-                Ok(NodeReply::Unstaged { was_waiting: true }) => return Ok(()),
-                Ok(NodeReply::Unstaged { was_waiting: false }) => is_shut = true,
-                Ok(_) | Err(_) => {}
-            }
-        }
-        let failed = failed_nodes(&layout.file.nodes);
-        if !is_shut && !open.staged_at.iter().any(|node| failed.contains(node)) {
-            let silent = open.staged_at.first().map(ToString::to_string);
-            return Err(Refusal::Unavailable(silent.unwrap_or_default()));
-        }
-        // It may have begun: no participant takes part in it any more once the stripe is settled.
-        self.ask_mark(layout, stripe, (true, false), deadline_ms)
-            .await
-            .map(drop)
-    }
-
-    /// Hands new bytes to their data nodes, or to those that act for them.
+    /// Hands new bytes to their data nodes, or to those that act for them. Gives the last update of the
+    /// stripe of which these know: that of these bytes will have a larger number.
     async fn stage(
         &self,
         stripe: &StripeRecord,
         run: RunId,
         pieces: &Pieces<'_>,
         deadline_ms: u64,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Sequence, Refusal> {
         let ports = &self.client.shared.ports;
         let staged =
             stage_pieces(&pieces.ranges)
@@ -297,6 +200,7 @@ impl File {
                         .slice(start as usize..(start + length) as usize);
                     let request = NodeRequest::Stage {
                         run,
+                        stripe: stripe.id,
                         chunk,
                         offset,
                         bytes,
@@ -305,7 +209,7 @@ impl File {
                     let staged = ports.call_node(node, request, deadline_ms);
                     async move {
                         match staged.await {
-                            Ok(NodeReply::Done) => Ok(()),
+                            Ok(NodeReply::Staged { newest }) => Ok(newest),
                             Ok(NodeReply::Refused(refusal)) => Err(refusal),
                             Ok(_) => Err(Refusal::Failed(format!(
                                 "the reply of {node} does not fit the question"
@@ -316,8 +220,178 @@ impl File {
                 });
         stream::iter(staged)
             .buffer_unordered(STAGE_PARALLEL_COUNT)
-            .try_collect()
+            .try_fold(Sequence(0), async |known, newest| Ok(known.max(newest)))
             .await
+    }
+}
+
+/// An update that is tried until it is known to be made or not.
+struct Update<'a> {
+    file: &'a File,
+    extents: &'a [Extent],
+    bytes: &'a Bytes,
+    /// Whether the layout was looked up since the write began.
+    is_fresh: bool,
+    /// Where the primary wants bytes of lost chunks, if it has said so since the last attempt.
+    named: Option<Vec<(ChunkIndex, NodeId)>>,
+    /// The last attempt, while it is not known what became of it.
+    sent: Option<Sent>,
+}
+
+impl Update<'_> {
+    /// One attempt, under a run of its own, once it is known that those before came to nothing.
+    async fn attempt(&mut self, attempts: &Attempts) -> Result<Updated, Setback> {
+        let (file, deadline_ms) = (self.file, attempts.attempt_ms());
+        let layout = file.layout();
+        let found = layout.find(&self.extents[0]);
+        if let Some(updated) = self.close(&layout, found, deadline_ms).await? {
+            return Ok(updated);
+        }
+        let Some(stripe) = found else {
+            return Ok(Updated::Moved);
+        };
+        let again = |refusal: Refusal| Setback::Again(refusal.to_string());
+        let closed = file.close_left(&layout, stripe, deadline_ms).await;
+        closed.map_err(again)?;
+        let geometry = layout.geometry(stripe)?;
+        let mut ranges = Vec::with_capacity(self.extents.len());
+        for extent in self.extents {
+            let split = geometry.split(extent.range);
+            ranges.extend(split.map_err(|error| ClientError::Broken(error.to_string()))?);
+        }
+        let last = |refusal: String| {
+            let what = attempts.what().to_owned();
+            Setback::Last(ClientError::Node { what, refusal })
+        };
+        // This also finds out, before bytes are staged in vain, that too many chunks are lost.
+        let plan = match file.plan_update_of(&layout, stripe, &ranges) {
+            Ok(plan) => plan,
+            Err(refusal) if !self.is_fresh => return Err(Setback::Again(refusal)),
+            Err(refusal) => return Err(last(refusal)),
+        };
+        check(&plan, file.code(stripe))?;
+        if !fits_records(&plan) {
+            return Ok(Updated::TooLarge);
+        }
+        let named = self.named.take();
+        let pieces = Pieces {
+            ranges,
+            bytes: self.bytes,
+            substitutes: named.unwrap_or_else(|| substitutes(&plan)),
+        };
+        match self.send(&layout, stripe, &pieces, deadline_ms).await {
+            Ok(sequence) => Ok(Updated::Done(stripe.id, sequence)),
+            Err(Refusal::StageAt(places)) => {
+                let sentence = Refusal::StageAt(Vec::new()).to_string();
+                self.named = Some(places);
+                Err(Setback::Again(sentence))
+            }
+            Err(refusal) if may_ask_again(&refusal) => Err(again(refusal)),
+            Err(refusal) => Err(last(refusal.to_string())),
+        }
+    }
+
+    /// Stages the bytes and asks the primary. The run stays open unless the answer says what became of it.
+    async fn send(
+        &mut self,
+        layout: &Layout,
+        stripe: &StripeRecord,
+        pieces: &Pieces<'_>,
+        deadline_ms: u64,
+    ) -> Result<Sequence, Refusal> {
+        let (file, shared) = (self.file, &self.file.client.shared);
+        let run = file.client.draw_run();
+        let after = file.stage(stripe, run, pieces, deadline_ms).await?;
+        let (id, generation) = (stripe.id, stripe.generation);
+        let open = OpenRun {
+            question: RunQuestion {
+                stripe: id,
+                generation,
+                run,
+                after,
+                chunks: pieces.ranges.iter().map(|part| part.chunk).collect(),
+            },
+            staged_at: pieces.nodes(stripe),
+            holders: stripe.nodes.clone(),
+        };
+        let request = NodeRequest::Update {
+            run,
+            stripe: id,
+            generation,
+            ranges: pieces.ranges.clone(),
+            substitutes: pieces.substitutes.clone(),
+        };
+        // From here on the run is open, also if nobody waits for this any more.
+        let sent = shared.open_runs.send(open);
+        match file.ask_primary(layout, stripe, request, deadline_ms).await {
+            Ok(NodeReply::Updated { sequence }) => {
+                sent.close();
+                Ok(sequence)
+            }
+            Err(NotDone {
+                refusal,
+                may_have_begun: false,
+            }) => {
+                // No part comes for the bytes, and their room is wanted for the next attempt.
+                let withdrawn = file.withdraw(&sent.run, deadline_ms).map(drop);
+                shared.ports.spawn(withdrawn.boxed());
+                sent.close();
+                Err(refusal)
+            }
+            answer => {
+                self.sent = Some(sent);
+                let misfit = "the primary's reply does not fit the question".to_owned();
+                Err(answer.map_or_else(Refusal::from, |_| Refusal::Failed(misfit)))
+            }
+        }
+    }
+
+    /// Closes the last attempt if it is open. If it was made, nothing is left to do.
+    async fn close(
+        &mut self,
+        layout: &Layout,
+        found: Option<&StripeRecord>,
+        deadline_ms: u64,
+    ) -> Result<Option<Updated>, Setback> {
+        let Some(sent) = &self.sent else {
+            return Ok(None);
+        };
+        let closed = self.file.close_run(layout, found, &sent.run, deadline_ms);
+        let fate = closed
+            .await
+            .map_err(|refusal| Setback::Again(refusal.to_string()))?;
+        let stripe = sent.run.question.stripe;
+        if let Some(sent) = self.sent.take() {
+            sent.close();
+        }
+        match fate {
+            RunFate::Stood(sequence) => Ok(Some(Updated::Done(stripe, sequence))),
+            RunFate::Never => Ok(None),
+            RunFate::Forgotten => {
+                let name = self.file.name().to_owned();
+                Err(Setback::Last(ClientError::Forgotten(name)))
+            }
+        }
+    }
+
+    /// Ends the write with an error, unless its last attempt turns out to be made after all. If that
+    /// cannot be found out now, this client's next write to the stripe does before anything else.
+    async fn end(
+        mut self,
+        error: ClientError,
+        attempts: &Attempts,
+    ) -> Result<Updated, ClientError> {
+        let layout = self.file.layout();
+        let found = layout.find(&self.extents[0]);
+        let deadline_ms = attempts.attempt_ms().max(LAST_CLOSE_MS);
+        match self.close(&layout, found, deadline_ms).await {
+            Ok(Some(updated)) => Ok(updated),
+            Ok(None) => Err(error),
+            Err(Setback::Last(forgotten)) => Err(forgotten),
+            Err(Setback::Again(_)) => Err(ClientError::Undecided {
+                source: Box::new(error),
+            }),
+        }
     }
 }
 
@@ -338,13 +412,6 @@ struct Pieces<'a> {
     bytes: &'a Bytes,
     /// Who acts for lost chunks.
     substitutes: Vec<(ChunkIndex, NodeId)>,
-}
-
-/// A run of which it is not known whether its update was, is or will be made.
-struct OpenRun {
-    run: RunId,
-    /// Where its bytes were staged.
-    staged_at: Vec<NodeId>,
 }
 
 impl Pieces<'_> {

@@ -14,7 +14,8 @@ pub(crate) use pool::PoolOptions;
 pub(crate) use repair::{LimitOptions, NodeArguments, NodeCommand, RepairCommand, RepairOptions};
 
 use crate::output::{Format, parse_bytes};
-use clap::{Args, Parser, Subcommand};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -29,7 +30,7 @@ use std::path::PathBuf;
 )]
 #[command(
     after_help = "Start with 'gabion demo', or with 'gabion cluster up --dir D'. Exit codes: \
-    0 done, 1 failed, 2 the command was wrong."
+    0 done, 1 failed, 2 the command was wrong, 141 the reader of the output has gone."
 )]
 pub(crate) struct Arguments {
     /// How figures are printed
@@ -39,6 +40,32 @@ pub(crate) struct Arguments {
     pub(crate) place: Place,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Arguments {
+    /// Understands this process's command line.
+    ///
+    /// # Errors
+    /// What is wrong with it; or the help or version that it asks for.
+    pub(crate) fn of_this_process() -> Result<Self, clap::Error> {
+        let matches = Self::command().try_get_matches()?;
+        let mut arguments = Self::from_arg_matches(&matches)?;
+        if let Command::Cluster(ClusterCommand::Up(options)) = &mut arguments.command {
+            options.given = given(&matches);
+        }
+        Ok(arguments)
+    }
+}
+
+/// The names of the options that the user has given to the innermost command.
+fn given(matches: &ArgMatches) -> Vec<String> {
+    let mut innermost = matches;
+    while let Some((_, inner)) = innermost.subcommand() {
+        innermost = inner;
+    }
+    let is_given = |id: &&str| innermost.value_source(id) == Some(ValueSource::CommandLine);
+    let ids = innermost.ids().map(clap::Id::as_str);
+    ids.filter(is_given).map(str::to_owned).collect()
 }
 
 /// Which cluster a command is for.
@@ -111,12 +138,18 @@ pub(crate) enum Command {
 #[derive(Subcommand, Debug)]
 pub(crate) enum ClusterCommand {
     /// Start a coordinator and nodes as processes on loopback, or restart those of --dir that are
-    /// not running
+    /// not running, with the options that the cluster was made with
     Up(UpOptions),
     /// Nodes, redundancy, repair and metered traffic
     Status,
     /// What links between nodes carry, as nodes have measured it
     Links,
+    /// The coordinator's log: nodes that join, fall silent, fail or leave, full disks, repairs
+    Log {
+        /// Lines, the newest ones
+        #[arg(long, default_value_t = 100, value_name = "NUMBER")]
+        last: usize,
+    },
     /// Stop all processes; data stays in --dir
     Down,
 }
@@ -142,10 +175,19 @@ pub(crate) struct UpOptions {
     /// What nodes keep their stores on, fixed when the cluster is made
     #[arg(long, value_enum, default_value_t)]
     pub(crate) engine: EngineName,
+    /// The names of those that the user has given; all others have their defaults.
+    #[arg(skip)]
+    pub(crate) given: Vec<String>,
 }
 
-/// When a node merges the records of updates into its chunks. 'cluster up' keeps what it was told
-/// when the cluster was made.
+impl UpOptions {
+    /// Whether the user has given an option, such as `nodes_per_rack`.
+    pub(crate) fn is_given(&self, name: &str) -> bool {
+        self.given.iter().any(|given| given == name)
+    }
+}
+
+/// When a node merges the records of updates into its chunks.
 #[derive(Args, Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Merging {
     /// Records in a node's log (fl, pl) are merged while there are more bytes of them than so many
@@ -166,7 +208,7 @@ impl Default for Merging {
 }
 
 /// When the coordinator does what.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Behaviour {
     /// A node that is silent for so long is declared failed, in milliseconds
     #[arg(long, default_value_t = 3000, value_parser = clap::value_parser!(u64).range(200..))]
@@ -187,6 +229,9 @@ pub(crate) struct CoordinatorOptions {
     /// Where the metadata is
     #[arg(long, value_name = "DIR", default_value = "gabion-coordinator")]
     pub(crate) data: PathBuf,
+    /// Make a new cluster if there is no metadata; without it a missing directory is refused
+    #[arg(long)]
+    pub(crate) init: bool,
     #[command(flatten)]
     pub(crate) behaviour: Behaviour,
 }
@@ -205,6 +250,9 @@ pub(crate) struct NodeOptions {
     /// Where the node keeps everything
     #[arg(long, value_name = "DIR", default_value = "gabion-node")]
     pub(crate) data: PathBuf,
+    /// Make a new store if there is none; without it a missing or empty directory is refused
+    #[arg(long)]
+    pub(crate) init: bool,
     /// Bytes of a journal segment, of which two are allocated at any time
     #[arg(long, default_value = "64MiB", value_name = "SIZE", value_parser = parse_journal_segment)]
     pub(crate) journal_segment: u64,
@@ -261,7 +309,7 @@ pub(crate) struct PutOptions {
 pub(crate) struct GetOptions {
     /// The stored file's name
     pub(crate) name: String,
-    /// The local file, replaced only when all bytes have arrived; - writes to stdout
+    /// Local file, replaced when all bytes have arrived; devices and FIFOs are written into, - is stdout
     pub(crate) file: PathBuf,
 }
 

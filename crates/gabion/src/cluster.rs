@@ -1,14 +1,18 @@
 //! A cluster of processes on this machine: who they are, and starting and stopping them.
 //!
 //! The directory holds `cluster.json` (the shape, fixed when the cluster is made), `coordinator/`,
-//! `nodes/N/`, `links/`, and `run/` with one file a live process. A process says on its stdout when
+//! `nodes/N/`, `links/`, `made/` with an empty file for each process that has data of its own, and `run/`
+//! with one file a live process. A process says on its stdout when
 //! it is ready; starting waits for that line and for nothing else.
 
 use crate::arguments::{Behaviour, EngineName, Merging, UpOptions};
 use crate::failure::{Context, Failure};
+use crate::output::bytes;
 use crate::processor_time;
 use crate::testbed;
 use gabion_wire::{LinkSpec, LinkTable, parse_rate};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -44,6 +48,8 @@ pub(crate) struct Shape {
     /// What nodes keep their stores on; files, where there was no choice.
     #[serde(default)]
     pub(crate) engine: EngineName,
+    /// What the coordinator is started with.
+    pub(crate) behaviour: Behaviour,
     /// Where the coordinator listens; nodes and clients rely on it, so it stays.
     pub(crate) coordinator: Option<String>,
 }
@@ -87,19 +93,18 @@ impl LocalCluster {
     /// Opens the cluster in the directory, or makes one.
     pub(crate) fn open_or_make(directory: &Path, options: &UpOptions) -> Result<Self, Failure> {
         if directory.join("cluster.json").exists() {
-            return Self::open(directory);
+            let mut cluster = Self::open(directory)?;
+            cluster.adopt(options)?;
+            return Ok(cluster);
         }
-        let rate = |rate: &Option<String>| {
-            rate.as_deref()
-                .map_or(Ok(0), |text| parse_rate(text).map_err(Failure::usage))
-        };
         let shape = Shape {
             racks: options.racks,
             nodes_per_rack: options.nodes_per_rack,
-            node_bytes_per_s: rate(&options.inner)?,
-            rack_bytes_per_s: rate(&options.cross)?,
+            node_bytes_per_s: rate(options.inner.as_ref())?,
+            rack_bytes_per_s: rate(options.cross.as_ref())?,
             merging: options.merging,
             engine: options.engine,
+            behaviour: options.behaviour,
             coordinator: None,
         };
         let is_empty = fs::read_dir(directory).map_or(true, |mut entries| entries.next().is_none());
@@ -113,7 +118,7 @@ impl LocalCluster {
             directory: directory.to_owned(),
             shape,
         };
-        for part in ["coordinator", "nodes", "links", "run", "logs"] {
+        for part in ["coordinator", "nodes", "links", "made", "run", "logs"] {
             let path = directory.join(part);
             fs::create_dir_all(&path).context(format!("create {}", path.display()))?;
         }
@@ -132,6 +137,93 @@ impl LocalCluster {
         Ok(cluster)
     }
 
+    /// Takes over the options that were given. Those of a cluster's shape cannot change, and those of the
+    /// coordinator only while it does not run.
+    fn adopt(&mut self, options: &UpOptions) -> Result<(), Failure> {
+        let shape = &self.shape;
+        let fixed = [
+            ("racks", shape.racks.to_string(), options.racks.to_string()),
+            (
+                "nodes_per_rack",
+                shape.nodes_per_rack.to_string(),
+                options.nodes_per_rack.to_string(),
+            ),
+            (
+                "inner",
+                speed(shape.node_bytes_per_s),
+                speed(rate(options.inner.as_ref())?),
+            ),
+            (
+                "cross",
+                speed(shape.rack_bytes_per_s),
+                speed(rate(options.cross.as_ref())?),
+            ),
+            (
+                "log_limit",
+                bytes(shape.merging.log_limit),
+                bytes(options.merging.log_limit),
+            ),
+            (
+                "reserve_budget",
+                bytes(shape.merging.reserve_budget),
+                bytes(options.merging.reserve_budget),
+            ),
+            ("engine", name_of(shape.engine), name_of(options.engine)),
+        ];
+        self.refuse_other(options, fixed, "make another cluster in a new directory")?;
+        let (had, wanted) = (shape.behaviour, options.behaviour);
+        if self.running("coordinator").is_some() {
+            let changeable = [
+                (
+                    "lease_ms",
+                    had.lease_ms.to_string(),
+                    wanted.lease_ms.to_string(),
+                ),
+                (
+                    "grace_s",
+                    had.grace_s.to_string(),
+                    wanted.grace_s.to_string(),
+                ),
+                (
+                    "repair_parallel",
+                    had.repair_parallel.to_string(),
+                    wanted.repair_parallel.to_string(),
+                ),
+            ];
+            let remedy = "stop the cluster first with 'gabion cluster down'";
+            return self.refuse_other(options, changeable, remedy);
+        }
+        let behaviour = &mut self.shape.behaviour;
+        if options.is_given("lease_ms") {
+            behaviour.lease_ms = wanted.lease_ms;
+        }
+        if options.is_given("grace_s") {
+            behaviour.grace_s = wanted.grace_s;
+        }
+        if options.is_given("repair_parallel") {
+            behaviour.repair_parallel = wanted.repair_parallel;
+        }
+        self.save()
+    }
+
+    /// Refuses an option that was given and is not what the cluster has.
+    fn refuse_other(
+        &self,
+        options: &UpOptions,
+        rows: impl IntoIterator<Item = (&'static str, String, String)>,
+        remedy: &str,
+    ) -> Result<(), Failure> {
+        let other =
+            |(name, has, wants): &(&str, String, String)| options.is_given(name) && has != wants;
+        let Some((name, has, wants)) = rows.into_iter().find(other) else {
+            return Ok(());
+        };
+        let (option, directory) = (name.replace('_', "-"), self.directory.display());
+        Err(Failure::usage(format!(
+            "the cluster in {directory} has --{option} {has}, not {wants}; leave the option out, or {remedy}"
+        )))
+    }
+
     /// Where the coordinator listens.
     pub(crate) fn coordinator(&self) -> Result<&str, Failure> {
         let never = || {
@@ -148,14 +240,10 @@ impl LocalCluster {
     }
 
     /// Starts all processes that are not running; `progress` hears of each.
-    pub(crate) async fn start(
-        &mut self,
-        behaviour: &Behaviour,
-        mut progress: impl FnMut(),
-    ) -> Result<(), Failure> {
+    pub(crate) async fn start(&mut self, mut progress: impl FnMut()) -> Result<(), Failure> {
         let was_made_before = self.shape.coordinator.is_some();
         if self.running("coordinator").is_none() {
-            let address = self.start_coordinator(behaviour).await?;
+            let address = self.start_coordinator().await?;
             self.shape.coordinator = Some(address);
             self.save()?;
         }
@@ -176,13 +264,9 @@ impl LocalCluster {
 
     /// Starts the coordinator and the first so many nodes, one after another, so that their ids are those
     /// of their places.
-    pub(crate) async fn start_first(
-        &mut self,
-        behaviour: &Behaviour,
-        node_count: u32,
-    ) -> Result<(), Failure> {
+    pub(crate) async fn start_first(&mut self, node_count: u32) -> Result<(), Failure> {
         if self.running("coordinator").is_none() {
-            self.shape.coordinator = Some(self.start_coordinator(behaviour).await?);
+            self.shape.coordinator = Some(self.start_coordinator().await?);
             self.save()?;
         }
         for node in 0..node_count {
@@ -198,7 +282,8 @@ impl LocalCluster {
         processor_time::of_processes(names.filter_map(|name| Some(self.running(&name)?.pid)))
     }
 
-    async fn start_coordinator(&self, behaviour: &Behaviour) -> Result<String, Failure> {
+    async fn start_coordinator(&self) -> Result<String, Failure> {
+        let behaviour = &self.shape.behaviour;
         let listen = match (&self.shape.coordinator, self.testbed()?) {
             (Some(address), _) => address.clone(),
             (None, Some(_)) => testbed::coordinator_listen(),
@@ -212,8 +297,25 @@ impl LocalCluster {
             format!("--grace-s={}", behaviour.grace_s),
             format!("--repair-parallel={}", behaviour.repair_parallel),
         ];
-        self.spawn("coordinator", testbed::COORDINATOR, &arguments)
+        self.spawn_with_data("coordinator", testbed::COORDINATOR, arguments.to_vec())
             .await
+    }
+
+    /// Starts a process that keeps data. Only the first start of each may make it: data that is gone
+    /// later is missed, and not made anew.
+    async fn spawn_with_data(
+        &self,
+        name: &str,
+        seat: &str,
+        mut arguments: Vec<String>,
+    ) -> Result<String, Failure> {
+        let made = self.directory.join("made").join(name);
+        if !made.exists() {
+            arguments.push("--init".to_owned());
+        }
+        let ready = self.spawn(name, seat, &arguments).await?;
+        fs::write(&made, "").context(format!("write {}", made.display()))?;
+        Ok(ready)
     }
 
     /// The testbed that this process is in, if any; it must have a seat for each node.
@@ -258,7 +360,7 @@ impl LocalCluster {
         if self.shape.engine == EngineName::Tween {
             arguments.extend(self.array_arguments(node)?);
         }
-        self.spawn(&name, &testbed::node_seat(rack, index), &arguments)
+        self.spawn_with_data(&name, &testbed::node_seat(rack, index), arguments)
             .await?;
         Ok(())
     }
@@ -331,7 +433,7 @@ impl LocalCluster {
     /// ready. Its stderr goes to `logs/`.
     async fn spawn(&self, name: &str, seat: &str, arguments: &[String]) -> Result<String, Failure> {
         let program = std::env::current_exe().context("find this program's file")?;
-        let log_path = self.directory.join("logs").join(format!("{name}.log"));
+        let log_path = self.log_path(name);
         let log = fs::OpenOptions::new()
             .create(true)
             .append(true)
@@ -369,6 +471,11 @@ impl LocalCluster {
         }
     }
 
+    /// Where a process's log is, such as that of `coordinator` or `node-3`.
+    pub(crate) fn log_path(&self, name: &str) -> PathBuf {
+        self.directory.join("logs").join(format!("{name}.log"))
+    }
+
     fn note_running(&self, name: &str, child: &Child) -> Result<(), Failure> {
         let ended = || Failure::failed(format!("{name} ended at once"));
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
@@ -404,6 +511,40 @@ impl LocalCluster {
         Failure::usage(format!(
             "there is no node {node}; this cluster has nodes 0 to {last}"
         ))
+    }
+}
+
+/// Keeps others from starting and stopping processes of the cluster in a directory, until it is dropped.
+///
+/// # Errors
+/// When another command does so at present.
+pub(crate) fn lock(directory: &Path) -> Result<fs::File, Failure> {
+    let shown = directory.display();
+    let file = fs::File::open(directory).context(format!("open {shown}"))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(Errno::WOULDBLOCK) => Err(Failure::failed(format!(
+            "another command is starting or stopping the cluster in {shown}; try again when it has ended"
+        ))),
+        Err(error) => Err(error).context(format!("lock {shown}")),
+    }
+}
+
+/// Bytes a second of a rate that may be left out; 0 is unlimited.
+fn rate(rate: Option<&String>) -> Result<u64, Failure> {
+    rate.map_or(Ok(0), |text| parse_rate(text).map_err(Failure::usage))
+}
+
+/// An engine as a user writes it.
+fn name_of(engine: EngineName) -> String {
+    format!("{engine:?}").to_lowercase()
+}
+
+/// A rate as a user may write it.
+fn speed(bytes_per_s: u64) -> String {
+    match bytes_per_s {
+        0 => "unlimited".to_owned(),
+        some => format!("{}Mbit", some as f64 / 125_000.0),
     }
 }
 

@@ -4,18 +4,25 @@ use std::fmt;
 use std::process::ExitCode;
 
 /// A failed command.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Failure {
     sentence: String,
-    is_usage: bool,
+    exit_code: u8,
 }
+
+/// Something failed.
+const FAILED: u8 = 1;
+/// The command was wrong.
+const USAGE: u8 = 2;
+/// The reader of the output has gone: as a shell sees a process that SIGPIPE has ended.
+const READER_GONE: u8 = 141;
 
 impl Failure {
     /// The command cannot be done as it was given: exit code 2.
     pub(crate) fn usage(sentence: impl fmt::Display) -> Self {
         Self {
             sentence: sentence.to_string(),
-            is_usage: true,
+            exit_code: USAGE,
         }
     }
 
@@ -23,7 +30,7 @@ impl Failure {
     pub(crate) fn failed(sentence: impl fmt::Display) -> Self {
         Self {
             sentence: sentence.to_string(),
-            is_usage: false,
+            exit_code: FAILED,
         }
     }
 
@@ -31,7 +38,15 @@ impl Failure {
     pub(crate) fn said_elsewhere(is_usage: bool) -> Self {
         Self {
             sentence: String::new(),
-            is_usage,
+            exit_code: if is_usage { USAGE } else { FAILED },
+        }
+    }
+
+    /// The reader of the output has gone, as that of a pipe to `head` does: there is nobody to tell.
+    pub(crate) fn reader_gone() -> Self {
+        Self {
+            sentence: String::new(),
+            exit_code: READER_GONE,
         }
     }
 
@@ -41,7 +56,7 @@ impl Failure {
     }
 
     pub(crate) fn exit_code(&self) -> ExitCode {
-        ExitCode::from(if self.is_usage { 2 } else { 1 })
+        ExitCode::from(self.exit_code)
     }
 }
 

@@ -1,19 +1,24 @@
 //! The `gabion` command: clusters, pools, files, faults, repair and the lab.
 //!
 //! Nothing is decided here. Each command is a file in `commands/` that parses nothing, calls a
-//! library and prints what it says. Exit codes: 0 done, 1 failed, 2 the command was wrong.
+//! library and prints what it says. Exit codes: 0 done, 1 failed, 2 the command was wrong, 141 the reader
+//! of the output has gone.
+
+// First: its macros for stdout are those of all others.
+#[macro_use]
+mod output;
 
 mod arguments;
 mod cluster;
 mod commands;
 mod failure;
-mod output;
+mod output_file;
 mod processor_time;
 mod testbed;
 
 use arguments::{Arguments, Command};
-use clap::Parser;
 use failure::Failure;
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 /// An update makes dozens of futures and buffers that glibc's per-thread caches are too small for.
@@ -21,23 +26,30 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let arguments = match Arguments::of_this_process() {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help and version go to stdout and are no failure; clap knows which is which.
-            let _ = error.print();
-            return ExitCode::from(error.exit_code() as u8);
+            let printed = error.print();
+            if error.use_stderr() {
+                return ExitCode::from(error.exit_code() as u8);
+            }
+            let printed = printed.map_err(|error| output::write_failure(&"stdout", &error));
+            return exit(printed.and_then(|()| output::written()));
         }
     };
-    match run(arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            if !failure.is_said() {
-                eprintln!("gabion: {failure}");
-            }
-            failure.exit_code()
-        }
+    exit(run(arguments).and_then(|()| output::written()))
+}
+
+/// Says why a command failed, if there is anything to say and anywhere to say it.
+fn exit(done: Result<(), Failure>) -> ExitCode {
+    let Err(failure) = done else {
+        return ExitCode::SUCCESS;
+    };
+    if !failure.is_said() {
+        eprintln!("gabion: {failure}");
     }
+    failure.exit_code()
 }
 
 fn run(arguments: Arguments) -> Result<(), Failure> {
@@ -73,12 +85,14 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
     done
 }
 
-/// Logs go to stderr; `GABION_LOG` says how much, as in `GABION_LOG=debug`.
+/// Logs go to stderr; `GABION_LOG` says how much, as in `GABION_LOG=debug`. What becomes of nodes, disks and
+/// repairs is always told.
 fn start_logging() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("GABION_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,cluster=info"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .init();
 }

@@ -1,4 +1,7 @@
 //! How figures are printed: tables for people, JSON for programs.
+//!
+//! This crate's [`println!`] and [`print!`] end no command: the first failure of stdout is kept, and the
+//! command ends with it ([`written`]).
 
 use crate::failure::{Context, Failure};
 use clap::ValueEnum;
@@ -7,7 +10,73 @@ use comfy_table::{CellAlignment, Table};
 use gabion_client::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
+use std::fmt;
+use std::io::{self, ErrorKind, Write as _};
+use std::sync::OnceLock;
 use std::time::Duration;
+
+/// Why stdout takes nothing any more.
+static STDOUT_FAILURE: OnceLock<Failure> = OnceLock::new();
+
+/// The standard macro of this name panics when stdout is full or its reader has gone; this one keeps that
+/// for [`written`].
+macro_rules! println {
+    ($($text:tt)*) => {
+        $crate::output::print(format_args!("{}\n", format_args!($($text)*)))
+    };
+}
+
+/// As [`println!`], without an end of line.
+macro_rules! print {
+    ($($text:tt)*) => {
+        $crate::output::print(format_args!($($text)*))
+    };
+}
+
+/// The standard macro of this name panics when stderr takes nothing; then there is nobody to tell.
+macro_rules! eprintln {
+    ($($text:tt)*) => {
+        $crate::output::complain(format_args!("{}\n", format_args!($($text)*)))
+    };
+}
+
+/// Writes to stderr, if it takes anything.
+pub(crate) fn complain(text: fmt::Arguments<'_>) {
+    let _ = io::stderr().write_fmt(text);
+}
+
+/// Writes to stdout, unless that has failed before.
+pub(crate) fn print(text: fmt::Arguments<'_>) {
+    if STDOUT_FAILURE.get().is_none() {
+        keep(io::stdout().write_fmt(text));
+    }
+}
+
+/// Whether stdout has taken all that was printed. A command that prints again and again asks each time.
+///
+/// # Errors
+/// One sentence when stdout is full; none when its reader has gone.
+pub(crate) fn written() -> Result<(), Failure> {
+    if STDOUT_FAILURE.get().is_none() {
+        keep(io::stdout().flush());
+    }
+    STDOUT_FAILURE.get().cloned().map_or(Ok(()), Err)
+}
+
+fn keep(written: io::Result<()>) {
+    if let Err(error) = written {
+        let _ = STDOUT_FAILURE.set(write_failure(&"stdout", &error));
+    }
+}
+
+/// Why a command's output cannot be written there.
+pub(crate) fn write_failure(place: &dyn fmt::Display, error: &io::Error) -> Failure {
+    if error.kind() == ErrorKind::BrokenPipe {
+        Failure::reader_gone()
+    } else {
+        Failure::failed(format!("cannot write {place}: {error}"))
+    }
+}
 
 /// Tables or JSON.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]

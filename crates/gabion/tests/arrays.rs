@@ -89,7 +89,7 @@ fn a_device_is_lost_and_replaced_while_clients_write() {
     written.write_until(0, "is gone or has failed", 2);
     written.check();
     cluster.kill_all();
-    cluster.up(&[]);
+    cluster.up();
     written.check();
     written.write_some();
     written.check();

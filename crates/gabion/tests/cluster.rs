@@ -159,7 +159,7 @@ fn a_dead_coordinator_and_a_restart_lose_nothing() {
     cluster.write("disk", 12_345, b"before");
     expected[12_345..12_351].copy_from_slice(b"before");
     cluster.kill_all();
-    cluster.up(&[]);
+    cluster.up();
     assert!(cluster.get("disk") == expected);
     cluster.write("disk", 12_345, b"after!");
     expected[12_345..12_351].copy_from_slice(b"after!");

@@ -23,7 +23,7 @@ fn kill_during(cluster: &TestCluster, arguments: &[&str], bytes: &[u8], round: u
         child.kill().expect("the child is ours");
     }
     child.wait().expect("the child is ours");
-    cluster.up(&[]);
+    cluster.up();
     acknowledged
 }
 

@@ -26,7 +26,7 @@ fn a_write_too_large_for_a_record_replaces_its_stripe() {
     expected[5 * MIB..7 * MIB].copy_from_slice(&small);
     assert_eq!(stripe(), second, "what fits is updated in place");
     cluster.kill_all();
-    cluster.up(&[]);
+    cluster.up();
     assert!(cluster.get("disk") == expected);
     let scrub = cluster.json(&["scrub"]);
     assert_eq!(scrub["damage"].as_array().map(Vec::len), Some(0), "{scrub}");

@@ -122,7 +122,7 @@ fn whoever_is_killed_while_segments_change_nothing_is_lost() {
             cluster.run(&["chaos", "start-node", "5"]);
         } else {
             cluster.kill_all();
-            cluster.up(&[]);
+            cluster.up();
         }
         let (offset, length) = (CHUNK * round as usize - round as usize, 2000);
         let new = pattern(length, 10 + round);

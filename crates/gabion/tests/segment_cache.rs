@@ -65,7 +65,7 @@ async fn who_opens_after_a_close_reads_what_was_written() {
 
     // And it was durable when it was closed.
     cluster.kill_all();
-    cluster.up(&[]);
+    cluster.up();
     assert!(cluster.get("disk") == expected);
 }
 
@@ -95,7 +95,7 @@ async fn a_flush_that_fails_keeps_what_the_next_one_writes() {
         "{error}"
     );
 
-    cluster.up(&[]);
+    cluster.up();
     // The cluster may need more than this client's patience to be ready.
     let begun = Instant::now();
     while let Err(error) = client.flush_cache().await {

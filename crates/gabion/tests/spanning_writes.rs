@@ -39,7 +39,7 @@ fn a_write_over_three_stripes_is_there_or_not_after_everything_was_killed() {
             child.wait().expect("the child is ours");
         }
         acknowledged_count += u32::from(acknowledged);
-        cluster.up(&[]);
+        cluster.up();
         let mut updated = expected.clone();
         updated[offset..offset + length].copy_from_slice(&new);
         let got = cluster.get("disk");

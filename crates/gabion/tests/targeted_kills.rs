@@ -99,13 +99,13 @@ fn kill_under_load(
     });
     match node {
         Some(node) => cluster.wait_until_failed(&[node]),
-        None => cluster.up(&[]),
+        None => cluster.up(),
     }
     let file = cluster.get(FILE);
     for writer in writers.iter_mut() {
         writer.check(&file, &format!("without the {victim:?}"));
     }
-    cluster.up(&[]);
+    cluster.up();
     cluster.wait_until_failed(&[]);
     let file = cluster.get(FILE);
     for writer in writers.iter_mut() {
@@ -148,6 +148,10 @@ fn kills(scheme: &str, victims: &[Victim], further: &[&str]) {
         written >= rounds * victims.len() as u64,
         "there was no load"
     );
+    // The last victim may have been the coordinator, which has to hear from every node first.
+    wait_for("every node can be asked", || {
+        cluster.output(&["scrub"]).status.success()
+    });
     let scrubbed = cluster.json(&["scrub"]);
     assert_eq!(
         scrubbed["damage"].as_array().map(Vec::len),

@@ -57,6 +57,37 @@ id!(
     Sequence(u64), "update "
 );
 
+id!(
+    /// One run of one plan. Its initiator draws it at random: among the runs that a node remembers of
+    /// a chunk, at most a few 100,000, two are equal with a probability below 2^-28, and only an
+    /// equal one of the same chunk could be taken for another.
+    RunId(u64), "run "
+);
+
+/// Names a cluster for its whole life, so that a process never takes a foreign one for its own.
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
+)]
+pub struct ClusterId(pub u128);
+
+impl fmt::Display for ClusterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// One start of a node or of a coordinator. Two starts of copies of one directory have the same
+/// number and different nonces.
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
+)]
+pub struct Start {
+    /// Higher than that of every earlier start from the same directory.
+    pub number: u64,
+    /// Drawn at random at the start.
+    pub nonce: u64,
+}
+
 impl NodeId {
     /// The asker of a plan: a client that holds new bytes or wants to receive some. It is in no
     /// rack, so what it sends and receives counts as client traffic, not as cross-rack traffic.

@@ -4,8 +4,8 @@ use crate::kv::{KeyValue, ReadTxn};
 use crate::pools::pool;
 use crate::puts::pending_stripes;
 use crate::schema::{
-    Counter, FILES, GARBAGE, LEASES, NODES, PENDING, POOL_NAMES, POOLS, PUTS, REPLACEMENTS,
-    STANDINGS, STRIPES, STRIPES_ON,
+    Counter, FILES, FORMER_HOLDERS, GARBAGE, LEASES, NODES, PENDING, POOL_NAMES, POOLS, PUTS,
+    REPLACEMENTS, STANDINGS, STRIPES, STRIPES_ON,
 };
 use crate::table::Table;
 use crate::{FileRecord, Meta, MetaError, PoolSpec};
@@ -29,6 +29,7 @@ impl<K: KeyValue> Meta<K> {
             check.leases()?;
             check.pools()?;
             check.standings()?;
+            check.former_holders()?;
             Ok(check.faults)
         })
     }
@@ -218,6 +219,21 @@ impl<'t> Check<'t> {
         for (id, _) in STANDINGS.scan(self.txn, &STANDINGS.all(), usize::MAX)? {
             let is_known = self.nodes.contains(&id);
             self.demand(is_known, || format!("{id} has a standing and is unknown"));
+        }
+        Ok(())
+    }
+
+    /// Former holders may serve, and have not got the chunk again.
+    fn former_holders(&mut self) -> Result<(), MetaError> {
+        for (id, holders) in FORMER_HOLDERS.scan(self.txn, &FORMER_HOLDERS.all(), usize::MAX)? {
+            for (node, chunk) in holders {
+                let serves = NODES.get(self.txn, &node)?.is_some_and(|node| !node.failed);
+                let record = self.live.get(&id);
+                let is_holder = record.is_some_and(|record| record.node_of(chunk) == Some(node));
+                self.demand(serves && !is_holder, || {
+                    format!("{node} cannot be a former holder of {chunk} of {id}")
+                });
+            }
         }
         Ok(())
     }

@@ -58,6 +58,15 @@ pub enum MetaError {
         "the metadata store already holds cluster {0}; open it, or choose an empty place for a new one"
     )]
     ClusterExists(ClusterId),
+    /// Nodes know more than the metadata: it is a copy of another time.
+    #[error(
+        "the coordinator's metadata is an old copy ({proof}); nothing is served and nothing deleted: \
+         put the newest copy back and start the coordinator again"
+    )]
+    WentBack {
+        /// What a node knows that the metadata does not.
+        proof: String,
+    },
     /// A newer program wrote the store.
     #[error(
         "the metadata store has format {found}, but this program knows formats up to {supported}; use a newer program"
@@ -148,9 +157,20 @@ pub enum MetaError {
         /// The term under which it was being replaced.
         epoch: Epoch,
     },
-    /// No such put: it was committed, aborted or expired.
-    #[error("{0} is not under way; look whether the file is there, and if not, put it again")]
+    /// The stripe's lease has another holder by now, or none.
+    #[error("{epoch} of {stripe} is over; a newer primary has taken over")]
+    TermOver {
+        /// The stripe.
+        stripe: StripeId,
+        /// The term.
+        epoch: Epoch,
+    },
+    /// No such put: it was aborted or has expired.
+    #[error("{0} is not under way; put the file again")]
     UnknownPut(PutId),
+    /// The put was committed already.
+    #[error("{0} was committed before")]
+    CommittedBefore(PutId),
     /// A segment's place or size breaks a rule of its pool.
     #[error("segment {segment} cannot be placed: {problem}")]
     Placement {

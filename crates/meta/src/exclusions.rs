@@ -9,7 +9,8 @@
 //! that took part and counts holds its record from then on, because a node that returns without it
 //! has a stale chunk. What a note does not let stand may still stand by a later one.
 
-use crate::kv::KeyValue;
+use crate::kv::{KeyValue, WriteTxn};
+use crate::leases::check_term;
 use crate::schema::{EXCLUSIONS, LEASES};
 use crate::stripes::live_stripe;
 use crate::{Meta, MetaError};
@@ -89,25 +90,15 @@ impl<K: KeyValue> Meta<K> {
     /// settlement.
     ///
     /// # Errors
-    /// [`MetaError::UnknownStripe`].
+    /// [`MetaError::UnknownStripe`]; [`MetaError::TermOver`] unless it is a settlement of the present term.
     pub fn note_settlement(
         &self,
         stripe: StripeId,
         exclusion: &Exclusion,
     ) -> Result<(), MetaError> {
         self.store.write(|txn| {
-            let record = live_stripe(txn, stripe)?;
-            if exclusion.nodes.is_empty() {
-                return Ok(());
-            }
-            let mut all = EXCLUSIONS.get(txn, &stripe)?.unwrap_or_default();
-            all.kept
-                .retain(|old| old.nodes.iter().any(|node| record.nodes.contains(node)));
-            all.kept.push(exclusion.clone());
-            if all.kept.len() > KEPT_COUNT_MAX {
-                all.forgotten = all.kept.remove(0).epoch;
-            }
-            EXCLUSIONS.put(txn, &stripe, &all)
+            check_term(txn, stripe, exclusion.epoch)?;
+            keep(txn, stripe, exclusion)
         })
     }
 
@@ -143,6 +134,22 @@ impl<K: KeyValue> Meta<K> {
             })
         })
     }
+}
+
+/// Adds a settlement to a stripe's notes, if it leaves nodes out.
+fn keep(txn: &mut dyn WriteTxn, stripe: StripeId, exclusion: &Exclusion) -> Result<(), MetaError> {
+    let record = live_stripe(txn, stripe)?;
+    if exclusion.nodes.is_empty() {
+        return Ok(());
+    }
+    let mut all = EXCLUSIONS.get(txn, &stripe)?.unwrap_or_default();
+    all.kept
+        .retain(|old| old.nodes.iter().any(|node| record.nodes.contains(node)));
+    all.kept.push(exclusion.clone());
+    if all.kept.len() > KEPT_COUNT_MAX {
+        all.forgotten = all.kept.remove(0).epoch;
+    }
+    EXCLUSIONS.put(txn, &stripe, &all)
 }
 
 impl Held<'_> {
@@ -279,7 +286,7 @@ mod tests {
     ) {
         let (meta, stripe) = stripe_on_three_nodes();
         for note in notes {
-            meta.note_settlement(stripe, note).unwrap();
+            meta.store.write(|txn| keep(txn, stripe, note)).unwrap();
         }
         let stamps = |stamps: &[(u64, u64)]| -> Vec<(Epoch, Sequence)> {
             let stamp = |&(epoch, sequence)| (Epoch(epoch), Sequence(sequence));

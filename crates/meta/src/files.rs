@@ -1,10 +1,10 @@
 //! Files: finding, listing and removing them, and the garbage that removal leaves.
 
 use crate::kv::{KeyValue, ReadTxn};
-use crate::replacements::discard;
+use crate::replacements::{discard, same_file};
 use crate::schema::{Counter, FILES, GARBAGE, WISHES};
 use crate::stripes::{live_stripe, stripe_row};
-use crate::{FileRecord, Meta, MetaError};
+use crate::{FileRecord, Meta, MetaError, PutId};
 use gabion_layout::{StripeId, StripeRecord};
 
 impl<K: KeyValue> Meta<K> {
@@ -46,14 +46,14 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Removes a file. Its stripes become garbage, and their leases end: primaries learn it from
-    /// the order to remove their chunks.
+    /// Removes the file of a name that a put has brought. Its stripes become garbage, and their leases
+    /// end: primaries learn it from the order to remove their chunks.
     ///
     /// # Errors
-    /// [`MetaError::UnknownFile`].
-    pub fn remove_file(&self, name: &str) -> Result<FileRecord, MetaError> {
+    /// [`MetaError::UnknownFile`], [`MetaError::FileReplaced`]: that file is gone.
+    pub fn remove_file(&self, name: &str, put: PutId) -> Result<FileRecord, MetaError> {
         self.store.write(|txn| {
-            let file = file(txn, name)?;
+            let file = same_file(txn, name, put)?;
             for &id in &file.segments {
                 let stripe = segment(txn, &file, id)?;
                 discard(txn, stripe.id)?;

@@ -3,7 +3,7 @@
 //! than they have seen fence every former holder, whether or not it knows that it is one. A node
 //! acts on a stripe's lease only while its own membership lease runs (`membership.rs`).
 
-use crate::kv::{KeyValue, WriteTxn};
+use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::schema::{LEASES, LeaseRecord};
 use crate::stripes::live_stripe;
 use crate::{Holder, Lease, Membership, Meta, MetaError, NodeState, conversions};
@@ -189,6 +189,22 @@ impl<K: KeyValue> Meta<K> {
             holder,
             epoch,
         })
+    }
+}
+
+/// Refuses what a past term says, in the transaction that would make it durable.
+///
+/// # Errors
+/// [`MetaError::TermOver`]; [`MetaError::UnknownStripe`].
+pub(crate) fn check_term(
+    txn: &dyn ReadTxn,
+    stripe: StripeId,
+    epoch: Epoch,
+) -> Result<(), MetaError> {
+    live_stripe(txn, stripe)?;
+    match LEASES.get(txn, &stripe)? {
+        Some(last) if last.epoch == epoch && last.holder.is_some() => Ok(()),
+        _ => Err(MetaError::TermOver { stripe, epoch }),
     }
 }
 

@@ -12,6 +12,7 @@ mod conversions;
 mod error;
 mod exclusions;
 mod files;
+mod former_holders;
 mod kv;
 mod leases;
 mod membership;
@@ -26,21 +27,22 @@ mod redb_store;
 mod replacements;
 mod schema;
 mod standings;
+mod starts;
 mod stripes;
 mod table;
 mod wishes;
 
 pub use error::MetaError;
 pub use exclusions::{Exclusion, Held, StoodUpdate, Verdict};
+pub use gabion_layout::ClusterId;
 pub use kv::{KeyValue, ReadTxn, Row, WriteTxn};
 pub use membership::{Heartbeat, Membership, NodeState, Timing, Transition};
 pub use memory_store::MemoryStore;
 pub use names::FILE_NAME_BYTES;
 pub use puts::Put;
 pub use records::{
-    ClusterId, Departure, Displaced, FileRecord, Holder, Lease, NodeRecord, Placement, PoolRecord,
-    PoolSpec, PutId, PutRecord, RepairSettings, ReplacementRecord, Standing, StripeStatus, Wish,
-    WishRecord,
+    Departure, Displaced, FileRecord, Holder, Lease, NodeRecord, Placement, PoolRecord, PoolSpec,
+    PutId, PutRecord, RepairSettings, ReplacementRecord, Standing, StripeStatus, Wish, WishRecord,
 };
 pub use redb_store::RedbStore;
 pub use schema::FORMAT;

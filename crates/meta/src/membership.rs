@@ -139,6 +139,33 @@ impl Membership {
         Heartbeat::Granted(transitions)
     }
 
+    /// Whether a node was heard since the coordinator's own start.
+    pub fn was_heard(&self, node: NodeId) -> bool {
+        let member = self.members.get(&node);
+        member.is_some_and(|member| member.incarnation.is_some())
+    }
+
+    /// Ends a node's lease by the word of this run of it: the node is failed from now on. Whether that
+    /// changed anything; a later run, or a failure that was noticed, stays as it is.
+    pub fn end(&mut self, node: NodeId, incarnation: u64, now_ms: u64) -> bool {
+        let Some(member) = self.members.get_mut(&node) else {
+            return false;
+        };
+        let is_later = |latest: u64| latest > incarnation;
+        if member.incarnation.is_some_and(is_later)
+            || member.state(self.timing, now_ms) >= NodeState::Failed
+        {
+            return false;
+        }
+        *member = Member {
+            incarnation: Some(incarnation),
+            silent_since_ms: now_ms,
+            began_failed: true,
+            told: member.told,
+        };
+        true
+    }
+
     /// How a node fares now; none for a node never expected nor heard.
     pub fn state(&self, node: NodeId, now_ms: u64) -> Option<NodeState> {
         let member = self.members.get(&node)?;
@@ -340,6 +367,28 @@ mod tests {
         assert_eq!(membership.state(lost, 5999), Some(Failed));
         assert_eq!(steps(&membership.tick(6000)).last(), Some(&(Failed, Dead)));
         assert_eq!(granted(membership.heartbeat(lost, 9, 6001)), [(Dead, Up)]);
+    }
+
+    #[test]
+    fn a_run_that_ends_its_lease_has_failed_at_once_unless_a_later_one_was_heard() {
+        let mut membership = Membership::new(TIMING);
+        membership.heartbeat(NODE, 2, 0);
+        assert!(!membership.end(NODE, 1, 10), "an earlier run has no lease");
+        assert_eq!(membership.state(NODE, 10), Some(Up));
+        assert!(membership.end(NODE, 2, 10));
+        assert!(!membership.end(NODE, 2, 20), "it is known");
+        assert_eq!(membership.state(NODE, 10), Some(Failed));
+        assert!(!membership.may_serve(NODE, 2, 10));
+        assert_eq!(
+            steps(&membership.tick(10)),
+            [(Up, Suspect), (Suspect, Failed)]
+        );
+        assert_eq!(membership.state(NODE, 1009), Some(Failed));
+        assert_eq!(membership.state(NODE, 1010), Some(Dead));
+        assert_eq!(
+            granted(membership.heartbeat(NODE, 3, 1020)),
+            [(Failed, Dead), (Dead, Up)]
+        );
     }
 
     #[test]

@@ -4,8 +4,8 @@ use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::names::check_address;
 use crate::schema::{Counter, NODES, STANDINGS};
 use crate::standings::change_standing;
-use crate::{Departure, Meta, MetaError, NodeRecord};
-use gabion_layout::{NodeId, NodePlace, RackId, Topology};
+use crate::{Departure, Meta, MetaError, NodeRecord, former_holders};
+use gabion_layout::{NodeId, NodePlace, RackId, Start, Topology};
 
 impl<K: KeyValue> Meta<K> {
     /// Lets a node in: a new one without an id, or a returning one with the id it was given. A
@@ -25,7 +25,7 @@ impl<K: KeyValue> Meta<K> {
     ) -> Result<NodeId, MetaError> {
         check_address(address)?;
         self.store.write(|txn| {
-            let (id, failed) = match returning {
+            let (id, failed, admitted) = match returning {
                 Some(id) => {
                     let known = node(txn, id)?;
                     if known.rack != rack {
@@ -35,9 +35,9 @@ impl<K: KeyValue> Meta<K> {
                             given: rack,
                         });
                     }
-                    (id, known.failed)
+                    (id, known.failed, known.admitted)
                 }
-                None => (new_node_id(txn)?, false),
+                None => (new_node_id(txn)?, false, None),
             };
             check_address_is_free(txn, id, address)?;
             let record = NodeRecord {
@@ -47,9 +47,24 @@ impl<K: KeyValue> Meta<K> {
                 capacity_bytes,
                 failed,
                 joined_ms: now_ms,
+                admitted,
             };
             NODES.put(txn, &id, &record)?;
             Ok(id)
+        })
+    }
+
+    /// Takes the address of a node that does not listen there any more, for another that does. It has none
+    /// until it joins again.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownNode`].
+    pub fn forget_address(&self, id: NodeId) -> Result<NodeRecord, MetaError> {
+        self.store.write(|txn| {
+            let mut record = node(txn, id)?;
+            record.address.clear();
+            NODES.put(txn, &id, &record)?;
+            Ok(record)
         })
     }
 
@@ -93,26 +108,36 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// [`MetaError::UnknownNode`].
     pub fn declare_failed(&self, id: NodeId) -> Result<NodeRecord, MetaError> {
-        self.declare(id, true)
+        self.declare(id, |record| record.failed = true)
     }
 
-    /// Takes [`Meta::declare_failed`] back: the node's chunks count again, but those that became
-    /// stale meanwhile.
+    /// Takes [`Meta::declare_failed`] back, since this start of the node is let in: its chunks count
+    /// again, but those that became stale meanwhile.
     ///
     /// # Errors
     /// [`MetaError::UnknownNode`].
-    pub fn declare_returned(&self, id: NodeId) -> Result<NodeRecord, MetaError> {
-        self.declare(id, false)
+    pub fn declare_returned(&self, id: NodeId, start: Start) -> Result<NodeRecord, MetaError> {
+        self.declare(id, |record| {
+            record.failed = false;
+            record.admitted = Some(start);
+        })
     }
 
-    fn declare(&self, id: NodeId, failed: bool) -> Result<NodeRecord, MetaError> {
+    fn declare(
+        &self,
+        id: NodeId,
+        change: impl Fn(&mut NodeRecord),
+    ) -> Result<NodeRecord, MetaError> {
         self.store.write(|txn| {
-            let mut record = node(txn, id)?;
-            if record.failed != failed {
-                record.failed = failed;
+            let known = node(txn, id)?;
+            let mut record = known.clone();
+            change(&mut record);
+            if record != known {
                 NODES.put(txn, &id, &record)?;
             }
-            if !failed {
+            // Before it serves again it removes what is not its own.
+            former_holders::forget_node(txn, id)?;
+            if !record.failed {
                 change_standing(txn, id, |standing| standing.given_up = false)?;
             }
             Ok(record)

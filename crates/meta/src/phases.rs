@@ -3,19 +3,24 @@
 //! made, and goes after a commit; so it may say too much, and never too little.
 
 use crate::kv::KeyValue;
+use crate::leases::check_term;
 use crate::schema::PHASES;
-use crate::stripes::live_stripe;
 use crate::{Meta, MetaError};
-use gabion_layout::StripeId;
+use gabion_layout::{Epoch, StripeId};
 
 impl<K: KeyValue> Meta<K> {
-    /// Notes that a stripe of a file begins an append phase, or has ended it.
+    /// Notes that a stripe of a file begins an append phase in a term, or has ended it.
     ///
     /// # Errors
-    /// [`MetaError::UnknownStripe`] for one that no file has.
-    pub fn note_phase(&self, stripe: StripeId, appends: bool) -> Result<(), MetaError> {
+    /// [`MetaError::UnknownStripe`] for one that no file has; [`MetaError::TermOver`].
+    pub fn note_phase(
+        &self,
+        stripe: StripeId,
+        epoch: Epoch,
+        appends: bool,
+    ) -> Result<(), MetaError> {
         self.store.write(|txn| {
-            live_stripe(txn, stripe)?;
+            check_term(txn, stripe, epoch)?;
             if appends {
                 PHASES.put(txn, &stripe, &())
             } else {

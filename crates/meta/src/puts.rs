@@ -7,7 +7,7 @@ use crate::names::check_file_name;
 use crate::nodes::welcoming_node;
 use crate::pools::pool;
 use crate::replacements::give_up;
-use crate::schema::{Counter, FILES, GARBAGE, PENDING, PUTS, REPLACEMENTS, STRIPES};
+use crate::schema::{COMMITTED, Counter, FILES, GARBAGE, PENDING, PUTS, REPLACEMENTS, STRIPES};
 use crate::stripes::{index_stripe, stripe_row};
 use crate::{FileRecord, Meta, MetaError, Placement, PoolRecord, PoolSpec, PutId, PutRecord};
 use gabion_layout::{Generation, NodeId, PoolId, RackId, StripeId, StripeRecord};
@@ -15,6 +15,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The generation of a stripe that has not changed since it was placed.
 const FIRST: Generation = Generation(1);
+
+/// How many puts may begin after one before it is forgotten that it was committed: far more than do
+/// while its client waits for an answer.
+const REMEMBERED_COUNT: u64 = 1 << 16;
 
 /// A put that has begun.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -65,14 +69,13 @@ impl<K: KeyValue> Meta<K> {
     /// Makes the file of a put visible. The caller vouches that every chunk is durable on its
     /// node. After an error the put is still under way.
     ///
-    /// A commit whose answer was lost is repeated in vain, as [`MetaError::UnknownPut`]; the file's
-    /// [`FileRecord::put`] then tells whether it was this put that brought it.
-    ///
     /// # Errors
-    /// [`MetaError::UnknownPut`], [`MetaError::FileExists`] when another put of the name was
+    /// [`MetaError::CommittedBefore`] when a commit whose answer was lost is repeated, until 65,536
+    /// more puts have begun; [`MetaError::UnknownPut`], [`MetaError::FileExists`] when another put of the name was
     /// faster.
     pub fn commit_put(&self, put: PutId, now_ms: u64) -> Result<FileRecord, MetaError> {
         self.store.write(|txn| {
+            check_not_committed(txn, put)?;
             let record = put_record(txn, put)?;
             if REPLACEMENTS.get(txn, &put)?.is_some() {
                 return Err(MetaError::UnknownPut(put));
@@ -95,7 +98,7 @@ impl<K: KeyValue> Meta<K> {
                 created_ms: now_ms,
             };
             FILES.put(txn, &file.name, &file)?;
-            PUTS.delete(txn, &put)?;
+            end_committed(txn, put)?;
             Ok(file)
         })
     }
@@ -193,6 +196,28 @@ pub(crate) fn reserve(
     };
     PUTS.put(txn, &id, &record)?;
     Ok(Put { id, stripes })
+}
+
+/// Refuses a put that was committed, as long as that is remembered.
+pub(crate) fn check_not_committed(txn: &dyn ReadTxn, put: PutId) -> Result<(), MetaError> {
+    match COMMITTED.get(txn, &put)? {
+        Some(()) => Err(MetaError::CommittedBefore(put)),
+        None => Ok(()),
+    }
+}
+
+/// Ends a put that is committed, and forgets the oldest ones of which that is remembered.
+pub(crate) fn end_committed(txn: &mut dyn WriteTxn, put: PutId) -> Result<(), MetaError> {
+    PUTS.delete(txn, &put)?;
+    COMMITTED.put(txn, &put, &())?;
+    let next = Counter::NextPut.value(txn)?;
+    // Two at a time, so that no more and more are left when few begin between them.
+    for (oldest, ()) in COMMITTED.scan(txn, &COMMITTED.all(), 2)? {
+        if oldest.0.saturating_add(REMEMBERED_COUNT) < next {
+            COMMITTED.delete(txn, &oldest)?;
+        }
+    }
+    Ok(())
 }
 
 pub(crate) fn put_record(txn: &dyn ReadTxn, put: PutId) -> Result<PutRecord, MetaError> {

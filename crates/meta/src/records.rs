@@ -3,20 +3,10 @@
 
 use gabion_layout::{
     AppendSpec, Epoch, Generation, Geometry, GeometryError, Lifecycle, NodeId, PoolId, RackId,
-    ReserveSpec, StripeId, Survive, UpdateScheme,
+    ReserveSpec, Start, StripeId, Survive, UpdateScheme,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
-
-/// Names a cluster for its whole life, so that a node never joins a foreign one by mistake.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub struct ClusterId(pub u128);
-
-impl fmt::Display for ClusterId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.0)
-    }
-}
 
 /// A file on its way in. Never used again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -44,6 +34,9 @@ pub struct NodeRecord {
     pub failed: bool,
     /// When it last joined, in milliseconds of the coordinator's clock.
     pub joined_ms: u64,
+    /// The start of it that was let in last. A directory that does not know it is a copy of another
+    /// time.
+    pub admitted: Option<Start>,
 }
 
 /// What is decided of a node beside whether it is failed. A node without a record has the default.

@@ -9,9 +9,11 @@
 
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::pools::pool;
-use crate::puts::{check_nodes, pending_stripes, put_record, reserve};
+use crate::puts::{
+    check_nodes, check_not_committed, end_committed, pending_stripes, put_record, reserve,
+};
 use crate::schema::{
-    EXCLUSIONS, FILES, GARBAGE, LEASES, LeaseRecord, PENDING, PHASES, PREDECESSORS, PUTS,
+    EXCLUSIONS, FILES, GARBAGE, LEASES, LeaseRecord, PENDING, PHASES, PREDECESSORS, REMADE,
     REPLACEMENTS, STRIPES,
 };
 use crate::stripes::{index_stripe, live_stripe, unindex_stripe};
@@ -78,11 +80,13 @@ impl<K: KeyValue> Meta<K> {
     /// The file stays the one that it was: its [`FileRecord::put`] does not change.
     ///
     /// # Errors
-    /// [`MetaError::UnknownPut`], also when it was committed already; [`MetaError::UnknownFile`];
+    /// [`MetaError::CommittedBefore`] when a commit whose answer was lost is repeated, until 65,536
+    /// more puts have begun; [`MetaError::UnknownPut`]; [`MetaError::UnknownFile`];
     /// [`MetaError::FileReplaced`]; [`MetaError::UnknownStripe`] when an old stripe is the file's no
     /// more; [`MetaError::LeaseLost`] when it may have been updated meanwhile.
     pub fn commit_replacement(&self, put: PutId) -> Result<Vec<StripeRecord>, MetaError> {
         self.store.write(|txn| {
+            check_not_committed(txn, put)?;
             let record = REPLACEMENTS.get(txn, &put)?;
             let record = record.ok_or(MetaError::UnknownPut(put))?;
             let put_row = put_record(txn, put)?;
@@ -103,7 +107,7 @@ impl<K: KeyValue> Meta<K> {
             }
             FILES.put(txn, &file.name, &file)?;
             REPLACEMENTS.delete(txn, &put)?;
-            PUTS.delete(txn, &put)?;
+            end_committed(txn, put)?;
             Ok(stripes)
         })
     }
@@ -133,6 +137,7 @@ pub(crate) fn discard(txn: &mut dyn WriteTxn, id: StripeId) -> Result<(), MetaEr
     LEASES.delete(txn, &id)?;
     EXCLUSIONS.delete(txn, &id)?;
     PHASES.delete(txn, &id)?;
+    REMADE.delete(txn, &id)?;
     PREDECESSORS.delete(txn, &id)?;
     GARBAGE.put(txn, &id, &stripe)
 }

@@ -9,7 +9,7 @@ use crate::records::{
 };
 use crate::table::{Key, Table};
 use crate::{ClusterId, MetaError, PutId, WishRecord, pools};
-use gabion_layout::{Epoch, NodeId, PoolId, StripeId, StripeRecord};
+use gabion_layout::{ChunkIndex, Epoch, Generation, NodeId, PoolId, StripeId, StripeRecord};
 use serde::{Deserialize, Serialize};
 
 /// The format that this program writes, and the newest that it reads.
@@ -22,7 +22,7 @@ pub(crate) const CLUSTER: Table<(), ClusterId> = Table::new("cluster", 1, 1);
 /// Numbers that only one transaction at a time may move.
 pub(crate) const COUNTERS: Table<Counter, u64> = Table::new("counters", 2, 1);
 /// Nodes.
-pub(crate) const NODES: Table<NodeId, NodeRecord> = Table::new("nodes", 3, 1);
+pub(crate) const NODES: Table<NodeId, NodeRecord> = Table::new("nodes", 3, 2);
 /// Pools.
 pub(crate) const POOLS: Table<PoolId, PoolRecord> =
     Table::new("pools", 4, 4).reading(pools::read_older);
@@ -49,14 +49,26 @@ pub(crate) const PHASES: Table<StripeId, ()> = Table::new("append phases", 17, 1
 /// Stripes that have taken the places of others, which may still be served; no node updates the new ones
 /// before they are not.
 pub(crate) const PREDECESSORS: Table<StripeId, Vec<StripeId>> = Table::new("predecessors", 18, 1);
+/// Nodes that may still have chunks of live stripes that count elsewhere, each with the chunk.
+pub(crate) const FORMER_HOLDERS: Table<StripeId, Vec<(NodeId, ChunkIndex)>> =
+    Table::new("former holders", 24, 1);
+/// Chunks that were made anew since their stripe was, each with the generation in which. Reports about
+/// what their nodes had before say nothing about them.
+pub(crate) const REMADE: Table<StripeId, Vec<(ChunkIndex, Generation)>> =
+    Table::new("remade chunks", 25, 1);
 /// What users want of files that are replicated at first.
 pub(crate) const WISHES: Table<String, WishRecord> = Table::new("wishes", 19, 1);
 /// Puts under way whose stripes replace others.
 pub(crate) const REPLACEMENTS: Table<PutId, ReplacementRecord> = Table::new("replacements", 13, 1);
+/// Puts and replacements that were committed lately.
+pub(crate) const COMMITTED: Table<PutId, ()> = Table::new("committed puts", 20, 1);
 /// What users have told the repair manager; no row is as good as [`RepairSettings::default`].
 pub(crate) const REPAIR_SETTINGS: Table<(), RepairSettings> = Table::new("repair settings", 15, 1);
 /// Nodes of which more is decided than whether they are failed.
 pub(crate) const STANDINGS: Table<NodeId, Standing> = Table::new("standings", 16, 1);
+
+/// The coordinator's last starts: their nonces by their numbers.
+pub(crate) const STARTS: Table<u64, u64> = Table::new("starts", 30, 1);
 
 /// The last lease of a stripe. The epoch stays when the lease is given back: it only ever grows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -146,7 +146,9 @@ mod tests {
         assert!(meta.give_up(node).unwrap().given_up);
         let reopened = Meta::open(meta.into_store()).unwrap();
         assert_eq!(reopened.standings().unwrap().len(), 1, "it is durable");
-        reopened.declare_returned(node).unwrap();
+        reopened
+            .declare_returned(node, gabion_layout::Start::default())
+            .unwrap();
         assert_eq!(reopened.standings().unwrap(), []);
         assert!(matches!(
             reopened.give_up(NodeId(7)),
@@ -190,7 +192,7 @@ mod tests {
         assert_eq!(meta.drained(node).map(departure), Ok(Departure::Draining));
         let stripe = meta.stripes(None, 1).unwrap().remove(0);
         let chunk = stripe.chunk_on(node).unwrap();
-        meta.relocate(stripe.id, stripe.generation, chunk, NodeId(3))
+        meta.relocate(stripe.id, stripe.generation, chunk, (NodeId(3), None))
             .unwrap();
         assert_eq!(meta.drained(node).map(departure), Ok(Departure::Drained));
         assert_eq!(meta.drain(node).map(departure), Ok(Departure::Drained));

@@ -1,11 +1,14 @@
 //! Stripes of files: where their chunks are, which of them are stale, and the index by node.
 
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
+use crate::leases::check_term;
 use crate::nodes::{usable_node, welcoming_node};
-use crate::schema::{Counter, GARBAGE, PENDING, STRIPES, STRIPES_ON};
+use crate::schema::{Counter, GARBAGE, PENDING, REMADE, STRIPES, STRIPES_ON};
 use crate::table::Table;
-use crate::{Meta, MetaError, StripeStatus};
-use gabion_layout::{ChunkId, ChunkIndex, Generation, NodeId, StaleChunk, StripeId, StripeRecord};
+use crate::{Meta, MetaError, StripeStatus, former_holders};
+use gabion_layout::{
+    ChunkId, ChunkIndex, Epoch, Generation, NodeId, StaleChunk, StripeId, StripeRecord,
+};
 
 impl<K: KeyValue> Meta<K> {
     /// The record of a file's stripe.
@@ -92,7 +95,8 @@ impl<K: KeyValue> Meta<K> {
     /// Notes that `chunk` is whole on `node` now and no longer where it was, and raises the
     /// generation. The node may be the one that had it: then the chunk was repaired in place.
     /// Whether the racks still suit the pool is for the planner to weigh: a chunk in a crowded
-    /// rack is better than none.
+    /// rack is better than none. `made_in` is the generation in which it was made; none for one that has
+    /// caught up.
     ///
     /// # Errors
     /// [`MetaError::UnknownStripe`]; [`MetaError::GenerationChanged`] unless the stripe is at
@@ -103,13 +107,20 @@ impl<K: KeyValue> Meta<K> {
         id: StripeId,
         expected: Generation,
         chunk: ChunkIndex,
-        node: NodeId,
+        (node, made_in): (NodeId, Option<Generation>),
     ) -> Result<StripeRecord, MetaError> {
         self.store.write(|txn| {
             let mut stripe = live_stripe(txn, id)?;
             check_generation(&stripe, expected)?;
             let old = holder_of(&stripe, chunk)?;
             usable_node(txn, node)?;
+            let moved = ChunkId {
+                stripe: id,
+                index: chunk,
+            };
+            if let Some(made_in) = made_in {
+                note_remade(txn, moved, made_in)?;
+            }
             if old != node {
                 welcoming_node(txn, node)?;
                 if stripe.chunk_on(node).is_some() {
@@ -117,6 +128,8 @@ impl<K: KeyValue> Meta<K> {
                 }
                 STRIPES_ON.delete(txn, &(old, id))?;
                 STRIPES_ON.put(txn, &(node, id), &())?;
+                former_holders::leave_behind(txn, old, moved)?;
+                former_holders::forget(txn, node, moved)?;
                 stripe.nodes[chunk.at()] = node;
             }
             stripe.stale.retain(|stale| stale.chunk != chunk);
@@ -159,12 +172,14 @@ impl<K: KeyValue> Meta<K> {
                 sorted(&stripe.nodes),
                 "nobody joins or leaves"
             );
-            for (&to, _) in nodes
-                .iter()
-                .zip(&stripe.nodes)
-                .filter(|(to, from)| to != from)
-            {
-                usable_node(txn, to)?;
+            for ((&to, &from), index) in nodes.iter().zip(&stripe.nodes).zip(stripe.chunks()) {
+                if to != from {
+                    usable_node(txn, to)?;
+                    let moved = ChunkId { stripe: id, index };
+                    note_remade(txn, moved, expected)?;
+                    former_holders::leave_behind(txn, from, moved)?;
+                    former_holders::forget(txn, to, moved)?;
+                }
             }
             stripe.nodes = nodes.to_vec();
             raise_generation(&mut stripe)?;
@@ -189,6 +204,56 @@ impl<K: KeyValue> Meta<K> {
         )
     }
 
+    /// Notes that chunks miss updates of a term, in one transaction with the question whether that term goes
+    /// on. They count as lost until [`Meta::relocate`] says that they are whole.
+    ///
+    /// # Errors
+    /// [`MetaError::TermOver`]; as [`Meta::note_stale`].
+    pub fn note_degraded(
+        &self,
+        id: StripeId,
+        epoch: Epoch,
+        stale: &[StaleChunk],
+    ) -> Result<StripeRecord, MetaError> {
+        self.store.write(|txn| {
+            check_term(txn, id, epoch)?;
+            add_all_stale(txn, id, stale)
+        })
+    }
+
+    /// Marks a chunk stale as a report of damage says: `node` has found that its chunk, which was made in
+    /// `generation`, cannot be trusted. None when that is not the chunk that counts: it is elsewhere, or was
+    /// made anew since, or its stripe is gone.
+    ///
+    /// # Errors
+    /// When the store fails or a row is corrupt.
+    pub fn condemn(
+        &self,
+        chunk: ChunkId,
+        node: NodeId,
+        generation: Generation,
+    ) -> Result<Option<StripeRecord>, MetaError> {
+        self.store.write(|txn| {
+            let stripe = match live_stripe(txn, chunk.stripe) {
+                Ok(stripe) => stripe,
+                Err(MetaError::UnknownStripe(_)) => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            let remade = REMADE.get(txn, &stripe.id)?.unwrap_or_default();
+            let made_later = |(index, made): &(ChunkIndex, Generation)| {
+                *index == chunk.index && *made > generation
+            };
+            if stripe.node_of(chunk.index) != Some(node) || remade.iter().any(made_later) {
+                return Ok(None);
+            }
+            let stale = StaleChunk {
+                chunk: chunk.index,
+                missed_after: None,
+            };
+            add_stale(txn, stripe.id, stale).map(Some)
+        })
+    }
+
     /// Notes that chunks miss updates, or more, in one transaction. They count as lost until
     /// [`Meta::relocate`] says that they are whole. Raises the generation for each that is news.
     ///
@@ -199,14 +264,32 @@ impl<K: KeyValue> Meta<K> {
         id: StripeId,
         stale: &[StaleChunk],
     ) -> Result<StripeRecord, MetaError> {
-        self.store.write(|txn| {
-            let mut stripe = live_stripe(txn, id)?;
-            for &stale in stale {
-                stripe = add_stale(txn, id, stale)?;
-            }
-            Ok(stripe)
-        })
+        self.store.write(|txn| add_all_stale(txn, id, stale))
     }
+}
+
+/// Notes in which generation a chunk was made anew.
+fn note_remade(
+    txn: &mut dyn WriteTxn,
+    chunk: ChunkId,
+    made_in: Generation,
+) -> Result<(), MetaError> {
+    let mut remade = REMADE.get(txn, &chunk.stripe)?.unwrap_or_default();
+    remade.retain(|(index, _)| *index != chunk.index);
+    remade.push((chunk.index, made_in));
+    REMADE.put(txn, &chunk.stripe, &remade)
+}
+
+fn add_all_stale(
+    txn: &mut dyn WriteTxn,
+    id: StripeId,
+    stale: &[StaleChunk],
+) -> Result<StripeRecord, MetaError> {
+    let mut stripe = live_stripe(txn, id)?;
+    for &stale in stale {
+        stripe = add_stale(txn, id, stale)?;
+    }
+    Ok(stripe)
 }
 
 /// Marks a chunk stale within a transaction.

@@ -202,7 +202,8 @@ fn wishes_die_with_their_file() {
     let since_ms = 77;
     meta.wish("f", Wish::Replicated { since_ms }).unwrap();
     assert_eq!(meta.wish_of("f"), Ok(Some(Wish::Replicated { since_ms })));
-    meta.remove_file("f").unwrap();
+    let put = meta.file("f").unwrap().put;
+    meta.remove_file("f", put).unwrap();
     file(&meta, &pool);
     assert_eq!(meta.wish_of("f"), Ok(None));
 }

@@ -164,7 +164,8 @@ fn any_damaged_row_is_an_error_and_never_a_panic() {
     meta.begin_put("b", pool.id, 4096, &[fixture::place(1)], 0)
         .unwrap();
     one_file(&meta, &pool, "c");
-    meta.remove_file("c").unwrap();
+    let put = meta.file("c").unwrap().put;
+    meta.remove_file("c", put).unwrap();
     let stripe = file.segments[0];
     let holder = gabion_meta::Holder::Coordinator { incarnation: 1 };
     let membership = fixture::membership();

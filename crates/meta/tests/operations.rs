@@ -4,8 +4,8 @@ mod fixture;
 
 use fixture::{cluster, membership, one_file, place, spec};
 use gabion_layout::{
-    ChunkIndex, Epoch, Generation, NodeId, RackId, ReserveSpec, Sequence, StaleChunk, StripeId,
-    Survive, UpdateScheme,
+    ChunkIndex, Epoch, Generation, NodeId, RackId, ReserveSpec, Sequence, StaleChunk, Start,
+    StripeId, Survive, UpdateScheme,
 };
 use gabion_meta::{Holder, Meta, MetaError, Placement, PoolSpec, StripeStatus};
 
@@ -33,7 +33,7 @@ fn a_file_is_seen_once_it_is_committed() {
     assert_eq!(meta.stripe_status(ids[1]), Ok(StripeStatus::Live));
     assert_eq!(
         meta.commit_put(put.id, 30),
-        Err(MetaError::UnknownPut(put.id))
+        Err(MetaError::CommittedBefore(put.id))
     );
     assert_eq!(meta.abort_put(put.id), Ok(false));
 }
@@ -63,7 +63,8 @@ fn garbage_stays_until_it_is_reclaimed() {
         .map(|name| one_file(&meta, &pool, name).segments[0])
         .collect();
     for name in ["a", "b", "c"] {
-        meta.remove_file(name).unwrap();
+        let put = meta.file(name).unwrap().put;
+        meta.remove_file(name, put).unwrap();
     }
     let page = |after, limit| {
         let page = meta.garbage(after, limit).unwrap();
@@ -194,20 +195,24 @@ fn relocation_needs_the_generation_that_it_was_planned_for() {
         "it is gone already"
     );
     assert_eq!(
-        meta.relocate(id, Generation(1), chunk, NodeId(5)),
+        meta.relocate(id, Generation(1), chunk, (NodeId(5), None)),
         Err(MetaError::GenerationChanged {
             stripe: id,
             expected: Generation(1),
             current: Generation(2),
         })
     );
-    let moved = meta.relocate(id, Generation(2), chunk, NodeId(5)).unwrap();
+    let moved = meta
+        .relocate(id, Generation(2), chunk, (NodeId(5), None))
+        .unwrap();
     assert_eq!(moved.node_of(chunk), Some(NodeId(5)));
     assert_eq!((moved.generation, moved.stale.len()), (Generation(3), 0));
     assert_eq!(meta.stripes_on(NodeId(4), None, 9), Ok(vec![]));
     assert_eq!(meta.stripes_on(NodeId(5), None, 9), Ok(vec![moved.clone()]));
     meta.mark_stale(id, chunk).unwrap();
-    let mended = meta.relocate(id, Generation(4), chunk, NodeId(5)).unwrap();
+    let mended = meta
+        .relocate(id, Generation(4), chunk, (NodeId(5), None))
+        .unwrap();
     assert_eq!(mended.nodes, moved.nodes, "repaired in place");
     assert_eq!((mended.generation, mended.stale.len()), (Generation(5), 0));
     let ninth = gabion_layout::ChunkId {
@@ -218,6 +223,67 @@ fn relocation_needs_the_generation_that_it_was_planned_for() {
         meta.mark_stale(id, ninth.index),
         Err(MetaError::UnknownChunk(ninth))
     );
+    assert_eq!(meta.check(), Ok(vec![]));
+}
+
+#[test]
+fn a_node_is_a_former_holder_from_the_move_until_its_chunk_is_gone() {
+    let (meta, pool) = cluster();
+    let id = one_file(&meta, &pool, "a").segments[0];
+    let index = ChunkIndex(2);
+    let chunk = gabion_layout::ChunkId { stripe: id, index };
+    let (old, new) = (meta.stripe(id).unwrap().nodes[2], NodeId(5));
+    let move_to = |node| {
+        let generation = meta.stripe(id).unwrap().generation;
+        meta.relocate(id, generation, index, (node, None)).unwrap();
+        assert_eq!(meta.check(), Ok(vec![]));
+        meta.former_holders(id).unwrap()
+    };
+    assert_eq!(move_to(new), [old]);
+    assert_eq!(meta.all_former_holders(), Ok(vec![(old, chunk)]));
+    assert_eq!(move_to(old), [new], "it has the chunk again");
+    meta.forget_former_holder(old, chunk).unwrap();
+    assert_eq!(meta.former_holders(id), Ok(vec![new]), "only what is named");
+    meta.forget_former_holder(new, chunk).unwrap();
+    assert_eq!(meta.former_holders(id), Ok(vec![]));
+    assert_eq!(move_to(new), [old]);
+    meta.declare_failed(old).unwrap();
+    assert_eq!(
+        meta.former_holders(id),
+        Ok(vec![]),
+        "it joins before it serves"
+    );
+    meta.declare_failed(new).unwrap();
+    meta.declare_returned(old, Start::default()).unwrap();
+    assert_eq!(move_to(old), [], "the node that had it is failed");
+}
+
+#[test]
+fn a_report_condemns_the_chunk_that_it_is_about_and_no_later_one() {
+    let (meta, pool) = cluster();
+    let id = one_file(&meta, &pool, "a").segments[0];
+    let index = ChunkIndex(2);
+    let chunk = gabion_layout::ChunkId { stripe: id, index };
+    let (old, new) = (meta.stripe(id).unwrap().nodes[2], NodeId(5));
+    let condemns = |node, generation| {
+        let record = meta.condemn(chunk, node, Generation(generation)).unwrap();
+        record.is_some_and(|stripe| stripe.is_stale(index))
+    };
+    let make = |node| {
+        let generation = meta.stripe(id).unwrap().generation;
+        let place = (node, Some(generation));
+        meta.relocate(id, generation, index, place).unwrap();
+        generation.0
+    };
+    assert!(!condemns(new, 1), "it is not that node's");
+    assert!(condemns(old, 1));
+    let made_in = make(old);
+    assert!(!condemns(old, made_in - 1), "it was made anew since");
+    assert!(condemns(old, made_in));
+    let made_in = make(new);
+    assert!(!condemns(old, made_in), "it is elsewhere");
+    assert_eq!(meta.stripe(id).unwrap().stale, []);
+    assert!(condemns(new, made_in));
     assert_eq!(meta.check(), Ok(vec![]));
 }
 
@@ -286,7 +352,16 @@ fn a_returning_node_keeps_its_rack_and_its_failure() {
     assert_eq!(unknown, Err(MetaError::UnknownNode(NodeId(77))));
     let replaced = meta.join(None, RackId(1), "10.0.0.99:7000", 1, 0);
     assert_eq!(replaced, Ok(NodeId(12)), "a failed node has no claim");
-    assert!(!meta.declare_returned(NodeId(3)).unwrap().failed);
+    assert_eq!(meta.node(NodeId(3)).unwrap().admitted, None);
+    let start = Start {
+        number: 2,
+        nonce: 9,
+    };
+    let record = meta.declare_returned(NodeId(3), start).unwrap();
+    assert_eq!((record.failed, record.admitted), (false, Some(start)));
+    assert_eq!(again(1, "10.0.0.98:7000"), Ok(NodeId(3)));
+    let record = meta.node(NodeId(3)).unwrap();
+    assert_eq!(record.admitted, Some(start), "until the next one is let in");
     let topology = meta.topology().unwrap();
     assert_eq!(topology.rack_of(NodeId(12)), Some(RackId(1)));
     assert_eq!(topology.nodes().len(), 13);
@@ -445,7 +520,8 @@ fn the_coordinator_takes_leases_from_nodes_and_from_its_own_past() {
     let meta = Meta::open(meta.into_store()).unwrap();
     let lease = meta.acquire(id, node(0, 1), &membership, 1000).unwrap();
     assert_eq!(lease.epoch, Epoch(4), "a run that is over holds nothing");
-    meta.remove_file("a").unwrap();
+    let put = meta.file("a").unwrap().put;
+    meta.remove_file("a", put).unwrap();
     assert_eq!(
         meta.acquire(id, new, &membership, 1000),
         Err(MetaError::UnknownStripe(id))

@@ -83,7 +83,13 @@ fn stripes_change_all_at_once_and_the_file_stays_the_same() {
     assert_eq!(acquire(&meta, put.stripes[0].id), Ok(Epoch(1)));
     assert_eq!(meta.check(), Ok(vec![]));
     let again = meta.commit_replacement(put.id);
-    assert_eq!(again, Err(MetaError::UnknownPut(put.id)));
+    assert_eq!(again, Err(MetaError::CommittedBefore(put.id)));
+    // Whoever replaces the new stripes changes nothing about that.
+    let file = meta.file("f").unwrap();
+    let next = begin(&meta, &file, &take(&meta, &file.segments)).unwrap();
+    assert!(meta.commit_replacement(next.id).is_ok());
+    let again = meta.commit_replacement(put.id);
+    assert_eq!(again, Err(MetaError::CommittedBefore(put.id)));
 }
 
 #[test]
@@ -187,7 +193,7 @@ fn a_file_that_is_removed_or_put_anew_is_not_brought_back() {
     let (meta, pool) = cluster();
     let file = three(&meta, &pool);
     let put = begin(&meta, &file, &take(&meta, &file.segments)).unwrap();
-    meta.remove_file("f").unwrap();
+    meta.remove_file("f", file.put).unwrap();
     assert_eq!(meta.check(), Ok(vec![]));
     let unknown = MetaError::UnknownFile("f".to_owned());
     assert_eq!(meta.commit_replacement(put.id), Err(unknown));

@@ -5,13 +5,15 @@ use crate::inquiry::{Answer, Inquiry};
 use crate::message::{
     Effect, Flow, NodeReply, NodeRequest, Purpose, ReadCut, Refusal, RunId, RunPart,
 };
-use crate::ports::{Address, CallError, Ports};
+use crate::ports::{Address, CallError, Ports, until_hung};
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use futures::select_biased;
 use futures::stream::{FuturesUnordered, StreamExt};
 use gabion_layout::{ChunkIndex, Epoch, Generation, NodeId, Sequence};
 use gabion_plan::{Part, Plan};
 use std::collections::BTreeMap;
+use std::pin::pin;
 use thiserror::Error;
 
 /// The most bytes of one record that every node takes: a quarter of the smallest journal segment
@@ -108,8 +110,18 @@ pub async fn run_plan(
         let call = ports.call_node(node, request, terms.deadline_ms + 1000);
         running.push(call.map(move |reply| (node, part_reply(reply))).boxed());
     }
+    let nodes = participants.iter().copied();
+    let nodes: Vec<NodeId> = nodes.filter(|&node| node != NodeId::CLIENT).collect();
+    let mut hung = pin!(until_hung(ports, &nodes).fuse());
     let mut as_of = BTreeMap::new();
-    while let Some((node, done)) = running.next().await {
+    loop {
+        let (node, done) = select_biased! {
+            done = running.next() => match done {
+                Some(done) => done,
+                None => return Ok(as_of),
+            },
+            (node, error) = hung => (node, Err(Failed::Silent(error))),
+        };
         let failed = match done {
             Ok(sequence) => {
                 as_of.insert(node, sequence);
@@ -138,7 +150,6 @@ pub async fn run_plan(
             done: as_of.into_keys().collect(),
         });
     }
-    Ok(as_of)
 }
 
 /// How a participant failed.

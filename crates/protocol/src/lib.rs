@@ -7,9 +7,12 @@
 
 mod commit;
 pub mod coordinator;
+pub mod event;
+mod fence;
 mod holdings;
 pub mod initiate;
 mod inquiry;
+mod joining;
 mod marks;
 pub mod message;
 pub mod node;
@@ -18,10 +21,13 @@ mod participant;
 mod phases;
 pub mod ports;
 pub mod primary;
+pub mod quorum;
 pub mod run;
 pub mod settle;
 mod staging;
+mod store_failure;
 mod term;
+mod trash;
 mod turns;
 mod unfinished;
 mod upkeep;

@@ -1,34 +1,40 @@
 //! A storage node: routes requests to its two roles, participant and primary, keeps its membership
 //! lease alive, and serves nothing when that has run out.
 
-use crate::holdings::{accept, held_chunks, latest, remove};
+mod inform;
+mod participate;
+
+pub use crate::store_failure::Left;
+
+use crate::joining::ask_to_join;
 use crate::message::{
     CoordinatorReply, CoordinatorRequest, Damage, Flow, Meter, NodeReply, NodeRequest, NodeStatus,
     Purpose, Refusal, Vitals,
 };
-use crate::participant::Participant;
+use crate::participant::{Participant, generation_of};
 use crate::phases::ADOPT_EVERY_MS;
 use crate::ports::{Address, Ports};
-use crate::primary::{Primaries, Update};
+use crate::primary::{NotMade, Primaries, Update};
 use crate::staging::Staging;
 use crate::upkeep::Upkeep;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use gabion_layout::{ChunkId, NodeId, RackId, Sequence, StripeId};
+use gabion_layout::{ChunkId, ClusterId, NodeId, RackId, Sequence, Start, StripeId};
+use gabion_planner::placement::Space;
 use gabion_store::{Disk, Store};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thiserror::Error;
 
 /// How long the coordinator may take to answer a join or a heartbeat.
-const MEMBERSHIP_DEADLINE_MS: u64 = 2_000;
+pub(crate) const MEMBERSHIP_DEADLINE_MS: u64 = 2_000;
 /// How often committed records are brought into their chunks, and reserves are seen to.
 const UPKEEP_EVERY_MS: u64 = 1_000;
 
 /// What a node is when it starts.
 #[derive(Clone, Debug)]
 pub struct NodeOptions {
-    /// Its id, if it has been in this cluster before.
+    /// Its id, if it has been in this cluster before; its store says so too, unless that is new.
     pub node: Option<NodeId>,
     /// Its rack.
     pub rack: RackId,
@@ -38,8 +44,8 @@ pub struct NodeOptions {
     pub capacity_bytes: u64,
     /// Bytes that shrinking and merging reserves may move in a second in which no updates come.
     pub reserve_bytes_per_s: u64,
-    /// Higher than at its last start.
-    pub incarnation: u64,
+    /// This start of it. The number, its incarnation, is higher than at its last start.
+    pub start: Start,
 }
 
 /// Why a node is not part of the cluster.
@@ -58,9 +64,9 @@ pub enum JoinError {
 
 /// A member of a cluster.
 pub struct Node<D: Disk> {
-    id: NodeId,
-    options: NodeOptions,
-    participant: Participant<D>,
+    pub(crate) id: NodeId,
+    pub(crate) options: NodeOptions,
+    pub(crate) participant: Participant<D>,
     primaries: Primaries,
     staging: Mutex<Staging>,
     pins: Mutex<Vec<Pinned>>,
@@ -70,6 +76,8 @@ pub struct Node<D: Disk> {
     heartbeat_ms: AtomicU64,
     /// Whether the coordinator has said that it must join anew, and it has not yet.
     must_join: AtomicBool,
+    /// Whether the coordinator was told that the store has failed.
+    pub(crate) has_announced: AtomicBool,
     /// Whether the coordinator has said that it may stop.
     has_left: AtomicBool,
     /// How it fares, since the last heartbeat.
@@ -93,17 +101,9 @@ impl<D: Disk> std::fmt::Debug for Node<D> {
     }
 }
 
-/// What a join brings.
-struct Membership {
-    id: NodeId,
-    lease_until_ms: u64,
-    heartbeat_ms: u64,
-    nodes: Vec<NodeStatus>,
-}
-
 impl<D: Disk> Node<D> {
-    /// Joins the cluster with what the store holds. Chunks that are the node's no more are deleted
-    /// before this returns, so that none of them is ever served.
+    /// Joins the cluster with what the store holds. Chunks that are the node's no more are set
+    /// aside before this returns, so that none of them is ever served.
     ///
     /// # Errors
     /// See [`JoinError`]; the caller may try again after [`JoinError::Unreachable`].
@@ -113,13 +113,13 @@ impl<D: Disk> Node<D> {
         options: NodeOptions,
     ) -> Result<Arc<Self>, JoinError> {
         let participant = Participant::new(store, Arc::clone(&ports));
-        let membership = Self::ask_to_join(&participant, &options).await?;
+        let membership = ask_to_join(&participant, &options).await?;
         let id = membership.id;
         let options = NodeOptions {
             node: Some(id),
             ..options
         };
-        let primaries = Primaries::new(id, options.incarnation, ports);
+        let primaries = Primaries::new(id, options.start.number, ports);
         Ok(Arc::new(Self {
             id,
             options,
@@ -131,6 +131,7 @@ impl<D: Disk> Node<D> {
             lease_until_ms: AtomicU64::new(membership.lease_until_ms),
             heartbeat_ms: AtomicU64::new(membership.heartbeat_ms),
             must_join: AtomicBool::new(false),
+            has_announced: AtomicBool::new(false),
             has_left: AtomicBool::new(false),
             vitals: Mutex::default(),
         }))
@@ -139,6 +140,17 @@ impl<D: Disk> Node<D> {
     /// The node's id.
     pub fn id(&self) -> NodeId {
         self.id
+    }
+
+    /// The cluster that it is part of.
+    ///
+    /// # Panics
+    /// Never: whoever has joined one knows it.
+    pub fn cluster(&self) -> ClusterId {
+        let identity = self.participant.store.identity();
+        identity
+            .cluster
+            .expect("a node that has joined knows its cluster")
     }
 
     /// What nodes were to send for the updates and commits that this node has run as a primary.
@@ -161,8 +173,15 @@ impl<D: Disk> Node<D> {
                 let latency_ms = node.participant.ports.now_ms().saturating_sub(began_ms);
                 lock(&node.vitals).foreground.note(latency_ms);
             }
-            if let Err(Refusal::Damaged(damage)) = &answer {
-                node.report(vec![damage.clone()]);
+            if let Err(refusal) | Ok(NodeReply::NotBegun(refusal)) = &answer {
+                match refusal {
+                    Refusal::Damaged(damage) => node.report(vec![damage.clone()]),
+                    // It may be what another node said, which this one has asked.
+                    Refusal::StoreFailed(_) => {
+                        node.leave_if_failed();
+                    }
+                    _ => {}
+                }
             }
             answer.unwrap_or_else(NodeReply::Refused)
         };
@@ -175,8 +194,9 @@ impl<D: Disk> Node<D> {
     }
 
     /// Says that it is alive, keeps its chunks up and forgets what nobody came for; for as long as
-    /// the process lives, or until the node has been drained and holds nothing that counts.
-    pub async fn keep_alive(self: Arc<Self>) {
+    /// the process lives, or until the node has left for one of these reasons. It serves nothing then,
+    /// and its process should end.
+    pub async fn keep_alive(self: Arc<Self>) -> Left {
         let ports = Arc::clone(&self.participant.ports);
         let upkept = Arc::clone(&self);
         ports.spawn(async move { upkept.keep_up().await }.boxed());
@@ -186,9 +206,13 @@ impl<D: Disk> Node<D> {
             ports
                 .sleep_ms(self.heartbeat_ms.load(Ordering::Relaxed))
                 .await;
+            if let Some(cause) = self.participant.store.failure() {
+                self.announce_failure(cause.clone()).await;
+                return Left::StoreFailed(cause);
+            }
             self.heartbeat().await;
             if self.has_left.load(Ordering::Acquire) {
-                return;
+                return Left::Drained;
             }
             let now_ms = ports.now_ms();
             lock(&self.staging).expire(now_ms);
@@ -197,7 +221,7 @@ impl<D: Disk> Node<D> {
         }
     }
 
-    async fn keep_up(&self) {
+    async fn keep_up(self: Arc<Self>) {
         let ports = &self.participant.ports;
         let mut upkeep = Upkeep::new(ports.now_ms(), self.options.reserve_bytes_per_s);
         loop {
@@ -233,20 +257,40 @@ impl<D: Disk> Node<D> {
         }
     }
 
-    async fn answer(&self, request: NodeRequest, origin: Address) -> Result<NodeReply, Refusal> {
+    /// Whether the node may serve a request now.
+    fn admit(&self, request: &NodeRequest) -> Result<(), Refusal> {
         let ports = &self.participant.ports;
-        if ports.now_ms() >= self.lease_until_ms.load(Ordering::Acquire) {
+        if let Some(cause) = self.participant.store.failure() {
+            return Err(Refusal::StoreFailed(cause));
+        }
+        let has_lease = ports.now_ms() < self.lease_until_ms.load(Ordering::Acquire);
+        let is_told_off =
+            self.must_join.load(Ordering::Acquire) || self.has_left.load(Ordering::Acquire);
+        if !has_lease && (request.needs_lease() || is_told_off) {
             return Err(Refusal::NoLease);
         }
+        Ok(())
+    }
+
+    async fn answer(&self, request: NodeRequest, origin: Address) -> Result<NodeReply, Refusal> {
+        if let Err(refusal) = self.admit(&request) {
+            return match request {
+                NodeRequest::Update { .. } => Ok(NodeReply::NotBegun(refusal)),
+                _ => Err(refusal),
+            };
+        }
+        let ports = &self.participant.ports;
         match request {
             NodeRequest::Stage {
                 run,
+                stripe,
                 chunk,
                 offset,
                 bytes,
             } => {
                 lock(&self.staging).stage(run, chunk, offset, bytes, ports.now_ms())?;
-                Ok(NodeReply::Done)
+                let newest = self.participant.newest(stripe).await?;
+                Ok(NodeReply::Staged { newest })
             }
             NodeRequest::Unstage { run } => {
                 let was_waiting = lock(&self.staging).withdraw(run, ports.now_ms());
@@ -259,28 +303,28 @@ impl<D: Disk> Node<D> {
                 lock(&self.staging).end(run, ports.now_ms());
                 done
             }
-            NodeRequest::Update { .. } | NodeRequest::Mark { .. } | NodeRequest::Commit { .. } => {
-                self.lead(request).await
-            }
+            NodeRequest::Update { .. }
+            | NodeRequest::Fate(_)
+            | NodeRequest::Mark { .. }
+            | NodeRequest::Commit { .. } => self.lead(request).await,
             NodeRequest::Collect { .. }
+            | NodeRequest::Recollect { .. }
+            | NodeRequest::Fence { .. }
             | NodeRequest::Resolve { .. }
-            | NodeRequest::Committed { .. }
-            | NodeRequest::Pin { .. }
+            | NodeRequest::Committed { .. } => self.take_terms(request).await,
+            NodeRequest::Pin { .. }
             | NodeRequest::Unpin { .. }
             | NodeRequest::Missed { .. }
             | NodeRequest::Latest { .. }
             | NodeRequest::Remove { .. }
             | NodeRequest::Discard { .. } => self.participate(request).await,
-            NodeRequest::Written { chunk, base } => {
-                let written = lock(&self.participant.unfinished).written(chunk, base);
-                Ok(NodeReply::Written(written))
-            }
             NodeRequest::Scrub { chunks } => self.scrub(chunks).await,
-            NodeRequest::Probe { .. } => Ok(NodeReply::Done),
-            NodeRequest::StoreCounts => Ok(NodeReply::StoreCounts(self.participant.store.counts())),
-            NodeRequest::Meter => Err(Refusal::Invalid(
-                "the meter is the transport's to read".to_owned(),
-            )),
+            NodeRequest::Attest { .. }
+            | NodeRequest::Reach { .. }
+            | NodeRequest::Written { .. }
+            | NodeRequest::Probe { .. }
+            | NodeRequest::StoreCounts
+            | NodeRequest::Meter => self.inform(request).await,
         }
     }
 
@@ -302,8 +346,15 @@ impl<D: Disk> Node<D> {
                     ranges,
                     substitutes,
                 };
-                let updated = self.primaries.update(&update, &nodes).await;
-                updated.map(|sequence| NodeReply::Updated { sequence })
+                match self.primaries.update(&update, &nodes).await {
+                    Ok(sequence) => Ok(NodeReply::Updated { sequence }),
+                    Err(NotMade::NotBegun(refusal)) => Ok(NodeReply::NotBegun(refusal)),
+                    Err(NotMade::Begun(refusal)) => Err(refusal),
+                }
+            }
+            NodeRequest::Fate(asked) => {
+                let fate = self.primaries.fate(&asked, &nodes).await;
+                fate.map(NodeReply::Fate)
             }
             NodeRequest::Mark {
                 stripe,
@@ -320,78 +371,6 @@ impl<D: Disk> Node<D> {
             }
             other => Err(Refusal::Invalid(format!(
                 "{other:?} is no primary's request"
-            ))),
-        }
-    }
-
-    /// Answers as a participant, outside any plan.
-    async fn participate(&self, request: NodeRequest) -> Result<NodeReply, Refusal> {
-        match request {
-            NodeRequest::Collect {
-                stripe,
-                epoch,
-                generation,
-            } => {
-                let holding = self.participant.collect(stripe, epoch, generation).await?;
-                Ok(NodeReply::Holding(holding))
-            }
-            NodeRequest::Resolve {
-                stripe,
-                epoch,
-                mark,
-                dropped,
-            } => {
-                self.participant
-                    .resolve(stripe, epoch, mark, dropped)
-                    .await?;
-                Ok(NodeReply::Done)
-            }
-            NodeRequest::Committed { marks } => {
-                self.participant.committed(marks).await?;
-                Ok(NodeReply::Done)
-            }
-            NodeRequest::Pin {
-                stripe,
-                cut,
-                hold_ms,
-            } => {
-                let until_ms = self.participant.ports.now_ms().saturating_add(hold_ms);
-                self.participant
-                    .with_store(move |store| store.pin(stripe, cut))
-                    .await?;
-                lock(&self.pins).push(Pinned {
-                    stripe,
-                    cut,
-                    until_ms,
-                });
-                Ok(NodeReply::Done)
-            }
-            NodeRequest::Unpin { stripe, cut } => {
-                self.unpin(|pinned| (pinned.stripe, pinned.cut) == (stripe, cut));
-                Ok(NodeReply::Done)
-            }
-            NodeRequest::Missed { chunk, after } => {
-                let missed = self
-                    .participant
-                    .with_store(move |store| store.missed_since(chunk, after));
-                Ok(NodeReply::Missed(missed.await?))
-            }
-            NodeRequest::Latest { stripes } => {
-                let latest = self
-                    .participant
-                    .with_store(move |store| latest(store, stripes));
-                Ok(NodeReply::Latest(latest.await?))
-            }
-            NodeRequest::Remove { chunks } => {
-                self.participant.remove(chunks).await?;
-                Ok(NodeReply::Done)
-            }
-            NodeRequest::Discard { chunk, epoch } => {
-                self.participant.discard(chunk, epoch).await?;
-                Ok(NodeReply::Done)
-            }
-            other => Err(Refusal::Invalid(format!(
-                "{other:?} is no participant's request"
             ))),
         }
     }
@@ -420,15 +399,19 @@ impl<D: Disk> Node<D> {
         let (mut chunk_count, mut bytes, mut damage) = (0, 0, Vec::new());
         for chunk in chunks {
             let scrubbed = self.participant.with_store(move |store| {
+                // Before the chunk is read: one that replaces it is not what is read here.
+                let generation = generation_of(store, chunk);
                 let spec = store.chunk_info(chunk)?.spec;
-                Ok((spec.map_or(0, |spec| spec.chunk_bytes), store.scrub(chunk)?))
+                let chunk_bytes = spec.map_or(0, |spec| spec.chunk_bytes);
+                Ok((chunk_bytes, generation, store.scrub(chunk)?))
             });
             match scrubbed.await {
-                Ok((chunk_bytes, found)) => {
+                Ok((chunk_bytes, generation, found)) => {
                     chunk_count += 1;
                     bytes += chunk_bytes;
                     damage.extend(found.into_iter().map(|d| Damage {
                         chunk: d.chunk,
+                        generation,
                         range: d.range,
                     }));
                 }
@@ -444,32 +427,34 @@ impl<D: Disk> Node<D> {
         })
     }
 
-    /// Tells the coordinator of damage; a report that is lost is made again by the next read or
-    /// scrub.
-    fn report(&self, damage: Vec<Damage>) {
-        let ports = &self.participant.ports;
-        let request = CoordinatorRequest::ReportDamage(damage);
-        let told = ports.call_coordinator(request, MEMBERSHIP_DEADLINE_MS);
-        ports.spawn(told.map(|_| ()).boxed());
-    }
-
     async fn heartbeat(&self) {
+        let ports = &self.participant.ports;
+        if ports.disk_hangs() {
+            // Its lease runs out, and others do without it.
+            return;
+        }
         if self.must_join.load(Ordering::Acquire) {
             return self.join_anew().await;
         }
-        let ports = &self.participant.ports;
         let sent_ms = ports.now_ms();
         let request = CoordinatorRequest::Heartbeat {
             node: self.id,
-            incarnation: self.options.incarnation,
-            vitals: self.take_vitals(),
+            incarnation: self.options.start.number,
+            heard: self.participant.store.identity().coordinator,
+            vitals: self.take_vitals().await,
         };
         match ports
             .call_coordinator(request, MEMBERSHIP_DEADLINE_MS)
             .await
         {
-            Ok(CoordinatorReply::Alive { lease_ms, nodes }) => {
-                self.renew(sent_ms + lease_ms, nodes);
+            Ok(CoordinatorReply::Alive {
+                coordinator,
+                lease_ms,
+                nodes,
+            }) => {
+                if self.participant.follow(coordinator).await.is_ok() {
+                    self.renew(sent_ms + lease_ms, nodes);
+                }
             }
             Ok(CoordinatorReply::Rejoin) => {
                 self.must_join.store(true, Ordering::Release);
@@ -486,9 +471,14 @@ impl<D: Disk> Node<D> {
         }
     }
 
-    fn take_vitals(&self) -> Vitals {
+    async fn take_vitals(&self) -> Vitals {
         let ports = &self.participant.ports;
+        let free_bytes = self.participant.with_store(Store::free_bytes).await;
         Vitals {
+            space: free_bytes.ok().map(|free_bytes| Space {
+                capacity_bytes: self.options.capacity_bytes,
+                free_bytes,
+            }),
             links: ports.take_link_rates(),
             array: ports.array(),
             ..std::mem::take(&mut *lock(&self.vitals))
@@ -504,7 +494,7 @@ impl<D: Disk> Node<D> {
     /// a member although its answer, with what was decided meanwhile, was lost; so no heartbeat is
     /// sent until there is an answer.
     async fn join_anew(&self) {
-        if let Ok(membership) = Self::ask_to_join(&self.participant, &self.options).await {
+        if let Ok(membership) = ask_to_join(&self.participant, &self.options).await {
             self.renew(membership.lease_until_ms, membership.nodes);
             self.must_join.store(false, Ordering::Release);
         }
@@ -514,58 +504,6 @@ impl<D: Disk> Node<D> {
         self.participant.ports.learn_nodes(&nodes);
         *lock(&self.nodes) = nodes;
         self.lease_until_ms.store(lease_until_ms, Ordering::Release);
-    }
-
-    async fn ask_to_join(
-        participant: &Participant<D>,
-        options: &NodeOptions,
-    ) -> Result<Membership, JoinError> {
-        let store_error = |refusal: Refusal| JoinError::Store(refusal.to_string());
-        participant.end_membership().await;
-        let chunks = participant
-            .with_store(held_chunks)
-            .await
-            .map_err(store_error)?;
-        let request = CoordinatorRequest::Join {
-            node: options.node,
-            rack: options.rack,
-            address: options.address.clone(),
-            capacity_bytes: options.capacity_bytes,
-            incarnation: options.incarnation,
-            chunks,
-        };
-        let sent_ms = participant.ports.now_ms();
-        let reply = participant
-            .ports
-            .call_coordinator(request, MEMBERSHIP_DEADLINE_MS)
-            .await;
-        match reply {
-            Ok(CoordinatorReply::Joined {
-                node,
-                lease_ms,
-                heartbeat_ms,
-                obsolete,
-                decided,
-                nodes,
-            }) => {
-                let obeyed = participant.with_store(move |store| {
-                    remove(store, &obsolete)?;
-                    accept(store, &decided)
-                });
-                obeyed.await.map_err(store_error)?;
-                participant.ports.learn_nodes(&nodes);
-                let lease_until_ms = sent_ms + lease_ms;
-                Ok(Membership {
-                    id: node,
-                    lease_until_ms,
-                    heartbeat_ms,
-                    nodes,
-                })
-            }
-            Ok(CoordinatorReply::Refused(why)) => Err(JoinError::Refused(why)),
-            Ok(other) => Err(JoinError::Unreachable(format!("it answered {other:?}"))),
-            Err(error) => Err(JoinError::Unreachable(error.to_string())),
-        }
     }
 }
 

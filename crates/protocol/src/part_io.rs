@@ -256,10 +256,18 @@ impl<D: Disk> LocalIo for NodeIo<D> {
         };
         let cut = match (self.cut, self.use_of) {
             (ReadCut::Committed(_, at_least), _) => Cut::Committed { at_least },
-            (ReadCut::Exactly(sequence) | ReadCut::Settled(sequence), Use::Asker) => {
-                Cut::Newest(sequence)
-            }
-            (ReadCut::Exactly(sequence) | ReadCut::Settled(sequence), _) => Cut::Exactly(sequence),
+            (
+                ReadCut::Exactly(sequence)
+                | ReadCut::Settled(sequence)
+                | ReadCut::Attested(_, sequence),
+                Use::Asker,
+            ) => Cut::Newest(sequence),
+            (
+                ReadCut::Exactly(sequence)
+                | ReadCut::Settled(sequence)
+                | ReadCut::Attested(_, sequence),
+                _,
+            ) => Cut::Exactly(sequence),
         };
         let participant = self.participant.clone();
         let gathered = Arc::clone(&self.gathered);

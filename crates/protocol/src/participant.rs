@@ -3,21 +3,25 @@
 
 use crate::holdings::remove;
 use crate::message::{
-    CommittedMark, ConversionSource, Effect, Holding, NodeReply, PendingRecord, ReadCut, Refusal,
-    RunPart,
+    Attestation, CommittedMark, ConversionSource, Damage, Effect, Holding, NodeReply,
+    PendingRecord, ReadCut, Refusal, RunPart,
 };
 use crate::part_io::{Gathered, NodeIo, Use, lock};
 use crate::ports::{Address, Ports, run_blocking};
 use crate::run::{RunContext, run_part};
 use crate::staging::Arrivals;
 use crate::unfinished::Unfinished;
-use gabion_layout::{ChunkId, ChunkIndex, Epoch, Generation, Sequence, StripeId};
+use futures::{FutureExt, select_biased};
+use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Sequence, Start, StripeId};
 use gabion_plan::{PartStep, Step};
 use gabion_store::{
     ChunkSpec, ChunkWriter, Disk, Piece, Record, RecordSummary, Store, StoreError, StripeState,
     UpdateStamp,
 };
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+/// The most undecided records of a stripe that a node tells a quorum read of.
+const ATTESTED_RECORD_COUNT_MAX: usize = 256;
 
 /// A node's store as the protocol uses it.
 pub(crate) struct Participant<D: Disk> {
@@ -76,15 +80,50 @@ impl<D: Disk> Participant<D> {
         stored.await?.ok_or(Refusal::NoLease)
     }
 
-    /// Works on the store where waiting for the disk holds up nothing else.
+    /// Works on the store where waiting for the disk holds up nothing else. Refused when the disk hangs;
+    /// the work may still be done then, as if the answer had been lost.
     pub(crate) async fn with_store<R: Send + 'static>(
         &self,
         work: impl FnOnce(&Store<D>) -> Result<R, StoreError> + Send + 'static,
     ) -> Result<R, Refusal> {
+        if self.ports.disk_hangs() {
+            // What waits for it already is enough.
+            return Err(Refusal::Stalled(Vec::new()));
+        }
         let store = Arc::clone(&self.store);
-        run_blocking(&*self.ports, move || work(&store))
+        let done = run_blocking(&*self.ports, move || {
+            work(&store).map_err(|error| match error {
+                StoreError::Corrupt { chunk, range } => {
+                    Refusal::Damaged(damage(&store, chunk, range))
+                }
+                // The operation that has found out is refused as all later ones are.
+                other @ StoreError::Io { .. } => store
+                    .failure()
+                    .map_or_else(|| refusal(&other), Refusal::StoreFailed),
+                other => refusal(&other),
+            })
+        });
+        select_biased! {
+            done = done.fuse() => done,
+            () = self.ports.disk_hang().fuse() => Err(Refusal::Stalled(Vec::new())),
+        }
+    }
+
+    /// Remembers a start of the coordinator, unless it is older than one that is remembered or another
+    /// one of the same number: then that coordinator has an old copy of the metadata.
+    pub(crate) async fn follow(&self, coordinator: Start) -> Result<(), Refusal> {
+        let mut identity = self.store.identity();
+        match identity.coordinator {
+            Some(known) if known == coordinator => return Ok(()),
+            Some(known) if known.number >= coordinator.number => {
+                let why = "the coordinator has an old copy of its metadata";
+                return Err(Refusal::Invalid(why.to_owned()));
+            }
+            _ => {}
+        }
+        identity.coordinator = Some(coordinator);
+        self.with_store(move |store| store.set_identity(&identity))
             .await
-            .map_err(|error| refusal(&error))
     }
 
     /// Fences off older terms, then says what is held of the stripe.
@@ -99,6 +138,34 @@ impl<D: Disk> Participant<D> {
             holding(store, stripe)
         })
         .await
+    }
+
+    /// Fences off older terms and layouts.
+    pub(crate) async fn fence(
+        &self,
+        stripe: StripeId,
+        epoch: Epoch,
+        generation: Generation,
+    ) -> Result<(), Refusal> {
+        self.with_store(move |store| store.fence(stripe, epoch, generation))
+            .await
+    }
+
+    /// Says what is known of the stripe, and promises nothing.
+    pub(crate) async fn attest(&self, stripe: StripeId) -> Result<Attestation, Refusal> {
+        let state = match self.store.held_now(stripe) {
+            Some(held) => held.map_err(|error| refusal(&error))?,
+            None => self.with_store(move |store| store.held(stripe)).await?,
+        };
+        if state.records.len() > ATTESTED_RECORD_COUNT_MAX {
+            return Err(Refusal::Unsettled);
+        }
+        Ok(Attestation {
+            epoch: state.epoch,
+            generation: state.generation,
+            mark: state.mark,
+            records: state.records.into_iter().map(pending_record).collect(),
+        })
     }
 
     /// Makes the outcome of the recovery rule durable.
@@ -320,6 +387,9 @@ impl<D: Disk> Participant<D> {
         };
         let (stripe, generation) = (request.part.stripe, request.generation);
         let mark = request.known_mark();
+        // What a chunk has missed is the work of runs that nobody names any more.
+        let is_update = !matches!(request.effect, Effect::CatchUp { .. });
+        let run = is_update.then_some(request.run);
         self.store_for_part(began_in, move |store| {
             mark.map_or(Ok(()), |mark| hear(store, &mark))?;
             let mut appended = Vec::new();
@@ -328,6 +398,7 @@ impl<D: Disk> Participant<D> {
                     chunk: ChunkId { stripe, index },
                     generation,
                     stamp,
+                    run,
                     participants: participants.clone(),
                     kind,
                     pieces: pieces
@@ -373,10 +444,17 @@ fn judge(request: &RunPart, state: &StripeState) -> Result<Sequence, Refusal> {
     // What is settled and pinned may be read whatever has become of the stripe since.
     let is_timeless = matches!(request.cut, ReadCut::Settled(_)) && !writes;
     let (cut_epoch, sequence) = match request.cut {
-        ReadCut::Committed(epoch, sequence) => (epoch, sequence),
+        ReadCut::Committed(epoch, sequence) | ReadCut::Attested(epoch, sequence) => {
+            (epoch, sequence)
+        }
         ReadCut::Exactly(sequence) => (request.epoch, sequence),
         ReadCut::Settled(sequence) => (Epoch(0), sequence),
     };
+    // Attested is what nodes of one term know. A node of another one was not asked, or was left out.
+    if matches!(request.cut, ReadCut::Attested(..)) && cut_epoch != state.epoch {
+        let current = state.epoch;
+        return Err(Refusal::Fenced { current });
+    }
     // A cut of an older term may miss updates that a newer primary has acknowledged.
     let is_old_cut = cut_epoch < state.epoch && cut_epoch != Epoch(0);
     if is_old_cut || (writes && request.epoch < state.epoch) {
@@ -392,7 +470,9 @@ fn judge(request: &RunPart, state: &StripeState) -> Result<Sequence, Refusal> {
     }
     Ok(match request.cut {
         ReadCut::Committed(_, sequence) => state.mark.max(sequence),
-        ReadCut::Exactly(sequence) | ReadCut::Settled(sequence) => sequence,
+        ReadCut::Exactly(sequence)
+        | ReadCut::Settled(sequence)
+        | ReadCut::Attested(_, sequence) => sequence,
     })
 }
 
@@ -429,20 +509,42 @@ fn vouches(state: &StripeState, epoch: Epoch, sequence: Sequence) -> bool {
 
 fn holding<D: Disk>(store: &Store<D>, stripe: StripeId) -> Result<Holding, StoreError> {
     let state = store.collect(stripe)?;
-    let pending = |record: RecordSummary| PendingRecord {
-        chunk: record.chunk.index,
-        epoch: record.stamp.epoch,
-        sequence: record.stamp.sequence,
-        participants: record.participants,
-    };
     Ok(Holding {
         mark: state.mark,
-        records: state.records.into_iter().map(pending).collect(),
+        records: state.records.into_iter().map(pending_record).collect(),
         appended: store.appended(stripe)?,
     })
 }
 
-/// What the store's error means for a peer.
+fn pending_record(record: RecordSummary) -> PendingRecord {
+    PendingRecord {
+        chunk: record.chunk.index,
+        epoch: record.stamp.epoch,
+        sequence: record.stamp.sequence,
+        participants: record.participants,
+    }
+}
+
+/// What a node says of damage that its store has found just now.
+pub(crate) fn damage<D: Disk>(store: &Store<D>, chunk: ChunkId, range: ByteRange) -> Damage {
+    let generation = generation_of(store, chunk);
+    Damage {
+        chunk,
+        generation,
+        range,
+    }
+}
+
+/// The generation in which a chunk was made, or the newest that is known of its stripe where the header
+/// is bad.
+pub(crate) fn generation_of<D: Disk>(store: &Store<D>, chunk: ChunkId) -> Generation {
+    let made_in = store.chunk_info(chunk).ok().and_then(|info| info.spec);
+    let made_in = made_in.map(|spec| spec.generation);
+    let known = || store.held(chunk.stripe).ok().map(|state| state.generation);
+    made_in.or_else(known).unwrap_or_default()
+}
+
+/// What the store's error means for a peer, where it is not damage to a chunk.
 pub(crate) fn refusal(error: &StoreError) -> Refusal {
     match error {
         StoreError::Fenced { current, .. } => Refusal::Fenced { current: *current },
@@ -452,10 +554,6 @@ pub(crate) fn refusal(error: &StoreError) -> Refusal {
         StoreError::NoSuchChunk { chunk } => Refusal::NoSuchChunk(*chunk),
         StoreError::Unsettled { .. } => Refusal::Unsettled,
         StoreError::CutPassed { applied, .. } => Refusal::CutPassed { asked: *applied },
-        StoreError::Corrupt { chunk, range } => Refusal::Damaged(crate::message::Damage {
-            chunk: *chunk,
-            range: *range,
-        }),
         StoreError::OutOfChunk { .. }
         | StoreError::Malformed { .. }
         | StoreError::RecordTooLarge { .. }
@@ -465,6 +563,8 @@ pub(crate) fn refusal(error: &StoreError) -> Refusal {
         | StoreError::Settled { .. }
         | StoreError::Dropped { .. }
         | StoreError::SequenceTaken { .. } => Refusal::Invalid(error.to_string()),
+        StoreError::Failed { cause } => Refusal::StoreFailed(cause.clone()),
+        StoreError::Busy { .. } => Refusal::Busy(error.to_string()),
         other if other.is_no_space() => Refusal::NoSpace,
         other => Refusal::Failed(other.to_string()),
     }

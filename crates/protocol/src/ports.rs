@@ -3,12 +3,15 @@
 //! A server gives sockets and a clock; the simulator gives a seed. Everything here may be called
 //! from any task at any time.
 
+use crate::event::Event;
 use crate::message::{
     ArrayStatus, CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, NodeStatus,
     Refusal,
 };
+use bytes::Bytes;
+use futures::FutureExt;
 use futures::channel::mpsc::UnboundedReceiver;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join_all};
 use gabion_layout::NodeId;
 use thiserror::Error;
 
@@ -73,6 +76,17 @@ pub trait Ports: Send + Sync + 'static {
     /// down, the future may never be done.
     fn blocking(&self, work: Box<dyn FnOnce() + Send>);
 
+    /// Whether blocking work waits and none has come to an end for some seconds. Never where nobody
+    /// watches.
+    fn disk_hangs(&self) -> bool {
+        false
+    }
+
+    /// Waits until blocking work that begins now waits for a disk that hangs.
+    fn disk_hang(&self) -> BoxFuture<'static, ()> {
+        futures::future::pending().boxed()
+    }
+
     /// Bytes a second that this process's links to nodes were found to carry, where that is news.
     /// Nothing where nobody measures.
     fn take_link_rates(&self) -> Vec<(NodeId, u64)> {
@@ -84,8 +98,44 @@ pub trait Ports: Send + Sync + 'static {
         None
     }
 
+    /// Puts an event into the process's log.
+    fn note_event(&self, _event: &Event) {}
+
     /// A random number.
     fn random(&self) -> u64;
+}
+
+/// How long a node may take to answer when all that is asked is whether it does.
+pub const REACH_DEADLINE_MS: u64 = 1_000;
+
+/// Whether a node answers, whatever it says.
+///
+/// # Errors
+/// When it does not in time.
+pub async fn reach(ports: &dyn Ports, node: NodeId) -> Result<(), CallError> {
+    let probe = NodeRequest::Probe {
+        bytes: Bytes::new(),
+    };
+    let answer = ports.call_node(node, probe, REACH_DEADLINE_MS).await;
+    answer.map(|_| ())
+}
+
+/// How long nodes may be at something before they are asked whether they live.
+const REACH_AFTER_MS: u64 = 1_000;
+
+/// Waits until one of these nodes has twice in a row not answered a question that costs it nothing. Work
+/// may take long where links or disks are slow, but a node that is at it lives.
+pub async fn until_hung(ports: &dyn Ports, nodes: &[NodeId]) -> (NodeId, CallError) {
+    loop {
+        ports.sleep_ms(REACH_AFTER_MS).await;
+        let asked = nodes.iter().map(|&node| async move {
+            reach(ports, node).await.err()?;
+            Some((node, reach(ports, node).await.err()?))
+        });
+        if let Some(hung) = join_all(asked).await.into_iter().flatten().next() {
+            return hung;
+        }
+    }
 }
 
 /// Runs blocking work through the ports and waits for its result.

@@ -4,6 +4,7 @@
 //! it serves again; so an update that failed half-way is decided by the recovery rule alone.
 
 mod commits;
+mod fates;
 
 use self::commits::check_leased_copies;
 use crate::initiate::{PartFailed, run_plan, substitutes};
@@ -24,7 +25,7 @@ use gabion_layout::{
     ChunkIndex, ChunkRange, Epoch, Generation, Geometry, NodeId, PoolId, Sequence, StripeId,
 };
 use gabion_meta::Exclusion;
-use gabion_plan::Goal;
+use gabion_plan::{Goal, Plan};
 use gabion_planner::update;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -86,6 +87,15 @@ pub(crate) struct Update {
     pub(crate) substitutes: Vec<(ChunkIndex, NodeId)>,
 }
 
+/// Why an update is not made.
+#[derive(Debug)]
+pub(crate) enum NotMade {
+    /// It was refused before it got a number: no part of it has begun, and none will.
+    NotBegun(Refusal),
+    /// A part of it failed, and others may be done: the recovery rule decides.
+    Begun(Refusal),
+}
+
 impl Update {
     /// Bytes that it changes.
     fn bytes(&self) -> u64 {
@@ -119,18 +129,33 @@ impl Primaries {
         &self,
         update: &Update,
         nodes: &[NodeStatus],
-    ) -> Result<Sequence, Refusal> {
-        let stripe = update.stripe;
-        self.end_phases(update, nodes).await?;
-        let desk = self.desk(stripe);
+    ) -> Result<Sequence, NotMade> {
+        let ended = self.end_phases(update, nodes).await;
+        ended.map_err(NotMade::NotBegun)?;
+        let desk = self.desk(update.stripe);
         let _turn = desk.turns.wait().await;
         let mut primary = desk.primary.lock().await;
-        self.ensure_term(&mut primary, stripe).await?;
+        let prepared = self.prepare(&mut primary, update, nodes).await;
+        let plan = prepared.map_err(NotMade::NotBegun)?;
+        let made = self.run(&mut primary, update, &plan).await;
+        made.map_err(NotMade::Begun)
+    }
+
+    /// All that comes before an update gets a number: it is planned, and what the coordinator must know of
+    /// it is noted. No part of it begins.
+    async fn prepare(
+        &self,
+        primary: &mut Primary,
+        update: &Update,
+        nodes: &[NodeStatus],
+    ) -> Result<Plan, Refusal> {
+        let stripe = update.stripe;
+        self.ensure_whole_term(primary, stripe, nodes).await?;
         let term = primary.term.as_mut().expect("ensure_term has set it");
         if update.generation > term.stripe.generation {
             // The layout has changed since this term began; the new one is for a new term.
             primary.renounce();
-            self.ensure_term(&mut primary, stripe).await?;
+            self.ensure_term(primary, stripe).await?;
         }
         let term = primary.term.as_mut().expect("ensure_term has set it");
         if update.generation < term.stripe.generation {
@@ -146,24 +171,13 @@ impl Primaries {
         if update.substitutes != expected {
             return Err(Refusal::StageAt(expected));
         }
-        if !matches!(plan.goal, Goal::Append { .. }) {
-            // What the code does not know yet must not lie below an update that it knows.
-            self.commit_waiting(&mut primary, nodes).await?;
-        }
-        self.run(&mut primary, update, &Planned { plan, missed })
-            .await
-    }
-
-    /// Runs an update that has been planned, when what the coordinator must know of it is noted.
-    async fn run(
-        &self,
-        primary: &mut Primary,
-        update: &Update,
-        Planned { plan, missed }: &Planned,
-    ) -> Result<Sequence, Refusal> {
-        let term = primary.term.as_mut().expect("whoever plans has a term");
         let is_append = matches!(plan.goal, Goal::Append { .. });
-        let mut noted = self.leave_out(term, missed.clone()).await;
+        if !is_append {
+            // What the code does not know yet must not lie below an update that it knows.
+            self.commit_waiting(primary, nodes).await?;
+        }
+        let term = primary.term.as_mut().expect("whoever plans has a term");
+        let mut noted = self.leave_out(term, missed).await;
         if noted.is_ok() && is_append {
             noted = self.note_phase(term, true).await;
         }
@@ -172,6 +186,18 @@ impl Primaries {
             primary.renounce();
             return Err(refusal);
         }
+        Ok(plan)
+    }
+
+    /// Runs an update that has been prepared.
+    async fn run(
+        &self,
+        primary: &mut Primary,
+        update: &Update,
+        plan: &Plan,
+    ) -> Result<Sequence, Refusal> {
+        let term = primary.term.as_mut().expect("whoever plans has a term");
+        let is_append = matches!(plan.goal, Goal::Append { .. });
         let (sequence, terms) = term.number(update.run, plan);
         let no_own_part = |_| futures::future::ready(Ok(())).boxed();
         match run_plan(&*self.ports, plan, &terms, no_own_part).await {
@@ -199,6 +225,10 @@ impl Primaries {
         missed.retain(|&chunk| !term.stripe.is_stale(chunk) && !term.left_out.contains(&chunk));
         if missed.is_empty() {
             return Ok(());
+        }
+        if let Some(asked) = missed.iter().find(|chunk| term.asked.contains(chunk)) {
+            // The next term's settlement does without its node, and fences all others.
+            return Err(Refusal::Unavailable(format!("the node of {asked}")));
         }
         let request = CoordinatorRequest::NoteDegraded {
             stripe: term.stripe.id,
@@ -251,7 +281,7 @@ impl Primaries {
         if settle {
             primary.renounce();
         }
-        self.ensure_term(&mut primary, stripe).await?;
+        self.ensure_whole_term(&mut primary, stripe, nodes).await?;
         if reconstruct {
             self.commit_waiting(&mut primary, nodes).await?;
         }
@@ -270,6 +300,24 @@ impl Primaries {
         Arc::clone(stripes.entry(stripe).or_default())
     }
 
+    /// The same as [`Primaries::ensure_term`], with a new term if a node that the present one's
+    /// settlement has asked is declared failed: updates that leave its chunk out are of a new term.
+    async fn ensure_whole_term(
+        &self,
+        primary: &mut Primary,
+        stripe: StripeId,
+        nodes: &[NodeStatus],
+    ) -> Result<(), Refusal> {
+        if primary
+            .term
+            .as_ref()
+            .is_some_and(|term| term.has_lost(nodes))
+        {
+            primary.renounce();
+        }
+        self.ensure_term(primary, stripe).await
+    }
+
     /// Gets a lease and settles the stripe under it, unless there is a term already.
     async fn ensure_term(&self, primary: &mut Primary, stripe: StripeId) -> Result<(), Refusal> {
         if primary.term.is_some() {
@@ -280,7 +328,8 @@ impl Primaries {
         primary.renounced = Some(lease.epoch);
         self.ports.learn_nodes(&lease.nodes);
         let failed = failed_nodes(&lease.nodes);
-        let holdings = collect(&*self.ports, &lease.stripe, lease.epoch, &failed).await?;
+        let (stripe_then, former) = (&lease.stripe, &lease.former);
+        let holdings = collect(&*self.ports, stripe_then, former, lease.epoch, &failed).await?;
         let code = self.code(&lease.pool.spec.code)?;
         let geometry = Geometry::new(
             code.k(),
@@ -297,6 +346,7 @@ impl Primaries {
                 "the stripe is down to {too_few} and"
             )));
         }
+        let asked = holdings.keys().copied().collect();
         let outcome = recovery_rule(&holdings);
         let exclusion = exclusion(&lease.stripe, &failed, lease.epoch, &outcome);
         verify_survivors(&*self.ports, &code, &lease.stripe, &exclusion, &holdings).await?;
@@ -323,6 +373,7 @@ impl Primaries {
             keepings,
             mark,
             next,
+            asked,
             left_out: Vec::new(),
             waiting,
             append,

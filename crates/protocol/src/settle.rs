@@ -5,9 +5,10 @@
 //! it. [`recovery_rule`] is the rule itself, a pure function; [`collect`] and [`resolve`] carry the
 //! question and the answer.
 
+use crate::fence::{fence, left_out};
 use crate::message::{Holding, NodeReply, NodeRequest, PendingRecord, Refusal};
 use crate::ports::Ports;
-use futures::future::join_all;
+use futures::future::{join, join_all};
 use gabion_codec::Code;
 use gabion_layout::{
     AppendSpec, ChunkId, ChunkIndex, ChunkRange, Epoch, NodeId, Sequence, StripeRecord, Topology,
@@ -20,7 +21,7 @@ use gabion_store::AppendedPiece;
 use std::collections::BTreeMap;
 
 /// How long a node may take to say what it holds.
-const SETTLE_DEADLINE_MS: u64 = 5_000;
+pub(crate) const SETTLE_DEADLINE_MS: u64 = 5_000;
 
 /// How long a node may take to read a whole chunk.
 const VERIFY_DEADLINE_MS: u64 = 60_000;
@@ -285,8 +286,10 @@ fn excluded(stripe: &StripeRecord, failed: &[NodeId]) -> Vec<NodeId> {
     nodes.filter(|node| failed.contains(node)).collect()
 }
 
-/// Fences off older terms on all nodes of the stripe that are not in `failed`, and asks what they
-/// hold. Stale chunks are not asked: what they hold proves nothing.
+/// Fences off older terms and layouts on all nodes that may serve chunks of the stripe and are not in
+/// `failed`, and asks the survivors what they hold. The nodes of stale chunks and the `former` holders are
+/// fenced only: what they hold proves nothing, but a reader with an old layout would take it for the
+/// stripe.
 ///
 /// # Errors
 /// [`Refusal::Unavailable`] when a node that is not declared failed does not answer: then nothing
@@ -294,15 +297,21 @@ fn excluded(stripe: &StripeRecord, failed: &[NodeId]) -> Vec<NodeId> {
 pub async fn collect(
     ports: &dyn Ports,
     stripe: &StripeRecord,
+    former: &[NodeId],
     epoch: Epoch,
     failed: &[NodeId],
 ) -> Result<BTreeMap<ChunkIndex, Holding>, Refusal> {
+    let (id, generation) = (stripe.id, stripe.generation);
     let request = NodeRequest::Collect {
-        stripe: stripe.id,
+        stripe: id,
         epoch,
-        generation: stripe.generation,
+        generation,
     };
-    let answers = ask_survivors(ports, stripe, failed, &request).await;
+    let fences = left_out(stripe, former, failed)
+        .into_iter()
+        .map(|node| fence(ports, node, (id, epoch, generation)));
+    let asked = ask_survivors(ports, stripe, failed, &request);
+    let (answers, fences) = join(asked, join_all(fences)).await;
     let mut holdings = BTreeMap::new();
     for (chunk, answer) in answers {
         match answer? {
@@ -310,6 +319,7 @@ pub async fn collect(
             other => return Err(unexpected(&other)),
         };
     }
+    fences.into_iter().collect::<Result<(), Refusal>>()?;
     Ok(holdings)
 }
 
@@ -339,7 +349,7 @@ pub async fn resolve(
     Ok(())
 }
 
-fn unexpected(reply: &NodeReply) -> Refusal {
+pub(crate) fn unexpected(reply: &NodeReply) -> Refusal {
     Refusal::Failed(format!(
         "a node's reply does not fit the question: {reply:?}"
     ))

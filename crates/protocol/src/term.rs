@@ -9,8 +9,8 @@ use crate::message::{Effect, NodeStatus, Purpose, ReadCut, Refusal, RunId};
 use crate::primary::{UPDATE_SLICE_BYTES, failed_nodes};
 use gabion_codec::Code;
 use gabion_layout::{
-    AppendSpec, ChunkIndex, ChunkRange, Epoch, Geometry, NodePlace, PoolId, Sequence, StripeRecord,
-    Topology,
+    AppendSpec, ChunkIndex, ChunkRange, Epoch, Generation, Geometry, NodePlace, PoolId, Sequence,
+    StripeRecord, Topology,
 };
 use gabion_plan::{Goal, Keepings, Plan};
 use gabion_planner::update::{self, Waiting, cau};
@@ -32,6 +32,9 @@ pub(crate) struct Term {
     pub(crate) mark: Sequence,
     /// The number of the next update.
     pub(crate) next: Sequence,
+    /// Chunks whose nodes the term's settlement has asked. No update of the term leaves one of them
+    /// out: a quorum read takes a node that knows of no newer term to hold all that was acknowledged.
+    pub(crate) asked: Vec<ChunkIndex>,
     /// Chunks that updates of this term have left out, or soon will. The coordinator knows them to
     /// be stale, so they stay out to the end of the term even if their nodes return.
     pub(crate) left_out: Vec<ChunkIndex>,
@@ -54,6 +57,16 @@ impl Term {
     /// Whether a chunk has missed updates of this term or earlier ones, for all that is known.
     pub(crate) fn misses(&self, chunk: ChunkIndex) -> bool {
         self.stripe.is_stale(chunk) || self.left_out.contains(&chunk)
+    }
+
+    /// Whether a node that the term's settlement has asked is declared failed by now.
+    pub(crate) fn has_lost(&self, nodes: &[NodeStatus]) -> bool {
+        let failed = failed_nodes(nodes);
+        let is_lost = |chunk: &ChunkIndex| {
+            let node = self.stripe.node_of(*chunk);
+            node.is_some_and(|node| failed.contains(&node))
+        };
+        self.asked.iter().any(is_lost)
     }
 
     /// The chunks that updates leave out.
@@ -140,6 +153,34 @@ impl Term {
         updated.dedup();
         let grouping = cau::group(&self.view(&[]), &self.topology, &updated, rule);
         grouping.map_or_else(Vec::new, |_| updated)
+    }
+
+    /// Whether one of these chunks has a record of every update that was ever made of `chunks` under a
+    /// generation, if it has all records that it ever got.
+    pub(crate) fn would_know(
+        &self,
+        complete: &[ChunkIndex],
+        chunks: &[ChunkIndex],
+        generation: Generation,
+    ) -> Result<bool, Refusal> {
+        let counted: Vec<usize> = complete.iter().map(|chunk| chunk.at()).collect();
+        // What the code knows of an update shows in some chunk of any that determine the stripe.
+        if !self.code.is_sufficient(&counted) {
+            return Ok(false);
+        }
+        let (Some(appending), Some((_, spec))) = (self.scheme.appending(), &self.append) else {
+            return Ok(true);
+        };
+        // What was appended is with the data chunks and with those that keep copies, which follow from
+        // where the chunks are.
+        let mut holders = chunks.to_vec();
+        if generation == self.stripe.generation {
+            for &data in chunks {
+                let keepers = appending.keepers(&self.view(&[]), &self.topology, data, spec);
+                holders.extend(keepers.map_err(|error| refusal(&error))?);
+            }
+        }
+        Ok(holders.iter().any(|holder| complete.contains(holder)))
     }
 
     fn checked(&self, plan: Result<Plan, PlanError>) -> Result<Plan, Refusal> {

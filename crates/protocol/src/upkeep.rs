@@ -6,9 +6,12 @@
 //! this process first saw it; what reviews ask for is done while no updates come, within a budget; and
 //! it grows as soon as writes have stalled. What is remembered of past periods is in memory alone: after
 //! a restart a reserve keeps its size for one period.
+//!
+//! Chunks that were set aside are deleted for good when they have been so for a day of this process.
 
 use crate::message::{CoordinatorReply, CoordinatorRequest, Damage, Refusal};
-use crate::participant::Participant;
+use crate::participant::{Participant, damage};
+use crate::trash::Trash;
 use gabion_layout::{ChunkId, ReserveSpec, StripeId};
 use gabion_planner::reserve::{Agenda, Budget, Policy, Reserve, Task, Usage};
 use gabion_store::{Disk, ReserveStats, Store, StoreCounts, StoreError};
@@ -31,6 +34,7 @@ pub(crate) struct Upkeep {
     specs: BTreeMap<StripeId, ReserveSpec>,
     agenda: Agenda,
     budget: Budget,
+    trash: Trash,
     counts: StoreCounts,
     round_ms: u64,
     look_ms: u64,
@@ -55,6 +59,7 @@ impl Upkeep {
             specs: BTreeMap::new(),
             agenda: Agenda::default(),
             budget: Budget::new(reserve_bytes_per_s),
+            trash: Trash::default(),
             counts: StoreCounts::default(),
             round_ms: now_ms,
             look_ms: now_ms,
@@ -96,14 +101,20 @@ impl Upkeep {
         Ok(damage)
     }
 
-    /// Looks at all reserves: lets those grow whose writes have stalled, and reviews those whose
+    /// Empties the trash of what is due, and looks at all reserves: lets those grow whose writes have stalled, and reviews those whose
     /// period has ended.
     async fn look<D: Disk>(
         &mut self,
         participant: &Participant<D>,
         now_ms: u64,
     ) -> Result<(), Refusal> {
-        let found = participant.with_store(found_reserves).await?;
+        let looked = participant.with_store(|store| Ok((found_reserves(store)?, store.trash()?)));
+        let (found, trash) = looked.await?;
+        let due = self.trash.due(trash, now_ms);
+        if !due.is_empty() {
+            let emptied = participant.with_store(move |store| store.empty_trash(&due));
+            emptied.await?;
+        }
         self.reserves.retain(|chunk, _| {
             let known = found.binary_search_by_key(chunk, |(stats, _)| stats.chunk);
             known.is_ok()
@@ -214,9 +225,10 @@ async fn apply<D: Disk>(participant: &Participant<D>) -> Result<Vec<Damage>, Ref
         if store.pending_bytes() == 0 {
             return Ok(Vec::new());
         }
-        Ok(store.apply_pending(APPLY_LIMIT_BYTES)?.damage)
+        let found = store.apply_pending(APPLY_LIMIT_BYTES)?.damage;
+        Ok(all_damage(store, found))
     });
-    Ok(applied.await?.into_iter().map(damage).collect())
+    applied.await
 }
 
 /// Does what a review asked for, unless the reserve has changed since.
@@ -233,12 +245,13 @@ async fn tend<D: Disk>(participant: &Participant<D>, task: Task) -> Result<Vec<D
             store.shrink(chunk, review.reserved_bytes, review.freed_bytes)?;
         }
         if review.merges {
-            return Ok(store.merge(chunk)?.damage);
+            let found = store.merge(chunk)?.damage;
+            return Ok(all_damage(store, found));
         }
         Ok(Vec::new())
     });
     match tended.await {
-        Ok(found) => Ok(found.into_iter().map(damage).collect()),
+        Ok(found) => Ok(found),
         // Deleted since its review.
         Err(Refusal::NoSuchChunk(_)) => Ok(Vec::new()),
         Err(Refusal::Damaged(found)) => Ok(vec![found]),
@@ -261,9 +274,9 @@ async fn grow<D: Disk>(
     }
 }
 
-fn damage(found: gabion_store::Damage) -> Damage {
-    Damage {
-        chunk: found.chunk,
-        range: found.range,
-    }
+fn all_damage<D: Disk>(store: &Store<D>, found: Vec<gabion_store::Damage>) -> Vec<Damage> {
+    let found = found.into_iter();
+    found
+        .map(|found| damage(store, found.chunk, found.range))
+        .collect()
 }

@@ -1,26 +1,32 @@
 //! The coordinator process: metadata on disk, a listener, and the protocol's `Coordinator`.
 
 use crate::ServerError;
-use crate::error::io_error;
+use crate::error::{io_error, random_bytes};
 use crate::node::listen_on;
 use crate::ports::ServerPorts;
 use gabion_meta::{ClusterId, Meta, MetaError, RedbStore};
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
 use gabion_protocol::message::{CoordinatorRequest, Flow};
-use gabion_protocol::ports::Ports;
 use gabion_wire::{
     Connection, Endpoint, Handler, Hello, Options, PeerIdentity, Responder, Role, TrafficMeter,
+    WireError,
 };
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use tokio::net::TcpListener;
+
+/// How long a coordinator that has stopped still says why.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// How a coordinator starts.
 #[derive(Clone, Debug)]
 pub struct CoordinatorConfig {
-    /// Where the metadata is; a new cluster is made in an empty directory.
+    /// Where the metadata is.
     pub directory: PathBuf,
+    /// Whether a new cluster is made where there is no metadata.
+    pub init: bool,
     /// Where it listens, as `host:port`; port 0 takes a free one.
     pub listen: String,
     /// What it does when.
@@ -39,17 +45,21 @@ impl CoordinatorProcess {
     /// Opens or makes the metadata, and listens.
     ///
     /// # Errors
-    /// When the directory, the metadata or the address cannot be used.
+    /// When the directory, the metadata or the address cannot be used;
+    /// [`ServerError::NoMetadata`] when there is none and none is to be made.
     ///
     /// # Panics
     /// When opening the metadata does, which is a bug.
     pub async fn start(config: CoordinatorConfig) -> Result<Self, ServerError> {
         let CoordinatorConfig {
             directory,
+            init,
             listen,
             options,
         } = config;
-        std::fs::create_dir_all(&directory).map_err(io_error("create", &directory))?;
+        if init {
+            std::fs::create_dir_all(&directory).map_err(io_error("create", &directory))?;
+        }
         let listener = listen_on(&listen).await?;
         let address = listener
             .local_addr()
@@ -57,9 +67,13 @@ impl CoordinatorProcess {
                 address: listen.clone(),
                 source,
             })?;
+        let new_cluster = init.then(random_bytes).transpose()?;
+        let new_cluster = new_cluster.map(|id| ClusterId(u128::from_le_bytes(id)));
+        let opened = tokio::task::spawn_blocking(move || open(&directory, new_cluster));
+        let meta = opened.await.expect("opening metadata does not panic")?;
         let handler = Arc::new(CoordinatorHandler::default());
         let hello = Hello {
-            cluster: None,
+            cluster: Some(meta.cluster()),
             role: Role::Coordinator,
             identity: PeerIdentity::default(),
         };
@@ -68,12 +82,8 @@ impl CoordinatorProcess {
             Arc::clone(&handler) as Arc<dyn Handler>,
             Options::default(),
             Arc::new(TrafficMeter::default()),
-        )?;
+        );
         let ports = ServerPorts::new(None, Arc::clone(&endpoint))?;
-        let cluster = u128::from(ports.random()) << 64 | u128::from(ports.random());
-        let path = directory.join("metadata.redb");
-        let opened = tokio::task::spawn_blocking(move || open(&path, ClusterId(cluster)));
-        let meta = opened.await.expect("opening metadata does not panic")?;
         let coordinator = Coordinator::new(meta, Arc::new(ports), options)?;
         assert!(
             handler.coordinator.set(Arc::clone(&coordinator)).is_ok(),
@@ -92,26 +102,43 @@ impl CoordinatorProcess {
         self.address
     }
 
-    /// Serves until the listener fails or the future is dropped.
+    /// Serves until the coordinator has to stop, the listener fails or the future is dropped.
     ///
     /// # Errors
-    /// When connections cannot be accepted any more.
+    /// When the metadata failed or is a copy of another time, or connections cannot be accepted any
+    /// more.
     pub async fn run(self) -> Result<(), ServerError> {
         self.coordinator.start();
-        Err(self.endpoint.serve(self.listener).await.into())
+        let stopped = async {
+            let reason = self.coordinator.broken().await;
+            tracing::error!(%reason, "the coordinator stops");
+            // Whoever asks now hears why, before there is nobody to ask.
+            tokio::time::sleep(LAST_WORDS).await;
+            reason
+        };
+        tokio::select! {
+            reason = stopped => Err(reason.into()),
+            failed = Arc::clone(&self.endpoint).serve(self.listener) => Err(failed.into()),
+        }
     }
 }
 
-/// Opens the metadata, or makes a cluster where there is none.
-fn open(path: &Path, new_cluster: ClusterId) -> Result<Meta<RedbStore>, MetaError> {
+/// Opens the metadata, or makes the new cluster where there is none.
+fn open(directory: &Path, new_cluster: Option<ClusterId>) -> Result<Meta<RedbStore>, ServerError> {
+    let path = directory.join("metadata.redb");
+    let missing = || ServerError::NoMetadata { path: path.clone() };
     if path.exists() {
-        match Meta::open(RedbStore::open(path)?) {
+        match Meta::open(RedbStore::open(&path)?) {
             // The process died between making the file and making the cluster in it.
-            Err(MetaError::NoCluster) => Meta::create(RedbStore::open(path)?, new_cluster),
-            opened => opened,
+            Err(MetaError::NoCluster) => {
+                let cluster = new_cluster.ok_or_else(missing)?;
+                Ok(Meta::create(RedbStore::open(&path)?, cluster)?)
+            }
+            opened => Ok(opened?),
         }
     } else {
-        Meta::create(RedbStore::create(path)?, new_cluster)
+        let cluster = new_cluster.ok_or_else(missing)?;
+        Ok(Meta::create(RedbStore::create(&path)?, cluster)?)
     }
 }
 
@@ -132,10 +159,23 @@ impl Handler for CoordinatorHandler {
             responder.refuse("the coordinator is still starting");
             return;
         };
+        if let CoordinatorRequest::StoreFailed(failure) = &request {
+            let (node, reason) = (failure.node, &failure.reason);
+            tracing::error!(%node, reason, "the node's store has failed; it leaves the cluster");
+        }
         let coordinator = Arc::clone(coordinator);
         tokio::spawn(async move { responder.reply(&coordinator.handle(request).await) });
     }
 
     /// The coordinator moves no data, so nobody sends it any.
     fn flow(&self, _: &Arc<Connection>, _: Flow) {}
+
+    /// A node whose connection ends may have ended itself.
+    fn closed(&self, connection: &Arc<Connection>, _: &WireError) {
+        if let (Some(node), Some(coordinator)) = (connection.peer().node, self.coordinator.get()) {
+            let coordinator = Arc::clone(coordinator);
+            let request = CoordinatorRequest::Suspect { node };
+            tokio::spawn(async move { coordinator.handle(request).await });
+        }
+    }
 }

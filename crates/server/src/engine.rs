@@ -32,7 +32,16 @@ pub(crate) enum EngineFile {
 }
 
 impl EngineDisk {
-    /// Opens what a node keeps its store on. Blocks.
+    /// Whether there is anything of a disk where a node keeps its store. What there is may still hold
+    /// no store.
+    pub(crate) fn exists(engine: &Engine, store: &Path) -> bool {
+        match engine {
+            Engine::Files => store.exists(),
+            Engine::Tween(config) => config.nvram.exists(),
+        }
+    }
+
+    /// Opens what a node keeps its store on, or makes it. Blocks.
     pub(crate) fn open(engine: &Engine, store: &Path) -> Result<Self, ServerError> {
         match engine {
             Engine::Files => Ok(Self::Files(RealDisk::open(store)?)),
@@ -122,6 +131,13 @@ impl DiskFile for EngineFile {
         match self {
             Self::Files(file) => DiskFile::read_exact_at(file, output, offset),
             Self::Array(file) => file.read_exact_at(output, offset),
+        }
+    }
+
+    fn read_device_at(&self, output: &mut [u8], offset: u64) -> io::Result<()> {
+        match self {
+            Self::Files(file) => file.read_device_at(output, offset),
+            Self::Array(file) => file.read_device_at(output, offset),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Why a process cannot start or go on: one plain sentence each.
 
 use gabion_flash::FlashError;
+use gabion_layout::{ClusterId, NodeId};
 use gabion_meta::MetaError;
 use gabion_protocol::node::JoinError;
 use gabion_store::StoreError;
@@ -39,6 +40,38 @@ pub enum ServerError {
         /// What is wrong with it.
         reason: String,
     },
+    /// There is no store where one should be, and none is to be made.
+    #[error("{} holds no node's store; mount its disk, or add --init to make a new node there", path.display())]
+    NoStore {
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// The node has been in a cluster, and its store is gone.
+    #[error("{node} of cluster {cluster} kept its store in {}, and there is none; mount its disk, or, if its chunks are lost for good, add --init", path.display())]
+    StoreGone {
+        /// The node.
+        node: NodeId,
+        /// Its cluster.
+        cluster: ClusterId,
+        /// Where its store should be.
+        path: PathBuf,
+    },
+    /// The store is of another node than the directory.
+    #[error("{} is the directory of {expected}, and the store in it is that of {found}; mount the disk of {expected}", path.display())]
+    OtherStore {
+        /// The node's directory.
+        path: PathBuf,
+        /// Whose directory it is, in words.
+        expected: String,
+        /// Whose store it is, in words.
+        found: String,
+    },
+    /// There is no metadata where it should be, and none is to be made.
+    #[error("{} does not exist; mount its disk, or add --init to make a new cluster there", path.display())]
+    NoMetadata {
+        /// The file.
+        path: PathBuf,
+    },
     /// The node's data cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -59,6 +92,14 @@ pub enum ServerError {
     /// The node may not join.
     #[error(transparent)]
     Join(#[from] JoinError),
+    /// The disk failed under a node that served.
+    #[error(
+        "the store has failed, and the node has left the cluster: {cause}; replace its disk, then start the node anew"
+    )]
+    StoreFailed {
+        /// The store's first failure.
+        cause: String,
+    },
     /// The network failed for good.
     #[error(transparent)]
     Wire(#[from] WireError),

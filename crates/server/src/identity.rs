@@ -1,60 +1,92 @@
-//! What a node remembers of itself between starts: its id, and how often it has started.
+//! What a node remembers of itself beside its store: its cluster and id, and how often it has started.
 //!
-//! The file `node` in the node's directory has three lines, `gabion-node 1`, `id N` (or `id -` before
-//! the first join) and `incarnation N`. It is replaced atomically.
+//! The file `node` in the node's directory has four lines, `gabion-node 2`, `cluster HEX` and `id N`
+//! (or `-` for each before the first join), and `incarnation N`. It is replaced atomically. The store
+//! says the same of itself, so that a directory notices when the disk below it is missing or another
+//! node's.
 
 use crate::ServerError;
 use crate::error::io_error;
-use gabion_layout::NodeId;
+use gabion_layout::{ClusterId, NodeId};
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 const FILE_NAME: &str = "node";
-const HEADER: &str = "gabion-node 1";
+const HEADER: &str = "gabion-node 2";
 
 /// A node's memory of itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Identity {
     path: PathBuf,
-    /// Its id, once it has joined.
-    pub(crate) node: Option<NodeId>,
+    /// Its cluster and its id there, once it has joined.
+    pub(crate) member: Option<(ClusterId, NodeId)>,
     /// Higher than at any earlier start.
     pub(crate) incarnation: u64,
 }
 
 impl Identity {
-    /// Reads the identity in `directory`, counts this start, and makes that durable.
-    pub(crate) fn begin(directory: &Path) -> Result<Self, ServerError> {
+    /// Reads the identity in `directory`; one of a new node where there is none.
+    pub(crate) fn read(directory: &Path) -> Result<Self, ServerError> {
         let path = directory.join(FILE_NAME);
-        let mut identity = match fs::read_to_string(&path) {
-            Ok(text) => parse(&path, &text)?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Self {
+        match fs::read_to_string(&path) {
+            Ok(text) => parse(&path, &text),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self {
                 path,
-                node: None,
+                member: None,
                 incarnation: 0,
-            },
-            Err(error) => return Err(io_error("read", &path)(error)),
-        };
-        identity.incarnation += 1;
-        identity.save()?;
-        Ok(identity)
+            }),
+            Err(error) => Err(io_error("read", &path)(error)),
+        }
     }
 
-    /// Remembers the id that the coordinator gave.
-    pub(crate) fn joined(&mut self, node: NodeId) -> Result<(), ServerError> {
-        if self.node == Some(node) {
+    /// Takes over what the node's store says, and refuses the store of another node.
+    pub(crate) fn check(&mut self, store: &gabion_store::Identity) -> Result<(), ServerError> {
+        if let Some(last) = store.starts.last() {
+            self.incarnation = self.incarnation.max(last.number);
+        }
+        let (Some(cluster), Some(node)) = (store.cluster, store.node) else {
+            return Ok(());
+        };
+        match self.member {
+            Some(member) if member != (cluster, node) => {
+                let in_words = |(cluster, node)| format!("{node} of cluster {cluster}");
+                let directory = self.path.parent().unwrap_or(Path::new("."));
+                Err(ServerError::OtherStore {
+                    path: directory.to_owned(),
+                    expected: in_words(member),
+                    found: in_words((cluster, node)),
+                })
+            }
+            _ => {
+                self.member = Some((cluster, node));
+                Ok(())
+            }
+        }
+    }
+
+    /// Counts this start, durably.
+    pub(crate) fn begin(&mut self) -> Result<(), ServerError> {
+        self.incarnation += 1;
+        self.save()
+    }
+
+    /// Remembers what the coordinator says that the node is.
+    pub(crate) fn joined(&mut self, cluster: ClusterId, node: NodeId) -> Result<(), ServerError> {
+        if self.member == Some((cluster, node)) {
             return Ok(());
         }
-        self.node = Some(node);
+        self.member = Some((cluster, node));
         self.save()
     }
 
     fn save(&self) -> Result<(), ServerError> {
-        let id = self
-            .node
-            .map_or_else(|| "-".to_owned(), |node| node.0.to_string());
-        let text = format!("{HEADER}\nid {id}\nincarnation {}\n", self.incarnation);
+        let (cluster, id) = match self.member {
+            Some((cluster, node)) => (cluster.to_string(), node.0.to_string()),
+            None => ("-".to_owned(), "-".to_owned()),
+        };
+        let incarnation = self.incarnation;
+        let text = format!("{HEADER}\ncluster {cluster}\nid {id}\nincarnation {incarnation}\n");
         let temporary = self.path.with_extension("new");
         let write = || {
             let mut file = File::create(&temporary)?;
@@ -74,18 +106,21 @@ fn parse(path: &Path, text: &str) -> Result<Identity, ServerError> {
         reason: reason.to_owned(),
     };
     let lines: Vec<&str> = text.lines().collect();
-    let [header, id, incarnation] = lines[..] else {
-        return Err(wrong("it has not 3 lines"));
-    };
-    if header != HEADER {
+    if lines.first() != Some(&HEADER) {
         return Err(wrong("its first line is of another version"));
     }
-    let node = match id.strip_prefix("id ") {
-        Some("-") => None,
-        Some(number) => Some(NodeId(
-            number.parse().map_err(|_| wrong("its id is no number"))?,
-        )),
-        None => return Err(wrong("it has no id")),
+    let [_, cluster, id, incarnation] = lines[..] else {
+        return Err(wrong("it has not 4 lines"));
+    };
+    let member = match (cluster.strip_prefix("cluster "), id.strip_prefix("id ")) {
+        (Some("-"), Some("-")) => None,
+        (Some(cluster), Some(id)) => {
+            let cluster = u128::from_str_radix(cluster, 16);
+            let cluster = cluster.map_err(|_| wrong("its cluster is no number"))?;
+            let id = id.parse().map_err(|_| wrong("its id is no number"))?;
+            Some((ClusterId(cluster), NodeId(id)))
+        }
+        _ => return Err(wrong("it has no cluster or no id")),
     };
     let incarnation = incarnation
         .strip_prefix("incarnation ")
@@ -93,7 +128,7 @@ fn parse(path: &Path, text: &str) -> Result<Identity, ServerError> {
     let incarnation = incarnation.ok_or_else(|| wrong("it has no incarnation"))?;
     Ok(Identity {
         path: path.to_owned(),
-        node,
+        member,
         incarnation,
     })
 }
@@ -101,15 +136,43 @@ fn parse(path: &Path, text: &str) -> Result<Identity, ServerError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gabion_layout::Start;
+
+    const MEMBER: (ClusterId, NodeId) = (ClusterId(0xfeed), NodeId(7));
 
     #[test]
     fn a_start_counts_and_the_id_stays() {
         let directory = tempfile::tempdir().unwrap();
-        let mut first = Identity::begin(directory.path()).unwrap();
-        assert_eq!((first.node, first.incarnation), (None, 1));
-        first.joined(NodeId(7)).unwrap();
-        let second = Identity::begin(directory.path()).unwrap();
-        assert_eq!((second.node, second.incarnation), (Some(NodeId(7)), 2));
+        let mut first = Identity::read(directory.path()).unwrap();
+        first.begin().unwrap();
+        assert_eq!((first.member, first.incarnation), (None, 1));
+        first.joined(MEMBER.0, MEMBER.1).unwrap();
+        let mut second = Identity::read(directory.path()).unwrap();
+        second.begin().unwrap();
+        assert_eq!((second.member, second.incarnation), (Some(MEMBER), 2));
+    }
+
+    #[test]
+    fn the_store_says_who_it_is_and_another_nodes_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut identity = Identity::read(directory.path()).unwrap();
+        let mut store = gabion_store::Identity::default();
+        identity.check(&store).unwrap();
+        assert_eq!(identity.member, None);
+        store.cluster = Some(MEMBER.0);
+        store.node = Some(MEMBER.1);
+        store.starts = vec![Start {
+            number: 9,
+            nonce: 1,
+        }];
+        identity.check(&store).unwrap();
+        assert_eq!((identity.member, identity.incarnation), (Some(MEMBER), 9));
+        store.node = Some(NodeId(8));
+        let error = identity.check(&store).unwrap_err().to_string();
+        assert!(error.contains("store in it is that of node 8"), "{error}");
+        store.node = Some(MEMBER.1);
+        store.cluster = Some(ClusterId(1));
+        identity.check(&store).unwrap_err();
     }
 
     #[test]
@@ -119,10 +182,11 @@ mod tests {
         for text in [
             "",
             "gabion-node 9\nid 1\nincarnation 1\n",
-            "gabion-node 1\nid x\nincarnation 1\n",
+            "gabion-node 2\ncluster -\nid 1\nincarnation 1\n",
+            "gabion-node 2\ncluster 1\nid x\nincarnation 1\n",
         ] {
             fs::write(&path, text).unwrap();
-            let error = Identity::begin(directory.path()).unwrap_err().to_string();
+            let error = Identity::read(directory.path()).unwrap_err().to_string();
             assert!(error.contains("does not say which node this is"), "{error}");
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }

@@ -6,6 +6,7 @@
 mod array;
 mod array_watch;
 mod coordinator;
+mod disk_watch;
 mod engine;
 mod error;
 mod identity;

@@ -8,9 +8,9 @@ use crate::identity::Identity;
 use crate::links::probe_links;
 use crate::ports::ServerPorts;
 use futures::FutureExt;
-use gabion_layout::{NodeId, RackId};
+use gabion_layout::{ClusterId, NodeId, RackId, Start};
 use gabion_protocol::message::{Flow, NodeReply, NodeRequest, Refusal};
-use gabion_protocol::node::{JoinError, Node, NodeOptions};
+use gabion_protocol::node::{JoinError, Left, Node, NodeOptions};
 use gabion_protocol::ports::{Address, Ports};
 use gabion_store::Store;
 use gabion_wire::{
@@ -18,7 +18,7 @@ use gabion_wire::{
     TrafficMeter, WireError,
 };
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -33,6 +33,9 @@ const LISTEN_AGAIN_AFTER: Duration = Duration::from_millis(100);
 pub struct NodeConfig {
     /// Where everything that it keeps is.
     pub directory: PathBuf,
+    /// Whether a store is made where there is none. A node that finds no store is refused otherwise:
+    /// its disk may not be mounted.
+    pub init: bool,
     /// Its rack.
     pub rack: RackId,
     /// Where it listens, as `host:port`; port 0 takes a free one.
@@ -67,13 +70,15 @@ impl NodeProcess {
     /// that takes.
     ///
     /// # Errors
-    /// When the directory, the address or the store cannot be used, or the coordinator refuses.
+    /// When the directory, the address or the store cannot be used, or is not the node's; when the
+    /// coordinator refuses, or is another cluster's.
     ///
     /// # Panics
     /// When recovery of the store does, which is a bug.
     pub async fn start(config: NodeConfig) -> Result<Self, ServerError> {
         let NodeConfig {
             directory,
+            init,
             rack,
             listen,
             coordinator,
@@ -84,18 +89,18 @@ impl NodeProcess {
             reserve_bytes_per_s,
             links,
         } = config;
-        std::fs::create_dir_all(&directory).map_err(io_error("create", &directory))?;
         let store_options = gabion_store::Options {
             segment_bytes: journal_segment_bytes,
             log_bytes,
             ..gabion_store::Options::default()
         };
+        let (opened, mut identity) = open(engine, directory, init, store_options).await?;
+        identity.begin()?;
         let Opened {
             store,
             capacity_bytes: array_bytes,
             array,
-        } = open_store(engine, &directory.join("store"), store_options).await?;
-        let mut identity = Identity::begin(&directory)?;
+        } = opened;
         let listener = listen_on(&listen).await?;
         let address = listener
             .local_addr()
@@ -108,25 +113,23 @@ impl NodeProcess {
             .transpose()?;
         let meter = Arc::new(TrafficMeter::default());
         let handler = Arc::new(NodeHandler::default());
-        // Until the coordinator has said who this is, it asks as nobody, over links of nobody.
-        let nobody = Endpoint::new(
-            Hello::client(),
-            Arc::clone(&handler) as Arc<dyn Handler>,
-            Options::default(),
-            Arc::clone(&meter),
-        )?;
+        let nobody = nameless(identity.member, &handler, &meter);
         let ports = Arc::new(ServerPorts::new(Some(coordinator), nobody)?.keeping(array));
         let options = NodeOptions {
-            node: identity.node,
+            node: identity.member.map(|(_, node)| node),
             rack,
             address: address.to_string(),
             capacity_bytes: array_bytes.unwrap_or(capacity_bytes),
             reserve_bytes_per_s,
-            incarnation: identity.incarnation,
+            start: Start {
+                number: identity.incarnation,
+                nonce: ports.random(),
+            },
         };
         let node = join(store, &ports, &options).await?;
-        identity.joined(node.id())?;
-        let endpoint = endpoint(node.id(), rack, links, &handler, Arc::clone(&meter))?;
+        identity.joined(node.cluster(), node.id())?;
+        let member = (node.cluster(), node.id());
+        let endpoint = endpoint(member, rack, links, &handler, Arc::clone(&meter));
         ports.use_endpoint(Arc::clone(&endpoint));
         answer_own_calls(&ports, &node);
         handler.serve(Serving {
@@ -147,10 +150,11 @@ impl NodeProcess {
         self.node.id()
     }
 
-    /// Serves until the node has been drained, the listener fails, or the future is dropped.
+    /// Serves until the node has been drained, its store or the listener fails, or the future is
+    /// dropped.
     ///
     /// # Errors
-    /// When connections cannot be accepted any more.
+    /// When the store has failed, or connections cannot be accepted any more.
     pub async fn run(self) -> Result<(), ServerError> {
         let alive = tokio::spawn(Arc::clone(&self.node).keep_alive());
         let (node, ports) = (Arc::clone(&self.node), Arc::clone(&self.ports));
@@ -162,10 +166,16 @@ impl NodeProcess {
             meter.snapshot()
         }));
         tokio::select! {
-            left = alive => {
-                tracing::info!(?left, "drained; leaving");
-                Ok(())
-            }
+            left = alive => match left {
+                Ok(Left::StoreFailed(cause)) => {
+                    tracing::error!(cause, "the store has failed; leaving");
+                    Err(ServerError::StoreFailed { cause })
+                }
+                left => {
+                    tracing::info!(?left, "drained; leaving");
+                    Ok(())
+                }
+            },
             failed = self.endpoint.serve(self.listener) => Err(failed.into()),
         }
     }
@@ -189,22 +199,44 @@ struct Opened {
     array: Option<ArrayWatch>,
 }
 
-async fn open_store(
+/// Opens the store in a node's directory and checks that it is that node's. Makes one where there is none
+/// only with `init`: a disk that is not mounted looks like a new one.
+async fn open(
     engine: Engine,
-    path: &Path,
+    directory: PathBuf,
+    init: bool,
     options: gabion_store::Options,
-) -> Result<Opened, ServerError> {
-    let disk_path = path.to_owned();
+) -> Result<(Opened, Identity), ServerError> {
     let opened = tokio::task::spawn_blocking(move || {
-        let disk = EngineDisk::open(&engine, &disk_path)?;
+        let mut identity = Identity::read(&directory)?;
+        let path = directory.join("store");
+        let missing = || match identity.member {
+            Some((cluster, node)) => ServerError::StoreGone {
+                node,
+                cluster,
+                path: path.clone(),
+            },
+            None => ServerError::NoStore { path: path.clone() },
+        };
+        if init {
+            std::fs::create_dir_all(&directory).map_err(io_error("create", &directory))?;
+        } else if !EngineDisk::exists(&engine, &path) {
+            return Err(missing());
+        }
+        let disk = EngineDisk::open(&engine, &path)?;
+        if !init && !Store::is_on(&disk)? {
+            return Err(missing());
+        }
         let (capacity_bytes, array) = (disk.capacity_bytes(), disk.watch());
         let (store, report) = Store::open(disk, options)?;
-        tracing::info!(?report, path = %disk_path.display(), "store opened");
-        Ok(Opened {
+        tracing::info!(?report, path = %path.display(), "store opened");
+        identity.check(&store.identity())?;
+        let opened = Opened {
             store: Arc::new(store),
             capacity_bytes,
             array,
-        })
+        };
+        Ok((opened, identity))
     });
     opened.await.expect("recovery does not panic")
 }
@@ -235,6 +267,8 @@ async fn join(
     options: &NodeOptions,
 ) -> Result<Arc<Node<EngineDisk>>, ServerError> {
     loop {
+        // A coordinator of another cluster will not become the right one.
+        ports.check_cluster().await?;
         let world: Arc<dyn Ports> = Arc::clone(ports) as Arc<dyn Ports>;
         match Node::join(Arc::clone(&store), world, options.clone()).await {
             Ok(node) => return Ok(node),
@@ -247,19 +281,33 @@ async fn join(
     }
 }
 
+/// The endpoint until the coordinator has said who this is: it asks as nobody, over links of nobody.
+fn nameless(
+    member: Option<(ClusterId, NodeId)>,
+    handler: &Arc<NodeHandler>,
+    meter: &Arc<TrafficMeter>,
+) -> Arc<Endpoint> {
+    let hello = Hello {
+        cluster: member.map(|(cluster, _)| cluster),
+        ..Hello::client()
+    };
+    let handler: Arc<dyn Handler> = Arc::clone(handler) as Arc<dyn Handler>;
+    Endpoint::new(hello, handler, Options::default(), Arc::clone(meter))
+}
+
 fn endpoint(
-    node: NodeId,
+    (cluster, node): (ClusterId, NodeId),
     rack: RackId,
     links: Option<Arc<LinkTable>>,
     handler: &Arc<NodeHandler>,
     meter: Arc<TrafficMeter>,
-) -> Result<Arc<Endpoint>, WireError> {
+) -> Arc<Endpoint> {
     let identity = PeerIdentity {
         node: Some(node),
         rack: Some(rack),
     };
     let hello = Hello {
-        cluster: None,
+        cluster: Some(cluster),
         role: Role::Node,
         identity,
     };
@@ -268,8 +316,7 @@ fn endpoint(
         ..Options::default()
     };
     let handler: Arc<dyn Handler> = Arc::clone(handler) as Arc<dyn Handler>;
-    let endpoint = Endpoint::new(hello, handler, options, meter)?;
-    Ok(endpoint)
+    Endpoint::new(hello, handler, options, meter)
 }
 
 /// Routes what connections bring to the node, once it is one.
@@ -326,6 +373,9 @@ impl Handler for NodeHandler {
         tracing::debug!(peer = ?connection.peer(), %reason, "connection closed");
         if let Some(serving) = self.serving.get() {
             serving.ports.forget(connection);
+            if let Some(peer) = connection.peer().node {
+                serving.ports.suspect(peer);
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::ServerError;
 use crate::array_watch::ArrayWatch;
+use crate::disk_watch::DiskWatch;
 use crate::error::random_bytes;
 use crate::links::LinkRates;
 use futures::FutureExt;
@@ -9,18 +10,24 @@ use futures::channel::mpsc::UnboundedReceiver;
 use futures::future::BoxFuture;
 use futures::stream::StreamExt;
 use gabion_layout::NodeId;
+use gabion_protocol::event::Event;
 use gabion_protocol::message::{
     ArrayStatus, CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, NodeStatus,
     Purpose, Refusal,
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
-use gabion_wire::{Connection, Endpoint, Peers, WireError};
+use gabion_wire::{Connection, Endpoint, LeaseClock, Peers, WireError};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
+
+/// The coordinator is told of a node that does not answer at most once in so long.
+const SUSPECT_EVERY: Duration = Duration::from_secs(1);
+/// How long it may take to hear of it.
+const SUSPECT_DEADLINE_MS: u64 = 2_000;
 
 /// Answers the process's calls to itself.
 pub(crate) type Own = Box<dyn Fn(NodeRequest) -> BoxFuture<'static, NodeReply> + Send + Sync>;
@@ -35,10 +42,13 @@ pub(crate) struct ServerPorts {
     /// Connections that requests came by, by [`origin_of`].
     origins: Mutex<BTreeMap<u64, Weak<Connection>>>,
     own: OnceLock<(NodeId, Own)>,
-    started: Instant,
+    clock: LeaseClock,
     random: Mutex<ChaCha20Rng>,
     /// What links to nodes were found to carry.
     link_rates: Arc<LinkRates>,
+    /// When the coordinator was last told of nodes that do not answer.
+    suspected: Arc<Mutex<BTreeMap<NodeId, Instant>>>,
+    disk: DiskWatch,
     /// Where a node keeps its store, if it is an array.
     array: Option<ArrayWatch>,
 }
@@ -59,9 +69,11 @@ impl ServerPorts {
             addresses: RwLock::default(),
             origins: Mutex::default(),
             own: OnceLock::new(),
-            started: Instant::now(),
+            clock: LeaseClock::start(),
             random: Mutex::new(ChaCha20Rng::from_seed(seed)),
             link_rates: Arc::default(),
+            suspected: Arc::default(),
+            disk: DiskWatch::default(),
             array: None,
         })
     }
@@ -74,6 +86,20 @@ impl ServerPorts {
     /// What links to nodes were found to carry.
     pub(crate) fn link_rates(&self) -> &Arc<LinkRates> {
         &self.link_rates
+    }
+
+    /// Connects to the coordinator, if it can be reached.
+    ///
+    /// # Errors
+    /// [`WireError::WrongCluster`] alone: whatever else goes wrong may pass.
+    pub(crate) async fn check_cluster(&self) -> Result<(), WireError> {
+        let Some(address) = &self.coordinator else {
+            return Ok(());
+        };
+        match self.peers().get(address).await {
+            Err(error @ WireError::WrongCluster { .. }) => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Talks through another endpoint from now on.
@@ -102,6 +128,38 @@ impl ServerPorts {
     /// Forgets a connection that is closed.
     pub(crate) fn forget(&self, connection: &Arc<Connection>) {
         lock(&self.origins).remove(&(Arc::as_ptr(connection) as usize as u64));
+    }
+
+    /// Lets the coordinator look after a node that does not answer. Nobody waits for that, and it is
+    /// not told again for a while.
+    pub(crate) fn suspect(&self, node: NodeId) {
+        let now = Instant::now();
+        let is_due = {
+            let mut suspected = lock(&self.suspected);
+            suspected.retain(|_, told| now < *told + SUSPECT_EVERY);
+            self.coordinator.is_some() && suspected.insert(node, now).is_none()
+        };
+        if is_due {
+            let request = CoordinatorRequest::Suspect { node };
+            let told = self.call_coordinator(request, SUSPECT_DEADLINE_MS);
+            tokio::spawn(told);
+        }
+    }
+
+    /// Asks another node.
+    async fn ask(
+        connection: BoxFuture<'static, Result<Arc<Connection>, CallError>>,
+        node: NodeId,
+        request: NodeRequest,
+        deadline: Instant,
+    ) -> Result<NodeReply, CallError> {
+        let call = async {
+            let reply = connection.await?.call_node(&request, deadline).await;
+            reply.map_err(|error| failed(node.to_string(), &error))
+        };
+        // To connect may take longer than there is time.
+        let answered = timeout_at(deadline, call).await;
+        answered.unwrap_or_else(|_| Err(late(node.to_string())))
     }
 
     fn peers(&self) -> Arc<Peers> {
@@ -156,6 +214,11 @@ fn failed(peer: String, error: &WireError) -> CallError {
     }
 }
 
+fn late(peer: String) -> CallError {
+    let reason = "did not answer in time".to_owned();
+    CallError { peer, reason }
+}
+
 fn deadline_in(ms: u64) -> Instant {
     Instant::now() + Duration::from_millis(ms)
 }
@@ -167,18 +230,26 @@ impl Ports for ServerPorts {
         request: NodeRequest,
         deadline_ms: u64,
     ) -> BoxFuture<'static, Result<NodeReply, CallError>> {
+        let deadline = deadline_in(deadline_ms);
         if let Some((own, answer)) = self.own.get()
             && *own == node
         {
-            return answer(request).map(Ok).boxed();
+            // As with any other node, the work goes on when nobody waits for it any more.
+            let answer = tokio::spawn(answer(request));
+            return async move {
+                match timeout_at(deadline, answer).await {
+                    Ok(Ok(reply)) => Ok(reply),
+                    Ok(Err(_)) => Err(CallError {
+                        peer: node.to_string(),
+                        reason: "has failed at it".to_owned(),
+                    }),
+                    Err(_) => Err(late(node.to_string())),
+                }
+            }
+            .boxed();
         }
         let connection = self.connection(Address::Node(node));
-        let deadline = deadline_in(deadline_ms);
-        async move {
-            let reply = connection.await?.call_node(&request, deadline).await;
-            reply.map_err(|error| failed(node.to_string(), &error))
-        }
-        .boxed()
+        Self::ask(connection, node, request, deadline).boxed()
     }
 
     fn call_coordinator(
@@ -197,11 +268,14 @@ impl Ports for ServerPorts {
             };
             let address = coordinator.ok_or_else(itself)?;
             let failed = |error| failed(peer(), &error);
-            let connection = peers.get(&address).await.map_err(failed)?;
-            connection
-                .call_coordinator(&request, deadline)
-                .await
-                .map_err(failed)
+            let call = async {
+                let connection = peers.get(&address).await?;
+                connection.call_coordinator(&request, deadline).await
+            };
+            match timeout_at(deadline, call).await {
+                Ok(answered) => answered.map_err(failed),
+                Err(_) => Err(late(peer())),
+            }
         }
         .boxed()
     }
@@ -244,12 +318,16 @@ impl Ports for ServerPorts {
             .write()
             .unwrap_or_else(PoisonError::into_inner);
         for node in nodes {
-            addresses.insert(node.node, node.address.clone());
+            if node.address.is_empty() {
+                addresses.remove(&node.node);
+            } else {
+                addresses.insert(node.node, node.address.clone());
+            }
         }
     }
 
     fn now_ms(&self) -> u64 {
-        self.started.elapsed().as_millis() as u64
+        self.clock.now_ms()
     }
 
     fn sleep_ms(&self, ms: u64) -> BoxFuture<'static, ()> {
@@ -261,7 +339,19 @@ impl Ports for ServerPorts {
     }
 
     fn blocking(&self, work: Box<dyn FnOnce() + Send>) {
-        tokio::task::spawn_blocking(work);
+        let waiting = self.disk.begin();
+        tokio::task::spawn_blocking(move || {
+            work();
+            drop(waiting);
+        });
+    }
+
+    fn disk_hangs(&self) -> bool {
+        self.disk.hangs(Instant::now())
+    }
+
+    fn disk_hang(&self) -> BoxFuture<'static, ()> {
+        self.disk.clone().hang().boxed()
     }
 
     fn take_link_rates(&self) -> Vec<(NodeId, u64)> {
@@ -270,6 +360,16 @@ impl Ports for ServerPorts {
 
     fn array(&self) -> Option<ArrayStatus> {
         self.array.as_ref().map(ArrayWatch::status)
+    }
+
+    fn note_event(&self, event: &Event) {
+        let node = event.node().map(|node| node.0);
+        let stripe = event.stripe().map(|stripe| stripe.0);
+        if event.is_warning() {
+            tracing::warn!(target: "cluster", node, stripe, "{event}");
+        } else {
+            tracing::info!(target: "cluster", node, stripe, "{event}");
+        }
     }
 
     fn random(&self) -> u64 {

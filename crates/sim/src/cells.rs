@@ -1,38 +1,54 @@
-//! Bytes that say who wrote them. Each update fills its range with cells of eight bytes: the
-//! update's name, and a check over name, stripe and position. So a read shows for each cell which
-//! update it is from, and bytes that are in the wrong place, or mixed from several writes, or
-//! decoded from chunks that do not belong together, are no cells at all.
+//! Bytes that say which write brought them. Each write fills its range with cells of eight bytes: the
+//! write's name, and a check over name and position in the file. So a read shows for each cell which
+//! write it is from, and bytes that are in the wrong place, or mixed from several writes, or
+//! decoded from chunks that do not belong together, are no cells at all. A cell is smaller than a sector of
+//! 512 bytes, so that a sector that is torn between two writes shows both.
 
-use gabion_layout::StripeId;
+use crate::client::shape;
+use gabion_layout::StripeRecord;
+use gabion_protocol::message::FileLayout;
 
 /// Bytes of a cell.
 pub const CELL_BYTES: u64 = 8;
 
-/// An update as the simulation names it; each try of a client is one, and has bytes of its own.
+/// A write as the simulation names it: no two have the same bytes in any cell.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct UpdateId(pub u32);
 
-/// The bytes of cells `first..first + count` of a stripe as an update writes them.
-pub fn fill(stripe: StripeId, update: UpdateId, first: u64, count: u64) -> Vec<u8> {
+/// The bytes of cells `first..first + count` of a file as a write brings them.
+pub fn fill(update: UpdateId, first: u64, count: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity((count * CELL_BYTES) as usize);
     for cell in first..first + count {
         bytes.extend_from_slice(&update.0.to_le_bytes());
-        bytes.extend_from_slice(&check(stripe, update, cell).to_le_bytes());
+        bytes.extend_from_slice(&check(update, cell).to_le_bytes());
     }
     bytes
 }
 
-/// Who wrote a cell, or nobody when no update can have written these bytes there.
-pub fn writer(stripe: StripeId, cell: u64, bytes: &[u8]) -> Option<UpdateId> {
+/// Which write brought the bytes of a cell of a file; none when no write can have brought them there.
+pub fn writer(cell: u64, bytes: &[u8]) -> Option<UpdateId> {
     let (name, sum) = bytes.split_first_chunk::<4>()?;
     let update = UpdateId(u32::from_le_bytes(*name));
     let sum: [u8; 4] = sum.try_into().ok()?;
-    (u32::from_le_bytes(sum) == check(stripe, update, cell)).then_some(update)
+    (u32::from_le_bytes(sum) == check(update, cell)).then_some(update)
+}
+
+/// The first cell of a stripe in its file.
+pub(crate) fn first_cell(layout: &FileLayout, record: &StripeRecord) -> u64 {
+    let stripes = layout.stripes.iter();
+    let before = stripes.take_while(|stripe| stripe.id != record.id);
+    before.map(|stripe| cell_count(layout, stripe)).sum()
+}
+
+/// Cells of a stripe.
+pub(crate) fn cell_count(layout: &FileLayout, record: &StripeRecord) -> u64 {
+    let (_, geometry) = shape(layout.pool_of(record), record);
+    geometry.stripe_bytes() / CELL_BYTES
 }
 
 /// Not linear over GF(2), so that a sum of cells is no cell.
-fn check(stripe: StripeId, update: UpdateId, cell: u64) -> u32 {
-    let mut mixed = stripe.0.rotate_left(40) ^ cell.rotate_left(20) ^ u64::from(update.0);
+fn check(update: UpdateId, cell: u64) -> u32 {
+    let mut mixed = cell.rotate_left(20) ^ u64::from(update.0);
     for factor in [0xff51_afd7_ed55_8ccd_u64, 0xc4ce_b9fe_1a85_ec53] {
         mixed = (mixed ^ (mixed >> 33)).wrapping_mul(factor);
     }
@@ -43,24 +59,21 @@ fn check(stripe: StripeId, update: UpdateId, cell: u64) -> u32 {
 mod tests {
     use super::*;
 
-    const STRIPE: StripeId = StripeId(3);
-
     #[test]
     fn cells_name_their_writer_only_where_they_belong() {
-        let bytes = fill(STRIPE, UpdateId(7), 100, 2);
-        assert_eq!(writer(STRIPE, 100, &bytes[..8]), Some(UpdateId(7)));
-        assert_eq!(writer(STRIPE, 101, &bytes[8..]), Some(UpdateId(7)));
-        assert_eq!(writer(STRIPE, 101, &bytes[..8]), None);
-        assert_eq!(writer(StripeId(4), 100, &bytes[..8]), None);
-        assert_eq!(writer(STRIPE, 100, &bytes[4..12]), None);
+        let bytes = fill(UpdateId(7), 100, 2);
+        assert_eq!(writer(100, &bytes[..8]), Some(UpdateId(7)));
+        assert_eq!(writer(101, &bytes[8..]), Some(UpdateId(7)));
+        assert_eq!(writer(101, &bytes[..8]), None);
+        assert_eq!(writer(100, &bytes[4..12]), None);
     }
 
     #[test]
     fn sums_of_cells_are_no_cells() {
-        let of = |update| fill(STRIPE, UpdateId(update), 9, 1);
+        let of = |update| fill(UpdateId(update), 9, 1);
         for (a, b) in [(1, 2), (3, 5), (1, 7)] {
             let sum: Vec<u8> = of(a).iter().zip(of(b)).map(|(x, y)| x ^ y).collect();
-            assert_eq!(writer(STRIPE, 9, &sum), None);
+            assert_eq!(writer(9, &sum), None);
         }
     }
 }

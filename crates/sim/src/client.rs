@@ -2,7 +2,7 @@
 //! same messages and planners as the real one. It gives up sooner: whether a try that failed took
 //! place is for the history to find out, so each try has a name of its own ([`crate::attempt`]).
 
-use crate::cells::{CELL_BYTES, fill};
+use crate::cells::{CELL_BYTES, UpdateId, fill};
 use crate::ledger::Ledger;
 use crate::network::{Reply, Request, Service};
 use crate::ports::SimPorts;
@@ -118,9 +118,13 @@ impl Client {
 
     /// A file's layout, if there is such a file and the coordinator answers.
     pub(crate) async fn lookup(&self, name: &str) -> Option<FileLayout> {
-        let name = name.to_owned();
-        match self.ask(CoordinatorRequest::Lookup { name }).await {
+        let called_us = self.ports.world().now_us();
+        let request = CoordinatorRequest::Lookup {
+            name: name.to_owned(),
+        };
+        match self.ask(request).await {
             Ok(CoordinatorReply::File(layout)) => {
+                self.ledger.looked_up(name, layout.file.put, called_us);
                 self.ports.learn_nodes(&layout.nodes);
                 Some(layout)
             }
@@ -128,8 +132,41 @@ impl Client {
         }
     }
 
+    /// The names of all files, if the coordinator answers.
+    pub(crate) async fn list(&self) -> Option<Vec<String>> {
+        let called_us = self.ports.world().now_us();
+        let prefix = String::new();
+        match self.ask(CoordinatorRequest::List { prefix }).await {
+            Ok(CoordinatorReply::Files(files)) => {
+                let puts = files.iter().map(|file| (file.name.clone(), file.put));
+                self.ledger.listed(&puts.collect::<Vec<_>>(), called_us);
+                Some(files.into_iter().map(|file| file.name).collect())
+            }
+            _ => None,
+        }
+    }
+
+    /// Removes a file. Whether it is gone is not known on an error.
+    pub(crate) async fn remove(&self, name: &str) -> Result<(), String> {
+        let Some(layout) = self.lookup(name).await else {
+            return Err("it cannot be looked up".to_owned());
+        };
+        let file = layout.file.put;
+        let number = self.ledger.removing(name, file);
+        let name = name.to_owned();
+        let request = CoordinatorRequest::RemoveFile { name, file };
+        match self.ask(request).await {
+            Ok(CoordinatorReply::Done) => {
+                self.ledger.removed(&layout.file.name, number);
+                Ok(())
+            }
+            other => Err(format!("{other:?}")),
+        }
+    }
+
     /// Stores a new file. Whether the put was committed is not known on an error.
     pub(crate) async fn put(&self, name: &str, size_bytes: u64) -> Result<(), String> {
+        let called_us = self.ports.world().now_us();
         let request = CoordinatorRequest::BeginPut {
             name: name.to_owned(),
             pool: None,
@@ -146,14 +183,26 @@ impl Client {
             return Err(format!("{begun:?}"));
         };
         self.ports.learn_nodes(&nodes);
-        for stripe in &stripes {
-            if let Err(failed) = self.store_stripe(&pool, stripe).await {
+        let (first, mut end) = (self.ledger.name(), 0);
+        let places = stripes.iter().map(|stripe| {
+            let start = end;
+            let (_, geometry) = shape(&pool, stripe);
+            end += geometry.stripe_bytes() / CELL_BYTES;
+            (stripe.id, start..end)
+        });
+        let places: Vec<(StripeId, Range<u64>)> = places.collect();
+        self.ledger.putting((name, put), first, &places, called_us);
+        for (stripe, (_, cells)) in stripes.iter().zip(places) {
+            if let Err(failed) = self.store_stripe(&pool, stripe, (first, cells)).await {
                 let given_up = self.ask(CoordinatorRequest::AbortPut(put)).await;
                 return Err(format!("{failed}, {:?}", given_up.is_ok()));
             }
         }
         match self.ask(CoordinatorRequest::CommitPut(put)).await {
-            Ok(CoordinatorReply::Done) => Ok(()),
+            Ok(CoordinatorReply::Done) => {
+                self.ledger.put_is_done(name, put, first, called_us);
+                Ok(())
+            }
             other => Err(format!("{other:?}")),
         }
     }
@@ -162,12 +211,10 @@ impl Client {
         &self,
         pool: &PoolRecord,
         record: &StripeRecord,
+        (first, cells): (UpdateId, Range<u64>),
     ) -> Result<(), PartFailed> {
         let (code, geometry) = shape(pool, record);
-        let cell_count = geometry.stripe_bytes() / CELL_BYTES;
-        let first = self.ledger.name();
-        self.ledger.add_stripe(record.id, cell_count, first);
-        let data = Bytes::from(fill(record.id, first, 0, cell_count));
+        let data = Bytes::from(fill(first, cells.start, cells.end - cells.start));
         let stripe = Stripe {
             id: record.id,
             code: &code,
@@ -227,19 +274,20 @@ impl Client {
 
     pub(crate) async fn stage(
         &self,
-        run: RunId,
+        (run, stripe): (RunId, StripeId),
         node: NodeId,
         range: ChunkRange,
         bytes: Bytes,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Sequence, Refusal> {
         let request = NodeRequest::Stage {
             run,
+            stripe,
             chunk: range.chunk,
             offset: range.range.offset,
             bytes,
         };
         match self.ports.call_node(node, request, STAGE_DEADLINE_MS).await {
-            Ok(NodeReply::Done) => Ok(()),
+            Ok(NodeReply::Staged { newest }) => Ok(newest),
             Ok(NodeReply::Refused(refusal)) => Err(refusal),
             Ok(other) => Err(Refusal::Invalid(format!("{other:?}"))),
             Err(error) => Err(Refusal::Unavailable(error.peer)),
@@ -278,11 +326,18 @@ impl Client {
                 .ports
                 .call_node(node, request.clone(), PRIMARY_DEADLINE_MS);
             let refusal = match call.await {
-                Ok(NodeReply::Refused(Refusal::NotPrimary(other))) => {
+                Ok(
+                    NodeReply::Refused(Refusal::NotPrimary(other))
+                    | NodeReply::NotBegun(Refusal::NotPrimary(other)),
+                ) => {
                     node = other;
                     continue;
                 }
                 Ok(NodeReply::Refused(refusal)) => refusal,
+                Ok(unbegun @ NodeReply::NotBegun(_)) => {
+                    lock(&self.primaries).remove(&record.id);
+                    return Ok(unbegun);
+                }
                 Ok(reply) => {
                     lock(&self.primaries).insert(record.id, node);
                     return Ok(reply);

@@ -5,13 +5,13 @@ use crate::client::{Client, Desk};
 use crate::deeds::{Deeds, Tally};
 use crate::ledger::Ledger;
 use crate::network::{Network, Party, Reply, Request, Service, Slot};
-use crate::ports::{COORDINATOR, SimPorts, address_of};
+use crate::ports::{COORDINATOR, Hangs, SimPorts, address_of};
 use crate::run::Shape;
 use crate::watch::Watch;
 use crate::world::{World, lock};
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use gabion_layout::{NodeId, RackId, StripeRecord};
+use gabion_layout::{NodeId, RackId, Start, StripeRecord};
 use gabion_meta::{ClusterId, KeyValue, MemoryStore, Meta, MetaError, ReadTxn, Timing, WriteTxn};
 use gabion_planner::repair::Scheme;
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
@@ -19,12 +19,14 @@ use gabion_protocol::message::{Flow, Purpose};
 use gabion_protocol::node::{JoinError, Node, NodeOptions};
 use gabion_protocol::ports::{Address, Ports};
 use gabion_store::{Disk, SimDisk, Store};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Bytes of a journal segment: as few as large updates allow, so that segments come and go.
 const SEGMENT_BYTES: u64 = 256 << 10;
+/// Images of a disk that are kept.
+const IMAGE_COUNT_MAX: usize = 4;
 /// Bytes that new chunks leave free.
 const RESERVE_BYTES: u64 = 64 << 10;
 
@@ -34,6 +36,8 @@ pub(crate) struct MetaDisk {
     store: Arc<MemoryStore>,
     /// Transactions that were to change something.
     write_count: Arc<AtomicU64>,
+    /// The number of the transaction whose commit is to say that it failed, although it is durable; 0 is none.
+    doubtful: Arc<AtomicU64>,
 }
 
 impl KeyValue for MetaDisk {
@@ -48,8 +52,16 @@ impl KeyValue for MetaDisk {
         &self,
         body: impl Fn(&mut dyn WriteTxn) -> Result<T, MetaError>,
     ) -> Result<T, MetaError> {
-        self.write_count.fetch_add(1, Ordering::Relaxed);
-        self.store.write(body)
+        let number = 1 + self.write_count.fetch_add(1, Ordering::Relaxed);
+        let done = self.store.write(body);
+        if done.is_ok() && self.doubtful.load(Ordering::Relaxed) == number {
+            self.store.fail_after(0);
+            return Err(MetaError::Storage {
+                operation: "commit",
+                reason: "its outcome is not known".to_owned(),
+            });
+        }
+        done
     }
 }
 
@@ -80,9 +92,8 @@ struct NodeMachine {
     /// What the node keeps of itself outside its store.
     id: Option<NodeId>,
     incarnation: u64,
-    /// A failure of its disk is coming or has been. A system that goes on after one may show
-    /// unsynced bytes that will never reach the disk, so the machine must restart with the process.
-    is_failing: bool,
+    /// Earlier states of the disk, as a loss of power would have left them, oldest first.
+    images: VecDeque<SimDisk>,
     running: Option<Running>,
 }
 
@@ -103,6 +114,8 @@ pub(crate) struct Cluster {
     /// Looks at the metadata beside the coordinator.
     pub(crate) observer: Meta<Onlooker>,
     pub(crate) watch: Watch,
+    pub(crate) hangs: Arc<Hangs>,
+    clients: Mutex<Vec<Party>>,
     coordinator: Mutex<Option<Party>>,
     nodes: Mutex<Vec<NodeMachine>>,
 }
@@ -152,7 +165,7 @@ impl Cluster {
             disk: SimDisk::new(world.roll(crate::dice::Dice::any)),
             id: None,
             incarnation: 0,
-            is_failing: false,
+            images: VecDeque::new(),
             running: None,
         });
         let nodes = nodes.collect();
@@ -177,6 +190,8 @@ impl Cluster {
             meta,
             observer,
             watch: Watch::default(),
+            hangs: Arc::default(),
+            clients: Mutex::default(),
             coordinator: Mutex::default(),
             nodes: Mutex::new(nodes),
         });
@@ -233,6 +248,7 @@ impl Cluster {
     /// A client on its machine.
     pub(crate) fn client(&self, number: usize) -> (Arc<Client>, Party) {
         let party = self.begin(Slot(1 + self.shape.node_count + number));
+        lock(&self.clients).push(party);
         let desk = Arc::new(Desk::default());
         self.network
             .serve(party, Arc::clone(&desk) as Arc<dyn Service>);
@@ -282,11 +298,32 @@ impl Cluster {
             self.end(party);
         }
         self.meta.store.heal();
+        self.meta.doubtful.store(0, Ordering::Relaxed);
     }
 
     /// Lets the coordinator's disk fail after some more operations.
     pub(crate) fn fail_meta_after(&self, operation_count: u64) {
         self.meta.store.fail_after(operation_count);
+    }
+
+    /// Lets one of the next transactions be durable, and its commit say that it failed. So do all that follow.
+    pub(crate) fn doubt_commit_after(&self, write_count: u64) {
+        let number = self.meta_write_count() + write_count;
+        self.meta.doubtful.store(number, Ordering::Relaxed);
+    }
+
+    /// All processes that run: the coordinator, nodes and clients.
+    pub(crate) fn parties(&self) -> Vec<Party> {
+        let clients = lock(&self.clients).clone();
+        let coordinator = *lock(&self.coordinator);
+        let nodes = lock(&self.nodes);
+        let nodes = nodes.iter().filter_map(|machine| machine.running.as_ref());
+        let nodes = nodes.map(|running| running.party);
+        clients
+            .into_iter()
+            .chain(coordinator)
+            .chain(nodes)
+            .collect()
     }
 
     /// Starts a node unless it runs. It recovers its store and joins as soon as it can.
@@ -304,7 +341,10 @@ impl Cluster {
                 address: address_of(slot),
                 capacity_bytes: 1 << 30,
                 reserve_bytes_per_s: 16 << 20,
-                incarnation: machine.incarnation,
+                start: Start {
+                    number: machine.incarnation,
+                    nonce: slot.0 as u64,
+                },
             };
             (options, machine.disk.clone())
         };
@@ -363,11 +403,10 @@ impl Cluster {
 
     /// Kills a node if it runs. With its power go writes that were not synced.
     pub(crate) fn kill_node(&self, slot: Slot, loses_power: bool) {
-        let (running, disk, loses_power) = {
+        let (running, disk) = {
             let mut nodes = lock(&self.nodes);
             let machine = &mut nodes[slot.0 - 1];
-            let loses_power = loses_power || std::mem::take(&mut machine.is_failing);
-            (machine.running.take(), machine.disk.clone(), loses_power)
+            (machine.running.take(), machine.disk.clone())
         };
         let how = if loses_power {
             "loses power"
@@ -382,6 +421,8 @@ impl Cluster {
         if loses_power {
             disk.crash();
             self.world.steps.changed();
+        } else {
+            disk.restart_process();
         }
     }
 
@@ -413,14 +454,39 @@ impl Cluster {
             .note(&format!("machine {} loses its disk", slot.0));
         machine.disk = disk;
         machine.id = None;
+        machine.images.clear();
     }
 
-    /// Lets one of a node's next disk operations fail.
-    pub(crate) fn fail_disk_after(&self, slot: Slot, operation_count: u64) {
+    /// Keeps an image of a disk as a loss of power would leave it now, and a few earlier ones.
+    pub(crate) fn keep_image(&self, slot: Slot) {
+        let seed = self.world.roll(crate::dice::Dice::any);
         let machine = &mut lock(&self.nodes)[slot.0 - 1];
-        machine.is_failing = true;
-        let number = machine.disk.counts().operation_count + operation_count;
-        machine.disk.fail_operation(number);
+        if machine.id.is_some() {
+            machine.images.push_back(machine.disk.after_crash(seed));
+            machine.images.truncate(IMAGE_COUNT_MAX);
+        }
+    }
+
+    /// Whether there is an image of a disk.
+    pub(crate) fn has_image(&self, slot: Slot) -> bool {
+        !lock(&self.nodes)[slot.0 - 1].images.is_empty()
+    }
+
+    /// Brings one of the images of a machine's disk back; the machine does not run.
+    pub(crate) fn roll_back(&self, slot: Slot) {
+        let seed = self.world.roll(crate::dice::Dice::any);
+        let machine = &mut lock(&self.nodes)[slot.0 - 1];
+        assert!(
+            machine.running.is_none(),
+            "a running machine keeps its disk"
+        );
+        let at = seed as usize % machine.images.len();
+        self.world
+            .note(&format!("machine {} goes back to image {at}", slot.0));
+        machine.disk = machine.images[at].after_crash(seed);
+        if let Some(node) = machine.id {
+            self.watch.doubts(node);
+        }
     }
 
     /// A node's disk.
@@ -478,7 +544,8 @@ impl Cluster {
     }
 
     fn ports(&self, party: Party) -> Arc<SimPorts> {
-        SimPorts::new(Arc::clone(&self.world), Arc::clone(&self.network), party)
+        let (world, network) = (Arc::clone(&self.world), Arc::clone(&self.network));
+        SimPorts::new(world, network, Arc::clone(&self.hangs), party)
     }
 }
 

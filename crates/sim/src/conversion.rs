@@ -11,7 +11,7 @@ use crate::network::Slot;
 use crate::run::{Shape, start};
 use crate::steps::Act;
 use crate::verify::verify;
-use crate::workload::{Files, create_pool};
+use crate::workload::create_pool;
 use crate::world::{ProcessId, World, lock};
 use futures::FutureExt;
 use gabion_layout::{
@@ -152,6 +152,7 @@ fn shape(writes: Writes) -> Shape {
         stripe_bytes: BLOCK_COUNT * chunk_bytes,
         repeat_one_in: 0,
         is_thin: false,
+        writes_twice: false,
     }
 }
 
@@ -200,9 +201,7 @@ async fn script(
         is_whole(cluster) && writer.is_done.load(Ordering::Relaxed)
     })
     .await;
-    let files = Files::default();
-    files.add(FILE.to_owned());
-    verify(&cluster, &client, &files).await;
+    verify(&cluster, &client).await;
 }
 
 /// Whoever updates the segment while it is converted.
@@ -257,7 +256,9 @@ impl Writer {
 async fn update(client: &Client) -> Option<StripeId> {
     let layout = client.lookup(FILE).await?;
     let stripe = &layout.stripes[0];
-    let done = client.update(&layout, stripe, &[3..20, 100..101]).await;
+    let done = client
+        .update(&layout, stripe, (client.ledger.name(), &[3..20, 100..101]))
+        .await;
     done.is_ok().then_some(stripe.id)
 }
 

@@ -35,9 +35,12 @@ pub struct Deeds {
     pub stalled_append_count: u64,
     /// Updates without an answer that their client withdrew before they began, and tried again.
     pub withdrawn_count: u64,
-    /// Updates without an answer that may have begun, so that their client had the stripe settled,
-    /// and tried again.
+    /// Updates without an answer that had begun, and were made as it turned out.
+    pub stood_count: u64,
+    /// Updates without an answer that may have begun, and were not made as it turned out.
     pub settled_count: u64,
+    /// Updates without an answer of which no node remembered what became.
+    pub forgotten_count: u64,
     /// Requests and frames that were delivered twice.
     pub repeated_count: u64,
     /// Stripes that were begun to be made of others.
@@ -46,7 +49,7 @@ pub struct Deeds {
 
 impl Deeds {
     /// Each count and what it is of.
-    pub fn rows(&self) -> [(&'static str, u64); 13] {
+    pub fn rows(&self) -> [(&'static str, u64); 15] {
         [
             ("degraded updates", self.degraded_update_count),
             ("appended updates", self.appended_update_count),
@@ -58,7 +61,9 @@ impl Deeds {
             ("records of catching up", self.catch_up_count),
             ("stalled appends", self.stalled_append_count),
             ("withdrawn updates", self.withdrawn_count),
+            ("updates that stood", self.stood_count),
             ("settled updates", self.settled_count),
+            ("forgotten updates", self.forgotten_count),
             ("repeated messages", self.repeated_count),
             ("conversions begun", self.conversion_count),
         ]
@@ -77,7 +82,9 @@ impl AddAssign for Deeds {
         self.catch_up_count += other.catch_up_count;
         self.stalled_append_count += other.stalled_append_count;
         self.withdrawn_count += other.withdrawn_count;
+        self.stood_count += other.stood_count;
         self.settled_count += other.settled_count;
+        self.forgotten_count += other.forgotten_count;
         self.repeated_count += other.repeated_count;
         self.conversion_count += other.conversion_count;
     }

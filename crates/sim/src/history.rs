@@ -1,4 +1,6 @@
-//! What was written, what was read, and whether the two go together.
+//! Whether what was written and read goes together with the numbers that the system gives: beside
+//! [`crate::registers`], which knows none. This one is stricter: what was dropped stays away, an update stands under
+//! one number, and a read is exactly as of the cut that it claims.
 //!
 //! The checker is told of every update when it is submitted, of its number when its primary sends
 //! it out, of its acknowledgement, and of every read. Since bytes name their writers
@@ -71,6 +73,14 @@ pub enum Violation {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// A client was told that its update was not made, and it stands.
+    #[error("{stripe}: {update:?} stands, although its client was told that it was not made")]
+    Denied {
+        /// The stripe.
+        stripe: StripeId,
+        /// The update.
+        update: UpdateId,
+    },
     /// An update is there, or was acknowledged, that a read has shown to be dropped; or one and
     /// the same read shows a part of it.
     #[error("{stripe}: {update:?} stands, although a read has shown it to be dropped")]
@@ -115,6 +125,8 @@ impl Update {
 /// A stripe's updates.
 #[derive(Clone, Debug)]
 struct StripeHistory {
+    /// Where in its file the stripe starts.
+    first_cell: u64,
     updates: BTreeMap<UpdateId, Update>,
     /// The updates that touch each cell, in the order of their submission.
     by_cell: Vec<Vec<UpdateId>>,
@@ -167,8 +179,9 @@ pub struct History {
 }
 
 impl History {
-    /// Adds a stripe that is wholly written by `first`, which is its state before any update.
-    pub fn add_stripe(&mut self, stripe: StripeId, cell_count: u64, first: UpdateId) {
+    /// Adds a stripe that has these cells of its file, all written by `first`, which is its state before any
+    /// update.
+    pub fn add_stripe(&mut self, stripe: StripeId, cells: Range<u64>, first: UpdateId) {
         let origin = Update {
             numbers: vec![Sequence(0)],
             fate: Fate::Stands,
@@ -176,17 +189,23 @@ impl History {
             is_closed: false,
         };
         let history = StripeHistory {
+            first_cell: cells.start,
             updates: BTreeMap::from([(first, origin)]),
-            by_cell: vec![vec![first]; cell_count as usize],
+            by_cell: vec![vec![first]; (cells.end - cells.start) as usize],
             standing: BTreeMap::from([(Sequence(0), first)]),
         };
         self.stripes.insert(stripe, history);
     }
 
     /// Adds a stripe that is made of others, in the order of its cells.
+    ///
+    /// # Panics
+    /// When there are no others, or they were not added.
     pub fn add_heir(&mut self, stripe: StripeId, inherited: Vec<Inherited>) {
-        let cell_count = inherited.iter().map(|piece| piece.count).sum();
-        self.add_stripe(stripe, cell_count, INHERITED);
+        let count: u64 = inherited.iter().map(|piece| piece.count).sum();
+        let start = inherited[0];
+        let start = self.stripes[&start.old].first_cell + start.old_first;
+        self.add_stripe(stripe, start..start + count, INHERITED);
         for piece in &inherited {
             self.heirs.entry(piece.old).or_default().push(stripe);
         }
@@ -198,6 +217,14 @@ impl History {
         self.stripes.contains_key(&stripe)
     }
 
+    /// Where in its file a stripe starts, in cells.
+    ///
+    /// # Panics
+    /// When it was not added.
+    pub fn first_cell(&self, stripe: StripeId) -> u64 {
+        self.stripes[&stripe].first_cell
+    }
+
     /// How many cells a stripe has.
     ///
     /// # Panics
@@ -206,7 +233,8 @@ impl History {
         self.stripes[&stripe].by_cell.len() as u64
     }
 
-    /// Notes that an update was submitted, before anybody can have heard of it.
+    /// Notes that an update was submitted, before anybody can have heard of it; or that it is submitted once more,
+    /// when what was tried before is over and never stands.
     ///
     /// # Panics
     /// When the stripe or one of the cells does not exist.
@@ -218,7 +246,9 @@ impl History {
             settled_us: u64::MAX,
             is_closed: false,
         };
-        history.updates.insert(update, open);
+        if history.updates.insert(update, open).is_some() {
+            return;
+        }
         let touched: BTreeSet<u64> = cells.iter().cloned().flatten().collect();
         for cell in touched {
             history.by_cell[cell as usize].push(update);
@@ -253,6 +283,23 @@ impl History {
         if known.numbers.is_empty() {
             known.fate = Fate::Dropped;
         }
+    }
+
+    /// Notes that a client was told that its update was not made and never will be.
+    ///
+    /// # Errors
+    /// [`Violation::Denied`].
+    ///
+    /// # Panics
+    /// When it was not submitted.
+    pub fn denied(&mut self, stripe: StripeId, update: UpdateId) -> Result<(), Violation> {
+        let known = self.stripe(stripe).updates.get_mut(&update);
+        let known = known.expect("updates are submitted before anybody is told of them");
+        if known.fate == Fate::Stands {
+            return Err(Violation::Denied { stripe, update });
+        }
+        known.fate = Fate::Dropped;
+        Ok(())
     }
 
     /// Notes that a client was told that its update is committed.
@@ -321,12 +368,15 @@ impl History {
         let mut at = cell;
         loop {
             let stripe = seen.stripe;
-            let own = writer(stripe, at, bytes);
-            if let Some(update) = own {
+            let known = &self.stripes[&stripe];
+            let shown = writer(known.first_cell + at, bytes);
+            let piece = self.inherited(stripe, at);
+            let is_own = |update: &UpdateId| piece.is_none() || known.updates.contains_key(update);
+            if let Some(update) = shown.filter(is_own) {
                 self.stripe(stripe).check_cell(&seen, at, update)?;
                 return Ok((stripe, update));
             }
-            let Some(piece) = self.inherited(stripe, at) else {
+            let Some(piece) = piece else {
                 return Err(Violation::Garbage {
                     stripe,
                     cell: at,

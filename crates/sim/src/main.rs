@@ -2,7 +2,7 @@
 //! log and the command that shows it again. `cargo xtask sim` runs it.
 
 use gabion_layout::UpdateScheme;
-use gabion_sim::{Deeds, Options, scheme_of, simulate};
+use gabion_sim::{Deeds, FaultCounts, Options, scheme_of, simulate};
 use std::process::ExitCode;
 
 const USAGE: &str = "Usage: gabion-sim --seed N [--count K] [--scheme SCHEME] [--lines L]
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         kept_line_count: arguments.lines.unwrap_or(2_000) as usize,
         ..Options::default()
     };
-    let mut deeds = Deeds::default();
+    let (mut deeds, mut faults) = (Deeds::default(), FaultCounts::new());
     let last = arguments.seeds().last();
     for seed in arguments.seeds() {
         let report = simulate(seed, &options);
@@ -48,10 +48,13 @@ fn main() -> ExitCode {
             report.cluster,
             report.acknowledged_count,
             report.read_count,
-            report.fault_count,
+            report.faults.values().sum::<u64>(),
             report.elapsed_ms / 1000,
         );
         deeds += report.deeds;
+        for (fault, count) in report.faults {
+            *faults.entry(fault).or_default() += count;
+        }
         let is_wanted = report.failure.is_some() || arguments.lines.is_some() && Some(seed) == last;
         for line in report.log.iter().filter(|_| is_wanted) {
             println!("{line}");
@@ -65,6 +68,10 @@ fn main() -> ExitCode {
     let rows = deeds.rows();
     let rows: Vec<String> = rows.map(|(what, count)| format!("{count} {what}")).into();
     println!("{} seeds: {}", arguments.count, rows.join(", "));
+    let rows = faults
+        .iter()
+        .map(|(fault, count)| format!("{count} {fault:?}"));
+    println!("faults: {}", rows.collect::<Vec<_>>().join(", "));
     ExitCode::SUCCESS
 }
 

@@ -69,6 +69,7 @@ struct State {
     connections: BTreeMap<u64, Connection>,
     calls: BTreeMap<u64, Call>,
     streams: BTreeMap<u64, VecDeque<Flow>>,
+    /// Ways from one machine to another on which nothing arrives.
     cuts: BTreeSet<(Slot, Slot)>,
     /// A connection breaks on one message in so many; 0 is never.
     break_one_in: u64,
@@ -129,6 +130,17 @@ enum Message {
         flow: Flow,
         to_dialer: bool,
     },
+}
+
+impl Message {
+    /// Whether it goes to the process that opened the connection.
+    fn to_dialer(&self) -> bool {
+        match self {
+            Self::Request { .. } => false,
+            Self::Reply { .. } => true,
+            Self::Frame { to_dialer, .. } | Self::FrameAgain { to_dialer, .. } => *to_dialer,
+        }
+    }
 }
 
 /// An ordered sequence of frames to one receiver.
@@ -220,14 +232,13 @@ impl Network {
         drop(calls);
     }
 
-    /// Cuts or heals the link between two machines.
-    pub(crate) fn cut(&self, a: Slot, b: Slot, is_cut: bool) {
+    /// Cuts or heals the way from a machine to another; the way back is another one.
+    pub(crate) fn cut(&self, from: Slot, to: Slot, is_cut: bool) {
         let mut state = lock(&self.state);
-        let pair = (a.min(b), a.max(b));
         if is_cut {
-            state.cuts.insert(pair);
+            state.cuts.insert((from, to));
         } else {
-            state.cuts.remove(&pair);
+            state.cuts.remove(&(from, to));
         }
     }
 
@@ -432,8 +443,13 @@ impl Network {
             let Some(&connection) = state.connections.get(&id) else {
                 return;
             };
-            let (a, b) = (connection.dialer.slot, connection.listener.slot);
-            let is_cut = state.cuts.contains(&(a.min(b), a.max(b)));
+            let (dialer, listener) = (connection.dialer.slot, connection.listener.slot);
+            let way = if message.to_dialer() {
+                (listener, dialer)
+            } else {
+                (dialer, listener)
+            };
+            let is_cut = state.cuts.contains(&way);
             (connection, is_cut, state.break_one_in)
         };
         if is_cut && self.world.roll(|dice| !dice.one_in(20)) {

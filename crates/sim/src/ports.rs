@@ -11,7 +11,7 @@ use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, NodeStatus, Refusal,
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 /// Where the coordinator runs.
@@ -20,6 +20,9 @@ pub(crate) const COORDINATOR: Slot = Slot(0);
 /// Parts in a thousand by which clocks run fast or slow: well within what a membership lease's
 /// margin allows.
 const DRIFT_PER_MILLE: u64 = 40;
+
+/// How often work at a disk that hangs looks whether it still does.
+const HANG_LOOK_US: u64 = 50_000;
 
 /// What a machine calls itself.
 pub(crate) fn address_of(slot: Slot) -> String {
@@ -31,11 +34,32 @@ fn slot_at(address: &str) -> Option<Slot> {
     number.parse().ok().map(Slot)
 }
 
+/// Machines whose disks hang.
+#[derive(Debug, Default)]
+pub(crate) struct Hangs(Mutex<BTreeSet<Slot>>);
+
+impl Hangs {
+    /// Lets a machine's disk hang, or do what it was asked to meanwhile.
+    pub(crate) fn set(&self, slot: Slot, hangs: bool) {
+        let mut hung = lock(&self.0);
+        if hangs {
+            hung.insert(slot);
+        } else {
+            hung.remove(&slot);
+        }
+    }
+
+    fn has(&self, slot: Slot) -> bool {
+        lock(&self.0).contains(&slot)
+    }
+}
+
 /// The ports of one process.
 pub(crate) struct SimPorts {
     world: Arc<World>,
     network: Arc<Network>,
     party: Party,
+    hangs: Arc<Hangs>,
     addresses: Mutex<BTreeMap<NodeId, Slot>>,
     started_us: u64,
     /// Milliseconds that this process's clock counts in a thousand true ones.
@@ -43,13 +67,19 @@ pub(crate) struct SimPorts {
 }
 
 impl SimPorts {
-    pub(crate) fn new(world: Arc<World>, network: Arc<Network>, party: Party) -> Arc<Self> {
+    pub(crate) fn new(
+        world: Arc<World>,
+        network: Arc<Network>,
+        hangs: Arc<Hangs>,
+        party: Party,
+    ) -> Arc<Self> {
         let pace = world.roll(|dice| dice.between(1000 - DRIFT_PER_MILLE, 1000 + DRIFT_PER_MILLE));
         let started_us = world.now_us();
         Arc::new(Self {
             world,
             network,
             party,
+            hangs,
             addresses: Mutex::default(),
             started_us,
             pace,
@@ -175,18 +205,32 @@ impl Ports for SimPorts {
     fn learn_nodes(&self, nodes: &[NodeStatus]) {
         let mut addresses = lock(&self.addresses);
         for status in nodes {
-            let slot = slot_at(&status.address);
-            let slot = slot.expect("simulated nodes listen at their machines' names");
-            addresses.insert(status.node, slot);
+            // A node that another has followed at its address has none.
+            if let Some(slot) = slot_at(&status.address) {
+                addresses.insert(status.node, slot);
+            }
         }
     }
 
     fn now_ms(&self) -> u64 {
-        (self.world.now_us() - self.started_us) * self.pace / 1_000_000
+        let uncounted_us = self.world.uncounted_us(self.party.process);
+        let counted_us = self.world.now_us() - self.started_us - uncounted_us;
+        counted_us * self.pace / 1_000_000
     }
 
     fn sleep_ms(&self, ms: u64) -> BoxFuture<'static, ()> {
-        self.world.sleep(self.true_us(ms)).boxed()
+        let (world, process) = (Arc::clone(&self.world), self.party.process);
+        let (mut left_us, mut uncounted_us) = (self.true_us(ms), world.uncounted_us(process));
+        async move {
+            while left_us > 0 {
+                world.sleep(left_us).await;
+                // A clock that has stood still still has to count what it has missed.
+                let now = world.uncounted_us(process);
+                left_us = now - uncounted_us;
+                uncounted_us = now;
+            }
+        }
+        .boxed()
     }
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
@@ -199,9 +243,13 @@ impl Ports for SimPorts {
             1..20 => dice.between(10, 1_000),
             _ => 0,
         });
-        let world = Arc::clone(&self.world);
+        let (world, hangs) = (Arc::clone(&self.world), Arc::clone(&self.hangs));
+        let slot = self.party.slot;
         let task = async move {
             world.sleep(wait_us).await;
+            while hangs.has(slot) {
+                world.sleep(HANG_LOOK_US).await;
+            }
             if let Some(act) = world.steps.step() {
                 // Whoever is to be killed may be this very process: not by its own task.
                 world.after(0, act);

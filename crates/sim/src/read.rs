@@ -11,11 +11,17 @@ use gabion_planner::{PlanError, Stripe};
 use gabion_protocol::initiate::{PartFailed, RunTerms};
 use gabion_protocol::message::{Effect, FileLayout, Liveness, Purpose, ReadCut, Refusal, RunId};
 use gabion_protocol::ports::Ports;
+use gabion_protocol::quorum::{Agreement, agree, ask_quorum};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// How often a read is tried with a newer mark or without one more chunk.
 const TRY_COUNT_MAX: u32 = 8;
+
+/// One read in so many asks a quorum, whether it must or not.
+const QUORUM_ONE_IN: u64 = 4;
+/// How long the nodes of a quorum may take to answer.
+const QUORUM_DEADLINE_MS: u64 = 500;
 
 /// Why a read brought nothing.
 #[derive(Clone, PartialEq, Debug)]
@@ -48,6 +54,8 @@ struct Attempt<'a> {
     lost: Vec<ChunkIndex>,
     /// What the primary vouches for, once asked.
     mark: Option<(Epoch, Sequence)>,
+    /// What a quorum agrees on instead, if it was asked.
+    agreed: Option<Agreement>,
 }
 
 impl Attempt<'_> {
@@ -108,10 +116,14 @@ impl Client {
             ranges,
             lost: record.chunks().filter(lost).collect(),
             mark: None,
+            agreed: None,
         };
+        if self.ports.world().roll(|dice| dice.below(QUORUM_ONE_IN)) == 0 {
+            self.agree(&mut attempt).await;
+        }
         for try_number in 0..TRY_COUNT_MAX {
             let is_degraded = attempt.is_degraded();
-            if is_degraded && attempt.mark.is_none() {
+            if is_degraded && attempt.mark.is_none() && attempt.agreed.is_none() {
                 attempt.mark = Some(self.mark(record, (false, true)).await?);
             }
             match self.try_once(&attempt, is_degraded).await? {
@@ -120,6 +132,31 @@ impl Client {
             }
         }
         Err(ReadFailed::NoAgreement)
+    }
+
+    /// Has the stripe's nodes say as of what to read. Without them it goes on as it would have.
+    async fn agree(&self, attempt: &mut Attempt<'_>) {
+        let record = attempt.record;
+        let pool = attempt.file.pool_of(record);
+        let (code, _) = shape(pool, record);
+        let asked = ask_quorum(&*self.ports, record, code.k(), &[], QUORUM_DEADLINE_MS).await;
+        let Ok(agreed) = agree(record, code.k(), &asked) else {
+            return;
+        };
+        let others = record
+            .chunks()
+            .filter(|chunk| !agreed.readable.contains(chunk));
+        let lost = attempt.lost.clone();
+        attempt
+            .lost
+            .extend(others.filter(|chunk| !lost.contains(chunk)));
+        attempt.lost.sort_unstable();
+        if attempt.is_degraded() && pool.spec.append.is_some() {
+            // Parity may lack what only the nodes with copies know of.
+            attempt.lost = lost;
+        } else {
+            attempt.agreed = Some(agreed);
+        }
     }
 
     /// Reads once. Chunks that disagree about the cut are as good as unsettled.
@@ -154,10 +191,10 @@ impl Client {
         .map_err(ReadFailed::TooFew)?;
         gabion_plan::check(&plan, &code).expect("planners make plans that check");
         let (epoch, mark) = attempt.mark.unwrap_or_default();
-        let (epoch, cut) = if is_degraded {
-            (epoch, ReadCut::Exactly(mark))
-        } else {
-            (Epoch(0), ReadCut::Committed(epoch, mark))
+        let (epoch, cut) = match &attempt.agreed {
+            Some(agreed) => (agreed.epoch, agreed.cut()),
+            None if is_degraded => (epoch, ReadCut::Exactly(mark)),
+            None => (Epoch(0), ReadCut::Committed(epoch, mark)),
         };
         let terms = RunTerms {
             run: RunId(self.ports.random()),
@@ -201,6 +238,7 @@ impl Client {
         failed: PartFailed,
         try_number: u32,
     ) -> Result<(), ReadFailed> {
+        attempt.agreed = None;
         match failed.refusal {
             refusal @ (Refusal::StaleGeneration { .. } | Refusal::NoSuchChunk(_)) => {
                 Err(ReadFailed::LookAgain(refusal))

@@ -4,9 +4,10 @@ use crate::client::Client;
 use crate::cluster::Cluster;
 use crate::deeds::Deeds;
 use crate::dice::Dice;
-use crate::faults::Weather;
+use crate::faults::FaultCounts;
 use crate::network::Party;
 use crate::verify::verify;
+use crate::weather::Weather;
 use crate::workload::{Files, prepare, work};
 use crate::world::World;
 use futures::FutureExt;
@@ -27,6 +28,8 @@ pub struct Options {
     pub storm_ms: u64,
     /// Last lines of the event log to keep.
     pub kept_line_count: usize,
+    /// Clients make each acknowledged write once more, later: the checker must find out.
+    pub writes_twice: bool,
 }
 
 impl Default for Options {
@@ -35,6 +38,7 @@ impl Default for Options {
             storm_count: 2,
             storm_ms: 20_000,
             kept_line_count: 2_000,
+            writes_twice: false,
         }
     }
 }
@@ -57,7 +61,7 @@ pub struct Report {
     /// Reads that were checked.
     pub read_count: u64,
     /// Faults that were injected.
-    pub fault_count: u64,
+    pub faults: FaultCounts,
     /// What was done beside plain updates and reads.
     pub deeds: Deeds,
     /// Virtual time.
@@ -84,6 +88,8 @@ pub(crate) struct Shape {
     pub(crate) repeat_one_in: u64,
     /// Whether bytes of repairs take long to arrive.
     pub(crate) is_thin: bool,
+    /// See [`Options::writes_twice`].
+    pub(crate) writes_twice: bool,
 }
 
 /// Codes of the simulated pools.
@@ -168,6 +174,7 @@ impl Shape {
             repeat_one_in: *dice.pick(&[0, 0, 30, 300]),
             // A long chain of helpers would never come to its end.
             is_thin: dice.one_in(2) && grouping.is_none(),
+            writes_twice: false,
         }
     }
 }
@@ -193,7 +200,8 @@ fn lifecycle_of(seed: u64, survived_count: usize) -> Option<LifecycleWish> {
 /// Runs a seed. Equal seeds and options give equal reports.
 pub fn simulate(seed: u64, options: &Options) -> Report {
     let world = World::new(seed, options.kept_line_count);
-    let shape = world.roll(|dice| Shape::draw(seed, dice));
+    let mut shape = world.roll(|dice| Shape::draw(seed, dice));
+    shape.writes_twice = options.writes_twice;
     let cluster_name = format!(
         "{} with {} on {} nodes, {} bytes a chunk, {} clients",
         shape.code, shape.update, shape.node_count, shape.chunk_bytes, shape.client_count
@@ -207,12 +215,8 @@ pub fn simulate(seed: u64, options: &Options) -> Report {
     };
     world.note(&cluster_name);
     let cluster = Cluster::new(&world, shape);
-    let fault_count = Arc::new(Mutex::new(0));
-    let script = script(
-        Arc::clone(&cluster),
-        options.clone(),
-        Arc::clone(&fault_count),
-    );
+    let faults = Arc::new(Mutex::new(FaultCounts::new()));
+    let script = script(Arc::clone(&cluster), options.clone(), Arc::clone(&faults));
     if catch_unwind(AssertUnwindSafe(|| world.run(script))).is_err() {
         world.fail("a process panicked; its message is on standard error".to_owned());
     }
@@ -223,7 +227,7 @@ pub fn simulate(seed: u64, options: &Options) -> Report {
     cluster.network.clear();
     let (acknowledged_count, read_count) = cluster.ledger.counts();
     let journal = world.take_journal();
-    let fault_count = *crate::world::lock(&fault_count);
+    let faults = std::mem::take(&mut *crate::world::lock(&faults));
     Report {
         seed,
         failure,
@@ -232,7 +236,7 @@ pub fn simulate(seed: u64, options: &Options) -> Report {
         cluster: cluster_name,
         acknowledged_count,
         read_count,
-        fault_count,
+        faults,
         deeds,
         elapsed_ms,
     }
@@ -247,7 +251,7 @@ pub(crate) fn start(cluster: &Arc<Cluster>) -> (Arc<Client>, Party) {
     cluster.client(0)
 }
 
-async fn script(cluster: Arc<Cluster>, options: Options, fault_count: Arc<Mutex<u64>>) {
+async fn script(cluster: Arc<Cluster>, options: Options, faults: Arc<Mutex<FaultCounts>>) {
     let world = Arc::clone(&cluster.world);
     let (client, party) = start(&cluster);
     let files = Arc::new(Files::default());
@@ -263,7 +267,7 @@ async fn script(cluster: Arc<Cluster>, options: Options, fault_count: Arc<Mutex<
     let weather = Weather::new(Arc::clone(&cluster), Arc::clone(&client), world.begin());
     for storm in 0..options.storm_count {
         weather.storm(options.storm_ms).await;
-        *crate::world::lock(&fault_count) = weather.fault_count() as u64;
+        *crate::world::lock(&faults) = weather.counts();
         if storm + 1 == options.storm_count {
             files.close();
         }
@@ -271,5 +275,5 @@ async fn script(cluster: Arc<Cluster>, options: Options, fault_count: Arc<Mutex<
     }
     // The last requests of the clients have met their deadlines by then.
     world.sleep(20_000_000).await;
-    verify(&cluster, &client, &files).await;
+    verify(&cluster, &client).await;
 }

@@ -17,11 +17,11 @@ pub(crate) fn request(request: &Request) -> Option<String> {
             | CoordinatorRequest::NoteDegraded { .. }
             | CoordinatorRequest::NotePhase { .. }
             | CoordinatorRequest::Group { .. }
-            | CoordinatorRequest::ReportDamage(_)
+            | CoordinatorRequest::ReportDamage { .. }
             | CoordinatorRequest::BeginPut { .. }
             | CoordinatorRequest::CommitPut(_)
             | CoordinatorRequest::AbortPut(_) => Some(format!("{request:?}")),
-            CoordinatorRequest::Join { node, chunks, .. } => {
+            CoordinatorRequest::Join { node, chunks } => {
                 Some(format!("Join {node:?} with {chunks:?}"))
             }
             _ => None,

@@ -1,9 +1,9 @@
 //! What must be true of a cluster that is whole and idle: every file is there, every stripe reads
 //! as its history says, and every chunk as stored is what the code makes of the data.
 
+use crate::cells::cell_count;
 use crate::client::{Client, shape};
 use crate::cluster::Cluster;
-use crate::workload::{Files, cell_count};
 use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Sequence, StripeRecord};
 use gabion_meta::PoolRecord;
 use gabion_protocol::message::FileLayout;
@@ -14,8 +14,22 @@ use std::sync::Arc;
 const TRY_COUNT_MAX: u32 = 100;
 
 /// Checks all files. The first thing that is wrong ends the run.
-pub(crate) async fn verify(cluster: &Cluster, client: &Client, files: &Files) {
-    for name in files.names() {
+pub(crate) async fn verify(cluster: &Cluster, client: &Client) {
+    let mut names = None;
+    for _ in 0..TRY_COUNT_MAX {
+        names = client.list().await;
+        if names.is_some() {
+            break;
+        }
+        cluster.world.sleep(100_000).await;
+    }
+    let Some(names) = names else {
+        cluster
+            .world
+            .fail("the coordinator does not list the files".to_owned());
+        return;
+    };
+    for name in names {
         if cluster.world.failure().is_some() {
             return;
         }

@@ -30,6 +30,8 @@ pub(crate) struct Watch {
     seen: Mutex<Seen>,
     /// Files with a bit that was made to rot, and is not known to be mended.
     rotten: Mutex<BTreeSet<String>>,
+    /// Nodes whose disks are not what they were.
+    doubtful: Mutex<BTreeSet<NodeId>>,
 }
 
 /// What there was when it was looked last.
@@ -47,9 +49,15 @@ impl Watch {
         lock(&self.rotten).insert(path);
     }
 
+    /// A node's disk dies, or is what it was at an earlier instant.
+    pub(crate) fn doubts(&self, node: NodeId) {
+        lock(&self.doubtful).insert(node);
+    }
+
     /// Nothing is rotten any more.
     pub(crate) fn is_whole(&self) {
         lock(&self.rotten).clear();
+        lock(&self.doubtful).clear();
     }
 
     /// Looks, if there is anything new to see. What is wrong ends the run.
@@ -79,6 +87,7 @@ impl Watch {
             cluster,
             disks: &disks,
             rotten: &lock(&self.rotten),
+            doubtful: &lock(&self.doubtful),
             stores: BTreeMap::new(),
         };
         let there = seen
@@ -98,6 +107,7 @@ struct Aftermath<'a> {
     cluster: &'a Cluster,
     disks: &'a BTreeMap<NodeId, SimDisk>,
     rotten: &'a BTreeSet<String>,
+    doubtful: &'a BTreeSet<NodeId>,
     /// The stores that nodes would find.
     stores: BTreeMap<NodeId, Store<SimDisk>>,
 }
@@ -109,6 +119,7 @@ impl Aftermath<'_> {
         let chunk = chunk_of(stripe, index);
         stripe.is_stale(index)
             || !self.disks.contains_key(&stripe.nodes[index.at()])
+            || self.doubtful.contains(&stripe.nodes[index.at()])
             || self.rotten.contains(&chunk_path(chunk))
     }
 
@@ -161,10 +172,6 @@ impl Aftermath<'_> {
         mark: Sequence,
         pieces: &[(u64, Vec<u8>)],
     ) -> Result<(), String> {
-        let history = self.cluster.ledger.excerpt(stripe);
-        let Some(mut history) = history else {
-            return Err(format!("{stripe} counts, and nobody has begun to make it"));
-        };
         let now_us = self.cluster.world.now_us();
         let seen = Observation {
             stripe,
@@ -173,8 +180,8 @@ impl Aftermath<'_> {
             began_us: now_us,
             ended_us: now_us,
         };
-        let read = history.read(&seen);
-        read.map_err(|violation| format!("after a loss of power: {violation}"))
+        let read = self.cluster.ledger.check(&seen);
+        read.map_err(|wrong| format!("after a loss of power: {wrong}"))
     }
 
     /// The chunks that count, read when the nodes that have them have settled the stripe among themselves.

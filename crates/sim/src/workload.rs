@@ -2,14 +2,14 @@
 //! files and remove them, and go on with old layouts until they learn better.
 
 use crate::attempt::Failed;
-use crate::cells::CELL_BYTES;
-use crate::client::{Client, shape};
+use crate::cells::{UpdateId, cell_count};
+use crate::client::Client;
 use crate::cluster::Cluster;
 use crate::read::ReadFailed;
 use crate::world::lock;
-use gabion_layout::{ReserveSpec, Smoothing, StripeId, StripeRecord};
+use gabion_layout::{ReserveSpec, Smoothing, StripeId};
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, FileLayout, FormOrder, PoolWish, Refusal,
+    CoordinatorReply, CoordinatorRequest, FileLayout, FormOrder, PoolWish, Refusal, RunFate,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -18,8 +18,12 @@ use std::sync::{Arc, Mutex};
 
 /// How often an update is tried again.
 const ATTEMPT_COUNT_MAX: u32 = 6;
-/// Most files at a time.
-const FILE_COUNT_MAX: usize = 5;
+/// How long after its answer a write is made once more, in runs in which it is.
+const TWICE_AFTER_US: u64 = 2_000_000;
+/// Names of files: few, so that they are taken again.
+const NAME_COUNT: u64 = 6;
+/// Files that are left alone when there are no more.
+const FILE_COUNT_MIN: usize = 2;
 
 /// The files that clients know to be there.
 #[derive(Default)]
@@ -48,6 +52,8 @@ impl Files {
 pub(crate) async fn work(cluster: Arc<Cluster>, client: Arc<Client>, files: Arc<Files>) {
     let world = &cluster.world;
     let mut known: BTreeMap<String, FileLayout> = BTreeMap::new();
+    // Some keep a layout until they are told that it is old.
+    let keeps_layouts = world.roll(|dice| dice.one_in(3));
     while !files.is_over.load(Ordering::Relaxed) {
         let wait_us = world.roll(|dice| dice.below(250_000));
         world.sleep(wait_us).await;
@@ -56,16 +62,25 @@ pub(crate) async fn work(cluster: Arc<Cluster>, client: Arc<Client>, files: Arc<
             continue;
         }
         let (name, deed) = world.roll(|dice| (dice.pick(&names).clone(), dice.below(100)));
-        let Some(layout) = layout_of(&client, &mut known, &name, deed < 5).await else {
+        let Some(layout) = layout_of(&client, &mut known, &name, deed < 5 && !keeps_layouts).await
+        else {
             continue;
         };
         if cluster.shape.lifecycle.is_some() && world.roll(|dice| dice.one_in(40)) {
             order_form(&cluster, &client, &name).await;
         }
         match deed {
-            5..7 => change_files(&cluster, &client, &files, &name).await,
+            5..8 => change_files(&cluster, &client, &files).await,
+            8..10 => {
+                client.list().await;
+            }
             0..60 => update(&cluster, &client, &layout, &mut known).await,
-            _ => read(&cluster, &client, &layout, &mut known).await,
+            _ => {
+                let is_old = read(&cluster, &client, &layout).await;
+                if is_old == Some(true) || is_old.is_none() && !keeps_layouts {
+                    known.remove(&name);
+                }
+            }
         }
     }
 }
@@ -101,16 +116,22 @@ async fn update(
         let cells: Vec<Range<u64>> = (0..count).map(|_| choose(dice, total)).collect();
         (record, without_overlaps(cells))
     });
-    match client.update(layout, record, &cells).await {
+    let write = (client.ledger.name(), cells.as_slice());
+    match client.update(layout, record, write).await {
         Ok(sequence) => {
             world.note(&format!("{}: {sequence} is acknowledged", record.id));
+            if cluster.shape.writes_twice {
+                world.sleep(TWICE_AFTER_US).await;
+                // Whatever comes of it: the client has had its answer.
+                let _ = client.update(layout, record, write).await;
+            }
         }
         Err(failed) => {
             let refusal = &failed.refusal;
             world.note(&format!("{}: an update fails: {refusal}", record.id));
             if world.roll(|dice| dice.one_in(2)) {
                 known.remove(&layout.file.name);
-                update_again(client, layout, record.id, &cells, failed).await;
+                update_again(client, layout, record.id, write, failed).await;
                 return;
             }
             // Whoever goes on with an old layout does not learn that a node has been given up.
@@ -122,12 +143,12 @@ async fn update(
     }
 }
 
-/// Makes an update that failed again, each time after closing the last attempt.
+/// Makes a write that failed again, each time after it is known that the last attempt was not made.
 async fn update_again(
     client: &Client,
     layout: &FileLayout,
     stripe: StripeId,
-    cells: &[Range<u64>],
+    write: (UpdateId, &[Range<u64>]),
     mut failed: Failed,
 ) {
     let world = client.ports.world();
@@ -140,13 +161,21 @@ async fn update_again(
         let Some(record) = layout.stripes.iter().find(|record| record.id == stripe) else {
             return;
         };
-        if let Some(open) = &failed.open
-            && let Err(refusal) = client.close(&layout, record, open).await
-        {
-            world.note(&format!("{stripe}: an update is not closed: {refusal}"));
-            continue;
+        if let Some(open) = failed.open.take() {
+            match client.close(&layout, record, &open).await {
+                Ok(RunFate::Never) => {}
+                Ok(fate) => {
+                    world.note(&format!("{stripe}: an update is over: {fate:?}"));
+                    return;
+                }
+                Err(refusal) => {
+                    world.note(&format!("{stripe}: an update is not closed: {refusal}"));
+                    failed.open = Some(open);
+                    continue;
+                }
+            }
         }
-        match client.update(&layout, record, cells).await {
+        match client.update(&layout, record, write).await {
             Ok(sequence) => {
                 world.note(&format!("{stripe}: {sequence} is acknowledged at last"));
                 return;
@@ -158,23 +187,24 @@ async fn update_again(
     }
 }
 
-async fn read(
-    cluster: &Cluster,
-    client: &Client,
-    layout: &FileLayout,
-    known: &mut BTreeMap<String, FileLayout>,
-) {
+/// Reads somewhere. Whether the layout turned out to be old; none when it may be.
+async fn read(cluster: &Cluster, client: &Client, layout: &FileLayout) -> Option<bool> {
     let world = &cluster.world;
     let (record, cells) = world.roll(|dice| {
         let record = dice.pick(&layout.stripes);
         (record, choose(dice, cell_count(layout, record)))
     });
     match client.read(layout, record, cells).await {
-        Ok(as_of) => world.note(&format!("{}: read as of {as_of}", record.id)),
+        Ok(as_of) => {
+            world.note(&format!("{}: read as of {as_of}", record.id));
+            Some(false)
+        }
         Err(failed) => {
             world.note(&format!("{}: a read fails: {failed:?}", record.id));
-            if !matches!(failed, ReadFailed::NoAgreement) {
-                known.remove(&layout.file.name);
+            match failed {
+                ReadFailed::NoAgreement => Some(false),
+                ReadFailed::LookAgain(_) => Some(true),
+                ReadFailed::NotNow(_) | ReadFailed::TooFew(_) => None,
             }
         }
     }
@@ -196,17 +226,27 @@ async fn order_form(cluster: &Cluster, client: &Client, name: &str) {
     ));
 }
 
-async fn change_files(cluster: &Cluster, client: &Client, files: &Files, old: &str) {
+async fn change_files(cluster: &Cluster, client: &Client, files: &Files) {
     let world = &cluster.world;
-    if files.names().len() >= FILE_COUNT_MAX {
+    let name = draw_name(cluster);
+    let known = files.names();
+    if known.contains(&name) && known.len() > FILE_COUNT_MIN {
         // From here on nobody expects it to be there; whether it is removed is another matter.
-        lock(&files.names).remove(old);
-        let name = old.to_owned();
-        let removed = client.ask(CoordinatorRequest::RemoveFile { name }).await;
-        world.note(&format!("removing {old}: {}", removed.is_ok()));
+        lock(&files.names).remove(&name);
+        let removed = client.remove(&name).await;
+        world.note(&format!("removing {name}: {removed:?}"));
         return;
     }
-    let name = format!("file{}", world.fresh());
+    put(cluster, client, files, name).await;
+}
+
+fn draw_name(cluster: &Cluster) -> String {
+    let number = cluster.world.roll(|dice| dice.below(NAME_COUNT));
+    format!("file{number}")
+}
+
+async fn put(cluster: &Cluster, client: &Client, files: &Files, name: String) {
+    let world = &cluster.world;
     let size = world.roll(|dice| dice.between(1, 2 * cluster.shape.stripe_bytes));
     let put = client.put(&name, size).await;
     world.note(&format!("putting {name}: {put:?}"));
@@ -246,25 +286,12 @@ pub(crate) async fn create_pool(cluster: &Cluster, client: &Client) {
 
 /// Makes the cluster's pool and first files; nothing goes wrong yet.
 pub(crate) async fn prepare(cluster: &Cluster, client: &Client, files: &Files) {
-    let world = &cluster.world;
-    let shape = &cluster.shape;
     create_pool(cluster, client).await;
-    let count = world.roll(|dice| dice.between(1, 3));
+    let count = cluster.world.roll(|dice| dice.between(1, 3));
     while (files.names().len() as u64) < count {
-        let name = format!("file{}", world.fresh());
-        let size = world.roll(|dice| dice.between(1, 2 * shape.stripe_bytes));
-        match client.put(&name, size).await {
-            Ok(()) => files.add(name),
-            Err(why) => world.note(&format!("putting {name}: {why}")),
-        }
-        world.sleep(100_000).await;
+        put(cluster, client, files, draw_name(cluster)).await;
+        cluster.world.sleep(100_000).await;
     }
-}
-
-/// Cells of a stripe.
-pub(crate) fn cell_count(layout: &FileLayout, record: &StripeRecord) -> u64 {
-    let (_, geometry) = shape(layout.pool_of(record), record);
-    geometry.stripe_bytes() / CELL_BYTES
 }
 
 /// A range of cells. Most are short, and begin at few places so that many meet.

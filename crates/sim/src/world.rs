@@ -39,6 +39,9 @@ struct State {
     tasks: BTreeMap<u64, Task>,
     timers: BTreeMap<(u64, u64), Timer>,
     alive: BTreeSet<ProcessId>,
+    paused: BTreeMap<ProcessId, Pause>,
+    /// Virtual time that clocks of processes have not counted.
+    uncounted_us: BTreeMap<ProcessId, u64>,
     dice: Dice,
     journal: Journal,
     failure: Option<String>,
@@ -51,6 +54,15 @@ impl std::fmt::Debug for State {
             .field("failure", &self.failure)
             .finish_non_exhaustive()
     }
+}
+
+/// A process that does nothing.
+struct Pause {
+    since_us: u64,
+    /// Whether its clock goes on.
+    clock_goes_on: bool,
+    /// Tasks that were woken since.
+    woken: Vec<u64>,
 }
 
 struct Task {
@@ -91,6 +103,8 @@ impl World {
             tasks: BTreeMap::new(),
             timers: BTreeMap::new(),
             alive: BTreeSet::new(),
+            paused: BTreeMap::new(),
+            uncounted_us: BTreeMap::new(),
             dice: Dice::new(seed),
             journal: Journal::new(kept_line_count),
             failure: None,
@@ -156,12 +170,50 @@ impl World {
         let killed: Vec<Task> = {
             let mut state = lock(&self.state);
             state.alive.remove(&process);
+            state.paused.remove(&process);
+            state.uncounted_us.remove(&process);
             let of_process = |_: &u64, task: &mut Task| task.process == process;
             let killed = state.tasks.extract_if(.., of_process);
             killed.map(|(_, task)| task).collect()
         };
         // What tasks own may wake others or stop timers when it goes, so no lock is held here.
         drop(killed);
+    }
+
+    /// Stops a process wherever its tasks are, unless it is stopped or over.
+    pub(crate) fn pause(&self, process: ProcessId, clock_goes_on: bool) {
+        let state = &mut *lock(&self.state);
+        if state.alive.contains(&process) {
+            let since_us = state.now_us;
+            state.paused.entry(process).or_insert(Pause {
+                since_us,
+                clock_goes_on,
+                woken: Vec::new(),
+            });
+        }
+    }
+
+    /// Lets a process go on: all that has become due in the meantime is due at once.
+    pub(crate) fn resume(&self, process: ProcessId) {
+        let state = &mut *lock(&self.state);
+        let Some(pause) = state.paused.remove(&process) else {
+            return;
+        };
+        if !pause.clock_goes_on {
+            let stood_us = state.now_us - pause.since_us;
+            *state.uncounted_us.entry(process).or_default() += stood_us;
+        }
+        for task in pause.woken {
+            if let Some(task) = state.tasks.get(&task) {
+                task.waker.wake_by_ref();
+            }
+        }
+    }
+
+    /// The virtual time that the clock of a process has not counted since its start.
+    pub(crate) fn uncounted_us(&self, process: ProcessId) -> u64 {
+        let state = lock(&self.state);
+        state.uncounted_us.get(&process).copied().unwrap_or(0)
     }
 
     /// Ends everything, so that nothing keeps the world alive but its owner.
@@ -252,9 +304,15 @@ impl World {
     /// Runs a task until it waits. False when it is gone.
     fn poll(&self, id: u64) -> bool {
         let taken = {
-            let mut state = lock(&self.state);
+            let state = &mut *lock(&self.state);
             let task = state.tasks.get_mut(&id);
-            task.and_then(|task| Some((task.future.take()?, task.waker.clone())))
+            task.and_then(|task| {
+                if let Some(pause) = state.paused.get_mut(&task.process) {
+                    pause.woken.push(id);
+                    return None;
+                }
+                Some((task.future.take()?, task.waker.clone()))
+            })
         };
         let Some((mut future, waker)) = taken else {
             return false;

@@ -12,7 +12,7 @@ const ORIGIN: u32 = 100;
 /// A stripe of eight cells with updates 1 (cells 0..4) and 2 (cells 2..6), sent out in this order.
 fn history() -> History {
     let mut history = History::default();
-    history.add_stripe(STRIPE, CELLS, UpdateId(ORIGIN));
+    history.add_stripe(STRIPE, 0..CELLS, UpdateId(ORIGIN));
     submit(&mut history, 1, 0..4);
     submit(&mut history, 2, 2..6);
     for number in [1, 2] {
@@ -29,7 +29,7 @@ fn submit(history: &mut History, update: u32, cells: Range<u64>) {
 fn read(history: &mut History, as_of: u64, began_us: u64, writers: [u32; 8]) -> Option<Violation> {
     let cells = writers.iter().zip(0..);
     let pieces: Vec<(u64, Vec<u8>)> = cells
-        .map(|(&writer, cell)| (cell, fill(STRIPE, UpdateId(writer), cell, 1)))
+        .map(|(&writer, cell)| (cell, fill(UpdateId(writer), cell, 1)))
         .collect();
     let seen = Observation {
         stripe: STRIPE,

@@ -1,13 +1,16 @@
 //! A fixed number of seeds keep every promise, and a seed is the whole story.
 
-use gabion_sim::{Deeds, Options, Report, simulate};
+use gabion_sim::{Deeds, Fault, FaultCounts, Options, Report, simulate};
 
-/// Seeds of each test run: a quarter of a minute, unoptimised.
-const SEEDS: std::ops::Range<u64> = 1000..1100;
+/// Seeds of each test run: half a minute, unoptimised.
+const SEEDS: std::ops::Range<u64> = 200..260;
 
 /// What all seeds of a run together must have done, in the order of [`Deeds::rows`]: a fraction of what
 /// they did when this was written. Two chunks were grouped.
-const DEEDS_AT_LEAST: [u64; 13] = [60, 300, 120, 40, 1, 120, 1, 8, 50, 120, 60, 300, 40];
+const DEEDS_AT_LEAST: [u64; 15] = [60, 300, 120, 40, 1, 120, 1, 8, 50, 120, 1, 60, 0, 300, 40];
+
+/// Seeds among which a write that is made twice meets another.
+const TWICE_SEEDS: std::ops::Range<u64> = 0..30;
 
 fn describe(report: &Report) -> String {
     let reason = report.failure.as_deref().unwrap_or("no failure");
@@ -20,13 +23,20 @@ fn describe(report: &Report) -> String {
 fn seeds_keep_every_promise() {
     let options = Options::default();
     let (mut acknowledged, mut reads) = (0, 0);
-    let mut deeds = Deeds::default();
+    let (mut deeds, mut faults) = (Deeds::default(), FaultCounts::new());
     for seed in SEEDS {
         let report = simulate(seed, &options);
         assert_eq!(report.failure, None, "{}", describe(&report));
         acknowledged += report.acknowledged_count;
         reads += report.read_count;
         deeds += report.deeds;
+        for (fault, count) in report.faults {
+            *faults.entry(fault).or_default() += count;
+        }
+    }
+    for fault in Fault::all() {
+        let count = faults.get(&fault).copied().unwrap_or(0);
+        assert!(count >= 2, "{fault:?} has happened {count} times");
     }
     let seed_count = SEEDS.end - SEEDS.start;
     // A cluster that does nothing breaks no promise either.
@@ -51,4 +61,19 @@ fn a_seed_gives_the_same_run_each_time() {
     let first = simulate(3, &options);
     assert_eq!(simulate(3, &options), first);
     assert_ne!(simulate(4, &options).digest, first.digest);
+}
+
+/// A system that makes a write twice, over what was written in the meantime. What clients see is enough to find that.
+#[test]
+fn a_write_that_is_made_twice_is_found() {
+    let options = Options {
+        writes_twice: true,
+        ..Options::default()
+    };
+    let mut failures = TWICE_SEEDS.filter_map(|seed| simulate(seed, &options).failure);
+    let is_seen = failures.any(|failure| failure.contains(" again"));
+    assert!(
+        is_seen,
+        "no write was made twice, or the checker does not see it"
+    );
 }

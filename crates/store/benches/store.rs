@@ -2,7 +2,7 @@
 //! that it cannot do without. `--quick` for a first look; files go below the temporary directory.
 
 use gabion_layout::{
-    ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Keeping, Sequence, StripeId,
+    ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Keeping, RunId, Sequence, StripeId,
 };
 use gabion_store::{
     ChunkSpec, Cut, Options, Piece, RealDisk, Record, RecordKind, Store, StoreCounts, StoreError,
@@ -159,6 +159,7 @@ fn append(store: &Store<RealDisk>, raw: &Path, threads: usize, count: usize) -> 
                     epoch: Epoch(1),
                     sequence: Sequence(next.fetch_add(1, Ordering::Relaxed)),
                 },
+                run: Some(RunId(at as u64)),
                 participants: vec![ChunkIndex(0), ChunkIndex(6), ChunkIndex(7)],
                 kind: RecordKind::NewBytes,
                 pieces: vec![Piece {
@@ -266,6 +267,7 @@ fn update(store: &Store<RealDisk>, chunk: ChunkId, turn: usize) -> Result<(), St
                 epoch: Epoch(1),
                 sequence,
             },
+            run: Some(RunId(at as u64)),
             participants: vec![ChunkIndex(0), ChunkIndex(6), ChunkIndex(7)],
             kind: RecordKind::ParityDelta,
             pieces: vec![Piece {

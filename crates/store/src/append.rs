@@ -51,11 +51,13 @@ impl<D: Disk> Store<D> {
             }
             place = state.place_of(&head);
         }
+        let run = head.run;
         let lsn = if place == Place::Reserve {
             self.shared.append_to_reserve(&mut state, record, head)?
         } else {
             self.shared.append_to_journal(&mut state, record, head)?
         };
+        state.note_run(record.chunk, record.stamp.sequence, run);
         self.shared.counters.add(|c| &c.append_count, 1);
         Ok(lsn.stalled(has_stalled))
     }

@@ -319,7 +319,7 @@ impl<D: Disk> Shared<D> {
         let done = Entry::Applied { chunk, upto };
         match self.append(&mut state, &done, &[], Room::Ordinary) {
             // Without it, the next start writes the image once more.
-            Ok(_) | Err(StoreError::NoSpace { .. }) => Ok(()),
+            Ok(_) | Err(StoreError::NoSpace { .. } | StoreError::Busy { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }

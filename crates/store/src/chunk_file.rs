@@ -7,7 +7,7 @@
 use crate::checksum::crc32c;
 use crate::codec::Reader;
 use crate::disk::DiskFile;
-use crate::error::StoreError;
+use crate::error::{IoContext, StoreError, is_shortage};
 use crate::record::{ChunkSpec, Damage};
 use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Generation, Keeping, Sequence, StripeId};
 use std::io;
@@ -221,28 +221,37 @@ impl<F: DiskFile> Source for Cached<'_, F> {
     }
 }
 
+/// What of a file is on its device, whatever the system remembers of it.
+pub(crate) struct OnDevice<'a, F>(pub(crate) &'a F);
+
+impl<F: DiskFile> Source for OnDevice<'_, F> {
+    fn fill(&self, output: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read_device_at(output, offset)
+    }
+}
+
 /// Why bytes of a chunk file could not be had.
 pub(crate) enum ReadFailure {
-    /// The disk failed.
+    /// There was no memory for them, or the disk took no write that had to go before.
     Io(io::Error),
-    /// These bytes of the chunk do not match their checksum, or are not there.
+    /// These bytes of the chunk do not match their checksum, are not there, or the disk refuses to
+    /// give them.
     Corrupt(ByteRange),
 }
 
 impl ReadFailure {
     pub(crate) fn into_error(self, chunk: ChunkId) -> StoreError {
         match self {
-            Self::Io(source) => StoreError::io("read", &path_of(chunk), source),
+            Self::Io(source) => Err::<(), _>(source)
+                .context_or_busy("read", &path_of(chunk))
+                .expect_err("it was a failure"),
             Self::Corrupt(range) => StoreError::Corrupt { chunk, range },
         }
     }
 }
 
 /// Reads and checks the header of `chunk`'s file.
-pub(crate) fn read_header<F: DiskFile>(
-    file: &F,
-    chunk: ChunkId,
-) -> Result<ChunkHeader, ReadFailure> {
+pub(crate) fn read_header(file: &impl Source, chunk: ChunkId) -> Result<ChunkHeader, ReadFailure> {
     let mut bytes = [0; HEADER_BYTES];
     read_exact(file, &mut bytes, 0, Damage::WHOLE)?;
     ChunkHeader::decode(&bytes, chunk).ok_or(ReadFailure::Corrupt(Damage::WHOLE))
@@ -279,7 +288,8 @@ pub(crate) fn read_blocks(
     Ok(())
 }
 
-/// Reads bytes of a file; a file that ends early is damage to `range` of the chunk.
+/// Reads bytes of a file. A file that ends early, or a disk that refuses to give them, is damage to
+/// `range` of the chunk.
 pub(crate) fn read_exact(
     file: &impl Source,
     output: &mut [u8],
@@ -287,10 +297,10 @@ pub(crate) fn read_exact(
     range: ByteRange,
 ) -> Result<(), ReadFailure> {
     file.fill(output, offset).map_err(|error| {
-        if error.kind() == io::ErrorKind::UnexpectedEof {
-            ReadFailure::Corrupt(range)
-        } else {
+        if is_shortage(&error) || error.kind() == io::ErrorKind::WouldBlock {
             ReadFailure::Io(error)
+        } else {
+            ReadFailure::Corrupt(range)
         }
     })
 }
@@ -309,8 +319,12 @@ pub(crate) const TMP_DIRECTORY: &str = "tmp";
 
 /// The path of a chunk's file on its node's disk.
 pub fn path_of(chunk: ChunkId) -> String {
-    let directory = directory_of(chunk);
-    format!("{directory}/{:016x}-{:02x}", chunk.stripe.0, chunk.index.0)
+    format!("{}/{}", directory_of(chunk), name_of(chunk))
+}
+
+/// The name of a chunk's file.
+pub(crate) fn name_of(chunk: ChunkId) -> String {
+    format!("{:016x}-{:02x}", chunk.stripe.0, chunk.index.0)
 }
 
 /// The chunk that a file name stands for, if it is one that [`path_of`] makes.

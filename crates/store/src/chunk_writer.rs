@@ -11,7 +11,7 @@ use crate::chunk_file::{
 };
 use crate::disk::{Disk, DiskFile};
 use crate::entry::Entry;
-use crate::error::{IoContext, StoreError};
+use crate::error::{IoContext, StoreError, remove_if_there};
 use crate::index::Stripe;
 use crate::record::ChunkSpec;
 use crate::store::{Room, Shared, State, Store};
@@ -75,7 +75,7 @@ impl<D: Disk> Store<D> {
         if available < file_bytes.saturating_add(shared.options.free_bytes) {
             return Err(no_space());
         }
-        let file = shared.disk.create(&path).context("create", &path)?;
+        let file = shared.disk.create(&path).context_or_busy("create", &path)?;
         let writer = ChunkWriter {
             shared,
             chunk,
@@ -101,7 +101,7 @@ impl<D: Disk> Store<D> {
     /// # Errors
     /// [`StoreError::NoSpace`], [`StoreError::Io`] and [`StoreError::Failed`].
     pub fn remove(&self, chunk: ChunkId) -> Result<(), StoreError> {
-        self.remove_if(chunk, |_| Ok(()))
+        self.remove_if(chunk, |_| Ok(()), |disk, _| unlink(disk, chunk))
     }
 
     /// Removes a chunk as [`Store::remove`] does, for somebody who knows nothing of the stripe's terms
@@ -111,15 +111,17 @@ impl<D: Disk> Store<D> {
     /// # Errors
     /// [`StoreError::Fenced`] when a later epoch was promised to; as [`Store::remove`].
     pub fn discard(&self, chunk: ChunkId, epoch: Epoch) -> Result<(), StoreError> {
-        self.remove_if(chunk, |known| check_epoch(known, chunk.stripe, epoch))
+        let check = |known: &Stripe| check_epoch(known, chunk.stripe, epoch);
+        self.remove_if(chunk, check, |disk, _| unlink(disk, chunk))
     }
 
     /// Removes a chunk if nothing that is known of its stripe speaks against it at the instant from
-    /// which the chunk is gone.
-    fn remove_if(
+    /// which the chunk is gone. Its file is put away durably, with the position of the journal's entry.
+    pub(crate) fn remove_if(
         &self,
         chunk: ChunkId,
         check: impl Fn(&Stripe) -> Result<(), StoreError>,
+        put_away: impl FnOnce(&D, u64) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let shared = &self.shared;
         let gate = {
@@ -133,28 +135,27 @@ impl<D: Disk> Store<D> {
         let _alone = gate.exclude_readers();
         // The journal goes first: with the file gone and its records still there, a new file of
         // the same chunk would take the old records for its own.
-        let lsn = {
+        let position = {
             let mut state = shared.lock();
             if state.chunk(chunk).is_none() {
                 return Ok(());
             }
             check(&state.stripes[&chunk.stripe])?;
             let entry = Entry::Removed { chunk };
-            let position = shared.append(&mut state, &entry, &[], Room::Reserved)?;
-            position.end_lsn()
+            shared.append(&mut state, &entry, &[], Room::Reserved)?
         };
-        shared.sync(lsn)?;
-        shared.require(unlink(&*shared.disk, chunk))?;
+        shared.sync(position.end_lsn())?;
+        shared.require(put_away(&*shared.disk, position.lsn))?;
         shared.lock().forget_chunk(chunk);
         Ok(())
     }
 }
 
-/// Removes a chunk's file durably.
-pub(crate) fn unlink<D: Disk>(disk: &D, chunk: ChunkId) -> Result<(), StoreError> {
+/// Removes a chunk's file durably; a file that has vanished stays so.
+fn unlink<D: Disk>(disk: &D, chunk: ChunkId) -> Result<(), StoreError> {
     let path = chunk_file::path_of(chunk);
     let directory = chunk_file::directory_of(chunk);
-    disk.remove(&path).context("remove", &path)?;
+    remove_if_there(disk, &path)?;
     disk.sync_directory(&directory)
         .context("sync directory", &directory)
 }
@@ -187,11 +188,15 @@ impl<D: Disk> State<D> {
         let Some(stripe) = stripe else { return };
         self.files.forget(chunk);
         self.head_cache.forget(chunk);
+        let mark = stripe.mark;
         let gone = stripe.chunks.remove(&chunk.index);
         if stripe.chunks.is_empty() {
             self.stripes.remove(&chunk.stripe);
         }
         if let Some(gone) = gone {
+            if gone.runs.newest() <= mark {
+                self.run_order.retire(chunk, gone.runs);
+            }
             self.forget(gone.pending);
             if let Some(swapped) = gone.swapped {
                 self.forget_swapped(swapped);
@@ -358,6 +363,7 @@ impl<D: Disk> ChunkWriter<D> {
                 check_epoch(known, chunk.stripe, epoch)?;
             }
         }
+        shared.announce_made(chunk, spec.base)?;
         let spilled = shared.spill_replaced(chunk, spec.base)?;
         let disk = &shared.disk;
         shared.require(disk.rename(&self.path, &path).context("rename", &path))?;
@@ -371,6 +377,8 @@ impl<D: Disk> ChunkWriter<D> {
             replaced.reserve = None;
         }
         state.set_header(header);
+        state.making.remove(&chunk);
+        state.note_run(chunk, spec.base, None);
         state.adopt_spilled(spilled);
         shared.reserve_syncs.forget(chunk);
         state.clear_suspicion(chunk);
@@ -413,7 +421,7 @@ impl<D: Disk> State<D> {
         let directory = chunk_file::directory_of(chunk);
         if !self.directories.contains(&directory) {
             disk.create_directory(&directory)
-                .context("create directory", &directory)?;
+                .context_or_busy("create directory", &directory)?;
             disk.sync_directory(CHUNKS_DIRECTORY)
                 .context("sync directory", CHUNKS_DIRECTORY)?;
             self.directories.insert(directory);

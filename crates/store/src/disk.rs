@@ -66,7 +66,9 @@ pub trait Disk: Send + Sync + 'static {
     /// [`io::ErrorKind::NotFound`] when there is no such directory, or whatever the disk fails with.
     fn list(&self, directory: &str) -> io::Result<Vec<String>>;
 
-    /// Makes the creations, renames and removals in a directory durable.
+    /// Makes the creations, renames and removals in a directory durable. It takes no descriptor
+    /// beyond one that it keeps for each directory from the first time on: what has happened must
+    /// not stay in doubt for want of one.
     ///
     /// # Errors
     /// When the disk fails: nothing is known then about what is durable.
@@ -87,6 +89,16 @@ pub trait DiskFile: Send + Sync + 'static {
     /// [`io::ErrorKind::UnexpectedEof`] when the file is too short, or whatever the disk fails
     /// with.
     fn read_exact_at(&self, output: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// Fills `output` from `offset` with what the device below has, whatever the system remembers of
+    /// the file, and lets the system forget what it remembers: after a failed sync, systems go on
+    /// serving from memory what never reached the device. A disk without such a memory reads.
+    ///
+    /// # Errors
+    /// As [`DiskFile::read_exact_at`], and when the system cannot be made to forget.
+    fn read_device_at(&self, output: &mut [u8], offset: u64) -> io::Result<()> {
+        self.read_exact_at(output, offset)
+    }
 
     /// Fills `output` from `offset` if that waits for nothing, and says whether it did. If not,
     /// nothing is said of why, nor of what `output` holds. A disk that cannot tell never does.

@@ -7,7 +7,7 @@
 use crate::codec::{Reader, put_varint};
 use crate::frame;
 use crate::record::{Record, RecordKind, UpdateStamp};
-use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Sequence, StripeId};
+use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, RunId, Sequence, StripeId};
 
 /// An entry's head, decoded.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,6 +43,13 @@ pub(crate) enum Entry {
         birth_lsn: u64,
         synced_lsn: u64,
     },
+    /// The runs of all records of a chunk after an update, or some of them: others are in further
+    /// entries. They add to what is known by then.
+    Runs {
+        chunk: ChunkId,
+        complete_after: Sequence,
+        runs: Vec<(Sequence, RunId)>,
+    },
 }
 
 /// The state of a stripe that the journal keeps; each part only ever grows.
@@ -60,6 +67,7 @@ pub(crate) struct UpdateHead {
     pub(crate) chunk: ChunkId,
     pub(crate) generation: Generation,
     pub(crate) stamp: UpdateStamp,
+    pub(crate) run: Option<RunId>,
     pub(crate) kind: RecordKind,
     pub(crate) participants: Participants,
     pub(crate) pieces: Vec<PieceHead>,
@@ -103,6 +111,10 @@ const REMOVED: u8 = 5;
 const SYNCED: u8 = 6;
 const LIST: u8 = 7;
 const WITNESS: u8 = 8;
+const RUNS: u8 = 9;
+
+/// Set in the first byte of an update that has a run.
+const HAS_RUN: u8 = 0x80;
 
 impl UpdateHead {
     pub(crate) fn of(record: &Record<'_>) -> Self {
@@ -114,6 +126,7 @@ impl UpdateHead {
             chunk: record.chunk,
             generation: record.generation,
             stamp: record.stamp,
+            run: record.run,
             kind: record.kind,
             participants: Participants::new(&record.participants),
             pieces: record.pieces.iter().map(head_of).collect(),
@@ -144,6 +157,7 @@ impl Entry {
             Self::Synced => SYNCED,
             Self::List { .. } => LIST,
             Self::Witness { .. } => WITNESS,
+            Self::Runs { .. } => RUNS,
         }
     }
 
@@ -190,6 +204,19 @@ impl Entry {
                 put_varint(&mut head, *birth_lsn);
                 put_varint(&mut head, *synced_lsn);
             }
+            Self::Runs {
+                chunk,
+                complete_after,
+                runs,
+            } => {
+                put_chunk(&mut head, *chunk);
+                put_varint(&mut head, complete_after.0);
+                put_varint(&mut head, runs.len() as u64);
+                for (sequence, run) in runs {
+                    put_varint(&mut head, sequence.0);
+                    head.extend_from_slice(&run.0.to_le_bytes());
+                }
+            }
         }
         head
     }
@@ -228,6 +255,18 @@ impl Entry {
                 birth_lsn: reader.varint()?,
                 synced_lsn: reader.varint()?,
             },
+            RUNS => {
+                let chunk = chunk(&mut reader)?;
+                let complete_after = Sequence(reader.varint()?);
+                let count = reader.varint()?;
+                let mut run = || Some((Sequence(reader.varint()?), RunId(reader.u64()?)));
+                let runs = (0..count).map(|_| run()).collect::<Option<_>>()?;
+                Self::Runs {
+                    chunk,
+                    complete_after,
+                    runs,
+                }
+            }
             _ => return None,
         };
         reader.finish()?;
@@ -270,11 +309,15 @@ fn stamp(reader: &mut Reader<'_>) -> Option<UpdateStamp> {
 }
 
 fn put_update(head: &mut Vec<u8>, update: &UpdateHead) {
-    head.push(match update.kind {
+    let kind = match update.kind {
         RecordKind::NewBytes => 0,
         RecordKind::ParityDelta => 1,
         RecordKind::Appended { .. } => 2,
-    });
+    };
+    head.push(kind | if update.run.is_some() { HAS_RUN } else { 0 });
+    if let Some(run) = update.run {
+        head.extend_from_slice(&run.0.to_le_bytes());
+    }
     put_chunk(head, update.chunk);
     put_varint(head, update.generation.0);
     put_varint(head, update.stamp.epoch.0);
@@ -292,11 +335,18 @@ fn put_update(head: &mut Vec<u8>, update: &UpdateHead) {
 }
 
 fn update(reader: &mut Reader<'_>) -> Option<UpdateHead> {
-    let mut kind = match reader.u8()? {
+    let first = reader.u8()?;
+    let mut kind = match first & !HAS_RUN {
         0 => RecordKind::NewBytes,
         1 => RecordKind::ParityDelta,
         2 => RecordKind::Appended { original_count: 0 },
         _ => return None,
+    };
+    let has_run = first & HAS_RUN != 0;
+    let run = if has_run {
+        Some(RunId(reader.u64()?))
+    } else {
+        None
     };
     let chunk = chunk(reader)?;
     let generation = Generation(reader.varint()?);
@@ -317,6 +367,7 @@ fn update(reader: &mut Reader<'_>) -> Option<UpdateHead> {
         chunk,
         generation,
         stamp,
+        run,
         kind,
         participants,
         pieces,
@@ -369,12 +420,17 @@ mod tests {
             birth_lsn: 99,
             synced_lsn: 1 << 33,
         });
+        check(&Entry::Runs {
+            chunk,
+            complete_after: Sequence(7),
+            runs: vec![(Sequence(8), RunId(u64::MAX)), (upto, RunId(0))],
+        });
     }
 
     proptest! {
         #[test]
         fn updates_come_back(
-            index in 0u8..255, stripe: u64, epoch: u64, sequence: u64,
+            index in 0u8..255, stripe: u64, epoch: u64, sequence: u64, run: Option<u64>,
             kind in proptest::sample::select(vec![
                 RecordKind::NewBytes,
                 RecordKind::ParityDelta,
@@ -391,6 +447,7 @@ mod tests {
                 chunk: ChunkId { stripe: StripeId(stripe), index: ChunkIndex(index) },
                 generation: Generation(7),
                 stamp: UpdateStamp { epoch: Epoch(epoch), sequence: Sequence(sequence) },
+                run: run.map(RunId),
                 kind,
                 participants,
                 pieces: ranges.into_iter().map(|(data, offset, length)| PieceHead {

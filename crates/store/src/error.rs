@@ -1,7 +1,9 @@
 //! Everything that the store can answer instead of doing what it was asked.
 
+use crate::disk::Disk;
 use crate::record::UpdateStamp;
 use gabion_layout::{ByteRange, ChunkId, Epoch, Generation, Sequence, StripeId};
+use rustix::io::Errno;
 use std::io;
 use thiserror::Error;
 
@@ -26,6 +28,17 @@ pub enum StoreError {
     Locked {
         /// The directory.
         path: String,
+    },
+    /// The process has no descriptor or memory left to open or read a file. Nothing was done; the
+    /// same call may succeed later.
+    #[error("cannot {operation} {path} now: {source}; try again later")]
+    Busy {
+        /// What was tried.
+        operation: &'static str,
+        /// On which file, relative to the store's root.
+        path: String,
+        /// What the system said.
+        source: io::Error,
     },
     /// The directory holds something that this version cannot read.
     #[error("{path} is not a store that this version can read: {reason}")]
@@ -190,13 +203,50 @@ impl StoreError {
     }
 }
 
+/// Whether the process or the system ran out of descriptors or memory: nothing is wrong with the
+/// disk then.
+pub(crate) fn is_shortage(error: &io::Error) -> bool {
+    let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+    let code = error.raw_os_error();
+    shortages.iter().any(|e| code == Some(e.raw_os_error()))
+        || error.kind() == io::ErrorKind::OutOfMemory
+}
+
+/// Removes a file. One that is gone already is what was wanted.
+pub(crate) fn remove_if_there<D: Disk>(disk: &D, path: &str) -> Result<(), StoreError> {
+    match disk.remove(path) {
+        Err(source) if source.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.context("remove", path),
+    }
+}
+
 /// Adds the operation and the path to a failed file operation.
 pub(crate) trait IoContext<T> {
     fn context(self, operation: &'static str, path: &str) -> Result<T, StoreError>;
+
+    /// As [`IoContext::context`] for an operation that fails as a whole or not at all: a shortage is
+    /// [`StoreError::Busy`], which latches nothing. A write or a sync may be half done and never
+    /// comes here.
+    fn context_or_busy(self, operation: &'static str, path: &str) -> Result<T, StoreError>;
 }
 
 impl<T> IoContext<T> for io::Result<T> {
     fn context(self, operation: &'static str, path: &str) -> Result<T, StoreError> {
         self.map_err(|source| StoreError::io(operation, path, source))
+    }
+
+    fn context_or_busy(self, operation: &'static str, path: &str) -> Result<T, StoreError> {
+        self.map_err(|source| {
+            if is_shortage(&source) {
+                let path = path.to_owned();
+                StoreError::Busy {
+                    operation,
+                    path,
+                    source,
+                }
+            } else {
+                StoreError::io(operation, path, source)
+            }
+        })
     }
 }

@@ -5,11 +5,13 @@ use crate::chunk_file::{CHUNKS_DIRECTORY, TMP_DIRECTORY};
 use crate::disk::{Disk, DiskFile};
 use crate::error::{IoContext, StoreError};
 use crate::journal::JOURNAL_DIRECTORY;
+use crate::store::Store;
+use crate::trash::TRASH_DIRECTORY;
 
 const PATH: &str = "format";
 const UNFINISHED_PATH: &str = "format.new";
 const MAGIC: [u8; 8] = *b"GABIONST";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const BYTES: usize = 16;
 
 /// Checks that the disk holds a store that this version can read, or makes an empty one of a disk
@@ -17,9 +19,20 @@ const BYTES: usize = 16;
 pub(crate) fn check_or_create<D: Disk>(disk: &D) -> Result<bool, StoreError> {
     let names = disk.list("").context("list", "")?;
     if names.iter().any(|name| name == PATH) {
-        return check(disk).map(|()| false);
+        check(disk)?;
+        // A store that an earlier version has made has none.
+        disk.create_directory(TRASH_DIRECTORY)
+            .context("create directory", TRASH_DIRECTORY)?;
+        // The process that gave it its name may have ended before that was durable.
+        disk.sync_directory("").context("sync directory", "")?;
+        return Ok(false);
     }
-    for directory in [CHUNKS_DIRECTORY, JOURNAL_DIRECTORY, TMP_DIRECTORY] {
+    for directory in [
+        CHUNKS_DIRECTORY,
+        JOURNAL_DIRECTORY,
+        TMP_DIRECTORY,
+        TRASH_DIRECTORY,
+    ] {
         let is_there = names.iter().any(|name| name == directory);
         // An interrupted creation leaves empty directories and nothing else.
         if is_there && !disk.list(directory).context("list", directory)?.is_empty() {
@@ -45,6 +58,17 @@ pub(crate) fn check_or_create<D: Disk>(disk: &D) -> Result<bool, StoreError> {
     disk.rename(UNFINISHED_PATH, PATH).context("rename", PATH)?;
     disk.sync_directory("").context("sync directory", "")?;
     Ok(true)
+}
+
+impl<D: Disk> Store<D> {
+    /// Whether a disk holds a store, of whatever format, so that [`Store::open`] makes none there.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn is_on(disk: &D) -> Result<bool, StoreError> {
+        let names = disk.list("").context("list", "")?;
+        Ok(names.iter().any(|name| name == PATH))
+    }
 }
 
 fn check<D: Disk>(disk: &D) -> Result<(), StoreError> {

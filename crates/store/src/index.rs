@@ -6,6 +6,7 @@ use crate::entry::{StripeMark, UpdateHead};
 use crate::journal::Position;
 use crate::record::{RecordKind, UpdateStamp};
 use crate::reserve::Reserve;
+use crate::runs::Runs;
 use crate::swap::Swapped;
 use gabion_layout::{ByteRange, ChunkIndex, Epoch, Generation, Keeping, Sequence, StripeId};
 use std::collections::BTreeMap;
@@ -35,6 +36,7 @@ pub(crate) struct Chunk {
     pub(crate) reserve: Option<Reserve>,
     /// Settled records in the journal that are not among the pending ones, which are later.
     pub(crate) swapped: Option<Swapped>,
+    pub(crate) runs: Runs,
 }
 
 /// What is known of a chunk's header.

@@ -10,12 +10,12 @@
 //! life of the store.
 
 use crate::checksum::crc32c;
-use crate::chunk_file;
+use crate::chunk_file::{self, OnDevice, Source};
 use crate::codec::Reader;
 use crate::counts::Counters;
 use crate::disk::{Disk, DiskFile};
 use crate::entry::{Entry, IMAGE as IMAGE_KIND};
-use crate::error::{IoContext, StoreError};
+use crate::error::{IoContext, StoreError, is_shortage, remove_if_there};
 use crate::frame;
 use gabion_layout::ChunkId;
 use std::collections::BTreeMap;
@@ -28,9 +28,11 @@ pub(crate) const JOURNAL_DIRECTORY: &str = "journal";
 const SPARE_PATH: &str = "journal/spare";
 /// Bytes of a segment before its first frame; the first sector of them is the header.
 pub(crate) const SEGMENT_HEADER_BYTES: u64 = 4096;
+/// Bytes that are tried by themselves where a whole segment cannot be read.
+const PAGE_BYTES: usize = 4096;
 const HEADER_BYTES: usize = 40;
 const MAGIC: [u8; 8] = *b"GABIONJL";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Where a frame is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -75,7 +77,8 @@ impl Holder {
 }
 
 impl<F: DiskFile> Located<F> {
-    /// Reads the frame into `buffer`. The caller decodes it, which checks it.
+    /// Reads the frame into `buffer`. The caller decodes it, which checks it; of a frame that the disk
+    /// refuses to give, it finds nothing.
     pub(crate) fn read(&self, buffer: &mut Vec<u8>) -> Result<(), StoreError> {
         self.read_front(buffer, self.frame_bytes)
     }
@@ -87,9 +90,17 @@ impl<F: DiskFile> Located<F> {
         limit_bytes: u32,
     ) -> Result<(), StoreError> {
         buffer.resize(self.frame_bytes.min(limit_bytes) as usize, 0);
-        self.file
-            .read_exact_at(buffer, self.offset)
-            .map_err(|source| StoreError::io("read", &self.holder.path(), source))
+        match self.file.read_exact_at(buffer, self.offset) {
+            Err(error) if is_shortage(&error) => {
+                Err(error).context_or_busy("read", &self.holder.path())
+            }
+            // What the disk refuses to give is damaged, and no frame is all zeros.
+            Err(_) => {
+                buffer.fill(0);
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
     }
 }
 
@@ -103,11 +114,41 @@ pub(crate) struct Frames<F> {
 impl<F: DiskFile> Frames<F> {
     /// Reads the first `limit_bytes` of them, or all there are.
     pub(crate) fn read(&self, limit_bytes: u64) -> Result<Vec<u8>, StoreError> {
-        let mut frames = vec![0; self.bytes.min(limit_bytes) as usize];
-        self.file
-            .read_exact_at(&mut frames, SEGMENT_HEADER_BYTES)
-            .context("read", &segment_path(self.number))?;
+        let (frames, _) = self.read_pages(&*self.file, limit_bytes)?;
         Ok(frames)
+    }
+
+    /// All of them as the device has them, and behind how many of their bytes all could be read.
+    pub(crate) fn read_device(&self) -> Result<(Vec<u8>, u64), StoreError> {
+        self.read_pages(&OnDevice(&*self.file), u64::MAX)
+    }
+
+    /// Reads all at once, or page by page where the disk refuses to give some: those are zeros.
+    fn read_pages(
+        &self,
+        source: &impl Source,
+        limit_bytes: u64,
+    ) -> Result<(Vec<u8>, u64), StoreError> {
+        let mut frames = vec![0; self.bytes.min(limit_bytes) as usize];
+        let mut unreadable_end = 0;
+        let is_read = |read: io::Result<()>| match read {
+            Err(error) if is_shortage(&error) => {
+                Err(error).context_or_busy("read", &segment_path(self.number))
+            }
+            read => Ok(read.is_ok()),
+        };
+        if is_read(source.fill(&mut frames, SEGMENT_HEADER_BYTES))? {
+            return Ok((frames, unreadable_end));
+        }
+        let mut at = 0;
+        for page in frames.chunks_mut(PAGE_BYTES) {
+            if !is_read(source.fill(page, SEGMENT_HEADER_BYTES + at))? {
+                page.fill(0);
+                unreadable_end = at + page.len() as u64;
+            }
+            at += page.len() as u64;
+        }
+        Ok((frames, unreadable_end))
     }
 }
 
@@ -122,6 +163,12 @@ pub(crate) struct Segment<F> {
     pub(crate) is_damaged: bool,
 }
 
+/// Space for the next segment. It stays open, so that a rotation needs no descriptor.
+struct Spare<F> {
+    file: F,
+    bytes: u64,
+}
+
 /// The journal. All its methods run under the store's state lock but [`Journal::synced`].
 pub(crate) struct Journal<D: Disk> {
     disk: Arc<D>,
@@ -131,8 +178,8 @@ pub(crate) struct Journal<D: Disk> {
     /// The position behind the last frame that somebody may wait for.
     pub(crate) needed_lsn: u64,
     synced_lsn: Arc<AtomicU64>,
-    /// Invariant: `Some(bytes)` only while a file of so many zeros is at [`SPARE_PATH`].
-    spare_bytes: Option<u64>,
+    /// The next segment's file. Invariant: it is at [`SPARE_PATH`], and zeros.
+    spare: Option<Spare<D::File>>,
     scratch: Vec<u8>,
     counters: Arc<Counters>,
 }
@@ -151,7 +198,7 @@ impl<D: Disk> Journal<D> {
             end_lsn,
             needed_lsn: end_lsn,
             synced_lsn: Arc::new(AtomicU64::new(0)),
-            spare_bytes: None,
+            spare: None,
             scratch: Vec::new(),
             counters: Arc::default(),
         }
@@ -184,7 +231,9 @@ impl<D: Disk> Journal<D> {
 
     /// Whether a spare segment of at least `bytes` is allocated.
     pub(crate) fn has_spare(&self, bytes: u64) -> bool {
-        self.spare_bytes.is_some_and(|spare| spare >= bytes)
+        self.spare
+            .as_ref()
+            .is_some_and(|spare| spare.bytes >= bytes)
     }
 
     /// Allocates a spare segment of `bytes`, replacing one that is smaller.
@@ -196,32 +245,32 @@ impl<D: Disk> Journal<D> {
             return Ok(());
         }
         self.discard_spare()?;
-        let made = self.disk.create(SPARE_PATH);
-        match made.and_then(|file| file.allocate(0, bytes)) {
-            Ok(()) => {
-                self.spare_bytes = Some(bytes);
+        let no_space = || StoreError::NoSpace {
+            operation: "a journal segment",
+            needed_bytes: bytes,
+        };
+        let is_full = |error: &io::Error| error.kind() == io::ErrorKind::StorageFull;
+        let file = match self.disk.create(SPARE_PATH) {
+            Err(source) if is_full(&source) => return Err(no_space()),
+            made => made.context_or_busy("create", SPARE_PATH)?,
+        };
+        match file.allocate(0, bytes) {
+            Err(source) if is_full(&source) => {
+                self.discard_spare()?;
+                Err(no_space())
+            }
+            allocated => {
+                allocated.context("allocate", SPARE_PATH)?;
+                self.spare = Some(Spare { file, bytes });
                 Ok(())
             }
-            Err(source) if source.kind() == io::ErrorKind::StorageFull => {
-                self.discard_spare()?;
-                Err(StoreError::NoSpace {
-                    operation: "a journal segment",
-                    needed_bytes: bytes,
-                })
-            }
-            Err(source) => Err(StoreError::io("allocate", SPARE_PATH, source)),
         }
     }
 
     /// Removes the spare segment, whatever is in it.
     pub(crate) fn discard_spare(&mut self) -> Result<(), StoreError> {
-        self.spare_bytes = None;
-        match self.disk.remove(SPARE_PATH) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                Err(StoreError::io("remove", SPARE_PATH, source))
-            }
-            _ => Ok(()),
-        }
+        self.spare = None;
+        remove_if_there(&*self.disk, SPARE_PATH)
     }
 
     /// Ends the current segment and turns the spare into the next one, with `checkpoint` in front.
@@ -233,10 +282,11 @@ impl<D: Disk> Journal<D> {
         &mut self,
         checkpoint: impl Iterator<Item = Entry>,
     ) -> Result<(), StoreError> {
-        let capacity_bytes = self.spare_bytes.expect("the caller made a spare");
+        let spare = self.spare.take().expect("the caller made a spare");
+        let (file, capacity_bytes) = (spare.file, spare.bytes);
         let mut number = 1;
-        if let Some((last, file, _)) = self.tail() {
-            file.sync().context("sync", &segment_path(last))?;
+        if let Some((last, tail, _)) = self.tail() {
+            tail.sync().context("sync", &segment_path(last))?;
             self.counters.add(|c| &c.sync_count, 1);
             self.synced_lsn.fetch_max(self.end_lsn, Ordering::AcqRel);
             number = last + 1;
@@ -253,7 +303,6 @@ impl<D: Disk> Journal<D> {
             SEGMENT_HEADER_BYTES + frames.len() as u64 <= capacity_bytes,
             "spares are sized for the checkpoint"
         );
-        let file = self.disk.open(SPARE_PATH).context("open", SPARE_PATH)?;
         file.write_all_at(&encode_header(number, base_lsn), 0)
             .and_then(|()| file.write_all_at(&frames, SEGMENT_HEADER_BYTES))
             .context("write", SPARE_PATH)?;
@@ -264,7 +313,6 @@ impl<D: Disk> Journal<D> {
             SEGMENT_HEADER_BYTES + frames.len() as u64,
         );
         let path = segment_path(number);
-        self.spare_bytes = None;
         self.disk
             .rename(SPARE_PATH, &path)
             .context("rename", &path)?;
@@ -439,7 +487,7 @@ impl<D: Disk> Journal<D> {
                 break;
             }
             let (number, path) = (*number, segment_path(*number));
-            self.disk.remove(&path).context("remove", &path)?;
+            remove_if_there(&*self.disk, &path)?;
             self.disk
                 .sync_directory(JOURNAL_DIRECTORY)
                 .context("sync directory", JOURNAL_DIRECTORY)?;

@@ -14,7 +14,7 @@
 //!
 //! ```
 //! use gabion_layout::{
-//!     ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Keeping, Sequence, StripeId,
+//!     ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Keeping, RunId, Sequence, StripeId,
 //! };
 //! use gabion_store::{ChunkSpec, Cut, Options, Piece, Record, RecordKind, SimDisk, Store, UpdateStamp};
 //!
@@ -31,6 +31,7 @@
 //!     chunk,
 //!     generation: Generation(1),
 //!     stamp: UpdateStamp { epoch: Epoch(1), sequence: Sequence(1) },
+//!     run: Some(RunId(5)),
 //!     participants: vec![ChunkIndex(0), ChunkIndex(2)],
 //!     kind: RecordKind::NewBytes,
 //!     pieces: vec![Piece { data: ChunkIndex(0), offset: 0, bytes: b"new" }],
@@ -55,6 +56,7 @@ mod chunk_file;
 mod chunk_writer;
 mod codec;
 mod counts;
+mod device_read;
 mod disk;
 mod entry;
 mod error;
@@ -63,6 +65,7 @@ mod flash_disk;
 mod format;
 mod fragments;
 mod frame;
+mod identity;
 mod image;
 mod index;
 mod journal;
@@ -78,12 +81,14 @@ mod recovery;
 mod reserve;
 mod reserve_sync;
 mod resize;
+mod runs;
 mod scan;
 mod scrub;
 mod sim_disk;
 mod spill;
 mod store;
 mod swap;
+mod trash;
 mod update;
 mod witness;
 
@@ -96,11 +101,12 @@ pub use disk::{Disk, DiskFile, PhysicalExtent, SECTOR_BYTES};
 pub use error::StoreError;
 pub use flash_disk::{FlashDisk, FlashFile};
 pub use fragments::Fragments;
+pub use identity::Identity;
 pub use lsn::Lsn;
 pub use real_disk::RealDisk;
 pub use record::{
     AppendedPiece, AppendedState, AppendedSummary, ChunkInfo, ChunkSpec, Cut, Damage, Piece,
-    Record, RecordKind, RecordSummary, StripeState, UpdateStamp,
+    Record, RecordKind, RecordSummary, RunMemory, StripeState, UpdateStamp,
 };
 pub use recovery::{JournalDamage, RecoveryReport};
 pub use resize::ReserveStats;

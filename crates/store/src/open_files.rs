@@ -1,5 +1,11 @@
-//! A bounded set of open chunk files, so that a small read need not open one.
+//! Opening chunk files, and a bounded set of open ones, so that a small read need not open one.
 
+use crate::chunk_file;
+use crate::disk::Disk;
+use crate::error::{IoContext, StoreError, is_shortage};
+use crate::index::Header;
+use crate::record::Damage;
+use crate::store::State;
 use gabion_layout::ChunkId;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -50,6 +56,41 @@ impl<F> OpenFiles<F> {
     /// Closes a chunk's file.
     pub(crate) fn forget(&mut self, chunk: ChunkId) {
         self.files.remove(&chunk);
+    }
+}
+
+impl<D: Disk> State<D> {
+    /// Serves nothing more of a chunk whose file cannot be used, until it is replaced.
+    pub(crate) fn lose(&mut self, chunk: ChunkId) -> StoreError {
+        if let Some(entry) = self.chunk_mut(chunk) {
+            entry.header = Header::Damaged;
+            entry.reserve = None;
+        }
+        let range = Damage::WHOLE;
+        StoreError::Corrupt { chunk, range }
+    }
+
+    /// Opens a chunk's file. One that has vanished, or that the disk refuses to open, costs the chunk.
+    pub(crate) fn open_chunk(&mut self, disk: &D, chunk: ChunkId) -> Result<D::File, StoreError> {
+        let path = chunk_file::path_of(chunk);
+        match disk.open(&path) {
+            Err(source) if !is_shortage(&source) => Err(self.lose(chunk)),
+            opened => opened.context_or_busy("open", &path),
+        }
+    }
+
+    /// A chunk's file. The caller holds the chunk's gate, so that the file stays the chunk's.
+    pub(crate) fn open_file(
+        &mut self,
+        disk: &D,
+        chunk: ChunkId,
+    ) -> Result<Arc<D::File>, StoreError> {
+        if let Some(file) = self.files.get(chunk) {
+            return Ok(file);
+        }
+        let file = Arc::new(self.open_chunk(disk, chunk)?);
+        self.files.insert(chunk, Arc::clone(&file));
+        Ok(file)
     }
 }
 

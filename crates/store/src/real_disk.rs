@@ -3,16 +3,19 @@
 //! The directory is locked for as long as the disk lives, so that two processes cannot write to
 //! one store. The lock belongs to the process and goes with it, however it ends.
 
+use crate::device_read;
 use crate::disk::{Disk, DiskFile, PhysicalExtent};
 use crate::error::StoreError;
 use crate::fiemap;
 use gabion_layout::ByteRange;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, IoSliceMut};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Name of the file whose lock says that a process has the directory.
 const LOCK_NAME: &str = "lock";
@@ -21,6 +24,8 @@ const LOCK_NAME: &str = "lock";
 #[derive(Debug)]
 pub struct RealDisk {
     root: PathBuf,
+    /// Directories that were synced before, by path. There are 256 of chunks and a few more.
+    directories: Mutex<BTreeMap<String, Arc<File>>>,
     /// Invariant: holds an exclusive lock. Dropping it releases the directory.
     _lock: File,
 }
@@ -46,7 +51,11 @@ impl RealDisk {
             .open(&lock_path)
             .map_err(failed("open", &lock_path))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { root, _lock: lock }),
+            Ok(()) => Ok(Self {
+                root,
+                directories: Mutex::default(),
+                _lock: lock,
+            }),
             Err(TryLockError::WouldBlock) => Err(StoreError::Locked {
                 path: root.display().to_string(),
             }),
@@ -56,6 +65,19 @@ impl RealDisk {
 
     fn at(&self, path: &str) -> PathBuf {
         self.root.join(path)
+    }
+
+    /// A directory's descriptor, which stays open.
+    fn directory(&self, path: &str) -> io::Result<Arc<File>> {
+        // A map of open files is whole after every call, even if another thread panics in one.
+        let known = self.directories.lock();
+        let mut known = known.unwrap_or_else(PoisonError::into_inner);
+        if let Some(directory) = known.get(path) {
+            return Ok(Arc::clone(directory));
+        }
+        let directory = Arc::new(File::open(self.at(path))?);
+        known.insert(path.to_owned(), Arc::clone(&directory));
+        Ok(directory)
     }
 }
 
@@ -79,9 +101,11 @@ impl Disk for RealDisk {
 
     fn create_directory(&self, path: &str) -> io::Result<()> {
         match fs::create_dir(self.at(path)) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            other => other,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            other => other?,
         }
+        // Its first file must not be the first to need a descriptor of it.
+        self.directory(path).map(|_| ())
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -105,7 +129,7 @@ impl Disk for RealDisk {
     }
 
     fn sync_directory(&self, directory: &str) -> io::Result<()> {
-        File::open(self.at(directory))?.sync_all()
+        self.directory(directory)?.sync_all()
     }
 
     fn available_bytes(&self) -> io::Result<u64> {
@@ -117,6 +141,10 @@ impl Disk for RealDisk {
 impl DiskFile for File {
     fn read_exact_at(&self, output: &mut [u8], offset: u64) -> io::Result<()> {
         FileExt::read_exact_at(self, output, offset)
+    }
+
+    fn read_device_at(&self, output: &mut [u8], offset: u64) -> io::Result<()> {
+        device_read::read_exact_at(self, output, offset)
     }
 
     fn read_cached_at(&self, output: &mut [u8], offset: u64) -> bool {

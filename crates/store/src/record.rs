@@ -4,7 +4,7 @@
 //! The protocol that gives records their meaning is the update protocol of the architecture
 //! document; this crate only keeps them.
 
-use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Keeping, Sequence};
+use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Keeping, RunId, Sequence};
 use serde::{Deserialize, Serialize};
 
 /// Names one update of a stripe: who numbered it and how.
@@ -69,6 +69,9 @@ pub struct Record<'a> {
     pub generation: Generation,
     /// Which update.
     pub stamp: UpdateStamp,
+    /// The run of the update, remembered for a client that asks what became of it. None for a record
+    /// that stands for all updates up to its own: what runs these were is not known here.
+    pub run: Option<RunId>,
     /// The chunks whose nodes must hold a record of the update before it is committed; increasing.
     pub participants: Vec<ChunkIndex>,
     /// What the bytes do.
@@ -86,6 +89,15 @@ pub struct RecordSummary {
     pub stamp: UpdateStamp,
     /// The chunks whose nodes must hold a record of the update.
     pub participants: Vec<ChunkIndex>,
+}
+
+/// What a store remembers of a run at one chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RunMemory {
+    /// The update of the run, if the chunk has a record of it or had one that was not dropped.
+    pub sequence: Option<Sequence>,
+    /// The store remembers the runs of all updates after this one that have a record at the chunk.
+    pub complete_after: Sequence,
 }
 
 /// What a store holds of a stripe above its committed mark.

@@ -8,9 +8,10 @@ use crate::apply::write_in_place;
 use crate::chunk_file::{self, CHUNKS_DIRECTORY, TMP_DIRECTORY};
 use crate::disk::{Disk, DiskFile};
 use crate::entry::Entry;
-use crate::error::{IoContext, StoreError};
+use crate::error::{IoContext, StoreError, is_shortage, remove_if_there};
 use crate::format;
 use crate::frame::{self, Check};
+use crate::identity;
 use crate::image::Image;
 use crate::index::{Header, Pending};
 use crate::journal::{
@@ -18,8 +19,10 @@ use crate::journal::{
     parse_segment_name, segment_path,
 };
 use crate::record::Damage;
+use crate::runs::Runs;
 use crate::scan::{Found, decode_entry, scan};
 use crate::store::{Options, Shared, State, Store};
+use crate::trash::move_to_trash;
 use crate::witness::Witness;
 use gabion_layout::{ByteRange, ChunkId, Sequence};
 use std::collections::BTreeMap;
@@ -41,7 +44,8 @@ pub struct RecoveryReport {
     pub torn_bytes: u64,
     /// Chunks whose interrupted apply was finished.
     pub redone: Vec<ChunkId>,
-    /// Chunks whose interrupted removal was finished.
+    /// Chunks whose interrupted removal was finished. Their files are in the trash: nothing says any more
+    /// whether they were to be kept.
     pub removed: Vec<ChunkId>,
     /// Unfinished chunk files removed.
     pub unfinished_count: u64,
@@ -93,10 +97,11 @@ impl<D: Disk> Store<D> {
     pub fn open(disk: D, options: Options) -> Result<(Self, RecoveryReport), StoreError> {
         let disk = Arc::new(disk);
         let is_new = format::check_or_create(&*disk)?;
+        let identity = identity::read(&*disk)?;
         let mut journal = Journal::new(Arc::clone(&disk), BTreeMap::new(), 0);
         journal.discard_spare()?;
         let mut replay = Replay {
-            state: State::new(journal),
+            state: State::new(journal, options),
             disk: Arc::clone(&disk),
             images: BTreeMap::new(),
             removed: BTreeMap::new(),
@@ -122,7 +127,7 @@ impl<D: Disk> Store<D> {
             other => other?,
         }
         let report = replay.report;
-        let shared = Arc::new(Shared::new(disk, options, replay.state));
+        let shared = Arc::new(Shared::new(disk, options, identity, replay.state));
         Ok((Self { shared }, report))
     }
 }
@@ -133,7 +138,7 @@ impl<D: Disk> Replay<D> {
         let disk = Arc::clone(&self.disk);
         for name in disk.list(TMP_DIRECTORY).context("list", TMP_DIRECTORY)? {
             let path = format!("{TMP_DIRECTORY}/{name}");
-            disk.remove(&path).context("remove", &path)?;
+            remove_if_there(&*disk, &path)?;
             self.report.unfinished_count += 1;
         }
         for name in disk
@@ -205,8 +210,12 @@ impl<D: Disk> Replay<D> {
         let file = self.disk.open(&path).context("open", &path)?;
         let capacity_bytes = file.length().context("measure", &path)?;
         let mut header = vec![0; SEGMENT_HEADER_BYTES.min(capacity_bytes) as usize];
-        file.read_exact_at(&mut header, 0).context("read", &path)?;
-        let base_lsn = decode_header(&header, number);
+        let base_lsn = match file.read_device_at(&mut header, 0) {
+            Err(source) if is_shortage(&source) => {
+                return Err(source).context_or_busy("read", &path);
+            }
+            read => read.ok().and_then(|()| decode_header(&header, number)),
+        };
         let segment = Segment {
             file: Arc::new(file),
             base_lsn: base_lsn.unwrap_or(0),
@@ -241,9 +250,15 @@ impl<D: Disk> Replay<D> {
         end_lsn: Option<u64>,
     ) -> Result<(), StoreError> {
         let frames = self.state.journal.frames(number).expect("it was added");
-        let frames = frames.read(u64::MAX)?;
+        let (frames, unreadable_bytes) = frames.read_device()?;
+        // What the disk refuses to give may have been synced, and the frames before it are no tail.
+        let synced_lsn = if unreadable_bytes > 0 {
+            base_lsn + unreadable_bytes
+        } else {
+            0
+        };
         let offset_of = |lsn: u64| SEGMENT_HEADER_BYTES + lsn - base_lsn;
-        let end = scan(&frames, base_lsn, (0, end_lsn), |lsn, found| {
+        let end = scan(&frames, base_lsn, (synced_lsn, end_lsn), |lsn, found| {
             let unreadable_bytes = match found {
                 Found::Unreadable(bytes) => bytes,
                 Found::Whole(frame) | Found::BodyDamaged(frame) => {
@@ -292,6 +307,7 @@ impl<D: Disk> Replay<D> {
                 }
                 let stripe = self.state.stripes.entry(chunk.stripe).or_default();
                 stripe.learn(head.stamp.epoch, head.generation, Sequence(0));
+                self.state.note_run(chunk, head.stamp.sequence, head.run);
                 self.state.remember(Pending { head, position });
             }
             Entry::Image {
@@ -324,11 +340,17 @@ impl<D: Disk> Replay<D> {
                     synced_lsn,
                 },
             ),
+            Entry::Runs {
+                chunk,
+                complete_after,
+                runs,
+            } => self.state.recall_runs(chunk, complete_after, runs),
             Entry::Removed { chunk } => {
                 self.images.remove(&chunk);
                 self.removed.insert(chunk, position.lsn);
                 match self.state.chunk_mut(chunk) {
                     Some(entry) => {
+                        entry.runs = Runs::default();
                         let gone = std::mem::take(&mut entry.pending);
                         self.state.forget(gone);
                     }
@@ -381,7 +403,7 @@ impl<D: Disk> Replay<D> {
         for (chunk, removed_lsn) in std::mem::take(&mut self.removed) {
             match self.state.header(&self.disk, chunk) {
                 Ok(header) if header.birth_lsn <= removed_lsn => {
-                    crate::chunk_writer::unlink(&*self.disk, chunk)?;
+                    move_to_trash(&*self.disk, chunk, removed_lsn)?;
                     self.state.forget_chunk(chunk);
                     self.report.removed.push(chunk);
                 }

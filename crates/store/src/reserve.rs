@@ -12,7 +12,7 @@
 //! In memory are the reserve's ends and the heads of records above the committed mark. The heads
 //! of others are read when somebody needs them, and kept for the few chunks read last.
 
-use crate::chunk_file::{self, ChunkHeader, ReadFailure};
+use crate::chunk_file::{self, ChunkHeader, OnDevice, ReadFailure};
 use crate::disk::{Disk, DiskFile};
 use crate::entry::{Entry, UpdateHead};
 use crate::error::{IoContext, StoreError};
@@ -214,7 +214,8 @@ pub(crate) fn find<F: DiskFile>(
     };
     let mut frames = vec![0; bytes as usize];
     let offset = header.extent().reserve_offset();
-    chunk_file::read_exact(file, &mut frames, offset, Damage::WHOLE)?;
+    // What a failed sync left in the system's memory alone must not come back as durable.
+    chunk_file::read_exact(&OnDevice(file), &mut frames, offset, Damage::WHOLE)?;
     let found = stretch(
         &frames,
         header.chunk,
@@ -260,6 +261,8 @@ impl<D: Disk> State<D> {
         let Some(reserve) = entry.and_then(|entry| entry.reserve.as_mut()) else {
             return;
         };
+        let of = |record: &Reserved| (record.head.stamp.sequence, record.head.run);
+        let runs: Vec<_> = found.records.iter().map(of).collect();
         for record in found.records {
             reserve.add(&record);
             let sequence = record.head.stamp.sequence;
@@ -268,10 +271,14 @@ impl<D: Disk> State<D> {
             }
         }
         reserve.end_lsn = found.end_lsn;
-        if reserve.used_bytes() > 0 {
+        let (first_lsn, is_used) = (reserve.first_lsn, reserve.used_bytes() > 0);
+        for (sequence, run) in runs {
+            self.note_run(chunk, sequence, run);
+        }
+        if is_used {
             // What a killed process has left may be in the system's memory only.
             self.reserve_syncs
-                .note(chunk, file, reserve.first_lsn, found.end_lsn);
+                .note(chunk, file, first_lsn, found.end_lsn);
         }
     }
 
@@ -304,8 +311,8 @@ impl<D: Disk> State<D> {
             let file = self.open_file(disk, chunk)?;
             let mut frames = vec![0; (end_lsn - heads.end_lsn) as usize];
             let offset = header.extent().reserve_offset() + (heads.end_lsn - first_lsn);
-            file.read_exact_at(&mut frames, offset)
-                .context("read", &chunk_file::path_of(chunk))?;
+            chunk_file::read_exact(&*file, &mut frames, offset, Damage::WHOLE)
+                .map_err(|failure| failure.into_error(chunk))?;
             let found = stretch(&frames, chunk, heads.end_lsn, (0, Some(end_lsn)));
             if !found.is_readable {
                 let range = Damage::WHOLE;

@@ -2,7 +2,7 @@
 
 use crate::chunk_file::{self, BLOCK_BYTES, ChunkHeader, ReadFailure, read_blocks, read_header};
 use crate::disk::Disk;
-use crate::error::{IoContext, StoreError};
+use crate::error::{IoContext, StoreError, is_shortage};
 use crate::journal::SEGMENT_HEADER_BYTES;
 use crate::record::Damage;
 use crate::recovery::JournalDamage;
@@ -16,10 +16,10 @@ const STRETCH_BYTES: u64 = 1 << 20;
 impl<D: Disk> Store<D> {
     /// Checks a chunk's header, checksums and every byte, and the records that are pending for it.
     /// The answer is what cannot be served, in order, neighbouring blocks joined; bytes that the
-    /// disk refuses to give count as damaged.
+    /// disk refuses to give count as damaged, and so does a file that has vanished.
     ///
     /// # Errors
-    /// [`StoreError::NoSuchChunk`]; [`StoreError::Io`] when the file cannot be opened.
+    /// [`StoreError::NoSuchChunk`]; [`StoreError::Busy`] when no descriptor is left to open the file.
     pub fn scrub(&self, chunk: ChunkId) -> Result<Vec<Damage>, StoreError> {
         let disk = &*self.shared.disk;
         let path = chunk_file::path_of(chunk);
@@ -39,7 +39,10 @@ impl<D: Disk> Store<D> {
                 Err(StoreError::Corrupt { .. }) => return Ok(whole),
                 Err(error) => return Err(error),
             }
-            let file = disk.open(&path).context("open", &path)?;
+            let file = match disk.open(&path) {
+                Err(source) if !is_shortage(&source) => return Ok(whole),
+                opened => opened.context_or_busy("open", &path)?,
+            };
             let Ok(header) = read_header(&file, chunk) else {
                 return Ok(whole);
             };

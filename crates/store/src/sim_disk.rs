@@ -2,7 +2,8 @@
 //!
 //! What [`SimDisk::crash`] keeps: everything synced; each unsynced write is kept, lost or torn
 //! between sectors; each unsynced creation, rename and removal is kept or lost. A failed sync
-//! drops what it should have made durable, while reads go on seeing it, as page caches do.
+//! drops what it should have made durable, while reads go on seeing it, as page caches do: also those
+//! of the next process ([`SimDisk::restart_process`]), but for reads from the device.
 //! A hole takes no space. Clones share one disk. Handles opened before a crash fail after it.
 //!
 //! Not modelled: latency, and reordering of one unsynced write before an older one to the same
@@ -67,10 +68,47 @@ impl SimDisk {
         self.lock().fail_at = Some(number);
     }
 
+    /// Lets the next sync of a file fail with an I/O error. Later ones work again.
+    pub fn fail_next_sync(&self) {
+        self.lock().fails_next.sync = true;
+    }
+
+    /// Lets the next read that memory does not answer fail with an I/O error. Later ones work again.
+    pub fn fail_next_read(&self) {
+        self.lock().fails_next.read = true;
+    }
+
     /// Cuts the power during the operation that brings `operation_count` to `number`: that one may
     /// leave a part behind, and everything fails until [`SimDisk::crash`].
     pub fn power_off_at(&self, number: u64) {
         self.lock().power_off_at = Some(number);
+    }
+
+    /// Lets every operation and every read fail with an I/O error from now on, as a file system does
+    /// whose device is gone.
+    pub fn die(&self) {
+        self.lock().is_dead = true;
+    }
+
+    /// Whether files can be opened and created; each attempt fails for want of a descriptor while not.
+    pub fn give_descriptors(&self, are_there: bool) {
+        self.lock().is_out_of_descriptors = !are_there;
+    }
+
+    /// Lets every read that touches the 4 KiB page around `offset` of a file fail with an I/O error.
+    /// Does nothing when the file is missing.
+    pub fn lose_page(&self, path: &str, offset: u64) {
+        if let Some(Node::File(inode)) = self.lock().names.get(path) {
+            let page = (offset / PAGE_BYTES) as usize;
+            lock_inode(inode).unreadable.insert(page);
+        }
+    }
+
+    /// Ends the process that has the disk: its handles are dead, and the system's memory stays.
+    pub fn restart_process(&self) {
+        let mut state = self.lock();
+        state.incarnation += 1;
+        state.forget_faults();
     }
 
     /// Whether the power was cut and [`SimDisk::crash`] not yet called.
@@ -93,7 +131,7 @@ impl SimDisk {
         state.counts.name_count += 1;
         state.incarnation += 1;
         state.power_off_at = None;
-        state.fail_at = None;
+        state.forget_faults();
     }
 
     /// What a crash now could leave, as a disk of its own; this one goes on. Different seeds give
@@ -185,6 +223,7 @@ impl Disk for SimDisk {
 
     fn create(&self, path: &str) -> io::Result<SimFile> {
         let mut state = self.lock();
+        state.check_descriptors()?;
         if state.names.contains_key(path) {
             return Err(ErrorKind::AlreadyExists.into());
         }
@@ -209,9 +248,7 @@ impl Disk for SimDisk {
 
     fn open(&self, path: &str) -> io::Result<SimFile> {
         let state = self.lock();
-        if state.is_off() {
-            return Err(powered_off());
-        }
+        state.check_descriptors()?;
         Ok(SimFile {
             disk: self.clone(),
             inode: state.file(path)?,
@@ -250,9 +287,7 @@ impl Disk for SimDisk {
 
     fn list(&self, directory: &str) -> io::Result<Vec<String>> {
         let state = self.lock();
-        if state.is_off() {
-            return Err(powered_off());
-        }
+        state.check()?;
         if !state.has_directory(directory) {
             return Err(ErrorKind::NotFound.into());
         }
@@ -324,21 +359,22 @@ impl SimFile {
 
 impl DiskFile for SimFile {
     fn read_exact_at(&self, output: &mut [u8], offset: u64) -> io::Result<()> {
-        let _state = self.state()?;
-        let inode = lock_inode(&self.inode);
-        let range = usize::try_from(offset)
-            .ok()
-            .and_then(|start| Some(start..start.checked_add(output.len())?));
-        match range.and_then(|range| inode.current.bytes.get(range)) {
-            Some(bytes) => output.copy_from_slice(bytes),
-            None => return Err(ErrorKind::UnexpectedEof.into()),
-        }
-        Ok(())
+        self.state()?.check_read()?;
+        lock_inode(&self.inode).read(output, offset)
+    }
+
+    fn read_device_at(&self, output: &mut [u8], offset: u64) -> io::Result<()> {
+        self.state()?.check_read()?;
+        let mut inode = lock_inode(&self.inode);
+        inode.forget_cached();
+        inode.read(output, offset)
     }
 
     fn read_cached_at(&self, output: &mut [u8], offset: u64) -> bool {
+        let is_well = self.state().is_ok_and(|state| state.check().is_ok());
         // Two pages of three are in memory, the same ones in each run.
-        !(offset / PAGE_BYTES).is_multiple_of(3) && self.read_exact_at(output, offset).is_ok()
+        let is_cached = is_well && !(offset / PAGE_BYTES).is_multiple_of(3);
+        is_cached && lock_inode(&self.inode).read(output, offset).is_ok()
     }
 
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
@@ -352,12 +388,15 @@ impl DiskFile for SimFile {
     fn sync(&self) -> io::Result<()> {
         let mut state = self.state()?;
         state.counts.sync_count += 1;
-        match state.step()? {
+        let fate = match state.step()? {
+            Fate::Works if std::mem::take(&mut state.fails_next.sync) => Fate::Fails,
+            fate => fate,
+        };
+        match fate {
             Fate::LosesPower => return Err(powered_off()),
             Fate::Works => lock_inode(&self.inode).sync(),
             Fate::Fails => {
-                // What a failed sync leaves is never written again, though reads still see it.
-                lock_inode(&self.inode).unsynced.clear();
+                lock_inode(&self.inode).fail_sync();
                 return Err(io::Error::other("injected failure"));
             }
         }

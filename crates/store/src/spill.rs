@@ -25,6 +25,8 @@ impl<D: Disk> Shared<D> {
         base: Sequence,
         left_out: &[UpdateStamp],
     ) -> Result<Vec<Pending>, StoreError> {
+        // What is in the chunk's own bytes is written down nowhere else once the reserve is empty.
+        self.log_runs(state, chunk)?;
         let mut spilled = Vec::new();
         match self.spill_into(state, chunk, base, left_out, &mut spilled) {
             Ok(()) => Ok(spilled),
@@ -117,17 +119,25 @@ impl<D: Disk> Shared<D> {
 
     /// Moves to the journal, durably, what a chunk's reserve holds after `base`, the base of the
     /// file that is about to take the place of the chunk's. The reserve stays closed.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] when a record after `base` cannot be read. It costs the chunk, as it does
+    /// at a start, so the next file takes its place without the reserve. [`StoreError::Busy`],
+    /// [`StoreError::NoSpace`], [`StoreError::Io`] and [`StoreError::Failed`].
     pub(crate) fn spill_replaced(
         &self,
         chunk: ChunkId,
         base: Sequence,
     ) -> Result<Vec<Pending>, StoreError> {
         let mut state = self.lock();
-        if state.close_reserve(chunk).is_none() {
+        let reserve = state.chunk(chunk).and_then(|entry| entry.reserve.as_ref());
+        let is_included = reserve.is_none_or(|reserve| reserve.newest <= Some(base));
+        if state.close_reserve(chunk).is_none() || is_included {
             return Ok(Vec::new());
         }
         let spilled = match self.spill(&mut state, chunk, base, &[]) {
             Ok(spilled) => spilled,
+            Err(StoreError::Corrupt { .. }) => return Err(state.lose(chunk)),
             Err(error) => {
                 state.open_reserve(chunk);
                 return Err(error);

@@ -1,12 +1,13 @@
 //! The store's shared state: what is locked by what, how room is made in the journal, how many
 //! callers share one sync, and how a failure latches.
 
-use crate::chunk_file::{self, ChunkHeader, ReadFailure};
+use crate::chunk_file::{self, ChunkHeader, OnDevice, ReadFailure};
 use crate::counts::Counters;
 use crate::disk::{Disk, DiskFile};
 use crate::entry::Entry;
 use crate::error::{IoContext, StoreError};
 use crate::frame;
+use crate::identity::Identity;
 use crate::index::{Chunk, Gate, Header, Pending, Stripe};
 use crate::journal::{Journal, Position, SEGMENT_HEADER_BYTES, segment_path};
 use crate::lsn::Lsn;
@@ -15,9 +16,10 @@ use crate::pin::Pins;
 use crate::record::Damage;
 use crate::reserve::{self, HeadCache};
 use crate::reserve_sync::ReserveSyncs;
+use crate::runs::RunOrder;
 use crate::swap::{Swapped, SwappedRecords};
 use crate::witness::{WITNESS_BYTES_MAX, Witness};
-use gabion_layout::{ChunkId, Sequence, StripeId};
+use gabion_layout::{ChunkId, Keeping, Sequence, StripeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, TryLockError};
@@ -51,7 +53,7 @@ impl Default for Options {
 const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 
 impl Options {
-    fn segment_bytes(self) -> u64 {
+    pub(crate) fn segment_bytes(self) -> u64 {
         self.segment_bytes.max(SEGMENT_BYTES_MIN)
     }
 
@@ -83,6 +85,8 @@ pub(crate) struct Shared<D: Disk> {
     pub(crate) reserve_syncs: Arc<ReserveSyncs<D::File>>,
     state: Mutex<State<D>>,
     group: Group,
+    /// As it is on the disk.
+    pub(crate) identity: Mutex<Identity>,
     /// The first failure of a required write or sync.
     latch: OnceLock<String>,
 }
@@ -126,6 +130,9 @@ pub(crate) struct State<D: Disk> {
     pub(crate) witnesses: BTreeMap<ChunkId, Witness>,
     pub(crate) head_cache: HeadCache,
     pub(crate) swapped_cache: BTreeMap<ChunkId, SwappedRecords>,
+    pub(crate) run_order: RunOrder,
+    /// Chunks that are about to be visible, each with the update up to which no run is known.
+    pub(crate) making: BTreeMap<ChunkId, Sequence>,
 }
 
 /// Whether an append may use the room that is set aside for making room.
@@ -152,7 +159,7 @@ impl<D: Disk> Shared<D> {
         Ok(state.gate(chunk))
     }
 
-    pub(crate) fn new(disk: Arc<D>, options: Options, state: State<D>) -> Self {
+    pub(crate) fn new(disk: Arc<D>, options: Options, identity: Identity, state: State<D>) -> Self {
         Self {
             disk,
             options,
@@ -163,6 +170,7 @@ impl<D: Disk> Shared<D> {
             },
             counters: state.journal.counters(),
             reserve_syncs: Arc::clone(&state.reserve_syncs),
+            identity: Mutex::new(identity),
             state: Mutex::new(state),
             latch: OnceLock::new(),
         }
@@ -283,9 +291,35 @@ impl<D: Disk> Store<D> {
         self.shared.sync_reserves()
     }
 
+    /// Bytes of the disk that new chunks may take.
+    ///
+    /// # Errors
+    /// When the disk does not say.
+    pub fn free_bytes(&self) -> Result<u64, StoreError> {
+        let available = self.shared.disk.available_bytes().context("measure", "")?;
+        Ok(available.saturating_sub(self.shared.options.free_bytes))
+    }
+
     /// Bytes of the journal that pending records take. Records in reserves are not in it.
     pub fn pending_bytes(&self) -> u64 {
         self.shared.lock().pending_bytes
+    }
+
+    /// Shows that the store still takes writes, with a marker in the journal and a sync. Reads do
+    /// not latch: after one that the disk refused, this tells a bad page from a dead disk.
+    ///
+    /// # Errors
+    /// As [`Store::sync`]; [`StoreError::NoSpace`] and [`StoreError::Busy`], which show nothing.
+    pub fn prove_writable(&self) -> Result<(), StoreError> {
+        let lsn = {
+            let mut state = self.shared.lock();
+            let marker = Entry::Synced;
+            let position = self
+                .shared
+                .append(&mut state, &marker, &[], Room::Reserved)?;
+            position.end_lsn()
+        };
+        self.shared.sync(lsn)
     }
 
     /// The first failure of a required write or sync, if there was one.
@@ -295,7 +329,7 @@ impl<D: Disk> Store<D> {
 }
 
 impl<D: Disk> State<D> {
-    pub(crate) fn new(journal: Journal<D>) -> Self {
+    pub(crate) fn new(journal: Journal<D>, options: Options) -> Self {
         Self {
             stripes: BTreeMap::new(),
             journal,
@@ -311,6 +345,8 @@ impl<D: Disk> State<D> {
             witnesses: BTreeMap::new(),
             head_cache: HeadCache::default(),
             swapped_cache: BTreeMap::new(),
+            run_order: RunOrder::new(options),
+            making: BTreeMap::new(),
         }
     }
 
@@ -349,10 +385,17 @@ impl<D: Disk> State<D> {
             }
             Header::Unread => {}
         }
-        let path = chunk_file::path_of(chunk);
-        let file = Arc::new(disk.open(&path).context("open", &path)?);
+        let file = Arc::new(self.open_chunk(disk, chunk)?);
         let witness = self.witnesses.get(&chunk).copied();
-        let found = chunk_file::read_header(&*file, chunk).and_then(|header| {
+        let read = chunk_file::read_header(&*file, chunk).and_then(|header| {
+            // A header beside a reserve changes without an image in the journal, so after a failed
+            // sync the system's memory may have another than the device.
+            match header.spec.keeping {
+                Keeping::Reserve { .. } => chunk_file::read_header(&OnDevice(&*file), chunk),
+                Keeping::InPlace | Keeping::AtOnce | Keeping::Log => Ok(header),
+            }
+        });
+        let found = read.and_then(|header| {
             let synced_lsn = witness.map_or(0, |witness| witness.of(&header));
             Ok((header, reserve::find(&*file, &header, synced_lsn)?))
         });
@@ -364,13 +407,8 @@ impl<D: Disk> State<D> {
                 }
                 Ok(header)
             }
-            Err(ReadFailure::Io(source)) => Err(StoreError::io("read", &path, source)),
-            Err(ReadFailure::Corrupt(_)) => {
-                if let Some(entry) = self.chunk_mut(chunk) {
-                    entry.header = Header::Damaged;
-                }
-                Err(corrupt)
-            }
+            Err(failure @ ReadFailure::Io(_)) => Err(failure.into_error(chunk)),
+            Err(ReadFailure::Corrupt(_)) => Err(self.lose(chunk)),
         }
     }
 
@@ -436,21 +474,6 @@ impl<D: Disk> State<D> {
         let swapped = entry.swapped.take_if(|swapped| swapped.newest <= spec.base);
         let included = std::mem::replace(&mut entry.pending, later.unwrap_or_default());
         (included, swapped)
-    }
-
-    /// A chunk's file. The caller holds the chunk's gate, so that the file stays the chunk's.
-    pub(crate) fn open_file(
-        &mut self,
-        disk: &D,
-        chunk: ChunkId,
-    ) -> Result<Arc<D::File>, StoreError> {
-        if let Some(file) = self.files.get(chunk) {
-            return Ok(file);
-        }
-        let path = chunk_file::path_of(chunk);
-        let file = Arc::new(disk.open(&path).context("open", &path)?);
-        self.files.insert(chunk, Arc::clone(&file));
-        Ok(file)
     }
 
     /// Reads the headers of all chunks of a stripe, so that its state includes what they say.
@@ -552,7 +575,10 @@ impl<D: Disk> State<D> {
         self.unlogged_marks.clear();
         let states = self.stripes.iter().map(state_of);
         let witnesses = self.witnesses.iter().map(|(chunk, w)| w.entry(*chunk));
-        self.journal.rotate(states.chain(witnesses))
+        let runs = self.runs_checkpoint().into_iter();
+        self.journal.rotate(states.chain(runs).chain(witnesses))?;
+        self.runs_are_logged();
+        Ok(())
     }
 
     /// Bytes that the next segment needs to hold a checkpoint and still be of use.
@@ -561,7 +587,9 @@ impl<D: Disk> State<D> {
         // much as two numbers for each update dropped. Tens of bytes are usual.
         let bound = |stripe: &Stripe| frame::frame_bytes(50 + 20 * stripe.dropped.len(), 0) as u64;
         let states_bytes: u64 = self.stripes.values().map(bound).sum();
-        let checkpoint_bytes = states_bytes + WITNESS_BYTES_MAX * self.witnesses.len() as u64;
+        let checkpoint_bytes = states_bytes
+            + self.runs_checkpoint_bytes_max()
+            + WITNESS_BYTES_MAX * self.witnesses.len() as u64;
         SEGMENT_HEADER_BYTES + checkpoint_bytes + options.segment_bytes() / 2
     }
 }

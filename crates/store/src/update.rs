@@ -296,6 +296,7 @@ impl<D: Disk> State<D> {
         let mut gone = Vec::new();
         for stamp in &dropped {
             for chunk in stripe.chunks.values_mut() {
+                chunk.runs.drop_update(stamp.sequence);
                 let is_it = |held: &Pending| held.head.stamp == *stamp;
                 if chunk.pending.get(&stamp.sequence).is_some_and(is_it) {
                     gone.extend(chunk.pending.remove_entry(&stamp.sequence));

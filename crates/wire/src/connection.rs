@@ -49,7 +49,7 @@ impl Connection {
     ///
     /// # Errors
     /// [`WireError::Unreachable`] when nobody answers there; [`WireError::WrongVersion`],
-    /// [`WireError::WrongCluster`] or [`WireError::NoSuchLink`] when whoever answers cannot be
+    /// [`WireError::WrongCluster`] when whoever answers cannot be
     /// talked to; [`WireError::DeadlinePassed`], [`WireError::ClosedByPeer`], [`WireError::Corrupt`] or
     /// [`WireError::Io`] when it does not answer as it should.
     pub async fn connect(address: &str, endpoint: &Arc<Endpoint>) -> Result<Arc<Self>, WireError> {
@@ -427,7 +427,7 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    let ours = Frame::message(Kind::Hello, 0, &endpoint.hello, 64)?;
+    let ours = Frame::message(Kind::Hello, 0, &endpoint.introduction(), 64)?;
     let bytes = [&ours.header.encode()[..], &ours.body].concat();
     let failed = |source| WireError::io("send the hello", source);
     writer.write_all(&bytes).await.map_err(failed)?;
@@ -439,10 +439,7 @@ where
         return Err(WireError::Corrupt("the first frame is no hello"));
     }
     let theirs: Hello = frame.decode_message()?;
-    endpoint.hello.check(&theirs)?;
-    if let Some(links) = &endpoint.options.links {
-        links.check(&theirs.identity)?;
-    }
+    endpoint.meet(&theirs)?;
     Ok(theirs)
 }
 

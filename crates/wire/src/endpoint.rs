@@ -1,7 +1,8 @@
 //! A process's side of all its connections: who it is, what it does with what arrives, its limits.
 
+use gabion_layout::ClusterId;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -10,7 +11,7 @@ use tokio::time::sleep;
 use crate::WireError;
 use crate::connection::Connection;
 use crate::handler::Handler;
-use crate::hello::Hello;
+use crate::hello::{Hello, Role};
 use crate::link::LinkTable;
 use crate::meter::TrafficMeter;
 
@@ -44,7 +45,10 @@ impl Default for Options {
 
 /// What a process brings to each of its connections. Made once, shared by all of them.
 pub struct Endpoint {
+    /// What it says of itself; of its cluster see `cluster`.
     pub(crate) hello: Hello,
+    /// Its cluster, once it is known.
+    cluster: OnceLock<ClusterId>,
     pub(crate) handler: Arc<dyn Handler>,
     pub(crate) options: Options,
     meter: Arc<TrafficMeter>,
@@ -58,29 +62,48 @@ struct Connections {
 }
 
 impl Endpoint {
-    /// An endpoint that introduces itself with `hello`. Slices that it sends are counted in
-    /// `meter`, which a process may share between endpoints: one before it knows its node id and
+    /// An endpoint that introduces itself with `hello`. If that names no cluster, the endpoint takes
+    /// that of the first coordinator to which it connects for its own, and keeps to it. Slices that it
+    /// sends are counted in `meter`, which a process may share between endpoints: one before it knows its node id and
     /// one after.
-    ///
-    /// # Errors
-    /// [`WireError::NoSuchLink`] when the emulated links have none for this process.
     pub fn new(
         hello: Hello,
         handler: Arc<dyn Handler>,
         options: Options,
         meter: Arc<TrafficMeter>,
-    ) -> Result<Arc<Self>, WireError> {
-        if let Some(links) = &options.links {
-            links.check(&hello.identity)?;
-        }
+    ) -> Arc<Self> {
         let connections = Mutex::default();
-        Ok(Arc::new(Self {
+        let cluster = hello.cluster.map_or_else(OnceLock::new, OnceLock::from);
+        Arc::new(Self {
             hello,
+            cluster,
             handler,
             options,
             meter,
             connections,
-        }))
+        })
+    }
+
+    /// The cluster of the process, once it is known.
+    pub fn cluster(&self) -> Option<ClusterId> {
+        self.cluster.get().copied()
+    }
+
+    /// What the process says first on its next connection.
+    pub(crate) fn introduction(&self) -> Hello {
+        let cluster = self.cluster();
+        Hello {
+            cluster,
+            ..self.hello
+        }
+    }
+
+    /// Checks whether it may talk to a peer that says this, and learns the cluster of a coordinator.
+    pub(crate) fn meet(&self, theirs: &Hello) -> Result<(), WireError> {
+        if let (Some(cluster), Role::Coordinator) = (theirs.cluster, theirs.role) {
+            self.cluster.get_or_init(|| cluster);
+        }
+        self.introduction().check(theirs)
     }
 
     /// The counts of what its connections sent.

@@ -40,16 +40,16 @@ pub enum WireError {
         theirs: u16,
     },
     /// The peer belongs to another cluster.
-    #[error("the peer belongs to cluster {theirs}, not to {ours}: check the address")]
+    #[error(
+        "the process at that address belongs to cluster {theirs}, and this one to cluster {ours}; check \
+         the address"
+    )]
     WrongCluster {
         /// This process's cluster.
         ours: ClusterId,
         /// The peer's cluster.
         theirs: ClusterId,
     },
-    /// The emulated links have no room for a node or a rack with this number.
-    #[error("{0} has no emulated link: the link table was made for fewer")]
-    NoSuchLink(String),
     /// The message does not fit in a frame; it was not sent, and the connection goes on.
     #[error("a message of {bytes} bytes is longer than the limit of {limit} bytes")]
     TooLarge {

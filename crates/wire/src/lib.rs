@@ -9,6 +9,7 @@
 //! `gabion_protocol::message`.
 
 mod body;
+mod clock;
 mod connection;
 mod endpoint;
 mod error;
@@ -23,6 +24,7 @@ mod reader;
 mod writer;
 
 pub use body::{Frame, Rpc};
+pub use clock::LeaseClock;
 pub use connection::Connection;
 pub use endpoint::{Endpoint, Options};
 pub use error::WireError;

@@ -3,7 +3,7 @@
 mod processes;
 
 use bytes::Bytes;
-use gabion_layout::{ChunkIndex, NodeId, RackId};
+use gabion_layout::{ChunkIndex, NodeId, RackId, StripeId};
 use gabion_meta::ClusterId;
 use gabion_plan::ValueId;
 use gabion_protocol::message::{
@@ -98,6 +98,7 @@ async fn large_staged_bytes_arrive_whole() {
         let (run, chunk, offset) = (RunId(1), ChunkIndex(2), 3);
         let request = NodeRequest::Stage {
             run,
+            stripe: StripeId(9),
             chunk,
             offset,
             bytes,
@@ -329,6 +330,7 @@ async fn control_frames_overtake_slices_on_a_slow_link() {
     let (run, chunk, bytes) = (RunId(1), ChunkIndex(0), Bytes::from_static(&[1; 100]));
     let few = NodeRequest::Stage {
         run,
+        stripe: StripeId(9),
         chunk,
         offset: 0,
         bytes,
@@ -336,21 +338,10 @@ async fn control_frames_overtake_slices_on_a_slow_link() {
     let error = connection.call_node(&few, soon()).await.unwrap_err();
     assert!(matches!(error, WireError::DeadlinePassed { .. }), "{error}");
 
-    let unknown = Process::with(node_hello(2, 0), options.clone());
-    let far_server = Process::listen(node_hello(77, 0)).await;
-    let error = Connection::connect(&far_server.address(), &unknown.endpoint)
-        .await
-        .err()
-        .unwrap();
-    assert!(matches!(error, WireError::NoSuchLink(_)), "{error}");
-    let near_server = Process::listen_with(node_hello(3, 0), options).await;
-    // The other way round, the side without the table is told.
-    let refused = far_server.connect(&near_server).await;
-    let error = within(refused.closed()).await;
-    assert!(
-        matches!(&error, WireError::ClosedByPeer(why) if why.contains("node 77")),
-        "{error}"
-    );
+    // A node for which the table has no link is reached all the same.
+    let far_server = Process::listen(node_hello(77, 9)).await;
+    let near = Process::with(node_hello(2, 0), options.clone());
+    near.connect(&far_server).await;
 }
 
 #[tokio::test]
@@ -387,6 +378,38 @@ async fn messages_that_cannot_be_decoded_close_the_connection() {
             .unwrap();
         let error = within(connection.closed()).await;
         assert!(matches!(error, WireError::Corrupt(_)), "{kind:?}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_keeps_to_the_cluster_of_the_first_coordinator_that_it_meets() {
+    let coordinator = |cluster| Hello {
+        cluster: Some(ClusterId(cluster)),
+        role: Role::Coordinator,
+        identity: PeerIdentity::default(),
+    };
+    let own = Process::listen(coordinator(5)).await;
+    let node = Process::listen(node_hello(1, 0)).await;
+    let client = Process::new(Hello::client());
+    client.connect(&own).await;
+    assert_eq!(client.endpoint.cluster(), Some(ClusterId(5)));
+    let connection = client.connect(&node).await;
+    assert_eq!(
+        connection.call_node(&ask(1), far()).await.unwrap(),
+        answer(1)
+    );
+
+    let foreign_node = Hello {
+        cluster: Some(ClusterId(6)),
+        ..node_hello(1, 0)
+    };
+    for foreign in [coordinator(6), foreign_node] {
+        let foreign = Process::listen(foreign).await;
+        let refused = Connection::connect(&foreign.address(), &client.endpoint).await;
+        let error = refused.err().expect("it is of another cluster");
+        assert!(matches!(error, WireError::WrongCluster { .. }), "{error}");
+        let why = within(foreign.next_not_accepted()).await;
+        assert!(why.contains("belongs to cluster"), "{why}");
     }
 }
 

@@ -181,7 +181,7 @@ pub(crate) struct SynthOptions {
     /// The volume, or harvard for an NFS server's 41 days
     #[arg(long, value_name = "wdev_1|hm_0|...|harvard")]
     pub(crate) volume: String,
-    /// Where the rows go; replaced only when all of them are written
+    /// File for the rows, replaced when all of them are written; devices and FIFOs are written into
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
     /// Decides all that the volume's figures leave open

@@ -28,13 +28,16 @@ pub(crate) enum RepairCommand {
     Pause,
     /// Begin repairs again
     Resume,
-    /// Set how fast repairs may be and when they make way; what is not named is not limited
+    /// Set how fast repairs may be and when they make way, or show it; what is not named stays
     Limit(LimitOptions),
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct LimitOptions {
-    /// Into, and out of, each node, such as 400Mbit or 50MB
+    /// Remove all limits and the target for clients
+    #[arg(long, conflicts_with_all = ["node", "rack", "total", "p99_ms"])]
+    pub(crate) none: bool,
+    /// Into, and out of, each node, such as 400Mbit, 50MB or unlimited
     #[arg(long, value_name = "RATE")]
     pub(crate) node: Option<String>,
     /// Into, and out of, each rack

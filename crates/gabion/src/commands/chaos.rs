@@ -1,7 +1,7 @@
 //! `gabion chaos`: faults on purpose, in a cluster of this machine.
 
 use crate::arguments::{ChaosCommand, EngineName, Place};
-use crate::cluster::LocalCluster;
+use crate::cluster::{LocalCluster, lock};
 use crate::failure::{Context, Failure};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -25,6 +25,7 @@ pub(crate) async fn run(command: ChaosCommand, place: &Place) -> Result<(), Fail
             println!("killed the coordinator");
         }
         ChaosCommand::StartNode { node } => {
+            let _lock = lock(directory)?;
             cluster.start_node(node).await?;
             println!("node {node} runs");
         }

@@ -2,10 +2,10 @@
 
 use super::array_status;
 use super::connect;
+use super::health;
 use super::node::departure_name;
-use super::repair_status::{light, light_sentence};
 use crate::arguments::{ClusterCommand, Place, UpOptions};
-use crate::cluster::LocalCluster;
+use crate::cluster::{LocalCluster, lock};
 use crate::failure::{Context, Failure};
 use crate::output::{Format, Shown, align_numbers, bytes, print_json, table};
 use gabion_meta::Departure;
@@ -24,6 +24,7 @@ pub(crate) async fn run(
         ClusterCommand::Up(options) => up(options, &place, format).await,
         ClusterCommand::Status => status(&place, format).await,
         ClusterCommand::Links => links(&place, format).await,
+        ClusterCommand::Log { last } => log(&place, last),
         ClusterCommand::Down => down(&place).await,
     }
 }
@@ -36,11 +37,10 @@ async fn up(options: UpOptions, place: &Place, format: Format) -> Result<(), Fai
     let directory = directory
         .canonicalize()
         .context(format!("find {}", directory.display()))?;
+    let _lock = lock(&directory)?;
     let mut cluster = LocalCluster::open_or_make(&directory, &options)?;
     let progress = Shown::count("starting", u64::from(cluster.node_count()) + 1);
-    cluster
-        .start(&options.behaviour, || progress.step())
-        .await?;
+    cluster.start(|| progress.step()).await?;
     drop(progress);
     let coordinator = cluster.coordinator()?;
     if format == Format::Json {
@@ -99,12 +99,32 @@ async fn links(place: &Place, format: Format) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Prints the end of the coordinator's log.
+fn log(place: &Place, last: usize) -> Result<(), Failure> {
+    let directory = place.dir.as_deref().ok_or_else(|| {
+        Failure::usage(
+            "say which cluster: 'gabion cluster log --dir D'; a coordinator that you started yourself \
+             has its log on its stderr",
+        )
+    })?;
+    let path = LocalCluster::open(directory)?.log_path("coordinator");
+    let log = std::fs::read(&path).context(format!("read {}", path.display()))?;
+    let log = String::from_utf8_lossy(&log);
+    let lines: Vec<&str> = log.lines().collect();
+    for line in &lines[lines.len().saturating_sub(last)..] {
+        println!("{line}");
+    }
+    Ok(())
+}
+
 async fn down(place: &Place) -> Result<(), Failure> {
     let directory = place
         .dir
         .as_deref()
         .ok_or_else(|| Failure::usage("say which cluster: 'gabion cluster down --dir D'"))?;
-    let stopped = LocalCluster::open(directory)?.stop().await?;
+    let cluster = LocalCluster::open(directory)?;
+    let _lock = lock(directory)?;
+    let stopped = cluster.stop().await?;
     println!(
         "stopped {stopped} processes; the data stays in {}",
         directory.display()
@@ -118,12 +138,16 @@ async fn status(place: &Place, format: Format) -> Result<(), Failure> {
     let meters = client.meters().await?;
     if format == Format::Json {
         return print_json(&json!({
-            "light": light(&status),
+            "light": health::light(&status),
+            "troubles": health::troubles(&status),
+            "heard_at_most_ms_ago": health::age_ms(&status),
             "nodes": status.nodes.iter().map(|node| node_json(&status, node)).collect::<Vec<_>>(),
             "stripes_by_failures_left": status.stripes_by_failures_left,
             "appending_stripes": status.appending_stripe_count,
             "grouped_chunks": status.grouped_chunk_count,
+            "degraded_stripes": status.at_risk.values().sum::<u64>(),
             "lost_chunks": status.lost_chunk_count,
+            "unreachable_chunks": status.unreachable_chunk_count,
             "repair": repair_json(&status),
             "lifecycle": lifecycle_json(&status.lifecycle),
             "traffic": meter_json(&meters.sum()),
@@ -145,7 +169,7 @@ async fn status(place: &Place, format: Format) -> Result<(), Failure> {
     }
     println!("{nodes}");
     array_status::print(&status);
-    println!("{}", light_sentence(&status));
+    health::print(&status);
     print_redundancy(&status);
     print_lifecycle(&status.lifecycle);
     print_traffic(&meters.sum());
@@ -254,8 +278,11 @@ fn print_traffic(meter: &Meter) {
 }
 
 fn node_json(status: &ClusterStatus, node: &NodeStatus) -> Value {
+    let (space, heard_ms_ago) = health::node_json(status, node.node);
     json!({
         "node": node.node.0,
+        "heard_ms_ago": heard_ms_ago,
+        "space": space,
         "rack": node.rack.0,
         "address": node.address,
         "state": liveness(node.liveness),

@@ -4,11 +4,12 @@ use super::connect;
 use crate::arguments::{GetOptions, Place, PutOptions, WriteOptions};
 use crate::failure::{Context, Failure};
 use crate::output::{Format, Shown, align_numbers, bytes, print_json, table};
-use gabion_client::FileStat;
+use crate::output_file::OutputFile;
+use gabion_client::{ClientError, FileStat, Progress};
 use gabion_layout::{ChunkIndex, StripeRecord};
 use gabion_protocol::primary::failed_nodes;
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 use tokio::io::AsyncReadExt;
 
@@ -57,25 +58,26 @@ pub(crate) async fn put(options: PutOptions, place: &Place, format: Format) -> R
 pub(crate) async fn get(options: GetOptions, place: &Place, format: Format) -> Result<(), Failure> {
     let GetOptions { name, file } = options;
     let client = connect(place).await?;
-    if file == Path::new("-") {
-        client.get(&name, tokio::io::stdout(), &()).await?;
-        return Ok(());
-    }
     // A name that is not there must not leave anything behind here.
     client.open(&name).await?;
     let begun = Instant::now();
-    let part = part_of(&file);
-    let doing = || format!("write {}", part.display());
-    let mut sink = tokio::fs::File::create(&part).await.context(doing())?;
-    let size = match client.get(&name, &mut sink, &bar()).await {
-        Ok(size) => size,
-        Err(error) => {
-            let _ = std::fs::remove_file(&part);
-            return Err(error.into());
-        }
-    };
-    sink.sync_all().await.context(doing())?;
-    std::fs::rename(&part, &file).context(format!("write {}", file.display()))?;
+    // A FIFO is open when it has a reader.
+    let opened = tokio::task::spawn_blocking(move || OutputFile::create(&file));
+    let output = opened.await.context("open the local file")??;
+    let copy = output.file().try_clone().context("open the local file")?;
+    let is_stdout = output.is_stdout();
+    let bar = bar();
+    let progress: &dyn Progress = if is_stdout { &() } else { &bar };
+    let got = client.get(&name, tokio::fs::File::from_std(copy), progress);
+    let size = got.await.map_err(|error| match &error {
+        ClientError::Io { source, .. } => output.failure(source),
+        _ => error.into(),
+    })?;
+    drop(bar);
+    output.finish()?;
+    if is_stdout {
+        return Ok(());
+    }
     let seconds = begun.elapsed().as_secs_f64();
     if format == Format::Json {
         return print_json(&json!({ "name": name, "bytes": size, "seconds": seconds }));
@@ -86,13 +88,6 @@ pub(crate) async fn get(options: GetOptions, place: &Place, format: Format) -> R
         bytes((size as f64 / seconds) as u64)
     );
     Ok(())
-}
-
-/// Where bytes go until all are there.
-fn part_of(file: &Path) -> PathBuf {
-    let mut name = file.as_os_str().to_owned();
-    name.push(".part");
-    PathBuf::from(name)
 }
 
 pub(crate) async fn write(

@@ -5,6 +5,7 @@ pub(crate) mod chaos;
 pub(crate) mod cluster;
 pub(crate) mod demo;
 pub(crate) mod files;
+pub(crate) mod health;
 pub(crate) mod lab;
 pub(crate) mod node;
 pub(crate) mod plan;

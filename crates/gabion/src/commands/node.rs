@@ -1,6 +1,6 @@
 //! `gabion node`: runs a node, or has one leave the cluster.
 
-use super::{connect, serve};
+use super::{connect, repair_status, serve};
 use crate::arguments::{NodeArguments, NodeCommand, Place};
 use crate::failure::Failure;
 use crate::output::{Format, Shown, print_json};
@@ -45,7 +45,8 @@ async fn drain(client: &Client, node: NodeId, cancel: bool, watch: bool) -> Resu
     while departure(client, node).await? == Departure::Draining {
         let repair = client.status().await?.repair;
         bar.set(most.saturating_sub(repair.moving_chunk_count));
-        bar.say(repair.last_error.as_deref().unwrap_or("moving chunks"));
+        let doing = format!("moving chunks, {}", repair_status::speed(&repair));
+        bar.say(repair.last_error.as_deref().unwrap_or(&doing));
         tokio::time::sleep(WATCH_EVERY).await;
     }
     Ok(())

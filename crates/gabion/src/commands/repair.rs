@@ -6,9 +6,10 @@ use crate::arguments::{LimitOptions, Place, RepairCommand, RepairOptions};
 use crate::failure::Failure;
 use crate::output::{Format, Shown, bytes, print_json};
 use gabion_client::Client;
+use gabion_layout::NodeId;
 use gabion_planner::manager::Limits;
 use gabion_planner::repair::Scheme;
-use gabion_protocol::message::{ClusterStatus, RepairOrder};
+use gabion_protocol::message::{ClusterStatus, RepairOrder, RepairStatus};
 use gabion_wire::parse_rate;
 use serde_json::json;
 use std::time::Duration;
@@ -51,25 +52,44 @@ async fn manage(client: &Client, command: RepairCommand, format: Format) -> Resu
         RepairCommand::Status { watch } => return repair_status::show(client, watch, format).await,
         RepairCommand::Pause => client.order_repair(RepairOrder::Pause).await?,
         RepairCommand::Resume => client.order_repair(RepairOrder::Resume).await?,
-        RepairCommand::Limit(options) => client.order_repair(limit(&options)?).await?,
+        RepairCommand::Limit(options) => {
+            let repair = client.status().await?.repair;
+            if let Some(order) = limit(&options, &repair)? {
+                client.order_repair(order).await?;
+            }
+            return repair_status::show_limits(client, format).await;
+        }
     }
     repair_status::show(client, false, format).await
 }
 
-fn limit(options: &LimitOptions) -> Result<RepairOrder, Failure> {
-    let rate = |text: &Option<String>| match text.as_deref().map(parse_rate) {
-        None | Some(Ok(0)) => Ok(None),
-        Some(Ok(bytes_per_s)) => Ok(Some(bytes_per_s)),
+/// The order that changes the limits in force as the user wishes; none when there is no wish.
+fn limit(options: &LimitOptions, repair: &RepairStatus) -> Result<Option<RepairOrder>, Failure> {
+    if options.none {
+        let limits = Limits::default();
+        let p99_target_ms = None;
+        return Ok(Some(RepairOrder::Limit {
+            limits,
+            p99_target_ms,
+        }));
+    }
+    let rate = |text: &Option<String>, now| match text.as_deref().map(parse_rate) {
+        None => Ok(now),
+        Some(Ok(bytes_per_s)) => Ok(Some(bytes_per_s).filter(|rate| *rate > 0)),
         Some(Err(error)) => Err(Failure::usage(error)),
     };
-    Ok(RepairOrder::Limit {
-        limits: Limits {
-            node_bytes_per_s: rate(&options.node)?,
-            rack_bytes_per_s: rate(&options.rack)?,
-            total_bytes_per_s: rate(&options.total)?,
-        },
-        p99_target_ms: options.p99_ms,
-    })
+    let now = &repair.limits;
+    let limits = Limits {
+        node_bytes_per_s: rate(&options.node, now.node_bytes_per_s)?,
+        rack_bytes_per_s: rate(&options.rack, now.rack_bytes_per_s)?,
+        total_bytes_per_s: rate(&options.total, now.total_bytes_per_s)?,
+    };
+    let p99_target_ms = options.p99_ms.or(repair.p99_target_ms);
+    let is_news = (&limits, p99_target_ms) != (now, repair.p99_target_ms);
+    Ok(is_news.then_some(RepairOrder::Limit {
+        limits,
+        p99_target_ms,
+    }))
 }
 
 /// Shows progress until no chunk is lost; gives the last status.
@@ -107,12 +127,13 @@ pub(crate) async fn scrub(place: &Place, format: Format) -> Result<(), Failure> 
                 "length": d.range.length,
             })
         });
-        return print_json(&json!({
+        print_json(&json!({
             "chunks": report.chunk_count,
             "bytes": report.bytes,
             "damage": damage.collect::<Vec<_>>(),
             "unreachable_nodes": report.unreachable.iter().map(|n| n.0).collect::<Vec<_>>(),
-        }));
+        }))?;
+        return all_were_asked(&report.unreachable);
     }
     println!(
         "verified {} chunks, {}",
@@ -127,11 +148,21 @@ pub(crate) async fn scrub(place: &Place, format: Format) -> Result<(), Failure> 
             damage.range.end()
         );
     }
-    for node in &report.unreachable {
-        println!("{node} could not be asked");
-    }
     if report.damage.is_empty() && report.unreachable.is_empty() {
         println!("no damage");
     }
-    Ok(())
+    all_were_asked(&report.unreachable)
+}
+
+/// Fails when a scrub says nothing about these nodes' chunks.
+fn all_were_asked(unreachable: &[NodeId]) -> Result<(), Failure> {
+    if unreachable.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<String> = unreachable.iter().map(NodeId::to_string).collect();
+    Err(Failure::failed(format!(
+        "the scrub could not ask {}, so nothing is known of their chunks; see 'gabion cluster \
+         status', then scrub again",
+        names.join(", ")
+    )))
 }

@@ -3,7 +3,7 @@
 
 use super::array_status;
 use crate::failure::Failure;
-use crate::output::{Format, align_numbers, bytes, print_json, table};
+use crate::output::{self, Format, align_numbers, bytes, print_json, table};
 use gabion_client::Client;
 use gabion_layout::RackId;
 use gabion_protocol::message::{ClusterStatus, Meter, Purpose, RepairStatus};
@@ -23,6 +23,7 @@ pub(crate) async fn show(client: &Client, watch: bool, format: Format) -> Result
         } else {
             print(&status, &meter);
         }
+        output::written()?;
         if !watch || light(&status) == "green" {
             return Ok(());
         }
@@ -30,14 +31,30 @@ pub(crate) async fn show(client: &Client, watch: bool, format: Format) -> Result
     }
 }
 
-/// Green when every chunk is there, verified and where it should be, and nodes' arrays are whole; red when
+/// Shows what repairs are limited to.
+pub(crate) async fn show_limits(client: &Client, format: Format) -> Result<(), Failure> {
+    let repair = client.status().await?.repair;
+    if format == Format::Json {
+        return print_json(&limits_json(&repair));
+    }
+    let limits = restraints(&repair);
+    if limits.is_empty() {
+        println!("repairs have no limit");
+    } else {
+        println!("repairs: {}", limits.join(", "));
+    }
+    Ok(())
+}
+
+/// Green when every chunk can be read, is verified and where it should be, and nodes' arrays are whole; red when
 /// some stripe survives no further failure; yellow in between.
 pub(crate) fn light(status: &ClusterStatus) -> &'static str {
     let repair = &status.repair;
     let is_red = |(&left, &stripes): (&i32, &u64)| left <= 0 && stripes > 0;
     if status.at_risk.iter().any(is_red) {
         "red"
-    } else if status.lost_chunk_count + repair.queued_chunk_count + repair.moving_chunk_count > 0
+    } else if status.lost_chunk_count + status.unreachable_chunk_count > 0
+        || repair.queued_chunk_count + repair.moving_chunk_count > 0
         || array_status::degraded_count(status) > 0
     {
         "yellow"
@@ -47,16 +64,18 @@ pub(crate) fn light(status: &ClusterStatus) -> &'static str {
 }
 
 /// The light, and what it is for.
-pub(crate) fn light_sentence(status: &ClusterStatus) -> String {
+fn light_sentence(status: &ClusterStatus) -> String {
     let light = light(status);
-    let lost = status.lost_chunk_count;
+    let lost = status.lost_chunk_count + status.unreachable_chunk_count;
     match (light, array_status::degraded_count(status)) {
         ("green", _) => {
             "green: every chunk is there, and what was repaired was read back".to_owned()
         }
-        (_, 0) => format!("{light}: {lost} chunks are lost"),
+        (_, 0) => format!("{light}: {lost} chunks are lost or out of reach"),
         (_, arrays) => {
-            format!("{light}: {lost} chunks are lost, {arrays} nodes' arrays lack a device")
+            format!(
+                "{light}: {lost} chunks are lost or out of reach, {arrays} nodes' arrays lack a device"
+            )
         }
     }
 }
@@ -105,7 +124,7 @@ fn print(status: &ClusterStatus, meter: &Meter) {
 }
 
 /// How fast, how long, and what holds it back.
-fn speed(repair: &RepairStatus) -> String {
+pub(crate) fn speed(repair: &RepairStatus) -> String {
     let mut words = vec![format!("{}/s", bytes(repair.bytes_per_s))];
     if repair.left_bytes > 0 {
         words.push(match repair.rest_ms {
@@ -169,13 +188,7 @@ fn as_json(status: &ClusterStatus, meter: &Meter) -> Value {
         "rest_ms": repair.rest_ms,
         "paused": repair.is_paused,
         "scheme": repair.scheme,
-        "limits": {
-            "node_bytes_per_s": repair.limits.node_bytes_per_s,
-            "rack_bytes_per_s": repair.limits.rack_bytes_per_s,
-            "total_bytes_per_s": repair.limits.total_bytes_per_s,
-            "guard_bytes_per_s": repair.guard_bytes_per_s,
-            "p99_target_ms": repair.p99_target_ms,
-        },
+        "limits": limits_json(repair),
         "p99_ms": repair.p99_ms,
         "made_chunks": repair.repaired_chunk_count,
         "made_bytes": repair.repaired_bytes,
@@ -185,5 +198,15 @@ fn as_json(status: &ClusterStatus, meter: &Meter) -> Value {
         "caught_up_bytes": repair.caught_up_bytes,
         "sent_by_racks": pairs.collect::<Vec<_>>(),
         "last_error": repair.last_error,
+    })
+}
+
+fn limits_json(repair: &RepairStatus) -> Value {
+    json!({
+        "node_bytes_per_s": repair.limits.node_bytes_per_s,
+        "rack_bytes_per_s": repair.limits.rack_bytes_per_s,
+        "total_bytes_per_s": repair.limits.total_bytes_per_s,
+        "guard_bytes_per_s": repair.guard_bytes_per_s,
+        "p99_target_ms": repair.p99_target_ms,
     })
 }

@@ -2,23 +2,39 @@
 
 use crate::arguments::{Behaviour, CoordinatorOptions, EngineName, EngineOptions, NodeOptions};
 use crate::cluster::READY;
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use gabion_layout::RackId;
 use gabion_meta::Timing;
 use gabion_server::{
     ArrayConfig, CoordinatorConfig, CoordinatorProcess, Engine, NodeConfig, NodeProcess,
 };
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write as _;
 use std::path::Path;
 
+/// Lets the process open as many files and connections as the system allows it.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
+}
+
 pub(crate) async fn coordinator(options: CoordinatorOptions) -> Result<(), Failure> {
+    raise_descriptor_limit();
     let CoordinatorOptions {
         listen,
         data,
+        init,
         behaviour,
     } = options;
     let config = CoordinatorConfig {
         directory: data,
+        init,
         listen,
         options: behaviour_of(&behaviour),
     };
@@ -30,11 +46,13 @@ pub(crate) async fn coordinator(options: CoordinatorOptions) -> Result<(), Failu
 }
 
 pub(crate) async fn node(options: NodeOptions) -> Result<(), Failure> {
+    raise_descriptor_limit();
     let NodeOptions {
         rack,
         join,
         listen,
         data,
+        init,
         journal_segment,
         merging,
         engine,
@@ -46,17 +64,24 @@ pub(crate) async fn node(options: NodeOptions) -> Result<(), Failure> {
              --join HOST:PORT'",
         ));
     };
-    std::fs::create_dir_all(&data)
-        .map_err(|error| Failure::failed(format!("cannot create {}: {error}", data.display())))?;
-    let disk = rustix::fs::statvfs(&data).map_err(|error| {
-        Failure::failed(format!(
+    let engine = engine_of(engine, &data)?;
+    if init {
+        std::fs::create_dir_all(&data).context(format!("create {}", data.display()))?;
+    }
+    let disk = rustix::fs::statvfs(&data).map_err(|error| match error {
+        rustix::io::Errno::NOENT => Failure::failed(format!(
+            "{} does not exist; mount the node's disk, or add --init to make a new node there",
+            data.display()
+        )),
+        error => Failure::failed(format!(
             "cannot ask the file system of {}: {error}",
             data.display()
-        ))
+        )),
     })?;
     let config = NodeConfig {
-        engine: engine_of(engine, &data)?,
+        engine,
         directory: data,
+        init,
         rack: RackId(rack),
         listen,
         coordinator: join,

@@ -88,12 +88,9 @@ impl TestCluster {
         cluster
     }
 
-    /// Starts again what does not run.
-    pub(crate) fn up(&self, further: &[&str]) {
-        let mut arguments = vec!["cluster", "up"];
-        arguments.extend(PATIENT);
-        arguments.extend(further);
-        self.run(&arguments);
+    /// Starts again what does not run, as the cluster was started first.
+    pub(crate) fn up(&self) {
+        self.run(&["cluster", "up"]);
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

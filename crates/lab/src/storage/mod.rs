@@ -14,7 +14,7 @@ pub use recording::{IoCount, Recorded, Recorder, RecordingDisk, replay};
 use crate::error::LabError;
 use gabion_codec::Code;
 use gabion_layout::{
-    ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Geometry, Keeping, NodeId, Sequence,
+    ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Geometry, Keeping, NodeId, RunId, Sequence,
     StripeId, Topology, UpdateScheme,
 };
 use gabion_planner::Stripe;
@@ -347,6 +347,7 @@ impl Storage {
                 chunk: chunk_id(stripe, index),
                 generation: GENERATION,
                 stamp,
+                run: Some(RunId(sequence.0)),
                 participants: participants.clone(),
                 kind: if is_delta {
                     RecordKind::ParityDelta

@@ -187,6 +187,14 @@ impl<F: DiskFile> DiskFile for RecordingFile<F> {
         Ok(())
     }
 
+    fn read_device_at(&self, output: &mut [u8], offset: u64) -> io::Result<()> {
+        let length = output.len() as u64;
+        self.file.read_device_at(output, offset)?;
+        self.recorder
+            .note(self.number, Access::Read { offset, length });
+        Ok(())
+    }
+
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let length = bytes.len() as u64;
         self.file.write_all_at(bytes, offset)?;

@@ -1,11 +1,13 @@
 //! The model: what a cluster's metadata should be, as maps and lists.
 
 use crate::operation::{Action, Answer, World};
-use gabion_layout::{ChunkIndex, Epoch, Generation, NodeId, StaleChunk, StripeId, StripeRecord};
+use gabion_layout::{
+    ChunkIndex, Epoch, Generation, NodeId, StaleChunk, Start, StripeId, StripeRecord,
+};
 use gabion_meta::{
     Displaced, FileRecord, Holder, Lease, MetaError, NodeRecord, Placement, Put, PutId, PutRecord,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The name of an error's variant.
 pub(crate) fn kind(error: &MetaError) -> String {
@@ -25,6 +27,8 @@ pub(crate) struct Expected {
     pub(crate) live: BTreeMap<StripeId, StripeRecord>,
     pub(crate) garbage: BTreeMap<StripeId, StripeRecord>,
     pub(crate) leases: BTreeMap<StripeId, (Epoch, Option<Holder>)>,
+    /// Puts and replacements that were committed; a model begins too few to forget one.
+    committed: BTreeSet<PutId>,
     put_count: u64,
     stripe_count: u64,
 }
@@ -42,6 +46,7 @@ impl Expected {
             live: BTreeMap::new(),
             garbage: BTreeMap::new(),
             leases: BTreeMap::new(),
+            committed: BTreeSet::new(),
             put_count: 0,
             stripe_count: 0,
         }
@@ -97,6 +102,7 @@ impl Expected {
             Action::Declare(node, failed) => {
                 let node = self.nodes.get_mut(node.0 as usize).ok_or("UnknownNode")?;
                 node.failed = *failed;
+                node.admitted = node.admitted.or((!failed).then(Start::default));
                 Ok(Answer::Node(node.clone()))
             }
             Action::Relocate(id, generation, chunk, node) => {
@@ -204,6 +210,9 @@ impl Expected {
     }
 
     fn commit_replacement(&mut self, put: PutId) -> Outcome {
+        if self.committed.contains(&put) {
+            return Err("CommittedBefore");
+        }
         let (file_put, displaced) = self.replacements.get(&put).cloned().ok_or("UnknownPut")?;
         let (record, stripes) = self.puts[&put].clone();
         let file = self.files.get(&record.name).ok_or("UnknownFile")?;
@@ -230,6 +239,7 @@ impl Expected {
         }
         self.puts.remove(&put);
         self.replacements.remove(&put);
+        self.committed.insert(put);
         Ok(Answer::Stripes(stripes))
     }
 
@@ -261,6 +271,9 @@ impl Expected {
     }
 
     fn commit(&mut self, put: PutId, now_ms: u64) -> Outcome {
+        if self.committed.contains(&put) {
+            return Err("CommittedBefore");
+        }
         let (record, _) = self.puts.get(&put).ok_or("UnknownPut")?;
         if self.replacements.contains_key(&put) {
             return Err("UnknownPut");
@@ -280,6 +293,7 @@ impl Expected {
         self.live
             .extend(stripes.into_iter().map(|stripe| (stripe.id, stripe)));
         self.files.insert(record.name, file.clone());
+        self.committed.insert(put);
         Ok(Answer::File(file))
     }
 

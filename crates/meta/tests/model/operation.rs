@@ -195,14 +195,19 @@ impl Action {
             Self::CommitReplacement(put) => meta.commit_replacement(*put).map(Answer::Stripes),
             Self::Abort(put) => meta.abort_put(*put).map(Answer::Whether),
             Self::Touch(put) => meta.touch_put(*put, now_ms).map(|()| Answer::Done),
-            Self::Remove(name) => meta.remove_file(name).map(Answer::File),
+            Self::Remove(name) => {
+                let removed = meta.file(name).map(|file| meta.remove_file(name, file.put));
+                removed.and_then(|removed| removed).map(Answer::File)
+            }
             Self::Reclaim(stripe) => meta.reclaimed(*stripe).map(Answer::Whether),
             Self::Relocate(stripe, generation, chunk, node) => meta
-                .relocate(*stripe, *generation, *chunk, *node)
+                .relocate(*stripe, *generation, *chunk, (*node, None))
                 .map(Answer::Stripe),
             Self::Stale(stripe, chunk) => meta.mark_stale(*stripe, *chunk).map(Answer::Stripe),
             Self::Declare(node, true) => meta.declare_failed(*node).map(Answer::Node),
-            Self::Declare(node, false) => meta.declare_returned(*node).map(Answer::Node),
+            Self::Declare(node, false) => meta
+                .declare_returned(*node, gabion_layout::Start::default())
+                .map(Answer::Node),
             Self::Acquire(stripe, holder) => meta
                 .acquire(*stripe, *holder, &world.membership, now_ms)
                 .map(Answer::Lease),

@@ -13,6 +13,8 @@ pub struct Progress {
 
 /// How far back the rate looks.
 const WINDOW_MS: u64 = 30_000;
+/// A pause between two pieces of work that says nothing.
+const PAUSE_MS: u64 = 2_000;
 
 impl Progress {
     /// Notes that there is work from now on, if there was none.
@@ -48,7 +50,7 @@ impl Progress {
     }
 
     /// In how many milliseconds the rest will be done at that rate; none while the rate is 0 and
-    /// something is left.
+    /// something is left, or nothing was done for longer than the rest should take.
     #[must_use]
     pub fn rest_ms(&self, left_bytes: u64, now_ms: u64) -> Option<u64> {
         if left_bytes == 0 {
@@ -56,7 +58,9 @@ impl Progress {
         }
         let bytes_per_s = self.bytes_per_s(now_ms);
         let ms = (u128::from(left_bytes) * 1_000).checked_div(u128::from(bytes_per_s))?;
-        u64::try_from(ms).ok()
+        let ms = u64::try_from(ms).ok()?;
+        let &(last_ms, _) = self.done.back()?;
+        (now_ms.saturating_sub(last_ms) <= ms.max(PAUSE_MS)).then_some(ms)
     }
 
     fn forget(&mut self, now_ms: u64) {
@@ -74,6 +78,21 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn there_is_no_estimate_when_nothing_moves() {
+        let mut progress = Progress::default();
+        progress.begin(0);
+        progress.note(30_000, 10_000);
+        assert_eq!(progress.rest_ms(1_000, 11_000), Some(366));
+        assert_eq!(progress.rest_ms(1_000, 12_000), Some(400));
+        assert_eq!(
+            progress.rest_ms(1_000, 12_500),
+            None,
+            "it was to be over by now"
+        );
+        assert_eq!(progress.rest_ms(30_000, 12_500), Some(12_500));
+    }
 
     #[test]
     fn the_rate_is_of_the_time_with_work() {

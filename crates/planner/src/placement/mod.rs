@@ -11,6 +11,7 @@ mod rack_table;
 mod random;
 mod random_replication;
 mod replicated;
+mod room;
 mod rotate;
 
 pub use changeover::{encoding, promotion};
@@ -23,6 +24,7 @@ pub use random_replication::{
     RackLimit, ReplicaSpread, random_replication, random_replication_end,
 };
 pub use replicated::ReplicatedStripe;
+pub use room::{Room, Space};
 pub use rotate::rotate;
 
 use crate::PlanError;

@@ -34,7 +34,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         {
             return Ok(false);
         }
-        if self.relocate(survey, chunk, node, joins).await? {
+        if self.relocate(survey, chunk, (node, None), joins).await? {
             lock(&self.repaired).caught_up_chunk_count += 1;
         }
         Ok(true)

@@ -403,7 +403,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         });
         if let Err(failed) = try_join_all(runs).await {
             if let Refusal::Damaged(damage) = &failed.refusal {
-                self.mark_damaged(vec![damage.chunk]).await?;
+                self.condemn(failed.node, vec![damage.clone()]).await?;
             }
             return Err(failed.into());
         }

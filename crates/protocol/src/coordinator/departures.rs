@@ -3,6 +3,7 @@
 //! waits any more, which is durable: another run of the coordinator does not wait for them either.
 
 use super::{Answer, Coordinator, Denied, lock};
+use crate::event::Event;
 use crate::message::CoordinatorReply;
 use gabion_layout::NodeId;
 use gabion_meta::{Departure, KeyValue, Meta};
@@ -37,6 +38,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             if standing.departure == Departure::Drained {
                 lock(&self.roster).learn_standing(node, standing);
                 lock(&self.links).forget(node);
+                self.ports.note_event(&Event::Drained(node));
             } else if lock(&self.queue).is_idle() && self.fleet().is_up(node) {
                 self.add_repairs_of(node).await?;
             }
@@ -53,6 +55,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 let standing = self.with_meta(move |meta| meta.give_up(node)).await?;
                 lock(&self.roster).learn_standing(node, standing);
             }
+            self.ports.note_event(&Event::GivenUp(node));
             self.add_repairs_of(node).await?;
         }
         Ok(())

@@ -82,9 +82,21 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let sizes = chunk_sizes(spec, size_bytes)?;
         let mut rng = ChaCha8Rng::seed_from_u64(self.ports.random());
         let scheme = update::scheme(spec.update);
+        // A parity chunk also reserves space behind it.
+        let chunks = 1 + spec
+            .reserve
+            .map_or(0, |reserve| u64::from(reserve.initial_chunks));
+        let mut room = self.room(topology.clone());
         let place = |chunk_bytes| {
             let counts = (spec.k, spec.m);
-            let nodes = scheme.place(topology, counts, spec.chunks_per_rack, &mut rng)?;
+            let bytes = chunk_bytes * chunks;
+            let nodes = room.place(bytes, |topology| {
+                scheme.place(topology, counts, spec.chunks_per_rack, &mut rng)
+            });
+            let nodes = nodes.map_err(|error| {
+                let no_room = self.no_room(topology, bytes);
+                no_room.unwrap_or_else(|| error.into())
+            })?;
             Ok(Placement { chunk_bytes, nodes })
         };
         sizes.into_iter().map(place).collect()
@@ -114,9 +126,15 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 stripes => stripes,
             }
         };
-        let stripes = self.with_meta(commit).await?;
-        lock(&self.puts).remove(&put);
-        self.add_repairs(stripes).await?;
+        match self.with_meta(commit).await {
+            Ok(stripes) => {
+                lock(&self.puts).remove(&put);
+                self.add_repairs(stripes).await?;
+            }
+            // The first answer was lost.
+            Err(MetaError::CommittedBefore(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
         Ok(CoordinatorReply::Done)
     }
 
@@ -198,9 +216,14 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     }
 
     /// Deletes a file. Its chunks are removed from their nodes in time.
-    pub(super) async fn remove_file(&self, name: String) -> Answer {
-        self.with_meta(move |meta| meta.remove_file(&name)).await?;
-        self.garbage_bell.ring();
+    pub(super) async fn remove_file(&self, name: String, file: PutId) -> Answer {
+        let removed = self.with_meta(move |meta| meta.remove_file(&name, file));
+        match removed.await {
+            Ok(_) => self.garbage_bell.ring(),
+            // It is gone already, perhaps by an order whose answer was lost.
+            Err(MetaError::UnknownFile(_) | MetaError::FileReplaced(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
         Ok(CoordinatorReply::Done)
     }
 }

@@ -1,6 +1,7 @@
 //! What the coordinator knows of its nodes: their records, which are durable, and their heartbeats,
 //! which are not. A [`Fleet`] is a picture of both at one instant, for those who decide by it.
 
+use super::suspicion::Suspicions;
 use crate::message::{ArrayStatus, Liveness, NodeStatus};
 use gabion_layout::{ChunkIndex, NodeId, NodePlace, StaleChunk, StripeRecord, Topology};
 use gabion_meta::{Departure, Heartbeat, Membership, NodeRecord, NodeState, Standing, Timing};
@@ -62,12 +63,23 @@ impl Roster {
         !failed && self.admit(node, incarnation, now_ms)
     }
 
+    /// Whether a node was heard since the coordinator's start.
+    pub(super) fn was_heard(&self, node: NodeId) -> bool {
+        self.membership.was_heard(node)
+    }
+
     /// Starts the lease of a node that joins. False when a later run of it has joined already.
     pub(super) fn admit(&mut self, node: NodeId, incarnation: u64, now_ms: u64) -> bool {
         match self.membership.heartbeat(node, incarnation, now_ms) {
             Heartbeat::Granted(_) => true,
             Heartbeat::Superseded { .. } => false,
         }
+    }
+
+    /// Ends a member's lease, since that run of it serves nothing more. Whether it had one.
+    pub(super) fn end(&mut self, node: NodeId, incarnation: u64, now_ms: u64) -> bool {
+        let is_member = self.records.get(&node).is_some_and(|record| !record.failed);
+        is_member && self.membership.end(node, incarnation, now_ms)
     }
 
     /// Takes over what is durable now.
@@ -109,16 +121,23 @@ impl Roster {
         self.standing(node).departure == Departure::Drained
     }
 
-    /// Lets time pass: the nodes to declare failed, and those whose time of grace has just ended.
-    pub(super) fn tick(&mut self, now_ms: u64) -> (Vec<NodeId>, Vec<NodeId>) {
-        let ended = self.membership.tick(now_ms).into_iter();
-        let ended = ended.filter(|t| t.to == NodeState::Dead).map(|t| t.node);
-        let ended = ended.collect();
+    /// Lets time pass: the nodes whose leases have just ended, those to declare failed, and those whose
+    /// time of grace has just ended.
+    pub(super) fn tick(&mut self, now_ms: u64) -> (Vec<NodeId>, Vec<NodeId>, Vec<NodeId>) {
+        let transitions = self.membership.tick(now_ms);
+        let that_became = |state| {
+            let became = transitions.iter().filter(move |t| t.to == state);
+            became.map(|t| t.node).collect()
+        };
+        let (late, ended) = (
+            that_became(NodeState::Suspect),
+            that_became(NodeState::Dead),
+        );
         let silent = |record: &&NodeRecord| {
             !record.failed && self.membership.state(record.id, now_ms) >= Some(NodeState::Failed)
         };
         let silent = self.records.values().filter(silent).map(|r| r.id).collect();
-        (silent, ended)
+        (late, silent, ended)
     }
 
     /// The failed nodes.
@@ -134,20 +153,29 @@ impl Roster {
         draining.map(|(&node, _)| node).collect()
     }
 
-    /// All nodes, by id.
-    pub(super) fn statuses(&self, now_ms: u64) -> Vec<NodeStatus> {
+    /// Whether there is such a node.
+    pub(super) fn is_known(&self, node: NodeId) -> bool {
+        self.records.contains_key(&node)
+    }
+
+    /// All nodes, by id. One that is suspected is none to rely on, though its lease may run.
+    pub(super) fn statuses(&self, now_ms: u64, suspicions: &Suspicions) -> Vec<NodeStatus> {
+        let liveness = |node| match self.liveness(node, now_ms) {
+            Liveness::Up if suspicions.is_suspect(node) => Liveness::Suspect,
+            known => known,
+        };
         let status = |record: &NodeRecord| NodeStatus {
             node: record.id,
             rack: record.rack,
             address: record.address.clone(),
-            liveness: self.liveness(record.id, now_ms),
+            liveness: liveness(record.id),
             departure: self.standing(record.id).departure,
         };
         self.records.values().map(status).collect()
     }
 
     /// A picture of now.
-    pub(super) fn fleet(&self, now_ms: u64) -> Fleet {
+    pub(super) fn fleet(&self, now_ms: u64, suspicions: &Suspicions) -> Fleet {
         let given_up = |record: &&NodeRecord| {
             let dead = self.membership.state(record.id, now_ms) == Some(NodeState::Dead);
             record.failed && (dead || self.standing(record.id).given_up)
@@ -159,7 +187,7 @@ impl Roster {
                 .filter(given_up)
                 .map(|r| r.id)
                 .collect(),
-            nodes: self.statuses(now_ms),
+            nodes: self.statuses(now_ms, suspicions),
         }
     }
 }

@@ -132,11 +132,19 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Liveness::Up => self.obeys(node, order, SHORT_DEADLINE_MS).await,
         };
         if is_done {
-            lock(&self.leftovers).remove(&(node, chunk));
+            self.forget_leftover(node, chunk).await;
         } else {
             self.add_leftover(node, chunk);
         }
         is_done
+    }
+
+    /// Notes that a node has a chunk no more that was not its.
+    async fn forget_leftover(&self, node: NodeId, chunk: ChunkId) {
+        // Where that is not durable, the next run of the coordinator gives the order again.
+        let forget = move |meta: &Meta<K>| meta.forget_former_holder(node, chunk);
+        let _ = self.with_meta(forget).await;
+        lock(&self.leftovers).remove(&(node, chunk));
     }
 
     /// Notes that a node may have a chunk that is not its any more, and has it removed soon.
@@ -170,7 +178,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             if let Some(order) = self.with_meta(order).await? {
                 self.take_away(node, chunk, order).await;
             } else {
-                lock(&self.leftovers).remove(&(node, chunk));
+                self.forget_leftover(node, chunk).await;
             }
         }
         Ok(lock(&self.leftovers).is_empty())

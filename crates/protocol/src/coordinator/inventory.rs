@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 /// What came of the comparison.
 #[derive(Debug)]
 pub(super) struct Inventory {
-    /// Chunks that the node should delete before it serves anything.
+    /// Chunks that the node should set aside before it serves anything.
     pub(super) obsolete: Vec<ChunkId>,
     /// Stripes of which it has lost a chunk, or holds a stale one.
     pub(super) to_repair: Vec<StripeRecord>,
@@ -89,9 +89,13 @@ pub(super) struct Fates {
 /// there is no note, the next settlement asks this node. So nobody may make a note while this runs,
 /// nor before the node counts as returned. A node without such records is fenced at least: a part
 /// of an older term that arrives only now must not be taken for an update of its number.
+///
+/// A node that went back in time shows what it had once, and no more: each of its chunks may have missed
+/// whatever came after its mark.
 pub(super) fn find_fates<K: KeyValue>(
     meta: &Meta<K>,
     node: NodeId,
+    went_back: bool,
     chunks: &[HeldChunk],
 ) -> Result<Fates, MetaError> {
     let mut fates = Fates::default();
@@ -114,7 +118,17 @@ pub(super) fn find_fates<K: KeyValue>(
             mark: held.mark,
             undecided: &held.undecided,
         })?;
+        if held.epoch > last_epoch {
+            let (stripe, epoch) = (stripe.id, held.epoch);
+            let proof = format!("{node} knows {epoch} of {stripe}, which it has not handed out");
+            return Err(MetaError::WentBack { proof });
+        }
         let mut epoch = excluded_by;
+        let missed_after = if went_back {
+            Some(held.mark)
+        } else {
+            missed_after
+        };
         if missed_after.is_some() {
             let stale = StaleChunk {
                 chunk: held.chunk.index,
@@ -143,8 +157,11 @@ pub(super) fn find_fates<K: KeyValue>(
     Ok(fates)
 }
 
-/// Whether a chunk, which was not the node's when its stripes were listed, may be deleted. A put
+/// Whether a chunk, which was not the node's when its stripes were listed, should be set aside. A put
 /// may have been committed since, so the record is asked again.
+///
+/// A stripe without a record whose id was handed out was removed since: its chunk is explained. One whose
+/// id was not is explained by nothing but metadata that are older than the chunk.
 fn is_obsolete<K: KeyValue>(
     meta: &Meta<K>,
     node: NodeId,
@@ -152,6 +169,11 @@ fn is_obsolete<K: KeyValue>(
 ) -> Result<bool, MetaError> {
     match meta.stripe_status(chunk.stripe)? {
         StripeStatus::Pending => Ok(false),
+        StripeStatus::Unknown if !meta.was_handed_out(chunk.stripe)? => {
+            let stripe = chunk.stripe;
+            let proof = format!("{node} has a chunk of {stripe}, whose id it has not handed out");
+            Err(MetaError::WentBack { proof })
+        }
         StripeStatus::Garbage | StripeStatus::Unknown => Ok(true),
         StripeStatus::Live => match meta.stripe(chunk.stripe) {
             Ok(stripe) => Ok(stripe.node_of(chunk.index) != Some(node)),

@@ -1,11 +1,9 @@
 //! Leases of stripes for primaries, and what primaries and nodes report about chunks.
 
 use super::{Answer, Coordinator, Denied};
-use crate::message::{CoordinatorReply, Damage, StripeLease};
+use crate::message::{CoordinatorReply, Damage, Liveness, StripeLease};
 use crate::primary::failed_nodes;
-use gabion_layout::{
-    ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StaleChunk, StripeId, StripeRecord,
-};
+use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StaleChunk, StripeId, StripeRecord};
 use gabion_meta::{Exclusion, Holder, KeyValue, Meta, MetaError};
 use std::sync::Arc;
 
@@ -38,6 +36,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 stripe: record,
                 pool,
                 nodes,
+                former: meta.former_holders(stripe)?,
                 appends: meta.appends(stripe)?,
             })
         };
@@ -68,20 +67,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         stripe: StripeId,
         exclusion: Exclusion,
     ) -> Answer {
-        self.check_term(stripe, exclusion.epoch).await?;
         self.note_settlement(stripe, exclusion).await?;
         Ok(CoordinatorReply::Done)
-    }
-
-    /// Refuses what the primary of a past term says.
-    async fn check_term(self: &Arc<Self>, stripe: StripeId, epoch: Epoch) -> Result<(), Denied> {
-        let held = move |meta: &Meta<K>| Ok(meta.lease(stripe)?.map(|lease| lease.epoch));
-        if self.with_meta(held).await? != Some(epoch) {
-            return Err(Denied(format!(
-                "{epoch} of {stripe} is over; a newer primary has taken over"
-            )));
-        }
-        Ok(())
     }
 
     /// Notes durably whether a stripe is in an append phase, as its primary says.
@@ -91,8 +78,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         epoch: Epoch,
         appends: bool,
     ) -> Answer {
-        self.check_term(stripe, epoch).await?;
-        self.with_meta(move |meta| meta.note_phase(stripe, appends))
+        self.with_meta(move |meta| meta.note_phase(stripe, epoch, appends))
             .await?;
         Ok(CoordinatorReply::Done)
     }
@@ -107,12 +93,17 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         chunks: Vec<(ChunkIndex, Sequence)>,
     ) -> Answer {
         let joins = self.admission.lock().await;
-        self.check_term(stripe, epoch).await?;
         let record = self.with_meta(move |meta| meta.stripe(stripe)).await?;
-        let lost = self.fleet().lost(&record);
-        if let Some((counts, _)) = chunks.iter().find(|(chunk, _)| !lost.contains(chunk)) {
+        // A node that has returned serves readers, even if its chunk is stale: it has to be fenced by a
+        // settlement before an update leaves it out.
+        let fleet = self.fleet();
+        let is_failed = |chunk: ChunkIndex| {
+            let node = record.node_of(chunk);
+            node.is_some_and(|node| fleet.liveness(node) == Liveness::Failed)
+        };
+        if let Some((returned, _)) = chunks.iter().find(|(chunk, _)| !is_failed(*chunk)) {
             return Err(Denied(format!(
-                "{counts} of {stripe} counts again; settle the stripe with its node"
+                "{returned} of {stripe} counts again or its node has returned; settle the stripe with it"
             )));
         }
         let stale = chunks.into_iter().map(|(chunk, last)| StaleChunk {
@@ -121,7 +112,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         });
         let stale: Vec<StaleChunk> = stale.collect();
         let record = self
-            .with_meta(move |meta| meta.note_stale(stripe, &stale))
+            .with_meta(move |meta| meta.note_degraded(stripe, epoch, &stale))
             .await?;
         drop(joins);
         self.add_repairs(vec![record]).await?;
@@ -148,31 +139,30 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         Ok(())
     }
 
-    /// Notes damage. A report about a chunk that has moved meanwhile costs a needless repair and
-    /// nothing else, so the reporter is believed; one about a chunk that is gone is passed over.
-    pub(super) async fn report_damage(self: &Arc<Self>, damage: Vec<Damage>) -> Answer {
-        let chunks = damage.into_iter().map(|damage| damage.chunk).collect();
-        self.mark_damaged(chunks).await?;
+    /// Notes damage that a node has found.
+    pub(super) async fn report_damage(
+        self: &Arc<Self>,
+        node: NodeId,
+        damage: Vec<Damage>,
+    ) -> Answer {
+        self.condemn(node, damage).await?;
         Ok(CoordinatorReply::Done)
     }
 
-    /// Marks chunks stale and has them repaired.
-    pub(super) async fn mark_damaged(
+    /// Marks chunks stale that their node has found damaged, and has them repaired. A report about a chunk
+    /// that has moved or was made anew since is passed over.
+    pub(super) async fn condemn(
         self: &Arc<Self>,
-        chunks: Vec<ChunkId>,
+        node: NodeId,
+        damage: Vec<Damage>,
     ) -> Result<(), MetaError> {
-        let mark = move |meta: &Meta<K>| {
-            let mut records: Vec<StripeRecord> = Vec::new();
-            for chunk in chunks {
-                match meta.mark_stale(chunk.stripe, chunk.index) {
-                    Ok(record) => records.push(record),
-                    Err(MetaError::UnknownStripe(_) | MetaError::UnknownChunk(_)) => {}
-                    Err(error) => return Err(error),
-                }
-            }
-            Ok(records)
+        let condemn = move |meta: &Meta<K>| {
+            let condemned = damage
+                .into_iter()
+                .map(|found| meta.condemn(found.chunk, node, found.generation));
+            condemned.filter_map(Result::transpose).collect()
         };
-        let records = self.with_meta(mark).await?;
+        let records: Vec<StripeRecord> = self.with_meta(condemn).await?;
         self.add_repairs(records).await
     }
 }

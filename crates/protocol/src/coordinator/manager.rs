@@ -6,6 +6,7 @@ use super::rebuild::Target;
 use super::rounds::Ended;
 use super::survey::{Setback, Survey};
 use super::{Coordinator, lock};
+use crate::event::Event;
 use futures::{FutureExt, select_biased};
 use gabion_layout::{ChunkIndex, NodeId, StripeId, Topology};
 use gabion_meta::{KeyValue, Meta, MetaError};
@@ -141,6 +142,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 intent,
             })
         };
+        self.ports.note_event(&Event::RepairBegan(stripe));
         let this = Arc::clone(self);
         let repair = async move {
             let ended = Arc::clone(&this).repair_stripe(stripe, admitted).await;
@@ -164,6 +166,13 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 Err(_) => queue.failed(stripe),
             }
         };
+        match &ended {
+            Ok(_) => self.ports.note_event(&Event::RepairEnded(stripe)),
+            Err(Setback(why)) => {
+                let event = Event::RepairFailed(stripe, why.clone());
+                self.ports.note_event(&event);
+            }
+        }
         match ended {
             Ok(Ended::Done) => {}
             Ok(Ended::Unfinished) => {
@@ -205,6 +214,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             .iter()
             .filter_map(|survey| {
                 let mut wish = Wish::of(survey)?;
+                let bytes = survey.stripe.chunk_bytes;
+                wish.requestors = lock(&self.reports).roomy(wish.requestors, bytes);
                 wish.requestors.shuffle(&mut rng);
                 wish.requestors.truncate(REQUESTOR_COUNT_MAX);
                 (!wish.requestors.is_empty()).then_some(wish)

@@ -2,77 +2,70 @@
 
 use super::inventory::{compare, find_fates};
 use super::{Answer, Coordinator, Denied, lock};
-use crate::message::{CoordinatorReply, HeldChunk, Vitals};
-use gabion_layout::{NodeId, RackId};
-use gabion_meta::{KeyValue, Meta};
+use crate::event::Event;
+use crate::message::{
+    Applicant, CoordinatorReply, HeldChunk, Liveness, NodeStatus, StoreFailure, Vitals,
+};
+use crate::ports::reach;
+use gabion_layout::NodeId;
+use gabion_meta::{KeyValue, Meta, MetaError};
 use std::sync::Arc;
-
-/// Who wants to be a member.
-#[derive(Clone, Debug)]
-pub(super) struct JoinRequest {
-    pub(super) node: Option<NodeId>,
-    pub(super) rack: RackId,
-    pub(super) address: String,
-    pub(super) capacity_bytes: u64,
-    pub(super) incarnation: u64,
-}
 
 impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     /// Lets a node in that holds `chunks`. Its chunks count from then on, but those that it has
     /// lost or that missed an update, which is durable before they could count.
     pub(super) async fn join(
         self: &Arc<Self>,
-        request: JoinRequest,
+        applicant: Applicant,
         chunks: Vec<HeldChunk>,
     ) -> Answer {
-        if request.node.is_none() && !chunks.is_empty() {
-            // To take it for a new node would be to delete what it holds.
-            return Err(Denied(format!(
-                "the node holds {} chunks but has forgotten its id; start it with its id, or \
-                 empty its disk",
-                chunks.len()
-            )));
+        self.check_origin(&applicant, chunks.len())?;
+        if let Some(not_yet) = self.refuse_evicted(&applicant) {
+            return Ok(not_yet);
         }
+        self.refuse_copy(&applicant).await?;
         let mut joins = self.admission.lock().await;
-        let now_ms = self.ports.now_ms();
-        let JoinRequest {
-            node,
-            rack,
-            address,
-            capacity_bytes,
-            incarnation,
-        } = request;
-        let admit = move |meta: &Meta<K>| meta.join(node, rack, &address, capacity_bytes, now_ms);
-        let node = self.with_meta(admit).await?;
+        let (start, earlier) = (applicant.start, applicant.earlier.clone());
+        let node = match self.enter_member(applicant).await? {
+            Ok(node) => node,
+            Err(not_yet) => return Ok(not_yet),
+        };
         // From here on, what repairs were about to do to this node is void.
         *joins.entry(node).or_default() += 1;
+        let record = self.with_meta(move |meta| meta.node(node)).await?;
+        let is_next = |admitted| admitted == start || earlier.contains(&admitted);
+        let went_back = record.admitted.is_some_and(|admitted| !is_next(admitted));
         let this = Arc::clone(self);
         let chunks = Arc::new(chunks);
         let held = Arc::clone(&chunks);
         let inventory = self
             .with_meta(move |meta| compare(&this, meta, node, &held))
             .await?;
-        if !lock(&self.roster).admit(node, incarnation, self.ports.now_ms()) {
+        if !lock(&self.roster).admit(node, start.number, self.ports.now_ms()) {
             return Err(Denied(format!(
                 "a later run of {node} has joined already; stop this one"
             )));
         }
-        let find = move |meta: &Meta<K>| find_fates(meta, node, &chunks);
+        lock(&self.suspicions).hear(node, start.number);
+        let find = move |meta: &Meta<K>| find_fates(meta, node, went_back, &chunks);
         let fates = self.with_meta(find).await?;
         let record = self
-            .with_meta(move |meta| meta.declare_returned(node))
+            .with_meta(move |meta| meta.declare_returned(node, start))
             .await?;
         lock(&self.roster).learn(record);
         let mut to_repair = inventory.to_repair;
         to_repair.extend(fates.to_repair);
         lock(&self.leftovers).retain(|(holder, _)| *holder != node);
         drop(joins);
+        self.ports.note_event(&Event::Joined(node));
         let nodes = self.statuses();
         self.ports.learn_nodes(&nodes);
         self.add_repairs(to_repair).await?;
         self.retry_repairs();
         self.garbage_bell.ring();
         Ok(CoordinatorReply::Joined {
+            cluster: self.meta.cluster(),
+            coordinator: self.starts.own(),
             node,
             lease_ms: self.options.timing.lease_ms,
             heartbeat_ms: self.options.heartbeat_ms,
@@ -80,6 +73,89 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             decided: fates.decided,
             nodes,
         })
+    }
+
+    /// Refuses a second process of a node whose first one still answers where it listens: one of the two
+    /// runs on a copy of the other's directory, and the one that has joined stays reachable.
+    async fn refuse_copy(&self, applicant: &Applicant) -> Result<(), Denied> {
+        let is_first = |status: &NodeStatus| {
+            let is_elsewhere = !status.address.is_empty() && status.address != applicant.address;
+            applicant.node == Some(status.node)
+                && is_elsewhere
+                && status.liveness != Liveness::Failed
+        };
+        let Some(first) = self.statuses().into_iter().find(is_first) else {
+            return Ok(());
+        };
+        if reach(&*self.ports, first.node).await.is_err() {
+            return Ok(());
+        }
+        let NodeStatus { node, address, .. } = first;
+        Err(Denied(format!(
+            "{node} runs at {address} already; stop that process first, or this one if its data \
+             directory is a copy"
+        )))
+    }
+
+    /// Gives a node its record; or says why it has to wait for that.
+    async fn enter_member(
+        self: &Arc<Self>,
+        applicant: Applicant,
+    ) -> Result<Result<NodeId, CoordinatorReply>, Denied> {
+        let now_ms = self.ports.now_ms();
+        let Applicant {
+            node,
+            rack,
+            address,
+            capacity_bytes,
+            ..
+        } = applicant;
+        let admit = move |meta: &Meta<K>| meta.join(node, rack, &address, capacity_bytes, now_ms);
+        let node = match self.with_meta(admit.clone()).await {
+            Err(MetaError::AddressInUse { address, node }) => {
+                if !self.has_left_its_address(node) {
+                    return Ok(Err(CoordinatorReply::Busy(format!(
+                        "{address} was that of {node}, which may be there yet"
+                    ))));
+                }
+                let forget = move |meta: &Meta<K>| meta.forget_address(node);
+                let record = self.with_meta(forget).await?;
+                lock(&self.roster).learn(record);
+                self.with_meta(admit).await?
+            }
+            joined => joined?,
+        };
+        Ok(Ok(node))
+    }
+
+    /// Whether a node cannot listen where it did: it was silent for a lease, or for two heartbeats of a
+    /// coordinator that has just started. Systems give the port of a process that has ended to another.
+    fn has_left_its_address(&self, node: NodeId) -> bool {
+        let now_ms = self.ports.now_ms();
+        let roster = lock(&self.roster);
+        let is_up = roster.liveness(node, now_ms) == Liveness::Up;
+        let age_ms = now_ms.saturating_sub(self.began.1);
+        !is_up || (!roster.was_heard(node) && age_ms >= 2 * self.options.heartbeat_ms)
+    }
+
+    /// Refuses a node that belongs elsewhere or cannot say who it is, and finds out whether the metadata
+    /// is as new as what the node has heard of.
+    fn check_origin(&self, applicant: &Applicant, chunk_count: usize) -> Result<(), Denied> {
+        let own = self.meta.cluster();
+        if let Some(cluster) = applicant.cluster.filter(|&cluster| cluster != own) {
+            return Err(Denied(format!(
+                "the node belongs to cluster {cluster}, and this is cluster {own}; check --join"
+            )));
+        }
+        match applicant.node {
+            Some(node) => self.hear(node, applicant.heard),
+            // To take it for a new node would be to lose what it holds.
+            None if chunk_count > 0 => Err(Denied(format!(
+                "the node holds {chunk_count} chunks but has forgotten its id; restore its identity \
+                 file, or start with an empty data directory as a new node"
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// Renews a node's lease, unless it may leave.
@@ -92,17 +168,36 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         self.note_vitals(node, vitals);
         let now_ms = self.ports.now_ms();
         let mut roster = lock(&self.roster);
+        let is_evicted = lock(&self.suspicions).is_evicted(node);
         if roster.is_drained(node) {
             CoordinatorReply::Leave
-        } else if roster.renew(node, incarnation, now_ms) {
+        } else if !is_evicted && roster.renew(node, incarnation, now_ms) {
             roster.note_array(node, vitals.array.clone());
+            lock(&self.suspicions).hear_heartbeat(node, incarnation);
             CoordinatorReply::Alive {
+                coordinator: self.starts.own(),
                 lease_ms: self.options.timing.lease_ms,
-                nodes: roster.statuses(now_ms),
+                nodes: roster.statuses(now_ms, &lock(&self.suspicions)),
             }
         } else {
             CoordinatorReply::Rejoin
         }
+    }
+
+    /// Declares a node failed that says that its store has failed. Others act on it at once: the node
+    /// serves nothing any more, so its lease need not run out.
+    pub(super) async fn store_failed(self: &Arc<Self>, failure: StoreFailure) -> Answer {
+        let StoreFailure {
+            node,
+            incarnation,
+            reason,
+        } = failure;
+        let now_ms = self.ports.now_ms();
+        if lock(&self.roster).end(node, incarnation, now_ms) {
+            self.note_error(format!("the store of {node} has failed: {reason}"));
+            self.check_members().await?;
+        }
+        Ok(CoordinatorReply::Done)
     }
 
     /// Declares silent nodes failed, until the metadata store fails.
@@ -120,13 +215,17 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     async fn check_members(self: &Arc<Self>) -> Result<(), Denied> {
         let given_up = {
             let _joins = self.admission.lock().await;
-            let (silent, given_up) = lock(&self.roster).tick(self.ports.now_ms());
+            let (late, silent, given_up) = lock(&self.roster).tick(self.ports.now_ms());
+            for node in late {
+                self.ports.note_event(&Event::Suspect(node));
+            }
             let any_silent = !silent.is_empty();
             for node in silent {
                 let record = self
                     .with_meta(move |meta| meta.declare_failed(node))
                     .await?;
                 lock(&self.roster).learn(record);
+                self.ports.note_event(&Event::Failed(node));
             }
             if any_silent {
                 // Repairs that waited to hear which it is, alive or failed.

@@ -27,8 +27,11 @@ mod replace;
 mod resume;
 mod rounds;
 mod scrub;
+mod space;
+mod starts;
 mod status;
 mod survey;
+mod suspicion;
 mod throttle;
 mod timetable;
 
@@ -44,11 +47,13 @@ use gabion_meta::{KeyValue, Meta, MetaError, PutId, Timing};
 use gabion_planner::manager::{LinkMatrix, RepairQueue};
 use gabion_planner::repair::Scheme;
 use grouping::Agenda;
-use membership::JoinRequest;
 use pools::PoolFacts;
 use replace::{LivePut, Occupied};
+use space::Reports;
+use starts::Starts;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use suspicion::Suspicions;
 use throttle::Throttle;
 use timetable::Timetable;
 
@@ -112,10 +117,14 @@ pub struct Coordinator<K> {
     meta: Arc<Meta<K>>,
     ports: Arc<dyn Ports>,
     options: CoordinatorOptions,
-    /// Set when the metadata store has failed: whether its last write is durable is unknown, so
-    /// nothing may be decided before a restart.
+    /// Set when the metadata store has failed (whether its last write is durable is unknown) or is a
+    /// copy of another time: nothing may be decided before a restart.
     broken: OnceLock<MetaError>,
     roster: Mutex<Roster>,
+    /// What nodes have said with their last heartbeats.
+    reports: Mutex<Reports>,
+    /// What is held against nodes whose leases run. Locked after the roster.
+    suspicions: Mutex<Suspicions>,
     /// How often each node has joined since the start. Joins, declarations of failure and the last
     /// step of each repair hold this lock, because each decides by what the others change.
     admission: futures::lock::Mutex<BTreeMap<NodeId, u64>>,
@@ -134,7 +143,8 @@ pub struct Coordinator<K> {
     links: Mutex<LinkMatrix>,
     /// Counts since the start; the rest of the fields are filled in when somebody asks.
     repaired: Mutex<RepairStatus>,
-    /// Chunks of live stripes that nodes may still have and should not: repairs have moved them.
+    /// Chunks of live stripes that nodes may still have and should not. Those that once counted there are
+    /// former holders in the metadata, too; the others cost space and nothing else.
     leftovers: Mutex<BTreeSet<(NodeId, ChunkId)>>,
     /// Stripes whose chunks are to change places.
     agenda: Mutex<Agenda>,
@@ -144,8 +154,12 @@ pub struct Coordinator<K> {
     converted: Mutex<LifecycleStatus>,
     /// When files are to be looked at whose blocks are replicated at first.
     timetable: Mutex<Timetable>,
+    /// This start of the coordinator and earlier ones.
+    starts: Starts,
     /// For how long coordinators had run when this one began, and its clock then.
     began: (u64, u64),
+    /// Rung when `broken` is set.
+    broken_bell: Bell,
     repair_bell: Bell,
     garbage_bell: Bell,
     grouping_bell: Bell,
@@ -178,6 +192,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let now_ms = ports.now_ms();
         let roster = Roster::new(options.timing, meta.nodes()?, meta.standings()?, now_ms);
         let settings = meta.repair_settings()?;
+        let former = meta.all_former_holders()?;
+        let starts = Starts::new(&meta.note_start(ports.random())?);
         let began = (meta.lifetime_ms()?, now_ms);
         // A scheme of another release is none; a user chooses again.
         let scheme = settings
@@ -190,7 +206,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             occupation: None,
         };
         let puts = meta.puts()?.into_iter().map(|put| (put.id, live()));
-        ports.learn_nodes(&roster.statuses(now_ms));
+        ports.learn_nodes(&roster.statuses(now_ms, &Suspicions::default()));
         Ok(Arc::new(Self {
             puts: Mutex::new(puts.collect()),
             occupied: Occupied::default(),
@@ -198,6 +214,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             ports,
             broken: OnceLock::new(),
             roster: Mutex::new(roster),
+            reports: Mutex::default(),
+            suspicions: Mutex::default(),
             admission: futures::lock::Mutex::default(),
             pools: Mutex::default(),
             endurance: Mutex::default(),
@@ -206,12 +224,14 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             throttle: Mutex::new(Throttle::new(settings)),
             links: Mutex::default(),
             repaired: Mutex::default(),
-            leftovers: Mutex::default(),
+            leftovers: Mutex::new(former.into_iter().collect()),
             agenda: Mutex::default(),
             planned: Mutex::default(),
             converted: Mutex::default(),
             timetable: Mutex::default(),
+            starts,
             began,
+            broken_bell: Bell::default(),
             repair_bell: Bell::default(),
             garbage_bell: Bell::default(),
             grouping_bell: Bell::default(),
@@ -239,42 +259,38 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
 
     /// Answers a request. What the answer promises is durable.
     pub async fn handle(self: &Arc<Self>, request: CoordinatorRequest) -> CoordinatorReply {
-        self.answer(request)
-            .await
-            .unwrap_or_else(|Denied(sentence)| CoordinatorReply::Refused(sentence))
+        let answer = match self.broken.get() {
+            // Not even a lease is granted: nobody could act on what becomes of the node.
+            Some(error) => Err(Denied(error.to_string())),
+            None => self.answer(request).await,
+        };
+        answer.unwrap_or_else(|Denied(sentence)| CoordinatorReply::Refused(sentence))
     }
 
     async fn answer(self: &Arc<Self>, request: CoordinatorRequest) -> Answer {
         use CoordinatorRequest as Ask;
+        if let Some(error) = self.broken.get() {
+            return Err(error.clone().into());
+        }
         match request {
-            Ask::Join {
-                node,
-                rack,
-                address,
-                capacity_bytes,
-                incarnation,
-                chunks,
-            } => {
-                let request = JoinRequest {
-                    node,
-                    rack,
-                    address,
-                    capacity_bytes,
-                    incarnation,
-                };
-                self.join(request, chunks).await
-            }
+            Ask::Join { node, chunks } => self.join(*node, chunks).await,
             Ask::Heartbeat {
                 node,
                 incarnation,
+                heard,
                 vitals,
-            } => Ok(self.heartbeat(node, incarnation, &vitals)),
+            } => {
+                self.hear(node, heard)?;
+                Ok(self.heartbeat(node, incarnation, &vitals))
+            }
+            Ask::StoreFailed(failure) => self.store_failed(failure).await,
             Ask::Acquire {
                 stripe,
                 node,
                 incarnation,
                 renounced,
             } => self.acquire(stripe, node, incarnation, renounced).await,
+            Ask::Suspect { node } => Ok(self.suspect(node)),
             Ask::Settling { stripe, exclusion } => self.settling(stripe, exclusion).await,
             Ask::NoteDegraded {
                 stripe,
@@ -288,7 +304,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             } => self.note_phase(stripe, epoch, appends).await,
             Ask::Group { stripe, updated } => Ok(self.note_group(stripe, updated)),
             Ask::CommitPool { name } => self.commit_pool(name).await,
-            Ask::ReportDamage(damage) => self.report_damage(damage).await,
+            Ask::ReportDamage { node, damage } => self.report_damage(node, damage).await,
             Ask::Nodes => Ok(CoordinatorReply::Nodes(self.statuses())),
             Ask::CreatePool(wish) => self.create_pool(wish).await,
             Ask::Reserves(stripes) => self.reserves(stripes).await,
@@ -301,7 +317,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             | Ask::CommitReplace { .. }) => self.answer_put(put).await,
             Ask::Lookup { name } => self.lookup(name).await,
             Ask::List { prefix } => self.list(prefix).await,
-            Ask::RemoveFile { name } => self.remove_file(name).await,
+            Ask::RemoveFile { name, file } => self.remove_file(name, file).await,
             Ask::Status => self.status().await,
             Ask::RepairNow { scheme } => self.repair_now(scheme).await,
             Ask::OrderRepair(order) => self.order_repair(order).await,
@@ -345,11 +361,21 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         }
         let meta = Arc::clone(&self.meta);
         let result = run_blocking(&*self.ports, move || work(&meta)).await;
-        if let Err(error @ MetaError::Storage { .. }) = &result {
-            // The first failure says most; later ones follow from it.
-            let _ = self.broken.set(error.clone());
+        if let Err(error @ (MetaError::Storage { .. } | MetaError::WentBack { .. })) = &result {
+            self.stop(error.clone());
         }
         result
+    }
+
+    /// Waits until the metadata store has failed, and says how. Whoever runs the coordinator ends it
+    /// then: it grants no leases any more, and only a restart can find out what is durable.
+    pub async fn broken(&self) -> MetaError {
+        loop {
+            if let Some(error) = self.broken.get() {
+                return error.clone();
+            }
+            self.broken_bell.heard().await;
+        }
     }
 
     /// Whether the metadata store has failed: all requests are refused until a restart, and all
@@ -359,11 +385,13 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     }
 
     fn fleet(&self) -> Fleet {
-        lock(&self.roster).fleet(self.ports.now_ms())
+        let roster = lock(&self.roster);
+        roster.fleet(self.ports.now_ms(), &lock(&self.suspicions))
     }
 
     fn statuses(&self) -> Vec<NodeStatus> {
-        lock(&self.roster).statuses(self.ports.now_ms())
+        let roster = lock(&self.roster);
+        roster.statuses(self.ports.now_ms(), &lock(&self.suspicions))
     }
 }
 

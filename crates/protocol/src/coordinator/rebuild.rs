@@ -4,8 +4,12 @@
 use super::rounds::{Progress, Round, SHORT_DEADLINE_MS};
 use super::survey::{Setback, Survey};
 use super::{Coordinator, lock};
+use crate::fence::fence;
 use crate::message::{NodeReply, NodeRequest};
-use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StaleChunk, StripeId};
+
+use gabion_layout::{
+    ChunkId, ChunkIndex, Epoch, Generation, NodeId, Sequence, StaleChunk, StripeId,
+};
 use gabion_meta::{KeyValue, Meta, MetaError};
 use gabion_plan::{Cost, Plan, check};
 use gabion_planner::manager::Choice;
@@ -25,6 +29,8 @@ pub(super) struct Rebuild {
     pub(super) made: Vec<Made>,
     /// The term under which it was planned.
     pub(super) epoch: Epoch,
+    /// The generation in which it is made.
+    generation: Generation,
     /// The update as of which it is made.
     pub(super) base: Sequence,
     pub(super) plan: Plan,
@@ -186,6 +192,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         Ok(Rebuild {
             made,
             epoch: round.epoch,
+            generation: survey.stripe.generation,
             base: round.outcome.mark,
             cost: Cost::of(&plan, &survey.topology()),
             plan,
@@ -299,7 +306,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let (stripe, epoch) = (survey.stripe.id, round.epoch);
         let generation = survey.stripe.generation;
         let requests = [
-            NodeRequest::Collect {
+            NodeRequest::Fence {
                 stripe,
                 epoch,
                 generation,
@@ -386,7 +393,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         if rebuild.is_move && is_whole && !self.retire(&mut survey, chunk, round).await? {
             return Ok(Fate::Moot);
         }
-        if !self.relocate(&survey, chunk, requestor, made.joins).await? {
+        let place = (requestor, Some(rebuild.generation));
+        if !self.relocate(&survey, chunk, place, made.joins).await? {
             return Ok(Fate::Moot);
         }
         self.count(&survey, rebuild);
@@ -421,17 +429,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         if survey.stripe.generation.0 != expected {
             return Ok(false);
         }
-        let request = NodeRequest::Collect {
-            stripe: id,
-            epoch: round.epoch,
-            generation: survey.stripe.generation,
-        };
         let holder = survey.stripe.nodes[chunk.at()];
-        let reply = self
-            .ports
-            .call_node(holder, request, SHORT_DEADLINE_MS)
-            .await?;
-        Ok(matches!(reply, NodeReply::Holding(_)))
+        let term = (id, round.epoch, survey.stripe.generation);
+        fence(&*self.ports, holder, term).await?;
+        Ok(true)
     }
 
     /// Has a chunk removed that was made and will not count. One that was made in place is replaced
@@ -452,12 +453,13 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         }
     }
 
-    /// Makes the new chunk count. False when the stripe has changed since it was planned for.
+    /// Makes a chunk count on a node, where it was made in this generation or has caught up. False when the
+    /// stripe has changed since it was planned for.
     pub(super) async fn relocate(
         &self,
         survey: &Survey,
         chunk: ChunkIndex,
-        node: NodeId,
+        (node, made_in): (NodeId, Option<Generation>),
         joins_before: Option<u64>,
     ) -> Result<bool, Setback> {
         let (id, generation) = (survey.stripe.id, survey.stripe.generation);
@@ -469,7 +471,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             )));
         }
         let moved = self
-            .with_meta(move |meta| meta.relocate(id, generation, chunk, node))
+            .with_meta(move |meta| meta.relocate(id, generation, chunk, (node, made_in)))
             .await;
         match moved {
             Ok(_) => Ok(true),

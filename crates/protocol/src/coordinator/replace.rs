@@ -266,8 +266,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     }
 
     /// Swaps the stripes of a replacement, and withdraws the old ones, which the client names so
-    /// that this can be repeated: any answer but [`CoordinatorReply::Busy`] says that no node
-    /// serves them any more, unless they are the file's still.
+    /// that this can be repeated. It is done when no node serves them any more. What can never be
+    /// committed is told apart from what only failed: after that, a client must not take it for undone.
     pub(super) async fn commit_replace(
         self: &Arc<Self>,
         put: PutId,
@@ -282,7 +282,16 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 self.add_repairs(stripes).await?;
                 Ok(CoordinatorReply::Done)
             }
-            Err(error) => Err(error.into()),
+            Err(MetaError::CommittedBefore(_)) => Ok(CoordinatorReply::Done),
+            // Terms only grow, and what was displaced, aborted or removed does not come back.
+            Err(
+                error @ (MetaError::UnknownPut(_)
+                | MetaError::UnknownFile(_)
+                | MetaError::FileReplaced(_)
+                | MetaError::UnknownStripe(_)
+                | MetaError::LeaseLost { .. }),
+            ) => return Ok(CoordinatorReply::NotCommitted(error.to_string())),
+            Err(error) => return Err(error.into()),
         };
         if self.withdraw(displaced).await? {
             return outcome;

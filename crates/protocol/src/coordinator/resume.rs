@@ -179,10 +179,17 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 .await;
             return Ok(true);
         }
-        let cannot_write = matches!(failed.refusal, Refusal::NoSpace | Refusal::Failed(_));
+        let cannot_write = matches!(
+            failed.refusal,
+            Refusal::NoSpace | Refusal::Failed(_) | Refusal::StoreFailed(_)
+        );
         if cannot_write && made_there.is_some() {
             progress.avoided.insert(failed.node);
             return Ok(true);
+        }
+        if matches!(failed.refusal, Refusal::StoreFailed(_)) {
+            // What it holds does not help, declared failed or not yet.
+            return Ok(progress.distrusted.insert(failed.node));
         }
         let is_outrun = matches!(failed.refusal, Refusal::CutPassed { .. });
         if is_outrun && progress.outrun_count < OUTRUN_COUNT_MAX {

@@ -353,7 +353,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             if survey.appends {
                 check_appended(&survey)?;
             }
-            let holdings = match collect(&*self.ports, stripe, epoch, &failed).await {
+            let holdings = match collect(&*self.ports, stripe, &survey.former, epoch, &failed).await
+            {
                 Ok(holdings) => holdings,
                 Err(refusal) => {
                     let blamed = survey.blamed(&refusal).ok_or(refusal)?;
@@ -469,7 +470,9 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         };
         resolve(&*self.ports, stripe, epoch, failed, &committed).await?;
         let id = stripe.id;
-        let ended = self.with_meta(move |meta| meta.note_phase(id, false)).await;
+        let ended = self
+            .with_meta(move |meta| meta.note_phase(id, epoch, false))
+            .await;
         ended.map_err(|error| says(error.to_string()))?;
         Ok(committed)
     }

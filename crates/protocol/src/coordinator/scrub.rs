@@ -50,15 +50,14 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         })
     }
 
-    /// Marks the damaged chunks stale that are `node`'s to hold. Others are leftovers, and nobody is
-    /// the poorer for them.
+    /// Marks the damaged chunks stale that are `node`'s to hold. Others are leftovers.
     async fn mark_scrubbed(self: &Arc<Self>, node: NodeId, found: &[Damage]) -> Result<(), Denied> {
         let chunks: Vec<_> = found.iter().map(|damage| damage.chunk).collect();
-        let of_node = move |meta: &Meta<K>| {
-            let (mut held, mut left) = (Vec::new(), Vec::new());
+        let not_its_own = move |meta: &Meta<K>| {
+            let mut left = Vec::new();
             for chunk in chunks {
                 match meta.stripe(chunk.stripe) {
-                    Ok(stripe) if stripe.node_of(chunk.index) == Some(node) => held.push(chunk),
+                    Ok(stripe) if stripe.node_of(chunk.index) == Some(node) => {}
                     Ok(_) => left.push(chunk),
                     // No put will ever make it anybody's: a run of one that was given up may have ended behind
                     // the order to remove what it had made.
@@ -71,12 +70,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                     Err(error) => return Err(error),
                 }
             }
-            Ok((held, left))
+            Ok(left)
         };
-        let (held, left) = self.with_meta(of_node).await?;
-        for chunk in left {
+        for chunk in self.with_meta(not_its_own).await? {
             self.add_leftover(node, chunk);
         }
-        Ok(self.mark_damaged(held).await?)
+        Ok(self.condemn(node, found.to_vec()).await?)
     }
 }

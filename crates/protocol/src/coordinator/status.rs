@@ -1,14 +1,16 @@
 //! Redundancy and repair as a user sees them: counted afresh from the records whenever somebody
 //! asks, never better than the truth.
 
+use super::fleet::Fleet;
 use super::{Answer, Coordinator, PAGE, lock};
-use crate::message::{ClusterStatus, CoordinatorReply, RepairStatus};
-use gabion_layout::PoolId;
+use crate::message::{ClusterStatus, CoordinatorReply, Liveness, RepairStatus};
+use gabion_layout::{NodeId, PoolId};
 use gabion_meta::{KeyValue, Meta, MetaError};
 use gabion_planner::endurance::failures_left_appending;
+use gabion_planner::placement::Space;
 use gabion_planner::repair::Scheme;
 use gabion_planner::update;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
@@ -24,7 +26,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         // Looked at first: what is counted after nothing was being worked at is all that has been done.
         let running_count = lock(&self.queue).running_count() as u64;
         let fleet = self.fleet();
+        let (spaces, silence_ms) = self.last_heard(&fleet);
         let mut status = ClusterStatus {
+            spaces,
+            silence_ms,
             nodes: fleet.nodes().to_vec(),
             arrays: lock(&self.roster).arrays(self.ports.now_ms()),
             repair: lock(&self.repaired).clone(),
@@ -62,6 +67,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 }
                 *status.stripes_by_failures_left.entry(left).or_default() += 1;
                 status.lost_chunk_count += lost.len() as u64;
+                let unreadable_count = fleet.unreadable(stripe).len();
+                status.unreachable_chunk_count += (unreadable_count - lost.len()) as u64;
                 if !lost.is_empty() {
                     *status.at_risk.entry(left).or_default() += 1;
                 }
@@ -71,6 +78,20 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 status.repair.left_bytes += (due + moving) as u64 * stripe.chunk_bytes;
             }
         }
+    }
+
+    /// What nodes that are not failed have last said of their disks, and how long ago.
+    fn last_heard(&self, fleet: &Fleet) -> (BTreeMap<NodeId, Space>, BTreeMap<NodeId, u64>) {
+        let now_ms = self.ports.now_ms();
+        let reports = lock(&self.reports);
+        let live = fleet.nodes().iter();
+        let live = live.filter(|status| status.liveness != Liveness::Failed);
+        let live: Vec<NodeId> = live.map(|status| status.node).collect();
+        let nodes = live.iter().copied();
+        let spaces = nodes.filter_map(|node| Some((node, reports.space(node)?)));
+        let nodes = live.iter().copied();
+        let silences = nodes.filter_map(|node| Some((node, reports.silence_ms(node, now_ms)?)));
+        (spaces.collect(), silences.collect())
     }
 
     /// How fast repairs are and may be, and how long they will take.

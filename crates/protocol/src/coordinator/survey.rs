@@ -31,6 +31,8 @@ pub(super) struct Survey {
     pub(super) stripe: StripeRecord,
     pub(super) facts: Arc<PoolFacts>,
     pub(super) fleet: Fleet,
+    /// Nodes that may still have chunks that count elsewhere.
+    pub(super) former: Vec<NodeId>,
     /// Whether it may have updates of which parity knows nothing.
     pub(super) appends: bool,
     /// Chunks that were left out of updates, each with the last before these, which have all that was
@@ -47,14 +49,17 @@ impl Survey {
 
     /// Refuses a repair that cannot succeed now, before it holds up the stripe's primary.
     pub(super) fn check_hope(&self) -> Result<(), Setback> {
-        let silent = |chunk: &ChunkIndex| {
-            let node = self.stripe.nodes[chunk.at()];
-            !self.stripe.is_stale(*chunk) && self.fleet.liveness(node) == Liveness::Suspect
-        };
-        if let Some(chunk) = self.stripe.chunks().find(silent) {
-            let node = self.stripe.nodes[chunk.at()];
+        let is_silent = |node: &&NodeId| self.fleet.liveness(**node) == Liveness::Suspect;
+        if let Some(node) = self.stripe.nodes.iter().find(is_silent) {
+            let chunk = self.stripe.chunk_on(*node);
+            let chunk = chunk.expect("the node was found in the stripe");
             return Err(Setback(format!(
                 "{node} is silent but not declared failed; its word on {chunk} is needed"
+            )));
+        }
+        if let Some(node) = self.former.iter().find(is_silent) {
+            return Err(Setback(format!(
+                "{node} is silent but not declared failed, and may still have a chunk that was moved"
             )));
         }
         let unreadable = self.fleet.unreadable(&self.stripe);
@@ -186,6 +191,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 stripe,
                 facts,
                 fleet,
+                former: meta.former_holders(id)?,
                 appends,
                 keepers,
             }))

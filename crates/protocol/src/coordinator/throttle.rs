@@ -123,6 +123,7 @@ fn limits_of(settings: &RepairSettings) -> Limits {
 impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     /// Takes in how a node and its clients fare.
     pub(super) fn note_vitals(&self, node: NodeId, vitals: &Vitals) {
+        self.note_space(node, vitals);
         lock(&self.throttle).foreground.add(&vitals.foreground);
         let now_ms = self.ports.now_ms();
         let mut links = lock(&self.links);

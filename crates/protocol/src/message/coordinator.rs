@@ -3,8 +3,8 @@
 
 use super::{ClusterStatus, Damage, LinkRate, NodeStatus, Vitals};
 use gabion_layout::{
-    AppendSpec, ChunkId, ChunkIndex, EncodeAfter, Epoch, Generation, NodeId, RackId,
-    ReplicaPlacement, ReserveSpec, Sequence, StripeId, StripeRecord, Survive, UpdateScheme,
+    AppendSpec, ChunkId, ChunkIndex, ClusterId, EncodeAfter, Epoch, Generation, NodeId, RackId,
+    ReplicaPlacement, ReserveSpec, Sequence, Start, StripeId, StripeRecord, Survive, UpdateScheme,
 };
 use gabion_meta::{Exclusion, FileRecord, PoolRecord, PutId};
 use gabion_planner::manager::Limits;
@@ -41,21 +41,47 @@ pub struct Decided {
     pub stands: Vec<(Epoch, Sequence)>,
 }
 
+/// What a node says of itself when it joins.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Applicant {
+    /// The cluster that it belongs to, if it has been in one.
+    pub cluster: Option<ClusterId>,
+    /// Its id, if it has been here before.
+    pub node: Option<NodeId>,
+    /// This start of it. The number, its incarnation, is higher than at any earlier start.
+    pub start: Start,
+    /// Its starts since the last one that it knows to have been let in, that one included. A
+    /// directory whose earlier starts do not have the one that the coordinator let in last is a copy
+    /// of another time.
+    pub earlier: Vec<Start>,
+    /// The newest start of a coordinator that it has heard of.
+    pub heard: Option<Start>,
+    /// Its rack.
+    pub rack: RackId,
+    /// Where it listens, as `host:port`.
+    pub address: String,
+    /// Bytes that it can store.
+    pub capacity_bytes: u64,
+}
+
+/// A node's word that its store has failed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StoreFailure {
+    /// The node.
+    pub node: NodeId,
+    /// Its incarnation.
+    pub incarnation: u64,
+    /// What the store's first failure was, as a sentence.
+    pub reason: String,
+}
+
 /// A request to the coordinator.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum CoordinatorRequest {
     /// A node comes up.
     Join {
-        /// Its id, if it has been here before.
-        node: Option<NodeId>,
-        /// Its rack.
-        rack: RackId,
-        /// Where it listens, as `host:port`.
-        address: String,
-        /// Bytes that it can store.
-        capacity_bytes: u64,
-        /// Higher than at any earlier start.
-        incarnation: u64,
+        /// Which one.
+        node: Box<Applicant>,
         /// The chunks that it holds.
         chunks: Vec<HeldChunk>,
     },
@@ -65,9 +91,14 @@ pub enum CoordinatorRequest {
         node: NodeId,
         /// Its incarnation.
         incarnation: u64,
+        /// The newest start of a coordinator that it has heard of.
+        heard: Option<Start>,
         /// How it fares.
         vitals: Vitals,
     },
+    /// A node's store has failed: the node serves nothing more, ends its membership, and its process
+    /// ends.
+    StoreFailed(StoreFailure),
     /// A node asks to be a stripe's primary.
     Acquire {
         /// The stripe.
@@ -122,8 +153,19 @@ pub enum CoordinatorRequest {
         /// The pool's name.
         name: String,
     },
+    /// A node does not answer, or has closed its connection. Answered at once; the coordinator looks
+    /// for itself.
+    Suspect {
+        /// The node.
+        node: NodeId,
+    },
     /// A node found damage.
-    ReportDamage(Vec<Damage>),
+    ReportDamage {
+        /// The node that has found it.
+        node: NodeId,
+        /// What it has found in its own chunks.
+        damage: Vec<Damage>,
+    },
     /// The cluster's nodes.
     Nodes,
     /// Make a pool.
@@ -143,7 +185,7 @@ pub enum CoordinatorRequest {
     },
     /// The put is alive.
     TouchPut(PutId),
-    /// All chunks are durable: make the file visible.
+    /// All chunks are durable: make the file visible. May be repeated.
     CommitPut(PutId),
     /// Give the put up.
     AbortPut(PutId),
@@ -157,10 +199,12 @@ pub enum CoordinatorRequest {
         /// The prefix.
         prefix: String,
     },
-    /// Delete a file.
+    /// Delete a file. May be repeated: that another of its name has come is no reason to delete that.
     RemoveFile {
         /// Its name.
         name: String,
+        /// The put that brought it.
+        file: PutId,
     },
     /// Redundancy and repair state of the cluster.
     Status,
@@ -194,8 +238,8 @@ pub enum CoordinatorRequest {
         stripes: Vec<StripeId>,
     },
     /// All chunks of the new stripes are durable: put them in the places of the old ones. May be
-    /// repeated; when it is refused, the file's layout says whether an earlier one succeeded. Any
-    /// answer but [`CoordinatorReply::Busy`] says that readers find no old chunk any more.
+    /// repeated: the answer is [`CoordinatorReply::Done`] once it is committed and readers find no old
+    /// chunk any more, and [`CoordinatorReply::NotCommitted`] when it is not and never will be.
     CommitReplace {
         /// The replacement.
         put: PutId,
@@ -268,15 +312,21 @@ pub struct PoolWish {
 pub enum CoordinatorReply {
     /// Done; nothing to tell.
     Done,
+    /// The replacement was not committed, and never will be; why not.
+    NotCommitted(String),
     /// The node is a member.
     Joined {
+        /// The cluster.
+        cluster: ClusterId,
+        /// The coordinator's start, which the node remembers.
+        coordinator: Start,
         /// Its id.
         node: NodeId,
         /// How long its lease lasts from when it sent the request.
         lease_ms: u64,
         /// How often it should say that it is alive.
         heartbeat_ms: u64,
-        /// Chunks that it should delete before it serves anything.
+        /// Chunks that are not its any more: it sets them aside before it serves anything.
         obsolete: Vec<ChunkId>,
         /// What became of updates that were decided while the node was away; it makes that durable
         /// before it serves anything.
@@ -286,6 +336,8 @@ pub enum CoordinatorReply {
     },
     /// The lease goes on.
     Alive {
+        /// The coordinator's start, which the node remembers.
+        coordinator: Start,
         /// How long from when the node sent the heartbeat.
         lease_ms: u64,
         /// All nodes.
@@ -409,6 +461,8 @@ pub struct StripeLease {
     pub pool: PoolRecord,
     /// All nodes.
     pub nodes: Vec<NodeStatus>,
+    /// Nodes that may still have chunks of the stripe that count elsewhere.
+    pub former: Vec<NodeId>,
     /// Whether the stripe may have updates of which parity knows nothing.
     pub appends: bool,
 }

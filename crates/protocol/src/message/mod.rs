@@ -14,26 +14,23 @@ mod status;
 
 pub use array::{ArrayMemory, ArrayStatus, DeviceState, DeviceStatus};
 pub use coordinator::{
-    CoordinatorReply, CoordinatorRequest, Decided, FileLayout, FormOrder, HeldChunk, LifecycleWish,
-    PoolWish, RepairOrder, SettledStripe, StripeLease,
+    Applicant, CoordinatorReply, CoordinatorRequest, Decided, FileLayout, FormOrder, HeldChunk,
+    LifecycleWish, PoolWish, RepairOrder, SettledStripe, StoreFailure, StripeLease,
 };
 pub use flow::Flow;
 pub use meter::Meter;
 pub use node::{
-    CommittedMark, ConversionSource, Damage, Effect, Holding, NodeReply, NodeRequest,
-    PendingRecord, ReadCut, RunPart,
+    Attestation, CommittedMark, ConversionSource, Damage, Effect, Holding, NodeReply, NodeRequest,
+    PendingRecord, ReadCut, RunFate, RunPart, RunQuestion,
 };
 pub use refusal::Refusal;
 pub use status::{
     ClusterStatus, LifecycleStatus, LinkRate, Liveness, NodeStatus, RepairStatus, Vitals,
 };
 
-pub use gabion_store::StoreCounts;
+pub use gabion_layout::RunId;
+pub use gabion_store::{RunMemory, StoreCounts};
 use serde::{Deserialize, Serialize};
-
-/// One run of one plan. The initiator draws it at random.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub struct RunId(pub u64);
 
 /// Why bytes move; nodes count payload bytes by rack pair and purpose.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use gabion_layout::{
     ByteRange, ChunkId, ChunkIndex, ChunkRange, Epoch, Generation, NodeId, Sequence, StripeId,
 };
 use gabion_plan::Part;
-use gabion_store::{AppendedState, StoreCounts};
+use gabion_store::{AppendedState, RunMemory, StoreCounts};
 use serde::{Deserialize, Serialize};
 
 /// At which point in a stripe's history a part reads.
@@ -21,6 +21,10 @@ pub enum ReadCut {
     /// Exactly as of this update, which every node asked has settled: no term needs to vouch for it,
     /// so it may be read while later terms go on. Nodes keep it readable while it is pinned.
     Settled(Sequence),
+    /// Exactly as of this update, on which a quorum of the stripe's nodes agrees, in this term, the
+    /// newest that any of them knew ([`crate::quorum`]). A node that is in that very term answers
+    /// without a lease.
+    Attested(Epoch, Sequence),
 }
 
 /// What a part's writes and appends are.
@@ -130,6 +134,12 @@ pub struct CommittedMark {
 }
 
 impl RunPart {
+    /// Whether it only reads what a quorum of the stripe's nodes has attested, so that no lease is
+    /// needed.
+    pub fn is_quorum_read(&self) -> bool {
+        matches!(self.cut, ReadCut::Attested(..)) && self.effect == Effect::None
+    }
+
     /// How far the stripe is settled for all that the part says: the primary of an update reads at
     /// its own mark.
     pub fn known_mark(&self) -> Option<CommittedMark> {
@@ -170,11 +180,55 @@ pub struct Holding {
     pub appended: AppendedState,
 }
 
+/// What a client wants to know that lost the answer to an update: what has become of its run. It has
+/// withdrawn the run where it staged new bytes, so that what has not begun never will.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RunQuestion {
+    /// The stripe.
+    pub stripe: StripeId,
+    /// The generation with which the update was asked for.
+    pub generation: Generation,
+    /// The run.
+    pub run: RunId,
+    /// If the update was made, its number is larger: nodes knew of this one when bytes were staged.
+    pub after: Sequence,
+    /// The data chunks that it changes.
+    pub chunks: Vec<ChunkIndex>,
+}
+
+/// What has become of a client's run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum RunFate {
+    /// Its update is committed, under this number.
+    Stood(Sequence),
+    /// Its update was not made, and never will be.
+    Never,
+    /// Its update was made or not, and will not be made any more: too few nodes that would know remember
+    /// that time.
+    Forgotten,
+}
+
+/// What a node knows of a stripe, for a quorum read.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Attestation {
+    /// The newest term that it knows.
+    pub epoch: Epoch,
+    /// The newest generation that it knows.
+    pub generation: Generation,
+    /// Its committed mark.
+    pub mark: Sequence,
+    /// Its records above the mark.
+    pub records: Vec<PendingRecord>,
+}
+
 /// What damage a node found in what it stores.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Damage {
     /// The chunk.
     pub chunk: ChunkId,
+    /// The generation in which the node's chunk was made; where its header is bad, the newest that the node
+    /// knows of the stripe.
+    pub generation: Generation,
     /// Bytes that cannot be trusted; all of them when even the header is bad.
     pub range: ByteRange,
 }
@@ -186,6 +240,8 @@ pub enum NodeRequest {
     Stage {
         /// The run.
         run: RunId,
+        /// The stripe.
+        stripe: StripeId,
         /// The data chunk.
         chunk: ChunkIndex,
         /// Where in the chunk they go.
@@ -214,6 +270,17 @@ pub enum NodeRequest {
         /// all others are at their own nodes.
         substitutes: Vec<(ChunkIndex, NodeId)>,
     },
+    /// To a stripe's primary: what has become of a run?
+    Fate(RunQuestion),
+    /// What does the node remember of a run at a chunk?
+    Recollect {
+        /// The chunk.
+        chunk: ChunkId,
+        /// The asker's term.
+        epoch: Epoch,
+        /// The run.
+        run: RunId,
+    },
     /// To a stripe's primary: what is the committed mark?
     Mark {
         /// The stripe.
@@ -225,6 +292,11 @@ pub enum NodeRequest {
         /// will read through it.
         reconstruct: bool,
     },
+    /// What is known of the stripe, without any promise? Answered without a lease.
+    Attest {
+        /// The stripe.
+        stripe: StripeId,
+    },
     /// To a stripe's primary: commit what was appended, if anything was.
     Commit {
         /// The stripe.
@@ -232,6 +304,16 @@ pub enum NodeRequest {
     },
     /// Fence off older lease terms, then say what is held of the stripe.
     Collect {
+        /// The stripe.
+        stripe: StripeId,
+        /// The new term.
+        epoch: Epoch,
+        /// The stripe's generation.
+        generation: Generation,
+    },
+    /// Refuse older lease terms and older layouts of a stripe from now on, durably. For nodes whose chunks
+    /// the term leaves out.
+    Fence {
         /// The stripe.
         stripe: StripeId,
         /// The new term.
@@ -314,10 +396,27 @@ pub enum NodeRequest {
         /// The bytes.
         bytes: Bytes,
     },
+    /// Does another node answer? Answered without a lease, with [`NodeReply::Done`] if it does.
+    Reach {
+        /// The other node.
+        node: NodeId,
+    },
     /// Bytes sent so far, and planned as a primary.
     Meter,
     /// What its disk has done so far.
     StoreCounts,
+}
+
+impl NodeRequest {
+    /// Whether only a node with a lease may answer. A reader that has asked a quorum knows by itself
+    /// whether the node was left behind.
+    pub fn needs_lease(&self) -> bool {
+        match self {
+            Self::Attest { .. } | Self::Reach { .. } => false,
+            Self::RunPart(part) => !part.is_quorum_read(),
+            _ => true,
+        }
+    }
 }
 
 /// A node's reply.
@@ -325,6 +424,15 @@ pub enum NodeRequest {
 pub enum NodeReply {
     /// Done; nothing to tell.
     Done,
+    /// The bytes are kept.
+    Staged {
+        /// The last update of the stripe of which the node knows, settled or not.
+        newest: Sequence,
+    },
+    /// What has become of the run.
+    Fate(RunFate),
+    /// What is remembered of the run.
+    Recollection(RunMemory),
     /// The run's part will never begin on this node.
     Unstaged {
         /// Bytes were waiting for the part, so it has not begun before either.
@@ -347,6 +455,8 @@ pub enum NodeReply {
         /// The last settled update.
         sequence: Sequence,
     },
+    /// What is known of the stripe.
+    Attested(Attestation),
     /// What is held of the stripe.
     Holding(Holding),
     /// The ranges of the chunk, each with the data chunk whose change it was. None when the records
@@ -377,4 +487,7 @@ pub enum NodeReply {
     StoreCounts(StoreCounts),
     /// Not done.
     Refused(Refusal),
+    /// The update is not made: it was refused before it got a number, so no part of it was started. This
+    /// request starts none later.
+    NotBegun(Refusal),
 }

@@ -63,6 +63,13 @@ pub enum Refusal {
     /// The node is not (or no longer) a member of the cluster and must not serve.
     #[error("the node's lease has run out; try again")]
     NoLease,
+    /// The node's store has failed: it serves nothing more and leaves the cluster. What it holds is
+    /// as good as lost, whether that is declared yet or not.
+    #[error("the node's store has failed, and the node leaves the cluster: {0}")]
+    StoreFailed(String),
+    /// The node has no descriptor, memory or thread left for the request now.
+    #[error("the node is busy: {0}")]
+    Busy(String),
     /// The disk is full.
     #[error("the node's disk is full: it takes no new data, but reads and repairs go on")]
     NoSpace,

@@ -4,6 +4,7 @@ use super::{ArrayStatus, Meter};
 use gabion_layout::{NodeId, RackId};
 use gabion_meta::Departure;
 use gabion_planner::manager::{Latencies, Limits};
+use gabion_planner::placement::Space;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -25,7 +26,7 @@ pub struct NodeStatus {
     pub node: NodeId,
     /// Its rack.
     pub rack: RackId,
-    /// Where it listens.
+    /// Where it listens; empty while another node listens where it did.
     pub address: String,
     /// Whether it lives.
     pub liveness: Liveness,
@@ -42,6 +43,8 @@ pub struct Vitals {
     pub links: Vec<(NodeId, u64)>,
     /// The array of SSDs that it keeps its store on, if it is on one.
     pub array: Option<ArrayStatus>,
+    /// What its disk has room for; none when the disk does not say.
+    pub space: Option<Space>,
 }
 
 /// What the link from one node to another was last found to carry.
@@ -64,6 +67,13 @@ pub struct ClusterStatus {
     pub nodes: Vec<NodeStatus>,
     /// The arrays of those that are not failed and keep their stores on one, as they last said.
     pub arrays: BTreeMap<NodeId, ArrayStatus>,
+    /// What the disks of all of these have room for, as they last said.
+    pub spaces: BTreeMap<NodeId, Space>,
+    /// How long ago nodes that are not failed were last heard, in milliseconds; those that were not heard since
+    /// the coordinator's start are not in it.
+    pub silence_ms: BTreeMap<NodeId, u64>,
+    /// Chunks that are not lost, but whose nodes do not answer now.
+    pub unreachable_chunk_count: u64,
     /// Stripes by the number of further chunk losses that they survive; stripes that have lost
     /// data are under -1.
     pub stripes_by_failures_left: BTreeMap<i32, u64>,

@@ -75,7 +75,7 @@ impl Primaries {
         let desk = self.desk(stripe);
         let _turn = desk.turns.wait().await;
         let mut primary = desk.primary.lock().await;
-        self.ensure_term(&mut primary, stripe).await?;
+        self.ensure_whole_term(&mut primary, stripe, nodes).await?;
         self.commit_waiting(&mut primary, nodes).await
     }
 

@@ -8,13 +8,15 @@ use futures::future::{BoxFuture, ready};
 use futures::task::LocalSpawnExt;
 use futures::{FutureExt, StreamExt};
 use gabion_layout::{
-    ChunkId, Epoch, Generation, NodeId, RackId, Sequence, StripeId, StripeRecord, UpdateScheme,
+    ChunkId, Epoch, Generation, NodeId, RackId, Sequence, Start, StripeId, StripeRecord,
+    UpdateScheme,
 };
 use gabion_meta::{ClusterId, MemoryStore, Meta, Timing};
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
+use gabion_protocol::event::Event;
 use gabion_protocol::message::{
-    ClusterStatus, CoordinatorReply, CoordinatorRequest, Damage, Flow, HeldChunk, Holding,
-    NodeReply, NodeRequest, NodeStatus, PoolWish, Refusal, Vitals,
+    Applicant, ClusterStatus, CoordinatorReply, CoordinatorRequest, Damage, Flow, HeldChunk,
+    Holding, NodeReply, NodeRequest, NodeStatus, PoolWish, Refusal, Vitals,
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
 use gabion_store::AppendedState;
@@ -48,6 +50,8 @@ struct World {
     timer_count: u64,
     tasks: Vec<BoxFuture<'static, ()>>,
     log: Vec<Asked>,
+    /// What the coordinator's log tells.
+    events: Vec<Event>,
     hook: Option<Hook>,
     /// Nodes that send heartbeats and answer calls, with their incarnations.
     alive: BTreeMap<NodeId, u64>,
@@ -162,6 +166,10 @@ impl Ports for FakePorts {
         work();
     }
 
+    fn note_event(&self, event: &Event) {
+        self.world().events.push(event.clone());
+    }
+
     fn random(&self) -> u64 {
         let mut world = self.world();
         world.drawn += 1;
@@ -176,6 +184,8 @@ pub(crate) struct Bed {
     pub(crate) options: CoordinatorOptions,
     /// What nodes say with their heartbeats.
     pub(crate) vitals: Vitals,
+    /// The last start of each node that was let in.
+    admitted: BTreeMap<NodeId, Start>,
     pub(crate) coordinator: Arc<Coordinator<&'static MemoryStore>>,
 }
 
@@ -201,6 +211,7 @@ impl Bed {
             store,
             options,
             vitals: Vitals::default(),
+            admitted: BTreeMap::new(),
             coordinator,
         };
         for node in 0..racks * nodes_per_rack {
@@ -288,14 +299,47 @@ impl Bed {
     ) -> CoordinatorReply {
         let incarnation = self.ports.now_ms() + 1;
         self.ports.world().alive.insert(NodeId(node), incarnation);
-        self.ask(CoordinatorRequest::Join {
+        let applicant = self.applicant(id, node, rack, incarnation);
+        self.let_in(applicant, chunks)
+    }
+
+    /// Asks for a node to be let in, which remembers this start if it is.
+    pub(crate) fn let_in(
+        &mut self,
+        applicant: Applicant,
+        chunks: Vec<HeldChunk>,
+    ) -> CoordinatorReply {
+        let start = applicant.start;
+        let node = Box::new(applicant);
+        let reply = self.ask(CoordinatorRequest::Join { node, chunks });
+        if let CoordinatorReply::Joined { node, .. } = &reply {
+            self.admitted.insert(*node, start);
+        }
+        reply
+    }
+
+    /// What a node says of itself that was let in at every start before.
+    pub(crate) fn applicant(
+        &self,
+        id: Option<NodeId>,
+        node: u32,
+        rack: u32,
+        incarnation: u64,
+    ) -> Applicant {
+        let admitted = id.and_then(|id| self.admitted.get(&id));
+        Applicant {
+            cluster: None,
             node: id,
+            start: Start {
+                number: incarnation,
+                nonce: u64::from(node),
+            },
+            earlier: admitted.copied().into_iter().collect(),
+            heard: None,
             rack: RackId(rack),
             address: format!("10.0.0.1:{}", 1000 + node),
             capacity_bytes: 1 << 40,
-            incarnation,
-            chunks,
-        })
+        }
     }
 
     /// Lets a node of the three racks of three join again with the chunks that it holds.
@@ -356,9 +400,23 @@ impl Bed {
         self.status().stripes_by_failures_left.into_iter().collect()
     }
 
+    /// The node that holds a chunk finds that it is damaged.
     pub(crate) fn report_damage(&mut self, chunk: ChunkId) {
-        let range = gabion_layout::ByteRange::new(0, 1);
-        let report = CoordinatorRequest::ReportDamage(vec![Damage { chunk, range }]);
+        let meta = Meta::open(self.store).unwrap();
+        let holder = meta.stripe(chunk.stripe).unwrap().node_of(chunk.index);
+        // Of any generation, so it is the chunk that is there now.
+        self.report_damage_of(holder.unwrap(), chunk, u64::MAX);
+    }
+
+    /// A node says that its chunk is damaged, which was made in a generation.
+    pub(crate) fn report_damage_of(&mut self, node: NodeId, chunk: ChunkId, generation: u64) {
+        let damage = Damage {
+            chunk,
+            generation: Generation(generation),
+            range: gabion_layout::ByteRange::new(0, 1),
+        };
+        let damage = vec![damage];
+        let report = CoordinatorRequest::ReportDamage { node, damage };
         assert_eq!(self.ask(report), CoordinatorReply::Done);
     }
 
@@ -400,6 +458,7 @@ impl Bed {
         let reply = self.ask(CoordinatorRequest::Heartbeat {
             node,
             incarnation,
+            heard: None,
             vitals,
         });
         assert!(matches!(reply, CoordinatorReply::Alive { .. }), "{reply:?}");
@@ -431,6 +490,7 @@ impl Bed {
             let request = CoordinatorRequest::Heartbeat {
                 node,
                 incarnation,
+                heard: None,
                 vitals: self.vitals.clone(),
             };
             let reply = self.coordinator.handle(request).now_or_never();
@@ -493,6 +553,13 @@ impl Bed {
     }
 
     /// What nodes were asked since the last time.
+    /// What the coordinator has put into its log since the last time, but for joins.
+    pub(crate) fn take_events(&mut self) -> Vec<Event> {
+        let mut events = std::mem::take(&mut self.ports.world().events);
+        events.retain(|event| !matches!(event, Event::Joined(_)));
+        events
+    }
+
     pub(crate) fn take_log(&mut self) -> Vec<Asked> {
         std::mem::take(&mut self.ports.world().log)
     }
@@ -508,9 +575,13 @@ pub(crate) fn chunk_on(stripe: &StripeRecord, node: NodeId) -> ChunkId {
 
 /// A log as short words: who was asked what.
 pub(crate) fn words(log: &[Asked]) -> Vec<(u32, &'static str)> {
+    // Whether nodes live is asked whenever something takes long.
+    let log = log.iter();
+    let log = log.filter(|asked| !matches!(asked.request, NodeRequest::Probe { .. }));
     let word = |asked: &Asked| {
         let word = match &asked.request {
             NodeRequest::Collect { .. } => "collect",
+            NodeRequest::Fence { .. } => "fence",
             NodeRequest::Resolve { .. } => "resolve",
             NodeRequest::RunPart(_) => "part",
             NodeRequest::Scrub { .. } => "scrub",
@@ -524,5 +595,5 @@ pub(crate) fn words(log: &[Asked]) -> Vec<(u32, &'static str)> {
         };
         (asked.node.0, word)
     };
-    log.iter().map(word).collect()
+    log.map(word).collect()
 }

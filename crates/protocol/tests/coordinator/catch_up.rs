@@ -109,7 +109,7 @@ fn a_returned_chunk_gets_what_it_has_missed_and_no_more() {
         .collect();
     assert_eq!(
         of_node,
-        ["collect", "resolve", "part", "resolve", "scrub"],
+        ["fence", "collect", "resolve", "part", "resolve", "scrub"],
         "it is rewound to 5, brought to 7, and read"
     );
     let repair = bed.status().repair;

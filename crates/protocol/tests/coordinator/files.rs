@@ -4,6 +4,7 @@ use crate::bed::{Bed, TIMING, words};
 use futures::FutureExt;
 use futures::future::ready;
 use gabion_layout::{ChunkId, NodeId};
+use gabion_meta::PutId;
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, NodeReply, NodeRequest, Refusal,
 };
@@ -106,7 +107,9 @@ fn a_put_goes_to_nodes_that_are_up_and_is_seen_when_committed() {
         (stripes, (4 << 20) + 1)
     );
     assert_eq!((layout.pool, layout.file.put), (pool, put));
-    refused(&bed.ask(CoordinatorRequest::CommitPut(put)), "put it again");
+    // Its answer may have been lost.
+    let again = bed.ask(CoordinatorRequest::CommitPut(put));
+    assert_eq!(again, CoordinatorReply::Done);
     refused(&bed.ask(begin(Some("p"))), "a file 'f' already");
     let prefix = "f".to_owned();
     let listed = bed.ask(CoordinatorRequest::List { prefix });
@@ -192,6 +195,37 @@ fn a_file_committed_on_a_dead_node_is_repaired() {
 }
 
 #[test]
+fn an_order_to_delete_a_file_that_comes_again_spares_the_next_one_of_its_name() {
+    let mut bed = Bed::three_racks();
+    let remove = |bed: &mut Bed, file| {
+        let name = "f".to_owned();
+        bed.ask(CoordinatorRequest::RemoveFile { name, file })
+    };
+    bed.put("f", 1);
+    let first = look(&mut bed);
+    assert_eq!(remove(&mut bed, first), CoordinatorReply::Done);
+    assert_eq!(
+        remove(&mut bed, first),
+        CoordinatorReply::Done,
+        "it is gone"
+    );
+    bed.put("f", 1);
+    assert_eq!(remove(&mut bed, first), CoordinatorReply::Done);
+    let next = look(&mut bed);
+    assert_ne!(next, first);
+    assert_eq!(remove(&mut bed, next), CoordinatorReply::Done);
+}
+
+/// The put that brought the file.
+fn look(bed: &mut Bed) -> PutId {
+    let name = "f".to_owned();
+    match bed.ask(CoordinatorRequest::Lookup { name }) {
+        CoordinatorReply::File(layout) => layout.file.put,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn garbage_is_forgotten_when_all_nodes_that_live_have_removed_it() {
     let mut bed = Bed::three_racks();
     let stripe = bed.put("f", 1).remove(0);
@@ -205,8 +239,8 @@ fn garbage_is_forgotten_when_all_nodes_that_live_have_removed_it() {
             ready(Ok(NodeReply::Refused(Refusal::Failed("no".to_owned())))).boxed()
         })
     });
-    let name = "f".to_owned();
-    let removed = bed.ask(CoordinatorRequest::RemoveFile { name });
+    let (name, file) = ("f".to_owned(), look(&mut bed));
+    let removed = bed.ask(CoordinatorRequest::RemoveFile { name, file });
     assert_eq!(removed, CoordinatorReply::Done);
     bed.pass(100);
     let asked = |bed: &mut Bed| -> BTreeSet<u32> {

@@ -136,9 +136,37 @@ fn nobody_leaves_out_a_node_that_has_returned() {
         matches!(&returned, CoordinatorReply::Refused(s) if s.contains("has returned meanwhile")),
         "{returned:?}"
     );
+    bed.fail(&[stripe.nodes[4]]);
     let past = bed.ask(settling(2));
     assert!(
         matches!(&past, CoordinatorReply::Refused(s) if s.contains("newer primary")),
         "{past:?}"
     );
+    assert_eq!(bed.ask(settling(1)), CoordinatorReply::Done);
+}
+
+#[test]
+fn only_the_present_primary_says_whether_updates_are_appended() {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1).remove(0);
+    assert_eq!(epoch(&bed.acquire(stripe.id, stripe.nodes[0])), 1);
+    let mut note = |epoch, appends| {
+        bed.ask(CoordinatorRequest::NotePhase {
+            stripe: stripe.id,
+            epoch: Epoch(epoch),
+            appends,
+        })
+    };
+    assert_eq!(note(1, true), CoordinatorReply::Done);
+    for past in [0, 2] {
+        let refused = note(past, false);
+        assert!(
+            matches!(&refused, CoordinatorReply::Refused(s) if s.contains("newer primary")),
+            "{refused:?}"
+        );
+    }
+    let CoordinatorReply::Lease(lease) = bed.acquire(stripe.id, stripe.nodes[0]) else {
+        panic!("it has the lease")
+    };
+    assert!(lease.appends);
 }

@@ -6,8 +6,11 @@
 mod append;
 mod bed;
 mod catch_up;
+mod condition;
 mod files;
+mod former_holders;
 mod grouping;
+mod identity;
 mod leases;
 mod lifecycle;
 mod manager;
@@ -16,4 +19,5 @@ mod repair;
 mod repair_edges;
 mod replace;
 mod resume;
+mod suspicion;
 mod together;

@@ -237,6 +237,7 @@ fn a_node_is_drained_by_copying_and_may_then_leave() {
     let heartbeat = CoordinatorRequest::Heartbeat {
         node,
         incarnation: u64::MAX,
+        heard: None,
         vitals: Vitals::default(),
     };
     assert_eq!(bed.ask(heartbeat), CoordinatorReply::Leave);
@@ -255,7 +256,7 @@ fn the_old_chunk_is_out_of_service_before_the_copy_counts() {
     bed.hook(move |asked, request| {
         let retires = asked == node
             && silent > 0
-            && matches!(request, NodeRequest::Collect { generation, .. } if generation.0 == 2);
+            && matches!(request, NodeRequest::Fence { generation, .. } if generation.0 == 2);
         retires.then(|| {
             silent -= 1;
             ready(Err(gone(node))).boxed()

@@ -7,14 +7,15 @@ use gabion_layout::{
 };
 use gabion_meta::{Exclusion, StoodUpdate};
 use gabion_protocol::message::{
-    ArrayMemory, ArrayStatus, CoordinatorReply, CoordinatorRequest, Decided, DeviceState,
-    DeviceStatus, HeldChunk, Liveness, Vitals,
+    Applicant, ArrayMemory, ArrayStatus, CoordinatorReply, CoordinatorRequest, Decided,
+    DeviceState, DeviceStatus, HeldChunk, Liveness, StoreFailure, Vitals,
 };
 
 fn heartbeat(bed: &mut Bed, node: u32, incarnation: u64) -> CoordinatorReply {
     bed.ask(CoordinatorRequest::Heartbeat {
         node: NodeId(node),
         incarnation,
+        heard: None,
         vitals: Vitals::default(),
     })
 }
@@ -58,6 +59,40 @@ fn silence_makes_a_node_suspect_then_failed_and_only_joining_helps() {
 }
 
 #[test]
+fn a_node_whose_store_has_failed_counts_as_failed_at_once() {
+    let mut bed = Bed::new(3, 3);
+    let node = NodeId(4);
+    let failed = |incarnation| {
+        CoordinatorRequest::StoreFailed(StoreFailure {
+            node,
+            incarnation,
+            reason: "cannot sync".to_owned(),
+        })
+    };
+    bed.ask(failed(0));
+    assert_eq!(
+        liveness(&mut bed, node),
+        Liveness::Up,
+        "an earlier run says so"
+    );
+    assert_eq!(bed.ask(failed(1)), CoordinatorReply::Done);
+    assert_eq!(liveness(&mut bed, node), Liveness::Failed);
+    assert_eq!(heartbeat(&mut bed, 4, 1), CoordinatorReply::Rejoin);
+    assert_eq!(bed.ask(failed(1)), CoordinatorReply::Done, "told twice");
+    let told = bed.status().repair.last_error.unwrap();
+    assert!(
+        told.contains("store of node 4 has failed: cannot sync"),
+        "{told}"
+    );
+    assert_eq!(bed.rejoin_obsolete(node, vec![]), []);
+    assert_eq!(
+        liveness(&mut bed, node),
+        Liveness::Up,
+        "it has another disk"
+    );
+}
+
+#[test]
 fn an_array_is_as_its_node_last_said_until_the_node_has_failed() {
     let mut bed = Bed::new(3, 3);
     let node = NodeId(4);
@@ -97,15 +132,8 @@ fn strangers_and_earlier_runs_are_turned_away() {
         CoordinatorReply::Rejoin,
         "a later run has joined"
     );
-    let join = |node, chunks| CoordinatorRequest::Join {
-        node,
-        rack: RackId(1),
-        address: "10.0.0.1:1003".to_owned(),
-        capacity_bytes: 1,
-        incarnation: 1,
-        chunks,
-    };
-    let early = bed.ask(join(Some(NodeId(3)), vec![]));
+    let first = bed.applicant(Some(NodeId(3)), 3, 1, 1);
+    let early = bed.let_in(first.clone(), vec![]);
     assert!(
         matches!(&early, CoordinatorReply::Refused(s) if s.contains("later run of node 3")),
         "{early:?}"
@@ -121,19 +149,20 @@ fn strangers_and_earlier_runs_are_turned_away() {
         mark: Sequence(0),
         undecided: vec![],
     };
-    let forgetful = bed.ask(join(None, vec![held]));
+    let nameless = Applicant {
+        node: None,
+        ..first.clone()
+    };
+    let forgetful = bed.let_in(nameless, vec![held]);
     assert!(
         matches!(&forgetful, CoordinatorReply::Refused(s) if s.contains("forgotten its id")),
         "{forgetful:?}"
     );
-    let moved = bed.ask(CoordinatorRequest::Join {
-        node: Some(NodeId(3)),
+    let elsewhere = Applicant {
         rack: RackId(2),
-        address: "10.0.0.1:1003".to_owned(),
-        capacity_bytes: 1,
-        incarnation: u64::MAX,
-        chunks: vec![],
-    });
+        ..bed.applicant(Some(NodeId(3)), 3, 1, u64::MAX)
+    };
+    let moved = bed.let_in(elsewhere, vec![]);
     assert!(
         matches!(&moved, CoordinatorReply::Refused(s) if s.contains("rack")),
         "{moved:?}"
@@ -145,11 +174,15 @@ fn a_join_tells_what_to_delete_and_finds_what_is_lost() {
     let mut bed = Bed::three_racks();
     let kept = bed.put("kept", 1).remove(0);
     let node = kept.nodes[0];
-    let (put, pending) = bed.begin_put("pending", 4 << 20);
+    // A stripe that was never of a file and is forgotten by now.
+    let (given_up, reclaimed) = bed.begin_put("given up", 4 << 20);
     let unknown = ChunkId {
-        stripe: StripeId(1_000_000),
+        stripe: reclaimed[0].id,
         index: ChunkIndex(1),
     };
+    bed.ask(CoordinatorRequest::AbortPut(given_up));
+    bed.pass(1_000);
+    let (put, pending) = bed.begin_put("pending", 4 << 20);
     let pending_chunk = ChunkId {
         stripe: pending[0].id,
         index: ChunkIndex(0),

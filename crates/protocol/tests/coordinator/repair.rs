@@ -4,7 +4,7 @@ use crate::bed::{Asked, Bed, TIMING, chunk_on, gone, words};
 use crate::resume::{readers, runs};
 use futures::FutureExt;
 use futures::future::{pending, ready};
-use gabion_layout::{ChunkId, ChunkIndex, NodeId, StripeId, StripeRecord};
+use gabion_layout::{ChunkId, ChunkIndex, Generation, NodeId, StripeId, StripeRecord};
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Damage, Effect, NodeReply, NodeRequest, Purpose, ReadCut,
     Refusal, RunPart,
@@ -151,7 +151,11 @@ fn a_damaged_helper_is_left_out_and_repaired_too() {
         reads.then(|| {
             told = true;
             let range = gabion_layout::ByteRange::new(0, 4096);
-            let damage = Refusal::Damaged(Damage { chunk, range });
+            let damage = Refusal::Damaged(Damage {
+                chunk,
+                generation: Generation(1),
+                range,
+            });
             ready(Ok(NodeReply::Refused(damage))).boxed()
         })
     });
@@ -243,7 +247,11 @@ fn a_new_chunk_that_reads_back_damaged_does_not_count() {
             ready(Ok(NodeReply::Scrubbed {
                 chunk_count: 1,
                 bytes: 1 << 20,
-                damage: vec![Damage { chunk, range }],
+                damage: vec![Damage {
+                    chunk,
+                    generation: Generation(1),
+                    range,
+                }],
             }))
             .boxed()
         })
@@ -447,6 +455,15 @@ fn a_coordinator_that_crashes_in_a_repair_does_it_again() {
     );
 }
 
+/// What a node says of a chunk of the first generation.
+fn damage(chunk: ChunkId) -> Damage {
+    Damage {
+        chunk,
+        generation: Generation(1),
+        range: gabion_layout::ByteRange::new(0, 4096),
+    }
+}
+
 #[test]
 fn a_scrub_finds_damage_and_has_it_repaired() {
     let mut bed = Bed::three_racks();
@@ -467,8 +484,6 @@ fn a_scrub_finds_damage_and_has_it_repaired() {
         let NodeRequest::Scrub { chunks } = request else {
             return None;
         };
-        let range = gabion_layout::ByteRange::new(0, 4096);
-        let damage = |chunk| Damage { chunk, range };
         (node == damaged && chunks.is_empty()).then(|| {
             ready(Ok(NodeReply::Scrubbed {
                 chunk_count: 5,

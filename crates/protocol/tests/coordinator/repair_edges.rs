@@ -103,6 +103,43 @@ fn updates_under_way_are_decided_before_anything_is_read() {
 }
 
 #[test]
+fn survivors_read_their_chunks_before_an_update_stands() {
+    let mut bed = Bed::three_racks();
+    let before = bed.put("f", 1).remove(0);
+    let all = (0..6).map(ChunkIndex).collect();
+    let record = PendingRecord {
+        epoch: Epoch(1),
+        chunk: ChunkIndex(0),
+        sequence: Sequence(5),
+        participants: all,
+    };
+    bed.hook(move |_, request| {
+        let asked = matches!(request, NodeRequest::Collect { .. });
+        asked.then(|| {
+            let holding = Holding {
+                mark: Sequence(4),
+                records: vec![record.clone()],
+                appended: AppendedState::default(),
+            };
+            ready(Ok(NodeReply::Holding(holding))).boxed()
+        })
+    });
+    // Four are left, as many as the code needs: none of them has another that could stand in for it.
+    bed.fail(&before.nodes[..2]);
+    bed.ask(REPAIR_NOW);
+    bed.pass(100);
+    let log = words(&bed.take_log());
+    let of_survivors = log.iter().filter(|(node, _)| {
+        let node = NodeId(*node);
+        before.nodes[2..].contains(&node)
+    });
+    let first: Vec<&str> = of_survivors.map(|&(_, word)| word).take(12).collect();
+    assert_eq!(first[..4], ["collect"; 4], "{log:?}");
+    assert_eq!(first[4..8], ["scrub"; 4], "{log:?}");
+    assert_eq!(first[8..], ["resolve"; 4], "{log:?}");
+}
+
+#[test]
 fn a_chunk_repaired_in_place_is_fenced_first() {
     let mut bed = Bed::three_racks();
     let before = bed.put("f", 1).remove(0);
@@ -119,18 +156,20 @@ fn a_chunk_repaired_in_place_is_fenced_first() {
         matches!(
             of_node.as_slice(),
             [
-                NodeRequest::Collect {
+                NodeRequest::Fence {
                     generation: Generation(2),
                     ..
                 },
+                NodeRequest::Fence { .. },
                 NodeRequest::Resolve { .. },
                 NodeRequest::RunPart(_),
                 NodeRequest::Scrub { .. },
+                NodeRequest::Fence { .. },
                 NodeRequest::Collect { .. },
                 NodeRequest::Resolve { .. },
             ]
         ),
-        "it is no survivor, and asked only when it is to write: {of_node:?}"
+        "it is no survivor: each term fences it, and only the repair resolves it: {of_node:?}"
     );
     assert_eq!(bed.stripe("f").nodes, before.nodes);
 }

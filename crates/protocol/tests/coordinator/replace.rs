@@ -142,9 +142,30 @@ fn a_write_is_not_acknowledged_while_a_node_serves_old_chunks() {
     assert_eq!(look(&mut bed).stripes, new, "but it is done");
     busy(&commit(&mut bed, put, &old), "not withdrawn");
     bed.unhook();
-    // The client learns from the layout that this means success.
-    let again = commit(&mut bed, put, &old);
-    assert!(matches!(&again, CoordinatorReply::Refused(s) if s.contains("not under way")));
+    assert_eq!(commit(&mut bed, put, &old), CoordinatorReply::Done);
+}
+
+#[test]
+fn a_commit_whose_answer_was_lost_is_known_after_others_have_replaced_the_stripes() {
+    let mut bed = Bed::three_racks();
+    let old = bed.put("f", 2);
+    let (put, _, new) = begin(&mut bed, &old);
+    // The answer is lost, and somebody else writes before the client asks again.
+    assert_eq!(commit(&mut bed, put, &old), CoordinatorReply::Done);
+    let (other, _, newest) = begin(&mut bed, &new);
+    assert_eq!(commit(&mut bed, other, &new), CoordinatorReply::Done);
+    assert_eq!(commit(&mut bed, put, &old), CoordinatorReply::Done);
+    bed.restart();
+    assert_eq!(commit(&mut bed, put, &old), CoordinatorReply::Done);
+    assert_eq!(look(&mut bed).stripes, newest, "nothing is done twice");
+    // One that was aborted never was committed, and that is another answer.
+    let (put, ..) = begin(&mut bed, &newest);
+    bed.ask(CoordinatorRequest::AbortPut(put));
+    let late = commit(&mut bed, put, &newest);
+    assert!(
+        matches!(late, CoordinatorReply::NotCommitted(_)),
+        "{late:?}"
+    );
 }
 
 #[test]
@@ -161,7 +182,10 @@ fn of_writers_that_overlap_one_waits() {
     assert_eq!(commit(&mut bed, second, &old[1..]), CoordinatorReply::Done);
     assert_eq!(look(&mut bed).stripes[1..], new);
     let late = commit(&mut bed, first, &old[..2]);
-    assert!(matches!(late, CoordinatorReply::Refused(_)), "{late:?}");
+    assert!(
+        matches!(late, CoordinatorReply::NotCommitted(_)),
+        "{late:?}"
+    );
     busy(&ask(&mut bed, &old), "read the file's record");
 }
 
@@ -180,7 +204,7 @@ fn a_silent_writer_holds_nobody_up_for_long() {
     bed.pass(2 * patience_ms);
     assert_eq!(epoch(&bed.acquire(old[0].id, old[0].nodes[0])), 2);
     let late = commit(&mut bed, put, &old);
-    assert!(matches!(&late, CoordinatorReply::Refused(s) if s.contains("not under way")));
+    assert!(matches!(&late, CoordinatorReply::NotCommitted(s) if s.contains("not under way")));
     assert_eq!(look(&mut bed).stripes, old);
 }
 
@@ -196,7 +220,7 @@ fn after_a_restart_the_first_to_take_a_lease_decides() {
     bed.restart();
     assert_eq!(epoch(&bed.acquire(new[0].id, new[0].nodes[0])), 2);
     let late = commit(&mut bed, put, &new);
-    assert!(matches!(&late, CoordinatorReply::Refused(s) if s.contains("is over")));
+    assert!(matches!(&late, CoordinatorReply::NotCommitted(s) if s.contains("is over")));
     assert_eq!(look(&mut bed).stripes, new);
     // Nor does another writer wait for the one whose replacement is lost.
     let (put, ..) = begin(&mut bed, &new);

@@ -1,63 +1,30 @@
 //! Real nodes of one stripe on a bed: one thread, no time, and a coordinator that grants everything
 //! and remembers what it was told. Messages arrive when the test sends them.
 
+use crate::ports::{BedPorts, Note, World};
 use bytes::Bytes;
-use futures::channel::mpsc::UnboundedReceiver;
-use futures::future::{BoxFuture, Either, pending, poll_fn, ready};
+use futures::future::{Either, poll_fn, ready};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use gabion_layout::{
-    AppendSpec, ByteRange, ChunkId, ChunkIndex, ChunkRange, Epoch, Generation, Keeping, NodeId,
-    PoolId, RackId, Sequence, StripeId, StripeRecord, UpdateScheme,
+    ByteRange, ChunkId, ChunkIndex, ChunkRange, Generation, Keeping, NodeId, PoolId, RackId,
+    Sequence, Start, StripeId, StripeRecord, UpdateScheme,
 };
-use gabion_meta::{PoolRecord, PoolSpec};
-use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, Effect, Flow, Liveness, NodeReply, NodeRequest,
-    NodeStatus, Refusal, RunId, StripeLease,
-};
+use gabion_protocol::message::{Decided, NodeReply, NodeRequest, RunId};
 use gabion_protocol::node::{Node, NodeOptions};
-use gabion_protocol::ports::{Address, CallError, Ports};
+use gabion_protocol::ports::{Address, Ports};
 use gabion_store::{ChunkSpec, Cut, Options, SimDisk, Store};
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 pub(crate) const CHUNK_BYTES: u64 = 4096;
 pub(crate) const STRIPE: StripeId = StripeId(1);
 
-/// What a primary told the coordinator that its updates leave out.
-pub(crate) type Note = (Epoch, Vec<(ChunkIndex, Sequence)>);
-
-#[derive(Default)]
-struct World {
-    nodes: BTreeMap<NodeId, Arc<Node<SimDisk>>>,
-    failed: Vec<NodeId>,
-    /// Nodes whose parts of plans never come to an end.
-    stuck: Vec<NodeId>,
-    tasks: Vec<BoxFuture<'static, ()>>,
-    epoch: u64,
-    notes: Vec<Note>,
-    refuses_notes: bool,
-    /// The participants of each record that a node was to make.
-    records: Vec<(Sequence, Vec<ChunkIndex>)>,
-    drawn: u64,
-    scheme: UpdateScheme,
-    /// Whether the stripe is noted to be in an append phase.
-    appends: bool,
-    /// Parts from here on fail at this node.
-    broken: Option<NodeId>,
-}
-
-#[derive(Clone)]
-pub(crate) struct BedPorts {
-    me: NodeId,
-    world: Arc<Mutex<World>>,
-}
-
 /// Four nodes with the chunks of one stripe of zeros under `rs(2,2)`.
 pub(crate) struct Bed {
     world: Arc<Mutex<World>>,
     stores: Vec<Arc<Store<SimDisk>>>,
+    disks: Vec<SimDisk>,
 }
 
 fn update_of(
@@ -65,11 +32,12 @@ fn update_of(
     chunk: u8,
     length: usize,
     substitutes: &[(ChunkIndex, NodeId)],
+    generation: Generation,
 ) -> NodeRequest {
     NodeRequest::Update {
         run: RunId(run),
         stripe: STRIPE,
-        generation: Generation(1),
+        generation,
         ranges: vec![ChunkRange {
             chunk: ChunkIndex(chunk),
             range: ByteRange::new(0, length as u64),
@@ -89,23 +57,12 @@ pub(crate) fn stripe() -> StripeRecord {
     }
 }
 
-fn pool(update: UpdateScheme) -> PoolRecord {
-    PoolRecord {
-        id: PoolId(1),
-        spec: PoolSpec {
-            name: "p".to_owned(),
-            code: "rs(2,2)".to_owned(),
-            k: 2,
-            m: 2,
-            sub_chunks: 1,
-            chunk_bytes: CHUNK_BYTES,
-            survive: "2-nodes".parse().expect("a promise"),
-            chunks_per_rack: 4,
-            update,
-            reserve: None,
-            append: update.appends().then(AppendSpec::default),
-        },
-        lifecycle: None,
+const fn spec(base: u64) -> ChunkSpec {
+    ChunkSpec {
+        generation: Generation(1),
+        chunk_bytes: CHUNK_BYTES,
+        base: Sequence(base),
+        keeping: Keeping::InPlace,
     }
 }
 
@@ -116,174 +73,34 @@ fn node_options(node: u32) -> NodeOptions {
         address: format!("host:{node}"),
         capacity_bytes: 1 << 30,
         reserve_bytes_per_s: 16 << 20,
-        incarnation: 1,
-    }
-}
-
-impl BedPorts {
-    fn world(&self) -> std::sync::MutexGuard<'_, World> {
-        self.world.lock().expect("nobody panics with it")
-    }
-
-    fn statuses(&self) -> Vec<NodeStatus> {
-        let world = self.world();
-        let status = |node: u32| NodeStatus {
-            node: NodeId(node),
-            rack: RackId(node % 2),
-            address: format!("host:{node}"),
-            liveness: if world.failed.contains(&NodeId(node)) {
-                Liveness::Failed
-            } else {
-                Liveness::Up
-            },
-            departure: gabion_meta::Departure::None,
-        };
-        (0..4).map(status).collect()
-    }
-
-    /// The nodes that have joined by now: all that a node knows until its next heartbeat.
-    fn joined(&self) -> Vec<NodeStatus> {
-        let mut statuses = self.statuses();
-        let world = self.world();
-        statuses.retain(|status| {
-            status.liveness == Liveness::Failed || world.nodes.contains_key(&status.node)
-        });
-        statuses
-    }
-
-    fn answer(&self, request: CoordinatorRequest) -> CoordinatorReply {
-        match request {
-            CoordinatorRequest::Join { node, .. } => CoordinatorReply::Joined {
-                node: node.expect("nodes here have ids"),
-                lease_ms: u64::MAX / 2,
-                heartbeat_ms: u64::MAX / 2,
-                obsolete: Vec::new(),
-                decided: Vec::new(),
-                nodes: self.joined(),
-            },
-            CoordinatorRequest::Acquire { renounced, .. } => {
-                let nodes = self.statuses();
-                let mut world = self.world();
-                let pool = pool(world.scheme);
-                if world.epoch == 0 || renounced == Some(Epoch(world.epoch)) {
-                    world.epoch += 1;
-                }
-                CoordinatorReply::Lease(StripeLease {
-                    epoch: Epoch(world.epoch),
-                    stripe: stripe(),
-                    pool,
-                    nodes,
-                    appends: world.appends,
-                })
-            }
-            CoordinatorRequest::NoteDegraded { epoch, chunks, .. } => {
-                let mut world = self.world();
-                if world.refuses_notes {
-                    return CoordinatorReply::Refused("its node has returned".to_owned());
-                }
-                world.notes.push((epoch, chunks));
-                CoordinatorReply::Done
-            }
-            CoordinatorRequest::NotePhase { appends, .. } => {
-                self.world().appends = appends;
-                CoordinatorReply::Done
-            }
-            _ => CoordinatorReply::Done,
-        }
-    }
-}
-
-impl Ports for BedPorts {
-    fn call_node(
-        &self,
-        node: NodeId,
-        request: NodeRequest,
-        _: u64,
-    ) -> BoxFuture<'static, Result<NodeReply, CallError>> {
-        let mut world = self.world();
-        if let NodeRequest::RunPart(part) = &request
-            && let Effect::Record {
-                sequence,
-                participants,
-            }
-            | Effect::Append {
-                sequence,
-                participants,
-            } = &part.effect
-        {
-            world.records.push((*sequence, participants.clone()));
-        }
-        let is_part = matches!(request, NodeRequest::RunPart(_));
-        if world.failed.contains(&node) || (is_part && world.broken == Some(node)) {
-            let peer = node.to_string();
-            let reason = "is gone".to_owned();
-            return ready(Err(CallError { peer, reason })).boxed();
-        }
-        let is_part = matches!(request, NodeRequest::RunPart(_));
-        if is_part && world.stuck.contains(&node) {
-            return pending().boxed();
-        }
-        let called = Arc::clone(&world.nodes[&node]);
-        drop(world);
-        called
-            .handle(request, Address::Node(self.me))
-            .map(Ok)
-            .boxed()
-    }
-
-    fn call_coordinator(
-        &self,
-        request: CoordinatorRequest,
-        _: u64,
-    ) -> BoxFuture<'static, Result<CoordinatorReply, CallError>> {
-        ready(Ok(self.answer(request))).boxed()
-    }
-
-    fn send_flows(
-        &self,
-        to: Address,
-        mut flows: UnboundedReceiver<Flow>,
-    ) -> BoxFuture<'static, Result<(), Refusal>> {
-        let Address::Node(node) = to else {
-            unreachable!("nodes here send to nodes")
-        };
-        let to = self.world().nodes.get(&node).cloned();
-        let send = async move {
-            while let Some(flow) = flows.next().await {
-                to.as_ref().expect("a node of the stripe").flow(flow);
-            }
-            Ok(())
-        };
-        send.boxed()
-    }
-
-    fn learn_nodes(&self, _: &[NodeStatus]) {}
-
-    fn now_ms(&self) -> u64 {
-        0
-    }
-
-    fn sleep_ms(&self, _: u64) -> BoxFuture<'static, ()> {
-        pending().boxed()
-    }
-
-    fn spawn(&self, task: BoxFuture<'static, ()>) {
-        self.world().tasks.push(task);
-    }
-
-    fn blocking(&self, work: Box<dyn FnOnce() + Send>) {
-        work();
-    }
-
-    fn random(&self) -> u64 {
-        let mut world = self.world();
-        world.drawn += 1;
-        // Far from the names that tests choose.
-        (1 << 32) + world.drawn
+        start: Start {
+            number: 1,
+            nonce: 1,
+        },
     }
 }
 
 impl Bed {
+    /// Lets a node's disk fail for good.
+    pub(crate) fn kill_disk(&self, node: u32) {
+        self.disks[node as usize].die();
+    }
+
+    /// Lets a node join anew that is told that a chunk is not its any more; what is in its trash then.
+    pub(crate) fn rejoin_without(&self, node: u32, chunk: ChunkId) -> Vec<String> {
+        self.world().obsolete = vec![chunk];
+        let store = Arc::clone(&self.stores[node as usize]);
+        let ports: Arc<dyn Ports> = Arc::new(self.ports(node));
+        let joined = self.run(Node::join(Arc::clone(&store), ports, node_options(node)));
+        joined.expect("everybody may join");
+        store.trash().expect("the disk works")
+    }
+
+    /// Nodes that have told the coordinator that their stores failed, in that order.
+    pub(crate) fn store_failures(&self) -> Vec<NodeId> {
+        self.world().store_failures.clone()
+    }
+
     /// Starts the nodes of a pool of parity logging; they believe those in `failed` to be gone.
     pub(crate) fn new(failed: &[u32]) -> Self {
         Self::with_scheme(UpdateScheme::Pl, failed)
@@ -297,6 +114,7 @@ impl Bed {
         let mut bed = Self {
             world,
             stores: Vec::new(),
+            disks: Vec::new(),
         };
         for node in 0..4 {
             let options = Options {
@@ -305,18 +123,13 @@ impl Bed {
                 ..Options::default()
             };
             let disk = SimDisk::new(u64::from(node));
+            bed.disks.push(disk.clone());
             let store = Arc::new(Store::open(disk, options).expect("an empty disk").0);
             let chunk = ChunkId {
                 stripe: STRIPE,
                 index: ChunkIndex(node as u8),
             };
-            let spec = ChunkSpec {
-                generation: Generation(1),
-                chunk_bytes: CHUNK_BYTES,
-                base: Sequence(0),
-                keeping: Keeping::InPlace,
-            };
-            let mut writer = store.create(chunk, spec).expect("there is room");
+            let mut writer = store.create(chunk, spec(0)).expect("there is room");
             let zeros = vec![0; CHUNK_BYTES as usize];
             writer.write_at(0, &zeros).expect("it fits");
             writer.finish().expect("it is whole");
@@ -369,11 +182,25 @@ impl Bed {
     pub(crate) fn stage(&self, node: u32, run: u64, chunk: u8, bytes: &'static [u8]) -> NodeReply {
         let request = NodeRequest::Stage {
             run: RunId(run),
+            stripe: STRIPE,
             chunk: ChunkIndex(chunk),
             offset: 0,
             bytes: Bytes::from_static(bytes),
         };
         self.ask(node, request)
+    }
+
+    /// A node gets its chunk anew, as of an update; its bytes are zeros.
+    pub(crate) fn make_anew(&self, node: u8, base: u64) {
+        let index = ChunkIndex(node);
+        let stripe = STRIPE;
+        let store = &self.stores[usize::from(node)];
+        let mut writer = store
+            .create(ChunkId { stripe, index }, spec(base))
+            .expect("there is room");
+        let zeros = vec![0; CHUNK_BYTES as usize];
+        writer.write_at(0, &zeros).expect("it fits");
+        writer.finish().expect("it is whole");
     }
 
     pub(crate) fn unstage(&self, node: u32, run: u64) -> NodeReply {
@@ -388,7 +215,8 @@ impl Bed {
         length: usize,
         substitutes: &[(ChunkIndex, NodeId)],
     ) -> NodeReply {
-        self.ask(0, update_of(run, chunk, length, substitutes))
+        let generation = self.world().stripe().generation;
+        self.ask(0, update_of(run, chunk, length, substitutes, generation))
     }
 
     /// Asks node 0 to run an update that never comes to an end, and for the mark meanwhile.
@@ -396,7 +224,7 @@ impl Bed {
         self.world().stuck.push(NodeId(chunk.into()));
         let primary = Arc::clone(&self.world().nodes[&NodeId(0)]);
         let origin = Address::Node(NodeId::CLIENT);
-        let update = primary.handle(update_of(run, chunk, length, &[]), origin);
+        let update = primary.handle(update_of(run, chunk, length, &[], Generation(1)), origin);
         let mark = NodeRequest::Mark {
             stripe: STRIPE,
             settle: false,
@@ -413,6 +241,12 @@ impl Bed {
     pub(crate) fn marks(&self) -> Vec<u64> {
         let known = |store: &Arc<Store<SimDisk>>| store.held(STRIPE).expect("it has a chunk");
         self.stores.iter().map(|s| known(s).mark.0).collect()
+    }
+
+    /// Whether a node holds records that are not settled.
+    pub(crate) fn has_records(&self, node: u32) -> bool {
+        let held = self.stores[node as usize].held(STRIPE);
+        !held.expect("it has a chunk").records.is_empty()
     }
 
     /// The first bytes of a chunk as of an update.
@@ -515,14 +349,105 @@ impl Bed {
     /// Node 0 is started again: it knows who is gone, gets a new term, and remembers nothing.
     pub(crate) fn restart_primary(&self) {
         self.world().epoch += 1;
-        let ports: Arc<dyn Ports> = Arc::new(self.ports(0));
-        let joined = self.run(Node::join(
-            Arc::clone(&self.stores[0]),
-            ports,
-            node_options(0),
-        ));
+        self.restart(0);
+    }
+
+    /// Starts a node again on its store.
+    pub(crate) fn restart(&self, node: u32) {
+        let ports: Arc<dyn Ports> = Arc::new(self.ports(node));
+        let store = Arc::clone(&self.stores[node as usize]);
+        let joined = self.run(Node::join(store, ports, node_options(node)));
         let node = joined.expect("everybody may join");
         self.world().nodes.insert(node.id(), node);
+    }
+
+    /// The coordinator gives the stripe another layout; the nodes hear of it with the next term.
+    pub(crate) fn change_layout(&self, change: impl FnOnce(&mut StripeRecord)) {
+        let mut world = self.world();
+        let mut changed = world.stripe();
+        changed.generation.0 += 1;
+        change(&mut changed);
+        world.changed = Some(changed);
+    }
+
+    /// A node may still have a chunk that counts elsewhere.
+    pub(crate) fn leave_behind(&self, node: u32) {
+        self.world().former.push(NodeId(node));
+    }
+
+    /// Starts a node again, which finds this at the coordinator.
+    pub(crate) fn restart_with(&self, node: u32, decided: Vec<Decided>) {
+        self.world().decided = decided;
+        self.restart(node);
+    }
+
+    /// Lets time pass: a node's lease lasts as long as the bed says.
+    pub(crate) fn pass(&self, ms: u64) {
+        self.world().now_ms += ms;
+    }
+
+    /// From now on leases last so long, and the coordinator takes some time to answer.
+    pub(crate) fn grant_leases_of(&self, lease_ms: u64, answer_ms: u64) {
+        let mut world = self.world();
+        world.lease_ms = lease_ms;
+        world.answer_ms = answer_ms;
+    }
+
+    /// Has a node send one heartbeat.
+    pub(crate) fn heartbeat(&self, node: u32) {
+        self.run(self.beat(node));
+    }
+
+    async fn beat(&self, node: u32) {
+        self.world().nap_count = 1;
+        let node = Arc::clone(&self.world().nodes[&NodeId(node)]);
+        let mut beats = std::pin::pin!(node.keep_alive().fuse());
+        // It sends one as soon as it is asked to, and would go on for as long as its process lives.
+        futures::select_biased! {
+            _ = beats => {}
+            () = ready(()).fuse() => {}
+        }
+    }
+
+    /// Waits for something that tasks on the bed bring about.
+    async fn until(&self, is_so: impl Fn(&World) -> bool) {
+        poll_fn(|context| {
+            if is_so(&self.world()) {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Has node 0 run an update of chunk 1, and another node that takes part join anew after it has begun
+    /// its part, and before it has anything from node 1. What that node says of its part.
+    pub(crate) fn rejoin_during_update(&self, run: u64, length: usize, other: u32) -> NodeReply {
+        self.world().stuck.push(NodeId(1));
+        let origin = Address::Node(NodeId::CLIENT);
+        let [primary, data] = [0, 1].map(|node| Arc::clone(&self.world().nodes[&NodeId(node)]));
+        let update = primary.handle(update_of(run, 1, length, &[], Generation(1)), origin);
+        let replies = |world: &World| {
+            let mut replies = world.part_replies.iter();
+            replies.find(|(node, _)| node.0 == other).cloned()
+        };
+        let script = async {
+            self.until(|world| !world.held_back.is_empty()).await;
+            self.world().must_rejoin = true;
+            self.beat(other).await;
+            let part = self.world().held_back.remove(0);
+            data.handle(part, Address::Node(NodeId(0))).await;
+            self.until(|world| replies(world).is_some()).await;
+        };
+        self.run(futures::future::select(update, std::pin::pin!(script)));
+        let (_, reply) = replies(&self.world()).expect("whatever ended first, it has answered");
+        reply
+    }
+
+    /// From now on a node answers nothing, or each node does.
+    pub(crate) fn silence(&self, node: Option<u32>) {
+        self.world().mute = node.map(NodeId);
     }
 
     pub(crate) fn refuse_notes(&self) {

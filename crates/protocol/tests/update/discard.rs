@@ -96,3 +96,14 @@ fn an_order_to_discard_a_chunk_does_nothing_to_one_that_was_made_in_a_later_term
     assert!(!bed.is_whole(1));
     assert_eq!(bed.discard(1, 4), NodeReply::Done, "there is nothing to do");
 }
+
+#[test]
+fn a_joining_node_keeps_the_file_of_a_chunk_that_is_not_its_any_more() {
+    let bed = Bed::new(&[]);
+    let trash = bed.rejoin_without(1, id(1));
+    assert_eq!(trash.len(), 1, "{trash:?}");
+    let name = gabion_store::chunk_path(id(1));
+    let name = name.rsplit('/').next().unwrap();
+    assert!(trash[0].starts_with(name), "{trash:?}");
+    assert!(!bed.is_whole(1), "it is not served");
+}

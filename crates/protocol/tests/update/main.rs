@@ -3,11 +3,15 @@
 mod append;
 mod bed;
 mod discard;
+mod left_out;
+mod ports;
+mod quorum;
+mod retry;
 
 use bed::Bed;
 use gabion_codec::gf;
 use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence};
-use gabion_protocol::message::{NodeReply, Refusal};
+use gabion_protocol::message::{NodeReply, NodeRequest, Refusal};
 
 const OLD: &[u8] = b"what the client tried first";
 const NEW: &[u8] = b"what it wrote in the end...";
@@ -17,14 +21,18 @@ fn committed(sequence: u64) -> NodeReply {
     NodeReply::Updated { sequence }
 }
 
+fn is_staged(reply: &NodeReply) -> bool {
+    matches!(reply, NodeReply::Staged { .. })
+}
+
 #[test]
 fn a_withdrawn_update_changes_nothing_however_late_it_comes() {
     let bed = Bed::new(&[]);
-    assert_eq!(bed.stage(1, 7, 1, OLD), NodeReply::Done);
+    assert!(is_staged(&bed.stage(1, 7, 1, OLD)));
     // Its Update is on its way when the client gives up waiting.
     let was_waiting = true;
     assert_eq!(bed.unstage(1, 7), NodeReply::Unstaged { was_waiting });
-    assert_eq!(bed.stage(1, 8, 1, NEW), NodeReply::Done);
+    assert!(is_staged(&bed.stage(1, 8, 1, NEW)));
     assert_eq!(bed.update(8, 1, NEW.len(), &[]), committed(1));
     assert_eq!(bed.read(1, NEW.len(), 1), NEW);
     let late = bed.update(7, 1, OLD.len(), &[]);
@@ -33,7 +41,7 @@ fn a_withdrawn_update_changes_nothing_however_late_it_comes() {
         "{late:?}"
     );
     // The attempt cost its primary the term and a number, and no byte.
-    assert_eq!(bed.stage(1, 9, 1, b"next"), NodeReply::Done);
+    assert!(is_staged(&bed.stage(1, 9, 1, b"next")));
     let NodeReply::Updated { sequence } = bed.update(9, 1, 4, &[]) else {
         panic!("the stripe goes on")
     };
@@ -63,6 +71,25 @@ fn whoever_takes_part_in_the_next_update_hears_the_mark_with_it() {
 }
 
 #[test]
+fn a_node_whose_disk_dies_refuses_everything_and_tells_the_coordinator() {
+    let bed = Bed::new(&[]);
+    bed.stage(1, 7, 1, NEW);
+    bed.kill_disk(1);
+    // A read of old bytes cannot tell a dead disk from a bad page; the report of it does.
+    let refused = bed.update(7, 1, NEW.len(), &[]);
+    assert!(
+        matches!(&refused, NodeReply::NotBegun(Refusal::StoreFailed(_))),
+        "its first settlement has failed: {refused:?}"
+    );
+    let marks = bed.ask(1, NodeRequest::Committed { marks: Vec::new() });
+    assert!(
+        matches!(&marks, NodeReply::Refused(Refusal::StoreFailed(_))),
+        "{marks:?}"
+    );
+    assert_eq!(bed.store_failures(), [NodeId(1)], "once");
+}
+
+#[test]
 fn whoever_asks_for_the_mark_waits_for_no_update() {
     let bed = Bed::new(&[]);
     bed.stage(1, 7, 1, NEW);
@@ -80,7 +107,7 @@ fn bytes_of_a_lost_chunk_reach_its_parity_chunks_and_no_record_waits_for_it() {
     let bed = Bed::new(&[1]);
     // Whoever does not know of the loss is told where the bytes belong, and nothing is begun.
     let told = bed.update(7, 1, NEW.len(), &[]);
-    let NodeReply::Refused(Refusal::StageAt(places)) = told else {
+    let NodeReply::NotBegun(Refusal::StageAt(places)) = told else {
         panic!("{told:?}")
     };
     let [(ChunkIndex(1), substitute)] = places[..] else {
@@ -88,7 +115,7 @@ fn bytes_of_a_lost_chunk_reach_its_parity_chunks_and_no_record_waits_for_it() {
     };
     assert!(bed.records().is_empty() && bed.notes().is_empty());
     for (run, bytes, sequence) in [(8, OLD, 1), (9, NEW, 2)] {
-        assert_eq!(bed.stage(substitute.0, run, 1, bytes), NodeReply::Done);
+        assert!(is_staged(&bed.stage(substitute.0, run, 1, bytes)));
         assert_eq!(
             bed.update(run, 1, bytes.len(), &places),
             committed(sequence)
@@ -114,7 +141,7 @@ fn no_update_leaves_a_chunk_out_before_that_is_noted() {
     bed.stage(0, 7, 0, NEW);
     let refused = bed.update(7, 0, NEW.len(), &[]);
     assert!(
-        matches!(&refused, NodeReply::Refused(Refusal::Unavailable(_))),
+        matches!(&refused, NodeReply::NotBegun(Refusal::Unavailable(_))),
         "{refused:?}"
     );
     assert_eq!(bed.records(), []);
@@ -146,5 +173,5 @@ fn a_stripe_with_k_chunks_left_takes_no_updates() {
         chunk_count,
     };
     let refused = bed.update(7, 0, NEW.len(), &[(ChunkIndex(1), NodeId(2))]);
-    assert_eq!(refused, NodeReply::Refused(short));
+    assert_eq!(refused, NodeReply::NotBegun(short));
 }

@@ -2,10 +2,18 @@
 
 use crate::disk::SECTOR_BYTES;
 use crate::sim_disk::DiskCounts;
+use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Which operation fails the next time that it is tried.
+#[derive(Debug, Default)]
+pub(super) struct FailsNext {
+    pub(super) sync: bool,
+    pub(super) read: bool,
+}
 
 /// Everything under the disk's lock.
 #[derive(Debug)]
@@ -19,8 +27,13 @@ pub(super) struct State {
     pub(super) incarnation: u64,
     pub(super) counts: DiskCounts,
     pub(super) fail_at: Option<u64>,
+    pub(super) fails_next: FailsNext,
     pub(super) power_off_at: Option<u64>,
     pub(super) capacity_bytes: u64,
+    /// Whether the device answers nothing but errors.
+    pub(super) is_dead: bool,
+    /// Whether the process may open nothing more.
+    pub(super) is_out_of_descriptors: bool,
     /// Files ever created.
     pub(super) inode_count: u64,
 }
@@ -35,8 +48,11 @@ impl State {
             incarnation: 0,
             counts: DiskCounts::default(),
             fail_at: None,
+            fails_next: FailsNext::default(),
             power_off_at: None,
             capacity_bytes: u64::MAX,
+            is_dead: false,
+            is_out_of_descriptors: false,
             inode_count: 0,
         }
     }
@@ -65,6 +81,11 @@ pub(super) struct Inode {
     pub(super) durable: Contents,
     /// Changes since the last sync, oldest first.
     pub(super) unsynced: Vec<Change>,
+    /// Pages of which the system holds in memory what a failed sync has not written, and takes them
+    /// for written.
+    pub(super) forgotten: BTreeSet<usize>,
+    /// Pages that the device refuses to give.
+    pub(super) unreadable: BTreeSet<usize>,
 }
 
 /// Bytes that one mark of a hole stands for.
@@ -125,6 +146,11 @@ pub(super) fn directory_of(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(directory, _)| directory)
 }
 
+/// What a device answers that cannot do what it was asked.
+pub(super) fn input_output_error() -> io::Error {
+    Errno::IO.into()
+}
+
 pub(super) fn powered_off() -> io::Error {
     io::Error::other("the simulated disk has no power")
 }
@@ -141,6 +167,9 @@ pub(super) enum Fate {
 impl State {
     /// Counts an operation and says whether a fault was injected into it.
     pub(super) fn step(&mut self) -> Result<Fate, io::Error> {
+        if self.is_dead {
+            return Err(input_output_error());
+        }
         let number = self.counts.operation_count + 1;
         match self.power_off_at {
             Some(at) if number > at => return Err(powered_off()),
@@ -156,6 +185,42 @@ impl State {
             return Ok(Fate::Fails);
         }
         Ok(Fate::Works)
+    }
+
+    /// Refuses when there is no power, or the device is dead.
+    pub(super) fn check(&self) -> io::Result<()> {
+        if self.is_off() {
+            return Err(powered_off());
+        }
+        if self.is_dead {
+            return Err(input_output_error());
+        }
+        Ok(())
+    }
+
+    /// As [`State::check`] for a read of the device.
+    pub(super) fn check_read(&mut self) -> io::Result<()> {
+        self.check()?;
+        if std::mem::take(&mut self.fails_next.read) {
+            return Err(input_output_error());
+        }
+        Ok(())
+    }
+
+    /// Lets nothing fail that was to fail.
+    pub(super) fn forget_faults(&mut self) {
+        self.fail_at = None;
+        self.fails_next.sync = false;
+        self.fails_next.read = false;
+    }
+
+    /// As [`State::check`] for what takes a descriptor.
+    pub(super) fn check_descriptors(&self) -> io::Result<()> {
+        self.check()?;
+        if self.is_out_of_descriptors {
+            return Err(Errno::MFILE.into());
+        }
+        Ok(())
     }
 
     pub(super) fn is_off(&self) -> bool {
@@ -255,7 +320,59 @@ impl NameChange {
 impl Inode {
     pub(super) fn change(&mut self, change: Change) {
         change.apply(&mut self.current);
+        let rewritten: Vec<usize> = change
+            .pages()
+            .filter(|page| self.forgotten.remove(page))
+            .collect();
         self.unsynced.push(change);
+        // Systems write whole pages, with what they hold of them.
+        for page in rewritten {
+            let offset = page * PAGE_BYTES;
+            let end = (offset + PAGE_BYTES).min(self.current.bytes.len());
+            let bytes = self.current.bytes[offset.min(end)..end].to_vec();
+            self.unsynced.push(Change::Write { offset, bytes });
+        }
+    }
+
+    /// Drops what was written since the last sync while reads go on seeing it, as page caches do. What
+    /// a file system's own journal writes is still to come.
+    pub(super) fn fail_sync(&mut self) {
+        let is_data = |change: &mut Change| matches!(change, Change::Write { .. });
+        for lost in self.unsynced.extract_if(.., is_data) {
+            self.forgotten.extend(lost.pages());
+        }
+    }
+
+    /// Writes back what is to be written, and forgets what is only in memory.
+    pub(super) fn forget_cached(&mut self) {
+        if self.forgotten.is_empty() {
+            return;
+        }
+        self.forgotten.clear();
+        self.current.clone_from(&self.durable);
+        for change in &self.unsynced {
+            change.apply(&mut self.current);
+        }
+    }
+
+    /// The bytes of a range, if the file is long enough and the device gives them.
+    pub(super) fn read(&self, output: &mut [u8], offset: u64) -> io::Result<()> {
+        let end = usize::try_from(offset)
+            .ok()
+            .and_then(|start| start.checked_add(output.len()));
+        let range = end.map(|end| offset as usize..end);
+        let Some(bytes) = range
+            .clone()
+            .and_then(|range| self.current.bytes.get(range))
+        else {
+            return Err(ErrorKind::UnexpectedEof.into());
+        };
+        let pages = range.map(|range| range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES));
+        if pages.is_some_and(|pages| self.unreadable.range(pages).next().is_some()) {
+            return Err(input_output_error());
+        }
+        output.copy_from_slice(bytes);
+        Ok(())
     }
 
     pub(super) fn sync(&mut self) {
@@ -274,6 +391,7 @@ impl Inode {
                 (_, change) => change.apply(&mut self.durable),
             }
         }
+        self.forgotten.clear();
         self.current.clone_from(&self.durable);
     }
 }

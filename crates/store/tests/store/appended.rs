@@ -1,7 +1,7 @@
 //! Appended records: who reads them, how long they stay, and what crashes leave of them.
 
 use crate::{append, chunk, open, pattern, read, spec, stamp, write_chunk};
-use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Sequence, StripeId};
+use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, RunId, Sequence, StripeId};
 use gabion_store::RecordKind::{Appended, NewBytes, ParityDelta};
 use gabion_store::{
     Cut, Piece, Recalled, Record, RecordKind, SimDisk, Store, StoreError, UpdateStamp,
@@ -33,6 +33,7 @@ fn copy(store: &Store<SimDisk>, stamp: UpdateStamp, offset: u64, old: Option<&[u
         chunk: chunk(1, 4),
         generation: Generation(1),
         stamp,
+        run: Some(RunId(stamp.sequence.0)),
         participants: vec![ChunkIndex(0), ChunkIndex(4)],
         kind: Appended {
             original_count: u16::from(old.is_some()),

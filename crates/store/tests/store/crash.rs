@@ -8,7 +8,7 @@ use gabion_store::{ChunkSpec, Cut, RecordKind, SimDisk};
 
 /// Something of everything: overlapping updates of both kinds, a resolution with drops, applies of
 /// both sorts, a repair in place over pending records, a removal and a new life.
-const SCRIPT: [Op; 34] = {
+pub(crate) const SCRIPT: [Op; 34] = {
     const RESIZE: Op = Op::Resize {
         stripe: 1,
         index: 4,

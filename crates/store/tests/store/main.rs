@@ -10,16 +10,22 @@ mod crash;
 mod crashes;
 mod damage;
 mod disks;
+mod failing;
 mod flash;
+mod fsync;
 mod keeping;
+mod late_appends;
 mod model;
 mod protocol;
 mod real;
 mod reserve;
+mod reserve_damage;
+mod runs;
 mod space;
+mod trash;
 
 use gabion_layout::{
-    ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Keeping, Sequence, StripeId,
+    ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Keeping, RunId, Sequence, StripeId,
 };
 use gabion_store::{
     ChunkSpec, Cut, Disk, Lsn, Options, Piece, Record, RecordKind, RecoveryReport, SimDisk, Store,
@@ -116,6 +122,7 @@ fn append<D: Disk>(
         chunk: id,
         generation: Generation(1),
         stamp,
+        run: Some(RunId(stamp.sequence.0)),
         participants: vec![ChunkIndex(0), ChunkIndex(4)],
         kind,
         pieces: vec![Piece {

@@ -1,15 +1,15 @@
-//! Space reserved behind a chunk: what it costs, what happens when it is full, damaged or resized.
+//! Space reserved behind a chunk: what it costs, what happens when it is full or resized.
 
 use crate::{OPTIONS, append, chunk, open, pattern, read, spec, stamp, write_chunk};
-use gabion_layout::{ByteRange, ChunkId, Keeping, Sequence};
-use gabion_store::{ChunkSpec, Cut, Damage, Lsn, RealDisk, RecordKind, SimDisk, Store, StoreError};
+use gabion_layout::{ChunkId, Keeping, Sequence};
+use gabion_store::{ChunkSpec, Cut, Lsn, RealDisk, RecordKind, SimDisk, Store, StoreError};
 
-const CHUNK_BYTES: u64 = 64 << 10;
+pub(crate) const CHUNK_BYTES: u64 = 64 << 10;
 /// Room for four records of 4 KiB.
-const RESERVE_BYTES: u64 = 20 << 10;
+pub(crate) const RESERVE_BYTES: u64 = 20 << 10;
 /// Where the reserve of a chunk of this size begins in its file: a page of header, a page of
 /// table, the data.
-const RESERVE_OFFSET: u64 = (8 << 10) + CHUNK_BYTES;
+pub(crate) const RESERVE_OFFSET: u64 = (8 << 10) + CHUNK_BYTES;
 
 fn create<D: gabion_store::Disk>(store: &Store<D>, id: ChunkId) -> Vec<u8> {
     let bytes = pattern(1, CHUNK_BYTES as usize);
@@ -25,7 +25,7 @@ fn create<D: gabion_store::Disk>(store: &Store<D>, id: ChunkId) -> Vec<u8> {
 }
 
 /// A store with one chunk that has a reserve, and the chunk's bytes.
-fn prepare() -> (SimDisk, Store<SimDisk>, ChunkId, Vec<u8>) {
+pub(crate) fn prepare() -> (SimDisk, Store<SimDisk>, ChunkId, Vec<u8>) {
     let disk = SimDisk::new(3);
     let (store, _) = open(&disk);
     let id = chunk(1, 4);
@@ -33,7 +33,7 @@ fn prepare() -> (SimDisk, Store<SimDisk>, ChunkId, Vec<u8>) {
     (disk, store, id, bytes)
 }
 
-fn offset_of(sequence: u64) -> u64 {
+pub(crate) fn offset_of(sequence: u64) -> u64 {
     sequence * 4096 % CHUNK_BYTES
 }
 
@@ -48,7 +48,7 @@ fn append_one<D: gabion_store::Disk>(store: &Store<D>, id: ChunkId, sequence: u6
 }
 
 /// One committed update, whose mark is in the journal.
-fn update<D: gabion_store::Disk>(store: &Store<D>, id: ChunkId, sequence: u64) -> Lsn {
+pub(crate) fn update<D: gabion_store::Disk>(store: &Store<D>, id: ChunkId, sequence: u64) -> Lsn {
     let lsn = append_one(store, id, sequence);
     store.commit(id.stripe, Sequence(sequence)).unwrap();
     store.log_marks().unwrap();
@@ -56,7 +56,7 @@ fn update<D: gabion_store::Disk>(store: &Store<D>, id: ChunkId, sequence: u64) -
 }
 
 /// The chunk's bytes as of an update.
-fn expected(initial: &[u8], upto: u64) -> Vec<u8> {
+pub(crate) fn expected(initial: &[u8], upto: u64) -> Vec<u8> {
     let mut bytes = initial.to_vec();
     for sequence in 1..=upto {
         let target = &mut bytes[offset_of(sequence) as usize..][..4096];
@@ -67,7 +67,12 @@ fn expected(initial: &[u8], upto: u64) -> Vec<u8> {
     bytes
 }
 
-fn check<D: gabion_store::Disk>(store: &Store<D>, id: ChunkId, initial: &[u8], upto: u64) {
+pub(crate) fn check<D: gabion_store::Disk>(
+    store: &Store<D>,
+    id: ChunkId,
+    initial: &[u8],
+    upto: u64,
+) {
     let cut = Cut::Exactly(Sequence(upto));
     let found = read(store, id, 0, CHUNK_BYTES, cut).unwrap();
     assert!(found == expected(initial, upto), "wrong as of {upto}");
@@ -77,7 +82,7 @@ fn base(store: &Store<SimDisk>, id: ChunkId) -> u64 {
     store.chunk_info(id).unwrap().spec.unwrap().base.0
 }
 
-fn path_of(disk: &SimDisk) -> String {
+pub(crate) fn path_of(disk: &SimDisk) -> String {
     let mut files = disk.files().into_iter();
     files.find(|path| path.starts_with("chunks/")).unwrap()
 }
@@ -206,81 +211,6 @@ fn a_killed_process_loses_nothing_and_collecting_makes_what_it_left_durable() {
     for outcome in 0..20 {
         let (store, _) = open(&disk.after_crash(outcome));
         check(&store, id, &bytes, 2);
-    }
-}
-
-#[test]
-fn every_flipped_bit_of_a_reserve_is_noticed() {
-    let (disk, store, id, bytes) = prepare();
-    for sequence in 1..=3 {
-        update(&store, id, sequence);
-    }
-    let used_bytes = store.reserve(id).unwrap().unwrap().used_bytes;
-    drop(store);
-    let (store, _) = open(&disk);
-    check(&store, id, &bytes, 3);
-    store.sync_all().unwrap();
-    store.bear_witness().unwrap();
-    drop(store);
-    let (mut range_count, mut whole_count) = (0, 0);
-    for bit in (0..used_bytes * 8).step_by(409) {
-        let rotten = disk.after_crash(0);
-        rotten.flip_bit(&path_of(&rotten), RESERVE_OFFSET * 8 + bit);
-        let (store, _) = open(&rotten);
-        let frame = bit / 8 / (used_bytes / 3) + 1;
-        let scrubbed = store.scrub(id).unwrap();
-        let cut = Cut::Exactly(Sequence(3));
-        match read(&store, id, 0, CHUNK_BYTES, cut) {
-            Err(StoreError::Corrupt { range, .. }) if range == Damage::WHOLE => {
-                assert_eq!(scrubbed, [Damage { chunk: id, range }]);
-                whole_count += 1;
-            }
-            Err(StoreError::Corrupt { range, .. }) => {
-                assert_eq!(range, ByteRange::new(offset_of(frame), 4096));
-                assert_eq!(scrubbed, [Damage { chunk: id, range }]);
-                // All other bytes are served.
-                let other = offset_of(frame + 4);
-                assert!(read(&store, id, other, 4096, cut).is_ok());
-                assert_eq!(store.merge(id).unwrap().damage, scrubbed);
-                range_count += 1;
-            }
-            Err(error) => panic!("bit {bit}: {error}"),
-            Ok(_) => panic!("bit {bit} was not noticed"),
-        }
-    }
-    assert!(range_count > 150 && whole_count > 0);
-}
-
-#[test]
-fn damage_to_the_last_record_is_known_for_damage_at_every_later_start() {
-    let (disk, store, id, _) = prepare();
-    update(&store, id, 1);
-    let used_bytes = store.reserve(id).unwrap().unwrap().used_bytes;
-    let rot = |disk: &SimDisk, at| disk.flip_bit(&path_of(disk), (RESERVE_OFFSET + at) * 8);
-    let cut = Cut::Exactly(Sequence(1));
-
-    // Without a witness nothing tells the rotten record from one that was never synced.
-    let rotten = disk.after_crash(0);
-    rot(&rotten, 4);
-    let (cut_off, _) = open(&rotten);
-    assert_eq!(cut_off.reserve(id).unwrap().unwrap().used_bytes, 0);
-
-    store.bear_witness().unwrap();
-    let sync_count = disk.counts().sync_count;
-    store.bear_witness().unwrap();
-    assert_eq!(disk.counts().sync_count, sync_count, "there is nothing new");
-    for at in [4, used_bytes - 100] {
-        let mut rotten = disk.after_crash(0);
-        rot(&rotten, at);
-        // Each start begins a segment, and the ones before it go.
-        for number in 0..4 {
-            let (store, _) = open(&rotten);
-            let found = read(&store, id, offset_of(1), 4096, cut);
-            let is_corrupt = matches!(found, Err(StoreError::Corrupt { .. }));
-            assert!(is_corrupt, "byte {at}, start {number}");
-            drop(store);
-            rotten = rotten.after_crash(number);
-        }
     }
 }
 

@@ -149,7 +149,7 @@ impl Process {
         let handler: Arc<dyn Handler> = notes.clone();
         let meter = Arc::<TrafficMeter>::default();
         Self {
-            endpoint: Endpoint::new(hello, handler, options, meter).unwrap(),
+            endpoint: Endpoint::new(hello, handler, options, meter),
             notes,
             address: None,
             flows: flows_in.into(),

@@ -33,11 +33,12 @@ pub(crate) async fn run(options: DemoOptions, format: Format) -> Result<(), Fail
         },
         merging: Merging::default(),
         engine: options.engine,
+        given: Vec::new(),
     };
     let mut cluster = LocalCluster::open_or_make(&scratch.0, &up)?;
     let interrupted = tokio::signal::ctrl_c();
     let done = tokio::select! {
-        report = demonstrate(&mut cluster, &up, &options) => report,
+        report = demonstrate(&mut cluster, &options) => report,
         _ = interrupted => Err(Failure::failed("interrupted; everything was cleaned up")),
     };
     let stopped = cluster.stop().await;
@@ -46,12 +47,8 @@ pub(crate) async fn run(options: DemoOptions, format: Format) -> Result<(), Fail
     report.print(format)
 }
 
-async fn demonstrate(
-    cluster: &mut LocalCluster,
-    up: &UpOptions,
-    options: &DemoOptions,
-) -> Result<Report, Failure> {
-    let mut demo = Demo::start(cluster, up, options.size).await?;
+async fn demonstrate(cluster: &mut LocalCluster, options: &DemoOptions) -> Result<Report, Failure> {
+    let mut demo = Demo::start(cluster, options.size).await?;
     demo.store().await?;
     demo.update(options.trace.as_deref()).await?;
     demo.time_direct_send().await?;

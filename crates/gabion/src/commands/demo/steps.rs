@@ -2,7 +2,6 @@
 
 use super::data::{Expected, Verifier};
 use super::report::{Degraded, Repair, Report, Updates};
-use crate::arguments::UpOptions;
 use crate::cluster::LocalCluster;
 use crate::failure::Failure;
 use crate::output::{Shown, bytes};
@@ -35,15 +34,11 @@ pub(super) struct Demo<'a> {
 
 impl<'a> Demo<'a> {
     /// Starts the cluster and makes the pool.
-    pub(super) async fn start(
-        cluster: &'a mut LocalCluster,
-        up: &UpOptions,
-        size: u64,
-    ) -> Result<Self, Failure> {
+    pub(super) async fn start(cluster: &'a mut LocalCluster, size: u64) -> Result<Self, Failure> {
         let begun = Instant::now();
         let count = u64::from(cluster.node_count()) + 1;
         let progress = Shown::count("starting 1 coordinator and 12 nodes in 3 racks", count);
-        cluster.start(&up.behaviour, || progress.step()).await?;
+        cluster.start(|| progress.step()).await?;
         drop(progress);
         let client = Client::connect(cluster.coordinator()?, ClientOptions::default()).await?;
         let survive = "1-rack".parse().map_err(Failure::failed)?;

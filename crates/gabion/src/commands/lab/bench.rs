@@ -47,10 +47,10 @@ pub(super) async fn run(file: &Path) -> Result<(), Failure> {
     let cluster = LocalCluster::open_or_make(&bench.directory.join("cluster"), &up)?;
     let times = use_and_stop(cluster, async |cluster| {
         let early_count = cluster.node_count() - bench.late_count;
-        cluster.start_first(&up.behaviour, early_count).await?;
+        cluster.start_first(early_count).await?;
         let client = Client::connect(cluster.coordinator()?, ClientOptions::default()).await?;
         store(&client, &bench).await?;
-        cluster.start(&up.behaviour, || ()).await?;
+        cluster.start(|| ()).await?;
         until_all_know_all(&up.behaviour).await;
         time_all(cluster, &client, &bench).await
     })

@@ -86,6 +86,7 @@ pub(super) fn up_options(racks: u32, nodes_per_rack: u32, inner: Option<String>)
         },
         merging: Merging::default(),
         engine: EngineName::default(),
+        given: Vec::new(),
     }
 }
 
@@ -116,10 +117,7 @@ async fn transfer(setting: &TransferSetting) -> Result<Transfers, Failure> {
     let inner = format!("{}bit", setting.link_bytes_per_s * 8);
     let up = up_options(1, setting.node_count, Some(inner));
     let cluster = LocalCluster::open_or_make(&setting.directory, &up)?;
-    use_and_stop(cluster, async |cluster| {
-        measure(cluster, &up, setting).await
-    })
-    .await
+    use_and_stop(cluster, async |cluster| measure(cluster, setting).await).await
 }
 
 /// What a pool of an experiment is.
@@ -148,7 +146,7 @@ async fn overwrite(
     let up = up_options(setting.rack_count, setting.nodes_per_rack, None);
     let cluster = LocalCluster::open_or_make(&setting.directory, &up)?;
     use_and_stop(cluster, async |cluster| {
-        cluster.start(&up.behaviour, || ()).await?;
+        cluster.start(|| ()).await?;
         let mut effects = Vec::with_capacity(overwrites.len());
         for (at, overwrite) in overwrites.iter().enumerate() {
             let name = format!("lab-{at}");
@@ -235,10 +233,9 @@ async fn cross_rack_bytes(client: &Client) -> Result<u64, Failure> {
 
 async fn measure(
     cluster: &mut LocalCluster,
-    up: &UpOptions,
     setting: &TransferSetting,
 ) -> Result<Transfers, Failure> {
-    cluster.start(&up.behaviour, || ()).await?;
+    cluster.start(|| ()).await?;
     // Clients are in no rack and have no link of their own, but they pay for the nodes' links.
     let links = LinkTable::open(&setting.directory.join("links")).map_err(Failure::failed)?;
     let mut options = ClientOptions::default();

@@ -53,7 +53,7 @@ pub(super) async fn run(file: &Path) -> Result<(), Failure> {
     let up = up_options(bench.rack_count, bench.nodes_per_rack, None);
     let cluster = LocalCluster::open_or_make(&directory, &up)?;
     let encodings = use_and_stop(cluster, async |cluster| {
-        cluster.start(&up.behaviour, || ()).await?;
+        cluster.start(|| ()).await?;
         let client = Client::connect(cluster.coordinator()?, ClientOptions::default()).await?;
         until_all_know_all(&up.behaviour).await;
         let hands = Hands {

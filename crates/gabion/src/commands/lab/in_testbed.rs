@@ -170,7 +170,7 @@ pub(super) async fn run(file: &Path) -> Result<(), Failure> {
     let up = up_options(setting.rack_count, setting.nodes_per_rack, None);
     let cluster = LocalCluster::open_or_make(&directory, &up)?;
     let measured = use_and_stop(cluster, async |cluster| {
-        cluster.start(&up.behaviour, || ()).await?;
+        cluster.start(|| ()).await?;
         let mut measured = Vec::with_capacity(overwrites.len());
         for (at, overwrite) in overwrites.iter().enumerate() {
             let name = format!("lab-{at}");

@@ -5,9 +5,11 @@ use super::clusters::LocalClusters;
 use crate::arguments::{RunOptions, ScaleOption};
 use crate::failure::{Context, Failure};
 use crate::output::{Format, Shown, align_numbers, print_json, table};
+use crate::output_file::OutputFile;
 use gabion_lab::experiments::{self, Cell, Experiment, Finding, Progress, Report, Scale, Session};
 use serde_json::{Value, json};
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -92,7 +94,10 @@ fn save(out: &Path, id: &str, json: &Value, report: &Report) -> Result<Vec<PathB
     let mut saved = Vec::new();
     for (name, text) in files {
         let path = out.join(name);
-        fs::write(&path, text).context(format!("write {}", path.display()))?;
+        let output = OutputFile::create(&path)?;
+        let written = output.file().write_all(text.as_bytes());
+        written.map_err(|error| output.failure(&error))?;
+        output.finish()?;
         saved.push(path);
     }
     Ok(saved)

@@ -2,15 +2,14 @@
 
 use super::trace_stats::gib;
 use crate::arguments::SynthOptions;
-use crate::failure::{Context, Failure};
+use crate::failure::Failure;
 use crate::output::{Format, Shown, align_numbers, print_json, table};
+use crate::output_file::OutputFile;
 use gabion_lab::stats::{Stats, StatsCount};
 use gabion_lab::workload::{self, FileCounts, Target, VOLUMES, Workload};
 use gabion_lab::{RequestKind, TraceWriter};
 use serde_json::json;
-use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
-use std::path::Path;
 
 /// How many writes are made between two looks of the progress bar.
 const SHOWN_EVERY: u64 = 4096;
@@ -36,15 +35,13 @@ pub(super) fn run(options: &SynthOptions, format: Format) -> Result<(), Failure>
     let mut target = volume.target.part(options.one_in);
     target.span_bytes = options.span.unwrap_or(target.span_bytes);
     let workload = Workload::new(target, options.seed).map_err(Failure::usage)?;
-    let part = options.out.with_added_extension("part");
-    let made = match write(&part, volume.name, &workload) {
-        Ok(made) => made,
-        Err(error) => {
-            let _ = fs::remove_file(&part);
-            return Err(error).context(format!("write {}", part.display()));
-        }
-    };
-    fs::rename(&part, &options.out).context(format!("write {}", options.out.display()))?;
+    let output = OutputFile::create(&options.out)?;
+    let made = write(&output, volume.name, &workload).map_err(|error| output.failure(&error))?;
+    let is_stdout = output.is_stdout();
+    output.finish()?;
+    if is_stdout {
+        return Ok(());
+    }
     let figures = figures(&target, &made);
     if format == Format::Json {
         return print_as_json(options, &made, &figures);
@@ -64,12 +61,12 @@ pub(super) fn run(options: &SynthOptions, format: Format) -> Result<(), Failure>
 
 /// Writes the rows. A volume's name is its host's name and its number, as in the traces; to a file
 /// server's rows the number is that of the file.
-fn write(path: &Path, name: &str, workload: &Workload) -> io::Result<Made> {
+fn write(output: &OutputFile, name: &str, workload: &Workload) -> io::Result<Made> {
     let (host, disk) = name.rsplit_once('_').unwrap_or((name, "0"));
     let disk = disk.parse().unwrap_or(0);
     let target = workload.target();
     let progress = Shown::count("making writes", target.writes);
-    let mut rows = TraceWriter::new(BufWriter::new(File::create(path)?));
+    let mut rows = TraceWriter::new(BufWriter::new(output.file()));
     let mut made = Made::default();
     let mut count = StatsCount::default();
     let mut requests = workload.requests();
@@ -98,9 +95,7 @@ fn write(path: &Path, name: &str, workload: &Workload) -> io::Result<Made> {
         rows.write(host, disk, &request)?;
     }
     made.stats = count.stats();
-    let mut sink = rows.into_inner();
-    sink.flush()?;
-    sink.get_ref().sync_all()?;
+    rows.into_inner().flush()?;
     Ok(made)
 }
 

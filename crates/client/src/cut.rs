@@ -1,0 +1,134 @@
+//! As of what a read is: the primary's word, or, where the primary cannot give it, what a quorum of the
+//! stripe's nodes agrees on.
+
+use crate::attempts::Attempts;
+use crate::extent::Extent;
+use crate::file::Layout;
+use crate::read::Reading;
+use crate::remedy::may_ask_again;
+use crate::{ClientError, File};
+use gabion_layout::{Epoch, Sequence, StripeRecord};
+use gabion_protocol::message::ReadCut;
+use gabion_protocol::quorum::{Agreement, agree, ask_quorum};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// How long the primary may take before the quorum is asked too.
+const QUORUM_AFTER: Duration = Duration::from_millis(200);
+/// How long the nodes of a quorum may take to answer, in milliseconds.
+const QUORUM_DEADLINE_MS: u64 = 500;
+
+/// Exactly as of which update a read is, and who says that it is settled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ChosenCut {
+    /// The primary of this term.
+    Vouched(Epoch, Sequence),
+    /// A quorum that knows of no newer term than this.
+    Agreed(Epoch, Sequence),
+}
+
+impl ChosenCut {
+    /// The term and the cut of a plan's parts.
+    pub(crate) const fn terms(self) -> (Epoch, ReadCut) {
+        match self {
+            Self::Vouched(epoch, mark) => (epoch, ReadCut::Exactly(mark)),
+            Self::Agreed(epoch, mark) => (epoch, ReadCut::Attested(epoch, mark)),
+        }
+    }
+}
+
+impl File {
+    /// Chooses a cut, however often the primary must be asked; false when another stripe takes this
+    /// one's place meanwhile. Where the primary is silent or cannot serve, the stripe's nodes are
+    /// asked; a read through the code of bytes that parity may not have yet waits for the primary.
+    pub(crate) async fn take_cut(
+        &self,
+        extent: Extent,
+        settle: bool,
+        reading: &mut Reading,
+        attempts: &mut Attempts,
+    ) -> Result<bool, ClientError> {
+        let mut layout = self.layout();
+        let id = layout.find(&extent).map(|stripe| stripe.id);
+        loop {
+            let stripe = match layout.find(&extent) {
+                Some(stripe) if Some(stripe.id) == id => stripe,
+                _ => return Ok(false),
+            };
+            let how = (settle, reading.reconstructs);
+            let refusal = {
+                let mark = self.ask_mark(&layout, stripe, how, attempts.attempt_ms());
+                let agreement = async {
+                    sleep(QUORUM_AFTER).await;
+                    self.ask_agreement(&layout, stripe, reading).await
+                };
+                tokio::pin!(mark);
+                tokio::select! {
+                    biased;
+                    asked = &mut mark => asked,
+                    Some(agreement) = agreement => {
+                        reading.agree_on(&agreement, stripe);
+                        return Ok(true);
+                    }
+                }
+            };
+            let refusal = match refusal {
+                Ok((epoch, mark)) => {
+                    reading.cut = Some(ChosenCut::Vouched(epoch, mark));
+                    return Ok(true);
+                }
+                Err(refusal) => refusal,
+            };
+            if !may_ask_again(&refusal) {
+                let what = attempts.what().to_owned();
+                let refusal = refusal.to_string();
+                return Err(ClientError::Node { what, refusal });
+            }
+            if self.agree(&layout, stripe, reading).await {
+                return Ok(true);
+            }
+            attempts.pause(&refusal.to_string()).await?;
+            self.refresh_if_possible().await?;
+            layout = self.layout();
+        }
+    }
+
+    /// Takes the cut that a quorum agrees on, if it agrees on one.
+    pub(crate) async fn agree(
+        &self,
+        layout: &Layout,
+        stripe: &StripeRecord,
+        reading: &mut Reading,
+    ) -> bool {
+        let agreement = self.ask_agreement(layout, stripe, reading).await;
+        if let Some(agreement) = &agreement {
+            reading.agree_on(agreement, stripe);
+        }
+        agreement.is_some()
+    }
+
+    async fn ask_agreement(
+        &self,
+        layout: &Layout,
+        stripe: &StripeRecord,
+        reading: &Reading,
+    ) -> Option<Agreement> {
+        if reading.reconstructs && layout.spec(stripe).append.is_some() {
+            // Parity may lack what only the nodes with copies know of.
+            return None;
+        }
+        let ports = &*self.client.shared.ports;
+        let data_count = self.code(stripe).k();
+        let mut without = self.client.shared.health.ailing(Instant::now());
+        without.extend(reading.avoided_nodes(stripe));
+        loop {
+            let asked = ask_quorum(ports, stripe, data_count, &without, QUORUM_DEADLINE_MS).await;
+            match agree(stripe, data_count, &asked) {
+                Ok(agreement) => return Some(agreement),
+                // Those that had better be left alone may be all that there are.
+                Err(_) if !without.is_empty() => without.clear(),
+                Err(_) => return None,
+            }
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Hedged reads: when a read takes longer than nearly all of its kind did, its bytes are asked for a
+//! second time without the nodes that have not delivered. The first whole answer counts, and the other
+//! request ends.
+//!
+//! Second requests are few by a budget ([`crate::health`]): where all nodes are slow because there is
+//! too much to do, they would make it worse.
+
+use crate::extent::Extent;
+use crate::read::{Moment, Reading};
+use crate::{Client, ClientError, File};
+use futures::FutureExt;
+use gabion_layout::{ChunkIndex, NodeId};
+use gabion_protocol::message::CoordinatorRequest;
+use gabion_protocol::ports::Ports as _;
+use std::sync::Arc;
+use tokio::time::{Instant, sleep};
+
+/// How long the coordinator may take to hear of a suspicion.
+const SUSPECT_DEADLINE_MS: u64 = 2_000;
+
+impl Client {
+    /// Has a node asked last for a while, since it has failed a read, and lets the coordinator look
+    /// after it. Nobody waits for that.
+    pub(crate) fn suspect(&self, node: NodeId) {
+        if node == NodeId::CLIENT || !self.shared.health.note_failed(node, Instant::now()) {
+            return;
+        }
+        let ports = &self.shared.ports;
+        let request = CoordinatorRequest::Suspect { node };
+        let told = ports.call_coordinator(request, SUSPECT_DEADLINE_MS);
+        ports.spawn(told.map(|_| ()).boxed());
+    }
+}
+
+impl File {
+    /// Reads a piece of one stripe; none when the file's stripes have other borders by now.
+    pub(crate) async fn read_within(&self, extent: Extent) -> Result<Option<Moment>, ClientError> {
+        let (health, bytes) = (&self.client.shared.health, extent.range.length);
+        let began = Instant::now();
+        let read = self.read_hedged(extent).await;
+        if let Ok(Some(_)) = read {
+            health.note_read(bytes, began.elapsed());
+        }
+        read
+    }
+
+    async fn read_hedged(&self, extent: Extent) -> Result<Option<Moment>, ClientError> {
+        let health = &self.client.shared.health;
+        let mut reading = Reading::default();
+        let delivered = Arc::clone(&reading.delivered);
+        let first = self.read_with(extent, &mut reading);
+        tokio::pin!(first);
+        tokio::select! {
+            biased;
+            read = &mut first => return read,
+            () = sleep(health.hedge_after(extent.range.length)) => {}
+        }
+        let slow = delivered.awaited();
+        if slow.is_empty() || !health.take_hedge() {
+            return first.await;
+        }
+        let mut reading = Reading::avoiding(slow.clone());
+        let second = self.read_with(extent, &mut reading);
+        tokio::pin!(second);
+        tokio::select! {
+            biased;
+            read = &mut first => match read {
+                Ok(read) => Ok(read),
+                Err(_) => second.await,
+            },
+            read = &mut second => match read {
+                Ok(read) => {
+                    self.suspect_holders(extent, &slow, &delivered.awaited());
+                    Ok(read)
+                }
+                Err(_) => first.await,
+            },
+        }
+    }
+
+    /// Suspects the nodes of chunks that have delivered nothing while others have delivered all.
+    fn suspect_holders(&self, extent: Extent, slow: &[ChunkIndex], awaited: &[ChunkIndex]) {
+        let layout = self.layout();
+        let Some(stripe) = layout.find(&extent) else {
+            return;
+        };
+        let late = slow.iter().filter(|chunk| awaited.contains(chunk));
+        for node in late.filter_map(|&chunk| stripe.node_of(chunk)) {
+            self.client.suspect(node);
+        }
+    }
+}

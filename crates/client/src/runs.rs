@@ -1,0 +1,309 @@
+//! Runs of updates of which a client does not know what became: an answer was lost, or a refusal does
+//! not say. Each is *closed* before the client's next attempt or its next write to the stripe: from
+//! then on the update is there or will never be, so that no write is made twice, and none overwrites a
+//! later one of this client.
+
+use crate::File;
+use crate::file::Layout;
+use futures::future::join_all;
+use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeId, StripeRecord};
+use gabion_protocol::message::{
+    NodeReply, NodeRequest, Refusal, RunFate, RunId, RunMemory, RunQuestion,
+};
+use gabion_protocol::ports::{CallError, Ports as _};
+use gabion_protocol::primary::failed_nodes;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The most runs that a client remembers after their writes have ended. Nodes keep staged bytes for a
+/// minute, and no run begins later than that.
+const LEFT_COUNT_MAX: usize = 4096;
+
+/// A run that was asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenRun {
+    pub(crate) question: RunQuestion,
+    /// Where its bytes were staged.
+    pub(crate) staged_at: Vec<NodeId>,
+    /// The stripe's nodes, by chunk.
+    pub(crate) holders: Vec<NodeId>,
+}
+
+/// All runs of a client of which it does not know yet what became.
+#[derive(Debug, Default)]
+pub(crate) struct OpenRuns(Mutex<Runs>);
+
+#[derive(Debug, Default)]
+struct Runs {
+    sent_count: u64,
+    /// Under their places in the order in which they were sent.
+    all: BTreeMap<u64, Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    run: Arc<OpenRun>,
+    /// Its write has ended without knowing.
+    is_left: bool,
+}
+
+/// A run whose write goes on. Dropping it leaves the run to the next write of the stripe.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    pub(crate) run: Arc<OpenRun>,
+    runs: Arc<OpenRuns>,
+    place: u64,
+}
+
+impl OpenRuns {
+    /// A run is about to be asked for.
+    pub(crate) fn send(self: &Arc<Self>, run: OpenRun) -> Sent {
+        let run = Arc::new(run);
+        let mut runs = self.lock();
+        let place = runs.sent_count;
+        runs.sent_count += 1;
+        let known = Known {
+            run: Arc::clone(&run),
+            is_left: false,
+        };
+        runs.all.insert(place, known);
+        Sent {
+            run,
+            runs: Arc::clone(self),
+            place,
+        }
+    }
+
+    /// The runs that earlier writes of a stripe have left open.
+    fn left(&self, stripe: StripeId) -> Vec<(u64, Arc<OpenRun>)> {
+        let runs = self.lock();
+        let is_meant = |known: &Known| known.is_left && known.run.question.stripe == stripe;
+        let left = runs.all.iter().filter(|(_, known)| is_meant(known));
+        left.map(|(&place, known)| (place, Arc::clone(&known.run)))
+            .collect()
+    }
+
+    fn forget(&self, place: u64) {
+        self.lock().all.remove(&place);
+    }
+
+    fn leave(&self, place: u64) {
+        let mut runs = self.lock();
+        if let Some(known) = runs.all.get_mut(&place) {
+            known.is_left = true;
+        }
+        let left = runs.all.iter().filter(|(_, known)| known.is_left);
+        let left: Vec<u64> = left.map(|(&place, _)| place).collect();
+        for oldest in &left[..left.len().saturating_sub(LEFT_COUNT_MAX)] {
+            runs.all.remove(oldest);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Runs> {
+        // The map is consistent after every step, even if a caller panics.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sent {
+    /// It is known what became of the run.
+    pub(crate) fn close(self) {
+        self.runs.forget(self.place);
+    }
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        // A closed one is not known any more.
+        self.runs.leave(self.place);
+    }
+}
+
+impl File {
+    /// Closes the runs that earlier writes of this client have left open on a stripe.
+    ///
+    /// # Errors
+    /// As [`File::close_run`].
+    pub(crate) async fn close_left(
+        &self,
+        layout: &Layout,
+        stripe: &StripeRecord,
+        deadline_ms: u64,
+    ) -> Result<(), Refusal> {
+        let runs = &self.client.shared.open_runs;
+        for (place, run) in runs.left(stripe.id) {
+            // Whatever became of it, nothing does from now on.
+            self.close_run(layout, Some(stripe), &run, deadline_ms)
+                .await?;
+            runs.forget(place);
+        }
+        Ok(())
+    }
+
+    /// Has the nodes where a run's bytes were staged give them up, and gives their answers.
+    pub(crate) fn withdraw(
+        &self,
+        open: &OpenRun,
+        deadline_ms: u64,
+    ) -> impl Future<Output = Vec<Result<NodeReply, CallError>>> + Send + 'static {
+        let ports = &self.client.shared.ports;
+        let run: RunId = open.question.run;
+        let ask = |&node: &NodeId| ports.call_node(node, NodeRequest::Unstage { run }, deadline_ms);
+        join_all(open.staged_at.iter().map(ask))
+    }
+
+    /// Finds out what became of a run, and sees to it that nothing does from now on, whatever is still on
+    /// its way to its primary. `layout` was looked up after the run was asked for; `stripe` is what is
+    /// there in the place of the run's.
+    ///
+    /// The update takes new bytes at each node where some were staged. So it is enough that one of
+    /// them has withdrawn the run, or was declared failed since, which makes it withdraw all runs
+    /// before it serves again. If it had not begun there, it never will; else the primary knows.
+    ///
+    /// # Errors
+    /// Why it cannot be found out now.
+    pub(crate) async fn close_run(
+        &self,
+        layout: &Layout,
+        stripe: Option<&StripeRecord>,
+        open: &OpenRun,
+        deadline_ms: u64,
+    ) -> Result<RunFate, Refusal> {
+        let mut is_shut = false;
+        for answer in self.withdraw(open, deadline_ms).await {
+            match answer {
+                Ok(NodeReply::Unstaged { was_waiting: true }) => return Ok(RunFate::Never),
+                Ok(NodeReply::Unstaged { was_waiting: false }) => is_shut = true,
+                Ok(_) | Err(_) => {}
+            }
+        }
+        let Some(stripe) = stripe.filter(|stripe| stripe.id == open.question.stripe) else {
+            return Ok(self.fate_after_end(open, deadline_ms).await);
+        };
+        let failed = failed_nodes(&layout.file.nodes);
+        if !is_shut && !open.staged_at.iter().any(|node| failed.contains(node)) {
+            let silent = open.staged_at.first().map(ToString::to_string);
+            return Err(Refusal::Unavailable(silent.unwrap_or_default()));
+        }
+        let question = NodeRequest::Fate(open.question.clone());
+        match self
+            .ask_primary(layout, stripe, question, deadline_ms)
+            .await?
+        {
+            NodeReply::Fate(fate) => Ok(fate),
+            _ => Err(Refusal::Failed(
+                "the primary's reply does not fit the question".to_owned(),
+            )),
+        }
+    }
+
+    /// What became of a run whose stripe has ended. A stripe is settled before it ends, so its nodes have
+    /// decided about every update, and they remember the runs of chunks that were removed lately.
+    async fn fate_after_end(&self, open: &OpenRun, deadline_ms: u64) -> RunFate {
+        let RunQuestion { stripe, run, .. } = open.question;
+        let ports = &self.client.shared.ports;
+        let ask = |(at, &node): (usize, &NodeId)| {
+            let index = ChunkIndex(at as u8);
+            let chunk = ChunkId { stripe, index };
+            // No term comes after those of a stripe that has ended.
+            let epoch = Epoch(u64::MAX);
+            let request = NodeRequest::Recollect { chunk, epoch, run };
+            ports.call_node(node, request, deadline_ms)
+        };
+        let answers = join_all(open.holders.iter().enumerate().map(ask)).await;
+        let memories = answers.into_iter().map(|answer| match answer {
+            Ok(NodeReply::Recollection(memory)) => Some(memory),
+            _ => None,
+        });
+        let memories: Vec<Option<RunMemory>> = memories.collect();
+        conclude_after_end(&memories, open.question.after)
+    }
+}
+
+/// What follows from what the nodes of a stripe that has ended remember of a run whose update has a number
+/// after `after`. One that remembers the run had a record of it that was not dropped. If the update
+/// was made, some node had one.
+fn conclude_after_end(memories: &[Option<RunMemory>], after: Sequence) -> RunFate {
+    let numbers = memories.iter().flatten();
+    if let Some(sequence) = numbers.filter_map(|memory| memory.sequence).max() {
+        return RunFate::Stood(sequence);
+    }
+    let would_know =
+        |memory: &Option<RunMemory>| memory.is_some_and(|memory| memory.complete_after <= after);
+    if memories.iter().all(would_know) {
+        RunFate::Never
+    } else {
+        RunFate::Forgotten
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gabion_layout::Generation;
+
+    fn run(run: u64, stripe: u64) -> OpenRun {
+        OpenRun {
+            question: RunQuestion {
+                stripe: StripeId(stripe),
+                generation: Generation(1),
+                run: RunId(run),
+                after: Sequence(0),
+                chunks: vec![ChunkIndex(0)],
+            },
+            staged_at: vec![NodeId(1)],
+            holders: vec![NodeId(1)],
+        }
+    }
+
+    #[test]
+    fn nodes_of_a_stripe_that_has_ended_know_a_run_or_would_know_it() {
+        let memory = |sequence: Option<u64>, complete_after| {
+            Some(RunMemory {
+                sequence: sequence.map(Sequence),
+                complete_after: Sequence(complete_after),
+            })
+        };
+        let fate = |memories: &[Option<RunMemory>]| conclude_after_end(memories, Sequence(4));
+        let stood = RunFate::Stood(Sequence(5));
+        assert_eq!(fate(&[None, memory(Some(5), 0)]), stood);
+        assert_eq!(fate(&[memory(None, 4), memory(None, 0)]), RunFate::Never);
+        assert_eq!(
+            fate(&[memory(None, 5), memory(None, 0)]),
+            RunFate::Forgotten
+        );
+        assert_eq!(fate(&[None, memory(None, 0)]), RunFate::Forgotten);
+    }
+
+    fn left(runs: &OpenRuns, stripe: u64) -> Vec<u64> {
+        let left = runs.left(StripeId(stripe));
+        left.iter().map(|(_, run)| run.question.run.0).collect()
+    }
+
+    #[test]
+    fn a_run_is_left_when_its_write_ends_without_knowing() {
+        let runs = Arc::new(OpenRuns::default());
+        let (first, second) = (runs.send(run(1, 7)), runs.send(run(2, 7)));
+        let other = runs.send(run(3, 8));
+        assert_eq!(left(&runs, 7), [], "their writes go on");
+        first.close();
+        drop(second);
+        drop(other);
+        assert_eq!((left(&runs, 7), left(&runs, 8)), (vec![2], vec![3]));
+        let (place, _) = runs.left(StripeId(7))[0];
+        runs.forget(place);
+        assert_eq!(left(&runs, 7), []);
+    }
+
+    #[test]
+    fn no_more_runs_are_remembered_than_fit_and_the_oldest_goes() {
+        let runs = Arc::new(OpenRuns::default());
+        let going_on = runs.send(run(u64::MAX, 7));
+        for at in 0..=LEFT_COUNT_MAX as u64 {
+            drop(runs.send(run(at, 7)));
+        }
+        let left = left(&runs, 7);
+        assert_eq!((left.len(), left[0]), (LEFT_COUNT_MAX, 1));
+        going_on.close();
+    }
+}

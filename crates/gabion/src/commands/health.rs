@@ -1,0 +1,198 @@
+//! Whether all is well with a cluster, and how old the knowledge of that is. Green is said only when
+//! everything that is known is well and nothing that has to be known is missing.
+
+use super::repair_status;
+use gabion_layout::NodeId;
+use gabion_meta::Departure;
+use gabion_protocol::message::{ArrayStatus, ClusterStatus, Liveness, NodeStatus};
+use serde_json::{Value, json};
+
+/// Green when nothing is the matter, red when some stripe survives no further failure, yellow in between.
+pub(crate) fn light(status: &ClusterStatus) -> &'static str {
+    match repair_status::light(status) {
+        "red" => "red",
+        _ if troubles(status).is_empty() => "green",
+        _ => "yellow",
+    }
+}
+
+/// What is the matter, a sentence each.
+pub(crate) fn troubles(status: &ClusterStatus) -> Vec<String> {
+    let nodes = status.nodes.iter().filter(|node| is_needed(node));
+    let mut troubles: Vec<String> = nodes
+        .filter_map(|node| {
+            let silence_ms = status.silence_ms.get(&node.node);
+            match node.liveness {
+                Liveness::Suspect => Some(format!("{} does not answer", node.node)),
+                Liveness::Failed => Some(format!("{} has failed", node.node)),
+                Liveness::Up if silence_ms.is_none() => Some(format!(
+                    "{} has not been heard since the coordinator started",
+                    node.node
+                )),
+                Liveness::Up => disk_trouble(status, node.node),
+            }
+        })
+        .collect();
+    let degraded: u64 = status.at_risk.values().sum();
+    let repair = &status.repair;
+    let counts = [
+        (status.lost_chunk_count, "chunks are lost"),
+        (
+            status.unreachable_chunk_count,
+            "chunks cannot be reached now",
+        ),
+        (degraded, "stripes survive fewer failures than promised"),
+        (repair.queued_chunk_count, "chunks are to be repaired"),
+        (repair.moving_chunk_count, "chunks are to be moved"),
+    ];
+    let counts = counts.into_iter().filter(|(count, _)| *count > 0);
+    troubles.extend(counts.map(|(count, what)| format!("{count} {what}")));
+    troubles
+}
+
+/// Whether a node should answer: one that was drained need not.
+fn is_needed(node: &NodeStatus) -> bool {
+    node.departure != Departure::Drained
+}
+
+/// What is wrong with the disk of a node that has been heard.
+fn disk_trouble(status: &ClusterStatus, node: NodeId) -> Option<String> {
+    let array = status.arrays.get(&node);
+    if array.is_some_and(ArrayStatus::is_degraded) {
+        return Some(format!("the array of {node} lacks a device"));
+    }
+    match status.spaces.get(&node) {
+        None => Some(format!("the disk of {node} does not say what room it has")),
+        Some(space) if space.is_full() => {
+            let percent = space.used_percent();
+            Some(format!(
+                "the disk of {node} is full: {percent} % of it is used"
+            ))
+        }
+        Some(_) => None,
+    }
+}
+
+/// How long ago the node was heard that was heard least recently of those that are up, in milliseconds.
+pub(crate) fn age_ms(status: &ClusterStatus) -> Option<u64> {
+    let up = status.nodes.iter();
+    let up = up.filter(|node| is_needed(node) && node.liveness == Liveness::Up);
+    up.filter_map(|node| status.silence_ms.get(&node.node).copied())
+        .max()
+}
+
+/// Prints the light, how old the knowledge is, and what is the matter.
+pub(crate) fn print(status: &ClusterStatus) {
+    let age = match age_ms(status) {
+        Some(ms) => format!("nodes were heard at most {:.1} s ago", ms as f64 / 1e3),
+        None => "no node was heard yet".to_owned(),
+    };
+    match light(status) {
+        "green" => println!(
+            "green: every node answers, every chunk is there, no disk is full or failing, and no repair is \
+             due; {age}"
+        ),
+        light => {
+            println!("{light}; {age}");
+            for trouble in troubles(status) {
+                println!("- {trouble}");
+            }
+        }
+    }
+}
+
+/// What a node's disk has room for, and when it said so, as JSON; null where it has not.
+pub(crate) fn node_json(status: &ClusterStatus, node: NodeId) -> (Value, Value) {
+    let space = status.spaces.get(&node).map(|space| {
+        json!({
+            "capacity_bytes": space.capacity_bytes,
+            "free_bytes": space.free_bytes,
+            "used_percent": space.used_percent(),
+            "full": space.is_full(),
+        })
+    });
+    (json!(space), json!(status.silence_ms.get(&node)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gabion_layout::RackId;
+    use gabion_planner::placement::Space;
+
+    fn well() -> ClusterStatus {
+        let node = |node| NodeStatus {
+            node: NodeId(node),
+            rack: RackId(0),
+            address: "10.0.0.1:1".to_owned(),
+            liveness: Liveness::Up,
+            departure: Departure::None,
+        };
+        let space = Space {
+            capacity_bytes: 100,
+            free_bytes: 50,
+        };
+        let ids = || (0..3).map(NodeId);
+        ClusterStatus {
+            nodes: (0..3).map(node).collect(),
+            spaces: ids().map(|node| (node, space)).collect(),
+            silence_ms: ids().map(|node| (node, 100 * u64::from(node.0))).collect(),
+            ..ClusterStatus::default()
+        }
+    }
+
+    fn check(change: impl Fn(&mut ClusterStatus), wanted_light: &str, wanted: &str) {
+        let mut status = well();
+        change(&mut status);
+        assert_eq!(light(&status), wanted_light, "{wanted}");
+        assert_eq!(troubles(&status).join("; "), wanted);
+    }
+
+    #[test]
+    fn green_means_that_nothing_is_the_matter() {
+        check(|_| {}, "green", "");
+        assert_eq!(age_ms(&well()), Some(200), "of the oldest word");
+        let suspect = |status: &mut ClusterStatus| status.nodes[1].liveness = Liveness::Suspect;
+        check(suspect, "yellow", "node 1 does not answer");
+        let failed = |status: &mut ClusterStatus| status.nodes[1].liveness = Liveness::Failed;
+        check(failed, "yellow", "node 1 has failed");
+        let gone = |status: &mut ClusterStatus| {
+            failed(status);
+            status.nodes[1].departure = Departure::Drained;
+        };
+        check(gone, "green", "");
+        let unheard = |status: &mut ClusterStatus| status.silence_ms.retain(|node, _| node.0 != 2);
+        check(
+            unheard,
+            "yellow",
+            "node 2 has not been heard since the coordinator started",
+        );
+        let full = |status: &mut ClusterStatus| {
+            status.spaces.get_mut(&NodeId(0)).unwrap().free_bytes = 3;
+        };
+        check(
+            full,
+            "yellow",
+            "the disk of node 0 is full: 97 % of it is used",
+        );
+        let failing = |status: &mut ClusterStatus| status.spaces.retain(|node, _| node.0 != 0);
+        check(
+            failing,
+            "yellow",
+            "the disk of node 0 does not say what room it has",
+        );
+        let unreachable = |status: &mut ClusterStatus| status.unreachable_chunk_count = 4;
+        check(unreachable, "yellow", "4 chunks cannot be reached now");
+        let due = |status: &mut ClusterStatus| status.repair.queued_chunk_count = 2;
+        check(due, "yellow", "2 chunks are to be repaired");
+        let lost = |left| {
+            move |status: &mut ClusterStatus| {
+                status.lost_chunk_count = 1;
+                status.at_risk.insert(left, 1);
+            }
+        };
+        let words = "1 chunks are lost; 1 stripes survive fewer failures than promised";
+        check(lost(1), "yellow", words);
+        check(lost(0), "red", words);
+    }
+}

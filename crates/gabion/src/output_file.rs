@@ -1,0 +1,269 @@
+//! Files that a user names for what a command gives: a regular file gets its new content whole or not at
+//! all, and whatever else the name stands for is written into, as `cp` does.
+//!
+//! A regular file's bytes go to a file of a name of its own in the same directory, which takes the
+//! target's place when all of them are there. A link stays a link: the file that it leads to is replaced.
+//! Devices and FIFOs are opened and written, never replaced. `-` and a name that leads to the command's own
+//! stdout, such as `/dev/stdout`, are stdout.
+
+use crate::failure::{Context, Failure};
+use crate::output;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// Names that are tried for a file beside the target. One process uses few, and another process none of them.
+const NAME_COUNT_MAX: u32 = 10_000;
+
+/// A file to be written.
+#[derive(Debug)]
+pub(crate) struct OutputFile {
+    /// What messages call it.
+    named: PathBuf,
+    file: File,
+    place: Place,
+}
+
+/// Where a file's bytes go.
+#[derive(Debug)]
+enum Place {
+    Stdout,
+    /// A device or a FIFO.
+    Special,
+    Regular(Replacement),
+}
+
+/// A file that takes another's place when it is whole. Dropped before that, it leaves nothing behind.
+#[derive(Debug)]
+struct Replacement {
+    new: PathBuf,
+    target: PathBuf,
+    is_done: bool,
+}
+
+impl OutputFile {
+    /// Prepares to write where `path` leads. Nothing that is there has changed when this fails.
+    ///
+    /// # Errors
+    /// Exit code 2 for a directory and for a link that leads nowhere; exit code 1 when the file or device
+    /// cannot be written.
+    pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
+        let shown = path.display();
+        let doing = || format!("write {shown}");
+        if path == Path::new("-") {
+            return Self::stdout(path);
+        }
+        let found = match fs::metadata(path) {
+            Ok(found) => Some(found),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(error).context(doing()),
+        };
+        let Some(found) = found else {
+            if fs::symlink_metadata(path).is_ok() {
+                return Err(Failure::usage(format!(
+                    "{shown} is a link to a file that is not there; remove the link or name another file"
+                )));
+            }
+            return Self::beside(path, path.to_owned(), None).context(doing());
+        };
+        if found.is_dir() {
+            return Err(Failure::usage(format!(
+                "{shown} is a directory; name a file in it, such as {}",
+                path.join("copy").display()
+            )));
+        }
+        if is_stdout(&found) {
+            return Self::stdout(path);
+        }
+        if found.is_file() {
+            let target = fs::canonicalize(path).context(doing())?;
+            return Self::beside(path, target, Some(found.permissions())).context(doing());
+        }
+        let special = OpenOptions::new().write(true).open(path);
+        Ok(Self {
+            named: path.to_owned(),
+            file: special.context(doing())?,
+            place: Place::Special,
+        })
+    }
+
+    fn stdout(named: &Path) -> Result<Self, Failure> {
+        let stdout = io::stdout().as_fd().try_clone_to_owned();
+        Ok(Self {
+            named: named.to_owned(),
+            file: File::from(stdout.context("write stdout")?),
+            place: Place::Stdout,
+        })
+    }
+
+    fn beside(
+        named: &Path,
+        target: PathBuf,
+        permissions: Option<fs::Permissions>,
+    ) -> io::Result<Self> {
+        let directory = target.parent().unwrap_or(Path::new(""));
+        let (file, new) = create_unique(directory)?;
+        let replaces = Replacement {
+            new,
+            target,
+            is_done: false,
+        };
+        if let Some(permissions) = permissions {
+            file.set_permissions(permissions)?;
+        }
+        Ok(Self {
+            named: named.to_owned(),
+            file,
+            place: Place::Regular(replaces),
+        })
+    }
+
+    /// What is to be written to.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Whether the bytes go to stdout, which then takes nothing else.
+    pub(crate) fn is_stdout(&self) -> bool {
+        matches!(self.place, Place::Stdout)
+    }
+
+    /// Lets the target have the bytes. A regular file's are durable when this returns.
+    ///
+    /// # Errors
+    /// When the disk cannot take them; a regular file is then as it was.
+    pub(crate) fn finish(self) -> Result<(), Failure> {
+        let doing = || format!("write {}", self.named.display());
+        let Place::Regular(mut replaces) = self.place else {
+            return Ok(());
+        };
+        self.file.sync_all().context(doing())?;
+        fs::rename(&replaces.new, &replaces.target).context(doing())?;
+        replaces.is_done = true;
+        Ok(())
+    }
+
+    /// Why writing to it failed.
+    pub(crate) fn failure(&self, error: &io::Error) -> Failure {
+        match self.place {
+            Place::Stdout => output::write_failure(&"stdout", error),
+            Place::Special | Place::Regular(_) => {
+                output::write_failure(&self.named.display(), error)
+            }
+        }
+    }
+}
+
+impl Drop for Replacement {
+    fn drop(&mut self) {
+        if !self.is_done {
+            let _ = fs::remove_file(&self.new);
+        }
+    }
+}
+
+/// A new file in a directory.
+fn create_unique(directory: &Path) -> io::Result<(File, PathBuf)> {
+    let process = std::process::id();
+    for count in 0..NAME_COUNT_MAX {
+        let path = directory.join(format!(".gabion-{process}-{count}"));
+        let mut options = OpenOptions::new();
+        match options.write(true).create_new(true).mode(0o666).open(&path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+            Ok(file) => return Ok((file, path)),
+        }
+    }
+    let why = "files of interrupted commands take all names; remove .gabion-* there";
+    Err(io::Error::new(ErrorKind::AlreadyExists, why))
+}
+
+/// Whether a name leads to what this process's stdout is.
+fn is_stdout(found: &fs::Metadata) -> bool {
+    rustix::fs::fstat(io::stdout())
+        .is_ok_and(|stdout| (stdout.st_dev, stdout.st_ino) == (found.dev(), found.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    fn write(path: &Path, bytes: &[u8]) {
+        let output = OutputFile::create(path).unwrap();
+        output.file().write_all(bytes).unwrap();
+        output.finish().unwrap();
+    }
+
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).unwrap();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_and_keeps_its_mode() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
+        write(&path, b"first");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let unfinished = OutputFile::create(&path).unwrap();
+        unfinished.file().write_all(b"half").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"first");
+        drop(unfinished);
+        write(&path, b"second");
+        assert_eq!(fs::read(&path).unwrap(), b"second");
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
+        assert_eq!(names(directory.path()), ["f"]);
+    }
+
+    #[test]
+    fn two_writers_of_one_name_do_not_meet() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
+        let one = OutputFile::create(&path).unwrap();
+        let other = OutputFile::create(&path).unwrap();
+        one.file().write_all(b"one").unwrap();
+        other.file().write_all(b"other").unwrap();
+        one.finish().unwrap();
+        other.finish().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"other");
+        assert_eq!(names(directory.path()), ["f"]);
+    }
+
+    #[test]
+    fn a_link_stays_and_what_it_leads_to_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name| directory.path().join(name);
+        write(&at("f"), b"first");
+        symlink("f", at("link")).unwrap();
+        write(&at("link"), b"second");
+        assert_eq!(fs::read(at("f")).unwrap(), b"second");
+        assert!(fs::symlink_metadata(at("link")).unwrap().is_symlink());
+        symlink("missing", at("dangling")).unwrap();
+        let refused = OutputFile::create(&at("dangling")).unwrap_err();
+        assert!(refused.to_string().contains("not there"), "{refused}");
+        assert_eq!(names(directory.path()), ["dangling", "f", "link"]);
+    }
+
+    #[test]
+    fn a_device_is_written_and_a_directory_refused() {
+        let null = OutputFile::create(Path::new("/dev/null")).unwrap();
+        null.file().write_all(b"gone").unwrap();
+        null.finish().unwrap();
+        let full = OutputFile::create(Path::new("/dev/full")).unwrap();
+        let error = full.file().write_all(b"gone").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::StorageFull);
+        assert!(full.failure(&error).to_string().contains("/dev/full"));
+        let directory = tempfile::tempdir().unwrap();
+        let refused = OutputFile::create(directory.path()).unwrap_err();
+        assert!(refused.to_string().contains("directory"), "{refused}");
+        assert_eq!(names(directory.path()), [""; 0]);
+    }
+}

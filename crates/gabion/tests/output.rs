@@ -1,0 +1,170 @@
+//! Where what a command gives goes: files, links, devices, FIFOs, pipes and a stdout that is full.
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt as _, symlink};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use support::{TestCluster, fails, fails_on, gabion, path_text, pattern, run, text};
+
+const SYNTH: [&str; 4] = ["lab", "synth", "--volume", "wdev_1"];
+
+fn make_fifo(path: &Path) {
+    let made = Command::new("mkfifo").arg(path).status();
+    assert!(made.expect("mkfifo").success());
+}
+
+/// What comes out of a FIFO while a command runs.
+fn through_fifo(fifo: &Path, mut command: Command) -> (Output, Vec<u8>) {
+    let path = fifo.to_owned();
+    let reader = std::thread::spawn(move || fs::read(path).expect("read the FIFO"));
+    let output = command.output().expect("the binary runs");
+    (output, reader.join().expect("the reader ends"))
+}
+
+#[test]
+fn get_writes_where_its_target_leads_and_destroys_nothing() {
+    let cluster = TestCluster::start(2, 2);
+    cluster.run(&["pool", "create", "vm", "--code=rs(2,2)", "--chunk=64KiB"]);
+    let expected = pattern(300 << 10, 1);
+    cluster.put("disk", &expected);
+    let target = |name: &str| cluster.path(name);
+
+    // A user's file beside the target stays, whatever it is called.
+    fs::write(target("copy.part"), b"mine").unwrap();
+    fs::write(target("copy"), b"old").unwrap();
+    cluster.run(&["get", "disk", path_text(&target("copy"))]);
+    assert!(fs::read(target("copy")).unwrap() == expected);
+    assert_eq!(fs::read(target("copy.part")).unwrap(), b"mine");
+
+    // A link stays a link.
+    fs::write(target("real"), b"old").unwrap();
+    symlink("real", target("link")).unwrap();
+    cluster.run(&["get", "disk", path_text(&target("link"))]);
+    assert!(fs::symlink_metadata(target("link")).unwrap().is_symlink());
+    assert!(fs::read(target("real")).unwrap() == expected);
+    symlink("nowhere", target("dangling")).unwrap();
+    let error = fails_on(
+        &cluster,
+        &["get", "disk", path_text(&target("dangling"))],
+        2,
+    );
+    assert!(error.contains("not there"), "{error}");
+
+    // Devices and FIFOs are written and stay what they are.
+    cluster.run(&["get", "disk", "/dev/null"]);
+    assert!(
+        fs::metadata("/dev/null")
+            .unwrap()
+            .file_type()
+            .is_char_device()
+    );
+    make_fifo(&target("fifo"));
+    let get = cluster.command(&["get", "disk", path_text(&target("fifo"))]);
+    let (output, got) = through_fifo(&target("fifo"), get);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(got == expected);
+    assert!(fs::metadata(target("fifo")).unwrap().file_type().is_fifo());
+
+    for stdout in ["-", "/dev/stdout"] {
+        let output = cluster.output(&["get", "disk", stdout]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(
+            output.stdout == expected,
+            "{stdout} gets the file and nothing else"
+        );
+    }
+
+    let error = fails_on(&cluster, &["get", "disk", path_text(&target(""))], 2);
+    assert!(error.contains("is a directory"), "{error}");
+    let error = fails_on(&cluster, &["get", "disk", "/dev/full"], 1);
+    assert!(error.contains("cannot write /dev/full"), "{error}");
+    let left = fs::read_dir(target("")).unwrap();
+    let left = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let left: Vec<String> = left.filter(|name| name.starts_with(".gabion")).collect();
+    assert!(left.is_empty(), "{left:?}");
+    a_reader_may_leave(&cluster);
+}
+
+/// A reader that has seen enough ends the command without a word.
+fn a_reader_may_leave(cluster: &TestCluster) {
+    let pipe = format!(
+        "'{}' get disk - | head -c 1000 | wc -c; echo ${{PIPESTATUS[0]}}",
+        env!("CARGO_BIN_EXE_gabion")
+    );
+    let output = Command::new("bash")
+        .args(["-c", &pipe])
+        .env("GABION_DIR", cluster.path("cluster"))
+        .output()
+        .expect("bash runs");
+    let said = text(&output.stdout);
+    let said: Vec<&str> = said.split_whitespace().collect();
+    assert_eq!(said[0], "1000");
+    assert!(["0", "141"].contains(&said[1]), "{said:?}");
+    assert_eq!(text(&output.stderr), "");
+}
+
+#[test]
+fn synth_writes_where_its_target_leads() {
+    let directory = tempfile::tempdir().unwrap();
+    let target = |name: &str| directory.path().join(name);
+    let synth = |out: &str| {
+        let mut all = SYNTH.to_vec();
+        all.extend(["--out", out]);
+        gabion(&all)
+    };
+    fs::write(target("trace.csv.part"), b"mine").unwrap();
+    symlink("trace.csv", target("link")).unwrap();
+    fs::write(target("trace.csv"), b"old").unwrap();
+    assert!(
+        synth(path_text(&target("link")))
+            .output()
+            .unwrap()
+            .status
+            .success()
+    );
+    let rows = fs::read(target("trace.csv")).unwrap();
+    assert!(rows.len() > 1000);
+    assert_eq!(fs::read(target("trace.csv.part")).unwrap(), b"mine");
+    make_fifo(&target("fifo"));
+    let (output, got) = through_fifo(&target("fifo"), synth(path_text(&target("fifo"))));
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(got == rows);
+    assert!(synth("-").output().unwrap().stdout == rows);
+    let all = |out| [&SYNTH[..], &["--out", out]].concat();
+    let error = fails(&all(path_text(directory.path())), 2);
+    assert!(error.contains("is a directory"), "{error}");
+    let error = fails(&all("/dev/full"), 1);
+    assert!(error.contains("cannot write /dev/full"), "{error}");
+}
+
+#[test]
+fn a_full_stdout_and_a_reader_that_has_gone_end_a_command_quietly() {
+    let full = || fs::File::options().write(true).open("/dev/full").unwrap();
+    for arguments in [
+        &["--help"][..],
+        &["lab", "list"],
+        &["lab", "list", "--format=json"],
+    ] {
+        assert!(run(arguments).len() > 100);
+        let output = gabion(arguments).stdout(full()).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let error = text(&output.stderr);
+        assert!(error.contains("cannot write stdout"), "{error}");
+        assert_eq!(error.trim().lines().count(), 1, "{error}");
+
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = gabion(arguments);
+        let output = command
+            .stdout(writer)
+            .stderr(Stdio::piped())
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(141), "{arguments:?}");
+        assert_eq!(text(&output.stderr), "");
+    }
+    let output = gabion(&["ls"]).stderr(full()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "and stderr may be full too");
+}

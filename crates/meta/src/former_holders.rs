@@ -1,0 +1,115 @@
+//! Former holders: nodes that may still have a chunk of a live stripe that counts elsewhere now. The row
+//! is written in the transaction that moves the chunk, so no restart forgets it. Every term fences these
+//! nodes before it serves, since a reader with an old layout may still ask them.
+//!
+//! A row goes when the node confirms that the chunk is removed, when the node gets the chunk again, and
+//! when the node is declared failed or joins: a node that joins removes what is not its own before it
+//! serves.
+
+use crate::kv::{KeyValue, ReadTxn, WriteTxn};
+use crate::nodes::node;
+use crate::schema::FORMER_HOLDERS;
+use crate::{Meta, MetaError};
+use gabion_layout::{ChunkId, ChunkIndex, NodeId, StripeId};
+
+/// The former holders of one stripe, each with the chunk that it may still have.
+type Holders = Vec<(NodeId, ChunkIndex)>;
+
+impl<K: KeyValue> Meta<K> {
+    /// The nodes that may still have chunks of a stripe that count elsewhere, in no order, each once.
+    ///
+    /// # Errors
+    /// When the store fails or a row is corrupt.
+    pub fn former_holders(&self, stripe: StripeId) -> Result<Vec<NodeId>, MetaError> {
+        let holders = self.store.read(|txn| holders_of(txn, stripe))?;
+        let mut nodes: Vec<NodeId> = holders.into_iter().map(|(node, _)| node).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        Ok(nodes)
+    }
+
+    /// All former holders, each with the chunk that it may still have.
+    ///
+    /// # Errors
+    /// When the store fails or a row is corrupt.
+    pub fn all_former_holders(&self) -> Result<Vec<(NodeId, ChunkId)>, MetaError> {
+        let rows = self
+            .store
+            .read(|txn| FORMER_HOLDERS.scan(txn, &FORMER_HOLDERS.all(), usize::MAX))?;
+        let of_stripe = |(stripe, holders): (StripeId, Holders)| {
+            let with_id = move |(node, index)| (node, ChunkId { stripe, index });
+            holders.into_iter().map(with_id)
+        };
+        Ok(rows.into_iter().flat_map(of_stripe).collect())
+    }
+
+    /// Notes that a node has no longer a chunk that was its own once. Nothing is written if that was
+    /// known.
+    ///
+    /// # Errors
+    /// When the store fails or a row is corrupt.
+    pub fn forget_former_holder(&self, node: NodeId, chunk: ChunkId) -> Result<(), MetaError> {
+        let holders = self.store.read(|txn| holders_of(txn, chunk.stripe))?;
+        if !holders.contains(&(node, chunk.index)) {
+            return Ok(());
+        }
+        self.store.write(|txn| forget(txn, node, chunk))
+    }
+}
+
+fn holders_of(txn: &dyn ReadTxn, stripe: StripeId) -> Result<Holders, MetaError> {
+    Ok(FORMER_HOLDERS.get(txn, &stripe)?.unwrap_or_default())
+}
+
+/// Notes that a chunk that was on `holder` counts elsewhere from now on. A node that is declared failed
+/// removes it before it serves again, and is not noted.
+pub(crate) fn leave_behind(
+    txn: &mut dyn WriteTxn,
+    holder: NodeId,
+    chunk: ChunkId,
+) -> Result<(), MetaError> {
+    let mut holders = holders_of(txn, chunk.stripe)?;
+    if node(txn, holder)?.failed || holders.contains(&(holder, chunk.index)) {
+        return Ok(());
+    }
+    holders.push((holder, chunk.index));
+    FORMER_HOLDERS.put(txn, &chunk.stripe, &holders)
+}
+
+/// Takes a former holder off the list.
+pub(crate) fn forget(
+    txn: &mut dyn WriteTxn,
+    holder: NodeId,
+    chunk: ChunkId,
+) -> Result<(), MetaError> {
+    let holders = holders_of(txn, chunk.stripe)?;
+    keep(txn, chunk.stripe, &holders, |it| {
+        it != (holder, chunk.index)
+    })
+}
+
+/// Takes a node off all lists.
+pub(crate) fn forget_node(txn: &mut dyn WriteTxn, gone: NodeId) -> Result<(), MetaError> {
+    let rows = FORMER_HOLDERS.scan(txn, &FORMER_HOLDERS.all(), usize::MAX)?;
+    for (stripe, holders) in rows {
+        keep(txn, stripe, &holders, |(node, _)| node != gone)?;
+    }
+    Ok(())
+}
+
+/// Writes what is left of a stripe's list, if that is news.
+fn keep(
+    txn: &mut dyn WriteTxn,
+    stripe: StripeId,
+    holders: &[(NodeId, ChunkIndex)],
+    stays: impl Fn((NodeId, ChunkIndex)) -> bool,
+) -> Result<(), MetaError> {
+    let left: Holders = holders.iter().copied().filter(|&it| stays(it)).collect();
+    if left.len() == holders.len() {
+        return Ok(());
+    }
+    if left.is_empty() {
+        return FORMER_HOLDERS.delete(txn, &stripe);
+    }
+    FORMER_HOLDERS.put(txn, &stripe, &left)
+}

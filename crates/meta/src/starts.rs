@@ -1,0 +1,42 @@
+//! The coordinator's own starts. Nodes remember the newest that they have heard of, so that a copy of
+//! the metadata from another time gives itself away.
+
+use crate::kv::KeyValue;
+use crate::schema::{Counter, STARTS};
+use crate::{Meta, MetaError};
+use gabion_layout::{Start, StripeId};
+
+/// Starts that are remembered. Of older ones nothing is concluded.
+const START_COUNT_MAX: u64 = 1024;
+
+impl<K: KeyValue> Meta<K> {
+    /// Gives this run of the coordinator its nonce, which the caller draws at random, and answers all
+    /// starts that are remembered, oldest first; the last is this one.
+    ///
+    /// # Errors
+    /// When the store fails or a row is corrupt.
+    pub fn note_start(&self, nonce: u64) -> Result<Vec<Start>, MetaError> {
+        let number = self.incarnation();
+        self.store.write(|txn| {
+            STARTS.put(txn, &number, &nonce)?;
+            let rows = STARTS.scan(txn, &STARTS.all(), usize::MAX)?;
+            let (old, kept): (Vec<_>, Vec<_>) = rows
+                .into_iter()
+                .partition(|(known, _)| known.saturating_add(START_COUNT_MAX) <= number);
+            for (number, _) in old {
+                STARTS.delete(txn, &number)?;
+            }
+            let start = |(number, nonce)| Start { number, nonce };
+            Ok(kept.into_iter().map(start).collect())
+        })
+    }
+
+    /// Whether the id of a stripe was ever handed out.
+    ///
+    /// # Errors
+    /// When the store fails or a row is corrupt.
+    pub fn was_handed_out(&self, stripe: StripeId) -> Result<bool, MetaError> {
+        let next = self.store.read(|txn| Counter::NextStripe.value(txn))?;
+        Ok(stripe.0 < next)
+    }
+}

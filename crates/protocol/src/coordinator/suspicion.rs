@@ -1,0 +1,375 @@
+//! Suspicions: what becomes of a report that a node does not answer.
+//!
+//! The coordinator looks for itself. A node that does not answer it is shown as suspect at once, so
+//! that others do without it; it is declared failed as any other, when its lease has run out. It may
+//! answer the coordinator and be of no use all the same, when a link is cut. So the coordinator has
+//! the other nodes try, too. If most of them cannot use a node for some seconds, it is *evicted*: its
+//! lease is renewed no more, and that run of it joins again only when most of them reach it again.
+//! That takes longer each time, so that a node on a bad link does not come and go.
+//!
+//! A process that has died is not cut off: nothing of it is left to reach. So a node is evicted only if
+//! its heartbeats arrive all the same. A new start of an evicted node is let in, since it may listen
+//! elsewhere and answers nothing before it has joined; it is looked at as if nothing had been found.
+
+use super::{Coordinator, lock};
+use crate::event::Event;
+use crate::message::{Applicant, CoordinatorReply, Liveness, NodeReply, NodeRequest};
+use crate::ports::{REACH_DEADLINE_MS, reach};
+use futures::FutureExt;
+use futures::future::join_all;
+use gabion_layout::NodeId;
+use gabion_meta::{KeyValue, Meta, MetaError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How often a suspected node is looked at, in milliseconds.
+const LOOK_EVERY_MS: u64 = 1_000;
+/// A node is evicted when it was of no use to most others so many times in a row, and may return
+/// when most reach it so many times in a row.
+const LOOK_COUNT: u32 = 3;
+/// How long a node stays evicted at least; it doubles with each eviction, up to the maximum.
+const EVICTED_MS: u64 = 5_000;
+const EVICTED_MS_MAX: u64 = 600_000;
+
+/// What is held against nodes. In memory alone: a coordinator that starts anew finds out anew.
+#[derive(Debug, Default)]
+pub(super) struct Suspicions(BTreeMap<NodeId, Suspicion>);
+
+#[derive(Debug, Default)]
+struct Suspicion {
+    /// Whether somebody looks after it.
+    is_watched: bool,
+    /// It has not answered the coordinator lately.
+    is_silent: bool,
+    /// Looks in a row that found what would change its state.
+    look_count: u32,
+    /// The run of it whose heartbeats have come since those looks began, if any have.
+    heard: Option<u64>,
+    evicted: Option<Eviction>,
+    eviction_count: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Eviction {
+    since_ms: u64,
+    /// The run of the node that is evicted.
+    incarnation: u64,
+}
+
+/// What a look at a node has found.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    /// It answers the coordinator.
+    answers: bool,
+    /// Most of the others that are up, at least two, cannot use it.
+    is_cut_off: bool,
+}
+
+/// What is to be done about a node that was looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Verdict {
+    /// Nothing is held against it.
+    Cleared,
+    /// Look again.
+    Open,
+    /// It should be evicted, if the others can do without it.
+    Evict,
+}
+
+impl Suspicions {
+    /// Whether a node had better be left alone though its lease runs.
+    pub(super) fn is_suspect(&self, node: NodeId) -> bool {
+        let held = self.0.get(&node);
+        held.is_some_and(|held| held.is_silent || held.evicted.is_some())
+    }
+
+    /// Whether a node is evicted.
+    pub(super) fn is_evicted(&self, node: NodeId) -> bool {
+        let held = self.0.get(&node);
+        held.is_some_and(|held| held.evicted.is_some())
+    }
+
+    /// Whether this run of a node is evicted.
+    fn is_run_evicted(&self, node: NodeId, incarnation: u64) -> bool {
+        let held = self.0.get(&node).and_then(|held| held.evicted);
+        held.is_some_and(|evicted| incarnation <= evicted.incarnation)
+    }
+
+    fn evicted_count(&self) -> usize {
+        let held = self.0.values();
+        held.filter(|held| held.evicted.is_some()).count()
+    }
+
+    /// A run of a node has joined. Of a new one nothing is known.
+    pub(super) fn hear(&mut self, node: NodeId, incarnation: u64) {
+        let is_evicted = self.is_run_evicted(node, incarnation);
+        if let Some(held) = self.0.get_mut(&node) {
+            (held.is_silent, held.look_count, held.heard) = (false, 0, None);
+            if !is_evicted {
+                held.evicted = None;
+            }
+        }
+    }
+
+    /// A heartbeat of a member has come.
+    pub(super) fn hear_heartbeat(&mut self, node: NodeId, incarnation: u64) {
+        if let Some(held) = self.0.get_mut(&node) {
+            held.heard = Some(incarnation);
+        }
+    }
+
+    /// Begins to look after a node; false when somebody does already.
+    fn watch(&mut self, node: NodeId) -> bool {
+        !std::mem::replace(&mut self.0.entry(node).or_default().is_watched, true)
+    }
+
+    /// Takes note of what a look has found.
+    fn note(&mut self, node: NodeId, look: Look, now_ms: u64) -> Verdict {
+        let held = self.0.entry(node).or_default();
+        held.is_silent = !look.answers;
+        let would_change = look.is_cut_off != held.evicted.is_some();
+        if held.look_count == 0 {
+            held.heard = None;
+        }
+        held.look_count = if would_change { held.look_count + 1 } else { 0 };
+        let is_due = held.look_count >= LOOK_COUNT;
+        match held.evicted {
+            None if is_due && held.heard.is_some() => return Verdict::Evict,
+            Some(Eviction { since_ms, .. }) => {
+                let doublings = held.eviction_count.saturating_sub(1).min(16);
+                let term_ms = (EVICTED_MS << doublings).min(EVICTED_MS_MAX);
+                if !is_due || now_ms < since_ms.saturating_add(term_ms) {
+                    return Verdict::Open;
+                }
+                (held.evicted, held.look_count) = (None, 0);
+            }
+            None => {}
+        }
+        if held.is_silent || look.is_cut_off {
+            return Verdict::Open;
+        }
+        held.is_watched = false;
+        Verdict::Cleared
+    }
+
+    /// Evicts the run of a node that was heard while it was looked at; false when another has joined.
+    fn evict(&mut self, node: NodeId, now_ms: u64) -> bool {
+        let held = self.0.entry(node).or_default();
+        let Some(incarnation) = held.heard.take() else {
+            return false;
+        };
+        held.evicted = Some(Eviction {
+            since_ms: now_ms,
+            incarnation,
+        });
+        held.look_count = 0;
+        held.eviction_count += 1;
+        true
+    }
+
+    /// Nobody looks any more: the node is declared failed, and proves itself when it joins.
+    fn drop_watch(&mut self, node: NodeId) {
+        if let Some(held) = self.0.get_mut(&node) {
+            (held.is_watched, held.is_silent) = (false, false);
+        }
+    }
+}
+
+impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+    /// Hears that a node does not answer, and begins to look after it.
+    pub(super) fn suspect(self: &Arc<Self>, node: NodeId) -> CoordinatorReply {
+        let is_member = {
+            let roster = lock(&self.roster);
+            !roster.failed().contains(&node) && roster.is_known(node)
+        };
+        if is_member && lock(&self.suspicions).watch(node) {
+            let watch = Arc::clone(self).watch_suspect(node);
+            self.ports.spawn(watch.boxed());
+        }
+        CoordinatorReply::Done
+    }
+
+    /// Looks after a node until nothing is held against it, or it is declared failed and not evicted.
+    async fn watch_suspect(self: Arc<Self>, node: NodeId) {
+        while !self.is_broken() {
+            let look = self.inspect(node).await;
+            let now_ms = self.ports.now_ms();
+            let verdict = lock(&self.suspicions).note(node, look, now_ms);
+            match verdict {
+                Verdict::Cleared => return,
+                Verdict::Evict => {
+                    if self.can_spare(node).await.unwrap_or(false)
+                        && lock(&self.suspicions).evict(node, now_ms)
+                    {
+                        self.ports.note_event(&Event::Evicted(node));
+                        self.note_error(format!(
+                            "most nodes cannot reach {node}, so it is evicted until they can"
+                        ));
+                    }
+                }
+                Verdict::Open => {}
+            }
+            let is_failed = lock(&self.roster).failed().contains(&node);
+            if is_failed && !lock(&self.suspicions).is_evicted(node) {
+                lock(&self.suspicions).drop_watch(node);
+                return;
+            }
+            self.ports.sleep_ms(LOOK_EVERY_MS).await;
+        }
+    }
+
+    async fn inspect(&self, node: NodeId) -> Look {
+        let own = reach(&*self.ports, node);
+        let mut others = self.fleet().with(Liveness::Up);
+        others.retain(|&other| other != node);
+        let asked = others.iter().map(|&other| {
+            let request = NodeRequest::Reach { node };
+            // The other one needs the time to find out, and some more to say so.
+            self.ports.call_node(other, request, 2 * REACH_DEADLINE_MS)
+        });
+        let (own, said) = futures::join!(own, join_all(asked));
+        let cannot = said
+            .iter()
+            .filter(|reply| matches!(reply, Ok(NodeReply::Refused(_))));
+        let cut_count = cannot.count();
+        Look {
+            answers: own.is_ok(),
+            is_cut_off: cut_count >= 2 && cut_count * 2 > others.len(),
+        }
+    }
+
+    /// Whether all pools survive that a node is lost beside all that are lost already.
+    async fn can_spare(self: &Arc<Self>, node: NodeId) -> Result<bool, MetaError> {
+        let mut lost_count = lock(&self.suspicions).evicted_count() + 1;
+        lost_count += {
+            let (roster, suspicions) = (lock(&self.roster), lock(&self.suspicions));
+            let failed = roster.failed().into_iter();
+            failed
+                .filter(|&failed| failed != node && !suspicions.is_evicted(failed))
+                .count()
+        };
+        let this = Arc::clone(self);
+        self.with_meta(move |meta: &Meta<K>| {
+            for pool in meta.pools()? {
+                let left = this.failures_left(meta, pool.id, &[])?;
+                if usize::try_from(left).unwrap_or(0) < lost_count {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })
+        .await
+    }
+
+    /// What to tell a run of a node that asks to join while it is evicted.
+    pub(super) fn refuse_evicted(&self, applicant: &Applicant) -> Option<CoordinatorReply> {
+        let node = applicant.node?;
+        let is_evicted = lock(&self.suspicions).is_run_evicted(node, applicant.start.number);
+        is_evicted.then(|| {
+            CoordinatorReply::Busy(format!(
+                "most nodes cannot reach {node}; it may join when they can"
+            ))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODE: NodeId = NodeId(3);
+    const FINE: Look = Look {
+        answers: true,
+        is_cut_off: false,
+    };
+    const CUT_OFF: Look = Look {
+        answers: true,
+        is_cut_off: true,
+    };
+    const SILENT: Look = Look {
+        answers: false,
+        is_cut_off: false,
+    };
+
+    #[test]
+    fn a_silent_node_is_suspect_until_it_answers() {
+        let mut suspicions = Suspicions::default();
+        assert!(suspicions.watch(NODE) && !suspicions.watch(NODE));
+        assert_eq!(suspicions.note(NODE, SILENT, 0), Verdict::Open);
+        assert!(suspicions.is_suspect(NODE) && !suspicions.is_evicted(NODE));
+        assert_eq!(suspicions.note(NODE, FINE, 1_000), Verdict::Cleared);
+        assert!(!suspicions.is_suspect(NODE));
+        assert!(suspicions.watch(NODE), "the next report is looked into");
+    }
+
+    #[test]
+    fn who_is_cut_off_for_some_looks_is_evicted_and_returns_later_each_time() {
+        let mut suspicions = Suspicions::default();
+        let evict = |suspicions: &mut Suspicions| {
+            assert_eq!(suspicions.note(NODE, CUT_OFF, 0), Verdict::Open);
+            assert_eq!(
+                suspicions.note(NODE, FINE, 0),
+                Verdict::Cleared,
+                "it begins anew"
+            );
+            for _ in 1..LOOK_COUNT {
+                assert_eq!(suspicions.note(NODE, CUT_OFF, 0), Verdict::Open);
+                suspicions.hear_heartbeat(NODE, 1);
+            }
+            assert_eq!(suspicions.note(NODE, CUT_OFF, 0), Verdict::Evict);
+            assert!(suspicions.evict(NODE, 0));
+            assert!(suspicions.is_suspect(NODE) && suspicions.is_evicted(NODE));
+        };
+        evict(&mut suspicions);
+        assert_eq!(suspicions.note(NODE, CUT_OFF, EVICTED_MS), Verdict::Open);
+        for look in 1..LOOK_COUNT {
+            assert_eq!(
+                suspicions.note(NODE, FINE, EVICTED_MS),
+                Verdict::Open,
+                "{look}"
+            );
+        }
+        assert_eq!(suspicions.note(NODE, FINE, EVICTED_MS), Verdict::Cleared);
+        assert!(!suspicions.is_suspect(NODE));
+        evict(&mut suspicions);
+        for _ in 0..2 * LOOK_COUNT {
+            assert_eq!(suspicions.note(NODE, FINE, EVICTED_MS), Verdict::Open);
+        }
+        assert_eq!(
+            suspicions.note(NODE, FINE, 2 * EVICTED_MS),
+            Verdict::Cleared
+        );
+    }
+
+    #[test]
+    fn a_node_that_was_heard_only_before_the_looks_is_not_evicted() {
+        let mut suspicions = Suspicions::default();
+        assert_eq!(suspicions.note(NODE, SILENT, 0), Verdict::Open);
+        suspicions.hear_heartbeat(NODE, 1);
+        for _ in 0..2 * LOOK_COUNT {
+            assert_eq!(suspicions.note(NODE, CUT_OFF, 0), Verdict::Open);
+        }
+        suspicions.hear_heartbeat(NODE, 1);
+        assert_eq!(suspicions.note(NODE, CUT_OFF, 0), Verdict::Evict);
+        suspicions.hear(NODE, 2);
+        assert!(!suspicions.evict(NODE, 0), "another run has joined");
+    }
+
+    #[test]
+    fn an_eviction_holds_for_the_run_that_was_evicted() {
+        let mut suspicions = Suspicions::default();
+        for _ in 0..LOOK_COUNT {
+            suspicions.note(NODE, CUT_OFF, 0);
+            suspicions.hear_heartbeat(NODE, 4);
+        }
+        assert!(suspicions.evict(NODE, 0));
+        assert!(suspicions.is_run_evicted(NODE, 4) && !suspicions.is_run_evicted(NODE, 5));
+        suspicions.hear(NODE, 4);
+        assert!(
+            suspicions.is_evicted(NODE),
+            "it asked before it was evicted"
+        );
+        suspicions.hear(NODE, 5);
+        assert!(!suspicions.is_evicted(NODE));
+    }
+}

@@ -1,0 +1,114 @@
+//! What a coordinator's log tells: what has become of nodes, disks and repairs.
+
+use gabion_layout::{NodeId, StripeId};
+use gabion_planner::placement::Space;
+use std::fmt;
+
+/// Something that an operator may want to know.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A node has joined, for the first time or again.
+    Joined(NodeId),
+    /// A node is silent for longer than its lease.
+    Suspect(NodeId),
+    /// Most nodes cannot reach a node: it is no member until they can.
+    Evicted(NodeId),
+    /// A node is declared failed: its chunks count as lost.
+    Failed(NodeId),
+    /// A failed node has not returned in time: its chunks are repaired elsewhere.
+    GivenUp(NodeId),
+    /// A node has been drained.
+    Drained(NodeId),
+    /// A node's disk has become full.
+    DiskFull(NodeId, Space),
+    /// A node's disk is no longer full.
+    DiskHasRoom(NodeId, Space),
+    /// The repair of a stripe begins.
+    RepairBegan(StripeId),
+    /// The repair of a stripe has ended, as far as it could go now.
+    RepairEnded(StripeId),
+    /// The repair of a stripe has failed; it is tried again.
+    RepairFailed(StripeId, String),
+}
+
+impl Event {
+    /// Whether redundancy or room is less than before.
+    #[must_use]
+    pub const fn is_warning(&self) -> bool {
+        matches!(
+            self,
+            Self::Suspect(_)
+                | Self::Evicted(_)
+                | Self::Failed(_)
+                | Self::GivenUp(_)
+                | Self::DiskFull(..)
+                | Self::RepairFailed(..)
+        )
+    }
+
+    /// The node that it is about, if it is about one.
+    #[must_use]
+    pub const fn node(&self) -> Option<NodeId> {
+        match self {
+            Self::Joined(node)
+            | Self::Suspect(node)
+            | Self::Evicted(node)
+            | Self::Failed(node)
+            | Self::GivenUp(node)
+            | Self::Drained(node)
+            | Self::DiskFull(node, _)
+            | Self::DiskHasRoom(node, _) => Some(*node),
+            Self::RepairBegan(_) | Self::RepairEnded(_) | Self::RepairFailed(..) => None,
+        }
+    }
+
+    /// The stripe that it is about, if it is about one.
+    #[must_use]
+    pub const fn stripe(&self) -> Option<StripeId> {
+        match self {
+            Self::RepairBegan(stripe)
+            | Self::RepairEnded(stripe)
+            | Self::RepairFailed(stripe, _) => Some(*stripe),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Joined(node) => write!(f, "{node} has joined"),
+            Self::Suspect(node) => write!(f, "{node} is suspect: its lease has run out"),
+            Self::Evicted(node) => {
+                write!(f, "{node} is evicted: most nodes cannot reach it")
+            }
+            Self::Failed(node) => write!(f, "{node} has failed: its chunks count as lost"),
+            Self::GivenUp(node) => {
+                write!(
+                    f,
+                    "{node} has not returned in time: its chunks are repaired elsewhere"
+                )
+            }
+            Self::Drained(node) => write!(f, "{node} is drained and may be switched off"),
+            Self::DiskFull(node, space) => {
+                let percent = space.used_percent();
+                write!(f, "the disk of {node} is full: {percent} % of it is used")
+            }
+            Self::DiskHasRoom(node, space) => {
+                let percent = space.used_percent();
+                write!(
+                    f,
+                    "the disk of {node} has room again: {percent} % of it is used"
+                )
+            }
+            Self::RepairBegan(stripe) => write!(f, "the repair of {stripe} begins"),
+            Self::RepairEnded(stripe) => write!(f, "the repair of {stripe} has ended"),
+            Self::RepairFailed(stripe, why) => {
+                write!(
+                    f,
+                    "the repair of {stripe} has failed, and is tried again: {why}"
+                )
+            }
+        }
+    }
+}

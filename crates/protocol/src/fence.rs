@@ -1,0 +1,46 @@
+//! Fencing of nodes whose chunks a term leaves out. They are asked for nothing, but a reader with an old
+//! layout would take what they hold for the stripe; so no term serves before each of them that is not
+//! declared failed has durably refused older terms and layouts.
+
+use crate::message::{NodeReply, NodeRequest, Refusal};
+use crate::ports::Ports;
+use crate::settle::{SETTLE_DEADLINE_MS, unexpected};
+use gabion_layout::{Epoch, Generation, NodeId, StripeId, StripeRecord};
+
+/// The nodes that have, or may have, chunks of the stripe that the term leaves out: those of stale chunks
+/// and the `former` holders. Nodes in `failed` serve nothing, and survivors are asked anyway.
+pub(crate) fn left_out(stripe: &StripeRecord, former: &[NodeId], failed: &[NodeId]) -> Vec<NodeId> {
+    let stale = stripe.stale.iter();
+    let stale = stale.filter_map(|stale| stripe.node_of(stale.chunk));
+    let is_survivor = |node: NodeId| {
+        let chunk = stripe.chunk_on(node);
+        chunk.is_some_and(|chunk| !stripe.is_stale(chunk))
+    };
+    let mut nodes: Vec<NodeId> = stale.chain(former.iter().copied()).collect();
+    nodes.retain(|&node| !failed.contains(&node) && !is_survivor(node));
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes
+}
+
+/// Has one node refuse older terms and layouts of a stripe, durably.
+///
+/// # Errors
+/// [`Refusal::Unavailable`] when it does not answer, or its own refusal.
+pub(crate) async fn fence(
+    ports: &dyn Ports,
+    node: NodeId,
+    (stripe, epoch, generation): (StripeId, Epoch, Generation),
+) -> Result<(), Refusal> {
+    let request = NodeRequest::Fence {
+        stripe,
+        epoch,
+        generation,
+    };
+    match ports.call_node(node, request, SETTLE_DEADLINE_MS).await {
+        Ok(NodeReply::Done) => Ok(()),
+        Ok(NodeReply::Refused(refusal)) => Err(refusal),
+        Ok(other) => Err(unexpected(&other)),
+        Err(error) => Err(Refusal::Unavailable(error.peer)),
+    }
+}

@@ -1,0 +1,113 @@
+//! What has become of a run, for a client that lost the answer to its update. The primary decides it by
+//! what the stripe's nodes remember: a record that was not dropped says that the update stood, and no
+//! record at enough nodes that would have one says that it was not made.
+//!
+//! It asks in its turn and in its own term. So no update of this primary is half made, parts of earlier
+//! terms are refused, and of a later term the nodes would tell. Whoever asks has withdrawn the run
+//! before, so that it does not begin afterwards.
+
+use super::{Primaries, failed_nodes};
+use crate::message::{NodeReply, NodeRequest, NodeStatus, Refusal, RunFate, RunId, RunQuestion};
+use crate::ports::Ports;
+use crate::term::Term;
+use futures::future::join_all;
+use gabion_layout::{ChunkId, ChunkIndex};
+use gabion_store::RunMemory;
+use std::collections::BTreeMap;
+
+/// How long a node may take to say what it remembers.
+const RECOLLECT_DEADLINE_MS: u64 = 5_000;
+
+/// What nodes say of a run.
+struct Recollections {
+    memories: BTreeMap<ChunkIndex, RunMemory>,
+    /// Why a node that was asked did not say, if there is one.
+    missing: Option<Refusal>,
+}
+
+impl Primaries {
+    /// What has become of a run.
+    pub(crate) async fn fate(
+        &self,
+        asked: &RunQuestion,
+        nodes: &[NodeStatus],
+    ) -> Result<RunFate, Refusal> {
+        let desk = self.desk(asked.stripe);
+        let _turn = desk.turns.wait().await;
+        let mut primary = desk.primary.lock().await;
+        self.ensure_term(&mut primary, asked.stripe).await?;
+        let term = primary.term.as_ref().expect("ensure_term has set it");
+        let heard = recollect(&*self.ports, term, asked.run, nodes).await;
+        let fate = heard.and_then(|heard| conclude(term, asked, heard));
+        if matches!(fate, Err(Refusal::Fenced { .. } | Refusal::Unsettled)) {
+            primary.renounce();
+        }
+        fate
+    }
+}
+
+/// Asks the nodes of all chunks that have all updates of the term.
+async fn recollect(
+    ports: &dyn Ports,
+    term: &Term,
+    run: RunId,
+    nodes: &[NodeStatus],
+) -> Result<Recollections, Refusal> {
+    let failed = failed_nodes(nodes);
+    let (stripe, epoch) = (term.stripe.id, term.epoch);
+    let holders = term.stripe.chunks().filter_map(|index| {
+        let node = term.stripe.node_of(index)?;
+        (!term.misses(index) && !failed.contains(&node)).then_some((index, node))
+    });
+    let calls = holders.map(|(index, node)| {
+        let chunk = ChunkId { stripe, index };
+        let request = NodeRequest::Recollect { chunk, epoch, run };
+        let call = ports.call_node(node, request, RECOLLECT_DEADLINE_MS);
+        async move { (index, call.await) }
+    });
+    let mut heard = Recollections {
+        memories: BTreeMap::new(),
+        missing: None,
+    };
+    for (index, reply) in join_all(calls).await {
+        match reply {
+            Ok(NodeReply::Recollection(memory)) => {
+                heard.memories.insert(index, memory);
+            }
+            // A later term may have made the run.
+            Ok(NodeReply::Refused(fenced @ Refusal::Fenced { .. })) => return Err(fenced),
+            Ok(NodeReply::Refused(refusal)) => heard.missing = Some(refusal),
+            Ok(_) => {
+                let misfit = "the node's reply does not fit the question".to_owned();
+                heard.missing = Some(Refusal::Failed(misfit));
+            }
+            Err(error) => heard.missing = Some(Refusal::Unavailable(error.peer)),
+        }
+    }
+    Ok(heard)
+}
+
+/// What follows from what the nodes say.
+///
+/// # Errors
+/// Why a node is missing whose word could decide it; [`Refusal::Unsettled`] when a node has a record of
+/// the run that no settlement has decided.
+fn conclude(term: &Term, asked: &RunQuestion, heard: Recollections) -> Result<RunFate, Refusal> {
+    let memories = &heard.memories;
+    let numbers = memories.values().filter_map(|memory| memory.sequence);
+    if let Some(sequence) = numbers.max() {
+        return if sequence <= term.mark {
+            Ok(RunFate::Stood(sequence))
+        } else {
+            Err(Refusal::Unsettled)
+        };
+    }
+    let complete = memories
+        .iter()
+        .filter(|(_, memory)| memory.complete_after <= asked.after);
+    let complete: Vec<ChunkIndex> = complete.map(|(&chunk, _)| chunk).collect();
+    if term.would_know(&complete, &asked.chunks, asked.generation)? {
+        return Ok(RunFate::Never);
+    }
+    heard.missing.map_or(Ok(RunFate::Forgotten), Err)
+}

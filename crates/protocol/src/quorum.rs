@@ -1,0 +1,264 @@
+//! Quorum reads: what a stripe's nodes know together is enough to read it, without its primary,
+//! without the coordinator, and from nodes whose leases have run out.
+//!
+//! A newer term is begun by a settlement, and every settlement fences nodes whose chunks determine
+//! the stripe, so at least k of its n nodes. Any n-k+1 nodes have one of these among them. So if
+//! n-k+1 nodes, asked after the read began, know of no term newer than e, then no update of a newer
+//! term was acknowledged before the read began. Within term e no update leaves out a chunk whose node
+//! the term's settlement has asked. So nodes that are in term e together hold all that was
+//! acknowledged. The whole argument is in docs/update-protocol.md, "Reading without the coordinator".
+
+use crate::message::{Attestation, NodeReply, NodeRequest, ReadCut};
+use crate::ports::Ports;
+use futures::stream::{FuturesUnordered, StreamExt};
+use futures::{FutureExt, select_biased};
+use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StripeRecord};
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// What a quorum agrees on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Agreement {
+    /// The newest term that any of its nodes knows.
+    pub epoch: Epoch,
+    /// Up to here all updates are settled, and nothing later was acknowledged when the nodes were asked.
+    pub mark: Sequence,
+    /// Chunks whose nodes are in that term: these can be read. Ascending.
+    pub readable: Vec<ChunkIndex>,
+}
+
+impl Agreement {
+    /// The cut of a read of the readable chunks.
+    pub const fn cut(&self) -> ReadCut {
+        ReadCut::Attested(self.epoch, self.mark)
+    }
+}
+
+/// Why nodes agree on nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum NoQuorum {
+    /// Too few have answered.
+    #[error("only {asked_count} of {needed_count} nodes that a quorum needs answer")]
+    TooFew {
+        /// Those that have answered.
+        asked_count: usize,
+        /// Those that a quorum has.
+        needed_count: usize,
+    },
+    /// The layout is old.
+    #[error("the stripe's layout has changed")]
+    OldLayout,
+    /// Every node that was asked holds this update. Whether it was acknowledged, only a settlement
+    /// can tell.
+    #[error("{0} of the stripe is not settled")]
+    Undecided(Sequence),
+}
+
+/// What these nodes agree on. `record` is the layout that the reader knows, `k` the number of its data
+/// chunks; `attested` has each node's answer by its chunk, all of them asked after the read began.
+///
+/// # Errors
+/// See [`NoQuorum`].
+pub fn agree(
+    record: &StripeRecord,
+    k: usize,
+    attested: &BTreeMap<ChunkIndex, Attestation>,
+) -> Result<Agreement, NoQuorum> {
+    let needed_count = record.nodes.len() + 1 - k;
+    if attested.len() < needed_count {
+        let asked_count = attested.len();
+        return Err(NoQuorum::TooFew {
+            asked_count,
+            needed_count,
+        });
+    }
+    if attested
+        .values()
+        .any(|known| known.generation > record.generation)
+    {
+        return Err(NoQuorum::OldLayout);
+    }
+    let newest = attested.values().map(|known| known.epoch).max();
+    let epoch = newest.unwrap_or_default();
+    let is_current = |(chunk, known): &(&ChunkIndex, &Attestation)| {
+        known.epoch == epoch && !record.is_stale(**chunk)
+    };
+    let current: BTreeMap<ChunkIndex, &Attestation> = attested
+        .iter()
+        .filter(is_current)
+        .map(|(&chunk, known)| (chunk, known))
+        .collect();
+    let marks = current.values().map(|known| known.mark);
+    let mark = marks.max().unwrap_or_default();
+    let undecided = current.values().flat_map(|known| &known.records);
+    for update in undecided.filter(|record| record.sequence > mark) {
+        // What one of its participants does not hold was not acknowledged when that one was asked.
+        let lacks_it = |chunk: &ChunkIndex| {
+            let holds = |known: &&Attestation| {
+                let mut held = known.records.iter();
+                held.any(|record| record.sequence == update.sequence)
+            };
+            current.get(chunk).is_some_and(|known| !holds(known))
+        };
+        if !update.participants.iter().any(lacks_it) {
+            return Err(NoQuorum::Undecided(update.sequence));
+        }
+    }
+    Ok(Agreement {
+        epoch,
+        mark,
+        readable: current.into_keys().collect(),
+    })
+}
+
+/// How long nodes may still answer when enough others have, in milliseconds.
+const LATECOMERS_MS: u64 = 50;
+
+/// Asks the nodes of a stripe with `k` data chunks, but for those in `without`, and says what they have
+/// answered, by chunk. Returns when all have, soon after enough have for any read, or when the time is over.
+pub async fn ask_quorum(
+    ports: &dyn Ports,
+    record: &StripeRecord,
+    k: usize,
+    without: &[NodeId],
+    deadline_ms: u64,
+) -> BTreeMap<ChunkIndex, Attestation> {
+    let enough_count = k.max(record.nodes.len() + 1 - k);
+    let asked = record.chunks().filter_map(|chunk| {
+        let node = record.node_of(chunk)?;
+        (!without.contains(&node)).then_some((chunk, node))
+    });
+    let calls = asked.map(|(chunk, node)| {
+        let request = NodeRequest::Attest { stripe: record.id };
+        let call = ports.call_node(node, request, deadline_ms);
+        call.map(move |answer| (chunk, answer))
+    });
+    let mut calls: FuturesUnordered<_> = calls.collect();
+    let mut over = ports.sleep_ms(deadline_ms).fuse();
+    let mut attested = BTreeMap::new();
+    loop {
+        select_biased! {
+            answer = calls.next() => match answer {
+                Some((chunk, Ok(NodeReply::Attested(known)))) => {
+                    attested.insert(chunk, known);
+                    if attested.len() == enough_count {
+                        over = ports.sleep_ms(LATECOMERS_MS).fuse();
+                    }
+                }
+                Some(_) => {}
+                None => return attested,
+            },
+            () = over => return attested,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::PendingRecord;
+    use gabion_layout::{Generation, PoolId, StaleChunk, StripeId};
+
+    /// Six chunks under a code with four data chunks, so that a quorum has three nodes.
+    fn record() -> StripeRecord {
+        StripeRecord {
+            id: StripeId(1),
+            pool: PoolId(1),
+            chunk_bytes: 4096,
+            generation: Generation(3),
+            nodes: (10..16).map(NodeId).collect(),
+            stale: Vec::new(),
+        }
+    }
+
+    /// A node's chunk, its term, its mark, and its records above that with their participants.
+    fn knows(
+        chunk: u8,
+        epoch: u64,
+        mark: u64,
+        records: &[(u64, &[u8])],
+    ) -> (ChunkIndex, Attestation) {
+        let records = records
+            .iter()
+            .map(|(sequence, participants)| PendingRecord {
+                chunk: ChunkIndex(chunk),
+                epoch: Epoch(epoch),
+                sequence: Sequence(*sequence),
+                participants: participants.iter().map(|&p| ChunkIndex(p)).collect(),
+            });
+        let known = Attestation {
+            epoch: Epoch(epoch),
+            generation: Generation(3),
+            mark: Sequence(mark),
+            records: records.collect(),
+        };
+        (ChunkIndex(chunk), known)
+    }
+
+    /// Term, mark and readable chunks.
+    fn agreed(
+        attested: impl IntoIterator<Item = (ChunkIndex, Attestation)>,
+    ) -> Result<(u64, u64, Vec<u8>), NoQuorum> {
+        let agreement = agree(&record(), 4, &attested.into_iter().collect())?;
+        let readable = agreement.readable.iter().map(|chunk| chunk.0).collect();
+        Ok((agreement.epoch.0, agreement.mark.0, readable))
+    }
+
+    #[test]
+    fn fewer_nodes_than_could_miss_a_settlement_prove_nothing() {
+        let two = [knows(0, 2, 7, &[]), knows(1, 2, 7, &[])];
+        let too_few = NoQuorum::TooFew {
+            asked_count: 2,
+            needed_count: 3,
+        };
+        assert_eq!(agreed(two.clone()), Err(too_few));
+        let three = two.into_iter().chain([knows(5, 2, 6, &[])]);
+        assert_eq!(agreed(three), Ok((2, 7, vec![0, 1, 5])));
+    }
+
+    #[test]
+    fn a_node_that_a_newer_term_has_left_out_is_not_read() {
+        let nodes = [
+            knows(0, 1, 9, &[]),
+            knows(1, 2, 7, &[]),
+            knows(2, 2, 8, &[]),
+        ];
+        assert_eq!(agreed(nodes), Ok((2, 8, vec![1, 2])));
+    }
+
+    #[test]
+    fn a_layout_that_a_node_knows_to_be_old_is_not_read_by() {
+        let (chunk, mut known) = knows(4, 2, 7, &[]);
+        known.generation = Generation(4);
+        let nodes = [knows(0, 2, 7, &[]), knows(1, 2, 7, &[]), (chunk, known)];
+        assert_eq!(agreed(nodes), Err(NoQuorum::OldLayout));
+    }
+
+    #[test]
+    fn a_stale_chunk_is_never_readable() {
+        let mut record = record();
+        record.stale = vec![StaleChunk {
+            chunk: ChunkIndex(1),
+            missed_after: None,
+        }];
+        let nodes = (0..3).map(|chunk| knows(chunk, 2, 7, &[])).collect();
+        let readable = agree(&record, 4, &nodes).unwrap().readable;
+        assert_eq!(readable, [ChunkIndex(0), ChunkIndex(2)]);
+    }
+
+    #[test]
+    fn an_update_that_all_hold_is_not_read_past() {
+        let on = |chunk, has: bool| {
+            let held: &[(u64, &[u8])] = &[(8, &[0, 4, 5])];
+            knows(chunk, 2, 7, if has { held } else { &[] })
+        };
+        // Chunk 5 is not asked: it may have the record too.
+        let nodes = [on(0, true), on(1, false), on(4, true)];
+        assert_eq!(agreed(nodes), Err(NoQuorum::Undecided(Sequence(8))));
+        let torn = [on(0, true), on(1, false), on(4, false)];
+        assert_eq!(agreed(torn), Ok((2, 7, vec![0, 1, 4])));
+        // One has heard that it is committed.
+        let heard = [on(0, true), knows(1, 2, 8, &[]), on(4, true)];
+        assert_eq!(agreed(heard), Ok((2, 8, vec![0, 1, 4])));
+    }
+}

@@ -1,0 +1,491 @@
+//! Storms and calms. In a storm, the seed chooses which faults happen and when; each mends itself
+//! after a while. In a calm everything is mended and the cluster must become whole again by itself.
+//!
+//! Crashes, cuts and full disks may hit anything at any time. Loss of what is stored may hit only
+//! one machine between two calms, and only while no more have missed updates and not caught up yet
+//! than the pool promises to survive: stripes are written as long as they could bear one more loss
+//! than those that are known.
+
+use crate::client::Client;
+use crate::cluster::Cluster;
+use crate::dice::Dice;
+use crate::faults::{Fault, FaultCounts};
+use crate::network::Slot;
+use crate::world::lock;
+use futures::FutureExt;
+use gabion_layout::NodeId;
+use gabion_protocol::message::{ClusterStatus, CoordinatorReply, CoordinatorRequest, Liveness};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Virtual time within which a calm cluster must be whole.
+const CALM_MS_MAX: u64 = 300_000;
+/// How often a calm looks whether all is well.
+const LOOK_EVERY_MS: u64 = 500;
+
+/// What makes things go wrong.
+pub(crate) struct Weather {
+    cluster: Arc<Cluster>,
+    client: Arc<Client>,
+    script: crate::world::ProcessId,
+    /// Machines that have lost something since the last calm.
+    harmed: Mutex<BTreeSet<Slot>>,
+    under_way_count: Arc<AtomicUsize>,
+    /// What has happened so far.
+    counts: Mutex<FaultCounts>,
+}
+
+impl Weather {
+    pub(crate) fn new(
+        cluster: Arc<Cluster>,
+        client: Arc<Client>,
+        script: crate::world::ProcessId,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            cluster,
+            client,
+            script,
+            harmed: Mutex::default(),
+            under_way_count: Arc::default(),
+            counts: Mutex::default(),
+        })
+    }
+
+    /// What has happened so far.
+    pub(crate) fn counts(&self) -> FaultCounts {
+        lock(&self.counts).clone()
+    }
+
+    /// Lets things go wrong for a while, and waits until each fault is mended.
+    pub(crate) async fn storm(self: &Arc<Self>, duration_ms: u64) {
+        let world = &self.cluster.world;
+        let until_us = world.now_us() + duration_ms * 1000;
+        let repeat_one_in = self.cluster.shape.repeat_one_in;
+        self.cluster.network.roughen(repeat_one_in);
+        // Faults that come one by one and faults that come together find different things.
+        let gap_ms = world.roll(|dice| *dice.pick(&[400, 1_500, 4_000]));
+        while world.now_us() < until_us {
+            let (wait_ms, fault) = world.roll(|dice| {
+                let wait_ms = match dice.below(4) {
+                    0 => dice.between(1, 50),
+                    _ => dice.between(50, 2 * gap_ms),
+                };
+                (wait_ms, Fault::draw(dice))
+            });
+            world.sleep(wait_ms * 1000).await;
+            self.under_way_count.fetch_add(1, Ordering::Relaxed);
+            self.keep_image();
+            let weather = Arc::clone(self);
+            let happen = async move {
+                if weather.happen(fault).await {
+                    *lock(&weather.counts).entry(fault).or_default() += 1;
+                }
+                weather.under_way_count.fetch_sub(1, Ordering::Relaxed);
+            };
+            world.spawn(self.script, happen.boxed());
+        }
+        while self.under_way_count.load(Ordering::Relaxed) > 0 {
+            world.sleep(LOOK_EVERY_MS * 1000).await;
+        }
+    }
+
+    /// Now and then a copy of a machine's disk is made, which may be brought back later.
+    fn keep_image(&self) {
+        let slots = self.cluster.node_slots();
+        let is_kept = |dice: &mut Dice| dice.one_in(4).then(|| *dice.pick(&slots));
+        if let Some(slot) = self.cluster.world.roll(is_kept) {
+            self.cluster.keep_image(slot);
+        }
+    }
+
+    /// Lets a fault happen and mends it. Whether it has happened.
+    async fn happen(&self, fault: Fault) -> bool {
+        let cluster = &self.cluster;
+        let world = &cluster.world;
+        let slots = cluster.node_slots();
+        let (slot, short_ms, long_ms, lasting_ms) = world.roll(|dice| {
+            let slot = *dice.pick(&slots);
+            let lasting_ms = match dice.below(30) {
+                0 => dice.between(20_000, 120_000),
+                _ => dice.between(100, 8_000),
+            };
+            (
+                slot,
+                dice.between(1, 300),
+                dice.between(10, 6_000),
+                lasting_ms,
+            )
+        });
+        match fault {
+            Fault::Kill => self.restart(&[slot], false, long_ms).await,
+            Fault::PowerLoss => self.restart(&[slot], true, long_ms).await,
+            Fault::AllLosePower => {
+                if world.roll(|dice| dice.one_in(2)) {
+                    cluster.kill_coordinator();
+                }
+                self.restart(&slots, true, short_ms).await;
+                cluster.start_coordinator();
+            }
+            Fault::PowerLossInWrite
+            | Fault::DiskError
+            | Fault::ProcessRestart
+            | Fault::SyncError
+            | Fault::FailedStore => {
+                self.fail_disk(fault, slot, (short_ms + long_ms / 4, long_ms, lasting_ms))
+                    .await;
+            }
+            Fault::ReadError | Fault::BitRot | Fault::LostPage => return self.spoil(fault, slot),
+            Fault::DeadDisk => return self.kill_disk(slot, lasting_ms, long_ms).await,
+            Fault::HungDisk => self.hang(slot, lasting_ms).await,
+            Fault::NoDescriptors => {
+                world.note(&format!("machine {} has no descriptors left", slot.0));
+                cluster.disk(slot).give_descriptors(false);
+                world.sleep(long_ms * 1000).await;
+                cluster.disk(slot).give_descriptors(true);
+            }
+            Fault::DiskFull => self.fill_disk(slot, long_ms).await,
+            Fault::DiskLoss => return self.lose_disk(slot, long_ms).await,
+            Fault::Rollback => return self.roll_back(slot, long_ms).await,
+            Fault::Pause => self.pause(lasting_ms, true).await,
+            Fault::Suspend => self.pause(lasting_ms, false).await,
+            Fault::KillCoordinator => self.restart_coordinator(long_ms).await,
+            Fault::CoordinatorAway => self.restart_coordinator(4_000 + lasting_ms).await,
+            Fault::MetaError | Fault::UnknownCommit => {
+                self.fail_meta(fault, long_ms / 2, short_ms).await;
+            }
+            Fault::Cut | Fault::Isolate | Fault::OneWay => self.cut(fault, slot, lasting_ms).await,
+            Fault::FlakyConnections => self.break_connections(long_ms).await,
+            Fault::Slow => self.slow_down(slot, 2 * long_ms).await,
+        }
+        true
+    }
+
+    /// Lets one of the next operations of a disk fail, and restarts what has to be restarted.
+    async fn fail_disk(
+        &self,
+        fault: Fault,
+        slot: Slot,
+        (soon_ms, down_ms, lasting_ms): (u64, u64, u64),
+    ) {
+        let world = &self.cluster.world;
+        let (more, with_power) = world.roll(|dice| (dice.between(1, 30), dice.one_in(2)));
+        world.note(&format!(
+            "{fault:?} on machine {} in {more} operations",
+            slot.0
+        ));
+        let disk = self.cluster.disk(slot);
+        let number = disk.counts().operation_count + more;
+        match fault {
+            Fault::PowerLossInWrite => disk.power_off_at(number),
+            Fault::SyncError => disk.fail_next_sync(),
+            _ => disk.fail_operation(number),
+        }
+        let (wait_ms, loses_power) = match fault {
+            Fault::ProcessRestart | Fault::SyncError => (soon_ms, false),
+            Fault::FailedStore => (lasting_ms, with_power),
+            _ => (soon_ms, true),
+        };
+        world.sleep(wait_ms * 1000).await;
+        self.restart(&[slot], loses_power, down_ms).await;
+    }
+
+    async fn restart_coordinator(&self, down_ms: u64) {
+        self.cluster.kill_coordinator();
+        self.cluster.world.sleep(down_ms * 1000).await;
+        self.cluster.start_coordinator();
+    }
+
+    async fn fail_meta(&self, fault: Fault, failing_ms: u64, down_ms: u64) {
+        let world = &self.cluster.world;
+        let more = world.roll(|dice| dice.between(1, 40));
+        world.note(&format!("{fault:?} after {more} operations"));
+        if fault == Fault::MetaError {
+            self.cluster.fail_meta_after(more);
+        } else {
+            self.cluster.doubt_commit_after(1 + more / 8);
+        }
+        world.sleep(failing_ms * 1000).await;
+        self.restart_coordinator(down_ms).await;
+    }
+
+    /// Stops a process: a node, the coordinator or a client.
+    async fn pause(&self, paused_ms: u64, clock_goes_on: bool) {
+        let world = &self.cluster.world;
+        let parties = self.cluster.parties();
+        let party = world.roll(|dice| *dice.pick(&parties));
+        let how = if clock_goes_on { "paused" } else { "suspended" };
+        world.note(&format!("machine {} is {how}", party.slot.0));
+        world.pause(party.process, clock_goes_on);
+        world.sleep(paused_ms * 1000).await;
+        world.note(&format!("machine {} goes on", party.slot.0));
+        world.resume(party.process);
+    }
+
+    async fn hang(&self, slot: Slot, hung_ms: u64) {
+        let world = &self.cluster.world;
+        world.note(&format!("the disk of machine {} hangs", slot.0));
+        self.cluster.hangs.set(slot, true);
+        world.sleep(hung_ms * 1000).await;
+        self.cluster.hangs.set(slot, false);
+    }
+
+    /// A disk dies under its process, and is replaced later.
+    async fn kill_disk(&self, slot: Slot, dead_ms: u64, down_ms: u64) -> bool {
+        if !self.may_harm(slot) {
+            return false;
+        }
+        self.cluster
+            .world
+            .note(&format!("the disk of machine {} dies", slot.0));
+        self.cluster.disk(slot).die();
+        if let Some(node) = self.cluster.node_on(slot) {
+            self.cluster.watch.doubts(node);
+        }
+        self.cluster.world.sleep(dead_ms * 1000).await;
+        self.replace_disk(slot, down_ms).await;
+        true
+    }
+
+    /// A machine's disk is one of its earlier images.
+    async fn roll_back(&self, slot: Slot, down_ms: u64) -> bool {
+        if !self.cluster.has_image(slot) || !self.may_harm(slot) {
+            return false;
+        }
+        self.cluster.kill_node(slot, true);
+        self.cluster.roll_back(slot);
+        self.cluster.world.sleep(down_ms * 1000).await;
+        self.cluster.start_node(slot);
+        true
+    }
+
+    async fn restart(&self, slots: &[Slot], loses_power: bool, down_ms: u64) {
+        for &slot in slots {
+            self.cluster.kill_node(slot, loses_power);
+        }
+        self.cluster.world.sleep(down_ms * 1000).await;
+        for &slot in slots {
+            self.cluster.start_node(slot);
+        }
+    }
+
+    async fn fill_disk(&self, slot: Slot, full_ms: u64) {
+        let world = &self.cluster.world;
+        let free = world.roll(|dice| dice.below(300 << 10));
+        let used = self.cluster.used_bytes(slot);
+        world.note(&format!("machine {} has {free} bytes free", slot.0));
+        self.cluster.disk(slot).set_capacity(used + free);
+        world.sleep(full_ms * 1000).await;
+        self.cluster.disk(slot).set_capacity(u64::MAX);
+    }
+
+    async fn cut(&self, fault: Fault, slot: Slot, cut_ms: u64) {
+        let world = &self.cluster.world;
+        let (from_all, ways) = world.roll(|dice| match fault {
+            Fault::Cut => (false, [true, true]),
+            Fault::Isolate => (true, [true, true]),
+            _ => (dice.one_in(3), *dice.pick(&[[true, false], [false, true]])),
+        });
+        let machine_count = 1 + self.cluster.shape.node_count + self.cluster.shape.client_count;
+        let others = (0..machine_count).map(Slot).filter(|&other| other != slot);
+        let mut others: Vec<Slot> = others.collect();
+        if !from_all {
+            others = vec![world.roll(|dice| *dice.pick(&others))];
+        }
+        world.note(&format!(
+            "machine {} is cut off from {others:?}, {ways:?}",
+            slot.0
+        ));
+        let cut = |is_cut| {
+            for &other in &others {
+                for (from, to) in [(slot, other), (other, slot)]
+                    .into_iter()
+                    .zip(ways)
+                    .filter_map(|(way, is_one)| is_one.then_some(way))
+                {
+                    self.cluster.network.cut(from, to, is_cut);
+                }
+            }
+        };
+        cut(true);
+        world.sleep(cut_ms * 1000).await;
+        cut(false);
+    }
+
+    async fn break_connections(&self, flaky_ms: u64) {
+        let world = &self.cluster.world;
+        let many = world.roll(|dice| dice.between(5, 200));
+        world.note(&format!("connections break on one message in {many}"));
+        self.cluster.network.set_break_one_in(many);
+        world.sleep(flaky_ms * 1000).await;
+        self.cluster.network.set_break_one_in(0);
+    }
+
+    async fn slow_down(&self, slot: Slot, slow_ms: u64) {
+        let world = &self.cluster.world;
+        world.note(&format!("machine {} is slow", slot.0));
+        self.cluster.network.slow_down(slot, true);
+        world.sleep(slow_ms * 1000).await;
+        self.cluster.network.slow_down(slot, false);
+    }
+
+    /// Whether a machine may lose something.
+    fn may_harm(&self, slot: Slot) -> bool {
+        let mut incomplete = self.cluster.behind();
+        let mut harmed = lock(&self.harmed);
+        incomplete.extend(harmed.iter().copied());
+        incomplete.insert(slot);
+        let may = incomplete.len() <= self.cluster.shape.survived_count
+            && harmed.iter().all(|&other| other == slot);
+        if may {
+            harmed.insert(slot);
+        }
+        may
+    }
+
+    /// A bit rots, or a page cannot be read, of what had been durable for a while: nothing may tell damage to the
+    /// newest record from one that a crash has torn before the store has borne witness. Or one read fails.
+    fn spoil(&self, fault: Fault, slot: Slot) -> bool {
+        let world = &self.cluster.world;
+        let Some(store) = self.cluster.sound_store(slot) else {
+            return false;
+        };
+        if store
+            .sync_all()
+            .and_then(|()| store.bear_witness())
+            .is_err()
+        {
+            return false;
+        }
+        let disk = self.cluster.disk(slot);
+        let files = disk.files();
+        let chunks: Vec<&String> = files.iter().filter(|f| f.starts_with("chunks/")).collect();
+        if chunks.is_empty() || !self.may_harm(slot) {
+            return false;
+        }
+        let path = world.roll(|dice| (*dice.pick(&chunks)).clone());
+        let length = disk.contents(&path).map_or(0, |bytes| bytes.len() as u64);
+        if length == 0 {
+            return false;
+        }
+        let bit = world.roll(|dice| dice.below(length * 8));
+        world.note(&format!(
+            "{fault:?} on machine {}, bit {bit} of {path}",
+            slot.0
+        ));
+        match fault {
+            Fault::BitRot => disk.flip_bit(&path, bit),
+            Fault::LostPage => disk.lose_page(&path, bit / 8),
+            _ => disk.fail_next_read(),
+        }
+        self.cluster.watch.rots(path);
+        true
+    }
+
+    async fn lose_disk(&self, slot: Slot, down_ms: u64) -> bool {
+        let may_be = self.may_harm(slot);
+        if may_be {
+            self.replace_disk(slot, down_ms).await;
+        }
+        may_be
+    }
+
+    async fn replace_disk(&self, slot: Slot, down_ms: u64) {
+        self.cluster.kill_node(slot, true);
+        self.cluster.wipe(slot);
+        self.cluster.world.sleep(down_ms * 1000).await;
+        self.cluster.start_node(slot);
+    }
+
+    /// Mends everything, and waits until the cluster is whole; fails the run when it does not
+    /// become so.
+    pub(crate) async fn calm(&self) {
+        let cluster = &self.cluster;
+        let world = &cluster.world;
+        world.note("calm");
+        cluster.network.heal_links();
+        if world.roll(|dice| dice.one_in(2)) {
+            cluster.kill_coordinator();
+        }
+        cluster.start_coordinator();
+        for slot in cluster.node_slots() {
+            cluster.disk(slot).set_capacity(u64::MAX);
+            cluster.disk(slot).give_descriptors(true);
+            if cluster.sound_store(slot).is_none() || world.roll(|dice| dice.one_in(4)) {
+                cluster.kill_node(slot, true);
+                cluster.start_node(slot);
+            }
+        }
+        let mut why = String::new();
+        for look in 0..CALM_MS_MAX / LOOK_EVERY_MS {
+            world.sleep(LOOK_EVERY_MS * 1000).await;
+            if look % 20 == 10 {
+                // Nobody waits for a disk that is gone.
+                let _ = self
+                    .client
+                    .ask(CoordinatorRequest::RepairNow { scheme: None })
+                    .await;
+            }
+            match self.look().await {
+                Ok(()) => {
+                    world.note("the cluster is whole");
+                    lock(&self.harmed).clear();
+                    self.cluster.watch.is_whole();
+                    return;
+                }
+                Err(still) => why = still,
+            }
+        }
+        world.fail(format!("the cluster does not become whole: {why}"));
+    }
+
+    /// Whether all is well, or what is not.
+    async fn look(&self) -> Result<(), String> {
+        let status = self.ask_status().await?;
+        for slot in self.cluster.node_slots() {
+            let id = self.cluster.node_on(slot);
+            let mut known = status.nodes.iter();
+            let is_up = known.any(|s| Some(s.node) == id && s.liveness == Liveness::Up);
+            if !is_up || self.cluster.sound_store(slot).is_none() {
+                return Err(format!("machine {} ({id:?}) is not up", slot.0));
+            }
+        }
+        if status.lost_chunk_count > 0 || status.repair.queued_chunk_count > 0 {
+            return Err(format!(
+                "{} chunks are lost: {:?}",
+                status.lost_chunk_count, status.repair
+            ));
+        }
+        // In a storm's calm clients go on, and so may what they order.
+        if status.lifecycle.waiting_count > 0 {
+            return Err(format!("segments wait: {:?}", status.lifecycle));
+        }
+        let scrubbed = self.client.ask(CoordinatorRequest::ScrubAll).await;
+        match scrubbed.map_err(|error| error.to_string())? {
+            CoordinatorReply::Scrubbed {
+                damage,
+                unreachable,
+                ..
+            } if damage.is_empty() => {
+                let is_here = |node: &&NodeId| self.cluster.slot_of(**node).is_some();
+                if let Some(node) = unreachable.iter().find(is_here) {
+                    return Err(format!("{node} was not scrubbed"));
+                }
+            }
+            other => return Err(format!("a scrub says {other:?}")),
+        }
+        // A scrub finds what nobody has read, and a repair may have begun since.
+        match self.ask_status().await? {
+            status if status.lost_chunk_count == 0 => Ok(()),
+            status => Err(format!("{} chunks are lost", status.lost_chunk_count)),
+        }
+    }
+
+    async fn ask_status(&self) -> Result<ClusterStatus, String> {
+        match self.client.ask(CoordinatorRequest::Status).await {
+            Ok(CoordinatorReply::Status(status)) => Ok(status),
+            Ok(other) => Err(format!("{other:?}")),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}

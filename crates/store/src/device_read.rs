@@ -1,0 +1,119 @@
+//! Reading what a file has on its device, past the system's page cache.
+//!
+//! After a failed `fsync`, Linux marks the pages clean: it goes on serving them, never writes them
+//! again, and a later `fsync` succeeds ("Can Applications Recover from fsync Failures?", USENIX ATC
+//! '20). So a start must not believe the cache. It writes back what is still dirty, drops the cached
+//! pages, reads with `O_DIRECT`, and holds what is cached nevertheless against what it has read.
+//!
+//! A file system without `O_DIRECT` is read after the drop alone, once no page is left in the cache.
+//! `tmpfs` has no device below, and what its pages hold is all there is.
+
+use rustix::fs::{Advice, OFlags, fadvise, fstatfs};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, IoSliceMut};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+
+/// Whatever a device's sectors are, offsets and buffers aligned to this are aligned to them.
+const ALIGNMENT: usize = 4096;
+/// Bytes read at a time.
+const STRIDE_BYTES: usize = 1 << 20;
+/// File systems in memory: tmpfs and ramfs.
+const MEMORY_FILE_SYSTEMS: [u32; 2] = [0x0102_1994, 0x8584_58f6];
+
+/// Fills `output` from `offset` with what the device has.
+///
+/// # Errors
+/// [`ErrorKind::UnexpectedEof`] when the file is too short; when the device fails, or the cache goes on
+/// holding something else.
+pub(crate) fn read_exact_at(file: &File, output: &mut [u8], offset: u64) -> io::Result<()> {
+    file.sync_data()?;
+    let is_in_memory = MEMORY_FILE_SYSTEMS.contains(&(fstatfs(file)?.f_type as u32));
+    if is_in_memory {
+        return file.read_exact_at(output, offset);
+    }
+    fadvise(file, 0, None, Advice::DontNeed)?;
+    match open_direct(file) {
+        Ok(direct) => {
+            read_direct(&direct, output, offset)?;
+            check_cache(
+                file,
+                offset,
+                |at, cached| output[at..].starts_with(cached),
+                output.len(),
+            )
+        }
+        Err(error) if has_no_direct(&error) => {
+            check_cache(file, offset, |_, _| false, output.len())?;
+            file.read_exact_at(output, offset)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn open_direct(file: &File) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlags::DIRECT.bits().cast_signed())
+        .open(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// Whether the file system reads only through the cache, or there is no `/proc` to ask for more.
+fn has_no_direct(error: &io::Error) -> bool {
+    let codes = [Errno::INVAL, Errno::OPNOTSUPP];
+    error.kind() == ErrorKind::NotFound
+        || codes
+            .iter()
+            .any(|code| error.raw_os_error() == Some(code.raw_os_error()))
+}
+
+fn read_direct(direct: &File, output: &mut [u8], offset: u64) -> io::Result<()> {
+    let mut space = vec![0; STRIDE_BYTES + ALIGNMENT];
+    let start = space.as_ptr().align_offset(ALIGNMENT);
+    let buffer = &mut space[start..start + STRIDE_BYTES];
+    let mut filled = 0;
+    while filled < output.len() {
+        let at = offset + filled as u64;
+        let skipped = (at % ALIGNMENT as u64) as usize;
+        let wanted = (output.len() - filled + skipped).min(STRIDE_BYTES);
+        let aligned = wanted.next_multiple_of(ALIGNMENT);
+        let count = direct.read_at(&mut buffer[..aligned], at - skipped as u64)?;
+        // The file's end is the only reason for less than was asked for.
+        let found = &buffer[..count.min(wanted)];
+        let Some(found) = found.get(skipped..).filter(|found| !found.is_empty()) else {
+            return Err(ErrorKind::UnexpectedEof.into());
+        };
+        output[filled..filled + found.len()].copy_from_slice(found);
+        filled += found.len();
+    }
+    Ok(())
+}
+
+/// Holds pages that are still cached, of `length` bytes from `offset`, against what they should hold.
+fn check_cache(
+    file: &File,
+    offset: u64,
+    is_right: impl Fn(usize, &[u8]) -> bool,
+    length: usize,
+) -> io::Result<()> {
+    let mut page = [0; ALIGNMENT];
+    let mut at = 0;
+    while at < length {
+        let behind = ALIGNMENT - ((offset + at as u64) % ALIGNMENT as u64) as usize;
+        let bytes = &mut page[..behind.min(length - at)];
+        let count = bytes.len();
+        let read = preadv2(
+            file,
+            &mut [IoSliceMut::new(bytes)],
+            offset + at as u64,
+            ReadWriteFlags::NOWAIT,
+        );
+        if read == Ok(count) && !is_right(at, &page[..count]) {
+            let reason = "the system's cache holds other bytes than the device and keeps them";
+            return Err(io::Error::other(reason));
+        }
+        at += count;
+    }
+    Ok(())
+}

@@ -1,0 +1,220 @@
+//! The file that says whose store this is: the cluster, the node, the node's starts, and the newest
+//! start of the cluster's coordinator that the node has heard of.
+//!
+//! It lies beside the chunks, so that a copy of them from another time brings its own: the
+//! coordinator then finds that the starts do not follow on those it knows. The file is replaced
+//! whole. The store keeps it and draws no conclusions.
+
+use crate::checksum::crc32c;
+use crate::codec::{Reader, put_varint};
+use crate::disk::{Disk, DiskFile};
+use crate::error::{IoContext, StoreError};
+use crate::store::Store;
+use gabion_layout::{ClusterId, NodeId, Start};
+use std::io;
+use std::sync::PoisonError;
+
+const PATH: &str = "identity";
+const UNFINISHED_PATH: &str = "identity.new";
+const MAGIC: [u8; 8] = *b"GABIONID";
+const VERSION: u32 = 1;
+/// Starts that are kept; a node that starts more often without being let in is taken for a copy.
+const START_COUNT_MAX: usize = 64;
+
+/// Whose store it is.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Identity {
+    /// The cluster, once the node has joined it.
+    pub cluster: Option<ClusterId>,
+    /// The node's id, once it has joined.
+    pub node: Option<NodeId>,
+    /// The node's starts since the last one that the coordinator is known to have let in, that one
+    /// included, oldest first.
+    pub starts: Vec<Start>,
+    /// The newest start of the coordinator that the node has heard of.
+    pub coordinator: Option<Start>,
+}
+
+impl Identity {
+    /// Counts a start, unless it is counted already, and forgets the oldest if there are too many.
+    pub fn begin(&mut self, start: Start) {
+        if self.starts.last() == Some(&start) {
+            return;
+        }
+        self.starts.push(start);
+        let excess = self.starts.len().saturating_sub(START_COUNT_MAX);
+        self.starts.drain(..excess);
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        let flag = |is_there: bool, bit: u8| u8::from(is_there) << bit;
+        bytes.push(
+            flag(self.cluster.is_some(), 0)
+                | flag(self.node.is_some(), 1)
+                | flag(self.coordinator.is_some(), 2),
+        );
+        if let Some(cluster) = self.cluster {
+            bytes.extend_from_slice(&cluster.0.to_le_bytes());
+        }
+        if let Some(node) = self.node {
+            put_varint(&mut bytes, u64::from(node.0));
+        }
+        put_varint(&mut bytes, self.starts.len() as u64);
+        for start in self.starts.iter().chain(&self.coordinator) {
+            put_varint(&mut bytes, start.number);
+            put_varint(&mut bytes, start.nonce);
+        }
+        let crc = crc32c(&bytes);
+        bytes.extend_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (body, crc) = bytes.split_last_chunk::<4>()?;
+        if crc32c(body).to_le_bytes() != *crc {
+            return None;
+        }
+        let mut reader = Reader::new(body);
+        if reader.bytes(8)? != MAGIC || reader.u32()? != VERSION {
+            return None;
+        }
+        let flags = reader.u8()?;
+        let has = |bit: u8| flags >> bit & 1 == 1;
+        let mut identity = Self::default();
+        if has(0) {
+            let id = reader.bytes(16)?.try_into().ok()?;
+            identity.cluster = Some(ClusterId(u128::from_le_bytes(id)));
+        }
+        if has(1) {
+            identity.node = Some(NodeId(u32::try_from(reader.varint()?).ok()?));
+        }
+        let start_count = reader.varint()?;
+        if start_count > START_COUNT_MAX as u64 {
+            return None;
+        }
+        for _ in 0..start_count {
+            identity.starts.push(read_start(&mut reader)?);
+        }
+        if has(2) {
+            identity.coordinator = Some(read_start(&mut reader)?);
+        }
+        reader.finish()?;
+        Some(identity)
+    }
+}
+
+fn read_start(reader: &mut Reader<'_>) -> Option<Start> {
+    let number = reader.varint()?;
+    let nonce = reader.varint()?;
+    Some(Start { number, nonce })
+}
+
+/// What the disk says; nothing where the file is missing or damaged. A node without it is treated as
+/// one whose disk went back in time, which is safe.
+pub(crate) fn read<D: Disk>(disk: &D) -> Result<Identity, StoreError> {
+    match disk.remove(UNFINISHED_PATH) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(StoreError::io("remove", UNFINISHED_PATH, error));
+        }
+        _ => {}
+    }
+    let file = match disk.open(PATH) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Identity::default()),
+        Err(error) => return Err(StoreError::io("open", PATH, error)),
+    };
+    let length = file.length().context("measure", PATH)?;
+    // More than any identity has is damage.
+    let mut bytes = vec![0; length.min(4096) as usize];
+    file.read_exact_at(&mut bytes, 0).context("read", PATH)?;
+    Ok(Identity::decode(&bytes).unwrap_or_default())
+}
+
+/// Writes the next identity beside the one that counts.
+fn prepare<D: Disk>(disk: &D, identity: &Identity) -> Result<(), StoreError> {
+    let file = disk
+        .create(UNFINISHED_PATH)
+        .context("create", UNFINISHED_PATH)?;
+    file.write_all_at(&identity.encode(), 0)
+        .context("write", UNFINISHED_PATH)?;
+    file.sync().context("sync", UNFINISHED_PATH)
+}
+
+impl<D: Disk> Store<D> {
+    /// Whose store it is.
+    pub fn identity(&self) -> Identity {
+        let identity = self.shared.identity.lock();
+        identity.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes whose store it is, durably.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] with nothing changed, or with the store latched; [`StoreError::Failed`].
+    pub fn set_identity(&self, identity: &Identity) -> Result<(), StoreError> {
+        let mut known = self
+            .shared
+            .identity
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if *known == *identity {
+            return Ok(());
+        }
+        self.shared.check_latch()?;
+        let disk = &*self.shared.disk;
+        if let Err(error) = prepare(disk, identity) {
+            // What is left of it is in the way of the next one, and of nothing else.
+            let _ = disk.remove(UNFINISHED_PATH);
+            return Err(error);
+        }
+        let replaced = disk.rename(UNFINISHED_PATH, PATH).context("rename", PATH);
+        let durable = replaced.and_then(|()| disk.sync_directory("").context("sync directory", ""));
+        self.shared.require(durable)?;
+        known.clone_from(identity);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(number: u64) -> Start {
+        let nonce = u64::MAX - number;
+        Start { number, nonce }
+    }
+
+    #[test]
+    fn an_identity_comes_back_and_a_damaged_one_does_not() {
+        let mut identity = Identity::default();
+        assert_eq!(Identity::decode(&identity.encode()), Some(identity.clone()));
+        identity.cluster = Some(ClusterId(u128::MAX - 3));
+        identity.node = Some(NodeId(7));
+        identity.coordinator = Some(start(3));
+        identity.begin(start(1));
+        identity.begin(start(2));
+        let bytes = identity.encode();
+        assert_eq!(Identity::decode(&bytes), Some(identity));
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            assert_eq!(Identity::decode(&damaged), None, "byte {at}");
+            assert_eq!(Identity::decode(&bytes[..at]), None, "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn the_oldest_starts_are_forgotten_and_none_counts_twice() {
+        let mut identity = Identity::default();
+        let last = START_COUNT_MAX as u64 + 9;
+        for number in 0..=last {
+            identity.begin(start(number));
+            identity.begin(start(number));
+        }
+        assert_eq!(identity.starts.len(), START_COUNT_MAX);
+        assert_eq!(identity.starts.last(), Some(&start(last)));
+        assert_eq!(Identity::decode(&identity.encode()), Some(identity));
+    }
+}

@@ -1,0 +1,75 @@
+//! Chunks that are set aside: gone from the store, while their files lie in a directory of their own.
+//!
+//! A chunk's file is moved there by one rename, after the journal says that the chunk is removed. A
+//! start that finds the entry and the file in its old place moves the file then. So it is in one of
+//! both places after any crash, and never in none. Nothing but [`Store::empty_trash`] deletes it.
+
+use crate::chunk_file;
+use crate::disk::Disk;
+use crate::error::{IoContext, StoreError, remove_if_there};
+use crate::store::Store;
+use gabion_layout::ChunkId;
+use std::io::ErrorKind;
+
+/// Directory of the files of chunks that are set aside.
+pub(crate) const TRASH_DIRECTORY: &str = "trash";
+
+impl<D: Disk> Store<D> {
+    /// Removes a chunk and its records as [`Store::remove`] does, but keeps its file in the trash, with
+    /// all settled records in it that can be merged. Records that are not settled go.
+    ///
+    /// # Errors
+    /// As [`Store::merge`] and [`Store::remove`]. The chunk is where it was then, or set aside by the
+    /// next start at the latest; it is not lost.
+    pub fn set_aside(&self, chunk: ChunkId) -> Result<(), StoreError> {
+        match self.merge(chunk) {
+            // Damage and want of room keep records out; the rest of the chunk is worth keeping.
+            Ok(_) | Err(StoreError::NoSpace { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let keep = |disk: &D, removed_lsn| move_to_trash(disk, chunk, removed_lsn);
+        self.remove_if(chunk, |_| Ok(()), keep)
+    }
+
+    /// The names of the files in the trash, sorted. Each is used for one file only, ever.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn trash(&self) -> Result<Vec<String>, StoreError> {
+        let disk = &self.shared.disk;
+        disk.list(TRASH_DIRECTORY).context("list", TRASH_DIRECTORY)
+    }
+
+    /// Deletes these files in the trash. One that is not there is what was wanted.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`]; some of them may be gone then.
+    pub fn empty_trash(&self, names: &[String]) -> Result<(), StoreError> {
+        let disk = &*self.shared.disk;
+        names
+            .iter()
+            .try_for_each(|name| remove_if_there(disk, &format!("{TRASH_DIRECTORY}/{name}")))
+    }
+}
+
+/// Moves a chunk's file into the trash, durably; a file that has vanished stays so. Its name there
+/// ends in the journal's position of the removal, so that no two removals share one.
+pub(crate) fn move_to_trash<D: Disk>(
+    disk: &D,
+    chunk: ChunkId,
+    removed_lsn: u64,
+) -> Result<(), StoreError> {
+    let path = chunk_file::path_of(chunk);
+    let name = chunk_file::name_of(chunk);
+    let kept_path = format!("{TRASH_DIRECTORY}/{name}.{removed_lsn:016x}");
+    match disk.rename(&path, &kept_path) {
+        Err(source) if source.kind() == ErrorKind::NotFound => {}
+        renamed => renamed.context("rename", &path)?,
+    }
+    // The new name first: the file has one at any time.
+    for directory in [TRASH_DIRECTORY, &chunk_file::directory_of(chunk)] {
+        disk.sync_directory(directory)
+            .context("sync directory", directory)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,302 @@
+//! Disks that fail while the process lives, and processes that end while the disk's memory lives on.
+
+use crate::crash::SCRIPT;
+use crate::crashes::CrashDisk;
+use crate::model::{CHUNK_BYTES, INDICES, Model, SCHEMES};
+use crate::{OPTIONS, append, chunk, is_segment, open, pattern, read, spec, stamp, write_chunk};
+use gabion_layout::{ByteRange, ChunkId, Keeping, Sequence, StripeId};
+use gabion_store::{ChunkSpec, Cut, Damage, RecordKind, SimDisk, Store, StoreError, chunk_path};
+
+const BYTES: usize = CHUNK_BYTES as usize;
+const FIRST: Cut = Cut::Exactly(Sequence(0));
+
+/// A disk with the chunks 1-0 and 2-0, closed in order.
+fn two_chunks() -> SimDisk {
+    let disk = SimDisk::new(3);
+    let (store, _) = open(&disk);
+    for stripe in 1..=2 {
+        let bytes = pattern(stripe, BYTES);
+        write_chunk(&store, chunk(stripe, 0), spec(1, CHUNK_BYTES, 0), &bytes).unwrap();
+    }
+    store.sync_all().unwrap();
+    disk
+}
+
+fn whole(store: &Store<SimDisk>, id: ChunkId, cut: Cut) -> Result<Vec<u8>, StoreError> {
+    read(store, id, 0, CHUNK_BYTES, cut)
+}
+
+/// An update of the chunk's first bytes, durable.
+fn update(store: &Store<SimDisk>, id: ChunkId, sequence: u64) -> Result<(), StoreError> {
+    let kind = RecordKind::NewBytes;
+    let lsn = append(store, id, stamp(1, sequence), kind, 0, b"new")?;
+    store.sync(lsn)
+}
+
+fn is_damage_of(id: ChunkId, error: &StoreError) -> bool {
+    matches!(error, StoreError::Corrupt { chunk, .. } if *chunk == id)
+}
+
+/// The store serves and updates chunk 2-0, and nothing has latched it.
+fn check_lives(store: &Store<SimDisk>) {
+    let other = chunk(2, 0);
+    assert_eq!(whole(store, other, FIRST).unwrap(), pattern(2, BYTES));
+    update(store, other, 1).unwrap();
+    store.prove_writable().unwrap();
+    assert_eq!(store.failure(), None);
+}
+
+#[test]
+fn a_page_that_cannot_be_read_costs_its_bytes() {
+    let disk = two_chunks();
+    let (store, _) = open(&disk);
+    let id = chunk(1, 0);
+    disk.lose_page(&chunk_path(id), 8192 + 4096);
+    let lost = ByteRange::new(4096, 4096);
+    assert!(is_damage_of(id, &whole(&store, id, FIRST).unwrap_err()));
+    let found = read(&store, id, 0, 4096, FIRST).unwrap();
+    assert_eq!(found, pattern(1, BYTES)[..4096]);
+    let damage = Damage {
+        chunk: id,
+        range: lost,
+    };
+    assert_eq!(store.scrub(id).unwrap(), [damage]);
+    check_lives(&store);
+}
+
+#[test]
+fn a_header_that_cannot_be_read_costs_its_chunk() {
+    let disk = two_chunks();
+    let id = chunk(1, 0);
+    disk.lose_page(&chunk_path(id), 0);
+    let (store, _) = open(&disk);
+    assert!(is_damage_of(id, &whole(&store, id, FIRST).unwrap_err()));
+    assert_eq!(store.chunk_info(id).unwrap().spec, None);
+    check_lives(&store);
+}
+
+#[test]
+fn a_chunk_file_that_vanished_costs_its_chunk() {
+    let disk = two_chunks();
+    let (store, _) = open(&disk);
+    let id = chunk(1, 0);
+    gabion_store::Disk::remove(&disk, &chunk_path(id)).unwrap();
+    assert!(is_damage_of(id, &whole(&store, id, FIRST).unwrap_err()));
+    assert_ne!(store.scrub(id).unwrap(), []);
+    check_lives(&store);
+    write_chunk(&store, id, spec(1, CHUNK_BYTES, 0), &pattern(9, BYTES)).unwrap();
+    assert_eq!(whole(&store, id, FIRST).unwrap(), pattern(9, BYTES));
+}
+
+#[test]
+fn removing_a_chunk_whose_file_vanished_succeeds() {
+    let disk = two_chunks();
+    let (store, _) = open(&disk);
+    let id = chunk(1, 0);
+    gabion_store::Disk::remove(&disk, &chunk_path(id)).unwrap();
+    store.remove(id).unwrap();
+    assert!(matches!(
+        store.chunk_info(id),
+        Err(StoreError::NoSuchChunk { .. })
+    ));
+    check_lives(&store);
+}
+
+#[test]
+fn a_page_of_the_journal_that_cannot_be_read_costs_the_records_in_it() {
+    let disk = two_chunks();
+    let (store, _) = open(&disk);
+    let id = chunk(1, 0);
+    let kind = RecordKind::NewBytes;
+    append(&store, id, stamp(1, 1), kind, 0, &pattern(5, 9000)).unwrap();
+    store.sync_all().unwrap();
+    drop(store);
+    let tail = disk.files().into_iter().filter(|path| is_segment(path));
+    let tail = tail.max().unwrap();
+    // The record's head is in the first page of frames; the second has nothing but its bytes.
+    disk.lose_page(&tail, 8192);
+    let (store, report) = open(&disk);
+    let damaged: Vec<ChunkId> = report.damage.iter().map(|damage| damage.chunk).collect();
+    assert_eq!(damaged, [id], "its head tells whose it is");
+    let newest = Cut::Newest(Sequence(1));
+    assert!(is_damage_of(id, &whole(&store, id, newest).unwrap_err()));
+    check_lives(&store);
+}
+
+#[test]
+fn a_head_in_the_journal_that_cannot_be_read_is_no_torn_tail() {
+    let disk = two_chunks();
+    let (store, _) = open(&disk);
+    let id = chunk(1, 0);
+    let kind = RecordKind::NewBytes;
+    append(&store, id, stamp(1, 1), kind, 0, b"acknowledged").unwrap();
+    store.sync_all().unwrap();
+    drop(store);
+    let tail = disk.files().into_iter().filter(|path| is_segment(path));
+    disk.lose_page(&tail.max().unwrap(), 4096);
+    let (store, report) = open(&disk);
+    assert_ne!(report.journal_damage, []);
+    // It may have been a record of either chunk, so neither is served before it is repaired.
+    for stripe in 1..=2 {
+        let id = chunk(stripe, 0);
+        assert!(is_damage_of(id, &whole(&store, id, FIRST).unwrap_err()));
+        write_chunk(&store, id, spec(1, CHUNK_BYTES, 0), &pattern(stripe, BYTES)).unwrap();
+    }
+    check_lives(&store);
+}
+
+#[test]
+fn a_lack_of_descriptors_refuses_and_fails_nothing() {
+    let disk = two_chunks();
+    let (store, _) = open(&disk);
+    let is_busy = |error: StoreError| matches!(error, StoreError::Busy { .. });
+    disk.give_descriptors(false);
+    let id = chunk(1, 0);
+    assert!(is_busy(whole(&store, id, FIRST).unwrap_err()));
+    assert!(is_busy(update(&store, id, 1).unwrap_err()));
+    assert!(is_busy(store.create(id, spec(1, 100, 0)).unwrap_err()));
+    assert!(is_busy(store.scrub(id).unwrap_err()));
+    disk.give_descriptors(true);
+    assert_eq!(whole(&store, id, FIRST).unwrap(), pattern(1, BYTES));
+    check_lives(&store);
+}
+
+#[test]
+fn a_journal_without_a_descriptor_for_its_next_segment_waits_for_one() {
+    let disk = two_chunks();
+    let (store, _) = open(&disk);
+    let id = chunk(2, 0);
+    whole(&store, id, FIRST).unwrap();
+    disk.give_descriptors(false);
+    let mut sequence = 0;
+    let refused = loop {
+        sequence += 1;
+        let kind = RecordKind::NewBytes;
+        let bytes = pattern(sequence, 5000);
+        match append(&store, id, stamp(1, sequence), kind, 0, &bytes) {
+            Ok(lsn) => store.sync(lsn).unwrap(),
+            Err(error) => break error,
+        }
+        assert!(sequence < 100, "the journal never needed another segment");
+    };
+    assert!(matches!(refused, StoreError::Busy { .. }), "{refused}");
+    assert_eq!(store.failure(), None);
+    disk.give_descriptors(true);
+    append(
+        &store,
+        id,
+        stamp(1, sequence),
+        RecordKind::NewBytes,
+        0,
+        b"x",
+    )
+    .unwrap();
+    store.sync_all().unwrap();
+}
+
+#[test]
+fn a_dead_disk_is_told_from_a_bad_page() {
+    let disk = two_chunks();
+    let (store, _) = open(&disk);
+    disk.die();
+    assert!(is_damage_of(
+        chunk(1, 0),
+        &whole(&store, chunk(1, 0), FIRST).unwrap_err()
+    ));
+    assert_eq!(store.failure(), None, "a read shows nothing of writes");
+    store.prove_writable().unwrap_err();
+    assert!(store.failure().is_some());
+}
+
+/// All that a store says it has, which is durable then.
+fn said(store: &Store<SimDisk>) -> Vec<String> {
+    store.sync_all().unwrap();
+    let mut said = Vec::new();
+    for stripe in 1..=2 {
+        said.push(format!("{:?}", store.collect(StripeId(stripe)).ok()));
+        for index in INDICES {
+            let id = chunk(stripe, index);
+            let newest = whole(store, id, Cut::Newest(Sequence(1000)));
+            said.push(format!("{:?} {newest:?}", store.chunk_info(id).ok()));
+        }
+    }
+    said
+}
+
+/// Lets one operation fail, restarts the process alone, and then cuts the power.
+fn check_failed_operation(number: u64, keepings: [Keeping; 2]) -> bool {
+    let mut model: Model = Model::new(number, keepings);
+    model
+        .disk
+        .fail_operation(model.disk.operation_count() + number);
+    let has_failed = SCRIPT.into_iter().any(|op| model.run(op).is_err());
+    model.disk.restart_process();
+    let (restarted, _) = open(&model.disk);
+    let before = said(&restarted);
+    for seed in 0..4 {
+        let (survivor, _) = open(&model.disk.after_crash(seed));
+        assert_eq!(said(&survivor), before, "operation {number}, {keepings:?}");
+    }
+    has_failed
+}
+
+#[test]
+fn what_a_restarted_process_says_after_a_failed_operation_survives_the_power() {
+    for keepings in SCHEMES {
+        let mut failed_count = 0;
+        let mut end: Model = Model::new(0, keepings);
+        let begun = end.disk.operation_count();
+        for op in SCRIPT {
+            end.run(op).unwrap();
+        }
+        for number in 1..=end.disk.operation_count() - begun {
+            failed_count += u32::from(check_failed_operation(number, keepings));
+        }
+        assert!(failed_count > 50, "{failed_count} failures were noticed");
+    }
+}
+
+#[test]
+fn a_record_whose_sync_failed_does_not_come_back_as_durable() {
+    let reserve = Keeping::Reserve { bytes: 12_288 };
+    for keeping in [Keeping::InPlace, reserve] {
+        let disk = SimDisk::new(3);
+        let (store, _) = open(&disk);
+        let id = chunk(1, 0);
+        let spec = ChunkSpec {
+            keeping,
+            ..spec(1, CHUNK_BYTES, 0)
+        };
+        write_chunk(&store, id, spec, &pattern(1, BYTES)).unwrap();
+        let lsn = append(&store, id, stamp(1, 1), RecordKind::NewBytes, 0, b"new").unwrap();
+        disk.fail_operation(disk.counts().operation_count + 1);
+        store.sync(lsn).unwrap_err();
+        drop(store);
+        disk.restart_process();
+        let (store, _) = open(&disk);
+        // As a new primary would ask. It must hear nothing that the power can take back.
+        let state = store.collect(StripeId(1)).unwrap();
+        assert_eq!(state.records, [], "{keeping:?}");
+        disk.crash();
+        let (store, _) = open(&disk);
+        assert_eq!(store.collect(StripeId(1)).unwrap(), state);
+    }
+}
+
+/// A process that ends while it makes a store leaves names that the next one sees, and a loss of power takes.
+#[test]
+fn a_store_that_opens_has_a_durable_format_wherever_its_making_was_interrupted() {
+    let mut interrupted_count = 0;
+    for number in 1.. {
+        let disk = SimDisk::new(number);
+        disk.fail_operation(number);
+        if Store::open(disk.clone(), OPTIONS).is_ok() {
+            break;
+        }
+        interrupted_count += 1;
+        disk.restart_process();
+        Store::open(disk.clone(), OPTIONS).expect("nothing fails any more");
+        assert!(disk.keeps("format"), "operation {number} failed");
+    }
+    assert!(interrupted_count > 5, "{interrupted_count} operations");
+}

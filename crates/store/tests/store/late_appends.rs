@@ -1,0 +1,130 @@
+//! What is appended while the disk syncs is not durable by that sync.
+
+use crate::{OPTIONS, append, chunk, open, pattern, spec, stamp, write_chunk};
+use gabion_layout::{ByteRange, StripeId};
+use gabion_store::RecordKind::NewBytes;
+use gabion_store::{Disk, DiskFile, PhysicalExtent, SimDisk, Store};
+use std::io;
+use std::sync::{Arc, Mutex};
+
+type Deed = Box<dyn FnOnce() + Send>;
+
+/// A disk that does something else as soon as a file is synced, once.
+#[derive(Clone)]
+struct BusyDisk {
+    disk: SimDisk,
+    deed: Arc<Mutex<Option<Deed>>>,
+}
+
+struct BusyFile {
+    file: <SimDisk as Disk>::File,
+    deed: Arc<Mutex<Option<Deed>>>,
+}
+
+impl BusyDisk {
+    fn file(&self, file: <SimDisk as Disk>::File) -> BusyFile {
+        let deed = Arc::clone(&self.deed);
+        BusyFile { file, deed }
+    }
+}
+
+impl Disk for BusyDisk {
+    type File = BusyFile;
+
+    fn create(&self, path: &str) -> io::Result<BusyFile> {
+        self.disk.create(path).map(|file| self.file(file))
+    }
+
+    fn open(&self, path: &str) -> io::Result<BusyFile> {
+        self.disk.open(path).map(|file| self.file(file))
+    }
+
+    fn create_directory(&self, path: &str) -> io::Result<()> {
+        self.disk.create_directory(path)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, path: &str) -> io::Result<()> {
+        self.disk.remove(path)
+    }
+
+    fn list(&self, directory: &str) -> io::Result<Vec<String>> {
+        self.disk.list(directory)
+    }
+
+    fn sync_directory(&self, directory: &str) -> io::Result<()> {
+        self.disk.sync_directory(directory)
+    }
+
+    fn available_bytes(&self) -> io::Result<u64> {
+        self.disk.available_bytes()
+    }
+}
+
+impl DiskFile for BusyFile {
+    fn read_exact_at(&self, output: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_exact_at(output, offset)
+    }
+
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_all_at(bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync()?;
+        let deed = self.deed.lock().unwrap().take();
+        if let Some(deed) = deed {
+            deed();
+        }
+        Ok(())
+    }
+
+    fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.file.allocate(offset, bytes)
+    }
+
+    fn punch_hole(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.file.punch_hole(offset, bytes)
+    }
+
+    fn extents(&self, range: ByteRange) -> io::Result<Vec<PhysicalExtent>> {
+        self.file.extents(range)
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        self.file.length()
+    }
+
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        self.file.truncate(bytes)
+    }
+}
+
+#[test]
+fn a_sync_does_not_claim_what_was_appended_while_it_ran() {
+    let busy = BusyDisk {
+        disk: SimDisk::new(1),
+        deed: Arc::default(),
+    };
+    let (store, _) = Store::open(busy.clone(), OPTIONS).unwrap();
+    let id = chunk(1, 0);
+    write_chunk(&store, id, spec(1, 10_000, 0), &pattern(1, 10_000)).unwrap();
+    let first = append(&store, id, stamp(1, 1), NewBytes, 0, b"first").unwrap();
+    let second = Arc::new(Mutex::new(None));
+    let (late, slot) = (store.clone(), Arc::clone(&second));
+    *busy.deed.lock().unwrap() = Some(Box::new(move || {
+        let lsn = append(&late, id, stamp(1, 2), NewBytes, 5, b"second").unwrap();
+        *slot.lock().unwrap() = Some(lsn);
+    }));
+    store.sync(first).unwrap();
+    let second = second.lock().unwrap().expect("it was appended");
+    store.sync(second).unwrap();
+    for seed in 0..20 {
+        let (again, _) = open(&busy.disk.after_crash(seed));
+        let records = again.held(StripeId(1)).unwrap().records;
+        assert_eq!(records.len(), 2, "seed {seed}");
+    }
+}

@@ -1,0 +1,148 @@
+//! Damage to the space reserved behind a chunk: noticed, named, and mended by making the chunk anew.
+
+use crate::reserve::{
+    CHUNK_BYTES, RESERVE_BYTES, RESERVE_OFFSET, check, expected, offset_of, path_of, prepare,
+    update,
+};
+use crate::{append, open, read, spec, stamp, write_chunk};
+use gabion_layout::{ByteRange, ChunkId, Keeping, Sequence};
+use gabion_store::{ChunkSpec, Cut, Damage, RecordKind, SimDisk, Store, StoreError};
+
+#[test]
+fn every_flipped_bit_of_a_reserve_is_noticed() {
+    let (disk, store, id, bytes) = prepare();
+    for sequence in 1..=3 {
+        update(&store, id, sequence);
+    }
+    let used_bytes = store.reserve(id).unwrap().unwrap().used_bytes;
+    drop(store);
+    let (store, _) = open(&disk);
+    check(&store, id, &bytes, 3);
+    store.sync_all().unwrap();
+    store.bear_witness().unwrap();
+    drop(store);
+    let (mut range_count, mut whole_count) = (0, 0);
+    for bit in (0..used_bytes * 8).step_by(409) {
+        let rotten = disk.after_crash(0);
+        rotten.flip_bit(&path_of(&rotten), RESERVE_OFFSET * 8 + bit);
+        let (store, _) = open(&rotten);
+        let frame = bit / 8 / (used_bytes / 3) + 1;
+        let scrubbed = store.scrub(id).unwrap();
+        let cut = Cut::Exactly(Sequence(3));
+        match read(&store, id, 0, CHUNK_BYTES, cut) {
+            Err(StoreError::Corrupt { range, .. }) if range == Damage::WHOLE => {
+                assert_eq!(scrubbed, [Damage { chunk: id, range }]);
+                whole_count += 1;
+            }
+            Err(StoreError::Corrupt { range, .. }) => {
+                assert_eq!(range, ByteRange::new(offset_of(frame), 4096));
+                assert_eq!(scrubbed, [Damage { chunk: id, range }]);
+                // All other bytes are served.
+                let other = offset_of(frame + 4);
+                assert!(read(&store, id, other, 4096, cut).is_ok());
+                assert_eq!(store.merge(id).unwrap().damage, scrubbed);
+                range_count += 1;
+            }
+            Err(error) => panic!("bit {bit}: {error}"),
+            Ok(_) => panic!("bit {bit} was not noticed"),
+        }
+    }
+    assert!(range_count > 150 && whole_count > 0);
+}
+
+/// Makes the chunk anew with all updates up to `base` in its own bytes.
+fn make_anew(
+    store: &Store<SimDisk>,
+    id: ChunkId,
+    base: u64,
+    bytes: &[u8],
+) -> Result<(), StoreError> {
+    let keeping = Keeping::Reserve {
+        bytes: RESERVE_BYTES,
+    };
+    let spec = ChunkSpec {
+        keeping,
+        ..spec(1, CHUNK_BYTES, base)
+    };
+    write_chunk(store, id, spec, &expected(bytes, base))
+}
+
+#[test]
+fn a_reserve_that_cannot_be_read_does_not_keep_its_chunk_from_being_made_anew() {
+    let is_corrupt = |outcome: Result<(), StoreError>| {
+        assert!(
+            matches!(outcome, Err(StoreError::Corrupt { .. })),
+            "{outcome:?}"
+        );
+    };
+    for is_restarted in [false, true] {
+        let (disk, mut store, id, bytes) = prepare();
+        for sequence in 1..=3 {
+            update(&store, id, sequence);
+        }
+        disk.lose_page(&path_of(&disk), RESERVE_OFFSET);
+        if is_restarted {
+            drop(store);
+            store = open(&disk).0;
+        }
+        let whole = || read(&store, id, 0, CHUNK_BYTES, Cut::Exactly(Sequence(3)));
+        is_corrupt(whole().map(drop));
+        if !is_restarted {
+            // It would lose the third update, whose record nothing else has. The store gives the chunk
+            // up, and takes no records for it that would seem to follow that one.
+            is_corrupt(make_anew(&store, id, 2, &bytes));
+            let kind = RecordKind::ParityDelta;
+            is_corrupt(append(&store, id, stamp(1, 4), kind, 0, b"late").map(drop));
+        }
+        make_anew(&store, id, 3, &bytes).unwrap();
+        check(&store, id, &bytes, 3);
+        update(&store, id, 4);
+        drop(store);
+        let (store, _) = open(&disk.after_crash(1));
+        check(&store, id, &bytes, 4);
+    }
+}
+
+#[test]
+fn a_reserve_that_a_new_file_includes_is_not_read_when_the_file_replaces_it() {
+    let (disk, store, id, bytes) = prepare();
+    for sequence in 1..=2 {
+        update(&store, id, sequence);
+    }
+    disk.lose_page(&path_of(&disk), RESERVE_OFFSET);
+    make_anew(&store, id, 2, &bytes).unwrap();
+    check(&store, id, &bytes, 2);
+}
+
+#[test]
+fn damage_to_the_last_record_is_known_for_damage_at_every_later_start() {
+    let (disk, store, id, _) = prepare();
+    update(&store, id, 1);
+    let used_bytes = store.reserve(id).unwrap().unwrap().used_bytes;
+    let rot = |disk: &SimDisk, at| disk.flip_bit(&path_of(disk), (RESERVE_OFFSET + at) * 8);
+    let cut = Cut::Exactly(Sequence(1));
+
+    // Without a witness nothing tells the rotten record from one that was never synced.
+    let rotten = disk.after_crash(0);
+    rot(&rotten, 4);
+    let (cut_off, _) = open(&rotten);
+    assert_eq!(cut_off.reserve(id).unwrap().unwrap().used_bytes, 0);
+
+    store.bear_witness().unwrap();
+    let sync_count = disk.counts().sync_count;
+    store.bear_witness().unwrap();
+    assert_eq!(disk.counts().sync_count, sync_count, "there is nothing new");
+    for at in [4, used_bytes - 100] {
+        let mut rotten = disk.after_crash(0);
+        rot(&rotten, at);
+        // Each start begins a segment, and the ones before it go.
+        for number in 0..4 {
+            let (store, _) = open(&rotten);
+            let found = read(&store, id, offset_of(1), 4096, cut);
+            let is_corrupt = matches!(found, Err(StoreError::Corrupt { .. }));
+            assert!(is_corrupt, "byte {at}, start {number}");
+            drop(store);
+            rotten = rotten.after_crash(number);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The runs of updates: how long the store remembers them, and that it never forgets one without saying
+//! so, whatever crashes.
+
+use crate::{OPTIONS, append, chunk, open, pattern, spec, stamp, write_chunk};
+use gabion_layout::{ChunkId, Epoch, Keeping, RunId, Sequence};
+use gabion_store::{ChunkSpec, RecordKind, RunMemory, SimDisk, Store};
+
+const BYTES: u64 = 64 << 10;
+
+/// Some small segments hold so many records of 4 KiB.
+const MANY: u64 = 60;
+
+fn prepare(keeping: Keeping) -> (SimDisk, Store<SimDisk>, ChunkId) {
+    let disk = SimDisk::new(3);
+    let (store, _) = open(&disk);
+    let id = chunk(1, 4);
+    let spec = ChunkSpec {
+        keeping,
+        ..spec(1, BYTES, 0)
+    };
+    write_chunk(&store, id, spec, &pattern(1, BYTES as usize)).unwrap();
+    (disk, store, id)
+}
+
+/// A durable record of some bytes, made by the run that has the update's number.
+fn record(store: &Store<SimDisk>, id: ChunkId, sequence: u64, bytes: usize) {
+    let offset = sequence * 4096 % BYTES;
+    let delta = pattern(sequence, bytes);
+    let kind = RecordKind::ParityDelta;
+    let lsn = append(store, id, stamp(1, sequence), kind, offset, &delta).unwrap();
+    store.sync(lsn).unwrap();
+}
+
+/// The same, committed and brought into the chunk.
+fn update(store: &Store<SimDisk>, id: ChunkId, sequence: u64) {
+    record(store, id, sequence, 4096);
+    store.commit(id.stripe, Sequence(sequence)).unwrap();
+    store.log_marks().unwrap();
+}
+
+fn memory(store: &Store<SimDisk>, id: ChunkId, run: u64) -> (Option<u64>, u64) {
+    let RunMemory {
+        sequence,
+        complete_after,
+    } = store.run_memory(id, RunId(run)).unwrap();
+    (sequence.map(|s| s.0), complete_after.0)
+}
+
+#[test]
+fn runs_outlive_their_records_and_the_process() {
+    let reserve = Keeping::Reserve { bytes: 20 << 10 };
+    for keeping in [Keeping::InPlace, Keeping::Log, reserve] {
+        let (disk, store, id) = prepare(keeping);
+        for sequence in 1..=MANY {
+            update(&store, id, sequence);
+            store.apply_pending(u64::MAX).unwrap();
+        }
+        let check = |store: &Store<SimDisk>| {
+            for run in [1, 7, MANY] {
+                assert_eq!(memory(store, id, run), (Some(run), 0), "{keeping:?}");
+            }
+            assert_eq!(memory(store, id, MANY + 1), (None, 0), "{keeping:?}");
+        };
+        check(&store);
+        drop(store);
+        let disk = disk.after_crash(5);
+        let (store, _) = open(&disk);
+        check(&store);
+        // What an emptied reserve held is in no log but where the runs are.
+        store.merge(id).unwrap();
+        drop(store);
+        let (store, _) = open(&disk.after_crash(6));
+        check(&store);
+    }
+}
+
+#[test]
+fn the_run_of_a_dropped_update_is_forgotten_and_nothing_else() {
+    let (disk, store, id) = prepare(Keeping::InPlace);
+    update(&store, id, 1);
+    record(&store, id, 2, 100);
+    record(&store, id, 3, 100);
+    assert_eq!(memory(&store, id, 2), (Some(2), 0));
+    let dropped = [Sequence(2)];
+    store
+        .resolve(id.stripe, Epoch(2), Sequence(3), &dropped)
+        .unwrap();
+    drop(store);
+    let (store, _) = open(&disk.after_crash(1));
+    let found = [1, 2, 3].map(|run| memory(&store, id, run));
+    assert_eq!(found, [(Some(1), 0), (None, 0), (Some(3), 0)]);
+}
+
+#[test]
+fn a_chunk_that_was_made_anew_says_from_where_on_it_knows() {
+    let (disk, store, id) = prepare(Keeping::InPlace);
+    for sequence in 1..=3 {
+        update(&store, id, sequence);
+    }
+    record(&store, id, 4, 100);
+    // Update 4 is another one for those who made the chunk.
+    let made = spec(1, BYTES, 9);
+    write_chunk(&store, id, made, &pattern(2, BYTES as usize)).unwrap();
+    let other = chunk(2, 0);
+    write_chunk(
+        &store,
+        other,
+        spec(1, BYTES, 5),
+        &pattern(2, BYTES as usize),
+    )
+    .unwrap();
+    let check = |store: &Store<SimDisk>| {
+        assert_eq!(memory(store, id, 3), (None, 9));
+        assert_eq!(memory(store, id, 4), (None, 9));
+        assert_eq!(memory(store, other, 4), (None, 5));
+    };
+    check(&store);
+    drop(store);
+    let disk = disk.after_crash(2);
+    let (store, _) = open(&disk);
+    check(&store);
+    store.remove(other).unwrap();
+    write_chunk(
+        &store,
+        other,
+        spec(1, BYTES, 0),
+        &pattern(2, BYTES as usize),
+    )
+    .unwrap();
+    drop(store);
+    let (store, _) = open(&disk.after_crash(3));
+    assert_eq!(memory(&store, other, 4), (None, 0), "another chunk");
+}
+
+#[test]
+fn the_oldest_runs_of_all_chunks_make_room_for_new_ones() {
+    let (disk, store, id) = prepare(Keeping::InPlace);
+    let count_max = OPTIONS.segment_bytes / 512;
+    let quiet = chunk(2, 4);
+    write_chunk(
+        &store,
+        quiet,
+        spec(1, BYTES, 0),
+        &pattern(1, BYTES as usize),
+    )
+    .unwrap();
+    update(&store, quiet, 1);
+    update(&store, quiet, 2);
+    for sequence in 1..count_max {
+        record(&store, id, sequence, 16);
+    }
+    assert_eq!(memory(&store, quiet, 1), (None, 1));
+    assert_eq!(memory(&store, quiet, 2), (Some(2), 1));
+    record(&store, id, count_max, 16);
+    record(&store, id, count_max + 1, 16);
+    assert_eq!(memory(&store, quiet, 2), (None, 2));
+    let first = memory(&store, id, 1);
+    assert_eq!(first, (None, 1));
+    drop(store);
+    let (store, _) = open(&disk.after_crash(4));
+    // A start may remember others, and says so as well.
+    for run in 1..=count_max + 1 {
+        let (found, complete_after) = memory(&store, id, run);
+        assert!(found == Some(run) || complete_after >= run, "run {run}");
+    }
+}
+
+#[test]
+fn runs_of_a_removed_chunk_are_remembered_if_they_are_settled() {
+    let (_, store, id) = prepare(Keeping::Log);
+    update(&store, id, 1);
+    store.remove(id).unwrap();
+    assert_eq!(memory(&store, id, 1), (Some(1), 0));
+    assert_eq!(memory(&store, id, 2), (None, 0));
+
+    let (_, store, id) = prepare(Keeping::Log);
+    record(&store, id, 1, 4096);
+    store.remove(id).unwrap();
+    let memory = store.run_memory(id, RunId(1));
+    assert!(memory.is_err(), "nobody has decided about it: {memory:?}");
+}

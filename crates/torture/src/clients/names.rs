@@ -1,0 +1,134 @@
+//! A client that stores, lists, reads and removes files, and knows which must be there.
+
+use super::{One, within_limit};
+use crate::cells::{OperationId, fill};
+use gabion_client::{Client, ClientError};
+use gabion_layout::ByteRange;
+use std::sync::atomic::Ordering;
+
+/// Files that are there at once.
+const FILES_MAX: usize = 12;
+const CELLS_MAX: u64 = 300;
+/// The history's number of files that are stored whole; those that are shared count from 0.
+const WHOLE: u32 = 0xff_ffff;
+
+/// A file that was stored.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    pub(crate) name: String,
+    pub(crate) bytes: Vec<u8>,
+}
+
+pub(super) async fn run(mut one: One) -> Vec<Kept> {
+    let client = one.connect(0).await;
+    let mut kept: Vec<Kept> = Vec::new();
+    let mut next = 1;
+    while !one.is_over() {
+        let signals = &one.load.signals;
+        let rests = signals.names_rest.load(Ordering::Acquire);
+        signals.names_are_at_rest.store(rests, Ordering::Release);
+        if !rests {
+            let choice = one.dice.below(10);
+            let at = one.dice.below(kept.len().max(1) as u64) as usize;
+            match choice {
+                0 | 1 if kept.len() < FILES_MAX => {
+                    put(&mut one, &client, &mut kept, next).await;
+                    next += 1;
+                }
+                0..3 if kept.len() > FILES_MAX / 2 => {
+                    remove(&one, &client, kept.swap_remove(at)).await;
+                }
+                3 | 4 => list(&one, &client, &kept).await,
+                _ if !kept.is_empty() => {
+                    if let Err(error) = get(&one, &client, &kept[at]).await {
+                        one.load.recorder.note_error(&error);
+                    }
+                }
+                _ => {}
+            }
+        }
+        one.pause().await;
+        one.pause().await;
+    }
+    kept
+}
+
+async fn put(one: &mut One, client: &Client, kept: &mut Vec<Kept>, number: u64) {
+    let recorder = &one.load.recorder;
+    let name = format!("whole-{number}");
+    let count = one.dice.between(1, CELLS_MAX);
+    let bytes = fill(WHOLE, one.number, OperationId(number), 0, count);
+    let pool = one.load.pool.clone();
+    let put = async {
+        let done = client
+            .put(
+                &name,
+                Some(&pool),
+                bytes.as_slice(),
+                bytes.len() as u64,
+                &(),
+            )
+            .await;
+        done.map(drop)
+    };
+    match within_limit(recorder, "a put", put).await {
+        Ok(()) => {
+            recorder.named();
+            kept.push(Kept { name, bytes });
+        }
+        // It may be there, at once or later: the name is not used again.
+        Err(error) => recorder.note_error(&error),
+    }
+}
+
+async fn remove(one: &One, client: &Client, file: Kept) {
+    let recorder = &one.load.recorder;
+    match within_limit(recorder, "a removal", client.rm(&file.name)).await {
+        Ok(()) => {
+            recorder.named();
+            let listed = within_limit(recorder, "a listing", client.ls(&file.name)).await;
+            if listed.is_ok_and(|files| files.iter().any(|f| f.name == file.name)) {
+                recorder.broken(format!("{} was removed and is listed", file.name));
+            }
+        }
+        // It may be gone, at once or later.
+        Err(error) => recorder.note_error(&error),
+    }
+}
+
+async fn list(one: &One, client: &Client, kept: &[Kept]) {
+    let recorder = &one.load.recorder;
+    match within_limit(recorder, "a listing", client.ls("whole-")).await {
+        Ok(listed) => {
+            recorder.named();
+            for file in kept {
+                let found = listed.iter().find(|listed| listed.name == file.name);
+                if found.is_none_or(|found| found.size_bytes != file.bytes.len() as u64) {
+                    recorder.broken(format!("{} was stored and is not listed", file.name));
+                }
+            }
+        }
+        Err(error) => recorder.note_error(&error),
+    }
+}
+
+async fn get(one: &One, client: &Client, file: &Kept) -> Result<(), String> {
+    let recorder = &one.load.recorder;
+    check(client, file)
+        .await
+        .map(|sentence| {
+            recorder.named();
+            if let Some(sentence) = sentence {
+                recorder.broken(sentence);
+            }
+        })
+        .map_err(|error| error.to_string())
+}
+
+/// Reads a file whole. Gives what is wrong with its bytes, if anything is.
+pub(super) async fn check(client: &Client, file: &Kept) -> Result<Option<String>, ClientError> {
+    let range = ByteRange::new(0, file.bytes.len() as u64);
+    let bytes = client.read(&file.name, range).await?;
+    let is_right = bytes == file.bytes;
+    Ok((!is_right).then(|| format!("{} reads other bytes than were stored", file.name)))
+}

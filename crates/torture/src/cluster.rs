@@ -1,0 +1,378 @@
+//! A cluster of the shipped binary: its commands, its processes by pid, its directories.
+
+use crate::network::Seat;
+use crate::stop::{Context, Stop};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// No command of the binary may take longer.
+const COMMAND_LIMIT: Duration = Duration::from_mins(3);
+const POLL: Duration = Duration::from_millis(20);
+/// A process that was killed must be gone by then.
+const DEATH_LIMIT: Duration = Duration::from_secs(20);
+
+/// Racks, and nodes in each.
+pub(crate) const RACKS: u32 = 3;
+/// Nodes in each rack.
+pub(crate) const NODES_PER_RACK: u32 = 3;
+/// All nodes.
+pub(crate) const NODES: u32 = RACKS * NODES_PER_RACK;
+
+/// A process of the cluster.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Process {
+    Coordinator,
+    Node(u32),
+}
+
+impl std::fmt::Display for Process {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Coordinator => write!(f, "the coordinator"),
+            Self::Node(node) => write!(f, "node {node}"),
+        }
+    }
+}
+
+impl Process {
+    /// Its file among those of running processes.
+    fn name(self) -> String {
+        match self {
+            Self::Coordinator => "coordinator".to_owned(),
+            Self::Node(node) => format!("node-{node}"),
+        }
+    }
+}
+
+/// How the cluster is started.
+#[derive(Clone, Debug)]
+pub(crate) struct Behaviour {
+    pub(crate) lease_ms: u64,
+    pub(crate) grace_s: u64,
+    pub(crate) engine: &'static str,
+}
+
+/// A cluster in a directory of its own.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    pub(crate) gabion: PathBuf,
+    pub(crate) directory: PathBuf,
+    pub(crate) behaviour: Behaviour,
+    /// Whether each process has a network namespace of its own.
+    pub(crate) is_testbed: bool,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Cluster {
+    /// A cluster that is not started yet.
+    pub(crate) fn new(
+        gabion: &Path,
+        directory: PathBuf,
+        behaviour: Behaviour,
+        is_testbed: bool,
+        interrupted: Arc<AtomicBool>,
+    ) -> Self {
+        Self {
+            gabion: gabion.to_owned(),
+            directory,
+            behaviour,
+            is_testbed,
+            interrupted,
+        }
+    }
+
+    /// Starts all processes that do not run.
+    pub(crate) fn up(&self) -> Result<(), Stop> {
+        let output = self.try_up()?;
+        require("gabion cluster up", &output)
+    }
+
+    /// The same where the coordinator may refuse to start.
+    pub(crate) fn try_up(&self) -> Result<Output, Stop> {
+        let behaviour = &self.behaviour;
+        let (racks, nodes) = (RACKS.to_string(), NODES_PER_RACK.to_string());
+        let (lease, grace) = (
+            behaviour.lease_ms.to_string(),
+            behaviour.grace_s.to_string(),
+        );
+        let arguments = [
+            "cluster",
+            "up",
+            "--racks",
+            &racks,
+            "--nodes-per-rack",
+            &nodes,
+            "--lease-ms",
+            &lease,
+            "--grace-s",
+            &grace,
+            "--engine",
+            behaviour.engine,
+        ];
+        self.output(&arguments)
+    }
+
+    /// Runs a command of the binary on this cluster; it must succeed.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Result<String, Stop> {
+        let output = self.output(arguments)?;
+        require(&format!("gabion {}", arguments.join(" ")), &output)?;
+        Ok(text(&output.stdout))
+    }
+
+    /// Runs a command of the binary on this cluster.
+    pub(crate) fn output(&self, arguments: &[&str]) -> Result<Output, Stop> {
+        let mut command = Command::new(&self.gabion);
+        command
+            .args(arguments)
+            .env("GABION_DIR", &self.directory)
+            .env_remove("GABION_COORDINATOR");
+        output_of(&mut command, COMMAND_LIMIT)
+    }
+
+    /// Asks for figures; none when the answer is none.
+    pub(crate) fn json(&self, arguments: &[&str]) -> Result<Option<Value>, Stop> {
+        let mut command = Command::new(&self.gabion);
+        command
+            .args(["--format", "json"])
+            .args(arguments)
+            .env("GABION_DIR", &self.directory)
+            .env_remove("GABION_COORDINATOR");
+        let output = output_of(&mut command, COMMAND_LIMIT)?;
+        Ok(serde_json::from_slice(&output.stdout).ok())
+    }
+
+    /// Where the coordinator listens.
+    pub(crate) fn coordinator(&self) -> Result<String, Stop> {
+        let path = self.directory.join("cluster.json");
+        let shape = fs::read(&path).context("read the cluster's shape")?;
+        let shape: Value = serde_json::from_slice(&shape).context("read the cluster's shape")?;
+        let address = shape["coordinator"].as_str();
+        let address = address.ok_or_else(|| Stop::Failed("no coordinator was started".to_owned()));
+        address.map(str::to_owned)
+    }
+
+    /// The directory of a process.
+    pub(crate) fn directory_of(&self, process: Process) -> PathBuf {
+        match process {
+            Process::Coordinator => self.directory.join("coordinator"),
+            Process::Node(node) => self.directory.join("nodes").join(node.to_string()),
+        }
+    }
+
+    /// A place beside the cluster's own files.
+    pub(crate) fn beside(&self, name: &str) -> PathBuf {
+        self.directory.with_extension(name)
+    }
+
+    /// The pid of a process that runs.
+    pub(crate) fn pid(&self, process: Process) -> Result<Pid, Stop> {
+        let path = self.directory.join("run").join(process.name());
+        let doing = format!("find the pid of {process}");
+        let running = fs::read(path).context(&doing)?;
+        let running: Value = serde_json::from_slice(&running).context(&doing)?;
+        let pid = running["pid"]
+            .as_i64()
+            .and_then(|pid| i32::try_from(pid).ok());
+        let pid = pid.and_then(Pid::from_raw);
+        pid.ok_or_else(|| Stop::Failed(format!("cannot {doing}")))
+    }
+
+    /// Whether a process runs.
+    pub(crate) fn runs(&self, process: Process) -> bool {
+        self.pid(process).is_ok_and(is_alive)
+    }
+
+    /// Sends a signal to a process; one that has ended by itself is left alone.
+    pub(crate) fn signal(&self, process: Process, signal: Signal) -> Result<(), Stop> {
+        let pid = self.pid(process)?;
+        if !is_alive(pid) {
+            return Ok(());
+        }
+        match kill_process(pid, signal) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+            Err(error) => Err(error).context(&format!("signal {process}")),
+        }
+    }
+
+    /// Kills a process and waits until it is gone.
+    pub(crate) fn kill(&self, process: Process) -> Result<(), Stop> {
+        self.signal(process, Signal::KILL)?;
+        let pid = self.pid(process)?;
+        let begun = Instant::now();
+        while is_alive(pid) {
+            if begun.elapsed() > DEATH_LIMIT {
+                return Err(Stop::Failed(format!("{process} does not die")));
+            }
+            std::thread::sleep(POLL);
+        }
+        Ok(())
+    }
+
+    /// Starts a process that does not run. All others that do not run are started with the coordinator.
+    pub(crate) fn start(&self, process: Process) -> Result<(), Stop> {
+        match process {
+            Process::Coordinator => self.up(),
+            Process::Node(node) => self
+                .run(&["chaos", "start-node", &node.to_string()])
+                .map(drop),
+        }
+    }
+
+    /// A further process of the binary at a node's place in the network, not started yet.
+    pub(crate) fn command_at(&self, node: u32) -> Command {
+        if !self.is_testbed {
+            return Command::new(&self.gabion);
+        }
+        let mut command = Command::new("nsenter");
+        let seat = Seat::Node(node).name();
+        command.arg(format!("--net=/run/netns/{seat}"));
+        command.arg("--").arg(&self.gabion);
+        command
+    }
+
+    /// Waits, unless a signal asks for the end.
+    pub(crate) fn wait(&self, time: Duration) -> Result<(), Stop> {
+        let begun = Instant::now();
+        while begun.elapsed() < time {
+            if self.interrupted.load(Ordering::Acquire) {
+                return Err(Stop::Interrupted);
+            }
+            std::thread::sleep(POLL.min(time));
+        }
+        Ok(())
+    }
+
+    /// Whether every node is up and every chunk counts, by the status. No answer is no.
+    pub(crate) fn is_green(&self) -> Result<bool, Stop> {
+        let Some(status) = self.json(&["cluster", "status"])? else {
+            return Ok(false);
+        };
+        let nodes = status["nodes"].as_array().map_or(&[][..], Vec::as_slice);
+        let up_count = nodes.iter().filter(|node| node["state"] == "up").count();
+        Ok(status["light"] == "green"
+            && up_count == NODES as usize
+            && status["lost_chunks"].as_u64().unwrap_or(0) == 0)
+    }
+
+    /// Stops all processes; files stay.
+    pub(crate) fn down(&self) -> Result<(), Stop> {
+        self.run(&["cluster", "down"]).map(drop)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // Whoever was stopped dies by SIGKILL too, so this needs no faults to be undone.
+        let _ = self.down();
+    }
+}
+
+fn require(what: &str, output: &Output) -> Result<(), Stop> {
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = text(&output.stderr);
+    Err(Stop::Broken(format!("'{what}' failed: {}", said.trim())))
+}
+
+/// Text of a command.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs a command with a limit of time.
+pub(crate) fn output_of(command: &mut Command, limit: Duration) -> Result<Output, Stop> {
+    let name = format!("{command:?}");
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context(&format!("start {name}"))?;
+    // Pipes are read by threads of their own, so that a long answer does not stop the command.
+    let stdout = child.stdout.take().map(read_all);
+    let stderr = child.stderr.take().map(read_all);
+    let status = wait_for(&mut child, limit)?;
+    let Some(status) = status else {
+        return Err(Stop::Broken(format!(
+            "{name} hangs: it was killed after {} s",
+            limit.as_secs()
+        )));
+    };
+    let collected = |reader: Option<std::thread::JoinHandle<Vec<u8>>>| {
+        reader
+            .and_then(|reader| reader.join().ok())
+            .unwrap_or_default()
+    };
+    Ok(Output {
+        status,
+        stdout: collected(stdout),
+        stderr: collected(stderr),
+    })
+}
+
+fn read_all(mut pipe: impl std::io::Read + Send + 'static) -> std::thread::JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What was read before a failure is all that there is to tell.
+        let _ = pipe.read_to_end(&mut bytes);
+        bytes
+    })
+}
+
+/// Waits for a child; one that takes too long is killed.
+pub(crate) fn wait_for(
+    child: &mut Child,
+    limit: Duration,
+) -> Result<Option<std::process::ExitStatus>, Stop> {
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().context("wait for a command")? {
+            return Ok(Some(status));
+        }
+        if begun.elapsed() > limit {
+            child.kill().context("kill a command")?;
+            child.wait().context("wait for a command")?;
+            return Ok(None);
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+/// Runs a program of this machine, which must succeed.
+pub(crate) fn tool<S: AsRef<OsStr>>(
+    program: &str,
+    arguments: impl IntoIterator<Item = S>,
+) -> Result<(), Stop> {
+    let mut command = Command::new(program);
+    let output = output_of(command.args(arguments), Duration::from_mins(1))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(Stop::Failed(format!(
+        "'{command:?}' failed: {}",
+        text(&output.stderr).trim()
+    )))
+}
+
+/// Whether a process is there and more than a zombie. One whose first thread alone has ended looks like a
+/// zombie, but the others may still hold its port and its files.
+fn is_alive(pid: Pid) -> bool {
+    let path = format!("/proc/{}/stat", pid.as_raw_pid());
+    let Ok(stat) = fs::read_to_string(path) else {
+        return false;
+    };
+    let fields: Vec<&str> = stat
+        .rsplit_once(')')
+        .map_or("", |(_, rest)| rest)
+        .split_whitespace()
+        .collect();
+    !(fields.first() == Some(&"Z") && fields.get(17) == Some(&"1"))
+}

@@ -1,0 +1,108 @@
+//! Disks of nodes that can die or be full: file systems in files, behind loop devices.
+//!
+//! They are mounted in the mount namespace of the testbed, so they go with its last process.
+
+use crate::cluster::{Cluster, Process, tool};
+use crate::stop::{Context, Stop};
+use std::fs::{self, File};
+use std::path::PathBuf;
+
+/// Bytes of the file behind a disk; it is sparse.
+const DISK_BYTES: u64 = 8 << 30;
+/// `FS_IOC_SHUTDOWN` of Linux: `_IOR('X', 125, __u32)`.
+const SHUTDOWN: rustix::ioctl::Opcode = 0x8004_587d;
+/// Without writing the journal, as a disk that has gone.
+const WITHOUT_JOURNAL: u32 = 2;
+
+/// The file behind a node's disk.
+fn image(cluster: &Cluster, node: u32) -> PathBuf {
+    cluster.beside(&format!("disk-{node}"))
+}
+
+/// Moves what a node has to a disk of its own. The node is stopped and started for it.
+pub(crate) fn give(cluster: &Cluster, node: u32) -> Result<(), Stop> {
+    let process = Process::Node(node);
+    cluster.kill(process)?;
+    let image = image(cluster, node);
+    let file = File::create(&image).context("make the file of a disk")?;
+    file.set_len(DISK_BYTES)
+        .context("size the file of a disk")?;
+    tool(
+        "mkfs.ext4",
+        ["-q".as_ref(), "-F".as_ref(), image.as_os_str()],
+    )?;
+    let directory = cluster.directory_of(process);
+    let aside = directory.with_extension("aside");
+    fs::rename(&directory, &aside).context("move a node's directory")?;
+    fs::create_dir(&directory).context("make a node's directory")?;
+    mount(cluster, node)?;
+    let all = aside.join(".");
+    tool(
+        "cp",
+        ["-a".as_ref(), all.as_os_str(), directory.as_os_str()],
+    )?;
+    // What was copied was durable before.
+    tool("sync", ["-f".as_ref(), directory.as_os_str()])?;
+    fs::remove_dir_all(&aside).context("remove a node's former directory")?;
+    cluster.start(process)
+}
+
+/// Mounts a node's disk.
+pub(crate) fn mount(cluster: &Cluster, node: u32) -> Result<(), Stop> {
+    let directory = cluster.directory_of(Process::Node(node));
+    let image = image(cluster, node);
+    let options = ["-t", "ext4", "-o", "loop"].map(AsRef::as_ref);
+    tool(
+        "mount",
+        options
+            .into_iter()
+            .chain([image.as_os_str(), directory.as_os_str()]),
+    )
+}
+
+/// Takes a node's disk away; no process may use it.
+pub(crate) fn unmount(cluster: &Cluster, node: u32) -> Result<(), Stop> {
+    tool("umount", [cluster.directory_of(Process::Node(node))])
+}
+
+/// Has a node's disk answer everything with EIO from now on.
+#[expect(unsafe_code, reason = "a system call that no safe interface has")]
+pub(crate) fn die(cluster: &Cluster, node: u32) -> Result<(), Stop> {
+    let directory = File::open(cluster.directory_of(Process::Node(node)));
+    let directory = directory.context("open a node's directory")?;
+    // SAFETY: the kernel reads one u32 behind the pointer and writes nothing.
+    let done = unsafe {
+        let call = rustix::ioctl::Setter::<SHUTDOWN, u32>::new(WITHOUT_JOURNAL);
+        rustix::ioctl::ioctl(&directory, call)
+    };
+    done.context("shut a file system down")
+}
+
+/// The file that fills a node's disk.
+fn ballast(cluster: &Cluster, node: u32) -> PathBuf {
+    cluster.directory_of(Process::Node(node)).join("ballast")
+}
+
+/// Fills a node's disk to the last block.
+pub(crate) fn fill(cluster: &Cluster, node: u32) -> Result<(), Stop> {
+    let directory = cluster.directory_of(Process::Node(node));
+    let space = rustix::fs::statvfs(&directory).context("ask for the room of a disk")?;
+    let file = File::create(ballast(cluster, node)).context("make a ballast")?;
+    let mut rest = space.f_bfree * space.f_frsize;
+    // Blocks of the file system's own need room too, so the last of it is found by halves.
+    let mut length = 0;
+    while rest >= space.f_frsize {
+        let flags = rustix::fs::FallocateFlags::empty();
+        if rustix::fs::fallocate(&file, flags, length, rest).is_ok() {
+            length += rest;
+        } else {
+            rest /= 2;
+        }
+    }
+    Ok(())
+}
+
+/// Gives the room back.
+pub(crate) fn empty(cluster: &Cluster, node: u32) -> Result<(), Stop> {
+    fs::remove_file(ballast(cluster, node)).context("remove a ballast")
+}

@@ -1,0 +1,427 @@
+//! One cluster from its start to its end: load, faults, and then everything is read back.
+
+use crate::cells::{CELL_BYTES, OperationId, fill};
+use crate::clients::{Kept, Load, SharedFile, Signals, Working, read_all};
+use crate::cluster::{Behaviour, Cluster, NODES, Process};
+use crate::dice::Dice;
+use crate::disk;
+use crate::faults::{Fault, FaultKind, Tools};
+use crate::recorder::{Recorded, Recorder};
+use crate::schemes::{Pool, draw_engine, draw_pool};
+use crate::stop::{Context, Stop};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+/// A cluster without faults must be green by then.
+const GREEN_LIMIT: Duration = Duration::from_secs(150);
+const POLL: Duration = Duration::from_millis(50);
+/// How often what clients saw is checked, and the status read.
+const CHECK_EVERY: Duration = Duration::from_secs(2);
+const POOLS: u32 = 2;
+/// Nodes whose disks can die or be full.
+const DISKS: u64 = 2;
+/// Damage that faults have left is repaired after so many scrubs at most.
+const SCRUBS_MAX: u32 = 3;
+
+/// A fault as the report has it, in microseconds of the episode.
+#[derive(Clone, Debug)]
+pub(crate) struct Noted {
+    pub(crate) kind: FaultKind,
+    pub(crate) began: u64,
+    /// When the cluster was green again, or the next fault began alone.
+    pub(crate) healed: Option<u64>,
+}
+
+/// What an episode is made of.
+#[derive(Clone, Debug)]
+pub(crate) struct Orders {
+    pub(crate) seed: u64,
+    pub(crate) gabion: PathBuf,
+    pub(crate) directory: PathBuf,
+    pub(crate) kinds: Vec<FaultKind>,
+    pub(crate) is_testbed: bool,
+    pub(crate) time: Duration,
+    pub(crate) interrupted: Arc<AtomicBool>,
+}
+
+/// How an episode ended.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) recorded: Recorded,
+    pub(crate) faults: Vec<Noted>,
+    pub(crate) ended: Result<(), Stop>,
+    /// Schemes and engine.
+    pub(crate) title: String,
+}
+
+/// A fault that is there, with its end.
+struct Active {
+    fault: Fault,
+    ends: Instant,
+    noted: usize,
+}
+
+struct Episode<'a> {
+    orders: &'a Orders,
+    cluster: Cluster,
+    pools: Vec<Pool>,
+    dice: Dice,
+    recorder: Arc<Recorder>,
+    signals: Arc<Signals>,
+    disk_nodes: Vec<u32>,
+    active: Vec<Active>,
+    /// Processes that were harmed since the cluster was green.
+    harmed: BTreeSet<Process>,
+    /// Nodes that may be harmed at once, until the cluster is green again.
+    at_once: usize,
+    noted: Vec<Noted>,
+    begun: Instant,
+}
+
+/// Runs an episode.
+pub(crate) fn run(orders: &Orders) -> Outcome {
+    let mut dice = Dice::new(orders.seed, 1);
+    let pools: Vec<Pool> = (0..POOLS)
+        .map(|number| draw_pool(number, &mut dice))
+        .collect();
+    let behaviour = Behaviour {
+        lease_ms: dice.pick(&[1000, 2000, 3000]),
+        grace_s: dice.pick(&[5, 3600]),
+        engine: draw_engine(&mut dice),
+    };
+    let schemes: Vec<&str> = pools.iter().map(|pool| pool.scheme).collect();
+    let title = format!(
+        "{} on {}, lease {} ms, grace {} s",
+        schemes.join(" and "),
+        behaviour.engine,
+        behaviour.lease_ms,
+        behaviour.grace_s
+    );
+    let recorder = Arc::new(Recorder::new());
+    say(&recorder, &format!("seed {}: {title}", orders.seed));
+    let directory = orders
+        .directory
+        .join(format!("seed-{}", orders.seed))
+        .join("cluster");
+    let cluster = Cluster::new(
+        &orders.gabion,
+        directory,
+        behaviour,
+        orders.is_testbed,
+        Arc::clone(&orders.interrupted),
+    );
+    let mut episode = Episode {
+        orders,
+        cluster,
+        pools,
+        dice,
+        recorder: Arc::clone(&recorder),
+        signals: Arc::default(),
+        disk_nodes: Vec::new(),
+        active: Vec::new(),
+        harmed: BTreeSet::new(),
+        at_once: 1,
+        noted: Vec::new(),
+        begun: Instant::now(),
+    };
+    let ended = episode.run();
+    Outcome {
+        recorded: recorder.finish(),
+        faults: std::mem::take(&mut episode.noted),
+        ended,
+        title,
+    }
+}
+
+/// Says something about the cluster with the time of the episode.
+fn say(recorder: &Recorder, sentence: &str) {
+    eprintln!("{:>9.3} s  {sentence}", recorder.now() as f64 / 1e6);
+}
+
+impl Episode<'_> {
+    fn run(&mut self) -> Result<(), Stop> {
+        std::fs::create_dir_all(&self.cluster.directory).context("make a directory")?;
+        self.cluster.up()?;
+        if self.orders.kinds.iter().any(|kind| kind.needs_disk()) {
+            self.give_disks()?;
+        }
+        let load = self.store()?;
+        let working = Working::start(load.clone()).context("start clients")?;
+        let tormented = self.torment();
+        // Nothing is read back while a client may still write.
+        let kept = working.stop();
+        tormented?;
+        self.verify(&load, &kept)
+    }
+
+    fn give_disks(&mut self) -> Result<(), Stop> {
+        let first = self.dice.below(u64::from(NODES)) as u32;
+        for step in 0..DISKS as u32 {
+            let node = (first + step * 4) % NODES;
+            disk::give(&self.cluster, node)?;
+            self.disk_nodes.push(node);
+        }
+        self.wait_until_green()
+    }
+
+    /// Makes pools, and a file in each, of cells of operation 0.
+    fn store(&mut self) -> Result<Load, Stop> {
+        let mut files = Vec::new();
+        let pools = (0..).zip(&self.pools);
+        for (number, pool) in pools {
+            let mut arguments = vec!["pool", "create", &pool.name];
+            arguments.extend(pool.options.iter().map(String::as_str));
+            self.cluster.run(&arguments)?;
+            let stripe_count = self.dice.between(2, 4);
+            // The last stripe is not full.
+            let cell_count = pool.stripe_cells * stripe_count - self.dice.between(1, 20);
+            let source = self.cluster.beside("source");
+            let bytes = fill(number, 0, OperationId(0), 0, cell_count);
+            assert_eq!(
+                bytes.len() as u64,
+                cell_count * CELL_BYTES,
+                "cells are whole"
+            );
+            std::fs::write(&source, bytes).context("write a temporary file")?;
+            let name = format!("shared-{number}");
+            let source = source.display().to_string();
+            self.cluster
+                .run(&["put", &source, &name, "--pool", &pool.name])?;
+            self.recorder.add_file(cell_count);
+            files.push(SharedFile {
+                number,
+                name,
+                cell_count,
+                stripe_cells: pool.stripe_cells,
+            });
+        }
+        Ok(Load {
+            coordinator: self.cluster.coordinator()?,
+            files,
+            pool: self.pools[0].name.clone(),
+            seed: self.orders.seed,
+            recorder: Arc::clone(&self.recorder),
+            signals: Arc::clone(&self.signals),
+        })
+    }
+
+    /// Makes faults and ends them until the time is over; then the cluster heals.
+    fn torment(&mut self) -> Result<(), Stop> {
+        self.begun = Instant::now();
+        let mut next_fault = self.begun + Duration::from_secs(1);
+        let mut next_check = self.begun;
+        let mut unhealthy_since = None;
+        loop {
+            self.cluster.wait(POLL)?;
+            let now = Instant::now();
+            let is_over = self.begun.elapsed() >= self.orders.time;
+            if self.active.iter().any(|one| is_over || one.ends <= now) {
+                self.end_one(now)?;
+                unhealthy_since = Some(Instant::now());
+                next_check = Instant::now();
+                continue;
+            }
+            if now >= next_check {
+                next_check = now + CHECK_EVERY;
+                self.recorder.check().map_err(Stop::Broken)?;
+                let heals = !self.harmed.is_empty() && self.active.is_empty();
+                if heals && self.cluster.is_green()? {
+                    self.healed();
+                    unhealthy_since = None;
+                    next_check = Instant::now() + CHECK_EVERY;
+                    let pause = self.dice.between(200, 2000);
+                    next_fault = Instant::now() + Duration::from_millis(pause);
+                } else if heals {
+                    require_green_soon(unhealthy_since)?;
+                    next_check = now + Duration::from_millis(300);
+                }
+            }
+            if is_over && self.harmed.is_empty() {
+                return Ok(());
+            }
+            if !is_over && now >= next_fault {
+                self.begin_if_allowed()?;
+                let pause = self.dice.between(100, 4000);
+                next_fault = Instant::now() + Duration::from_millis(pause);
+            }
+        }
+    }
+
+    /// The cluster is green: all faults are over.
+    fn healed(&mut self) {
+        let now = self.recorder.now();
+        for noted in self.noted.iter_mut().filter(|one| one.healed.is_none()) {
+            noted.healed = Some(now);
+        }
+        say(&self.recorder, "green");
+        self.harmed.clear();
+        let survives = self.pools.iter().map(|pool| pool.survives).min();
+        let several = self.dice.one_in(3);
+        self.at_once = if several { survives.unwrap_or(1) } else { 1 };
+    }
+
+    /// Begins a fault unless more would be harmed than is survived.
+    fn begin_if_allowed(&mut self) -> Result<(), Stop> {
+        let kind = self.dice.pick(&self.orders.kinds);
+        let process = if kind.is_of_coordinator() {
+            Process::Coordinator
+        } else if kind.needs_disk() {
+            Process::Node(self.dice.pick(&self.disk_nodes))
+        } else {
+            Process::Node(self.dice.below(u64::from(NODES)) as u32)
+        };
+        let Process::Node(node) = process else {
+            // A coordinator's fault is one of several only where several are meant to be.
+            if self.harmed.is_empty() || (self.at_once > 1 && !self.harmed.contains(&process)) {
+                return self.begin(kind, process);
+            }
+            return Ok(());
+        };
+        let is_node = |process: &&Process| matches!(process, Process::Node(_));
+        let harmed_nodes = self.harmed.iter().filter(is_node).count();
+        let is_alone = self.harmed.is_empty() || self.at_once > 1;
+        let has_copies = matches!(kind, FaultKind::Rollback | FaultKind::Twin);
+        let is_mounted = has_copies && self.disk_nodes.contains(&node);
+        let has_room = harmed_nodes < self.at_once && !self.harmed.contains(&process);
+        // Its node is started again to be copied.
+        let can_start = !has_copies || self.of_coordinator().is_none();
+        if is_alone && has_room && !is_mounted && can_start {
+            return self.begin(kind, process);
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, kind: FaultKind, process: Process) -> Result<(), Stop> {
+        let left = self.orders.time.saturating_sub(self.begun.elapsed());
+        let duration = kind.draw_duration(&mut self.dice, left);
+        let noted = Noted {
+            kind,
+            began: self.recorder.now(),
+            healed: None,
+        };
+        self.noted.push(noted);
+        self.harmed.insert(process);
+        let tools = Tools {
+            cluster: &self.cluster,
+            signals: &self.signals,
+        };
+        let (fault, remark) = Fault::begin(kind, process, tools, &mut self.dice)?;
+        let sentence = format!(
+            "{} of {process} for {:.1} s{}",
+            kind.name(),
+            duration.as_secs_f64(),
+            in_brackets(&remark)
+        );
+        say(&self.recorder, &sentence);
+        self.active.push(Active {
+            fault,
+            ends: Instant::now() + duration,
+            noted: self.noted.len() - 1,
+        });
+        Ok(())
+    }
+
+    /// Ends the fault whose time is over. A node is not ready before it has reached the coordinator, so a
+    /// fault of that ends first.
+    fn end_one(&mut self, now: Instant) -> Result<(), Stop> {
+        let of_coordinator = self.of_coordinator();
+        let due = self.active.iter().position(|one| one.ends <= now);
+        self.end(of_coordinator.or(due).unwrap_or(0))
+    }
+
+    /// The fault of the coordinator, if there is one.
+    fn of_coordinator(&self) -> Option<usize> {
+        let mut processes = self.active.iter().map(|one| one.fault.process);
+        processes.position(|process| process == Process::Coordinator)
+    }
+
+    fn end(&mut self, at: usize) -> Result<(), Stop> {
+        let active = self.active.swap_remove(at);
+        let (kind, process) = (active.fault.kind, active.fault.process);
+        let tools = Tools {
+            cluster: &self.cluster,
+            signals: &self.signals,
+        };
+        let remark = active.fault.end(tools)?;
+        let lasted = self.recorder.now() - self.noted[active.noted].began;
+        let sentence = format!(
+            "{} of {process} ends after {:.1} s{}",
+            kind.name(),
+            lasted as f64 / 1e6,
+            in_brackets(&remark)
+        );
+        say(&self.recorder, &sentence);
+        Ok(())
+    }
+
+    fn wait_until_green(&self) -> Result<(), Stop> {
+        let since = Some(Instant::now());
+        while !self.cluster.is_green()? {
+            require_green_soon(since)?;
+            self.cluster.wait(Duration::from_millis(300))?;
+        }
+        Ok(())
+    }
+
+    /// Without faults everything is there, whole and redundant.
+    fn verify(&mut self, load: &Load, kept: &[Kept]) -> Result<(), Stop> {
+        self.recorder.check().map_err(Stop::Broken)?;
+        self.wait_until_green()?;
+        read_all(load, kept).map_err(Stop::Broken)?;
+        for attempt in 1.. {
+            let scrubbed = self.cluster.json(&["scrub"])?.unwrap_or_default();
+            let is_empty = |list: &str| scrubbed[list].as_array().is_some_and(Vec::is_empty);
+            if is_empty("damage") && is_empty("unreachable_nodes") {
+                break;
+            }
+            say(&self.recorder, &format!("a scrub found {scrubbed}"));
+            if attempt == SCRUBS_MAX {
+                return Err(Stop::Broken(format!("scrubs go on finding {scrubbed}")));
+            }
+            self.wait_until_green()?;
+        }
+        read_all(load, kept).map_err(Stop::Broken)?;
+        let count = self.recorder.operation_count();
+        say(
+            &self.recorder,
+            &format!("all is read back after {count} operations"),
+        );
+        self.cluster.down()?;
+        remove(self.cluster.directory.parent())
+    }
+}
+
+/// Removes what a cluster has left, disks included.
+fn remove(directory: Option<&Path>) -> Result<(), Stop> {
+    let Some(directory) = directory else {
+        return Ok(());
+    };
+    // Disks of nodes are mounted below it, and go first.
+    let mounts = std::fs::read_to_string("/proc/mounts").context("list mounts")?;
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+    for point in points.filter(|point| Path::new(point).starts_with(directory)) {
+        crate::cluster::tool("umount", [point])?;
+    }
+    std::fs::remove_dir_all(directory).context("remove a cluster's directory")
+}
+
+fn in_brackets(remark: &str) -> String {
+    if remark.is_empty() {
+        String::new()
+    } else {
+        format!(" ({remark})")
+    }
+}
+
+fn require_green_soon(since: Option<Instant>) -> Result<(), Stop> {
+    if since.is_some_and(|since| since.elapsed() > GREEN_LIMIT) {
+        let limit = GREEN_LIMIT.as_secs();
+        return Err(Stop::Broken(format!(
+            "the cluster is not green {limit} s after its last fault"
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,271 @@
+//! What all clients and the driver of faults tell: operations with their times, gaps, faults.
+//!
+//! All times are of one monotonic clock, that of this process.
+
+use crate::cells::OperationId;
+use crate::history::{History, Instant, Observation};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What an operation does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Kind {
+    Read,
+    Write,
+}
+
+/// A time during which a client waited for an operation of one kind to succeed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gap {
+    pub(crate) kind: Kind,
+    pub(crate) from: Instant,
+    pub(crate) to: Instant,
+}
+
+/// Operations that clients have made.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Counts {
+    pub(crate) read: u64,
+    pub(crate) written: u64,
+    /// Puts, removals, listings and gets of whole files.
+    pub(crate) named: u64,
+    pub(crate) failed: u64,
+}
+
+/// A range of cells of a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Span {
+    pub(crate) file: u32,
+    pub(crate) cells: Range<u64>,
+}
+
+/// An operation under way.
+#[derive(Debug)]
+pub(crate) struct UnderWay {
+    pub(crate) operation: OperationId,
+    client: u32,
+    kind: Kind,
+    pub(crate) span: Span,
+    started: Instant,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    histories: Vec<History>,
+    next_operation: u64,
+    /// Since when each client waits for a success.
+    waiting: BTreeMap<(u32, Kind), Instant>,
+    gaps: Vec<Gap>,
+    counts: Counts,
+    /// The last sentence of an operation that failed, by how often.
+    errors: BTreeMap<String, u64>,
+    broken: Option<String>,
+}
+
+/// Shorter gaps are not kept.
+const GAP_MIN_US: u64 = 50_000;
+/// Different sentences that are kept.
+const ERRORS_MAX: usize = 40;
+
+/// What is known of an episode.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    since: std::time::Instant,
+    state: Mutex<State>,
+}
+
+/// What is left of an episode in the report.
+#[derive(Debug)]
+pub(crate) struct Recorded {
+    pub(crate) counts: Counts,
+    pub(crate) gaps: Vec<Gap>,
+    pub(crate) errors: BTreeMap<String, u64>,
+}
+
+impl UnderWay {
+    /// Counts from an earlier instant: what is found may be as of then.
+    pub(crate) fn since(mut self, started: Instant) -> Self {
+        self.started = self.started.min(started);
+        self
+    }
+}
+
+impl Recorder {
+    pub(crate) fn new() -> Self {
+        let state = State {
+            next_operation: 1,
+            ..State::default()
+        };
+        Self {
+            since: std::time::Instant::now(),
+            state: Mutex::new(state),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.since.elapsed().as_micros() as Instant
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a file that was stored before this is called.
+    pub(crate) fn add_file(&self, cell_count: u64) {
+        let stored = self.now();
+        let mut state = self.state();
+        let file = state.histories.len() as u32;
+        state.histories.push(History::new(file, cell_count, stored));
+    }
+
+    /// Notes that an operation begins.
+    pub(crate) fn begin(&self, client: u32, kind: Kind, span: Span) -> UnderWay {
+        let mut state = self.state();
+        let operation = OperationId(state.next_operation);
+        state.next_operation += 1;
+        let started = self.now();
+        if kind == Kind::Write {
+            let history = &mut state.histories[span.file as usize];
+            history.begin_write(client, operation, span.cells.clone(), started);
+        }
+        state.waiting.entry((client, kind)).or_insert(started);
+        UnderWay {
+            operation,
+            client,
+            kind,
+            span,
+            started,
+        }
+    }
+
+    /// Notes the bytes that a read found.
+    pub(crate) fn found(&self, read: &UnderWay, bytes: &[u8]) {
+        let ended = self.now();
+        let mut state = self.state();
+        let seen = Observation {
+            client: read.client,
+            started: read.started,
+            ended,
+            first_cell: read.span.cells.start,
+            bytes,
+        };
+        if let Err(violation) = state.histories[read.span.file as usize].read(&seen) {
+            state.note_broken(violation.to_string());
+        }
+        state.counts.read += 1;
+        state.succeeded(read.client, Kind::Read, ended);
+    }
+
+    /// Notes that a write was acknowledged.
+    pub(crate) fn acknowledged(&self, write: &UnderWay) {
+        let ended = self.now();
+        let mut state = self.state();
+        let history = &mut state.histories[write.span.file as usize];
+        history.acknowledged(write.operation, write.span.cells.clone(), ended);
+        state.counts.written += 1;
+        state.succeeded(write.client, Kind::Write, ended);
+    }
+
+    /// Notes that an operation failed; if it is a write, it may still take effect.
+    pub(crate) fn failed(&self, operation: &UnderWay, error: &str) {
+        let (kind, ms) = (operation.kind, (self.now() - operation.started) / 1000);
+        self.note_error(&format!("{kind:?}: {error} (after {ms} ms)"));
+    }
+
+    /// Notes the sentence of an operation that failed.
+    pub(crate) fn note_error(&self, error: &str) {
+        let mut state = self.state();
+        state.counts.failed += 1;
+        // Numbers differ where sentences do not.
+        let sentence: String = error
+            .chars()
+            .map(|c| if c.is_ascii_digit() { '#' } else { c })
+            .collect();
+        let is_known = state.errors.contains_key(&sentence);
+        if is_known || state.errors.len() < ERRORS_MAX {
+            *state.errors.entry(sentence).or_default() += 1;
+        }
+    }
+
+    /// Notes an operation on a whole file that succeeded.
+    pub(crate) fn named(&self) {
+        self.state().counts.named += 1;
+    }
+
+    /// Notes a broken promise; the first one counts.
+    pub(crate) fn broken(&self, what: String) {
+        self.state().note_broken(what);
+    }
+
+    /// Checks what is new.
+    ///
+    /// # Errors
+    /// The first broken promise, in words.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let mut state = self.state();
+        let mut found = state.broken.clone();
+        for history in &mut state.histories {
+            if found.is_none() {
+                found = history.check().err().map(|violation| violation.to_string());
+            }
+        }
+        found.map_or(Ok(()), Err)
+    }
+
+    /// Ends the record; who still waits for a success has waited until now.
+    pub(crate) fn finish(&self) -> Recorded {
+        let now = self.now();
+        let mut state = self.state();
+        let waiting = std::mem::take(&mut state.waiting);
+        for ((client, kind), _) in waiting.clone() {
+            state.waiting.clone_from(&waiting);
+            state.succeeded(client, kind, now);
+        }
+        state.waiting.clear();
+        Recorded {
+            counts: state.counts,
+            gaps: state.gaps.clone(),
+            errors: state.errors.clone(),
+        }
+    }
+
+    /// So many operations have begun.
+    pub(crate) fn operation_count(&self) -> u64 {
+        self.state().next_operation - 1
+    }
+}
+
+impl State {
+    fn succeeded(&mut self, client: u32, kind: Kind, to: Instant) {
+        let from = self.waiting.remove(&(client, kind)).unwrap_or(to);
+        if to - from >= GAP_MIN_US {
+            self.gaps.push(Gap { kind, from, to });
+        }
+    }
+
+    fn note_broken(&mut self, what: String) {
+        self.broken.get_or_insert(what);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_write_is_found_through_the_recorder() {
+        let recorder = Recorder::new();
+        recorder.add_file(4);
+        let span = |cells| Span { file: 0, cells };
+        let write = recorder.begin(1, Kind::Write, span(1..3));
+        recorder.acknowledged(&write);
+        assert_eq!(recorder.check(), Ok(()));
+        std::thread::sleep(std::time::Duration::from_micros(10));
+        let read = recorder.begin(2, Kind::Read, span(0..4));
+        std::thread::sleep(std::time::Duration::from_micros(10));
+        recorder.found(&read, &crate::cells::fill(0, 0, OperationId(0), 0, 4));
+        let found = recorder.check().expect_err("the write is lost");
+        assert!(found.contains("file 0, cell 1"), "{found}");
+    }
+}

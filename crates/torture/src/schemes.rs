@@ -1,0 +1,70 @@
+//! Which pools and which engine an episode has.
+
+use crate::cells::CELL_BYTES;
+use crate::dice::Dice;
+
+const KIB: u64 = 1024;
+
+/// A pool as it is made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Pool {
+    pub(crate) name: String,
+    pub(crate) options: Vec<String>,
+    /// Nodes that may be harmed at once so that every acknowledged byte is kept.
+    pub(crate) survives: usize,
+    /// Cells of a full stripe of its files, as they are stored first.
+    pub(crate) stripe_cells: u64,
+    /// The scheme, for people.
+    pub(crate) scheme: &'static str,
+}
+
+/// What can be drawn.
+const SCHEMES: [&str; 8] = [
+    "fo",
+    "fl",
+    "pl",
+    "plr",
+    "rackcu",
+    "parix",
+    "cau",
+    "replicate",
+];
+
+/// Draws the pool of a number.
+pub(crate) fn draw_pool(number: u32, dice: &mut Dice) -> Pool {
+    let scheme = dice.pick(&SCHEMES);
+    let chunk_bytes = dice.pick(&[16 * KIB, 64 * KIB]);
+    let mut options = vec![
+        "--code=rs(4,2)".to_owned(),
+        format!("--chunk={}KiB", chunk_bytes / KIB),
+    ];
+    let further: &[&str] = match scheme {
+        // Commits are many, and chunks move after some.
+        "cau" => &["--update=cau", "--grouping=authors", "--commit-bytes=64KiB"],
+        "parix" => &["--update=parix", "--commit-bytes=256KiB"],
+        "replicate" => &["--update=plr", "--write=replicate:3", "--encode-after=20s"],
+        _ => &[],
+    };
+    options.extend(further.iter().map(|&option| option.to_owned()));
+    if further.is_empty() {
+        options.push(format!("--update={scheme}"));
+    }
+    let data_chunks = if scheme == "replicate" { 1 } else { 4 };
+    Pool {
+        name: format!("pool-{number}"),
+        options,
+        // What was appended has as many copies as failures that it survives.
+        survives: if matches!(scheme, "cau" | "parix") {
+            1
+        } else {
+            2
+        },
+        stripe_cells: data_chunks * chunk_bytes / CELL_BYTES,
+        scheme,
+    }
+}
+
+/// Draws the engine of all nodes.
+pub(crate) fn draw_engine(dice: &mut Dice) -> &'static str {
+    if dice.one_in(5) { "tween" } else { "files" }
+}

@@ -1,0 +1,56 @@
+//! The clock by which leases run. It counts the time in which the machine was suspended: a node that sleeps
+//! for a minute must not think that its lease goes on.
+
+use rustix::time::{ClockId, clock_gettime};
+use std::time::Duration;
+
+/// Counts from when it was started, and never steps back.
+#[derive(Clone, Copy, Debug)]
+pub struct LeaseClock {
+    started: Duration,
+}
+
+impl LeaseClock {
+    /// A clock that says 0 now.
+    pub fn start() -> Self {
+        Self {
+            started: since_boot(),
+        }
+    }
+
+    /// Milliseconds since the start, suspended time included.
+    pub fn now_ms(&self) -> u64 {
+        since_boot().saturating_sub(self.started).as_millis() as u64
+    }
+}
+
+/// Tokio's `Instant` and the monotonic clock behind it stand still while the machine is suspended.
+fn since_boot() -> Duration {
+    let now = clock_gettime(ClockId::Boottime);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the system says of the time since boot, suspended time included.
+    fn uptime() -> Duration {
+        let text = std::fs::read_to_string("/proc/uptime").expect("Linux has it");
+        let seconds = text.split(' ').next().expect("two numbers");
+        Duration::from_secs_f64(seconds.parse().expect("seconds"))
+    }
+
+    #[test]
+    fn the_clock_counts_the_time_since_boot() {
+        // The file has hundredths of a second.
+        let step = Duration::from_millis(20);
+        let (before, now, after) = (uptime(), since_boot(), uptime());
+        assert!(now + step >= before, "{now:?} is before {before:?}");
+        assert!(now <= after + step, "{now:?} is after {after:?}");
+        let clock = LeaseClock {
+            started: now.saturating_sub(Duration::from_hours(1)),
+        };
+        assert!(clock.now_ms() >= 3_600_000);
+    }
+}

@@ -1,0 +1,151 @@
+//! `cargo xtask mutants`: breaks the code in one place at a time and shows which check notices.
+//!
+//! A mutant is a text of one file and what to put in its place ([`table`]). Each is applied in a copy of the
+//! workspace below `target/mutants`, which has a target directory of its own, so that the work tree is
+//! never touched. Then the mutant's own check runs: a named test, or up to 300 seeds of the simulator.
+
+mod check;
+mod copy;
+mod table;
+
+use self::check::{Check, Verdict};
+use self::copy::Copy;
+use self::table::MUTANTS;
+use anyhow::{Context, bail};
+use std::path::Path;
+use std::time::Instant;
+
+/// One way to break the code.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Mutant {
+    /// What the code does then, in a few words with dashes.
+    pub(crate) name: &'static str,
+    /// Below the workspace's directory.
+    pub(crate) file: &'static str,
+    /// Occurs once in the file.
+    pub(crate) text: &'static str,
+    /// Stands there instead.
+    pub(crate) replacement: &'static str,
+    /// Has to fail then, and passes otherwise.
+    pub(crate) check: Check,
+}
+
+/// Which mutants to try.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// None: print their names.
+    List,
+    /// This one.
+    Only(String),
+    /// All.
+    All,
+}
+
+/// Tries the chosen mutants; `false` means that one of them was not noticed.
+pub(crate) fn run(root: &Path, choice: &Choice) -> anyhow::Result<bool> {
+    let chosen: Vec<&Mutant> = match choice {
+        Choice::All => MUTANTS.iter().collect(),
+        Choice::Only(name) => MUTANTS.iter().filter(|m| m.name == name).collect(),
+        Choice::List => {
+            for mutant in MUTANTS {
+                println!("{:<40} {}", mutant.name, mutant.check);
+            }
+            return Ok(true);
+        }
+    };
+    if let (Choice::Only(name), []) = (choice, &chosen[..]) {
+        bail!("there is no mutant `{name}`; see `cargo xtask mutants --list`");
+    }
+    let copy = Copy::of(root).context("cannot copy the workspace")?;
+    let mut checks: Vec<Check> = chosen.iter().map(|mutant| mutant.check).collect();
+    checks.sort_unstable();
+    checks.dedup();
+    for check in checks {
+        // A check that fails anyway notices nothing.
+        let verdict = check.run(&copy)?;
+        if verdict != Verdict::Passed {
+            bail!("{check} {verdict} without any mutant");
+        }
+    }
+    let mut all_noticed = true;
+    let mut rows = Vec::new();
+    for mutant in chosen {
+        let begun = Instant::now();
+        let verdict = try_mutant(&copy, mutant)?;
+        all_noticed &= verdict.is_noticed();
+        rows.push(format!(
+            "| {} | {} | {verdict} | {} s |",
+            mutant.name,
+            mutant.check,
+            begun.elapsed().as_secs()
+        ));
+        eprintln!("{}", rows[rows.len() - 1]);
+    }
+    println!("| mutant | check | outcome | took |\n|---|---|---|---|");
+    println!("{}", rows.join("\n"));
+    Ok(all_noticed)
+}
+
+fn try_mutant(copy: &Copy, mutant: &Mutant) -> anyhow::Result<Verdict> {
+    let sound = copy.read(mutant.file)?;
+    let Some(broken) = broken(&sound, mutant) else {
+        return Ok(Verdict::NotApplicable);
+    };
+    copy.write(mutant.file, &broken)?;
+    let verdict = mutant.check.run(copy);
+    copy.write(mutant.file, &sound)?;
+    verdict
+}
+
+/// The file with the mutant in it; none unless its text is there exactly once.
+fn broken(sound: &str, mutant: &Mutant) -> Option<String> {
+    let is_once = sound.matches(mutant.text).count() == 1;
+    is_once.then(|| sound.replacen(mutant.text, mutant.replacement, 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_text_of_every_mutant_occurs_exactly_once() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .parent()
+            .expect("a workspace");
+        for mutant in MUTANTS {
+            let sound = std::fs::read_to_string(root.join(mutant.file)).expect(mutant.file);
+            let broken = broken(&sound, mutant);
+            let broken = broken.unwrap_or_else(|| {
+                panic!(
+                    "{}: its text is not in {} exactly once; change the mutant with the code",
+                    mutant.name, mutant.file
+                )
+            });
+            assert_ne!(broken, sound, "{} changes nothing", mutant.name);
+        }
+    }
+
+    #[test]
+    fn every_mutant_has_a_name_of_its_own() {
+        let names: BTreeSet<&str> = MUTANTS.iter().map(|mutant| mutant.name).collect();
+        assert_eq!(names.len(), MUTANTS.len());
+    }
+
+    #[test]
+    fn a_text_that_is_missing_or_there_twice_makes_no_mutant() {
+        let mutant = Mutant {
+            name: "m",
+            file: "f",
+            text: "a < b",
+            replacement: "a <= b",
+            check: Check::Simulator,
+        };
+        assert_eq!(
+            broken("if a < b {}", &mutant).as_deref(),
+            Some("if a <= b {}")
+        );
+        assert_eq!(broken("if a > b {}", &mutant), None);
+        assert_eq!(broken("a < b && a < b", &mutant), None);
+    }
+}

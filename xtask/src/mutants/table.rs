@@ -1,0 +1,208 @@
+//! The mutants: rules on which the promise of docs/update-protocol.md rests, each broken. A mend of the
+//! protocol brings its mutant, and a mutant that no check notices brings a test.
+
+use super::Mutant;
+use super::check::Check;
+
+const fn test(package: &'static str, target: &'static str, name: &'static str) -> Check {
+    Check::Test {
+        package,
+        target,
+        name,
+    }
+}
+
+const fn updates(name: &'static str) -> Check {
+    test("gabion-protocol", "update", name)
+}
+
+const fn coordinator(name: &'static str) -> Check {
+    test("gabion-protocol", "coordinator", name)
+}
+
+const fn store(name: &'static str) -> Check {
+    test("gabion-store", "store", name)
+}
+
+/// All of them.
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "records-not-synced-before-the-reply",
+        file: "crates/protocol/src/participant.rs",
+        text: "appended.into_iter().try_for_each(|lsn| store.sync(lsn))",
+        replacement: "appended.into_iter().take(0).try_for_each(|lsn| store.sync(lsn))",
+        check: Check::Simulator,
+    },
+    Mutant {
+        name: "an-update-stands-if-any-survivor-has-it",
+        file: "crates/protocol/src/settle.rs",
+        text: "if asked.all(|chunk| holders.contains(chunk)) {",
+        replacement: "if asked.any(|chunk| holders.contains(chunk)) {",
+        check: Check::Simulator,
+    },
+    Mutant {
+        name: "join-lease-counted-from-the-reply",
+        file: "crates/protocol/src/node.rs",
+        text: "let lease_until_ms = sent_ms + lease_ms;",
+        replacement: "let lease_until_ms = participant.ports.now_ms() + lease_ms + (sent_ms - sent_ms);",
+        check: updates("left_out::a_lease_runs_from_when_the_node_asked_for_it"),
+    },
+    Mutant {
+        name: "heartbeat-lease-counted-from-the-reply",
+        file: "crates/protocol/src/node.rs",
+        text: "self.renew(sent_ms + lease_ms, nodes);",
+        replacement: "self.renew(ports.now_ms() + lease_ms + (sent_ms - sent_ms), nodes);",
+        check: updates("left_out::a_lease_runs_from_when_the_node_asked_for_it"),
+    },
+    Mutant {
+        name: "no-lease-check-on-nodes",
+        file: "crates/protocol/src/node.rs",
+        text: "if ports.now_ms() >= self.lease_until_ms.load(Ordering::Acquire) {",
+        replacement: "if false {",
+        check: updates(
+            "left_out::a_node_whose_lease_has_ended_serves_nothing_though_its_process_was_suspended",
+        ),
+    },
+    Mutant {
+        name: "late-parts-ignore-membership",
+        file: "crates/protocol/src/participant.rs",
+        text: "(*current == began_in).then(|| work(store)).transpose()",
+        replacement: "(*current >= began_in).then(|| work(store)).transpose()",
+        check: updates("left_out::a_part_that_began_before_its_node_joined_anew_leaves_nothing"),
+    },
+    Mutant {
+        name: "returning-node-not-generation-fenced",
+        file: "crates/protocol/src/holdings.rs",
+        text: "let generation = known.generation.max(fate.generation);",
+        replacement: "let generation = known.generation;",
+        check: updates("left_out::a_node_that_returns_refuses_the_layouts_from_before"),
+    },
+    Mutant {
+        name: "collect-answers-before-its-sync",
+        file: "crates/store/src/update.rs",
+        text: "            (found, state.journal.needed_lsn, reserve_ends)\n        };\n        self.shared.sync(needed_lsn)?;",
+        replacement: "            (found, state.journal.needed_lsn, reserve_ends)\n        };\n        let _ = needed_lsn;",
+        check: store("protocol::what_collect_reports_survives_a_crash"),
+    },
+    Mutant {
+        name: "sync-claims-frames-appended-during-it",
+        file: "crates/store/src/store.rs",
+        text: "self.group.synced_lsn.fetch_max(end_lsn, Ordering::AcqRel);",
+        replacement: "let end_lsn = end_lsn.max(self.lock().journal.end_lsn);\n        self.group.synced_lsn.fetch_max(end_lsn, Ordering::AcqRel);",
+        check: store("late_appends::a_sync_does_not_claim_what_was_appended_while_it_ran"),
+    },
+    Mutant {
+        name: "marks-told-to-left-out-chunks",
+        file: "crates/protocol/src/primary.rs",
+        text: "let told = term.stripe.chunks().filter(|&chunk| !term.misses(chunk));",
+        replacement: "let told = term.stripe.chunks();",
+        check: updates("left_out::the_node_of_a_chunk_that_an_update_leaves_out_is_told_no_mark"),
+    },
+    Mutant {
+        name: "every-mark-vouches",
+        file: "crates/protocol/src/participant.rs",
+        text: "sequence == Sequence(0) || !state.records.iter().any(foreign)",
+        replacement: "sequence == Sequence(0) || !state.records.iter().any(foreign) || true",
+        check: updates("left_out::a_mark_says_nothing_of_records_of_another_term"),
+    },
+    Mutant {
+        name: "note-degraded-of-a-chunk-that-counts",
+        file: "crates/protocol/src/coordinator/leases.rs",
+        text: "node.is_some_and(|node| fleet.liveness(node) == Liveness::Failed)",
+        replacement: "node.is_some_and(|node| fleet.liveness(node) != Liveness::Suspect)",
+        check: coordinator("leases::a_chunk_misses_updates_when_the_present_primary_says_so"),
+    },
+    Mutant {
+        name: "note-degraded-of-a-stale-chunk-on-a-node-that-is-up",
+        file: "crates/protocol/src/coordinator/leases.rs",
+        text: "chunks.iter().find(|(chunk, _)| !is_failed(*chunk))",
+        replacement: "chunks.iter().find(|(chunk, _)| !is_failed(*chunk) && !record.is_stale(*chunk))",
+        check: coordinator(
+            "former_holders::a_stale_chunk_whose_node_has_returned_is_left_out_only_by_the_next_term",
+        ),
+    },
+    Mutant {
+        name: "no-term-check-in-note-phase",
+        file: "crates/meta/src/phases.rs",
+        text: "check_term(txn, stripe, epoch)?;",
+        replacement: "check_term(txn, stripe, epoch).ok();",
+        check: coordinator("leases::only_the_present_primary_says_whether_updates_are_appended"),
+    },
+    Mutant {
+        name: "no-term-check-in-note-degraded",
+        file: "crates/meta/src/stripes.rs",
+        text: "check_term(txn, id, epoch)?;",
+        replacement: "check_term(txn, id, epoch).ok();",
+        check: coordinator("leases::a_chunk_misses_updates_when_the_present_primary_says_so"),
+    },
+    Mutant {
+        name: "no-term-check-in-settling",
+        file: "crates/meta/src/exclusions.rs",
+        text: "check_term(txn, stripe, exclusion.epoch)?;",
+        replacement: "check_term(txn, stripe, exclusion.epoch).ok();",
+        check: coordinator("leases::nobody_leaves_out_a_node_that_has_returned"),
+    },
+    Mutant {
+        name: "discard-ignores-its-epoch",
+        file: "crates/store/src/chunk_writer.rs",
+        text: "self.remove_if(chunk, |known| check_epoch(known, chunk.stripe, epoch))",
+        replacement: "self.remove_if(chunk, |known| check_epoch(known, chunk.stripe, epoch).or(Ok(())))",
+        check: updates(
+            "discard::an_order_to_discard_a_chunk_does_nothing_to_one_that_was_made_in_a_later_term",
+        ),
+    },
+    Mutant {
+        name: "no-survivor-verification",
+        file: "crates/protocol/src/settle.rs",
+        text: "if exclusion.stood.is_empty() {",
+        replacement: "if exclusion.stood.len() < usize::MAX {",
+        check: coordinator("repair_edges::survivors_read_their_chunks_before_an_update_stands"),
+    },
+    Mutant {
+        name: "left-out-nodes-not-fenced",
+        file: "crates/protocol/src/fence.rs",
+        text: "nodes.retain(|&node| !failed.contains(&node) && !is_survivor(node));",
+        replacement: "nodes.retain(|&node| !failed.contains(&node) && is_survivor(node));",
+        check: updates(
+            "left_out::the_node_of_a_stale_chunk_refuses_old_layouts_before_an_update_leaves_it_out",
+        ),
+    },
+    Mutant {
+        name: "silent-left-out-nodes-not-waited-for",
+        file: "crates/protocol/src/settle.rs",
+        text: "fences.into_iter().collect::<Result<(), Refusal>>()?;",
+        replacement: "drop(fences);",
+        check: updates(
+            "left_out::no_update_leaves_a_chunk_out_whose_node_neither_answers_nor_is_declared_failed",
+        ),
+    },
+    Mutant {
+        name: "moves-forget-the-former-holder",
+        file: "crates/meta/src/stripes.rs",
+        text: "former_holders::leave_behind(txn, old, moved)?;",
+        replacement: "",
+        check: coordinator(
+            "former_holders::a_lease_names_the_former_holder_until_it_confirms_that_the_chunk_is_gone",
+        ),
+    },
+    Mutant {
+        name: "late-reports-condemn-later-chunks",
+        file: "crates/meta/src/stripes.rs",
+        text: "*index == chunk.index && *made > generation",
+        replacement: "*index == chunk.index && *made > generation && false",
+        check: coordinator(
+            "former_holders::a_late_report_of_damage_does_not_condemn_the_chunk_that_was_made_since",
+        ),
+    },
+    Mutant {
+        name: "lease-clock-stands-still",
+        file: "crates/wire/src/clock.rs",
+        text: "clock_gettime(ClockId::Boottime)",
+        replacement: "clock_gettime(ClockId::ProcessCPUTime)",
+        check: test(
+            "gabion-wire",
+            "lib",
+            "clock::tests::the_clock_counts_the_time_since_boot",
+        ),
+    },
+];

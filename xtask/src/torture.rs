@@ -1,0 +1,39 @@
+//! `cargo xtask torture`: builds the binary and the program that tortures it, and runs the second.
+
+use std::path::Path;
+
+use crate::steps::{self, Step};
+
+const PROGRAM: &str = "gabion-torture";
+
+/// Two minutes of it on the binary that the tests have built. The seed is fixed: another choice of schemes
+/// and faults belongs to a longer run. The kinds are those that clusters outlive today.
+pub(crate) const CI: [Step<'static>; 2] = [
+    Step::Cargo(&["build", "--profile", "test", "-p", "gabion", "-p", PROGRAM]),
+    Step::Cargo(&[
+        "run",
+        "--quiet",
+        "--profile",
+        "test",
+        "-p",
+        PROGRAM,
+        "--",
+        "--minutes",
+        "2",
+        "--seed",
+        "1",
+        "--faults",
+        "kill,stop,kill-coordinator,stop-coordinator,partition,one-way,full-disk,wrong-cluster",
+    ]),
+];
+
+/// Runs it on release binaries; `false` means that it found something wrong.
+pub(crate) fn run(root: &Path, arguments: &[String]) -> anyhow::Result<bool> {
+    let build = ["build", "--release", "-p", "gabion", "-p", PROGRAM];
+    if !steps::run(root, &[Step::Cargo(&build)])? {
+        return Ok(false);
+    }
+    let mut words = vec!["run", "--quiet", "--release", "-p", PROGRAM, "--"];
+    words.extend(arguments.iter().map(String::as_str));
+    steps::run(root, &[Step::Cargo(&words)])
+}
