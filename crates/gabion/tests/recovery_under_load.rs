@@ -233,6 +233,19 @@ fn chunk_files(cluster: &TestCluster) -> [BTreeSet<(u64, String)>; 2] {
     [expected, found]
 }
 
+/// A scrub finds no damage. It cannot ask node `lost`, names it, and fails for that.
+fn check_scrub(cluster: &TestCluster, lost: u64, round: u64) {
+    let scrub = cluster.output(&["--format=json", "scrub"]);
+    assert_eq!(scrub.status.code(), Some(1), "round {round}: {scrub:?}");
+    let scrubbed: serde_json::Value = serde_json::from_slice(&scrub.stdout).expect("JSON");
+    let damage = scrubbed["damage"].as_array().expect("a list");
+    assert!(damage.is_empty(), "round {round}: {scrubbed}");
+    assert_eq!(
+        scrubbed["unreachable_nodes"].as_array().expect("a list")[..],
+        [serde_json::json!(lost)]
+    );
+}
+
 #[test]
 fn a_full_node_recovery_survives_crashes_of_all_who_take_part() {
     let rounds = told("GABION_CRASH_ROUNDS", ROUNDS);
@@ -279,16 +292,7 @@ fn a_full_node_recovery_survives_crashes_of_all_who_take_part() {
         for writer in &mut writers {
             writer.check(&file, round);
         }
-        // It cannot ask the lost node, and fails for that.
-        let scrub = cluster.output(&["--format=json", "scrub"]);
-        assert_eq!(scrub.status.code(), Some(1), "round {round}: {scrub:?}");
-        let scrubbed: serde_json::Value = serde_json::from_slice(&scrub.stdout).expect("JSON");
-        let damage = scrubbed["damage"].as_array().expect("a list");
-        assert!(damage.is_empty(), "round {round}: {scrubbed}");
-        assert_eq!(
-            scrubbed["unreachable_nodes"].as_array().expect("a list")[..],
-            [serde_json::json!(lost)]
-        );
+        check_scrub(&cluster, lost, round);
         cluster.run(&["chaos", "start-node", &lost.to_string()]);
         cluster.wait_until_failed(&[]);
     }

@@ -3,7 +3,7 @@
 use gabion_sim::{Deeds, Fault, FaultCounts, Options, Report, simulate};
 
 /// Seeds of each test run: half a minute, unoptimised.
-const SEEDS: std::ops::Range<u64> = 200..260;
+const SEEDS: std::ops::Range<u64> = 360..420;
 
 /// What all seeds of a run together must have done, in the order of [`Deeds::rows`]: a fraction of what
 /// they did when this was written. Two chunks were grouped.

@@ -42,7 +42,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "join-lease-counted-from-the-reply",
-        file: "crates/protocol/src/node.rs",
+        file: "crates/protocol/src/joining.rs",
         text: "let lease_until_ms = sent_ms + lease_ms;",
         replacement: "let lease_until_ms = participant.ports.now_ms() + lease_ms + (sent_ms - sent_ms);",
         check: updates("left_out::a_lease_runs_from_when_the_node_asked_for_it"),
@@ -57,8 +57,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "no-lease-check-on-nodes",
         file: "crates/protocol/src/node.rs",
-        text: "if ports.now_ms() >= self.lease_until_ms.load(Ordering::Acquire) {",
-        replacement: "if false {",
+        text: "let has_lease = ports.now_ms() < self.lease_until_ms.load(Ordering::Acquire);",
+        replacement: "let has_lease = ports.now_ms() != self.lease_until_ms.load(Ordering::Acquire) + (1 << 60);",
         check: updates(
             "left_out::a_node_whose_lease_has_ended_serves_nothing_though_its_process_was_suspended",
         ),
@@ -145,8 +145,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "discard-ignores-its-epoch",
         file: "crates/store/src/chunk_writer.rs",
-        text: "self.remove_if(chunk, |known| check_epoch(known, chunk.stripe, epoch))",
-        replacement: "self.remove_if(chunk, |known| check_epoch(known, chunk.stripe, epoch).or(Ok(())))",
+        text: "let check = |known: &Stripe| check_epoch(known, chunk.stripe, epoch);",
+        replacement: "let check = |known: &Stripe| check_epoch(known, chunk.stripe, epoch).or(Ok(()));",
         check: updates(
             "discard::an_order_to_discard_a_chunk_does_nothing_to_one_that_was_made_in_a_later_term",
         ),

@@ -63,7 +63,7 @@ pub(super) fn join_another(cluster: &Cluster, node: u32) -> Result<String, Stop>
     let (mut command, address) = another_coordinator(cluster)?;
     let data = cluster.beside("other");
     copies::remove(&data)?;
-    command.arg(format!("--data={}", data.display()));
+    command.args([format!("--data={}", data.display()), "--init".to_owned()]);
     let log = cluster
         .directory
         .join("logs")
