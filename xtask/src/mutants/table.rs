@@ -195,6 +195,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "orders-though-a-commit-is-in-doubt",
+        file: "crates/protocol/src/coordinator/garbage.rs",
+        text: "        if self.is_broken() {\n            return false;\n        }\n        self.ports",
+        replacement: "        self.ports",
+        check: coordinator(
+            "repair_edges::a_coordinator_whose_commit_is_in_doubt_has_no_chunk_taken_away",
+        ),
+    },
+    Mutant {
         name: "lease-clock-stands-still",
         file: "crates/wire/src/clock.rs",
         text: "clock_gettime(ClockId::Boottime)",

@@ -184,8 +184,13 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         Ok(lock(&self.leftovers).is_empty())
     }
 
-    /// Gives a node an order. Whether it says in time that it has carried it out.
+    /// Gives a node an order. Whether it says in time that it has carried it out. None is given once
+    /// the metadata store has failed: what the metadata says may be what its last commit wrote, and a
+    /// chunk that was made for nothing by what is known here may count by that.
     async fn obeys(&self, node: NodeId, order: NodeRequest, deadline_ms: u64) -> bool {
+        if self.is_broken() {
+            return false;
+        }
         self.ports.call_node(node, order, deadline_ms).await == Ok(NodeReply::Done)
     }
 }

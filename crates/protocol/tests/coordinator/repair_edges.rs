@@ -175,6 +175,35 @@ fn a_chunk_repaired_in_place_is_fenced_first() {
 }
 
 #[test]
+fn a_coordinator_whose_commit_is_in_doubt_has_no_chunk_taken_away() {
+    // The metadata fail at any operation after the new chunk is whole; at one of them it is not known
+    // whether the chunk counts.
+    for operations in 0..40 {
+        let mut bed = Bed::three_racks();
+        let before = bed.put("f", 1).remove(0);
+        let (lost, store) = (before.nodes[3], bed.store());
+        bed.hook(move |_, request| {
+            if matches!(request, NodeRequest::Scrub { .. }) {
+                store.fail_after(operations);
+            }
+            None
+        });
+        bed.fail(&[lost]);
+        bed.ask(REPAIR_NOW);
+        let log = bed.take_log();
+        assert_eq!(requestors(&log).len(), 1, "{log:?}");
+        let takes_away = log.iter().any(|asked| {
+            let request = &asked.request;
+            matches!(
+                request,
+                NodeRequest::Discard { .. } | NodeRequest::Remove { .. }
+            )
+        });
+        assert!(!takes_away, "after {operations} operations: {log:?}");
+    }
+}
+
+#[test]
 fn a_full_disk_sends_the_chunk_elsewhere_and_the_old_one_is_removed() {
     let mut bed = Bed::three_racks();
     let before = bed.put("f", 1).remove(0);
