@@ -81,11 +81,38 @@ impl<D: Device> Array<D> {
         Ok(())
     }
 
+    /// Whether a device may find no room below it.
+    pub(crate) fn is_sparse(&self) -> bool {
+        let devices = self.devices.read().unwrap_or_else(PoisonError::into_inner);
+        let mut present = devices.iter().flatten();
+        // One that does not say fails soon enough otherwise.
+        present.any(|device| device.is_sparse().unwrap_or(false))
+    }
+
+    /// Gets room below all devices for so many stripes. A device that fails otherwise says so when it is
+    /// written to.
+    ///
+    /// # Errors
+    /// [`FlashError::FullBelow`].
+    pub(crate) fn reserve(&self, stripe_count: u32) -> Result<(), FlashError> {
+        let bytes = self.geometry.chunk_offset(stripe_count);
+        for index in 0..self.geometry.device_count() {
+            if let Some(device) = self.device(index)
+                && let Err(error) = device.reserve(bytes)
+                && let Some(full) = full_below(index, &error)
+            {
+                return Err(full);
+            }
+        }
+        Ok(())
+    }
+
     /// Writes a stripe from its data and makes it durable. Devices that fail on the way are given up.
     /// Gives a bit for each device that lacks its chunk.
     ///
     /// # Errors
-    /// [`FlashError::TooManyMissing`] when too few devices have theirs.
+    /// [`FlashError::TooManyMissing`] when too few devices have theirs; [`FlashError::FullBelow`] when a
+    /// device has no room for it, which can be tried again.
     pub(crate) fn write_stripe(
         &self,
         stripe: u32,
@@ -105,8 +132,11 @@ impl<D: Device> Array<D> {
         for (chunk, bytes) in all.enumerate() {
             let index = self.geometry.device_of(stripe, chunk);
             if let Some(device) = self.device(index)
-                && device.write_at(offset, bytes).is_err()
+                && let Err(error) = device.write_at(offset, bytes)
             {
+                if let Some(full) = full_below(index, &error) {
+                    return Err(full);
+                }
                 self.set_device(index, None);
             }
         }
@@ -222,4 +252,10 @@ impl<D: Device> Array<D> {
             }
         }
     }
+}
+
+/// What a device's error is, if it is that there is no room below it.
+pub(crate) fn full_below(device: usize, error: &io::Error) -> Option<FlashError> {
+    use io::ErrorKind::{QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded).then_some(FlashError::FullBelow { device })
 }

@@ -230,6 +230,11 @@ impl Buffers {
         Some((index, buffer.expect("a full buffer is in use").stripe))
     }
 
+    /// A full buffer could not leave, and is the next to.
+    pub(crate) fn keep_full(&mut self, index: usize) {
+        self.full.push_front(index);
+    }
+
     /// Whether a buffer is full.
     pub(crate) fn has_full(&self) -> bool {
         !self.full.is_empty()

@@ -15,12 +15,13 @@ use crate::store::FlashStore;
 use std::sync::PoisonError;
 
 impl<D: Device, N: Nvram> FlashStore<D, N> {
-    /// Does what is due besides writes: flushes a full buffer where none is idle, and collects while too few
-    /// stripes are free. For a thread of the caller's, so that writes need not do it themselves.
+    /// Does what is due besides writes: looks whether there is room below the devices where there was none,
+    /// flushes a full buffer where none is idle, and collects while too few stripes are free. For a thread of the caller's, so that writes need not do it themselves.
     ///
     /// # Errors
     /// The first failure of the store.
     pub fn maintain(&self) -> Result<(), FlashError> {
+        self.back_again();
         self.free_buffer()?;
         while self.lock().stripes.free_count() < self.wanted_free_count() {
             if !self.collect()? {

@@ -12,6 +12,9 @@ use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+/// What a file's metadata counts its room in, whatever the file system's own blocks are.
+const STAT_BLOCK_BYTES: u64 = 512;
+
 /// One device of an array. Offsets and lengths are bytes. Operations block; several may run at once.
 pub trait Device: Send + Sync {
     /// Bytes that the device holds.
@@ -43,6 +46,23 @@ pub trait Device: Send + Sync {
     /// # Errors
     /// When the device fails. A device that cannot discard does nothing.
     fn discard(&self, offset: u64, bytes: u64) -> io::Result<()>;
+
+    /// Whether a write within the device may find no room below it, as in a file with holes.
+    ///
+    /// # Errors
+    /// When the device fails.
+    fn is_sparse(&self) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    /// Gets room for the first `bytes`, so that writes to them find it. What is there stays.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::StorageFull`] when there is none, or when the device fails.
+    fn reserve(&self, bytes: u64) -> io::Result<()> {
+        let _ = bytes;
+        Ok(())
+    }
 }
 
 impl<D: Device + ?Sized> Device for std::sync::Arc<D> {
@@ -64,6 +84,14 @@ impl<D: Device + ?Sized> Device for std::sync::Arc<D> {
 
     fn discard(&self, offset: u64, bytes: u64) -> io::Result<()> {
         (**self).discard(offset, bytes)
+    }
+
+    fn is_sparse(&self) -> io::Result<bool> {
+        (**self).is_sparse()
+    }
+
+    fn reserve(&self, bytes: u64) -> io::Result<()> {
+        (**self).reserve(bytes)
     }
 }
 
@@ -191,5 +219,19 @@ impl Device for FileDevice {
         // A hole in a file would give its space away and fragment it; the file system below would
         // gain nothing that the next stripe does not take back.
         Ok(())
+    }
+    fn is_sparse(&self) -> io::Result<bool> {
+        let found = self.file.metadata()?;
+        Ok(found.is_file() && found.blocks() * STAT_BLOCK_BYTES < found.len())
+    }
+
+    fn reserve(&self, bytes: u64) -> io::Result<()> {
+        if !self.file.metadata()?.is_file() {
+            return Ok(());
+        }
+        match fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, bytes) {
+            Err(Errno::OPNOTSUPP) => Ok(()),
+            other => other.map_err(io::Error::from),
+        }
     }
 }

@@ -50,6 +50,13 @@ pub enum FlashError {
         /// Pages that files may have in all.
         capacity_pages: u64,
     },
+    /// A device's own bytes have no room where they lie: its file has holes, and the file system below is
+    /// full. Nothing is wrong with the device, and what was written stays. Overwriting stays possible.
+    #[error("no space left below device {device}: its file system is full")]
+    FullBelow {
+        /// The device's number.
+        device: usize,
+    },
     /// There is no such file.
     #[error("there is no file {name}")]
     NoSuchFile {

@@ -141,8 +141,22 @@ impl Geometry {
 
     /// Pages of files that the store may hold.
     pub fn capacity_pages(&self) -> u64 {
-        let usable = self.stripe_count.saturating_sub(self.unusable_stripes());
+        self.capacity_of(self.stripe_count)
+    }
+
+    /// Pages of files that so many of its stripes may hold.
+    pub(crate) fn capacity_of(&self, stripe_count: u32) -> u64 {
+        let usable = stripe_count.saturating_sub(self.unusable_stripes());
         u64::from(usable) * u64::from(self.slot_count())
+    }
+
+    /// The fewest stripes that may hold so many pages of files, at most all.
+    pub(crate) fn stripes_for(&self, pages: u64) -> u32 {
+        let usable = pages.div_ceil(u64::from(self.slot_count()));
+        let usable = u32::try_from(usable).unwrap_or(u32::MAX);
+        usable
+            .saturating_add(self.unusable_stripes())
+            .min(self.stripe_count)
     }
 
     /// Bytes of non-volatile memory that the store needs.

@@ -5,7 +5,7 @@ use crate::error::FlashError;
 use crate::files::{FileId, check_end, no_such};
 use crate::format::{Entry, Inode, StripeState, Summed};
 use crate::geometry::PAGE_BYTES;
-use crate::log::Writer;
+use crate::log::{Halt, Writer};
 use crate::nvram::Nvram;
 use crate::page_map::Place;
 use crate::store::{FlashStore, State};
@@ -168,7 +168,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
     }
 
     /// Refuses a page of a file that is gone, or one more than there may be.
-    fn check_fresh(&self, state: &State, file: u32, page: u32) -> Result<(), FlashError> {
+    fn check_fresh(&self, state: &State, file: u32, page: u32) -> Result<(), Halt> {
         state.files.get(file).ok_or_else(|| no_such(file))?;
         if state.is_granted(file, page) {
             return Ok(());

@@ -34,6 +34,7 @@
 
 mod allotment;
 mod array;
+mod backing;
 mod buffers;
 mod checksum;
 mod collect;

@@ -30,6 +30,8 @@ pub(crate) enum Shortage {
     Buffer,
     /// Slots that wait for their successors to be durable.
     Slots,
+    /// Room below the devices for so many stripes.
+    Below(u32),
 }
 
 /// Why an attempt did not come to its end.
@@ -68,6 +70,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
                 Shortage::Stripe => self.prepare(writer)?,
                 Shortage::Buffer => self.free_buffer()?,
                 Shortage::Slots => self.persist()?,
+                Shortage::Below(stripe_count) => self.back(stripe_count)?,
             }
         }
     }
@@ -186,11 +189,20 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
                     return Ok(());
                 }
                 let (base, now) = (state.sequence, state.clock);
-                if state.stripes.free_count() > reserved
+                if state.stripes.ready_count() > reserved
                     && let Some(stripe) = state.stripes.take_free(base, now)
                 {
                     self.stage_empty(&mut state, stripe, base)?;
                     break stripe;
+                }
+                if state.stripes.free_count() > reserved {
+                    let wanted = state.stripes.backed() + 1;
+                    drop(state);
+                    match self.back(wanted) {
+                        // Those that have room are collected, as where no other is free.
+                        Ok(()) | Err(FlashError::FullBelow { .. }) => continue,
+                        Err(error) => return Err(error),
+                    }
                 }
                 state.counts.stall_count += u64::from(writer == Writer::User);
             }
@@ -258,10 +270,13 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
                 .read(self.geometry.buffer_offset(buffer), data)
                 .map_err(|source| FlashError::io("read the non-volatile memory", source))?;
             let scratch = &mut *scratch;
-            let missing = self
+            let written = self
                 .array
-                .write_stripe(stripe, &scratch.data, &mut scratch.parity)
-                .map_err(|error| self.latch(error))?;
+                .write_stripe(stripe, &scratch.data, &mut scratch.parity);
+            if let Err(FlashError::FullBelow { .. }) = written {
+                self.lock().buffers.keep_full(buffer);
+            }
+            let missing = written.map_err(|error| self.latch(error))?;
             self.stage_header(&mut self.lock(), stripe, StripeState::Sealed { missing })?;
             self.persist()?;
             let mut state = self.lock();
@@ -327,25 +342,19 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
             .collect();
         self.lay_out(stripe, base, &mut table, &mut scratch.data)
             .copy_from_slice(contents);
-        let missing = self
+        let written = self
             .array
-            .write_stripe(stripe, &scratch.data, &mut scratch.parity)
-            .map_err(|error| self.latch(error))?;
+            .write_stripe(stripe, &scratch.data, &mut scratch.parity);
+        if let Err(FlashError::FullBelow { .. }) = written {
+            self.lock().prepared.push(stripe);
+        }
+        let missing = written.map_err(|error| self.latch(error))?;
         let offset = self.geometry.entry_offset(stripe, 0);
         self.stage(&mut self.lock(), offset, &table)?;
         self.persist()?;
         self.stage_header(&mut self.lock(), stripe, StripeState::Sealed { missing })?;
         self.persist()?;
         self.adopt(stripe, missing, (file, first), sequence)
-    }
-
-    /// Refuses pages beyond what the store may hold.
-    pub(crate) fn check_space(&self, state: &State, fresh_pages: u64) -> Result<(), FlashError> {
-        let capacity_pages = self.geometry.capacity_pages();
-        if state.map.page_count() + state.allotted_pages + fresh_pages > capacity_pages {
-            return Err(FlashError::NoSpace { capacity_pages });
-        }
-        Ok(())
     }
 
     /// Has the map say what a stripe holds that was written without a buffer, except where something

@@ -9,8 +9,9 @@
 //! Not modelled: latencies, and bytes that rot.
 
 use crate::device::Device;
+use crate::geometry::PAGE_BYTES;
 use crate::nvram::Nvram;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -94,6 +95,34 @@ struct Contents {
     /// For each granule with unsynced writes: what is durable, and what it was after each write but
     /// the last.
     unsynced: BTreeMap<usize, Vec<Vec<u8>>>,
+    /// The file system below, where the bytes are a file with holes.
+    below: Option<Below>,
+}
+
+/// The file system below a file with holes.
+#[derive(Clone, Debug)]
+struct Below {
+    /// Pages of the file that are no holes.
+    filled: BTreeSet<usize>,
+    /// Pages that it still has room for.
+    left: usize,
+}
+
+impl Below {
+    /// Fills holes, as far as there is room.
+    fn fill(&mut self, range: &Range<usize>) -> io::Result<()> {
+        for page in range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES) {
+            if self.filled.contains(&page) {
+                continue;
+            }
+            if self.left == 0 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.left -= 1;
+            self.filled.insert(page);
+        }
+        Ok(())
+    }
 }
 
 impl Contents {
@@ -102,6 +131,7 @@ impl Contents {
             current: vec![0; bytes],
             granule_bytes,
             unsynced: BTreeMap::new(),
+            below: None,
         }
     }
 
@@ -115,6 +145,9 @@ impl Contents {
         let range = self.range(offset, bytes.len())?;
         if range.is_empty() {
             return Ok(());
+        }
+        if let Some(below) = &mut self.below {
+            below.fill(&range)?;
         }
         for granule in range.start / self.granule_bytes..=(range.end - 1) / self.granule_bytes {
             let start = granule * self.granule_bytes;
@@ -193,6 +226,19 @@ impl SimDevice {
         }
     }
 
+    /// Makes it a file with holes, on a file system that has room for so many pages more.
+    pub fn leave_room(&self, pages: usize) {
+        let mut contents = lock(&self.contents);
+        let filled = contents
+            .below
+            .take()
+            .map_or_else(BTreeSet::new, |below| below.filled);
+        contents.below = Some(Below {
+            filled,
+            left: pages,
+        });
+    }
+
     /// Changes a byte behind the store's back, durably.
     ///
     /// # Panics
@@ -248,6 +294,17 @@ impl Device for SimDevice {
             return Err(powered_off());
         }
         Ok(())
+    }
+
+    fn is_sparse(&self) -> io::Result<bool> {
+        Ok(lock(&self.contents).below.is_some())
+    }
+
+    fn reserve(&self, bytes: u64) -> io::Result<()> {
+        match &mut lock(&self.contents).below {
+            Some(below) => below.fill(&(0..bytes as usize)),
+            None => Ok(()),
+        }
     }
 }
 

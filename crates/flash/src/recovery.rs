@@ -77,6 +77,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
             .map_err(|source| FlashError::io("sync the non-volatile memory", source))?;
         let (found, replaced) = Scan::new(geometry, &array, &nvram)?.run()?;
         let store = Self::assemble(superblock.identity, options, array, nvram, found);
+        store.back_at_start();
         for number in replaced {
             store.attempt(Writer::User, |state| store.put_inode(state, number, None))?;
         }

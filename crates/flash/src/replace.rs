@@ -1,5 +1,6 @@
 //! Devices that are lost and replaced: what they held is rebuilt stripe by stripe while the store serves.
 
+use crate::array::full_below;
 use crate::device::Device;
 use crate::error::FlashError;
 use crate::format::{StripeState, Superblock};
@@ -76,8 +77,8 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
     /// what it lacks by [`FlashStore::rebuild`].
     ///
     /// # Errors
-    /// [`FlashError::Unsupported`] when the place is taken or the device too small, or when the device
-    /// fails.
+    /// [`FlashError::Unsupported`] when the place is taken or the device too small,
+    /// [`FlashError::FullBelow`] when it has no room below it, or when the device fails.
     pub fn replace_device(&self, index: usize, device: D) -> Result<(), FlashError> {
         let refuse = |reason: String| Err(FlashError::Unsupported { reason });
         if !self.absent_devices().contains(&index) {
@@ -87,6 +88,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
             identity: self.identity,
             geometry: self.geometry,
         };
+        self.check_room(index, &device)?;
         write_device_header(&superblock, index, &device)?;
         // No stripe changes hands meanwhile, so each either is marked here or includes the device.
         let _collecting = self
@@ -147,6 +149,9 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
                 .write_at(offset, &bytes)
                 .and_then(|()| device.sync())
                 .map_err(|source| {
+                    if let Some(full) = full_below(index, &source) {
+                        return full;
+                    }
                     self.array.set_device(index, None);
                     FlashError::io(format!("write to device {index}"), source)
                 })?;

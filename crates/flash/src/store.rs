@@ -73,7 +73,7 @@ pub struct FlashUsage {
     pub live_pages: u64,
     /// Pages that are allotted to files and not written yet.
     pub allotted_pages: u64,
-    /// Pages that may be live or allotted at most.
+    /// Pages that may be live or allotted at most; fewer while there is no room below the devices.
     pub capacity_pages: u64,
     /// Stripes without anything needed.
     pub free_stripes: u32,
@@ -196,7 +196,11 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         FlashUsage {
             live_pages: state.map.page_count(),
             allotted_pages: state.allotted_pages,
-            capacity_pages: self.geometry.capacity_pages(),
+            capacity_pages: if state.stripes.is_full_below() {
+                self.geometry.capacity_of(state.stripes.backed())
+            } else {
+                self.geometry.capacity_pages()
+            },
             free_stripes: state.stripes.free_count(),
             stripe_count: state.stripes.count(),
             sealed_stripes: sealed().count() as u32,
@@ -223,8 +227,11 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         }
     }
 
-    /// Remembers a failure after which nothing can be promised.
+    /// Remembers a failure after which nothing can be promised. A device without room below it is none.
     pub(crate) fn latch(&self, error: FlashError) -> FlashError {
+        if matches!(error, FlashError::FullBelow { .. }) {
+            return error;
+        }
         let mut state = self.lock();
         state.failure.get_or_insert_with(|| error.to_string());
         error

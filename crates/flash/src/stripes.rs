@@ -46,6 +46,10 @@ pub(crate) struct Stripes {
     all: Vec<Stripe>,
     /// Oldest first, so that all stripes wear alike.
     free: VecDeque<u32>,
+    /// Stripes below this number have room below their devices.
+    backed: u32,
+    /// Whether there was none for more of them when it was last asked for.
+    is_full_below: bool,
     /// Sealed stripes by live slots.
     sealed: BTreeSet<(u32, u32)>,
     slot_count: u32,
@@ -66,6 +70,8 @@ impl Stripes {
             .map(|(number, stripe)| (stripe.live, number))
             .collect();
         Self {
+            backed: all.len() as u32,
+            is_full_below: false,
             all,
             free,
             sealed,
@@ -81,8 +87,49 @@ impl Stripes {
         self.all.len() as u32
     }
 
+    /// Free stripes: those that have room below their devices where others cannot get any.
     pub(crate) fn free_count(&self) -> u32 {
+        if self.is_full_below {
+            return self.ready_count();
+        }
         self.free.len() as u32
+    }
+
+    /// Free stripes that have room below their devices.
+    pub(crate) fn ready_count(&self) -> u32 {
+        if self.backed == self.count() {
+            return self.free.len() as u32;
+        }
+        let is_ready = |number: &&u32| **number < self.backed;
+        self.free.iter().filter(is_ready).count() as u32
+    }
+
+    /// Stripes that have room below their devices: all before this number.
+    pub(crate) fn backed(&self) -> u32 {
+        self.backed
+    }
+
+    /// Stripes before this number have room below their devices, and others may get it.
+    pub(crate) fn set_backed(&mut self, backed: u32) {
+        self.backed = backed;
+        self.is_full_below = false;
+    }
+
+    /// There is no room below the devices for more stripes.
+    pub(crate) fn set_full_below(&mut self) {
+        self.is_full_below = true;
+    }
+
+    /// Whether there was no room below the devices when it was last asked for.
+    pub(crate) fn is_full_below(&self) -> bool {
+        self.is_full_below
+    }
+
+    /// The stripe behind the last that is in use.
+    pub(crate) fn end_of_used(&self) -> u32 {
+        let is_used = |stripe: &Stripe| stripe.state != StripeState::Free;
+        let last = self.all.iter().rposition(is_used);
+        last.map_or(0, |last| last as u32 + 1)
     }
 
     /// Of each stripe on the devices, a bit for each device that lacks its chunk.
@@ -93,9 +140,11 @@ impl Stripes {
         })
     }
 
-    /// Takes a free stripe to prepare it.
+    /// Takes a free stripe that has room below its devices, to prepare it.
     pub(crate) fn take_free(&mut self, base: u64, now: u64) -> Option<u32> {
-        let number = self.free.pop_front()?;
+        let backed = self.backed;
+        let at = self.free.iter().position(|number| *number < backed)?;
+        let number = self.free.remove(at)?;
         let stripe = &mut self.all[number as usize];
         stripe.staled_at = now;
         stripe.base = base;

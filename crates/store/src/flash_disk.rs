@@ -285,7 +285,7 @@ impl<D: Device + 'static, N: Nvram + 'static> Drop for FlashFile<D, N> {
 /// What a file system would say.
 fn io_error(error: FlashError) -> io::Error {
     let kind = match &error {
-        FlashError::NoSpace { .. } => ErrorKind::StorageFull,
+        FlashError::NoSpace { .. } | FlashError::FullBelow { .. } => ErrorKind::StorageFull,
         FlashError::NoSuchFile { .. } => ErrorKind::NotFound,
         FlashError::Exists { .. } => ErrorKind::AlreadyExists,
         FlashError::OutOfRange { .. } => ErrorKind::InvalidInput,

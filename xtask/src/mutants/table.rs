@@ -214,4 +214,26 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "clock::tests::the_clock_counts_the_time_since_boot",
         ),
     },
+    Mutant {
+        name: "pages-granted-without-room-below",
+        file: "crates/flash/src/backing.rs",
+        text: "if granted_pages > self.geometry.capacity_of(state.stripes.backed()) {",
+        replacement: "if granted_pages > self.geometry.capacity_of(state.stripes.count()) {",
+        check: test(
+            "gabion-flash",
+            "store",
+            "space::a_full_file_system_below_refuses_new_pages_and_no_page_that_was_granted",
+        ),
+    },
+    Mutant {
+        name: "a-full-file-system-loses-the-device",
+        file: "crates/flash/src/array.rs",
+        text: "if let Some(full) = full_below(index, &error) {\n                    return",
+        replacement: "if let Some(full) = full_below(index, &error).filter(|_| stripe == u32::MAX) {\n                    return",
+        check: test(
+            "gabion-flash",
+            "store",
+            "space::a_start_that_finds_no_room_below_serves_and_goes_on_when_there_is_some",
+        ),
+    },
 ];

@@ -117,3 +117,88 @@ fn a_range_is_found_where_its_pages_lie() {
     assert_eq!(found[0].place % PAGE, 100);
     assert_eq!(found[0].place - 100, found[1].place + PAGE);
 }
+
+/// Leaves room for so many stripes below each device.
+fn leave_room(machine: &Machine, stripe_count: usize) {
+    let pages = machine.geometry.chunk_bytes as usize / PAGE_BYTES;
+    for device in &machine.devices {
+        device.leave_room(stripe_count * pages);
+    }
+}
+
+#[test]
+fn a_full_file_system_below_refuses_new_pages_and_no_page_that_was_granted() {
+    let machine = Machine::new(geometry(1), 8);
+    leave_room(&machine, 16);
+    let store = machine.format();
+    let mut draws = Draws::new(5);
+    let kept = store.create("kept").expect("room");
+    store.allocate(kept, 0, 20 * PAGE).expect("room");
+    let other = store.create("other").expect("room");
+    let written = (0..1000).find(|page| {
+        let written = store.write(other, page * PAGE, &draws.bytes(PAGE_BYTES));
+        matches!(written, Err(FlashError::FullBelow { .. }))
+    });
+    let written = written.expect("the file system below is full before the store is");
+    assert!(written > 0);
+    assert_eq!(store.available_bytes(), 0);
+    let refused = store.allocate(kept, 0, 40 * PAGE).unwrap_err();
+    assert!(matches!(refused, FlashError::FullBelow { .. }), "{refused}");
+    let overwrite = |store: &Store, draws: &mut Draws| {
+        for _ in 0..600 {
+            let page = draws.below(20) * PAGE;
+            let bytes = draws.bytes(PAGE_BYTES);
+            store.write(kept, page, &bytes).expect("it was allotted");
+            let page = draws.below(written) * PAGE;
+            store.write(other, page, &bytes).expect("it was written");
+        }
+        assert_eq!(store.absent_devices(), []);
+    };
+    overwrite(&store, &mut draws);
+    drop(store);
+    // So after a start.
+    let store = machine.open(None).expect("it was closed in order");
+    overwrite(&store, &mut draws);
+    leave_room(&machine, 1000);
+    store.maintain().expect("nothing fails");
+    assert!(store.available_bytes() > 0);
+    let bytes = draws.bytes(PAGE_BYTES);
+    store.write(other, written * PAGE, &bytes).expect("room");
+    let mut found = vec![0; PAGE_BYTES];
+    let length = store.read(other, written * PAGE, &mut found);
+    assert_eq!(length.expect("it is there"), PAGE_BYTES);
+    assert!(found == bytes);
+}
+
+#[test]
+fn a_start_that_finds_no_room_below_serves_and_goes_on_when_there_is_some() {
+    let machine = Machine::new(geometry(1), 8);
+    let store = machine.format();
+    let mut draws = Draws::new(9);
+    let file = store.create("file").expect("room");
+    let bytes = draws.bytes(60 * PAGE_BYTES);
+    store.write(file, 0, &bytes).expect("room");
+    drop(store);
+    // As after a copy that kept holes as holes.
+    leave_room(&machine, 0);
+    let store = machine
+        .open(None)
+        .expect("a full file system is no failure");
+    let refused = (0..200).find_map(|at| {
+        let offset = at % 60 * PAGE;
+        let page = &bytes[offset as usize..][..PAGE_BYTES];
+        store.write(file, offset, page).err()
+    });
+    let refused = refused.expect("there is no room for a stripe");
+    assert!(matches!(refused, FlashError::FullBelow { .. }), "{refused}");
+    assert_eq!(store.absent_devices(), []);
+    leave_room(&machine, 1000);
+    for at in 0..200 {
+        let offset = at % 60 * PAGE;
+        let page = &bytes[offset as usize..][..PAGE_BYTES];
+        store.write(file, offset, page).expect("room");
+    }
+    let mut found = vec![0; bytes.len()];
+    store.read(file, 0, &mut found).expect("it is there");
+    assert!(found == bytes);
+}

@@ -50,6 +50,9 @@ pub(crate) struct SimFlash {
     disk: FlashDisk<SimDevice, SimNvram>,
 }
 
+/// Pages that a stripe takes of a device.
+const STRIPE_PAGES: usize = 4;
+
 /// Stripes of 11 pages, and room for about twice what the model writes.
 fn geometry() -> Geometry {
     Geometry {
@@ -72,6 +75,36 @@ const OPTIONS: FlashOptions = FlashOptions {
 };
 
 impl SimFlash {
+    /// One whose devices are files with holes, on file systems with room for so many stripes.
+    pub(crate) fn with_room_for(stripe_count: usize) -> Self {
+        Self::on(1, |device| device.leave_room(stripe_count * STRIPE_PAGES))
+    }
+
+    /// Has their file systems have room for so many stripes more.
+    pub(crate) fn leave_room(&self, stripe_count: usize) {
+        for device in &self.devices {
+            device.leave_room(stripe_count * STRIPE_PAGES);
+        }
+    }
+
+    fn on(seed: u64, prepare: impl Fn(&SimDevice)) -> Self {
+        let power = Power::on();
+        let geometry = geometry();
+        let device = |_| SimDevice::new(&power, geometry.device_bytes() as usize);
+        let devices: Vec<SimDevice> = (0..4).map(device).collect();
+        devices.iter().for_each(prepare);
+        // Memory that tears between words, as mapped, or between sectors, as a file.
+        let granule_bytes = if seed.is_multiple_of(2) { 8 } else { 512 };
+        let nvram = SimNvram::new(&power, geometry.nvram_bytes() as usize, granule_bytes);
+        let store = FlashStore::format(geometry, 5, devices.clone(), nvram.clone(), OPTIONS);
+        Self {
+            power,
+            devices,
+            nvram,
+            disk: FlashDisk::new(store.unwrap()).unwrap(),
+        }
+    }
+
     /// The array with a device less, as after a start without it.
     pub(crate) fn without_device(&self, index: usize) -> Self {
         let devices = self.devices.iter().cloned().enumerate();
@@ -91,20 +124,7 @@ impl SimFlash {
 
 impl CrashDisk for SimFlash {
     fn fresh(seed: u64) -> Self {
-        let power = Power::on();
-        let geometry = geometry();
-        let device = |_| SimDevice::new(&power, geometry.device_bytes() as usize);
-        let devices: Vec<SimDevice> = (0..4).map(device).collect();
-        // Memory that tears between words, as mapped, or between sectors, as a file.
-        let granule_bytes = if seed.is_multiple_of(2) { 8 } else { 512 };
-        let nvram = SimNvram::new(&power, geometry.nvram_bytes() as usize, granule_bytes);
-        let store = FlashStore::format(geometry, 5, devices.clone(), nvram.clone(), OPTIONS);
-        Self {
-            power,
-            devices,
-            nvram,
-            disk: FlashDisk::new(store.unwrap()).unwrap(),
-        }
+        Self::on(seed, |_| {})
     }
 
     fn operation_count(&self) -> u64 {

@@ -5,7 +5,7 @@ use crate::crashes::{CrashDisk, SimFlash};
 use crate::model::{Model, Op, SCHEMES};
 use crate::{OPTIONS, Random, pattern, read, spec, write_chunk};
 use gabion_layout::Sequence;
-use gabion_store::{Cut, Store};
+use gabion_store::{Cut, RecordKind, Store};
 
 #[test]
 fn random_operations_and_crashes_of_an_array_keep_to_the_model() {
@@ -56,4 +56,41 @@ fn a_store_comes_back_from_an_array_as_it_was_left() {
     assert!(found == bytes);
     store.remove(id).unwrap();
     assert_eq!(store.chunks().unwrap(), []);
+}
+
+#[test]
+fn a_store_outlives_a_full_file_system_below_its_array() {
+    let disk = SimFlash::with_room_for(30);
+    let (store, _) = Store::open(disk.clone(), OPTIONS).unwrap();
+    let bytes = pattern(1, 30_000);
+    let id = |number| crate::chunk(number, 0);
+    let write = |store: &Store<SimFlash>, number| {
+        write_chunk(store, id(number), spec(1, 30_000, 0), &bytes)
+    };
+    let refused = (0..100).find_map(|number| Some((number, write(&store, number).err()?)));
+    let (written, refused) = refused.expect("the file system below gets full");
+    assert!(refused.is_no_space() && written > 0, "{refused}");
+    // What is granted goes on as long as the journal needs no new segment.
+    let update = |store: &Store<SimFlash>, sequence| {
+        let stamp = crate::stamp(1, sequence);
+        let kind = RecordKind::NewBytes;
+        crate::append(store, id(0), stamp, kind, 100, &bytes[..2000])?;
+        store.commit(id(0).stripe, Sequence(sequence))?;
+        store.apply(id(0).stripe).map(drop)
+    };
+    let refused = (1..100).find_map(|at| Some((at, update(&store, at).err()?)));
+    let (next, refused) = refused.expect("the journal is full");
+    assert!(refused.is_no_space() && next > 1, "{refused}");
+    assert_eq!(store.failure(), None);
+    assert_eq!(disk.store().absent_devices(), []);
+    drop(store);
+    let disk = disk.after_crash(3);
+    let (store, report) = Store::open(disk.clone(), OPTIONS).unwrap();
+    assert_eq!(report.damage.len(), 0);
+    disk.leave_room(1000);
+    disk.store().maintain().unwrap();
+    for sequence in next..next + 50 {
+        update(&store, sequence).unwrap();
+    }
+    write(&store, written).unwrap();
 }
