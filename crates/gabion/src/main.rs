@@ -52,9 +52,13 @@ fn exit(done: Result<(), Failure>) -> ExitCode {
     failure.exit_code()
 }
 
+/// Threads that wait for disks at a time; further work waits for one of them.
+const BLOCKING_THREAD_COUNT_MAX: usize = 256;
+
 fn run(arguments: Arguments) -> Result<(), Failure> {
     start_logging();
     let runtime = tokio::runtime::Builder::new_current_thread()
+        .max_blocking_threads(BLOCKING_THREAD_COUNT_MAX)
         .enable_all()
         .build()
         .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;

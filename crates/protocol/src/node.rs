@@ -288,7 +288,7 @@ impl<D: Disk> Node<D> {
                 offset,
                 bytes,
             } => {
-                lock(&self.staging).stage(run, chunk, offset, bytes, ports.now_ms())?;
+                lock(&self.staging).stage(run, origin, (chunk, offset, bytes), ports.now_ms())?;
                 let newest = self.participant.newest(stripe).await?;
                 Ok(NodeReply::Staged { newest })
             }

@@ -4,15 +4,21 @@
 //! can a part that has ended: a second copy of anything of its run is thrown away.
 
 use crate::message::{Flow, Refusal, RunId};
+use crate::ports::Address;
 use bytes::{Bytes, BytesMut};
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use gabion_layout::{ByteRange, ChunkIndex};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// How long frames and bytes wait for their part.
 const KEEP_MS: u64 = 60_000;
-/// The most bytes that may wait for their parts in all.
+/// The most bytes that may wait for their parts in all, staged and in frames each.
 const MAX_STAGED_BYTES: u64 = 256 << 20;
+/// The most that may be staged by one client.
+const MAX_CLIENT_BYTES: u64 = 128 << 20;
+/// The most runs that are known and not over.
+const RUN_COUNT_MAX: usize = 1 << 16;
 /// The most runs that are remembered after their parts have ended.
 const OVER_COUNT_MAX: usize = 1 << 16;
 
@@ -21,6 +27,10 @@ const OVER_COUNT_MAX: usize = 1 << 16;
 pub(crate) struct Staging {
     runs: BTreeMap<RunId, Run>,
     staged_bytes: u64,
+    /// Of them, what each client has staged. Invariant: no zeros.
+    client_bytes: BTreeMap<Address, u64>,
+    /// Bytes of slices that wait for their parts.
+    waiting_bytes: u64,
     over: Over,
 }
 
@@ -36,8 +46,19 @@ struct Over {
 struct Run {
     sender: UnboundedSender<Flow>,
     state: State,
-    pieces: Vec<(ChunkIndex, u64, Bytes)>,
+    pieces: Vec<Staged>,
+    /// Bytes of slices that wait for the part.
+    waiting_bytes: u64,
     since_ms: u64,
+}
+
+/// New bytes that a client has sent.
+#[derive(Debug)]
+struct Staged {
+    from: Address,
+    chunk: ChunkIndex,
+    offset: u64,
+    bytes: Bytes,
 }
 
 /// How far a run has come here.
@@ -69,27 +90,55 @@ impl Staging {
     pub(crate) fn stage(
         &mut self,
         run: RunId,
-        chunk: ChunkIndex,
-        offset: u64,
-        bytes: Bytes,
+        from: Address,
+        (chunk, offset, bytes): (ChunkIndex, u64, Bytes),
         now_ms: u64,
     ) -> Result<(), Refusal> {
-        if self.staged_bytes + bytes.len() as u64 > MAX_STAGED_BYTES {
-            return Err(Refusal::Unavailable(
-                "a node that is busy with other updates".to_owned(),
-            ));
+        let length = bytes.len() as u64;
+        let of_client = self.client_bytes.get(&from).copied().unwrap_or(0);
+        if self.staged_bytes + length > MAX_STAGED_BYTES || !self.has_room_for(run) {
+            let busy = "a node that is busy with other updates";
+            return Err(Refusal::Unavailable(busy.to_owned()));
+        }
+        if of_client + length > MAX_CLIENT_BYTES {
+            let busy = "a node that is busy with other updates of this client";
+            return Err(Refusal::Unavailable(busy.to_owned()));
         }
         if self.over.runs.contains(&run) {
             return Err(over(run));
         }
-        let length = bytes.len() as u64;
         let entry = self.run(run, now_ms);
         if matches!(entry.state, State::Withdrawn) {
             return Err(withdrawn(run));
         }
-        entry.pieces.push((chunk, offset, bytes));
+        entry.pieces.push(Staged {
+            from,
+            chunk,
+            offset,
+            bytes,
+        });
         self.staged_bytes += length;
+        *self.client_bytes.entry(from).or_default() += length;
         Ok(())
+    }
+
+    /// Whether a run is known, or one more may be.
+    fn has_room_for(&self, run: RunId) -> bool {
+        self.runs.len() < RUN_COUNT_MAX || self.runs.contains_key(&run)
+    }
+
+    /// Gives back the room of what was staged.
+    fn release(&mut self, pieces: &[Staged]) {
+        for piece in pieces {
+            let length = piece.bytes.len() as u64;
+            self.staged_bytes -= length;
+            if let Entry::Occupied(mut client) = self.client_bytes.entry(piece.from) {
+                *client.get_mut() -= length;
+                if *client.get() == 0 {
+                    client.remove();
+                }
+            }
+        }
     }
 
     /// Throws away what is staged for a run, whose part must not begin from now on. Whether bytes were
@@ -104,8 +153,10 @@ impl Staging {
         }
         entry.state = State::Withdrawn;
         entry.since_ms = now_ms;
+        let waiting_bytes = std::mem::take(&mut entry.waiting_bytes);
         let pieces = std::mem::take(&mut entry.pieces);
-        self.staged_bytes -= total_bytes(&pieces);
+        self.waiting_bytes -= waiting_bytes;
+        self.release(&pieces);
         !pieces.is_empty()
     }
 
@@ -118,14 +169,33 @@ impl Staging {
         }
     }
 
-    /// Hands a frame to its run, whether or not its part has come.
+    /// Hands a frame to its run, whether or not its part has come. A slice that finds no room to wait is thrown
+    /// away, so that its part does without it and its asker tries again.
     pub(crate) fn flow(&mut self, flow: Flow, now_ms: u64) {
         if self.over.runs.contains(&flow.run()) {
             // Late frames of a part that has ended are of no use.
             return;
         }
-        // Nor are those of one that was withdrawn, which nobody receives.
-        let _ = self.run(flow.run(), now_ms).sender.unbounded_send(flow);
+        if !self.has_room_for(flow.run()) {
+            return;
+        }
+        let length = match &flow {
+            Flow::Slice { bytes, .. } => bytes.len() as u64,
+            Flow::Credit { .. } | Flow::Abort { .. } => 0,
+        };
+        let has_room = self.waiting_bytes + length <= MAX_STAGED_BYTES;
+        let run = self.run(flow.run(), now_ms);
+        if matches!(run.state, State::Waiting(_)) {
+            if !has_room {
+                return;
+            }
+            run.waiting_bytes += length;
+            // Nor are those of one that was withdrawn, which nobody receives.
+            let _ = run.sender.unbounded_send(flow);
+            self.waiting_bytes += length;
+        } else {
+            let _ = run.sender.unbounded_send(flow);
+        }
     }
 
     /// Starts a run: gives what has arrived, and routes what comes from now on.
@@ -145,11 +215,13 @@ impl Staging {
                 return Err(withdrawn(run));
             }
         };
+        let waiting_bytes = std::mem::take(&mut entry.waiting_bytes);
         let pieces = std::mem::take(&mut entry.pieces);
-        self.staged_bytes -= total_bytes(&pieces);
+        self.waiting_bytes -= waiting_bytes;
+        self.release(&pieces);
         let pieces = pieces
             .into_iter()
-            .map(|(chunk, at, bytes)| ((chunk, at), bytes))
+            .map(|piece| ((piece.chunk, piece.offset), piece.bytes))
             .collect();
         Ok(Arrivals {
             flows,
@@ -165,7 +237,8 @@ impl Staging {
 
     fn forget(&mut self, run: RunId) {
         if let Some(run) = self.runs.remove(&run) {
-            self.staged_bytes -= total_bytes(&run.pieces);
+            self.waiting_bytes -= run.waiting_bytes;
+            self.release(&run.pieces);
         }
     }
 
@@ -191,6 +264,7 @@ impl Staging {
                 sender,
                 state: State::Waiting(receiver),
                 pieces: Vec::new(),
+                waiting_bytes: 0,
                 since_ms: now_ms,
             }
         })
@@ -229,10 +303,6 @@ fn withdrawn(run: RunId) -> Refusal {
     Refusal::Invalid(format!("run {} was withdrawn by its client", run.0))
 }
 
-fn total_bytes(pieces: &[(ChunkIndex, u64, Bytes)]) -> u64 {
-    pieces.iter().map(|(_, _, bytes)| bytes.len() as u64).sum()
-}
-
 impl Inputs {
     /// The new bytes of a range, if all of them were staged.
     pub(crate) fn read(&self, chunk: ChunkIndex, range: ByteRange) -> Result<Bytes, Refusal> {
@@ -266,19 +336,20 @@ mod tests {
     use super::*;
 
     const CHUNK: ChunkIndex = ChunkIndex(2);
+    const CLIENT: Address = Address::Origin(1);
 
     #[test]
     fn inputs_are_read_across_pieces_and_gaps_are_refused() {
         let mut staging = Staging::default();
         let run = RunId(1);
         staging
-            .stage(run, CHUNK, 10, Bytes::from_static(b"abcde"), 0)
+            .stage(run, CLIENT, (CHUNK, 10, Bytes::from_static(b"abcde")), 0)
             .unwrap();
         staging
-            .stage(run, CHUNK, 15, Bytes::from_static(b"fgh"), 0)
+            .stage(run, CLIENT, (CHUNK, 15, Bytes::from_static(b"fgh")), 0)
             .unwrap();
         staging
-            .stage(run, CHUNK, 30, Bytes::from_static(b"xyz"), 0)
+            .stage(run, CLIENT, (CHUNK, 30, Bytes::from_static(b"xyz")), 0)
             .unwrap();
         let inputs = staging.start(run, 0).unwrap().inputs;
         let read = |offset, length| inputs.read(CHUNK, ByteRange::new(offset, length));
@@ -297,7 +368,9 @@ mod tests {
         let (waiting, begun, unknown) = (RunId(1), RunId(2), RunId(3));
         let bytes = Bytes::from_static(b"new");
         for run in [waiting, begun] {
-            staging.stage(run, CHUNK, 0, bytes.clone(), 0).unwrap();
+            staging
+                .stage(run, CLIENT, (CHUNK, 0, bytes.clone()), 0)
+                .unwrap();
         }
         staging.start(begun, 0).unwrap();
         assert!(staging.withdraw(waiting, 5), "its bytes were waiting");
@@ -306,7 +379,11 @@ mod tests {
         assert!(!staging.withdraw(unknown, 5), "it may have been committed");
         for run in [waiting, unknown] {
             assert!(staging.start(run, 7).is_err());
-            assert!(staging.stage(run, CHUNK, 0, bytes.clone(), 7).is_err());
+            assert!(
+                staging
+                    .stage(run, CLIENT, (CHUNK, 0, bytes.clone()), 7)
+                    .is_err()
+            );
         }
         staging.expire(KEEP_MS + 5);
         assert!(
@@ -323,10 +400,16 @@ mod tests {
         let mut staging = Staging::default();
         let run = RunId(1);
         let bytes = Bytes::from_static(b"new");
-        staging.stage(run, CHUNK, 0, bytes.clone(), 0).unwrap();
+        staging
+            .stage(run, CLIENT, (CHUNK, 0, bytes.clone()), 0)
+            .unwrap();
         staging.start(run, 0).unwrap();
         staging.end(run, 5);
-        assert!(staging.stage(run, CHUNK, 0, bytes.clone(), 6).is_err());
+        assert!(
+            staging
+                .stage(run, CLIENT, (CHUNK, 0, bytes.clone()), 6)
+                .is_err()
+        );
         assert!(staging.start(run, 6).is_err());
         assert!(!staging.withdraw(run, 6), "it may have been committed");
         staging.flow(Flow::Abort { run }, 6);
@@ -355,7 +438,9 @@ mod tests {
     fn what_waits_while_a_node_is_away_is_withdrawn() {
         let mut staging = Staging::default();
         let bytes = Bytes::from_static(b"new");
-        staging.stage(RunId(1), CHUNK, 0, bytes, 0).unwrap();
+        staging
+            .stage(RunId(1), CLIENT, (CHUNK, 0, bytes), 0)
+            .unwrap();
         staging.withdraw_all(9);
         assert!(staging.start(RunId(1), 10).is_err());
         assert_eq!(staging.staged_bytes, 0);
@@ -364,13 +449,76 @@ mod tests {
     #[test]
     fn a_run_starts_once_and_memory_is_given_back() {
         let mut staging = Staging::default();
-        let big = Bytes::from(vec![0; MAX_STAGED_BYTES as usize / 2 + 1]);
-        staging.stage(RunId(1), CHUNK, 0, big.clone(), 0).unwrap();
-        assert!(staging.stage(RunId(2), CHUNK, 0, big.clone(), 0).is_err());
+        let big = Bytes::from(vec![0; MAX_CLIENT_BYTES as usize / 2 + 1]);
+        staging
+            .stage(RunId(1), CLIENT, (CHUNK, 0, big.clone()), 0)
+            .unwrap();
+        assert!(
+            staging
+                .stage(RunId(2), CLIENT, (CHUNK, 0, big.clone()), 0)
+                .is_err()
+        );
         staging.start(RunId(1), 0).unwrap();
         assert!(staging.start(RunId(1), 0).is_err());
-        staging.stage(RunId(2), CHUNK, 0, big.clone(), 0).unwrap();
+        staging
+            .stage(RunId(2), CLIENT, (CHUNK, 0, big.clone()), 0)
+            .unwrap();
         staging.expire(KEEP_MS + 1);
-        staging.stage(RunId(3), CHUNK, 0, big, KEEP_MS + 1).unwrap();
+        staging
+            .stage(RunId(3), CLIENT, (CHUNK, 0, big), KEEP_MS + 1)
+            .unwrap();
+    }
+
+    #[test]
+    fn a_client_that_stages_all_it_may_leaves_room_for_others_and_all_have_a_limit() {
+        let mut staging = Staging::default();
+        let big = Bytes::from(vec![0; MAX_CLIENT_BYTES as usize]);
+        let mut stage = |run, client, bytes: &Bytes| {
+            let piece = (CHUNK, 0, bytes.clone());
+            staging.stage(RunId(run), Address::Origin(client), piece, 0)
+        };
+        let one = Bytes::from_static(b"1");
+        stage(1, 1, &big).unwrap();
+        let refused = stage(2, 1, &one).unwrap_err().to_string();
+        assert!(
+            refused.contains("other updates of this client"),
+            "{refused}"
+        );
+        stage(3, 2, &one).unwrap();
+        assert!(stage(4, 3, &big).is_err(), "no room is left for as much");
+        stage(5, 3, &one).unwrap();
+        staging.start(RunId(1), 0).unwrap();
+        staging.withdraw(RunId(3), 0);
+        staging.expire(KEEP_MS + 1);
+        assert!(staging.client_bytes.is_empty() && staging.staged_bytes == 0);
+    }
+
+    #[test]
+    fn runs_and_slices_without_a_part_are_bounded() {
+        let mut staging = Staging::default();
+        for run in 0..=RUN_COUNT_MAX as u64 {
+            staging.flow(Flow::Abort { run: RunId(run) }, 0);
+        }
+        assert_eq!(staging.runs.len(), RUN_COUNT_MAX);
+        let piece = (CHUNK, 0, Bytes::from_static(b"1"));
+        let beyond = RunId(RUN_COUNT_MAX as u64);
+        assert!(staging.stage(beyond, CLIENT, piece.clone(), 0).is_err());
+        staging.stage(RunId(7), CLIENT, piece, 0).unwrap();
+        let slice = |run| Flow::Slice {
+            run,
+            value: gabion_plan::ValueId(0),
+            slice: 0,
+            purpose: crate::message::Purpose::Update,
+            bytes: Bytes::from(vec![0; MAX_STAGED_BYTES as usize / 2 + 1]),
+        };
+        staging.flow(slice(RunId(7)), 0);
+        staging.flow(slice(RunId(7)), 0);
+        let mut arrivals = staging.start(RunId(7), 0).unwrap();
+        let waited = std::iter::from_fn(|| arrivals.flows.try_recv().ok());
+        assert_eq!(waited.count(), 2, "the abort, and the slice that had room");
+        assert_eq!(staging.waiting_bytes, 0);
+        // What a part at work receives does not wait.
+        staging.flow(slice(RunId(7)), 0);
+        assert!(arrivals.flows.try_recv().is_ok());
     }
 }

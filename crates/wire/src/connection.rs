@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::WireError;
@@ -40,6 +40,8 @@ pub struct Connection {
     pending: Mutex<Option<BTreeMap<u64, oneshot::Sender<Frame>>>>,
     /// Room for requests of the peer that are being served.
     served: Arc<Semaphore>,
+    /// Room for calls that wait for their replies.
+    calls: Semaphore,
     /// Why the connection is closed, once it is.
     closed: watch::Sender<Option<WireError>>,
 }
@@ -116,6 +118,7 @@ impl Connection {
             next_id: AtomicU64::new(1),
             pending: Mutex::new(Some(BTreeMap::new())),
             served: Arc::new(Semaphore::new(options.max_served_count)),
+            calls: Semaphore::new(options.max_call_count),
             closed: watch::Sender::new(None),
         });
         endpoint.register(&connection);
@@ -160,6 +163,7 @@ impl Connection {
     ) -> Result<R::Reply, WireError> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let frame = Frame::message(R::REQUEST, id, request, request.size_hint_bytes())?;
+        let _room = self.room_for_call(deadline).await?;
         let lane = if request.carries_data() {
             Lane::Bulk
         } else {
@@ -196,6 +200,15 @@ impl Connection {
             ))
         };
         decoded.inspect_err(|error| self.fail(error))
+    }
+
+    /// Waits until fewer calls than may be at a time wait for their replies.
+    async fn room_for_call(&self, deadline: Instant) -> Result<SemaphorePermit<'_>, WireError> {
+        let operation = "calls to the peer before this one";
+        match timeout_at(deadline, self.calls.acquire()).await {
+            Ok(room) => room.map_err(|_| self.reason()),
+            Err(_) => Err(WireError::DeadlinePassed { operation }),
+        }
     }
 
     /// [`Connection::call`] to a node.
@@ -286,6 +299,7 @@ impl Connection {
         });
         if is_first {
             self.outbox.close();
+            self.calls.close();
             // Dropping the senders fails the calls; they find the reason set.
             *self.pending.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
@@ -435,6 +449,9 @@ where
     let Some(frame) = reader.next().await? else {
         return Err(WireError::ClosedByPeer("it did not say hello".to_owned()));
     };
+    if frame.header.kind == Kind::Goodbye {
+        return Err(WireError::ClosedByPeer(frame.decode_words()));
+    }
     if frame.header.kind != Kind::Hello {
         return Err(WireError::Corrupt("the first frame is no hello"));
     }

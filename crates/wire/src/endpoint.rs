@@ -2,6 +2,7 @@
 
 use gabion_layout::ClusterId;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -9,7 +10,10 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::WireError;
+use crate::admission::{Admission, ConnectionLimits, Place};
+use crate::body::Frame;
 use crate::connection::Connection;
+use crate::frame::Kind;
 use crate::handler::Handler;
 use crate::hello::{Hello, Role};
 use crate::link::LinkTable;
@@ -29,6 +33,11 @@ pub struct Options {
     pub queue_bytes: usize,
     /// Requests of one peer that are served at the same time; further ones are refused.
     pub max_served_count: usize,
+    /// Calls of one connection that wait for their replies at the same time; further ones wait to be sent.
+    /// It is less than what a peer serves, since that may be at work for calls that were given up.
+    pub max_call_count: usize,
+    /// How many connections are accepted.
+    pub connections: ConnectionLimits,
 }
 
 impl Default for Options {
@@ -39,6 +48,8 @@ impl Default for Options {
             stall_timeout: Duration::from_secs(15),
             queue_bytes: 4 << 20,
             max_served_count: 1024,
+            max_call_count: 768,
+            connections: ConnectionLimits::default(),
         }
     }
 }
@@ -53,6 +64,7 @@ pub struct Endpoint {
     pub(crate) options: Options,
     meter: Arc<TrafficMeter>,
     connections: Mutex<Connections>,
+    admission: Arc<Admission>,
 }
 
 #[derive(Default)]
@@ -74,6 +86,7 @@ impl Endpoint {
     ) -> Arc<Self> {
         let connections = Mutex::default();
         let cluster = hello.cluster.map_or_else(OnceLock::new, OnceLock::from);
+        let admission = Admission::new(options.connections);
         Arc::new(Self {
             hello,
             cluster,
@@ -81,6 +94,7 @@ impl Endpoint {
             options,
             meter,
             connections,
+            admission,
         })
     }
 
@@ -120,7 +134,12 @@ impl Endpoint {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, address)) => {
-                        handshakes.spawn(Arc::clone(&self).accept(stream, address));
+                        match self.admission.admit(address.ip(), stream.as_fd()) {
+                            Ok(place) => {
+                                handshakes.spawn(Arc::clone(&self).accept(stream, address, place));
+                            }
+                            Err(reason) => self.turn_away(&stream, address, &reason),
+                        }
                     }
                     Err(error) if is_about_one_connection(&error) => {}
                     Err(error) if is_shortage(&error) => {
@@ -134,10 +153,27 @@ impl Endpoint {
         }
     }
 
-    async fn accept(self: Arc<Self>, stream: TcpStream, address: SocketAddr) {
-        if let Err(reason) = Connection::accept(stream, &self).await {
-            self.handler.not_accepted(address, &reason);
+    async fn accept(self: Arc<Self>, stream: TcpStream, address: SocketAddr, mut place: Place) {
+        match Connection::accept(stream, &self).await {
+            Ok(connection) => {
+                place.is_of(connection.peer_hello().role);
+                tokio::spawn(async move {
+                    connection.closed().await;
+                    drop(place);
+                });
+            }
+            Err(reason) => self.handler.not_accepted(address, &reason),
         }
+    }
+
+    /// Refuses a connection for which there is no place. Nobody waits for the peer to take the words: a
+    /// new socket has room for them.
+    fn turn_away(&self, stream: &TcpStream, address: SocketAddr, reason: &WireError) {
+        if let Some(words) = reason.last_words() {
+            let frame = Frame::words(Kind::Goodbye, 0, &words);
+            let _ = stream.try_write(&[&frame.header.encode()[..], &frame.body].concat());
+        }
+        self.handler.not_accepted(address, reason);
     }
 
     /// Closes all connections, and all that are made later.

@@ -50,6 +50,9 @@ pub enum WireError {
         /// The peer's cluster.
         theirs: ClusterId,
     },
+    /// The process takes no more connections now.
+    #[error("it {0}; try again later")]
+    Full(&'static str),
     /// The message does not fit in a frame; it was not sent, and the connection goes on.
     #[error("a message of {bytes} bytes is longer than the limit of {limit} bytes")]
     TooLarge {

@@ -8,6 +8,7 @@
 //! Nothing here decides what to send or whether to try again. What messages say is in
 //! `gabion_protocol::message`.
 
+mod admission;
 mod body;
 mod clock;
 mod connection;
@@ -23,6 +24,7 @@ mod rate;
 mod reader;
 mod writer;
 
+pub use admission::ConnectionLimits;
 pub use body::{Frame, Rpc};
 pub use clock::LeaseClock;
 pub use connection::Connection;

@@ -226,6 +226,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "clients-take-the-places-of-nodes",
+        file: "crates/wire/src/admission.rs",
+        text: "taken.client_count >= self.limits.client_count_max",
+        replacement: "taken.client_count >= self.limits.count_max",
+        check: test(
+            "gabion-wire",
+            "connections",
+            "limits::clients_cannot_take_the_places_of_nodes",
+        ),
+    },
+    Mutant {
+        name: "a-client-stages-all-there-is-room-for",
+        file: "crates/protocol/src/staging.rs",
+        text: "of_client + length > MAX_CLIENT_BYTES",
+        replacement: "of_client + length > MAX_STAGED_BYTES",
+        check: test(
+            "gabion-protocol",
+            "lib",
+            "staging::tests::a_client_that_stages_all_it_may_leaves_room_for_others_and_all_have_a_limit",
+        ),
+    },
+    Mutant {
         name: "a-full-file-system-loses-the-device",
         file: "crates/flash/src/array.rs",
         text: "if let Some(full) = full_below(index, &error) {\n                    return",

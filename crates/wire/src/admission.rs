@@ -1,0 +1,160 @@
+//! How many connections a process takes, from whom, and how near its last descriptor it goes for them.
+//!
+//! Clients cannot take the places of members of the cluster, one machine's clients not those of others',
+//! and no connection the descriptors that the process keeps for its files.
+
+use crate::WireError;
+use crate::hello::Role;
+use rustix::process::{Resource, getrlimit};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How many connections a process takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ConnectionLimits {
+    /// Of all peers together.
+    pub count_max: usize,
+    /// Of all clients together, and of peers that have not said yet what they are.
+    pub client_count_max: usize,
+    /// Of the clients at one address of the network, and of such peers there.
+    pub address_count_max: usize,
+    /// Descriptors of the process that are left to files; a quarter of all where that is less.
+    pub kept_descriptors: u64,
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> Self {
+        Self {
+            count_max: 8192,
+            client_count_max: 6144,
+            address_count_max: 2048,
+            kept_descriptors: 512,
+        }
+    }
+}
+
+/// The connections that a process has taken.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    limits: ConnectionLimits,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    count: usize,
+    client_count: usize,
+    /// Clients by their address. Invariant: no zeros.
+    by_address: BTreeMap<IpAddr, usize>,
+}
+
+/// A connection's place among those that are taken, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    admission: Arc<Admission>,
+    address: IpAddr,
+    /// Whether it counts as a client's.
+    is_client: bool,
+}
+
+impl Admission {
+    pub(crate) fn new(limits: ConnectionLimits) -> Arc<Self> {
+        let taken = Mutex::default();
+        Arc::new(Self { limits, taken })
+    }
+
+    /// Gives a connection that has just been accepted a place. Until it says otherwise, it is a client's.
+    ///
+    /// # Errors
+    /// [`WireError::Full`].
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        address: IpAddr,
+        socket: BorrowedFd<'_>,
+    ) -> Result<Place, WireError> {
+        let number = u64::from(socket.as_raw_fd().unsigned_abs());
+        if self.is_scarce(number, getrlimit(Resource::Nofile).current) {
+            return Err(WireError::Full("keeps its last descriptors for its files"));
+        }
+        let mut taken = self.lock();
+        if taken.count >= self.limits.count_max {
+            return Err(WireError::Full("has as many connections as it takes"));
+        }
+        if taken.client_count >= self.limits.client_count_max {
+            return Err(WireError::Full("has as many clients as it takes"));
+        }
+        let here = taken.by_address.get(&address).copied().unwrap_or(0);
+        if here >= self.limits.address_count_max {
+            let reason = "has as many clients at that address as it takes from one";
+            return Err(WireError::Full(reason));
+        }
+        taken.count += 1;
+        taken.client_count += 1;
+        taken.by_address.insert(address, here + 1);
+        drop(taken);
+        Ok(Place {
+            admission: Arc::clone(self),
+            address,
+            is_client: true,
+        })
+    }
+
+    /// Whether a socket of this number goes too near the last descriptor. The system gives the lowest number
+    /// that is free, so all below it are in use.
+    fn is_scarce(&self, number: u64, limit: Option<u64>) -> bool {
+        limit.is_some_and(|limit| number + self.limits.kept_descriptors.min(limit / 4) >= limit)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Taken {
+    fn forget_client(&mut self, address: IpAddr) {
+        self.client_count -= 1;
+        if let Some(count) = self.by_address.get_mut(&address) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_address.remove(&address);
+            }
+        }
+    }
+}
+
+impl Place {
+    /// The peer has said what it is. Members of the cluster leave clients their places.
+    pub(crate) fn is_of(&mut self, role: Role) {
+        if self.is_client && role != Role::Client {
+            self.is_client = false;
+            self.admission.lock().forget_client(self.address);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.admission.lock();
+        taken.count -= 1;
+        if self.is_client {
+            taken.forget_client(self.address);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_connection_takes_the_descriptors_that_are_kept_for_files() {
+        let admission = Admission::new(ConnectionLimits::default());
+        let is_scarce = |number, limit| admission.is_scarce(number, Some(limit));
+        assert!(!is_scarce(9_487, 10_000) && is_scarce(9_488, 10_000));
+        // Of few a quarter is kept.
+        assert!(!is_scarce(74, 100) && is_scarce(75, 100));
+        assert!(!admission.is_scarce(1 << 20, None));
+    }
+}

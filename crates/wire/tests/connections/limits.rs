@@ -1,0 +1,105 @@
+//! Limits of connections and calls: what is refused or waits, and that others are first.
+
+use crate::node_hello;
+use crate::processes::{Process, answer, ask, far, soon, within};
+use gabion_protocol::message::{NodeReply, NodeRequest};
+use gabion_wire::{Connection, ConnectionLimits, Hello, Options, WireError};
+use std::sync::Arc;
+use tokio::net::TcpStream;
+
+#[tokio::test]
+async fn calls_beyond_those_that_may_wait_at_a_time_wait_to_be_sent() {
+    let options = Options {
+        max_call_count: 2,
+        ..Options::default()
+    };
+    let server = Process::listen(node_hello(1, 0)).await;
+    let client = Process::with(Hello::client(), options);
+    let connection = client.connect(&server).await;
+    let waiting: Vec<_> = (0..2)
+        .map(|_| {
+            let connection = Arc::clone(&connection);
+            tokio::spawn(async move { connection.call_node(&NodeRequest::Meter, far()).await })
+        })
+        .collect();
+    server.wait_for_unanswered(2).await;
+    let late = connection.call_node(&ask(1), soon()).await.unwrap_err();
+    assert!(matches!(late, WireError::DeadlinePassed { .. }), "{late}");
+    let held = Arc::clone(&connection);
+    let third = tokio::spawn(async move { held.call_node(&ask(7), far()).await });
+    server.answer_the_unanswered();
+    for call in waiting {
+        assert_eq!(call.await.unwrap().unwrap(), NodeReply::Done);
+    }
+    assert_eq!(third.await.unwrap().unwrap(), answer(7));
+}
+
+#[tokio::test]
+async fn clients_cannot_take_the_places_of_nodes() {
+    let connections = ConnectionLimits {
+        count_max: 4,
+        client_count_max: 2,
+        ..ConnectionLimits::default()
+    };
+    let options = Options {
+        connections,
+        ..Options::default()
+    };
+    let server = Process::listen_with(node_hello(1, 0), options).await;
+    let clients = [Hello::client(); 3].map(Process::new);
+    let first = clients[0].connect(&server).await;
+    let _other = clients[1].connect(&server).await;
+    let refused = Connection::connect(&server.address(), &clients[2].endpoint).await;
+    let refused = refused.map(drop).unwrap_err().to_string();
+    let sentence = "it has as many clients as it takes; try again later";
+    assert!(refused.ends_with(sentence), "{refused}");
+    assert_eq!(server.next_not_accepted().await, sentence);
+    // Those who are there are first.
+    let reply = first.call_node(&ask(3), far()).await.unwrap();
+    assert_eq!(reply, answer(3));
+    // A place that a client leaves is taken by the next, whoever it is.
+    first.close("it has all that it wanted");
+    server.next_closed().await;
+    let node = Process::new(node_hello(2, 0));
+    let member = connect_in_the_end(&node, &server).await;
+    let client = connect_in_the_end(&clients[2], &server).await;
+    for connection in [member, client] {
+        let reply = connection.call_node(&ask(5), far()).await.unwrap();
+        assert_eq!(reply, answer(5));
+    }
+}
+
+/// Connects as soon as there is a place.
+async fn connect_in_the_end(process: &Process, server: &Process) -> Arc<Connection> {
+    within(async {
+        loop {
+            match Connection::connect(&server.address(), &process.endpoint).await {
+                Ok(connection) => return connection,
+                Err(_) => tokio::task::yield_now().await,
+            }
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn one_address_cannot_take_all_places() {
+    let connections = ConnectionLimits {
+        address_count_max: 1,
+        ..ConnectionLimits::default()
+    };
+    let options = Options {
+        connections,
+        ..Options::default()
+    };
+    let server = Process::listen_with(node_hello(1, 0), options).await;
+    let client = Process::new(Hello::client());
+    // One that never says what it is counts too.
+    let _silent = TcpStream::connect(server.address()).await.unwrap();
+    let refused = Connection::connect(&server.address(), &client.endpoint).await;
+    let refused = refused.map(drop).unwrap_err().to_string();
+    assert!(
+        refused.contains("as many clients at that address"),
+        "{refused}"
+    );
+}
