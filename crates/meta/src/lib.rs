@@ -21,6 +21,7 @@ mod names;
 mod nodes;
 mod phases;
 mod pools;
+mod progress;
 mod puts;
 mod records;
 mod redb_store;
@@ -39,6 +40,7 @@ pub use kv::{KeyValue, ReadTxn, Row, WriteTxn};
 pub use membership::{Heartbeat, Membership, NodeState, Timing, Transition};
 pub use memory_store::MemoryStore;
 pub use names::FILE_NAME_BYTES;
+pub use progress::Progress;
 pub use puts::Put;
 pub use records::{
     Departure, Displaced, FileRecord, Holder, Lease, NodeRecord, Placement, PoolRecord, PoolSpec,

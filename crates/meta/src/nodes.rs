@@ -2,6 +2,7 @@
 
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::names::check_address;
+use crate::progress::{self, Progress};
 use crate::schema::{Counter, NODES, STANDINGS};
 use crate::standings::change_standing;
 use crate::{Departure, Meta, MetaError, NodeRecord, former_holders};
@@ -108,41 +109,54 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// [`MetaError::UnknownNode`].
     pub fn declare_failed(&self, id: NodeId) -> Result<NodeRecord, MetaError> {
-        self.declare(id, |record| record.failed = true)
+        let change = |record: &mut NodeRecord| record.failed = true;
+        self.store.write(|txn| declare(txn, id, change))
     }
 
-    /// Takes [`Meta::declare_failed`] back, since this start of the node is let in: its chunks count
-    /// again, but those that became stale meanwhile.
+    /// Takes [`Meta::declare_failed`] back, since this start of the node is let in, whose journal has
+    /// come to this position: its chunks count again, but those that became stale meanwhile.
     ///
     /// # Errors
     /// [`MetaError::UnknownNode`].
-    pub fn declare_returned(&self, id: NodeId, start: Start) -> Result<NodeRecord, MetaError> {
-        self.declare(id, |record| {
-            record.failed = false;
-            record.admitted = Some(start);
-        })
-    }
-
-    fn declare(
+    pub fn declare_returned(
         &self,
         id: NodeId,
-        change: impl Fn(&mut NodeRecord),
+        start: Start,
+        position: u64,
     ) -> Result<NodeRecord, MetaError> {
+        let change = |record: &mut NodeRecord| {
+            record.failed = false;
+            record.admitted = Some(start);
+        };
         self.store.write(|txn| {
-            let known = node(txn, id)?;
-            let mut record = known.clone();
-            change(&mut record);
-            if record != known {
-                NODES.put(txn, &id, &record)?;
-            }
-            // Before it serves again it removes what is not its own.
-            former_holders::forget_node(txn, id)?;
-            if !record.failed {
-                change_standing(txn, id, |standing| standing.given_up = false)?;
-            }
-            Ok(record)
+            let incarnation = start.number;
+            let progress = Progress {
+                incarnation,
+                position,
+            };
+            progress::begin(txn, id, progress)?;
+            declare(txn, id, change)
         })
     }
+}
+
+fn declare(
+    txn: &mut dyn WriteTxn,
+    id: NodeId,
+    change: impl Fn(&mut NodeRecord),
+) -> Result<NodeRecord, MetaError> {
+    let known = node(txn, id)?;
+    let mut record = known.clone();
+    change(&mut record);
+    if record != known {
+        NODES.put(txn, &id, &record)?;
+    }
+    // Before it serves again it removes what is not its own.
+    former_holders::forget_node(txn, id)?;
+    if !record.failed {
+        change_standing(txn, id, |standing| standing.given_up = false)?;
+    }
+    Ok(record)
 }
 
 /// The record of one node.

@@ -8,7 +8,7 @@ use crate::records::{
     Standing,
 };
 use crate::table::{Key, Table};
-use crate::{ClusterId, MetaError, PutId, WishRecord, pools};
+use crate::{ClusterId, MetaError, Progress, PutId, WishRecord, pools};
 use gabion_layout::{ChunkIndex, Epoch, Generation, NodeId, PoolId, StripeId, StripeRecord};
 use serde::{Deserialize, Serialize};
 
@@ -66,6 +66,9 @@ pub(crate) const COMMITTED: Table<PutId, ()> = Table::new("committed puts", 20, 
 pub(crate) const REPAIR_SETTINGS: Table<(), RepairSettings> = Table::new("repair settings", 15, 1);
 /// Nodes of which more is decided than whether they are failed.
 pub(crate) const STANDINGS: Table<NodeId, Standing> = Table::new("standings", 16, 1);
+
+/// How far the journals of nodes have come, by what they have said.
+pub(crate) const PROGRESS: Table<NodeId, Progress> = Table::new("progress", 31, 1);
 
 /// The coordinator's last starts: their nonces by their numbers.
 pub(crate) const STARTS: Table<u64, u64> = Table::new("starts", 30, 1);

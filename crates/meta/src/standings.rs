@@ -147,7 +147,7 @@ mod tests {
         let reopened = Meta::open(meta.into_store()).unwrap();
         assert_eq!(reopened.standings().unwrap().len(), 1, "it is durable");
         reopened
-            .declare_returned(node, gabion_layout::Start::default())
+            .declare_returned(node, gabion_layout::Start::default(), 0)
             .unwrap();
         assert_eq!(reopened.standings().unwrap(), []);
         assert!(matches!(

@@ -254,7 +254,7 @@ fn a_node_is_a_former_holder_from_the_move_until_its_chunk_is_gone() {
         "it joins before it serves"
     );
     meta.declare_failed(new).unwrap();
-    meta.declare_returned(old, Start::default()).unwrap();
+    meta.declare_returned(old, Start::default(), 0).unwrap();
     assert_eq!(move_to(old), [], "the node that had it is failed");
 }
 
@@ -357,7 +357,7 @@ fn a_returning_node_keeps_its_rack_and_its_failure() {
         number: 2,
         nonce: 9,
     };
-    let record = meta.declare_returned(NodeId(3), start).unwrap();
+    let record = meta.declare_returned(NodeId(3), start, 0).unwrap();
     assert_eq!((record.failed, record.admitted), (false, Some(start)));
     assert_eq!(again(1, "10.0.0.98:7000"), Ok(NodeId(3)));
     let record = meta.node(NodeId(3)).unwrap();

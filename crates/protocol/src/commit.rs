@@ -3,10 +3,11 @@
 //! bytes come out of nodes' logs; so a crash at any moment leaves it made or not made, and what it takes
 //! in is appended still if it was not. Primaries run it, and the coordinator does before it repairs.
 
-use crate::initiate::{PartFailed, RunTerms, patience_ms, record_holders, run_plan};
+use crate::initiate::{PartFailed, RunTerms, patience_ms, record_holders, run_heard};
 use crate::message::{Effect, Purpose, ReadCut, Refusal, RunId};
 use crate::ports::Ports;
 use crate::primary::UPDATE_SLICE_BYTES;
+use crate::progress::Heard;
 use gabion_layout::{ChunkIndex, Epoch, Generation, Sequence, Topology};
 use gabion_plan::{Keepings, Plan, check};
 use gabion_planner::update::{Scheme, Waiting, check_left, missed};
@@ -96,6 +97,7 @@ impl Commit {
         &self,
         ports: &dyn Ports,
         terms: CommitTerms,
+        heard: &Heard,
     ) -> Result<(), PartFailed> {
         let terms = RunTerms {
             run: RunId(ports.random()),
@@ -111,9 +113,8 @@ impl Commit {
             deadline_ms: patience_ms(&self.plan),
             stall_ms: None,
         };
-        let ran = run_plan(ports, &self.plan, &terms, |_| {
-            unreachable!("a commit moves bytes between nodes alone")
-        });
+        let own = |_| unreachable!("a commit moves bytes between nodes alone");
+        let ran = run_heard(ports, &self.plan, &terms, own, heard);
         ran.await.map(|_| ())
     }
 }

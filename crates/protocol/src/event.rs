@@ -9,6 +9,8 @@ use std::fmt;
 pub enum Event {
     /// A node has joined, for the first time or again.
     Joined(NodeId),
+    /// A node has joined with a directory of an earlier time: its chunks count as stale from what they show.
+    WentBack(NodeId),
     /// A node is silent for longer than its lease.
     Suspect(NodeId),
     /// Most nodes cannot reach a node: it is no member until they can.
@@ -38,6 +40,7 @@ impl Event {
         matches!(
             self,
             Self::Suspect(_)
+                | Self::WentBack(_)
                 | Self::Evicted(_)
                 | Self::Failed(_)
                 | Self::GivenUp(_)
@@ -51,6 +54,7 @@ impl Event {
     pub const fn node(&self) -> Option<NodeId> {
         match self {
             Self::Joined(node)
+            | Self::WentBack(node)
             | Self::Suspect(node)
             | Self::Evicted(node)
             | Self::Failed(node)
@@ -78,6 +82,10 @@ impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Joined(node) => write!(f, "{node} has joined"),
+            Self::WentBack(node) => write!(
+                f,
+                "{node} went back in time: its chunks count as stale from what they show"
+            ),
             Self::Suspect(node) => write!(f, "{node} is suspect: its lease has run out"),
             Self::Evicted(node) => {
                 write!(f, "{node} is evicted: most nodes cannot reach it")

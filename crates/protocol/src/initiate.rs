@@ -6,6 +6,7 @@ use crate::message::{
     Effect, Flow, NodeReply, NodeRequest, Purpose, ReadCut, Refusal, RunId, RunPart,
 };
 use crate::ports::{Address, CallError, Ports, until_hung};
+use crate::progress::Heard;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::select_biased;
@@ -91,6 +92,17 @@ pub async fn run_plan(
     terms: &RunTerms,
     own: impl FnOnce(Part) -> OwnPart,
 ) -> Result<BTreeMap<NodeId, Sequence>, PartFailed> {
+    run_heard(ports, plan, terms, own, &Heard::default()).await
+}
+
+/// As [`run_plan`]; takes note of how far the participants have come with their parts.
+pub(crate) async fn run_heard(
+    ports: &dyn Ports,
+    plan: &Plan,
+    terms: &RunTerms,
+    own: impl FnOnce(Part) -> OwnPart,
+    heard: &Heard,
+) -> Result<BTreeMap<NodeId, Sequence>, PartFailed> {
     let participants = plan.participants();
     let mut running = FuturesUnordered::new();
     if participants.contains(&NodeId::CLIENT) {
@@ -108,7 +120,10 @@ pub async fn run_plan(
         // The reply may take as long as the part itself; a second more lets the part's own
         // deadline speak first, since it knows better what was missing.
         let call = ports.call_node(node, request, terms.deadline_ms + 1000);
-        running.push(call.map(move |reply| (node, part_reply(reply))).boxed());
+        running.push(
+            call.map(move |reply| (node, part_reply(node, reply, heard)))
+                .boxed(),
+        );
     }
     let nodes = participants.iter().copied();
     let nodes: Vec<NodeId> = nodes.filter(|&node| node != NodeId::CLIENT).collect();
@@ -196,9 +211,18 @@ impl RunTerms {
     }
 }
 
-fn part_reply(reply: Result<NodeReply, CallError>) -> Result<Sequence, Failed> {
+fn part_reply(
+    node: NodeId,
+    reply: Result<NodeReply, CallError>,
+    heard: &Heard,
+) -> Result<Sequence, Failed> {
     match reply {
-        Ok(NodeReply::PartDone { as_of }) => Ok(as_of),
+        Ok(NodeReply::PartDone { as_of, progress }) => {
+            if let Some(progress) = progress {
+                heard.note(node, progress);
+            }
+            Ok(as_of)
+        }
         Ok(NodeReply::Refused(refusal)) => Err(Failed::Refused(refusal)),
         Ok(_) => Err(Failed::Refused(Refusal::Failed(
             "the node's reply does not fit the question".to_owned(),

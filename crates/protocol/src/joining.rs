@@ -6,7 +6,7 @@ use crate::message::{Applicant, CoordinatorReply, CoordinatorRequest, NodeStatus
 use crate::node::{JoinError, MEMBERSHIP_DEADLINE_MS, NodeOptions};
 use crate::participant::Participant;
 use gabion_layout::NodeId;
-use gabion_store::{Disk, Identity};
+use gabion_store::{Disk, Identity, Store};
 
 /// What a join brings.
 pub(crate) struct Membership {
@@ -14,6 +14,13 @@ pub(crate) struct Membership {
     pub(crate) lease_until_ms: u64,
     pub(crate) heartbeat_ms: u64,
     pub(crate) nodes: Vec<NodeStatus>,
+}
+
+/// Where the journal ended when the store was first opened since the start that was let in last; up to
+/// where it is durable if this is that start.
+fn shown_position<D: Disk>(store: &Store<D>, identity: &Identity) -> u64 {
+    let found = identity.found_position;
+    found.unwrap_or_else(|| store.position())
 }
 
 /// Joins with what the store holds, and obeys the answer before anything is served.
@@ -37,6 +44,7 @@ pub(crate) async fn ask_to_join<D: Disk>(
         cluster: identity.cluster,
         node: identity.node.or(options.node),
         start,
+        position: shown_position(&participant.store, &identity),
         earlier: identity.starts,
         heard: identity.coordinator,
         rack: options.rack,
@@ -71,6 +79,7 @@ pub(crate) async fn ask_to_join<D: Disk>(
                     node: Some(node),
                     starts: vec![start],
                     coordinator: Some(coordinator),
+                    found_position: None,
                 })
             });
             obeyed.await.map_err(store_error)?;

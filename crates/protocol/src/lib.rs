@@ -21,6 +21,7 @@ mod participant;
 mod phases;
 pub mod ports;
 pub mod primary;
+mod progress;
 pub mod quorum;
 pub mod run;
 pub mod settle;

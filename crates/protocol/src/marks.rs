@@ -5,7 +5,7 @@
 //! is only late: what a node is owed while it is being told, and for a little while after, is told
 //! together, and of each stripe the newest mark alone. A mark after a pause leaves at once.
 
-use crate::message::{CommittedMark, NodeRequest};
+use crate::message::{CommittedMark, NodeRequest, Progress};
 use crate::ports::Ports;
 use futures::FutureExt;
 use gabion_layout::{NodeId, StripeId};
@@ -18,9 +18,14 @@ const TELL_AGAIN_AFTER_MS: u64 = 50;
 /// How long a node may take to hear a mark.
 const TELL_DEADLINE_MS: u64 = 5_000;
 
+/// Says how far the primary's node has come.
+pub(crate) type OwnProgress = Arc<dyn Fn() -> Progress + Send + Sync>;
+
 /// What other nodes are yet to be told.
 pub(crate) struct Marks {
     ports: Arc<dyn Ports>,
+    node: NodeId,
+    own_progress: OwnProgress,
     /// By node; there is an entry, be it empty, for each node that a task is telling.
     owed: Mutex<BTreeMap<NodeId, Owed>>,
 }
@@ -29,9 +34,14 @@ pub(crate) struct Marks {
 type Owed = BTreeMap<StripeId, CommittedMark>;
 
 impl Marks {
-    pub(crate) fn new(ports: Arc<dyn Ports>) -> Arc<Self> {
+    pub(crate) fn new(ports: Arc<dyn Ports>, node: NodeId, own_progress: OwnProgress) -> Arc<Self> {
         let owed = Mutex::default();
-        Arc::new(Self { ports, owed })
+        Arc::new(Self {
+            ports,
+            node,
+            own_progress,
+            owed,
+        })
     }
 
     /// Has a node hear a mark. It must have all of the stripe's updates up to there.
@@ -54,7 +64,8 @@ impl Marks {
     /// Tells a node what it is owed until that is nothing.
     async fn tell_all(&self, node: NodeId) {
         while let Some(marks) = self.take(node) {
-            let told = NodeRequest::Committed { marks };
+            let from = Some((self.node, (self.own_progress)()));
+            let told = NodeRequest::Committed { marks, from };
             // Nothing depends on it: who has not heard asks.
             let _ = self.ports.call_node(node, told, TELL_DEADLINE_MS).await;
             self.ports.sleep_ms(TELL_AGAIN_AFTER_MS).await;
@@ -111,7 +122,7 @@ mod tests {
             request: NodeRequest,
             _: u64,
         ) -> BoxFuture<'static, Result<NodeReply, CallError>> {
-            let NodeRequest::Committed { marks } = request else {
+            let NodeRequest::Committed { marks, .. } = request else {
                 panic!("only marks are told here");
             };
             let (answer, receiver) = channel();
@@ -214,7 +225,11 @@ mod tests {
     #[test]
     fn a_mark_after_a_pause_leaves_at_once_and_later_ones_together() {
         let wire = Arc::new(Wire::default());
-        let marks = Marks::new(Arc::clone(&wire) as Arc<dyn Ports>);
+        let marks = Marks::new(
+            Arc::clone(&wire) as Arc<dyn Ports>,
+            NodeId(0),
+            Arc::new(Progress::default),
+        );
         marks.tell(NodeId(7), mark(1, 1));
         marks.tell(NodeId(8), mark(1, 1));
         assert_eq!(wire.told(true), [(7, vec![(1, 1)]), (8, vec![(1, 1)])]);
@@ -234,7 +249,11 @@ mod tests {
     #[test]
     fn a_silent_node_is_told_the_newest_mark_next_time_and_holds_up_nobody() {
         let wire = Arc::new(Wire::default());
-        let marks = Marks::new(Arc::clone(&wire) as Arc<dyn Ports>);
+        let marks = Marks::new(
+            Arc::clone(&wire) as Arc<dyn Ports>,
+            NodeId(0),
+            Arc::new(Progress::default),
+        );
         marks.tell(NodeId(7), mark(1, 1));
         wire.run();
         marks.tell(NodeId(7), mark(1, 2));
@@ -247,7 +266,11 @@ mod tests {
     #[test]
     fn a_mark_of_a_later_term_is_newer() {
         let wire = Arc::new(Wire::default());
-        let marks = Marks::new(Arc::clone(&wire) as Arc<dyn Ports>);
+        let marks = Marks::new(
+            Arc::clone(&wire) as Arc<dyn Ports>,
+            NodeId(0),
+            Arc::new(Progress::default),
+        );
         let later = CommittedMark {
             epoch: Epoch(2),
             ..mark(1, 4)

@@ -9,12 +9,13 @@ pub use crate::store_failure::Left;
 use crate::joining::ask_to_join;
 use crate::message::{
     CoordinatorReply, CoordinatorRequest, Damage, Flow, Meter, NodeReply, NodeRequest, NodeStatus,
-    Purpose, Refusal, Vitals,
+    Progress, Purpose, Refusal, Vitals,
 };
 use crate::participant::{Participant, generation_of};
 use crate::phases::ADOPT_EVERY_MS;
 use crate::ports::{Address, Ports};
 use crate::primary::{NotMade, Primaries, Update};
+use crate::progress::Heard;
 use crate::staging::Staging;
 use crate::upkeep::Upkeep;
 use futures::FutureExt;
@@ -68,6 +69,8 @@ pub struct Node<D: Disk> {
     pub(crate) options: NodeOptions,
     pub(crate) participant: Participant<D>,
     primaries: Primaries,
+    /// How far other nodes have come, by their own words.
+    heard: Arc<Heard>,
     staging: Mutex<Staging>,
     pins: Mutex<Vec<Pinned>>,
     nodes: Mutex<Vec<NodeStatus>>,
@@ -119,12 +122,16 @@ impl<D: Disk> Node<D> {
             node: Some(id),
             ..options
         };
-        let primaries = Primaries::new(id, options.start.number, ports);
+        let (own, incarnation) = (participant.clone(), options.start.number);
+        let own_progress = Arc::new(move || progress(&own, incarnation));
+        let heard = Arc::<Heard>::default();
+        let primaries = Primaries::new(id, incarnation, ports, own_progress, Arc::clone(&heard));
         Ok(Arc::new(Self {
             id,
             options,
             participant,
             primaries,
+            heard,
             staging: Mutex::default(),
             pins: Mutex::default(),
             nodes: Mutex::new(membership.nodes),
@@ -301,7 +308,11 @@ impl<D: Disk> Node<D> {
                 let arrivals = lock(&self.staging).start(run, ports.now_ms())?;
                 let done = self.participant.run(*part, arrivals, origin).await;
                 lock(&self.staging).end(run, ports.now_ms());
-                done
+                let progress = progress(&self.participant, self.options.start.number);
+                done.map(|as_of| NodeReply::PartDone {
+                    as_of,
+                    progress: Some(progress),
+                })
             }
             NodeRequest::Update { .. }
             | NodeRequest::Fate(_)
@@ -321,6 +332,7 @@ impl<D: Disk> Node<D> {
             NodeRequest::Scrub { chunks } => self.scrub(chunks).await,
             NodeRequest::Attest { .. }
             | NodeRequest::Reach { .. }
+            | NodeRequest::Progress { .. }
             | NodeRequest::Written { .. }
             | NodeRequest::Probe { .. }
             | NodeRequest::StoreCounts
@@ -441,6 +453,7 @@ impl<D: Disk> Node<D> {
             node: self.id,
             incarnation: self.options.start.number,
             heard: self.participant.store.identity().coordinator,
+            position: self.participant.store.position(),
             vitals: self.take_vitals().await,
         };
         match ports
@@ -513,6 +526,14 @@ fn is_clients(request: &NodeRequest) -> bool {
         NodeRequest::Update { .. } => true,
         NodeRequest::RunPart(part) => part.purpose == Purpose::Client,
         _ => false,
+    }
+}
+
+/// How far a run of a node has come.
+fn progress<D: Disk>(participant: &Participant<D>, incarnation: u64) -> Progress {
+    Progress {
+        incarnation,
+        position: participant.store.position(),
     }
 }
 

@@ -3,8 +3,8 @@
 
 use crate::holdings::remove;
 use crate::message::{
-    Attestation, CommittedMark, ConversionSource, Damage, Effect, Holding, NodeReply,
-    PendingRecord, ReadCut, Refusal, RunPart,
+    Attestation, CommittedMark, ConversionSource, Damage, Effect, Holding, PendingRecord, ReadCut,
+    Refusal, RunPart,
 };
 use crate::part_io::{Gathered, NodeIo, Use, lock};
 use crate::ports::{Address, Ports, run_blocking};
@@ -205,13 +205,13 @@ impl<D: Disk> Participant<D> {
             .await
     }
 
-    /// Does a part of a plan. The reply is true only when everything it says is durable.
+    /// Does a part of a plan, which is durable when this returns. Says as of which update it has read.
     pub(crate) async fn run(
         &self,
         request: RunPart,
         arrivals: Arrivals,
         origin: Address,
-    ) -> Result<NodeReply, Refusal> {
+    ) -> Result<Sequence, Refusal> {
         let began_in = *self
             .membership
             .read()
@@ -250,7 +250,7 @@ impl<D: Disk> Participant<D> {
         let gathered = std::mem::take(&mut *lock(&io.gathered));
         let as_of = gathered.read_at.unwrap_or(admitted_at);
         self.finish(request, gathered, began_in).await?;
-        Ok(NodeReply::PartDone { as_of })
+        Ok(as_of)
     }
 
     /// Whether the part may run here at all, and as of which update it reads.

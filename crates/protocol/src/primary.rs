@@ -7,14 +7,15 @@ mod commits;
 mod fates;
 
 use self::commits::check_leased_copies;
-use crate::initiate::{PartFailed, run_plan, substitutes};
-use crate::marks::Marks;
+use crate::initiate::{PartFailed, run_heard, substitutes};
+use crate::marks::{Marks, OwnProgress};
 use crate::message::{
     CommittedMark, CoordinatorReply, CoordinatorRequest, Liveness, Meter, NodeStatus, Refusal,
     RunId, StripeLease,
 };
 use crate::phases::Phases;
 use crate::ports::Ports;
+use crate::progress::Heard;
 use crate::settle::{collect, exclusion, is_proof, recovery_rule, resolve, verify_survivors};
 use crate::term::{Planned, Term, topology_of};
 use crate::turns::Turns;
@@ -44,6 +45,8 @@ pub(crate) struct Primaries {
     incarnation: u64,
     ports: Arc<dyn Ports>,
     marks: Arc<Marks>,
+    /// How far participants have come.
+    heard: Arc<Heard>,
     stripes: Mutex<BTreeMap<StripeId, Arc<Desk>>>,
     codes: Mutex<BTreeMap<String, Code>>,
     phases: Mutex<Phases>,
@@ -104,14 +107,22 @@ impl Update {
 }
 
 impl Primaries {
-    pub(crate) fn new(node: NodeId, incarnation: u64, ports: Arc<dyn Ports>) -> Self {
-        let marks = Marks::new(Arc::clone(&ports));
+    /// The primaries of a run of a node, which says how far it has come when it tells marks.
+    pub(crate) fn new(
+        node: NodeId,
+        incarnation: u64,
+        ports: Arc<dyn Ports>,
+        own_progress: OwnProgress,
+        heard: Arc<Heard>,
+    ) -> Self {
+        let marks = Marks::new(Arc::clone(&ports), node, own_progress);
         let stripes = Mutex::default();
         Self {
             node,
             incarnation,
             ports,
             marks,
+            heard,
             stripes,
             codes: Mutex::default(),
             phases: Mutex::default(),
@@ -200,7 +211,7 @@ impl Primaries {
         let is_append = matches!(plan.goal, Goal::Append { .. });
         let (sequence, terms) = term.number(update.run, plan);
         let no_own_part = |_| futures::future::ready(Ok(())).boxed();
-        match run_plan(&*self.ports, plan, &terms, no_own_part).await {
+        match run_heard(&*self.ports, plan, &terms, no_own_part, &self.heard).await {
             Ok(_) => {
                 lock(&self.planned).count_plan(plan, &term.topology, terms.purpose);
                 term.waiting.note_plan(plan);

@@ -25,8 +25,6 @@ use std::sync::{Arc, Mutex};
 
 /// Bytes of a journal segment: as few as large updates allow, so that segments come and go.
 const SEGMENT_BYTES: u64 = 256 << 10;
-/// Images of a disk that are kept.
-const IMAGE_COUNT_MAX: usize = 4;
 /// Bytes that new chunks leave free.
 const RESERVE_BYTES: u64 = 64 << 10;
 
@@ -86,18 +84,18 @@ impl KeyValue for Onlooker {
 }
 
 /// A node's machine.
-struct NodeMachine {
+pub(crate) struct NodeMachine {
     rack: RackId,
-    disk: SimDisk,
+    pub(crate) disk: SimDisk,
     /// What the node keeps of itself outside its store.
-    id: Option<NodeId>,
+    pub(crate) id: Option<NodeId>,
     incarnation: u64,
     /// Earlier states of the disk, as a loss of power would have left them, oldest first.
-    images: VecDeque<SimDisk>,
-    running: Option<Running>,
+    pub(crate) images: VecDeque<SimDisk>,
+    pub(crate) running: Option<Running>,
 }
 
-struct Running {
+pub(crate) struct Running {
     party: Party,
     /// Once it has joined.
     store: Option<Arc<Store<SimDisk>>>,
@@ -117,7 +115,7 @@ pub(crate) struct Cluster {
     pub(crate) hangs: Arc<Hangs>,
     clients: Mutex<Vec<Party>>,
     coordinator: Mutex<Option<Party>>,
-    nodes: Mutex<Vec<NodeMachine>>,
+    pub(crate) nodes: Mutex<Vec<NodeMachine>>,
 }
 
 struct NodeService(Arc<Node<SimDisk>>);
@@ -457,38 +455,6 @@ impl Cluster {
         machine.images.clear();
     }
 
-    /// Keeps an image of a disk as a loss of power would leave it now, and a few earlier ones.
-    pub(crate) fn keep_image(&self, slot: Slot) {
-        let seed = self.world.roll(crate::dice::Dice::any);
-        let machine = &mut lock(&self.nodes)[slot.0 - 1];
-        if machine.id.is_some() {
-            machine.images.push_back(machine.disk.after_crash(seed));
-            machine.images.truncate(IMAGE_COUNT_MAX);
-        }
-    }
-
-    /// Whether there is an image of a disk.
-    pub(crate) fn has_image(&self, slot: Slot) -> bool {
-        !lock(&self.nodes)[slot.0 - 1].images.is_empty()
-    }
-
-    /// Brings one of the images of a machine's disk back; the machine does not run.
-    pub(crate) fn roll_back(&self, slot: Slot) {
-        let seed = self.world.roll(crate::dice::Dice::any);
-        let machine = &mut lock(&self.nodes)[slot.0 - 1];
-        assert!(
-            machine.running.is_none(),
-            "a running machine keeps its disk"
-        );
-        let at = seed as usize % machine.images.len();
-        self.world
-            .note(&format!("machine {} goes back to image {at}", slot.0));
-        machine.disk = machine.images[at].after_crash(seed);
-        if let Some(node) = machine.id {
-            self.watch.doubts(node);
-        }
-    }
-
     /// A node's disk.
     pub(crate) fn disk(&self, slot: Slot) -> SimDisk {
         lock(&self.nodes)[slot.0 - 1].disk.clone()
@@ -575,6 +541,7 @@ fn coordinator_options() -> CoordinatorOptions {
         retry_ms: 200,
         put_timeout_ms: 20_000,
         lifecycle_scan_ms: 500,
+        progress_ms: 1_000,
         convert_parallel: 2,
         scrub_deadline_ms: 20_000,
     }

@@ -83,7 +83,6 @@ pub(crate) const FAULTS: [(Fault, u64); 28] = [
     (Fault::DiskFull, 1),
     (Fault::BitRot, 2),
     (Fault::DiskLoss, 2),
-    // Nodes do not show what they had yet, so that a copy of an earlier instant serves old bytes.
     (Fault::Rollback, 0),
     (Fault::Pause, 2),
     // Leases are counted by clocks that count suspension; one that stands still cannot know that it is over.

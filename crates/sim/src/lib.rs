@@ -25,6 +25,7 @@ pub mod disk_model;
 mod faults;
 pub mod flow;
 pub mod history;
+mod images;
 mod journal;
 mod ledger;
 pub mod names;

@@ -247,13 +247,18 @@ impl Weather {
         true
     }
 
-    /// A machine's disk is one of its earlier images.
+    /// A machine's disk is one of its earlier images. That counts as a loss of the disk: what the node
+    /// has acknowledged since is gone.
     async fn roll_back(&self, slot: Slot, down_ms: u64) -> bool {
-        if !self.cluster.has_image(slot) || !self.may_harm(slot) {
+        let Some(image) = self.cluster.old_image(slot) else {
+            return false;
+        };
+        if !self.may_harm(slot) {
             return false;
         }
-        self.cluster.kill_node(slot, true);
-        self.cluster.roll_back(slot);
+        let loses_power = self.cluster.world.roll(|dice| dice.one_in(2));
+        self.cluster.kill_node(slot, loses_power);
+        self.cluster.roll_back(slot, image);
         self.cluster.world.sleep(down_ms * 1000).await;
         self.cluster.start_node(slot);
         true

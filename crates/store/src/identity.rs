@@ -33,6 +33,10 @@ pub struct Identity {
     pub starts: Vec<Start>,
     /// The newest start of the coordinator that the node has heard of.
     pub coordinator: Option<Start>,
+    /// Where the journal ended when the store was first opened after the last start that was let in. A
+    /// store that is opened appends to its journal, so a copy of another time would look newer each
+    /// time. `None` while that start runs.
+    pub found_position: Option<u64>,
 }
 
 impl Identity {
@@ -53,7 +57,8 @@ impl Identity {
         bytes.push(
             flag(self.cluster.is_some(), 0)
                 | flag(self.node.is_some(), 1)
-                | flag(self.coordinator.is_some(), 2),
+                | flag(self.coordinator.is_some(), 2)
+                | flag(self.found_position.is_some(), 3),
         );
         if let Some(cluster) = self.cluster {
             bytes.extend_from_slice(&cluster.0.to_le_bytes());
@@ -65,6 +70,9 @@ impl Identity {
         for start in self.starts.iter().chain(&self.coordinator) {
             put_varint(&mut bytes, start.number);
             put_varint(&mut bytes, start.nonce);
+        }
+        if let Some(position) = self.found_position {
+            put_varint(&mut bytes, position);
         }
         let crc = crc32c(&bytes);
         bytes.extend_from_slice(&crc.to_le_bytes());
@@ -99,6 +107,9 @@ impl Identity {
         }
         if has(2) {
             identity.coordinator = Some(read_start(&mut reader)?);
+        }
+        if has(3) {
+            identity.found_position = Some(reader.varint()?);
         }
         reader.finish()?;
         Some(identity)
@@ -142,6 +153,28 @@ fn prepare<D: Disk>(disk: &D, identity: &Identity) -> Result<(), StoreError> {
     file.sync().context("sync", UNFINISHED_PATH)
 }
 
+/// Makes the next identity the one that counts.
+fn replace<D: Disk>(disk: &D) -> Result<(), StoreError> {
+    disk.rename(UNFINISHED_PATH, PATH).context("rename", PATH)?;
+    disk.sync_directory("").context("sync directory", "")
+}
+
+/// Remembers where the journal ends, unless an earlier opening since the last start that was let in has
+/// done so. To be called before anything is appended to the journal.
+pub(crate) fn note_found<D: Disk>(
+    disk: &D,
+    identity: &mut Identity,
+    position: u64,
+) -> Result<(), StoreError> {
+    // Nobody knows anything of a store that has not joined.
+    if identity.node.is_none() || identity.found_position.is_some() {
+        return Ok(());
+    }
+    identity.found_position = Some(position);
+    prepare(disk, identity)?;
+    replace(disk)
+}
+
 impl<D: Disk> Store<D> {
     /// Whose store it is.
     pub fn identity(&self) -> Identity {
@@ -169,9 +202,7 @@ impl<D: Disk> Store<D> {
             let _ = disk.remove(UNFINISHED_PATH);
             return Err(error);
         }
-        let replaced = disk.rename(UNFINISHED_PATH, PATH).context("rename", PATH);
-        let durable = replaced.and_then(|()| disk.sync_directory("").context("sync directory", ""));
-        self.shared.require(durable)?;
+        self.shared.require(replace(disk))?;
         known.clone_from(identity);
         Ok(())
     }
@@ -193,6 +224,7 @@ mod tests {
         identity.cluster = Some(ClusterId(u128::MAX - 3));
         identity.node = Some(NodeId(7));
         identity.coordinator = Some(start(3));
+        identity.found_position = Some(u64::MAX);
         identity.begin(start(1));
         identity.begin(start(2));
         let bytes = identity.encode();

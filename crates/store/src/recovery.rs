@@ -97,7 +97,7 @@ impl<D: Disk> Store<D> {
     pub fn open(disk: D, options: Options) -> Result<(Self, RecoveryReport), StoreError> {
         let disk = Arc::new(disk);
         let is_new = format::check_or_create(&*disk)?;
-        let identity = identity::read(&*disk)?;
+        let mut identity = identity::read(&*disk)?;
         let mut journal = Journal::new(Arc::clone(&disk), BTreeMap::new(), 0);
         journal.discard_spare()?;
         let mut replay = Replay {
@@ -113,6 +113,7 @@ impl<D: Disk> Store<D> {
         };
         replay.find_chunks()?;
         replay.replay_journal()?;
+        identity::note_found(&*disk, &mut identity, replay.state.journal.end_lsn)?;
         replay.distrust()?;
         replay.finish_removals()?;
         replay.redo_images()?;

@@ -84,7 +84,7 @@ pub(crate) struct Shared<D: Disk> {
     pub(crate) counters: Arc<Counters>,
     pub(crate) reserve_syncs: Arc<ReserveSyncs<D::File>>,
     state: Mutex<State<D>>,
-    group: Group,
+    pub(crate) group: Group,
     /// As it is on the disk.
     pub(crate) identity: Mutex<Identity>,
     /// The first failure of a required write or sync.
@@ -101,8 +101,8 @@ impl<D: Disk> std::fmt::Debug for Shared<D> {
 }
 
 /// Lets one caller sync the journal for all who wait.
-struct Group {
-    synced_lsn: Arc<AtomicU64>,
+pub(crate) struct Group {
+    pub(crate) synced_lsn: Arc<AtomicU64>,
     /// Whether somebody is syncing.
     is_led: Mutex<bool>,
     done: Condvar,

@@ -13,6 +13,7 @@ use crate::frame;
 use crate::index::Header;
 use crate::store::{Room, State, Store};
 use gabion_layout::ChunkId;
+use std::sync::atomic::Ordering;
 
 /// Most bytes of a witness's frame: an index and three numbers of 10 bytes.
 pub(crate) const WITNESS_BYTES_MAX: u64 = (frame::PREFIX_BYTES + 31).next_multiple_of(8) as u64;
@@ -44,6 +45,13 @@ impl Witness {
 }
 
 impl<D: Disk> Store<D> {
+    /// Up to where the journal is durable. No crash takes it back behind that: when the store is opened
+    /// again, the journal ends there or later, unless the directory is a copy of another time or the disk
+    /// has lost what was synced. What is in reserves has moved it once it was borne witness of.
+    pub fn position(&self) -> u64 {
+        self.shared.group.synced_lsn.load(Ordering::Acquire)
+    }
+
     /// Makes it durable that everything synced so far was synced. From then on damage to any of it
     /// is known for damage, while before, damage to the last record of the journal or of a reserve
     /// and a crash together pass for a record that was never synced. One sync of the journal, or

@@ -265,7 +265,10 @@ async fn call(
                         epoch: Epoch(1),
                         sequence: Sequence(number),
                     };
-                    let request = NodeRequest::Committed { marks: vec![mark] };
+                    let request = NodeRequest::Committed {
+                        marks: vec![mark],
+                        from: None,
+                    };
                     let start = Instant::now();
                     call_once(&connection, &request).await;
                     latencies.push(start.elapsed());

@@ -258,4 +258,41 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "space::a_start_that_finds_no_room_below_serves_and_goes_on_when_there_is_some",
         ),
     },
+    Mutant {
+        name: "journal-position-ignored",
+        file: "crates/protocol/src/coordinator/progress.rs",
+        text: "farthest.is_some_and(|farthest| applicant.position < farthest.position)",
+        replacement: "farthest.is_some_and(|farthest| applicant.position < farthest.position.min(0))",
+        check: coordinator("identity::a_journal_that_ends_before_what_its_run_has_said_went_back"),
+    },
+    Mutant {
+        name: "other-nodes-not-asked-for-the-position",
+        file: "crates/protocol/src/coordinator/progress.rs",
+        text: "let mut said = self.ask_others(node).await;",
+        replacement: "let mut said = self.ask_others(node).await;\n        said.clear();",
+        check: coordinator("identity::other_nodes_remember_what_the_coordinator_has_not_heard"),
+    },
+    Mutant {
+        name: "position-claimed-before-the-sync",
+        file: "crates/store/src/witness.rs",
+        text: "self.shared.group.synced_lsn.load(Ordering::Acquire)",
+        replacement: "self.shared.lock().journal.end_lsn + u64::from(Ordering::Acquire == Ordering::Release)",
+        check: store(
+            "position::the_position_is_claimed_after_the_sync_and_found_again_after_any_crash",
+        ),
+    },
+    Mutant {
+        name: "position-found-after-the-start-has-appended",
+        file: "crates/store/src/recovery.rs",
+        text: "replay.state.rotate(options)?;",
+        replacement: "replay.state.rotate(options)?;\n        identity.found_position = identity\n            .found_position\n            .map(|_| replay.state.journal.end_lsn);",
+        check: store("position::a_copy_that_is_opened_again_and_again_shows_no_more_than_it_had"),
+    },
+    Mutant {
+        name: "copies-of-a-node-that-went-back-count",
+        file: "crates/protocol/src/coordinator/inventory.rs",
+        text: "_ if went_back && meta.appends(stripe.id)? => Some(None),",
+        replacement: "_ if went_back && meta.appends(stripe.id)? => Some(Some(held.mark)),",
+        check: coordinator("append::copies_of_a_node_that_went_back_count_for_nothing"),
+    },
 ];

@@ -206,7 +206,7 @@ impl Action {
             Self::Stale(stripe, chunk) => meta.mark_stale(*stripe, *chunk).map(Answer::Stripe),
             Self::Declare(node, true) => meta.declare_failed(*node).map(Answer::Node),
             Self::Declare(node, false) => meta
-                .declare_returned(*node, gabion_layout::Start::default())
+                .declare_returned(*node, gabion_layout::Start::default(), 0)
                 .map(Answer::Node),
             Self::Acquire(stripe, holder) => meta
                 .acquire(*stripe, *holder, &world.membership, now_ms)

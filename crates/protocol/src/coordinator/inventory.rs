@@ -100,61 +100,79 @@ pub(super) fn find_fates<K: KeyValue>(
 ) -> Result<Fates, MetaError> {
     let mut fates = Fates::default();
     for held in chunks {
-        let mut stripe = match meta.stripe(held.chunk.stripe) {
-            Ok(stripe) if stripe.node_of(held.chunk.index) == Some(node) => stripe,
-            Ok(_) | Err(MetaError::UnknownStripe(_)) => continue,
+        match find_fate(meta, node, went_back, held) {
+            Ok(Some((stripe, decided))) => {
+                if stripe.is_stale(held.chunk.index) {
+                    fates.to_repair.push(stripe);
+                }
+                fates.decided.extend(decided);
+            }
+            // It is another's, or its stripe is gone, perhaps since the node was asked.
+            Ok(None) | Err(MetaError::UnknownStripe(_)) => {}
             Err(error) => return Err(error),
-        };
-        let Verdict {
-            excluded_by,
-            mut stands,
-            open,
-            missed_after,
-            last_epoch,
-        } = meta.judge(&Held {
-            node,
-            chunk: held.chunk,
-            epoch: held.epoch,
-            mark: held.mark,
-            undecided: &held.undecided,
-        })?;
-        if held.epoch > last_epoch {
-            let (stripe, epoch) = (stripe.id, held.epoch);
-            let proof = format!("{node} knows {epoch} of {stripe}, which it has not handed out");
-            return Err(MetaError::WentBack { proof });
-        }
-        let mut epoch = excluded_by;
-        let missed_after = if went_back {
-            Some(held.mark)
-        } else {
-            missed_after
-        };
-        if missed_after.is_some() {
-            let stale = StaleChunk {
-                chunk: held.chunk.index,
-                missed_after,
-            };
-            stripe = meta.note_stale(stripe.id, &[stale])?;
-        }
-        if let Some(stale) = stripe.staleness(held.chunk.index) {
-            // No term counts on it any more, so nothing is open: it has what it had when it became
-            // stale, and no more.
-            epoch = Some(last_epoch);
-            stands.extend(open);
-            stands.retain(|&(_, sequence)| Some(sequence) <= stale.missed_after);
-            stands.sort_unstable_by_key(|&(_, sequence)| sequence);
-            fates.to_repair.push(stripe.clone());
-        }
-        if let Some(epoch) = epoch {
-            fates.decided.push(Decided {
-                stripe: stripe.id,
-                epoch,
-                generation: stripe.generation,
-                stands,
-            });
         }
     }
     Ok(fates)
+}
+
+/// The fate of one chunk, with its stripe's record; none if the chunk is not the node's.
+fn find_fate<K: KeyValue>(
+    meta: &Meta<K>,
+    node: NodeId,
+    went_back: bool,
+    held: &HeldChunk,
+) -> Result<Option<(StripeRecord, Option<Decided>)>, MetaError> {
+    let mut stripe = meta.stripe(held.chunk.stripe)?;
+    if stripe.node_of(held.chunk.index) != Some(node) {
+        return Ok(None);
+    }
+    let Verdict {
+        excluded_by,
+        mut stands,
+        open,
+        missed_after,
+        last_epoch,
+    } = meta.judge(&Held {
+        node,
+        chunk: held.chunk,
+        epoch: held.epoch,
+        mark: held.mark,
+        undecided: &held.undecided,
+    })?;
+    if held.epoch > last_epoch {
+        let (stripe, epoch) = (stripe.id, held.epoch);
+        let proof = format!("{node} knows {epoch} of {stripe}, which it has not handed out");
+        return Err(MetaError::WentBack { proof });
+    }
+    let mut epoch = excluded_by;
+    let missed_after = match missed_after {
+        // Of what was appended copies may be missing, and nobody could tell which: nothing is trusted.
+        _ if went_back && meta.appends(stripe.id)? => Some(None),
+        _ if went_back => Some(Some(held.mark)),
+        missed_after => missed_after.map(Some),
+    };
+    if let Some(missed_after) = missed_after {
+        let stale = StaleChunk {
+            chunk: held.chunk.index,
+            missed_after,
+        };
+        stripe = meta.note_stale(stripe.id, &[stale])?;
+    }
+    if let Some(stale) = stripe.staleness(held.chunk.index) {
+        // No term counts on it any more, so nothing is open: it has what it had when it became
+        // stale, and no more.
+        epoch = Some(last_epoch);
+        stands.extend(open);
+        stands.retain(|&(_, sequence)| Some(sequence) <= stale.missed_after);
+        stands.sort_unstable_by_key(|&(_, sequence)| sequence);
+    }
+    let decided = epoch.map(|epoch| Decided {
+        stripe: stripe.id,
+        epoch,
+        generation: stripe.generation,
+        stands,
+    });
+    Ok(Some((stripe, decided)))
 }
 
 /// Whether a chunk, which was not the node's when its stripes were listed, should be set aside. A put

@@ -8,7 +8,7 @@ use crate::message::{
 };
 use crate::ports::reach;
 use gabion_layout::NodeId;
-use gabion_meta::{KeyValue, Meta, MetaError};
+use gabion_meta::{KeyValue, Meta, MetaError, Progress};
 use std::sync::Arc;
 
 impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
@@ -24,8 +24,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             return Ok(not_yet);
         }
         self.refuse_copy(&applicant).await?;
+        let shows_less = self.shows_less(&applicant).await?;
         let mut joins = self.admission.lock().await;
         let (start, earlier) = (applicant.start, applicant.earlier.clone());
+        let position = applicant.position;
         let node = match self.enter_member(applicant).await? {
             Ok(node) => node,
             Err(not_yet) => return Ok(not_yet),
@@ -34,7 +36,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         *joins.entry(node).or_default() += 1;
         let record = self.with_meta(move |meta| meta.node(node)).await?;
         let is_next = |admitted| admitted == start || earlier.contains(&admitted);
-        let went_back = record.admitted.is_some_and(|admitted| !is_next(admitted));
+        let went_back = shows_less || record.admitted.is_some_and(|admitted| !is_next(admitted));
         let this = Arc::clone(self);
         let chunks = Arc::new(chunks);
         let held = Arc::clone(&chunks);
@@ -50,9 +52,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let find = move |meta: &Meta<K>| find_fates(meta, node, went_back, &chunks);
         let fates = self.with_meta(find).await?;
         let record = self
-            .with_meta(move |meta| meta.declare_returned(node, start))
+            .with_meta(move |meta| meta.declare_returned(node, start, position))
             .await?;
         lock(&self.roster).learn(record);
+        self.note_arrival(node, (start.number, position), went_back);
         let mut to_repair = inventory.to_repair;
         to_repair.extend(fates.to_repair);
         lock(&self.leftovers).retain(|(holder, _)| *holder != node);
@@ -162,9 +165,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     pub(super) fn heartbeat(
         &self,
         node: NodeId,
-        incarnation: u64,
+        progress: Progress,
         vitals: &Vitals,
     ) -> CoordinatorReply {
+        let incarnation = progress.incarnation;
         self.note_vitals(node, vitals);
         let now_ms = self.ports.now_ms();
         let mut roster = lock(&self.roster);
@@ -173,6 +177,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             CoordinatorReply::Leave
         } else if !is_evicted && roster.renew(node, incarnation, now_ms) {
             roster.note_array(node, vitals.array.clone());
+            self.witnessed.note(node, progress);
             lock(&self.suspicions).hear_heartbeat(node, incarnation);
             CoordinatorReply::Alive {
                 coordinator: self.starts.own(),

@@ -21,6 +21,7 @@ mod lifecycle;
 mod manager;
 mod membership;
 mod pools;
+mod progress;
 mod rebuild;
 mod repair;
 mod replace;
@@ -43,11 +44,12 @@ use bell::Bell;
 use fleet::{Fleet, Roster};
 use futures::FutureExt;
 use gabion_layout::{ChunkId, ChunkIndex, NodeId, PoolId};
-use gabion_meta::{KeyValue, Meta, MetaError, PutId, Timing};
+use gabion_meta::{KeyValue, Meta, MetaError, Progress, PutId, Timing};
 use gabion_planner::manager::{LinkMatrix, RepairQueue};
 use gabion_planner::repair::Scheme;
 use grouping::Agenda;
 use pools::PoolFacts;
+use progress::Witnessed;
 use replace::{LivePut, Occupied};
 use space::Reports;
 use starts::Starts;
@@ -83,6 +85,8 @@ pub struct CoordinatorOptions {
     pub put_timeout_ms: u64,
     /// How often files are looked at whose blocks may be due to be encoded.
     pub lifecycle_scan_ms: u64,
+    /// How often it is made durable how far nodes' journals have come.
+    pub progress_ms: u64,
     /// Segments that are encoded, or replicated again, at once; at least 1.
     pub convert_parallel: usize,
     /// Longest time that one node may take to verify all that it stores.
@@ -106,6 +110,7 @@ impl Default for CoordinatorOptions {
             retry_ms: 500,
             put_timeout_ms: 60_000,
             lifecycle_scan_ms: 2_000,
+            progress_ms: 10_000,
             convert_parallel: 2,
             scrub_deadline_ms: 3_600_000,
         }
@@ -156,6 +161,8 @@ pub struct Coordinator<K> {
     timetable: Mutex<Timetable>,
     /// This start of the coordinator and earlier ones.
     starts: Starts,
+    /// How far nodes' journals have come.
+    witnessed: Witnessed,
     /// For how long coordinators had run when this one began, and its clock then.
     began: (u64, u64),
     /// Rung when `broken` is set.
@@ -195,6 +202,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let former = meta.all_former_holders()?;
         let starts = Starts::new(&meta.note_start(ports.random())?);
         let began = (meta.lifetime_ms()?, now_ms);
+        let witnessed = Witnessed::new(meta.progress()?);
         // A scheme of another release is none; a user chooses again.
         let scheme = settings
             .scheme
@@ -230,6 +238,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             converted: Mutex::default(),
             timetable: Mutex::default(),
             starts,
+            witnessed,
             began,
             broken_bell: Bell::default(),
             repair_bell: Bell::default(),
@@ -251,6 +260,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Arc::clone(self).group_forever().boxed(),
             Arc::clone(self).expire_puts().boxed(),
             Arc::clone(self).keep_lifecycles().boxed(),
+            Arc::clone(self).keep_progress().boxed(),
         ];
         for task in tasks {
             self.ports.spawn(task);
@@ -278,10 +288,15 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 node,
                 incarnation,
                 heard,
+                position,
                 vitals,
             } => {
                 self.hear(node, heard)?;
-                Ok(self.heartbeat(node, incarnation, &vitals))
+                let progress = Progress {
+                    incarnation,
+                    position,
+                };
+                Ok(self.heartbeat(node, progress, &vitals))
             }
             Ask::StoreFailed(failure) => self.store_failed(failure).await,
             Ask::Acquire {

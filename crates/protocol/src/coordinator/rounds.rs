@@ -16,6 +16,7 @@ use super::survey::{Setback, Survey};
 use super::{Coordinator, Denied, lock};
 use crate::commit::{Absent, Commit, CommitTerms};
 use crate::message::{NodeRequest, Purpose, Refusal};
+use crate::progress::Heard;
 use crate::settle::{
     Outcome, check_copies, collect, exclusion, is_proof, recovery_rule, resolve,
     verify_irreplaceable, verify_survivors,
@@ -457,7 +458,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             mark: outcome.mark,
             sequence: outcome.next,
         };
-        let ran = commit.run(&*self.ports, terms).await;
+        let ran = commit.run(&*self.ports, terms, &Heard::default()).await;
         ran.map_err(|failed| failed.refusal)?;
         lock(&self.planned).count_plan(&commit.plan, &survey.topology(), Purpose::Commit);
         let committed = Outcome {

@@ -54,6 +54,9 @@ pub struct Applicant {
     /// directory whose earlier starts do not have the one that the coordinator let in last is a copy
     /// of another time.
     pub earlier: Vec<Start>,
+    /// Where its journal ended when its store was first opened after the last start that was let in; for
+    /// that start itself, up to where its journal is durable.
+    pub position: u64,
     /// The newest start of a coordinator that it has heard of.
     pub heard: Option<Start>,
     /// Its rack.
@@ -93,6 +96,8 @@ pub enum CoordinatorRequest {
         incarnation: u64,
         /// The newest start of a coordinator that it has heard of.
         heard: Option<Start>,
+        /// Up to where its journal is durable.
+        position: u64,
         /// How it fares.
         vitals: Vitals,
     },

@@ -29,6 +29,7 @@ pub use status::{
 };
 
 pub use gabion_layout::RunId;
+pub use gabion_meta::Progress;
 pub use gabion_store::{RunMemory, StoreCounts};
 use serde::{Deserialize, Serialize};
 

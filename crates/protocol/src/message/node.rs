@@ -1,7 +1,7 @@
 //! What a node is asked, by clients, by the coordinator and by other nodes, and what it answers.
 //! Why it may refuse is in [`Refusal`].
 
-use super::{Meter, Purpose, Refusal, RunId};
+use super::{Meter, Progress, Purpose, Refusal, RunId};
 use bytes::Bytes;
 use gabion_layout::{
     ByteRange, ChunkId, ChunkIndex, ChunkRange, Epoch, Generation, NodeId, Sequence, StripeId,
@@ -336,6 +336,8 @@ pub enum NodeRequest {
     Committed {
         /// At most one a stripe.
         marks: Vec<CommittedMark>,
+        /// The primary, and how far it has come.
+        from: Option<(NodeId, Progress)>,
     },
     /// Bring no update after this one into the stripe's chunks themselves, so that they can be read
     /// as of it. A restart forgets it.
@@ -401,6 +403,11 @@ pub enum NodeRequest {
         /// The other node.
         node: NodeId,
     },
+    /// How far has another node come, for all that it has said? Answered without a lease.
+    Progress {
+        /// The other node.
+        node: NodeId,
+    },
     /// Bytes sent so far, and planned as a primary.
     Meter,
     /// What its disk has done so far.
@@ -412,7 +419,7 @@ impl NodeRequest {
     /// whether the node was left behind.
     pub fn needs_lease(&self) -> bool {
         match self {
-            Self::Attest { .. } | Self::Reach { .. } => false,
+            Self::Attest { .. } | Self::Reach { .. } | Self::Progress { .. } => false,
             Self::RunPart(part) => !part.is_quorum_read(),
             _ => true,
         }
@@ -442,6 +449,8 @@ pub enum NodeReply {
     PartDone {
         /// For a part that read at the committed mark: the mark.
         as_of: Sequence,
+        /// How far the node has come with it.
+        progress: Option<Progress>,
     },
     /// The update is committed.
     Updated {
@@ -475,6 +484,8 @@ pub enum NodeReply {
         /// What is wrong.
         damage: Vec<Damage>,
     },
+    /// The farthest that the newest run of the other node is known to have come.
+    Progress(Option<Progress>),
     /// Bytes sent so far, and what plans have said of them.
     Meter {
         /// What this node has sent.

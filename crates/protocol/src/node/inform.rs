@@ -16,6 +16,7 @@ impl<D: Disk> Node<D> {
                 Ok(()) => Ok(NodeReply::Done),
                 Err(error) => Err(Refusal::Unavailable(error.peer)),
             },
+            NodeRequest::Progress { node } => Ok(NodeReply::Progress(self.heard.of(node))),
             NodeRequest::Written { chunk, base } => {
                 let written = lock(&self.participant.unfinished).written(chunk, base);
                 Ok(NodeReply::Written(written))

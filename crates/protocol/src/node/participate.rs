@@ -33,7 +33,12 @@ impl<D: Disk> Node<D> {
                 mark,
                 dropped,
             } => participant.resolve(stripe, epoch, mark, dropped).await?,
-            NodeRequest::Committed { marks } => participant.committed(marks).await?,
+            NodeRequest::Committed { marks, from } => {
+                if let Some((primary, progress)) = from {
+                    self.heard.note(primary, progress);
+                }
+                participant.committed(marks).await?;
+            }
             other => {
                 let sentence = format!("{other:?} is not about a term");
                 return Err(Refusal::Invalid(sentence));

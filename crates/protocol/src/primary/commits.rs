@@ -114,7 +114,8 @@ impl Primaries {
             mark: term.mark,
             sequence,
         };
-        if let Err(PartFailed { refusal, .. }) = commit.run(&*self.ports, terms).await {
+        if let Err(PartFailed { refusal, .. }) = commit.run(&*self.ports, terms, &self.heard).await
+        {
             primary.renounce();
             return Err(refusal);
         }

@@ -13,8 +13,8 @@ use gabion_meta::{Exclusion, StoodUpdate};
 use gabion_planner::Stripe;
 use gabion_planner::update::cau;
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, Effect, HeldChunk, Holding, NodeReply, NodeRequest,
-    PoolWish,
+    Applicant, CoordinatorReply, CoordinatorRequest, Effect, HeldChunk, Holding, NodeReply,
+    NodeRequest, PoolWish, RepairOrder,
 };
 use gabion_store::{AppendedPiece, AppendedState, AppendedSummary, UpdateStamp};
 use std::sync::Arc;
@@ -234,4 +234,27 @@ fn a_pool_commits_in_rounds_that_say_how_much_is_left() {
         commits.count()
     };
     assert_eq!(asked(&bed.take_log()), 8, "so many commit at a time");
+}
+
+#[test]
+fn copies_of_a_node_that_went_back_count_for_nothing() {
+    let mut bed = Bed::new(3, 3);
+    let (stripe, keeper, epoch) = appended(&mut bed);
+    bed.ask(CoordinatorRequest::OrderRepair(RepairOrder::Pause));
+    let copy = chunk_on(&stripe, keeper);
+    let held = HeldChunk {
+        chunk: copy,
+        generation: stripe.generation,
+        mark: LAST,
+        epoch,
+        undecided: vec![],
+    };
+    let number = bed.incarnation(keeper) + 1;
+    let old = Applicant {
+        earlier: vec![],
+        ..bed.applicant(Some(keeper), keeper.0, keeper.0 / 3, number)
+    };
+    bed.let_in(old, vec![held]);
+    let stale = bed.stripe("f").staleness(copy.index);
+    assert_eq!(stale.map(|stale| stale.missed_after), Some(None));
 }

@@ -1,6 +1,7 @@
 //! A coordinator on a bed of scripted nodes: one thread, virtual time, a metadata store in memory.
 //! Nodes here hold no bytes; they say what a node would say, and the log says what they were asked.
 
+use crate::membership::beat;
 use futures::channel::mpsc::UnboundedReceiver;
 use futures::channel::oneshot;
 use futures::executor::LocalPool;
@@ -82,6 +83,7 @@ fn usual(request: &NodeRequest) -> NodeReply {
         }),
         NodeRequest::RunPart(_) => NodeReply::PartDone {
             as_of: gabion_layout::Sequence(0),
+            progress: None,
         },
         NodeRequest::Scrub { chunks } => NodeReply::Scrubbed {
             chunk_count: chunks.len().max(1) as u64,
@@ -335,6 +337,7 @@ impl Bed {
                 nonce: u64::from(node),
             },
             earlier: admitted.copied().into_iter().collect(),
+            position: 0,
             heard: None,
             rack: RackId(rack),
             address: format!("10.0.0.1:{}", 1000 + node),
@@ -452,15 +455,15 @@ impl Bed {
         }
     }
 
+    /// The run of a node that lives.
+    pub(crate) fn incarnation(&self, node: NodeId) -> u64 {
+        self.ports.world().alive[&node]
+    }
+
     /// Has a node that lives say how it fares.
     pub(crate) fn heartbeat(&mut self, node: NodeId, vitals: Vitals) {
         let incarnation = self.ports.world().alive[&node];
-        let reply = self.ask(CoordinatorRequest::Heartbeat {
-            node,
-            incarnation,
-            heard: None,
-            vitals,
-        });
+        let reply = self.ask(beat(node, incarnation, vitals));
         assert!(matches!(reply, CoordinatorReply::Alive { .. }), "{reply:?}");
     }
 
@@ -487,12 +490,7 @@ impl Bed {
     fn step(&mut self, ms: u64) {
         let alive = self.ports.world().alive.clone();
         for (node, incarnation) in alive {
-            let request = CoordinatorRequest::Heartbeat {
-                node,
-                incarnation,
-                heard: None,
-                vitals: self.vitals.clone(),
-            };
+            let request = beat(node, incarnation, self.vitals.clone());
             let reply = self.coordinator.handle(request).now_or_never();
             let reply = reply.expect("a heartbeat waits for nothing");
             match reply {
@@ -577,7 +575,6 @@ pub(crate) fn chunk_on(stripe: &StripeRecord, node: NodeId) -> ChunkId {
 pub(crate) fn words(log: &[Asked]) -> Vec<(u32, &'static str)> {
     // Whether nodes live is asked whenever something takes long.
     let log = log.iter();
-    let log = log.filter(|asked| !matches!(asked.request, NodeRequest::Probe { .. }));
     let word = |asked: &Asked| {
         let word = match &asked.request {
             NodeRequest::Collect { .. } => "collect",
@@ -591,9 +588,10 @@ pub(crate) fn words(log: &[Asked]) -> Vec<(u32, &'static str)> {
             NodeRequest::Written { .. } => "written",
             NodeRequest::Remove { .. } => "remove",
             NodeRequest::Discard { .. } => "discard",
+            NodeRequest::Probe { .. } | NodeRequest::Progress { .. } => return None,
             other => panic!("a coordinator does not ask for {other:?}"),
         };
-        (asked.node.0, word)
+        Some((asked.node.0, word))
     };
-    log.map(word).collect()
+    log.filter_map(word).collect()
 }

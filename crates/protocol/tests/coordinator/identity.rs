@@ -1,9 +1,13 @@
 //! Nodes of other clusters, copies of nodes' directories, and old copies of the coordinator's metadata.
 
-use crate::bed::{Bed, chunk_on};
+use crate::bed::{Bed, chunk_on, gone};
+use futures::FutureExt;
+use futures::future::ready;
 use gabion_layout::{ChunkId, ChunkIndex, ClusterId, Epoch, Generation, NodeId, Sequence, Start};
+use gabion_protocol::event::Event;
 use gabion_protocol::message::{
-    Applicant, CoordinatorReply, CoordinatorRequest, HeldChunk, RepairOrder, Vitals,
+    Applicant, CoordinatorReply, CoordinatorRequest, HeldChunk, NodeReply, NodeRequest, Progress,
+    RepairOrder, Vitals,
 };
 
 #[track_caller]
@@ -128,6 +132,7 @@ fn a_coordinator_that_nodes_know_more_of_than_itself_stops() {
             node: NodeId(3),
             incarnation: u64::MAX,
             heard: Some(start(number, nonce)),
+            position: 0,
             vitals: Vitals::default(),
         };
         let words = "is an old copy (node 3 has heard of start";
@@ -187,4 +192,122 @@ fn chunks_of_unknown_terms_and_stripes_give_old_metadata_away() {
         assert_refused(&refused, "is an old copy");
         assert_refused(&bed.ask(CoordinatorRequest::Nodes), "is an old copy");
     }
+}
+
+/// A node that has said how far it has come, and is about to start again.
+struct Witnessed {
+    bed: Bed,
+    node: NodeId,
+    chunk: ChunkId,
+}
+
+impl Witnessed {
+    fn at(position: u64) -> Self {
+        let mut bed = Bed::three_racks();
+        let stripe = bed.put("f", 1).remove(0);
+        let node = stripe.nodes[0];
+        // Nothing mends what the test is about to look at.
+        bed.ask(CoordinatorRequest::OrderRepair(RepairOrder::Pause));
+        let alive = CoordinatorRequest::Heartbeat {
+            node,
+            incarnation: bed.incarnation(node),
+            heard: None,
+            position,
+            vitals: Vitals::default(),
+        };
+        let reply = bed.ask(alive);
+        assert!(matches!(reply, CoordinatorReply::Alive { .. }), "{reply:?}");
+        let chunk = chunk_on(&stripe, node);
+        Self { bed, node, chunk }
+    }
+
+    /// Starts it with a journal that ends there. Whether its chunk is stale from what it shows.
+    fn is_stale_from(&mut self, position: u64) -> bool {
+        let (bed, node) = (&mut self.bed, self.node);
+        let number = bed.incarnation(node) + 1;
+        bed.take_events();
+        let applicant = Applicant {
+            position,
+            ..bed.applicant(Some(node), node.0, node.0 / 3, number)
+        };
+        let reply = bed.let_in(applicant, vec![held(self.chunk, 0, 4)]);
+        assert!(
+            matches!(reply, CoordinatorReply::Joined { .. }),
+            "{reply:?}"
+        );
+        let stale = bed.stripe("f").staleness(self.chunk.index);
+        let is_stale = stale.is_some_and(|stale| stale.missed_after == Some(Sequence(4)));
+        assert_eq!(stale.is_some(), is_stale);
+        let told = bed.take_events().contains(&Event::WentBack(node));
+        assert_eq!(told, is_stale, "the log says so");
+        is_stale
+    }
+}
+
+#[test]
+fn a_journal_that_ends_before_what_its_run_has_said_went_back() {
+    assert!(!Witnessed::at(500).is_stale_from(500));
+    assert!(!Witnessed::at(500).is_stale_from(501));
+    let mut node = Witnessed::at(500);
+    assert!(node.is_stale_from(499));
+    // It is let in with what it shows, and is measured by that from then on.
+    node.bed.restart();
+    let (number, id) = (node.bed.incarnation(node.node) + 1, node.node);
+    let next = Applicant {
+        position: 499,
+        ..node.bed.applicant(Some(id), id.0, id.0 / 3, number)
+    };
+    node.bed.take_events();
+    node.bed.let_in(next, vec![held(node.chunk, 0, 4)]);
+    assert!(!node.bed.take_events().contains(&Event::WentBack(id)));
+}
+
+#[test]
+fn a_coordinator_that_starts_anew_remembers_how_far_nodes_had_come() {
+    let mut node = Witnessed::at(500);
+    node.bed.pass(11_000);
+    node.bed.restart();
+    assert!(node.is_stale_from(499));
+}
+
+#[test]
+fn other_nodes_remember_what_the_coordinator_has_not_heard() {
+    for (word, is_stale) in [(600, true), (500, false)] {
+        let mut node = Witnessed::at(400);
+        let incarnation = node.bed.incarnation(node.node);
+        let others = node.bed.stripe("f").nodes[1..].to_vec();
+        node.bed.hook(move |asked, request| {
+            let NodeRequest::Progress { .. } = request else {
+                return None;
+            };
+            // One remembers, one remembers another run, and the rest is silent.
+            let said = |incarnation, position| Progress {
+                incarnation,
+                position,
+            };
+            let reply = match others.iter().position(|&other| other == asked) {
+                Some(0) => Ok(NodeReply::Progress(Some(said(incarnation, word)))),
+                Some(1) => Ok(NodeReply::Progress(Some(said(incarnation - 1, 9_000)))),
+                _ => Err(gone(asked)),
+            };
+            Some(ready(reply).boxed())
+        });
+        assert_eq!(node.is_stale_from(500), is_stale, "{word}");
+    }
+}
+
+#[test]
+fn the_run_that_was_let_in_last_joins_anew_whatever_others_have_heard_of_it() {
+    let mut node = Witnessed::at(500);
+    let (id, number) = (node.node, node.bed.incarnation(node.node));
+    let same = Applicant {
+        position: 499,
+        ..node.bed.applicant(Some(id), id.0, id.0 / 3, number)
+    };
+    let same = Applicant {
+        start: same.earlier[0],
+        ..same
+    };
+    node.bed.let_in(same, vec![held(node.chunk, 0, 4)]);
+    assert_eq!(node.bed.stripe("f").stale, []);
 }

@@ -238,6 +238,7 @@ fn a_node_is_drained_by_copying_and_may_then_leave() {
         node,
         incarnation: u64::MAX,
         heard: None,
+        position: 0,
         vitals: Vitals::default(),
     };
     assert_eq!(bed.ask(heartbeat), CoordinatorReply::Leave);
@@ -281,6 +282,7 @@ fn a_node_that_stays_after_all_keeps_what_it_has() {
         let _ = (&mut opened).await;
         Ok(NodeReply::PartDone {
             as_of: gabion_layout::Sequence(0),
+            progress: None,
         })
     });
     bed.hook(move |_, request| match request {

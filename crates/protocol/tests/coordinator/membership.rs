@@ -16,6 +16,7 @@ fn heartbeat(bed: &mut Bed, node: u32, incarnation: u64) -> CoordinatorReply {
         node: NodeId(node),
         incarnation,
         heard: None,
+        position: 0,
         vitals: Vitals::default(),
     })
 }
@@ -27,6 +28,17 @@ fn liveness(bed: &mut Bed, node: NodeId) -> Liveness {
         .find(|status| status.node == node)
         .unwrap()
         .liveness
+}
+
+/// A node's word that it lives.
+pub(crate) fn beat(node: NodeId, incarnation: u64, vitals: Vitals) -> CoordinatorRequest {
+    CoordinatorRequest::Heartbeat {
+        node,
+        incarnation,
+        heard: None,
+        position: 0,
+        vitals,
+    }
 }
 
 #[test]

@@ -404,6 +404,7 @@ fn a_node_that_joins_while_it_gets_a_chunk_gets_it_again() {
         let gate = gate.take()?;
         let done = NodeReply::PartDone {
             as_of: gabion_layout::Sequence(0),
+            progress: None,
         };
         Some(async move { gate.await.map(|()| done).map_err(|_| gone(NodeId(0))) }.boxed())
     });

@@ -359,7 +359,15 @@ fn a_node_that_returns_after_the_settling_helps_only_after_the_next() {
     bed.hook(move |_, request| {
         let gate = matches!(request, NodeRequest::RunPart(_)).then(|| gate.take())??;
         let as_of = Sequence(0);
-        Some(gate.map(move |_| Ok(NodeReply::PartDone { as_of })).boxed())
+        Some(
+            gate.map(move |_| {
+                Ok(NodeReply::PartDone {
+                    as_of,
+                    progress: None,
+                })
+            })
+            .boxed(),
+        )
     });
     bed.fail(&[dead, late]);
     bed.ask(REPAIR_NOW);

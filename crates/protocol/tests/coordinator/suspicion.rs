@@ -186,6 +186,7 @@ fn a_coordinator_whose_metadata_have_failed_grants_no_leases_and_says_so() {
         node: NODE,
         incarnation: u64::MAX,
         heard: None,
+        position: 0,
         vitals: Vitals::default(),
     });
     assert!(matches!(&beat, CoordinatorReply::Refused(_)), "{beat:?}");

@@ -142,6 +142,11 @@ impl Bed {
         bed
     }
 
+    /// Up to where a node's journal is durable.
+    pub(crate) fn position(&self, node: u32) -> u64 {
+        self.stores[node as usize].position()
+    }
+
     pub(crate) fn ports(&self, me: u32) -> BedPorts {
         let world = Arc::clone(&self.world);
         BedPorts {

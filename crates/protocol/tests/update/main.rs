@@ -81,12 +81,36 @@ fn a_node_whose_disk_dies_refuses_everything_and_tells_the_coordinator() {
         matches!(&refused, NodeReply::NotBegun(Refusal::StoreFailed(_))),
         "its first settlement has failed: {refused:?}"
     );
-    let marks = bed.ask(1, NodeRequest::Committed { marks: Vec::new() });
+    let marks = bed.ask(
+        1,
+        NodeRequest::Committed {
+            marks: Vec::new(),
+            from: None,
+        },
+    );
     assert!(
         matches!(&marks, NodeReply::Refused(Refusal::StoreFailed(_))),
         "{marks:?}"
     );
     assert_eq!(bed.store_failures(), [NodeId(1)], "once");
+}
+
+#[test]
+fn those_who_hear_that_a_record_is_durable_remember_how_far_its_node_has_come() {
+    let bed = Bed::new(&[]);
+    bed.stage(1, 7, 1, NEW);
+    assert_eq!(bed.update(7, 1, NEW.len(), &[]), committed(1));
+    bed.pass(100);
+    let known = |asked, node| match bed.ask(asked, NodeRequest::Progress { node: NodeId(node) }) {
+        NodeReply::Progress(progress) => progress.map(|progress| progress.position),
+        other => panic!("{other:?}"),
+    };
+    // The primary has heard it from the participants, and told it with the mark.
+    for participant in [1, 2, 3] {
+        assert_eq!(known(0, participant), Some(bed.position(participant)));
+    }
+    assert_eq!(known(1, 0), Some(bed.position(0)));
+    assert_eq!(known(1, 2), None);
 }
 
 #[test]

@@ -65,9 +65,9 @@ fn a_node_without_a_lease_answers_quorum_reads_of_its_own_term_alone() {
     let known: Vec<Attestation> = (0..4).map(|node| bed.attest(node)).collect();
     assert!(known.iter().all(|known| known.epoch == Epoch(1)));
     assert_eq!(known.iter().map(|known| known.mark).max(), Some(sequence));
-    let as_of = NodeReply::PartDone { as_of: sequence };
+    let is_read = |reply: &NodeReply| matches!(reply, NodeReply::PartDone { as_of, .. } if *as_of == sequence);
     let attested = |epoch| ReadCut::Attested(Epoch(epoch), sequence);
-    assert_eq!(bed.admits(12, 0, attested(1)), as_of);
+    assert!(is_read(&bed.admits(12, 0, attested(1))));
     for (run, epoch) in [(13, 0), (14, 2)] {
         let current = Epoch(1);
         let fenced = NodeReply::Refused(Refusal::Fenced { current });

@@ -16,6 +16,7 @@ mod fsync;
 mod keeping;
 mod late_appends;
 mod model;
+mod position;
 mod protocol;
 mod real;
 mod reserve;

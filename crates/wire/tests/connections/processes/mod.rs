@@ -43,7 +43,10 @@ pub(crate) fn ask(number: u64) -> NodeRequest {
         epoch: Epoch(1),
         sequence: Sequence(number),
     };
-    NodeRequest::Committed { marks: vec![mark] }
+    NodeRequest::Committed {
+        marks: vec![mark],
+        from: None,
+    }
 }
 
 /// The answer to [`ask`].
@@ -76,7 +79,7 @@ impl Handler for Notes {
         responder: Responder<NodeRequest>,
     ) {
         match request {
-            NodeRequest::Committed { marks } => responder.reply(&answer(marks[0].sequence.0)),
+            NodeRequest::Committed { marks, .. } => responder.reply(&answer(marks[0].sequence.0)),
             NodeRequest::Stage { .. } => {
                 *self.last_stage.lock().unwrap() = Some(request);
                 responder.reply(&NodeReply::Done);
