@@ -2,19 +2,13 @@
 //! instant between its call and its answer (Herlihy and Wing, "Linearizability", 1990). It knows calls, answers,
 //! times and bytes, and nothing that the system says of itself: no number, no mark, no cut.
 //!
-//! Each cell of a file is a register, and each write brings a value of its own. So a read names the write that it
-//! shows, and the question is decided value by value (Gibbons and Korach, "Testing shared memories", 1997): the
-//! *zone* of a value reaches from the earliest answer of an operation that wrote or read it to the latest call of
-//! one. Of two values one comes first if an operation with it was answered before one with the other was called; a
-//! register is linearizable if no two values come before each other, and no value is read before it was written.
-//!
-//! - A write that was acknowledged took effect once, between its call and its answer.
-//! - A write that was not may take effect at any time after its call, or never.
+//! Each cell of a file is a register, and each write brings a value of its own: `gabion_history` judges it.
 //!
 //! Writes and reads of one stripe are atomic besides: if a read shows two writes, the one that it shows where both
 //! wrote is the later of them, everywhere and in all reads. Pairs are compared, longer circles are not.
 
 use crate::cells::{CELL_BYTES, UpdateId, writer};
+use gabion_history::{Contradiction, Register};
 use gabion_meta::PutId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -71,31 +65,6 @@ pub enum Anomaly {
     },
 }
 
-/// When a value was certainly there: from the first answer of an operation with it to the last call of one.
-#[derive(Clone, Copy, Debug)]
-struct Zone {
-    write: UpdateId,
-    /// `u64::MAX` while no operation with it was answered.
-    answered_us: u64,
-    called_us: u64,
-}
-
-impl Zone {
-    /// Whether an operation with this value was answered before one with the other was called.
-    fn is_before(&self, other: &Self) -> bool {
-        self.answered_us < other.called_us
-    }
-
-    /// The zone after one more operation with the value.
-    fn with(self, called_us: u64, answered_us: u64) -> Self {
-        Self {
-            write: self.write,
-            answered_us: self.answered_us.min(answered_us),
-            called_us: self.called_us.max(called_us),
-        }
-    }
-}
-
 #[derive(Debug)]
 struct Write {
     cells: Vec<Range<u64>>,
@@ -106,8 +75,7 @@ struct Write {
 
 #[derive(Debug, Default)]
 struct File {
-    /// The values of each cell, in the order of their calls.
-    cells: Vec<Vec<Zone>>,
+    cells: Vec<Register<UpdateId>>,
     writes: BTreeMap<UpdateId, Write>,
     /// Pairs of writes of which reads have shown that the first came first.
     order: BTreeSet<(UpdateId, UpdateId)>,
@@ -141,7 +109,7 @@ pub struct Registers {
 impl Registers {
     /// Adds a file of so many cells, before any write of it is called.
     pub fn add_file(&mut self, file: PutId, cell_count: u64) {
-        let cells = vec![Vec::new(); cell_count as usize];
+        let cells = vec![Register::default(); cell_count as usize];
         let fresh = File {
             cells,
             ..File::default()
@@ -159,11 +127,7 @@ impl Registers {
             return;
         }
         for cell in cells.iter().cloned().flatten() {
-            known.cells[cell as usize].push(Zone {
-                write,
-                answered_us: u64::MAX,
-                called_us: now_us,
-            });
+            known.cells[cell as usize].called(write, now_us);
         }
         let called = Write {
             cells: cells.to_vec(),
@@ -190,10 +154,9 @@ impl Registers {
         let called = known.writes.get_mut(&write);
         let called = called.expect("writes are called before they are acknowledged");
         called.answered_us = called.answered_us.min(now_us);
-        let (cells, called_us) = (called.cells.clone(), called.called_us);
-        for cell in cells.into_iter().flatten() {
-            let zone = known.zone(file, cell, write, (called_us, now_us))?;
-            known.set(cell, zone);
+        for cell in called.cells.clone().into_iter().flatten() {
+            let noted = known.cells[cell as usize].acknowledged(write, now_us);
+            noted.map_err(|contradiction| anomaly(file, cell, contradiction))?;
         }
         Ok(())
     }
@@ -209,9 +172,9 @@ impl Registers {
         let found = self.find(seen)?;
         let known = self.file(seen.file);
         for (cell, write) in found.shown {
-            let times = (seen.called_us, seen.answered_us);
-            let zone = known.zone(seen.file, cell, write, times)?;
-            known.set(cell, zone);
+            let register = &mut known.cells[cell as usize];
+            let noted = register.saw(write, seen.called_us, seen.answered_us);
+            noted.map_err(|contradiction| anomaly(seen.file, cell, contradiction))?;
         }
         known.order.extend(found.pairs);
         Ok(())
@@ -246,21 +209,23 @@ impl Registers {
         let writes: BTreeSet<UpdateId> = shown.iter().map(|&(_, write)| write).collect();
         let mut pairs = BTreeSet::new();
         for &(cell, write) in &shown {
-            let times = (seen.called_us, seen.answered_us);
-            let zone = known.zone(file, cell, write, times)?;
-            for other in &known.cells[cell as usize] {
-                if other.write == write || !writes.contains(&other.write) {
+            let register = &known.cells[cell as usize];
+            let zone = register
+                .after(write, seen.called_us, seen.answered_us)
+                .map_err(|contradiction| anomaly(file, cell, contradiction))?;
+            for (other, its) in register.zones() {
+                if other == write || !writes.contains(&other) {
                     continue;
                 }
-                if known.is_before(&zone, other) {
+                if zone.is_before(its) || known.is_before(write, other) {
                     return Err(Anomaly::Torn {
                         file,
                         cell,
-                        write: other.write,
+                        write: other,
                         older: write,
                     });
                 }
-                pairs.insert((other.write, write));
+                pairs.insert((other, write));
             }
         }
         match pairs.iter().find(|&&(a, b)| pairs.contains(&(b, a))) {
@@ -285,48 +250,28 @@ impl Registers {
 }
 
 impl File {
-    /// The zone of a cell's value after one more operation with it.
-    fn zone(
-        &self,
-        file: PutId,
-        cell: u64,
-        write: UpdateId,
-        (called_us, answered_us): (u64, u64),
-    ) -> Result<Zone, Anomaly> {
-        let zones = &self.cells[cell as usize];
-        let Some(zone) = zones.iter().find(|zone| zone.write == write) else {
+    /// Whether a write is known to have come before another: by its answer, or by earlier reads.
+    fn is_before(&self, one: UpdateId, other: UpdateId) -> bool {
+        self.writes[&one].answered_us < self.writes[&other].called_us
+            || self.order.contains(&(one, other))
+    }
+}
+
+/// What a contradiction says of a cell.
+fn anomaly(file: PutId, cell: u64, contradiction: Contradiction<UpdateId>) -> Anomaly {
+    match contradiction {
+        Contradiction::Unwritten(write) => Anomaly::Garbage {
+            file,
+            cell,
             // The bytes name a write, which was of other cells or of another file.
-            let found = write.0.to_le_bytes().to_vec();
-            return Err(Anomaly::Garbage { file, cell, found });
-        };
-        if answered_us < self.writes[&write].called_us {
-            return Err(Anomaly::Early { file, cell, write });
-        }
-        let zone = zone.with(called_us, answered_us);
-        let is_circle =
-            |other: &&Zone| other.write != write && zone.is_before(other) && other.is_before(&zone);
-        match zones.iter().find(is_circle) {
-            None => Ok(zone),
-            Some(other) => Err(Anomaly::Again {
-                file,
-                cell,
-                one: write,
-                other: other.write,
-            }),
-        }
-    }
-
-    fn set(&mut self, cell: u64, zone: Zone) {
-        let mut zones = self.cells[cell as usize].iter_mut();
-        let known = zones.find(|known| known.write == zone.write);
-        *known.expect("zones are of values that were written there") = zone;
-    }
-
-    /// Whether a write is known to have come before another: in this cell, by its answer, or by earlier reads.
-    fn is_before(&self, one: &Zone, other: &Zone) -> bool {
-        let (first, second) = (&self.writes[&one.write], &self.writes[&other.write]);
-        one.is_before(other)
-            || first.answered_us < second.called_us
-            || self.order.contains(&(one.write, other.write))
+            found: write.0.to_le_bytes().to_vec(),
+        },
+        Contradiction::Early(write) => Anomaly::Early { file, cell, write },
+        Contradiction::Again { one, other } => Anomaly::Again {
+            file,
+            cell,
+            one,
+            other,
+        },
     }
 }

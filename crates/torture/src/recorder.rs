@@ -162,7 +162,10 @@ impl Recorder {
         let ended = self.now();
         let mut state = self.state();
         let history = &mut state.histories[write.span.file as usize];
-        history.acknowledged(write.operation, write.span.cells.clone(), ended);
+        let noted = history.acknowledged(write.operation, write.span.cells.clone(), ended);
+        if let Err(violation) = noted {
+            state.note_broken(violation.to_string());
+        }
         state.counts.written += 1;
         state.succeeded(write.client, Kind::Write, ended);
     }
@@ -198,19 +201,12 @@ impl Recorder {
         self.state().note_broken(what);
     }
 
-    /// Checks what is new.
+    /// Whether all that was told so far can be.
     ///
     /// # Errors
     /// The first broken promise, in words.
     pub(crate) fn check(&self) -> Result<(), String> {
-        let mut state = self.state();
-        let mut found = state.broken.clone();
-        for history in &mut state.histories {
-            if found.is_none() {
-                found = history.check().err().map(|violation| violation.to_string());
-            }
-        }
-        found.map_or(Ok(()), Err)
+        self.state().broken.clone().map_or(Ok(()), Err)
     }
 
     /// Ends the record; who still waits for a success has waited until now.

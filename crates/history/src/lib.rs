@@ -1,0 +1,9 @@
+//! Whether what clients saw of the bytes of a file can have happened one operation after another, each at some
+//! instant between its call and its answer (Herlihy and Wing, "Linearizability", 1990).
+//!
+//! It knows calls, answers, times and values. It does not know what bytes a value is, nor anything that the system
+//! says of itself: the simulator and the torture test of real processes give it what their clients saw.
+
+mod register;
+
+pub use register::{Contradiction, Register, Zone};
