@@ -7,12 +7,12 @@ use crate::File;
 use crate::file::Layout;
 use futures::future::join_all;
 use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeId, StripeRecord};
-use gabion_protocol::message::{
-    NodeReply, NodeRequest, Refusal, RunFate, RunId, RunMemory, RunQuestion,
-};
+use gabion_protocol::fate::fate;
+use gabion_protocol::message::{NodeReply, NodeRequest, Refusal, RunFate, RunId, RunQuestion};
 use gabion_protocol::ports::{CallError, Ports as _};
 use gabion_protocol::primary::failed_nodes;
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The most runs that a client remembers after their writes have ended. Nodes keep staged bytes for a
@@ -211,29 +211,18 @@ impl File {
             ports.call_node(node, request, deadline_ms)
         };
         let answers = join_all(open.holders.iter().enumerate().map(ask)).await;
-        let memories = answers.into_iter().map(|answer| match answer {
-            Ok(NodeReply::Recollection(memory)) => Some(memory),
-            _ => None,
-        });
-        let memories: Vec<Option<RunMemory>> = memories.collect();
-        conclude_after_end(&memories, open.question.after)
-    }
-}
-
-/// What follows from what the nodes of a stripe that has ended remember of a run whose update has a number
-/// after `after`. One that remembers the run had a record of it that was not dropped. If the update
-/// was made, some node had one.
-fn conclude_after_end(memories: &[Option<RunMemory>], after: Sequence) -> RunFate {
-    let numbers = memories.iter().flatten();
-    if let Some(sequence) = numbers.filter_map(|memory| memory.sequence).max() {
-        return RunFate::Stood(sequence);
-    }
-    let would_know =
-        |memory: &Option<RunMemory>| memory.is_some_and(|memory| memory.complete_after <= after);
-    if memories.iter().all(would_know) {
-        RunFate::Never
-    } else {
-        RunFate::Forgotten
+        let indices = (0..=u8::MAX).map(ChunkIndex);
+        let said = indices
+            .zip(answers)
+            .filter_map(|(index, answer)| match answer {
+                Ok(NodeReply::Recollection(memory)) => Some((index, memory)),
+                _ => None,
+            });
+        // Which of them the update concerned, nobody knows any more; if it was made, some node had it.
+        let would_know =
+            |complete: &[ChunkIndex]| Ok::<_, Infallible>(complete.len() == open.holders.len());
+        let Ok(fate) = fate(&said.collect(), open.question.after, would_know);
+        fate
     }
 }
 
@@ -254,25 +243,6 @@ mod tests {
             staged_at: vec![NodeId(1)],
             holders: vec![NodeId(1)],
         }
-    }
-
-    #[test]
-    fn nodes_of_a_stripe_that_has_ended_know_a_run_or_would_know_it() {
-        let memory = |sequence: Option<u64>, complete_after| {
-            Some(RunMemory {
-                sequence: sequence.map(Sequence),
-                complete_after: Sequence(complete_after),
-            })
-        };
-        let fate = |memories: &[Option<RunMemory>]| conclude_after_end(memories, Sequence(4));
-        let stood = RunFate::Stood(Sequence(5));
-        assert_eq!(fate(&[None, memory(Some(5), 0)]), stood);
-        assert_eq!(fate(&[memory(None, 4), memory(None, 0)]), RunFate::Never);
-        assert_eq!(
-            fate(&[memory(None, 5), memory(None, 0)]),
-            RunFate::Forgotten
-        );
-        assert_eq!(fate(&[None, memory(None, 0)]), RunFate::Forgotten);
     }
 
     fn left(runs: &OpenRuns, stripe: u64) -> Vec<u64> {

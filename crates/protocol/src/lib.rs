@@ -8,6 +8,7 @@
 mod commit;
 pub mod coordinator;
 pub mod event;
+pub mod fate;
 mod fence;
 mod holdings;
 pub mod initiate;

@@ -1,12 +1,12 @@
 //! What has become of a run, for a client that lost the answer to its update. The primary decides it by
-//! what the stripe's nodes remember: a record that was not dropped says that the update stood, and no
-//! record at enough nodes that would have one says that it was not made.
+//! what the stripe's nodes remember ([`crate::fate`]).
 //!
 //! It asks in its turn and in its own term. So no update of this primary is half made, parts of earlier
 //! terms are refused, and of a later term the nodes would tell. Whoever asks has withdrawn the run
 //! before, so that it does not begin afterwards.
 
 use super::{Primaries, failed_nodes};
+use crate::fate::fate;
 use crate::message::{NodeReply, NodeRequest, NodeStatus, Refusal, RunFate, RunId, RunQuestion};
 use crate::ports::Ports;
 use crate::term::Term;
@@ -93,21 +93,11 @@ async fn recollect(
 /// Why a node is missing whose word could decide it; [`Refusal::Unsettled`] when a node has a record of
 /// the run that no settlement has decided.
 fn conclude(term: &Term, asked: &RunQuestion, heard: Recollections) -> Result<RunFate, Refusal> {
-    let memories = &heard.memories;
-    let numbers = memories.values().filter_map(|memory| memory.sequence);
-    if let Some(sequence) = numbers.max() {
-        return if sequence <= term.mark {
-            Ok(RunFate::Stood(sequence))
-        } else {
-            Err(Refusal::Unsettled)
-        };
+    let would_know =
+        |complete: &[ChunkIndex]| term.would_know(complete, &asked.chunks, asked.generation);
+    match fate(&heard.memories, asked.after, would_know)? {
+        RunFate::Stood(sequence) if sequence > term.mark => Err(Refusal::Unsettled),
+        RunFate::Forgotten => heard.missing.map_or(Ok(RunFate::Forgotten), Err),
+        fate => Ok(fate),
     }
-    let complete = memories
-        .iter()
-        .filter(|(_, memory)| memory.complete_after <= asked.after);
-    let complete: Vec<ChunkIndex> = complete.map(|(&chunk, _)| chunk).collect();
-    if term.would_know(&complete, &asked.chunks, asked.generation)? {
-        return Ok(RunFate::Never);
-    }
-    heard.missing.map_or(Ok(RunFate::Forgotten), Err)
 }
