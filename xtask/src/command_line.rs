@@ -21,7 +21,7 @@ Commands:
   torture [ARGS...]        break clusters of real processes and check what clients saw;
                            --help lists minutes, seed, faults and format
   mutants                  break the code in one place at a time, and show which check notices
-  mutants --only NAME      the same for one mutant
+  mutants --only NAME...   the same for these mutants
   mutants --list           print the mutants and their checks
   bench [NAME] [ARGS...]   run one registered benchmark, or all of them
   ci                       lint, test and two minutes of torture, as the project's CI does
@@ -91,7 +91,7 @@ impl fmt::Display for UsageError {
             }
             Self::NoChoice => write!(
                 formatter,
-                "`mutants` takes nothing, `--only NAME` or `--list`"
+                "`mutants` takes nothing, `--only NAME...` or `--list`"
             ),
             Self::NoSpan => write!(
                 formatter,
@@ -144,7 +144,9 @@ fn parse_mutants(arguments: &[String]) -> Result<Command, UsageError> {
     let choice = match words[..] {
         [] => Choice::All,
         ["--list"] => Choice::List,
-        ["--only", name] => Choice::Only(name.to_owned()),
+        ["--only", ref names @ ..] if !names.is_empty() => {
+            Choice::Only(names.iter().map(|&name| name.to_owned()).collect())
+        }
         _ => return Err(UsageError::NoChoice),
     };
     Ok(Command::Mutants(choice))
@@ -249,11 +251,11 @@ mod tests {
     }
 
     #[test]
-    fn mutants_takes_a_name_or_lists_them() {
+    fn mutants_takes_names_or_lists_them() {
         check("mutants", &Ok(Command::Mutants(Choice::All)));
         check("mutants --list", &Ok(Command::Mutants(Choice::List)));
-        let only = Choice::Only("a-b".to_owned());
-        check("mutants --only a-b", &Ok(Command::Mutants(only)));
+        let only = Choice::Only(vec!["a-b".to_owned(), "c".to_owned()]);
+        check("mutants --only a-b c", &Ok(Command::Mutants(only)));
         for line in ["mutants a-b", "mutants --only", "mutants --list x"] {
             check(line, &Err(UsageError::NoChoice));
         }

@@ -10,8 +10,8 @@ mod table;
 
 use self::check::{Check, Verdict};
 use self::copy::Copy;
-use self::table::MUTANTS;
-use anyhow::{Context, bail};
+use anyhow::Context;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Instant;
 
@@ -35,8 +35,8 @@ pub(crate) struct Mutant {
 pub(crate) enum Choice {
     /// None: print their names.
     List,
-    /// This one.
-    Only(String),
+    /// These.
+    Only(Vec<String>),
     /// All.
     All,
 }
@@ -44,28 +44,18 @@ pub(crate) enum Choice {
 /// Tries the chosen mutants; `false` means that one of them was not noticed.
 pub(crate) fn run(root: &Path, choice: &Choice) -> anyhow::Result<bool> {
     let chosen: Vec<&Mutant> = match choice {
-        Choice::All => MUTANTS.iter().collect(),
-        Choice::Only(name) => MUTANTS.iter().filter(|m| m.name == name).collect(),
+        Choice::All => table::all().collect(),
+        Choice::Only(names) => named(names)?,
         Choice::List => {
-            for mutant in MUTANTS {
+            for mutant in table::all() {
                 println!("{:<40} {}", mutant.name, mutant.check);
             }
             return Ok(true);
         }
     };
-    if let (Choice::Only(name), []) = (choice, &chosen[..]) {
-        bail!("there is no mutant `{name}`; see `cargo xtask mutants --list`");
-    }
     let copy = Copy::of(root).context("cannot copy the workspace")?;
-    let mut checks: Vec<Check> = chosen.iter().map(|mutant| mutant.check).collect();
-    checks.sort_unstable();
-    checks.dedup();
-    for check in checks {
-        // A check that fails anyway notices nothing.
-        let verdict = check.run(&copy)?;
-        if verdict != Verdict::Passed {
-            bail!("{check} {verdict} without any mutant");
-        }
+    if !all_pass(&chosen, &copy)? {
+        return Ok(false);
     }
     let mut all_noticed = true;
     let mut rows = Vec::new();
@@ -73,17 +63,46 @@ pub(crate) fn run(root: &Path, choice: &Choice) -> anyhow::Result<bool> {
         let begun = Instant::now();
         let verdict = try_mutant(&copy, mutant)?;
         all_noticed &= verdict.is_noticed();
+        let file = mutant.file.trim_start_matches("crates/");
         rows.push(format!(
-            "| {} | {} | {verdict} | {} s |",
-            mutant.name,
-            mutant.check,
-            begun.elapsed().as_secs()
+            "| {} | `{file}` | {} | {verdict} |",
+            mutant.name, mutant.check
         ));
-        eprintln!("{}", rows[rows.len() - 1]);
+        eprintln!("{} {} s", rows[rows.len() - 1], begun.elapsed().as_secs());
     }
-    println!("| mutant | check | outcome | took |\n|---|---|---|---|");
+    println!("| mutant | in | check | outcome |\n|---|---|---|---|");
     println!("{}", rows.join("\n"));
     Ok(all_noticed)
+}
+
+/// The mutants of these names.
+fn named(names: &[String]) -> anyhow::Result<Vec<&'static Mutant>> {
+    let find = |name: &String| {
+        let found = table::all().find(|mutant| mutant.name == name);
+        found.with_context(|| {
+            format!("there is no mutant `{name}`; see `cargo xtask mutants --list`")
+        })
+    };
+    names.iter().map(find).collect()
+}
+
+/// Whether the checks pass without any mutant: one that fails anyway notices nothing. Those of one binary run
+/// together.
+fn all_pass(chosen: &[&Mutant], copy: &Copy) -> anyhow::Result<bool> {
+    let mut binaries: BTreeMap<_, BTreeSet<Check>> = BTreeMap::new();
+    for check in chosen.iter().map(|mutant| mutant.check) {
+        binaries.entry(check.binary()).or_default().insert(check);
+    }
+    let mut all_pass = true;
+    for ((package, target), checks) in binaries {
+        let checks: Vec<Check> = checks.into_iter().collect();
+        let verdict = check::run_together(&checks, copy)?;
+        if verdict != Verdict::Passed {
+            eprintln!("{package}, {target}: {verdict} without any mutant");
+            all_pass = false;
+        }
+    }
+    Ok(all_pass)
 }
 
 fn try_mutant(copy: &Copy, mutant: &Mutant) -> anyhow::Result<Verdict> {
@@ -106,14 +125,13 @@ fn broken(sound: &str, mutant: &Mutant) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
 
     #[test]
     fn the_text_of_every_mutant_occurs_exactly_once() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"))
             .parent()
             .expect("a workspace");
-        for mutant in MUTANTS {
+        for mutant in table::all() {
             let sound = std::fs::read_to_string(root.join(mutant.file)).expect(mutant.file);
             let broken = broken(&sound, mutant);
             let broken = broken.unwrap_or_else(|| {
@@ -128,8 +146,8 @@ mod tests {
 
     #[test]
     fn every_mutant_has_a_name_of_its_own() {
-        let names: BTreeSet<&str> = MUTANTS.iter().map(|mutant| mutant.name).collect();
-        assert_eq!(names.len(), MUTANTS.len());
+        let names: BTreeSet<&str> = table::all().map(|mutant| mutant.name).collect();
+        assert_eq!(names.len(), table::all().count());
     }
 
     #[test]

@@ -189,8 +189,8 @@ fn is_stdout(found: &fs::Metadata) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write as _;
-    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink};
 
     fn write(path: &Path, bytes: &[u8]) {
         let output = OutputFile::create(path).unwrap();
@@ -250,6 +250,24 @@ mod tests {
         let refused = OutputFile::create(&at("dangling")).unwrap_err();
         assert!(refused.to_string().contains("not there"), "{refused}");
         assert_eq!(names(directory.path()), ["dangling", "f", "link"]);
+    }
+
+    #[test]
+    fn a_fifo_is_written_into_and_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("fifo");
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.unwrap().success());
+        // Opened for both, it waits for nobody.
+        let mut options = OpenOptions::new();
+        let mut reader = options.read(true).write(true).open(&path).unwrap();
+        write(&path, b"bytes");
+        let kind = fs::symlink_metadata(&path).unwrap().file_type();
+        assert!(kind.is_fifo(), "{kind:?} has taken its place");
+        let mut found = [0; 5];
+        reader.read_exact(&mut found).unwrap();
+        assert_eq!(&found, b"bytes");
+        assert_eq!(names(directory.path()), ["fifo"]);
     }
 
     #[test]

@@ -385,6 +385,28 @@ mod tests {
     use super::*;
 
     #[tokio::test]
+    async fn a_store_is_made_only_where_the_operator_says_so() {
+        let root = tempfile::tempdir().unwrap();
+        let open = async |init| {
+            let directory = root.path().join("node");
+            let options = gabion_store::Options::default();
+            let opened = open(Engine::Files, directory, init, options).await;
+            opened.map(|(opened, _)| opened.store.chunks().unwrap().len())
+        };
+        let refused = async || {
+            let error = open(false).await.expect_err("there is no store");
+            assert!(matches!(error, ServerError::NoStore { .. }), "{error}");
+        };
+        refused().await;
+        assert!(!root.path().join("node").exists(), "nothing was made");
+        // What a disk that is not mounted leaves is an empty directory.
+        std::fs::create_dir_all(root.path().join("node/store")).unwrap();
+        refused().await;
+        assert_eq!(open(true).await.unwrap(), 0);
+        assert_eq!(open(false).await.unwrap(), 0);
+    }
+
+    #[tokio::test]
     async fn a_port_that_becomes_free_is_waited_for() {
         let held = listen_on("127.0.0.1:0").await.unwrap();
         let address = held.local_addr().unwrap();

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 const SEED_COUNT: &str = "300";
 /// A check that takes longer hangs, which counts as a failure.
 const DEADLINE: Duration = Duration::from_mins(20);
+/// Characters of what a check says that the table shows.
+const CELL_CHARS: usize = 90;
 /// How often a process is asked whether it has ended.
 const POLL: Duration = Duration::from_millis(50);
 
@@ -24,7 +26,7 @@ pub(crate) enum Check {
     Test {
         /// The package.
         package: &'static str,
-        /// The file below `tests`, or `lib` for the package's unit tests.
+        /// The file below `tests`, `lib` for the library's unit tests or `bin` for the binary's.
         target: &'static str,
         /// The test's whole name.
         name: &'static str,
@@ -81,41 +83,64 @@ impl fmt::Display for Verdict {
 impl Check {
     /// Builds and runs the check.
     pub(crate) fn run(self, copy: &Copy) -> anyhow::Result<Verdict> {
-        let (build, run, name) = match self {
-            Self::Simulator => {
-                let package = ["--quiet", "--release", "--package", "gabion-sim"];
-                let seeds = ["--", "--seed", "0", "--count", SEED_COUNT];
-                let build = [&["build"], &package[..]].concat();
-                (build, [&["run"], &package[..], &seeds].concat(), "")
-            }
-            Self::Test {
-                package,
-                target,
-                name,
-            } => {
-                let mut words = vec!["test", "--quiet", "--package", package];
-                match target {
-                    "lib" => words.push("--lib"),
-                    file => words.extend(["--test", file]),
-                }
-                let build = [&words[..], &["--no-run"]].concat();
-                (build, [&words[..], &["--", "--exact", name]].concat(), name)
-            }
-        };
-        if !copy.cargo(&build).stdin(Stdio::null()).status()?.success() {
-            return Ok(Verdict::NotCompiled);
-        }
-        let (ended, said) = end(copy.cargo(&run), copy)?;
-        Ok(match ended {
-            None => Verdict::Hung,
-            Some(true) if !name.is_empty() && said.contains("0 passed") => {
-                anyhow::bail!("{self}: there is no such test")
-            }
-            Some(true) => Verdict::Passed,
-            Some(false) if name.is_empty() => Verdict::Failed(failed_seed(&said)),
-            Some(false) => Verdict::Failed("the test".to_owned()),
-        })
+        run_together(&[self], copy)
     }
+
+    /// What Cargo builds for the check: one package's simulator or one file of tests.
+    pub(crate) fn binary(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Simulator => ("gabion-sim", ""),
+            Self::Test {
+                package, target, ..
+            } => (package, target),
+        }
+    }
+
+    fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Simulator => None,
+            Self::Test { name, .. } => Some(name),
+        }
+    }
+}
+
+/// Builds the one binary of all these checks, and runs them in one process.
+pub(crate) fn run_together(checks: &[Check], copy: &Copy) -> anyhow::Result<Verdict> {
+    let (package, target) = checks[0].binary();
+    let names: Vec<&str> = checks.iter().filter_map(|check| check.name()).collect();
+    let (build, run) = match (names.is_empty(), target) {
+        // The profile of the tests is optimised enough, and its crates are built anyway.
+        (true, _) => {
+            let package = ["--quiet", "--profile", "test", "--package", package];
+            let seeds = ["--", "--seed", "0", "--count", SEED_COUNT];
+            let build = [&["build"], &package[..]].concat();
+            (build, [&["run"], &package[..], &seeds].concat())
+        }
+        (false, target) => {
+            let mut words = vec!["test", "--quiet", "--package", package];
+            match target {
+                "lib" => words.push("--lib"),
+                "bin" => words.push("--bins"),
+                file => words.extend(["--test", file]),
+            }
+            let build = [&words[..], &["--no-run"]].concat();
+            (build, [&words[..], &["--", "--exact"], &names].concat())
+        }
+    };
+    if !copy.cargo(&build).stdin(Stdio::null()).status()?.success() {
+        return Ok(Verdict::NotCompiled);
+    }
+    let (ended, said) = end(copy.cargo(&run), copy)?;
+    Ok(match ended {
+        None => Verdict::Hung,
+        Some(true) if !names.is_empty() && passed_count(&said) < names.len() => {
+            let names = names.join(", ");
+            anyhow::bail!("{package}, {target}: one of these is no test: {names}")
+        }
+        Some(true) => Verdict::Passed,
+        Some(false) if names.is_empty() => Verdict::Failed(failed_seed(&said)),
+        Some(false) => Verdict::Failed(failed_test(&said)),
+    })
 }
 
 /// Runs a command to its end or its deadline. Whether it succeeded, and what it said.
@@ -143,15 +168,40 @@ fn end(mut command: Command, copy: &Copy) -> anyhow::Result<(Option<bool>, Strin
     Ok((ended, fs::read_to_string(&path)?))
 }
 
+/// How many tests have passed in one run.
+fn passed_count(said: &str) -> usize {
+    let results = said
+        .lines()
+        .filter(|line| line.starts_with("test result: "));
+    let counts = results.filter_map(|line| {
+        let (before, _) = line.split_once(" passed")?;
+        before.rsplit(' ').next()?.parse::<usize>().ok()
+    });
+    counts.sum()
+}
+
+/// What a test has found: the first line of its panic that is no place in a file.
+fn failed_test(said: &str) -> String {
+    let mut lines = said
+        .lines()
+        .skip_while(|line| !line.contains("panicked at"));
+    let found = lines.nth(1).map(str::trim).filter(|line| !line.is_empty());
+    found.map_or("the test".to_owned(), cell)
+}
+
+/// A text that fits into a cell of a table.
+fn cell(text: &str) -> String {
+    let text: String = text.chars().take(CELL_CHARS).collect();
+    text.replace('|', "/")
+}
+
 /// The line with which the simulator says what is wrong, cut to a table's cell.
 fn failed_seed(said: &str) -> String {
     let line = said
         .lines()
         .find(|line| line.starts_with("seed ") && line.contains(" failed: "));
     let line = line.or_else(|| said.lines().find(|line| line.contains("panicked at")));
-    line.map_or("the simulator".to_owned(), |line| {
-        line.chars().take(100).collect()
-    })
+    line.map_or("the simulator".to_owned(), cell)
 }
 
 #[cfg(test)]
@@ -167,6 +217,16 @@ mod tests {
             "thread 'main' panicked at x.rs:1"
         );
         assert_eq!(failed_seed(""), "the simulator");
+    }
+
+    #[test]
+    fn a_test_is_known_by_what_it_says() {
+        let said = "running 1 test\nthread 'a' (7) panicked at x.rs:1:2:\n  left | right\n";
+        assert_eq!(failed_test(said), "left / right");
+        assert_eq!(failed_test("signal: 6\n"), "the test");
+        let said = "test result: ok. 2 passed; 0 failed\n\ntest result: ok. 1 passed; 0 failed";
+        assert_eq!(passed_count(said), 3);
+        assert_eq!(passed_count("test result: ok. 0 passed; 0 failed"), 0);
     }
 
     #[test]

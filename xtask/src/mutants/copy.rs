@@ -39,7 +39,9 @@ impl Copy {
         command
             .args(words)
             .current_dir(&self.tree)
-            .env("CARGO_TARGET_DIR", &self.target);
+            .env("CARGO_TARGET_DIR", &self.target)
+            // Nobody looks at a mutant's stack, and linking is most of the time.
+            .env("CARGO_PROFILE_TEST_DEBUG", "0");
         command
     }
 

@@ -1,6 +1,8 @@
 //! The mutants: rules on which the promise of docs/update-protocol.md rests, each broken. A mend of the
 //! protocol brings its mutant, and a mutant that no check notices brings a test.
 
+mod surroundings;
+
 use super::Mutant;
 use super::check::Check;
 
@@ -25,7 +27,12 @@ const fn store(name: &'static str) -> Check {
 }
 
 /// All of them.
-pub(super) const MUTANTS: &[Mutant] = &[
+pub(super) fn all() -> impl Iterator<Item = &'static Mutant> {
+    UPDATES.iter().chain(surroundings::MUTANTS)
+}
+
+/// Those of updates, leases and settlements.
+const UPDATES: &[Mutant] = &[
     Mutant {
         name: "records-not-synced-before-the-reply",
         file: "crates/protocol/src/participant.rs",

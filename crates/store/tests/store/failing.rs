@@ -103,6 +103,17 @@ fn removing_a_chunk_whose_file_vanished_succeeds() {
 }
 
 #[test]
+fn setting_a_chunk_aside_whose_file_vanished_succeeds() {
+    let disk = two_chunks();
+    let (store, _) = open(&disk);
+    let id = chunk(1, 0);
+    gabion_store::Disk::remove(&disk, &chunk_path(id)).unwrap();
+    store.set_aside(id).unwrap();
+    assert_eq!(store.trash().unwrap(), [""; 0]);
+    check_lives(&store);
+}
+
+#[test]
 fn a_page_of_the_journal_that_cannot_be_read_costs_the_records_in_it() {
     let disk = two_chunks();
     let (store, _) = open(&disk);

@@ -1,0 +1,307 @@
+//! Mutants of what surrounds updates: whose store it is, disks that fail, runs that are asked after, what clients
+//! and people are told.
+
+use super::{Check, Mutant, coordinator, store, test, updates};
+
+const fn unit(package: &'static str, name: &'static str) -> Check {
+    test(package, "lib", name)
+}
+
+const fn command(name: &'static str) -> Check {
+    test("gabion", "bin", name)
+}
+
+/// All of them.
+pub(super) const MUTANTS: &[Mutant] = &[
+    // Runs that are asked after.
+    Mutant {
+        name: "a-fate-is-told-without-the-nodes-that-would-know",
+        file: "crates/protocol/src/fate.rs",
+        text: "Ok(if would_know(&complete)? {",
+        replacement: "Ok(if would_know(&complete)? || true {",
+        check: updates("retry::what_too_few_nodes_remember_is_not_denied"),
+    },
+    Mutant {
+        name: "a-fate-is-told-of-the-primary-s-own-memory",
+        file: "crates/protocol/src/primary/fates.rs",
+        text: "heard.memories.insert(index, memory);",
+        replacement: "heard.memories.insert(index, RunMemory { sequence: None, ..memory });",
+        check: updates(
+            "retry::a_run_that_stood_is_known_after_others_have_written_and_the_primary_was_restarted",
+        ),
+    },
+    Mutant {
+        name: "not-begun-is-said-of-a-run-that-has-a-number",
+        file: "crates/protocol/src/primary.rs",
+        text: "made.map_err(NotMade::Begun)",
+        replacement: "made.map_err(NotMade::NotBegun)",
+        check: updates("retry::a_refusal_says_whether_the_run_may_have_begun"),
+    },
+    Mutant {
+        name: "a-withdrawn-run-begins-after-all",
+        file: "crates/protocol/src/staging.rs",
+        text: "entry.state = State::Withdrawn;\n        entry.since_ms = now_ms;\n        let pieces = std::mem::take(&mut entry.pieces);\n        self.staged_bytes -= total_bytes(&pieces);\n        !pieces.is_empty()",
+        replacement: "entry.since_ms = now_ms;\n        !entry.pieces.is_empty()",
+        check: updates("a_withdrawn_update_changes_nothing_however_late_it_comes"),
+    },
+    Mutant {
+        name: "runs-are-forgotten-with-their-records",
+        file: "crates/store/src/runs.rs",
+        text: "sequence > self.complete_after && self.known.insert(sequence, run).is_none()",
+        replacement: "sequence > self.complete_after && run != run",
+        check: store("runs::runs_outlive_their_records_and_the_process"),
+    },
+    Mutant {
+        name: "the-run-of-a-dropped-update-is-remembered",
+        file: "crates/store/src/runs.rs",
+        text: "self.known.remove(&sequence);",
+        replacement: "let _ = sequence;",
+        check: store("runs::the_run_of_a_dropped_update_is_forgotten_and_nothing_else"),
+    },
+    Mutant {
+        name: "committed-replacements-are-forgotten",
+        file: "crates/meta/src/puts.rs",
+        text: "COMMITTED.put(txn, &put, &())?;",
+        replacement: "",
+        check: coordinator(
+            "replace::a_commit_whose_answer_was_lost_is_known_after_others_have_replaced_the_stripes",
+        ),
+    },
+    Mutant {
+        name: "a-late-write-back-forgets-its-open-run",
+        file: "crates/client/src/runs.rs",
+        text: "known.is_left = true;",
+        replacement: "known.is_left = false;",
+        check: unit(
+            "gabion-client",
+            "runs::tests::a_run_is_left_when_its_write_ends_without_knowing",
+        ),
+    },
+    // Whose store it is.
+    Mutant {
+        name: "clusters-not-compared-in-hellos",
+        file: "crates/wire/src/hello.rs",
+        text: "(Some(ours), Some(theirs)) if ours != theirs => {",
+        replacement: "(Some(ours), Some(theirs)) if ours != theirs && ours.0 == 0 => {",
+        check: test(
+            "gabion-wire",
+            "connections",
+            "other_versions_clusters_and_protocols_are_refused_in_words",
+        ),
+    },
+    Mutant {
+        name: "clusters-not-compared-at-joins",
+        file: "crates/protocol/src/coordinator/membership.rs",
+        text: "applicant.cluster.filter(|&cluster| cluster != own)",
+        replacement: "applicant.cluster.filter(|&cluster| cluster != own && own.0 == 0)",
+        check: coordinator("identity::a_node_of_another_cluster_is_refused_and_keeps_its_chunks"),
+    },
+    Mutant {
+        name: "node-ids-not-compared-when-a-store-opens",
+        file: "crates/server/src/identity.rs",
+        text: "Some(member) if member != (cluster, node) => {",
+        replacement: "Some(member) if member.0 != cluster => {",
+        check: unit(
+            "gabion-server",
+            "identity::tests::the_store_says_who_it_is_and_another_nodes_is_refused",
+        ),
+    },
+    Mutant {
+        name: "a-store-is-made-where-a-directory-is-missing",
+        file: "crates/server/src/node.rs",
+        text: "} else if !EngineDisk::exists(&engine, &path) {",
+        replacement: "} else if !EngineDisk::exists(&engine, &path) && init {",
+        check: unit(
+            "gabion-server",
+            "node::tests::a_store_is_made_only_where_the_operator_says_so",
+        ),
+    },
+    Mutant {
+        name: "a-store-is-made-on-an-empty-disk",
+        file: "crates/server/src/node.rs",
+        text: "if !init && !Store::is_on(&disk)? {",
+        replacement: "if init && !Store::is_on(&disk)? && !init {",
+        check: unit(
+            "gabion-server",
+            "node::tests::a_store_is_made_only_where_the_operator_says_so",
+        ),
+    },
+    Mutant {
+        name: "nonces-of-the-coordinator-s-starts-not-compared",
+        file: "crates/protocol/src/coordinator/starts.rs",
+        text: "Some(nonce) => *nonce == start.nonce,",
+        replacement: "Some(nonce) => *nonce == start.nonce || true,",
+        check: coordinator("identity::a_coordinator_that_nodes_know_more_of_than_itself_stops"),
+    },
+    Mutant {
+        name: "an-old-directory-counts-as-whole",
+        file: "crates/protocol/src/coordinator/inventory.rs",
+        text: "let missed_after = if went_back {",
+        replacement: "let missed_after = if went_back && false {",
+        check: coordinator(
+            "identity::a_directory_that_does_not_follow_on_the_last_start_has_missed_all_after_its_marks",
+        ),
+    },
+    Mutant {
+        name: "a-second-process-of-a-node-is-let-in",
+        file: "crates/protocol/src/coordinator/membership.rs",
+        text: "if reach(&*self.ports, first.node).await.is_err() {",
+        replacement: "if reach(&*self.ports, first.node).await.is_err() || true {",
+        check: coordinator(
+            "identity::a_second_process_of_a_node_is_refused_while_the_first_one_answers",
+        ),
+    },
+    Mutant {
+        name: "a-joining-node-deletes-what-is-not-its",
+        file: "crates/protocol/src/holdings.rs",
+        text: "chunks.iter().try_for_each(|&chunk| store.set_aside(chunk))",
+        replacement: "chunks.iter().try_for_each(|&chunk| store.remove(chunk))",
+        check: updates(
+            "discard::a_joining_node_keeps_the_file_of_a_chunk_that_is_not_its_any_more",
+        ),
+    },
+    Mutant {
+        name: "trash-is-deleted-at-once",
+        file: "crates/protocol/src/trash.rs",
+        text: "now_ms - **since_ms >= KEEP_MS",
+        replacement: "now_ms - **since_ms <= KEEP_MS",
+        check: unit(
+            "gabion-protocol",
+            "trash::tests::a_file_is_due_a_day_after_it_was_first_seen",
+        ),
+    },
+    // Disks that fail.
+    Mutant {
+        name: "recovery-believes-the-page-cache",
+        file: "crates/store/src/chunk_file.rs",
+        text: "self.0.read_device_at(output, offset)",
+        replacement: "self.0.read_exact_at(output, offset)",
+        check: store("failing::a_record_whose_sync_failed_does_not_come_back_as_durable"),
+    },
+    Mutant {
+        name: "a-failed-store-says-nothing-and-goes-on",
+        file: "crates/protocol/src/store_failure.rs",
+        text: "self.participant.ports.spawn(announced.boxed());",
+        replacement: "drop(announced);",
+        check: updates("a_node_whose_disk_dies_refuses_everything_and_tells_the_coordinator"),
+    },
+    Mutant {
+        name: "a-failed-store-keeps-its-membership",
+        file: "crates/protocol/src/coordinator/fleet.rs",
+        text: "is_member && self.membership.end(node, incarnation, now_ms)",
+        replacement: "is_member && incarnation != incarnation && self.membership.end(node, incarnation, now_ms)",
+        check: coordinator("membership::a_node_whose_store_has_failed_counts_as_failed_at_once"),
+    },
+    Mutant {
+        name: "a-vanished-file-fails-the-store-when-it-is-set-aside",
+        file: "crates/store/src/trash.rs",
+        text: "Err(source) if source.kind() == ErrorKind::NotFound => {}",
+        replacement: "Err(source) if source.kind() == ErrorKind::StorageFull => {}",
+        check: store("failing::setting_a_chunk_aside_whose_file_vanished_succeeds"),
+    },
+    Mutant {
+        name: "a-vanished-file-fails-the-store-when-it-is-removed",
+        file: "crates/store/src/error.rs",
+        text: "Err(source) if source.kind() == io::ErrorKind::NotFound => Ok(()),",
+        replacement: "Err(source) if source.kind() == io::ErrorKind::StorageFull => Ok(()),",
+        check: store("failing::removing_a_chunk_whose_file_vanished_succeeds"),
+    },
+    Mutant {
+        name: "a-lack-of-descriptors-fails-the-store",
+        file: "crates/store/src/error.rs",
+        text: "let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];",
+        replacement: "let shortages = [Errno::NFILE, Errno::NOMEM];",
+        check: store("failing::a_lack_of_descriptors_refuses_and_fails_nothing"),
+    },
+    // Without the coordinator, and around nodes that are slow.
+    Mutant {
+        name: "a-quorum-is-one-node-short",
+        file: "crates/protocol/src/quorum.rs",
+        text: "let needed_count = record.nodes.len() + 1 - k;",
+        replacement: "let needed_count = record.nodes.len() - k;",
+        check: unit(
+            "gabion-protocol",
+            "quorum::tests::fewer_nodes_than_could_miss_a_settlement_prove_nothing",
+        ),
+    },
+    Mutant {
+        name: "quorum-reads-ignore-the-term",
+        file: "crates/protocol/src/participant.rs",
+        text: "if matches!(request.cut, ReadCut::Attested(..)) && cut_epoch != state.epoch {",
+        replacement: "if matches!(request.cut, ReadCut::Attested(..)) && cut_epoch > state.epoch {",
+        check: updates("quorum::a_node_without_a_lease_answers_quorum_reads_of_its_own_term_alone"),
+    },
+    Mutant {
+        name: "a-term-leaves-out-whom-it-has-asked",
+        file: "crates/protocol/src/primary.rs",
+        text: "missed.iter().find(|chunk| term.asked.contains(chunk))",
+        replacement: "missed.iter().find(|chunk| term.asked.contains(chunk) && term.misses(**chunk))",
+        check: updates(
+            "quorum::an_update_that_leaves_out_a_node_which_its_term_has_asked_is_of_a_new_term",
+        ),
+    },
+    Mutant {
+        name: "every-read-may-be-asked-for-twice",
+        file: "crates/client/src/health.rs",
+        text: "const HEDGE_SHARE: f64 = 0.05;",
+        replacement: "const HEDGE_SHARE: f64 = 1.0;",
+        check: unit(
+            "gabion-client",
+            "health::tests::one_read_in_twenty_may_be_asked_for_twice",
+        ),
+    },
+    Mutant {
+        name: "nodes-are-evicted-whatever-is-lost-already",
+        file: "crates/protocol/src/coordinator/suspicion.rs",
+        text: "if usize::try_from(left).unwrap_or(0) < lost_count {",
+        replacement: "if usize::try_from(left).unwrap_or(0) < lost_count && false {",
+        check: coordinator("suspicion::no_more_nodes_are_evicted_than_all_pools_survive"),
+    },
+    Mutant {
+        name: "one-node-s-word-evicts-another",
+        file: "crates/protocol/src/coordinator/suspicion.rs",
+        text: "is_cut_off: cut_count >= 2 && cut_count * 2 > others.len(),",
+        replacement: "is_cut_off: cut_count >= 1,",
+        check: coordinator(
+            "suspicion::a_node_that_most_others_cannot_use_is_evicted_until_they_can",
+        ),
+    },
+    Mutant {
+        name: "leases-are-granted-though-the-metadata-have-failed",
+        file: "crates/protocol/src/coordinator/starts.rs",
+        text: "if self.broken.set(reason.clone()).is_ok() {",
+        replacement: "if self.broken.get().is_none() {",
+        check: coordinator(
+            "suspicion::a_coordinator_whose_metadata_have_failed_grants_no_leases_and_says_so",
+        ),
+    },
+    Mutant {
+        name: "full-nodes-get-new-chunks",
+        file: "crates/planner/src/placement/room.rs",
+        text: "u128::from(used) * 100 > u128::from(self.capacity_bytes) * u128::from(FULL_PERCENT)",
+        replacement: "u128::from(used) > u128::from(self.capacity_bytes) * u128::from(FULL_PERCENT)",
+        check: coordinator("condition::one_full_node_stops_no_put_and_gets_nothing"),
+    },
+    // What people are told and given.
+    Mutant {
+        name: "green-although-a-node-was-not-heard",
+        file: "crates/gabion/src/commands/health.rs",
+        text: "Liveness::Up if silence_ms.is_none() => Some(format!(",
+        replacement: "Liveness::Up if silence_ms == Some(&u64::MAX) => Some(format!(",
+        check: command("commands::health::tests::green_means_that_nothing_is_the_matter"),
+    },
+    Mutant {
+        name: "a-scrub-succeeds-though-nodes-were-silent",
+        file: "crates/gabion/src/commands/repair.rs",
+        text: "if unreachable.is_empty() {\n        return Ok(());",
+        replacement: "if unreachable.len() < usize::MAX {\n        return Ok(());",
+        check: command("commands::repair::tests::a_scrub_that_could_not_ask_a_node_fails"),
+    },
+    Mutant {
+        name: "an-output-file-takes-the-place-of-a-fifo",
+        file: "crates/gabion/src/output_file.rs",
+        text: "if found.is_file() {",
+        replacement: "if found.is_file() || found.uid() < u32::MAX {",
+        check: command("output_file::tests::a_fifo_is_written_into_and_stays"),
+    },
+];
