@@ -6,7 +6,7 @@
 use crate::File;
 use crate::file::Layout;
 use futures::future::join_all;
-use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeId, StripeRecord};
+use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, StripeId, StripeRecord};
 use gabion_protocol::fate::fate;
 use gabion_protocol::message::{NodeReply, NodeRequest, Refusal, RunFate, RunId, RunQuestion};
 use gabion_protocol::ports::{CallError, Ports as _};
@@ -229,7 +229,7 @@ impl File {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gabion_layout::Generation;
+    use gabion_layout::{Generation, Sequence};
 
     fn run(run: u64, stripe: u64) -> OpenRun {
         OpenRun {
