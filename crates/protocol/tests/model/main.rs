@@ -3,6 +3,7 @@
 //! in docs/proof.md.
 
 mod properties;
+mod retry;
 mod rules;
 mod scenarios;
 mod settlement;
@@ -28,6 +29,8 @@ const ALL_DONE: &str = "all are acknowledged";
 const DROPPED: &str = "one is dropped";
 const NUMBER_AGAIN: &str = "a number is used again";
 const BACK_AND_STALE: &str = "a returned chunk is stale";
+const STOOD_UNHEARD: &str = "an update stood whose answer was lost";
+const MADE_ANEW: &str = "an update is made anew";
 
 /// The stripe under some rules, with some faults.
 #[derive(Clone, Debug)]
@@ -53,7 +56,7 @@ impl Model for Stripe {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        vec![
+        let mut properties = vec![
             Property::always(WHOLE, |stripe: &Self, state| {
                 properties::reads_are_whole(stripe.rules, state)
             }),
@@ -63,24 +66,39 @@ impl Model for Stripe {
             Property::always(ENOUGH, |_, state| properties::enough_chunks_count(state)),
             Property::sometimes(ALL_DONE, |_, state| properties::all_are_acknowledged(state)),
             Property::sometimes(DROPPED, |_, state| properties::one_is_dropped(state)),
-            Property::sometimes(NUMBER_AGAIN, |_, state| {
-                properties::a_number_is_used_again(state)
-            }),
-            Property::sometimes(BACK_AND_STALE, |_, state| {
-                properties::a_returned_chunk_is_stale(state)
-            }),
-        ]
+        ];
+        if self.faults.failure_count > 0 {
+            properties.extend([
+                Property::sometimes(NUMBER_AGAIN, |_, state| {
+                    properties::a_number_is_used_again(state)
+                }),
+                Property::sometimes(BACK_AND_STALE, |_, state| {
+                    properties::a_returned_chunk_is_stale(state)
+                }),
+            ]);
+        }
+        if self.faults.retry_count > 0 {
+            properties.extend([
+                Property::sometimes(STOOD_UNHEARD, |_, state| {
+                    properties::one_stood_unheard(state)
+                }),
+                Property::sometimes(MADE_ANEW, |_, state| properties::one_is_made_anew(state)),
+            ]);
+        }
+        properties
     }
 }
 
-/// Bounds on what may go wrong: crashes, lost disks, declared failures, heard marks, new leases.
-const fn bounds(counts: [u8; 5]) -> Faults {
+/// Bounds on what may go wrong: crashes, lost disks, declared failures, heard marks, new leases, and runs that the
+/// client gives up.
+const fn bounds(counts: [u8; 6]) -> Faults {
     let [
         crash_count,
         loss_count,
         failure_count,
         hint_count,
         lease_count,
+        retry_count,
     ] = counts;
     Faults {
         crash_count,
@@ -88,6 +106,7 @@ const fn bounds(counts: [u8; 5]) -> Faults {
         failure_count,
         hint_count,
         lease_count,
+        retry_count,
     }
 }
 
@@ -113,26 +132,34 @@ fn check_all(faults: Faults) {
 
 #[test]
 fn two_leases_may_change_hands_around_a_failure() {
-    check_all(bounds([0, 0, 1, 0, 2]));
+    check_all(bounds([0, 0, 1, 0, 2, 0]));
 }
 
 #[test]
 fn a_crash_a_lost_disk_and_a_failure_may_meet() {
-    check_all(bounds([1, 1, 1, 1, 1]));
+    check_all(bounds([1, 1, 1, 1, 1, 0]));
 }
 
 #[test]
 fn all_but_one_node_may_be_declared_failed_and_return() {
-    check_all(bounds([0, 0, 3, 0, 1]));
+    check_all(bounds([0, 0, 3, 0, 1, 0]));
+}
+
+#[test]
+fn a_client_may_lose_an_answer_and_make_its_update_anew() {
+    check_all(bounds([0, 0, 1, 0, 1, 1]));
 }
 
 /// The bounds within which taking a rule away shows, and the property that it breaks.
 fn where_it_shows(mutation: Mutation) -> Faults {
     match mutation {
-        Mutation::NotNoted | Mutation::LateNote => bounds([0, 0, 1, 1, 2]),
-        Mutation::ReturningTrusted | Mutation::MissedCounts => bounds([0, 0, 1, 0, 2]),
-        Mutation::NoQuorum => bounds([0, 0, 3, 0, 1]),
-        _ => bounds([1, 0, 1, 1, 1]),
+        Mutation::NotNoted | Mutation::LateNote => bounds([0, 0, 1, 1, 2, 0]),
+        Mutation::ReturningTrusted | Mutation::MissedCounts => bounds([0, 0, 1, 0, 2, 0]),
+        Mutation::NotAsked | Mutation::NotWithdrawn | Mutation::FewRemember => {
+            bounds([0, 0, 0, 0, 1, 1])
+        }
+        Mutation::NoQuorum => bounds([0, 0, 3, 0, 1, 0]),
+        _ => bounds([1, 0, 1, 1, 1, 0]),
     }
 }
 

@@ -3,13 +3,16 @@
 
 use crate::rules::Rules;
 use crate::state::{
-    CHUNK_COUNT, DATA_COUNT, FIRST_VERSION, Presence, Set, State, Term, has, is_data, only,
-    version, written,
+    CHUNK_COUNT, Closing, DATA_COUNT, FIRST_VERSION, Presence, Run, Set, State, Term, has, is_data,
+    only, version, written,
 };
 use crate::steps::{content, is_fenced};
 
 /// Whether what a reader is given under the newest serving term is the stripe after some updates,
 /// the acknowledged ones among them, each on all chunks or on none.
+///
+/// An update is made once, however often its client has tried: no history has two of its runs, nor one that the
+/// client took for not made.
 ///
 /// The reader is any that may reconstruct from whichever chunks answer at the term's mark. They all
 /// agree with one history, and thus every sufficient set of them gives the same bytes.
@@ -48,12 +51,26 @@ pub(crate) fn reads_are_whole(rules: Rules, state: &State) -> bool {
             .map(only)
             .sum()
     };
-    let acknowledged = runs(&|run| state.runs[run].is_acknowledged);
+    let known = |run: &Run| run.is_acknowledged || run.closing == Closing::Stood;
+    let acknowledged = runs(&|run| known(&state.runs[run]));
+    let denied = runs(&|run| state.runs[run].closing == Closing::Never);
     let settled = runs(&|run| state.runs[run].sequence <= mark);
     let mut histories = 0..1 << state.runs.len();
     histories.any(|history: Set| {
-        history & acknowledged == acknowledged && history & !settled == 0 && fits(history)
+        history & acknowledged == acknowledged
+            && history & (denied | !settled) == 0
+            && is_made_once(state, history)
+            && fits(history)
     })
+}
+
+/// Whether no update has two runs in a history.
+fn is_made_once(state: &State, history: Set) -> bool {
+    let runs = state.runs_of(history);
+    let updates: Set = runs
+        .iter()
+        .fold(0, |all, &run| all | only(state.runs[run].update));
+    updates.count_ones() as usize == runs.len()
 }
 
 /// The versions of the data chunks after some updates.
@@ -125,7 +142,7 @@ pub(crate) fn a_number_is_used_again(state: &State) -> bool {
     let is_again = |&node: &usize| {
         let held = state.runs_of(state.undecided(node));
         let other = |run: usize| {
-            let same = |other: &crate::state::Run| {
+            let same = |other: &Run| {
                 other.sequence == state.runs[run].sequence && other.epoch > state.runs[run].epoch
             };
             state
@@ -136,4 +153,22 @@ pub(crate) fn a_number_is_used_again(state: &State) -> bool {
         held.into_iter().any(other)
     };
     (0..CHUNK_COUNT).any(|node| is_again(&node))
+}
+
+/// Whether the client was told that an update stands of which it did not know.
+pub(crate) fn one_stood_unheard(state: &State) -> bool {
+    state.runs.iter().any(|run| run.closing == Closing::Stood)
+}
+
+/// Whether an update is done that the client has made anew.
+pub(crate) fn one_is_made_anew(state: &State) -> bool {
+    let denied = state
+        .runs
+        .iter()
+        .filter(|run| run.closing == Closing::Never);
+    let is_done = |update| {
+        let mut runs = state.runs.iter();
+        runs.any(|run| run.update == update && run.is_acknowledged)
+    };
+    denied.map(|run| run.update).any(is_done)
 }

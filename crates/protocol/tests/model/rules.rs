@@ -29,11 +29,17 @@ pub(crate) enum Mutation {
     MissedCounts,
     /// A settlement is content with any number of survivors.
     NoQuorum,
+    /// A client makes an update anew once it has withdrawn the last attempt, without asking after it.
+    NotAsked,
+    /// A client makes an update anew though no node has withdrawn the last attempt.
+    NotWithdrawn,
+    /// A run that nobody remembers was not made, however few were asked.
+    FewRemember,
 }
 
 impl Mutation {
     /// All of them.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::EarlyAcknowledgement,
         Self::NoFencing,
         Self::ApplyAboveMark,
@@ -43,6 +49,9 @@ impl Mutation {
         Self::ReturningTrusted,
         Self::MissedCounts,
         Self::NoQuorum,
+        Self::NotAsked,
+        Self::NotWithdrawn,
+        Self::FewRemember,
     ];
 }
 

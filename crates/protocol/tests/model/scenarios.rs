@@ -12,6 +12,7 @@ const FAULTS: Faults = Faults {
     failure_count: 3,
     hint_count: 0,
     lease_count: 2,
+    retry_count: 0,
 };
 
 /// Takes all steps, each of which must be possible.

@@ -226,6 +226,7 @@ fn learn(rules: Rules, state: &mut State, epoch: u8, node: usize, decision: Deci
     }
     let holder = &mut state.nodes[node];
     holder.records &= !dropped;
+    holder.remembered &= !dropped;
     holder.fence = holder.fence.max(epoch);
     settle_at(rules, state, node, mark);
     true

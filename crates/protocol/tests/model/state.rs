@@ -12,7 +12,7 @@ use std::array;
 pub(crate) const CHUNK_COUNT: usize = 4;
 /// Data chunks, which are as many as it takes to read the stripe.
 pub(crate) const DATA_COUNT: usize = 2;
-/// Updates that the client issues, each once.
+/// Updates that the client makes, each of which should be made once.
 pub(crate) const UPDATE_COUNT: usize = 2;
 
 /// A set of chunks, of nodes, of runs, of sequences or of versions: a bit each.
@@ -110,6 +110,8 @@ pub(crate) struct Node {
     pub(crate) base: [Set; DATA_COUNT],
     /// Runs whose record it holds apart from its base.
     pub(crate) records: Set,
+    /// Runs of records that were not dropped, while clients may still ask after them.
+    pub(crate) remembered: Set,
 }
 
 /// What a part of an update has come to at one participant.
@@ -125,6 +127,19 @@ pub(crate) enum Part {
     Dead,
 }
 
+/// What the client knows of a run whose answer it does not wait for any more.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Closing {
+    /// It still waits, or knows that the update is done.
+    No,
+    /// A node where its bytes were staged has withdrawn it: what has not begun there never will.
+    Shut,
+    /// The client was told that the update stands.
+    Stood,
+    /// The client takes it for not made, and makes the update anew.
+    Never,
+}
+
 /// One try to run an update.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Run {
@@ -136,8 +151,9 @@ pub(crate) struct Run {
     pub(crate) parts: [Part; CHUNK_COUNT],
     /// What data nodes have sent to the parities.
     pub(crate) deltas: [Option<Set>; DATA_COUNT],
-    /// Whether the client was told that the update is done.
+    /// Whether the client was told that the update is done, be it that the answer was lost.
     pub(crate) is_acknowledged: bool,
+    pub(crate) closing: Closing,
 }
 
 /// What a node has told a settler.
@@ -215,6 +231,8 @@ pub(crate) struct Faults {
     pub(crate) hint_count: u8,
     /// Terms granted.
     pub(crate) lease_count: u8,
+    /// Runs that the client gives up before it makes their updates anew.
+    pub(crate) retry_count: u8,
 }
 
 /// Everything.
@@ -225,6 +243,8 @@ pub(crate) struct State {
     pub(crate) terms: Vec<Term>,
     pub(crate) runs: Vec<Run>,
     pub(crate) coordinator: Coordinator,
+    /// Updates whose client has given an attempt up before it got a number; its request is still under way.
+    pub(crate) late: Set,
     pub(crate) faults: Faults,
 }
 
@@ -242,6 +262,7 @@ impl State {
                 _ => [FIRST_VERSION; DATA_COUNT],
             },
             records: 0,
+            remembered: 0,
         };
         Self {
             nodes: array::from_fn(node),
@@ -256,6 +277,7 @@ impl State {
                 stale: 0,
                 notes: Vec::new(),
             },
+            late: 0,
             faults,
         }
     }

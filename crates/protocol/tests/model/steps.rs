@@ -3,11 +3,12 @@
 //! is late arrives whenever its step is taken, so neither needs a step of its own; nor does the
 //! crash of a primary, which is a term that takes no more steps.
 
+use crate::retry;
 use crate::rules::{Mutation, Rules};
 use crate::settlement;
 use crate::state::{
-    Answer, CHUNK_COUNT, DATA_COUNT, Fate, Faults, Note, Part, Presence, Report, Run, Set, State,
-    Term, UPDATE_COUNT, has, is_data, only, participants, version, written,
+    Answer, CHUNK_COUNT, Closing, DATA_COUNT, Fate, Faults, Note, Part, Presence, Report, Run, Set,
+    State, Term, UPDATE_COUNT, has, is_data, only, participants, version, written,
 };
 use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeId};
 use gabion_meta::{Exclusion, Held, StoodUpdate};
@@ -24,6 +25,14 @@ pub(crate) enum Step {
     Record { run: usize, node: usize },
     /// The primary has all replies, and answers the client.
     Acknowledge { run: usize },
+    /// The client gives an attempt up that has no number yet, and a node withdraws it.
+    GiveUp { update: usize },
+    /// The request of that attempt reaches a primary.
+    IssueLate { epoch: u8, update: usize },
+    /// The client has heard no answer, and has a node withdraw the run.
+    Withdraw { run: usize, node: usize },
+    /// The client asks a primary after a run; these nodes say what they remember.
+    Ask { epoch: u8, run: usize, nodes: Set },
     /// A node hears of a mark, from the primary or from a reader who vouches for it.
     Hear { epoch: u8, mark: u8, node: usize },
     /// The coordinator grants the next term, be it to a node, whatever has become of the holder
@@ -60,6 +69,9 @@ impl Step {
         if state.faults.lease_count > 0 {
             steps.push(Self::Grant);
         }
+        if state.faults.retry_count > 0 {
+            steps.extend((0..UPDATE_COUNT).map(|update| Self::GiveUp { update }));
+        }
         for (at, term) in state.terms.iter().enumerate() {
             let epoch = at as u8 + 1;
             match *term {
@@ -74,6 +86,8 @@ impl Step {
                 }
                 Term::Serving { mark, .. } => {
                     steps.extend((0..UPDATE_COUNT).map(|update| Self::Issue { epoch, update }));
+                    let late = (0..UPDATE_COUNT).filter(|&update| has(state.late, update));
+                    steps.extend(late.map(|update| Self::IssueLate { epoch, update }));
                     let heard =
                         (1..=mark).flat_map(|mark| nodes.clone().map(move |node| (mark, node)));
                     steps.extend(heard.map(|(mark, node)| Self::Hear { epoch, mark, node }));
@@ -82,6 +96,7 @@ impl Step {
         }
         for (run, it) in state.runs.iter().enumerate() {
             steps.push(Self::Acknowledge { run });
+            retry::steps(state, run, steps);
             for node in nodes.clone() {
                 match it.parts[node] {
                     Part::Sent if is_data(node) => steps.push(Self::Read { run, node }),
@@ -127,10 +142,18 @@ impl Step {
 pub(crate) fn take(rules: Rules, state: &State, step: Step) -> Option<State> {
     let mut next = state.clone();
     let is_possible = match step {
-        Step::Issue { epoch, update } => issue(&mut next, epoch, update),
+        Step::Issue { epoch, update } => {
+            let is_open = |run: &Run| run.update == update && !retry::is_given_up(rules, run);
+            let is_issued = next.runs.iter().any(is_open);
+            !is_issued && issue(&mut next, epoch, update)
+        }
+        Step::GiveUp { update } => retry::give_up(&mut next, update),
+        Step::IssueLate { epoch, update } => retry::issue_late(rules, &mut next, epoch, update),
         Step::Read { run, node } => read(rules, &mut next, run, node),
         Step::Record { run, node } => record(rules, &mut next, run, node),
         Step::Acknowledge { run } => acknowledge(rules, &mut next, run),
+        Step::Withdraw { run, node } => retry::withdraw(rules, &mut next, run, node),
+        Step::Ask { epoch, run, nodes } => retry::ask(rules, &mut next, epoch, run, nodes),
         Step::Hear { epoch, mark, node } => hear(&mut next, epoch, mark, node),
         Step::Grant => settlement::grant(&mut next),
         Step::LookUp { epoch } => settlement::look_up(&mut next, epoch),
@@ -163,13 +186,12 @@ pub(crate) fn is_fenced(rules: Rules, state: &State, node: usize, epoch: u8) -> 
 
 /// A primary runs one update at a time, and none that touches a chunk which it knows to be stale.
 /// What it knows of failed nodes may be out of date, so that it may try with any.
-fn issue(state: &mut State, epoch: u8, update: usize) -> bool {
+pub(crate) fn issue(state: &mut State, epoch: u8, update: usize) -> bool {
     let Term::Serving { stale, mark, next } = &mut state.terms[usize::from(epoch) - 1] else {
         return false;
     };
     let is_busy = |run: &Run| run.epoch == epoch && !run.is_acknowledged;
-    let is_issued = state.runs.iter().any(|run| run.update == update);
-    if is_issued || state.runs.iter().any(is_busy) || participants(update) & *stale != 0 {
+    if state.runs.iter().any(is_busy) || participants(update) & *stale != 0 {
         return false;
     }
     let run = Run {
@@ -180,6 +202,7 @@ fn issue(state: &mut State, epoch: u8, update: usize) -> bool {
         parts: [Part::Sent; CHUNK_COUNT],
         deltas: [None; DATA_COUNT],
         is_acknowledged: false,
+        closing: Closing::No,
     };
     *next += 1;
     state.runs.push(run);
@@ -249,6 +272,9 @@ fn record(rules: Rules, state: &mut State, run: usize, node: usize) -> bool {
     }
     holder.fence = holder.fence.max(epoch);
     holder.records |= only(run);
+    if state.faults.retry_count > 0 {
+        holder.remembered |= only(run);
+    }
     state.runs[run].parts[node] = Part::Recorded;
     true
 }
@@ -343,6 +369,7 @@ fn lose(state: &mut State, node: usize) -> bool {
         applied: 0,
         base: [0; DATA_COUNT],
         records: 0,
+        remembered: 0,
     };
     true
 }
@@ -465,6 +492,7 @@ fn admit(rules: Rules, state: &mut State, node: usize) -> bool {
     let mark = last.map_or(0, |run| state.runs[run].sequence);
     let holder = &mut state.nodes[node];
     holder.records &= !dropped;
+    holder.remembered &= !dropped;
     holder.fence = holder.fence.max(fate.epoch);
     settle_at(rules, state, node, mark);
     true
