@@ -14,6 +14,7 @@ mod holdings;
 pub mod initiate;
 mod inquiry;
 mod joining;
+pub mod limits;
 mod marks;
 pub mod message;
 pub mod node;

@@ -7,6 +7,7 @@ mod participate;
 pub use crate::store_failure::Left;
 
 use crate::joining::ask_to_join;
+use crate::limits::Limits;
 use crate::message::{
     CoordinatorReply, CoordinatorRequest, Damage, Flow, Meter, NodeReply, NodeRequest, NodeStatus,
     Progress, Purpose, Refusal, Vitals,
@@ -47,6 +48,8 @@ pub struct NodeOptions {
     pub reserve_bytes_per_s: u64,
     /// This start of it. The number, its incarnation, is higher than at its last start.
     pub start: Start,
+    /// How much it keeps at most.
+    pub limits: Limits,
 }
 
 /// Why a node is not part of the cluster.
@@ -125,14 +128,16 @@ impl<D: Disk> Node<D> {
         let (own, incarnation) = (participant.clone(), options.start.number);
         let own_progress = Arc::new(move || progress(&own, incarnation));
         let heard = Arc::<Heard>::default();
+        let limits = options.limits;
         let primaries = Primaries::new(id, incarnation, ports, own_progress, Arc::clone(&heard));
+        let primaries = primaries.with(limits);
         Ok(Arc::new(Self {
             id,
             options,
             participant,
             primaries,
             heard,
-            staging: Mutex::default(),
+            staging: Mutex::new(Staging::new(limits)),
             pins: Mutex::default(),
             nodes: Mutex::new(membership.nodes),
             lease_until_ms: AtomicU64::new(membership.lease_until_ms),

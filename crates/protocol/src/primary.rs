@@ -8,6 +8,7 @@ mod fates;
 
 use self::commits::check_leased_copies;
 use crate::initiate::{PartFailed, run_heard, substitutes};
+use crate::limits::Limits;
 use crate::marks::{Marks, OwnProgress};
 use crate::message::{
     CommittedMark, CoordinatorReply, CoordinatorRequest, Liveness, Meter, NodeStatus, Refusal,
@@ -34,8 +35,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 /// Slice size of update plans, in bytes: small enough to pipeline a large update, large enough that
 /// a small one is a single slice.
 pub const UPDATE_SLICE_BYTES: u64 = 64 << 10;
-/// Stripes that a node remembers being asked about, as a primary.
-const MAX_STRIPES: usize = 16_384;
 /// How long the coordinator may take to answer.
 const COORDINATOR_DEADLINE_MS: u64 = 5_000;
 
@@ -44,6 +43,7 @@ pub(crate) struct Primaries {
     node: NodeId,
     incarnation: u64,
     ports: Arc<dyn Ports>,
+    limits: Limits,
     marks: Arc<Marks>,
     /// How far participants have come.
     heard: Arc<Heard>,
@@ -121,6 +121,7 @@ impl Primaries {
             node,
             incarnation,
             ports,
+            limits: Limits::default(),
             marks,
             heard,
             stripes,
@@ -128,6 +129,11 @@ impl Primaries {
             phases: Mutex::default(),
             planned: Mutex::default(),
         }
+    }
+
+    /// The same with other limits than the usual ones.
+    pub(crate) fn with(self, limits: Limits) -> Self {
+        Self { limits, ..self }
     }
 
     /// What the plans that were run to their end said.
@@ -305,7 +311,8 @@ impl Primaries {
 
     fn desk(&self, stripe: StripeId) -> Arc<Desk> {
         let mut stripes = self.stripes.lock().unwrap_or_else(PoisonError::into_inner);
-        if stripes.len() >= MAX_STRIPES && !stripes.contains_key(&stripe) {
+        let is_full = stripes.len() >= self.limits.primary_stripe_count;
+        if is_full && !stripes.contains_key(&stripe) {
             stripes.retain(|_, desk| !is_forgettable(desk));
         }
         Arc::clone(stripes.entry(stripe).or_default())

@@ -3,6 +3,7 @@
 //! update withdraws its run: from then on the part cannot begin here, however late it comes. Neither
 //! can a part that has ended: a second copy of anything of its run is thrown away.
 
+use crate::limits::Limits;
 use crate::message::{Flow, Refusal, RunId};
 use crate::ports::Address;
 use bytes::{Bytes, BytesMut};
@@ -13,10 +14,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// How long frames and bytes wait for their part.
 const KEEP_MS: u64 = 60_000;
-/// The most bytes that may wait for their parts in all, staged and in frames each.
-const MAX_STAGED_BYTES: u64 = 256 << 20;
-/// The most that may be staged by one client.
-const MAX_CLIENT_BYTES: u64 = 128 << 20;
+/// The most bytes of slices that may wait for their parts.
+const MAX_WAITING_BYTES: u64 = 256 << 20;
 /// The most runs that are known and not over.
 const RUN_COUNT_MAX: usize = 1 << 16;
 /// The most runs that are remembered after their parts have ended.
@@ -25,6 +24,7 @@ const OVER_COUNT_MAX: usize = 1 << 16;
 /// The runs that a node has heard of.
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
+    limits: Limits,
     runs: BTreeMap<RunId, Run>,
     staged_bytes: u64,
     /// Of them, what each client has staged. Invariant: no zeros.
@@ -86,6 +86,14 @@ pub(crate) struct Inputs {
 }
 
 impl Staging {
+    /// Nothing yet.
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            ..Self::default()
+        }
+    }
+
     /// Keeps new bytes for a run.
     pub(crate) fn stage(
         &mut self,
@@ -96,11 +104,11 @@ impl Staging {
     ) -> Result<(), Refusal> {
         let length = bytes.len() as u64;
         let of_client = self.client_bytes.get(&from).copied().unwrap_or(0);
-        if self.staged_bytes + length > MAX_STAGED_BYTES || !self.has_room_for(run) {
+        if self.staged_bytes + length > self.limits.staged_bytes || !self.has_room_for(run) {
             let busy = "a node that is busy with other updates";
             return Err(Refusal::Unavailable(busy.to_owned()));
         }
-        if of_client + length > MAX_CLIENT_BYTES {
+        if of_client + length > self.limits.client_bytes {
             let busy = "a node that is busy with other updates of this client";
             return Err(Refusal::Unavailable(busy.to_owned()));
         }
@@ -183,7 +191,7 @@ impl Staging {
             Flow::Slice { bytes, .. } => bytes.len() as u64,
             Flow::Credit { .. } | Flow::Abort { .. } => 0,
         };
-        let has_room = self.waiting_bytes + length <= MAX_STAGED_BYTES;
+        let has_room = self.waiting_bytes + length <= MAX_WAITING_BYTES;
         let run = self.run(flow.run(), now_ms);
         if matches!(run.state, State::Waiting(_)) {
             if !has_room {
@@ -335,6 +343,11 @@ impl Inputs {
 mod tests {
     use super::*;
 
+    const SMALL: Limits = Limits {
+        primary_stripe_count: 1,
+        staged_bytes: 200,
+        client_bytes: 100,
+    };
     const CHUNK: ChunkIndex = ChunkIndex(2);
     const CLIENT: Address = Address::Origin(1);
 
@@ -448,8 +461,8 @@ mod tests {
 
     #[test]
     fn a_run_starts_once_and_memory_is_given_back() {
-        let mut staging = Staging::default();
-        let big = Bytes::from(vec![0; MAX_CLIENT_BYTES as usize / 2 + 1]);
+        let mut staging = Staging::new(SMALL);
+        let big = Bytes::from(vec![0; 51]);
         staging
             .stage(RunId(1), CLIENT, (CHUNK, 0, big.clone()), 0)
             .unwrap();
@@ -471,8 +484,8 @@ mod tests {
 
     #[test]
     fn a_client_that_stages_all_it_may_leaves_room_for_others_and_all_have_a_limit() {
-        let mut staging = Staging::default();
-        let big = Bytes::from(vec![0; MAX_CLIENT_BYTES as usize]);
+        let mut staging = Staging::new(SMALL);
+        let big = Bytes::from(vec![0; 100]);
         let mut stage = |run, client, bytes: &Bytes| {
             let piece = (CHUNK, 0, bytes.clone());
             staging.stage(RunId(run), Address::Origin(client), piece, 0)
@@ -509,7 +522,7 @@ mod tests {
             value: gabion_plan::ValueId(0),
             slice: 0,
             purpose: crate::message::Purpose::Update,
-            bytes: Bytes::from(vec![0; MAX_STAGED_BYTES as usize / 2 + 1]),
+            bytes: Bytes::from(vec![0; MAX_WAITING_BYTES as usize / 2 + 1]),
         };
         staging.flow(slice(RunId(7)), 0);
         staging.flow(slice(RunId(7)), 0);

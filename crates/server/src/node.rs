@@ -9,6 +9,7 @@ use crate::links::probe_links;
 use crate::ports::ServerPorts;
 use futures::FutureExt;
 use gabion_layout::{ClusterId, NodeId, RackId, Start};
+use gabion_protocol::limits::Limits;
 use gabion_protocol::message::{Flow, NodeReply, NodeRequest, Refusal};
 use gabion_protocol::node::{JoinError, Left, Node, NodeOptions};
 use gabion_protocol::ports::{Address, Ports};
@@ -125,6 +126,7 @@ impl NodeProcess {
                 number: identity.incarnation,
                 nonce: ports.random(),
             },
+            limits: Limits::default(),
         };
         let node = join(store, &ports, &options).await?;
         identity.joined(node.cluster(), node.id())?;

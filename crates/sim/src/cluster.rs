@@ -343,6 +343,7 @@ impl Cluster {
                     number: machine.incarnation,
                     nonce: slot.0 as u64,
                 },
+                limits: self.shape.limits,
             };
             (options, machine.disk.clone())
         };

@@ -18,6 +18,7 @@ use gabion_layout::{
     ChunkId, ChunkIndex, EncodeAfter, ReplicaPlacement, StripeId, StripeRecord, Survive,
     UpdateScheme,
 };
+use gabion_protocol::limits::Limits;
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, FormOrder, LifecycleWish, Purpose,
 };
@@ -152,6 +153,7 @@ fn shape(writes: Writes) -> Shape {
         stripe_bytes: BLOCK_COUNT * chunk_bytes,
         repeat_one_in: 0,
         is_thin: false,
+        limits: Limits::default(),
         writes_twice: false,
     }
 }

@@ -15,6 +15,7 @@ use gabion_codec::Code;
 use gabion_layout::{
     AppendSpec, EncodeAfter, GroupingRule, ReplicaPlacement, Survive, UpdateScheme,
 };
+use gabion_protocol::limits::Limits;
 use gabion_protocol::message::LifecycleWish;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
@@ -88,6 +89,8 @@ pub(crate) struct Shape {
     pub(crate) repeat_one_in: u64,
     /// Whether bytes of repairs take long to arrive.
     pub(crate) is_thin: bool,
+    /// What nodes keep at most.
+    pub(crate) limits: Limits,
     /// See [`Options::writes_twice`].
     pub(crate) writes_twice: bool,
 }
@@ -174,6 +177,7 @@ impl Shape {
             repeat_one_in: *dice.pick(&[0, 0, 30, 300]),
             // A long chain of helpers would never come to its end.
             is_thin: dice.one_in(2) && grouping.is_none(),
+            limits: limits_of(seed, chunk_bytes),
             writes_twice: false,
         }
     }
@@ -195,6 +199,22 @@ fn lifecycle_of(seed: u64, survived_count: usize) -> Option<LifecycleWish> {
         after: times[(turn / 4 % 4) as usize],
         placement: placements[(turn / 16 % 2) as usize],
     })
+}
+
+/// What nodes keep at most: in two of five runs a few stripes as primaries, or few staged bytes, so that the limits are
+/// reached. One update has room for its bytes at any
+/// node, also where that stands in for another. No dice are thrown for it.
+fn limits_of(seed: u64, chunk_bytes: u64) -> Limits {
+    let mut limits = Limits::default();
+    match seed % 5 {
+        1 => limits.primary_stripe_count = 1 + (seed / 5 % 3) as usize,
+        2 => {
+            limits.staged_bytes = 3 * chunk_bytes;
+            limits.client_bytes = 2 * chunk_bytes;
+        }
+        _ => {}
+    }
+    limits
 }
 
 /// Runs a seed. Equal seeds and options give equal reports.

@@ -10,6 +10,7 @@ use gabion_layout::{
     ByteRange, ChunkId, ChunkIndex, ChunkRange, Generation, Keeping, NodeId, PoolId, RackId,
     Sequence, Start, StripeId, StripeRecord, UpdateScheme,
 };
+use gabion_protocol::limits::Limits;
 use gabion_protocol::message::{Decided, NodeReply, NodeRequest, RunId};
 use gabion_protocol::node::{Node, NodeOptions};
 use gabion_protocol::ports::{Address, Ports};
@@ -77,6 +78,7 @@ fn node_options(node: u32) -> NodeOptions {
             number: 1,
             nonce: 1,
         },
+        limits: Limits::default(),
     }
 }
 
