@@ -68,9 +68,15 @@ pub(crate) fn run(root: &Path, choice: &Choice) -> anyhow::Result<bool> {
             "| {} | `{file}` | {} | {verdict} |",
             mutant.name, mutant.check
         ));
-        eprintln!("{} {} s", rows[rows.len() - 1], begun.elapsed().as_secs());
+        let outcome = if verdict.is_noticed() {
+            "caught"
+        } else {
+            "NOT CAUGHT"
+        };
+        let seconds = begun.elapsed().as_secs();
+        eprintln!("{outcome} in {seconds} s: {}", rows[rows.len() - 1]);
     }
-    println!("| mutant | in | check | outcome |\n|---|---|---|---|");
+    println!("| mutant | in | check | what it said |\n|---|---|---|---|");
     println!("{}", rows.join("\n"));
     Ok(all_noticed)
 }

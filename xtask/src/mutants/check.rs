@@ -37,11 +37,7 @@ impl fmt::Display for Check {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Simulator => write!(f, "{SEED_COUNT} seeds"),
-            Self::Test {
-                package,
-                target,
-                name,
-            } => write!(f, "{package}, {target}: `{name}`"),
+            Self::Test { package, name, .. } => write!(f, "{package}: `{name}`"),
         }
     }
 }
@@ -72,8 +68,8 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Passed => f.write_str("SURVIVED"),
-            Self::Failed(how) => write!(f, "caught: {how}"),
-            Self::Hung => f.write_str("caught: it never ended"),
+            Self::Failed(how) => f.write_str(how),
+            Self::Hung => f.write_str("it never ended"),
             Self::NotCompiled => f.write_str("DOES NOT COMPILE"),
             Self::NotApplicable => f.write_str("TEXT NOT FOUND ONCE"),
         }

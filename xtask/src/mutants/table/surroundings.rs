@@ -232,10 +232,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         check: updates("quorum::a_node_without_a_lease_answers_quorum_reads_of_its_own_term_alone"),
     },
     Mutant {
-        name: "a-term-leaves-out-whom-it-has-asked",
+        name: "a-term-outlives-the-loss-of-a-node-that-it-has-asked",
         file: "crates/protocol/src/primary.rs",
-        text: "missed.iter().find(|chunk| term.asked.contains(chunk))",
-        replacement: "missed.iter().find(|chunk| term.asked.contains(chunk) && term.misses(**chunk))",
+        text: ".is_some_and(|term| term.has_lost(nodes))",
+        replacement: ".is_some_and(|term| term.has_lost(nodes) && false)",
         check: updates(
             "quorum::an_update_that_leaves_out_a_node_which_its_term_has_asked_is_of_a_new_term",
         ),
