@@ -246,8 +246,8 @@ const UPDATES: &[Mutant] = &[
     Mutant {
         name: "a-client-stages-all-there-is-room-for",
         file: "crates/protocol/src/staging.rs",
-        text: "of_client + length > MAX_CLIENT_BYTES",
-        replacement: "of_client + length > MAX_STAGED_BYTES",
+        text: "of_client + length > self.limits.client_bytes",
+        replacement: "of_client + length > self.limits.staged_bytes",
         check: test(
             "gabion-protocol",
             "lib",

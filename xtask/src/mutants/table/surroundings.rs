@@ -40,7 +40,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-withdrawn-run-begins-after-all",
         file: "crates/protocol/src/staging.rs",
-        text: "entry.state = State::Withdrawn;\n        entry.since_ms = now_ms;\n        let pieces = std::mem::take(&mut entry.pieces);\n        self.staged_bytes -= total_bytes(&pieces);\n        !pieces.is_empty()",
+        text: "entry.state = State::Withdrawn;\n        entry.since_ms = now_ms;\n        let waiting_bytes = std::mem::take(&mut entry.waiting_bytes);\n        let pieces = std::mem::take(&mut entry.pieces);\n        self.waiting_bytes -= waiting_bytes;\n        self.release(&pieces);\n        !pieces.is_empty()",
         replacement: "entry.since_ms = now_ms;\n        !entry.pieces.is_empty()",
         check: updates("a_withdrawn_update_changes_nothing_however_late_it_comes"),
     },
@@ -136,8 +136,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "an-old-directory-counts-as-whole",
         file: "crates/protocol/src/coordinator/inventory.rs",
-        text: "let missed_after = if went_back {",
-        replacement: "let missed_after = if went_back && false {",
+        text: "_ if went_back => Some(Some(held.mark)),",
+        replacement: "_ if went_back && false => Some(Some(held.mark)),",
         check: coordinator(
             "identity::a_directory_that_does_not_follow_on_the_last_start_has_missed_all_after_its_marks",
         ),
