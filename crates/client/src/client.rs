@@ -262,6 +262,14 @@ impl Client {
         self.ask_done(CoordinatorRequest::OrderRepair(order)).await
     }
 
+    /// Lets a node join that waits because it has many chunks of which nothing is known: it sets them aside.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] when the node does not wait for that; [`ClientError::NoCoordinator`].
+    pub async fn accept(&self, node: NodeId) -> Result<(), ClientError> {
+        self.ask_done(CoordinatorRequest::Accept(node)).await
+    }
+
     /// Has all chunks of a node moved to others, so that it can leave. Returns at once;
     /// [`Client::nodes`] tells when it is drained.
     ///

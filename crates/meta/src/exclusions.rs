@@ -206,7 +206,7 @@ impl Held<'_> {
 impl Exclusions {
     /// Where notes are forgotten that may have been about the node, nothing behind its own mark is
     /// known to be as it should.
-    fn judge(&self, held: &Held<'_>) -> Verdict {
+    pub(crate) fn judge(&self, held: &Held<'_>) -> Verdict {
         let verdict = held.judge(&self.kept);
         if held.since() >= self.forgotten {
             return verdict;

@@ -166,6 +166,16 @@ impl Membership {
         true
     }
 
+    /// A failed node that is on its way back gets a new time of grace.
+    pub fn await_return(&mut self, node: NodeId, now_ms: u64) {
+        if let Some(member) = self.members.get_mut(&node)
+            && member.state(self.timing, now_ms) == NodeState::Failed
+        {
+            member.silent_since_ms = now_ms;
+            member.began_failed = true;
+        }
+    }
+
     /// How a node fares now; none for a node never expected nor heard.
     pub fn state(&self, node: NodeId, now_ms: u64) -> Option<NodeState> {
         let member = self.members.get(&node)?;

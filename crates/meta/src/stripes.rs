@@ -293,7 +293,7 @@ fn add_all_stale(
 }
 
 /// Marks a chunk stale within a transaction.
-fn add_stale(
+pub(crate) fn add_stale(
     txn: &mut dyn WriteTxn,
     id: StripeId,
     stale: StaleChunk,

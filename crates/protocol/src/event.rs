@@ -11,6 +11,8 @@ pub enum Event {
     Joined(NodeId),
     /// A node has joined with a directory of an earlier time: its chunks count as stale from what they show.
     WentBack(NodeId),
+    /// A node that joins has so many chunks of which nothing is known that it waits for the operator's word.
+    JoinHeld(NodeId, u64),
     /// A node is silent for longer than its lease.
     Suspect(NodeId),
     /// Most nodes cannot reach a node: it is no member until they can.
@@ -41,6 +43,7 @@ impl Event {
             self,
             Self::Suspect(_)
                 | Self::WentBack(_)
+                | Self::JoinHeld(..)
                 | Self::Evicted(_)
                 | Self::Failed(_)
                 | Self::GivenUp(_)
@@ -55,6 +58,7 @@ impl Event {
         match self {
             Self::Joined(node)
             | Self::WentBack(node)
+            | Self::JoinHeld(node, _)
             | Self::Suspect(node)
             | Self::Evicted(node)
             | Self::Failed(node)
@@ -85,6 +89,12 @@ impl fmt::Display for Event {
             Self::WentBack(node) => write!(
                 f,
                 "{node} went back in time: its chunks count as stale from what they show"
+            ),
+            Self::JoinHeld(node, count) => write!(
+                f,
+                "{node} has {count} chunks of which nothing is known: it waits to join until 'gabion \
+                 node accept {}' says that it may set them aside",
+                node.0
             ),
             Self::Suspect(node) => write!(f, "{node} is suspect: its lease has run out"),
             Self::Evicted(node) => {

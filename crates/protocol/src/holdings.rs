@@ -3,7 +3,9 @@
 use crate::message::{Decided, HeldChunk, Refusal};
 use crate::participant::{Participant, refusal};
 use gabion_layout::{ChunkId, Epoch, RunId, Sequence, Start, StripeId};
-use gabion_store::{Disk, Identity, RunMemory, Store, StoreError, StripeState, UpdateStamp};
+use gabion_store::{
+    Decision, Disk, HeldStripe, Identity, RunMemory, Store, StoreError, StripeState,
+};
 
 /// Counts this start of the node, durably, before anybody is told of it.
 pub(crate) fn begin<D: Disk>(store: &Store<D>, start: Start) -> Result<Identity, StoreError> {
@@ -15,53 +17,38 @@ pub(crate) fn begin<D: Disk>(store: &Store<D>, start: Start) -> Result<Identity,
 
 /// What the store holds, for the coordinator. A chunk with a damaged header is left out, so that it
 /// counts as lost and is repaired.
-pub(crate) fn held_chunks<D: Disk>(store: &Store<D>) -> Result<Vec<HeldChunk>, StoreError> {
-    let mut held = Vec::new();
-    for info in store.chunks()? {
-        if let Some(spec) = info.spec {
-            let state = store.collect(info.chunk.stripe)?;
-            let stamps = state
-                .records
-                .iter()
-                .map(|r| (r.stamp.epoch, r.stamp.sequence));
-            let undecided = stamps.collect();
-            held.push(HeldChunk {
-                chunk: info.chunk,
-                generation: spec.generation,
-                epoch: state.epoch,
-                mark: state.mark,
-                undecided,
-            });
-        }
-    }
-    Ok(held)
+pub(crate) fn held_chunks(stripes: Vec<HeldStripe>) -> Vec<HeldChunk> {
+    let held = stripes.into_iter().flat_map(|held| {
+        let HeldStripe {
+            stripe,
+            chunks,
+            state,
+        } = held;
+        let stamps = state.records.iter();
+        let stamps = stamps.map(|record| (record.stamp.epoch, record.stamp.sequence));
+        let undecided: Vec<_> = stamps.collect();
+        let chunk = move |(index, generation)| HeldChunk {
+            chunk: ChunkId { stripe, index },
+            generation,
+            epoch: state.epoch,
+            mark: state.mark,
+            undecided: undecided.clone(),
+        };
+        chunks.into_iter().map(chunk)
+    });
+    held.collect()
 }
 
 /// Makes durable what others have decided while this node was away.
-pub(crate) fn accept<D: Disk>(store: &Store<D>, decided: &[Decided]) -> Result<(), StoreError> {
-    for fate in decided {
-        let known = match store.collect(fate.stripe) {
-            Ok(state) => state,
-            // The chunk was obsolete.
-            Err(StoreError::NoSuchStripe { .. }) => continue,
-            Err(error) => return Err(error),
-        };
-        // A later term may have asked this node since, without getting as far as deciding.
-        let epoch = known.epoch.max(fate.epoch);
-        let generation = known.generation.max(fate.generation);
-        store.fence(fate.stripe, epoch, generation)?;
-        // What arrived after the coordinator was told what is here, and before the fence, is of a
-        // past term, and goes too.
-        let records = store.collect(fate.stripe)?.records;
-        let stands = |stamp: &UpdateStamp| fate.stands.contains(&(stamp.epoch, stamp.sequence));
-        let past = records.iter().map(|record| record.stamp);
-        let past = past.filter(|stamp| stamp.epoch < fate.epoch && !stands(stamp));
-        let dropped: Vec<Sequence> = past.map(|stamp| stamp.sequence).collect();
-        let last = fate.stands.last().map(|&(_, sequence)| sequence);
-        let mark = last.unwrap_or_default();
-        store.resolve(fate.stripe, epoch, mark, &dropped)?;
-    }
-    Ok(())
+pub(crate) fn accept<D: Disk>(store: &Store<D>, decided: Vec<Decided>) -> Result<(), StoreError> {
+    let decision = |decided: Decided| Decision {
+        stripe: decided.stripe,
+        epoch: decided.epoch,
+        generation: decided.generation,
+        stands: decided.stands,
+    };
+    let decisions: Vec<Decision> = decided.into_iter().map(decision).collect();
+    store.obey(&decisions)
 }
 
 pub(crate) fn remove<D: Disk>(store: &Store<D>, chunks: &[ChunkId]) -> Result<(), StoreError> {
@@ -70,7 +57,7 @@ pub(crate) fn remove<D: Disk>(store: &Store<D>, chunks: &[ChunkId]) -> Result<()
 
 /// Takes chunks out of the store that the coordinator does not count on; their files stay for a day.
 pub(crate) fn set_aside<D: Disk>(store: &Store<D>, chunks: &[ChunkId]) -> Result<(), StoreError> {
-    chunks.iter().try_for_each(|&chunk| store.set_aside(chunk))
+    store.set_aside(chunks)
 }
 
 impl<D: Disk> Participant<D> {

@@ -1,12 +1,31 @@
 //! How a node asks to be let in: what it says of itself and of its chunks, and what it makes durable of
-//! the answer.
+//! the answers.
+//!
+//! It tells its chunks in pages, in the order of their ids, and obeys each answer before the next page;
+//! so neither a message nor what one has to wait for grows with what the node holds. What nobody
+//! knows any more is set aside last, and with more than a little of it the node waits for the operator.
 
+use crate::event::Event;
 use crate::holdings::{accept, begin, held_chunks, set_aside};
-use crate::message::{Applicant, CoordinatorReply, CoordinatorRequest, NodeStatus, Refusal};
+use crate::message::{
+    Applicant, CoordinatorReply, CoordinatorRequest, HeldChunk, InventoryDigest, InventoryPage,
+    JoinBegun, JoinEnd, JoinSession, Joined, NodeStatus, PageAnswer, Refusal, Scope,
+};
 use crate::node::{JoinError, MEMBERSHIP_DEADLINE_MS, NodeOptions};
 use crate::participant::Participant;
-use gabion_layout::NodeId;
+use gabion_layout::{ChunkId, NodeId, StripeId};
 use gabion_store::{Disk, Identity, Store};
+
+/// How often a message of a session is sent before the node begins anew.
+const TRY_COUNT: usize = 3;
+/// How often the node asks whether the operator has spoken, and says that it is at work.
+const ASK_EVERY_MS: u64 = 1_000;
+/// Chunks that are set aside before it looks whether it is time to say so.
+const SET_ASIDE_COUNT: usize = 16;
+/// How often the coordinator may say that stripes have changed before the node begins anew.
+const CHANGE_ROUND_COUNT: usize = 64;
+/// Stripes whose answers may wait until the node is a member.
+const LATE_COUNT_MAX: usize = 256;
 
 /// What a join brings.
 pub(crate) struct Membership {
@@ -23,7 +42,7 @@ fn shown_position<D: Disk>(store: &Store<D>, identity: &Identity) -> u64 {
     found.unwrap_or_else(|| store.position())
 }
 
-/// Joins with what the store holds, and obeys the answer before anything is served.
+/// Joins with what the store holds, and obeys the answers before anything is served.
 ///
 /// # Errors
 /// See [`JoinError`].
@@ -31,15 +50,11 @@ pub(crate) async fn ask_to_join<D: Disk>(
     participant: &Participant<D>,
     options: &NodeOptions,
 ) -> Result<Membership, JoinError> {
-    let store_error = |refusal: Refusal| JoinError::Store(refusal.to_string());
     participant.end_membership().await;
     let start = options.start;
-    let known = participant.with_store(move |store| begin(store, start));
-    let identity = known.await.map_err(store_error)?;
-    let chunks = participant
-        .with_store(held_chunks)
-        .await
-        .map_err(store_error)?;
+    let known =
+        participant.with_store(move |store| Ok((begin(store, start)?, store.chunk_count())));
+    let (identity, chunk_count) = known.await.map_err(store_error)?;
     let applicant = Applicant {
         cluster: identity.cluster,
         node: identity.node.or(options.node),
@@ -52,48 +67,273 @@ pub(crate) async fn ask_to_join<D: Disk>(
         capacity_bytes: options.capacity_bytes,
     };
     let node = Box::new(applicant);
-    let request = CoordinatorRequest::Join { node, chunks };
-    let sent_ms = participant.ports.now_ms();
-    let reply = participant
-        .ports
-        .call_coordinator(request, MEMBERSHIP_DEADLINE_MS)
-        .await;
-    match reply {
-        Ok(CoordinatorReply::Joined {
-            cluster,
-            coordinator,
+    let request = CoordinatorRequest::BeginJoin { node, chunk_count };
+    let begun = match ask(participant, request).await? {
+        CoordinatorReply::JoinBegun(begun) => begun,
+        other => return Err(unexpected(other)),
+    };
+    let followed = participant.follow(begun.coordinator).await;
+    followed.map_err(|why| JoinError::Unreachable(why.to_string()))?;
+    let mut joining = Joining {
+        participant,
+        session: begun.session,
+        page_chunk_count: options.page_chunk_count,
+        digest: InventoryDigest::default(),
+        unknown: Vec::new(),
+        said_ms: participant.ports.now_ms(),
+    };
+    joining.tell_all().await?;
+    joining.set_unknown_aside().await?;
+    joining.end(options, &begun).await
+}
+
+/// A session as the node sees it.
+struct Joining<'a, D: Disk> {
+    participant: &'a Participant<D>,
+    session: JoinSession,
+    page_chunk_count: usize,
+    /// Of all that was told and answered.
+    digest: InventoryDigest,
+    /// Chunks that nobody knows.
+    unknown: Vec<ChunkId>,
+    /// When the coordinator last heard of this session.
+    said_ms: u64,
+}
+
+impl<D: Disk> Joining<'_, D> {
+    async fn ask(&mut self, request: CoordinatorRequest) -> Result<CoordinatorReply, JoinError> {
+        let mut tries = 1;
+        loop {
+            match ask(self.participant, request.clone()).await {
+                Err(JoinError::Unreachable(_)) if tries < TRY_COUNT => tries += 1,
+                answer => {
+                    self.said_ms = self.participant.ports.now_ms();
+                    return answer;
+                }
+            }
+        }
+    }
+
+    /// Tells of all chunks, and obeys the answers.
+    async fn tell_all(&mut self) -> Result<(), JoinError> {
+        let mut after = None;
+        loop {
+            let limit = self.page_chunk_count.max(1);
+            let held = self
+                .participant
+                .with_store(move |store| store.held_page(after, limit));
+            let held = held.await.map_err(store_error)?;
+            let upto = held.upto;
+            let mut page = InventoryPage {
+                session: self.session,
+                scope: Scope::Range { after, upto },
+                chunks: held_chunks(held.stripes),
+            };
+            let request = CoordinatorRequest::TellChunks(page.clone());
+            let mut answer = match self.ask(request).await? {
+                CoordinatorReply::PageTold(answer) => answer,
+                other => return Err(unexpected(other)),
+            };
+            let answered = answer.upto;
+            let is_answered =
+                |held: &HeldChunk| answered.is_none_or(|upto| held.chunk.stripe <= upto);
+            let answered_count = page.chunks.partition_point(is_answered);
+            page.chunks.truncate(answered_count);
+            self.digest.add(&page.chunks);
+            self.unknown.append(&mut answer.unknown);
+            self.obey(answer).await?;
+            match answered {
+                None => return Ok(()),
+                // Whoever is answered nothing would ask for ever.
+                Some(_) if answered <= after => {
+                    let why = "the coordinator answered a page without an end".to_owned();
+                    return Err(JoinError::Unreachable(why));
+                }
+                Some(_) => after = answered,
+            }
+        }
+    }
+
+    /// Makes an answer durable, and sees to it that the coordinator does not take the node for dead
+    /// meanwhile.
+    async fn obey(&mut self, answer: PageAnswer) -> Result<(), JoinError> {
+        self.set_aside(answer.obsolete).await?;
+        if answer.decided.is_empty() {
+            return Ok(());
+        }
+        let decided = answer.decided;
+        let obeyed = self
+            .participant
+            .with_store(move |store| accept(store, decided));
+        obeyed.await.map_err(store_error)
+    }
+
+    async fn set_aside(&mut self, chunks: Vec<ChunkId>) -> Result<(), JoinError> {
+        for some in chunks.chunks(SET_ASIDE_COUNT) {
+            let some = some.to_vec();
+            let moved = self
+                .participant
+                .with_store(move |store| set_aside(store, &some));
+            moved.await.map_err(store_error)?;
+            if self.participant.ports.now_ms() >= self.said_ms + ASK_EVERY_MS {
+                self.may_set_aside().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the node may set aside what nobody knows.
+    async fn may_set_aside(&mut self) -> Result<bool, JoinError> {
+        let request = CoordinatorRequest::SetAside(self.session);
+        match self.ask(request).await? {
+            CoordinatorReply::Done => Ok(true),
+            CoordinatorReply::JoinHeld(_) => Ok(false),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Sets aside what nobody knows, as soon as it may.
+    async fn set_unknown_aside(&mut self) -> Result<(), JoinError> {
+        if self.unknown.is_empty() {
+            return Ok(());
+        }
+        let held = Event::JoinHeld(self.session.node, self.unknown.len() as u64);
+        let mut is_told = false;
+        while !self.may_set_aside().await? {
+            if !is_told {
+                self.participant.ports.note_event(&held);
+                is_told = true;
+            }
+            if let Some(cause) = self.participant.store.failure() {
+                return Err(JoinError::Store(cause));
+            }
+            self.participant.ports.sleep_ms(ASK_EVERY_MS).await;
+        }
+        let unknown = std::mem::take(&mut self.unknown);
+        self.set_aside(unknown).await
+    }
+
+    /// Asks for the lease, and tells again what has changed meanwhile for as long as something has.
+    async fn end(
+        mut self,
+        options: &NodeOptions,
+        begun: &JoinBegun,
+    ) -> Result<Membership, JoinError> {
+        let mut changed: Vec<StripeId> = Vec::new();
+        let mut late = Vec::new();
+        for _ in 0..CHANGE_ROUND_COUNT {
+            let stripes = changed.clone();
+            let held = self
+                .participant
+                .with_store(move |store| store.held_stripes(&stripes));
+            let end = JoinEnd {
+                session: self.session,
+                digest: self.digest,
+                changed: InventoryPage {
+                    session: self.session,
+                    scope: Scope::Stripes(changed),
+                    chunks: held_chunks(held.await.map_err(store_error)?),
+                },
+            };
+            let sent_ms = self.participant.ports.now_ms();
+            // A lost answer is not asked for again: the session ended with it.
+            match ask(self.participant, CoordinatorRequest::EndJoin(Box::new(end))).await? {
+                CoordinatorReply::Changed { answer, stripes } => {
+                    changed = stripes;
+                    late.push(answer);
+                    // To obey takes a while, in which more changes. But what is left to be obeyed at the
+                    // end has to be little, for the lease runs then.
+                    let count = |answer: &PageAnswer| answer.decided.len() + answer.obsolete.len();
+                    if late.iter().map(count).sum::<usize>() > LATE_COUNT_MAX {
+                        self.obey_late(std::mem::take(&mut late)).await?;
+                    }
+                }
+                CoordinatorReply::Joined(joined) => {
+                    late.push(joined.answer.clone());
+                    return self
+                        .become_member(late, joined, sent_ms, options, begun)
+                        .await;
+                }
+                other => return Err(unexpected(other)),
+            }
+        }
+        let why = "what the node holds changes faster than it can tell".to_owned();
+        Err(JoinError::Unreachable(why))
+    }
+
+    async fn obey_late(&mut self, late: Vec<PageAnswer>) -> Result<(), JoinError> {
+        for mut answer in late {
+            // What nobody knows now was known when the node began to tell.
+            answer.obsolete.append(&mut answer.unknown);
+            self.obey(answer).await?;
+        }
+        Ok(())
+    }
+
+    async fn become_member(
+        mut self,
+        late: Vec<PageAnswer>,
+        joined: Joined,
+        sent_ms: u64,
+        options: &NodeOptions,
+        begun: &JoinBegun,
+    ) -> Result<Membership, JoinError> {
+        // There is no session any more that a word could keep.
+        self.said_ms = u64::MAX - ASK_EVERY_MS;
+        self.obey_late(late).await?;
+        let Joined {
             node,
             lease_ms,
             heartbeat_ms,
-            obsolete,
-            decided,
             nodes,
-        }) => {
-            let followed = participant.follow(coordinator).await;
-            followed.map_err(|why| JoinError::Unreachable(why.to_string()))?;
-            let obeyed = participant.with_store(move |store| {
-                set_aside(store, &obsolete)?;
-                accept(store, &decided)?;
-                store.set_identity(&Identity {
-                    cluster: Some(cluster),
-                    node: Some(node),
-                    starts: vec![start],
-                    coordinator: Some(coordinator),
-                    found_position: None,
-                })
-            });
-            obeyed.await.map_err(store_error)?;
-            participant.ports.learn_nodes(&nodes);
-            let lease_until_ms = sent_ms + lease_ms;
-            Ok(Membership {
-                id: node,
-                lease_until_ms,
-                heartbeat_ms,
-                nodes,
-            })
-        }
+            ..
+        } = joined;
+        let identity = Identity {
+            cluster: Some(begun.cluster),
+            node: Some(node),
+            starts: vec![options.start],
+            coordinator: Some(begun.coordinator),
+            found_position: None,
+        };
+        let participant = self.participant;
+        let kept = participant.with_store(move |store| store.set_identity(&identity));
+        kept.await.map_err(store_error)?;
+        participant.ports.learn_nodes(&nodes);
+        let lease_until_ms = sent_ms + lease_ms;
+        Ok(Membership {
+            id: node,
+            lease_until_ms,
+            heartbeat_ms,
+            nodes,
+        })
+    }
+}
+
+async fn ask<D: Disk>(
+    participant: &Participant<D>,
+    request: CoordinatorRequest,
+) -> Result<CoordinatorReply, JoinError> {
+    let answer = participant
+        .ports
+        .call_coordinator(request, MEMBERSHIP_DEADLINE_MS);
+    match answer.await {
         Ok(CoordinatorReply::Refused(why)) => Err(JoinError::Refused(why)),
-        Ok(other) => Err(JoinError::Unreachable(format!("it answered {other:?}"))),
+        Ok(reply) => Ok(reply),
         Err(error) => Err(JoinError::Unreachable(error.to_string())),
     }
+}
+
+fn unexpected(reply: CoordinatorReply) -> JoinError {
+    JoinError::Unreachable(match reply {
+        CoordinatorReply::Busy(why) => why,
+        other => format!("it answered {other:?}"),
+    })
+}
+
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "it stands where results are mapped"
+)]
+fn store_error(refusal: Refusal) -> JoinError {
+    JoinError::Store(refusal.to_string())
 }

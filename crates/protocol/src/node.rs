@@ -46,6 +46,9 @@ pub struct NodeOptions {
     pub capacity_bytes: u64,
     /// Bytes that shrinking and merging reserves may move in a second in which no updates come.
     pub reserve_bytes_per_s: u64,
+    /// Chunks that it tells of in one page when it joins; at least 1, at most
+    /// [`PAGE_CHUNK_COUNT`](crate::message::PAGE_CHUNK_COUNT).
+    pub page_chunk_count: usize,
     /// This start of it. The number, its incarnation, is higher than at its last start.
     pub start: Start,
     /// How much it keeps at most.

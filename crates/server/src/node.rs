@@ -10,7 +10,7 @@ use crate::ports::ServerPorts;
 use futures::FutureExt;
 use gabion_layout::{ClusterId, NodeId, RackId, Start};
 use gabion_protocol::limits::Limits;
-use gabion_protocol::message::{Flow, NodeReply, NodeRequest, Refusal};
+use gabion_protocol::message::{Flow, NodeReply, NodeRequest, PAGE_CHUNK_COUNT, Refusal};
 use gabion_protocol::node::{JoinError, Left, Node, NodeOptions};
 use gabion_protocol::ports::{Address, Ports};
 use gabion_store::Store;
@@ -19,6 +19,7 @@ use gabion_wire::{
     TrafficMeter, WireError,
 };
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -103,12 +104,7 @@ impl NodeProcess {
             array,
         } = opened;
         let listener = listen_on(&listen).await?;
-        let address = listener
-            .local_addr()
-            .map_err(|source| ServerError::Listen {
-                address: listen.clone(),
-                source,
-            })?;
+        let address = address_of(&listener, &listen)?;
         let links = links
             .map(|links| LinkTable::open(&links).map(Arc::new))
             .transpose()?;
@@ -122,6 +118,7 @@ impl NodeProcess {
             address: address.to_string(),
             capacity_bytes: array_bytes.unwrap_or(capacity_bytes),
             reserve_bytes_per_s,
+            page_chunk_count: PAGE_CHUNK_COUNT,
             start: Start {
                 number: identity.incarnation,
                 nonce: ports.random(),
@@ -241,6 +238,15 @@ async fn open(
         Ok((opened, identity))
     });
     opened.await.expect("recovery does not panic")
+}
+
+/// Where a listener listens that was to listen there.
+fn address_of(listener: &TcpListener, listen: &str) -> Result<SocketAddr, ServerError> {
+    let address = listener.local_addr();
+    address.map_err(|source| ServerError::Listen {
+        address: listen.to_owned(),
+        source,
+    })
 }
 
 /// Listens. A process that was killed holds its port until its last thread has gone, which may be

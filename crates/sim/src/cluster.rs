@@ -339,6 +339,8 @@ impl Cluster {
                 address: address_of(slot),
                 capacity_bytes: 1 << 30,
                 reserve_bytes_per_s: 16 << 20,
+                // So small that faults and other work come between the pages of a join.
+                page_chunk_count: 1 + machine.incarnation as usize % 4,
                 start: Start {
                     number: machine.incarnation,
                     nonce: slot.0 as u64,

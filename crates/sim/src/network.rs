@@ -506,7 +506,7 @@ impl Network {
             self.world.note(&line);
         }
         let intent = Intent::of(&request);
-        if let Request::Coordinator(CoordinatorRequest::Join { .. }) = &request {
+        if let Request::Coordinator(CoordinatorRequest::BeginJoin { .. }) = &request {
             self.tally.joins(connection.dialer.slot);
         }
         let answer = service.request(request, Address::Origin(id));

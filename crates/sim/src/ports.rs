@@ -7,6 +7,7 @@ use futures::channel::mpsc::UnboundedReceiver;
 use futures::future::BoxFuture;
 use futures::stream::StreamExt;
 use gabion_layout::NodeId;
+use gabion_protocol::event::Event;
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, NodeStatus, Refusal,
 };
@@ -23,6 +24,9 @@ const DRIFT_PER_MILLE: u64 = 40;
 
 /// How often work at a disk that hangs looks whether it still does.
 const HANG_LOOK_US: u64 = 50_000;
+
+/// How long the operator takes to agree that a node sets aside what nobody knows.
+const OPERATOR_US: u64 = 1_000_000;
 
 /// What a machine calls itself.
 pub(crate) fn address_of(slot: Slot) -> String {
@@ -259,6 +263,23 @@ impl Ports for SimPorts {
             world.steps.changed();
         };
         self.world.spawn(self.party.process, task.boxed());
+    }
+
+    fn note_event(&self, event: &Event) {
+        // The operator looks at a node's log now and then, and has no doubts.
+        if let Event::JoinHeld(node, _) = event
+            && self.party.slot != COORDINATOR
+        {
+            let request = Request::Coordinator(CoordinatorRequest::Accept(*node));
+            let (world, network) = (Arc::clone(&self.world), Arc::clone(&self.network));
+            let party = self.party;
+            let agree = async move {
+                world.sleep(OPERATOR_US).await;
+                // Whoever was not heard is held, and complains, at the next join.
+                let _ = network.call(party, COORDINATOR, request, OPERATOR_US).await;
+            };
+            self.world.spawn(self.party.process, agree.boxed());
+        }
     }
 
     fn random(&self) -> u64 {

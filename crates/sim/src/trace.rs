@@ -21,9 +21,11 @@ pub(crate) fn request(request: &Request) -> Option<String> {
             | CoordinatorRequest::BeginPut { .. }
             | CoordinatorRequest::CommitPut(_)
             | CoordinatorRequest::AbortPut(_) => Some(format!("{request:?}")),
-            CoordinatorRequest::Join { node, chunks } => {
-                Some(format!("Join {node:?} with {chunks:?}"))
-            }
+            CoordinatorRequest::BeginJoin { .. }
+            | CoordinatorRequest::TellChunks(_)
+            | CoordinatorRequest::SetAside(_)
+            | CoordinatorRequest::EndJoin(_)
+            | CoordinatorRequest::Accept(_) => Some(format!("{request:?}")),
             _ => None,
         },
     }
@@ -55,8 +57,8 @@ pub(crate) fn reply(reply: &Reply) -> String {
 fn coordinator_reply(reply: &CoordinatorReply) -> String {
     match reply {
         CoordinatorReply::Lease(lease) => format!("Lease {}, {:?}", lease.epoch, lease.stripe),
-        CoordinatorReply::Joined { node, obsolete, .. } => {
-            format!("Joined {node}, without {obsolete:?}")
+        CoordinatorReply::Joined(joined) => {
+            format!("Joined {}, {:?}", joined.node, joined.answer)
         }
         CoordinatorReply::Put { put, stripes, .. } => format!("Put {put:?}, {stripes:?}"),
         other => format!("{other:?}"),

@@ -101,7 +101,7 @@ impl<D: Disk> Store<D> {
     /// # Errors
     /// [`StoreError::NoSpace`], [`StoreError::Io`] and [`StoreError::Failed`].
     pub fn remove(&self, chunk: ChunkId) -> Result<(), StoreError> {
-        self.remove_if(chunk, |_| Ok(()), |disk, _| unlink(disk, chunk))
+        self.remove_if(chunk, |_| Ok(()))
     }
 
     /// Removes a chunk as [`Store::remove`] does, for somebody who knows nothing of the stripe's terms
@@ -112,41 +112,72 @@ impl<D: Disk> Store<D> {
     /// [`StoreError::Fenced`] when a later epoch was promised to; as [`Store::remove`].
     pub fn discard(&self, chunk: ChunkId, epoch: Epoch) -> Result<(), StoreError> {
         let check = |known: &Stripe| check_epoch(known, chunk.stripe, epoch);
-        self.remove_if(chunk, check, |disk, _| unlink(disk, chunk))
+        self.remove_if(chunk, check)
     }
 
     /// Removes a chunk if nothing that is known of its stripe speaks against it at the instant from
-    /// which the chunk is gone. Its file is put away durably, with the position of the journal's entry.
-    pub(crate) fn remove_if(
+    /// which the chunk is gone.
+    fn remove_if(
         &self,
         chunk: ChunkId,
         check: impl Fn(&Stripe) -> Result<(), StoreError>,
-        put_away: impl FnOnce(&D, u64) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let put_away = |disk: &D, _: &[(ChunkId, u64)]| unlink(disk, chunk);
+        self.remove_checked(&[chunk], check, put_away)
+    }
+
+    /// Removes those of the chunks that are here. Their files are put away durably, each with the position
+    /// of the journal's entry.
+    pub(crate) fn remove_all(
+        &self,
+        chunks: &[ChunkId],
+        put_away: impl FnOnce(&D, &[(ChunkId, u64)]) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.remove_checked(chunks, |_| Ok(()), put_away)
+    }
+
+    fn remove_checked(
+        &self,
+        chunks: &[ChunkId],
+        check: impl Fn(&Stripe) -> Result<(), StoreError>,
+        put_away: impl FnOnce(&D, &[(ChunkId, u64)]) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let shared = &self.shared;
-        let gate = {
+        // In their order, and each once: whoever else takes several gates does the same.
+        let mut chunks = chunks.to_vec();
+        chunks.sort_unstable();
+        chunks.dedup();
+        let gates: Vec<_> = {
             let mut state = shared.lock();
-            if state.chunk(chunk).is_none() {
-                return Ok(());
-            }
-            state.gate(chunk)
+            chunks.retain(|&chunk| state.chunk(chunk).is_some());
+            chunks.iter().map(|&chunk| state.gate(chunk)).collect()
         };
-        let _changing = gate.begin_change();
-        let _alone = gate.exclude_readers();
+        if chunks.is_empty() {
+            return Ok(());
+        }
+        let _changing: Vec<_> = gates.iter().map(|gate| gate.begin_change()).collect();
+        let _alone: Vec<_> = gates.iter().map(|gate| gate.exclude_readers()).collect();
         // The journal goes first: with the file gone and its records still there, a new file of
         // the same chunk would take the old records for its own.
-        let position = {
+        let mut removed = Vec::with_capacity(chunks.len());
+        let mut needed_lsn = 0;
+        for chunk in chunks {
             let mut state = shared.lock();
             if state.chunk(chunk).is_none() {
-                return Ok(());
+                continue;
             }
             check(&state.stripes[&chunk.stripe])?;
             let entry = Entry::Removed { chunk };
-            shared.append(&mut state, &entry, &[], Room::Reserved)?
-        };
-        shared.sync(position.end_lsn())?;
-        shared.require(put_away(&*shared.disk, position.lsn))?;
-        shared.lock().forget_chunk(chunk);
+            let position = shared.append(&mut state, &entry, &[], Room::Reserved)?;
+            removed.push((chunk, position.lsn));
+            needed_lsn = position.end_lsn();
+        }
+        shared.sync(needed_lsn)?;
+        shared.require(put_away(&*shared.disk, &removed))?;
+        let mut state = shared.lock();
+        for (chunk, _) in removed {
+            state.forget_chunk(chunk);
+        }
         Ok(())
     }
 }

@@ -68,6 +68,7 @@ mod frame;
 mod identity;
 mod image;
 mod index;
+mod inventory;
 mod journal;
 mod lsn;
 mod missed;
@@ -102,6 +103,7 @@ pub use error::StoreError;
 pub use flash_disk::{FlashDisk, FlashFile};
 pub use fragments::Fragments;
 pub use identity::Identity;
+pub use inventory::{Decision, HeldPage, HeldStripe};
 pub use lsn::Lsn;
 pub use real_disk::RealDisk;
 pub use record::{

@@ -404,7 +404,7 @@ impl<D: Disk> Replay<D> {
         for (chunk, removed_lsn) in std::mem::take(&mut self.removed) {
             match self.state.header(&self.disk, chunk) {
                 Ok(header) if header.birth_lsn <= removed_lsn => {
-                    move_to_trash(&*self.disk, chunk, removed_lsn)?;
+                    move_to_trash(&*self.disk, &[(chunk, removed_lsn)])?;
                     self.state.forget_chunk(chunk);
                     self.report.removed.push(chunk);
                 }

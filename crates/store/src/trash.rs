@@ -15,20 +15,22 @@ use std::io::ErrorKind;
 pub(crate) const TRASH_DIRECTORY: &str = "trash";
 
 impl<D: Disk> Store<D> {
-    /// Removes a chunk and its records as [`Store::remove`] does, but keeps its file in the trash, with
-    /// all settled records in it that can be merged. Records that are not settled go.
+    /// Removes chunks and their records as [`Store::remove`] does, but keeps their files in the trash, with
+    /// all settled records in them that can be merged. Records that are not settled go. One sync of the
+    /// journal does for all, and one of each directory.
     ///
     /// # Errors
-    /// As [`Store::merge`] and [`Store::remove`]. The chunk is where it was then, or set aside by the
-    /// next start at the latest; it is not lost.
-    pub fn set_aside(&self, chunk: ChunkId) -> Result<(), StoreError> {
-        match self.merge(chunk) {
-            // Damage and want of room keep records out; the rest of the chunk is worth keeping.
-            Ok(_) | Err(StoreError::NoSpace { .. }) => {}
-            Err(error) => return Err(error),
+    /// As [`Store::merge`] and [`Store::remove`]. Each chunk is where it was then, or set aside, by the
+    /// next start at the latest; none is lost.
+    pub fn set_aside(&self, chunks: &[ChunkId]) -> Result<(), StoreError> {
+        for &chunk in chunks {
+            match self.merge(chunk) {
+                // Damage and want of room keep records out; the rest of the chunk is worth keeping.
+                Ok(_) | Err(StoreError::NoSpace { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
-        let keep = |disk: &D, removed_lsn| move_to_trash(disk, chunk, removed_lsn);
-        self.remove_if(chunk, |_| Ok(()), keep)
+        self.remove_all(chunks, move_to_trash)
     }
 
     /// The names of the files in the trash, sorted. Each is used for one file only, ever.
@@ -52,24 +54,30 @@ impl<D: Disk> Store<D> {
     }
 }
 
-/// Moves a chunk's file into the trash, durably; a file that has vanished stays so. Its name there
+/// Moves chunks' files into the trash, durably; a file that has vanished stays so. Its name there
 /// ends in the journal's position of the removal, so that no two removals share one.
 pub(crate) fn move_to_trash<D: Disk>(
     disk: &D,
-    chunk: ChunkId,
-    removed_lsn: u64,
+    removed: &[(ChunkId, u64)],
 ) -> Result<(), StoreError> {
-    let path = chunk_file::path_of(chunk);
-    let name = chunk_file::name_of(chunk);
-    let kept_path = format!("{TRASH_DIRECTORY}/{name}.{removed_lsn:016x}");
-    match disk.rename(&path, &kept_path) {
-        Err(source) if source.kind() == ErrorKind::NotFound => {}
-        renamed => renamed.context("rename", &path)?,
+    // The new names first: each file has one at any time.
+    let mut directories = vec![TRASH_DIRECTORY.to_owned()];
+    for &(chunk, removed_lsn) in removed {
+        let path = chunk_file::path_of(chunk);
+        let name = chunk_file::name_of(chunk);
+        let kept_path = format!("{TRASH_DIRECTORY}/{name}.{removed_lsn:016x}");
+        match disk.rename(&path, &kept_path) {
+            Err(source) if source.kind() == ErrorKind::NotFound => {}
+            renamed => renamed.context("rename", &path)?,
+        }
+        let directory = chunk_file::directory_of(chunk);
+        if !directories.contains(&directory) {
+            directories.push(directory);
+        }
     }
-    // The new name first: the file has one at any time.
-    for directory in [TRASH_DIRECTORY, &chunk_file::directory_of(chunk)] {
-        disk.sync_directory(directory)
-            .context("sync directory", directory)?;
+    for directory in directories {
+        disk.sync_directory(&directory)
+            .context("sync directory", &directory)?;
     }
     Ok(())
 }

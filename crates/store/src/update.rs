@@ -48,12 +48,7 @@ impl<D: Disk> Store<D> {
         let (found, needed_lsn, reserve_ends) = {
             let mut state = self.shared.lock();
             let found = self.shared.held(&mut state, stripe)?;
-            let known = &state.stripes[&stripe];
-            let ends = known.chunks.iter().filter_map(|(&index, chunk)| {
-                let end_lsn = chunk.reserve.as_ref()?.end_lsn;
-                Some((ChunkId { stripe, index }, end_lsn))
-            });
-            let reserve_ends: Vec<_> = ends.collect();
+            let reserve_ends = state.reserve_ends(stripe);
             (found, state.journal.needed_lsn, reserve_ends)
         };
         self.shared.sync(needed_lsn)?;
@@ -149,38 +144,45 @@ impl<D: Disk> Store<D> {
         mark: Sequence,
         dropped: &[Sequence],
     ) -> Result<(), StoreError> {
-        // What is dropped from a reserve goes before the outcome counts: once the mark is above
-        // it, a record in a reserve is taken for settled.
-        let emptied = self.shared.empty_of_dropped(stripe, epoch, mark, dropped)?;
-        let lsn = {
-            let mut state = self.shared.lock();
-            self.shared.check_latch()?;
-            state.know_stripe(&self.shared.disk, stripe)?;
-            let known = &state.stripes[&stripe];
-            check_epoch(known, stripe, epoch)?;
-            let mut stamps = known.stamps_to_drop(stripe, epoch, mark, dropped)?;
-            // The journal may have copies of them from an emptying that was interrupted.
-            stamps.extend(emptied);
-            stamps.sort_unstable();
-            stamps.dedup();
-            let outcome = StripeMark {
-                stripe,
-                epoch,
-                generation: known.generation,
-                mark: mark.max(known.mark),
-            };
-            let entry = state_entry(outcome, stamps.clone());
-            let position = self
-                .shared
-                .append(&mut state, &entry, &[], Room::Reserved)?;
-            state.learn(outcome, stamps);
-            position.end_lsn()
-        };
+        let lsn = self.shared.resolve(stripe, epoch, mark, dropped)?;
         self.shared.sync(lsn)
     }
 }
 
 impl<D: Disk> Shared<D> {
+    /// [`Store::resolve`], which is durable when the journal is synced as far as this answers.
+    pub(crate) fn resolve(
+        &self,
+        stripe: StripeId,
+        epoch: Epoch,
+        mark: Sequence,
+        dropped: &[Sequence],
+    ) -> Result<u64, StoreError> {
+        // What is dropped from a reserve goes before the outcome counts: once the mark is above
+        // it, a record in a reserve is taken for settled.
+        let emptied = self.empty_of_dropped(stripe, epoch, mark, dropped)?;
+        let mut state = self.lock();
+        self.check_latch()?;
+        state.know_stripe(&self.disk, stripe)?;
+        let known = &state.stripes[&stripe];
+        check_epoch(known, stripe, epoch)?;
+        let mut stamps = known.stamps_to_drop(stripe, epoch, mark, dropped)?;
+        // The journal may have copies of them from an emptying that was interrupted.
+        stamps.extend(emptied);
+        stamps.sort_unstable();
+        stamps.dedup();
+        let outcome = StripeMark {
+            stripe,
+            epoch,
+            generation: known.generation,
+            mark: mark.max(known.mark),
+        };
+        let entry = state_entry(outcome, stamps.clone());
+        let position = self.append(&mut state, &entry, &[], Room::Reserved)?;
+        state.learn(outcome, stamps);
+        Ok(position.end_lsn())
+    }
+
     /// Empties the reserves of a stripe that hold records which a resolution drops, and answers
     /// the stamps of these.
     fn empty_of_dropped(
@@ -273,7 +275,11 @@ impl<D: Disk> Shared<D> {
     }
 
     /// What the store knows of a stripe, with its records above the mark.
-    fn held(&self, state: &mut State<D>, stripe: StripeId) -> Result<StripeState, StoreError> {
+    pub(crate) fn held(
+        &self,
+        state: &mut State<D>,
+        stripe: StripeId,
+    ) -> Result<StripeState, StoreError> {
         state.know_stripe(&self.disk, stripe)?;
         let known = &state.stripes[&stripe];
         let unsettled = known.chunks.values().flat_map(|chunk| {

@@ -71,6 +71,38 @@ const UPDATES: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "settlements-behind-the-back-of-a-join",
+        file: "crates/protocol/src/coordinator/leases.rs",
+        text: "super::lock(&self.sessions).note_change(&left_out, stripe);",
+        replacement: "let _ = (left_out, stripe);",
+        check: coordinator(
+            "joins::a_settlement_between_a_page_and_the_end_is_told_before_the_node_counts",
+        ),
+    },
+    Mutant {
+        name: "garbage-forgotten-while-its-node-joins",
+        file: "crates/protocol/src/coordinator/garbage.rs",
+        text: "Liveness::Failed if joining.contains(&node) => Liveness::Suspect,",
+        replacement: "Liveness::Failed if joining.contains(&node) => Liveness::Failed,",
+        check: coordinator("joins::garbage_waits_for_a_node_that_joins"),
+    },
+    Mutant {
+        name: "unknown-chunks-set-aside-without-a-word",
+        file: "crates/protocol/src/coordinator/sessions.rs",
+        text: "self.told.unknown_count <= tolerated_count.max(self.accepted_count)",
+        replacement: "self.told.unknown_count <= tolerated_count.max(self.accepted_count).max(1 << 60)",
+        check: coordinator("joins::more_than_a_little_of_what_nobody_knows_waits_for_the_operator"),
+    },
+    Mutant {
+        name: "decisions-not-synced",
+        file: "crates/store/src/inventory.rs",
+        text: "needed_lsn = needed_lsn.max(resolved?);",
+        replacement: "resolved?;",
+        check: store(
+            "inventory::many_decisions_and_many_chunks_set_aside_cost_a_few_syncs_and_survive_a_crash",
+        ),
+    },
+    Mutant {
         name: "late-parts-ignore-membership",
         file: "crates/protocol/src/participant.rs",
         text: "(*current == began_in).then(|| work(store)).transpose()",
@@ -79,9 +111,9 @@ const UPDATES: &[Mutant] = &[
     },
     Mutant {
         name: "returning-node-not-generation-fenced",
-        file: "crates/protocol/src/holdings.rs",
-        text: "let generation = known.generation.max(fate.generation);",
-        replacement: "let generation = known.generation;",
+        file: "crates/store/src/inventory.rs",
+        text: "let own_generation = known.generation.max(*generation);",
+        replacement: "let own_generation = known.generation.max(Generation(generation.0.min(0)));",
         check: updates("left_out::a_node_that_returns_refuses_the_layouts_from_before"),
     },
     Mutant {
@@ -298,8 +330,8 @@ const UPDATES: &[Mutant] = &[
     Mutant {
         name: "copies-of-a-node-that-went-back-count",
         file: "crates/protocol/src/coordinator/inventory.rs",
-        text: "_ if went_back && meta.appends(stripe.id)? => Some(None),",
-        replacement: "_ if went_back && meta.appends(stripe.id)? => Some(Some(held.mark)),",
+        text: "_ if request.went_back && meta.appends(chunk.stripe)? => Some(None),",
+        replacement: "_ if request.went_back && meta.appends(chunk.stripe)? => Some(Some(held.mark)),",
         check: coordinator("append::copies_of_a_node_that_went_back_count_for_nothing"),
     },
 ];

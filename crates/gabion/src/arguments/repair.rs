@@ -62,6 +62,12 @@ pub(crate) struct NodeArguments {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum NodeCommand {
+    /// Let a node join that waits because it has many chunks of which nothing is known: it sets them aside,
+    /// and keeps their files for a day
+    Accept {
+        /// The node's id
+        node: u32,
+    },
     /// Move all chunks off a node, without decoding anything; when none is left it stops by itself and
     /// may be switched off for good
     Drain {

@@ -162,8 +162,8 @@ async fn status(place: &Place, format: Format) -> Result<(), Failure> {
             node.rack.0.to_string(),
             node.address.clone(),
             match node.departure {
-                Departure::None => liveness(node.liveness).to_owned(),
-                departure => format!("{}, {}", liveness(node.liveness), departure_name(departure)),
+                Departure::None => state(&status, node),
+                departure => format!("{}, {}", state(&status, node), departure_name(departure)),
             },
         ]);
     }
@@ -286,6 +286,11 @@ fn node_json(status: &ClusterStatus, node: &NodeStatus) -> Value {
         "rack": node.rack.0,
         "address": node.address,
         "state": liveness(node.liveness),
+        "joining": status.joining.get(&node.node).map(|join| json!({
+            "told_chunks": join.told_chunk_count,
+            "chunks": join.chunk_count,
+            "waits_with_unknown_chunks": join.waits_with_unknown,
+        })),
         "departure": departure_name(node.departure),
         "array": array_status::as_json(status, node.node),
     })
@@ -318,6 +323,17 @@ fn meter_json(meter: &Meter) -> Value {
         })
     });
     rows.collect()
+}
+
+/// A node's state, with its progress if it joins.
+fn state(status: &ClusterStatus, node: &NodeStatus) -> String {
+    match status.joining.get(&node.node) {
+        Some(join) => format!(
+            "joining, {} of {} chunks told",
+            join.told_chunk_count, join.chunk_count
+        ),
+        None => liveness(node.liveness).to_owned(),
+    }
 }
 
 fn liveness(liveness: Liveness) -> &'static str {

@@ -4,7 +4,7 @@
 use super::repair_status;
 use gabion_layout::NodeId;
 use gabion_meta::Departure;
-use gabion_protocol::message::{ArrayStatus, ClusterStatus, Liveness, NodeStatus};
+use gabion_protocol::message::{ArrayStatus, ClusterStatus, JoinProgress, Liveness, NodeStatus};
 use serde_json::{Value, json};
 
 /// Green when nothing is the matter, red when some stripe survives no further failure, yellow in between.
@@ -22,6 +22,9 @@ pub(crate) fn troubles(status: &ClusterStatus) -> Vec<String> {
     let mut troubles: Vec<String> = nodes
         .filter_map(|node| {
             let silence_ms = status.silence_ms.get(&node.node);
+            if let Some(join) = status.joining.get(&node.node) {
+                return Some(join_trouble(node.node, join));
+            }
             match node.liveness {
                 Liveness::Suspect => Some(format!("{} does not answer", node.node)),
                 Liveness::Failed => Some(format!("{} has failed", node.node)),
@@ -53,6 +56,19 @@ pub(crate) fn troubles(status: &ClusterStatus) -> Vec<String> {
 /// Whether a node should answer: one that was drained need not.
 fn is_needed(node: &NodeStatus) -> bool {
     node.departure != Departure::Drained
+}
+
+/// How far a node is that joins, and what it waits for.
+fn join_trouble(node: NodeId, join: &JoinProgress) -> String {
+    let (told, all) = (join.told_chunk_count, join.chunk_count);
+    match join.waits_with_unknown {
+        None => format!("{node} joins, and has told of {told} of its {all} chunks"),
+        Some(unknown) => format!(
+            "{node} waits to join: nothing is known of {unknown} of its {all} chunks; let it set these \
+             aside with 'gabion node accept {}'",
+            node.0
+        ),
+    }
 }
 
 /// What is wrong with the disk of a node that has been heard.

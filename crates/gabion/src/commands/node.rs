@@ -1,4 +1,4 @@
-//! `gabion node`: runs a node, or has one leave the cluster.
+//! `gabion node`: runs a node, lets one in that waits for a word, or has one leave the cluster.
 
 use super::{connect, repair_status, serve};
 use crate::arguments::{NodeArguments, NodeCommand, Place};
@@ -27,6 +27,15 @@ pub(crate) async fn run(
             let client = connect(place).await?;
             drain(&client, NodeId(node), cancel, watch).await?;
             say(&client, NodeId(node), format).await
+        }
+        Some(NodeCommand::Accept { node }) => {
+            let client = connect(place).await?;
+            client.accept(NodeId(node)).await?;
+            if format == Format::Json {
+                return print_json(&json!({ "node": node, "accepted": true }));
+            }
+            println!("{} sets aside what nobody knows, and joins", NodeId(node));
+            Ok(())
         }
         None => serve::node(arguments.serve).await,
     }

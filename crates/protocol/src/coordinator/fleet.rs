@@ -63,6 +63,11 @@ impl Roster {
         !failed && self.admit(node, incarnation, now_ms)
     }
 
+    /// Lets a failed node take its time to come back.
+    pub(super) fn await_return(&mut self, node: NodeId, now_ms: u64) {
+        self.membership.await_return(node, now_ms);
+    }
+
     /// Whether a node was heard since the coordinator's start.
     pub(super) fn was_heard(&self, node: NodeId) -> bool {
         self.membership.was_heard(node)

@@ -78,11 +78,12 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     /// Tells each node which chunks of the page's stripes to remove. The nodes that have not, and
     /// have not failed either: a failed node is told when it joins.
     async fn remove_page(&self, page: &[StripeRecord]) -> BTreeSet<NodeId> {
-        let fleet = {
+        let (fleet, joining) = {
             // A node whose join is under way was told to keep what was no garbage then; it is asked
             // when it is a member.
             let _joins = self.admission.lock().await;
-            self.fleet()
+            let joining: BTreeSet<NodeId> = lock(&self.sessions).progress().into_keys().collect();
+            (self.fleet(), joining)
         };
         let mut chunks: BTreeMap<NodeId, Vec<ChunkId>> = BTreeMap::new();
         for stripe in page {
@@ -95,7 +96,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             }
         }
         let removals = chunks.into_iter().map(|(node, chunks)| {
-            let liveness = fleet.liveness(node);
+            let liveness = match fleet.liveness(node) {
+                Liveness::Failed if joining.contains(&node) => Liveness::Suspect,
+                liveness => liveness,
+            };
             async move {
                 let gone = match liveness {
                     Liveness::Failed => true,
@@ -122,9 +126,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
 
     /// Gives a node an order by which it has a chunk no more. False when it may carry it out late.
     async fn take_away(&self, node: NodeId, chunk: ChunkId, order: NodeRequest) -> bool {
+        let is_joining = lock(&self.sessions).is_joining(node);
         let is_done = match self.fleet().liveness(node) {
-            Liveness::Failed => true,
-            Liveness::Suspect => {
+            Liveness::Failed if !is_joining => true,
+            Liveness::Failed | Liveness::Suspect => {
                 // It was not asked, so nothing can arrive there late.
                 self.add_leftover(node, chunk);
                 return true;

@@ -204,6 +204,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let placement = exchange.placement.clone();
         let exchanged = move |meta: &Meta<K>| meta.exchange(id, generation, &placement);
         self.with_meta(exchanged).await?;
+        lock(&self.sessions).note_change(&exchange.placement, id);
         lock(&self.agenda).moved_count += exchange.moves.len() as u64;
         let topology = survey.topology();
         lock(&self.planned).count_plan(&exchange.plan, &topology, Purpose::Grouping);

@@ -1,164 +1,193 @@
 //! What a joining node says it holds, against what metadata says it should.
 
-use super::{Coordinator, PAGE};
-use crate::message::{Decided, HeldChunk};
-use gabion_layout::{ChunkId, NodeId, StaleChunk, StripeRecord};
-use gabion_meta::{Held, KeyValue, Meta, MetaError, StripeStatus, Verdict};
-use std::collections::BTreeSet;
+use super::Coordinator;
+use crate::message::{Decided, HeldChunk, PAGE_CHUNK_COUNT, PageAnswer, Scope};
+use gabion_layout::{ChunkId, NodeId, StaleChunk, StripeId, StripeRecord};
+use gabion_meta::{Held, KeyValue, Meta, MetaError, StripeFacts, StripeStatus, Verdict};
+use std::collections::BTreeMap;
+
+/// A page of an inventory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request<'a> {
+    /// The node that joins.
+    pub(super) node: NodeId,
+    /// Whether its directory is a copy of another time.
+    pub(super) went_back: bool,
+    /// The stripes.
+    pub(super) scope: &'a Scope,
+    /// All chunks of these that the node holds, by id.
+    pub(super) chunks: &'a [HeldChunk],
+}
 
 /// What came of the comparison.
 #[derive(Debug)]
 pub(super) struct Inventory {
-    /// Chunks that the node should set aside before it serves anything.
-    pub(super) obsolete: Vec<ChunkId>,
-    /// Stripes of which it has lost a chunk, or holds a stale one.
-    pub(super) to_repair: Vec<StripeRecord>,
+    /// What the node has to do.
+    pub(super) answer: PageAnswer,
+    /// How many of the page's chunks were looked at.
+    pub(super) answered_count: usize,
+    /// Whether the node has lost a chunk, or holds a stale one.
+    pub(super) has_repairs: bool,
 }
 
-/// Compares, and marks the node's lost chunks stale. Generations do not matter: a chunk keeps that
-/// of its making, while its stripe's goes up whenever another chunk moves.
+/// Compares a page, and marks the node's lost chunks stale, and those that have missed an update that stands.
+/// Generations do not matter: a chunk keeps that of its making, while its stripe's goes up whenever
+/// another chunk moves.
 ///
 /// A chunk that only missed updates stays: what it missed makes it whole. One of which nothing can
 /// be trusted is obsolete as well while the others determine the stripe: a client with an old layout
 /// must not read from it, and repair makes it anew. If they do not, it is the last resort of whoever
 /// tries to save something, and stays.
-pub(super) fn compare<K: KeyValue + Send + Sync + 'static>(
+///
+/// A returning node's records above its marks may have been dropped, and the numbers of these updates even
+/// used again: no later settlement could tell. The notes of those that left the node out say which of
+/// them stand. Where there is no note, the next settlement asks this node. So nobody may make a note
+/// while this runs, and one that is made before the node counts as returned is a change of what was
+/// answered here. A node without such records is fenced at least: a part of an older term that arrives
+/// only now must not be taken for an update of its number.
+///
+/// A node that went back in time shows what it had once, and no more: each of its chunks may have missed
+/// whatever came after its mark.
+pub(super) fn decide<K: KeyValue + Send + Sync + 'static>(
     coordinator: &Coordinator<K>,
     meta: &Meta<K>,
-    node: NodeId,
-    chunks: &[HeldChunk],
+    request: &Request<'_>,
 ) -> Result<Inventory, MetaError> {
-    let held: BTreeSet<ChunkId> = chunks.iter().map(|held| held.chunk).collect();
-    let mut known = BTreeSet::new();
+    let node = request.node;
+    let (facts, upto) = match request.scope {
+        Scope::Range { after, upto } => {
+            let page = meta.facts_on(node, (*after, *upto), PAGE_CHUNK_COUNT)?;
+            // The rest of a range that ends here has nothing of the node's.
+            (page.facts, page.upto.or(*upto))
+        }
+        Scope::Stripes(stripes) => (meta.facts_among(node, stripes)?, None),
+    };
+    let is_answered = |held: &HeldChunk| upto.is_none_or(|upto| held.chunk.stripe <= upto);
+    let answered_count = request.chunks.partition_point(is_answered);
+    let chunks = &request.chunks[..answered_count];
+    let own = own_chunks(node, &facts);
+    let judged = judge(meta, request, chunks, &facts)?;
+    let marked = meta.note_all_stale(&judged.stale)?;
+    let marked: BTreeMap<StripeId, StripeRecord> = marked
+        .into_iter()
+        .map(|record| (record.id, record))
+        .collect();
     let mut inventory = Inventory {
-        obsolete: Vec::new(),
-        to_repair: Vec::new(),
+        answer: PageAnswer {
+            upto,
+            ..PageAnswer::default()
+        },
+        answered_count,
+        has_repairs: false,
     };
     let fleet = coordinator.fleet();
-    let mut after = None;
-    loop {
-        let page = meta.stripes_on(node, after, PAGE)?;
-        for mut stripe in page.iter().cloned() {
-            let index = stripe.chunk_on(node);
-            let index = index.expect("the index by node lists stripes with a chunk on it");
-            let chunk = ChunkId {
-                stripe: stripe.id,
-                index,
-            };
-            known.insert(chunk);
-            if !held.contains(&chunk) {
-                stripe = meta.mark_stale(stripe.id, index)?;
-            } else if stripe
-                .staleness(index)
-                .is_some_and(|stale| stale.missed_after.is_none())
-                && coordinator.failures_left(meta, stripe.pool, &fleet.lost(&stripe))? >= 0
-            {
-                inventory.obsolete.push(chunk);
-            }
-            if stripe.is_stale(index) {
-                inventory.to_repair.push(stripe);
-            }
+    for (facts, (chunk, verdict)) in facts.iter().zip(own.iter().zip(judged.verdicts)) {
+        let stripe = marked.get(&chunk.stripe).unwrap_or(&facts.record);
+        let stale = stripe.staleness(chunk.index);
+        inventory.has_repairs |= stale.is_some();
+        let Some(verdict) = verdict else { continue };
+        let was_lost = facts.record.staleness(chunk.index);
+        if was_lost.is_some_and(|stale| stale.missed_after.is_none())
+            && coordinator.failures_left(meta, stripe.pool, &fleet.lost(stripe))? >= 0
+        {
+            inventory.answer.obsolete.push(*chunk);
         }
-        match page.last() {
-            Some(last) => after = Some(last.id),
-            None => break,
-        }
+        inventory
+            .answer
+            .decided
+            .extend(decided(stripe, stale, verdict));
     }
-    for &chunk in held.difference(&known) {
-        if is_obsolete(meta, node, chunk)? {
-            inventory.obsolete.push(chunk);
+    for held in chunks {
+        if own.binary_search(&held.chunk).is_err() {
+            match worth_of(meta, node, held.chunk)? {
+                Worth::Kept => {}
+                Worth::Obsolete => inventory.answer.obsolete.push(held.chunk),
+                Worth::Unknown => inventory.answer.unknown.push(held.chunk),
+            }
         }
     }
     Ok(inventory)
 }
 
-/// What a returning node is told of updates that others have decided without it.
-#[derive(Debug, Default)]
-pub(super) struct Fates {
-    /// What it has to make durable before it serves anything.
-    pub(super) decided: Vec<Decided>,
-    /// Stripes of which its chunk is stale.
-    pub(super) to_repair: Vec<StripeRecord>,
-}
-
-/// Finds what became of a returning node's records above its marks, and which of its chunks have
-/// missed an update that stands: these are stale from then on.
-///
-/// Its records may have been dropped, and the numbers of these updates even used again: no later
-/// settlement could tell. The notes of those that left the node out say which of them stand. Where
-/// there is no note, the next settlement asks this node. So nobody may make a note while this runs,
-/// nor before the node counts as returned. A node without such records is fenced at least: a part
-/// of an older term that arrives only now must not be taken for an update of its number.
-///
-/// A node that went back in time shows what it had once, and no more: each of its chunks may have missed
-/// whatever came after its mark.
-pub(super) fn find_fates<K: KeyValue>(
-    meta: &Meta<K>,
-    node: NodeId,
-    went_back: bool,
-    chunks: &[HeldChunk],
-) -> Result<Fates, MetaError> {
-    let mut fates = Fates::default();
-    for held in chunks {
-        match find_fate(meta, node, went_back, held) {
-            Ok(Some((stripe, decided))) => {
-                if stripe.is_stale(held.chunk.index) {
-                    fates.to_repair.push(stripe);
-                }
-                fates.decided.extend(decided);
-            }
-            // It is another's, or its stripe is gone, perhaps since the node was asked.
-            Ok(None) | Err(MetaError::UnknownStripe(_)) => {}
-            Err(error) => return Err(error),
+/// The chunks that a node should have of these stripes.
+fn own_chunks(node: NodeId, facts: &[StripeFacts]) -> Vec<ChunkId> {
+    let own = facts.iter().map(|facts| {
+        let index = facts.record.chunk_on(node);
+        ChunkId {
+            stripe: facts.record.id,
+            index: index.expect("the index by node lists stripes with a chunk on it"),
         }
-    }
-    Ok(fates)
+    });
+    own.collect()
 }
 
-/// The fate of one chunk, with its stripe's record; none if the chunk is not the node's.
-fn find_fate<K: KeyValue>(
+/// What a page's chunks are worth.
+struct Judged {
+    /// For each stripe what the node's chunk is worth; none where it has lost it.
+    verdicts: Vec<Option<Verdict>>,
+    /// What is stale by that.
+    stale: Vec<(StripeId, StaleChunk)>,
+}
+
+fn judge<K: KeyValue>(
     meta: &Meta<K>,
-    node: NodeId,
-    went_back: bool,
-    held: &HeldChunk,
-) -> Result<Option<(StripeRecord, Option<Decided>)>, MetaError> {
-    let mut stripe = meta.stripe(held.chunk.stripe)?;
-    if stripe.node_of(held.chunk.index) != Some(node) {
-        return Ok(None);
+    request: &Request<'_>,
+    chunks: &[HeldChunk],
+    facts: &[StripeFacts],
+) -> Result<Judged, MetaError> {
+    let node = request.node;
+    let mut judged = Judged {
+        verdicts: Vec::with_capacity(facts.len()),
+        stale: Vec::new(),
+    };
+    for (facts, chunk) in facts.iter().zip(own_chunks(node, facts)) {
+        let is_stale = |missed_after| StaleChunk {
+            chunk: chunk.index,
+            missed_after,
+        };
+        let Ok(at) = chunks.binary_search_by_key(&chunk, |held| held.chunk) else {
+            judged.stale.push((chunk.stripe, is_stale(None)));
+            judged.verdicts.push(None);
+            continue;
+        };
+        let held = &chunks[at];
+        let verdict = facts.judge(&Held {
+            node,
+            chunk,
+            epoch: held.epoch,
+            mark: held.mark,
+            undecided: &held.undecided,
+        });
+        if held.epoch > verdict.last_epoch {
+            let (stripe, epoch) = (chunk.stripe, held.epoch);
+            let proof = format!("{node} knows {epoch} of {stripe}, which it has not handed out");
+            return Err(MetaError::WentBack { proof });
+        }
+        let missed_after = match verdict.missed_after {
+            // Of what was appended copies may be missing, and nobody could tell which: nothing is trusted.
+            _ if request.went_back && meta.appends(chunk.stripe)? => Some(None),
+            _ if request.went_back => Some(Some(held.mark)),
+            missed_after => missed_after.map(Some),
+        };
+        if let Some(missed_after) = missed_after {
+            judged.stale.push((chunk.stripe, is_stale(missed_after)));
+        }
+        judged.verdicts.push(Some(verdict));
     }
+    Ok(judged)
+}
+
+/// What the node is told of a stripe's updates, if anything.
+fn decided(stripe: &StripeRecord, stale: Option<StaleChunk>, verdict: Verdict) -> Option<Decided> {
     let Verdict {
         excluded_by,
         mut stands,
         open,
-        missed_after,
         last_epoch,
-    } = meta.judge(&Held {
-        node,
-        chunk: held.chunk,
-        epoch: held.epoch,
-        mark: held.mark,
-        undecided: &held.undecided,
-    })?;
-    if held.epoch > last_epoch {
-        let (stripe, epoch) = (stripe.id, held.epoch);
-        let proof = format!("{node} knows {epoch} of {stripe}, which it has not handed out");
-        return Err(MetaError::WentBack { proof });
-    }
+        ..
+    } = verdict;
     let mut epoch = excluded_by;
-    let missed_after = match missed_after {
-        // Of what was appended copies may be missing, and nobody could tell which: nothing is trusted.
-        _ if went_back && meta.appends(stripe.id)? => Some(None),
-        _ if went_back => Some(Some(held.mark)),
-        missed_after => missed_after.map(Some),
-    };
-    if let Some(missed_after) = missed_after {
-        let stale = StaleChunk {
-            chunk: held.chunk.index,
-            missed_after,
-        };
-        stripe = meta.note_stale(stripe.id, &[stale])?;
-    }
-    if let Some(stale) = stripe.staleness(held.chunk.index) {
+    if let Some(stale) = stale {
         // No term counts on it any more, so nothing is open: it has what it had when it became
         // stale, and no more.
         epoch = Some(last_epoch);
@@ -166,36 +195,42 @@ fn find_fate<K: KeyValue>(
         stands.retain(|&(_, sequence)| Some(sequence) <= stale.missed_after);
         stands.sort_unstable_by_key(|&(_, sequence)| sequence);
     }
-    let decided = epoch.map(|epoch| Decided {
+    Some(Decided {
         stripe: stripe.id,
-        epoch,
+        epoch: epoch?,
         generation: stripe.generation,
         stands,
-    });
-    Ok(Some((stripe, decided)))
+    })
+}
+
+/// What a chunk is worth that was not the node's when its stripes were listed.
+enum Worth {
+    /// It is, or may yet be, the node's.
+    Kept,
+    /// What the metadata say of its stripe explains it.
+    Obsolete,
+    /// Nothing is known of its stripe any more.
+    Unknown,
 }
 
 /// Whether a chunk, which was not the node's when its stripes were listed, should be set aside. A put
 /// may have been committed since, so the record is asked again.
 ///
-/// A stripe without a record whose id was handed out was removed since: its chunk is explained. One whose
-/// id was not is explained by nothing but metadata that are older than the chunk.
-fn is_obsolete<K: KeyValue>(
-    meta: &Meta<K>,
-    node: NodeId,
-    chunk: ChunkId,
-) -> Result<bool, MetaError> {
+/// A stripe without a record whose id was handed out was removed since. One whose id was not is explained by
+/// nothing but metadata that are older than the chunk.
+fn worth_of<K: KeyValue>(meta: &Meta<K>, node: NodeId, chunk: ChunkId) -> Result<Worth, MetaError> {
     match meta.stripe_status(chunk.stripe)? {
-        StripeStatus::Pending => Ok(false),
+        StripeStatus::Pending => Ok(Worth::Kept),
         StripeStatus::Unknown if !meta.was_handed_out(chunk.stripe)? => {
             let stripe = chunk.stripe;
             let proof = format!("{node} has a chunk of {stripe}, whose id it has not handed out");
             Err(MetaError::WentBack { proof })
         }
-        StripeStatus::Garbage | StripeStatus::Unknown => Ok(true),
+        StripeStatus::Unknown => Ok(Worth::Unknown),
+        StripeStatus::Garbage => Ok(Worth::Obsolete),
         StripeStatus::Live => match meta.stripe(chunk.stripe) {
-            Ok(stripe) => Ok(stripe.node_of(chunk.index) != Some(node)),
-            Err(MetaError::UnknownStripe(_)) => Ok(true),
+            Ok(stripe) if stripe.node_of(chunk.index) == Some(node) => Ok(Worth::Kept),
+            Ok(_) | Err(MetaError::UnknownStripe(_)) => Ok(Worth::Obsolete),
             Err(error) => Err(error),
         },
     }

@@ -114,6 +114,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let record = self
             .with_meta(move |meta| meta.note_degraded(stripe, epoch, &stale))
             .await?;
+        super::lock(&self.sessions).note_change(&record.nodes, stripe);
         drop(joins);
         self.add_repairs(vec![record]).await?;
         Ok(CoordinatorReply::Done)
@@ -133,8 +134,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 "{returned} has returned meanwhile; settle {stripe} with it"
             )));
         }
+        let left_out = exclusion.nodes.clone();
         let note = move |meta: &Meta<K>| meta.note_settlement(stripe, &exclusion);
         self.with_meta(note).await?;
+        super::lock(&self.sessions).note_change(&left_out, stripe);
         drop(joins);
         Ok(())
     }

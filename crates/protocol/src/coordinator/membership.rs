@@ -1,86 +1,17 @@
-//! Members: how nodes come in, stay in, and are declared failed when they are silent.
+//! Members: who may come in, how nodes stay in, and are declared failed when they are silent.
 
-use super::inventory::{compare, find_fates};
 use super::{Answer, Coordinator, Denied, lock};
 use crate::event::Event;
-use crate::message::{
-    Applicant, CoordinatorReply, HeldChunk, Liveness, NodeStatus, StoreFailure, Vitals,
-};
+use crate::message::{Applicant, CoordinatorReply, Liveness, NodeStatus, StoreFailure, Vitals};
 use crate::ports::reach;
 use gabion_layout::NodeId;
 use gabion_meta::{KeyValue, Meta, MetaError, Progress};
 use std::sync::Arc;
 
 impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
-    /// Lets a node in that holds `chunks`. Its chunks count from then on, but those that it has
-    /// lost or that missed an update, which is durable before they could count.
-    pub(super) async fn join(
-        self: &Arc<Self>,
-        applicant: Applicant,
-        chunks: Vec<HeldChunk>,
-    ) -> Answer {
-        self.check_origin(&applicant, chunks.len())?;
-        if let Some(not_yet) = self.refuse_evicted(&applicant) {
-            return Ok(not_yet);
-        }
-        self.refuse_copy(&applicant).await?;
-        let shows_less = self.shows_less(&applicant).await?;
-        let mut joins = self.admission.lock().await;
-        let (start, earlier) = (applicant.start, applicant.earlier.clone());
-        let position = applicant.position;
-        let node = match self.enter_member(applicant).await? {
-            Ok(node) => node,
-            Err(not_yet) => return Ok(not_yet),
-        };
-        // From here on, what repairs were about to do to this node is void.
-        *joins.entry(node).or_default() += 1;
-        let record = self.with_meta(move |meta| meta.node(node)).await?;
-        let is_next = |admitted| admitted == start || earlier.contains(&admitted);
-        let went_back = shows_less || record.admitted.is_some_and(|admitted| !is_next(admitted));
-        let this = Arc::clone(self);
-        let chunks = Arc::new(chunks);
-        let held = Arc::clone(&chunks);
-        let inventory = self
-            .with_meta(move |meta| compare(&this, meta, node, &held))
-            .await?;
-        if !lock(&self.roster).admit(node, start.number, self.ports.now_ms()) {
-            return Err(Denied(format!(
-                "a later run of {node} has joined already; stop this one"
-            )));
-        }
-        lock(&self.suspicions).hear(node, start.number);
-        let find = move |meta: &Meta<K>| find_fates(meta, node, went_back, &chunks);
-        let fates = self.with_meta(find).await?;
-        let record = self
-            .with_meta(move |meta| meta.declare_returned(node, start, position))
-            .await?;
-        lock(&self.roster).learn(record);
-        self.note_arrival(node, (start.number, position), went_back);
-        let mut to_repair = inventory.to_repair;
-        to_repair.extend(fates.to_repair);
-        lock(&self.leftovers).retain(|(holder, _)| *holder != node);
-        drop(joins);
-        self.ports.note_event(&Event::Joined(node));
-        let nodes = self.statuses();
-        self.ports.learn_nodes(&nodes);
-        self.add_repairs(to_repair).await?;
-        self.retry_repairs();
-        self.garbage_bell.ring();
-        Ok(CoordinatorReply::Joined {
-            cluster: self.meta.cluster(),
-            coordinator: self.starts.own(),
-            node,
-            lease_ms: self.options.timing.lease_ms,
-            heartbeat_ms: self.options.heartbeat_ms,
-            obsolete: inventory.obsolete,
-            decided: fates.decided,
-            nodes,
-        })
-    }
-
     /// Refuses a second process of a node whose first one still answers where it listens: one of the two
     /// runs on a copy of the other's directory, and the one that has joined stays reachable.
-    async fn refuse_copy(&self, applicant: &Applicant) -> Result<(), Denied> {
+    pub(super) async fn refuse_copy(&self, applicant: &Applicant) -> Result<(), Denied> {
         let is_first = |status: &NodeStatus| {
             let is_elsewhere = !status.address.is_empty() && status.address != applicant.address;
             applicant.node == Some(status.node)
@@ -101,7 +32,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     }
 
     /// Gives a node its record; or says why it has to wait for that.
-    async fn enter_member(
+    pub(super) async fn enter_member(
         self: &Arc<Self>,
         applicant: Applicant,
     ) -> Result<Result<NodeId, CoordinatorReply>, Denied> {
@@ -134,6 +65,9 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     /// Whether a node cannot listen where it did: it was silent for a lease, or for two heartbeats of a
     /// coordinator that has just started. Systems give the port of a process that has ended to another.
     fn has_left_its_address(&self, node: NodeId) -> bool {
+        if lock(&self.sessions).is_joining(node) {
+            return false;
+        }
         let now_ms = self.ports.now_ms();
         let roster = lock(&self.roster);
         let is_up = roster.liveness(node, now_ms) == Liveness::Up;
@@ -143,7 +77,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
 
     /// Refuses a node that belongs elsewhere or cannot say who it is, and finds out whether the metadata
     /// is as new as what the node has heard of.
-    fn check_origin(&self, applicant: &Applicant, chunk_count: usize) -> Result<(), Denied> {
+    pub(super) fn check_origin(
+        &self,
+        applicant: &Applicant,
+        chunk_count: u64,
+    ) -> Result<(), Denied> {
         let own = self.meta.cluster();
         if let Some(cluster) = applicant.cluster.filter(|&cluster| cluster != own) {
             return Err(Denied(format!(
@@ -220,6 +158,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     async fn check_members(self: &Arc<Self>) -> Result<(), Denied> {
         let given_up = {
             let _joins = self.admission.lock().await;
+            let dropped = lock(&self.sessions).drop_silent(self.ports.now_ms());
+            for node in dropped {
+                self.queue_repairs_of(node);
+            }
             let (late, silent, given_up) = lock(&self.roster).tick(self.ports.now_ms());
             for node in late {
                 self.ports.note_event(&Event::Suspect(node));

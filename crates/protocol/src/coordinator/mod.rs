@@ -16,6 +16,7 @@ mod forms;
 mod garbage;
 mod grouping;
 mod inventory;
+mod joins;
 mod leases;
 mod lifecycle;
 mod manager;
@@ -28,6 +29,7 @@ mod replace;
 mod resume;
 mod rounds;
 mod scrub;
+mod sessions;
 mod space;
 mod starts;
 mod status;
@@ -51,6 +53,7 @@ use grouping::Agenda;
 use pools::PoolFacts;
 use progress::Witnessed;
 use replace::{LivePut, Occupied};
+use sessions::Sessions;
 use space::Reports;
 use starts::Starts;
 use std::collections::{BTreeMap, BTreeSet};
@@ -133,6 +136,8 @@ pub struct Coordinator<K> {
     /// How often each node has joined since the start. Joins, declarations of failure and the last
     /// step of each repair hold this lock, because each decides by what the others change.
     admission: futures::lock::Mutex<BTreeMap<NodeId, u64>>,
+    /// The nodes that join now. Locked after it, and before the roster.
+    sessions: Mutex<Sessions>,
     /// Pools never change, so what follows from their records is worked out once.
     pools: Mutex<BTreeMap<PoolId, Arc<PoolFacts>>>,
     /// How many more losses stripes survive, by what they have lost.
@@ -225,6 +230,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             reports: Mutex::default(),
             suspicions: Mutex::default(),
             admission: futures::lock::Mutex::default(),
+            sessions: Mutex::default(),
             pools: Mutex::default(),
             endurance: Mutex::default(),
             queue: Mutex::default(),
@@ -283,7 +289,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             return Err(error.clone().into());
         }
         match request {
-            Ask::Join { node, chunks } => self.join(*node, chunks).await,
+            Ask::BeginJoin { node, chunk_count } => self.begin_join(*node, chunk_count).await,
+            Ask::TellChunks(page) => self.tell_chunks(page).await,
+            Ask::SetAside(session) => Ok(self.set_aside(session)),
+            Ask::EndJoin(end) => self.end_join(*end).await,
+            Ask::Accept(node) => self.accept(node),
             Ask::Heartbeat {
                 node,
                 incarnation,

@@ -474,7 +474,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             .with_meta(move |meta| meta.relocate(id, generation, chunk, (node, made_in)))
             .await;
         match moved {
-            Ok(_) => Ok(true),
+            Ok(_) => {
+                lock(&self.sessions).note_change(&survey.stripe.nodes, id);
+                Ok(true)
+            }
             Err(MetaError::GenerationChanged { .. } | MetaError::UnknownStripe(_)) => Ok(false),
             Err(error) => Err(error.into()),
         }

@@ -30,6 +30,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let mut status = ClusterStatus {
             spaces,
             silence_ms,
+            joining: lock(&self.sessions).progress(),
             nodes: fleet.nodes().to_vec(),
             arrays: lock(&self.roster).arrays(self.ports.now_ms()),
             repair: lock(&self.repaired).clone(),

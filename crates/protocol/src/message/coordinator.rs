@@ -1,45 +1,17 @@
 //! What the coordinator is asked, by nodes and by clients, and what it answers. How the cluster
 //! fares is in [`ClusterStatus`].
 
-use super::{ClusterStatus, Damage, LinkRate, NodeStatus, Vitals};
+use super::{
+    ClusterStatus, Damage, InventoryPage, JoinBegun, JoinEnd, JoinSession, Joined, LinkRate,
+    NodeStatus, PageAnswer, Vitals,
+};
 use gabion_layout::{
-    AppendSpec, ChunkId, ChunkIndex, ClusterId, EncodeAfter, Epoch, Generation, NodeId, RackId,
-    ReplicaPlacement, ReserveSpec, Sequence, Start, StripeId, StripeRecord, Survive, UpdateScheme,
+    AppendSpec, ChunkIndex, ClusterId, EncodeAfter, Epoch, NodeId, RackId, ReplicaPlacement,
+    ReserveSpec, Sequence, Start, StripeId, StripeRecord, Survive, UpdateScheme,
 };
 use gabion_meta::{Exclusion, FileRecord, PoolRecord, PutId};
 use gabion_planner::manager::Limits;
 use serde::{Deserialize, Serialize};
-
-/// A chunk that a joining node holds.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct HeldChunk {
-    /// The chunk.
-    pub chunk: ChunkId,
-    /// The generation under which it was made.
-    pub generation: Generation,
-    /// The newest term of the stripe that the node knows of.
-    pub epoch: Epoch,
-    /// The node's committed mark.
-    pub mark: Sequence,
-    /// Its records above the node's committed mark: the node does not know what became of these
-    /// updates.
-    pub undecided: Vec<(Epoch, Sequence)>,
-}
-
-/// What became of the updates of a stripe that a returning node could not decide about.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Decided {
-    /// The stripe.
-    pub stripe: StripeId,
-    /// The node refuses earlier terms from now on, and drops its records of them that are not in
-    /// `stands`.
-    pub epoch: Epoch,
-    /// The node refuses earlier layouts from now on; what it may not serve any more is thus asked
-    /// for by nobody.
-    pub generation: Generation,
-    /// Records above the node's mark that stand, in order.
-    pub stands: Vec<(Epoch, Sequence)>,
-}
 
 /// What a node says of itself when it joins.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -81,13 +53,22 @@ pub struct StoreFailure {
 /// A request to the coordinator.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum CoordinatorRequest {
-    /// A node comes up.
-    Join {
+    /// A node comes up and begins to tell what it holds.
+    BeginJoin {
         /// Which one.
         node: Box<Applicant>,
-        /// The chunks that it holds.
-        chunks: Vec<HeldChunk>,
+        /// How many chunks it holds.
+        chunk_count: u64,
     },
+    /// A joining node tells of some of its chunks.
+    TellChunks(InventoryPage),
+    /// A joining node asks whether it may set aside the chunks of which the coordinator knows nothing.
+    /// Also how it says that it is still at work.
+    SetAside(JoinSession),
+    /// A joining node has told all and obeyed every answer.
+    EndJoin(Box<JoinEnd>),
+    /// The operator's word: the node that waits for it may set aside all that nobody knows.
+    Accept(NodeId),
     /// A node is alive.
     Heartbeat {
         /// The node.
@@ -319,26 +300,21 @@ pub enum CoordinatorReply {
     Done,
     /// The replacement was not committed, and never will be; why not.
     NotCommitted(String),
-    /// The node is a member.
-    Joined {
-        /// The cluster.
-        cluster: ClusterId,
-        /// The coordinator's start, which the node remembers.
-        coordinator: Start,
-        /// Its id.
-        node: NodeId,
-        /// How long its lease lasts from when it sent the request.
-        lease_ms: u64,
-        /// How often it should say that it is alive.
-        heartbeat_ms: u64,
-        /// Chunks that are not its any more: it sets them aside before it serves anything.
-        obsolete: Vec<ChunkId>,
-        /// What became of updates that were decided while the node was away; it makes that durable
-        /// before it serves anything.
-        decided: Vec<Decided>,
-        /// All nodes.
-        nodes: Vec<NodeStatus>,
+    /// The node may tell what it holds.
+    JoinBegun(JoinBegun),
+    /// What it has to do about the page.
+    PageTold(PageAnswer),
+    /// It may not set that much aside before the operator has said so: one plain sentence.
+    JoinHeld(String),
+    /// These stripes have changed since they were told: the node says again what it holds of them.
+    Changed {
+        /// What it has to do about what it said of stripes that had changed before.
+        answer: PageAnswer,
+        /// The stripes, sorted.
+        stripes: Vec<StripeId>,
     },
+    /// The node is a member.
+    Joined(Joined),
     /// The lease goes on.
     Alive {
         /// The coordinator's start, which the node remembers.

@@ -7,6 +7,7 @@
 mod array;
 mod coordinator;
 mod flow;
+mod join;
 mod meter;
 mod node;
 mod refusal;
@@ -14,10 +15,14 @@ mod status;
 
 pub use array::{ArrayMemory, ArrayStatus, DeviceState, DeviceStatus};
 pub use coordinator::{
-    Applicant, CoordinatorReply, CoordinatorRequest, Decided, FileLayout, FormOrder, HeldChunk,
-    LifecycleWish, PoolWish, RepairOrder, SettledStripe, StoreFailure, StripeLease,
+    Applicant, CoordinatorReply, CoordinatorRequest, FileLayout, FormOrder, LifecycleWish,
+    PoolWish, RepairOrder, SettledStripe, StoreFailure, StripeLease,
 };
 pub use flow::Flow;
+pub use join::{
+    Decided, HeldChunk, InventoryDigest, InventoryPage, JoinBegun, JoinEnd, JoinProgress,
+    JoinSession, Joined, PAGE_CHUNK_COUNT, PAGE_CHUNK_COUNT_MAX, PageAnswer, Scope,
+};
 pub use meter::Meter;
 pub use node::{
     Attestation, CommittedMark, ConversionSource, Damage, Effect, Holding, NodeReply, NodeRequest,

@@ -1,6 +1,6 @@
 //! How the cluster fares: its nodes, what its stripes still survive, and what repair is doing.
 
-use super::{ArrayStatus, Meter};
+use super::{ArrayStatus, JoinProgress, Meter};
 use gabion_layout::{NodeId, RackId};
 use gabion_meta::Departure;
 use gabion_planner::manager::{Latencies, Limits};
@@ -72,6 +72,8 @@ pub struct ClusterStatus {
     /// How long ago nodes that are not failed were last heard, in milliseconds; those that were not heard since
     /// the coordinator's start are not in it.
     pub silence_ms: BTreeMap<NodeId, u64>,
+    /// The nodes that join now, members or not, and how far each is.
+    pub joining: BTreeMap<NodeId, JoinProgress>,
     /// Chunks that are not lost, but whose nodes do not answer now.
     pub unreachable_chunk_count: u64,
     /// Stripes by the number of further chunk losses that they survive; stripes that have lost

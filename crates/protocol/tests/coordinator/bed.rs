@@ -187,7 +187,7 @@ pub(crate) struct Bed {
     /// What nodes say with their heartbeats.
     pub(crate) vitals: Vitals,
     /// The last start of each node that was let in.
-    admitted: BTreeMap<NodeId, Start>,
+    pub(crate) admitted: BTreeMap<NodeId, Start>,
     pub(crate) coordinator: Arc<Coordinator<&'static MemoryStore>>,
 }
 
@@ -219,7 +219,7 @@ impl Bed {
         for node in 0..racks * nodes_per_rack {
             let reply = bed.join_as(None, node, node / nodes_per_rack, vec![]);
             assert!(
-                matches!(reply, CoordinatorReply::Joined { node: id, .. } if id.0 == node),
+                matches!(&reply, CoordinatorReply::Joined(joined) if joined.node.0 == node),
                 "{reply:?}"
             );
         }
@@ -305,21 +305,6 @@ impl Bed {
         self.let_in(applicant, chunks)
     }
 
-    /// Asks for a node to be let in, which remembers this start if it is.
-    pub(crate) fn let_in(
-        &mut self,
-        applicant: Applicant,
-        chunks: Vec<HeldChunk>,
-    ) -> CoordinatorReply {
-        let start = applicant.start;
-        let node = Box::new(applicant);
-        let reply = self.ask(CoordinatorRequest::Join { node, chunks });
-        if let CoordinatorReply::Joined { node, .. } = &reply {
-            self.admitted.insert(*node, start);
-        }
-        reply
-    }
-
     /// What a node says of itself that was let in at every start before.
     pub(crate) fn applicant(
         &self,
@@ -353,7 +338,7 @@ impl Bed {
     /// As [`Bed::rejoin`], for a join that succeeds: the obsolete chunks.
     pub(crate) fn rejoin_obsolete(&mut self, node: NodeId, chunks: Vec<ChunkId>) -> Vec<ChunkId> {
         match self.rejoin(node, chunks) {
-            CoordinatorReply::Joined { obsolete, .. } => obsolete,
+            CoordinatorReply::Joined(joined) => joined.answer.obsolete,
             other => panic!("{other:?}"),
         }
     }
@@ -465,6 +450,11 @@ impl Bed {
         let incarnation = self.ports.world().alive[&node];
         let reply = self.ask(beat(node, incarnation, vitals));
         assert!(matches!(reply, CoordinatorReply::Alive { .. }), "{reply:?}");
+    }
+
+    /// Lets a node answer and send heartbeats that has joined by itself.
+    pub(crate) fn revive(&mut self, node: NodeId, incarnation: u64) {
+        self.ports.world().alive.insert(node, incarnation);
     }
 
     /// Lets the node answer nothing and send nothing from now on.

@@ -74,12 +74,10 @@ fn return_behind(bed: &mut Bed, tell: bool) -> (StripeRecord, Vec<Asked>) {
         undecided: vec![(Epoch(1), Sequence(5)), (Epoch(1), Sequence(6))],
     };
     let joined = bed.join_holding(Some(away), away.0, away.0 / 3, vec![held]);
-    let CoordinatorReply::Joined {
-        obsolete, decided, ..
-    } = joined
-    else {
+    let CoordinatorReply::Joined(joined) = joined else {
         panic!("{joined:?}");
     };
+    let (obsolete, decided) = (joined.answer.obsolete, joined.answer.decided);
     assert_eq!(obsolete, []);
     let kept = Decided {
         stripe: stripe.id,

@@ -6,8 +6,8 @@ use futures::future::ready;
 use gabion_layout::{ChunkId, ChunkIndex, ClusterId, Epoch, Generation, NodeId, Sequence, Start};
 use gabion_protocol::event::Event;
 use gabion_protocol::message::{
-    Applicant, CoordinatorReply, CoordinatorRequest, HeldChunk, NodeReply, NodeRequest, Progress,
-    RepairOrder, Vitals,
+    Applicant, CoordinatorReply, CoordinatorRequest, HeldChunk, JoinBegun, NodeReply, NodeRequest,
+    Progress, RepairOrder, Vitals,
 };
 
 #[track_caller]
@@ -80,9 +80,10 @@ fn a_directory_that_does_not_follow_on_the_last_start_has_missed_all_after_its_m
     let copy = applicant(&bed, number + 3, vec![admitted, tried]);
     assert!(!copy.earlier.contains(&last));
     let reply = bed.let_in(copy, vec![held(chunk, 0, 3)]);
-    let CoordinatorReply::Joined { decided, .. } = reply else {
+    let CoordinatorReply::Joined(joined) = reply else {
         panic!("{reply:?}");
     };
+    let decided = joined.answer.decided;
     let missed_after = stale(&mut bed).map(|stale| stale.missed_after);
     assert_eq!(
         missed_after,
@@ -117,7 +118,7 @@ fn a_second_process_of_a_node_is_refused_while_the_first_one_answers() {
     let applicant = twin(&bed);
     let joined = bed.let_in(applicant, vec![held(chunk, 0, 0)]);
     assert!(
-        matches!(joined, CoordinatorReply::Joined { .. }),
+        matches!(joined, CoordinatorReply::Joined(_)),
         "a node that has ended may come back elsewhere: {joined:?}"
     );
 }
@@ -150,8 +151,13 @@ fn a_coordinator_that_nodes_know_more_of_than_itself_stops() {
 #[test]
 fn one_node_that_followed_an_old_copy_does_not_stop_a_coordinator_that_most_confirm() {
     let mut bed = Bed::three_racks();
-    let reply = bed.rejoin(NodeId(0), vec![]);
-    let CoordinatorReply::Joined { coordinator, .. } = reply else {
+    let applicant = bed.applicant(Some(NodeId(0)), 0, 0, 2);
+    let node = Box::new(applicant);
+    let reply = bed.ask(CoordinatorRequest::BeginJoin {
+        node,
+        chunk_count: 0,
+    });
+    let CoordinatorReply::JoinBegun(JoinBegun { coordinator, .. }) = reply else {
         panic!("{reply:?}");
     };
     bed.restart();
@@ -161,10 +167,7 @@ fn one_node_that_followed_an_old_copy_does_not_stop_a_coordinator_that_most_conf
             ..bed.applicant(Some(NodeId(node)), node, node / 3, u64::MAX)
         };
         let reply = bed.let_in(applicant, vec![]);
-        assert!(
-            matches!(reply, CoordinatorReply::Joined { .. }),
-            "{reply:?}"
-        );
+        assert!(matches!(reply, CoordinatorReply::Joined(_)), "{reply:?}");
     }
     let misled = Applicant {
         heard: Some(start(coordinator.number, coordinator.nonce + 1)),
@@ -231,10 +234,7 @@ impl Witnessed {
             ..bed.applicant(Some(node), node.0, node.0 / 3, number)
         };
         let reply = bed.let_in(applicant, vec![held(self.chunk, 0, 4)]);
-        assert!(
-            matches!(reply, CoordinatorReply::Joined { .. }),
-            "{reply:?}"
-        );
+        assert!(matches!(reply, CoordinatorReply::Joined(_)), "{reply:?}");
         let stale = bed.stripe("f").staleness(self.chunk.index);
         let is_stale = stale.is_some_and(|stale| stale.missed_after == Some(Sequence(4)));
         assert_eq!(stale.is_some(), is_stale);

@@ -265,14 +265,11 @@ fn return_after_settling(undecided: &[u64]) -> (Vec<Decided>, StripeRecord) {
         undecided: undecided.iter().map(|&s| (Epoch(1), Sequence(s))).collect(),
     };
     let reply = bed.join_holding(Some(away), away.0, away.0 / 3, vec![held]);
-    let CoordinatorReply::Joined {
-        decided, obsolete, ..
-    } = reply
-    else {
+    let CoordinatorReply::Joined(joined) = reply else {
         panic!("{reply:?}");
     };
-    assert_eq!(obsolete, [], "what it has is of use");
-    (decided, bed.stripe("f"))
+    assert_eq!(joined.answer.obsolete, [], "what it has is of use");
+    (joined.answer.decided, bed.stripe("f"))
 }
 
 #[test]
@@ -329,7 +326,7 @@ fn a_lease_alone_decides_nothing() {
     };
     let reply = bed.join_holding(Some(away), away.0, away.0 / 3, vec![held]);
     assert!(
-        matches!(&reply, CoordinatorReply::Joined { decided, .. } if decided.is_empty()),
+        matches!(&reply, CoordinatorReply::Joined(joined) if joined.answer.decided.is_empty()),
         "{reply:?}"
     );
     assert_eq!(bed.stripe("f").stale, []);

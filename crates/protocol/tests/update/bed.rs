@@ -74,6 +74,7 @@ fn node_options(node: u32) -> NodeOptions {
         address: format!("host:{node}"),
         capacity_bytes: 1 << 30,
         reserve_bytes_per_s: 16 << 20,
+        page_chunk_count: 1,
         start: Start {
             number: 1,
             nonce: 1,

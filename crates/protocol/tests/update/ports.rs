@@ -11,8 +11,9 @@ use gabion_layout::{
 };
 use gabion_meta::{PoolRecord, PoolSpec};
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, Decided, Effect, Flow, Liveness, NodeReply, NodeRequest,
-    NodeStatus, Refusal, StripeLease,
+    CoordinatorReply, CoordinatorRequest, Decided, Effect, Flow, InventoryPage, JoinBegun,
+    JoinSession, Joined, Liveness, NodeReply, NodeRequest, NodeStatus, PageAnswer, Refusal, Scope,
+    StripeLease,
 };
 use gabion_protocol::node::Node;
 use gabion_protocol::ports::{Address, CallError, Ports};
@@ -147,18 +148,40 @@ impl BedPorts {
         statuses
     }
 
+    /// What a joining node is told of its chunks: all that there is to tell.
+    fn told(&self, page: &InventoryPage) -> CoordinatorReply {
+        let Scope::Range { upto, .. } = page.scope else {
+            panic!("nothing changes here: {page:?}")
+        };
+        let mut answer = PageAnswer {
+            upto,
+            obsolete: self.obsolete(),
+            ..PageAnswer::default()
+        };
+        if upto.is_none() {
+            answer.decided = self.decided();
+        }
+        CoordinatorReply::PageTold(answer)
+    }
+
     fn answer(&self, request: CoordinatorRequest) -> CoordinatorReply {
         match request {
-            CoordinatorRequest::Join { node, .. } => CoordinatorReply::Joined {
+            CoordinatorRequest::BeginJoin { node, .. } => CoordinatorReply::JoinBegun(JoinBegun {
+                session: JoinSession {
+                    node: node.node.expect("nodes here have ids"),
+                    number: 1,
+                },
                 cluster: gabion_layout::ClusterId(1),
                 coordinator: gabion_layout::Start::default(),
-                node: node.node.expect("nodes here have ids"),
+            }),
+            CoordinatorRequest::TellChunks(page) => self.told(&page),
+            CoordinatorRequest::EndJoin(end) => CoordinatorReply::Joined(Joined {
+                node: end.session.node,
                 lease_ms: self.lease_ms(),
                 heartbeat_ms: u64::MAX / 2,
-                obsolete: self.obsolete(),
-                decided: self.decided(),
+                answer: PageAnswer::default(),
                 nodes: self.joined(),
-            },
+            }),
             CoordinatorRequest::Heartbeat { .. } if self.world().must_rejoin => {
                 CoordinatorReply::Rejoin
             }

@@ -108,7 +108,7 @@ fn setting_a_chunk_aside_whose_file_vanished_succeeds() {
     let (store, _) = open(&disk);
     let id = chunk(1, 0);
     gabion_store::Disk::remove(&disk, &chunk_path(id)).unwrap();
-    store.set_aside(id).unwrap();
+    store.set_aside(&[id]).unwrap();
     assert_eq!(store.trash().unwrap(), [""; 0]);
     check_lives(&store);
 }

@@ -13,6 +13,7 @@ mod disks;
 mod failing;
 mod flash;
 mod fsync;
+mod inventory;
 mod keeping;
 mod late_appends;
 mod model;

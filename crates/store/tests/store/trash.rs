@@ -30,7 +30,7 @@ fn first_bytes(disk: &SimDisk, name: &str) -> Vec<u8> {
 #[test]
 fn a_chunk_that_is_set_aside_is_not_served_and_its_file_stays() {
     let (disk, store, id) = updated(1);
-    store.set_aside(id).unwrap();
+    store.set_aside(&[id]).unwrap();
     let names = store.trash().unwrap();
     assert_eq!(names.len(), 1);
     assert_eq!(first_bytes(&disk, &names[0]), NEW);
@@ -49,8 +49,8 @@ fn a_chunk_that_is_set_aside_is_not_served_and_its_file_stays() {
     write_chunk(&store, id, spec(2, 10_000, 0), &bytes).unwrap();
     let settled = Cut::Exactly(Sequence(0));
     assert_eq!(read(&store, id, 0, 10_000, settled).unwrap(), bytes);
-    store.set_aside(id).unwrap();
-    store.set_aside(id).unwrap();
+    store.set_aside(&[id]).unwrap();
+    store.set_aside(&[id]).unwrap();
     assert_eq!(store.trash().unwrap().len(), 2);
     assert_eq!(first_bytes(&disk, &names[0]), NEW);
 
@@ -67,7 +67,7 @@ fn a_crash_leaves_a_chunk_where_it_was_or_in_the_trash() {
     for number in 1.. {
         let (disk, store, id) = updated(number);
         disk.power_off_at(disk.counts().operation_count + number);
-        let is_done = store.set_aside(id).is_ok();
+        let is_done = store.set_aside(&[id]).is_ok();
         for outcome in 0..4 {
             let survivor = disk.after_crash(number * 100 + outcome);
             let (store, _) = open(&survivor);

@@ -136,8 +136,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "an-old-directory-counts-as-whole",
         file: "crates/protocol/src/coordinator/inventory.rs",
-        text: "_ if went_back => Some(Some(held.mark)),",
-        replacement: "_ if went_back && false => Some(Some(held.mark)),",
+        text: "_ if request.went_back => Some(Some(held.mark)),",
+        replacement: "_ if request.went_back && false => Some(Some(held.mark)),",
         check: coordinator(
             "identity::a_directory_that_does_not_follow_on_the_last_start_has_missed_all_after_its_marks",
         ),
@@ -154,8 +154,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-joining-node-deletes-what-is-not-its",
         file: "crates/protocol/src/holdings.rs",
-        text: "chunks.iter().try_for_each(|&chunk| store.set_aside(chunk))",
-        replacement: "chunks.iter().try_for_each(|&chunk| store.remove(chunk))",
+        text: "    store.set_aside(chunks)",
+        replacement: "    chunks.iter().try_for_each(|&chunk| store.remove(chunk))",
         check: updates(
             "discard::a_joining_node_keeps_the_file_of_a_chunk_that_is_not_its_any_more",
         ),

@@ -1,0 +1,163 @@
+//! What a joining node's inventory is held against: a page of its stripes at once, read in one
+//! transaction and where that is cheaper in ranges of ids, and what is noted of them in another.
+
+use crate::exclusions::{Exclusions, Held, Verdict};
+use crate::kv::{KeyValue, ReadTxn};
+use crate::schema::{EXCLUSIONS, LEASES, STRIPES, STRIPES_ON};
+use crate::stripes::{add_stale, live_stripe, stripe_row};
+use crate::table::Table;
+use crate::{Meta, MetaError};
+use gabion_layout::{Epoch, NodeId, StaleChunk, StripeId, StripeRecord};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+
+/// A range of ids is read as a whole when it has at most so many ids for each that is wanted: to pass a
+/// row over costs less than to look one up.
+const SPARSE_RATIO: u64 = 4;
+
+/// What is known of a stripe that has a chunk on the node.
+#[derive(Clone, Debug)]
+pub struct StripeFacts {
+    /// Its record.
+    pub record: StripeRecord,
+    last_epoch: Epoch,
+    exclusions: Exclusions,
+}
+
+/// Stripes in the order of their ids.
+#[derive(Clone, Debug, Default)]
+pub struct FactsPage {
+    /// What is known of each.
+    pub facts: Vec<StripeFacts>,
+    /// The last stripe that was looked at, when there may be others of the range behind it.
+    pub upto: Option<StripeId>,
+}
+
+impl StripeFacts {
+    /// What a chunk of the stripe is worth, as [`Meta::judge`] says.
+    pub fn judge(&self, held: &Held<'_>) -> Verdict {
+        let last_epoch = self.last_epoch;
+        Verdict {
+            last_epoch,
+            ..self.exclusions.judge(held)
+        }
+    }
+}
+
+impl<K: KeyValue> Meta<K> {
+    /// At most `limit` stripes of files with a chunk on `node`, behind `after` and up to `upto`.
+    ///
+    /// # Errors
+    /// When the store fails or a row is corrupt.
+    pub fn facts_on(
+        &self,
+        node: NodeId,
+        (after, upto): (Option<StripeId>, Option<StripeId>),
+        limit: usize,
+    ) -> Result<FactsPage, MetaError> {
+        // Stripe ids end below the largest, so that one past an id is always an id.
+        let past = |stripe: StripeId| StripeId(stripe.0.saturating_add(1));
+        let first = after.map_or(StripeId(0), past);
+        let end = upto.map_or(StripeId(u64::MAX), past);
+        self.store.read(|txn| {
+            let span = STRIPES_ON.between(&(node, first), &(node, end));
+            let rows = STRIPES_ON.scan(txn, &span, limit)?;
+            let ids: Vec<StripeId> = rows.into_iter().map(|((_, id), ())| id).collect();
+            let is_cut = ids.len() == limit;
+            Ok(FactsPage {
+                upto: ids.last().copied().filter(|_| is_cut),
+                facts: facts_of(txn, &ids)?,
+            })
+        })
+    }
+
+    /// The same of those of these stripes, sorted, that have a chunk on `node`.
+    ///
+    /// # Errors
+    /// When the store fails or a row is corrupt.
+    pub fn facts_among(
+        &self,
+        node: NodeId,
+        stripes: &[StripeId],
+    ) -> Result<Vec<StripeFacts>, MetaError> {
+        self.store.read(|txn| {
+            let mut ids = Vec::new();
+            for &id in stripes {
+                ids.extend(STRIPES_ON.get(txn, &(node, id))?.map(|()| id));
+            }
+            facts_of(txn, &ids)
+        })
+    }
+
+    /// Notes of each of these chunks that it misses updates, or more, all in one transaction. Stripes
+    /// that are gone are passed over. The records as they are then, in the same order.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownChunk`]; then nothing is noted.
+    pub fn note_all_stale(
+        &self,
+        stale: &[(StripeId, StaleChunk)],
+    ) -> Result<Vec<StripeRecord>, MetaError> {
+        if stale.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.store.write(|txn| {
+            let mut records = Vec::with_capacity(stale.len());
+            for &(id, stale) in stale {
+                match add_stale(txn, id, stale) {
+                    Ok(record) => records.push(record),
+                    Err(MetaError::UnknownStripe(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(records)
+        })
+    }
+}
+
+/// What is known of live stripes, by id.
+fn facts_of(txn: &dyn ReadTxn, ids: &[StripeId]) -> Result<Vec<StripeFacts>, MetaError> {
+    let (Some(&first), Some(&last)) = (ids.first(), ids.last()) else {
+        return Ok(Vec::new());
+    };
+    let mut records = rows_of(txn, &STRIPES, ids)?;
+    let leases = rows_of(txn, &LEASES, ids)?;
+    let span = EXCLUSIONS.between(&first, &StripeId(last.0.saturating_add(1)));
+    let excluded = EXCLUSIONS.scan(txn, &span, usize::MAX)?;
+    let mut excluded: BTreeMap<StripeId, Exclusions> = excluded.into_iter().collect();
+    let fact = |&id: &StripeId| {
+        let record = match records.remove(&id) {
+            Some(record) => stripe_row(&STRIPES, (id, record))?,
+            None => live_stripe(txn, id)?,
+        };
+        Ok(StripeFacts {
+            record,
+            last_epoch: leases.get(&id).map_or(Epoch(0), |lease| lease.epoch),
+            exclusions: excluded.remove(&id).unwrap_or_default(),
+        })
+    };
+    ids.iter().map(fact).collect()
+}
+
+/// The rows of some ids, in order; those without a row are left out. Others may be among them.
+fn rows_of<V: Serialize + DeserializeOwned>(
+    txn: &dyn ReadTxn,
+    table: &Table<StripeId, V>,
+    ids: &[StripeId],
+) -> Result<BTreeMap<StripeId, V>, MetaError> {
+    let (Some(&first), Some(&last)) = (ids.first(), ids.last()) else {
+        return Ok(BTreeMap::new());
+    };
+    if last.0 - first.0 <= SPARSE_RATIO * ids.len() as u64 {
+        let span = table.between(&first, &StripeId(last.0.saturating_add(1)));
+        return Ok(table.scan(txn, &span, usize::MAX)?.into_iter().collect());
+    }
+    let mut rows = BTreeMap::new();
+    for id in ids {
+        if let Some(row) = table.get(txn, id)? {
+            rows.insert(*id, row);
+        }
+    }
+    Ok(rows)
+}

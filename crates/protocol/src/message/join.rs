@@ -1,0 +1,178 @@
+//! What a node and the coordinator say to each other while the node joins: a session in pages.
+
+use super::NodeStatus;
+use gabion_layout::{ChunkId, ClusterId, Epoch, Generation, NodeId, Sequence, Start, StripeId};
+use serde::{Deserialize, Serialize};
+
+/// Chunks, with their unsettled records, that a node tells of in one page, give or take one stripe.
+pub const PAGE_CHUNK_COUNT: usize = 4096;
+
+/// Chunks that a coordinator lets a node tell of in one page.
+pub const PAGE_CHUNK_COUNT_MAX: usize = 2 * PAGE_CHUNK_COUNT;
+
+/// A chunk that a joining node holds.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HeldChunk {
+    /// The chunk.
+    pub chunk: ChunkId,
+    /// The generation under which it was made.
+    pub generation: Generation,
+    /// The newest term of the stripe that the node knows of.
+    pub epoch: Epoch,
+    /// The node's committed mark.
+    pub mark: Sequence,
+    /// Its records above the node's committed mark: the node does not know what became of these
+    /// updates.
+    pub undecided: Vec<(Epoch, Sequence)>,
+}
+
+/// What became of the updates of a stripe that a returning node could not decide about.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Decided {
+    /// The stripe.
+    pub stripe: StripeId,
+    /// The node refuses earlier terms from now on, and drops its records of them that are not in
+    /// `stands`.
+    pub epoch: Epoch,
+    /// The node refuses earlier layouts from now on; what it may not serve any more is thus asked
+    /// for by nobody.
+    pub generation: Generation,
+    /// Records above the node's mark that stand, in order.
+    pub stands: Vec<(Epoch, Sequence)>,
+}
+
+/// A node's way into the cluster, from its first word to its lease.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct JoinSession {
+    /// The node.
+    pub node: NodeId,
+    /// No other session of the node has it.
+    pub number: u64,
+}
+
+/// How a session begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct JoinBegun {
+    /// The session.
+    pub session: JoinSession,
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// The coordinator's start, which the node remembers.
+    pub coordinator: Start,
+}
+
+/// Which stripes a page is about.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Scope {
+    /// Those behind `after` and up to `upto`; from the first, or to the last, where there is none.
+    Range {
+        /// The last stripe of the pages before.
+        after: Option<StripeId>,
+        /// The last stripe of this page.
+        upto: Option<StripeId>,
+    },
+    /// These, sorted.
+    Stripes(Vec<StripeId>),
+}
+
+/// All that a node holds of some stripes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct InventoryPage {
+    /// The session.
+    pub session: JoinSession,
+    /// The stripes.
+    pub scope: Scope,
+    /// The chunks of these that the node holds, in the order of their ids.
+    pub chunks: Vec<HeldChunk>,
+}
+
+/// What the coordinator says to a page: only what the node has to change.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct PageAnswer {
+    /// The inventory is answered up to this stripe, and what the page said of those behind it has to be told
+    /// again; none when it is answered to its end.
+    pub upto: Option<StripeId>,
+    /// Chunks that are not the node's any more: it sets them aside.
+    pub obsolete: Vec<ChunkId>,
+    /// Chunks of stripes of which nothing is known any more: it asks before it sets them aside.
+    pub unknown: Vec<ChunkId>,
+    /// What became of updates that were decided while the node was away: it makes that durable.
+    pub decided: Vec<Decided>,
+}
+
+/// What both sides know of all pages that were told and answered. A page that only one of them counts, or that one
+/// counts twice, makes the two differ: then the session is void.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct InventoryDigest {
+    /// Chunks.
+    pub chunk_count: u64,
+    /// All that was said of them, in order. No proof against malice.
+    pub sum: u64,
+}
+
+impl InventoryDigest {
+    /// Takes the chunks of a page in, in their order.
+    pub fn add(&mut self, chunks: &[HeldChunk]) {
+        for held in chunks {
+            let words = [
+                held.chunk.stripe.0,
+                u64::from(held.chunk.index.0),
+                held.generation.0,
+                held.epoch.0,
+                held.mark.0,
+                held.undecided.len() as u64,
+            ];
+            let undecided = held.undecided.iter();
+            let undecided = undecided.flat_map(|(epoch, sequence)| [epoch.0, sequence.0]);
+            self.sum = words.into_iter().chain(undecided).fold(self.sum, mix);
+        }
+        self.chunk_count += chunks.len() as u64;
+    }
+}
+
+/// One round of the finaliser of `SplitMix64`, over what came before and the next word.
+fn mix(sum: u64, word: u64) -> u64 {
+    let mut mixed = sum.rotate_left(5) ^ word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// The node has told all, and asks for its lease.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct JoinEnd {
+    /// The session.
+    pub session: JoinSession,
+    /// Of all pages that the node has told.
+    pub digest: InventoryDigest,
+    /// What it holds of the stripes that have changed since they were told, as the coordinator said
+    /// last.
+    pub changed: InventoryPage,
+}
+
+/// The node is a member.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Joined {
+    /// Its id.
+    pub node: NodeId,
+    /// How long its lease lasts from when it sent the request.
+    pub lease_ms: u64,
+    /// How often it should say that it is alive.
+    pub heartbeat_ms: u64,
+    /// What it has to obey before it serves anything.
+    pub answer: PageAnswer,
+    /// All nodes.
+    pub nodes: Vec<NodeStatus>,
+}
+
+/// How far a node's join is.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct JoinProgress {
+    /// Chunks that it has told of.
+    pub told_chunk_count: u64,
+    /// Chunks that it holds.
+    pub chunk_count: u64,
+    /// Chunks that it has and of which nothing is known, when it waits for the operator's word to set
+    /// them aside; none when it does not wait.
+    pub waits_with_unknown: Option<u64>,
+}
