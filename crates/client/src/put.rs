@@ -36,8 +36,11 @@ pub struct PutSummary {
     pub size_bytes: u64,
     /// Stripes that hold them.
     pub stripe_count: u64,
-    /// Bytes of all their chunks, parity and padding included.
+    /// Bytes of all their chunks that are stored, parity and padding included.
     pub stored_bytes: u64,
+    /// Chunks that are not stored, since their nodes have failed and the others are too few. Each stripe
+    /// survives the loss of one more; repairs make them.
+    pub left_out_count: u64,
     /// The pool.
     pub pool: PoolRecord,
 }
@@ -90,15 +93,16 @@ impl Client {
             return Err(error);
         }
         keeper.release();
-        let n = begun.encoder.code.n() as u64;
+        let stripes = begun.stripes.iter();
+        let chunk_counts = stripes.map(|stripe| stripe.nodes.len() - stripe.stale.len());
+        let stored_bytes = begun.stripes.iter().zip(chunk_counts);
         Ok(PutSummary {
             size_bytes,
             stripe_count: begun.stripes.len() as u64,
-            stored_bytes: begun
-                .stripes
-                .iter()
-                .map(|stripe| stripe.chunk_bytes * n)
+            stored_bytes: stored_bytes
+                .map(|(stripe, chunk_count)| stripe.chunk_bytes * chunk_count as u64)
                 .sum(),
+            left_out_count: begun.stripes.iter().map(|s| s.stale.len() as u64).sum(),
             pool: begun.pool,
         })
     }
@@ -234,19 +238,21 @@ async fn read_segment(
 }
 
 impl Encoder {
-    /// Encodes a segment; returns when all chunks of its stripe are durable, or one is not.
+    /// Encodes a segment; returns when all chunks of its stripe are durable but those that are left out, or
+    /// one is not.
     pub(crate) async fn store(
         &self,
         record: &StripeRecord,
         geometry: Geometry,
         segment: Bytes,
     ) -> Result<Result<(), PartFailed>, ClientError> {
+        let left_out: Vec<_> = record.stale.iter().map(|stale| stale.chunk).collect();
         let stripe = Stripe {
             id: record.id,
             code: &self.code,
             geometry,
             placement: &record.nodes,
-            lost: &[],
+            lost: &left_out,
         };
         let plan = encode::direct(&stripe, NodeId::CLIENT, ENCODE_SLICE_BYTES)
             .map_err(|error| ClientError::Broken(error.to_string()))?

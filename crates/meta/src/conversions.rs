@@ -35,9 +35,10 @@ impl<K: KeyValue> Meta<K> {
     ) -> Result<Put, MetaError> {
         self.store.write(|txn| {
             let size_bytes = same_file(txn, name, file)?.size_bytes;
-            check_nodes(txn, &pool(txn, pool_id)?.spec, placements)?;
+            let failed = check_nodes(txn, &pool(txn, pool_id)?.spec, placements, 0)?;
             let placements: Vec<_> = placements.iter().map(|place| (pool_id, place)).collect();
-            reserve(txn, name, (pool_id, size_bytes), &placements, now_ms)
+            let kind = (pool_id, size_bytes);
+            reserve(txn, name, kind, &placements, &failed, now_ms)
         })
     }
 

@@ -175,11 +175,17 @@ fn checked(id: NodeId, record: NodeRecord) -> Result<NodeRecord, MetaError> {
 
 /// The record of a node that is to take a chunk that it does not have.
 pub(crate) fn welcoming_node(txn: &dyn ReadTxn, id: NodeId) -> Result<NodeRecord, MetaError> {
+    staying_node(txn, id)?;
+    usable_node(txn, id)
+}
+
+/// The record of a node that nobody drains, failed or not.
+pub(crate) fn staying_node(txn: &dyn ReadTxn, id: NodeId) -> Result<NodeRecord, MetaError> {
     let standing = STANDINGS.get(txn, &id)?.unwrap_or_default();
     if standing.departure != Departure::None {
         return Err(MetaError::NodeLeaving(id));
     }
-    usable_node(txn, id)
+    node(txn, id)
 }
 
 /// The record of a node that is to take a chunk.

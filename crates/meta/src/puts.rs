@@ -4,13 +4,15 @@
 
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::names::check_file_name;
-use crate::nodes::welcoming_node;
+use crate::nodes::staying_node;
 use crate::pools::pool;
 use crate::replacements::give_up;
 use crate::schema::{COMMITTED, Counter, FILES, GARBAGE, PENDING, PUTS, REPLACEMENTS, STRIPES};
 use crate::stripes::{index_stripe, stripe_row};
 use crate::{FileRecord, Meta, MetaError, Placement, PoolRecord, PoolSpec, PutId, PutRecord};
-use gabion_layout::{Generation, NodeId, PoolId, RackId, StripeId, StripeRecord};
+use gabion_layout::{
+    ChunkIndex, Generation, NodeId, PoolId, RackId, StaleChunk, StripeId, StripeRecord,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The generation of a stripe that has not changed since it was placed.
@@ -37,8 +39,8 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// [`MetaError::FileName`], [`MetaError::FileExists`], [`MetaError::UnknownPool`],
     /// [`MetaError::Placement`] when sizes, counts or racks break the pool's rules,
-    /// [`MetaError::UnknownNode`], [`MetaError::NodeFailed`], [`MetaError::NodeLeaving`],
-    /// [`MetaError::IdsExhausted`].
+    /// [`MetaError::UnknownNode`], [`MetaError::NodeFailed`] when a stripe would not survive the loss of
+    /// one more chunk, [`MetaError::NodeLeaving`], [`MetaError::IdsExhausted`].
     pub fn begin_put(
         &self,
         name: &str,
@@ -50,19 +52,18 @@ impl<K: KeyValue> Meta<K> {
         check_file_name(name)?;
         self.store.write(|txn| {
             check_name_is_free(txn, name)?;
-            let PoolRecord {
-                spec, lifecycle, ..
-            } = pool(txn, pool_id)?;
-            match lifecycle {
-                None => check_sizes(&spec, size_bytes, placements)?,
+            let record = pool(txn, pool_id)?;
+            match record.lifecycle {
+                None => check_sizes(&record.spec, size_bytes, placements)?,
                 Some(lifecycle) => {
                     let encoded = pool(txn, lifecycle.encoded)?.spec;
                     check_sizes(&encoded, size_bytes, &as_segments(&encoded, placements)?)?;
                 }
             }
-            check_nodes(txn, &spec, placements)?;
+            let failed = check_nodes(txn, &record.spec, placements, left_out_max(&record))?;
             let placements: Vec<_> = placements.iter().map(|place| (pool_id, place)).collect();
-            reserve(txn, name, (pool_id, size_bytes), &placements, now_ms)
+            let kind = (pool_id, size_bytes);
+            reserve(txn, name, kind, &placements, &failed, now_ms)
         })
     }
 
@@ -168,6 +169,7 @@ pub(crate) fn reserve(
     name: &str,
     (pool, size_bytes): (PoolId, u64),
     placements: &[(PoolId, &Placement)],
+    failed: &BTreeSet<NodeId>,
     now_ms: u64,
 ) -> Result<Put, MetaError> {
     let stripe_count = placements.len() as u64;
@@ -179,7 +181,7 @@ pub(crate) fn reserve(
         chunk_bytes: place.chunk_bytes,
         generation: FIRST,
         nodes: place.nodes.clone(),
-        stale: Vec::new(),
+        stale: left_out(&place.nodes, failed),
     };
     let stripes: Vec<_> = (first..).zip(placements).map(stripe).collect();
     for stripe in &stripes {
@@ -309,17 +311,49 @@ fn check_sizes(
     Ok(())
 }
 
-/// Each segment needs a node of its own for each chunk, and no rack too many of them.
+/// How many chunks of a new stripe of a pool may be left out: it must survive the loss of one more. None
+/// of blocks that are to be encoded later.
+pub(crate) fn left_out_max(pool: &PoolRecord) -> usize {
+    match pool.lifecycle {
+        None => pool.spec.m.saturating_sub(1),
+        Some(_) => 0,
+    }
+}
+
+/// The chunks of a new stripe that are not stored, since their nodes have failed.
+fn left_out(nodes: &[NodeId], failed: &BTreeSet<NodeId>) -> Vec<StaleChunk> {
+    let left_out = nodes.iter().enumerate();
+    let left_out = left_out.filter(|(_, node)| failed.contains(node));
+    let stale = left_out.map(|(chunk, _)| StaleChunk {
+        chunk: ChunkIndex::new(chunk),
+        missed_after: None,
+    });
+    stale.collect()
+}
+
+/// Each segment needs a node of its own for each chunk, no rack too many of them, and at most so many
+/// that have failed, which this gives.
 pub(crate) fn check_nodes(
     txn: &dyn ReadTxn,
     spec: &PoolSpec,
     placements: &[Placement],
-) -> Result<(), MetaError> {
+    left_out_max: usize,
+) -> Result<BTreeSet<NodeId>, MetaError> {
     // Each node is looked up once, however many segments it is to take part in.
     let all: BTreeSet<NodeId> = placements.iter().flat_map(|p| p.nodes.clone()).collect();
-    let mut racks = BTreeMap::new();
+    let (mut racks, mut failed) = (BTreeMap::new(), BTreeSet::new());
     for id in all {
-        racks.insert(id, welcoming_node(txn, id)?.rack);
+        let record = staying_node(txn, id)?;
+        racks.insert(id, record.rack);
+        if record.failed {
+            failed.insert(id);
+        }
+    }
+    for place in placements {
+        let mut left_out = place.nodes.iter().filter(|node| failed.contains(node));
+        if let Some(&node) = left_out.nth(left_out_max) {
+            return Err(MetaError::NodeFailed(node));
+        }
     }
     let n = spec.k + spec.m;
     for (segment, place) in placements.iter().enumerate() {
@@ -346,5 +380,5 @@ pub(crate) fn check_nodes(
             )));
         }
     }
-    Ok(())
+    Ok(failed)
 }

@@ -10,7 +10,8 @@
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::pools::pool;
 use crate::puts::{
-    check_nodes, check_not_committed, end_committed, pending_stripes, put_record, reserve,
+    check_nodes, check_not_committed, end_committed, left_out_max, pending_stripes, put_record,
+    reserve,
 };
 use crate::schema::{
     EXCLUSIONS, FILES, GARBAGE, LEASES, LeaseRecord, PENDING, PHASES, PREDECESSORS, REMADE,
@@ -21,7 +22,7 @@ use crate::{
     Displaced, FileRecord, Holder, Meta, MetaError, Placement, Put, PutId, ReplacementRecord, files,
 };
 use gabion_layout::{NodeId, StripeId, StripeRecord};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl<K: KeyValue> Meta<K> {
     /// Begins to replace stripes of the file that the put `file` brought, given in the file's order:
@@ -58,15 +59,22 @@ impl<K: KeyValue> Meta<K> {
                 };
                 placements.push((replaced.pool, place));
             }
+            let mut failed = BTreeSet::new();
             for (pool_id, place) in &placements {
-                check_nodes(txn, &pool(txn, *pool_id)?.spec, std::slice::from_ref(place))?;
+                let (pool, place) = (pool(txn, *pool_id)?, std::slice::from_ref(place));
+                failed.append(&mut check_nodes(
+                    txn,
+                    &pool.spec,
+                    place,
+                    left_out_max(&pool),
+                )?);
             }
             let kind = (target.pool, target.size_bytes);
             let placements: Vec<_> = placements
                 .iter()
                 .map(|(pool, place)| (*pool, place))
                 .collect();
-            let put = reserve(txn, name, kind, &placements, now_ms)?;
+            let put = reserve(txn, name, kind, &placements, &failed, now_ms)?;
             let displaced = displaced.to_vec();
             REPLACEMENTS.put(txn, &put.id, &ReplacementRecord { file, displaced })?;
             Ok(put)

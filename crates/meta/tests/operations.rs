@@ -157,12 +157,33 @@ fn chunks_go_to_different_nodes_that_have_not_failed() {
         begin(&|nodes| nodes[0] = NodeId(12)),
         MetaError::UnknownNode(NodeId(12))
     );
-    meta.declare_failed(NodeId(1)).unwrap();
+    meta.declare_failed(place(0).nodes[0]).unwrap();
+    meta.declare_failed(place(0).nodes[1]).unwrap();
     assert_eq!(
-        begin(&|nodes| nodes[0] = NodeId(1)),
-        MetaError::NodeFailed(NodeId(1))
+        begin(&|_| {}),
+        MetaError::NodeFailed(place(0).nodes[1]),
+        "a stripe of which one more loss would cost data is no place for new bytes"
     );
     assert_eq!(meta.puts(), Ok(vec![]), "a refused put reserves nothing");
+}
+
+#[test]
+fn the_chunks_of_failed_nodes_are_left_out_of_new_stripes() {
+    let (meta, pool) = cluster();
+    let failed = place(0).nodes[3];
+    meta.declare_failed(failed).unwrap();
+    let put = meta.begin_put("a", pool.id, 1, &[place(0)], 0).unwrap();
+    let left_out = StaleChunk {
+        chunk: ChunkIndex(3),
+        missed_after: None,
+    };
+    assert_eq!(put.stripes[0].stale, [left_out]);
+    let file = meta.commit_put(put.id, 0).unwrap();
+    let stripe = meta.stripe(file.segments[0]).unwrap();
+    assert_eq!(
+        (stripe.stale, stripe.nodes),
+        (vec![left_out], place(0).nodes)
+    );
 }
 
 #[test]

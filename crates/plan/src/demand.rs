@@ -44,11 +44,11 @@ pub(crate) fn demands(
             claims.extend(journal_demands(plan, &journaled, budget)?);
             Ok(claims)
         }
-        Goal::Encode => Ok(encode_demands(plan, code)),
+        Goal::Encode => encode_demands(plan, code),
         Goal::EncodeReplicas { replicas } => encode_replicas_demands(plan, code, replicas, budget),
         Goal::Convert { sources } => {
             check_replicas(plan, sources, budget)?;
-            Ok(all_chunks(plan, |chunk, row| {
+            Ok(whole_chunks(plan, plan.geometry.chunks(), |chunk, row| {
                 Expression::stored(code, chunk, row)
             }))
         }
@@ -58,15 +58,27 @@ pub(crate) fn demands(
     }
 }
 
-/// Each chunk must be written whole where it belongs.
-fn encode_demands(plan: &Plan, code: &Code) -> Vec<Claim> {
-    all_chunks(plan, |chunk, row| Expression::encoded(code, chunk, row))
+/// Each chunk that is not lost must be written whole where it belongs. These must determine the stripe.
+fn encode_demands(plan: &Plan, code: &Code) -> Result<Vec<Claim>, CheckError> {
+    let stored = plan.geometry.chunks();
+    let stored: Vec<ChunkIndex> = stored.filter(|c| !plan.lost.contains(c)).collect();
+    let numbers: Vec<usize> = stored.iter().map(|chunk| chunk.at()).collect();
+    if !code.is_sufficient(&numbers) {
+        return Err(goal_error("stores fewer chunks than the code needs"));
+    }
+    Ok(whole_chunks(plan, stored.into_iter(), |chunk, row| {
+        Expression::encoded(code, chunk, row)
+    }))
 }
 
-/// Each chunk is written whole at its place, with these rows.
-fn all_chunks(plan: &Plan, row_of: impl Fn(ChunkIndex, usize) -> Expression) -> Vec<Claim> {
+/// Each of some chunks is written whole at its place, with these rows.
+fn whole_chunks(
+    plan: &Plan,
+    chunks: impl Iterator<Item = ChunkIndex>,
+    row_of: impl Fn(ChunkIndex, usize) -> Expression,
+) -> Vec<Claim> {
     let (g, row_of) = (plan.geometry, &row_of);
-    let claims = g.chunks().flat_map(|chunk| {
+    let claims = chunks.flat_map(|chunk| {
         let target = stored_at(Kind::Write, chunk, plan.placement[chunk.at()]);
         Claim::of_chunk(target, g, move |row| row_of(chunk, row))
     });

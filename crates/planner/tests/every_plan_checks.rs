@@ -34,6 +34,22 @@ proptest! {
     }
 
     #[test]
+    fn stripes_are_stored_without_lost_chunks_while_one_more_may_be_lost(
+        setting in any_setting(), losses in any_numbers(), slice in 1u64..300,
+    ) {
+        let mut lost = bearable_losses(&setting, &losses);
+        let plan = encode::direct(&setting.stripe(&lost), NodeId::CLIENT, slice).unwrap();
+        prop_assert_eq!(check(&plan, &setting.code), Ok(()));
+        let stored_count = setting.geometry.n() - lost.len();
+        let stored_bytes = stored_count as u64 * setting.geometry.chunk_bytes();
+        prop_assert_eq!(Cost::of(&plan, &setting.topology).write_bytes, stored_bytes);
+        lost = setting.geometry.chunks().take(setting.code.m()).collect();
+        let plan = encode::direct(&setting.stripe(&lost), NodeId::CLIENT, slice);
+        let is_refused = matches!(plan, Err(PlanError::TooFewLeft { .. }));
+        prop_assert!(is_refused);
+    }
+
+    #[test]
     fn updates_check(setting in any_setting(), numbers in any_numbers(), slice in 1u64..300) {
         let ranges = ranges(setting.geometry, setting.geometry.k(), &numbers);
         let plan = update::delta(&setting.stripe(&[]), &setting.topology, &ranges, slice).unwrap();

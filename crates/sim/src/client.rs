@@ -215,12 +215,13 @@ impl Client {
     ) -> Result<(), PartFailed> {
         let (code, geometry) = shape(pool, record);
         let data = Bytes::from(fill(first, cells.start, cells.end - cells.start));
+        let left_out: Vec<_> = record.stale.iter().map(|stale| stale.chunk).collect();
         let stripe = Stripe {
             id: record.id,
             code: &code,
             geometry,
             placement: &record.nodes,
-            lost: &[],
+            lost: &left_out,
         };
         let plan = encode::direct(&stripe, NodeId::CLIENT, SLICE_BYTES);
         let keepings = update::keepings(pool.spec.update, pool.spec.reserve, record.chunk_bytes);

@@ -44,6 +44,7 @@ pub(crate) async fn put(options: PutOptions, place: &Place, format: Format) -> R
     if format == Format::Json {
         return print_json(&json!({
             "name": name, "bytes": size, "stripes": summary.stripe_count, "seconds": seconds,
+            "chunks_left_out": summary.left_out_count,
         }));
     }
     println!(
@@ -52,6 +53,13 @@ pub(crate) async fn put(options: PutOptions, place: &Place, format: Format) -> R
         summary.stripe_count,
         bytes((size as f64 / seconds) as u64)
     );
+    if summary.left_out_count > 0 {
+        println!(
+            "{} chunks are not stored yet, since their nodes have failed and the others are too few; each \
+             stripe survives one more loss. Repairs make them: 'gabion repair status' tells",
+            summary.left_out_count
+        );
+    }
     Ok(())
 }
 

@@ -132,13 +132,22 @@ impl Expected {
         if self.files.contains_key(name) {
             return Err("FileExists");
         }
-        let mut nodes = placements.iter().flat_map(|place| &place.nodes);
-        if nodes.any(|node| self.nodes[node.0 as usize].failed) {
+        if placements.iter().any(|place| self.is_short(&place.nodes)) {
             return Err("NodeFailed");
         }
         Ok(Answer::Put(
             self.reserve(name, size_bytes, placements, world),
         ))
+    }
+
+    fn has_failed(&self, node: NodeId) -> bool {
+        self.nodes[node.0 as usize].failed
+    }
+
+    /// Whether a new stripe of `rs(4,2)` on these nodes would not survive one more loss.
+    fn is_short(&self, nodes: &[NodeId]) -> bool {
+        let failed = nodes.iter().filter(|node| self.has_failed(**node));
+        failed.count() > 1
     }
 
     fn reserve(
@@ -156,7 +165,14 @@ impl Expected {
             chunk_bytes: place.chunk_bytes,
             generation: Generation(1),
             nodes: place.nodes.clone(),
-            stale: vec![],
+            stale: (0..)
+                .zip(&place.nodes)
+                .filter(|(_, node)| self.has_failed(**node))
+                .map(|(chunk, _)| StaleChunk {
+                    chunk: ChunkIndex(chunk),
+                    missed_after: None,
+                })
+                .collect(),
         };
         let numbered = placements.iter().zip(self.stripe_count..);
         let stripes: Vec<_> = numbered.map(stripe).collect();
@@ -191,11 +207,7 @@ impl Expected {
         if !displaced.iter().all(|old| self.holds(*old)) {
             return Err("LeaseLost");
         }
-        if nodes
-            .iter()
-            .flatten()
-            .any(|node| self.nodes[node.0 as usize].failed)
-        {
+        if nodes.iter().any(|nodes| self.is_short(nodes)) {
             return Err("NodeFailed");
         }
         let place = |(old, nodes): (&Displaced, &Vec<NodeId>)| Placement {

@@ -3,19 +3,24 @@
 //! the least there is when the data starts at the client.
 
 use super::parity_row;
+use crate::update::check_left;
 use crate::{PlanError, Stripe};
 use gabion_layout::{ByteRange, NodeId, Slices};
 use gabion_plan::{Goal, Plan};
 
-/// Plans the first write of a stripe whose data is at `source`, in slices of at most `slice_bytes`.
+/// Plans the first write of a stripe whose data is at `source`, in slices of at most `slice_bytes`. Lost
+/// chunks are left out, for a repair to make.
 ///
 /// # Errors
-/// None today; the signature is that of every planner.
+/// [`PlanError::TooFewLeft`] unless the stripe survives the loss of one more chunk.
 ///
 /// # Panics
 /// When the stripe's placement, geometry and code do not fit together.
 pub fn direct(stripe: &Stripe<'_>, source: NodeId, slice_bytes: u64) -> Result<Plan, PlanError> {
     let g = stripe.geometry;
+    if !stripe.lost.is_empty() {
+        check_left(stripe)?;
+    }
     let row_bytes = g.sub_chunk_bytes();
     let row = |row: usize| {
         Slices::contiguous(
@@ -30,7 +35,7 @@ pub fn direct(stripe: &Stripe<'_>, source: NodeId, slice_bytes: u64) -> Result<P
             inputs.push((chunk.at(), r, b.input(source, chunk, row(r))));
         }
     }
-    for chunk in g.chunks() {
+    for chunk in g.chunks().filter(|chunk| !stripe.lost.contains(chunk)) {
         for r in 0..g.sub_chunks() {
             let value = if g.is_data(chunk) {
                 inputs[chunk.at() * g.sub_chunks() + r].2

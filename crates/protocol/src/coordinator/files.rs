@@ -1,15 +1,11 @@
 //! Files: how they come in through puts, are looked up, and go.
 
 use super::fleet::is_welcoming;
-use super::pools::PoolFacts;
 use super::replace::LivePut;
 use super::{Answer, Coordinator, Denied, lock};
 use crate::message::{CoordinatorReply, FileLayout};
-use gabion_layout::{PoolId, StripeId, Topology};
-use gabion_meta::{KeyValue, Meta, MetaError, Placement, PoolRecord, PoolSpec, PutId};
-use gabion_planner::update;
-use rand::SeedableRng;
-use rand_chacha::ChaCha8Rng;
+use gabion_layout::{PoolId, StripeId};
+use gabion_meta::{KeyValue, Meta, MetaError, PoolRecord, PoolSpec, PutId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -20,7 +16,7 @@ const STRIPES_MAX: u64 = 1 << 17;
 const LAST_CHUNK_UNIT: u64 = 4 << 10;
 
 impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
-    /// Reserves places for a file.
+    /// Reserves places for a file. Chunks on failed nodes are left out, where others are too few.
     pub(super) async fn begin_put(
         self: &Arc<Self>,
         name: String,
@@ -46,11 +42,18 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                     .to_owned(),
             ));
         };
-        let topology = self.fleet().topology(is_welcoming);
+        let fleet = self.fleet();
         let placements = match encoded {
-            None => self.place(&facts, size_bytes, &topology)?,
+            None => {
+                let sizes = chunk_sizes(&facts.record.spec, size_bytes)?;
+                match self.place(&facts, &sizes, &fleet) {
+                    Ok(placements) => placements,
+                    Err(hindrance) => return hindrance.answer(),
+                }
+            }
             Some(encoded) => {
                 let sizes = chunk_sizes(&encoded.record.spec, size_bytes)?;
+                let topology = fleet.topology(is_welcoming);
                 self.place_blocks(&facts, &encoded.record.spec, &sizes, &topology)?
             }
         };
@@ -70,36 +73,6 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             stripes: put.stripes,
             nodes: self.statuses(),
         })
-    }
-
-    fn place(
-        &self,
-        facts: &PoolFacts,
-        size_bytes: u64,
-        topology: &Topology,
-    ) -> Result<Vec<Placement>, Denied> {
-        let spec = &facts.record.spec;
-        let sizes = chunk_sizes(spec, size_bytes)?;
-        let mut rng = ChaCha8Rng::seed_from_u64(self.ports.random());
-        let scheme = update::scheme(spec.update);
-        // A parity chunk also reserves space behind it.
-        let chunks = 1 + spec
-            .reserve
-            .map_or(0, |reserve| u64::from(reserve.initial_chunks));
-        let mut room = self.room(topology.clone());
-        let place = |chunk_bytes| {
-            let counts = (spec.k, spec.m);
-            let bytes = chunk_bytes * chunks;
-            let nodes = room.place(bytes, |topology| {
-                scheme.place(topology, counts, spec.chunks_per_rack, &mut rng)
-            });
-            let nodes = nodes.map_err(|error| {
-                let no_room = self.no_room(topology, bytes);
-                no_room.unwrap_or_else(|| error.into())
-            })?;
-            Ok(Placement { chunk_bytes, nodes })
-        };
-        sizes.into_iter().map(place).collect()
     }
 
     /// Notes that a put's client is at work. In memory only: a new run of the coordinator gives

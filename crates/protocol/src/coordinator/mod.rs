@@ -21,6 +21,7 @@ mod leases;
 mod lifecycle;
 mod manager;
 mod membership;
+mod places;
 mod pools;
 mod progress;
 mod rebuild;

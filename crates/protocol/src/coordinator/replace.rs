@@ -5,13 +5,13 @@
 //! A write is acknowledged when no node serves the old chunks any more: a reader with an old layout
 //! must not see, after the acknowledgement, what was there before it.
 
-use super::fleet::is_welcoming;
+use super::places::{find_places, survives_without, too_few};
 use super::pools::PoolFacts;
 use super::survey::Setback;
 use super::{Answer, Coordinator, Denied, lock};
-use crate::message::{CoordinatorReply, Liveness, SettledStripe};
+use crate::message::{CoordinatorReply, SettledStripe};
 use futures::future::join_all;
-use gabion_layout::{Epoch, NodeId, PoolId, StripeId};
+use gabion_layout::{Epoch, NodeId, PoolId, StripeId, Topology};
 use gabion_meta::{Displaced, Holder, KeyValue, Meta, MetaError, Put, PutId, StripeStatus};
 use gabion_planner::update;
 use rand::SeedableRng;
@@ -240,7 +240,6 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         };
         let facts = self.with_meta(find).await?;
         let fleet = self.fleet();
-        let topology = fleet.topology(is_welcoming);
         let welcoming = fleet.welcoming();
         let mut rng = ChaCha8Rng::seed_from_u64(self.ports.random());
         let mut place = |(settled, facts): (&SettledStripe, &Arc<PoolFacts>)| {
@@ -252,17 +251,15 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             let spec = &facts.record.spec;
             let counts = (spec.k, spec.m);
             let scheme = update::scheme(spec.update);
-            scheme.place(&topology, counts, spec.chunks_per_rack, &mut rng)
+            let on = |topology: &Topology| {
+                scheme.place(topology, counts, spec.chunks_per_rack, &mut rng)
+            };
+            find_places(&fleet, on, |nodes: &Vec<NodeId>, failed| {
+                facts.record.lifecycle.is_none() && survives_without(facts, nodes, failed)
+            })
         };
         let places: Result<Vec<_>, _> = settled.iter().zip(&facts).map(&mut place).collect();
-        places.map_err(|error| {
-            // Whoever is silent may be heard again, or is declared failed before long.
-            if fleet.with(Liveness::Suspect).is_empty() {
-                Hindrance::Lasting(error.into())
-            } else {
-                Hindrance::Passing(error.to_string())
-            }
-        })
+        places.map_err(|error| too_few(&fleet, &error))
     }
 
     /// Swaps the stripes of a replacement, and withdraws the old ones, which the client names so
@@ -360,7 +357,7 @@ impl From<MetaError> for Hindrance {
 }
 
 impl Hindrance {
-    fn answer(self) -> Answer {
+    pub(super) fn answer(self) -> Answer {
         match self {
             Self::Passing(sentence) => Ok(CoordinatorReply::Busy(sentence)),
             Self::Lasting(denied) => Err(denied),

@@ -119,10 +119,7 @@ fn a_put_goes_to_nodes_that_are_up_and_is_seen_when_committed() {
 #[test]
 fn a_put_without_room_is_refused() {
     let mut bed = Bed::three_racks();
-    for node in 0..3 {
-        bed.stop(NodeId(node));
-    }
-    bed.pass(TIMING.lease_ms);
+    bed.fail(&[NodeId(0), NodeId(1), NodeId(2)]);
     let put = bed.ask(CoordinatorRequest::BeginPut {
         name: "f".to_owned(),
         pool: None,
@@ -264,4 +261,62 @@ fn garbage_is_forgotten_when_all_nodes_that_live_have_removed_it() {
         index: stripe.chunk_on(failed).unwrap(),
     };
     assert_eq!(bed.rejoin_obsolete(failed, vec![chunk]), [chunk]);
+}
+
+#[test]
+fn a_stripe_is_stored_without_a_failed_node_where_the_others_are_too_few() {
+    let mut bed = Bed::new(3, 2);
+    let reply = bed.create_pool("p", "1-rack", Some("rs(4,2)"), 1 << 20);
+    assert!(matches!(reply, CoordinatorReply::Pool(_)), "{reply:?}");
+    bed.fail(&[NodeId(4)]);
+    let before = bed.put("f", 1).remove(0);
+    let lost = before.chunk_on(NodeId(4)).unwrap();
+    let stale: Vec<_> = before.stale.iter().map(|stale| stale.chunk).collect();
+    assert_eq!(stale, [lost], "each other chunk is stored");
+    assert_eq!(bed.failures_left(), [(1, 1)], "and the status says so");
+    bed.take_log();
+    // Its node returns with nothing, and gets the chunk.
+    let joined = bed.join_holding(Some(NodeId(4)), 4, 2, vec![]);
+    assert!(
+        matches!(joined, CoordinatorReply::Joined { .. }),
+        "{joined:?}"
+    );
+    bed.pass(1_000);
+    assert_eq!(bed.stripe("f").stale, []);
+    assert_eq!(bed.failures_left(), [(2, 1)]);
+    // With two it would not survive a third.
+    bed.fail(&[NodeId(4), NodeId(0)]);
+    let refusal = bed.ask(CoordinatorRequest::BeginPut {
+        name: "g".to_owned(),
+        pool: None,
+        size_bytes: 1,
+    });
+    refused(&refusal, "does not fit");
+}
+
+#[test]
+fn no_chunk_is_left_out_while_nodes_that_are_up_suffice() {
+    let mut bed = Bed::three_racks();
+    bed.fail(&[NodeId(4)]);
+    for stripe in bed.put("f", 20) {
+        assert_eq!(stripe.stale, []);
+    }
+}
+
+#[test]
+fn a_put_waits_for_a_silent_node_that_it_needs() {
+    let mut bed = Bed::new(3, 2);
+    bed.create_pool("p", "1-rack", Some("rs(4,2)"), 1 << 20);
+    bed.stop(NodeId(4));
+    bed.pass(TIMING.lease_ms + 100);
+    let begin = CoordinatorRequest::BeginPut {
+        name: "f".to_owned(),
+        pool: None,
+        size_bytes: 1,
+    };
+    let reply = bed.ask(begin.clone());
+    assert!(matches!(reply, CoordinatorReply::Busy(_)), "{reply:?}");
+    bed.pass(TIMING.margin_ms + 500);
+    let reply = bed.ask(begin);
+    assert!(matches!(reply, CoordinatorReply::Put { .. }), "{reply:?}");
 }

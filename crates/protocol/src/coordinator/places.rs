@@ -1,0 +1,105 @@
+//! Places for new stripes: on nodes that are up, and where these are too few for a stripe, also on failed
+//! ones, whose chunks are left out until a repair makes them.
+
+use super::fleet::{Fleet, is_welcoming};
+use super::pools::PoolFacts;
+use super::replace::Hindrance;
+use super::{Coordinator, Denied};
+use crate::message::{Liveness, NodeStatus};
+use gabion_layout::{ChunkIndex, NodeId, StripeId, Topology};
+use gabion_meta::{Departure, KeyValue, Placement};
+use gabion_planner::{PlanError, Stripe, update};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+    /// Places stripes with chunks of these sizes.
+    pub(super) fn place(
+        &self,
+        facts: &PoolFacts,
+        sizes: &[u64],
+        fleet: &Fleet,
+    ) -> Result<Vec<Placement>, Hindrance> {
+        let spec = &facts.record.spec;
+        let mut rng = ChaCha8Rng::seed_from_u64(self.ports.random());
+        let scheme = update::scheme(spec.update);
+        // A parity chunk also reserves space behind it.
+        let reserved = spec.reserve.map_or(0, |r| u64::from(r.initial_chunks));
+        let bytes = |chunk_bytes| chunk_bytes * (1 + reserved);
+        let place = |topology: &Topology| {
+            let mut room = self.room(topology.clone());
+            let placed = sizes.iter().map(|&chunk_bytes| {
+                let nodes = room.place(bytes(chunk_bytes), |topology| {
+                    scheme.place(topology, (spec.k, spec.m), spec.chunks_per_rack, &mut rng)
+                })?;
+                Ok(Placement { chunk_bytes, nodes })
+            });
+            placed.collect::<Result<Vec<_>, PlanError>>()
+        };
+        let survives = |placed: &Vec<Placement>, failed: &[NodeId]| {
+            let mut nodes = placed.iter().map(|place| &place.nodes[..]);
+            nodes.all(|nodes| survives_without(facts, nodes, failed))
+        };
+        find_places(fleet, place, survives).map_err(|error| {
+            let largest = sizes.iter().copied().max().unwrap_or(0);
+            let no_room = self.no_room(&fleet.topology(is_welcoming), bytes(largest));
+            no_room.map_or_else(|| too_few(fleet, &error), Hindrance::Lasting)
+        })
+    }
+}
+
+/// Places stripes on nodes that are up. If these are too few, on failed ones as well, as few as will do,
+/// provided that the stripes survive a further loss without them.
+///
+/// # Errors
+/// Why the nodes that are up do not suffice.
+pub(super) fn find_places<T>(
+    fleet: &Fleet,
+    mut place: impl FnMut(&Topology) -> Result<T, PlanError>,
+    survives: impl Fn(&T, &[NodeId]) -> bool,
+) -> Result<T, PlanError> {
+    let first = place(&fleet.topology(is_welcoming));
+    let Err(error) = first else { return first };
+    let is_failed = |status: &&NodeStatus| {
+        status.liveness == Liveness::Failed && status.departure == Departure::None
+    };
+    let failed = fleet.nodes().iter().filter(is_failed);
+    let failed: Vec<NodeId> = failed.map(|status| status.node).collect();
+    for count in 1..=failed.len() {
+        let some = &failed[..count];
+        let topology = fleet.topology(|s| is_welcoming(s) || some.contains(&s.node));
+        if let Ok(placed) = place(&topology)
+            && survives(&placed, some)
+        {
+            return Ok(placed);
+        }
+    }
+    Err(error)
+}
+
+/// Whether a stripe on `nodes` survives the loss of one more chunk without those on failed nodes.
+pub(super) fn survives_without(facts: &PoolFacts, nodes: &[NodeId], failed: &[NodeId]) -> bool {
+    let lost = nodes.iter().enumerate();
+    let lost = lost.filter(|(_, node)| failed.contains(node));
+    let lost: Vec<ChunkIndex> = lost.map(|(chunk, _)| ChunkIndex::new(chunk)).collect();
+    let Ok(geometry) = facts.geometry(facts.record.spec.chunk_bytes) else {
+        return false;
+    };
+    let stripe = Stripe {
+        id: StripeId(0),
+        code: &facts.code,
+        geometry,
+        placement: nodes,
+        lost: &lost,
+    };
+    lost.is_empty() || update::check_left(&stripe).is_ok()
+}
+
+/// Nodes are too few. Whoever is silent may be heard again, or is declared failed before long.
+pub(super) fn too_few(fleet: &Fleet, error: &PlanError) -> Hindrance {
+    if fleet.with(Liveness::Suspect).is_empty() {
+        Hindrance::Lasting(Denied(error.to_string()))
+    } else {
+        Hindrance::Passing(error.to_string())
+    }
+}
