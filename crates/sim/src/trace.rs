@@ -20,8 +20,8 @@ pub(crate) fn request(request: &Request) -> Option<String> {
             | CoordinatorRequest::ReportDamage { .. }
             | CoordinatorRequest::BeginPut { .. }
             | CoordinatorRequest::CommitPut(_)
-            | CoordinatorRequest::AbortPut(_) => Some(format!("{request:?}")),
-            CoordinatorRequest::BeginJoin { .. }
+            | CoordinatorRequest::AbortPut(_)
+            | CoordinatorRequest::BeginJoin { .. }
             | CoordinatorRequest::TellChunks(_)
             | CoordinatorRequest::SetAside(_)
             | CoordinatorRequest::EndJoin(_)
