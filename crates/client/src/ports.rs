@@ -111,7 +111,7 @@ impl ClientPorts {
             };
             let address = address.ok_or_else(unknown)?;
             peers
-                .get(&address)
+                .reach(node, &address)
                 .await
                 .map_err(|error| failed(node.to_string(), &error))
         };

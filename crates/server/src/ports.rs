@@ -182,7 +182,7 @@ impl ServerPorts {
                 async move {
                     let address = address.ok_or_else(|| unknown(node))?;
                     peers
-                        .get(&address)
+                        .reach(node, &address)
                         .await
                         .map_err(|error| failed(node.to_string(), &error))
                 }

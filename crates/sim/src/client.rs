@@ -73,6 +73,10 @@ impl Service for Desk {
             let _ = run.unbounded_send(flow);
         }
     }
+
+    fn node(&self) -> Option<NodeId> {
+        None
+    }
 }
 
 /// The code and the shape of a stripe.

@@ -123,13 +123,17 @@ struct NodeService(Arc<Node<SimDisk>>);
 impl Service for NodeService {
     fn request(&self, request: Request, origin: Address) -> BoxFuture<'static, Reply> {
         match request {
-            Request::Node(request) => self.0.handle(request, origin).map(Reply::Node).boxed(),
+            Request::Node(_, request) => self.0.handle(request, origin).map(Reply::Node).boxed(),
             Request::Coordinator(_) => unreachable!("nobody takes a node for the coordinator"),
         }
     }
 
     fn flow(&self, flow: Flow) {
         self.0.flow(flow);
+    }
+
+    fn node(&self) -> Option<NodeId> {
+        Some(self.0.id())
     }
 }
 
@@ -143,11 +147,15 @@ impl Service for CoordinatorService {
                 async move { Reply::Coordinator(Box::new(coordinator.handle(request).await)) }
                     .boxed()
             }
-            Request::Node(_) => unreachable!("nobody takes the coordinator for a node"),
+            Request::Node(..) => unreachable!("nobody takes the coordinator for a node"),
         }
     }
 
     fn flow(&self, _: Flow) {}
+
+    fn node(&self) -> Option<NodeId> {
+        None
+    }
 }
 
 impl Cluster {

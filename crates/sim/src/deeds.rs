@@ -118,7 +118,7 @@ impl Intent {
             Request::Coordinator(CoordinatorRequest::NoteDegraded { .. }) => {
                 Some(Self::NoteDegraded)
             }
-            Request::Node(NodeRequest::RunPart(part)) if writes(part) => {
+            Request::Node(_, NodeRequest::RunPart(part)) if writes(part) => {
                 let stripe = part.part.stripe;
                 match part.effect {
                     Effect::Install { .. } | Effect::Resume { .. }

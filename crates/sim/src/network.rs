@@ -14,6 +14,7 @@ use crate::world::{ProcessId, World, lock};
 use futures::channel::oneshot;
 use futures::future::BoxFuture;
 use futures::{FutureExt, select_biased};
+use gabion_layout::NodeId;
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, Purpose,
 };
@@ -37,7 +38,8 @@ pub(crate) struct Party {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Request {
-    Node(NodeRequest),
+    /// Whoever answers at the address must be that node.
+    Node(NodeId, NodeRequest),
     Coordinator(CoordinatorRequest),
 }
 
@@ -51,6 +53,8 @@ pub(crate) enum Reply {
 pub(crate) trait Service: Send + Sync {
     fn request(&self, request: Request, origin: Address) -> BoxFuture<'static, Reply>;
     fn flow(&self, flow: Flow);
+    /// Which node it is.
+    fn node(&self) -> Option<NodeId>;
 }
 
 /// Hears of every request to a node when it is sent.
@@ -286,7 +290,7 @@ impl Network {
         request: Request,
         deadline_us: u64,
     ) -> Result<Reply, String> {
-        if let Request::Node(request) = &request {
+        if let Request::Node(_, request) = &request {
             (self.witness)(request);
         }
         let (sender, receiver) = oneshot::channel();
@@ -494,7 +498,11 @@ impl Network {
 
     fn handle(self: &Arc<Self>, id: u64, connection: Connection, call: u64, request: Request) {
         let party = connection.listener;
-        let Some(service) = self.service(party) else {
+        let is_meant = |service: &Arc<dyn Service>| match &request {
+            Request::Node(node, _) => service.node() == Some(*node),
+            Request::Coordinator(_) => true,
+        };
+        let Some(service) = self.service(party).filter(is_meant) else {
             self.refuse(call);
             return;
         };
@@ -526,7 +534,7 @@ impl Network {
 
     /// A process asks itself, over no network.
     pub(crate) fn own(&self, party: Party, request: Request) -> Option<BoxFuture<'static, Reply>> {
-        if let Request::Node(request) = &request {
+        if let Request::Node(_, request) = &request {
             (self.witness)(request);
         }
         if let Some(request) = trace::request(&request) {

@@ -144,7 +144,8 @@ impl Ports for SimPorts {
         deadline_ms: u64,
     ) -> BoxFuture<'static, Result<NodeReply, CallError>> {
         let to = lock(&self.addresses).get(&node).copied();
-        let reply = self.call(to, node.to_string(), Request::Node(request), deadline_ms);
+        let request = Request::Node(node, request);
+        let reply = self.call(to, node.to_string(), request, deadline_ms);
         async move {
             match reply.await? {
                 Reply::Node(reply) => Ok(reply),

@@ -8,9 +8,9 @@ use gabion_protocol::message::{
 /// What is asked, if it is worth a line.
 pub(crate) fn request(request: &Request) -> Option<String> {
     match request {
-        Request::Node(NodeRequest::RunPart(part)) => Some(run_part(part)),
-        Request::Node(NodeRequest::Stage { .. } | NodeRequest::Meter) => None,
-        Request::Node(other) => Some(format!("{other:?}")),
+        Request::Node(_, NodeRequest::RunPart(part)) => Some(run_part(part)),
+        Request::Node(_, NodeRequest::Stage { .. } | NodeRequest::Meter) => None,
+        Request::Node(_, other) => Some(format!("{other:?}")),
         Request::Coordinator(request) => match request {
             CoordinatorRequest::Acquire { .. }
             | CoordinatorRequest::Settling { .. }

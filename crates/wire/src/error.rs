@@ -2,6 +2,7 @@
 //!
 //! A connection fails once and every waiter is told the same reason, so errors can be cloned.
 
+use gabion_layout::NodeId;
 use gabion_meta::ClusterId;
 use std::io;
 use std::sync::Arc;
@@ -49,6 +50,14 @@ pub enum WireError {
         ours: ClusterId,
         /// The peer's cluster.
         theirs: ClusterId,
+    },
+    /// Another process is where a node was.
+    #[error("{} is where {wanted} was", named(*found))]
+    WrongNode {
+        /// The node that was to be reached.
+        wanted: NodeId,
+        /// The node that is there; none where that is no node.
+        found: Option<NodeId>,
     },
     /// The process takes no more connections now.
     #[error("it {0}; try again later")]
@@ -98,4 +107,11 @@ impl WireError {
             source: Arc::new(source),
         }
     }
+}
+
+fn named(node: Option<NodeId>) -> String {
+    node.map_or_else(
+        || "a process that is no node".to_owned(),
+        |node| node.to_string(),
+    )
 }

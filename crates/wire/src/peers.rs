@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use crate::WireError;
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
+use gabion_layout::NodeId;
 
 /// After a failed attempt, further ones fail at once for so long.
 const BACK_OFF: Duration = Duration::from_millis(200);
@@ -75,6 +76,23 @@ impl Peers {
             },
         };
         connected
+    }
+
+    /// The connection to `node`, which should be at `address`. Another node may have its address by now,
+    /// or the same node's successor with an empty disk: what it says is not what `node` would say.
+    ///
+    /// # Errors
+    /// Those of [`Peers::get`]; [`WireError::WrongNode`].
+    pub async fn reach(&self, node: NodeId, address: &str) -> Result<Arc<Connection>, WireError> {
+        let connection = self.get(address).await?;
+        let found = connection.peer().node;
+        if found != Some(node) {
+            return Err(WireError::WrongNode {
+                wanted: node,
+                found,
+            });
+        }
+        Ok(connection)
     }
 
     fn slot(&self, address: &str) -> Arc<Mutex<Slot>> {

@@ -265,6 +265,17 @@ const UPDATES: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "whoever-has-a-node-s-address-is-taken-for-it",
+        file: "crates/wire/src/peers.rs",
+        text: "if found != Some(node) {",
+        replacement: "if found.is_none() {",
+        check: test(
+            "gabion-wire",
+            "connections",
+            "whoever_took_a_node_s_address_is_not_taken_for_it",
+        ),
+    },
+    Mutant {
         name: "clients-take-the-places-of-nodes",
         file: "crates/wire/src/admission.rs",
         text: "taken.client_count >= self.limits.client_count_max",

@@ -229,6 +229,13 @@ impl Fleet {
         self.liveness(node) == Liveness::Up
     }
 
+    /// Whether a node has failed and is not given up.
+    pub(super) fn may_return(&self, node: NodeId) -> bool {
+        let is_failed =
+            |status: &NodeStatus| status.node == node && status.liveness == Liveness::Failed;
+        self.nodes.iter().any(is_failed) && !self.given_up.contains(&node)
+    }
+
     /// All nodes that may get new chunks, by id: their lease runs, and they are to stay.
     pub(super) fn welcoming(&self) -> Vec<NodeId> {
         let welcoming = self.nodes.iter().filter(|status| is_welcoming(status));

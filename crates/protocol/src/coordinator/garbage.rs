@@ -52,8 +52,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         }
     }
 
-    /// Removes the chunks of garbage stripes, and forgets those of which none is left. Whether that
-    /// is all of them.
+    /// Removes the chunks of garbage stripes. Those of which none is left are forgotten, unless a failed
+    /// node that may return has one: it is known what that is, then. Whether no node that serves has one.
     pub(super) async fn remove_stripes(
         self: &Arc<Self>,
         stripes: &[StripeRecord],
@@ -61,12 +61,14 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let pending = self.remove_page(stripes).await;
         let is_gone =
             |stripe: &&StripeRecord| !stripe.nodes.iter().any(|node| pending.contains(node));
+        let all_gone = stripes.iter().all(|stripe| is_gone(&stripe));
+        let fleet = self.fleet();
+        let is_owed = |stripe: &&StripeRecord| stripe.nodes.iter().any(|&n| fleet.may_return(n));
         let gone: Vec<_> = stripes
             .iter()
-            .filter(is_gone)
+            .filter(|stripe| is_gone(stripe) && !is_owed(stripe))
             .map(|stripe| stripe.id)
             .collect();
-        let all_gone = gone.len() == stripes.len();
         let forget = move |meta: &Meta<K>| {
             gone.into_iter()
                 .try_for_each(|id| meta.reclaimed(id).map(|_| ()))

@@ -476,6 +476,18 @@ async fn peers_connect_once_and_again_after_a_loss() {
 }
 
 #[tokio::test]
+async fn whoever_took_a_node_s_address_is_not_taken_for_it() {
+    let successor = Process::listen(node_hello(5, 0)).await;
+    let client = Process::new(Hello::client());
+    let peers = Peers::new(Arc::clone(&client.endpoint));
+    let address = successor.address();
+    let error = peers.reach(NodeId(4), &address).await.err().unwrap();
+    assert_eq!(error.to_string(), "node 5 is where node 4 was");
+    let reached = peers.reach(NodeId(5), &address).await.unwrap();
+    reached.call_node(&ask(1), far()).await.unwrap();
+}
+
+#[tokio::test]
 async fn peers_fail_fast_for_a_while_after_a_refusal() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
