@@ -12,7 +12,8 @@ use gabion_protocol::message::{
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
 use gabion_wire::{
-    Connection, Endpoint, Handler, Hello, LeaseClock, Options, Peers, TrafficMeter, WireError,
+    Connection, Doubts, Endpoint, Handler, Hello, LeaseClock, Options, Peers, TrafficMeter,
+    WireError,
 };
 use rand::Rng as _;
 use rand_chacha::ChaCha20Rng;
@@ -30,6 +31,7 @@ pub(crate) struct ClientPorts {
     coordinator: String,
     peers: Arc<Peers>,
     addresses: Mutex<BTreeMap<NodeId, String>>,
+    doubts: Doubts,
     router: Arc<Router>,
     clock: LeaseClock,
     random: Mutex<ChaCha20Rng>,
@@ -53,6 +55,7 @@ impl ClientPorts {
             coordinator: coordinator.to_owned(),
             peers: Arc::new(Peers::new(endpoint)),
             addresses: Mutex::default(),
+            doubts: Doubts::default(),
             router,
             clock: LeaseClock::start(),
             random: Mutex::new(ChaCha20Rng::from_seed(seed)),
@@ -251,6 +254,14 @@ impl Ports for ClientPorts {
 
     fn blocking(&self, work: Box<dyn FnOnce() + Send>) {
         self.runtime.spawn_blocking(work);
+    }
+
+    fn doubt(&self, node: NodeId, is_silent: bool) {
+        self.doubts.note(node, is_silent);
+    }
+
+    fn is_doubted(&self, node: NodeId) -> bool {
+        self.doubts.holds(node)
     }
 
     fn random(&self) -> u64 {

@@ -9,7 +9,7 @@ use futures::future::join_all;
 use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, StripeId, StripeRecord};
 use gabion_protocol::fate::fate;
 use gabion_protocol::message::{NodeReply, NodeRequest, Refusal, RunFate, RunId, RunQuestion};
-use gabion_protocol::ports::{CallError, Ports as _};
+use gabion_protocol::ports::{CallError, call_living};
 use gabion_protocol::primary::failed_nodes;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -146,9 +146,12 @@ impl File {
         open: &OpenRun,
         deadline_ms: u64,
     ) -> impl Future<Output = Vec<Result<NodeReply, CallError>>> + Send + 'static {
-        let ports = &self.client.shared.ports;
         let run: RunId = open.question.run;
-        let ask = |&node: &NodeId| ports.call_node(node, NodeRequest::Unstage { run }, deadline_ms);
+        let ask = |&node: &NodeId| {
+            let ports = Arc::clone(&self.client.shared.ports);
+            let request = NodeRequest::Unstage { run };
+            async move { call_living(&*ports, node, request, deadline_ms).await }
+        };
         join_all(open.staged_at.iter().map(ask))
     }
 
@@ -208,7 +211,7 @@ impl File {
             // No term comes after those of a stripe that has ended.
             let epoch = Epoch(u64::MAX);
             let request = NodeRequest::Recollect { chunk, epoch, run };
-            ports.call_node(node, request, deadline_ms)
+            call_living(&**ports, node, request, deadline_ms)
         };
         let answers = join_all(open.holders.iter().enumerate().map(ask)).await;
         let indices = (0..=u8::MAX).map(ChunkIndex);

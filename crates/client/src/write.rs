@@ -19,7 +19,7 @@ use gabion_plan::Plan;
 use gabion_planner::update;
 use gabion_protocol::initiate::{fits_records, substitutes};
 use gabion_protocol::message::{NodeReply, NodeRequest, Refusal, RunFate, RunId, RunQuestion};
-use gabion_protocol::ports::Ports as _;
+use gabion_protocol::ports::{Ports as _, call_living};
 use gabion_protocol::primary::UPDATE_SLICE_BYTES;
 
 /// The most bytes that are staged by one request.
@@ -206,7 +206,7 @@ impl File {
                         bytes,
                     };
                     let node = pieces.node_of(stripe, chunk);
-                    let staged = ports.call_node(node, request, deadline_ms);
+                    let staged = call_living(&**ports, node, request, deadline_ms);
                     async move {
                         match staged.await {
                             Ok(NodeReply::Staged { newest }) => Ok(newest),

@@ -3,7 +3,7 @@
 //! declared failed has durably refused older terms and layouts.
 
 use crate::message::{NodeReply, NodeRequest, Refusal};
-use crate::ports::Ports;
+use crate::ports::{Ports, call_living};
 use crate::settle::{SETTLE_DEADLINE_MS, unexpected};
 use gabion_layout::{Epoch, Generation, NodeId, StripeId, StripeRecord};
 
@@ -37,7 +37,7 @@ pub(crate) async fn fence(
         epoch,
         generation,
     };
-    match ports.call_node(node, request, SETTLE_DEADLINE_MS).await {
+    match call_living(ports, node, request, SETTLE_DEADLINE_MS).await {
         Ok(NodeReply::Done) => Ok(()),
         Ok(NodeReply::Refused(refusal)) => Err(refusal),
         Ok(other) => Err(unexpected(&other)),

@@ -9,10 +9,12 @@ use crate::message::{
     Refusal,
 };
 use bytes::Bytes;
-use futures::FutureExt;
 use futures::channel::mpsc::UnboundedReceiver;
-use futures::future::{BoxFuture, join_all};
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
+use futures::{FutureExt, select_biased};
 use gabion_layout::NodeId;
+use std::pin::pin;
 use thiserror::Error;
 
 /// Whom a flow frame goes to.
@@ -98,6 +100,14 @@ pub trait Ports: Send + Sync + 'static {
         None
     }
 
+    /// A node has been found silent, or to answer. Others that wait for it later find out sooner.
+    fn doubt(&self, _node: NodeId, _is_silent: bool) {}
+
+    /// Whether a node was found silent a moment ago.
+    fn is_doubted(&self, _node: NodeId) -> bool {
+        false
+    }
+
     /// Puts an event into the process's log.
     fn note_event(&self, _event: &Event) {}
 
@@ -113,28 +123,85 @@ pub const REACH_DEADLINE_MS: u64 = 1_000;
 /// # Errors
 /// When it does not in time.
 pub async fn reach(ports: &dyn Ports, node: NodeId) -> Result<(), CallError> {
+    reach_within(ports, node, REACH_DEADLINE_MS).await
+}
+
+/// Whether a node answers a question that costs it nothing as soon as one that lives does.
+///
+/// # Errors
+/// When it does not.
+pub(crate) async fn lives(ports: &dyn Ports, node: NodeId) -> Result<(), CallError> {
+    reach_within(ports, node, LIVES_DEADLINE_MS).await
+}
+
+async fn reach_within(ports: &dyn Ports, node: NodeId, deadline_ms: u64) -> Result<(), CallError> {
     let probe = NodeRequest::Probe {
         bytes: Bytes::new(),
     };
-    let answer = ports.call_node(node, probe, REACH_DEADLINE_MS).await;
+    let answer = ports.call_node(node, probe, deadline_ms).await;
     answer.map(|_| ())
 }
 
-/// How long nodes may be at something before they are asked whether they live.
-const REACH_AFTER_MS: u64 = 1_000;
+/// How long nodes may be at something before they are asked whether they live, and how long each of two
+/// questions in a row may take.
+const LIVES_AFTER_MS: u64 = 500;
+const LIVES_DEADLINE_MS: u64 = 500;
+/// The same for nodes that were silent a moment ago.
+const DOUBTED_AFTER_MS: u64 = 100;
+const DOUBTED_DEADLINE_MS: u64 = 200;
 
 /// Waits until one of these nodes has twice in a row not answered a question that costs it nothing. Work
-/// may take long where links or disks are slow, but a node that is at it lives.
+/// may take long where links or disks are slow, but a node that is at it lives. A node that was silent a
+/// moment ago is asked sooner.
 pub async fn until_hung(ports: &dyn Ports, nodes: &[NodeId]) -> (NodeId, CallError) {
+    let mut watched: FuturesUnordered<_> = nodes
+        .iter()
+        .map(|&node| async move { (node, until_silent(ports, node).await) })
+        .collect();
+    match watched.next().await {
+        Some(hung) => hung,
+        None => futures::future::pending().await,
+    }
+}
+
+async fn until_silent(ports: &dyn Ports, node: NodeId) -> CallError {
     loop {
-        ports.sleep_ms(REACH_AFTER_MS).await;
-        let asked = nodes.iter().map(|&node| async move {
-            reach(ports, node).await.err()?;
-            Some((node, reach(ports, node).await.err()?))
-        });
-        if let Some(hung) = join_all(asked).await.into_iter().flatten().next() {
-            return hung;
+        let (after_ms, deadline_ms) = if ports.is_doubted(node) {
+            (DOUBTED_AFTER_MS, DOUBTED_DEADLINE_MS)
+        } else {
+            (LIVES_AFTER_MS, LIVES_DEADLINE_MS)
+        };
+        ports.sleep_ms(after_ms).await;
+        if reach_within(ports, node, deadline_ms).await.is_ok() {
+            ports.doubt(node, false);
+            continue;
         }
+        match reach_within(ports, node, deadline_ms).await {
+            Ok(()) => ports.doubt(node, false),
+            Err(error) => {
+                ports.doubt(node, true);
+                return error;
+            }
+        }
+    }
+}
+
+/// Asks a node, until it has answered, the time is over, or it has twice in a row not answered a question
+/// that costs it nothing.
+///
+/// # Errors
+/// When it has not answered. Whether it did what it was asked is not known.
+pub async fn call_living(
+    ports: &dyn Ports,
+    node: NodeId,
+    request: NodeRequest,
+    deadline_ms: u64,
+) -> Result<NodeReply, CallError> {
+    let mut call = ports.call_node(node, request, deadline_ms).fuse();
+    let mut silent = pin!(until_silent(ports, node).fuse());
+    select_biased! {
+        answer = call => answer,
+        error = silent => Err(error),
     }
 }
 
@@ -152,5 +219,126 @@ pub async fn run_blocking<R: Send + 'static>(
         Ok(result) => result,
         // The work panicked or the run-time is going down with it.
         Err(_) => futures::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::executor::block_on;
+    use futures::future::{pending, ready};
+    use std::sync::{Mutex, MutexGuard};
+
+    /// Time passes while it sleeps or waits for an answer in vain.
+    #[derive(Default)]
+    struct World {
+        now_ms: u64,
+        /// Whether the node answers that it lives.
+        lives: bool,
+        /// How often it was asked that.
+        probe_count: u32,
+        is_doubted: bool,
+    }
+
+    #[derive(Default)]
+    struct WorldPorts(Mutex<World>);
+
+    impl WorldPorts {
+        fn world(&self) -> MutexGuard<'_, World> {
+            self.0.lock().unwrap()
+        }
+    }
+
+    impl Ports for WorldPorts {
+        fn call_node(
+            &self,
+            _: NodeId,
+            request: NodeRequest,
+            deadline_ms: u64,
+        ) -> BoxFuture<'static, Result<NodeReply, CallError>> {
+            if !matches!(request, NodeRequest::Probe { .. }) {
+                // It takes longer than anybody waits.
+                return pending().boxed();
+            }
+            let mut world = self.world();
+            world.probe_count += 1;
+            if world.lives {
+                return ready(Ok(NodeReply::Done)).boxed();
+            }
+            world.now_ms += deadline_ms;
+            let (peer, reason) = ("node 3".to_owned(), "is silent".to_owned());
+            ready(Err(CallError { peer, reason })).boxed()
+        }
+
+        fn call_coordinator(
+            &self,
+            _: CoordinatorRequest,
+            _: u64,
+        ) -> BoxFuture<'static, Result<CoordinatorReply, CallError>> {
+            pending().boxed()
+        }
+
+        fn send_flows(
+            &self,
+            _: Address,
+            _: UnboundedReceiver<Flow>,
+        ) -> BoxFuture<'static, Result<(), Refusal>> {
+            pending().boxed()
+        }
+
+        fn learn_nodes(&self, _: &[NodeStatus]) {}
+
+        fn now_ms(&self) -> u64 {
+            self.world().now_ms
+        }
+
+        fn sleep_ms(&self, ms: u64) -> BoxFuture<'static, ()> {
+            let mut world = self.world();
+            world.now_ms += ms;
+            // Then it dies.
+            world.lives &= world.probe_count < 5;
+            ready(()).boxed()
+        }
+
+        fn spawn(&self, _: BoxFuture<'static, ()>) {}
+
+        fn blocking(&self, work: Box<dyn FnOnce() + Send>) {
+            work();
+        }
+
+        fn doubt(&self, _: NodeId, is_silent: bool) {
+            self.world().is_doubted = is_silent;
+        }
+
+        fn is_doubted(&self, _: NodeId) -> bool {
+            self.world().is_doubted
+        }
+
+        fn random(&self) -> u64 {
+            4
+        }
+    }
+
+    #[test]
+    fn a_silent_node_is_waited_for_shortly_and_the_next_time_more_shortly() {
+        let ports = WorldPorts::default();
+        let call = || {
+            let request = NodeRequest::StoreCounts;
+            block_on(call_living(&ports, NodeId(3), request, 60_000)).unwrap_err()
+        };
+        assert_eq!(call().to_string(), "node 3 is silent");
+        assert_eq!(ports.now_ms(), 1_500);
+        call();
+        assert_eq!(ports.now_ms(), 2_000);
+    }
+
+    #[test]
+    fn a_node_that_is_slow_and_lives_is_waited_for() {
+        let ports = WorldPorts::default();
+        ports.world().lives = true;
+        let (node, _) = block_on(until_hung(&ports, &[NodeId(3)]));
+        assert_eq!(node, NodeId(3));
+        let world = ports.world();
+        assert!(world.probe_count > 5 && world.now_ms >= 3_000, "five times");
     }
 }

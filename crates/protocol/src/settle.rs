@@ -7,7 +7,7 @@
 
 use crate::fence::{fence, left_out};
 use crate::message::{Holding, NodeReply, NodeRequest, PendingRecord, Refusal};
-use crate::ports::Ports;
+use crate::ports::{Ports, call_living};
 use futures::future::{join, join_all};
 use gabion_codec::Code;
 use gabion_layout::{
@@ -366,7 +366,7 @@ async fn ask_survivors(
         (!failed.contains(&node) && !stripe.is_stale(chunk)).then_some((chunk, node))
     });
     let calls = survivors.map(|(chunk, node)| {
-        let call = ports.call_node(node, request.clone(), SETTLE_DEADLINE_MS);
+        let call = call_living(ports, node, request.clone(), SETTLE_DEADLINE_MS);
         async move {
             let answer = match call.await {
                 Ok(NodeReply::Refused(refusal)) => Err(refusal),

@@ -16,7 +16,7 @@ use gabion_protocol::message::{
     Purpose, Refusal,
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
-use gabion_wire::{Connection, Endpoint, LeaseClock, Peers, WireError};
+use gabion_wire::{Connection, Doubts, Endpoint, LeaseClock, Peers, WireError};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
@@ -48,6 +48,7 @@ pub(crate) struct ServerPorts {
     link_rates: Arc<LinkRates>,
     /// When the coordinator was last told of nodes that do not answer.
     suspected: Arc<Mutex<BTreeMap<NodeId, Instant>>>,
+    doubts: Doubts,
     disk: DiskWatch,
     /// Where a node keeps its store, if it is an array.
     array: Option<ArrayWatch>,
@@ -73,6 +74,7 @@ impl ServerPorts {
             random: Mutex::new(ChaCha20Rng::from_seed(seed)),
             link_rates: Arc::default(),
             suspected: Arc::default(),
+            doubts: Doubts::default(),
             disk: DiskWatch::default(),
             array: None,
         })
@@ -370,6 +372,17 @@ impl Ports for ServerPorts {
         } else {
             tracing::info!(target: "cluster", node, stripe, "{event}");
         }
+    }
+
+    fn doubt(&self, node: NodeId, is_silent: bool) {
+        self.doubts.note(node, is_silent);
+        if is_silent {
+            self.suspect(node);
+        }
+    }
+
+    fn is_doubted(&self, node: NodeId) -> bool {
+        self.doubts.holds(node)
     }
 
     fn random(&self) -> u64 {

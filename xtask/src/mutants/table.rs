@@ -276,6 +276,17 @@ const UPDATES: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "a-silent-node-is-waited-for-as-a-slow-one",
+        file: "crates/protocol/src/ports.rs",
+        text: "const LIVES_AFTER_MS: u64 = 500;",
+        replacement: "const LIVES_AFTER_MS: u64 = 5_000;",
+        check: test(
+            "gabion-protocol",
+            "lib",
+            "ports::tests::a_silent_node_is_waited_for_shortly_and_the_next_time_more_shortly",
+        ),
+    },
+    Mutant {
         name: "clients-take-the-places-of-nodes",
         file: "crates/wire/src/admission.rs",
         text: "taken.client_count >= self.limits.client_count_max",

@@ -2,7 +2,7 @@
 
 use super::{Node, lock};
 use crate::message::{NodeReply, NodeRequest, Refusal};
-use crate::ports::reach;
+use crate::ports::lives;
 use gabion_store::Disk;
 
 impl<D: Disk> Node<D> {
@@ -12,7 +12,7 @@ impl<D: Disk> Node<D> {
                 let attested = self.participant.attest(stripe).await?;
                 Ok(NodeReply::Attested(attested))
             }
-            NodeRequest::Reach { node } => match reach(&*self.participant.ports, node).await {
+            NodeRequest::Reach { node } => match lives(&*self.participant.ports, node).await {
                 Ok(()) => Ok(NodeReply::Done),
                 Err(error) => Err(Refusal::Unavailable(error.peer)),
             },

@@ -8,7 +8,7 @@
 use super::{Primaries, failed_nodes};
 use crate::fate::fate;
 use crate::message::{NodeReply, NodeRequest, NodeStatus, Refusal, RunFate, RunId, RunQuestion};
-use crate::ports::Ports;
+use crate::ports::{Ports, call_living};
 use crate::term::Term;
 use futures::future::join_all;
 use gabion_layout::{ChunkId, ChunkIndex};
@@ -62,7 +62,7 @@ async fn recollect(
     let calls = holders.map(|(index, node)| {
         let chunk = ChunkId { stripe, index };
         let request = NodeRequest::Recollect { chunk, epoch, run };
-        let call = ports.call_node(node, request, RECOLLECT_DEADLINE_MS);
+        let call = call_living(ports, node, request, RECOLLECT_DEADLINE_MS);
         async move { (index, call.await) }
     });
     let mut heard = Recollections {

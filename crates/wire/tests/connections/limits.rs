@@ -1,4 +1,4 @@
-//! Limits of connections and calls: what is refused or waits, and that others are first.
+//! Limits of connections and calls: what is refused or waits, and that others are served.
 
 use crate::node_hello;
 use crate::processes::{Process, answer, ask, far, soon, within};
@@ -54,7 +54,7 @@ async fn clients_cannot_take_the_places_of_nodes() {
     let sentence = "it has as many clients as it takes; try again later";
     assert!(refused.ends_with(sentence), "{refused}");
     assert_eq!(server.next_not_accepted().await, sentence);
-    // Those who are there are first.
+    // Those who are there are served.
     let reply = first.call_node(&ask(3), far()).await.unwrap();
     assert_eq!(reply, answer(3));
     // A place that a client leaves is taken by the next, whoever it is.
