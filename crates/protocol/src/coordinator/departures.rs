@@ -57,6 +57,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             }
             self.ports.note_event(&Event::GivenUp(node));
             self.add_repairs_of(node).await?;
+            self.garbage_bell.ring();
         }
         Ok(())
     }

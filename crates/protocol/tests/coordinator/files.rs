@@ -223,7 +223,7 @@ fn look(bed: &mut Bed) -> PutId {
 }
 
 #[test]
-fn garbage_is_forgotten_when_all_nodes_that_live_have_removed_it() {
+fn garbage_is_forgotten_when_no_node_has_it_that_lives_or_may_return() {
     let mut bed = Bed::three_racks();
     let stripe = bed.put("f", 1).remove(0);
     let (failed, busy) = (stripe.nodes[0], stripe.nodes[1]);
@@ -253,6 +253,15 @@ fn garbage_is_forgotten_when_all_nodes_that_live_have_removed_it() {
         alive,
         "once more, for the one that could not"
     );
+    bed.restart();
+    bed.pass(30_000);
+    assert_eq!(
+        asked(&mut bed),
+        alive,
+        "it is known as long as the failed node may return with it"
+    );
+    bed.pass(TIMING.grace_ms);
+    bed.take_log();
     bed.restart();
     bed.pass(30_000);
     assert_eq!(asked(&mut bed), BTreeSet::new(), "it is forgotten");
