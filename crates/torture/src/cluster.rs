@@ -249,16 +249,23 @@ impl Cluster {
         Ok(())
     }
 
-    /// Whether every node is up and every chunk counts, by the status. No answer is no.
-    pub(crate) fn is_green(&self) -> Result<bool, Stop> {
+    /// What the status says is wrong; nothing when every node is up and every chunk counts. No answer is wrong.
+    pub(crate) fn troubles(&self) -> Result<Vec<String>, Stop> {
         let Some(status) = self.json(&["cluster", "status"])? else {
-            return Ok(false);
+            return Ok(vec!["the coordinator does not answer".to_owned()]);
         };
-        let nodes = status["nodes"].as_array().map_or(&[][..], Vec::as_slice);
-        let up_count = nodes.iter().filter(|node| node["state"] == "up").count();
-        Ok(status["light"] == "green"
-            && up_count == NODES as usize
-            && status["lost_chunks"].as_u64().unwrap_or(0) == 0)
+        let list = |name: &str| status[name].as_array().map_or(&[][..], Vec::as_slice);
+        let troubles = list("troubles").iter().filter_map(Value::as_str);
+        let mut troubles: Vec<String> = troubles.map(str::to_owned).collect();
+        let nodes = list("nodes").iter();
+        let up_count = nodes.filter(|node| node["state"] == "up").count();
+        if up_count != NODES as usize {
+            troubles.push(format!("{up_count} of {NODES} nodes are up"));
+        }
+        if troubles.is_empty() && status["light"] != "green" {
+            troubles.push(format!("the light is {}", status["light"]));
+        }
+        Ok(troubles)
     }
 
     /// Stops all processes; files stay.

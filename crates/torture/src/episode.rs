@@ -228,14 +228,19 @@ impl Episode<'_> {
                 next_check = now + CHECK_EVERY;
                 self.recorder.check().map_err(Stop::Broken)?;
                 let heals = !self.harmed.is_empty() && self.active.is_empty();
-                if heals && self.cluster.is_green()? {
+                let troubles = if heals {
+                    self.cluster.troubles()?
+                } else {
+                    Vec::new()
+                };
+                if heals && troubles.is_empty() {
                     self.healed();
                     unhealthy_since = None;
                     next_check = Instant::now() + CHECK_EVERY;
                     let pause = self.dice.between(200, 2000);
                     next_fault = Instant::now() + Duration::from_millis(pause);
                 } else if heals {
-                    require_green_soon(unhealthy_since)?;
+                    require_green_soon(unhealthy_since, &troubles)?;
                     next_check = now + Duration::from_millis(300);
                 }
             }
@@ -359,11 +364,14 @@ impl Episode<'_> {
 
     fn wait_until_green(&self) -> Result<(), Stop> {
         let since = Some(Instant::now());
-        while !self.cluster.is_green()? {
-            require_green_soon(since)?;
+        loop {
+            let troubles = self.cluster.troubles()?;
+            if troubles.is_empty() {
+                return Ok(());
+            }
+            require_green_soon(since, &troubles)?;
             self.cluster.wait(Duration::from_millis(300))?;
         }
-        Ok(())
     }
 
     /// Without faults everything is there, whole and redundant.
@@ -416,11 +424,12 @@ fn in_brackets(remark: &str) -> String {
     }
 }
 
-fn require_green_soon(since: Option<Instant>) -> Result<(), Stop> {
+fn require_green_soon(since: Option<Instant>, troubles: &[String]) -> Result<(), Stop> {
     if since.is_some_and(|since| since.elapsed() > GREEN_LIMIT) {
         let limit = GREEN_LIMIT.as_secs();
         return Err(Stop::Broken(format!(
-            "the cluster is not green {limit} s after its last fault"
+            "the cluster is not green {limit} s after its last fault: {}",
+            troubles.join("; ")
         )));
     }
     Ok(())

@@ -4,7 +4,7 @@ use crate::Arguments;
 use crate::cluster::{NODES_PER_RACK, RACKS, output_of, wait_for};
 use crate::stop::{Context, Stop};
 use rustix::process::{Pid, Signal, kill_process};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +12,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How long the inner process may take to end after a signal.
 const END_LIMIT: Duration = Duration::from_mins(1);
+
+/// Bytes that must be free on the disk of the clusters.
+const ROOM_BYTES: u64 = 4 << 30;
 
 /// Runs all of it. Whether nothing was wrong.
 pub(crate) fn run(arguments: &Arguments) -> Result<bool, Stop> {
@@ -29,6 +32,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<bool, Stop> {
         .prefix("gabion-torture-")
         .tempdir()
         .context("make a temporary directory")?;
+    require_room(directory.path())?;
     let own = std::env::current_exe().context("find this program's file")?;
     let gabion = binary(arguments)?;
     let is_testbed = can_make_testbed();
@@ -74,6 +78,24 @@ pub(crate) fn binary(arguments: &Arguments) -> Result<PathBuf, Stop> {
         "there is no {}; build it with 'cargo build', or name one with --gabion",
         beside.display()
     )))
+}
+
+/// Refuses a disk that is nearly full: its nodes say so, and no cluster of theirs is green.
+fn require_room(directory: &Path) -> Result<(), Stop> {
+    let space = rustix::fs::statvfs(directory).context("ask for the room of a disk")?;
+    let free = space.f_bavail.saturating_mul(space.f_frsize);
+    let used = (space.f_blocks - space.f_bfree).saturating_mul(space.f_frsize);
+    // Nodes are full at 95 %, and what clusters write comes on top.
+    if free < ROOM_BYTES || used / 9 > free {
+        let free_gib = free >> 30;
+        return Err(Stop::Failed(format!(
+            "the disk of {} has only {free_gib} GiB left; have a tenth of it free and {} GiB, or name another \
+             directory by TMPDIR",
+            directory.display(),
+            ROOM_BYTES >> 30
+        )));
+    }
+    Ok(())
 }
 
 /// Whether testbeds can be made here: as root, with the programs that they need.
