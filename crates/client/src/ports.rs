@@ -10,7 +10,7 @@ use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Flow, Meter, NodeReply, NodeRequest, NodeStatus, Refusal,
     RunId,
 };
-use gabion_protocol::ports::{Address, CallError, Ports};
+use gabion_protocol::ports::{Address, CallError, Passage, Ports};
 use gabion_wire::{
     Connection, Doubts, Endpoint, Handler, Hello, LeaseClock, Options, Peers, TrafficMeter,
     WireError,
@@ -262,6 +262,11 @@ impl Ports for ClientPorts {
 
     fn is_doubted(&self, node: NodeId) -> bool {
         self.doubts.holds(node)
+    }
+
+    fn passage(&self, node: NodeId) -> Passage {
+        let address = lock(&self.addresses).get(&node).cloned();
+        address.map_or_else(Passage::default, |address| self.peers.passage(&address))
     }
 
     fn random(&self) -> u64 {

@@ -108,6 +108,11 @@ pub trait Ports: Send + Sync + 'static {
         false
     }
 
+    /// How far the exchange with a node has come; nowhere where nobody counts that.
+    fn passage(&self, _node: NodeId) -> Passage {
+        Passage::default()
+    }
+
     /// Puts an event into the process's log.
     fn note_event(&self, _event: &Event) {}
 
@@ -115,10 +120,31 @@ pub trait Ports: Send + Sync + 'static {
     fn random(&self) -> u64;
 }
 
+/// How far a process's exchange with another has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Passage {
+    /// Bytes that came from the other.
+    pub received_bytes: u64,
+    /// Bytes that the other's system has acknowledged.
+    pub acknowledged_bytes: u64,
+    /// Bytes that it has not acknowledged yet.
+    pub waiting_bytes: u64,
+}
+
+impl Passage {
+    /// Whether the other was heard since `earlier`, or what it has to hear first is still on its way and
+    /// comes nearer. A full link is slow, not silent. What a system acknowledges for a process that hangs
+    /// is no sign of life once nothing more waits.
+    pub fn shows_life_since(&self, earlier: Self) -> bool {
+        self.received_bytes > earlier.received_bytes
+            || (self.waiting_bytes > 0 && self.acknowledged_bytes > earlier.acknowledged_bytes)
+    }
+}
+
 /// How long a node may take to answer when all that is asked is whether it does.
 pub const REACH_DEADLINE_MS: u64 = 1_000;
 
-/// Whether a node answers, whatever it says.
+/// Whether a node answers, whatever it says, or the answer is held up by what is on its way.
 ///
 /// # Errors
 /// When it does not in time.
@@ -138,8 +164,11 @@ async fn reach_within(ports: &dyn Ports, node: NodeId, deadline_ms: u64) -> Resu
     let probe = NodeRequest::Probe {
         bytes: Bytes::new(),
     };
-    let answer = ports.call_node(node, probe, deadline_ms).await;
-    answer.map(|_| ())
+    let before = ports.passage(node);
+    match ports.call_node(node, probe, deadline_ms).await {
+        Err(_) if ports.passage(node).shows_life_since(before) => Ok(()),
+        answer => answer.map(|_| ()),
+    }
 }
 
 /// How long nodes may be at something before they are asked whether they live, and how long each of two
@@ -238,6 +267,9 @@ mod tests {
         /// How often it was asked that.
         probe_count: u32,
         is_doubted: bool,
+        /// Until then bytes for the node move on.
+        moves_until_ms: u64,
+        acknowledged_bytes: u64,
     }
 
     #[derive(Default)]
@@ -266,6 +298,9 @@ mod tests {
                 return ready(Ok(NodeReply::Done)).boxed();
             }
             world.now_ms += deadline_ms;
+            if world.now_ms < world.moves_until_ms {
+                world.acknowledged_bytes += 1;
+            }
             let (peer, reason) = ("node 3".to_owned(), "is silent".to_owned());
             ready(Err(CallError { peer, reason })).boxed()
         }
@@ -314,6 +349,14 @@ mod tests {
             self.world().is_doubted
         }
 
+        fn passage(&self, _: NodeId) -> Passage {
+            Passage {
+                acknowledged_bytes: self.world().acknowledged_bytes,
+                waiting_bytes: 1,
+                ..Passage::default()
+            }
+        }
+
         fn random(&self) -> u64 {
             4
         }
@@ -340,5 +383,32 @@ mod tests {
         assert_eq!(node, NodeId(3));
         let world = ports.world();
         assert!(world.probe_count > 5 && world.now_ms >= 3_000, "five times");
+    }
+
+    #[test]
+    fn a_node_behind_a_full_link_is_waited_for_as_long_as_bytes_move() {
+        let ports = WorldPorts::default();
+        ports.world().moves_until_ms = 10_000;
+        let (node, _) = block_on(until_hung(&ports, &[NodeId(3)]));
+        let waited_ms = ports.now_ms();
+        assert_eq!(node, NodeId(3));
+        assert!((10_000..12_000).contains(&waited_ms), "{waited_ms} ms");
+    }
+
+    #[test]
+    fn what_the_system_of_a_hung_process_acknowledges_is_no_life() {
+        let at = |received_bytes, acknowledged_bytes, waiting_bytes| Passage {
+            received_bytes,
+            acknowledged_bytes,
+            waiting_bytes,
+        };
+        assert!(
+            !at(5, 9, 0).shows_life_since(at(5, 3, 6)),
+            "all has arrived"
+        );
+        assert!(at(5, 4, 5).shows_life_since(at(5, 3, 6)), "it comes nearer");
+        assert!(!at(5, 3, 6).shows_life_since(at(5, 3, 0)), "nothing moves");
+        assert!(at(6, 3, 0).shows_life_since(at(5, 3, 0)), "it was heard");
+        assert!(!at(0, 0, 0).shows_life_since(at(5, 3, 0)), "it is closed");
     }
 }

@@ -15,7 +15,7 @@ use gabion_protocol::message::{
     ArrayStatus, CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, NodeStatus,
     Purpose, Refusal,
 };
-use gabion_protocol::ports::{Address, CallError, Ports};
+use gabion_protocol::ports::{Address, CallError, Passage, Ports};
 use gabion_wire::{Connection, Doubts, Endpoint, LeaseClock, Peers, WireError};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
@@ -383,6 +383,11 @@ impl Ports for ServerPorts {
 
     fn is_doubted(&self, node: NodeId) -> bool {
         self.doubts.holds(node)
+    }
+
+    fn passage(&self, node: NodeId) -> Passage {
+        let address = self.address_of(node);
+        address.map_or_else(Passage::default, |address| self.peers().passage(&address))
     }
 
     fn random(&self) -> u64 {

@@ -10,9 +10,10 @@
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, Purpose,
 };
+use gabion_protocol::ports::Passage;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -26,6 +27,7 @@ use crate::frame::Kind;
 use crate::handler::Responder;
 use crate::hello::{Hello, PeerIdentity};
 use crate::reader::FrameReader;
+use crate::stream::Stream;
 use crate::writer::{Lane, Outbox, Toll, Writer, queues};
 
 /// A live connection to another process.
@@ -42,6 +44,8 @@ pub struct Connection {
     served: Arc<Semaphore>,
     /// Room for calls that wait for their replies.
     calls: Semaphore,
+    /// The socket as long as it is open; none in memory.
+    stream: Weak<Stream>,
     /// Why the connection is closed, once it is.
     closed: watch::Sender<Option<WireError>>,
 }
@@ -81,14 +85,17 @@ impl Connection {
     ) -> Result<Arc<Self>, WireError> {
         set_socket_options(&stream, endpoint.options.stall_timeout)
             .map_err(|error| WireError::io("set up the connection's socket", error))?;
-        let (reader, writer) = stream.into_split();
-        Self::establish(reader, writer, endpoint).await
+        let stream = Stream::new(stream);
+        let (reader, writer) = stream.halves();
+        Self::establish(reader, writer, Arc::downgrade(&stream), endpoint).await
     }
 
-    /// Exchanges hellos over any byte stream and starts the connection's tasks.
+    /// Exchanges hellos over any byte stream and starts the connection's tasks. `stream` is the socket that
+    /// both directions belong to.
     async fn establish<R, W>(
         reader: R,
         mut writer: W,
+        stream: Weak<Stream>,
         endpoint: &Arc<Endpoint>,
     ) -> Result<Arc<Self>, WireError>
     where
@@ -119,6 +126,7 @@ impl Connection {
             pending: Mutex::new(Some(BTreeMap::new())),
             served: Arc::new(Semaphore::new(options.max_served_count)),
             calls: Semaphore::new(options.max_call_count),
+            stream,
             closed: watch::Sender::new(None),
         });
         endpoint.register(&connection);
@@ -269,6 +277,12 @@ impl Connection {
         // Waiting fails only when the sender is gone, and that is a part of `self`.
         let _ = closed.wait_for(Option::is_some).await;
         self.reason()
+    }
+
+    /// How far the connection has come; as far as it was at the start when it is closed.
+    pub(crate) fn passage(&self) -> Passage {
+        let stream = self.stream.upgrade();
+        stream.map_or_else(Passage::default, |stream| stream.passage())
     }
 
     pub(crate) fn outbox(&self) -> &Outbox {

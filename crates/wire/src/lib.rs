@@ -23,6 +23,7 @@ mod meter;
 mod peers;
 mod rate;
 mod reader;
+mod stream;
 mod writer;
 
 pub use admission::ConnectionLimits;

@@ -10,6 +10,7 @@ use crate::WireError;
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
 use gabion_layout::NodeId;
+use gabion_protocol::ports::Passage;
 
 /// After a failed attempt, further ones fail at once for so long.
 const BACK_OFF: Duration = Duration::from_millis(200);
@@ -93,6 +94,17 @@ impl Peers {
             });
         }
         Ok(connection)
+    }
+
+    /// How far the connection to `address` has come; nowhere while there is none.
+    pub fn passage(&self, address: &str) -> Passage {
+        let slot = self.slot(address);
+        // Whoever holds it connects.
+        let slot = slot.try_lock();
+        match slot.as_deref() {
+            Ok(Slot::Open(connection)) => connection.passage(),
+            _ => Passage::default(),
+        }
     }
 
     fn slot(&self, address: &str) -> Arc<Mutex<Slot>> {

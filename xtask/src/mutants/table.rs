@@ -276,6 +276,17 @@ const UPDATES: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "a-full-link-is-taken-for-silence",
+        file: "crates/protocol/src/ports.rs",
+        text: "Err(_) if ports.passage(node).shows_life_since(before) => Ok(()),",
+        replacement: "Err(_) if ports.passage(node).shows_life_since(before) && false => Ok(()),",
+        check: test(
+            "gabion-protocol",
+            "lib",
+            "ports::tests::a_node_behind_a_full_link_is_waited_for_as_long_as_bytes_move",
+        ),
+    },
+    Mutant {
         name: "a-silent-node-is-waited-for-as-a-slow-one",
         file: "crates/protocol/src/ports.rs",
         text: "const LIVES_AFTER_MS: u64 = 500;",
