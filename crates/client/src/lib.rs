@@ -24,6 +24,7 @@ mod cache;
 mod cached_file;
 mod client;
 mod cut;
+mod elsewhere;
 mod error;
 mod extent;
 mod file;

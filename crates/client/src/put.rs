@@ -1,7 +1,9 @@
 //! Storing a file: stripe by stripe, encoded here, each chunk sent straight to its node. The file
-//! becomes visible when every chunk is durable, all at once.
+//! becomes visible when every chunk is durable, all at once. A stripe that a node does not take is
+//! placed anew.
 
 use crate::client::{check, code_of, topology};
+use crate::elsewhere::{Shunned, Storing};
 use crate::extent::{geometry, keepings};
 use crate::memory::Segment;
 use crate::ports::ClientPorts;
@@ -70,9 +72,9 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError::Refused`] for names, pools and sizes that cannot be;
-    /// [`ClientError::SourceTooShort`]; [`ClientError::Io`] of the source; [`ClientError::Node`]
-    /// when a node does not store its chunk; [`ClientError::NoCoordinator`], after which alone it
-    /// is possible that the file is stored nevertheless.
+    /// [`ClientError::SourceTooShort`]; [`ClientError::Io`] of the source; [`ClientError::Node`] and
+    /// [`ClientError::Late`] when nodes do not store their chunks, and others cannot in time;
+    /// [`ClientError::NoCoordinator`], after which alone it is possible that the file is stored nevertheless.
     pub async fn put(
         &self,
         name: &str,
@@ -85,24 +87,26 @@ impl Client {
         let mut keeper = Keeper::new(Arc::clone(&self.shared.ports), begun.put, TOUCH_EVERY);
         let stored = store_all(&begun, source, size_bytes, progress).await;
         let done = match stored {
-            Ok(()) => self.commit_put(name, begun.put).await,
+            Ok(stripes) => self.commit_put(name, begun.put).await.map(|()| stripes),
             Err(error) => Err(error),
         };
-        if let Err(error) = done {
-            keeper.abort().await;
-            return Err(error);
-        }
+        let stripes = match done {
+            Ok(stripes) => stripes,
+            Err(error) => {
+                keeper.abort().await;
+                return Err(error);
+            }
+        };
         keeper.release();
-        let stripes = begun.stripes.iter();
-        let chunk_counts = stripes.map(|stripe| stripe.nodes.len() - stripe.stale.len());
-        let stored_bytes = begun.stripes.iter().zip(chunk_counts);
+        let stored_bytes = stripes.iter().map(|stripe| {
+            let chunk_count = stripe.nodes.len() - stripe.stale.len();
+            stripe.chunk_bytes * chunk_count as u64
+        });
         Ok(PutSummary {
             size_bytes,
-            stripe_count: begun.stripes.len() as u64,
-            stored_bytes: stored_bytes
-                .map(|(stripe, chunk_count)| stripe.chunk_bytes * chunk_count as u64)
-                .sum(),
-            left_out_count: begun.stripes.iter().map(|s| s.stale.len() as u64).sum(),
+            stripe_count: stripes.len() as u64,
+            stored_bytes: stored_bytes.sum(),
+            left_out_count: stripes.iter().map(|s| s.stale.len() as u64).sum(),
             pool: begun.pool,
         })
     }
@@ -159,54 +163,63 @@ impl Client {
     }
 }
 
-/// Encodes and stores all stripes, a few at a time, while the source is being read.
+/// Encodes and stores all stripes, a few at a time, while the source is being read. Gives them as they are
+/// stored, in no order.
 async fn store_all(
     begun: &Begun,
     mut source: impl AsyncRead + Unpin,
     size_bytes: u64,
     progress: &dyn Progress,
-) -> Result<(), ClientError> {
+) -> Result<Vec<StripeRecord>, ClientError> {
     let spec = &begun.pool.spec;
-    let mut stored = FuturesUnordered::new();
+    let mut storing = FuturesUnordered::new();
     let (mut read_bytes, mut done_bytes) = (0, 0);
+    let mut stored = Vec::with_capacity(begun.stripes.len());
+    let shunned = Arc::new(Shunned::default());
     progress.advanced(0, size_bytes);
     for record in &begun.stripes {
         let shape = geometry(spec, record.chunk_bytes)?;
         // The stripe that is being read takes as much memory as one that is being stored.
         let in_flight_count = begun.encoder.client.in_flight_count(shape.stripe_bytes());
-        while stored.len() >= in_flight_count {
-            done_bytes += next_stored(&mut stored).await?;
+        while storing.len() >= in_flight_count {
+            done_bytes += next_stored(&mut storing, &mut stored).await?;
             progress.advanced(done_bytes, size_bytes);
         }
         let data_bytes = shape.stripe_bytes().min(size_bytes - read_bytes);
         let segment = read_segment(&mut source, data_bytes, shape, read_bytes, size_bytes).await?;
         read_bytes += data_bytes;
-        let (encoder, record) = (Arc::clone(&begun.encoder), record.clone());
-        stored.push(Task::spawn(async move {
-            let stored = encoder.store(&record, shape, segment).await?;
-            // A put's places are fixed when it begins, so a node that fails it cannot be replaced.
-            stored
-                .map(|()| data_bytes)
-                .map_err(|failed| ClientError::Node {
-                    what: format!("storing {} at {}", record.id, place(failed.node)),
-                    refusal: failed.refusal.to_string(),
-                })
+        let one = Storing {
+            put: begun.put,
+            encoder: Arc::clone(&begun.encoder),
+            shunned: Arc::clone(&shunned),
+            record: record.clone(),
+        };
+        storing.push(Task::spawn(async move {
+            let record = one.store(shape, segment).await?;
+            Ok((data_bytes, record))
         }));
     }
     if read_bytes < size_bytes {
         return Err(ClientError::unexpected("the coordinator"));
     }
-    while !stored.is_empty() {
-        done_bytes += next_stored(&mut stored).await?;
+    while !storing.is_empty() {
+        done_bytes += next_stored(&mut storing, &mut stored).await?;
         progress.advanced(done_bytes, size_bytes);
     }
-    Ok(())
+    Ok(stored)
 }
 
+/// Waits for a stripe that is being stored. Gives its file's bytes.
 async fn next_stored(
-    stored: &mut FuturesUnordered<Task<Result<u64, ClientError>>>,
+    storing: &mut FuturesUnordered<Task<Result<(u64, StripeRecord), ClientError>>>,
+    stored: &mut Vec<StripeRecord>,
 ) -> Result<u64, ClientError> {
-    stored.next().await.unwrap_or(Ok(0))
+    let Some(one) = storing.next().await else {
+        return Ok(0);
+    };
+    let (data_bytes, record) = one?;
+    stored.push(record);
+    Ok(data_bytes)
 }
 
 /// The next `data_bytes` bytes of the source, with zeros behind them up to a whole stripe.
@@ -283,7 +296,7 @@ impl Encoder {
 }
 
 /// A participant's name in a sentence.
-fn place(node: NodeId) -> String {
+pub(crate) fn place(node: NodeId) -> String {
     if node == NodeId::CLIENT {
         "this client".to_owned()
     } else {

@@ -15,7 +15,9 @@ use bytes::{Bytes, BytesMut};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use gabion_layout::{ByteRange, Geometry, StaleChunk, StripeId, StripeRecord, Topology};
 use gabion_meta::PutId;
-use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest, NodeStatus, SettledStripe};
+use gabion_protocol::message::{
+    CoordinatorReply, CoordinatorRequest, NodeStatus, Refusal, SettledStripe,
+};
 use gabion_protocol::ports::{CallError, Ports as _};
 use std::sync::Arc;
 use std::time::Duration;
@@ -200,7 +202,8 @@ impl File {
         let stored = encoder.store(new, shape, segment.freeze()).await?;
         stored.map_err(|failed| {
             let refusal = failed.to_string();
-            if may_ask_again(&failed.refusal) {
+            // The next attempt has other places, and a full node is passed over.
+            if may_ask_again(&failed.refusal) || failed.refusal == Refusal::NoSpace {
                 Setback::Again(refusal)
             } else {
                 let what = attempts.what().to_owned();

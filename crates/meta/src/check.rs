@@ -4,8 +4,8 @@ use crate::kv::{KeyValue, ReadTxn};
 use crate::pools::pool;
 use crate::puts::pending_stripes;
 use crate::schema::{
-    Counter, FILES, FORMER_HOLDERS, GARBAGE, LEASES, NODES, PENDING, POOL_NAMES, POOLS, PUTS,
-    REPLACEMENTS, STANDINGS, STRIPES, STRIPES_ON,
+    Counter, FILES, FORMER_HOLDERS, GARBAGE, LEASES, NODES, PENDING, PLACED_ANEW, POOL_NAMES,
+    POOLS, PUTS, REPLACEMENTS, STANDINGS, STRIPES, STRIPES_ON,
 };
 use crate::table::Table;
 use crate::{FileRecord, Meta, MetaError, PoolSpec};
@@ -159,8 +159,10 @@ impl<'t> Check<'t> {
         Ok(wanted > 0 && replicated.all(|run| run.len().is_multiple_of(wanted)))
     }
 
-    /// Each pending stripe belongs to one put.
+    /// Each pending stripe belongs to one put, and so does each that was placed anew.
     fn puts(&mut self) -> Result<(), MetaError> {
+        let anew = PLACED_ANEW.scan(self.txn, &PLACED_ANEW.all(), usize::MAX)?;
+        let mut anew: BTreeSet<StripeId> = anew.into_iter().map(|(first, _)| first).collect();
         let mut unclaimed: BTreeSet<StripeId> = self.pending.keys().copied().collect();
         for (id, put) in PUTS.scan(self.txn, &PUTS.all(), usize::MAX)? {
             for stripe in pending_stripes(self.txn, &put)? {
@@ -168,6 +170,12 @@ impl<'t> Check<'t> {
                     format!("{id} has {}, which is not its own", stripe.id)
                 });
             }
+            let end = put.first_stripe.0.saturating_add(put.stripe_count);
+            anew.retain(|first| *first < put.first_stripe || first.0 >= end);
+        }
+        for first in anew {
+            self.faults
+                .push(format!("{first} is placed anew in no put"));
         }
         for id in unclaimed {
             self.faults.push(format!("{id} is pending in no put"));

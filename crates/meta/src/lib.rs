@@ -21,6 +21,7 @@ mod memory_store;
 mod names;
 mod nodes;
 mod phases;
+mod placed_anew;
 mod pools;
 mod progress;
 mod puts;

@@ -5,9 +5,12 @@
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::names::check_file_name;
 use crate::nodes::staying_node;
+use crate::placed_anew::forget_anew;
 use crate::pools::pool;
 use crate::replacements::give_up;
-use crate::schema::{COMMITTED, Counter, FILES, GARBAGE, PENDING, PUTS, REPLACEMENTS, STRIPES};
+use crate::schema::{
+    COMMITTED, Counter, FILES, GARBAGE, PENDING, PLACED_ANEW, PUTS, REPLACEMENTS, STRIPES,
+};
 use crate::stripes::{index_stripe, stripe_row};
 use crate::{FileRecord, Meta, MetaError, Placement, PoolRecord, PoolSpec, PutId, PutRecord};
 use gabion_layout::{
@@ -89,6 +92,7 @@ impl<K: KeyValue> Meta<K> {
                 index_stripe(txn, &stripe)?;
                 segments.push(stripe.id);
             }
+            forget_anew(txn, &record)?;
             Counter::StripeCount.raise(txn, segments.len() as u64)?;
             let file = FileRecord {
                 name: record.name,
@@ -119,6 +123,7 @@ impl<K: KeyValue> Meta<K> {
                 PENDING.delete(txn, &stripe.id)?;
                 GARBAGE.put(txn, &stripe.id, &stripe)?;
             }
+            forget_anew(txn, &record)?;
             give_up(txn, put)?;
             PUTS.delete(txn, &put)?;
             Ok(true)
@@ -226,7 +231,7 @@ pub(crate) fn put_record(txn: &dyn ReadTxn, put: PutId) -> Result<PutRecord, Met
     PUTS.get(txn, &put)?.ok_or(MetaError::UnknownPut(put))
 }
 
-/// The stripes that a put reserved, all of them.
+/// The stripes that a put reserved, all of them in the order of its segments.
 pub(crate) fn pending_stripes(
     txn: &dyn ReadTxn,
     put: &PutRecord,
@@ -234,7 +239,17 @@ pub(crate) fn pending_stripes(
     let first = put.first_stripe;
     let end = first.0.checked_add(put.stripe_count);
     let end = end.ok_or_else(|| PUTS.contradiction(&put.id, "its stripes have no ids"))?;
-    let rows = PENDING.scan(txn, &PENDING.between(&first, &StripeId(end)), usize::MAX)?;
+    let span = PENDING.between(&first, &StripeId(end));
+    let mut rows = PENDING.scan(txn, &span, usize::MAX)?;
+    let span = PLACED_ANEW.between(&first, &StripeId(end));
+    let anew = PLACED_ANEW.scan(txn, &span, usize::MAX)?;
+    for (first, now) in &anew {
+        let missing = || PLACED_ANEW.contradiction(first, "its stripe is not pending");
+        rows.push((*first, PENDING.get(txn, now)?.ok_or_else(missing)?));
+    }
+    // In the order of the first ids, which is that of the segments.
+    rows.sort_unstable_by_key(|(first, _)| *first);
+    let anew: BTreeMap<StripeId, StripeId> = anew.into_iter().collect();
     if rows.len() as u64 != put.stripe_count {
         let reason = format!(
             "{} of its {} stripes are there",
@@ -243,8 +258,9 @@ pub(crate) fn pending_stripes(
         );
         return Err(PUTS.contradiction(&put.id, reason));
     }
+    let now = |first: StripeId| anew.get(&first).copied().unwrap_or(first);
     rows.into_iter()
-        .map(|row| stripe_row(&PENDING, row))
+        .map(|(first, stripe)| stripe_row(&PENDING, (now(first), stripe)))
         .collect()
 }
 
@@ -311,17 +327,13 @@ fn check_sizes(
     Ok(())
 }
 
-/// How many chunks of a new stripe of a pool may be left out: it must survive the loss of one more. None
-/// of blocks that are to be encoded later.
+/// How many chunks of a new stripe of a pool may be left out: it must survive the loss of one more.
 pub(crate) fn left_out_max(pool: &PoolRecord) -> usize {
-    match pool.lifecycle {
-        None => pool.spec.m.saturating_sub(1),
-        Some(_) => 0,
-    }
+    pool.spec.m.saturating_sub(1)
 }
 
 /// The chunks of a new stripe that are not stored, since their nodes have failed.
-fn left_out(nodes: &[NodeId], failed: &BTreeSet<NodeId>) -> Vec<StaleChunk> {
+pub(crate) fn left_out(nodes: &[NodeId], failed: &BTreeSet<NodeId>) -> Vec<StaleChunk> {
     let left_out = nodes.iter().enumerate();
     let left_out = left_out.filter(|(_, node)| failed.contains(node));
     let stale = left_out.map(|(chunk, _)| StaleChunk {

@@ -34,6 +34,9 @@ pub(crate) const FILES: Table<String, FileRecord> = Table::new("files", 6, 1);
 pub(crate) const PUTS: Table<PutId, PutRecord> = Table::new("puts", 7, 1);
 /// Stripes of puts under way.
 pub(crate) const PENDING: Table<StripeId, StripeRecord> = Table::new("pending stripes", 8, 2);
+/// The stripes of puts under way that were placed anew: by the ids that they had at first, those that they
+/// have now.
+pub(crate) const PLACED_ANEW: Table<StripeId, StripeId> = Table::new("stripes placed anew", 26, 1);
 /// Stripes of files.
 pub(crate) const STRIPES: Table<StripeId, StripeRecord> = Table::new("stripes", 9, 2);
 /// Stripes of files by the nodes that hold their chunks.

@@ -19,6 +19,7 @@ pub(crate) fn request(request: &Request) -> Option<String> {
             | CoordinatorRequest::Group { .. }
             | CoordinatorRequest::ReportDamage { .. }
             | CoordinatorRequest::BeginPut { .. }
+            | CoordinatorRequest::PlaceAnew { .. }
             | CoordinatorRequest::CommitPut(_)
             | CoordinatorRequest::AbortPut(_)
             | CoordinatorRequest::BeginJoin { .. }

@@ -1,6 +1,5 @@
 //! Files: how they come in through puts, are looked up, and go.
 
-use super::fleet::is_welcoming;
 use super::replace::LivePut;
 use super::{Answer, Coordinator, Denied, lock};
 use crate::message::{CoordinatorReply, FileLayout};
@@ -43,19 +42,19 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             ));
         };
         let fleet = self.fleet();
-        let placements = match encoded {
+        let placed = match encoded {
             None => {
                 let sizes = chunk_sizes(&facts.record.spec, size_bytes)?;
-                match self.place(&facts, &sizes, &fleet) {
-                    Ok(placements) => placements,
-                    Err(hindrance) => return hindrance.answer(),
-                }
+                self.place(&facts, &sizes, &fleet)
             }
             Some(encoded) => {
                 let sizes = chunk_sizes(&encoded.record.spec, size_bytes)?;
-                let topology = fleet.topology(is_welcoming);
-                self.place_blocks(&facts, &encoded.record.spec, &sizes, &topology)?
+                self.place_blocks(&facts, &encoded.record.spec, &sizes, &fleet)
             }
+        };
+        let placements = match placed {
+            Ok(placements) => placements,
+            Err(hindrance) => return hindrance.answer(),
         };
         let pool = facts.record.id;
         let now_ms = self.ports.now_ms();

@@ -253,6 +253,15 @@ impl Fleet {
         &self.nodes
     }
 
+    /// The same nodes, of whom some that are up are not to be relied on.
+    pub(super) fn distrusting(mut self, nodes: &[NodeId]) -> Self {
+        let is_meant = |s: &&mut NodeStatus| s.liveness == Liveness::Up && nodes.contains(&s.node);
+        for status in self.nodes.iter_mut().filter(is_meant) {
+            status.liveness = Liveness::Suspect;
+        }
+        self
+    }
+
     /// Where the nodes stand that `wanted` picks.
     pub(super) fn topology(&self, wanted: impl Fn(&NodeStatus) -> bool) -> Topology {
         let wanted = self.nodes.iter().filter(|status| wanted(status));

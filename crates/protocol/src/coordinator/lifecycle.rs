@@ -7,8 +7,10 @@
 //! same limits, make way for the same foreground, and are paused with them.
 
 use super::conversion::Conversion;
+use super::fleet::Fleet;
 use super::forms::{Condition, Form, next_look_ms, wanted};
 use super::pools::PoolFacts;
+use super::replace::Hindrance;
 use super::survey::Setback;
 use super::timetable::Quiet;
 use super::{Answer, Coordinator, PAGE, lock};
@@ -19,9 +21,8 @@ use gabion_layout::{
     EncodeAfter, Lifecycle, NodeId, PoolId, ReplicaPlacement, StripeId, StripeRecord, Topology,
 };
 use gabion_meta::{FileRecord, KeyValue, Meta, MetaError, Placement, PoolSpec, Wish};
-use gabion_planner::PlanError;
 use gabion_planner::placement::{
-    EncodingAware, ParityPlaces, RackTable, ReplicaSpread, StripeRules, random_replication,
+    EncodingAware, ParityPlaces, RackTable, ReplicaSpread, Room, StripeRules, random_replication,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -424,10 +425,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         facts: &PoolFacts,
         encoded: &PoolSpec,
         sizes: &[u64],
-        topology: &Topology,
-    ) -> Result<Vec<Placement>, PlanError> {
+        fleet: &Fleet,
+    ) -> Result<Vec<Placement>, Hindrance> {
         let spec = &facts.record.spec;
-        let (racks, replica_count) = (RackTable::new(topology), spec.k + spec.m);
+        let replica_count = spec.k + spec.m;
         let spread = ReplicaSpread::FreshRacks;
         let is_ear = facts
             .record
@@ -443,8 +444,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             parity_places: ParityPlaces::CoreFirst,
         };
         let mut rng = ChaCha8Rng::seed_from_u64(self.ports.random());
-        let mut placements = Vec::with_capacity(sizes.len() * encoded.k);
-        for &chunk_bytes in sizes {
+        let mut segment = |topology: &Topology| {
+            let racks = RackTable::new(topology);
             let aware = is_ear.then(|| EncodingAware::new(&racks, rules)?.place_stripe(&mut rng));
             let aware = aware.and_then(Result::ok).map(|stripe| stripe.replicas);
             let aware = aware.filter(|blocks| {
@@ -457,13 +458,18 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                     .map(|_| random_replication(&racks, replica_count, spread, &mut rng))
                     .collect::<Result<_, _>>()?,
             };
-            placements.extend(
-                blocks
-                    .into_iter()
-                    .map(|nodes| Placement { chunk_bytes, nodes }),
-            );
-        }
-        Ok(placements)
+            Ok(blocks.concat())
+        };
+        let mut place = |room: &mut Room| {
+            let mut placements = Vec::with_capacity(sizes.len() * encoded.k);
+            for &chunk_bytes in sizes {
+                let nodes = room.place(chunk_bytes, &mut segment)?;
+                let blocks = nodes.chunks(replica_count).map(<[NodeId]>::to_vec);
+                placements.extend(blocks.map(|nodes| Placement { chunk_bytes, nodes }));
+            }
+            Ok(placements)
+        };
+        self.place_with_room(facts, sizes, fleet, &mut place)
     }
 }
 

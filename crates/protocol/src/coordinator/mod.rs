@@ -286,9 +286,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
 
     async fn answer(self: &Arc<Self>, request: CoordinatorRequest) -> Answer {
         use CoordinatorRequest as Ask;
-        if let Some(error) = self.broken.get() {
-            return Err(error.clone().into());
-        }
+        self.check_whole()?;
         match request {
             Ask::BeginJoin { node, chunk_count } => self.begin_join(*node, chunk_count).await,
             Ask::TellChunks(page) => self.tell_chunks(page).await,
@@ -336,6 +334,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ask::Reserves(stripes) => self.reserves(stripes).await,
             Ask::Pools => Ok(CoordinatorReply::Pools(self.with_meta(Meta::pools).await?)),
             put @ (Ask::BeginPut { .. }
+            | Ask::PlaceAnew { .. }
             | Ask::TouchPut(_)
             | Ask::CommitPut(_)
             | Ask::AbortPut(_)
@@ -364,6 +363,12 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 pool,
                 size_bytes,
             } => self.begin_put(name, pool, size_bytes).await,
+            Ask::PlaceAnew {
+                put,
+                first,
+                failed,
+                avoid,
+            } => self.place_anew(put, first, failed, avoid).await,
             Ask::TouchPut(put) => self.touch_put(put),
             Ask::CommitPut(put) => self.commit_put(put).await,
             Ask::AbortPut(put) => self.abort_put(put).await,
@@ -382,9 +387,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         &self,
         work: impl FnOnce(&Meta<K>) -> Result<R, MetaError> + Send + 'static,
     ) -> Result<R, MetaError> {
-        if let Some(error) = self.broken.get() {
-            return Err(error.clone());
-        }
+        self.check_whole()?;
         let meta = Arc::clone(&self.meta);
         let result = run_blocking(&*self.ports, move || work(&meta)).await;
         if let Err(error @ (MetaError::Storage { .. } | MetaError::WentBack { .. })) = &result {
@@ -402,6 +405,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             }
             self.broken_bell.heard().await;
         }
+    }
+
+    /// Refuses everything once the metadata store has failed.
+    fn check_whole(&self) -> Result<(), MetaError> {
+        self.broken.get().cloned().map_or(Ok(()), Err)
     }
 
     /// Whether the metadata store has failed: all requests are refused until a restart, and all

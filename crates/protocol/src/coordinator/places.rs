@@ -1,18 +1,60 @@
 //! Places for new stripes: on nodes that are up, and where these are too few for a stripe, also on failed
-//! ones, whose chunks are left out until a repair makes them.
+//! ones, whose chunks are left out until a repair makes them. A stripe that a node did not take while its
+//! put was under way is placed anew, under another id.
 
 use super::fleet::{Fleet, is_welcoming};
 use super::pools::PoolFacts;
 use super::replace::Hindrance;
-use super::{Coordinator, Denied};
-use crate::message::{Liveness, NodeStatus};
+use super::{Answer, Coordinator, Denied};
+use crate::message::{CoordinatorReply, Liveness, NodeStatus};
 use gabion_layout::{ChunkIndex, NodeId, StripeId, Topology};
-use gabion_meta::{Departure, KeyValue, Placement};
+use gabion_meta::{Departure, KeyValue, Meta, Placement, PoolSpec, PutId};
+use gabion_planner::placement::Room;
 use gabion_planner::{PlanError, Stripe, update};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
+use std::sync::Arc;
 
 impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+    /// Places a stripe of a put anew, on other nodes than those to `avoid`. Answers with the one that has its
+    /// place already, if `failed` has not.
+    pub(super) async fn place_anew(
+        self: &Arc<Self>,
+        put: PutId,
+        first: StripeId,
+        failed: StripeId,
+        avoid: Vec<NodeId>,
+    ) -> Answer {
+        self.touch_put(put)?;
+        let this = Arc::clone(self);
+        let find = move |meta: &Meta<K>| {
+            let stripe = meta.stripe_of_put(put, first)?;
+            let facts = this.pool_facts(meta, stripe.pool)?;
+            Ok((stripe, facts))
+        };
+        let (mut stripe, facts) = self.with_meta(find).await?;
+        if stripe.id == failed {
+            // Of those, who has failed is found out soon, and who has no room is full for long.
+            let fleet = self.fleet().distrusting(&avoid);
+            let nodes = match self.place(&facts, &[stripe.chunk_bytes], &fleet) {
+                Ok(mut placed) => placed.swap_remove(0).nodes,
+                Err(hindrance) => return hindrance.answer(),
+            };
+            let anew = move |meta: &Meta<K>| meta.place_anew(put, first, failed, &nodes);
+            stripe = match self.with_meta(anew).await {
+                Ok(stripe) => stripe,
+                Err(error) => return Hindrance::from(error).answer(),
+            };
+            self.garbage_bell.ring();
+        }
+        Ok(CoordinatorReply::Put {
+            put,
+            pool: facts.record.clone(),
+            stripes: vec![stripe],
+            nodes: self.statuses(),
+        })
+    }
+
     /// Places stripes with chunks of these sizes.
     pub(super) fn place(
         &self,
@@ -23,29 +65,46 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let spec = &facts.record.spec;
         let mut rng = ChaCha8Rng::seed_from_u64(self.ports.random());
         let scheme = update::scheme(spec.update);
-        // A parity chunk also reserves space behind it.
-        let reserved = spec.reserve.map_or(0, |r| u64::from(r.initial_chunks));
-        let bytes = |chunk_bytes| chunk_bytes * (1 + reserved);
-        let place = |topology: &Topology| {
-            let mut room = self.room(topology.clone());
+        let mut place = |room: &mut Room| {
             let placed = sizes.iter().map(|&chunk_bytes| {
-                let nodes = room.place(bytes(chunk_bytes), |topology| {
+                let nodes = room.place(needed_bytes(spec, chunk_bytes), |topology| {
                     scheme.place(topology, (spec.k, spec.m), spec.chunks_per_rack, &mut rng)
                 })?;
                 Ok(Placement { chunk_bytes, nodes })
             });
-            placed.collect::<Result<Vec<_>, PlanError>>()
+            placed.collect()
         };
+        self.place_with_room(facts, sizes, fleet, &mut place)
+    }
+
+    /// Places stripes with chunks of these sizes by `place` where nodes have room.
+    pub(super) fn place_with_room(
+        &self,
+        facts: &PoolFacts,
+        sizes: &[u64],
+        fleet: &Fleet,
+        place: &mut dyn FnMut(&mut Room) -> Result<Vec<Placement>, PlanError>,
+    ) -> Result<Vec<Placement>, Hindrance> {
+        let place = |topology: &Topology| place(&mut self.room(topology.clone()));
         let survives = |placed: &Vec<Placement>, failed: &[NodeId]| {
             let mut nodes = placed.iter().map(|place| &place.nodes[..]);
             nodes.all(|nodes| survives_without(facts, nodes, failed))
         };
         find_places(fleet, place, survives).map_err(|error| {
             let largest = sizes.iter().copied().max().unwrap_or(0);
-            let no_room = self.no_room(&fleet.topology(is_welcoming), bytes(largest));
+            let no_room = self.no_room(
+                &fleet.topology(is_welcoming),
+                needed_bytes(&facts.record.spec, largest),
+            );
             no_room.map_or_else(|| too_few(fleet, &error), Hindrance::Lasting)
         })
     }
+}
+
+/// What a chunk takes of its node's room at most: a parity chunk also reserves space behind it.
+pub(super) fn needed_bytes(spec: &PoolSpec, chunk_bytes: u64) -> u64 {
+    let reserved = spec.reserve.map_or(0, |r| u64::from(r.initial_chunks));
+    chunk_bytes * (1 + reserved)
 }
 
 /// Places stripes on nodes that are up. If these are too few, on failed ones as well, as few as will do,

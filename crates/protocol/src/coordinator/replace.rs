@@ -5,7 +5,7 @@
 //! A write is acknowledged when no node serves the old chunks any more: a reader with an old layout
 //! must not see, after the acknowledgement, what was there before it.
 
-use super::places::{find_places, survives_without, too_few};
+use super::places::{find_places, needed_bytes, survives_without, too_few};
 use super::pools::PoolFacts;
 use super::survey::Setback;
 use super::{Answer, Coordinator, Denied, lock};
@@ -251,11 +251,14 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             let spec = &facts.record.spec;
             let counts = (spec.k, spec.m);
             let scheme = update::scheme(spec.update);
+            let bytes = needed_bytes(spec, settled.stripe.chunk_bytes);
             let on = |topology: &Topology| {
-                scheme.place(topology, counts, spec.chunks_per_rack, &mut rng)
+                self.room(topology.clone()).place(bytes, |topology| {
+                    scheme.place(topology, counts, spec.chunks_per_rack, &mut rng)
+                })
             };
             find_places(&fleet, on, |nodes: &Vec<NodeId>, failed| {
-                facts.record.lifecycle.is_none() && survives_without(facts, nodes, failed)
+                survives_without(facts, nodes, failed)
             })
         };
         let places: Result<Vec<_>, _> = settled.iter().zip(&facts).map(&mut place).collect();

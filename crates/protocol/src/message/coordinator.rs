@@ -169,6 +169,18 @@ pub enum CoordinatorRequest {
         /// The file's size.
         size_bytes: u64,
     },
+    /// A node did not take its chunk of a stripe of a put: place the stripe anew. May be repeated; the
+    /// answer is a [`CoordinatorReply::Put`] with the one stripe that has the segment's place now.
+    PlaceAnew {
+        /// The put.
+        put: PutId,
+        /// The id that the segment's stripe had when the put began.
+        first: StripeId,
+        /// The stripe that was not stored. No chunk of it counts from now on.
+        failed: StripeId,
+        /// Nodes that are to get no chunk of it.
+        avoid: Vec<NodeId>,
+    },
     /// The put is alive.
     TouchPut(PutId),
     /// All chunks are durable: make the file visible. May be repeated.

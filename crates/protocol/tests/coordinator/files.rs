@@ -3,7 +3,7 @@
 use crate::bed::{Bed, TIMING, words};
 use futures::FutureExt;
 use futures::future::ready;
-use gabion_layout::{ChunkId, NodeId};
+use gabion_layout::{ChunkId, NodeId, StripeId, StripeRecord};
 use gabion_meta::PutId;
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, NodeReply, NodeRequest, Refusal,
@@ -328,4 +328,81 @@ fn a_put_waits_for_a_silent_node_that_it_needs() {
     bed.pass(TIMING.margin_ms + 500);
     let reply = bed.ask(begin);
     assert!(matches!(reply, CoordinatorReply::Put { .. }), "{reply:?}");
+}
+
+fn place_anew(
+    bed: &mut Bed,
+    put: PutId,
+    (first, failed): (StripeId, StripeId),
+    avoid: &[u32],
+) -> CoordinatorReply {
+    bed.ask(CoordinatorRequest::PlaceAnew {
+        put,
+        first,
+        failed,
+        avoid: avoid.iter().map(|&node| NodeId(node)).collect(),
+    })
+}
+
+fn placed(reply: CoordinatorReply) -> StripeRecord {
+    match reply {
+        CoordinatorReply::Put { mut stripes, .. } => stripes.remove(0),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_stripe_that_a_node_does_not_take_is_placed_anew_under_another_id() {
+    let mut bed = Bed::three_racks();
+    let (put, stripes) = bed.begin_put("f", 3 * (4 << 20));
+    let first = stripes[1].id;
+    let avoid = stripes[1].nodes[0].0;
+    let anew = placed(place_anew(&mut bed, put, (first, first), &[avoid]));
+    assert!(anew.id > stripes[2].id && !anew.nodes.contains(&NodeId(avoid)));
+    // The answer may have been lost, and the question may come late.
+    for _ in 0..2 {
+        let again = place_anew(&mut bed, put, (first, first), &[]);
+        assert_eq!(placed(again), anew);
+    }
+    let last = placed(place_anew(&mut bed, put, (first, anew.id), &[avoid]));
+    assert!(last.id > anew.id);
+    let stranger = stripes[2].id.0 + 1;
+    let none = place_anew(&mut bed, put, (StripeId(stranger), first), &[]);
+    assert!(!matches!(none, CoordinatorReply::Put { .. }), "{none:?}");
+    bed.pass(1_000);
+    let removed = bed
+        .take_log()
+        .into_iter()
+        .flat_map(|asked| match asked.request {
+            NodeRequest::Remove { chunks } => chunks,
+            other => panic!("{other:?}"),
+        });
+    let removed: BTreeSet<StripeId> = removed.map(|chunk| chunk.stripe).collect();
+    assert_eq!(removed, [first, anew.id].into(), "what is not used");
+    assert_eq!(
+        bed.ask(CoordinatorRequest::CommitPut(put)),
+        CoordinatorReply::Done
+    );
+    let name = "f".to_owned();
+    let CoordinatorReply::File(layout) = bed.ask(CoordinatorRequest::Lookup { name }) else {
+        panic!("it is committed")
+    };
+    let expected = [stripes[0].clone(), last.clone(), stripes[2].clone()];
+    assert_eq!(layout.stripes, expected, "in the order of the file");
+    let late = place_anew(&mut bed, put, (first, last.id), &[]);
+    refused(&late, "put");
+}
+
+#[test]
+fn a_node_that_a_stripe_needs_is_left_out_once_it_is_declared_failed() {
+    let mut bed = Bed::new(3, 2);
+    bed.create_pool("p", "1-rack", Some("rs(4,2)"), 1 << 20);
+    let (put, stripes) = bed.begin_put("f", 1);
+    let first = stripes[0].id;
+    let reply = place_anew(&mut bed, put, (first, first), &[4]);
+    assert!(matches!(reply, CoordinatorReply::Busy(_)), "{reply:?}");
+    bed.fail(&[NodeId(4)]);
+    let anew = placed(place_anew(&mut bed, put, (first, first), &[4]));
+    let left_out: Vec<_> = anew.stale.iter().map(|stale| stale.chunk).collect();
+    assert_eq!(left_out, [anew.chunk_on(NodeId(4)).unwrap()]);
 }

@@ -3,10 +3,11 @@
 use crate::bed::Bed;
 use futures::FutureExt;
 use futures::future::ready;
-use gabion_layout::{EncodeAfter, ReplicaPlacement, Sequence, UpdateScheme};
+use gabion_layout::{EncodeAfter, NodeId, ReplicaPlacement, Sequence, StripeRecord, UpdateScheme};
+use gabion_planner::placement::Space;
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, FormOrder, LifecycleWish, NodeReply, NodeRequest,
-    PoolWish,
+    PoolWish, Vitals,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -70,6 +71,28 @@ fn blocks_are_encoded_when_they_are_old_and_when_they_are_old_again() {
     assert_eq!(counts(&mut bed), (2, 2, 0));
     bed.pass(5_000);
     assert_eq!(counts(&mut bed), (4, 2, 0), "they have grown old again");
+}
+
+#[test]
+fn replicas_keep_away_from_full_nodes_and_leave_out_those_of_failed_ones() {
+    let mut bed = bed(EncodeAfter::Asked);
+    let vitals = |free_bytes| Vitals {
+        space: Some(Space {
+            capacity_bytes: 1 << 30,
+            free_bytes,
+        }),
+        ..Vitals::default()
+    };
+    bed.heartbeat(NodeId(4), vitals(8 << 20));
+    let stripes = bed.put("f", 5);
+    let uses_it = |stripe: &StripeRecord| stripe.nodes.contains(&NodeId(4));
+    assert!(!stripes.iter().any(uses_it), "node 4 is full");
+    bed.heartbeat(NodeId(4), vitals(1 << 30));
+    // Two nodes are left.
+    bed.fail(&[0, 1, 2, 3, 4, 5, 6, 7, 9, 10].map(NodeId));
+    for stripe in bed.put("g", 5) {
+        assert_eq!(stripe.stale.len(), 1, "one more may be lost: {stripe:?}");
+    }
 }
 
 #[test]

@@ -13,6 +13,29 @@ const fn command(name: &'static str) -> Check {
 
 /// All of them.
 pub(super) const MUTANTS: &[Mutant] = &[
+    // Puts.
+    Mutant {
+        name: "a-late-question-places-a-stored-stripe-anew",
+        file: "crates/meta/src/placed_anew.rs",
+        text: "if old.id != failed {",
+        replacement: "if old.id < failed {",
+        check: test(
+            "gabion-meta",
+            "placed_anew",
+            "a_stripe_that_is_placed_anew_keeps_its_place_in_the_file",
+        ),
+    },
+    Mutant {
+        name: "no-stripe-of-a-put-goes-elsewhere",
+        file: "crates/client/src/elsewhere.rs",
+        text: "if blamed.is_empty() ||",
+        replacement: "if true ||",
+        check: test(
+            "gabion",
+            "put_elsewhere",
+            "a_put_outlives_a_node_that_dies_while_it_is_under_way",
+        ),
+    },
     // Runs that are asked after.
     Mutant {
         name: "a-fate-is-told-without-the-nodes-that-would-know",

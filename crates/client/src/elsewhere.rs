@@ -1,0 +1,209 @@
+//! Stripes of a put that a node does not take are placed anew and stored elsewhere, while their bytes are
+//! in memory.
+//!
+//! Once the coordinator was asked to place a stripe anew, the client counts the old one as not stored,
+//! whatever comes of the question: it may have been carried out though no answer came. So what a put commits
+//! is always the stripe that was stored last.
+
+use crate::attempts::Attempts;
+use crate::client::topology;
+use crate::put::{Encoder, place};
+use crate::{Client, ClientError};
+use bytes::Bytes;
+use gabion_layout::{Geometry, NodeId, StripeId, StripeRecord};
+use gabion_meta::PutId;
+use gabion_protocol::initiate::PartFailed;
+use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest, Refusal};
+use gabion_protocol::ports::Ports as _;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// For how long a node gets no chunks of a put after it has not taken one. By then the coordinator knows
+/// of a node that has died or is full; another may have been busy only.
+const SHUNNED_FOR: Duration = Duration::from_secs(5);
+/// How long the coordinator may take to answer.
+const COORDINATOR_DEADLINE_MS: u64 = 10_000;
+
+/// The nodes that did not take chunks of a put, and when.
+#[derive(Debug, Default)]
+pub(crate) struct Shunned(Mutex<BTreeMap<NodeId, Instant>>);
+
+impl Shunned {
+    fn note(&self, nodes: &[NodeId], now: Instant) {
+        self.lock().extend(nodes.iter().map(|&node| (node, now)));
+    }
+
+    fn at(&self, now: Instant) -> Vec<NodeId> {
+        let mut shunned = self.lock();
+        shunned.retain(|_, since| now.saturating_duration_since(*since) < SHUNNED_FOR);
+        shunned.keys().copied().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeId, Instant>> {
+        // The map is consistent after every step, even if a caller panics.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A stripe of a put on its way.
+pub(crate) struct Storing {
+    pub(crate) put: PutId,
+    pub(crate) encoder: Arc<Encoder>,
+    pub(crate) shunned: Arc<Shunned>,
+    pub(crate) record: StripeRecord,
+}
+
+impl Storing {
+    /// Stores a segment where its stripe was placed, or elsewhere until the client's deadline. Gives the
+    /// stripe as it is stored.
+    ///
+    /// # Errors
+    /// [`ClientError::Node`] when there is no other place; [`ClientError::Late`]; [`ClientError::Refused`]
+    /// when the put is over.
+    pub(crate) async fn store(
+        mut self,
+        shape: Geometry,
+        segment: Bytes,
+    ) -> Result<StripeRecord, ClientError> {
+        let first = self.record.id;
+        let client = self.encoder.client.clone();
+        let bytes = shape.chunk_bytes() * shape.n() as u64;
+        let mut attempts = client.patient_attempts(format!("storing {first}"), bytes);
+        loop {
+            let missing = if self.is_shunned() {
+                format!("a node of {} has not taken another chunk", self.record.id)
+            } else {
+                let (record, segment) = (&self.record, segment.clone());
+                let failed = match self.encoder.store(record, shape, segment).await? {
+                    Ok(()) => return Ok(self.record),
+                    Err(failed) => failed,
+                };
+                let blamed = blamed(&failed);
+                if blamed.is_empty() || matches!(failed.refusal, Refusal::Invalid(_)) {
+                    return Err(ClientError::Node {
+                        what: format!("storing {} at {}", record.id, place(failed.node)),
+                        refusal: failed.refusal.to_string(),
+                    });
+                }
+                self.shunned.note(&blamed, Instant::now());
+                format!(
+                    "{} did not take its chunk: {}",
+                    place(failed.node),
+                    failed.refusal
+                )
+            };
+            self.place_anew(&client, first, &missing, &mut attempts)
+                .await?;
+        }
+    }
+
+    fn is_shunned(&self) -> bool {
+        let shunned = self.shunned.at(Instant::now());
+        let mut nodes = self.record.nodes.iter().zip(self.record.chunks());
+        nodes.any(|(node, chunk)| shunned.contains(node) && !self.record.is_stale(chunk))
+    }
+
+    /// Has the coordinator place the stripe anew. `missing` says why.
+    async fn place_anew(
+        &mut self,
+        client: &Client,
+        first: StripeId,
+        missing: &str,
+        attempts: &mut Attempts,
+    ) -> Result<(), ClientError> {
+        let failed = self.record.id;
+        loop {
+            attempts.pause(missing).await?;
+            let request = CoordinatorRequest::PlaceAnew {
+                put: self.put,
+                first,
+                failed,
+                avoid: self.shunned.at(Instant::now()),
+            };
+            let deadline_ms = COORDINATOR_DEADLINE_MS.min(attempts.left_ms());
+            let (mut stripes, nodes) = match client.ask_once(request, deadline_ms).await {
+                Ok(CoordinatorReply::Put { stripes, nodes, .. }) => (stripes, nodes),
+                Ok(CoordinatorReply::Busy(_)) | Err(_) => continue,
+                Ok(CoordinatorReply::Refused(why)) => {
+                    return Err(ClientError::Node {
+                        what: format!("storing {failed}"),
+                        refusal: format!("{missing}, and there is no other place: {why}"),
+                    });
+                }
+                Ok(_) => return Err(ClientError::unexpected("the coordinator")),
+            };
+            let fits =
+                |new: &StripeRecord| new.id != failed && new.chunk_bytes == self.record.chunk_bytes;
+            let Some(new) = stripes.pop().filter(fits) else {
+                return Err(ClientError::unexpected("the coordinator"));
+            };
+            client.shared.ports.learn_nodes(&nodes);
+            self.encoder = Arc::new(Encoder {
+                client: client.clone(),
+                code: self.encoder.code.clone(),
+                pool: self.encoder.pool.clone(),
+                topology: topology(&nodes)?,
+            });
+            self.record = new;
+            return Ok(());
+        }
+    }
+}
+
+/// The nodes because of which a stripe was not stored, as far as that can be told.
+fn blamed(failed: &PartFailed) -> Vec<NodeId> {
+    let mut blamed = match &failed.refusal {
+        // Somebody else kept it waiting.
+        Refusal::Stalled(awaited) if !awaited.is_empty() => awaited.clone(),
+        Refusal::Unavailable(_) if !failed.suspects.is_empty() => Vec::new(),
+        _ => vec![failed.node],
+    };
+    blamed.extend(&failed.suspects);
+    blamed.retain(|&node| node != NodeId::CLIENT);
+    blamed.sort_unstable();
+    blamed.dedup();
+    blamed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_did_not_take_a_stripe_is_told_from_who_waited_for_it() {
+        let blamed = |node, refusal, suspects: &[u32]| {
+            let suspects = suspects.iter().map(|&node| NodeId(node)).collect();
+            let done = Vec::new();
+            let failed = PartFailed {
+                node,
+                refusal,
+                suspects,
+                done,
+            };
+            let blamed = blamed(&failed).into_iter().map(|node| node.0);
+            blamed.collect::<Vec<_>>()
+        };
+        let silent = || Refusal::Unavailable("node 5".to_owned());
+        assert_eq!(blamed(NodeId(3), Refusal::NoSpace, &[]), [3]);
+        assert_eq!(blamed(NodeId(3), silent(), &[5]), [5], "node 3 waited");
+        assert_eq!(blamed(NodeId::CLIENT, silent(), &[5]), [5]);
+        assert_eq!(blamed(NodeId(5), silent(), &[]), [5]);
+        let stalled = Refusal::Stalled(vec![NodeId(4), NodeId::CLIENT]);
+        assert_eq!(blamed(NodeId(3), stalled, &[4]), [4]);
+        assert_eq!(
+            blamed(NodeId::CLIENT, Refusal::Failed(String::new()), &[]),
+            [],
+            "a client cannot do without itself"
+        );
+    }
+
+    #[test]
+    fn a_node_is_shunned_for_a_while() {
+        let (shunned, now) = (Shunned::default(), Instant::now());
+        shunned.note(&[NodeId(3)], now);
+        assert_eq!(shunned.at(now), [NodeId(3)]);
+        assert_eq!(shunned.at(now + SHUNNED_FOR), []);
+    }
+}

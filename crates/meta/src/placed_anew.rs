@@ -1,0 +1,89 @@
+//! Stripes of a put under way that are placed anew, since a node of the first places did not take its
+//! chunk. A stripe placed anew has a new id, so that nothing which is still on its way to the old places
+//! can be taken for a chunk of the new ones. The old stripe becomes garbage in the same transaction.
+
+use crate::kv::{KeyValue, ReadTxn, WriteTxn};
+use crate::pools::pool;
+use crate::puts::{check_nodes, left_out, left_out_max, put_record};
+use crate::schema::{Counter, GARBAGE, PENDING, PLACED_ANEW, PUTS, REPLACEMENTS};
+use crate::stripes::stripe_row;
+use crate::{Meta, MetaError, Placement, PutId, PutRecord};
+use gabion_layout::{NodeId, StripeId, StripeRecord};
+
+impl<K: KeyValue> Meta<K> {
+    /// The stripe of a segment of a put under way, in the place where it is now.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownPut`], also for a replacement; [`MetaError::UnknownStripe`] when the put has no
+    /// such segment.
+    pub fn stripe_of_put(&self, put: PutId, first: StripeId) -> Result<StripeRecord, MetaError> {
+        self.store.read(|txn| current(txn, put, first))
+    }
+
+    /// Gives the stripe of a segment of a put under way other places and a new id, and makes garbage of the
+    /// one that `failed`. `first` is the id that the segment's stripe had when the put began. When another
+    /// stripe has its place already, that one is given and nothing changes, so this can be repeated.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownPut`], also for a replacement; [`MetaError::UnknownStripe`] when the put has no
+    /// such segment; [`MetaError::Placement`], [`MetaError::UnknownNode`], [`MetaError::NodeFailed`] and
+    /// [`MetaError::NodeLeaving`] as for a put; [`MetaError::IdsExhausted`].
+    pub fn place_anew(
+        &self,
+        put: PutId,
+        first: StripeId,
+        failed: StripeId,
+        nodes: &[NodeId],
+    ) -> Result<StripeRecord, MetaError> {
+        self.store.write(|txn| {
+            let old = current(txn, put, first)?;
+            if old.id != failed {
+                return Ok(old);
+            }
+            let pool = pool(txn, old.pool)?;
+            let place = Placement {
+                chunk_bytes: old.chunk_bytes,
+                nodes: nodes.to_vec(),
+            };
+            let out = check_nodes(txn, &pool.spec, &[place], left_out_max(&pool))?;
+            let id = Counter::NextStripe.take(txn, 1, u64::MAX, "stripe")?;
+            let new = StripeRecord {
+                id: StripeId(id),
+                nodes: nodes.to_vec(),
+                stale: left_out(nodes, &out),
+                ..old.clone()
+            };
+            PENDING.delete(txn, &old.id)?;
+            GARBAGE.put(txn, &old.id, &old)?;
+            PENDING.put(txn, &new.id, &new)?;
+            PLACED_ANEW.put(txn, &first, &new.id)?;
+            Ok(new)
+        })
+    }
+}
+
+/// The stripe of a put's segment.
+fn current(txn: &dyn ReadTxn, put: PutId, first: StripeId) -> Result<StripeRecord, MetaError> {
+    let record = put_record(txn, put)?;
+    if REPLACEMENTS.get(txn, &put)?.is_some() {
+        return Err(MetaError::UnknownPut(put));
+    }
+    let at = first.0.checked_sub(record.first_stripe.0);
+    if at.is_none_or(|at| at >= record.stripe_count) {
+        return Err(MetaError::UnknownStripe(first));
+    }
+    let now = PLACED_ANEW.get(txn, &first)?.unwrap_or(first);
+    let stripe = PENDING.get(txn, &now)?;
+    let stripe = stripe.ok_or_else(|| PUTS.contradiction(&put, "its stripes are not all there"))?;
+    stripe_row(&PENDING, (now, stripe))
+}
+
+/// Forgets which stripes of a put were placed anew, when the put is over.
+pub(crate) fn forget_anew(txn: &mut dyn WriteTxn, put: &PutRecord) -> Result<(), MetaError> {
+    let end = StripeId(put.first_stripe.0.saturating_add(put.stripe_count));
+    let span = PLACED_ANEW.between(&put.first_stripe, &end);
+    for (first, _) in PLACED_ANEW.scan(txn, &span, usize::MAX)? {
+        PLACED_ANEW.delete(txn, &first)?;
+    }
+    Ok(())
+}
