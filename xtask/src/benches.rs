@@ -55,6 +55,11 @@ pub(crate) const BENCHES: &[Bench] = &[
         target: "flow",
     },
     Bench {
+        name: "join",
+        package: "gabion-protocol",
+        target: "join",
+    },
+    Bench {
         name: "system",
         package: "gabion",
         target: "system",
