@@ -239,7 +239,8 @@ impl LocalCluster {
         self.shape.racks * self.shape.nodes_per_rack
     }
 
-    /// Starts all processes that are not running; `progress` hears of each.
+    /// Starts all processes that are not running; `progress` hears of each. After the first time, nodes start
+    /// though others cannot.
     pub(crate) async fn start(&mut self, mut progress: impl FnMut()) -> Result<(), Failure> {
         let was_made_before = self.shape.coordinator.is_some();
         if self.running("coordinator").is_none() {
@@ -251,7 +252,8 @@ impl LocalCluster {
         let nodes: Vec<u32> = (0..self.node_count()).collect();
         if was_made_before {
             let starts = nodes.iter().map(|&node| self.start_node(node));
-            futures::future::try_join_all(starts).await?;
+            let started = futures::future::join_all(starts).await.into_iter();
+            Failure::of_several(started.filter_map(Result::err).collect())?;
         } else {
             // One after another, so that the coordinator's ids are in the order of the racks.
             for &node in &nodes {

@@ -47,7 +47,9 @@ fn exit(done: Result<(), Failure>) -> ExitCode {
         return ExitCode::SUCCESS;
     };
     if !failure.is_said() {
-        eprintln!("gabion: {failure}");
+        for sentence in failure.to_string().lines() {
+            eprintln!("gabion: {sentence}");
+        }
     }
     failure.exit_code()
 }

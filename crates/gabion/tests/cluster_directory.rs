@@ -3,7 +3,7 @@
 mod support;
 
 use std::process::{Child, Stdio};
-use support::{TestCluster, fails, fails_on, gabion, path_text, text};
+use support::{TestCluster, fails, fails_on, gabion, path_text, text, wait_for};
 
 #[test]
 fn options_that_differ_from_the_clusters_are_refused() {
@@ -99,6 +99,42 @@ fn a_cluster_comes_up_again_whatever_ports_its_nodes_get() {
         cluster.run(&["cluster", "down"]);
         cluster.up();
     }
+}
+
+#[test]
+fn nodes_start_though_others_cannot() {
+    let cluster = TestCluster::start(2, 2);
+    cluster.run(&["cluster", "down"]);
+    let moved = |node: u32| {
+        let directory = cluster.path(&format!("cluster/nodes/{node}"));
+        (directory.with_extension("aside"), directory)
+    };
+    for node in [0, 2] {
+        let (aside, directory) = moved(node);
+        std::fs::rename(directory, aside).unwrap();
+    }
+    let error = fails_on(&cluster, &["cluster", "up"], 1);
+    let lines: Vec<&str> = error.trim().lines().collect();
+    let [first, second] = lines[..] else {
+        panic!("two nodes failed: {error}");
+    };
+    assert!(first.starts_with("gabion: node-0 did not start"), "{first}");
+    assert!(
+        second.starts_with("gabion: node-2 did not start"),
+        "{second}"
+    );
+    wait_for("the other nodes to be up", || {
+        let status = cluster.run(&["cluster", "status", "--format=json"]);
+        let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+        let nodes = status["nodes"].as_array().unwrap().iter();
+        let up: Vec<bool> = nodes.map(|node| node["state"] == "up").collect();
+        up == [false, true, false, true]
+    });
+    for node in [0, 2] {
+        let (aside, directory) = moved(node);
+        std::fs::rename(aside, directory).unwrap();
+    }
+    cluster.up();
 }
 
 #[test]

@@ -191,10 +191,11 @@ impl Cluster {
 
     /// Sends a signal to a process; one that has ended by itself is left alone.
     pub(crate) fn signal(&self, process: Process, signal: Signal) -> Result<(), Stop> {
-        let pid = self.pid(process)?;
-        if !is_alive(pid) {
+        // What did not come up after its last start has no pid.
+        if !self.runs(process) {
             return Ok(());
         }
+        let pid = self.pid(process)?;
         match kill_process(pid, signal) {
             Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
             Err(error) => Err(error).context(&format!("signal {process}")),
@@ -204,9 +205,8 @@ impl Cluster {
     /// Kills a process and waits until it is gone.
     pub(crate) fn kill(&self, process: Process) -> Result<(), Stop> {
         self.signal(process, Signal::KILL)?;
-        let pid = self.pid(process)?;
         let begun = Instant::now();
-        while is_alive(pid) {
+        while self.runs(process) {
             if begun.elapsed() > DEATH_LIMIT {
                 return Err(Stop::Failed(format!("{process} does not die")));
             }
@@ -215,10 +215,17 @@ impl Cluster {
         Ok(())
     }
 
-    /// Starts a process that does not run. All others that do not run are started with the coordinator.
+    /// Starts a process that does not run. All others that do not run are started with the coordinator, if
+    /// they can: disks of some may be dead.
     pub(crate) fn start(&self, process: Process) -> Result<(), Stop> {
         match process {
-            Process::Coordinator => self.up(),
+            Process::Coordinator => {
+                let output = self.try_up()?;
+                if self.runs(process) {
+                    return Ok(());
+                }
+                require("gabion cluster up", &output)
+            }
             Process::Node(node) => self
                 .run(&["chaos", "start-node", &node.to_string()])
                 .map(drop),

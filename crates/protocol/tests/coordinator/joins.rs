@@ -1,13 +1,15 @@
 //! How a node joins in pages: what becomes of sessions, and of what changes while one lasts.
 
-use crate::bed::{Bed, TIMING, chunk_on};
+use crate::bed::{Bed, TIMING, chunk_on, words};
+use futures::FutureExt;
+use futures::future::ready;
 use gabion_layout::{
     ChunkId, ChunkIndex, Epoch, Generation, NodeId, Sequence, StaleChunk, StripeId, StripeRecord,
 };
 use gabion_meta::{Exclusion, StoodUpdate};
 use gabion_protocol::message::{
     Applicant, CoordinatorReply, CoordinatorRequest, Decided, HeldChunk, JoinSession, Liveness,
-    PAGE_CHUNK_COUNT_MAX,
+    NodeReply, NodeRequest, PAGE_CHUNK_COUNT_MAX, Refusal,
 };
 
 fn held(chunk: ChunkId) -> HeldChunk {
@@ -166,6 +168,13 @@ fn garbage_waits_for_a_node_that_joins() {
     let stripes = bed.put("f", 1);
     let (node, chunks) = chunks_of_one(&stripes);
     bed.fail(&[node]);
+    // It is given up, and no repair puts others into its place meanwhile.
+    bed.hook(|_, request| {
+        let refuse = matches!(request, NodeRequest::RunPart(_));
+        let why = "no".to_owned();
+        refuse.then(|| ready(Ok(NodeReply::Refused(Refusal::Failed(why)))).boxed())
+    });
+    bed.pass(TIMING.grace_ms + 1_000);
     let session = begin(&mut bed, node, &chunks);
     bed.tell_range(session, (None, None), &chunks);
     let CoordinatorReply::File(layout) = bed.ask(CoordinatorRequest::Lookup {
@@ -186,7 +195,7 @@ fn garbage_waits_for_a_node_that_joins() {
     bed.pass(10_000);
     let asked = bed.take_log();
     assert!(
-        asked.iter().any(|asked| asked.node == node),
+        words(&asked).contains(&(node.0, "remove")),
         "what it was told to keep is removed from it: {asked:?}"
     );
 }

@@ -77,7 +77,7 @@ pub(super) fn use_old_database(tools: Tools<'_>, copy: &Path) -> Result<String, 
     cluster.kill(process)?;
     remove(&directory)?;
     fs::rename(&newer, &directory).context("put the newer database back")?;
-    cluster.up()?;
+    cluster.start(process)?;
     signals.names_rest.store(false, Ordering::Release);
     let said = match (started, runs) {
         (false, _) => "refused the old database",
