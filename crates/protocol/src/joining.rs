@@ -30,6 +30,8 @@ const LATE_COUNT_MAX: usize = 256;
 /// What a join brings.
 pub(crate) struct Membership {
     pub(crate) id: NodeId,
+    /// The session with which it began.
+    pub(crate) session: JoinSession,
     pub(crate) lease_until_ms: u64,
     pub(crate) heartbeat_ms: u64,
     pub(crate) nodes: Vec<NodeStatus>,
@@ -302,6 +304,7 @@ impl<D: Disk> Joining<'_, D> {
         let lease_until_ms = sent_ms + lease_ms;
         Ok(Membership {
             id: node,
+            session: self.session,
             lease_until_ms,
             heartbeat_ms,
             nodes,

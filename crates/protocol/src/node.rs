@@ -9,8 +9,8 @@ pub use crate::store_failure::Left;
 use crate::joining::ask_to_join;
 use crate::limits::Limits;
 use crate::message::{
-    CoordinatorReply, CoordinatorRequest, Damage, Flow, Meter, NodeReply, NodeRequest, NodeStatus,
-    Progress, Purpose, Refusal, Vitals,
+    CoordinatorReply, CoordinatorRequest, Damage, Flow, JoinSession, Meter, NodeReply, NodeRequest,
+    NodeStatus, Progress, Purpose, Refusal, Vitals,
 };
 use crate::participant::{Participant, generation_of};
 use crate::phases::ADOPT_EVERY_MS;
@@ -80,6 +80,8 @@ pub struct Node<D: Disk> {
     staging: Mutex<Staging>,
     pins: Mutex<Vec<Pinned>>,
     nodes: Mutex<Vec<NodeStatus>>,
+    /// The session with which the latest membership began.
+    session: Mutex<JoinSession>,
     /// The lease ends then, by the ports' clock.
     lease_until_ms: AtomicU64,
     heartbeat_ms: AtomicU64,
@@ -143,6 +145,7 @@ impl<D: Disk> Node<D> {
             staging: Mutex::new(Staging::new(limits)),
             pins: Mutex::default(),
             nodes: Mutex::new(membership.nodes),
+            session: Mutex::new(membership.session),
             lease_until_ms: AtomicU64::new(membership.lease_until_ms),
             heartbeat_ms: AtomicU64::new(membership.heartbeat_ms),
             must_join: AtomicBool::new(false),
@@ -481,6 +484,7 @@ impl<D: Disk> Node<D> {
                 self.must_join.store(true, Ordering::Release);
                 self.lease_until_ms.store(0, Ordering::Release);
                 lock(&self.staging).withdraw_all(ports.now_ms());
+                self.end_membership().await;
                 self.join_anew().await;
             }
             Ok(CoordinatorReply::Leave) => {
@@ -490,6 +494,16 @@ impl<D: Disk> Node<D> {
             // The lease runs on, and out if this lasts.
             Ok(_) | Err(_) => {}
         }
+    }
+
+    /// Serves nothing more of this membership and says so: others need not wait for its lease to run out.
+    /// If that is lost, they do.
+    async fn end_membership(&self) {
+        self.participant.end_membership().await;
+        let request = CoordinatorRequest::EndMembership(*lock(&self.session));
+        let ports = &self.participant.ports;
+        let told = ports.call_coordinator(request, MEMBERSHIP_DEADLINE_MS);
+        let _ = told.await;
     }
 
     async fn take_vitals(&self) -> Vitals {
@@ -516,6 +530,7 @@ impl<D: Disk> Node<D> {
     /// sent until there is an answer.
     async fn join_anew(&self) {
         if let Ok(membership) = ask_to_join(&self.participant, &self.options).await {
+            *lock(&self.session) = membership.session;
             self.renew(membership.lease_until_ms, membership.nodes);
             self.must_join.store(false, Ordering::Release);
         }

@@ -2,7 +2,9 @@
 
 use super::{Answer, Coordinator, Denied, lock};
 use crate::event::Event;
-use crate::message::{Applicant, CoordinatorReply, Liveness, NodeStatus, StoreFailure, Vitals};
+use crate::message::{
+    Applicant, CoordinatorReply, JoinSession, Liveness, NodeStatus, StoreFailure, Vitals,
+};
 use crate::ports::reach;
 use gabion_layout::NodeId;
 use gabion_meta::{KeyValue, Meta, MetaError, Progress};
@@ -138,6 +140,24 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let now_ms = self.ports.now_ms();
         if lock(&self.roster).end(node, incarnation, now_ms) {
             self.note_error(format!("the store of {node} has failed: {reason}"));
+            self.check_members().await?;
+        }
+        Ok(CoordinatorReply::Done)
+    }
+
+    /// Declares a node failed that was told to join anew and says that it serves nothing more: its lease
+    /// need not run out. Words about an earlier membership come too late and change nothing.
+    pub(super) async fn end_membership(self: &Arc<Self>, session: JoinSession) -> Answer {
+        let has_ended = {
+            // Nobody becomes a member between the look and the end.
+            let _joins = self.admission.lock().await;
+            let incarnation = lock(&self.sessions).incarnation_since(session);
+            let now_ms = self.ports.now_ms();
+            incarnation.is_some_and(|incarnation| {
+                lock(&self.roster).end(session.node, incarnation, now_ms)
+            })
+        };
+        if has_ended {
             self.check_members().await?;
         }
         Ok(CoordinatorReply::Done)

@@ -80,6 +80,9 @@ impl Session {
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     open: BTreeMap<NodeId, Session>,
+    /// The sessions with which memberships began, and the incarnations of their nodes. Nothing is known of
+    /// memberships that began under an earlier run of the coordinator.
+    members: BTreeMap<NodeId, (JoinSession, u64)>,
     begun_count: u64,
 }
 
@@ -101,6 +104,8 @@ impl Sessions {
         {
             return Err(known.beginning.start);
         }
+        // It may end at any time now, with a new membership.
+        self.members.remove(&node);
         self.begun_count += 1;
         let session = JoinSession {
             node,
@@ -232,8 +237,20 @@ impl Sessions {
 
     /// Ends a session. Whether there is something to repair.
     pub(super) fn end(&mut self, node: NodeId) -> bool {
-        let ended = self.open.remove(&node);
-        ended.is_some_and(|session| session.has_repairs)
+        let Some(ended) = self.open.remove(&node) else {
+            return false;
+        };
+        let number = ended.number;
+        let incarnation = ended.beginning.start.number;
+        self.members
+            .insert(node, (JoinSession { node, number }, incarnation));
+        ended.has_repairs
+    }
+
+    /// The incarnation that is a member since this session, if none has begun to join since.
+    pub(super) fn incarnation_since(&self, session: JoinSession) -> Option<u64> {
+        let member = self.members.get(&session.node);
+        member.and_then(|&(since, incarnation)| (since == session).then_some(incarnation))
     }
 
     /// The node that joins by this start of it.

@@ -24,6 +24,10 @@ use std::sync::Arc;
 
 /// How often a suspected node is looked at, in milliseconds.
 const LOOK_EVERY_MS: u64 = 1_000;
+/// The same while looks in a row find it cut off, from one look's beginning to the next one's, and the least
+/// time between them: others wait to do without it.
+const LOOK_AGAIN_EVERY_MS: u64 = 700;
+const LOOK_PAUSE_MS: u64 = 100;
 /// A node is evicted when it was of no use to most others so many times in a row, and may return
 /// when most reach it so many times in a row.
 const LOOK_COUNT: u32 = 3;
@@ -118,6 +122,17 @@ impl Suspicions {
         }
     }
 
+    /// In how long to look at a node again, after a look that took so long.
+    fn look_after_ms(&self, node: NodeId, look_took_ms: u64) -> u64 {
+        match self.0.get(&node) {
+            Some(held) if held.evicted.is_none() && (1..LOOK_COUNT).contains(&held.look_count) => {
+                let left_ms = LOOK_AGAIN_EVERY_MS.saturating_sub(look_took_ms);
+                left_ms.max(LOOK_PAUSE_MS)
+            }
+            _ => LOOK_EVERY_MS,
+        }
+    }
+
     /// Begins to look after a node; false when somebody does already.
     fn watch(&mut self, node: NodeId) -> bool {
         !std::mem::replace(&mut self.0.entry(node).or_default().is_watched, true)
@@ -192,6 +207,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     /// Looks after a node until nothing is held against it, or it is declared failed and not evicted.
     async fn watch_suspect(self: Arc<Self>, node: NodeId) {
         while !self.is_broken() {
+            let began_ms = self.ports.now_ms();
             let look = self.inspect(node).await;
             let now_ms = self.ports.now_ms();
             let verdict = lock(&self.suspicions).note(node, look, now_ms);
@@ -214,7 +230,9 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 lock(&self.suspicions).drop_watch(node);
                 return;
             }
-            self.ports.sleep_ms(LOOK_EVERY_MS).await;
+            let after_ms =
+                lock(&self.suspicions).look_after_ms(node, now_ms.saturating_sub(began_ms));
+            self.ports.sleep_ms(after_ms).await;
         }
     }
 

@@ -82,6 +82,8 @@ pub enum CoordinatorRequest {
         /// How it fares.
         vitals: Vitals,
     },
+    /// A node that was told to join anew serves nothing more as the member that it was since this session.
+    EndMembership(JoinSession),
     /// A node's store has failed: the node serves nothing more, ends its membership, and its process
     /// ends.
     StoreFailed(StoreFailure),

@@ -17,7 +17,7 @@ use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
 use gabion_protocol::event::Event;
 use gabion_protocol::message::{
     Applicant, ClusterStatus, CoordinatorReply, CoordinatorRequest, Damage, Flow, HeldChunk,
-    Holding, NodeReply, NodeRequest, NodeStatus, PoolWish, Refusal, Vitals,
+    Holding, JoinSession, NodeReply, NodeRequest, NodeStatus, PoolWish, Refusal, Vitals,
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
 use gabion_store::AppendedState;
@@ -303,6 +303,17 @@ impl Bed {
         self.ports.world().alive.insert(NodeId(node), incarnation);
         let applicant = self.applicant(id, node, rack, incarnation);
         self.let_in(applicant, chunks)
+    }
+
+    /// Lets a new run of an empty node join, and says by which session.
+    pub(crate) fn rejoin_in_session(&mut self, node: NodeId) -> JoinSession {
+        let incarnation = self.ports.now_ms() + 1;
+        self.ports.world().alive.insert(node, incarnation);
+        let applicant = self.applicant(Some(node), node.0, node.0 / 3, incarnation);
+        let (session, _) = self.tell(applicant, &[]).unwrap();
+        let reply = self.end_join(session, &[]);
+        assert!(matches!(reply, CoordinatorReply::Joined(_)), "{reply:?}");
+        session
     }
 
     /// What a node says of itself that was let in at every start before.

@@ -6,7 +6,8 @@ use futures::future::{BoxFuture, ready};
 use gabion_layout::NodeId;
 use gabion_protocol::event::Event;
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, Liveness, NodeReply, NodeRequest, Refusal, Vitals,
+    CoordinatorReply, CoordinatorRequest, JoinSession, Liveness, NodeReply, NodeRequest, Refusal,
+    Vitals,
 };
 
 const NODE: NodeId = NodeId(4);
@@ -117,6 +118,30 @@ fn a_node_that_most_others_cannot_use_is_evicted_until_they_can() {
     let reply = join_as_run(&mut bed, FIRST_RUN);
     assert!(matches!(reply, CoordinatorReply::Joined(_)), "{reply:?}");
     assert_eq!(liveness(&mut bed), Liveness::Up);
+}
+
+#[test]
+fn an_evicted_node_is_failed_as_soon_as_it_says_that_it_serves_nothing_more() {
+    let mut bed = Bed::three_racks();
+    let session = bed.rejoin_in_session(NODE);
+    let end = |bed: &mut Bed, session| {
+        let told = bed.ask(CoordinatorRequest::EndMembership(session));
+        assert_eq!(told, CoordinatorReply::Done);
+        liveness(bed)
+    };
+    cut_off(&mut bed, 6);
+    suspect(&mut bed);
+    bed.pass(1_500);
+    assert!(bed.take_events().contains(&Event::Evicted(NODE)));
+    assert_eq!(liveness(&mut bed), Liveness::Suspect, "its lease may run");
+    let number = session.number.wrapping_sub(1);
+    let earlier = JoinSession { number, ..session };
+    assert_eq!(end(&mut bed, earlier), Liveness::Suspect);
+    assert_eq!(end(&mut bed, session), Liveness::Failed);
+    bed.unhook();
+    let second = bed.rejoin_in_session(NODE);
+    assert_eq!(end(&mut bed, session), Liveness::Up, "it has joined since");
+    assert_eq!(end(&mut bed, second), Liveness::Failed);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use gabion_layout::{
     Sequence, Start, StripeId, StripeRecord, UpdateScheme,
 };
 use gabion_protocol::limits::Limits;
-use gabion_protocol::message::{Decided, NodeReply, NodeRequest, RunId};
+use gabion_protocol::message::{Decided, NodeReply, NodeRequest, Refusal, RunId};
 use gabion_protocol::node::{Node, NodeOptions};
 use gabion_protocol::ports::{Address, Ports};
 use gabion_store::{ChunkSpec, Cut, Options, SimDisk, Store};
@@ -449,6 +449,12 @@ impl Bed {
             self.until(|world| replies(world).is_some()).await;
         };
         self.run(futures::future::select(update, std::pin::pin!(script)));
+        let refused = NodeReply::Refused(Refusal::NoLease);
+        assert_eq!(
+            self.world().last_answers,
+            [Some(refused)],
+            "who says that its membership has ended serves nothing"
+        );
         let (_, reply) = replies(&self.world()).expect("whatever ended first, it has answered");
         reply
     }

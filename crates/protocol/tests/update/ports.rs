@@ -2,6 +2,7 @@
 //! grants everything.
 
 use crate::bed::{CHUNK_BYTES, stripe};
+use bytes::Bytes;
 use futures::channel::mpsc::UnboundedReceiver;
 use futures::future::{BoxFuture, pending, ready};
 use futures::{FutureExt, StreamExt};
@@ -57,6 +58,8 @@ pub(crate) struct World {
     pub(crate) answer_ms: u64,
     /// Nodes that send a heartbeat must join anew.
     pub(crate) must_rejoin: bool,
+    /// What nodes answered that had just told the coordinator that their membership has ended.
+    pub(crate) last_answers: Vec<Option<NodeReply>>,
     /// Parts for stuck nodes, which a test may deliver, and what other nodes have said of theirs.
     pub(crate) held_back: Vec<NodeRequest>,
     pub(crate) part_replies: Vec<(NodeId, NodeReply)>,
@@ -164,6 +167,18 @@ impl BedPorts {
         CoordinatorReply::PageTold(answer)
     }
 
+    /// Asks a node that has just said that its membership has ended.
+    fn hear_last_word(&self, node: NodeId) {
+        let node = Arc::clone(&self.world().nodes[&node]);
+        let probe = NodeRequest::Probe {
+            bytes: Bytes::new(),
+        };
+        let asked = node.handle(probe, Address::Node(NodeId::CLIENT));
+        // The node looks at the time, so nothing may be locked meanwhile.
+        let answer = asked.now_or_never();
+        self.world().last_answers.push(answer);
+    }
+
     fn answer(&self, request: CoordinatorRequest) -> CoordinatorReply {
         match request {
             CoordinatorRequest::BeginJoin { node, .. } => CoordinatorReply::JoinBegun(JoinBegun {
@@ -212,6 +227,10 @@ impl BedPorts {
                     return CoordinatorReply::Refused("its node has returned".to_owned());
                 }
                 world.notes.push((epoch, chunks));
+                CoordinatorReply::Done
+            }
+            CoordinatorRequest::EndMembership(session) => {
+                self.hear_last_word(session.node);
                 CoordinatorReply::Done
             }
             CoordinatorRequest::StoreFailed(failure) => {

@@ -290,6 +290,22 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "a-late-word-ends-a-later-membership",
+        file: "crates/protocol/src/coordinator/sessions.rs",
+        text: "(since == session).then_some(incarnation)",
+        replacement: "(since.node == session.node).then_some(incarnation)",
+        check: coordinator(
+            "suspicion::an_evicted_node_is_failed_as_soon_as_it_says_that_it_serves_nothing_more",
+        ),
+    },
+    Mutant {
+        name: "a-node-serves-after-its-membership-has-ended",
+        file: "crates/protocol/src/node.rs",
+        text: "                self.lease_until_ms.store(0, Ordering::Release);\n                lock(&self.staging).withdraw_all(ports.now_ms());\n                self.end_membership().await;",
+        replacement: "                lock(&self.staging).withdraw_all(ports.now_ms());\n                self.end_membership().await;\n                self.lease_until_ms.store(0, Ordering::Release);",
+        check: updates("left_out::a_part_that_began_before_its_node_joined_anew_leaves_nothing"),
+    },
+    Mutant {
         name: "leases-are-granted-though-the-metadata-have-failed",
         file: "crates/protocol/src/coordinator/starts.rs",
         text: "if self.broken.set(reason.clone()).is_ok() {",
