@@ -23,6 +23,8 @@ pub enum Event {
     GivenUp(NodeId),
     /// A node has been drained.
     Drained(NodeId),
+    /// A node's disk hangs: the node is no member until work on it comes to an end.
+    DiskHangs(NodeId),
     /// A node's disk has become full.
     DiskFull(NodeId, Space),
     /// A node's disk is no longer full.
@@ -47,6 +49,7 @@ impl Event {
                 | Self::Evicted(_)
                 | Self::Failed(_)
                 | Self::GivenUp(_)
+                | Self::DiskHangs(_)
                 | Self::DiskFull(..)
                 | Self::RepairFailed(..)
         )
@@ -64,6 +67,7 @@ impl Event {
             | Self::Failed(node)
             | Self::GivenUp(node)
             | Self::Drained(node)
+            | Self::DiskHangs(node)
             | Self::DiskFull(node, _)
             | Self::DiskHasRoom(node, _) => Some(*node),
             Self::RepairBegan(_) | Self::RepairEnded(_) | Self::RepairFailed(..) => None,
@@ -108,6 +112,10 @@ impl fmt::Display for Event {
                 )
             }
             Self::Drained(node) => write!(f, "{node} is drained and may be switched off"),
+            Self::DiskHangs(node) => write!(
+                f,
+                "the disk of {node} hangs: the node serves nothing until work on it comes to an end"
+            ),
             Self::DiskFull(node, space) => {
                 let percent = space.used_percent();
                 write!(f, "the disk of {node} is full: {percent} % of it is used")

@@ -6,11 +6,12 @@ mod participate;
 
 pub use crate::store_failure::Left;
 
+use crate::event::Event;
 use crate::joining::ask_to_join;
 use crate::limits::Limits;
 use crate::message::{
-    CoordinatorReply, CoordinatorRequest, Damage, Flow, JoinSession, Meter, NodeReply, NodeRequest,
-    NodeStatus, Progress, Purpose, Refusal, Vitals,
+    CoordinatorReply, CoordinatorRequest, Damage, EndCause, Flow, JoinSession, Meter, NodeReply,
+    NodeRequest, NodeStatus, Progress, Purpose, Refusal, Vitals,
 };
 use crate::participant::{Participant, generation_of};
 use crate::phases::ADOPT_EVERY_MS;
@@ -453,7 +454,11 @@ impl<D: Disk> Node<D> {
     async fn heartbeat(&self) {
         let ports = &self.participant.ports;
         if ports.disk_hangs() {
-            // Its lease runs out, and others do without it.
+            if !self.must_join.load(Ordering::Acquire) {
+                ports.note_event(&Event::DiskHangs(self.id));
+                self.serve_nothing_more();
+                self.tell_end(EndCause::DiskHangs).await;
+            }
             return;
         }
         if self.must_join.load(Ordering::Acquire) {
@@ -481,10 +486,9 @@ impl<D: Disk> Node<D> {
                 }
             }
             Ok(CoordinatorReply::Rejoin) => {
-                self.must_join.store(true, Ordering::Release);
-                self.lease_until_ms.store(0, Ordering::Release);
-                lock(&self.staging).withdraw_all(ports.now_ms());
-                self.end_membership().await;
+                self.serve_nothing_more();
+                self.participant.end_membership().await;
+                self.tell_end(EndCause::Told).await;
                 self.join_anew().await;
             }
             Ok(CoordinatorReply::Leave) => {
@@ -496,11 +500,18 @@ impl<D: Disk> Node<D> {
         }
     }
 
-    /// Serves nothing more of this membership and says so: others need not wait for its lease to run out.
-    /// If that is lost, they do.
-    async fn end_membership(&self) {
-        self.participant.end_membership().await;
-        let request = CoordinatorRequest::EndMembership(*lock(&self.session));
+    /// Refuses all requests until the node has joined anew.
+    fn serve_nothing_more(&self) {
+        self.must_join.store(true, Ordering::Release);
+        self.lease_until_ms.store(0, Ordering::Release);
+        lock(&self.staging).withdraw_all(self.participant.ports.now_ms());
+    }
+
+    /// Says that the node serves nothing more of this membership: others need not wait for its lease to run
+    /// out. If that is lost, they do.
+    async fn tell_end(&self, cause: EndCause) {
+        let session = *lock(&self.session);
+        let request = CoordinatorRequest::EndMembership { session, cause };
         let ports = &self.participant.ports;
         let told = ports.call_coordinator(request, MEMBERSHIP_DEADLINE_MS);
         let _ = told.await;

@@ -38,23 +38,26 @@ fn slot_at(address: &str) -> Option<Slot> {
     number.parse().ok().map(Slot)
 }
 
-/// Machines whose disks hang.
+/// A disk hangs when it has done nothing for so long.
+const HANGS_AFTER_US: u64 = 10_000_000;
+
+/// Machines whose disks do nothing, and since when.
 #[derive(Debug, Default)]
-pub(crate) struct Hangs(Mutex<BTreeSet<Slot>>);
+pub(crate) struct Hangs(Mutex<BTreeMap<Slot, u64>>);
 
 impl Hangs {
-    /// Lets a machine's disk hang, or do what it was asked to meanwhile.
-    pub(crate) fn set(&self, slot: Slot, hangs: bool) {
-        let mut hung = lock(&self.0);
-        if hangs {
-            hung.insert(slot);
-        } else {
-            hung.remove(&slot);
-        }
+    /// A machine's disk does nothing from now on.
+    pub(crate) fn begin(&self, slot: Slot, now_us: u64) {
+        lock(&self.0).insert(slot, now_us);
     }
 
-    fn has(&self, slot: Slot) -> bool {
-        lock(&self.0).contains(&slot)
+    /// It does what it was asked to meanwhile.
+    pub(crate) fn end(&self, slot: Slot) {
+        lock(&self.0).remove(&slot);
+    }
+
+    fn since_us(&self, slot: Slot) -> Option<u64> {
+        lock(&self.0).get(&slot).copied()
     }
 }
 
@@ -252,7 +255,7 @@ impl Ports for SimPorts {
         let slot = self.party.slot;
         let task = async move {
             world.sleep(wait_us).await;
-            while hangs.has(slot) {
+            while hangs.since_us(slot).is_some() {
                 world.sleep(HANG_LOOK_US).await;
             }
             if let Some(act) = world.steps.step() {
@@ -264,6 +267,11 @@ impl Ports for SimPorts {
             world.steps.changed();
         };
         self.world.spawn(self.party.process, task.boxed());
+    }
+
+    fn disk_hangs(&self) -> bool {
+        let since_us = self.hangs.since_us(self.party.slot);
+        since_us.is_some_and(|since_us| self.world.now_us() >= since_us + HANGS_AFTER_US)
     }
 
     fn note_event(&self, event: &Event) {

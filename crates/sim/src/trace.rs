@@ -26,7 +26,7 @@ pub(crate) fn request(request: &Request) -> Option<String> {
             | CoordinatorRequest::TellChunks(_)
             | CoordinatorRequest::SetAside(_)
             | CoordinatorRequest::EndJoin(_)
-            | CoordinatorRequest::EndMembership(_)
+            | CoordinatorRequest::EndMembership { .. }
             | CoordinatorRequest::Accept(_) => Some(format!("{request:?}")),
             _ => None,
         },

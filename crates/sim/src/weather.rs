@@ -225,9 +225,9 @@ impl Weather {
     async fn hang(&self, slot: Slot, hung_ms: u64) {
         let world = &self.cluster.world;
         world.note(&format!("the disk of machine {} hangs", slot.0));
-        self.cluster.hangs.set(slot, true);
+        self.cluster.hangs.begin(slot, world.now_us());
         world.sleep(hung_ms * 1000).await;
-        self.cluster.hangs.set(slot, false);
+        self.cluster.hangs.end(slot);
     }
 
     /// A disk dies under its process, and is replaced later.

@@ -3,7 +3,7 @@
 use super::{Answer, Coordinator, Denied, lock};
 use crate::event::Event;
 use crate::message::{
-    Applicant, CoordinatorReply, JoinSession, Liveness, NodeStatus, StoreFailure, Vitals,
+    Applicant, CoordinatorReply, EndCause, JoinSession, Liveness, NodeStatus, StoreFailure, Vitals,
 };
 use crate::ports::reach;
 use gabion_layout::NodeId;
@@ -145,9 +145,13 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         Ok(CoordinatorReply::Done)
     }
 
-    /// Declares a node failed that was told to join anew and says that it serves nothing more: its lease
-    /// need not run out. Words about an earlier membership come too late and change nothing.
-    pub(super) async fn end_membership(self: &Arc<Self>, session: JoinSession) -> Answer {
+    /// Declares a node failed that says that it serves nothing more: its lease need not run out. Words about
+    /// an earlier membership come too late and change nothing.
+    pub(super) async fn end_membership(
+        self: &Arc<Self>,
+        session: JoinSession,
+        cause: EndCause,
+    ) -> Answer {
         let has_ended = {
             // Nobody becomes a member between the look and the end.
             let _joins = self.admission.lock().await;
@@ -158,6 +162,9 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             })
         };
         if has_ended {
+            if cause == EndCause::DiskHangs {
+                self.ports.note_event(&Event::DiskHangs(session.node));
+            }
             self.check_members().await?;
         }
         Ok(CoordinatorReply::Done)

@@ -307,7 +307,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 };
                 Ok(self.heartbeat(node, progress, &vitals))
             }
-            Ask::EndMembership(session) => self.end_membership(session).await,
+            Ask::EndMembership { session, cause } => self.end_membership(session, cause).await,
             Ask::StoreFailed(failure) => self.store_failed(failure).await,
             Ask::Acquire {
                 stripe,

@@ -39,6 +39,15 @@ pub struct Applicant {
     pub capacity_bytes: u64,
 }
 
+/// Why a node ends its membership by itself. It joins anew when it can.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum EndCause {
+    /// It was told to join anew.
+    Told,
+    /// Its disk hangs.
+    DiskHangs,
+}
+
 /// A node's word that its store has failed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct StoreFailure {
@@ -82,8 +91,13 @@ pub enum CoordinatorRequest {
         /// How it fares.
         vitals: Vitals,
     },
-    /// A node that was told to join anew serves nothing more as the member that it was since this session.
-    EndMembership(JoinSession),
+    /// A node serves nothing more as the member that it was since a session.
+    EndMembership {
+        /// The session with which the membership began.
+        session: JoinSession,
+        /// Why it ends.
+        cause: EndCause,
+    },
     /// A node's store has failed: the node serves nothing more, ends its membership, and its process
     /// ends.
     StoreFailed(StoreFailure),

@@ -15,8 +15,8 @@ mod status;
 
 pub use array::{ArrayMemory, ArrayStatus, DeviceState, DeviceStatus};
 pub use coordinator::{
-    Applicant, CoordinatorReply, CoordinatorRequest, FileLayout, FormOrder, LifecycleWish,
-    PoolWish, RepairOrder, SettledStripe, StoreFailure, StripeLease,
+    Applicant, CoordinatorReply, CoordinatorRequest, EndCause, FileLayout, FormOrder,
+    LifecycleWish, PoolWish, RepairOrder, SettledStripe, StoreFailure, StripeLease,
 };
 pub use flow::Flow;
 pub use join::{

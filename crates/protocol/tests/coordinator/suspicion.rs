@@ -6,8 +6,8 @@ use futures::future::{BoxFuture, ready};
 use gabion_layout::NodeId;
 use gabion_protocol::event::Event;
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, JoinSession, Liveness, NodeReply, NodeRequest, Refusal,
-    Vitals,
+    CoordinatorReply, CoordinatorRequest, EndCause, JoinSession, Liveness, NodeReply, NodeRequest,
+    Refusal, Vitals,
 };
 
 const NODE: NodeId = NodeId(4);
@@ -125,7 +125,8 @@ fn an_evicted_node_is_failed_as_soon_as_it_says_that_it_serves_nothing_more() {
     let mut bed = Bed::three_racks();
     let session = bed.rejoin_in_session(NODE);
     let end = |bed: &mut Bed, session| {
-        let told = bed.ask(CoordinatorRequest::EndMembership(session));
+        let cause = EndCause::Told;
+        let told = bed.ask(CoordinatorRequest::EndMembership { session, cause });
         assert_eq!(told, CoordinatorReply::Done);
         liveness(bed)
     };
@@ -142,6 +143,21 @@ fn an_evicted_node_is_failed_as_soon_as_it_says_that_it_serves_nothing_more() {
     let second = bed.rejoin_in_session(NODE);
     assert_eq!(end(&mut bed, session), Liveness::Up, "it has joined since");
     assert_eq!(end(&mut bed, second), Liveness::Failed);
+}
+
+#[test]
+fn a_node_whose_disk_hangs_is_failed_as_soon_as_it_says_so_and_the_log_tells_why() {
+    let mut bed = Bed::three_racks();
+    let session = bed.rejoin_in_session(NODE);
+    bed.take_events();
+    let cause = EndCause::DiskHangs;
+    let told = bed.ask(CoordinatorRequest::EndMembership { session, cause });
+    assert_eq!(told, CoordinatorReply::Done);
+    assert_eq!(liveness(&mut bed), Liveness::Failed);
+    let events = bed.take_events();
+    assert!(events.contains(&Event::DiskHangs(NODE)), "{events:?}");
+    bed.rejoin_in_session(NODE);
+    assert_eq!(liveness(&mut bed), Liveness::Up);
 }
 
 #[test]

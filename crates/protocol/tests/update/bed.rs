@@ -11,7 +11,7 @@ use gabion_layout::{
     Sequence, Start, StripeId, StripeRecord, UpdateScheme,
 };
 use gabion_protocol::limits::Limits;
-use gabion_protocol::message::{Decided, NodeReply, NodeRequest, Refusal, RunId};
+use gabion_protocol::message::{Decided, EndCause, NodeReply, NodeRequest, Refusal, RunId};
 use gabion_protocol::node::{Node, NodeOptions};
 use gabion_protocol::ports::{Address, Ports};
 use gabion_store::{ChunkSpec, Cut, Options, SimDisk, Store};
@@ -404,6 +404,21 @@ impl Bed {
     /// Has a node send one heartbeat.
     pub(crate) fn heartbeat(&self, node: u32) {
         self.run(self.beat(node));
+    }
+
+    /// From now on nobody's disk does anything, or everybody's does.
+    pub(crate) fn hang_disks(&self, hang: bool) {
+        self.world().disks_hang = hang;
+    }
+
+    /// Why nodes have ended their memberships, and what these answered then.
+    pub(crate) fn take_ends(&self) -> Vec<(EndCause, Option<NodeReply>)> {
+        let mut world = self.world();
+        let causes = std::mem::take(&mut world.ends);
+        causes
+            .into_iter()
+            .zip(std::mem::take(&mut world.last_answers))
+            .collect()
     }
 
     async fn beat(&self, node: u32) {

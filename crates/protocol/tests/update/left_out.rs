@@ -7,8 +7,8 @@ use gabion_layout::{
 };
 use gabion_plan::{Part, StepOrder};
 use gabion_protocol::message::{
-    CommittedMark, Decided, Effect, NodeReply, NodeRequest, Purpose, ReadCut, Refusal, RunId,
-    RunPart,
+    CommittedMark, Decided, Effect, EndCause, NodeReply, NodeRequest, Purpose, ReadCut, Refusal,
+    RunId, RunPart,
 };
 use gabion_protocol::ports::Ports as _;
 
@@ -208,6 +208,24 @@ fn a_lease_runs_from_when_the_node_asked_for_it() {
     assert!(serves(&bed, 1), "so did the heartbeat");
     bed.pass(400);
     assert!(!serves(&bed, 1));
+}
+
+#[test]
+fn a_node_whose_disk_hangs_serves_nothing_and_says_so_until_it_has_joined_anew() {
+    let bed = Bed::new(&[]);
+    bed.grant_leases_of(1_000_000, 0);
+    bed.heartbeat(1);
+    assert!(serves(&bed, 1));
+    bed.hang_disks(true);
+    bed.heartbeat(1);
+    let refused = Some(NodeReply::Refused(Refusal::NoLease));
+    assert_eq!(bed.take_ends(), [(EndCause::DiskHangs, refused)]);
+    bed.heartbeat(1);
+    assert_eq!(bed.take_ends(), [], "once");
+    bed.hang_disks(false);
+    assert!(!serves(&bed, 1), "others may have gone on without it");
+    bed.heartbeat(1);
+    assert!(serves(&bed, 1));
 }
 
 #[test]

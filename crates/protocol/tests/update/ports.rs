@@ -12,9 +12,9 @@ use gabion_layout::{
 };
 use gabion_meta::{PoolRecord, PoolSpec};
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, Decided, Effect, Flow, InventoryPage, JoinBegun,
-    JoinSession, Joined, Liveness, NodeReply, NodeRequest, NodeStatus, PageAnswer, Refusal, Scope,
-    StripeLease,
+    CoordinatorReply, CoordinatorRequest, Decided, Effect, EndCause, Flow, InventoryPage,
+    JoinBegun, JoinSession, Joined, Liveness, NodeReply, NodeRequest, NodeStatus, PageAnswer,
+    Refusal, Scope, StripeLease,
 };
 use gabion_protocol::node::Node;
 use gabion_protocol::ports::{Address, CallError, Ports};
@@ -60,6 +60,10 @@ pub(crate) struct World {
     pub(crate) must_rejoin: bool,
     /// What nodes answered that had just told the coordinator that their membership has ended.
     pub(crate) last_answers: Vec<Option<NodeReply>>,
+    /// Why memberships have ended.
+    pub(crate) ends: Vec<EndCause>,
+    /// Whether all disks hang.
+    pub(crate) disks_hang: bool,
     /// Parts for stuck nodes, which a test may deliver, and what other nodes have said of theirs.
     pub(crate) held_back: Vec<NodeRequest>,
     pub(crate) part_replies: Vec<(NodeId, NodeReply)>,
@@ -229,7 +233,8 @@ impl BedPorts {
                 world.notes.push((epoch, chunks));
                 CoordinatorReply::Done
             }
-            CoordinatorRequest::EndMembership(session) => {
+            CoordinatorRequest::EndMembership { session, cause } => {
+                self.world().ends.push(cause);
                 self.hear_last_word(session.node);
                 CoordinatorReply::Done
             }
@@ -320,6 +325,10 @@ impl Ports for BedPorts {
     }
 
     fn learn_nodes(&self, _: &[NodeStatus]) {}
+
+    fn disk_hangs(&self) -> bool {
+        self.world().disks_hang
+    }
 
     fn now_ms(&self) -> u64 {
         self.world().now_ms

@@ -209,6 +209,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         check: updates("a_node_whose_disk_dies_refuses_everything_and_tells_the_coordinator"),
     },
     Mutant {
+        name: "a-hung-disk-keeps-its-membership",
+        file: "crates/protocol/src/node.rs",
+        text: "self.tell_end(EndCause::DiskHangs).await;",
+        replacement: "",
+        check: test(
+            "gabion-protocol",
+            "update",
+            "left_out::a_node_whose_disk_hangs_serves_nothing_and_says_so_until_it_has_joined_anew",
+        ),
+    },
+    Mutant {
         name: "a-failed-store-keeps-its-membership",
         file: "crates/protocol/src/coordinator/fleet.rs",
         text: "is_member && self.membership.end(node, incarnation, now_ms)",
