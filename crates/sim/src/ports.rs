@@ -12,7 +12,7 @@ use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, NodeStatus, Refusal,
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 /// Where the coordinator runs.

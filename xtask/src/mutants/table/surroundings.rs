@@ -312,8 +312,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-node-serves-after-its-membership-has-ended",
         file: "crates/protocol/src/node.rs",
-        text: "                self.lease_until_ms.store(0, Ordering::Release);\n                lock(&self.staging).withdraw_all(ports.now_ms());\n                self.end_membership().await;",
-        replacement: "                lock(&self.staging).withdraw_all(ports.now_ms());\n                self.end_membership().await;\n                self.lease_until_ms.store(0, Ordering::Release);",
+        text: "        self.lease_until_ms.store(0, Ordering::Release);\n        lock(&self.staging).withdraw_all(self.participant.ports.now_ms());",
+        replacement: "        lock(&self.staging).withdraw_all(self.participant.ports.now_ms());",
         check: updates("left_out::a_part_that_began_before_its_node_joined_anew_leaves_nothing"),
     },
     Mutant {
