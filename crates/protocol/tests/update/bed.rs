@@ -406,9 +406,9 @@ impl Bed {
         self.run(self.beat(node));
     }
 
-    /// From now on nobody's disk does anything, or everybody's does.
-    pub(crate) fn hang_disks(&self, hang: bool) {
-        self.world().disks_hang = hang;
+    /// From now on the disk of one node does nothing, or everybody's does what it should.
+    pub(crate) fn hang_disk(&self, of: Option<u32>) {
+        self.world().hung = of.map(NodeId).into_iter().collect();
     }
 
     /// Why nodes have ended their memberships, and what these answered then.

@@ -216,13 +216,13 @@ fn a_node_whose_disk_hangs_serves_nothing_and_says_so_until_it_has_joined_anew()
     bed.grant_leases_of(1_000_000, 0);
     bed.heartbeat(1);
     assert!(serves(&bed, 1));
-    bed.hang_disks(true);
+    bed.hang_disk(Some(1));
     bed.heartbeat(1);
     let refused = Some(NodeReply::Refused(Refusal::NoLease));
     assert_eq!(bed.take_ends(), [(EndCause::DiskHangs, refused)]);
     bed.heartbeat(1);
     assert_eq!(bed.take_ends(), [], "once");
-    bed.hang_disks(false);
+    bed.hang_disk(None);
     assert!(!serves(&bed, 1), "others may have gone on without it");
     bed.heartbeat(1);
     assert!(serves(&bed, 1));

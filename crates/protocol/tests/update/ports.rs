@@ -62,8 +62,8 @@ pub(crate) struct World {
     pub(crate) last_answers: Vec<Option<NodeReply>>,
     /// Why memberships have ended.
     pub(crate) ends: Vec<EndCause>,
-    /// Whether all disks hang.
-    pub(crate) disks_hang: bool,
+    /// Nodes whose disks hang.
+    pub(crate) hung: Vec<NodeId>,
     /// Parts for stuck nodes, which a test may deliver, and what other nodes have said of theirs.
     pub(crate) held_back: Vec<NodeRequest>,
     pub(crate) part_replies: Vec<(NodeId, NodeReply)>,
@@ -327,7 +327,7 @@ impl Ports for BedPorts {
     fn learn_nodes(&self, _: &[NodeStatus]) {}
 
     fn disk_hangs(&self) -> bool {
-        self.world().disks_hang
+        self.world().hung.contains(&self.me)
     }
 
     fn now_ms(&self) -> u64 {
