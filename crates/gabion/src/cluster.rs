@@ -5,6 +5,10 @@
 //! with one file a live process. A process says on its stdout when
 //! it is ready; starting waits for that line and for nothing else.
 
+mod readiness;
+
+pub(crate) use self::readiness::READY;
+use self::readiness::{NotReady, START_DEADLINE, last_line, wait_until_ready};
 use crate::arguments::{Behaviour, EngineName, Merging, UpOptions};
 use crate::failure::{Context, Failure};
 use crate::output::bytes;
@@ -20,18 +24,13 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, ChildStdout, Command};
+use tokio::process::{Child, Command};
 
-/// How long a process may take from its start until it is ready: a node recovers its store first.
-const START_DEADLINE: Duration = Duration::from_mins(1);
 /// Ports below those that systems hand out by themselves; a prime number of them.
 const LASTING_PORTS: std::ops::Range<u16> = 20_011..29_984;
 /// Devices of a node's array, and bytes of each.
 const TRIAL_DEVICES: u32 = 4;
 const TRIAL_DEVICE_BYTES: u64 = 1 << 30;
-/// The word with which a process says that it is ready; what follows is its address.
-pub(crate) const READY: &str = "ready";
 
 /// The shape of a cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -460,11 +459,16 @@ impl LocalCluster {
         let stdout = child.stdout.take().expect("stdout is piped");
         match wait_until_ready(stdout).await {
             Ok(address) => Ok(address),
-            Err(why) => {
+            Err(NotReady::Late) => Err(Failure::failed(format!(
+                "{name} is not ready after {} s ({}) and goes on trying; see {}",
+                START_DEADLINE.as_secs(),
+                last_line(&log_path).unwrap_or_default(),
+                log_path.display()
+            ))),
+            Err(NotReady::Gone(why)) => {
                 let _ = child.kill().await;
                 let _ = fs::remove_file(self.run_file(name));
-                let log = fs::read_to_string(&log_path).unwrap_or_default();
-                let why = log.lines().last().unwrap_or(why);
+                let why = last_line(&log_path).unwrap_or_else(|| why.to_owned());
                 let log_path = log_path.display();
                 Err(Failure::failed(format!(
                     "{name} did not start ({why}); see {log_path}"
@@ -562,18 +566,6 @@ fn free_address() -> Result<String, Failure> {
     let port = ports.into_iter().find(is_free);
     let port = port.ok_or_else(|| Failure::failed("no port is free for a coordinator"))?;
     Ok(format!("127.0.0.1:{port}"))
-}
-
-/// Waits for the line with which a process says that it is ready; gives what follows the word.
-async fn wait_until_ready(stdout: ChildStdout) -> Result<String, &'static str> {
-    let mut lines = BufReader::new(stdout).lines();
-    let line = tokio::time::timeout(START_DEADLINE, lines.next_line()).await;
-    let line = line.map_err(|_| "it was not ready in time")?;
-    let line = line.ok().flatten().ok_or("it ended without a word")?;
-    let address = line.strip_prefix(READY);
-    address
-        .map(|address| address.trim().to_owned())
-        .ok_or("it said something else than that it is ready")
 }
 
 fn signal(running: &Running, signal: Signal) -> rustix::io::Result<()> {

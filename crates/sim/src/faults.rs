@@ -83,7 +83,7 @@ pub(crate) const FAULTS: [(Fault, u64); 28] = [
     (Fault::DiskFull, 1),
     (Fault::BitRot, 2),
     (Fault::DiskLoss, 2),
-    (Fault::Rollback, 0),
+    (Fault::Rollback, 2),
     (Fault::Pause, 2),
     // Leases are counted by clocks that count suspension; one that stands still cannot know that it is over.
     (Fault::Suspend, 0),

@@ -437,6 +437,10 @@ impl History {
         let mut excerpt = Self::default();
         let mut left = vec![stripe];
         while let Some(stripe) = left.pop() {
+            // Several stripes may be made of it.
+            if excerpt.stripes.contains_key(&stripe) {
+                continue;
+            }
             if let Some(pieces) = self.inherited.get(&stripe) {
                 left.extend(pieces.iter().map(|piece| piece.old));
                 excerpt.inherited.insert(stripe, pieces.clone());

@@ -163,9 +163,10 @@ mod tests {
         let (stream, mut far) = pair().await;
         let (_, mut writer) = stream.halves();
         let begun = stream.passage();
+        let bytes = vec![7; 1 << 16];
         let filling = async {
             loop {
-                writer.write_all(&[7; 1 << 16]).await.unwrap();
+                writer.write_all(&bytes).await.unwrap();
             }
         };
         // Both buffers are full when a second passes without room for more.
