@@ -128,12 +128,16 @@ impl Cluster {
 
     /// Runs a command of the binary on this cluster.
     pub(crate) fn output(&self, arguments: &[&str]) -> Result<Output, Stop> {
+        output_of(&mut self.command(arguments), COMMAND_LIMIT)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.gabion);
         command
             .args(arguments)
             .env("GABION_DIR", &self.directory)
             .env_remove("GABION_COORDINATOR");
-        output_of(&mut command, COMMAND_LIMIT)
+        command
     }
 
     /// Asks for figures; none when the answer is none.
@@ -229,6 +233,28 @@ impl Cluster {
             Process::Node(node) => self
                 .run(&["chaos", "start-node", &node.to_string()])
                 .map(drop),
+        }
+    }
+
+    /// Starts a node as an operator would who agrees to what it finds: chunks of which nobody knows anything
+    /// are set aside when it asks. Whether it has asked.
+    pub(crate) fn start_and_accept(&self, node: u32) -> Result<bool, Stop> {
+        let node = node.to_string();
+        let mut command = self.command(&["chaos", "start-node", &node]);
+        let starting = command.stdout(Stdio::null()).spawn();
+        let mut starting = starting.context("start a node")?;
+        let mut has_asked = false;
+        loop {
+            if let Some(status) = starting.try_wait().context("wait for a node's start")? {
+                let stop = || Stop::Broken(format!("node {node} did not start"));
+                return status.success().then_some(has_asked).ok_or_else(stop);
+            }
+            let waits = |trouble: &String| trouble.contains("waits to join");
+            if !has_asked && self.troubles()?.iter().any(waits) {
+                self.run(&["node", "accept", &node])?;
+                has_asked = true;
+            }
+            self.wait(Duration::from_millis(100))?;
         }
     }
 

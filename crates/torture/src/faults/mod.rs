@@ -188,8 +188,16 @@ impl Fault {
             (_, Undo::Copy(copy)) => {
                 cluster.kill(process)?;
                 copies::put_back(cluster, process, &copy)?;
-                cluster.start(process)?;
-                return Ok("put back".to_owned());
+                let Process::Node(node) = process else {
+                    unreachable!("the coordinator's copy is an old database");
+                };
+                let has_asked = cluster.start_and_accept(node)?;
+                let remark = if has_asked {
+                    "put back; it has asked the operator"
+                } else {
+                    "put back"
+                };
+                return Ok(remark.to_owned());
             }
             (_, Undo::Other(mut twin)) => {
                 let runs = twin.runs()?;
