@@ -230,10 +230,23 @@ impl Cluster {
                 }
                 require("gabion cluster up", &output)
             }
-            Process::Node(node) => self
-                .run(&["chaos", "start-node", &node.to_string()])
-                .map(drop),
+            Process::Node(node) => self.start_and_accept(node).map(drop),
         }
+    }
+
+    /// Agrees to what nodes that join ask the operator, as the status tells it: nodes that were away longer than
+    /// the grace period find chunks of files that were removed since. Whether one has asked.
+    pub(crate) fn accept(&self, troubles: &[String]) -> Result<bool, Stop> {
+        let asks = |trouble: &String| {
+            let (_, node) = trouble.split_once("'gabion node accept ")?;
+            Some(node.trim_end_matches('\'').to_owned())
+        };
+        let asking: Vec<String> = troubles.iter().filter_map(asks).collect();
+        for node in &asking {
+            // It may have gone since.
+            self.output(&["node", "accept", node])?;
+        }
+        Ok(!asking.is_empty())
     }
 
     /// Starts a node as an operator would who agrees to what it finds: chunks of which nobody knows anything
@@ -249,11 +262,7 @@ impl Cluster {
                 let stop = || Stop::Broken(format!("node {node} did not start"));
                 return status.success().then_some(has_asked).ok_or_else(stop);
             }
-            let waits = |trouble: &String| trouble.contains("waits to join");
-            if !has_asked && self.troubles()?.iter().any(waits) {
-                self.run(&["node", "accept", &node])?;
-                has_asked = true;
-            }
+            has_asked |= self.accept(&self.troubles()?)?;
             self.wait(Duration::from_millis(100))?;
         }
     }

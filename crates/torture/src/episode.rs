@@ -240,6 +240,7 @@ impl Episode<'_> {
                     let pause = self.dice.between(200, 2000);
                     next_fault = Instant::now() + Duration::from_millis(pause);
                 } else if heals {
+                    self.cluster.accept(&troubles)?;
                     require_green_soon(unhealthy_since, &troubles)?;
                     next_check = now + Duration::from_millis(300);
                 }
@@ -369,6 +370,7 @@ impl Episode<'_> {
             if troubles.is_empty() {
                 return Ok(());
             }
+            self.cluster.accept(&troubles)?;
             require_green_soon(since, &troubles)?;
             self.cluster.wait(Duration::from_millis(300))?;
         }
