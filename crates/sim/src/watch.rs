@@ -54,9 +54,12 @@ impl Watch {
         lock(&self.doubtful).insert(node);
     }
 
-    /// Nothing is rotten any more.
-    pub(crate) fn is_whole(&self) {
-        lock(&self.rotten).clear();
+    /// Nothing that can be found is rotten any more. A page that cannot be read is not found where nothing
+    /// reads it, such as in a reserve whose records are in memory or merged.
+    pub(crate) fn is_whole(&self, cluster: &Cluster) {
+        let disks = cluster.disks();
+        let is_left = |path: &String| disks.values().any(|disk| disk.has_lost_pages(path));
+        lock(&self.rotten).retain(is_left);
         lock(&self.doubtful).clear();
     }
 

@@ -435,7 +435,7 @@ impl Weather {
                 Ok(()) => {
                     world.note("the cluster is whole");
                     lock(&self.harmed).clear();
-                    self.cluster.watch.is_whole();
+                    self.cluster.watch.is_whole(&self.cluster);
                     return;
                 }
                 Err(still) => why = still,

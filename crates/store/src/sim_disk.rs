@@ -104,6 +104,14 @@ impl SimDisk {
         }
     }
 
+    /// Whether some page of a file cannot be read. False when the file is missing.
+    pub fn has_lost_pages(&self, path: &str) -> bool {
+        match self.lock().names.get(path) {
+            Some(Node::File(inode)) => !lock_inode(inode).unreadable.is_empty(),
+            _ => false,
+        }
+    }
+
     /// Ends the process that has the disk: its handles are dead, and the system's memory stays.
     pub fn restart_process(&self) {
         let mut state = self.lock();
