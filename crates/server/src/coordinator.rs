@@ -57,10 +57,11 @@ impl CoordinatorProcess {
             listen,
             options,
         } = config;
+        let listener = listen_on(&listen).await?;
+        // After that, so that an address that cannot be used leaves nothing behind.
         if init {
             std::fs::create_dir_all(&directory).map_err(io_error("create", &directory))?;
         }
-        let listener = listen_on(&listen).await?;
         let address = listener
             .local_addr()
             .map_err(|source| ServerError::Listen {

@@ -18,4 +18,4 @@ pub use array::ArrayConfig;
 pub use coordinator::{CoordinatorConfig, CoordinatorProcess};
 pub use engine::Engine;
 pub use error::ServerError;
-pub use node::{NodeConfig, NodeProcess};
+pub use node::{NodeConfig, NodeProcess, check_listen};

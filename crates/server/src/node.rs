@@ -249,14 +249,26 @@ fn address_of(listener: &TcpListener, listen: &str) -> Result<SocketAddr, Server
     })
 }
 
+/// Whether a process may listen there; waits a while for a port that is in use. Whoever makes a directory for
+/// a new node asks first.
+///
+/// # Errors
+/// [`ServerError::Listen`] when it may not.
+pub async fn check_listen(address: &str) -> Result<(), ServerError> {
+    listen_on(address).await.map(drop)
+}
+
 /// Listens. A process that was killed holds its port until its last thread has gone, which may be
 /// after its successor has started; so a port in use is tried again for a while.
 pub(crate) async fn listen_on(address: &str) -> Result<TcpListener, ServerError> {
     let give_up_at = Instant::now() + LISTEN_PATIENCE;
+    let mut complaint = Complaint::default();
     loop {
         match TcpListener::bind(address).await {
             Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < give_up_at => {
-                tracing::warn!(address, "waiting for the port, which is in use");
+                if complaint.is_due("in use", Instant::now()) {
+                    tracing::warn!(address, "waiting for the port, which is in use");
+                }
                 tokio::time::sleep(LISTEN_AGAIN_AFTER).await;
             }
             Err(source) => {
@@ -268,12 +280,35 @@ pub(crate) async fn listen_on(address: &str) -> Result<TcpListener, ServerError>
     }
 }
 
+/// Trouble that lasts is told at once, and then each minute.
+#[derive(Default)]
+struct Complaint {
+    /// What was told last, and when.
+    told: Option<(String, Instant)>,
+}
+
+impl Complaint {
+    const AGAIN_AFTER: Duration = Duration::from_mins(1);
+
+    /// Whether to tell of it now: it is another trouble than before, or that was told a minute ago.
+    fn is_due(&mut self, what: &str, now: Instant) -> bool {
+        let was_told = self.told.as_ref().is_some_and(|(told, at)| {
+            told == what && now.saturating_duration_since(*at) < Self::AGAIN_AFTER
+        });
+        if !was_told {
+            self.told = Some((what.to_owned(), now));
+        }
+        !was_told
+    }
+}
+
 /// Joins, as soon as the coordinator can be reached.
 async fn join(
     store: Arc<Store<EngineDisk>>,
     ports: &Arc<ServerPorts>,
     options: &NodeOptions,
 ) -> Result<Arc<Node<EngineDisk>>, ServerError> {
+    let mut complaint = Complaint::default();
     loop {
         // A coordinator of another cluster will not become the right one.
         ports.check_cluster().await?;
@@ -281,7 +316,9 @@ async fn join(
         match Node::join(Arc::clone(&store), world, options.clone()).await {
             Ok(node) => return Ok(node),
             Err(JoinError::Unreachable(why)) => {
-                tracing::warn!(why, "waiting for the coordinator");
+                if complaint.is_due(&why, Instant::now()) {
+                    tracing::warn!(why, "waiting for the coordinator");
+                }
                 tokio::time::sleep(Duration::from_millis(300)).await;
             }
             Err(error) => return Err(error.into()),
@@ -412,6 +449,19 @@ mod tests {
         refused().await;
         assert_eq!(open(true).await.unwrap(), 0);
         assert_eq!(open(false).await.unwrap(), 0);
+    }
+
+    #[test]
+    fn trouble_that_lasts_is_told_once_a_minute() {
+        let begun = Instant::now();
+        let mut complaint = Complaint::default();
+        let mut told = |what, after_s| complaint.is_due(what, begun + Duration::from_secs(after_s));
+        assert!(told("nobody answers", 0));
+        assert!(!told("nobody answers", 1));
+        assert!(!told("nobody answers", 59));
+        assert!(told("the operator has not agreed", 59), "that is news");
+        assert!(!told("the operator has not agreed", 100));
+        assert!(told("the operator has not agreed", 119));
     }
 
     #[tokio::test]

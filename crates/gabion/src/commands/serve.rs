@@ -7,6 +7,7 @@ use gabion_layout::RackId;
 use gabion_meta::Timing;
 use gabion_server::{
     ArrayConfig, CoordinatorConfig, CoordinatorProcess, Engine, NodeConfig, NodeProcess,
+    check_listen,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write as _;
@@ -66,6 +67,8 @@ pub(crate) async fn node(options: NodeOptions) -> Result<(), Failure> {
     };
     let engine = engine_of(engine, &data)?;
     if init {
+        // Nothing is made for a node that could not listen.
+        check_listen(&listen).await.map_err(Failure::failed)?;
         std::fs::create_dir_all(&data).context(format!("create {}", data.display()))?;
     }
     let disk = rustix::fs::statvfs(&data).map_err(|error| match error {
