@@ -1,5 +1,6 @@
 //! The command line.
 
+mod checks;
 mod engine;
 mod lab;
 mod pool;
@@ -79,7 +80,8 @@ pub(crate) struct Place {
         long,
         global = true,
         env = "GABION_COORDINATOR",
-        value_name = "HOST:PORT"
+        value_name = "HOST:PORT",
+        value_parser = checks::peer_address
     )]
     pub(crate) coordinator: Option<String>,
 }
@@ -111,11 +113,13 @@ pub(crate) enum Command {
     /// Delete a file
     Rm {
         /// The file's name
+        #[arg(value_parser = checks::file_name)]
         name: String,
     },
     /// Show a file's stripes, where each chunk lies, and failures left
     Stat {
         /// The file's name
+        #[arg(value_parser = checks::file_name)]
         name: String,
     },
     /// Break things on purpose, in a cluster made by 'cluster up'
@@ -163,10 +167,10 @@ pub(crate) struct UpOptions {
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) nodes_per_rack: u32,
     /// Emulated speed of each node's link, such as 10Gbit; unlimited when absent
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", value_parser = checks::rate)]
     pub(crate) inner: Option<String>,
     /// Emulated speed of each rack's uplink, such as 1Gbit; unlimited when absent
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", value_parser = checks::rate)]
     pub(crate) cross: Option<String>,
     #[command(flatten)]
     pub(crate) behaviour: Behaviour,
@@ -224,7 +228,7 @@ pub(crate) struct Behaviour {
 #[derive(Args, Debug)]
 pub(crate) struct CoordinatorOptions {
     /// Where to listen; port 0 takes a free one
-    #[arg(long, default_value = "127.0.0.1:7070", value_name = "HOST:PORT")]
+    #[arg(long, default_value = "127.0.0.1:7070", value_name = "HOST:PORT", value_parser = checks::own_address)]
     pub(crate) listen: String,
     /// Where the metadata is
     #[arg(long, value_name = "DIR", default_value = "gabion-coordinator")]
@@ -242,10 +246,10 @@ pub(crate) struct NodeOptions {
     #[arg(long, required = true)]
     pub(crate) rack: Option<u32>,
     /// The coordinator
-    #[arg(long, required = true, value_name = "HOST:PORT")]
+    #[arg(long, required = true, value_name = "HOST:PORT", value_parser = checks::peer_address)]
     pub(crate) join: Option<String>,
     /// Where to listen: an address that other nodes can reach; port 0 takes a free one
-    #[arg(long, default_value = "127.0.0.1:0", value_name = "HOST:PORT")]
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "HOST:PORT", value_parser = checks::own_address)]
     pub(crate) listen: String,
     /// Where the node keeps everything
     #[arg(long, value_name = "DIR", default_value = "gabion-node")]
@@ -274,6 +278,7 @@ pub(crate) enum PoolCommand {
     /// Have parity follow now what was appended, in a pool of parix or cau
     Commit {
         /// The pool
+        #[arg(value_parser = checks::pool_name)]
         name: String,
     },
     /// Encode replicated blocks now, in a pool of --write replicate:N
@@ -285,9 +290,10 @@ pub(crate) enum PoolCommand {
 #[derive(Args, Debug)]
 pub(crate) struct FormOptions {
     /// The pool
+    #[arg(value_parser = checks::pool_name)]
     pub(crate) name: String,
     /// This file alone
-    #[arg(long)]
+    #[arg(long, value_parser = checks::file_name)]
     pub(crate) file: Option<String>,
     /// Do not wait until it is done
     #[arg(long)]
@@ -299,15 +305,17 @@ pub(crate) struct PutOptions {
     /// The local file; - reads stdin to its end
     pub(crate) file: PathBuf,
     /// The name that it gets
+    #[arg(value_parser = checks::file_name)]
     pub(crate) name: String,
     /// The pool; may be left out when there is one
-    #[arg(long)]
+    #[arg(long, value_parser = checks::pool_name)]
     pub(crate) pool: Option<String>,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct GetOptions {
     /// The stored file's name
+    #[arg(value_parser = checks::file_name)]
     pub(crate) name: String,
     /// Local file, replaced when all bytes have arrived; devices and FIFOs are written into, - is stdout
     pub(crate) file: PathBuf,
@@ -316,6 +324,7 @@ pub(crate) struct GetOptions {
 #[derive(Args, Debug)]
 pub(crate) struct WriteOptions {
     /// The stored file's name
+    #[arg(value_parser = checks::file_name)]
     pub(crate) name: String,
     /// Where in it the bytes go
     #[arg(long, value_parser = parse_bytes)]
@@ -360,6 +369,7 @@ pub(crate) enum PlanCommand {
 #[derive(Args, Debug)]
 pub(crate) struct PlanShowOptions {
     /// The file's name
+    #[arg(value_parser = checks::file_name)]
     pub(crate) name: String,
     /// The update of these bytes, as OFFSET:LENGTH
     #[arg(long, value_name = "OFFSET:LENGTH", conflicts_with = "repair")]

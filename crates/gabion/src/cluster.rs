@@ -5,25 +5,27 @@
 //! with one file a live process. A process says on its stdout when
 //! it is ready; starting waits for that line and for nothing else.
 
+mod process;
 mod readiness;
 
+use self::process::Running;
 pub(crate) use self::readiness::READY;
-use self::readiness::{NotReady, START_DEADLINE, last_line, wait_until_ready};
+use self::readiness::{NotReady, START_DEADLINE, last_line, until_it_waits, wait_until_ready};
 use crate::arguments::{Behaviour, EngineName, Merging, UpOptions};
 use crate::failure::{Context, Failure};
 use crate::output::bytes;
 use crate::processor_time;
 use crate::testbed;
+use gabion_layout::NodeId;
+use gabion_protocol::message::JoinProgress;
 use gabion_wire::{LinkSpec, LinkTable, parse_rate};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
 use tokio::process::{Child, Command};
 
 /// Ports below those that systems hand out by themselves; a prime number of them.
@@ -53,12 +55,13 @@ pub(crate) struct Shape {
     pub(crate) coordinator: Option<String>,
 }
 
-/// A live process, as its file in `run/` says.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Running {
-    pid: i32,
-    /// When the kernel started it, in clock ticks since boot: a pid alone may be used again.
-    started_ticks: u64,
+/// How a node's process goes on that was started.
+#[derive(Clone, Debug)]
+pub(crate) enum Started {
+    /// It serves, as far as it knows.
+    Serves,
+    /// It waits for the operator's word before it joins.
+    Waits(JoinProgress),
 }
 
 /// A cluster in a directory.
@@ -117,6 +120,7 @@ impl LocalCluster {
             directory: directory.to_owned(),
             shape,
         };
+        cluster.testbed()?;
         for part in ["coordinator", "nodes", "links", "made", "run", "logs"] {
             let path = directory.join(part);
             fs::create_dir_all(&path).context(format!("create {}", path.display()))?;
@@ -329,13 +333,11 @@ impl LocalCluster {
     }
 
     /// Starts a node unless it runs.
-    pub(crate) async fn start_node(&self, node: u32) -> Result<(), Failure> {
-        if node >= self.node_count() {
-            return Err(self.no_such_node(node));
-        }
+    pub(crate) async fn start_node(&self, node: u32) -> Result<Started, Failure> {
+        self.check_node(node)?;
         let name = format!("node-{node}");
         if self.running(&name).is_some() {
-            return Ok(());
+            return Ok(Started::Serves);
         }
         let rack = node / self.shape.nodes_per_rack;
         let index = node % self.shape.nodes_per_rack;
@@ -361,9 +363,13 @@ impl LocalCluster {
         if self.shape.engine == EngineName::Tween {
             arguments.extend(self.array_arguments(node)?);
         }
-        self.spawn_with_data(&name, &testbed::node_seat(rack, index), arguments)
-            .await?;
-        Ok(())
+        let seat = testbed::node_seat(rack, index);
+        let coordinator = self.coordinator()?;
+        tokio::select! {
+            ready = self.spawn_with_data(&name, &seat, arguments) => ready.map(|_| Started::Serves),
+            // The process goes on by itself when the operator has agreed.
+            join = until_it_waits(coordinator, NodeId(node)) => Ok(Started::Waits(join)),
+        }
     }
 
     /// What a node on an array is started with. When it is new, files are made for its devices; they take
@@ -393,23 +399,22 @@ impl LocalCluster {
     }
 
     /// Kills one node at once, as a power cut would end its process.
-    pub(crate) fn kill_node(&self, node: u32) -> Result<(), Failure> {
-        if node >= self.node_count() {
-            return Err(self.no_such_node(node));
-        }
+    pub(crate) async fn kill_node(&self, node: u32) -> Result<(), Failure> {
+        self.check_node(node)?;
         self.kill(&format!("node-{node}"), &format!("node {node}"))
+            .await
     }
 
     /// Kills the coordinator at once.
-    pub(crate) fn kill_coordinator(&self) -> Result<(), Failure> {
-        self.kill("coordinator", "the coordinator")
+    pub(crate) async fn kill_coordinator(&self) -> Result<(), Failure> {
+        self.kill("coordinator", "the coordinator").await
     }
 
-    fn kill(&self, name: &str, what: &str) -> Result<(), Failure> {
+    async fn kill(&self, name: &str, what: &str) -> Result<(), Failure> {
         let running = self
             .running(name)
             .ok_or_else(|| Failure::failed(format!("{what} is not running")))?;
-        signal(&running, Signal::KILL).context(format!("kill {what}"))
+        running.kill(what).await
     }
 
     /// Kills all processes at once and waits until they are gone. A process that is killed loses
@@ -419,10 +424,7 @@ impl LocalCluster {
         let nodes = (0..self.node_count()).map(|node| format!("node-{node}"));
         for name in nodes.chain(["coordinator".to_owned()]) {
             if let Some(running) = self.running(&name) {
-                signal(&running, Signal::KILL).context(format!("stop {name}"))?;
-                while is_alive(&running) {
-                    tokio::time::sleep(Duration::from_millis(5)).await;
-                }
+                running.kill(&name).await?;
                 stopped += 1;
             }
             let _ = fs::remove_file(self.run_file(&name));
@@ -486,8 +488,7 @@ impl LocalCluster {
         let ended = || Failure::failed(format!("{name} ended at once"));
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
         let pid = pid.ok_or_else(ended)?;
-        let started_ticks = started_ticks(pid).ok_or_else(ended)?;
-        let running = Running { pid, started_ticks };
+        let running = Running::of(pid).ok_or_else(ended)?;
         let text = serde_json::to_string(&running).context("note the process")?;
         let path = self.run_file(name);
         fs::write(&path, text).context(format!("write {}", path.display()))
@@ -496,7 +497,7 @@ impl LocalCluster {
     fn running(&self, name: &str) -> Option<Running> {
         let text = fs::read_to_string(self.run_file(name)).ok()?;
         let running: Running = serde_json::from_str(&text).ok()?;
-        is_alive(&running).then_some(running)
+        running.is_alive().then_some(running)
     }
 
     fn run_file(&self, name: &str) -> PathBuf {
@@ -512,11 +513,15 @@ impl LocalCluster {
             .context(format!("write {}", path.display()))
     }
 
-    fn no_such_node(&self, node: u32) -> Failure {
+    /// Refuses a node that the cluster does not have.
+    pub(crate) fn check_node(&self, node: u32) -> Result<(), Failure> {
         let last = self.node_count() - 1;
-        Failure::usage(format!(
+        if node <= last {
+            return Ok(());
+        }
+        Err(Failure::usage(format!(
             "there is no node {node}; this cluster has nodes 0 to {last}"
-        ))
+        )))
     }
 }
 
@@ -566,27 +571,4 @@ fn free_address() -> Result<String, Failure> {
     let port = ports.into_iter().find(is_free);
     let port = port.ok_or_else(|| Failure::failed("no port is free for a coordinator"))?;
     Ok(format!("127.0.0.1:{port}"))
-}
-
-fn signal(running: &Running, signal: Signal) -> rustix::io::Result<()> {
-    match Pid::from_raw(running.pid) {
-        Some(pid) => kill_process(pid, signal),
-        None => Err(rustix::io::Errno::SRCH),
-    }
-}
-
-/// Whether the very process that was started is still there, and more than a zombie.
-fn is_alive(running: &Running) -> bool {
-    started_ticks(running.pid) == Some(running.started_ticks)
-}
-
-/// When the kernel started a process; none when it is gone. A process of which only the first thread
-/// has ended looks like a zombie, but the others may still hold its port and its files.
-fn started_ticks(pid: i32) -> Option<u64> {
-    let fields = processor_time::stat_fields(pid)?;
-    let is_only_thread = fields.get(17).is_some_and(|count| count == "1");
-    if fields.first()? == "Z" && is_only_thread {
-        return None;
-    }
-    fields.get(19)?.parse().ok()
 }

@@ -30,16 +30,27 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help and version go to stdout and are no failure; clap knows which is which.
-            let printed = error.print();
             if error.use_stderr() {
+                let said = error.render().to_string();
+                let fits = output::wrapped_lines(&said, 2);
+                if fits == said {
+                    // With colours, on a terminal.
+                    let _ = error.print();
+                } else {
+                    output::complain(format_args!("{fits}"));
+                }
                 return ExitCode::from(error.exit_code() as u8);
             }
+            let printed = error.print();
             let printed = printed.map_err(|error| output::write_failure(&"stdout", &error));
             return exit(printed.and_then(|()| output::written()));
         }
     };
     exit(run(arguments).and_then(|()| output::written()))
 }
+
+/// Further lines of a long error stand below its first word.
+const ERROR_INDENT: usize = "gabion: ".len();
 
 /// Says why a command failed, if there is anything to say and anywhere to say it.
 fn exit(done: Result<(), Failure>) -> ExitCode {
@@ -48,7 +59,10 @@ fn exit(done: Result<(), Failure>) -> ExitCode {
     };
     if !failure.is_said() {
         for sentence in failure.to_string().lines() {
-            eprintln!("gabion: {sentence}");
+            eprintln!(
+                "{}",
+                output::wrapped(&format!("gabion: {sentence}"), ERROR_INDENT)
+            );
         }
     }
     failure.exit_code()

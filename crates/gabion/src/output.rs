@@ -6,7 +6,7 @@
 use crate::failure::{Context, Failure};
 use clap::ValueEnum;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::{CellAlignment, ContentArrangement, Table};
 use gabion_client::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -52,6 +52,41 @@ pub(crate) fn print(text: fmt::Arguments<'_>) {
     }
 }
 
+/// Columns that output for people fits in.
+const COLUMNS: usize = 100;
+
+/// Prints a sentence, in several lines if it is long.
+pub(crate) fn say(sentence: impl fmt::Display) {
+    println!("{}", wrapped(&sentence.to_string(), 2));
+}
+
+/// Breaks a sentence at spaces where a line would have more than 100 characters, and indents what follows. A
+/// word that is longer than a line, such as a path, stays whole.
+pub(crate) fn wrapped(sentence: &str, indent: usize) -> String {
+    let mut lines = String::with_capacity(sentence.len());
+    let mut column = 0;
+    for (at, word) in sentence.split(' ').enumerate() {
+        let length = word.chars().count();
+        if at > 0 && column + 1 + length > COLUMNS {
+            lines.push('\n');
+            lines.extend(std::iter::repeat_n(' ', indent));
+            column = indent;
+        } else if at > 0 {
+            lines.push(' ');
+            column += 1;
+        }
+        lines.push_str(word);
+        column += length;
+    }
+    lines
+}
+
+/// Breaks each line of a text as [`wrapped`] does.
+pub(crate) fn wrapped_lines(text: &str, indent: usize) -> String {
+    let lines = text.lines().map(|line| wrapped(line, indent) + "\n");
+    lines.collect()
+}
+
 /// Whether stdout has taken all that was printed. A command that prints again and again asks each time.
 ///
 /// # Errors
@@ -95,11 +130,14 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A table with a heading; columns after the first are right-aligned when they hold numbers.
+/// A table with a heading; columns after the first are right-aligned when they hold numbers. Where it would
+/// be wider than 100 characters, long cells have several lines.
 pub(crate) fn table(heading: &[&str]) -> Table {
     let mut table = Table::new();
     table
         .load_style(UTF8_HORIZONTAL_ONLY)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(COLUMNS as u16)
         .set_header(heading.iter().copied());
     table
 }
@@ -139,6 +177,12 @@ impl Shown {
     /// One more is done.
     pub(crate) fn step(&self) {
         self.0.inc(1);
+    }
+
+    /// So many are done of as many as there are now.
+    pub(crate) fn set_of(&self, done: u64, total: u64) {
+        self.0.set_length(total);
+        self.0.set_position(done);
     }
 
     /// So many are done.
@@ -241,6 +285,32 @@ mod tests {
         for text in ["", "12", "0s", "h", "-1h", "1.5h", "99999999999999999d"] {
             assert!(parse_seconds(text).unwrap_err().contains("12h"), "{text}");
         }
+    }
+
+    #[test]
+    fn long_sentences_are_broken_at_spaces() {
+        let sentence = "word ".repeat(50);
+        let broken = wrapped(sentence.trim_end(), 8);
+        let lines: Vec<&str> = broken.lines().collect();
+        assert_eq!(lines.len(), 3, "{broken}");
+        assert_eq!(lines[0].len(), 99, "20 words and the spaces between them");
+        assert!(
+            lines[1..].iter().all(|line| line.starts_with("        w")),
+            "{broken}"
+        );
+        assert!(
+            lines.iter().all(|line| line.chars().count() <= COLUMNS),
+            "{broken}"
+        );
+        assert_eq!(broken.replace("\n        ", " "), sentence.trim_end());
+        let umlauts = "\u{fc}".repeat(COLUMNS);
+        assert_eq!(wrapped(&umlauts, 8), umlauts, "characters count, not bytes");
+        assert_eq!(wrapped_lines("a\n  b  c\n", 8), "a\n  b  c\n");
+        let path = "/".repeat(COLUMNS + 1);
+        assert_eq!(
+            wrapped(&format!("read {path} now"), 2),
+            format!("read\n  {path}\n  now")
+        );
     }
 
     #[test]

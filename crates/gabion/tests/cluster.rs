@@ -2,9 +2,25 @@
 
 mod support;
 
-use support::{TestCluster, fails, path_text, pattern, text, wait_for};
+use support::{TestCluster, complaint, fails, path_text, pattern, wait_for};
 
 const KIB: usize = 1024;
+
+#[test]
+fn a_node_that_is_killed_and_started_at_once_is_a_new_process() {
+    let cluster = TestCluster::start(2, 1);
+    let pid = || {
+        let running = std::fs::read(cluster.path("cluster/run/node-1")).expect("it was started");
+        let running: serde_json::Value = serde_json::from_slice(&running).expect("JSON");
+        running["pid"].as_u64().expect("a pid")
+    };
+    for _ in 0..3 {
+        let before = pid();
+        cluster.run(&["chaos", "kill-node", "1"]);
+        cluster.run(&["chaos", "start-node", "1"]);
+        assert_ne!(pid(), before);
+    }
+}
 
 #[test]
 fn a_file_lives_through_updates_damage_and_the_loss_of_nodes() {
@@ -84,7 +100,7 @@ fn impossible_wishes_are_refused_in_plain_words() {
     let refused = |arguments: &[&str]| {
         let output = cluster.output(arguments);
         assert!(!output.status.success(), "gabion {arguments:?} must fail");
-        let error = text(&output.stderr);
+        let error = complaint(&output);
         assert_eq!(error.trim().lines().count(), 1, "{error}");
         error
     };

@@ -3,7 +3,7 @@
 mod support;
 
 use std::process::{Child, Stdio};
-use support::{TestCluster, fails, fails_on, gabion, path_text, text, wait_for};
+use support::{TestCluster, complaint, fails, fails_on, gabion, path_text, wait_for};
 
 #[test]
 fn options_that_differ_from_the_clusters_are_refused() {
@@ -60,7 +60,7 @@ fn of_two_that_start_a_cluster_at_once_one_does() {
     let both = [start(), start()];
     let ended = both.map(|child| child.wait_with_output().expect("it ends"));
     let codes: Vec<_> = ended.iter().map(|output| output.status.code()).collect();
-    let errors: String = ended.iter().map(|output| text(&output.stderr)).collect();
+    let errors: String = ended.iter().map(complaint).collect();
     gabion(&["cluster", "down", "--dir", path_text(&place)])
         .status()
         .expect("the binary runs");
@@ -97,7 +97,10 @@ fn a_cluster_comes_up_again_whatever_ports_its_nodes_get() {
     let cluster = TestCluster::start_with(3, 4, &["--lease-ms=1000"]);
     for _ in 0..6 {
         cluster.run(&["cluster", "down"]);
-        cluster.up();
+        let up = cluster.json(&["cluster", "up"]);
+        assert_eq!(up["nodes_up"], 12);
+        let status = cluster.json(&["cluster", "status"]);
+        assert_eq!(status["light"], "green", "up is up: {status}");
     }
 }
 

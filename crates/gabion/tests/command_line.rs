@@ -139,8 +139,70 @@ fn mistakes_get_one_plain_sentence_and_exit_code_2() {
             "rs(",
         ),
     ] {
-        let error = fails(&arguments, 2);
+        let error = fails(&arguments, 2).replace("\n  ", " ");
         assert!(error.contains(expected), "gabion {arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn addresses_names_and_ranges_that_cannot_be_right_get_exit_code_2() {
+    let nowhere = tempfile::tempdir().unwrap();
+    let nowhere = path_text(nowhere.path());
+    for (arguments, expected) in [
+        (vec!["ls", "--coordinator", "foo"], "HOST:PORT"),
+        (vec!["ls", "--coordinator", "foo:0"], "HOST:PORT"),
+        (vec!["coordinator", "--listen", "foo"], "HOST:PORT"),
+        (
+            vec!["node", "--rack=0", "--join=127.0.0.1:1", "--listen=:1"],
+            "HOST:PORT",
+        ),
+        (vec!["node", "--rack=0", "--join=127.0.0.1"], "HOST:PORT"),
+        (vec!["put", "x", ""], "1 to 1024 bytes"),
+        (vec!["stat", "a\nb"], "control characters"),
+        (vec!["pool", "create", "A b"], "a letter first"),
+        (vec!["pool", "commit", ""], "a letter first"),
+        (vec!["put", "x", "y", "--pool=P"], "a letter first"),
+        (
+            vec!["plan", "show", "disk", "--update=0:0", "--dir", nowhere],
+            "has no bytes",
+        ),
+    ] {
+        let error = fails(&arguments, 2).replace("\n  ", " ");
+        assert!(error.contains(expected), "gabion {arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn what_cannot_be_started_leaves_nothing_behind() {
+    let root = tempfile::tempdir().unwrap();
+    let data = root.path().join("data");
+    let place = format!("--data={}", path_text(&data));
+    // Nobody has this address: it is for examples.
+    let listen = "--listen=192.0.2.1:7070";
+    let node = ["node", "--init", "--rack=0", "--join=127.0.0.1:1"];
+    let node = [&node[..], &[listen, &place]].concat();
+    let coordinator = ["coordinator", "--init", listen, &place];
+    for (arguments, code) in [
+        (
+            vec!["cluster", "up", "--inner=abc", "--dir", path_text(&data)],
+            2,
+        ),
+        (
+            vec![
+                "cluster",
+                "up",
+                "--cross=1",
+                "--racks=0",
+                "--dir",
+                path_text(&data),
+            ],
+            2,
+        ),
+        (coordinator.to_vec(), 1),
+        (node, 1),
+    ] {
+        let error = fails(&arguments, code);
+        assert!(!data.exists(), "gabion {arguments:?}: {error}");
     }
 }
 

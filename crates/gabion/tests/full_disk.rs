@@ -6,7 +6,7 @@ mod support;
 
 use std::path::Path;
 use std::process::Command;
-use support::{gabion, path_text, pattern, text};
+use support::{complaint, gabion, path_text, pattern, text};
 
 const MIB: usize = 1 << 20;
 
@@ -83,7 +83,7 @@ fn a_full_disk_refuses_new_files_and_keeps_old_ones() {
     };
     assert!(!stored.is_empty());
     assert_eq!(refused.status.code(), Some(1));
-    let sentence = text(&refused.stderr);
+    let sentence = complaint(&refused);
     assert!(sentence.contains("disk is full"), "{sentence}");
     assert_eq!(sentence.trim().lines().count(), 1, "{sentence}");
     let listed = succeeds(&["ls"]);

@@ -4,7 +4,7 @@ mod support;
 
 use serde_json::Value;
 use std::fs;
-use support::{TestCluster, fails, path_text, pattern, run, text, trace};
+use support::{TestCluster, complaint, fails, path_text, pattern, run, text, trace};
 
 fn json(arguments: &[&str]) -> Value {
     let mut all = vec!["--format=json", "lab"];
@@ -176,7 +176,7 @@ fn refuses_what_does_not_fit(cluster: &TestCluster, trace: &str) {
     let refused = |arguments: &[&str], expected: &str| {
         let output = cluster.output(&[&["lab", "replay", "--trace", trace], arguments].concat());
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        let error = text(&output.stderr);
+        let error = complaint(&output);
         assert!(error.contains(expected), "{error}");
     };
     refused(&["--size=1MiB"], "leaving --size out");

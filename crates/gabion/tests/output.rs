@@ -105,6 +105,83 @@ fn a_reader_may_leave(cluster: &TestCluster) {
     assert_eq!(text(&output.stderr), "");
 }
 
+/// Fails when a command prints a line that is wider than 100 characters, whether it succeeds or not.
+fn check_columns(cluster: &TestCluster, arguments: &[&str]) {
+    let output = cluster.output(arguments);
+    for line in [text(&output.stdout), text(&output.stderr)]
+        .concat()
+        .lines()
+    {
+        let columns = line.chars().count();
+        assert!(
+            columns <= 100,
+            "gabion {arguments:?} has {columns} columns:\n{line}"
+        );
+    }
+}
+
+#[test]
+fn what_people_read_fits_in_100_columns() {
+    let cluster = TestCluster::start(3, 4);
+    let check = |line: &str| check_columns(&cluster, &line.split(' ').collect::<Vec<_>>());
+    fs::write(cluster.path("bytes"), pattern(1 << 20, 1)).unwrap();
+    let bytes = cluster.path("bytes");
+    let put = |name: &str, pool: &str| {
+        let pool = format!("--pool={pool}");
+        cluster.run(&["put", path_text(&bytes), name, &pool]);
+    };
+    for pool in [
+        "vm --survive 1-rack --chunk=64KiB",
+        "late --update=cau --chunk=64KiB --code=rs(4,2) --survive=2-nodes --grouping=authors",
+        "copies --write=replicate:3 --encode-after=1h --chunk=64KiB --code=rs(4,2)",
+    ] {
+        check(&format!("pool create {pool}"));
+    }
+    put("disk", "vm");
+    put("late", "late");
+    put("copied", "copies");
+    cluster.write("late", 100, b"changed");
+    for line in [
+        "",
+        "--help",
+        "cluster up",
+        "cluster up --lease-ms=12345",
+        "cluster status",
+        "cluster links",
+        "pool ls",
+        "pool encode copies",
+        "pool promote copies",
+        "ls",
+        "stat disk",
+        "stat nothing",
+        "rm nothing",
+        "plan show disk --repair 0:1",
+        "plan show disk --update 4096:100",
+        "repair limit --node=parsecs",
+        "cluster up --inner=parsecs",
+        "repair status",
+        "repair limit --node=10MB --rack=20MB --total=30MB --p99-ms=50",
+        "scrub",
+        "node drain 99",
+        "node accept 4",
+        "chaos flip-bit 99",
+        "get disk /nowhere/at/all",
+        "put /nowhere/at/all disk",
+        "pool create other --survive=3-racks",
+        "pool create other --update=fo --reserve-bytes=1MiB",
+        "pool create other --encode-after=1h",
+        "chaos kill-node 5",
+        "cluster status",
+        "repair --watch",
+        "repair status",
+        "cluster status",
+        "lab list",
+    ] {
+        check(line);
+    }
+    check_columns(&cluster, &[]);
+}
+
 #[test]
 fn synth_writes_where_its_target_leads() {
     let directory = tempfile::tempdir().unwrap();

@@ -60,6 +60,22 @@ fn repairs_keep_to_their_limit_and_to_a_pause_and_say_when_data_is_safe() {
 }
 
 #[test]
+fn a_watch_that_begins_with_a_nodes_death_ends_when_its_chunks_are_repaired() {
+    let (cluster, bytes) = small_cluster();
+    cluster.run(&["chaos", "kill-node", "4"]);
+    let watched = cluster.json(&["repair", "--watch"]);
+    assert_eq!(watched["lost_chunks"], 0);
+    let made = watched["repair"]["repaired_chunks"].as_u64();
+    assert!(made >= Some(3), "{watched}");
+    let nodes = cluster.json(&["cluster", "status"])["nodes"].clone();
+    assert_eq!(nodes[4]["state"], "failed");
+    assert!(cluster.get("disk") == bytes);
+    fails_on(&cluster, &["node", "drain", "99"], 2);
+    fails_on(&cluster, &["node", "accept", "99"], 2);
+    fails_on(&cluster, &["chaos", "flip-bit", "99"], 2);
+}
+
+#[test]
 fn a_drained_node_leaves_and_nothing_is_missed() {
     let (cluster, mut bytes) = small_cluster();
     cluster.run(&["node", "drain", "5", "--watch"]);

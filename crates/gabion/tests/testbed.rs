@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
-use support::{gabion, path_text, run, text, wait_for};
+use support::{complaint, gabion, path_text, run, text, wait_for};
 
 /// Whether testbeds can be made here; says what lacks where they cannot.
 fn is_possible() -> bool {
@@ -51,7 +51,7 @@ fn output_of(options: &[&str], script: &str) -> String {
 /// Runs the command, which must fail with this exit code and one line on stderr.
 fn refused(mut command: Command, code: i32) -> String {
     let output = command.output().expect("the program runs");
-    let error = text(&output.stderr);
+    let error = complaint(&output);
     assert_eq!(output.status.code(), Some(code), "{error}");
     assert_eq!(error.trim().lines().count(), 1, "{error}");
     error

@@ -260,7 +260,9 @@ impl Cluster {
         loop {
             if let Some(status) = starting.try_wait().context("wait for a node's start")? {
                 let stop = || Stop::Broken(format!("node {node} did not start"));
-                return status.success().then_some(has_asked).ok_or_else(stop);
+                status.success().then_some(()).ok_or_else(stop)?;
+                // The start ends by itself when the node is known to wait.
+                return Ok(has_asked | self.accept(&self.troubles()?)?);
             }
             has_asked |= self.accept(&self.troubles()?)?;
             self.wait(Duration::from_millis(100))?;

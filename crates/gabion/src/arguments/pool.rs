@@ -12,6 +12,7 @@ use gabion_protocol::message::LifecycleWish;
 #[derive(Args, Debug)]
 pub(crate) struct PoolOptions {
     /// The pool's name
+    #[arg(value_parser = super::checks::pool_name)]
     pub(crate) name: String,
     /// What must be survived: 1-rack, 2-racks, 2-nodes, ...
     #[arg(long, default_value = "1-rack")]

@@ -1,5 +1,9 @@
-//! Whether a process that was started serves: it says so by a line on its stdout.
+//! Whether a process that was started serves: it says so by a line on its stdout. A node that waits for the
+//! operator's word has not said so; the coordinator knows of it.
 
+use gabion_client::{Client, ClientOptions};
+use gabion_layout::NodeId;
+use gabion_protocol::message::JoinProgress;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -30,8 +34,29 @@ pub(super) async fn wait_until_ready(stdout: ChildStdout) -> Result<String, NotR
     Ok(address.trim().to_owned())
 }
 
-/// The last line of a log.
+/// How often the coordinator is asked about a node that is not ready yet; most are before the first time.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+
+/// Returns when the coordinator says that the node waits for the operator's word.
+pub(super) async fn until_it_waits(coordinator: &str, node: NodeId) -> JoinProgress {
+    loop {
+        tokio::time::sleep(ASK_EVERY).await;
+        let Ok(client) = Client::connect(coordinator, ClientOptions::default()).await else {
+            continue;
+        };
+        let joining = client.status().await.map(|status| status.joining);
+        let join = joining.unwrap_or_default().remove(&node);
+        if let Some(join) = join.filter(|join| join.waits_with_unknown.is_some()) {
+            return join;
+        }
+    }
+}
+
+/// The last sentence of a log. Lines that are indented go on with the one before.
 pub(super) fn last_line(log_path: &Path) -> Option<String> {
     let log = fs::read_to_string(log_path).ok()?;
-    log.lines().last().map(str::to_owned)
+    let lines: Vec<&str> = log.lines().collect();
+    let first = lines.iter().rposition(|line| !line.starts_with(' '))?;
+    let words = lines[first..].iter().map(|line| line.trim());
+    Some(words.collect::<Vec<_>>().join(" "))
 }

@@ -1,8 +1,11 @@
 //! `gabion chaos`: faults on purpose, in a cluster of this machine.
 
+use super::health;
 use crate::arguments::{ChaosCommand, EngineName, Place};
-use crate::cluster::{LocalCluster, lock};
+use crate::cluster::{LocalCluster, Started, lock};
 use crate::failure::{Context, Failure};
+use crate::output::say;
+use gabion_layout::NodeId;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -17,17 +20,19 @@ pub(crate) async fn run(command: ChaosCommand, place: &Place) -> Result<(), Fail
     let cluster = LocalCluster::open(directory)?;
     match command {
         ChaosCommand::KillNode { node } => {
-            cluster.kill_node(node)?;
+            cluster.kill_node(node).await?;
             println!("killed node {node}");
         }
         ChaosCommand::KillCoordinator => {
-            cluster.kill_coordinator()?;
+            cluster.kill_coordinator().await?;
             println!("killed the coordinator");
         }
         ChaosCommand::StartNode { node } => {
             let _lock = lock(directory)?;
-            cluster.start_node(node).await?;
-            println!("node {node} runs");
+            match cluster.start_node(node).await? {
+                Started::Serves => println!("node {node} runs"),
+                Started::Waits(join) => say(health::join_trouble(NodeId(node), &join)),
+            }
         }
         ChaosCommand::FlipBit { .. } if cluster.shape.engine == EngineName::Tween => {
             return Err(Failure::usage(
@@ -35,6 +40,7 @@ pub(crate) async fn run(command: ChaosCommand, place: &Place) -> Result<(), Fail
             ));
         }
         ChaosCommand::FlipBit { node, file, byte } => {
+            cluster.check_node(node)?;
             let path = flip_bit(&cluster.node_directory(node), file, byte)?;
             println!("flipped a bit of {}", path.display());
         }

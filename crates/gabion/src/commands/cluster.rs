@@ -4,16 +4,20 @@ use super::array_status;
 use super::connect;
 use super::health;
 use super::node::departure_name;
+use super::repair_status;
 use crate::arguments::{ClusterCommand, Place, UpOptions};
 use crate::cluster::{LocalCluster, lock};
 use crate::failure::{Context, Failure};
-use crate::output::{Format, Shown, align_numbers, bytes, print_json, table};
+use crate::output::{Format, Shown, align_numbers, bytes, print_json, say, table};
+use comfy_table::ContentArrangement;
+use gabion_client::{Client, ClientOptions};
 use gabion_meta::Departure;
 use gabion_protocol::message::{
     ClusterStatus, LifecycleStatus, Liveness, Meter, NodeStatus, Purpose,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 pub(crate) async fn run(
     command: ClusterCommand,
@@ -43,22 +47,79 @@ async fn up(options: UpOptions, place: &Place, format: Format) -> Result<(), Fai
     cluster.start(|| progress.step()).await?;
     drop(progress);
     let coordinator = cluster.coordinator()?;
+    let status = until_up(&cluster).await?;
+    let up_count = status.nodes.iter().filter(|node| is_up(&status, node));
+    let up_count = up_count.count();
     if format == Format::Json {
         return print_json(&json!({
             "directory": directory.display().to_string(),
             "coordinator": coordinator,
             "nodes": cluster.node_count(),
+            "nodes_up": up_count,
             "racks": cluster.shape.racks,
         }));
     }
+    let (count, racks) = (cluster.node_count(), cluster.shape.racks);
+    let of_all = if up_count == count as usize {
+        String::new()
+    } else {
+        format!(" of {count}")
+    };
+    say(format!(
+        "{up_count}{of_all} nodes in {racks} racks are up; the coordinator listens on {coordinator}"
+    ));
+    for (node, join) in &status.joining {
+        say(format!("- {}", health::join_trouble(*node, join)));
+    }
     println!(
-        "{} nodes in {} racks are up; the coordinator listens on {coordinator}\n\
-         next: export GABION_DIR={} && gabion pool create vm --survive 1-rack",
-        cluster.node_count(),
-        cluster.shape.racks,
+        "next: export GABION_DIR={} && gabion pool create vm --survive 1-rack",
         directory.display()
     );
     Ok(())
+}
+
+/// How often the coordinator is asked whether nodes that were started are up.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long that may take, besides a lease.
+const UP_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Asks the coordinator until it has heard all nodes, but for those that have left the cluster for good or wait for
+/// the operator's word; gives its status then.
+///
+/// # Errors
+/// When it misses a node for longer than 10 s and a lease.
+async fn until_up(cluster: &LocalCluster) -> Result<ClusterStatus, Failure> {
+    let client = Client::connect(cluster.coordinator()?, ClientOptions::default()).await?;
+    let lease = Duration::from_millis(cluster.shape.behaviour.lease_ms);
+    let give_up_at = Instant::now() + UP_DEADLINE + lease;
+    loop {
+        let status = client.status().await?;
+        let waits = |node| {
+            let join = status.joining.get(&node);
+            join.is_some_and(|join| join.waits_with_unknown.is_some())
+        };
+        let nodes = status.nodes.iter().filter(|node| health::is_needed(node));
+        let missing = nodes.filter(|node| !is_up(&status, node) && !waits(node.node));
+        let missing: Vec<String> = missing.map(|node| node.node.to_string()).collect();
+        if missing.is_empty() {
+            return Ok(status);
+        }
+        if Instant::now() >= give_up_at {
+            return Err(Failure::failed(format!(
+                "the coordinator does not hear {}, which was started; see 'gabion cluster status' and the \
+                 logs in the cluster's directory",
+                missing.join(", ")
+            )));
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Whether the coordinator has heard the node since its own start, and the node serves.
+fn is_up(status: &ClusterStatus, node: &NodeStatus) -> bool {
+    let was_heard = status.silence_ms.contains_key(&node.node);
+    let is_joining = status.joining.contains_key(&node.node);
+    node.liveness == Liveness::Up && was_heard && !is_joining
 }
 
 /// Prints the matrix of measured links, in megabytes a second, a row for each sender.
@@ -78,17 +139,21 @@ async fn links(place: &Place, format: Format) -> Result<(), Failure> {
     }
     let receivers: BTreeSet<_> = links.iter().map(|link| link.to).collect();
     let senders: BTreeSet<_> = links.iter().map(|link| link.from).collect();
-    let names: Vec<String> = receivers.iter().map(ToString::to_string).collect();
-    let heading: Vec<&str> = ["MB/s from"]
+    let names: Vec<String> = receivers.iter().map(|node| node.0.to_string()).collect();
+    let heading: Vec<&str> = ["MB/s from, to"]
         .into_iter()
         .chain(names.iter().map(|n| &**n))
         .collect();
     let mut matrix = table(&heading);
+    // Numbers stay whole: the matrix of a large cluster is as wide as it is.
+    matrix.set_content_arrangement(ContentArrangement::Disabled);
     for from in senders {
         let rate = |to| {
             let link = links.iter().find(|link| (link.from, link.to) == (from, to));
             link.map_or(String::new(), |link| {
-                format!("{:.1}", link.bytes_per_s as f64 / 1e6)
+                let megabytes = link.bytes_per_s as f64 / 1e6;
+                let digits = usize::from(megabytes < 100.0);
+                format!("{megabytes:.digits$}")
             })
         };
         let row = receivers.iter().map(|&to| rate(to));
@@ -187,14 +252,14 @@ pub(crate) fn print_redundancy(status: &ClusterStatus) {
         println!("{stripes} stripes {what}");
     }
     if status.appending_stripe_count > 0 {
-        println!(
+        say(format!(
             "{} stripes have updates whose parity is still to follow, and survive as many failures as \
              these have copies",
             status.appending_stripe_count
-        );
+        ));
     }
     let repair = &status.repair;
-    println!(
+    say(format!(
         "{} chunks are lost now; repair ({}): {} waiting, {} done ({}), {} caught up ({}), \
          {} cross racks planned",
         status.lost_chunk_count,
@@ -205,9 +270,9 @@ pub(crate) fn print_redundancy(status: &ClusterStatus) {
         repair.caught_up_chunk_count,
         bytes(repair.caught_up_bytes),
         bytes(repair.planned_cross_rack_bytes)
-    );
-    if let Some(error) = &repair.last_error {
-        println!("the last failed repair: {error}");
+    ));
+    if let Some(error) = repair_status::last_error(status) {
+        say(format!("the last failed repair: {error}"));
     }
 }
 
@@ -216,7 +281,7 @@ fn print_lifecycle(lifecycle: &LifecycleStatus) {
     if lifecycle.replicated_block_count + lifecycle.encoded_stripe_count == 0 {
         return;
     }
-    println!(
+    say(format!(
         "{} blocks are replicated, {} stripes of such pools are encoded; {} segments wait, {} are being \
          converted; {} encoded and {} replicated again since the start ({}), {} times in vain",
         lifecycle.replicated_block_count,
@@ -227,10 +292,16 @@ fn print_lifecycle(lifecycle: &LifecycleStatus) {
         lifecycle.promoted_count,
         bytes(lifecycle.converted_bytes),
         lifecycle.outrun_count,
-    );
-    if let Some(error) = &lifecycle.last_error {
-        println!("the last failed conversion: {error}");
+    ));
+    if let Some(error) = last_conversion_error(lifecycle) {
+        say(format!("the last failed conversion: {error}"));
     }
+}
+
+/// Why the last failed conversion failed, while there is anything to convert.
+fn last_conversion_error(lifecycle: &LifecycleStatus) -> Option<&str> {
+    let open = lifecycle.waiting_count + lifecycle.running_count;
+    lifecycle.last_error.as_deref().filter(|_| open > 0)
 }
 
 fn lifecycle_json(lifecycle: &LifecycleStatus) -> Value {
@@ -246,7 +317,7 @@ fn lifecycle_json(lifecycle: &LifecycleStatus) -> Value {
         "planned_encode_cross_rack_bytes": lifecycle.planned_encode_cross_rack_bytes,
         "planned_download_cross_rack_bytes": lifecycle.planned_download_cross_rack_bytes,
         "planned_promote_cross_rack_bytes": lifecycle.planned_promote_cross_rack_bytes,
-        "last_error": lifecycle.last_error,
+        "last_error": last_conversion_error(lifecycle),
     })
 }
 
@@ -309,7 +380,7 @@ pub(crate) fn repair_json(status: &ClusterStatus) -> Value {
         "resumed": repair.resumed_count,
         "planned_cross_rack_bytes": repair.planned_cross_rack_bytes,
         "busy_ms": repair.busy_ms,
-        "last_error": repair.last_error,
+        "last_error": repair_status::last_error(status),
     })
 }
 

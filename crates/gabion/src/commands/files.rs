@@ -5,6 +5,7 @@ use crate::arguments::{GetOptions, Place, PutOptions, WriteOptions};
 use crate::failure::{Context, Failure};
 use crate::output::{Format, Shown, align_numbers, bytes, print_json, table};
 use crate::output_file::OutputFile;
+use comfy_table::ContentArrangement;
 use gabion_client::{ClientError, FileStat, Progress};
 use gabion_layout::{ChunkIndex, StripeRecord};
 use gabion_protocol::primary::failed_nodes;
@@ -143,6 +144,8 @@ pub(crate) async fn ls(prefix: &str, place: &Place, format: Format) -> Result<()
         return print_json(&rows.collect::<Vec<_>>());
     }
     let mut table = table(&["file", "size", "stripes"]);
+    // Names stay whole, so that they can be searched and copied.
+    table.set_content_arrangement(ContentArrangement::Disabled);
     for file in &files {
         let stripes = file.segments.len().to_string();
         table.add_row([file.name.clone(), bytes(file.size_bytes), stripes]);

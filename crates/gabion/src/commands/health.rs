@@ -2,6 +2,7 @@
 //! everything that is known is well and nothing that has to be known is missing.
 
 use super::repair_status;
+use crate::output::say;
 use gabion_layout::NodeId;
 use gabion_meta::Departure;
 use gabion_protocol::message::{ArrayStatus, ClusterStatus, JoinProgress, Liveness, NodeStatus};
@@ -54,12 +55,12 @@ pub(crate) fn troubles(status: &ClusterStatus) -> Vec<String> {
 }
 
 /// Whether a node should answer: one that was drained need not.
-fn is_needed(node: &NodeStatus) -> bool {
+pub(crate) fn is_needed(node: &NodeStatus) -> bool {
     node.departure != Departure::Drained
 }
 
 /// How far a node is that joins, and what it waits for.
-fn join_trouble(node: NodeId, join: &JoinProgress) -> String {
+pub(crate) fn join_trouble(node: NodeId, join: &JoinProgress) -> String {
     let (told, all) = (join.told_chunk_count, join.chunk_count);
     match join.waits_with_unknown {
         None => format!("{node} joins, and has told of {told} of its {all} chunks"),
@@ -104,14 +105,14 @@ pub(crate) fn print(status: &ClusterStatus) {
         None => "no node was heard yet".to_owned(),
     };
     match light(status) {
-        "green" => println!(
+        "green" => say(format!(
             "green: every node answers, every chunk is there, no disk is full or failing, and no repair is \
              due; {age}"
-        ),
+        )),
         light => {
             println!("{light}; {age}");
             for trouble in troubles(status) {
-                println!("- {trouble}");
+                say(format!("- {trouble}"));
             }
         }
     }

@@ -1,5 +1,6 @@
 //! `gabion node`: runs a node, lets one in that waits for a word, or has one leave the cluster.
 
+use super::repair_status::Setbacks;
 use super::{connect, repair_status, serve};
 use crate::arguments::{NodeArguments, NodeCommand, Place};
 use crate::failure::Failure;
@@ -30,6 +31,7 @@ pub(crate) async fn run(
         }
         Some(NodeCommand::Accept { node }) => {
             let client = connect(place).await?;
+            departure(&client, NodeId(node)).await?;
             client.accept(NodeId(node)).await?;
             if format == Format::Json {
                 return print_json(&json!({ "node": node, "accepted": true }));
@@ -42,6 +44,8 @@ pub(crate) async fn run(
 }
 
 async fn drain(client: &Client, node: NodeId, cancel: bool, watch: bool) -> Result<(), Failure> {
+    // Whoever names a node that is not there has used the command wrongly.
+    departure(client, node).await?;
     if cancel {
         return Ok(client.keep(node).await?);
     }
@@ -49,13 +53,16 @@ async fn drain(client: &Client, node: NodeId, cancel: bool, watch: bool) -> Resu
     if !watch {
         return Ok(());
     }
-    let most = client.status().await?.repair.moving_chunk_count;
+    let status = client.status().await?;
+    let most = status.repair.moving_chunk_count;
+    let mut setbacks = Setbacks::since(&status, most);
     let bar = Shown::count("moving chunks", most);
     while departure(client, node).await? == Departure::Draining {
         let repair = client.status().await?.repair;
         bar.set(most.saturating_sub(repair.moving_chunk_count));
         let doing = format!("moving chunks, {}", repair_status::speed(&repair));
-        bar.say(repair.last_error.as_deref().unwrap_or(&doing));
+        let setback = setbacks.now(&repair, repair.moving_chunk_count);
+        bar.say(setback.unwrap_or(&doing));
         tokio::time::sleep(WATCH_EVERY).await;
     }
     Ok(())

@@ -3,14 +3,13 @@
 use super::connect;
 use crate::arguments::{Place, PlanCommand, PlanShowOptions};
 use crate::failure::Failure;
-use crate::output::parse_bytes;
+use crate::output::{parse_bytes, wrapped_lines};
 use gabion_client::Planned;
 use gabion_layout::{ByteRange, ChunkIndex};
 use gabion_planner::repair::Scheme;
 
 pub(crate) async fn run(command: PlanCommand, place: &Place) -> Result<(), Failure> {
     let PlanCommand::Show(options) = command;
-    let client = connect(place).await?;
     let PlanShowOptions {
         name,
         update,
@@ -21,6 +20,13 @@ pub(crate) async fn run(command: PlanCommand, place: &Place) -> Result<(), Failu
     let planned = match (update, repair) {
         (Some(update), None) => {
             let (offset, length) = pair(&update, "OFFSET:LENGTH, such as 4096:100")?;
+            if length == 0 {
+                return Err(Failure::usage(format!(
+                    "'{update}' has no bytes, and to update none there is no plan; give a length of at \
+                     least 1"
+                )));
+            }
+            let client = connect(place).await?;
             client
                 .plan_update(&name, ByteRange::new(offset, length))
                 .await?
@@ -31,6 +37,7 @@ pub(crate) async fn run(command: PlanCommand, place: &Place) -> Result<(), Failu
             let chunk = u8::try_from(chunk).ok().filter(|&chunk| chunk < u8::MAX);
             let chunk = chunk.ok_or_else(|| Failure::usage("a stripe has at most 255 chunks"))?;
             let stripe = usize::try_from(stripe).map_err(Failure::usage)?;
+            let client = connect(place).await?;
             vec![
                 client
                     .plan_repair(&name, stripe, ChunkIndex(chunk), scheme)
@@ -52,7 +59,8 @@ pub(crate) async fn run(command: PlanCommand, place: &Place) -> Result<(), Failu
         if graphviz {
             print!("{}", gabion_plan::graphviz(&plan, &topology));
         } else {
-            print!("{}", gabion_plan::text(&plan, &code, &topology));
+            let text = gabion_plan::text(&plan, &code, &topology);
+            print!("{}", wrapped_lines(&text, 6));
         }
     }
     Ok(())

@@ -4,7 +4,7 @@ use super::connect;
 use super::repair_status::restraints;
 use crate::arguments::{FormOptions, Place, PoolCommand, PoolOptions};
 use crate::failure::Failure;
-use crate::output::{Format, align_numbers, bytes, print_json, table};
+use crate::output::{Format, align_numbers, bytes, print_json, say, table, wrapped};
 use gabion_client::{Client, ClientError};
 use gabion_codec::Code;
 use gabion_layout::UpdateScheme;
@@ -110,7 +110,7 @@ impl Progress {
         let status = client.status().await?;
         let text = progress(&status, before, file_count);
         if text != self.told {
-            eprintln!("{text}");
+            eprintln!("{}", wrapped(&text, 2));
             self.told = text;
         }
         Ok(())
@@ -209,14 +209,14 @@ fn show_converted(
         (_, down),
         (_, copies),
     ] = rows;
-    println!(
+    say(format!(
         "{encoded} segments encoded and {promoted} replicated again, {} of data; across racks {} for \
          parity, {} of data to encode, {} of copies",
         bytes(data),
         bytes(across.saturating_sub(down)),
         bytes(down),
         bytes(copies),
-    );
+    ));
     Ok(())
 }
 
@@ -290,7 +290,7 @@ fn show(pools: &[PoolRecord], format: Format) -> Result<(), Failure> {
         "updates",
         "encoded after",
     ]);
-    for (pool, cost) in costs {
+    for (pool, cost) in &costs {
         let spec = &pool.spec;
         table.add_row([
             spec.name.clone(),
@@ -305,13 +305,15 @@ fn show(pools: &[PoolRecord], format: Format) -> Result<(), Failure> {
             format!("{:.1}%", cost.usable_share * 100.0),
             format!("{:.1}%", cost.share_of_three_replicas * 100.0),
             cost.chunk_writes_per_update.to_string(),
-            updates(spec),
+            spec.update.to_string(),
             pool.lifecycle
                 .map_or_else(String::new, |lifecycle| lifecycle.after.to_string()),
         ]);
     }
     align_numbers(&mut table);
     println!("{table}");
+    let sentences = costs.iter().filter_map(|(pool, _)| updates(&pool.spec));
+    sentences.for_each(say);
     Ok(())
 }
 
@@ -327,32 +329,29 @@ fn reserved_share(spec: &PoolSpec, initial_bytes: u64) -> f64 {
     (spec.m as f64 * initial_bytes as f64) / (spec.k as f64 * spec.chunk_bytes as f64)
 }
 
-/// The update scheme, with its reserved space if it has any.
-fn updates(spec: &PoolSpec) -> String {
-    match (spec.reserve, reserve_bytes(spec)) {
-        (Some(reserve), Some(initial)) => format!(
+/// What updates reserve or have follow, where they do.
+fn updates(spec: &PoolSpec) -> Option<String> {
+    if let (Some(reserve), Some(initial)) = (spec.reserve, reserve_bytes(spec)) {
+        return Some(format!(
             "{}: {} behind parity at first (+{:.0}% of the data), reviewed each {} s (weight {})",
-            spec.update,
+            spec.name,
             bytes(initial),
             reserved_share(spec, initial) * 100.0,
             reserve.period_s,
             reserve.smoothing
-        ),
-        _ => match (spec.append, phase_survives(spec)) {
-            (Some(append), Some(survives)) => format!(
-                "{}: survives {survives} failures while parity is to follow, after {} stripes, {} or {} s \
-                 at the latest; grouping {}",
-                spec.update,
-                append.stripes_max,
-                bytes(append.log_bytes_max),
-                append.age_max_s,
-                append
-                    .grouping
-                    .map_or("off".to_owned(), |rule| rule.to_string())
-            ),
-            _ => spec.update.to_string(),
-        },
+        ));
     }
+    let (append, survives) = (spec.append?, phase_survives(spec)?);
+    let grouping = append.grouping;
+    Some(format!(
+        "{}: survives {survives} failures while parity is to follow, after {} stripes, {} or {} s \
+         at the latest; grouping {}",
+        spec.name,
+        append.stripes_max,
+        bytes(append.log_bytes_max),
+        append.age_max_s,
+        grouping.map_or("off".to_owned(), |rule| rule.to_string())
+    ))
 }
 
 /// How many failures stripes survive while updates of them wait for their parity.

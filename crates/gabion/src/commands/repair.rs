@@ -1,6 +1,8 @@
 //! `gabion repair` and `gabion scrub`.
 
 use super::cluster::{print_redundancy, repair_json};
+use super::health::is_needed;
+use super::repair_status::Setbacks;
 use super::{connect, repair_status};
 use crate::arguments::{LimitOptions, Place, RepairCommand, RepairOptions};
 use crate::failure::Failure;
@@ -9,10 +11,11 @@ use gabion_client::Client;
 use gabion_layout::NodeId;
 use gabion_planner::manager::Limits;
 use gabion_planner::repair::Scheme;
-use gabion_protocol::message::{ClusterStatus, RepairOrder, RepairStatus};
+use gabion_protocol::message::{ClusterStatus, Liveness, RepairOrder, RepairStatus};
 use gabion_wire::parse_rate;
 use serde_json::json;
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 /// How often a watcher looks.
 const WATCH_EVERY: Duration = Duration::from_millis(200);
@@ -92,25 +95,61 @@ fn limit(options: &LimitOptions, repair: &RepairStatus) -> Result<Option<RepairO
     }))
 }
 
-/// Shows progress until no chunk is lost; gives the last status.
+/// Shows progress until every node was heard or has failed, and no chunk is lost; gives the last status. What
+/// nodes hold that fail meanwhile is repaired now too.
 async fn watch(client: &Client) -> Result<ClusterStatus, Failure> {
+    let begun = Instant::now();
     let mut status = client.status().await?;
-    let mut most = status.lost_chunk_count;
+    let mut most = missing_count(&status);
+    let mut setbacks = Setbacks::since(&status, most);
     let bar = Shown::count("repairing chunks", most);
-    while status.lost_chunk_count > 0 {
-        most = most.max(status.lost_chunk_count);
-        bar.set(most - status.lost_chunk_count);
-        bar.say(
-            status
-                .repair
-                .last_error
-                .as_deref()
-                .unwrap_or("repairing chunks"),
-        );
-        tokio::time::sleep(WATCH_EVERY).await;
+    let mut given_up = BTreeSet::new();
+    loop {
+        let failed: BTreeSet<NodeId> = with(&status, Liveness::Failed).collect();
+        if !failed.is_subset(&given_up) {
+            client.repair_now(None).await?;
+        }
+        given_up = failed;
+        let missing = missing_count(&status);
+        most = most.max(missing);
+        bar.set_of(most - missing, most);
+        let waits_for = with(&status, Liveness::Suspect).next();
+        let doing = waits_for.map(|node| format!("{node} does not answer"));
+        let doing = doing.as_deref().unwrap_or("repairing chunks");
+        bar.say(setbacks.now(&status.repair, missing).unwrap_or(doing));
+        let watched = begun.elapsed();
         status = client.status().await?;
+        if is_over(&status, watched) {
+            return Ok(status);
+        }
+        tokio::time::sleep(WATCH_EVERY).await;
     }
-    Ok(status)
+}
+
+/// Chunks that cannot be read or are to be repaired.
+fn missing_count(status: &ClusterStatus) -> u64 {
+    let unreadable = status.lost_chunk_count + status.unreachable_chunk_count;
+    unreadable.max(status.repair.queued_chunk_count)
+}
+
+/// The nodes that should answer and are in this state.
+fn with(status: &ClusterStatus, liveness: Liveness) -> impl Iterator<Item = NodeId> {
+    let nodes = status.nodes.iter().filter(|node| is_needed(node));
+    let nodes = nodes.filter(move |node| node.liveness == liveness);
+    nodes.map(|node| node.node)
+}
+
+/// Whether nothing is missing and nothing can be found missing any more of what happened before a watch that
+/// has lasted so long: each node has failed for good or was heard since. A node that was killed just before
+/// counts as up until it is missed.
+fn is_over(status: &ClusterStatus, watched: Duration) -> bool {
+    let was_heard = |node| {
+        let silence = status.silence_ms.get(&node).copied();
+        silence.is_some_and(|ms| Duration::from_millis(ms) < watched)
+    };
+    missing_count(status) == 0
+        && with(status, Liveness::Suspect).next().is_none()
+        && with(status, Liveness::Up).all(was_heard)
 }
 
 pub(crate) async fn scrub(place: &Place, format: Format) -> Result<(), Failure> {
@@ -170,6 +209,54 @@ fn all_were_asked(unreachable: &[NodeId]) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gabion_layout::RackId;
+    use gabion_meta::Departure;
+    use gabion_protocol::message::NodeStatus;
+
+    fn check(change: impl Fn(&mut ClusterStatus), is_over_then: bool) {
+        let node = |node| NodeStatus {
+            node: NodeId(node),
+            rack: RackId(0),
+            address: "10.0.0.1:1".to_owned(),
+            liveness: Liveness::Up,
+            departure: Departure::None,
+        };
+        let mut status = ClusterStatus {
+            nodes: (0..3).map(node).collect(),
+            silence_ms: (0..3).map(|node| (NodeId(node), 50)).collect(),
+            ..ClusterStatus::default()
+        };
+        change(&mut status);
+        assert_eq!(
+            is_over(&status, Duration::from_millis(100)),
+            is_over_then,
+            "{status:?}"
+        );
+    }
+
+    #[test]
+    fn a_watch_ends_when_nothing_more_can_be_found_missing() {
+        check(|_| {}, true);
+        check(|status| status.lost_chunk_count = 1, false);
+        check(|status| status.unreachable_chunk_count = 1, false);
+        check(|status| status.repair.queued_chunk_count = 1, false);
+        let silent = |status: &mut ClusterStatus| {
+            status.silence_ms.insert(NodeId(1), 150);
+        };
+        check(silent, false);
+        check(|status| status.silence_ms.clear(), false);
+        check(|status| status.nodes[1].liveness = Liveness::Suspect, false);
+        let failed = |status: &mut ClusterStatus| {
+            status.nodes[1].liveness = Liveness::Failed;
+            status.silence_ms.remove(&NodeId(1));
+        };
+        check(failed, true);
+        let drained = |status: &mut ClusterStatus| {
+            silent(status);
+            status.nodes[1].departure = Departure::Drained;
+        };
+        check(drained, true);
+    }
 
     #[test]
     fn a_scrub_that_could_not_ask_a_node_fails() {

@@ -3,7 +3,7 @@
 
 use super::array_status;
 use crate::failure::Failure;
-use crate::output::{self, Format, align_numbers, bytes, print_json, table};
+use crate::output::{self, Format, align_numbers, bytes, print_json, say, table};
 use gabion_client::Client;
 use gabion_layout::RackId;
 use gabion_protocol::message::{ClusterStatus, Meter, Purpose, RepairStatus};
@@ -41,7 +41,7 @@ pub(crate) async fn show_limits(client: &Client, format: Format) -> Result<(), F
     if limits.is_empty() {
         println!("repairs have no limit");
     } else {
-        println!("repairs: {}", limits.join(", "));
+        say(format!("repairs: {}", limits.join(", ")));
     }
     Ok(())
 }
@@ -80,9 +80,44 @@ fn light_sentence(status: &ClusterStatus) -> String {
     }
 }
 
+/// Why the last failed repair failed, while anything is lost or is to be repaired or moved. After that it tells
+/// an operator nothing.
+pub(crate) fn last_error(status: &ClusterStatus) -> Option<&str> {
+    let repair = &status.repair;
+    let open = status.lost_chunk_count + repair.queued_chunk_count + repair.moving_chunk_count;
+    repair.last_error.as_deref().filter(|_| open > 0)
+}
+
+/// Failures of repairs that whoever watches has to hear of: those since the watch began, until there is progress.
+pub(crate) struct Setbacks {
+    /// The failure that is history, if there is one.
+    past: Option<String>,
+    left_count: u64,
+}
+
+impl Setbacks {
+    /// What failed before `status` is history.
+    pub(crate) fn since(status: &ClusterStatus, left_count: u64) -> Self {
+        Self {
+            past: status.repair.last_error.clone(),
+            left_count,
+        }
+    }
+
+    /// The failure to tell of while so many chunks are left.
+    pub(crate) fn now<'a>(&mut self, repair: &'a RepairStatus, left_count: u64) -> Option<&'a str> {
+        if left_count < self.left_count {
+            self.past.clone_from(&repair.last_error);
+        }
+        self.left_count = left_count;
+        let error = repair.last_error.as_deref();
+        error.filter(|&error| self.past.as_deref() != Some(error))
+    }
+}
+
 fn print(status: &ClusterStatus, meter: &Meter) {
     let repair = &status.repair;
-    println!("{}", light_sentence(status));
+    say(light_sentence(status));
     for (left, stripes) in &status.at_risk {
         let what = match left {
             -1 => "have lost data".to_owned(),
@@ -91,16 +126,16 @@ fn print(status: &ClusterStatus, meter: &Meter) {
         };
         println!("{stripes} stripes with lost chunks {what}");
     }
-    println!(
+    say(format!(
         "repair ({}): {} chunks to make and {} to move, {}; {} stripes at work",
         repair.scheme,
         repair.queued_chunk_count,
         repair.moving_chunk_count,
         bytes(repair.left_bytes),
         repair.running_count
-    );
-    println!("{}", speed(repair));
-    println!(
+    ));
+    say(speed(repair));
+    say(format!(
         "{} chunks made ({}), {} moved ({}), {} caught up ({}) since the coordinator started",
         repair.repaired_chunk_count,
         bytes(repair.repaired_bytes),
@@ -108,9 +143,9 @@ fn print(status: &ClusterStatus, meter: &Meter) {
         bytes(repair.moved_bytes),
         repair.caught_up_chunk_count,
         bytes(repair.caught_up_bytes)
-    );
-    if let Some(error) = &repair.last_error {
-        println!("the last failed repair: {error}");
+    ));
+    if let Some(error) = last_error(status) {
+        say(format!("the last failed repair: {error}"));
     }
     let pairs = rack_pairs(meter);
     if !pairs.is_empty() {
@@ -197,7 +232,7 @@ fn as_json(status: &ClusterStatus, meter: &Meter) -> Value {
         "caught_up_chunks": repair.caught_up_chunk_count,
         "caught_up_bytes": repair.caught_up_bytes,
         "sent_by_racks": pairs.collect::<Vec<_>>(),
-        "last_error": repair.last_error,
+        "last_error": last_error(status),
     })
 }
 
@@ -209,4 +244,37 @@ fn limits_json(repair: &RepairStatus) -> Value {
         "guard_bytes_per_s": repair.guard_bytes_per_s,
         "p99_target_ms": repair.p99_target_ms,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(error: &str) -> ClusterStatus {
+        let mut status = ClusterStatus::default();
+        status.repair.last_error = Some(error.to_owned());
+        status
+    }
+
+    #[test]
+    fn a_failed_repair_is_history_when_nothing_is_to_be_repaired() {
+        let mut status = failed("node 3 does not answer");
+        assert_eq!(last_error(&status), None);
+        status.lost_chunk_count = 1;
+        assert_eq!(last_error(&status), Some("node 3 does not answer"));
+    }
+
+    #[test]
+    fn whoever_watches_hears_of_what_failed_since_there_was_progress() {
+        let mut setbacks = Setbacks::since(&failed("old"), 5);
+        assert_eq!(setbacks.now(&failed("old").repair, 5), None);
+        assert_eq!(setbacks.now(&failed("new").repair, 5), Some("new"));
+        assert_eq!(setbacks.now(&failed("new").repair, 5), Some("new"));
+        assert_eq!(
+            setbacks.now(&failed("new").repair, 4),
+            None,
+            "a chunk was made"
+        );
+        assert_eq!(setbacks.now(&failed("newer").repair, 4), Some("newer"));
+    }
 }

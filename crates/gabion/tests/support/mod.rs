@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &[&str]) -> String {
 /// Runs the command, which must fail with this exit code and one sentence on stderr.
 pub(crate) fn fails(arguments: &[&str], code: i32) -> String {
     let output = gabion(arguments).output().expect("the binary runs");
-    let stderr = text(&output.stderr);
+    let stderr = complaint(&output);
     assert_eq!(
         output.status.code(),
         Some(code),
@@ -47,13 +47,18 @@ pub(crate) fn fails(arguments: &[&str], code: i32) -> String {
 /// Runs the command on a cluster; it must fail with this exit code. Gives its stderr.
 pub(crate) fn fails_on(cluster: &TestCluster, arguments: &[&str], code: i32) -> String {
     let output = cluster.output(arguments);
-    let stderr = text(&output.stderr);
+    let stderr = complaint(&output);
     assert_eq!(
         output.status.code(),
         Some(code),
         "gabion {arguments:?}: {stderr}"
     );
     stderr
+}
+
+/// What a command has said on stderr, with each sentence in one line, however long it is.
+pub(crate) fn complaint(output: &Output) -> String {
+    text(&output.stderr).replace("\n        ", " ")
 }
 
 pub(crate) fn text(bytes: &[u8]) -> String {

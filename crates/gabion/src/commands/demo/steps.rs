@@ -167,7 +167,7 @@ impl<'a> Demo<'a> {
     /// repairs by the given scheme.
     pub(super) async fn lose_and_repair(&mut self, scheme: &str) -> Result<(), Failure> {
         let node = self.fullest_node().await?;
-        self.cluster.kill_node(node)?;
+        self.cluster.kill_node(node).await?;
         let what = format!("killed node {node}; waiting until it is declared failed");
         let waiting = Shown::spinner(&what);
         self.wait_until_failed(NodeId(node)).await?;

@@ -1,0 +1,126 @@
+//! What words of the command line must be like, checked before anything is asked or made. The coordinator checks
+//! names again: other programs ask it too.
+
+use gabion_meta::FILE_NAME_BYTES;
+use gabion_wire::parse_rate;
+
+/// Most bytes of a pool's name.
+const POOL_NAME_BYTES: usize = 64;
+
+/// Checks where a process listens: `host:port`, as whoever asks it names it.
+///
+/// # Errors
+/// One plain sentence.
+pub(super) fn peer_address(text: &str) -> Result<String, String> {
+    match port_of(text) {
+        Some(port) if port > 0 => Ok(text.to_owned()),
+        _ => Err("write HOST:PORT, such as 10.0.0.1:7070".to_owned()),
+    }
+}
+
+/// Checks where to listen: `host:port`, where port 0 is a free one.
+///
+/// # Errors
+/// One plain sentence.
+pub(super) fn own_address(text: &str) -> Result<String, String> {
+    let port = port_of(text).map(|_| text.to_owned());
+    port.ok_or_else(|| "write HOST:PORT, such as 10.0.0.1:7070; port 0 takes a free one".to_owned())
+}
+
+/// The port of `host:port`, if that is one.
+fn port_of(text: &str) -> Option<u16> {
+    let (host, port) = text.rsplit_once(':')?;
+    let of_name = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+    let bracketed = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    let is_host = match bracketed {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => !host.is_empty() && host.chars().all(of_name),
+    };
+    port.parse().ok().filter(|_| is_host)
+}
+
+/// Checks a stored file's name.
+///
+/// # Errors
+/// One plain sentence.
+pub(super) fn file_name(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.len() > FILE_NAME_BYTES {
+        Err(format!("a file's name has 1 to {FILE_NAME_BYTES} bytes"))
+    } else if text.chars().any(char::is_control) {
+        Err("a file's name has no control characters".to_owned())
+    } else {
+        Ok(text.to_owned())
+    }
+}
+
+/// Checks a pool's name.
+///
+/// # Errors
+/// One plain sentence.
+pub(super) fn pool_name(text: &str) -> Result<String, String> {
+    let follows = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+    let is_simple = text.len() <= POOL_NAME_BYTES
+        && text.starts_with(|c: char| c.is_ascii_lowercase())
+        && text.chars().all(follows);
+    if is_simple {
+        return Ok(text.to_owned());
+    }
+    Err(format!(
+        "a pool's name has 1 to {POOL_NAME_BYTES} of a to z, 0 to 9, - and _, a letter first"
+    ))
+}
+
+/// Checks a link's speed.
+///
+/// # Errors
+/// One plain sentence.
+pub(super) fn rate(text: &str) -> Result<String, String> {
+    let checked = parse_rate(text).map(|_| text.to_owned());
+    checked.map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_have_a_host_and_a_port() {
+        for address in ["10.0.0.1:7070", "node-1.rack_2:1", "[::1]:7070"] {
+            assert_eq!(peer_address(address).as_deref(), Ok(address));
+        }
+        for wrong in [
+            "foo",
+            "foo:",
+            ":7070",
+            "foo:0",
+            "foo:65536",
+            "::1:7070",
+            "a b:1",
+            "",
+        ] {
+            assert!(peer_address(wrong).is_err(), "{wrong}");
+        }
+        assert!(own_address("127.0.0.1:0").is_ok());
+        assert!(own_address("127.0.0.1").is_err());
+    }
+
+    #[test]
+    fn names_are_those_that_the_coordinator_takes() {
+        let longest = "x".repeat(FILE_NAME_BYTES);
+        for name in ["a", "a/b c/\u{fc}", &longest] {
+            assert_eq!(file_name(name).as_deref(), Ok(name));
+        }
+        for name in ["", "a\nb", &format!("{longest}x")] {
+            assert!(file_name(name).is_err(), "{name:?}");
+        }
+        let longest = "p".repeat(POOL_NAME_BYTES);
+        for name in ["a", "hot-6_3", &longest] {
+            assert_eq!(pool_name(name).as_deref(), Ok(name));
+        }
+        for name in ["", "6", "-a", "A", "a b", &format!("{longest}p")] {
+            assert!(pool_name(name).is_err(), "{name:?}");
+        }
+    }
+}

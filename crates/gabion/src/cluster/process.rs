@@ -1,0 +1,70 @@
+//! One process of a cluster on this machine: whether it is the one that was started, and its end.
+
+use crate::failure::{Context, Failure};
+use crate::processor_time;
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How often it is looked whether a process that was killed has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How long a process may take to end after SIGKILL: one that waits for a disk ends when that answers.
+const END_DEADLINE: Duration = Duration::from_secs(30);
+
+/// A live process, as its file in `run/` says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Running {
+    pub(super) pid: i32,
+    /// When the kernel started it, in clock ticks since boot: a pid alone may be used again.
+    started_ticks: u64,
+}
+
+impl Running {
+    /// The process that has this pid now; none when it is gone.
+    pub(super) fn of(pid: i32) -> Option<Self> {
+        let started_ticks = started_ticks(pid)?;
+        Some(Self { pid, started_ticks })
+    }
+
+    /// Whether the very process that was started is still there, and more than a zombie.
+    pub(super) fn is_alive(&self) -> bool {
+        started_ticks(self.pid) == Some(self.started_ticks)
+    }
+
+    /// Kills the process at once and returns when it is gone, so that whoever starts its successor finds
+    /// neither it nor its port.
+    ///
+    /// # Errors
+    /// When it cannot be killed, or has not ended in 30 s.
+    pub(super) async fn kill(&self, what: &str) -> Result<(), Failure> {
+        match Pid::from_raw(self.pid).map(|pid| kill_process(pid, Signal::KILL)) {
+            // It has ended by itself.
+            None | Some(Err(Errno::SRCH)) => return Ok(()),
+            Some(killed) => killed.context(format!("kill {what}"))?,
+        }
+        let give_up_at = Instant::now() + END_DEADLINE;
+        while self.is_alive() {
+            if Instant::now() >= give_up_at {
+                return Err(Failure::failed(format!(
+                    "{what} was killed and has not ended after {} s; its disk may hang",
+                    END_DEADLINE.as_secs()
+                )));
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        Ok(())
+    }
+}
+
+/// When the kernel started a process; none when it is gone. A process of which only the first thread
+/// has ended looks like a zombie, but the others may still hold its port and its files.
+fn started_ticks(pid: i32) -> Option<u64> {
+    let fields = processor_time::stat_fields(pid)?;
+    let is_only_thread = fields.get(17).is_some_and(|count| count == "1");
+    if fields.first()? == "Z" && is_only_thread {
+        return None;
+    }
+    fields.get(19)?.parse().ok()
+}
