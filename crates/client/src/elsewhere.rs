@@ -155,7 +155,7 @@ impl Storing {
 /// The nodes because of which a stripe was not stored, as far as that can be told.
 fn blamed(failed: &PartFailed) -> Vec<NodeId> {
     let mut blamed = match &failed.refusal {
-        // Somebody else kept it waiting.
+        // It waited for these nodes.
         Refusal::Stalled(awaited) if !awaited.is_empty() => awaited.clone(),
         Refusal::Unavailable(_) if !failed.suspects.is_empty() => Vec::new(),
         _ => vec![failed.node],

@@ -7,12 +7,16 @@ use crate::File;
 use crate::file::Layout;
 use futures::future::join_all;
 use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, StripeId, StripeRecord};
-use gabion_protocol::fate::fate;
-use gabion_protocol::message::{NodeReply, NodeRequest, Refusal, RunFate, RunId, RunQuestion};
+use gabion_planner::update;
+use gabion_protocol::fate::{Witnesses, fate};
+use gabion_protocol::message::{
+    CoordinatorReply, CoordinatorRequest, NodeReply, NodeRequest, Refusal, RunFate, RunId,
+    RunQuestion,
+};
 use gabion_protocol::ports::{CallError, call_living};
 use gabion_protocol::primary::failed_nodes;
 use std::collections::BTreeMap;
-use std::convert::Infallible;
+use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The most runs that a client remembers after their writes have ended. Nodes keep staged bytes for a
@@ -181,7 +185,7 @@ impl File {
             }
         }
         let Some(stripe) = stripe.filter(|stripe| stripe.id == open.question.stripe) else {
-            return Ok(self.fate_after_end(open, deadline_ms).await);
+            return self.fate_after_end(layout, open, deadline_ms).await;
         };
         let failed = failed_nodes(&layout.file.nodes);
         if !is_shut && !open.staged_at.iter().any(|node| failed.contains(node)) {
@@ -200,32 +204,94 @@ impl File {
         }
     }
 
-    /// What became of a run whose stripe has ended. A stripe is settled before it ends, so its nodes have
-    /// decided about every update, and they remember the runs of chunks that were removed lately.
-    async fn fate_after_end(&self, open: &OpenRun, deadline_ms: u64) -> RunFate {
-        let RunQuestion { stripe, run, .. } = open.question;
-        let ports = &self.client.shared.ports;
-        let ask = |(at, &node): (usize, &NodeId)| {
-            let index = ChunkIndex(at as u8);
-            let chunk = ChunkId { stripe, index };
-            // No term comes after those of a stripe that has ended.
-            let epoch = Epoch(u64::MAX);
-            let request = NodeRequest::Recollect { chunk, epoch, run };
-            call_living(&**ports, node, request, deadline_ms)
+    /// What became of a run whose stripe has ended. A stripe is settled before it ends, so the nodes whose
+    /// chunks counted have decided about every update, and they remember the runs of chunks that were
+    /// removed lately. `layout` has the pools of the file.
+    async fn fate_after_end(
+        &self,
+        layout: &Layout,
+        open: &OpenRun,
+        deadline_ms: u64,
+    ) -> Result<RunFate, Refusal> {
+        let asked = &open.question;
+        let request = CoordinatorRequest::Ended(asked.stripe);
+        let (ended, nodes) = match self.client.ask_once(request, deadline_ms).await {
+            Ok(CoordinatorReply::Ended { stripe, nodes }) => (stripe, nodes),
+            Ok(CoordinatorReply::Busy(why)) => return Err(Refusal::Unavailable(why)),
+            Ok(_) => {
+                let misfit = "the coordinator's reply does not fit the question".to_owned();
+                return Err(Refusal::Failed(misfit));
+            }
+            Err(error) => return Err(Refusal::Unavailable(error.peer)),
         };
-        let answers = join_all(open.holders.iter().enumerate().map(ask)).await;
-        let indices = (0..=u8::MAX).map(ChunkIndex);
-        let said = indices
-            .zip(answers)
-            .filter_map(|(index, answer)| match answer {
-                Ok(NodeReply::Recollection(memory)) => Some((index, memory)),
-                _ => None,
-            });
-        // Which of them the update concerned, nobody knows any more; if it was made, some node had it.
-        let would_know =
-            |complete: &[ChunkIndex]| Ok::<_, Infallible>(complete.len() == open.holders.len());
-        let Ok(fate) = fate(&said.collect(), open.question.after, would_know);
-        fate
+        let holders = ended.as_ref().map_or(&open.holders, |ended| &ended.nodes);
+        let failed = failed_nodes(&nodes);
+        let is_stale = |chunk| ended.as_ref().is_some_and(|ended| ended.is_stale(chunk));
+        let mut asking = Vec::with_capacity(holders.len());
+        for (index, &node) in (0..=u8::MAX).map(ChunkIndex).zip(holders) {
+            if !is_stale(index) && !failed.contains(&node) {
+                asking.push(self.recollect(asked, index, node, deadline_ms));
+            }
+        }
+        let answers = join_all(asking).await;
+        let said = answers.iter().filter_map(|(index, answer)| match answer {
+            Ok(NodeReply::Recollection(memory)) => Some((*index, *memory)),
+            _ => None,
+        });
+        let would_know = |complete: &[ChunkIndex]| match &ended {
+            Some(ended) => self.would_know(layout, ended, asked, complete),
+            // If it was made, then where its bytes were staged.
+            None => Ok(asked.chunks.iter().any(|chunk| {
+                let node = holders.get(chunk.at());
+                complete.contains(chunk) && node.is_some_and(|node| open.staged_at.contains(node))
+            })),
+        };
+        let silent = answers.iter().find_map(|(_, answer)| answer.as_ref().err());
+        match fate(&said.collect(), asked.after, would_know)? {
+            RunFate::Forgotten => silent.map_or(Ok(RunFate::Forgotten), |error| {
+                Err(Refusal::Unavailable(error.peer.clone()))
+            }),
+            fate => Ok(fate),
+        }
+    }
+
+    /// What a node remembers of a run of a stripe that has ended.
+    async fn recollect(
+        &self,
+        asked: &RunQuestion,
+        index: ChunkIndex,
+        node: NodeId,
+        deadline_ms: u64,
+    ) -> (ChunkIndex, Result<NodeReply, CallError>) {
+        let &RunQuestion { stripe, run, .. } = asked;
+        let chunk = ChunkId { stripe, index };
+        // No term comes after those of a stripe that has ended.
+        let epoch = Epoch(u64::MAX);
+        let request = NodeRequest::Recollect { chunk, epoch, run };
+        let answer = call_living(&*self.client.shared.ports, node, request, deadline_ms);
+        (index, answer.await)
+    }
+
+    /// Whether one of these chunks of a stripe that has ended would have a record of a run's update.
+    fn would_know(
+        &self,
+        layout: &Layout,
+        ended: &StripeRecord,
+        asked: &RunQuestion,
+        complete: &[ChunkIndex],
+    ) -> Result<bool, Refusal> {
+        let failed = |error: &dyn Display| Refusal::Failed(error.to_string());
+        let geometry = layout.geometry(ended).map_err(|error| failed(&error))?;
+        let pool = layout.spec(ended);
+        let witnesses = Witnesses {
+            stripe: self.stripe(ended, geometry, &[]),
+            generation: ended.generation,
+            topology: &layout.topology,
+            scheme: update::scheme(pool.update),
+            append: pool.append,
+        };
+        let known = witnesses.would_know(complete, asked);
+        known.map_err(|error| failed(&error))
     }
 }
 

@@ -1,5 +1,5 @@
-//! A node that comes back with many chunks of which nobody knows anything: it waits for the operator's
-//! word, then sets them aside and joins.
+//! A node that returns with many unknown chunks waits for the operator's word, then sets them aside and
+//! joins.
 
 mod support;
 

@@ -9,12 +9,12 @@
 //! that took part and counts holds its record from then on, because a node that returns without it
 //! has a stale chunk. What a note does not let stand may still stand by a later one.
 
-use crate::kv::{KeyValue, WriteTxn};
+use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::leases::check_term;
 use crate::schema::{EXCLUSIONS, LEASES};
 use crate::stripes::live_stripe;
 use crate::{Meta, MetaError};
-use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeId};
+use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeId, StripeRecord};
 use serde::{Deserialize, Serialize};
 
 /// Exclusions of one stripe that are kept. A node that is away for longer has missed something for
@@ -150,6 +150,20 @@ fn keep(txn: &mut dyn WriteTxn, stripe: StripeId, exclusion: &Exclusion) -> Resu
         all.forgotten = all.kept.remove(0).epoch;
     }
     EXCLUSIONS.put(txn, &stripe, &all)
+}
+
+/// The chunks of a stripe whose nodes a settlement has left out, for all that is remembered.
+pub(crate) fn left_out(
+    txn: &dyn ReadTxn,
+    stripe: &StripeRecord,
+) -> Result<Vec<ChunkIndex>, MetaError> {
+    let all = EXCLUSIONS.get(txn, &stripe.id)?.unwrap_or_default();
+    let is_out = |chunk: &ChunkIndex| {
+        let node = stripe.node_of(*chunk);
+        let mut without = all.kept.iter().flat_map(|note| &note.nodes);
+        all.forgotten > Epoch(0) || without.any(|out| Some(*out) == node)
+    };
+    Ok(stripe.chunks().filter(is_out).collect())
 }
 
 impl Held<'_> {

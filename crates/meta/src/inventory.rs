@@ -12,8 +12,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 
-/// A range of ids is read as a whole when it has at most so many ids for each that is wanted: to pass a
-/// row over costs less than to look one up.
+/// A range of ids is read whole if it has at most this many ids for each wanted one: skipping a row costs
+/// less than looking one up.
 const SPARSE_RATIO: u64 = 4;
 
 /// What is known of a stripe that has a chunk on the node.

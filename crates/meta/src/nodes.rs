@@ -179,7 +179,7 @@ pub(crate) fn welcoming_node(txn: &dyn ReadTxn, id: NodeId) -> Result<NodeRecord
     usable_node(txn, id)
 }
 
-/// The record of a node that nobody drains, failed or not.
+/// The record of a node that is not being drained; it may have failed.
 pub(crate) fn staying_node(txn: &dyn ReadTxn, id: NodeId) -> Result<NodeRecord, MetaError> {
     let standing = STANDINGS.get(txn, &id)?.unwrap_or_default();
     if standing.departure != Departure::None {

@@ -240,28 +240,26 @@ pub(crate) fn pending_stripes(
     let end = first.0.checked_add(put.stripe_count);
     let end = end.ok_or_else(|| PUTS.contradiction(&put.id, "its stripes have no ids"))?;
     let span = PENDING.between(&first, &StripeId(end));
-    let mut rows = PENDING.scan(txn, &span, usize::MAX)?;
-    let span = PLACED_ANEW.between(&first, &StripeId(end));
-    let anew = PLACED_ANEW.scan(txn, &span, usize::MAX)?;
-    for (first, now) in &anew {
-        let missing = || PLACED_ANEW.contradiction(first, "its stripe is not pending");
-        rows.push((*first, PENDING.get(txn, now)?.ok_or_else(missing)?));
+    // By the first ids, whose order is that of the segments.
+    let mut stripes = BTreeMap::new();
+    for row in PENDING.scan(txn, &span, usize::MAX)? {
+        stripes.insert(row.0, stripe_row(&PENDING, row)?);
     }
-    // In the order of the first ids, which is that of the segments.
-    rows.sort_unstable_by_key(|(first, _)| *first);
-    let anew: BTreeMap<StripeId, StripeId> = anew.into_iter().collect();
-    if rows.len() as u64 != put.stripe_count {
+    let span = PLACED_ANEW.between(&first, &StripeId(end));
+    for (first, now) in PLACED_ANEW.scan(txn, &span, usize::MAX)? {
+        let missing = || PLACED_ANEW.contradiction(&first, "its stripe is not pending");
+        let stripe = PENDING.get(txn, &now)?.ok_or_else(missing)?;
+        stripes.insert(first, stripe_row(&PENDING, (now, stripe))?);
+    }
+    if stripes.len() as u64 != put.stripe_count {
         let reason = format!(
             "{} of its {} stripes are there",
-            rows.len(),
+            stripes.len(),
             put.stripe_count
         );
         return Err(PUTS.contradiction(&put.id, reason));
     }
-    let now = |first: StripeId| anew.get(&first).copied().unwrap_or(first);
-    rows.into_iter()
-        .map(|(first, stripe)| stripe_row(&PENDING, (now(first), stripe)))
-        .collect()
+    Ok(stripes.into_values().collect())
 }
 
 fn check_name_is_free(txn: &dyn ReadTxn, name: &str) -> Result<(), MetaError> {

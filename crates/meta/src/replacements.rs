@@ -19,9 +19,10 @@ use crate::schema::{
 };
 use crate::stripes::{index_stripe, live_stripe, unindex_stripe};
 use crate::{
-    Displaced, FileRecord, Holder, Meta, MetaError, Placement, Put, PutId, ReplacementRecord, files,
+    Displaced, FileRecord, Holder, Meta, MetaError, Placement, Put, PutId, ReplacementRecord,
+    exclusions, files,
 };
-use gabion_layout::{NodeId, StripeId, StripeRecord};
+use gabion_layout::{NodeId, StaleChunk, StripeId, StripeRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl<K: KeyValue> Meta<K> {
@@ -139,9 +140,17 @@ pub(crate) fn give_up(txn: &mut dyn WriteTxn, put: PutId) -> Result<(), MetaErro
 
 /// Makes garbage of a stripe of a file. Its place in the file is the caller's to fill.
 pub(crate) fn discard(txn: &mut dyn WriteTxn, id: StripeId) -> Result<(), MetaError> {
-    let stripe = live_stripe(txn, id)?;
+    let mut stripe = live_stripe(txn, id)?;
     STRIPES.delete(txn, &id)?;
     unindex_stripe(txn, &stripe)?;
+    // Its exclusions end with it, and clients ask later which chunks have missed nothing.
+    for chunk in exclusions::left_out(txn, &stripe)? {
+        let missed_after = None;
+        stripe.note_stale(StaleChunk {
+            chunk,
+            missed_after,
+        });
+    }
     LEASES.delete(txn, &id)?;
     EXCLUSIONS.delete(txn, &id)?;
     PHASES.delete(txn, &id)?;

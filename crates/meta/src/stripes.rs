@@ -19,6 +19,17 @@ impl<K: KeyValue> Meta<K> {
         self.store.read(|txn| live_stripe(txn, id))
     }
 
+    /// The last record of a stripe that has ended, while its chunks wait for removal. Stale are also
+    /// chunks whose nodes a settlement has left out, as far as it is not known that they missed nothing.
+    ///
+    /// # Errors
+    /// When the store fails or a row is corrupt.
+    pub fn ended_stripe(&self, id: StripeId) -> Result<Option<StripeRecord>, MetaError> {
+        let row = self.store.read(|txn| GARBAGE.get(txn, &id))?;
+        row.map(|stripe| stripe_row(&GARBAGE, (id, stripe)))
+            .transpose()
+    }
+
     /// What a stripe id stands for now.
     ///
     /// # Errors

@@ -3,9 +3,9 @@
 mod fixture;
 
 use fixture::{cluster, membership, one_file, place};
-use gabion_layout::{Epoch, NodeId, StripeId};
+use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StripeId};
 use gabion_meta::{
-    Displaced, FileRecord, Holder, MemoryStore, Meta, MetaError, PoolRecord, Put, PutId,
+    Displaced, Exclusion, FileRecord, Holder, MemoryStore, Meta, MetaError, PoolRecord, Put, PutId,
     StripeStatus,
 };
 
@@ -202,4 +202,25 @@ fn a_file_that_is_removed_or_put_anew_is_not_brought_back() {
     assert_eq!(meta.commit_replacement(put.id), Err(replaced));
     assert_eq!(meta.abort_put(put.id), Ok(true));
     assert_eq!(meta.check(), Ok(vec![]));
+}
+
+#[test]
+fn a_chunk_that_a_settlement_left_out_is_stale_when_its_stripe_ends() {
+    let (meta, pool) = cluster();
+    let file = three(&meta, &pool);
+    let displaced = take(&meta, &file.segments[..1]);
+    let stripe = meta.stripe(displaced[0].stripe).unwrap();
+    let exclusion = Exclusion {
+        epoch: displaced[0].epoch,
+        nodes: vec![stripe.nodes[1]],
+        known: Sequence(0),
+        stood: Vec::new(),
+    };
+    meta.note_settlement(stripe.id, &exclusion).unwrap();
+    assert_eq!(meta.ended_stripe(stripe.id), Ok(None), "it goes on");
+    let put = begin(&meta, &file, &displaced).unwrap();
+    meta.commit_replacement(put.id).unwrap();
+    let ended = meta.ended_stripe(stripe.id).unwrap().unwrap();
+    let stale: Vec<ChunkIndex> = ended.chunks().filter(|&c| ended.is_stale(c)).collect();
+    assert_eq!(stale, [ChunkIndex(1)]);
 }

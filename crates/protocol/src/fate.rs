@@ -1,8 +1,10 @@
 //! The rule by which a run's fate follows from what nodes remember. Whoever asks has seen to it before that the
 //! run cannot begin any more, and that no update of its stripe is half made.
 
-use crate::message::{RunFate, RunMemory};
-use gabion_layout::{ChunkIndex, Sequence};
+use crate::message::{RunFate, RunMemory, RunQuestion};
+use gabion_layout::{AppendSpec, ChunkIndex, Generation, Sequence, Topology};
+use gabion_planner::update::Scheme;
+use gabion_planner::{PlanError, Stripe};
 use std::collections::BTreeMap;
 
 /// What has become of a run whose update, if it was made, has a number after `after`. `memories` are what the nodes
@@ -35,9 +37,68 @@ pub fn fate<E>(
     })
 }
 
+/// Which nodes have records of a stripe's updates.
+#[derive(Clone, Copy, Debug)]
+pub struct Witnesses<'a> {
+    /// The stripe as it is, or as it was when it ended.
+    pub stripe: Stripe<'a>,
+    /// The generation of that layout.
+    pub generation: Generation,
+    /// Where its nodes stand.
+    pub topology: &'a Topology,
+    /// How its pool updates stripes.
+    pub scheme: &'static dyn Scheme,
+    /// The pool's append phases, if it has any.
+    pub append: Option<AppendSpec>,
+}
+
+impl Witnesses<'_> {
+    /// Whether one of the chunks `complete` has a record of the update that was asked for, if that was made.
+    /// None of them may be stale, and each has all records that it ever got.
+    ///
+    /// # Errors
+    /// When the stripe's layout does not fit its scheme.
+    pub fn would_know(
+        &self,
+        complete: &[ChunkIndex],
+        asked: &RunQuestion,
+    ) -> Result<bool, PlanError> {
+        // No update leaves out a chunk that it was asked to change, unless that is stale from then on.
+        if asked.chunks.iter().any(|chunk| complete.contains(chunk)) {
+            return Ok(true);
+        }
+        let counted: Vec<usize> = complete.iter().map(|chunk| chunk.at()).collect();
+        // What the code knows of an update shows in some chunk of any that determine the stripe.
+        if !self.stripe.code.is_sufficient(&counted) {
+            return Ok(false);
+        }
+        let (Some(appending), Some(spec)) = (self.scheme.appending(), &self.append) else {
+            return Ok(true);
+        };
+        if asked.generation != self.generation {
+            return Ok(false);
+        }
+        // What was appended is also with those that keep copies, which follow from where the chunks are.
+        for &data in &asked.chunks {
+            let keepers = appending.keepers(&self.stripe, self.topology, data, spec)?;
+            if keepers.iter().any(|keeper| complete.contains(keeper)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::initiate::record_holders;
+    use crate::message::RunId;
+    use gabion_codec::Code;
+    use gabion_layout::{
+        ByteRange, ChunkRange, Geometry, NodeId, NodePlace, RackId, StripeId, UpdateScheme,
+    };
+    use gabion_planner::update;
     use std::convert::Infallible;
 
     /// The fate of a run after update 4, of what chunks 0, 1 and so on remember: the number of its update, and after
@@ -70,5 +131,101 @@ mod tests {
         let knows = Some((None, 4));
         check(&[knows, knows, forgotten], RunFate::Forgotten);
         check(&[knows, None, knows], RunFate::Forgotten);
+    }
+
+    const SCHEMES: [UpdateScheme; 7] = [
+        UpdateScheme::Fo,
+        UpdateScheme::Fl,
+        UpdateScheme::Pl,
+        UpdateScheme::Plr,
+        UpdateScheme::Parix,
+        UpdateScheme::Cau,
+        UpdateScheme::Rackcu,
+    ];
+
+    /// Six chunks, two in each of three racks.
+    fn with_stripe(scheme: UpdateScheme, test: impl FnOnce(Witnesses<'_>)) {
+        let code: Code = "rs(4,2)".parse().unwrap();
+        let place = |node| NodePlace {
+            node: NodeId(node),
+            rack: RackId(node / 2),
+        };
+        let topology = Topology::new((0..6).map(place)).unwrap();
+        let stripe = Stripe {
+            id: StripeId(1),
+            code: &code,
+            geometry: Geometry::new(4, 2, 1, 1 << 20).unwrap(),
+            placement: &[0, 1, 2, 3, 4, 5].map(NodeId),
+            lost: &[],
+        };
+        let scheme = update::scheme(scheme);
+        let append = scheme.appending().map(|_| AppendSpec::default());
+        test(Witnesses {
+            stripe,
+            generation: Generation(3),
+            topology: &topology,
+            scheme,
+            append,
+        });
+    }
+
+    fn asked(chunk: u8, generation: u64) -> RunQuestion {
+        RunQuestion {
+            stripe: StripeId(1),
+            generation: Generation(generation),
+            run: RunId(7),
+            after: Sequence(4),
+            chunks: vec![ChunkIndex(chunk)],
+        }
+    }
+
+    #[test]
+    fn an_update_is_recorded_at_each_chunk_that_it_changes_unless_that_is_lost() {
+        let range = |chunk| ChunkRange {
+            chunk: ChunkIndex(chunk),
+            range: ByteRange::new(4096, 4096),
+        };
+        let ranges = [range(1), range(2)];
+        let losses = [None, Some(1), Some(5)];
+        let cases = SCHEMES
+            .iter()
+            .flat_map(|&scheme| losses.map(|lost| (scheme, lost)));
+        for (scheme, lost) in cases {
+            with_stripe(scheme, |witnesses| {
+                let lost = lost.map(ChunkIndex);
+                let stripe = Stripe {
+                    lost: lost.as_slice(),
+                    ..witnesses.stripe
+                };
+                let plan = witnesses
+                    .scheme
+                    .plan(&stripe, witnesses.topology, &ranges, 65536);
+                let holders = record_holders(&plan.unwrap());
+                for chunk in [1, 2].map(ChunkIndex) {
+                    let is_here = holders.contains(&chunk);
+                    assert_eq!(is_here, lost != Some(chunk), "{scheme:?}, {lost:?} is lost");
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn one_that_was_to_change_knows_and_so_do_as_many_as_determine_the_stripe() {
+        for scheme in SCHEMES {
+            with_stripe(scheme, |witnesses| {
+                let knows = |complete: &[u8], asked: &RunQuestion| {
+                    let complete: Vec<ChunkIndex> =
+                        complete.iter().copied().map(ChunkIndex).collect();
+                    witnesses.would_know(&complete, asked).unwrap()
+                };
+                assert!(knows(&[1], &asked(1, 3)), "{scheme:?}");
+                assert!(!knows(&[0, 2, 3], &asked(1, 3)), "{scheme:?}");
+                // These determine the stripe, and both parity chunks are among them.
+                assert!(knows(&[0, 2, 4, 5], &asked(1, 3)), "{scheme:?}");
+                // Where copies of appended bytes were in another layout, nobody knows.
+                let appends = witnesses.append.is_some();
+                assert_eq!(knows(&[0, 2, 4, 5], &asked(1, 2)), !appends, "{scheme:?}");
+            });
+        }
     }
 }

@@ -308,7 +308,8 @@ fn over(run: RunId) -> Refusal {
 }
 
 fn withdrawn(run: RunId) -> Refusal {
-    Refusal::Invalid(format!("run {} was withdrawn by its client", run.0))
+    // Its client, or this node when it was away: the bytes can be staged again for another run.
+    Refusal::Unavailable(format!("a node that has given run {} up", run.0))
 }
 
 impl Inputs {

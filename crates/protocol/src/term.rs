@@ -2,6 +2,7 @@
 //! for a commit, and the plans that follow from these.
 
 use crate::commit::{Absent, Commit};
+use crate::fate::Witnesses;
 use crate::initiate::{
     RECORD_BYTES_MAX, RECORD_PIECE_COUNT_MAX, RunTerms, fits_records, patience_ms, record_holders,
 };
@@ -9,8 +10,8 @@ use crate::message::{Effect, NodeStatus, Purpose, ReadCut, Refusal, RunId};
 use crate::primary::{UPDATE_SLICE_BYTES, failed_nodes};
 use gabion_codec::Code;
 use gabion_layout::{
-    AppendSpec, ChunkIndex, ChunkRange, Epoch, Generation, Geometry, NodePlace, PoolId, Sequence,
-    StripeRecord, Topology,
+    AppendSpec, ChunkIndex, ChunkRange, Epoch, Geometry, NodePlace, PoolId, Sequence, StripeRecord,
+    Topology,
 };
 use gabion_plan::{Goal, Keepings, Plan};
 use gabion_planner::update::{self, Waiting, cau};
@@ -155,32 +156,15 @@ impl Term {
         grouping.map_or_else(Vec::new, |_| updated)
     }
 
-    /// Whether one of these chunks has a record of every update that was ever made of `chunks` under a
-    /// generation, if it has all records that it ever got.
-    pub(crate) fn would_know(
-        &self,
-        complete: &[ChunkIndex],
-        chunks: &[ChunkIndex],
-        generation: Generation,
-    ) -> Result<bool, Refusal> {
-        let counted: Vec<usize> = complete.iter().map(|chunk| chunk.at()).collect();
-        // What the code knows of an update shows in some chunk of any that determine the stripe.
-        if !self.code.is_sufficient(&counted) {
-            return Ok(false);
+    /// Which nodes have records of the stripe's updates.
+    pub(crate) fn witnesses(&self) -> Witnesses<'_> {
+        Witnesses {
+            stripe: self.view(&[]),
+            generation: self.stripe.generation,
+            topology: &self.topology,
+            scheme: self.scheme,
+            append: self.append.map(|(_, spec)| spec),
         }
-        let (Some(appending), Some((_, spec))) = (self.scheme.appending(), &self.append) else {
-            return Ok(true);
-        };
-        // What was appended is with the data chunks and with those that keep copies, which follow from
-        // where the chunks are.
-        let mut holders = chunks.to_vec();
-        if generation == self.stripe.generation {
-            for &data in chunks {
-                let keepers = appending.keepers(&self.view(&[]), &self.topology, data, spec);
-                holders.extend(keepers.map_err(|error| refusal(&error))?);
-            }
-        }
-        Ok(holders.iter().any(|holder| complete.contains(holder)))
     }
 
     fn checked(&self, plan: Result<Plan, PlanError>) -> Result<Plan, Refusal> {

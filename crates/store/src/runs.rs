@@ -39,7 +39,7 @@ pub(crate) struct Runs {
 /// Chunks that were removed lately whose runs are remembered.
 const REMOVED_COUNT_MAX: usize = 1024;
 /// Newest runs that are remembered of each of them.
-const REMOVED_RUN_COUNT_MAX: usize = 64;
+const REMOVED_RUN_COUNT_MAX: usize = 256;
 
 /// The runs of all chunks in the order in which they came.
 #[derive(Debug)]

@@ -83,9 +83,9 @@ impl Connection {
         stream: TcpStream,
         endpoint: &Arc<Endpoint>,
     ) -> Result<Arc<Self>, WireError> {
-        set_socket_options(&stream, endpoint.options.stall_timeout)
+        let stream = set_socket_options(&stream, endpoint.options.stall_timeout)
+            .and_then(|()| Stream::new(stream))
             .map_err(|error| WireError::io("set up the connection's socket", error))?;
-        let stream = Stream::new(stream);
         let (reader, writer) = stream.halves();
         Self::establish(reader, writer, Arc::downgrade(&stream), endpoint).await
     }

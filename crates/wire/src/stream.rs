@@ -2,13 +2,15 @@
 
 use gabion_protocol::ports::Passage;
 use rustix::ioctl::{Getter, Opcode, ioctl};
-use std::io::{self, IoSlice};
+use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
+use std::io::{self, IoSlice, Write as _};
+use std::net::TcpStream;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
+use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
 /// `TIOCOUTQ` of Linux: bytes that were written to a socket and that its peer's system has not acknowledged.
 const UNACKNOWLEDGED: Opcode = 0x5411;
@@ -16,7 +18,7 @@ const UNACKNOWLEDGED: Opcode = 0x5411;
 /// A socket.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    tcp: TcpStream,
+    tcp: AsyncFd<TcpStream>,
     received_bytes: AtomicU64,
     written_bytes: AtomicU64,
 }
@@ -25,12 +27,17 @@ pub(crate) struct Stream {
 pub(crate) struct Half(Arc<Stream>);
 
 impl Stream {
-    pub(crate) fn new(tcp: TcpStream) -> Arc<Self> {
-        Arc::new(Self {
+    /// # Errors
+    /// When the system cannot watch one more socket.
+    #[expect(unsafe_code, reason = "not every descriptor may be watched")]
+    pub(crate) fn new(tcp: tokio::net::TcpStream) -> io::Result<Arc<Self>> {
+        // SAFETY: the descriptor is the socket's own, and stays the same and open for as long as it lives.
+        let tcp = unsafe { AsyncFd::register(tcp.into_std()?) }?;
+        Ok(Arc::new(Self {
             tcp,
             received_bytes: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
-        })
+        }))
     }
 
     /// The direction to read from and the one to write to.
@@ -55,31 +62,61 @@ impl Stream {
         // SAFETY: the kernel writes one int, and takes nothing.
         let answer = unsafe {
             let call = Getter::<UNACKNOWLEDGED, i32>::new();
-            ioctl(&self.tcp, call)
+            ioctl(self.tcp.get_ref(), call)
         };
         answer.map_or(0, |bytes| u64::try_from(bytes).unwrap_or(0))
     }
 }
 
+/// Moves up to `wanted` bytes as soon as the socket is ready for it, and counts them.
+fn poll_count<'a>(
+    all: &AtomicU64,
+    wanted: usize,
+    mut ready: impl FnMut() -> Poll<io::Result<AsyncFdReadyGuard<'a, TcpStream>>>,
+    mut attempt: impl FnMut(&TcpStream) -> io::Result<usize>,
+) -> Poll<io::Result<usize>> {
+    loop {
+        let mut socket = ready!(ready())?;
+        match socket.try_io(|tcp| attempt(tcp.get_ref())) {
+            // Another moment has taken the readiness.
+            Err(_) => {}
+            Ok(Err(error)) => return Poll::Ready(Err(error)),
+            Ok(Ok(count)) => {
+                // It had no more for now, and tells when it has: to ask it again would be in vain.
+                if 0 < count && count < wanted {
+                    socket.clear_ready();
+                }
+                all.fetch_add(count as u64, Ordering::Release);
+                return Poll::Ready(Ok(count));
+            }
+        }
+    }
+}
+
 impl AsyncRead for Half {
+    #[expect(unsafe_code, reason = "bytes that were not read are not zeroed either")]
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let stream = &self.0;
-        loop {
-            ready!(stream.tcp.poll_read_ready(cx))?;
-            match stream.tcp.try_read_buf(buffer) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Poll::Ready(Err(error)),
-                Ok(read) => {
-                    let received = &stream.received_bytes;
-                    received.fetch_add(read as u64, Ordering::Release);
-                    return Poll::Ready(Ok(()));
-                }
-            }
-        }
+        let Stream {
+            tcp,
+            received_bytes,
+            ..
+        } = &*self.0;
+        // SAFETY: what was initialized before stays so, since the kernel only writes.
+        let free = unsafe { buffer.unfilled_mut() };
+        let count = ready!(poll_count(
+            received_bytes,
+            free.len(),
+            || tcp.poll_read_ready(cx),
+            |tcp| Ok(recv(tcp, &mut *free, RecvFlags::empty())?.1),
+        ))?;
+        // SAFETY: the kernel has written so many bytes there.
+        unsafe { buffer.assume_init(count) };
+        buffer.advance(count);
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -97,19 +134,15 @@ impl AsyncWrite for Half {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let stream = &self.0;
-        loop {
-            ready!(stream.tcp.poll_write_ready(cx))?;
-            match stream.tcp.try_write_vectored(slices) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Poll::Ready(Err(error)),
-                Ok(written) => {
-                    let all = &stream.written_bytes;
-                    all.fetch_add(written as u64, Ordering::Release);
-                    return Poll::Ready(Ok(written));
-                }
-            }
-        }
+        let Stream {
+            tcp, written_bytes, ..
+        } = &*self.0;
+        poll_count(
+            written_bytes,
+            slices.iter().map(|slice| slice.len()).sum(),
+            || tcp.poll_write_ready(cx),
+            |mut tcp| tcp.write_vectored(slices),
+        )
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -122,23 +155,23 @@ impl AsyncWrite for Half {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let shut = rustix::net::shutdown(&self.0.tcp, rustix::net::Shutdown::Write);
+        let shut = shutdown(self.0.tcp.get_ref(), Shutdown::Write);
         Poll::Ready(shut.map_err(io::Error::from))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{Arc, Stream};
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
 
     async fn pair() -> (Arc<Stream>, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let near = TcpStream::connect(address).await.unwrap();
         let (far, _) = listener.accept().await.unwrap();
-        (Stream::new(near), far)
+        (Stream::new(near).unwrap(), far)
     }
 
     #[tokio::test]

@@ -34,6 +34,28 @@ pub(super) fn all() -> impl Iterator<Item = &'static Mutant> {
 /// Those of updates, leases and settlements.
 const UPDATES: &[Mutant] = &[
     Mutant {
+        name: "who-was-left-out-counts-when-a-stripe-ends",
+        file: "crates/meta/src/replacements.rs",
+        text: "for chunk in exclusions::left_out(txn, &stripe)? {",
+        replacement: "for chunk in exclusions::left_out(txn, &stripe)?.into_iter().take(0) {",
+        check: test(
+            "gabion-meta",
+            "replacements",
+            "a_chunk_that_a_settlement_left_out_is_stale_when_its_stripe_ends",
+        ),
+    },
+    Mutant {
+        name: "any-keeper-of-copies-knows-an-append",
+        file: "crates/protocol/src/fate.rs",
+        text: "if asked.generation != self.generation {",
+        replacement: "if asked.generation > self.generation {",
+        check: Check::Test {
+            package: "gabion-protocol",
+            target: "lib",
+            name: "fate::tests::one_that_was_to_change_knows_and_so_do_as_many_as_determine_the_stripe",
+        },
+    },
+    Mutant {
         name: "records-not-synced-before-the-reply",
         file: "crates/protocol/src/participant.rs",
         text: "appended.into_iter().try_for_each(|lsn| store.sync(lsn))",

@@ -36,7 +36,7 @@ pub(crate) async fn run(
             if format == Format::Json {
                 return print_json(&json!({ "node": node, "accepted": true }));
             }
-            println!("{} sets aside what nobody knows, and joins", NodeId(node));
+            println!("{} sets its unknown chunks aside, and joins", NodeId(node));
             Ok(())
         }
         None => serve::node(arguments.serve).await,

@@ -66,7 +66,7 @@ pub(super) fn decide<K: KeyValue + Send + Sync + 'static>(
     let answered_count = request.chunks.partition_point(is_answered);
     let chunks = &request.chunks[..answered_count];
     let own = own_chunks(node, &facts);
-    let judged = judge(meta, request, chunks, &facts)?;
+    let judged = judge(meta, request, chunks, (&facts, &own))?;
     let marked = meta.note_all_stale(&judged.stale)?;
     let marked: BTreeMap<StripeId, StripeRecord> = marked
         .into_iter()
@@ -133,14 +133,14 @@ fn judge<K: KeyValue>(
     meta: &Meta<K>,
     request: &Request<'_>,
     chunks: &[HeldChunk],
-    facts: &[StripeFacts],
+    (facts, own): (&[StripeFacts], &[ChunkId]),
 ) -> Result<Judged, MetaError> {
     let node = request.node;
     let mut judged = Judged {
         verdicts: Vec::with_capacity(facts.len()),
         stale: Vec::new(),
     };
-    for (facts, chunk) in facts.iter().zip(own_chunks(node, facts)) {
+    for (facts, &chunk) in facts.iter().zip(own) {
         let is_stale = |missed_after| StaleChunk {
             chunk: chunk.index,
             missed_after,

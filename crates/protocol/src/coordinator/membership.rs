@@ -6,7 +6,7 @@ use crate::message::{
     Applicant, CoordinatorReply, EndCause, JoinSession, Liveness, NodeStatus, StoreFailure, Vitals,
 };
 use crate::ports::reach;
-use gabion_layout::NodeId;
+use gabion_layout::{NodeId, Start};
 use gabion_meta::{KeyValue, Meta, MetaError, Progress};
 use std::sync::Arc;
 
@@ -101,19 +101,20 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         }
     }
 
-    /// Renews a node's lease, unless it may leave.
+    /// Renews the lease of a node, which says of which coordinator it has heard, unless it may leave.
     pub(super) fn heartbeat(
         &self,
-        node: NodeId,
+        (node, heard): (NodeId, Option<Start>),
         progress: Progress,
         vitals: &Vitals,
-    ) -> CoordinatorReply {
+    ) -> Answer {
+        self.hear(node, heard)?;
         let incarnation = progress.incarnation;
         self.note_vitals(node, vitals);
         let now_ms = self.ports.now_ms();
         let mut roster = lock(&self.roster);
         let is_evicted = lock(&self.suspicions).is_evicted(node);
-        if roster.is_drained(node) {
+        Ok(if roster.is_drained(node) {
             CoordinatorReply::Leave
         } else if !is_evicted && roster.renew(node, incarnation, now_ms) {
             roster.note_array(node, vitals.array.clone());
@@ -126,7 +127,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             }
         } else {
             CoordinatorReply::Rejoin
-        }
+        })
     }
 
     /// Declares a node failed that says that its store has failed. Others act on it at once: the node

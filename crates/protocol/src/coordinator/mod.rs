@@ -300,12 +300,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 position,
                 vitals,
             } => {
-                self.hear(node, heard)?;
                 let progress = Progress {
                     incarnation,
                     position,
                 };
-                Ok(self.heartbeat(node, progress, &vitals))
+                self.heartbeat((node, heard), progress, &vitals)
             }
             Ask::EndMembership { session, cause } => self.end_membership(session, cause).await,
             Ask::StoreFailed(failure) => self.store_failed(failure).await,
@@ -340,7 +339,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             | Ask::CommitPut(_)
             | Ask::AbortPut(_)
             | Ask::BeginReplace { .. }
-            | Ask::CommitReplace { .. }) => self.answer_put(put).await,
+            | Ask::CommitReplace { .. }
+            | Ask::Ended(_)) => self.answer_put(put).await,
             Ask::Lookup { name } => self.lookup(name).await,
             Ask::List { prefix } => self.list(prefix).await,
             Ask::RemoveFile { name, file } => self.remove_file(name, file).await,
@@ -379,6 +379,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 stripes,
             } => self.begin_replace(name, file, stripes).await,
             Ask::CommitReplace { put, displaced } => self.commit_replace(put, displaced).await,
+            Ask::Ended(stripe) => self.ended(stripe).await,
             other => Err(Denied(format!("{other:?} is not about a put"))),
         }
     }

@@ -311,16 +311,24 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let find = move |meta: &Meta<K>| {
             let mut garbage = Vec::new();
             for id in stripes {
-                if meta.stripe_status(id)? == StripeStatus::Garbage {
-                    let before = id.0.checked_sub(1).map(StripeId);
-                    let next = meta.garbage(before, 1)?;
-                    garbage.extend(next.into_iter().filter(|stripe| stripe.id == id));
-                }
+                garbage.extend(meta.ended_stripe(id)?);
             }
             Ok(garbage)
         };
         let garbage = self.with_meta(find).await?;
         self.remove_stripes(&garbage).await
+    }
+
+    /// What a client has to know of a stripe that has ended, to find out what became of its last updates.
+    pub(super) async fn ended(self: &Arc<Self>, id: StripeId) -> Answer {
+        let find = move |meta: &Meta<K>| Ok((meta.ended_stripe(id)?, meta.stripe_status(id)?));
+        let (stripe, status) = self.with_meta(find).await?;
+        if let StripeStatus::Live | StripeStatus::Pending = status {
+            let sentence = format!("{id} has not ended; look its file up again");
+            return Ok(CoordinatorReply::Busy(sentence));
+        }
+        let nodes = self.statuses();
+        Ok(CoordinatorReply::Ended { stripe, nodes })
     }
 }
 

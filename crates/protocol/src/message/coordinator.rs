@@ -260,6 +260,9 @@ pub enum CoordinatorRequest {
         /// The old stripes.
         displaced: Vec<StripeId>,
     },
+    /// A client has lost an answer about a stripe that is the file's no more: whose chunks counted when
+    /// it ended. Answered with [`CoordinatorReply::Ended`].
+    Ended(StripeId),
 }
 
 /// How repairs are to be made. Durable when it is answered.
@@ -415,6 +418,14 @@ pub enum CoordinatorReply {
         settled: Vec<SettledStripe>,
         /// The new stripes, one for each old one.
         stripes: Vec<StripeRecord>,
+        /// All nodes.
+        nodes: Vec<NodeStatus>,
+    },
+    /// The stripe has ended.
+    Ended {
+        /// Its last record, while a node may still have a chunk of it. Stale are also chunks whose nodes
+        /// a settlement has left out: they may have missed what it decided.
+        stripe: Option<StripeRecord>,
         /// All nodes.
         nodes: Vec<NodeStatus>,
     },

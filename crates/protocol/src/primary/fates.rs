@@ -93,8 +93,10 @@ async fn recollect(
 /// Why a node is missing whose word could decide it; [`Refusal::Unsettled`] when a node has a record of
 /// the run that no settlement has decided.
 fn conclude(term: &Term, asked: &RunQuestion, heard: Recollections) -> Result<RunFate, Refusal> {
-    let would_know =
-        |complete: &[ChunkIndex]| term.would_know(complete, &asked.chunks, asked.generation);
+    let would_know = |complete: &[ChunkIndex]| {
+        let known = term.witnesses().would_know(complete, asked);
+        known.map_err(|error| Refusal::Failed(error.to_string()))
+    };
     match fate(&heard.memories, asked.after, would_know)? {
         RunFate::Stood(sequence) if sequence > term.mark => Err(Refusal::Unsettled),
         RunFate::Forgotten => heard.missing.map_or(Ok(RunFate::Forgotten), Err),

@@ -4,7 +4,7 @@
 use crate::bed::{Bed, chunk_on, gone, words};
 use futures::FutureExt;
 use futures::future::{pending, ready};
-use gabion_layout::{ChunkId, Epoch, NodeId, Sequence, StripeId, StripeRecord};
+use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeId, StripeRecord};
 use gabion_meta::PutId;
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, FileLayout, Holding, NodeReply, NodeRequest,
@@ -73,9 +73,9 @@ fn old_stripes_are_settled_and_nobody_updates_them_until_the_swap() {
     // Update 5 is on all participants, update 6 is not.
     let record = |sequence, participants: [u8; 2]| PendingRecord {
         epoch: Epoch(1),
-        chunk: gabion_layout::ChunkIndex(0),
+        chunk: ChunkIndex(0),
         sequence: Sequence(sequence),
-        participants: participants.map(gabion_layout::ChunkIndex).to_vec(),
+        participants: participants.map(ChunkIndex).to_vec(),
     };
     let (writer, records) = (old[1].nodes[0], vec![record(5, [0, 0]), record(6, [0, 1])]);
     let asked_id = old[1].id;
@@ -269,4 +269,25 @@ fn a_stripe_that_cannot_be_settled_stays_as_it_is() {
         "the lease is given back"
     );
     assert_eq!(look(&mut bed).stripes, old);
+}
+
+#[test]
+fn whose_chunks_counted_is_known_while_one_of_them_may_return() {
+    let mut bed = Bed::three_racks();
+    let old = bed.put("f", 1);
+    let id = old[0].id;
+    let ended = |bed: &mut Bed| match bed.ask(CoordinatorRequest::Ended(id)) {
+        CoordinatorReply::Ended { stripe, .. } => stripe,
+        other => panic!("{other:?}"),
+    };
+    busy(&bed.ask(CoordinatorRequest::Ended(id)), "has not ended");
+    // The settlement of the old stripe leaves this node out, and it may miss what that decides.
+    let away = old[0].nodes[4];
+    bed.fail(&[away]);
+    let (put, ..) = begin(&mut bed, &old);
+    assert_eq!(commit(&mut bed, put, &old), CoordinatorReply::Done);
+    let last = ended(&mut bed).expect("its node may return");
+    assert_eq!(last.nodes, old[0].nodes);
+    let stale: Vec<ChunkIndex> = last.chunks().filter(|&c| last.is_stale(c)).collect();
+    assert_eq!(stale, [ChunkIndex(4)]);
 }
