@@ -12,7 +12,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Kind {
     Read,
+    /// A write within one stripe, or by a cache.
     Write,
+    /// What waits for the coordinator, whoever else is there: a write across a border of stripes, or an
+    /// opening.
+    Coordinated,
 }
 
 /// A time during which a client waited for an operation of one kind to succeed.
@@ -31,6 +35,8 @@ pub(crate) struct Counts {
     /// Puts, removals, listings and gets of whole files.
     pub(crate) named: u64,
     pub(crate) failed: u64,
+    /// Writes of which no node could tell any more whether they were made.
+    pub(crate) forgotten: u64,
 }
 
 /// A range of cells of a file.
@@ -125,7 +131,7 @@ impl Recorder {
         let operation = OperationId(state.next_operation);
         state.next_operation += 1;
         let started = self.now();
-        if kind == Kind::Write {
+        if kind != Kind::Read {
             let history = &mut state.histories[span.file as usize];
             history.begin_write(client, operation, span.cells.clone(), started);
         }
@@ -167,7 +173,21 @@ impl Recorder {
             state.note_broken(violation.to_string());
         }
         state.counts.written += 1;
-        state.succeeded(write.client, Kind::Write, ended);
+        state.succeeded(write.client, write.kind, ended);
+    }
+
+    /// Notes that a client waits for a file to open.
+    pub(crate) fn opens(&self, client: u32) {
+        let now = self.now();
+        let mut state = self.state();
+        let waiting = state.waiting.entry((client, Kind::Coordinated));
+        waiting.or_insert(now);
+    }
+
+    /// Notes that the file is open.
+    pub(crate) fn opened(&self, client: u32) {
+        let now = self.now();
+        self.state().succeeded(client, Kind::Coordinated, now);
     }
 
     /// Notes that an operation failed; if it is a write, it may still take effect.
@@ -180,6 +200,7 @@ impl Recorder {
     pub(crate) fn note_error(&self, error: &str) {
         let mut state = self.state();
         state.counts.failed += 1;
+        state.counts.forgotten += u64::from(error.contains("no node remembers"));
         // Numbers differ where sentences do not.
         let sentence: String = error
             .chars()

@@ -35,6 +35,7 @@ struct Row {
     fault_count: u64,
     read_us: u64,
     write_us: u64,
+    coordinated_us: u64,
 }
 
 /// The sums of all episodes.
@@ -69,6 +70,7 @@ impl Report {
         self.counts.written += counts.written;
         self.counts.named += counts.named;
         self.counts.failed += counts.failed;
+        self.counts.forgotten += counts.forgotten;
         for (error, count) in outcome.recorded.errors {
             *self.errors.entry(error).or_default() += count;
         }
@@ -81,6 +83,7 @@ impl Report {
             let longest = match gap.kind {
                 Kind::Read => &mut row.read_us,
                 Kind::Write => &mut row.write_us,
+                Kind::Coordinated => &mut row.coordinated_us,
             };
             *longest = (*longest).max(gap.to - gap.from);
         }
@@ -107,6 +110,7 @@ impl Report {
                 "count": row.fault_count,
                 "longest_read_gap_s": row.read_us as f64 / 1e6,
                 "longest_write_gap_s": row.write_us as f64 / 1e6,
+                "longest_coordinated_gap_s": row.coordinated_us as f64 / 1e6,
             })
         };
         json!({
@@ -116,6 +120,7 @@ impl Report {
             "writes": self.counts.written,
             "files": self.counts.named,
             "failed": self.counts.failed,
+            "forgotten": self.counts.forgotten,
             "wrong": self.wrong_count(),
             "faults": self.rows.iter().map(row).collect::<Vec<_>>(),
             "errors": self.errors,
@@ -128,8 +133,8 @@ impl Report {
     /// All of it as text.
     pub(crate) fn print(&self) {
         println!(
-            "{:<18} {:>6} {:>20} {:>20}",
-            "fault", "count", "longest read gap", "longest write gap"
+            "{:<18} {:>6} {:>20} {:>20} {:>20}",
+            "fault", "count", "longest read gap", "longest write gap", "with the coordinator"
         );
         for (cause, row) in &self.rows {
             let count = match cause {
@@ -137,15 +142,17 @@ impl Report {
                 Cause::None | Cause::Several => String::new(),
             };
             println!(
-                "{:<18} {:>6} {:>20} {:>20}",
+                "{:<18} {:>6} {:>20} {:>20} {:>20}",
                 cause.name(),
                 count,
                 seconds(row.read_us, *cause, READ_GOAL_S),
-                seconds(row.write_us, *cause, WRITE_GOAL_S)
+                seconds(row.write_us, *cause, WRITE_GOAL_S),
+                seconds(row.coordinated_us, Cause::None, 0.0)
             );
         }
         println!(
-            "* above the goal after a single failure: reads {READ_GOAL_S} s, writes {WRITE_GOAL_S} s"
+            "* above the goal after a single failure: reads {READ_GOAL_S} s, writes within a stripe \
+             {WRITE_GOAL_S} s;\n  openings and writes across stripes wait for the coordinator"
         );
         let mut errors: Vec<_> = self.errors.iter().collect();
         errors.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
@@ -153,14 +160,15 @@ impl Report {
             println!("{count:>6} times: {error}");
         }
         println!(
-            "seed {}, {} episodes: {} reads, {} writes and {} operations on whole files acknowledged, {} \
-             failed; {} wrong",
+            "seed {}, {} episodes: {} reads, {} writes and {} operations on whole files acknowledged;\n\
+             {} failed, {} of them writes of which no node could tell whether they were made; {} wrong",
             self.seed,
             self.episodes,
             self.counts.read,
             self.counts.written,
             self.counts.named,
             self.counts.failed,
+            self.counts.forgotten,
             self.wrong_count()
         );
         if let Some((seed, stop)) = &self.failure {

@@ -22,11 +22,13 @@ async fn session(one: &mut One, client: &Client) {
     let file_number = one.draw_span().file;
     let name = one.load.files[file_number as usize].name.clone();
     let opened = recorder.now();
+    recorder.opens(one.number);
     let opening = client.open_cached(&name);
     let file = match within_limit(&recorder, "opening a file", opening).await {
         Ok(file) => file,
         Err(error) => return recorder.note_error(&error),
     };
+    recorder.opened(one.number);
     // Reads come first: what is written and not flushed is not for others to see yet.
     for _ in 0..one.dice.below(4) {
         let span = one.draw_span_of(file_number);

@@ -2,7 +2,7 @@
 
 use super::{One, range, within_limit};
 use crate::cells::fill;
-use crate::recorder::{Kind, UnderWay};
+use crate::recorder::{Kind, Span, UnderWay};
 use bytes::Bytes;
 use gabion_client::{Client, File};
 use std::collections::BTreeMap;
@@ -17,48 +17,62 @@ pub(super) async fn run(mut one: One) {
         let span = one.draw_span();
         // One client only reads, so that a gap of reads is seen while writes wait.
         let is_write = one.number > 1 && one.dice.one_in(2);
-        let kind = if is_write { Kind::Write } else { Kind::Read };
+        let kind = match (is_write, one.is_within_a_stripe(&span)) {
+            (false, _) => Kind::Read,
+            (true, true) => Kind::Write,
+            (true, false) => Kind::Coordinated,
+        };
         let known = files.remove(&span.file);
         let known = known.filter(|_| !one.dice.one_in(REOPEN_ONE_IN));
-        let operation = one.load.recorder.begin(one.number, kind, span);
-        match carry_out(&one, &client, known, &operation, kind).await {
-            Ok(file) => {
-                files.insert(operation.span.file, file);
-            }
-            Err(error) => one.load.recorder.failed(&operation, &error),
+        match carry_out(&one, &client, known, &span, kind).await {
+            Ok(file) => files.extend(file.map(|file| (span.file, file))),
+            Err(error) => one.load.recorder.note_error(&error),
         }
         one.pause().await;
     }
 }
 
-/// Reads or writes a file that is open, or is opened for it. Gives the file.
+/// Reads or writes a file that is open, or is opened for it. Gives the file unless that has failed.
 async fn carry_out(
     one: &One,
     client: &Client,
     known: Option<File>,
-    operation: &UnderWay,
+    span: &Span,
     kind: Kind,
-) -> Result<File, String> {
-    let (recorder, span) = (&one.load.recorder, &operation.span);
+) -> Result<Option<File>, String> {
+    let recorder = &one.load.recorder;
     let file = if let Some(file) = known {
         file
     } else {
+        recorder.opens(one.number);
         let name = &one.load.files[span.file as usize].name;
-        within_limit(recorder, "opening a file", client.open(name)).await?
+        let file = within_limit(recorder, "opening a file", client.open(name)).await?;
+        recorder.opened(one.number);
+        file
     };
-    let range = range(span);
-    match kind {
-        Kind::Read => {
-            let bytes = within_limit(recorder, "a read", file.read(range)).await?;
-            recorder.found(operation, &bytes);
-        }
-        Kind::Write => {
-            let (first, count) = (span.cells.start, span.cells.end - span.cells.start);
-            let bytes = fill(span.file, one.number, operation.operation, first, count);
-            let write = file.write(range.offset, Bytes::from(bytes));
-            within_limit(recorder, "a write", write).await?;
-            recorder.acknowledged(operation);
+    let operation = recorder.begin(one.number, kind, span.clone());
+    let made = make(one, &file, &operation, kind).await;
+    match made {
+        Ok(()) => Ok(Some(file)),
+        Err(error) => {
+            recorder.failed(&operation, &error);
+            Ok(None)
         }
     }
-    Ok(file)
+}
+
+async fn make(one: &One, file: &File, operation: &UnderWay, kind: Kind) -> Result<(), String> {
+    let (recorder, span) = (&one.load.recorder, &operation.span);
+    let range = range(span);
+    if kind == Kind::Read {
+        let bytes = within_limit(recorder, "a read", file.read(range)).await?;
+        recorder.found(operation, &bytes);
+    } else {
+        let (first, count) = (span.cells.start, span.cells.end - span.cells.start);
+        let bytes = fill(span.file, one.number, operation.operation, first, count);
+        let write = file.write(range.offset, Bytes::from(bytes));
+        within_limit(recorder, "a write", write).await?;
+        recorder.acknowledged(operation);
+    }
+    Ok(())
 }

@@ -156,6 +156,12 @@ impl One {
         self.draw_span_of(file)
     }
 
+    /// Whether a range lies within one stripe.
+    fn is_within_a_stripe(&self, span: &Span) -> bool {
+        let stripe_cells = self.load.files[span.file as usize].stripe_cells;
+        span.cells.start / stripe_cells == (span.cells.end - 1) / stripe_cells
+    }
+
     /// A range of cells of one file.
     fn draw_span_of(&mut self, file: u32) -> Span {
         let file = &self.load.files[file as usize];
