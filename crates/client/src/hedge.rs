@@ -1,6 +1,6 @@
 //! Hedged reads: when a read takes longer than nearly all of its kind did, its bytes are asked for a
-//! second time without the nodes that have not delivered. The first whole answer counts, and the other
-//! request ends.
+//! second time without the nodes that have not delivered, or, where nodes pass them on to each other,
+//! directly from each. The first whole answer counts, and the other request ends.
 //!
 //! Second requests are few by a budget ([`crate::health`]): where all nodes are slow because there is
 //! too much to do, they would make it worse.
@@ -56,10 +56,9 @@ impl File {
             () = sleep(health.hedge_after(extent.range.length)) => {}
         }
         let slow = delivered.awaited();
-        if slow.is_empty() || !health.take_hedge() {
+        let Some(mut reading) = delivered.second_source().filter(|_| health.take_hedge()) else {
             return first.await;
-        }
-        let mut reading = Reading::avoiding(slow.clone());
+        };
         let second = self.read_with(extent, &mut reading);
         tokio::pin!(second);
         tokio::select! {

@@ -23,11 +23,11 @@ use gabion_layout::{
 };
 use gabion_plan::Plan;
 use gabion_planner::{PlanError, repair};
-use gabion_protocol::initiate::RunTerms;
+use gabion_protocol::initiate::{PartFailed, RunTerms};
 use gabion_protocol::message::{Effect, Purpose, ReadCut};
 use gabion_protocol::quorum::Agreement;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::time::Instant;
 
@@ -43,27 +43,65 @@ pub(crate) struct Reading {
     pub(crate) reconstructs: bool,
     /// Chunks that failed this read.
     avoided: BTreeSet<ChunkIndex>,
+    /// Whether all nodes that help send to the client itself, since one may not hear another.
+    is_direct: bool,
     /// What has been delivered to the attempt under way.
     pub(crate) delivered: Arc<Delivered>,
 }
 
 /// What the nodes of a read's latest attempt have delivered, for who looks from outside.
 #[derive(Default)]
-pub(crate) struct Delivered(Mutex<Option<Arc<ReadBuffer>>>);
+pub(crate) struct Delivered(Mutex<Attempted>);
+
+#[derive(Default)]
+enum Attempted {
+    /// None was begun, or its nodes send to the client all that there is to send.
+    #[default]
+    Nothing,
+    /// It reads chunks as they are.
+    Chunks(Arc<ReadBuffer>),
+    /// It goes through the code, and nodes send to each other: it is not known for whom it waits.
+    Chain,
+}
 
 impl Delivered {
-    /// The chunks that the attempt reads and of which something is still to come. None while it goes
-    /// through the code: it is not known then for whom it waits.
+    /// The chunks that the attempt reads as they are and of which something is still to come.
     pub(crate) fn awaited(&self) -> Vec<ChunkIndex> {
-        let buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        buffer
-            .as_ref()
-            .map_or_else(Vec::new, |buffer| buffer.awaited())
+        match &*self.lock() {
+            Attempted::Chunks(buffer) => buffer.awaited(),
+            Attempted::Nothing | Attempted::Chain => Vec::new(),
+        }
     }
 
-    fn begin(&self, buffer: &Arc<ReadBuffer>, is_degraded: bool) {
-        let begun = (!is_degraded).then(|| Arc::clone(buffer));
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = begun;
+    /// What a second source is to do otherwise than the attempt; none when it could do nothing.
+    pub(crate) fn second_source(&self) -> Option<Reading> {
+        match &*self.lock() {
+            Attempted::Nothing => None,
+            Attempted::Chunks(buffer) => {
+                let avoided: BTreeSet<ChunkIndex> = buffer.awaited().into_iter().collect();
+                (!avoided.is_empty()).then(|| Reading {
+                    avoided,
+                    ..Reading::default()
+                })
+            }
+            Attempted::Chain => Some(Reading {
+                is_direct: true,
+                ..Reading::default()
+            }),
+        }
+    }
+
+    fn begin(&self, buffer: &Arc<ReadBuffer>, (is_degraded, is_direct): (bool, bool)) {
+        *self.lock() = match (is_degraded, is_direct) {
+            (false, _) => Attempted::Chunks(Arc::clone(buffer)),
+            (true, false) => Attempted::Chain,
+            (true, true) => Attempted::Nothing,
+        };
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Attempted> {
+        // It is written at once and whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -93,14 +131,6 @@ impl Reading {
             cut: Some(ChosenCut::Vouched(epoch, mark)),
             // Nothing waits for a commit when stripes are about to be replaced.
             reconstructs: true,
-            ..Self::default()
-        }
-    }
-
-    /// A read that leaves these chunks alone.
-    pub(crate) fn avoiding(chunks: Vec<ChunkIndex>) -> Self {
-        Self {
-            avoided: chunks.into_iter().collect(),
             ..Self::default()
         }
     }
@@ -351,7 +381,8 @@ impl File {
         };
         let buffer = Arc::new(ReadBuffer::new(planned.ranges));
         let io = Arc::<ReadBuffer>::clone(&buffer);
-        reading.delivered.begin(&buffer, is_degraded);
+        let kind = (is_degraded, reading.is_direct);
+        reading.delivered.begin(&buffer, kind);
         match self.client.run(&plan, fleet.topology, &terms, io).await {
             Ok(as_of) if reading.cut.is_none() && !is_one_moment(&as_of) => {
                 let missing = format!("the nodes of {} were not at one update", stripe.id);
@@ -365,23 +396,33 @@ impl File {
                 stripe: stripe.id,
                 sequence: of_nodes(&as_of).min().unwrap_or_default(),
             })),
-            Err(failed) => {
-                let remedy = read_remedy(
-                    failed.node,
-                    &failed.refusal,
-                    &plan.participants(),
-                    reading.cut,
-                );
-                if let ReadRemedy::AvoidNode(node) = remedy {
-                    self.client.suspect(node);
-                }
-                let trouble = reading.apply(remedy, stripe, failed.to_string());
-                trouble.map(Err).ok_or_else(|| ClientError::Node {
-                    what: format!("{} from {}", attempts.what(), failed.node),
-                    refusal: failed.refusal.to_string(),
-                })
-            }
+            Err(failed) => self
+                .blame(&failed, (stripe, &plan), reading, attempts)
+                .map(Err),
         }
+    }
+
+    /// Does what can be done at once about an attempt's part that failed.
+    fn blame(
+        &self,
+        failed: &PartFailed,
+        (stripe, plan): (&StripeRecord, &Plan),
+        reading: &mut Reading,
+        attempts: &Attempts,
+    ) -> Result<Trouble, ClientError> {
+        let participants = plan.participants();
+        let remedy = read_remedy(failed.node, &failed.refusal, &participants, reading.cut);
+        match remedy {
+            ReadRemedy::AvoidNode(node) => self.client.suspect(node),
+            // It may be that one of the nodes does not hear another.
+            ReadRemedy::Refresh => reading.is_direct = true,
+            _ => {}
+        }
+        let trouble = reading.apply(remedy, stripe, failed.to_string());
+        trouble.ok_or_else(|| ClientError::Node {
+            what: format!("{} from {}", attempts.what(), failed.node),
+            refusal: failed.refusal.to_string(),
+        })
     }
 
     /// Plans a read without the chunks that had better be left alone; if that cannot be, without
@@ -409,7 +450,11 @@ impl File {
             let stripe = self.stripe(record, geometry, lost);
             let asker = NodeId::CLIENT;
             let helpers = repair::helpers_by_distance(&stripe, asker, fleet.topology);
-            let scheme = self.client.shared.options.read_scheme;
+            let scheme = if reading.is_direct {
+                repair::Scheme::Conventional
+            } else {
+                self.client.shared.options.read_scheme
+            };
             let read = repair::read(&stripe, &ranges, asker, &helpers, scheme, READ_SLICE_BYTES);
             match read {
                 Ok(plan) => {
@@ -473,5 +518,26 @@ mod tests {
             (NodeId::CLIENT, 0)
         ]));
         assert!(!moment(&[(NodeId(1), 0), (NodeId(2), 5)]));
+    }
+
+    #[test]
+    fn a_second_source_does_without_who_is_late_or_without_the_chain() {
+        let parts = [1, 2].map(|chunk| ChunkRange {
+            chunk: ChunkIndex(chunk),
+            range: ByteRange::new(0, 8),
+        });
+        let buffer = Arc::new(ReadBuffer::new(parts.to_vec()));
+        let delivered = Delivered::default();
+        assert!(delivered.second_source().is_none(), "nothing has begun");
+        delivered.begin(&buffer, (false, false));
+        let second = delivered.second_source().unwrap();
+        let late: Vec<ChunkIndex> = second.avoided.iter().copied().collect();
+        assert_eq!((late, second.is_direct), (delivered.awaited(), false));
+        assert_eq!(delivered.awaited(), [1, 2].map(ChunkIndex));
+        delivered.begin(&buffer, (true, false));
+        let second = delivered.second_source().unwrap();
+        assert!(second.is_direct && second.avoided.is_empty());
+        delivered.begin(&buffer, (true, true));
+        assert!(delivered.second_source().is_none(), "all send directly");
     }
 }

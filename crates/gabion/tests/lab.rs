@@ -244,14 +244,29 @@ fn a_replay_loses_nothing_and_meters_what_it_planned() {
         folded["cross_rack"]["update"]["planned_bytes"].as_u64() > Some(0),
         "{folded}"
     );
-    for (purpose, sent) in folded["cross_rack"].as_object().unwrap() {
-        assert_eq!(sent["planned_bytes"], sent["metered_bytes"], "{purpose}");
-    }
+    has_metered_what_it_planned(&folded);
 
     refuses_what_does_not_fit(&cluster, trace);
     let printed = cluster.run(&["lab", "replay", "--trace", trace, "--first=20", "--verify"]);
     for expected in ["ops/s", "MB/s", "p99", "metered", "nothing is lost"] {
         assert!(printed.contains(expected), "no {expected} in {printed}");
+    }
+}
+
+/// That a replay whose requests followed one another sent what its plans said.
+fn has_metered_what_it_planned(report: &Value) {
+    for (purpose, sent) in report["cross_rack"].as_object().into_iter().flatten() {
+        let bytes = |which: &str| sent[which].as_u64();
+        let (planned, metered) = (bytes("planned_bytes"), bytes("metered_bytes"));
+        // A read that was slow was asked for twice, and one of the two was in no plan that was done.
+        let is_right = match purpose.as_str() {
+            "client" => metered >= planned,
+            _ => metered == planned,
+        };
+        assert!(
+            is_right,
+            "{purpose}: {planned:?} planned, {metered:?} metered"
+        );
     }
 }
 

@@ -47,8 +47,8 @@ const UPDATES: &[Mutant] = &[
     Mutant {
         name: "any-keeper-of-copies-knows-an-append",
         file: "crates/protocol/src/fate.rs",
-        text: "if asked.generation != self.generation {",
-        replacement: "if asked.generation > self.generation {",
+        text: "if has_moved && !parity.all(|chunk| is_complete(&chunk)) {",
+        replacement: "if has_moved && !parity.any(|chunk| is_complete(&chunk)) {",
         check: Check::Test {
             package: "gabion-protocol",
             target: "lib",
