@@ -13,6 +13,7 @@ use gabion_planner::placement::Room;
 use gabion_planner::{PlanError, Stripe, update};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
@@ -85,17 +86,21 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         fleet: &Fleet,
         place: &mut dyn FnMut(&mut Room) -> Result<Vec<Placement>, PlanError>,
     ) -> Result<Vec<Placement>, Hindrance> {
-        let place = |topology: &Topology| place(&mut self.room(topology.clone()));
+        let on = |topology: &Topology| place(&mut self.room(topology.clone()));
         let survives = |placed: &Vec<Placement>, failed: &[NodeId]| {
             let mut nodes = placed.iter().map(|place| &place.nodes[..]);
             nodes.all(|nodes| survives_without(facts, nodes, failed))
         };
-        find_places(fleet, place, survives).map_err(|error| {
-            let largest = sizes.iter().copied().max().unwrap_or(0);
-            let no_room = self.no_room(
-                &fleet.topology(is_welcoming),
-                needed_bytes(&facts.record.spec, largest),
-            );
+        find_places(fleet, on, survives).map_err(|error| {
+            let nodes = fleet.topology(is_welcoming);
+            let needed = sizes
+                .iter()
+                .map(|&size| needed_bytes(&facts.record.spec, size));
+            let mut no_room = self.no_room(&nodes, needed.clone().max().unwrap_or(0), "");
+            if no_room.is_none() && place(&mut Room::new(nodes.clone(), BTreeMap::new())).is_ok() {
+                // There is room for one stripe, and not for all.
+                no_room = self.no_room(&nodes, needed.sum(), " before all is stored");
+            }
             no_room.map_or_else(|| too_few(fleet, &error), Hindrance::Lasting)
         })
     }

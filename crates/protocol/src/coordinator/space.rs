@@ -74,8 +74,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         Room::new(nodes, lock(&self.reports).spaces())
     }
 
-    /// Why new chunks of `bytes` have no places, where that is because of full disks.
-    pub(super) fn no_room(&self, nodes: &Topology, bytes: u64) -> Option<Denied> {
+    /// Why new chunks of `bytes` a node have no places, where that is because of disks that are full `when`.
+    pub(super) fn no_room(&self, nodes: &Topology, bytes: u64, when: &str) -> Option<Denied> {
         let reports = lock(&self.reports);
         let is_short = |node: &NodeId| {
             let space = reports.space(*node);
@@ -85,7 +85,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let short: Vec<String> = short.map(|node| node.to_string()).collect();
         (!short.is_empty()).then(|| {
             Denied(format!(
-                "the disk is full of {}, and the other nodes are too few for a stripe; delete files or add nodes",
+                "the disk is full of {}{when}, and the other nodes are too few for a stripe; delete files or add nodes",
                 short.join(", ")
             ))
         })

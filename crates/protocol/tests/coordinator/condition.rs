@@ -70,6 +70,32 @@ fn a_put_that_has_no_room_is_refused_before_anything_is_written() {
 }
 
 #[test]
+fn a_put_of_more_than_there_is_room_for_is_refused_because_of_the_disks() {
+    let mut bed = Bed::three_racks();
+    // Each stripe takes two chunks of a rack, and this one has room for those of a few.
+    for node in 3..6 {
+        say(&mut bed, node, space(5));
+    }
+    let put = |bed: &mut Bed, stripe_count: u64| {
+        bed.ask(CoordinatorRequest::BeginPut {
+            name: format!("f{stripe_count}"),
+            pool: None,
+            size_bytes: stripe_count * 4 * MIB,
+        })
+    };
+    let refused = put(&mut bed, 8);
+    let CoordinatorReply::Refused(why) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(why.contains("before all is stored"), "{why}");
+    assert!(
+        why.contains("disk is full of node 3, node 4, node 5"),
+        "{why}"
+    );
+    assert!(matches!(put(&mut bed, 1), CoordinatorReply::Put { .. }));
+}
+
+#[test]
 fn silence_is_told_before_a_node_has_failed_and_its_chunks_are_out_of_reach() {
     let mut bed = Bed::three_racks();
     let stripes = bed.put("f", 20);
