@@ -5,7 +5,7 @@
 use gabion_lab::storage::{IoCount, Recorder, RecordingDisk, Shape, Storage, replay};
 use gabion_layout::{ByteRange, NodeId, UpdateScheme};
 use gabion_sim::disk_model::{Access, DiskModel, FileNumber, ST1000DM003};
-use gabion_store::{Disk, DiskFile, Options, SimDisk};
+use gabion_store::{Disk, Options, SimDisk};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 

@@ -3,12 +3,10 @@
 use crate::message::{Decided, HeldChunk, Refusal};
 use crate::participant::{Participant, refusal};
 use gabion_layout::{ChunkId, Epoch, RunId, Sequence, Start, StripeId};
-use gabion_store::{
-    Decision, Disk, HeldStripe, Identity, RunMemory, Store, StoreError, StripeState,
-};
+use gabion_store::{Decision, HeldStripe, Identity, RunMemory, Store, StoreError, StripeState};
 
 /// Counts this start of the node, durably, before anybody is told of it.
-pub(crate) fn begin<D: Disk>(store: &Store<D>, start: Start) -> Result<Identity, StoreError> {
+pub(crate) fn begin(store: &Store, start: Start) -> Result<Identity, StoreError> {
     let mut identity = store.identity();
     identity.begin(start);
     store.set_identity(&identity)?;
@@ -40,7 +38,7 @@ pub(crate) fn held_chunks(stripes: Vec<HeldStripe>) -> Vec<HeldChunk> {
 }
 
 /// Makes durable what others have decided while this node was away.
-pub(crate) fn accept<D: Disk>(store: &Store<D>, decided: Vec<Decided>) -> Result<(), StoreError> {
+pub(crate) fn accept(store: &Store, decided: Vec<Decided>) -> Result<(), StoreError> {
     let decision = |decided: Decided| Decision {
         stripe: decided.stripe,
         epoch: decided.epoch,
@@ -51,16 +49,16 @@ pub(crate) fn accept<D: Disk>(store: &Store<D>, decided: Vec<Decided>) -> Result
     store.obey(&decisions)
 }
 
-pub(crate) fn remove<D: Disk>(store: &Store<D>, chunks: &[ChunkId]) -> Result<(), StoreError> {
+pub(crate) fn remove(store: &Store, chunks: &[ChunkId]) -> Result<(), StoreError> {
     chunks.iter().try_for_each(|&chunk| store.remove(chunk))
 }
 
 /// Takes chunks out of the store that the coordinator does not count on; their files stay for a day.
-pub(crate) fn set_aside<D: Disk>(store: &Store<D>, chunks: &[ChunkId]) -> Result<(), StoreError> {
+pub(crate) fn set_aside(store: &Store, chunks: &[ChunkId]) -> Result<(), StoreError> {
     store.set_aside(chunks)
 }
 
-impl<D: Disk> Participant<D> {
+impl Participant {
     /// The last update of a stripe of which this node knows, settled or not.
     pub(crate) async fn newest(&self, stripe: StripeId) -> Result<Sequence, Refusal> {
         let held = match self.store.held_now(stripe) {
@@ -102,8 +100,8 @@ fn newest(state: &StripeState) -> Sequence {
 }
 
 /// The newest update of each of the stripes that are here, settled or not.
-pub(crate) fn latest<D: Disk>(
-    store: &Store<D>,
+pub(crate) fn latest(
+    store: &Store,
     stripes: Vec<StripeId>,
 ) -> Result<Vec<(StripeId, Sequence)>, StoreError> {
     let mut latest = Vec::with_capacity(stripes.len());

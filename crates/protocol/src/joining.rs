@@ -14,7 +14,7 @@ use crate::message::{
 use crate::node::{JoinError, MEMBERSHIP_DEADLINE_MS, NodeOptions};
 use crate::participant::Participant;
 use gabion_layout::{ChunkId, NodeId, StripeId};
-use gabion_store::{Disk, Identity, Store};
+use gabion_store::{Identity, Store};
 
 /// How often a message of a session is sent before the node begins anew.
 const TRY_COUNT: usize = 3;
@@ -39,7 +39,7 @@ pub(crate) struct Membership {
 
 /// Where the journal ended when the store was first opened since the start that was let in last; up to
 /// where it is durable if this is that start.
-fn shown_position<D: Disk>(store: &Store<D>, identity: &Identity) -> u64 {
+fn shown_position(store: &Store, identity: &Identity) -> u64 {
     let found = identity.found_position;
     found.unwrap_or_else(|| store.position())
 }
@@ -48,8 +48,8 @@ fn shown_position<D: Disk>(store: &Store<D>, identity: &Identity) -> u64 {
 ///
 /// # Errors
 /// See [`JoinError`].
-pub(crate) async fn ask_to_join<D: Disk>(
-    participant: &Participant<D>,
+pub(crate) async fn ask_to_join(
+    participant: &Participant,
     options: &NodeOptions,
 ) -> Result<Membership, JoinError> {
     participant.end_membership().await;
@@ -90,8 +90,8 @@ pub(crate) async fn ask_to_join<D: Disk>(
 }
 
 /// A session as the node sees it.
-struct Joining<'a, D: Disk> {
-    participant: &'a Participant<D>,
+struct Joining<'a> {
+    participant: &'a Participant,
     session: JoinSession,
     page_chunk_count: usize,
     /// Of all that was told and answered.
@@ -102,7 +102,7 @@ struct Joining<'a, D: Disk> {
     said_ms: u64,
 }
 
-impl<D: Disk> Joining<'_, D> {
+impl Joining<'_> {
     async fn ask(&mut self, request: CoordinatorRequest) -> Result<CoordinatorReply, JoinError> {
         let mut tries = 1;
         loop {
@@ -312,8 +312,8 @@ impl<D: Disk> Joining<'_, D> {
     }
 }
 
-async fn ask<D: Disk>(
-    participant: &Participant<D>,
+async fn ask(
+    participant: &Participant,
     request: CoordinatorRequest,
 ) -> Result<CoordinatorReply, JoinError> {
     let answer = participant

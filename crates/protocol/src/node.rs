@@ -24,7 +24,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use gabion_layout::{ChunkId, ClusterId, NodeId, RackId, Sequence, Start, StripeId};
 use gabion_planner::placement::Space;
-use gabion_store::{Disk, Store};
+use gabion_store::Store;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thiserror::Error;
@@ -71,10 +71,10 @@ pub enum JoinError {
 }
 
 /// A member of a cluster.
-pub struct Node<D: Disk> {
+pub struct Node {
     pub(crate) id: NodeId,
     pub(crate) options: NodeOptions,
-    pub(crate) participant: Participant<D>,
+    pub(crate) participant: Participant,
     primaries: Primaries,
     /// How far other nodes have come, by their own words.
     heard: Arc<Heard>,
@@ -104,7 +104,7 @@ struct Pinned {
     until_ms: u64,
 }
 
-impl<D: Disk> std::fmt::Debug for Node<D> {
+impl std::fmt::Debug for Node {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Node")
             .field("id", &self.id)
@@ -113,14 +113,14 @@ impl<D: Disk> std::fmt::Debug for Node<D> {
     }
 }
 
-impl<D: Disk> Node<D> {
+impl Node {
     /// Joins the cluster with what the store holds. Chunks that are the node's no more are set
     /// aside before this returns, so that none of them is ever served.
     ///
     /// # Errors
     /// See [`JoinError`]; the caller may try again after [`JoinError::Unreachable`].
     pub async fn join(
-        store: Arc<Store<D>>,
+        store: Arc<Store>,
         ports: Arc<dyn Ports>,
         options: NodeOptions,
     ) -> Result<Arc<Self>, JoinError> {
@@ -564,7 +564,7 @@ fn is_clients(request: &NodeRequest) -> bool {
 }
 
 /// How far a run of a node has come.
-fn progress<D: Disk>(participant: &Participant<D>, incarnation: u64) -> Progress {
+fn progress(participant: &Participant, incarnation: u64) -> Progress {
     Progress {
         incarnation,
         position: participant.store.position(),

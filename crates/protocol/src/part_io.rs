@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use gabion_exec::{Sink, Source};
 use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Sequence, StripeId};
 use gabion_plan::Log;
-use gabion_store::{ChunkWriter, Cut, Disk, Recalled, RecordKind, StoreError};
+use gabion_store::{ChunkWriter, Cut, Recalled, RecordKind, StoreError};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -59,25 +59,16 @@ impl Use {
 }
 
 /// What a running part has put aside until its end.
-pub(crate) struct Gathered<D: Disk> {
-    pub(crate) writer: Option<ChunkWriter<D>>,
+#[derive(Default)]
+pub(crate) struct Gathered {
+    pub(crate) writer: Option<ChunkWriter>,
     /// By the record's chunk.
     pub(crate) pieces: BTreeMap<(ChunkIndex, Part), Pieces>,
     /// As of which update all reads were.
     pub(crate) read_at: Option<Sequence>,
 }
 
-impl<D: Disk> Default for Gathered<D> {
-    fn default() -> Self {
-        Self {
-            writer: None,
-            pieces: BTreeMap::new(),
-            read_at: None,
-        }
-    }
-}
-
-impl<D: Disk> Gathered<D> {
+impl Gathered {
     /// The records: one a chunk, since a part has no more than one for a chunk. Originals and new
     /// bytes of other chunks are one record.
     pub(crate) fn records(self) -> Vec<(ChunkIndex, RecordKind, Pieces)> {
@@ -105,8 +96,8 @@ impl<D: Disk> Gathered<D> {
 }
 
 /// A part's bytes at this node.
-pub(crate) struct NodeIo<D: Disk> {
-    pub(crate) participant: Participant<D>,
+pub(crate) struct NodeIo {
+    pub(crate) participant: Participant,
     pub(crate) stripe: StripeId,
     /// The chunk of the stripe that is here.
     pub(crate) holds: Option<ChunkIndex>,
@@ -115,10 +106,10 @@ pub(crate) struct NodeIo<D: Disk> {
     /// What is read here in the place of the stripe's own chunks, when it is made of others.
     pub(crate) sources: Option<Vec<ConversionSource>>,
     pub(crate) inputs: Inputs,
-    pub(crate) gathered: Arc<Mutex<Gathered<D>>>,
+    pub(crate) gathered: Arc<Mutex<Gathered>>,
 }
 
-impl<D: Disk> NodeIo<D> {
+impl NodeIo {
     /// Where a step's bytes go in the record that they are for: its chunk, what they are, and the data
     /// chunk that they are of.
     fn place(
@@ -208,7 +199,7 @@ impl<D: Disk> NodeIo<D> {
     }
 }
 
-impl<D: Disk> Participant<D> {
+impl Participant {
     /// Bytes of a chunk, and as of which update they are. A few bytes that lie in memory are read
     /// at once: handing them over costs more than reading and checking them.
     async fn read(
@@ -234,7 +225,7 @@ impl<D: Disk> Participant<D> {
     }
 }
 
-impl<D: Disk> LocalIo for NodeIo<D> {
+impl LocalIo for NodeIo {
     fn fetch(
         &self,
         source: Source,

@@ -15,7 +15,7 @@ use futures::{FutureExt, select_biased};
 use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Sequence, Start, StripeId};
 use gabion_plan::{PartStep, Step};
 use gabion_store::{
-    ChunkSpec, ChunkWriter, Disk, Piece, Record, RecordSummary, Store, StoreError, StripeState,
+    ChunkSpec, ChunkWriter, Piece, Record, RecordSummary, Store, StoreError, StripeState,
     UpdateStamp,
 };
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -24,29 +24,19 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 const ATTESTED_RECORD_COUNT_MAX: usize = 256;
 
 /// A node's store as the protocol uses it.
-pub(crate) struct Participant<D: Disk> {
-    pub(crate) store: Arc<Store<D>>,
+#[derive(Clone)]
+pub(crate) struct Participant {
+    pub(crate) store: Arc<Store>,
     pub(crate) ports: Arc<dyn Ports>,
     /// How often the node has asked to join. Held while a part makes something durable, which it may
     /// only in the membership in which it began: what a joining node says that it holds is final.
     membership: Arc<RwLock<u64>>,
     /// Chunks whose repair may go on with other helpers.
-    pub(crate) unfinished: Arc<Mutex<Unfinished<D>>>,
+    pub(crate) unfinished: Arc<Mutex<Unfinished>>,
 }
 
-impl<D: Disk> Clone for Participant<D> {
-    fn clone(&self) -> Self {
-        Self {
-            store: Arc::clone(&self.store),
-            ports: Arc::clone(&self.ports),
-            membership: Arc::clone(&self.membership),
-            unfinished: Arc::clone(&self.unfinished),
-        }
-    }
-}
-
-impl<D: Disk> Participant<D> {
-    pub(crate) fn new(store: Arc<Store<D>>, ports: Arc<dyn Ports>) -> Self {
+impl Participant {
+    pub(crate) fn new(store: Arc<Store>, ports: Arc<dyn Ports>) -> Self {
         Self {
             store,
             ports,
@@ -70,7 +60,7 @@ impl<D: Disk> Participant<D> {
     async fn store_for_part<R: Send + 'static>(
         &self,
         began_in: u64,
-        work: impl FnOnce(&Store<D>) -> Result<R, StoreError> + Send + 'static,
+        work: impl FnOnce(&Store) -> Result<R, StoreError> + Send + 'static,
     ) -> Result<R, Refusal> {
         let membership = Arc::clone(&self.membership);
         let stored = self.with_store(move |store| {
@@ -84,7 +74,7 @@ impl<D: Disk> Participant<D> {
     /// the work may still be done then, as if the answer had been lost.
     pub(crate) async fn with_store<R: Send + 'static>(
         &self,
-        work: impl FnOnce(&Store<D>) -> Result<R, StoreError> + Send + 'static,
+        work: impl FnOnce(&Store) -> Result<R, StoreError> + Send + 'static,
     ) -> Result<R, Refusal> {
         if self.ports.disk_hangs() {
             // What waits for it already is enough.
@@ -295,7 +285,7 @@ impl<D: Disk> Participant<D> {
     }
 
     /// A writer for the chunk that the part installs, if it does.
-    async fn writer(&self, request: &RunPart) -> Result<Option<ChunkWriter<D>>, Refusal> {
+    async fn writer(&self, request: &RunPart) -> Result<Option<ChunkWriter>, Refusal> {
         let Some(base) = request.effect.base() else {
             return Ok(None);
         };
@@ -322,7 +312,7 @@ impl<D: Disk> Participant<D> {
     async fn finish(
         &self,
         request: RunPart,
-        gathered: Gathered<D>,
+        gathered: Gathered,
         began_in: u64,
     ) -> Result<(), Refusal> {
         match request.effect {
@@ -376,7 +366,7 @@ impl<D: Disk> Participant<D> {
     async fn append(
         &self,
         request: &RunPart,
-        gathered: Gathered<D>,
+        gathered: Gathered,
         sequence: Sequence,
         participants: Vec<ChunkIndex>,
         began_in: u64,
@@ -477,7 +467,7 @@ fn judge(request: &RunPart, state: &StripeState) -> Result<Sequence, Refusal> {
 }
 
 /// Takes a primary's word of how far updates are settled, as far as it reaches.
-fn hear<D: Disk>(store: &Store<D>, mark: &CommittedMark) -> Result<(), StoreError> {
+fn hear(store: &Store, mark: &CommittedMark) -> Result<(), StoreError> {
     match store.held(mark.stripe) {
         Ok(state) if vouches(&state, mark.epoch, mark.sequence) => {
             store.commit(mark.stripe, mark.sequence)
@@ -489,7 +479,7 @@ fn hear<D: Disk>(store: &Store<D>, mark: &CommittedMark) -> Result<(), StoreErro
 }
 
 /// The same where that waits for nothing; whether it was done.
-fn hear_now<D: Disk>(store: &Store<D>, mark: &CommittedMark) -> bool {
+fn hear_now(store: &Store, mark: &CommittedMark) -> bool {
     match store.held_now(mark.stripe) {
         Some(Ok(state)) if vouches(&state, mark.epoch, mark.sequence) => {
             let committed = store.commit_now(mark.stripe, mark.sequence);
@@ -507,7 +497,7 @@ fn vouches(state: &StripeState, epoch: Epoch, sequence: Sequence) -> bool {
     sequence == Sequence(0) || !state.records.iter().any(foreign)
 }
 
-fn holding<D: Disk>(store: &Store<D>, stripe: StripeId) -> Result<Holding, StoreError> {
+fn holding(store: &Store, stripe: StripeId) -> Result<Holding, StoreError> {
     let state = store.collect(stripe)?;
     Ok(Holding {
         mark: state.mark,
@@ -526,7 +516,7 @@ fn pending_record(record: RecordSummary) -> PendingRecord {
 }
 
 /// What a node says of damage that its store has found just now.
-pub(crate) fn damage<D: Disk>(store: &Store<D>, chunk: ChunkId, range: ByteRange) -> Damage {
+pub(crate) fn damage(store: &Store, chunk: ChunkId, range: ByteRange) -> Damage {
     let generation = generation_of(store, chunk);
     Damage {
         chunk,
@@ -537,7 +527,7 @@ pub(crate) fn damage<D: Disk>(store: &Store<D>, chunk: ChunkId, range: ByteRange
 
 /// The generation in which a chunk was made, or the newest that is known of its stripe where the header
 /// is bad.
-pub(crate) fn generation_of<D: Disk>(store: &Store<D>, chunk: ChunkId) -> Generation {
+pub(crate) fn generation_of(store: &Store, chunk: ChunkId) -> Generation {
     let made_in = store.chunk_info(chunk).ok().and_then(|info| info.spec);
     let made_in = made_in.map(|spec| spec.generation);
     let known = || store.held(chunk.stripe).ok().map(|state| state.generation);

@@ -8,7 +8,6 @@
 use crate::message::{CoordinatorRequest, Damage, StoreFailure};
 use crate::node::{MEMBERSHIP_DEADLINE_MS, Node};
 use futures::FutureExt;
-use gabion_store::Disk;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -21,7 +20,7 @@ pub enum Left {
     StoreFailed(String),
 }
 
-impl<D: Disk> Node<D> {
+impl Node {
     /// Tells the coordinator of damage; a report that is lost is made again by the next read or
     /// scrub. The store shows first that it still takes writes: a dead disk refuses reads too, and
     /// then it is the node that has failed, and not these chunks.

@@ -7,40 +7,33 @@ use crate::part_io::lock;
 use crate::participant::{Participant, installed_chunk};
 use crate::ports::run_blocking;
 use gabion_layout::{ByteRange, ChunkId, Epoch, Generation, Sequence};
-use gabion_store::{ChunkWriter, Disk};
+use gabion_store::ChunkWriter;
 use std::collections::BTreeMap;
 
 /// How long a chunk waits for the run that goes on with it.
 const KEEP_MS: u64 = 30_000;
 
 /// The unfinished chunks of a node.
-pub(crate) struct Unfinished<D: Disk> {
-    chunks: BTreeMap<ChunkId, Left<D>>,
+#[derive(Default)]
+pub(crate) struct Unfinished {
+    chunks: BTreeMap<ChunkId, Left>,
 }
 
 /// A chunk as it was left.
-struct Left<D: Disk> {
-    writer: ChunkWriter<D>,
+struct Left {
+    writer: ChunkWriter,
     epoch: Epoch,
     generation: Generation,
     base: Sequence,
     since_ms: u64,
 }
 
-impl<D: Disk> Default for Unfinished<D> {
-    fn default() -> Self {
-        Self {
-            chunks: BTreeMap::new(),
-        }
-    }
-}
-
-impl<D: Disk> Participant<D> {
+impl Participant {
     /// Keeps what a failed part has written, if its repair may go on without whoever failed.
     pub(crate) async fn leave(
         &self,
         request: &RunPart,
-        writer: Option<ChunkWriter<D>>,
+        writer: Option<ChunkWriter>,
         refusal: &Refusal,
     ) {
         let Some(writer) = writer else { return };
@@ -83,17 +76,17 @@ impl<D: Disk> Participant<D> {
     }
 
     /// Removes the files of chunks that are given up, which waits for the disk.
-    async fn drop_writers(&self, writers: Vec<ChunkWriter<D>>) {
+    async fn drop_writers(&self, writers: Vec<ChunkWriter>) {
         if !writers.is_empty() {
             run_blocking(&*self.ports, move || drop(writers)).await;
         }
     }
 }
 
-impl<D: Disk> Unfinished<D> {
+impl Unfinished {
     /// Keeps a chunk. One that was left before is given back, to be dropped where that may take time.
     #[must_use]
-    fn leave(&mut self, chunk: ChunkId, left: Left<D>) -> Option<ChunkWriter<D>> {
+    fn leave(&mut self, chunk: ChunkId, left: Left) -> Option<ChunkWriter> {
         self.chunks.insert(chunk, left).map(|old| old.writer)
     }
 
@@ -109,8 +102,8 @@ impl<D: Disk> Unfinished<D> {
         chunk: ChunkId,
         generation: Generation,
         base: Sequence,
-    ) -> Option<ChunkWriter<D>> {
-        let fits = |left: &Left<D>| (left.generation, left.base) == (generation, base);
+    ) -> Option<ChunkWriter> {
+        let fits = |left: &Left| (left.generation, left.base) == (generation, base);
         self.chunks.get(&chunk).is_some_and(fits).then(|| {
             let left = self.chunks.remove(&chunk);
             left.expect("it was just seen").writer
@@ -119,23 +112,23 @@ impl<D: Disk> Unfinished<D> {
 
     /// Gives up the chunks that nobody wants any more, to be dropped where that may take time.
     #[must_use]
-    fn give_up(&mut self, is_meant: impl Fn(ChunkId, Epoch) -> bool) -> Vec<ChunkWriter<D>> {
-        let is_gone = |chunk: &ChunkId, left: &mut Left<D>| is_meant(*chunk, left.epoch);
+    fn give_up(&mut self, is_meant: impl Fn(ChunkId, Epoch) -> bool) -> Vec<ChunkWriter> {
+        let is_gone = |chunk: &ChunkId, left: &mut Left| is_meant(*chunk, left.epoch);
         let gone = self.chunks.extract_if(.., is_gone);
         gone.map(|(_, left)| left.writer).collect()
     }
 
     /// Gives up those that have waited too long.
     #[must_use]
-    pub(crate) fn expire(&mut self, now_ms: u64) -> Vec<ChunkWriter<D>> {
-        let is_old = |_: &ChunkId, left: &mut Left<D>| left.since_ms + KEEP_MS < now_ms;
+    pub(crate) fn expire(&mut self, now_ms: u64) -> Vec<ChunkWriter> {
+        let is_old = |_: &ChunkId, left: &mut Left| left.since_ms + KEEP_MS < now_ms;
         let gone = self.chunks.extract_if(.., is_old);
         gone.map(|(_, left)| left.writer).collect()
     }
 
     /// Gives up all.
     #[must_use]
-    pub(crate) fn give_up_all(&mut self) -> Vec<ChunkWriter<D>> {
+    pub(crate) fn give_up_all(&mut self) -> Vec<ChunkWriter> {
         let gone = std::mem::take(&mut self.chunks).into_values();
         gone.map(|left| left.writer).collect()
     }

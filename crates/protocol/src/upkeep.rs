@@ -14,7 +14,7 @@ use crate::participant::{Participant, damage};
 use crate::trash::Trash;
 use gabion_layout::{ChunkId, ReserveSpec, StripeId};
 use gabion_planner::reserve::{Agenda, Budget, Policy, Reserve, Task, Usage};
-use gabion_store::{Disk, ReserveStats, Store, StoreCounts, StoreError};
+use gabion_store::{ReserveStats, Store, StoreCounts, StoreError};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes of records that one round of applying takes on.
@@ -70,9 +70,9 @@ impl Upkeep {
     ///
     /// # Errors
     /// What the store refused; the next round tries again.
-    pub(crate) async fn round<D: Disk>(
+    pub(crate) async fn round(
         &mut self,
-        participant: &Participant<D>,
+        participant: &Participant,
     ) -> Result<Vec<Damage>, Refusal> {
         bear_witness(participant).await?;
         let mut damage = apply(participant).await?;
@@ -103,11 +103,7 @@ impl Upkeep {
 
     /// Empties the trash of what is due, and looks at all reserves: lets those grow whose writes have stalled, and reviews those whose
     /// period has ended.
-    async fn look<D: Disk>(
-        &mut self,
-        participant: &Participant<D>,
-        now_ms: u64,
-    ) -> Result<(), Refusal> {
+    async fn look(&mut self, participant: &Participant, now_ms: u64) -> Result<(), Refusal> {
         let looked = participant.with_store(|store| Ok((found_reserves(store)?, store.trash()?)));
         let (found, trash) = looked.await?;
         let due = self.trash.due(trash, now_ms);
@@ -153,11 +149,7 @@ impl Upkeep {
 
     /// Asks the coordinator what pools promise of reserves that are new here. An answer that does not
     /// come is asked for again at the next look.
-    async fn learn_specs<D: Disk>(
-        &mut self,
-        participant: &Participant<D>,
-        found: &[(ReserveStats, u64)],
-    ) {
+    async fn learn_specs(&mut self, participant: &Participant, found: &[(ReserveStats, u64)]) {
         let held = found.iter().map(|(stats, _)| stats.chunk.stripe);
         let held: BTreeSet<StripeId> = held.collect();
         self.specs.retain(|stripe, _| held.contains(stripe));
@@ -191,7 +183,7 @@ impl Watched {
 }
 
 /// All reserves with the bytes of their chunks.
-fn found_reserves<D: Disk>(store: &Store<D>) -> Result<Vec<(ReserveStats, u64)>, StoreError> {
+fn found_reserves(store: &Store) -> Result<Vec<(ReserveStats, u64)>, StoreError> {
     let mut found = Vec::new();
     for stats in store.reserves()? {
         let info = match store.chunk_info(stats.chunk) {
@@ -207,7 +199,7 @@ fn found_reserves<D: Disk>(store: &Store<D>) -> Result<Vec<(ReserveStats, u64)>,
 
 /// Makes it durable how far updates are settled, as far as is known, and which records are durable:
 /// until then damage to the last one may pass for a torn tail after a crash.
-async fn bear_witness<D: Disk>(participant: &Participant<D>) -> Result<(), Refusal> {
+async fn bear_witness(participant: &Participant) -> Result<(), Refusal> {
     let witnessed = participant.with_store(|store| {
         store.log_marks()?;
         store.bear_witness()
@@ -220,7 +212,7 @@ async fn bear_witness<D: Disk>(participant: &Participant<D>) -> Result<(), Refus
 }
 
 /// Brings settled records into their chunks, those that lie furthest back in the journal first.
-async fn apply<D: Disk>(participant: &Participant<D>) -> Result<Vec<Damage>, Refusal> {
+async fn apply(participant: &Participant) -> Result<Vec<Damage>, Refusal> {
     let applied = participant.with_store(|store| {
         if store.pending_bytes() == 0 {
             return Ok(Vec::new());
@@ -232,7 +224,7 @@ async fn apply<D: Disk>(participant: &Participant<D>) -> Result<Vec<Damage>, Ref
 }
 
 /// Does what a review asked for, unless the reserve has changed since.
-async fn tend<D: Disk>(participant: &Participant<D>, task: Task) -> Result<Vec<Damage>, Refusal> {
+async fn tend(participant: &Participant, task: Task) -> Result<Vec<Damage>, Refusal> {
     let Task { chunk, review } = task;
     let tended = participant.with_store(move |store| {
         let Some(stats) = store.reserve(chunk)? else {
@@ -260,11 +252,7 @@ async fn tend<D: Disk>(participant: &Participant<D>, task: Task) -> Result<Vec<D
 }
 
 /// Lets a reserve grow if the disk has room. Updates go on as before if it has not.
-async fn grow<D: Disk>(
-    participant: &Participant<D>,
-    chunk: ChunkId,
-    bytes: u64,
-) -> Result<(), Refusal> {
+async fn grow(participant: &Participant, chunk: ChunkId, bytes: u64) -> Result<(), Refusal> {
     match participant
         .with_store(move |store| store.grow(chunk, bytes))
         .await
@@ -274,7 +262,7 @@ async fn grow<D: Disk>(
     }
 }
 
-fn all_damage<D: Disk>(store: &Store<D>, found: Vec<gabion_store::Damage>) -> Vec<Damage> {
+fn all_damage(store: &Store, found: Vec<gabion_store::Damage>) -> Vec<Damage> {
     let found = found.into_iter();
     found
         .map(|found| damage(store, found.chunk, found.range))

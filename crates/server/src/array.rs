@@ -12,7 +12,7 @@ use gabion_flash::{
     Device, FileDevice, FlashError, FlashOptions, FlashStore, Geometry, MappedNvram, Nvram,
     PAGE_BYTES, is_blank,
 };
-use gabion_store::{FlashDisk, FlashFile};
+use gabion_store::{Disk, DiskFile, FlashDisk};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -40,15 +40,12 @@ pub struct ArrayConfig {
     pub device_bytes: u64,
 }
 
-type Disk = FlashDisk<FileDevice, MappedNvram>;
+type FlashArray = FlashDisk<FileDevice, MappedNvram>;
 pub(crate) type Flash = FlashStore<FileDevice, MappedNvram>;
-
-/// An open file on an array.
-pub(crate) type ArrayFile = FlashFile<FileDevice, MappedNvram>;
 
 /// A node's array, looked after by a thread until it is dropped.
 pub(crate) struct Array {
-    disk: Disk,
+    disk: FlashArray,
     watch: ArrayWatch,
     is_over: Arc<AtomicBool>,
     /// Invariant: runs until it is joined in `drop`.
@@ -100,10 +97,6 @@ impl Array {
         &self.watch
     }
 
-    pub(crate) fn disk(&self) -> &Disk {
-        &self.disk
-    }
-
     /// Bytes of files that it may hold.
     pub(crate) fn capacity_bytes(&self) -> u64 {
         self.disk.store().geometry().capacity_pages() * PAGE_BYTES as u64
@@ -117,6 +110,40 @@ impl Drop for Array {
             keeper.thread().unpark();
             let _ = keeper.join();
         }
+    }
+}
+
+impl Disk for Array {
+    fn create(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
+        self.disk.create(path)
+    }
+
+    fn open(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
+        Disk::open(&self.disk, path)
+    }
+
+    fn create_directory(&self, path: &str) -> io::Result<()> {
+        self.disk.create_directory(path)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, path: &str) -> io::Result<()> {
+        self.disk.remove(path)
+    }
+
+    fn list(&self, directory: &str) -> io::Result<Vec<String>> {
+        self.disk.list(directory)
+    }
+
+    fn sync_directory(&self, directory: &str) -> io::Result<()> {
+        self.disk.sync_directory(directory)
+    }
+
+    fn available_bytes(&self) -> io::Result<u64> {
+        self.disk.available_bytes()
     }
 }
 
@@ -232,7 +259,7 @@ impl Slot {
 
 /// Looks after an array: flushes and collects when that is due, gives devices up and takes new ones in.
 struct Keeper {
-    disk: Disk,
+    disk: FlashArray,
     is_over: Arc<AtomicBool>,
     slots: Vec<Slot>,
     watch: ArrayWatch,
@@ -347,7 +374,6 @@ impl Keeper {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gabion_store::{Disk as _, DiskFile as _};
 
     fn config(directory: &Path) -> ArrayConfig {
         let device = |index| directory.join(format!("device-{index}"));
@@ -363,14 +389,14 @@ mod tests {
     /// Waits until the keeper has done what it does by itself.
     fn wait_until(array: &Array, is_so: impl Fn(&Flash) -> bool) {
         let begun = Instant::now();
-        while !is_so(array.disk().store()) {
+        while !is_so(array.disk.store()) {
             assert!(begun.elapsed() < Duration::from_mins(1), "waited a minute");
             thread::sleep(Duration::from_millis(5));
         }
     }
 
     fn check(array: &Array, bytes: &[u8]) {
-        let file = array.disk().open("file").unwrap();
+        let file = array.disk.open("file").unwrap();
         let mut found = vec![0; bytes.len()];
         file.read_exact_at(&mut found, 0).unwrap();
         assert!(found == bytes);
@@ -382,7 +408,7 @@ mod tests {
         let config = config(directory.path());
         let bytes: Vec<u8> = (0..3_000_000_u32).map(|at| (at * 31 / 32) as u8).collect();
         let array = Array::open(&config).unwrap();
-        let file = array.disk().create("file").unwrap();
+        let file = array.disk.create("file").unwrap();
         file.write_all_at(&bytes, 0).unwrap();
         file.sync().unwrap();
         for index in [2, 0] {

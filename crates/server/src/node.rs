@@ -2,7 +2,7 @@
 
 use crate::ServerError;
 use crate::array_watch::ArrayWatch;
-use crate::engine::{Engine, EngineDisk};
+use crate::engine::Engine;
 use crate::error::io_error;
 use crate::identity::Identity;
 use crate::links::probe_links;
@@ -61,7 +61,7 @@ pub struct NodeConfig {
 
 /// A node that has joined its cluster.
 pub struct NodeProcess {
-    node: Arc<Node<EngineDisk>>,
+    node: Arc<Node>,
     ports: Arc<ServerPorts>,
     endpoint: Arc<Endpoint>,
     listener: TcpListener,
@@ -181,7 +181,7 @@ impl NodeProcess {
 }
 
 /// Lets the node call itself, as a primary calls its participants, without a connection.
-fn answer_own_calls(ports: &ServerPorts, node: &Arc<Node<EngineDisk>>) {
+fn answer_own_calls(ports: &ServerPorts, node: &Arc<Node>) {
     let (id, own) = (node.id(), Arc::downgrade(node));
     let answer = move |request| match own.upgrade() {
         Some(node) => node.handle(request, Address::Node(id)),
@@ -192,7 +192,7 @@ fn answer_own_calls(ports: &ServerPorts, node: &Arc<Node<EngineDisk>>) {
 
 /// A store, and what there is to know of what it is on.
 struct Opened {
-    store: Arc<Store<EngineDisk>>,
+    store: Arc<Store>,
     /// Bytes that it may hold, where it is on an array.
     capacity_bytes: Option<u64>,
     array: Option<ArrayWatch>,
@@ -219,21 +219,20 @@ async fn open(
         };
         if init {
             std::fs::create_dir_all(&directory).map_err(io_error("create", &directory))?;
-        } else if !EngineDisk::exists(&engine, &path) {
+        } else if !engine.exists(&path) {
             return Err(missing());
         }
-        let disk = EngineDisk::open(&engine, &path)?;
-        if !init && !Store::is_on(&disk)? {
+        let disk = engine.open(&path)?;
+        if !init && !Store::is_on(&*disk.disk)? {
             return Err(missing());
         }
-        let (capacity_bytes, array) = (disk.capacity_bytes(), disk.watch());
-        let (store, report) = Store::open(disk, options)?;
+        let (store, report) = Store::open(disk.disk, options)?;
         tracing::info!(?report, path = %path.display(), "store opened");
         identity.check(&store.identity())?;
         let opened = Opened {
             store: Arc::new(store),
-            capacity_bytes,
-            array,
+            capacity_bytes: disk.capacity_bytes,
+            array: disk.watch,
         };
         Ok((opened, identity))
     });
@@ -304,10 +303,10 @@ impl Complaint {
 
 /// Joins, as soon as the coordinator can be reached.
 async fn join(
-    store: Arc<Store<EngineDisk>>,
+    store: Arc<Store>,
     ports: &Arc<ServerPorts>,
     options: &NodeOptions,
-) -> Result<Arc<Node<EngineDisk>>, ServerError> {
+) -> Result<Arc<Node>, ServerError> {
     let mut complaint = Complaint::default();
     loop {
         // A coordinator of another cluster will not become the right one.
@@ -371,7 +370,7 @@ struct NodeHandler {
 }
 
 struct Serving {
-    node: Arc<Node<EngineDisk>>,
+    node: Arc<Node>,
     ports: Arc<ServerPorts>,
     meter: Arc<TrafficMeter>,
 }

@@ -98,7 +98,7 @@ pub(crate) struct NodeMachine {
 pub(crate) struct Running {
     party: Party,
     /// Once it has joined.
-    store: Option<Arc<Store<SimDisk>>>,
+    store: Option<Arc<Store>>,
 }
 
 /// All machines.
@@ -118,7 +118,7 @@ pub(crate) struct Cluster {
     pub(crate) nodes: Mutex<Vec<NodeMachine>>,
 }
 
-struct NodeService(Arc<Node<SimDisk>>);
+struct NodeService(Arc<Node>);
 
 impl Service for NodeService {
     fn request(&self, request: Request, origin: Address) -> BoxFuture<'static, Reply> {
@@ -366,7 +366,7 @@ impl Cluster {
 
     async fn run_node(self: Arc<Self>, party: Party, options: NodeOptions, disk: SimDisk) {
         let at = party.slot.0;
-        let store = match Store::open(disk, store_options()) {
+        let store = match Store::open(Arc::new(disk), store_options()) {
             Ok((store, report)) => {
                 let (pending, damage) = (report.pending_count, report.damage.len());
                 self.world.note(&format!(
@@ -489,7 +489,7 @@ impl Cluster {
     }
 
     /// The store of a node that has joined and whose disk works.
-    pub(crate) fn sound_store(&self, slot: Slot) -> Option<Arc<Store<SimDisk>>> {
+    pub(crate) fn sound_store(&self, slot: Slot) -> Option<Arc<Store>> {
         let nodes = lock(&self.nodes);
         let store = nodes[slot.0 - 1].running.as_ref()?.store.as_ref()?;
         store.failure().is_none().then(|| Arc::clone(store))

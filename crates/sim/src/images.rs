@@ -5,6 +5,7 @@ use crate::cluster::{Cluster, store_options};
 use crate::network::Slot;
 use crate::world::lock;
 use gabion_store::{SimDisk, Store};
+use std::sync::Arc;
 
 /// Images of a disk that are kept.
 const IMAGE_COUNT_MAX: usize = 4;
@@ -32,7 +33,7 @@ impl Cluster {
         let known = self.observer.progress().ok()?;
         let (_, reached) = known.into_iter().find(|&(node, _)| node == id)?;
         let is_old = |image: &&SimDisk| {
-            let opened = Store::open(image.after_crash(seed), store_options());
+            let opened = Store::open(Arc::new(image.after_crash(seed)), store_options());
             let Ok(identity) = opened.map(|(store, _)| store.identity()) else {
                 return false;
             };

@@ -7,7 +7,7 @@ use crate::cluster::Cluster;
 use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Sequence, StripeRecord};
 use gabion_meta::PoolRecord;
 use gabion_protocol::message::FileLayout;
-use gabion_store::{Cut, SimDisk, Store, StoreError};
+use gabion_store::{Cut, Store, StoreError};
 use std::sync::Arc;
 
 /// How often something is tried that a whole cluster should do at once.
@@ -123,13 +123,13 @@ fn verify_chunks(
 }
 
 fn contents(
-    stores: &[Arc<Store<SimDisk>>],
+    stores: &[Arc<Store>],
     record: &StripeRecord,
     cut: Cut,
 ) -> Result<Vec<Vec<u8>>, StoreError> {
     let whole = ByteRange::new(0, record.chunk_bytes);
     let chunks = stores.iter().zip(record.chunks());
-    let read = |(store, index): (&Arc<Store<SimDisk>>, ChunkIndex)| {
+    let read = |(store, index): (&Arc<Store>, ChunkIndex)| {
         let mut bytes = Vec::new();
         let stripe = record.id;
         store.read(ChunkId { stripe, index }, whole, cut, &mut bytes)?;

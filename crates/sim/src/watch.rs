@@ -22,6 +22,7 @@ use gabion_protocol::message::{Holding, PendingRecord};
 use gabion_protocol::settle::recovery_rule;
 use gabion_store::{AppendedState, Cut, SimDisk, Store, StoreError, StripeState, chunk_path};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::Mutex;
 
 /// Whoever looks on.
@@ -112,7 +113,7 @@ struct Aftermath<'a> {
     rotten: &'a BTreeSet<String>,
     doubtful: &'a BTreeSet<NodeId>,
     /// The stores that nodes would find.
-    stores: BTreeMap<NodeId, Store<SimDisk>>,
+    stores: BTreeMap<NodeId, Store>,
 }
 
 impl Aftermath<'_> {
@@ -225,7 +226,7 @@ impl Aftermath<'_> {
     }
 
     /// What a node's store is when it starts after the loss.
-    fn store(&mut self, node: NodeId) -> Result<Store<SimDisk>, StoreError> {
+    fn store(&mut self, node: NodeId) -> Result<Store, StoreError> {
         if let Some(store) = self.stores.get(&node) {
             return Ok(store.clone());
         }
@@ -233,7 +234,7 @@ impl Aftermath<'_> {
         // One of the ways in which a crash can end, and another each time.
         let left = disk.after_crash(disk.counts().operation_count);
         left.set_capacity(u64::MAX);
-        let (store, _) = Store::open(left, store_options())?;
+        let (store, _) = Store::open(Arc::new(left), store_options())?;
         self.stores.insert(node, store.clone());
         Ok(store)
     }

@@ -13,6 +13,7 @@ use std::hint::black_box;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -27,7 +28,7 @@ fn main() -> Outcome<()> {
     let scale = if is_quick { 1 } else { 8 };
     let directory = tempfile::tempdir()?;
     let disk = RealDisk::open(directory.path().join("store"))?;
-    let (store, _) = Store::open(disk, Options::default())?;
+    let (store, _) = Store::open(Arc::new(disk), Options::default())?;
     let raw = directory.path();
     for chunk_bytes in [MIB, 64 * MIB] {
         let count = if chunk_bytes == MIB {
@@ -55,7 +56,7 @@ fn id(stripe: usize) -> ChunkId {
 }
 
 fn write_chunk(
-    store: &Store<RealDisk>,
+    store: &Store,
     id: ChunkId,
     bytes: &[u8],
     keeping: Keeping,
@@ -82,7 +83,7 @@ fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Both sides take turns, so that a slow moment of the disk meets both.
-fn create(store: &Store<RealDisk>, raw: &Path, chunk_bytes: usize, count: usize) -> Outcome<()> {
+fn create(store: &Store, raw: &Path, chunk_bytes: usize, count: usize) -> Outcome<()> {
     let bytes = vec![0x5a; chunk_bytes];
     let (mut ours, mut plain) = (0.0, 0.0);
     for at in 0..count {
@@ -109,7 +110,7 @@ fn create(store: &Store<RealDisk>, raw: &Path, chunk_bytes: usize, count: usize)
     Ok(())
 }
 
-fn read(store: &Store<RealDisk>, raw: &Path, rounds: usize) -> Outcome<()> {
+fn read(store: &Store, raw: &Path, rounds: usize) -> Outcome<()> {
     let chunk = id(64 * 100_000);
     let file = File::open(raw.join(format!("{}-0", 64 * MIB)))?;
     let cut = Cut::Exactly(Sequence(0));
@@ -143,7 +144,7 @@ fn read(store: &Store<RealDisk>, raw: &Path, rounds: usize) -> Outcome<()> {
     Ok(())
 }
 
-fn append(store: &Store<RealDisk>, raw: &Path, threads: usize, count: usize) -> Outcome<()> {
+fn append(store: &Store, raw: &Path, threads: usize, count: usize) -> Outcome<()> {
     let bytes = [0xa5; 4096];
     let next = AtomicU64::new(1);
     let chunk_of = |thread: usize| id(10_000_000 + threads * 100 + thread);
@@ -205,7 +206,7 @@ fn append(store: &Store<RealDisk>, raw: &Path, threads: usize, count: usize) -> 
 
 /// Committed updates of 4 KiB by the keeping of their chunks, with merges in the figures. All
 /// keepings take turns.
-fn keep(store: &Store<RealDisk>, threads: usize, count: usize) -> Outcome<()> {
+fn keep(store: &Store, threads: usize, count: usize) -> Outcome<()> {
     let keepings = [
         ("in place", Keeping::InPlace),
         ("at once", Keeping::AtOnce),
@@ -254,7 +255,7 @@ fn keep(store: &Store<RealDisk>, threads: usize, count: usize) -> Outcome<()> {
 }
 
 /// A turn's updates of one chunk, each durable and then committed.
-fn update(store: &Store<RealDisk>, chunk: ChunkId, turn: usize) -> Result<(), StoreError> {
+fn update(store: &Store, chunk: ChunkId, turn: usize) -> Result<(), StoreError> {
     let bytes = [0x5a; 4096];
     for at in turn * TURN..(turn + 1) * TURN {
         let sequence = Sequence(at as u64 + 1);

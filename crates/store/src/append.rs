@@ -2,7 +2,6 @@
 
 use crate::apply::ApplySummary;
 use crate::chunk_file::Extent;
-use crate::disk::Disk;
 use crate::entry::{Entry, UpdateHead};
 use crate::error::StoreError;
 use crate::frame;
@@ -16,7 +15,7 @@ use gabion_layout::{ChunkId, Keeping, Sequence};
 /// Most pieces of one record, which bounds a frame's head.
 const PIECE_COUNT_MAX: usize = 4096;
 
-impl<D: Disk> Store<D> {
+impl Store {
     /// Appends a record, which is durable once [`Store::sync`] has returned for the answer.
     ///
     /// A record that is held already changes nothing; the answer is its position. A record of an
@@ -63,16 +62,16 @@ impl<D: Disk> Store<D> {
     }
 }
 
-impl<D: Disk> Shared<D> {
+impl Shared {
     /// Whether the store takes a record. The position of the record when it is held already.
     fn admit(
         &self,
-        state: &mut State<D>,
+        state: &mut State,
         record: &Record<'_>,
         head: &UpdateHead,
     ) -> Result<Option<Lsn>, StoreError> {
         self.check_latch()?;
-        let header = state.header(&self.disk, record.chunk)?;
+        let header = state.header(record.chunk)?;
         check_ranges(head, header.extent())?;
         state.admit(record)
     }
@@ -102,7 +101,7 @@ impl<D: Disk> Shared<D> {
 
     fn append_to_journal(
         &self,
-        state: &mut State<D>,
+        state: &mut State,
         record: &Record<'_>,
         head: UpdateHead,
     ) -> Result<Lsn, StoreError> {
@@ -138,7 +137,7 @@ impl Chunk {
     }
 }
 
-impl<D: Disk> State<D> {
+impl State {
     /// Where a record of a chunk whose header is known goes.
     fn place_of(&self, head: &UpdateHead) -> Place {
         let chunk = head.chunk;

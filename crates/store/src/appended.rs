@@ -7,7 +7,6 @@
 //! what is recalled here; when it stands, what was appended before it is in the chunks' codeword, and
 //! the records go when the commit's own record is merged.
 
-use crate::disk::Disk;
 use crate::entry::UpdateHead;
 use crate::error::StoreError;
 use crate::record::{AppendedPiece, AppendedState, AppendedSummary, RecordKind};
@@ -25,7 +24,7 @@ pub struct Recalled {
     pub range: ByteRange,
 }
 
-impl<D: Disk> Store<D> {
+impl Store {
     /// What the store holds of a stripe's append phase. Nothing when the stripe is not here. It need
     /// not be durable; [`Store::collect`] before it sees to that.
     ///
@@ -34,7 +33,7 @@ impl<D: Disk> Store<D> {
     pub fn appended(&self, stripe: StripeId) -> Result<AppendedState, StoreError> {
         self.shared.check_latch()?;
         let mut state = self.shared.lock();
-        match state.know_stripe(&self.shared.disk, stripe) {
+        match state.know_stripe(stripe) {
             Ok(()) => {}
             Err(StoreError::NoSuchStripe { .. }) => return Ok(AppendedState::default()),
             Err(error) => return Err(error),
@@ -80,10 +79,10 @@ impl<D: Disk> Store<D> {
         let _shared = gate.begin_read();
         let layers = {
             let mut state = self.shared.lock();
-            state.header(&self.shared.disk, chunk)?;
+            state.header(chunk)?;
             let from = state.covered(chunk, upto);
             let is_wanted = |head: &UpdateHead| head.wanted_pieces(wanted).next().is_some();
-            state.records(&self.shared.disk, chunk, (from, upto), is_wanted)?
+            state.records(chunk, (from, upto), is_wanted)?
         };
         output.clear();
         output.resize(wanted.range.length as usize, 0);
@@ -115,7 +114,7 @@ impl<D: Disk> Store<D> {
     }
 }
 
-impl<D: Disk> State<D> {
+impl State {
     /// The last update up to `upto` of a chunk that the code covers.
     fn covered(&self, chunk: ChunkId, upto: Sequence) -> Sequence {
         let entry = self.chunk(chunk);

@@ -8,7 +8,7 @@
 
 use crate::checksum::crc32c;
 use crate::chunk_file::{self, BLOCK_BYTES, ChunkHeader, Extent, read_blocks};
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{DiskFile, Source};
 use crate::entry::Entry;
 use crate::error::{IoContext, StoreError};
 use crate::image::Image;
@@ -39,17 +39,17 @@ pub struct ApplySummary {
 }
 
 /// The settled records of one chunk that are applied together.
-struct Batch<F> {
+struct Batch {
     header: ChunkHeader,
     /// The update that the chunk includes afterwards.
     upto: Sequence,
-    layers: Vec<Layer<F>>,
+    layers: Vec<Layer>,
     /// Where the chunk's reserve begins afterwards. Elsewhere than before when the batch empties
     /// it; it is closed then, and records in it that are not in the batch move to the journal.
     reserve_lsn: u64,
 }
 
-impl<D: Disk> Store<D> {
+impl Store {
     /// Applies all settled records of a stripe, then frees what the journal no longer needs.
     ///
     /// # Errors
@@ -111,7 +111,7 @@ impl<D: Disk> Store<D> {
     }
 }
 
-impl<D: Disk> State<D> {
+impl State {
     /// The chunks with records to merge in the background, the one with the oldest first. Those
     /// that keep them in the log are spared while the log has no more than `log_bytes` of them.
     fn chunks_to_apply(&self, log_bytes: u64) -> Vec<ChunkId> {
@@ -152,22 +152,17 @@ impl<D: Disk> State<D> {
     }
 
     /// The next records of a chunk to apply, if there are any.
-    fn batch(
-        &mut self,
-        disk: &D,
-        chunk: ChunkId,
-        options: Options,
-    ) -> Result<Option<Batch<D::File>>, StoreError> {
+    fn batch(&mut self, chunk: ChunkId, options: Options) -> Result<Option<Batch>, StoreError> {
         // An image must fit into a segment with room to spare, as the largest record does.
         let batch_bytes = BATCH_BYTES.min(options.record_bytes_max());
-        let header = match self.header(disk, chunk) {
+        let header = match self.header(chunk) {
             Ok(header) => header,
             Err(StoreError::NoSuchChunk { .. }) => return Ok(None),
             Err(error) => return Err(error),
         };
         let range = (header.spec.base, self.mergeable_upto(chunk.stripe));
         let mut settled = self
-            .records(disk, chunk, range, |head| !head.kind.is_appended())?
+            .records(chunk, range, |head| !head.kind.is_appended())?
             .into_iter()
             .peekable();
         let (mut bytes, mut block_count) = (0, 0);
@@ -204,7 +199,7 @@ impl<D: Disk> State<D> {
     }
 }
 
-impl<D: Disk> Shared<D> {
+impl Shared {
     pub(crate) fn apply_in_background(
         &self,
         chunk: ChunkId,
@@ -244,7 +239,7 @@ impl<D: Disk> Shared<D> {
         self.check_latch()?;
         let enough_bytes = summary.record_bytes.saturating_add(limit_bytes);
         while summary.record_bytes < enough_bytes {
-            let batch = self.lock().batch(&self.disk, chunk, self.options);
+            let batch = self.lock().batch(chunk, self.options);
             let applied = batch.and_then(|batch| match batch {
                 None => Ok(false),
                 Some(batch) => self.apply_batch(gate, &batch, summary).map(|()| true),
@@ -269,12 +264,12 @@ impl<D: Disk> Shared<D> {
     fn apply_batch(
         &self,
         gate: &Gate,
-        batch: &Batch<D::File>,
+        batch: &Batch,
         summary: &mut ApplySummary,
     ) -> Result<(), StoreError> {
         let (chunk, upto) = (batch.header.chunk, batch.upto);
         let path = chunk_file::path_of(chunk);
-        let file = self.lock().open_file(&self.disk, chunk)?;
+        let file = self.lock().open_file(chunk)?;
         let (blocks, image) = compute(&*file, batch)?;
         let spilled = self.spill_rest(batch)?;
         let position = match self.append_image(batch, &image) {
@@ -325,7 +320,7 @@ impl<D: Disk> Shared<D> {
     }
 
     /// Moves to the journal what a batch leaves behind in a reserve that it empties.
-    fn spill_rest(&self, batch: &Batch<D::File>) -> Result<Vec<Pending>, StoreError> {
+    fn spill_rest(&self, batch: &Batch) -> Result<Vec<Pending>, StoreError> {
         if batch.reserve_lsn == batch.header.reserve_lsn {
             return Ok(Vec::new());
         }
@@ -334,7 +329,7 @@ impl<D: Disk> Shared<D> {
     }
 
     /// Makes a batch's image durable, and with it all that was appended to the journal before.
-    fn append_image(&self, batch: &Batch<D::File>, image: &Image) -> Result<Position, StoreError> {
+    fn append_image(&self, batch: &Batch, image: &Image) -> Result<Position, StoreError> {
         let entry = Entry::Image {
             chunk: batch.header.chunk,
             birth_lsn: batch.header.birth_lsn,
@@ -374,13 +369,14 @@ impl<D: Disk> Shared<D> {
 type Runs = BTreeMap<u64, Vec<u8>>;
 
 /// Works out what the blocks that a batch touches look like afterwards.
-fn compute<F: DiskFile>(file: &F, batch: &Batch<F>) -> Result<(Runs, Image), StoreError> {
+fn compute(file: &dyn DiskFile, batch: &Batch) -> Result<(Runs, Image), StoreError> {
     let (chunk, extent) = (batch.header.chunk, batch.header.extent());
     let pieces = || batch.layers.iter().flat_map(|layer| &layer.head.pieces);
     let mut runs = Runs::new();
     for span in join(pieces().map(|piece| extent.block_span(piece.range))) {
         let mut bytes = vec![0; span.length as usize];
-        read_blocks(file, extent, span, &mut bytes).map_err(|failure| failure.into_error(chunk))?;
+        read_blocks(Source::File(file), extent, span, &mut bytes)
+            .map_err(|failure| failure.into_error(chunk))?;
         runs.insert(span.offset, bytes);
     }
     let mut buffer = Vec::new();
@@ -429,8 +425,8 @@ fn join(ranges: impl Iterator<Item = ByteRange>) -> Vec<ByteRange> {
 }
 
 /// Writes blocks or parts of them, their checksums and the header. Answers how many bytes it wrote.
-pub(crate) fn write_in_place<F: DiskFile>(
-    file: &F,
+pub(crate) fn write_in_place(
+    file: &dyn DiskFile,
     header: ChunkHeader,
     bytes: &BTreeMap<u64, Vec<u8>>,
     block_crcs: &BTreeMap<u64, u32>,

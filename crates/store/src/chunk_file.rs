@@ -6,7 +6,7 @@
 
 use crate::checksum::crc32c;
 use crate::codec::Reader;
-use crate::disk::DiskFile;
+use crate::disk::Source;
 use crate::error::{IoContext, StoreError, is_shortage};
 use crate::record::{ChunkSpec, Damage};
 use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Generation, Keeping, Sequence, StripeId};
@@ -197,39 +197,6 @@ impl Extent {
     }
 }
 
-/// Where bytes of a chunk file are read from: the file, or what of it is in memory.
-pub(crate) trait Source {
-    /// Fills `output` from `offset`.
-    fn fill(&self, output: &mut [u8], offset: u64) -> io::Result<()>;
-}
-
-impl<F: DiskFile> Source for F {
-    fn fill(&self, output: &mut [u8], offset: u64) -> io::Result<()> {
-        self.read_exact_at(output, offset)
-    }
-}
-
-/// What of a file is in memory.
-pub(crate) struct Cached<'a, F>(pub(crate) &'a F);
-
-impl<F: DiskFile> Source for Cached<'_, F> {
-    fn fill(&self, output: &mut [u8], offset: u64) -> io::Result<()> {
-        let is_read = self.0.read_cached_at(output, offset);
-        is_read
-            .then_some(())
-            .ok_or(io::ErrorKind::WouldBlock.into())
-    }
-}
-
-/// What of a file is on its device, whatever the system remembers of it.
-pub(crate) struct OnDevice<'a, F>(pub(crate) &'a F);
-
-impl<F: DiskFile> Source for OnDevice<'_, F> {
-    fn fill(&self, output: &mut [u8], offset: u64) -> io::Result<()> {
-        self.0.read_device_at(output, offset)
-    }
-}
-
 /// Why bytes of a chunk file could not be had.
 pub(crate) enum ReadFailure {
     /// There was no memory for them, or the disk took no write that had to go before.
@@ -251,7 +218,7 @@ impl ReadFailure {
 }
 
 /// Reads and checks the header of `chunk`'s file.
-pub(crate) fn read_header(file: &impl Source, chunk: ChunkId) -> Result<ChunkHeader, ReadFailure> {
+pub(crate) fn read_header(file: Source<'_>, chunk: ChunkId) -> Result<ChunkHeader, ReadFailure> {
     let mut bytes = [0; HEADER_BYTES];
     read_exact(file, &mut bytes, 0, Damage::WHOLE)?;
     ChunkHeader::decode(&bytes, chunk).ok_or(ReadFailure::Corrupt(Damage::WHOLE))
@@ -260,7 +227,7 @@ pub(crate) fn read_header(file: &impl Source, chunk: ChunkId) -> Result<ChunkHea
 /// Reads whole blocks and checks each. `span` is a block span of the extent; `output` has its
 /// length.
 pub(crate) fn read_blocks(
-    file: &impl Source,
+    file: Source<'_>,
     extent: Extent,
     span: ByteRange,
     output: &mut [u8],
@@ -291,7 +258,7 @@ pub(crate) fn read_blocks(
 /// Reads bytes of a file. A file that ends early, or a disk that refuses to give them, is damage to
 /// `range` of the chunk.
 pub(crate) fn read_exact(
-    file: &impl Source,
+    file: Source<'_>,
     output: &mut [u8],
     offset: u64,
     range: ByteRange,

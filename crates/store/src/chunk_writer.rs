@@ -22,15 +22,14 @@ use std::io;
 use std::sync::Arc;
 
 /// Writes one chunk. Dropping it before [`ChunkWriter::finish`] leaves nothing behind.
-#[derive(Debug)]
-pub struct ChunkWriter<D: Disk> {
-    shared: Arc<Shared<D>>,
+pub struct ChunkWriter {
+    shared: Arc<Shared>,
     chunk: ChunkId,
     spec: ChunkSpec,
     extent: Extent,
     path: String,
     /// `None` once the file has its final name.
-    file: Option<D::File>,
+    file: Option<Arc<dyn DiskFile>>,
     /// The checksum of each block that is complete, 4 bytes a block.
     table: Vec<u8>,
     /// Checksums of the parts of blocks that are not, by offset.
@@ -39,7 +38,7 @@ pub struct ChunkWriter<D: Disk> {
     written: BTreeMap<u64, u64>,
 }
 
-impl<D: Disk> Store<D> {
+impl Store {
     /// Begins to write a chunk. It may replace one of the same or an older generation.
     ///
     /// # Errors
@@ -48,7 +47,7 @@ impl<D: Disk> Store<D> {
     /// - [`StoreError::StaleGeneration`] when the stripe's layout has moved on.
     /// - [`StoreError::NoSpace`] when the disk has no room beyond the reserve.
     /// - [`StoreError::Io`], [`StoreError::Failed`].
-    pub fn create(&self, chunk: ChunkId, spec: ChunkSpec) -> Result<ChunkWriter<D>, StoreError> {
+    pub fn create(&self, chunk: ChunkId, spec: ChunkSpec) -> Result<ChunkWriter, StoreError> {
         if !is_possible_size(spec.chunk_bytes) {
             let reason = "a chunk has at least 1 byte and at most 16 GiB";
             return Err(StoreError::Malformed { reason });
@@ -62,7 +61,7 @@ impl<D: Disk> Store<D> {
         let path = {
             let mut state = shared.lock();
             shared.check_latch()?;
-            state.check_replaces(&shared.disk, chunk, spec)?;
+            state.check_replaces(chunk, spec)?;
             state.next_temporary += 1;
             format!("{TMP_DIRECTORY}/{:016x}", state.next_temporary)
         };
@@ -122,7 +121,7 @@ impl<D: Disk> Store<D> {
         chunk: ChunkId,
         check: impl Fn(&Stripe) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let put_away = |disk: &D, _: &[(ChunkId, u64)]| unlink(disk, chunk);
+        let put_away = |disk: &dyn Disk, _: &[(ChunkId, u64)]| unlink(disk, chunk);
         self.remove_checked(&[chunk], check, put_away)
     }
 
@@ -131,7 +130,7 @@ impl<D: Disk> Store<D> {
     pub(crate) fn remove_all(
         &self,
         chunks: &[ChunkId],
-        put_away: impl FnOnce(&D, &[(ChunkId, u64)]) -> Result<(), StoreError>,
+        put_away: impl FnOnce(&dyn Disk, &[(ChunkId, u64)]) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         self.remove_checked(chunks, |_| Ok(()), put_away)
     }
@@ -140,7 +139,7 @@ impl<D: Disk> Store<D> {
         &self,
         chunks: &[ChunkId],
         check: impl Fn(&Stripe) -> Result<(), StoreError>,
-        put_away: impl FnOnce(&D, &[(ChunkId, u64)]) -> Result<(), StoreError>,
+        put_away: impl FnOnce(&dyn Disk, &[(ChunkId, u64)]) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let shared = &self.shared;
         // In their order, and each once: whoever else takes several gates does the same.
@@ -183,7 +182,7 @@ impl<D: Disk> Store<D> {
 }
 
 /// Removes a chunk's file durably; a file that has vanished stays so.
-fn unlink<D: Disk>(disk: &D, chunk: ChunkId) -> Result<(), StoreError> {
+fn unlink(disk: &dyn Disk, chunk: ChunkId) -> Result<(), StoreError> {
     let path = chunk_file::path_of(chunk);
     let directory = chunk_file::directory_of(chunk);
     remove_if_there(disk, &path)?;
@@ -191,15 +190,10 @@ fn unlink<D: Disk>(disk: &D, chunk: ChunkId) -> Result<(), StoreError> {
         .context("sync directory", &directory)
 }
 
-impl<D: Disk> State<D> {
+impl State {
     /// Refuses a chunk that is older than what is here.
-    fn check_replaces(
-        &mut self,
-        disk: &D,
-        chunk: ChunkId,
-        spec: ChunkSpec,
-    ) -> Result<(), StoreError> {
-        match self.know_stripe(disk, chunk.stripe) {
+    fn check_replaces(&mut self, chunk: ChunkId, spec: ChunkSpec) -> Result<(), StoreError> {
+        match self.know_stripe(chunk.stripe) {
             Ok(()) => {}
             Err(StoreError::NoSuchStripe { .. }) => return Ok(()),
             Err(error) => return Err(error),
@@ -238,9 +232,18 @@ impl<D: Disk> State<D> {
     }
 }
 
-impl<D: Disk> ChunkWriter<D> {
-    fn file(&self) -> &D::File {
-        self.file.as_ref().expect("the file stays until the end")
+impl std::fmt::Debug for ChunkWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ChunkWriter")
+            .field("chunk", &self.chunk)
+            .field("spec", &self.spec)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ChunkWriter {
+    fn file(&self) -> &dyn DiskFile {
+        self.file.as_deref().expect("the file stays until the end")
     }
 
     /// Writes bytes of the chunk. Slices may come in any order, at any offset, each byte once.
@@ -371,8 +374,8 @@ impl<D: Disk> ChunkWriter<D> {
         let birth_lsn = {
             let mut state = shared.lock();
             shared.check_latch()?;
-            state.check_replaces(&shared.disk, chunk, spec)?;
-            let made = state.make_directory(&*shared.disk, chunk);
+            state.check_replaces(chunk, spec)?;
+            let made = state.make_directory(chunk);
             shared.require(made)?;
             state.journal.end_lsn
         };
@@ -389,7 +392,7 @@ impl<D: Disk> ChunkWriter<D> {
         {
             // A fence may have come while the data went to the disk.
             let mut state = shared.lock();
-            state.check_replaces(&shared.disk, chunk, spec)?;
+            state.check_replaces(chunk, spec)?;
             if let (Some(epoch), Some(known)) = (term, state.stripes.get(&chunk.stripe)) {
                 check_epoch(known, chunk.stripe, epoch)?;
             }
@@ -437,7 +440,7 @@ impl<D: Disk> ChunkWriter<D> {
     }
 }
 
-impl<D: Disk> Drop for ChunkWriter<D> {
+impl Drop for ChunkWriter {
     fn drop(&mut self) {
         if self.file.take().is_some() {
             // What cannot be removed now is removed at the next start.
@@ -446,14 +449,16 @@ impl<D: Disk> Drop for ChunkWriter<D> {
     }
 }
 
-impl<D: Disk> State<D> {
+impl State {
     /// Makes the directory of a chunk's file durable before a file in it has to be.
-    fn make_directory(&mut self, disk: &D, chunk: ChunkId) -> Result<(), StoreError> {
+    fn make_directory(&mut self, chunk: ChunkId) -> Result<(), StoreError> {
         let directory = chunk_file::directory_of(chunk);
         if !self.directories.contains(&directory) {
-            disk.create_directory(&directory)
+            self.disk
+                .create_directory(&directory)
                 .context_or_busy("create directory", &directory)?;
-            disk.sync_directory(CHUNKS_DIRECTORY)
+            self.disk
+                .sync_directory(CHUNKS_DIRECTORY)
                 .context("sync directory", CHUNKS_DIRECTORY)?;
             self.directories.insert(directory);
         }

@@ -1,6 +1,5 @@
 //! What the store has done since it was opened, for measurements.
 
-use crate::disk::Disk;
 use crate::store::Store;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,7 +57,7 @@ impl Counters {
     }
 }
 
-impl<D: Disk> Store<D> {
+impl Store {
     /// What the store has done since it was opened.
     pub fn counts(&self) -> StoreCounts {
         let counters = &self.shared.counters;

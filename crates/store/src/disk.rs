@@ -7,6 +7,7 @@
 
 use gabion_layout::ByteRange;
 use std::io;
+use std::sync::Arc;
 
 /// Bytes that a disk writes all or nothing. The store lets a header fit in one sector and expects
 /// a larger write to tear between sectors when the power fails.
@@ -25,21 +26,18 @@ pub struct PhysicalExtent {
 
 /// A place with files. Operations block; all of them may run from several threads at once.
 pub trait Disk: Send + Sync + 'static {
-    /// An open file.
-    type File: DiskFile;
-
     /// Creates an empty file and opens it. The name is durable only after
     /// [`Disk::sync_directory`] on its directory.
     ///
     /// # Errors
     /// When the file exists already, or the disk fails or is full.
-    fn create(&self, path: &str) -> io::Result<Self::File>;
+    fn create(&self, path: &str) -> io::Result<Arc<dyn DiskFile>>;
 
     /// Opens a file for reading and writing.
     ///
     /// # Errors
     /// [`io::ErrorKind::NotFound`] when there is none, or whatever the disk fails with.
-    fn open(&self, path: &str) -> io::Result<Self::File>;
+    fn open(&self, path: &str) -> io::Result<Arc<dyn DiskFile>>;
 
     /// Creates a directory; does nothing when it exists.
     ///
@@ -150,4 +148,27 @@ pub trait DiskFile: Send + Sync + 'static {
     /// # Errors
     /// When the disk fails.
     fn truncate(&self, bytes: u64) -> io::Result<()>;
+}
+
+/// Where bytes of a file are read from.
+#[derive(Clone, Copy)]
+pub(crate) enum Source<'a> {
+    /// The file, as the system gives it.
+    File(&'a dyn DiskFile),
+    /// What of it is in memory.
+    Cached(&'a dyn DiskFile),
+    /// What of it is on its device, whatever the system remembers of it.
+    Device(&'a dyn DiskFile),
+}
+
+impl Source<'_> {
+    /// Fills `output` from `offset`.
+    pub(crate) fn fill(self, output: &mut [u8], offset: u64) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.read_exact_at(output, offset),
+            Self::Device(file) => file.read_device_at(output, offset),
+            Self::Cached(file) if file.read_cached_at(output, offset) => Ok(()),
+            Self::Cached(_) => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
 }

@@ -213,7 +213,7 @@ pub(crate) fn is_shortage(error: &io::Error) -> bool {
 }
 
 /// Removes a file. One that is gone already is what was wanted.
-pub(crate) fn remove_if_there<D: Disk>(disk: &D, path: &str) -> Result<(), StoreError> {
+pub(crate) fn remove_if_there(disk: &dyn Disk, path: &str) -> Result<(), StoreError> {
     match disk.remove(path) {
         Err(source) if source.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed.context("remove", path),

@@ -85,12 +85,12 @@ impl<D: Device, N: Nvram> FlashDisk<D, N> {
         &self.shared.store
     }
 
-    fn open_handle(&self, open: &mut BTreeMap<FileId, Open>, file: FileId) -> FlashFile<D, N> {
+    fn open_handle(&self, open: &mut BTreeMap<FileId, Open>, file: FileId) -> Arc<dyn DiskFile> {
         open.entry(file).or_default().handle_count += 1;
-        FlashFile {
+        Arc::new(FlashFile {
             shared: Arc::clone(&self.shared),
             file,
-        }
+        })
     }
 
     fn find(&self, path: &str) -> io::Result<FileId> {
@@ -129,16 +129,14 @@ impl<D: Device, N: Nvram> Shared<D, N> {
 }
 
 impl<D: Device, N: Nvram> Disk for FlashDisk<D, N> {
-    type File = FlashFile<D, N>;
-
-    fn create(&self, path: &str) -> io::Result<FlashFile<D, N>> {
+    fn create(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
         let mut open = self.shared.lock();
         self.check_parent(path)?;
         let file = self.store().create(path).map_err(io_error)?;
         Ok(self.open_handle(&mut open, file))
     }
 
-    fn open(&self, path: &str) -> io::Result<FlashFile<D, N>> {
+    fn open(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
         let mut open = self.shared.lock();
         let file = self.find(path)?;
         Ok(self.open_handle(&mut open, file))

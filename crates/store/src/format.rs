@@ -2,7 +2,7 @@
 
 use crate::checksum::crc32c;
 use crate::chunk_file::{CHUNKS_DIRECTORY, TMP_DIRECTORY};
-use crate::disk::{Disk, DiskFile};
+use crate::disk::Disk;
 use crate::error::{IoContext, StoreError};
 use crate::journal::JOURNAL_DIRECTORY;
 use crate::store::Store;
@@ -16,7 +16,7 @@ const BYTES: usize = 16;
 
 /// Checks that the disk holds a store that this version can read, or makes an empty one of a disk
 /// that holds none. Answers whether it did.
-pub(crate) fn check_or_create<D: Disk>(disk: &D) -> Result<bool, StoreError> {
+pub(crate) fn check_or_create(disk: &dyn Disk) -> Result<bool, StoreError> {
     let names = disk.list("").context("list", "")?;
     if names.iter().any(|name| name == PATH) {
         check(disk)?;
@@ -60,18 +60,18 @@ pub(crate) fn check_or_create<D: Disk>(disk: &D) -> Result<bool, StoreError> {
     Ok(true)
 }
 
-impl<D: Disk> Store<D> {
+impl Store {
     /// Whether a disk holds a store, of whatever format, so that [`Store::open`] makes none there.
     ///
     /// # Errors
     /// [`StoreError::Io`].
-    pub fn is_on(disk: &D) -> Result<bool, StoreError> {
+    pub fn is_on(disk: &dyn Disk) -> Result<bool, StoreError> {
         let names = disk.list("").context("list", "")?;
         Ok(names.iter().any(|name| name == PATH))
     }
 }
 
-fn check<D: Disk>(disk: &D) -> Result<(), StoreError> {
+fn check(disk: &dyn Disk) -> Result<(), StoreError> {
     let mut found = [0; BYTES];
     let file = disk.open(PATH).context("open", PATH)?;
     file.read_exact_at(&mut found, 0).context("read", PATH)?;

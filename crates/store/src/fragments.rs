@@ -5,7 +5,7 @@
 //! system says where the bytes are, so its own fragments are in the count.
 
 use crate::chunk_file::{self, BLOCK_BYTES};
-use crate::disk::{Disk, DiskFile, PhysicalExtent};
+use crate::disk::PhysicalExtent;
 use crate::error::{IoContext, StoreError};
 use crate::store::Store;
 use gabion_layout::{ByteRange, ChunkId, Sequence};
@@ -19,23 +19,22 @@ pub struct Fragments {
     pub total_count: u64,
 }
 
-impl<D: Disk> Store<D> {
+impl Store {
     /// In how many pieces a chunk lies on the disk, alone and with its records.
     ///
     /// # Errors
     /// [`StoreError::NoSuchChunk`]; [`StoreError::Corrupt`] when the chunk as a whole is damaged;
     /// [`StoreError::Io`], also when the file system does not tell where a file lies.
     pub fn fragments(&self, chunk: ChunkId) -> Result<Fragments, StoreError> {
-        let disk = &self.shared.disk;
         let gate = self.shared.lock().gate(chunk);
         let _shared = gate.begin_read();
         let path = chunk_file::path_of(chunk);
         let (header, file, records) = {
             let mut state = self.shared.lock();
-            let header = state.header(disk, chunk)?;
-            let file = state.open_file(disk, chunk)?;
+            let header = state.header(chunk)?;
+            let file = state.open_file(chunk)?;
             let all = (header.spec.base, Sequence(u64::MAX));
-            (header, file, state.records(disk, chunk, all, |_| true)?)
+            (header, file, state.records(chunk, all, |_| true)?)
         };
         let own = ByteRange::new(header.extent().data_offset(0), header.spec.chunk_bytes);
         let mut blocks = blocks_of(&file.extents(own).context("map", &path)?);

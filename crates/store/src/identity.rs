@@ -7,7 +7,7 @@
 
 use crate::checksum::crc32c;
 use crate::codec::{Reader, put_varint};
-use crate::disk::{Disk, DiskFile};
+use crate::disk::Disk;
 use crate::error::{IoContext, StoreError};
 use crate::store::Store;
 use gabion_layout::{ClusterId, NodeId, Start};
@@ -124,7 +124,7 @@ fn read_start(reader: &mut Reader<'_>) -> Option<Start> {
 
 /// What the disk says; nothing where the file is missing or damaged. A node without it is treated as
 /// one whose disk went back in time, which is safe.
-pub(crate) fn read<D: Disk>(disk: &D) -> Result<Identity, StoreError> {
+pub(crate) fn read(disk: &dyn Disk) -> Result<Identity, StoreError> {
     match disk.remove(UNFINISHED_PATH) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(StoreError::io("remove", UNFINISHED_PATH, error));
@@ -144,7 +144,7 @@ pub(crate) fn read<D: Disk>(disk: &D) -> Result<Identity, StoreError> {
 }
 
 /// Writes the next identity beside the one that counts.
-fn prepare<D: Disk>(disk: &D, identity: &Identity) -> Result<(), StoreError> {
+fn prepare(disk: &dyn Disk, identity: &Identity) -> Result<(), StoreError> {
     let file = disk
         .create(UNFINISHED_PATH)
         .context("create", UNFINISHED_PATH)?;
@@ -154,15 +154,15 @@ fn prepare<D: Disk>(disk: &D, identity: &Identity) -> Result<(), StoreError> {
 }
 
 /// Makes the next identity the one that counts.
-fn replace<D: Disk>(disk: &D) -> Result<(), StoreError> {
+fn replace(disk: &dyn Disk) -> Result<(), StoreError> {
     disk.rename(UNFINISHED_PATH, PATH).context("rename", PATH)?;
     disk.sync_directory("").context("sync directory", "")
 }
 
 /// Remembers where the journal ends, unless an earlier opening since the last start that was let in has
 /// done so. To be called before anything is appended to the journal.
-pub(crate) fn note_found<D: Disk>(
-    disk: &D,
+pub(crate) fn note_found(
+    disk: &dyn Disk,
     identity: &mut Identity,
     position: u64,
 ) -> Result<(), StoreError> {
@@ -175,7 +175,7 @@ pub(crate) fn note_found<D: Disk>(
     replace(disk)
 }
 
-impl<D: Disk> Store<D> {
+impl Store {
     /// Whose store it is.
     pub fn identity(&self) -> Identity {
         let identity = self.shared.identity.lock();

@@ -1,7 +1,6 @@
 //! What a node tells of itself when it joins, and what it makes durable of the answer: both many stripes
 //! at a time, so that neither costs a sync a stripe.
 
-use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::record::{StripeState, UpdateStamp};
 use crate::store::{Shared, State, Store};
@@ -42,7 +41,7 @@ pub struct Decision {
     pub stands: Vec<(Epoch, Sequence)>,
 }
 
-impl<D: Disk> Store<D> {
+impl Store {
     /// How many chunks are here, those with damaged headers included.
     pub fn chunk_count(&self) -> u64 {
         let state = self.shared.lock();
@@ -95,7 +94,7 @@ impl<D: Disk> Store<D> {
 
     fn held_stripe(&self, stripe: StripeId) -> Result<Option<HeldStripe>, StoreError> {
         let mut state = self.shared.lock();
-        let found = match self.shared.held(&mut state, stripe) {
+        let found = match state.held(stripe) {
             Ok(found) => found,
             // Removed since it was listed.
             Err(StoreError::NoSuchStripe { .. }) => return Ok(None),
@@ -104,7 +103,7 @@ impl<D: Disk> Store<D> {
         let indices: Vec<ChunkIndex> = state.stripes[&stripe].chunks.keys().copied().collect();
         let mut chunks = Vec::with_capacity(indices.len());
         for index in indices {
-            match state.header(&self.shared.disk, ChunkId { stripe, index }) {
+            match state.header(ChunkId { stripe, index }) {
                 Ok(header) => chunks.push((index, header.spec.generation)),
                 Err(StoreError::Corrupt { .. }) => {}
                 Err(error) => return Err(error),
@@ -153,7 +152,7 @@ impl<D: Disk> Store<D> {
     }
 }
 
-impl<D: Disk> Shared<D> {
+impl Shared {
     /// Refuses what is before a decision, not durably yet, and says which records go by it. None when
     /// nothing of its stripe is here.
     fn fence_off(&self, decision: &Decision) -> Result<Option<(Epoch, Vec<Sequence>)>, StoreError> {
@@ -165,7 +164,7 @@ impl<D: Disk> Shared<D> {
         } = decision;
         let mut state = self.lock();
         self.check_latch()?;
-        let known = match self.held(&mut state, *stripe) {
+        let known = match state.held(*stripe) {
             Ok(known) => known,
             // The chunk was obsolete.
             Err(StoreError::NoSuchStripe { .. }) => return Ok(None),
@@ -186,7 +185,7 @@ impl<D: Disk> Shared<D> {
     }
 }
 
-impl<D: Disk> State<D> {
+impl State {
     /// Up to where the reserves of a stripe's chunks are written.
     pub(crate) fn reserve_ends(&self, stripe: StripeId) -> Vec<(ChunkId, u64)> {
         let chunks = self.stripes.get(&stripe).into_iter();

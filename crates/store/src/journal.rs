@@ -10,10 +10,10 @@
 //! life of the store.
 
 use crate::checksum::crc32c;
-use crate::chunk_file::{self, OnDevice, Source};
+use crate::chunk_file;
 use crate::codec::Reader;
 use crate::counts::Counters;
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, Source};
 use crate::entry::{Entry, IMAGE as IMAGE_KIND};
 use crate::error::{IoContext, StoreError, is_shortage, remove_if_there};
 use crate::frame;
@@ -50,8 +50,8 @@ impl Position {
 }
 
 /// A frame's bytes, found but not read; valid even if the file is removed meanwhile.
-pub(crate) struct Located<F> {
-    pub(crate) file: Arc<F>,
+pub(crate) struct Located {
+    pub(crate) file: Arc<dyn DiskFile>,
     pub(crate) offset: u64,
     pub(crate) lsn: u64,
     pub(crate) frame_bytes: u32,
@@ -76,7 +76,7 @@ impl Holder {
     }
 }
 
-impl<F: DiskFile> Located<F> {
+impl Located {
     /// Reads the frame into `buffer`. The caller decodes it, which checks it; of a frame that the disk
     /// refuses to give, it finds nothing.
     pub(crate) fn read(&self, buffer: &mut Vec<u8>) -> Result<(), StoreError> {
@@ -105,28 +105,28 @@ impl<F: DiskFile> Located<F> {
 }
 
 /// What follows the header of a segment.
-pub(crate) struct Frames<F> {
-    file: Arc<F>,
+pub(crate) struct Frames {
+    file: Arc<dyn DiskFile>,
     number: u64,
     bytes: u64,
 }
 
-impl<F: DiskFile> Frames<F> {
+impl Frames {
     /// Reads the first `limit_bytes` of them, or all there are.
     pub(crate) fn read(&self, limit_bytes: u64) -> Result<Vec<u8>, StoreError> {
-        let (frames, _) = self.read_pages(&*self.file, limit_bytes)?;
+        let (frames, _) = self.read_pages(Source::File(&*self.file), limit_bytes)?;
         Ok(frames)
     }
 
     /// All of them as the device has them, and behind how many of their bytes all could be read.
     pub(crate) fn read_device(&self) -> Result<(Vec<u8>, u64), StoreError> {
-        self.read_pages(&OnDevice(&*self.file), u64::MAX)
+        self.read_pages(Source::Device(&*self.file), u64::MAX)
     }
 
     /// Reads all at once, or page by page where the disk refuses to give some: those are zeros.
     fn read_pages(
         &self,
-        source: &impl Source,
+        source: Source<'_>,
         limit_bytes: u64,
     ) -> Result<(Vec<u8>, u64), StoreError> {
         let mut frames = vec![0; self.bytes.min(limit_bytes) as usize];
@@ -153,8 +153,8 @@ impl<F: DiskFile> Frames<F> {
 }
 
 /// One file of the journal.
-pub(crate) struct Segment<F> {
-    pub(crate) file: Arc<F>,
+pub(crate) struct Segment {
+    pub(crate) file: Arc<dyn DiskFile>,
     pub(crate) base_lsn: u64,
     pub(crate) capacity_bytes: u64,
     /// Records and images in it that are still needed.
@@ -164,34 +164,30 @@ pub(crate) struct Segment<F> {
 }
 
 /// Space for the next segment. It stays open, so that a rotation needs no descriptor.
-struct Spare<F> {
-    file: F,
+struct Spare {
+    file: Arc<dyn DiskFile>,
     bytes: u64,
 }
 
 /// The journal. All its methods run under the store's state lock but [`Journal::synced`].
-pub(crate) struct Journal<D: Disk> {
-    disk: Arc<D>,
-    pub(crate) segments: BTreeMap<u64, Segment<D::File>>,
+pub(crate) struct Journal {
+    disk: Arc<dyn Disk>,
+    pub(crate) segments: BTreeMap<u64, Segment>,
     /// The position behind the last frame.
     pub(crate) end_lsn: u64,
     /// The position behind the last frame that somebody may wait for.
     pub(crate) needed_lsn: u64,
     synced_lsn: Arc<AtomicU64>,
     /// The next segment's file. Invariant: it is at [`SPARE_PATH`], and zeros.
-    spare: Option<Spare<D::File>>,
+    spare: Option<Spare>,
     scratch: Vec<u8>,
     counters: Arc<Counters>,
 }
 
-impl<D: Disk> Journal<D> {
+impl Journal {
     /// A journal of the segments found, which end at `end_lsn`. It takes no appends before
     /// [`Journal::rotate`].
-    pub(crate) fn new(
-        disk: Arc<D>,
-        segments: BTreeMap<u64, Segment<D::File>>,
-        end_lsn: u64,
-    ) -> Self {
+    pub(crate) fn new(disk: Arc<dyn Disk>, segments: BTreeMap<u64, Segment>, end_lsn: u64) -> Self {
         Self {
             disk,
             segments,
@@ -216,7 +212,7 @@ impl<D: Disk> Journal<D> {
 
     /// The segment that is appended to, and the position up to which a sync of it makes the
     /// journal durable.
-    pub(crate) fn tail(&self) -> Option<(u64, Arc<D::File>, u64)> {
+    pub(crate) fn tail(&self) -> Option<(u64, Arc<dyn DiskFile>, u64)> {
         let (number, segment) = self.segments.last_key_value()?;
         Some((*number, Arc::clone(&segment.file), self.end_lsn))
     }
@@ -320,7 +316,7 @@ impl<D: Disk> Journal<D> {
             .sync_directory(JOURNAL_DIRECTORY)
             .context("sync directory", JOURNAL_DIRECTORY)?;
         let segment = Segment {
-            file: Arc::new(file),
+            file,
             base_lsn,
             capacity_bytes,
             live_count: 0,
@@ -385,7 +381,7 @@ impl<D: Disk> Journal<D> {
     /// When the frame's segment was removed while the frame was in use.
     pub(crate) fn position_at(&self, lsn: u64, frame_bytes: u32) -> Position {
         let mut segments = self.segments.iter().rev();
-        let holds = |(_, segment): &(&u64, &Segment<D::File>)| segment.base_lsn <= lsn;
+        let holds = |(_, segment): &(&u64, &Segment)| segment.base_lsn <= lsn;
         let (&segment, _) = segments
             .find(holds)
             .expect("a segment stays while something in it is needed");
@@ -400,7 +396,7 @@ impl<D: Disk> Journal<D> {
     ///
     /// # Panics
     /// When the frame's segment was removed while the frame was in use.
-    pub(crate) fn locate(&self, position: Position) -> Located<D::File> {
+    pub(crate) fn locate(&self, position: Position) -> Located {
         let segment = &self.segments[&position.segment];
         Located {
             file: Arc::clone(&segment.file),
@@ -412,7 +408,7 @@ impl<D: Disk> Journal<D> {
     }
 
     /// A segment's frames for reading outside the lock, if the segment is there.
-    pub(crate) fn frames(&self, number: u64) -> Option<Frames<D::File>> {
+    pub(crate) fn frames(&self, number: u64) -> Option<Frames> {
         let segment = self.segments.get(&number)?;
         Some(Frames {
             file: Arc::clone(&segment.file),
@@ -471,7 +467,7 @@ impl<D: Disk> Journal<D> {
         }
     }
 
-    fn segment_mut(&mut self, number: u64) -> &mut Segment<D::File> {
+    fn segment_mut(&mut self, number: u64) -> &mut Segment {
         self.segments
             .get_mut(&number)
             .expect("a segment stays while something in it is needed")

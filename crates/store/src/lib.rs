@@ -17,9 +17,10 @@
 //!     ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Keeping, RunId, Sequence, StripeId,
 //! };
 //! use gabion_store::{ChunkSpec, Cut, Options, Piece, Record, RecordKind, SimDisk, Store, UpdateStamp};
+//! use std::sync::Arc;
 //!
 //! # fn main() -> Result<(), gabion_store::StoreError> {
-//! let (store, _) = Store::open(SimDisk::new(1), Options::default())?;
+//! let (store, _) = Store::open(Arc::new(SimDisk::new(1)), Options::default())?;
 //! let chunk = ChunkId { stripe: StripeId(7), index: ChunkIndex(0) };
 //! let keeping = Keeping::InPlace;
 //! let spec = ChunkSpec { generation: Generation(1), chunk_bytes: 8, base: Sequence(0), keeping };

@@ -3,13 +3,12 @@
 //! A node that was away missed updates. Where the others' logs still hold all of them, only the
 //! ranges that they touched need to be brought up to date.
 
-use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::store::Store;
 use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Sequence};
 use std::collections::BTreeMap;
 
-impl<D: Disk> Store<D> {
+impl Store {
     /// The ranges that settled updates after `from` have touched, with the data chunk that each
     /// change came from, joined and in order; `None` when the chunk's own bytes include later
     /// updates than `from`, so that some records may be gone. A parity chunk's answer has the
@@ -27,14 +26,12 @@ impl<D: Disk> Store<D> {
         from: Sequence,
     ) -> Result<Option<Vec<(ChunkIndex, ByteRange)>>, StoreError> {
         let mut state = self.shared.lock();
-        let header = state.header(&self.shared.disk, chunk)?;
+        let header = state.header(chunk)?;
         if header.spec.base > from {
             return Ok(None);
         }
         let mark = state.stripes[&chunk.stripe].mark;
-        let records = state.records(&self.shared.disk, chunk, (from, mark), |head| {
-            !head.kind.is_appended()
-        })?;
+        let records = state.records(chunk, (from, mark), |head| !head.kind.is_appended())?;
         let missed = records
             .values()
             .flat_map(|record| &record.head.pieces)

@@ -1,7 +1,7 @@
 //! Opening chunk files, and a bounded set of open ones, so that a small read need not open one.
 
 use crate::chunk_file;
-use crate::disk::Disk;
+use crate::disk::DiskFile;
 use crate::error::{IoContext, StoreError, is_shortage};
 use crate::index::Header;
 use crate::record::Damage;
@@ -15,29 +15,22 @@ use std::sync::Arc;
 const FILE_COUNT_MAX: usize = 256;
 
 /// Open files by chunk. Whoever replaces or removes a chunk's file must forget it here.
-#[derive(Debug)]
-pub(crate) struct OpenFiles<F> {
-    files: BTreeMap<ChunkId, Arc<F>>,
+#[derive(Default)]
+pub(crate) struct OpenFiles {
+    files: BTreeMap<ChunkId, Arc<dyn DiskFile>>,
     /// The chunk whose file was closed last. Files are closed in the order of their chunks, round
     /// and round, which needs no clock and spares recently opened ones well enough.
     hand: Option<ChunkId>,
 }
 
-impl<F> OpenFiles<F> {
-    pub(crate) fn new() -> Self {
-        Self {
-            files: BTreeMap::new(),
-            hand: None,
-        }
-    }
-
+impl OpenFiles {
     /// A chunk's file, if it is open.
-    pub(crate) fn get(&self, chunk: ChunkId) -> Option<Arc<F>> {
+    pub(crate) fn get(&self, chunk: ChunkId) -> Option<Arc<dyn DiskFile>> {
         self.files.get(&chunk).map(Arc::clone)
     }
 
     /// Keeps a file open, at the cost of another when there are too many.
-    pub(crate) fn insert(&mut self, chunk: ChunkId, file: Arc<F>) {
+    pub(crate) fn insert(&mut self, chunk: ChunkId, file: Arc<dyn DiskFile>) {
         if self.files.len() >= FILE_COUNT_MAX {
             let behind = match self.hand {
                 Some(hand) => Bound::Excluded(hand),
@@ -59,7 +52,7 @@ impl<F> OpenFiles<F> {
     }
 }
 
-impl<D: Disk> State<D> {
+impl State {
     /// Serves nothing more of a chunk whose file cannot be used, until it is replaced.
     pub(crate) fn lose(&mut self, chunk: ChunkId) -> StoreError {
         if let Some(entry) = self.chunk_mut(chunk) {
@@ -71,24 +64,20 @@ impl<D: Disk> State<D> {
     }
 
     /// Opens a chunk's file. One that has vanished, or that the disk refuses to open, costs the chunk.
-    pub(crate) fn open_chunk(&mut self, disk: &D, chunk: ChunkId) -> Result<D::File, StoreError> {
+    pub(crate) fn open_chunk(&mut self, chunk: ChunkId) -> Result<Arc<dyn DiskFile>, StoreError> {
         let path = chunk_file::path_of(chunk);
-        match disk.open(&path) {
+        match self.disk.open(&path) {
             Err(source) if !is_shortage(&source) => Err(self.lose(chunk)),
             opened => opened.context_or_busy("open", &path),
         }
     }
 
     /// A chunk's file. The caller holds the chunk's gate, so that the file stays the chunk's.
-    pub(crate) fn open_file(
-        &mut self,
-        disk: &D,
-        chunk: ChunkId,
-    ) -> Result<Arc<D::File>, StoreError> {
+    pub(crate) fn open_file(&mut self, chunk: ChunkId) -> Result<Arc<dyn DiskFile>, StoreError> {
         if let Some(file) = self.files.get(chunk) {
             return Ok(file);
         }
-        let file = Arc::new(self.open_chunk(disk, chunk)?);
+        let file = self.open_chunk(chunk)?;
         self.files.insert(chunk, Arc::clone(&file));
         Ok(file)
     }
@@ -97,6 +86,8 @@ impl<D: Disk> State<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::Disk;
+    use crate::sim_disk::SimDisk;
     use gabion_layout::{ChunkIndex, StripeId};
 
     #[test]
@@ -105,14 +96,14 @@ mod tests {
             stripe: StripeId(at as u64),
             index: ChunkIndex(0),
         };
-        let mut files = OpenFiles::new();
+        let mut files = OpenFiles::default();
+        let file = SimDisk::new(1).create("file").unwrap();
         for at in 0..FILE_COUNT_MAX + 3 {
-            files.insert(id(at), Arc::new(at));
+            files.insert(id(at), Arc::clone(&file));
         }
         assert_eq!(files.files.len(), FILE_COUNT_MAX);
-        assert_eq!(files.get(id(2)), None);
-        assert_eq!(files.get(id(3)).as_deref(), Some(&3));
+        assert!(files.get(id(2)).is_none() && files.get(id(3)).is_some());
         files.forget(id(3));
-        assert_eq!(files.get(id(3)), None);
+        assert!(files.get(id(3)).is_none());
     }
 }

@@ -8,7 +8,6 @@
 //!
 //! Pins live in memory. After a restart the cut may have been passed, which a read then says.
 
-use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::index::Gate;
 use crate::store::{State, Store};
@@ -43,7 +42,7 @@ impl Pins {
     }
 }
 
-impl<D: Disk> State<D> {
+impl State {
     /// The last update of a stripe that may be merged into its chunks now.
     pub(crate) fn mergeable_upto(&self, stripe: StripeId) -> Sequence {
         let mark = self.stripes.get(&stripe).map_or(Sequence(0), |s| s.mark);
@@ -51,7 +50,7 @@ impl<D: Disk> State<D> {
     }
 }
 
-impl<D: Disk> Store<D> {
+impl Store {
     /// Sees to it that no record above `cut` is merged into a chunk of the stripe, until
     /// [`Store::unpin`] was called as often as this for the same cut, or the store is opened anew.
     /// Merges that run already have ended when this returns. A chunk that is replaced by a newer
@@ -64,7 +63,7 @@ impl<D: Disk> Store<D> {
     pub fn pin(&self, stripe: StripeId, cut: Sequence) -> Result<(), StoreError> {
         let gates: Vec<(ChunkId, Arc<Gate>)> = {
             let mut state = self.shared.lock();
-            state.know_stripe(&self.shared.disk, stripe)?;
+            state.know_stripe(stripe)?;
             state.pins.add(stripe, cut);
             let indices: Vec<_> = state.stripes[&stripe].chunks.keys().copied().collect();
             let id = |index| ChunkId { stripe, index };
@@ -74,7 +73,7 @@ impl<D: Disk> Store<D> {
         for (chunk, gate) in gates {
             // A merge that was planned before the pin ends before this is ours.
             let _changing = gate.begin_change();
-            let header = self.shared.lock().header(&self.shared.disk, chunk);
+            let header = self.shared.lock().header(chunk);
             let passed = match header {
                 Ok(header) if header.spec.base > cut => {
                     let applied = header.spec.base;

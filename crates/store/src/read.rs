@@ -5,8 +5,8 @@
 //! A data node's overlay and a parity node's logged deltas are thus read by one function. Appended
 //! bytes of a data chunk lie over it in the same way, for readers of data; the code reads without.
 
-use crate::chunk_file::{Cached, ChunkHeader, ReadFailure, Source, read_blocks};
-use crate::disk::{Disk, DiskFile};
+use crate::chunk_file::{ChunkHeader, ReadFailure, read_blocks};
+use crate::disk::{DiskFile, Source};
 use crate::entry::UpdateHead;
 use crate::error::StoreError;
 use crate::frame::{self, Check};
@@ -19,20 +19,20 @@ use gabion_layout::{ByteRange, ChunkId, Sequence, StripeId};
 use std::sync::Arc;
 
 /// A record to lay over a chunk's bytes: what it says, and where its bytes are.
-pub(crate) struct Layer<F> {
+pub(crate) struct Layer {
     pub(crate) head: UpdateHead,
-    pub(crate) located: Located<F>,
+    pub(crate) located: Located,
 }
 
 /// Everything that a read needs to know, taken at one instant.
-struct View<F> {
-    file: Arc<F>,
+struct View {
+    file: Arc<dyn DiskFile>,
     header: ChunkHeader,
     as_of: Sequence,
-    layers: Vec<Layer<F>>,
+    layers: Vec<Layer>,
 }
 
-impl<D: Disk> Store<D> {
+impl Store {
     /// Reads bytes of a chunk as of `cut` into `output`, whose earlier contents are lost. The
     /// answer is the update as of which they are. All bytes served have matched their checksums.
     /// On an error, `output` holds nothing of use.
@@ -54,9 +54,8 @@ impl<D: Disk> Store<D> {
     ) -> Result<Sequence, StoreError> {
         let gate = self.shared.gate_of(chunk)?;
         let _shared = gate.begin_read();
-        let disk = &*self.shared.disk;
-        let view = self.shared.lock().view(disk, chunk, range, cut)?;
-        view.read_below(&*view.file, range, output)
+        let view = self.shared.lock().view(chunk, range, cut)?;
+        view.read_below(Source::File(&*view.file), range, output)
             .map_err(|failure| failure.into_error(chunk))?;
         let mut frame = Vec::new();
         for layer in &view.layers {
@@ -88,13 +87,14 @@ impl<D: Disk> Store<D> {
             if !state.is_seen_from_memory(chunk) {
                 return None;
             }
-            state.view(&self.shared.disk, chunk, range, cut).ok()?
+            state.view(chunk, range, cut).ok()?
         };
         // Records are in files that are written all the time.
         if !view.layers.is_empty() {
             return None;
         }
-        view.read_below(&Cached(&*view.file), range, output).ok()?;
+        view.read_below(Source::Cached(&*view.file), range, output)
+            .ok()?;
         Some(view.as_of)
     }
 
@@ -128,7 +128,7 @@ impl<D: Disk> Store<D> {
     /// # Errors
     /// [`StoreError::NoSuchChunk`]; [`StoreError::Io`] when the disk fails.
     pub fn chunk_info(&self, chunk: ChunkId) -> Result<ChunkInfo, StoreError> {
-        let header = self.shared.lock().header(&self.shared.disk, chunk);
+        let header = self.shared.lock().header(chunk);
         let spec = match header {
             Ok(header) => Some(header.spec),
             Err(StoreError::Corrupt { .. }) => None,
@@ -138,11 +138,11 @@ impl<D: Disk> Store<D> {
     }
 }
 
-impl<F: DiskFile> View<F> {
+impl View {
     /// Reads the chunk's own bytes, which lie below all records.
     fn read_below(
         &self,
-        source: &impl Source,
+        source: Source<'_>,
         range: ByteRange,
         output: &mut Vec<u8>,
     ) -> Result<(), ReadFailure> {
@@ -163,7 +163,7 @@ impl<F: DiskFile> View<F> {
     }
 }
 
-impl<D: Disk> State<D> {
+impl State {
     /// Whether all that a [`View`] of a chunk says is in memory.
     fn is_seen_from_memory(&self, chunk: ChunkId) -> bool {
         let is_in_memory = |entry: &Chunk| {
@@ -173,14 +173,8 @@ impl<D: Disk> State<D> {
         self.chunk(chunk).is_some_and(is_in_memory) && self.files.get(chunk).is_some()
     }
 
-    fn view(
-        &mut self,
-        disk: &D,
-        chunk: ChunkId,
-        range: ByteRange,
-        cut: Cut,
-    ) -> Result<View<D::File>, StoreError> {
-        let header = self.header(disk, chunk)?;
+    fn view(&mut self, chunk: ChunkId, range: ByteRange, cut: Cut) -> Result<View, StoreError> {
+        let header = self.header(chunk)?;
         let chunk_bytes = header.spec.chunk_bytes;
         if !header.extent().contains(range) {
             return Err(StoreError::OutOfChunk {
@@ -215,9 +209,9 @@ impl<D: Disk> State<D> {
         let is_newest = !matches!(cut, Cut::Exactly(_));
         let touches =
             |head: &UpdateHead| (is_newest || !head.kind.is_appended()) && head.touches(range);
-        let layers = self.records(disk, chunk, (applied, as_of), touches)?;
+        let layers = self.records(chunk, (applied, as_of), touches)?;
         Ok(View {
-            file: self.open_file(disk, chunk)?,
+            file: self.open_file(chunk)?,
             header,
             as_of,
             layers: layers.into_values().collect(),
@@ -225,7 +219,7 @@ impl<D: Disk> State<D> {
     }
 }
 
-impl<F: DiskFile> Layer<F> {
+impl Layer {
     /// Reads the record's bytes and checks them.
     ///
     /// # Errors

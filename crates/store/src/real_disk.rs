@@ -82,21 +82,21 @@ impl RealDisk {
 }
 
 impl Disk for RealDisk {
-    type File = File;
-
-    fn create(&self, path: &str) -> io::Result<File> {
+    fn create(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
         OpenOptions::new()
             .read(true)
             .write(true)
             .create_new(true)
             .open(self.at(path))
+            .map(into_file)
     }
 
-    fn open(&self, path: &str) -> io::Result<File> {
+    fn open(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
         OpenOptions::new()
             .read(true)
             .write(true)
             .open(self.at(path))
+            .map(into_file)
     }
 
     fn create_directory(&self, path: &str) -> io::Result<()> {
@@ -136,6 +136,10 @@ impl Disk for RealDisk {
         let stat = rustix::fs::statvfs(&self.root)?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
+}
+
+fn into_file(file: File) -> Arc<dyn DiskFile> {
+    Arc::new(file)
 }
 
 impl DiskFile for File {

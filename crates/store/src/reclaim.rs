@@ -1,14 +1,13 @@
 //! Freeing the journal's space: removing segments, and copying what is still needed out of old ones.
 
 use crate::apply::ApplySummary;
-use crate::disk::Disk;
 use crate::entry::Entry;
 use crate::error::StoreError;
 use crate::index::Pending;
 use crate::read::Layer;
 use crate::store::{Room, Shared, State};
 
-impl<D: Disk> Shared<D> {
+impl Shared {
     /// Removes segments that nothing needs. When too many are left, merges what the oldest one has of
     /// long logs, and copies what else is needed of it to the end of the journal first: one stripe
     /// that nobody settles must not hold on to everybody's records.
@@ -44,7 +43,7 @@ impl<D: Disk> Shared<D> {
     /// Appends copies of the pending records of a segment. The older copies are needed until the
     /// newer ones are durable, which [`Journal::reclaim`](crate::journal::Journal::reclaim) is
     /// called after. A record that cannot be read stays where it is, and the segment with it.
-    fn copy_records(&self, state: &mut State<D>, segment: u64) -> Result<(), StoreError> {
+    fn copy_records(&self, state: &mut State, segment: u64) -> Result<(), StoreError> {
         let mut found = Vec::new();
         for stripe in state.stripes.values() {
             for chunk in stripe.chunks.values() {

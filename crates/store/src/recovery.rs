@@ -6,7 +6,7 @@
 
 use crate::apply::write_in_place;
 use crate::chunk_file::{self, CHUNKS_DIRECTORY, TMP_DIRECTORY};
-use crate::disk::{Disk, DiskFile};
+use crate::disk::Disk;
 use crate::entry::Entry;
 use crate::error::{IoContext, StoreError, is_shortage, remove_if_there};
 use crate::format;
@@ -76,9 +76,9 @@ struct OpenImage {
 }
 
 /// What replay gathers besides the state itself.
-struct Replay<D: Disk> {
-    disk: Arc<D>,
-    state: State<D>,
+struct Replay {
+    disk: Arc<dyn Disk>,
+    state: State,
     images: BTreeMap<ChunkId, Vec<OpenImage>>,
     /// The position of each chunk's last removal.
     removed: BTreeMap<ChunkId, u64>,
@@ -87,21 +87,23 @@ struct Replay<D: Disk> {
     report: RecoveryReport,
 }
 
-impl<D: Disk> Store<D> {
+impl Store {
     /// Opens the store on `disk`, making an empty one of an empty disk.
     ///
     /// # Errors
     /// [`StoreError::UnknownFormat`] when the disk holds something else; [`StoreError::NoSpace`]
     /// when there is no room for the journal; [`StoreError::Io`] when the disk fails. Damage is
     /// no error; the report names it.
-    pub fn open(disk: D, options: Options) -> Result<(Self, RecoveryReport), StoreError> {
-        let disk = Arc::new(disk);
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        options: Options,
+    ) -> Result<(Self, RecoveryReport), StoreError> {
         let is_new = format::check_or_create(&*disk)?;
         let mut identity = identity::read(&*disk)?;
         let mut journal = Journal::new(Arc::clone(&disk), BTreeMap::new(), 0);
         journal.discard_spare()?;
         let mut replay = Replay {
-            state: State::new(journal, options),
+            state: State::new(Arc::clone(&disk), journal, options),
             disk: Arc::clone(&disk),
             images: BTreeMap::new(),
             removed: BTreeMap::new(),
@@ -133,7 +135,7 @@ impl<D: Disk> Store<D> {
     }
 }
 
-impl<D: Disk> Replay<D> {
+impl Replay {
     /// Lists the chunks there are and removes what was never finished.
     fn find_chunks(&mut self) -> Result<(), StoreError> {
         let disk = Arc::clone(&self.disk);
@@ -218,7 +220,7 @@ impl<D: Disk> Replay<D> {
             read => read.ok().and_then(|()| decode_header(&header, number)),
         };
         let segment = Segment {
-            file: Arc::new(file),
+            file,
             base_lsn: base_lsn.unwrap_or(0),
             capacity_bytes,
             live_count: 0,
@@ -368,7 +370,7 @@ impl<D: Disk> Replay<D> {
             return Ok(());
         }
         for chunk in self.all_chunks() {
-            match self.state.header(&self.disk, chunk) {
+            match self.state.header(chunk) {
                 Ok(header) if header.birth_lsn >= self.trusted_lsn => {
                     // Its records from before it was written were not trusted then either.
                     self.state.forget_before(chunk, self.trusted_lsn);
@@ -402,7 +404,7 @@ impl<D: Disk> Replay<D> {
 
     fn finish_removals(&mut self) -> Result<(), StoreError> {
         for (chunk, removed_lsn) in std::mem::take(&mut self.removed) {
-            match self.state.header(&self.disk, chunk) {
+            match self.state.header(chunk) {
                 Ok(header) if header.birth_lsn <= removed_lsn => {
                     move_to_trash(&*self.disk, &[(chunk, removed_lsn)])?;
                     self.state.forget_chunk(chunk);
@@ -418,7 +420,7 @@ impl<D: Disk> Replay<D> {
 
     fn redo_images(&mut self) -> Result<(), StoreError> {
         for (chunk, images) in std::mem::take(&mut self.images) {
-            let birth_lsn = match self.state.header(&self.disk, chunk) {
+            let birth_lsn = match self.state.header(chunk) {
                 Ok(header) => header.birth_lsn,
                 Err(StoreError::NoSuchChunk { .. } | StoreError::Corrupt { .. }) => continue,
                 Err(error) => return Err(error),
@@ -441,7 +443,7 @@ impl<D: Disk> Replay<D> {
 
     /// Writes an image into its chunk again; `false` when the image is damaged.
     fn redo(&mut self, chunk: ChunkId, open: &OpenImage) -> Result<bool, StoreError> {
-        let mut header = self.state.header(&self.disk, chunk)?;
+        let mut header = self.state.header(chunk)?;
         let located = self.state.journal.locate(open.position);
         let mut buffer = Vec::new();
         located.read(&mut buffer)?;
@@ -457,7 +459,7 @@ impl<D: Disk> Replay<D> {
         header.reserve_lsn = header.reserve_lsn.max(open.reserve_lsn);
         let path = chunk_file::path_of(chunk);
         let file = self.disk.open(&path).context("open", &path)?;
-        write_in_place(&file, header, &image.ranges, &image.block_crcs).context("write", &path)?;
+        write_in_place(&*file, header, &image.ranges, &image.block_crcs).context("write", &path)?;
         file.sync().context("sync", &path)?;
         self.state.set_header(header);
         Ok(true)
@@ -466,7 +468,7 @@ impl<D: Disk> Replay<D> {
     /// Notes which images are in place, so that the next start need not write them again.
     fn note_redone(&mut self) -> Result<(), StoreError> {
         for &chunk in &self.report.redone {
-            let Ok(header) = self.state.header(&self.disk, chunk) else {
+            let Ok(header) = self.state.header(chunk) else {
                 continue;
             };
             let upto = header.spec.base;
@@ -490,7 +492,7 @@ impl<D: Disk> Replay<D> {
             if !self.state.chunk(chunk).is_some_and(has_pending) {
                 continue;
             }
-            match self.state.header(&self.disk, chunk) {
+            match self.state.header(chunk) {
                 Ok(header) => self.state.set_header(header),
                 Err(StoreError::Corrupt { .. }) => self.report_whole(chunk),
                 Err(error) => return Err(error),

@@ -12,8 +12,8 @@
 //! In memory are the reserve's ends and the heads of records above the committed mark. The heads
 //! of others are read when somebody needs them, and kept for the few chunks read last.
 
-use crate::chunk_file::{self, ChunkHeader, OnDevice, ReadFailure};
-use crate::disk::{Disk, DiskFile};
+use crate::chunk_file::{self, ChunkHeader, ReadFailure};
+use crate::disk::{DiskFile, Source};
 use crate::entry::{Entry, UpdateHead};
 use crate::error::{IoContext, StoreError};
 use crate::frame;
@@ -204,8 +204,8 @@ fn stretch(
 /// # Errors
 /// [`ReadFailure::Corrupt`] when something that was synced cannot be read: it may have been a
 /// record of any bytes of the chunk.
-pub(crate) fn find<F: DiskFile>(
-    file: &F,
+pub(crate) fn find(
+    file: &dyn DiskFile,
     header: &ChunkHeader,
     synced_lsn: u64,
 ) -> Result<Option<FoundReserve>, ReadFailure> {
@@ -215,7 +215,7 @@ pub(crate) fn find<F: DiskFile>(
     let mut frames = vec![0; bytes as usize];
     let offset = header.extent().reserve_offset();
     // What a failed sync left in the system's memory alone must not come back as durable.
-    chunk_file::read_exact(&OnDevice(file), &mut frames, offset, Damage::WHOLE)?;
+    chunk_file::read_exact(Source::Device(file), &mut frames, offset, Damage::WHOLE)?;
     let found = stretch(
         &frames,
         header.chunk,
@@ -241,13 +241,13 @@ pub(crate) fn find<F: DiskFile>(
     }))
 }
 
-impl<D: Disk> State<D> {
+impl State {
     /// Takes over what was found in the reserve of a chunk whose header is known.
     pub(crate) fn adopt_reserve(
         &mut self,
         chunk: ChunkId,
         found: FoundReserve,
-        file: &Arc<D::File>,
+        file: &Arc<dyn DiskFile>,
     ) {
         let Some(stripe) = self.stripes.get_mut(&chunk.stripe) else {
             return;
@@ -287,12 +287,8 @@ impl<D: Disk> State<D> {
     /// # Errors
     /// As [`State::header`]; [`StoreError::Corrupt`] for the whole chunk when something in the
     /// reserve cannot be read.
-    pub(crate) fn reserved(
-        &mut self,
-        disk: &D,
-        chunk: ChunkId,
-    ) -> Result<Arc<Vec<Reserved>>, StoreError> {
-        let header = self.header(disk, chunk)?;
+    pub(crate) fn reserved(&mut self, chunk: ChunkId) -> Result<Arc<Vec<Reserved>>, StoreError> {
+        let header = self.header(chunk)?;
         let reserve = self.chunk(chunk).and_then(|entry| entry.reserve.as_ref());
         let Some((first_lsn, end_lsn)) = reserve.map(|r| (r.first_lsn, r.end_lsn)) else {
             return Ok(Arc::default());
@@ -308,10 +304,10 @@ impl<D: Disk> State<D> {
             records: Arc::default(),
         });
         if heads.end_lsn < end_lsn {
-            let file = self.open_file(disk, chunk)?;
+            let file = self.open_file(chunk)?;
             let mut frames = vec![0; (end_lsn - heads.end_lsn) as usize];
             let offset = header.extent().reserve_offset() + (heads.end_lsn - first_lsn);
-            chunk_file::read_exact(&*file, &mut frames, offset, Damage::WHOLE)
+            chunk_file::read_exact(Source::File(&*file), &mut frames, offset, Damage::WHOLE)
                 .map_err(|failure| failure.into_error(chunk))?;
             let found = stretch(&frames, chunk, heads.end_lsn, (0, Some(end_lsn)));
             if !found.is_readable {
@@ -332,20 +328,19 @@ impl<D: Disk> State<D> {
     /// As [`State::reserved`].
     pub(crate) fn records(
         &mut self,
-        disk: &D,
         chunk: ChunkId,
         (base, upto): (Sequence, Sequence),
         is_wanted: impl Fn(&UpdateHead) -> bool,
-    ) -> Result<BTreeMap<Sequence, Layer<D::File>>, StoreError> {
+    ) -> Result<BTreeMap<Sequence, Layer>, StoreError> {
         let mut layers = BTreeMap::new();
-        let reserved = self.reserved(disk, chunk)?;
+        let reserved = self.reserved(chunk)?;
         for record in reserved.iter().filter(|record| is_wanted(&record.head)) {
             let sequence = record.head.stamp.sequence;
             if sequence > base && sequence <= upto {
-                layers.insert(sequence, self.layer(disk, chunk, record)?);
+                layers.insert(sequence, self.layer(chunk, record)?);
             }
         }
-        for record in self.swapped(disk, chunk)?.iter() {
+        for record in self.swapped(chunk)?.iter() {
             let sequence = record.head.stamp.sequence;
             if sequence > base && sequence <= upto && is_wanted(&record.head) {
                 let layer = Layer {
@@ -371,17 +366,12 @@ impl<D: Disk> State<D> {
     }
 
     /// A record of a chunk's reserve for reading.
-    pub(crate) fn layer(
-        &mut self,
-        disk: &D,
-        chunk: ChunkId,
-        record: &Reserved,
-    ) -> Result<Layer<D::File>, StoreError> {
-        let header = self.header(disk, chunk)?;
+    pub(crate) fn layer(&mut self, chunk: ChunkId, record: &Reserved) -> Result<Layer, StoreError> {
+        let header = self.header(chunk)?;
         Ok(Layer {
             head: record.head.clone(),
             located: Located {
-                file: self.open_file(disk, chunk)?,
+                file: self.open_file(chunk)?,
                 offset: header.extent().reserve_offset() + (record.lsn - header.reserve_lsn),
                 lsn: record.lsn,
                 frame_bytes: record.frame_bytes,
@@ -391,18 +381,18 @@ impl<D: Disk> State<D> {
     }
 }
 
-impl<D: Disk> Shared<D> {
+impl Shared {
     /// Appends a record to its chunk's reserve, which has room for it.
     pub(crate) fn append_to_reserve(
         &self,
-        state: &mut State<D>,
+        state: &mut State,
         record: &Record<'_>,
         head: UpdateHead,
     ) -> Result<Lsn, StoreError> {
         let chunk = record.chunk;
         self.learn_durably(state, record)?;
-        let header = state.header(&self.disk, chunk)?;
-        let file = state.open_file(&self.disk, chunk)?;
+        let header = state.header(chunk)?;
+        let file = state.open_file(chunk)?;
         let known_synced_lsn = self.reserve_syncs.synced_lsn(chunk);
         let body: Vec<&[u8]> = record.pieces.iter().map(|piece| piece.bytes).collect();
         let reserve = state
@@ -449,7 +439,7 @@ impl<D: Disk> Shared<D> {
 
     /// Writes down in the journal what a record says of its stripe's epoch and generation when
     /// that is new: the reserve will be emptied before any checkpoint may have it.
-    fn learn_durably(&self, state: &mut State<D>, record: &Record<'_>) -> Result<(), StoreError> {
+    fn learn_durably(&self, state: &mut State, record: &Record<'_>) -> Result<(), StoreError> {
         let stripe = state.stripes.entry(record.chunk.stripe).or_default();
         let known = (stripe.epoch, stripe.generation);
         if record.stamp.epoch > known.0 || record.generation > known.1 {

@@ -6,7 +6,7 @@
 
 use crate::chunk_file;
 use crate::counts::Counters;
-use crate::disk::{Disk, DiskFile};
+use crate::disk::DiskFile;
 use crate::error::{IoContext, StoreError};
 use crate::store::Shared;
 use gabion_layout::ChunkId;
@@ -16,17 +16,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 /// Chunk files with frames that are not known to be durable.
 ///
 /// Order of locks: the store's state, then this.
-#[derive(Debug)]
-pub(crate) struct ReserveSyncs<F> {
-    files: Mutex<BTreeMap<ChunkId, Unsynced<F>>>,
+#[derive(Default)]
+pub(crate) struct ReserveSyncs {
+    files: Mutex<BTreeMap<ChunkId, Unsynced>>,
     /// Up to where frames became durable since the journal was last told.
     unwitnessed: Mutex<BTreeMap<ChunkId, u64>>,
     done: Condvar,
 }
 
-#[derive(Debug)]
-struct Unsynced<F> {
-    file: Arc<F>,
+struct Unsynced {
+    file: Arc<dyn DiskFile>,
     /// The position behind the last frame written.
     written_lsn: u64,
     /// The position up to which frames are durable.
@@ -34,24 +33,25 @@ struct Unsynced<F> {
     is_syncing: bool,
 }
 
+/// A file to sync, and the position up to which that makes its frames durable.
+type SyncTarget = (Arc<dyn DiskFile>, u64);
+
 const POISONED: &str = "no thread panics while it holds the unsynced files";
 
-impl<F: DiskFile> ReserveSyncs<F> {
-    pub(crate) fn new() -> Self {
-        Self {
-            files: Mutex::new(BTreeMap::new()),
-            unwitnessed: Mutex::new(BTreeMap::new()),
-            done: Condvar::new(),
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<ChunkId, Unsynced<F>>> {
+impl ReserveSyncs {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ChunkId, Unsynced>> {
         self.files.lock().expect(POISONED)
     }
 
     /// Notes that frames up to `written_lsn` were written. Of a file of which nothing is known yet,
     /// those up to `synced_lsn` are durable.
-    pub(crate) fn note(&self, chunk: ChunkId, file: &Arc<F>, synced_lsn: u64, written_lsn: u64) {
+    pub(crate) fn note(
+        &self,
+        chunk: ChunkId,
+        file: &Arc<dyn DiskFile>,
+        synced_lsn: u64,
+        written_lsn: u64,
+    ) {
         let mut files = self.lock();
         let fresh = || Unsynced {
             file: Arc::clone(file),
@@ -87,7 +87,7 @@ impl<F: DiskFile> ReserveSyncs<F> {
         chunk: ChunkId,
         lsn: u64,
         check: impl Fn() -> Result<(), StoreError>,
-    ) -> Result<Option<(Arc<F>, u64)>, StoreError> {
+    ) -> Result<Option<SyncTarget>, StoreError> {
         let mut files = self.lock();
         loop {
             check()?;
@@ -115,7 +115,7 @@ impl<F: DiskFile> ReserveSyncs<F> {
     }
 
     /// Takes over how a sync ended.
-    fn end(&self, chunk: ChunkId, file: &Arc<F>, synced_lsn: Option<u64>) {
+    fn end(&self, chunk: ChunkId, file: &Arc<dyn DiskFile>, synced_lsn: Option<u64>) {
         let mut files = self.lock();
         // Another file may have taken the chunk's place meanwhile.
         if let Some(known) = files.get_mut(&chunk)
@@ -134,7 +134,7 @@ impl<F: DiskFile> ReserveSyncs<F> {
     }
 }
 
-impl<D: Disk> Shared<D> {
+impl Shared {
     /// Returns once a chunk's frames before `lsn` are durable.
     pub(crate) fn sync_reserve(&self, chunk: ChunkId, lsn: u64) -> Result<(), StoreError> {
         let check = || self.check_latch();

@@ -7,7 +7,7 @@
 
 use crate::apply::ApplySummary;
 use crate::chunk_file::{self, BLOCK_BYTES, ChunkHeader, RESERVE_BYTES_MAX};
-use crate::disk::{Disk, DiskFile};
+use crate::disk::DiskFile;
 use crate::error::{IoContext, StoreError};
 use crate::index::Gate;
 use crate::record::ChunkInfo;
@@ -39,7 +39,7 @@ pub struct ReserveStats {
     pub stalled_append_count: u64,
 }
 
-impl<D: Disk> Store<D> {
+impl Store {
     /// The reserve of a chunk; `None` when the chunk has none by its keeping.
     ///
     /// # Errors
@@ -47,7 +47,7 @@ impl<D: Disk> Store<D> {
     /// [`StoreError::Io`].
     pub fn reserve(&self, chunk: ChunkId) -> Result<Option<ReserveStats>, StoreError> {
         let mut state = self.shared.lock();
-        state.header(&self.shared.disk, chunk)?;
+        state.header(chunk)?;
         Ok(state.reserve_stats(chunk))
     }
 
@@ -135,7 +135,7 @@ impl<D: Disk> Store<D> {
         if available < more_bytes.saturating_add(shared.options.free_bytes) {
             return Err(no_space());
         }
-        let file = shared.lock().open_file(&shared.disk, chunk)?;
+        let file = shared.lock().open_file(chunk)?;
         let offset = header.extent().reserve_offset() + old_bytes;
         match file.allocate(offset, more_bytes) {
             Ok(()) => {}
@@ -150,11 +150,11 @@ impl<D: Disk> Store<D> {
     }
 }
 
-impl<D: Disk> Shared<D> {
+impl Shared {
     /// A chunk's header and the bytes of its reserve.
     fn reserve_header(&self, chunk: ChunkId) -> Result<(ChunkHeader, u64), StoreError> {
         self.check_latch()?;
-        let header = self.lock().header(&self.disk, chunk)?;
+        let header = self.lock().header(chunk)?;
         match header.spec.keeping {
             Keeping::Reserve { bytes } => Ok((header, bytes)),
             Keeping::InPlace | Keeping::AtOnce | Keeping::Log => {
@@ -186,13 +186,13 @@ impl<D: Disk> Shared<D> {
         gate: &Gate,
         chunk: ChunkId,
         bytes: u64,
-    ) -> Result<Arc<D::File>, StoreError> {
+    ) -> Result<Arc<dyn DiskFile>, StoreError> {
         let path = chunk_file::path_of(chunk);
         let _alone = gate.exclude_readers();
         let (mut header, file) = {
             let mut state = self.lock();
-            let header = state.header(&self.disk, chunk)?;
-            (header, state.open_file(&self.disk, chunk)?)
+            let header = state.header(chunk)?;
+            (header, state.open_file(chunk)?)
         };
         header.spec.keeping = Keeping::Reserve { bytes };
         let written = file.write_all_at(&header.encode(), 0);
@@ -204,7 +204,7 @@ impl<D: Disk> Shared<D> {
     }
 }
 
-impl<D: Disk> State<D> {
+impl State {
     fn reserve_stats(&self, chunk: ChunkId) -> Option<ReserveStats> {
         let reserve = self.chunk(chunk)?.reserve.as_ref()?;
         Some(ReserveStats {

@@ -6,7 +6,6 @@
 //! Every new segment begins with what is known by then. Records in reserves are written down before
 //! a reserve is emptied, so that a start finds all others in the journal or in reserves.
 
-use crate::disk::Disk;
 use crate::entry::Entry;
 use crate::error::StoreError;
 use crate::frame;
@@ -145,7 +144,7 @@ impl RunOrder {
     }
 }
 
-impl<D: Disk> Store<D> {
+impl Store {
     /// What the store remembers of a run at one of its chunks. It speaks of what is appended by now,
     /// durable or not, settled or not. Of a chunk that was removed lately, it speaks of what was settled.
     ///
@@ -161,17 +160,17 @@ impl<D: Disk> Store<D> {
             return Ok(runs.memory(run));
         }
         // Its reserve may have records that no start has looked at.
-        state.header(&self.shared.disk, chunk)?;
+        state.header(chunk)?;
         let entry = state.chunk(chunk);
         let entry = entry.ok_or(StoreError::NoSuchChunk { chunk })?;
         Ok(entry.runs.memory(run))
     }
 }
 
-impl<D: Disk> Shared<D> {
+impl Shared {
     /// Writes down which runs a chunk's records are of, as far as the current segment does not say so.
     /// The caller syncs the journal.
-    pub(crate) fn log_runs(&self, state: &mut State<D>, chunk: ChunkId) -> Result<(), StoreError> {
+    pub(crate) fn log_runs(&self, state: &mut State, chunk: ChunkId) -> Result<(), StoreError> {
         let Some(entry) = state.chunk(chunk) else {
             return Ok(());
         };
@@ -215,7 +214,7 @@ fn made(chunk: ChunkId, base: Sequence) -> Entry {
     }
 }
 
-impl<D: Disk> State<D> {
+impl State {
     /// Takes note of the run of a record of a chunk, or of a record that stands for all before it.
     pub(crate) fn note_run(&mut self, chunk: ChunkId, sequence: Sequence, run: Option<RunId>) {
         let Some(entry) = self.chunk_mut(chunk) else {

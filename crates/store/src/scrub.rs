@@ -1,7 +1,7 @@
 //! Looking for damage before anybody needs the bytes.
 
 use crate::chunk_file::{self, BLOCK_BYTES, ChunkHeader, ReadFailure, read_blocks, read_header};
-use crate::disk::Disk;
+use crate::disk::Source;
 use crate::error::{IoContext, StoreError, is_shortage};
 use crate::journal::SEGMENT_HEADER_BYTES;
 use crate::record::Damage;
@@ -13,7 +13,7 @@ use gabion_layout::{ByteRange, ChunkId, Sequence};
 /// Bytes of a chunk that are checked while changes of it wait.
 const STRETCH_BYTES: u64 = 1 << 20;
 
-impl<D: Disk> Store<D> {
+impl Store {
     /// Checks a chunk's header, checksums and every byte, and the records that are pending for it.
     /// The answer is what cannot be served, in order, neighbouring blocks joined; bytes that the
     /// disk refuses to give count as damaged, and so does a file that has vanished.
@@ -33,7 +33,7 @@ impl<D: Disk> Store<D> {
                 chunk,
                 range: Damage::WHOLE,
             }];
-            let known = self.shared.lock().header(disk, chunk);
+            let known = self.shared.lock().header(chunk);
             match known {
                 Ok(_) => {}
                 Err(StoreError::Corrupt { .. }) => return Ok(whole),
@@ -43,7 +43,7 @@ impl<D: Disk> Store<D> {
                 Err(source) if !is_shortage(&source) => return Ok(whole),
                 opened => opened.context_or_busy("open", &path)?,
             };
-            let Ok(header) = read_header(&file, chunk) else {
+            let Ok(header) = read_header(Source::File(&*file), chunk) else {
                 return Ok(whole);
             };
             let extent = header.extent();
@@ -53,7 +53,7 @@ impl<D: Disk> Store<D> {
             let stretch = STRETCH_BYTES.min(extent.chunk_bytes - offset);
             let span = ByteRange::new(offset, stretch);
             bad.extend(bad_blocks(span, |block, buffer| {
-                read_blocks(&file, extent, block, buffer)
+                read_blocks(Source::File(&*file), extent, block, buffer)
             }));
             offset = span.end();
         }
@@ -68,8 +68,8 @@ impl<D: Disk> Store<D> {
         let records = {
             let mut state = self.shared.lock();
             let all = |header: ChunkHeader| (header.spec.base, Sequence(u64::MAX));
-            let range = state.header(&self.shared.disk, chunk).map(all);
-            range.and_then(|range| state.records(&self.shared.disk, chunk, range, |_| true))
+            let range = state.header(chunk).map(all);
+            range.and_then(|range| state.records(chunk, range, |_| true))
         };
         let layers = match records {
             Ok(records) => records.into_values(),

@@ -227,9 +227,7 @@ impl SimDisk {
 }
 
 impl Disk for SimDisk {
-    type File = SimFile;
-
-    fn create(&self, path: &str) -> io::Result<SimFile> {
+    fn create(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
         let mut state = self.lock();
         state.check_descriptors()?;
         if state.names.contains_key(path) {
@@ -247,21 +245,21 @@ impl Disk for SimDisk {
             unlink: None,
             link: Some((path.to_owned(), Node::File(Arc::clone(&inode)))),
         })?;
-        Ok(SimFile {
+        Ok(Arc::new(SimFile {
             disk: self.clone(),
             inode,
             incarnation: state.incarnation,
-        })
+        }))
     }
 
-    fn open(&self, path: &str) -> io::Result<SimFile> {
+    fn open(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
         let state = self.lock();
         state.check_descriptors()?;
-        Ok(SimFile {
+        Ok(Arc::new(SimFile {
             disk: self.clone(),
             inode: state.file(path)?,
             incarnation: state.incarnation,
-        })
+        }))
     }
 
     fn create_directory(&self, path: &str) -> io::Result<()> {

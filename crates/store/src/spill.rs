@@ -6,7 +6,6 @@
 //! says that it begins anew. A crash between leaves both, and the journal's count.
 
 use crate::chunk_file;
-use crate::disk::{Disk, DiskFile};
 use crate::entry::Entry;
 use crate::error::{IoContext, StoreError};
 use crate::index::{Gate, Header, Pending};
@@ -14,13 +13,13 @@ use crate::record::UpdateStamp;
 use crate::store::{Room, Shared, State};
 use gabion_layout::{ChunkId, Sequence};
 
-impl<D: Disk> Shared<D> {
+impl Shared {
     /// Appends copies of a reserve's records after `base` to the journal but those `left_out`. The
     /// journal keeps them for the caller, who gives them to [`State::adopt_spilled`] once the
     /// reserve is empty or to [`State::unspill`].
     pub(crate) fn spill(
         &self,
-        state: &mut State<D>,
+        state: &mut State,
         chunk: ChunkId,
         base: Sequence,
         left_out: &[UpdateStamp],
@@ -39,14 +38,14 @@ impl<D: Disk> Shared<D> {
 
     fn spill_into(
         &self,
-        state: &mut State<D>,
+        state: &mut State,
         chunk: ChunkId,
         base: Sequence,
         left_out: &[UpdateStamp],
         spilled: &mut Vec<Pending>,
     ) -> Result<(), StoreError> {
         let mut buffer = Vec::new();
-        for record in state.reserved(&self.disk, chunk)?.iter() {
+        for record in state.reserved(chunk)?.iter() {
             let stamp = record.head.stamp;
             let is_there =
                 |entry: &crate::index::Chunk| entry.pending.contains_key(&stamp.sequence);
@@ -56,7 +55,7 @@ impl<D: Disk> Shared<D> {
             if !is_needed {
                 continue;
             }
-            let layer = state.layer(&self.disk, chunk, record)?;
+            let layer = state.layer(chunk, record)?;
             let body = layer.body(&mut buffer)?;
             let entry = Entry::Update(layer.head.clone());
             let position = self.append(state, &entry, &[body], Room::Reserved)?;
@@ -92,11 +91,11 @@ impl<D: Disk> Shared<D> {
         let (header, file, spilled, journal_lsn) = {
             let mut state = self.lock();
             self.check_latch()?;
-            let mut header = state.header(&self.disk, chunk)?;
+            let mut header = state.header(chunk)?;
             let Some(end_lsn) = state.close_reserve(chunk) else {
                 return Ok(());
             };
-            let file = state.open_file(&self.disk, chunk)?;
+            let file = state.open_file(chunk)?;
             let spilled = self.spill(&mut state, chunk, header.spec.base, left_out)?;
             header.reserve_lsn = end_lsn;
             (header, file, spilled, state.journal.needed_lsn)
@@ -154,7 +153,7 @@ impl<D: Disk> Shared<D> {
     pub(crate) fn condemn(&self, gate: &Gate, chunk: ChunkId) -> Result<(), StoreError> {
         let path = chunk_file::path_of(chunk);
         let _alone = gate.exclude_readers();
-        let file = self.lock().open_file(&self.disk, chunk)?;
+        let file = self.lock().open_file(chunk)?;
         let written = file.write_all_at(&[0; chunk_file::HEADER_BYTES], 0);
         let written = written.and_then(|()| file.sync()).context("write", &path);
         self.require_or_distrust(chunk, written)?;
@@ -167,7 +166,7 @@ impl<D: Disk> Shared<D> {
     }
 }
 
-impl<D: Disk> State<D> {
+impl State {
     /// Lets nobody append to a chunk's reserve, and answers where it ends; `None` when there is
     /// nothing in it.
     pub(crate) fn close_reserve(&mut self, chunk: ChunkId) -> Option<u64> {

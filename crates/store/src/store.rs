@@ -1,9 +1,9 @@
 //! The store's shared state: what is locked by what, how room is made in the journal, how many
 //! callers share one sync, and how a failure latches.
 
-use crate::chunk_file::{self, ChunkHeader, OnDevice, ReadFailure};
+use crate::chunk_file::{self, ChunkHeader, ReadFailure};
 use crate::counts::Counters;
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, Source};
 use crate::entry::Entry;
 use crate::error::{IoContext, StoreError};
 use crate::frame;
@@ -65,25 +65,17 @@ impl Options {
 
 /// One node's durable chunks, records and promises. Clones share one store. All operations block;
 /// call them from threads that may.
-#[derive(Debug)]
-pub struct Store<D: Disk> {
-    pub(crate) shared: Arc<Shared<D>>,
+#[derive(Clone, Debug)]
+pub struct Store {
+    pub(crate) shared: Arc<Shared>,
 }
 
-impl<D: Disk> Clone for Store<D> {
-    fn clone(&self) -> Self {
-        Self {
-            shared: Arc::clone(&self.shared),
-        }
-    }
-}
-
-pub(crate) struct Shared<D: Disk> {
-    pub(crate) disk: Arc<D>,
+pub(crate) struct Shared {
+    pub(crate) disk: Arc<dyn Disk>,
     pub(crate) options: Options,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) reserve_syncs: Arc<ReserveSyncs<D::File>>,
-    state: Mutex<State<D>>,
+    pub(crate) reserve_syncs: Arc<ReserveSyncs>,
+    state: Mutex<State>,
     pub(crate) group: Group,
     /// As it is on the disk.
     pub(crate) identity: Mutex<Identity>,
@@ -91,7 +83,7 @@ pub(crate) struct Shared<D: Disk> {
     latch: OnceLock<String>,
 }
 
-impl<D: Disk> std::fmt::Debug for Shared<D> {
+impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shared")
             .field("options", &self.options)
@@ -109,11 +101,12 @@ pub(crate) struct Group {
 }
 
 /// Everything under the state lock.
-pub(crate) struct State<D: Disk> {
+pub(crate) struct State {
+    pub(crate) disk: Arc<dyn Disk>,
     pub(crate) stripes: BTreeMap<StripeId, Stripe>,
-    pub(crate) journal: Journal<D>,
+    pub(crate) journal: Journal,
     pub(crate) gates: BTreeMap<ChunkId, Arc<Gate>>,
-    pub(crate) files: OpenFiles<D::File>,
+    pub(crate) files: OpenFiles,
     /// Chunks that damage to the journal may concern; none of them is served. While there are
     /// any, damaged segments stay, so that the next start distrusts the same chunks.
     pub(crate) suspects: BTreeSet<ChunkId>,
@@ -126,7 +119,7 @@ pub(crate) struct State<D: Disk> {
     /// Bytes of the frames of all pending records.
     pub(crate) pending_bytes: u64,
     pub(crate) pins: Pins,
-    pub(crate) reserve_syncs: Arc<ReserveSyncs<D::File>>,
+    pub(crate) reserve_syncs: Arc<ReserveSyncs>,
     pub(crate) witnesses: BTreeMap<ChunkId, Witness>,
     pub(crate) head_cache: HeadCache,
     pub(crate) swapped_cache: BTreeMap<ChunkId, SwappedRecords>,
@@ -146,7 +139,7 @@ pub(crate) enum Room {
 
 const POISONED: &str = "no thread panics while it holds this lock";
 
-impl<D: Disk> Shared<D> {
+impl Shared {
     /// The gate of a chunk that is here.
     ///
     /// # Errors
@@ -159,7 +152,12 @@ impl<D: Disk> Shared<D> {
         Ok(state.gate(chunk))
     }
 
-    pub(crate) fn new(disk: Arc<D>, options: Options, identity: Identity, state: State<D>) -> Self {
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        options: Options,
+        identity: Identity,
+        state: State,
+    ) -> Self {
         Self {
             disk,
             options,
@@ -176,12 +174,12 @@ impl<D: Disk> Shared<D> {
         }
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State<D>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect(POISONED)
     }
 
     /// The state, unless somebody uses it.
-    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, State<D>>> {
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
         match self.state.try_lock() {
             Ok(state) => Some(state),
             Err(TryLockError::WouldBlock) => None,
@@ -212,7 +210,7 @@ impl<D: Disk> Shared<D> {
     /// Appends an entry, making room first. Latches the store when the disk fails.
     pub(crate) fn append(
         &self,
-        state: &mut State<D>,
+        state: &mut State,
         entry: &Entry,
         body: &[&[u8]],
         room: Room,
@@ -266,7 +264,7 @@ impl<D: Disk> Shared<D> {
     }
 }
 
-impl<D: Disk> Store<D> {
+impl Store {
     /// Makes the record appended at `lsn` durable, and all before it in the same log. Callers that
     /// wait for the journal, or for the same chunk's reserve, share one sync.
     ///
@@ -328,20 +326,21 @@ impl<D: Disk> Store<D> {
     }
 }
 
-impl<D: Disk> State<D> {
-    pub(crate) fn new(journal: Journal<D>, options: Options) -> Self {
+impl State {
+    pub(crate) fn new(disk: Arc<dyn Disk>, journal: Journal, options: Options) -> Self {
         Self {
+            disk,
             stripes: BTreeMap::new(),
             journal,
             gates: BTreeMap::new(),
-            files: OpenFiles::new(),
+            files: OpenFiles::default(),
             suspects: BTreeSet::new(),
             directories: BTreeSet::new(),
             next_temporary: 0,
             unlogged_marks: BTreeSet::new(),
             pending_bytes: 0,
             pins: Pins::default(),
-            reserve_syncs: Arc::new(ReserveSyncs::new()),
+            reserve_syncs: Arc::new(ReserveSyncs::default()),
             witnesses: BTreeMap::new(),
             head_cache: HeadCache::default(),
             swapped_cache: BTreeMap::new(),
@@ -370,7 +369,7 @@ impl<D: Disk> State<D> {
     /// [`StoreError::NoSuchChunk`], [`StoreError::Corrupt`] for the whole chunk,
     /// [`StoreError::Failed`] for one that could not be written, and [`StoreError::Io`] when the disk
     /// fails.
-    pub(crate) fn header(&mut self, disk: &D, chunk: ChunkId) -> Result<ChunkHeader, StoreError> {
+    pub(crate) fn header(&mut self, chunk: ChunkId) -> Result<ChunkHeader, StoreError> {
         let corrupt = StoreError::Corrupt {
             chunk,
             range: Damage::WHOLE,
@@ -385,13 +384,13 @@ impl<D: Disk> State<D> {
             }
             Header::Unread => {}
         }
-        let file = Arc::new(self.open_chunk(disk, chunk)?);
+        let file = self.open_chunk(chunk)?;
         let witness = self.witnesses.get(&chunk).copied();
-        let read = chunk_file::read_header(&*file, chunk).and_then(|header| {
+        let read = chunk_file::read_header(Source::File(&*file), chunk).and_then(|header| {
             // A header beside a reserve changes without an image in the journal, so after a failed
             // sync the system's memory may have another than the device.
             match header.spec.keeping {
-                Keeping::Reserve { .. } => chunk_file::read_header(&OnDevice(&*file), chunk),
+                Keeping::Reserve { .. } => chunk_file::read_header(Source::Device(&*file), chunk),
                 Keeping::InPlace | Keeping::AtOnce | Keeping::Log => Ok(header),
             }
         });
@@ -478,7 +477,7 @@ impl<D: Disk> State<D> {
 
     /// Reads the headers of all chunks of a stripe, so that its state includes what they say.
     /// Damaged ones say nothing.
-    pub(crate) fn know_stripe(&mut self, disk: &D, stripe: StripeId) -> Result<(), StoreError> {
+    pub(crate) fn know_stripe(&mut self, stripe: StripeId) -> Result<(), StoreError> {
         let Some(known) = self.stripes.get(&stripe) else {
             return Err(StoreError::NoSuchStripe { stripe });
         };
@@ -489,7 +488,7 @@ impl<D: Disk> State<D> {
             })
         };
         for chunk in known.chunks.iter().filter_map(unread).collect::<Vec<_>>() {
-            match self.header(disk, chunk) {
+            match self.header(chunk) {
                 Ok(_) | Err(StoreError::Corrupt { .. }) => {}
                 Err(error) => return Err(error),
             }

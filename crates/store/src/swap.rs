@@ -7,7 +7,6 @@
 //! reads all records anyway, and lists them anew.
 
 use crate::codec::{Reader, put_varint};
-use crate::disk::Disk;
 use crate::entry::Entry;
 use crate::error::StoreError;
 use crate::frame::{self, Check};
@@ -48,10 +47,10 @@ pub(crate) struct SwappedRecords {
     records: Arc<Vec<Pending>>,
 }
 
-impl<D: Disk> Shared<D> {
+impl Shared {
     /// Lists a chunk's settled records in the journal when there are many and its keeping lets
     /// them stay there. A full disk keeps them in memory.
-    pub(crate) fn swap_out(&self, state: &mut State<D>, chunk: ChunkId) -> Result<(), StoreError> {
+    pub(crate) fn swap_out(&self, state: &mut State, chunk: ChunkId) -> Result<(), StoreError> {
         let mark = state.stripes[&chunk.stripe].mark;
         let is_long = |entry: &&Chunk| {
             entry.pending.len() > LISTED_COUNT_MAX && entry.keeping() == Some(Keeping::Log)
@@ -97,22 +96,18 @@ impl<D: Disk> Shared<D> {
     }
 }
 
-impl<D: Disk> State<D> {
+impl State {
     /// The records of a chunk that are listed in the journal.
     ///
     /// # Errors
     /// [`StoreError::Corrupt`] for the whole chunk when a list or the head of a record cannot be
     /// read; [`StoreError::Io`].
-    pub(crate) fn swapped(
-        &mut self,
-        disk: &D,
-        chunk: ChunkId,
-    ) -> Result<Arc<Vec<Pending>>, StoreError> {
+    pub(crate) fn swapped(&mut self, chunk: ChunkId) -> Result<Arc<Vec<Pending>>, StoreError> {
         let swapped = self.chunk(chunk).and_then(|entry| entry.swapped.as_ref());
         let Some(last) = swapped.map(|swapped| swapped.last) else {
             return Ok(Arc::default());
         };
-        let birth_lsn = self.header(disk, chunk)?.birth_lsn;
+        let birth_lsn = self.header(chunk)?.birth_lsn;
         let is_same = |known: &&SwappedRecords| (known.birth_lsn, known.last) == (birth_lsn, last);
         if let Some(known) = self.swapped_cache.get(&chunk).filter(is_same) {
             return Ok(Arc::clone(&known.records));

@@ -14,7 +14,7 @@ use std::io::ErrorKind;
 /// Directory of the files of chunks that are set aside.
 pub(crate) const TRASH_DIRECTORY: &str = "trash";
 
-impl<D: Disk> Store<D> {
+impl Store {
     /// Removes chunks and their records as [`Store::remove`] does, but keeps their files in the trash, with
     /// all settled records in them that can be merged. Records that are not settled go. One sync of the
     /// journal does for all, and one of each directory.
@@ -56,10 +56,7 @@ impl<D: Disk> Store<D> {
 
 /// Moves chunks' files into the trash, durably; a file that has vanished stays so. Its name there
 /// ends in the journal's position of the removal, so that no two removals share one.
-pub(crate) fn move_to_trash<D: Disk>(
-    disk: &D,
-    removed: &[(ChunkId, u64)],
-) -> Result<(), StoreError> {
+pub(crate) fn move_to_trash(disk: &dyn Disk, removed: &[(ChunkId, u64)]) -> Result<(), StoreError> {
     // The new names first: each file has one at any time.
     let mut directories = vec![TRASH_DIRECTORY.to_owned()];
     for &(chunk, removed_lsn) in removed {

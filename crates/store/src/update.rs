@@ -3,7 +3,6 @@
 //! This is a participant's durable half of the update protocol. The store decides nothing about
 //! which update stands; it keeps what it was told, refuses what is past, and says what it has.
 
-use crate::disk::Disk;
 use crate::entry::{Entry, StripeMark, UpdateHead};
 use crate::error::StoreError;
 use crate::index::{Chunk, Header, Pending, Stripe};
@@ -15,7 +14,7 @@ use std::collections::BTreeMap;
 /// Most updates of an epoch that are remembered as dropped, which bounds a frame's head.
 const DROPPED_COUNT_MAX: usize = 2048;
 
-impl<D: Disk> Store<D> {
+impl Store {
     /// Promises, durably, to refuse every epoch before `epoch` and generation before
     /// `generation`. Repeating a fence is harmless.
     ///
@@ -31,7 +30,7 @@ impl<D: Disk> Store<D> {
         let needed_lsn = {
             let mut state = self.shared.lock();
             self.shared.check_latch()?;
-            match state.know_stripe(&self.shared.disk, stripe) {
+            match state.know_stripe(stripe) {
                 Ok(()) | Err(StoreError::NoSuchStripe { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -47,7 +46,7 @@ impl<D: Disk> Store<D> {
     pub fn collect(&self, stripe: StripeId) -> Result<StripeState, StoreError> {
         let (found, needed_lsn, reserve_ends) = {
             let mut state = self.shared.lock();
-            let found = self.shared.held(&mut state, stripe)?;
+            let found = state.held(stripe)?;
             let reserve_ends = state.reserve_ends(stripe);
             (found, state.journal.needed_lsn, reserve_ends)
         };
@@ -66,7 +65,7 @@ impl<D: Disk> Store<D> {
     pub fn held(&self, stripe: StripeId) -> Result<StripeState, StoreError> {
         self.shared.check_latch()?;
         let mut state = self.shared.lock();
-        self.shared.held(&mut state, stripe)
+        state.held(stripe)
     }
 
     /// The same as [`Store::held`] where that can be said without waiting, neither for the disk
@@ -82,7 +81,7 @@ impl<D: Disk> Store<D> {
             return None;
         }
         let latched = self.shared.check_latch();
-        Some(latched.and_then(|()| self.shared.held(&mut state, stripe)))
+        Some(latched.and_then(|()| state.held(stripe)))
     }
 
     /// Takes over that all updates up to `upto` are settled. It counts at once, and is logged by
@@ -149,7 +148,7 @@ impl<D: Disk> Store<D> {
     }
 }
 
-impl<D: Disk> Shared<D> {
+impl Shared {
     /// [`Store::resolve`], which is durable when the journal is synced as far as this answers.
     pub(crate) fn resolve(
         &self,
@@ -163,7 +162,7 @@ impl<D: Disk> Shared<D> {
         let emptied = self.empty_of_dropped(stripe, epoch, mark, dropped)?;
         let mut state = self.lock();
         self.check_latch()?;
-        state.know_stripe(&self.disk, stripe)?;
+        state.know_stripe(stripe)?;
         let known = &state.stripes[&stripe];
         check_epoch(known, stripe, epoch)?;
         let mut stamps = known.stamps_to_drop(stripe, epoch, mark, dropped)?;
@@ -195,7 +194,7 @@ impl<D: Disk> Shared<D> {
         let (stamps, chunks) = {
             let mut state = self.lock();
             self.check_latch()?;
-            state.know_stripe(&self.disk, stripe)?;
+            state.know_stripe(stripe)?;
             let known = &state.stripes[&stripe];
             check_epoch(known, stripe, epoch)?;
             let stamps = known.stamps_to_drop(stripe, epoch, mark, dropped)?;
@@ -225,12 +224,12 @@ impl<D: Disk> Shared<D> {
     }
 }
 
-impl<D: Disk> Shared<D> {
+impl Shared {
     /// Promises to refuse what is before an epoch and a generation of a stripe whose headers are read.
     /// It is durable when the journal is synced as far as this answers.
     pub(crate) fn promise(
         &self,
-        state: &mut State<D>,
+        state: &mut State,
         stripe: StripeId,
         epoch: Epoch,
         generation: Generation,
@@ -258,7 +257,7 @@ impl<D: Disk> Shared<D> {
     /// Takes over that all updates up to `upto` are settled.
     fn commit(
         &self,
-        state: &mut State<D>,
+        state: &mut State,
         stripe: StripeId,
         upto: Sequence,
     ) -> Result<(), StoreError> {
@@ -273,15 +272,13 @@ impl<D: Disk> Shared<D> {
         }
         Ok(())
     }
+}
 
+impl State {
     /// What the store knows of a stripe, with its records above the mark.
-    pub(crate) fn held(
-        &self,
-        state: &mut State<D>,
-        stripe: StripeId,
-    ) -> Result<StripeState, StoreError> {
-        state.know_stripe(&self.disk, stripe)?;
-        let known = &state.stripes[&stripe];
+    pub(crate) fn held(&mut self, stripe: StripeId) -> Result<StripeState, StoreError> {
+        self.know_stripe(stripe)?;
+        let known = &self.stripes[&stripe];
         let unsettled = known.chunks.values().flat_map(|chunk| {
             let unsettled = chunk.unsettled_after(known.mark);
             unsettled.map(|(_, head)| summary(head))
@@ -293,9 +290,7 @@ impl<D: Disk> Shared<D> {
             records: unsettled.collect(),
         })
     }
-}
 
-impl<D: Disk> State<D> {
     /// Takes over what a state entry says, now or at replay.
     pub(crate) fn learn(&mut self, outcome: StripeMark, dropped: Vec<UpdateStamp>) {
         let stripe = self.stripes.entry(outcome.stripe).or_default();

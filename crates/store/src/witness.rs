@@ -6,7 +6,6 @@
 //! after their records, and is none of what makes a record durable.
 
 use crate::chunk_file::ChunkHeader;
-use crate::disk::Disk;
 use crate::entry::Entry;
 use crate::error::StoreError;
 use crate::frame;
@@ -44,7 +43,7 @@ impl Witness {
     }
 }
 
-impl<D: Disk> Store<D> {
+impl Store {
     /// Up to where the journal is durable. No crash takes it back behind that: when the store is opened
     /// again, the journal ends there or later, unless the directory is a copy of another time or the disk
     /// has lost what was synced. What is in reserves has moved it once it was borne witness of.
@@ -77,7 +76,7 @@ impl<D: Disk> Store<D> {
     }
 }
 
-impl<D: Disk> State<D> {
+impl State {
     /// Takes over what the journal says of a chunk's reserve.
     pub(crate) fn believe(&mut self, chunk: ChunkId, witness: Witness) {
         self.witnesses.insert(chunk, witness);

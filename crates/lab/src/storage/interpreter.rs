@@ -5,7 +5,7 @@
 use gabion_codec::kernel;
 use gabion_layout::{ByteRange, ChunkId, ChunkIndex, NodeId, Sequence, Slices};
 use gabion_plan::{Log, Plan, Step, ValueId};
-use gabion_store::{Cut, Disk, Store, StoreError};
+use gabion_store::{Cut, Store, StoreError};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -30,17 +30,17 @@ pub(super) struct Outcome {
 }
 
 /// The bytes that plans of one stripe read, each read once however often it is used.
-pub(super) struct Stored<'a, D: Disk> {
-    stores: &'a [Store<D>],
+pub(super) struct Stored<'a> {
+    stores: &'a [Store],
     cut: Sequence,
     /// Joined ranges by chunk, with their bytes.
     read: BTreeMap<ChunkIndex, Vec<(ByteRange, Vec<u8>)>>,
 }
 
-impl<'a, D: Disk> Stored<'a, D> {
+impl<'a> Stored<'a> {
     /// Reads what all these plans read, as of `cut`: chunk by chunk and in the order of addresses.
     pub(super) fn of(
-        stores: &'a [Store<D>],
+        stores: &'a [Store],
         plans: &[Plan],
         cut: Sequence,
     ) -> Result<Self, StoreError> {
@@ -104,9 +104,9 @@ impl<'a, D: Disk> Stored<'a, D> {
 }
 
 /// Runs a plan. `inputs` has the new bytes of each range that an update writes, by chunk and offset.
-pub(super) fn run<D: Disk>(
+pub(super) fn run(
     plan: &Plan,
-    stored: &Stored<'_, D>,
+    stored: &Stored<'_>,
     inputs: &BTreeMap<(ChunkIndex, u64), &[u8]>,
 ) -> Outcome {
     let mut outcome = Outcome::default();

@@ -27,6 +27,7 @@ use interpreter::{Outcome, Stored};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The generation and epoch of everything: nothing here ever moves or fails.
@@ -72,7 +73,7 @@ pub struct Storage {
     shape: Shape,
     geometry: Geometry,
     directory: PathBuf,
-    stores: Vec<Store<RecordingDisk<RealDisk>>>,
+    stores: Vec<Store>,
     recorders: Vec<Recorder>,
     stripes: Vec<Mutex<StripeState>>,
     /// Journaled bytes of each node that were not brought into chunks yet.
@@ -106,7 +107,7 @@ impl Storage {
             let recorder = Recorder::default();
             let disk = RealDisk::open(directory.join(node.to_string()))?;
             let disk = RecordingDisk::new(disk, recorder.clone());
-            stores.push(Store::open(disk, shape.options)?.0);
+            stores.push(Store::open(Arc::new(disk), shape.options)?.0);
             recorders.push(recorder);
         }
         let node = |at: u64| NodeId((at % u64::from(shape.node_count)) as u32);
@@ -133,7 +134,7 @@ impl Storage {
     }
 
     /// The stores, by node.
-    pub fn stores(&self) -> &[Store<RecordingDisk<RealDisk>>] {
+    pub fn stores(&self) -> &[Store] {
         &self.stores
     }
 

@@ -90,41 +90,39 @@ pub fn replay(model: &mut DiskModel, operations: &[Recorded]) -> u64 {
 }
 
 /// A [`Disk`] that records. Operations are noted once they have succeeded.
-#[derive(Debug)]
-pub struct RecordingDisk<D> {
-    disk: D,
+pub struct RecordingDisk {
+    disk: Arc<dyn Disk>,
     recorder: Recorder,
 }
 
-impl<D: Disk> RecordingDisk<D> {
+impl RecordingDisk {
     /// Records what is asked of `disk` from here on.
-    pub fn new(disk: D, recorder: Recorder) -> Self {
+    pub fn new(disk: impl Disk, recorder: Recorder) -> Self {
+        let disk = Arc::new(disk);
         Self { disk, recorder }
     }
 
-    fn file(&self, path: &str, file: D::File) -> RecordingFile<D::File> {
+    fn file(&self, path: &str, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
         let mut recording = self.recorder.lock();
         let next = FileNumber(recording.next_file);
         let number = *recording.files.entry(path.to_owned()).or_insert(next);
         recording.next_file += u64::from(number == next);
         drop(recording);
-        RecordingFile {
+        Arc::new(RecordingFile {
             file,
             number,
             recorder: self.recorder.clone(),
-        }
+        })
     }
 }
 
-impl<D: Disk> Disk for RecordingDisk<D> {
-    type File = RecordingFile<D::File>;
-
-    fn create(&self, path: &str) -> io::Result<Self::File> {
+impl Disk for RecordingDisk {
+    fn create(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
         let file = self.disk.create(path)?;
         Ok(self.file(path, file))
     }
 
-    fn open(&self, path: &str) -> io::Result<Self::File> {
+    fn open(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
         let file = self.disk.open(path)?;
         Ok(self.file(path, file))
     }
@@ -171,14 +169,13 @@ impl<D: Disk> Disk for RecordingDisk<D> {
 }
 
 /// An open file of a [`RecordingDisk`].
-#[derive(Debug)]
-pub struct RecordingFile<F> {
-    file: F,
+struct RecordingFile {
+    file: Arc<dyn DiskFile>,
     number: FileNumber,
     recorder: Recorder,
 }
 
-impl<F: DiskFile> DiskFile for RecordingFile<F> {
+impl DiskFile for RecordingFile {
     fn read_exact_at(&self, output: &mut [u8], offset: u64) -> io::Result<()> {
         let length = output.len() as u64;
         self.file.read_exact_at(output, offset)?;

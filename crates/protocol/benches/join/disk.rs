@@ -37,17 +37,16 @@ fn missing() -> io::Error {
 }
 
 impl Disk for SparseDisk {
-    type File = SparseFile;
-
-    fn create(&self, path: &str) -> io::Result<SparseFile> {
+    fn create(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
         let file = Shared::default();
         lock(&self.names).insert(path.to_owned(), Arc::clone(&file));
-        Ok(SparseFile(file))
+        Ok(Arc::new(SparseFile(file)))
     }
 
-    fn open(&self, path: &str) -> io::Result<SparseFile> {
+    fn open(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
         let file = lock(&self.names).get(path).cloned();
-        file.map(SparseFile).ok_or_else(missing)
+        let file = file.ok_or_else(missing)?;
+        Ok(Arc::new(SparseFile(file)))
     }
 
     fn create_directory(&self, _: &str) -> io::Result<()> {

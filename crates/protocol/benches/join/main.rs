@@ -28,7 +28,7 @@ use gabion_protocol::message::{
 };
 use gabion_protocol::node::{Node, NodeOptions};
 use gabion_protocol::ports::{Address, CallError, Ports};
-use gabion_store::{ChunkSpec, Disk, DiskFile, Options, Store, chunk_path};
+use gabion_store::{ChunkSpec, Disk, Options, Store, chunk_path};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -130,7 +130,7 @@ fn main() {
     let boss = Coordinator::new(meta, dyn_ports, CoordinatorOptions::default());
     let boss = boss.expect("the metadata are whole");
     assert!(ports.boss.set(boss).is_ok(), "there is one coordinator");
-    let (store, _) = Store::open(disk, Options::default()).expect("the store is whole");
+    let (store, _) = Store::open(Arc::new(disk), Options::default()).expect("the store is whole");
     let store = Arc::new(store);
     let floors = [looked + read, looked];
     for (what, floor) in ["started anew", "told to join anew"]
@@ -203,7 +203,7 @@ fn chunk(stripe: u64) -> ChunkId {
 
 fn node_disk(chunk_count: u64) -> SparseDisk {
     let disk = SparseDisk::default();
-    let (store, _) = Store::open(disk.clone(), Options::default()).expect("a new store");
+    let (store, _) = Store::open(Arc::new(disk.clone()), Options::default()).expect("a new store");
     let spec = ChunkSpec {
         generation: Generation(1),
         chunk_bytes: CHUNK_BYTES,
@@ -241,7 +241,7 @@ fn read_headers(disk: &SparseDisk, chunk_count: u64) {
     }
 }
 
-fn join(store: &Arc<Store<SparseDisk>>, ports: &Arc<BenchPorts>) {
+fn join(store: &Arc<Store>, ports: &Arc<BenchPorts>) {
     let options = NodeOptions {
         node: Some(NodeId(0)),
         rack: RackId(0),

@@ -3,9 +3,8 @@
 use super::{Node, lock};
 use crate::message::{NodeReply, NodeRequest, Refusal};
 use crate::ports::lives;
-use gabion_store::Disk;
 
-impl<D: Disk> Node<D> {
+impl Node {
     pub(super) async fn inform(&self, request: NodeRequest) -> Result<NodeReply, Refusal> {
         match request {
             NodeRequest::Attest { stripe } => {

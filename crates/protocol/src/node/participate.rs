@@ -3,9 +3,8 @@
 use super::{Node, Pinned, lock};
 use crate::holdings::latest;
 use crate::message::{NodeReply, NodeRequest, Refusal};
-use gabion_store::Disk;
 
-impl<D: Disk> Node<D> {
+impl Node {
     /// Answers whoever settles a stripe or has settled it.
     pub(super) async fn take_terms(&self, request: NodeRequest) -> Result<NodeReply, Refusal> {
         let participant = &self.participant;

@@ -24,7 +24,7 @@ pub(crate) const STRIPE: StripeId = StripeId(1);
 /// Four nodes with the chunks of one stripe of zeros under `rs(2,2)`.
 pub(crate) struct Bed {
     world: Arc<Mutex<World>>,
-    stores: Vec<Arc<Store<SimDisk>>>,
+    stores: Vec<Arc<Store>>,
     disks: Vec<SimDisk>,
 }
 
@@ -127,7 +127,11 @@ impl Bed {
             };
             let disk = SimDisk::new(u64::from(node));
             bed.disks.push(disk.clone());
-            let store = Arc::new(Store::open(disk, options).expect("an empty disk").0);
+            let store = Arc::new(
+                Store::open(Arc::new(disk), options)
+                    .expect("an empty disk")
+                    .0,
+            );
             let chunk = ChunkId {
                 stripe: STRIPE,
                 index: ChunkIndex(node as u8),
@@ -247,7 +251,7 @@ impl Bed {
 
     /// The committed marks that the nodes know.
     pub(crate) fn marks(&self) -> Vec<u64> {
-        let known = |store: &Arc<Store<SimDisk>>| store.held(STRIPE).expect("it has a chunk");
+        let known = |store: &Arc<Store>| store.held(STRIPE).expect("it has a chunk");
         self.stores.iter().map(|s| known(s).mark.0).collect()
     }
 

@@ -18,7 +18,6 @@ use gabion_protocol::message::{
 };
 use gabion_protocol::node::Node;
 use gabion_protocol::ports::{Address, CallError, Ports};
-use gabion_store::SimDisk;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -28,7 +27,7 @@ pub(crate) type Note = (Epoch, Vec<(ChunkIndex, Sequence)>);
 /// What the nodes share.
 #[derive(Default)]
 pub(crate) struct World {
-    pub(crate) nodes: BTreeMap<NodeId, Arc<Node<SimDisk>>>,
+    pub(crate) nodes: BTreeMap<NodeId, Arc<Node>>,
     pub(crate) failed: Vec<NodeId>,
     /// Nodes whose parts of plans never come to an end.
     pub(crate) stuck: Vec<NodeId>,

@@ -11,7 +11,7 @@ const NEW: RecordKind = Appended { original_count: 0 };
 const BYTES: u64 = 10_000;
 
 /// A data chunk and a parity chunk of stripe 1.
-fn with_chunks() -> (SimDisk, Store<SimDisk>) {
+fn with_chunks() -> (SimDisk, Store) {
     let disk = SimDisk::new(1);
     let (store, _) = open(&disk);
     for index in [0, 4] {
@@ -23,7 +23,7 @@ fn with_chunks() -> (SimDisk, Store<SimDisk>) {
 
 /// A copy of data chunk 0 on the parity chunk's node: first what it had, if that is told, then what is
 /// new.
-fn copy(store: &Store<SimDisk>, stamp: UpdateStamp, offset: u64, old: Option<&[u8]>, new: &[u8]) {
+fn copy(store: &Store, stamp: UpdateStamp, offset: u64, old: Option<&[u8]>, new: &[u8]) {
     let piece = |bytes| Piece {
         data: ChunkIndex(0),
         offset,
@@ -44,13 +44,13 @@ fn copy(store: &Store<SimDisk>, stamp: UpdateStamp, offset: u64, old: Option<&[u
     store.sync(lsn).unwrap();
 }
 
-fn commit(store: &Store<SimDisk>, upto: u64) {
+fn commit(store: &Store, upto: u64) {
     store.sync_all().unwrap();
     store.commit(StripeId(1), Sequence(upto)).unwrap();
 }
 
 fn recall(
-    store: &Store<SimDisk>,
+    store: &Store,
     holder: ChunkId,
     is_original: bool,
     (offset, length): (u64, u64),
@@ -70,7 +70,7 @@ fn recall(
 }
 
 /// The numbers of the appended records, after what the code covers.
-fn waiting(store: &Store<SimDisk>) -> (u64, Vec<u64>) {
+fn waiting(store: &Store) -> (u64, Vec<u64>) {
     let state = store.appended(StripeId(1)).unwrap();
     let numbers = state.records.iter().map(|r| r.stamp.sequence.0);
     (state.covered.0, numbers.collect())

@@ -5,6 +5,7 @@ use crate::model::{Model, Op, SCHEMES};
 use crate::{Random, append, chunk, open, pattern, read, spec, stamp, write_chunk};
 use gabion_layout::{Keeping, Sequence, StripeId};
 use gabion_store::{ChunkSpec, Cut, RecordKind, SimDisk};
+use std::sync::Arc;
 
 /// Something of everything: overlapping updates of both kinds, a resolution with drops, applies of
 /// both sorts, a repair in place over pending records, a removal and a new life.
@@ -140,7 +141,8 @@ fn check_crashes_of_recovery(keepings: [Keeping; 2]) {
         for step in 1.. {
             let survivor = crashed.disk.after_crash(number);
             survivor.power_off_at(step);
-            let is_through = gabion_store::Store::open(survivor.clone(), crate::OPTIONS).is_ok();
+            let is_through =
+                gabion_store::Store::open(Arc::new(survivor.clone()), crate::OPTIONS).is_ok();
             let again = survivor.after_crash(number + step);
             let mut model = run_until(number, keepings).expect("the script is the same");
             model.reopen(again);

@@ -3,8 +3,9 @@
 use gabion_flash::{
     FlashOptions, FlashStore, Geometry, HotnessOptions, Power, SimDevice, SimNvram,
 };
-use gabion_store::{Disk, FlashDisk, FlashFile, SimDisk};
+use gabion_store::{Disk, DiskFile, FlashDisk, SimDisk};
 use std::io;
+use std::sync::Arc;
 
 /// A disk that loses power at any of its operations, reproducibly from a seed.
 pub(crate) trait CrashDisk: Disk + Clone {
@@ -158,13 +159,11 @@ impl CrashDisk for SimFlash {
 }
 
 impl Disk for SimFlash {
-    type File = FlashFile<SimDevice, SimNvram>;
-
-    fn create(&self, path: &str) -> io::Result<Self::File> {
+    fn create(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
         self.disk.create(path)
     }
 
-    fn open(&self, path: &str) -> io::Result<Self::File> {
+    fn open(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
         self.disk.open(path)
     }
 

@@ -3,6 +3,7 @@
 use crate::{Random, append, chunk, is_segment, open, pattern, read, spec, stamp, write_chunk};
 use gabion_layout::{ByteRange, ChunkId, Epoch, Generation, Sequence, StripeId};
 use gabion_store::{Cut, Damage, RecordKind, SimDisk, Store, StoreError};
+use std::sync::Arc;
 
 const CHUNK_BYTES: usize = 20_000;
 /// Where the data of a chunk of this size begins in its file.
@@ -86,7 +87,7 @@ fn prepare() -> (SimDisk, Vec<(ChunkId, Vec<u8>)>) {
     (disk, expected)
 }
 
-fn whole(store: &Store<SimDisk>, id: ChunkId) -> Result<Vec<u8>, StoreError> {
+fn whole(store: &Store, id: ChunkId) -> Result<Vec<u8>, StoreError> {
     read(store, id, 0, CHUNK_BYTES as u64, Cut::Exactly(Sequence(2)))
 }
 
@@ -106,7 +107,7 @@ fn no_flipped_bit_of_any_file_is_ever_served() {
                 bits.min(64 * 8)
             };
             copy.flip_bit(&path, random.below(reach));
-            let Ok((store, _)) = Store::open(copy, crate::OPTIONS) else {
+            let Ok((store, _)) = Store::open(Arc::new(copy), crate::OPTIONS) else {
                 assert_eq!(path, "format");
                 continue;
             };

@@ -4,13 +4,14 @@ use crate::crashes::{CrashDisk, SimFlash};
 use crate::{Random, pattern};
 use gabion_store::{Disk, DiskFile, RealDisk};
 use std::io;
+use std::sync::Arc;
 
 const PATHS: [&str; 6] = ["a", "b", "d/a", "d/b", "d/e/a", "none/a"];
 const DIRECTORIES: [&str; 4] = ["", "d", "d/e", "none"];
 const FILE_BYTES_MAX: u64 = 60_000;
 
 /// Asks for something random of names. Gives what a file system would say, as text.
-fn ask_names<D: Disk>(disk: &D, files: &mut Vec<D::File>, random: &mut Random) -> String {
+fn ask_names(disk: &dyn Disk, files: &mut Vec<Arc<dyn DiskFile>>, random: &mut Random) -> String {
     let path = PATHS[random.below(6) as usize];
     let directory = DIRECTORIES[random.below(4) as usize];
     match random.below(8) {
@@ -28,7 +29,7 @@ fn ask_names<D: Disk>(disk: &D, files: &mut Vec<D::File>, random: &mut Random) -
 }
 
 /// Asks for something random of an open file.
-fn ask_file<F: DiskFile>(file: &F, random: &mut Random) -> String {
+fn ask_file(file: &dyn DiskFile, random: &mut Random) -> String {
     let offset = random.below(FILE_BYTES_MAX / 2);
     let bytes = random.below(FILE_BYTES_MAX / 2);
     match random.below(8) {
@@ -55,7 +56,7 @@ fn said<T: std::fmt::Debug>(answer: io::Result<T>) -> String {
 }
 
 /// All bytes of a file.
-fn contents<F: DiskFile>(file: &F) -> Vec<u8> {
+fn contents(file: &dyn DiskFile) -> Vec<u8> {
     let mut bytes = vec![0; file.length().unwrap() as usize];
     file.read_exact_at(&mut bytes, 0).unwrap();
     bytes
@@ -88,10 +89,10 @@ fn an_array_answers_as_a_directory_does() {
                         continue;
                     }
                     let said = (
-                        ask_file(&real_files[at], ask_real),
-                        ask_file(&flash_files[at], ask_flash),
+                        ask_file(&*real_files[at], ask_real),
+                        ask_file(&*flash_files[at], ask_flash),
                     );
-                    let (bytes, found) = (contents(&real_files[at]), contents(&flash_files[at]));
+                    let (bytes, found) = (contents(&*real_files[at]), contents(&*flash_files[at]));
                     assert!(bytes == found, "seed {seed}, step {step}: other bytes");
                     said
                 }

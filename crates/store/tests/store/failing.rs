@@ -6,6 +6,7 @@ use crate::model::{CHUNK_BYTES, INDICES, Model, SCHEMES};
 use crate::{OPTIONS, append, chunk, is_segment, open, pattern, read, spec, stamp, write_chunk};
 use gabion_layout::{ByteRange, ChunkId, Keeping, Sequence, StripeId};
 use gabion_store::{ChunkSpec, Cut, Damage, RecordKind, SimDisk, Store, StoreError, chunk_path};
+use std::sync::Arc;
 
 const BYTES: usize = CHUNK_BYTES as usize;
 const FIRST: Cut = Cut::Exactly(Sequence(0));
@@ -22,12 +23,12 @@ fn two_chunks() -> SimDisk {
     disk
 }
 
-fn whole(store: &Store<SimDisk>, id: ChunkId, cut: Cut) -> Result<Vec<u8>, StoreError> {
+fn whole(store: &Store, id: ChunkId, cut: Cut) -> Result<Vec<u8>, StoreError> {
     read(store, id, 0, CHUNK_BYTES, cut)
 }
 
 /// An update of the chunk's first bytes, durable.
-fn update(store: &Store<SimDisk>, id: ChunkId, sequence: u64) -> Result<(), StoreError> {
+fn update(store: &Store, id: ChunkId, sequence: u64) -> Result<(), StoreError> {
     let kind = RecordKind::NewBytes;
     let lsn = append(store, id, stamp(1, sequence), kind, 0, b"new")?;
     store.sync(lsn)
@@ -38,7 +39,7 @@ fn is_damage_of(id: ChunkId, error: &StoreError) -> bool {
 }
 
 /// The store serves and updates chunk 2-0, and nothing has latched it.
-fn check_lives(store: &Store<SimDisk>) {
+fn check_lives(store: &Store) {
     let other = chunk(2, 0);
     assert_eq!(whole(store, other, FIRST).unwrap(), pattern(2, BYTES));
     update(store, other, 1).unwrap();
@@ -220,7 +221,7 @@ fn a_dead_disk_is_told_from_a_bad_page() {
 }
 
 /// All that a store says it has, which is durable then.
-fn said(store: &Store<SimDisk>) -> Vec<String> {
+fn said(store: &Store) -> Vec<String> {
     store.sync_all().unwrap();
     let mut said = Vec::new();
     for stripe in 1..=2 {
@@ -301,12 +302,12 @@ fn a_store_that_opens_has_a_durable_format_wherever_its_making_was_interrupted()
     for number in 1.. {
         let disk = SimDisk::new(number);
         disk.fail_operation(number);
-        if Store::open(disk.clone(), OPTIONS).is_ok() {
+        if Store::open(Arc::new(disk.clone()), OPTIONS).is_ok() {
             break;
         }
         interrupted_count += 1;
         disk.restart_process();
-        Store::open(disk.clone(), OPTIONS).expect("nothing fails any more");
+        Store::open(Arc::new(disk.clone()), OPTIONS).expect("nothing fails any more");
         assert!(disk.keeps("format"), "operation {number} failed");
     }
     assert!(interrupted_count > 5, "{interrupted_count} operations");

@@ -6,6 +6,7 @@ use crate::model::{Model, Op, SCHEMES};
 use crate::{OPTIONS, Random, pattern, read, spec, write_chunk};
 use gabion_layout::Sequence;
 use gabion_store::{Cut, RecordKind, Store};
+use std::sync::Arc;
 
 #[test]
 fn random_operations_and_crashes_of_an_array_keep_to_the_model() {
@@ -44,13 +45,13 @@ fn a_store_lives_through_the_loss_of_any_device() {
 #[test]
 fn a_store_comes_back_from_an_array_as_it_was_left() {
     let disk = SimFlash::fresh(1);
-    let (store, report) = Store::open(disk.clone(), OPTIONS).unwrap();
+    let (store, report) = Store::open(Arc::new(disk.clone()), OPTIONS).unwrap();
     assert!(report.is_new);
     let bytes = pattern(1, 100_000);
     let id = crate::chunk(3, 0);
     write_chunk(&store, id, spec(1, 100_000, 0), &bytes).unwrap();
     drop(store);
-    let (store, report) = Store::open(disk.after_crash(1), OPTIONS).unwrap();
+    let (store, report) = Store::open(Arc::new(disk.after_crash(1)), OPTIONS).unwrap();
     assert_eq!((report.chunk_count, report.damage.len()), (1, 0));
     let found = read(&store, id, 0, 100_000, Cut::Exactly(Sequence(0))).unwrap();
     assert!(found == bytes);
@@ -61,17 +62,15 @@ fn a_store_comes_back_from_an_array_as_it_was_left() {
 #[test]
 fn a_store_outlives_a_full_file_system_below_its_array() {
     let disk = SimFlash::with_room_for(30);
-    let (store, _) = Store::open(disk.clone(), OPTIONS).unwrap();
+    let (store, _) = Store::open(Arc::new(disk.clone()), OPTIONS).unwrap();
     let bytes = pattern(1, 30_000);
     let id = |number| crate::chunk(number, 0);
-    let write = |store: &Store<SimFlash>, number| {
-        write_chunk(store, id(number), spec(1, 30_000, 0), &bytes)
-    };
+    let write = |store: &Store, number| write_chunk(store, id(number), spec(1, 30_000, 0), &bytes);
     let refused = (0..100).find_map(|number| Some((number, write(&store, number).err()?)));
     let (written, refused) = refused.expect("the file system below gets full");
     assert!(refused.is_no_space() && written > 0, "{refused}");
     // What is granted goes on as long as the journal needs no new segment.
-    let update = |store: &Store<SimFlash>, sequence| {
+    let update = |store: &Store, sequence| {
         let stamp = crate::stamp(1, sequence);
         let kind = RecordKind::NewBytes;
         crate::append(store, id(0), stamp, kind, 100, &bytes[..2000])?;
@@ -85,7 +84,7 @@ fn a_store_outlives_a_full_file_system_below_its_array() {
     assert_eq!(disk.store().absent_devices(), []);
     drop(store);
     let disk = disk.after_crash(3);
-    let (store, report) = Store::open(disk.clone(), OPTIONS).unwrap();
+    let (store, report) = Store::open(Arc::new(disk.clone()), OPTIONS).unwrap();
     assert_eq!(report.damage.len(), 0);
     disk.leave_room(1000);
     disk.store().maintain().unwrap();

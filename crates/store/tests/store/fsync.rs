@@ -10,6 +10,7 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 /// A file system on a loop device on a small file system in memory.
 struct Mounts {
@@ -80,7 +81,7 @@ fn a_record_that_only_the_page_cache_has_is_not_durable() {
     };
     for keeping in [Keeping::InPlace, Keeping::Reserve { bytes: 12_288 }] {
         let root = mounts.at("m").join(format!("{keeping:?}").replace(' ', ""));
-        let (store, _) = Store::open(RealDisk::open(&root).unwrap(), OPTIONS).unwrap();
+        let (store, _) = Store::open(Arc::new(RealDisk::open(&root).unwrap()), OPTIONS).unwrap();
         let id = chunk(1, 0);
         let spec = ChunkSpec {
             keeping,
@@ -106,7 +107,7 @@ fn a_record_that_only_the_page_cache_has_is_not_durable() {
         assert!(cached.windows(4096).any(|window| window == &new[..4096]));
         drop(holder);
 
-        let (store, _) = Store::open(RealDisk::open(&root).unwrap(), OPTIONS).unwrap();
+        let (store, _) = Store::open(Arc::new(RealDisk::open(&root).unwrap()), OPTIONS).unwrap();
         let state = store.collect(StripeId(1)).unwrap();
         assert_eq!(state.records, [], "{keeping:?}");
     }

@@ -7,7 +7,7 @@ use gabion_store::{Decision, HeldStripe, RecordKind::NewBytes, SimDisk, Store};
 const STRIPE_COUNT: u64 = 400;
 
 /// A store of many stripes, each with an update whose fate is not known.
-fn with_undecided(seed: u64) -> (SimDisk, Store<SimDisk>, Vec<ChunkId>) {
+fn with_undecided(seed: u64) -> (SimDisk, Store, Vec<ChunkId>) {
     let disk = SimDisk::new(seed);
     let (store, _) = open(&disk);
     let ids: Vec<ChunkId> = (1..=STRIPE_COUNT).map(|stripe| chunk(stripe, 0)).collect();

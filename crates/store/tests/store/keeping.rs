@@ -3,11 +3,12 @@
 use crate::{append, chunk, open, pattern, read, spec, stamp, write_chunk};
 use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Keeping, Sequence, StripeId};
 use gabion_store::{ChunkSpec, Cut, RecordKind, SimDisk, Store, StoreError};
+use std::sync::Arc;
 
 const CHUNK_BYTES: u64 = 64 << 10;
 
 /// A store with one chunk that keeps records as told, and the chunk's bytes.
-fn store_with(keeping: Keeping) -> (SimDisk, Store<SimDisk>, ChunkId, Vec<u8>) {
+fn store_with(keeping: Keeping) -> (SimDisk, Store, ChunkId, Vec<u8>) {
     let disk = SimDisk::new(7);
     let (store, _) = open(&disk);
     let id = chunk(1, 4);
@@ -21,7 +22,7 @@ fn store_with(keeping: Keeping) -> (SimDisk, Store<SimDisk>, ChunkId, Vec<u8>) {
 }
 
 /// One committed update of 4 KiB at a place of its own.
-fn update(store: &Store<SimDisk>, id: ChunkId, sequence: u64) {
+fn update(store: &Store, id: ChunkId, sequence: u64) {
     let offset = (sequence - 1) * 4096 % CHUNK_BYTES;
     let delta = pattern(sequence, 4096);
     let kind = RecordKind::ParityDelta;
@@ -30,7 +31,7 @@ fn update(store: &Store<SimDisk>, id: ChunkId, sequence: u64) {
     store.commit(id.stripe, Sequence(sequence)).unwrap();
 }
 
-fn base(store: &Store<SimDisk>, id: ChunkId) -> u64 {
+fn base(store: &Store, id: ChunkId) -> u64 {
     store.chunk_info(id).unwrap().spec.unwrap().base.0
 }
 
@@ -138,12 +139,7 @@ fn what_was_missed_is_told_until_it_is_merged() {
 }
 
 /// A log of several hundred small updates, some of them after others were merged, and its bytes.
-fn long_log(
-    store: &Store<SimDisk>,
-    id: ChunkId,
-    bytes: &mut [u8],
-    sequences: std::ops::Range<u64>,
-) {
+fn long_log(store: &Store, id: ChunkId, bytes: &mut [u8], sequences: std::ops::Range<u64>) {
     for sequence in sequences {
         let offset = sequence * 97 % (CHUNK_BYTES - 100);
         let delta = pattern(sequence, 100);
@@ -165,7 +161,7 @@ fn a_long_log_reads_merges_and_comes_back_as_a_short_one_does() {
         segment_count_max: 100,
         ..crate::OPTIONS
     };
-    let (store, _) = Store::open(disk.clone(), options).unwrap();
+    let (store, _) = Store::open(Arc::new(disk.clone()), options).unwrap();
     let id = chunk(1, 4);
     let mut bytes = pattern(1, CHUNK_BYTES as usize);
     let spec = ChunkSpec {
@@ -179,7 +175,7 @@ fn a_long_log_reads_merges_and_comes_back_as_a_short_one_does() {
     long_log(&store, id, &mut bytes, 600..900);
     store.apply_pending(u64::MAX).unwrap();
     assert_eq!(base(&store, id), 0);
-    let whole = |store: &Store<SimDisk>, cut| {
+    let whole = |store: &Store, cut| {
         let cut = Cut::Exactly(Sequence(cut));
         read(store, id, 0, CHUNK_BYTES, cut).unwrap()
     };
@@ -190,7 +186,7 @@ fn a_long_log_reads_merges_and_comes_back_as_a_short_one_does() {
     assert_eq!(base(&store, id), 599);
     assert!(whole(&store, 599) == early && whole(&store, 899) == bytes);
     store.sync_all().unwrap();
-    let (again, _) = Store::open(disk.after_crash(1), options).unwrap();
+    let (again, _) = Store::open(Arc::new(disk.after_crash(1)), options).unwrap();
     assert!(whole(&again, 599) == early && whole(&again, 899) == bytes);
     store.unpin(id.stripe, Sequence(599));
     long_log(&store, id, &mut bytes, 900..1200);

@@ -17,25 +17,23 @@ struct BusyDisk {
 }
 
 struct BusyFile {
-    file: <SimDisk as Disk>::File,
+    file: Arc<dyn DiskFile>,
     deed: Arc<Mutex<Option<Deed>>>,
 }
 
 impl BusyDisk {
-    fn file(&self, file: <SimDisk as Disk>::File) -> BusyFile {
+    fn file(&self, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
         let deed = Arc::clone(&self.deed);
-        BusyFile { file, deed }
+        Arc::new(BusyFile { file, deed })
     }
 }
 
 impl Disk for BusyDisk {
-    type File = BusyFile;
-
-    fn create(&self, path: &str) -> io::Result<BusyFile> {
+    fn create(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
         self.disk.create(path).map(|file| self.file(file))
     }
 
-    fn open(&self, path: &str) -> io::Result<BusyFile> {
+    fn open(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
         self.disk.open(path).map(|file| self.file(file))
     }
 
@@ -109,7 +107,7 @@ fn a_sync_does_not_claim_what_was_appended_while_it_ran() {
         disk: SimDisk::new(1),
         deed: Arc::default(),
     };
-    let (store, _) = Store::open(busy.clone(), OPTIONS).unwrap();
+    let (store, _) = Store::open(Arc::new(busy.clone()), OPTIONS).unwrap();
     let id = chunk(1, 0);
     write_chunk(&store, id, spec(1, 10_000, 0), &pattern(1, 10_000)).unwrap();
     let first = append(&store, id, stamp(1, 1), NewBytes, 0, b"first").unwrap();

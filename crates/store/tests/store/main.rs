@@ -30,9 +30,10 @@ use gabion_layout::{
     ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Keeping, RunId, Sequence, StripeId,
 };
 use gabion_store::{
-    ChunkSpec, Cut, Disk, Lsn, Options, Piece, Record, RecordKind, RecoveryReport, SimDisk, Store,
+    ChunkSpec, Cut, Lsn, Options, Piece, Record, RecordKind, RecoveryReport, SimDisk, Store,
     StoreError, UpdateStamp,
 };
+use std::sync::Arc;
 
 /// Small segments, so that tests rotate and reclaim them.
 const OPTIONS: Options = Options {
@@ -93,13 +94,13 @@ fn is_segment(path: &str) -> bool {
     path.starts_with("journal/") && path != "journal/spare"
 }
 
-fn open(disk: &SimDisk) -> (Store<SimDisk>, RecoveryReport) {
-    Store::open(disk.clone(), OPTIONS).unwrap()
+fn open(disk: &SimDisk) -> (Store, RecoveryReport) {
+    Store::open(Arc::new(disk.clone()), OPTIONS).unwrap()
 }
 
 /// Writes a chunk in slices of an odd size.
-fn write_chunk<D: Disk>(
-    store: &Store<D>,
+fn write_chunk(
+    store: &Store,
     id: ChunkId,
     spec: ChunkSpec,
     bytes: &[u8],
@@ -112,8 +113,8 @@ fn write_chunk<D: Disk>(
 }
 
 /// Appends a record of one piece.
-fn append<D: Disk>(
-    store: &Store<D>,
+fn append(
+    store: &Store,
     id: ChunkId,
     stamp: UpdateStamp,
     kind: RecordKind,
@@ -135,8 +136,8 @@ fn append<D: Disk>(
     })
 }
 
-fn read<D: Disk>(
-    store: &Store<D>,
+fn read(
+    store: &Store,
     id: ChunkId,
     offset: u64,
     length: u64,

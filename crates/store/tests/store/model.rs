@@ -8,9 +8,10 @@ use crate::crashes::CrashDisk;
 use crate::{OPTIONS, Random, append, chunk, pattern, spec, stamp};
 use gabion_layout::{ByteRange, ChunkId, Epoch, Generation, Keeping, Sequence, StripeId};
 use gabion_store::{
-    ApplySummary, ChunkSpec, Cut, Disk, RecordKind, RecoveryReport, SimDisk, Store, StoreError,
+    ApplySummary, ChunkSpec, Cut, RecordKind, RecoveryReport, SimDisk, Store, StoreError,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 pub(crate) const CHUNK_BYTES: u64 = 10_000;
 /// A data chunk and a parity chunk of each stripe.
@@ -129,7 +130,7 @@ struct Stripe {
 
 pub(crate) struct Model<D: CrashDisk = SimDisk> {
     pub(crate) disk: D,
-    pub(crate) store: Store<D>,
+    pub(crate) store: Store,
     stripes: BTreeMap<u64, Stripe>,
     /// Of data chunks and of parity chunks.
     keepings: [Keeping; 2],
@@ -141,7 +142,7 @@ impl<D: CrashDisk> Model<D> {
     /// Two stripes with their chunks written.
     pub(crate) fn new(seed: u64, keepings: [Keeping; 2]) -> Self {
         let disk = D::fresh(seed);
-        let (store, report) = Store::open(disk.clone(), OPTIONS).unwrap();
+        let (store, report) = Store::open(Arc::new(disk.clone()), OPTIONS).unwrap();
         assert!(report.is_new);
         let mut model = Self {
             disk,
@@ -387,7 +388,7 @@ impl<D: CrashDisk> Model<D> {
     /// Opens the store that a crash left and checks that it is one of the allowed ones, which the
     /// model then takes over.
     pub(crate) fn reopen(&mut self, disk: D) -> RecoveryReport {
-        let (store, report) = Store::open(disk.clone(), OPTIONS).unwrap();
+        let (store, report) = Store::open(Arc::new(disk.clone()), OPTIONS).unwrap();
         assert_eq!((&report.damage, &report.journal_damage), (&vec![], &vec![]));
         self.disk = disk;
         self.store = store;
@@ -417,13 +418,7 @@ impl<D: CrashDisk> Model<D> {
     }
 }
 
-fn check_chunk(
-    store: &Store<impl Disk>,
-    id: ChunkId,
-    held: &Stripe,
-    entry: &Chunk,
-    pin: Option<u64>,
-) {
+fn check_chunk(store: &Store, id: ChunkId, held: &Stripe, entry: &Chunk, pin: Option<u64>) {
     let kind = kind_of(id.index.0);
     let base = store.chunk_info(id).unwrap().spec.unwrap().base.0;
     assert!(base <= held.mark, "{id}: base {base} above {}", held.mark);
@@ -459,7 +454,7 @@ fn check_chunk(
 }
 
 /// What the store says was missed since every update must be what the model knows of.
-fn check_missed(store: &Store<impl Disk>, id: ChunkId, held: &Stripe, entry: &Chunk, base: u64) {
+fn check_missed(store: &Store, id: ChunkId, held: &Stripe, entry: &Chunk, base: u64) {
     let state = store.collect(id.stripe).unwrap();
     for from in 0..held.next_sequence {
         let missed = store.missed_since(id, Sequence(from)).unwrap();
@@ -497,7 +492,7 @@ impl Stripe {
     }
 
     /// Takes over what a crash left of a stripe, if it is allowed.
-    fn adopt(&mut self, store: &Store<impl Disk>, stripe: u64, present: &BTreeSet<ChunkId>) {
+    fn adopt(&mut self, store: &Store, stripe: u64, present: &BTreeSet<ChunkId>) {
         self.chunks.retain(|&index, entry| {
             let is_present = present.contains(&chunk(stripe, index));
             assert!(is_present || entry.is_in_doubt, "chunk {index} is lost");

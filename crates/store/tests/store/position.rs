@@ -6,7 +6,7 @@ use gabion_layout::NodeId;
 use gabion_store::{Identity, RecordKind, SimDisk, Store};
 
 /// A member's store with one chunk.
-fn member() -> (SimDisk, Store<SimDisk>) {
+fn member() -> (SimDisk, Store) {
     let disk = SimDisk::new(5);
     let (store, _) = open(&disk);
     let identity = Identity {
@@ -18,7 +18,7 @@ fn member() -> (SimDisk, Store<SimDisk>) {
     (disk, store)
 }
 
-fn add(store: &Store<SimDisk>, sequence: u64) -> gabion_store::Lsn {
+fn add(store: &Store, sequence: u64) -> gabion_store::Lsn {
     let (stamp, kind) = (stamp(1, sequence), RecordKind::NewBytes);
     append(store, chunk(1, 0), stamp, kind, 0, b"new").unwrap()
 }

@@ -5,7 +5,7 @@ use gabion_layout::{ByteRange, ChunkIndex, Epoch, Generation, RunId, Sequence, S
 use gabion_store::RecordKind::{NewBytes, ParityDelta};
 use gabion_store::{Cut, Piece, Record, SimDisk, Store, StoreError};
 
-fn with_chunk() -> (SimDisk, Store<SimDisk>, Vec<u8>) {
+fn with_chunk() -> (SimDisk, Store, Vec<u8>) {
     let disk = SimDisk::new(1);
     let (store, _) = open(&disk);
     let bytes = pattern(1, 10_000);

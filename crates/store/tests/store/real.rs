@@ -3,6 +3,7 @@
 use crate::{OPTIONS, append, chunk, pattern, read, spec, stamp, write_chunk};
 use gabion_layout::{ByteRange, Sequence, StripeId};
 use gabion_store::{Cut, RealDisk, RecordKind::NewBytes, Store, StoreError};
+use std::sync::Arc;
 
 #[test]
 fn a_store_on_a_directory_comes_back_as_it_was_left() {
@@ -11,7 +12,8 @@ fn a_store_on_a_directory_comes_back_as_it_was_left() {
     let mut bytes = pattern(1, 300_000);
     let id = chunk(3, 0);
     {
-        let (store, report) = Store::open(RealDisk::open(&root).unwrap(), OPTIONS).unwrap();
+        let (store, report) =
+            Store::open(Arc::new(RealDisk::open(&root).unwrap()), OPTIONS).unwrap();
         assert!(report.is_new);
         write_chunk(&store, id, spec(1, 300_000, 0), &bytes).unwrap();
         let mut unfinished = store.create(chunk(3, 1), spec(1, 5000, 0)).unwrap();
@@ -27,7 +29,7 @@ fn a_store_on_a_directory_comes_back_as_it_was_left() {
         assert_eq!(store.apply(StripeId(3)).unwrap().record_count, 15);
         store.sync_all().unwrap();
     }
-    let (store, report) = Store::open(RealDisk::open(&root).unwrap(), OPTIONS).unwrap();
+    let (store, report) = Store::open(Arc::new(RealDisk::open(&root).unwrap()), OPTIONS).unwrap();
     assert_eq!((report.chunk_count, report.pending_count), (1, 5));
     assert_eq!((report.damage.len(), report.torn_bytes), (0, 0));
     let found = read(&store, id, 0, 300_000, Cut::Exactly(Sequence(20))).unwrap();
@@ -61,6 +63,6 @@ fn a_directory_of_something_else_is_left_alone() {
     std::fs::create_dir(directory.path().join("journal")).unwrap();
     std::fs::write(directory.path().join("journal/diary"), b"dear diary").unwrap();
     let disk = RealDisk::open(directory.path()).unwrap();
-    let refused = Store::open(disk, OPTIONS);
+    let refused = Store::open(Arc::new(disk), OPTIONS);
     assert!(matches!(refused, Err(StoreError::UnknownFormat { .. })));
 }

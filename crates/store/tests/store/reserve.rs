@@ -3,6 +3,7 @@
 use crate::{OPTIONS, append, chunk, open, pattern, read, spec, stamp, write_chunk};
 use gabion_layout::{ChunkId, Keeping, Sequence};
 use gabion_store::{ChunkSpec, Cut, Lsn, RealDisk, RecordKind, SimDisk, Store, StoreError};
+use std::sync::Arc;
 
 pub(crate) const CHUNK_BYTES: u64 = 64 << 10;
 /// Room for four records of 4 KiB.
@@ -11,7 +12,7 @@ pub(crate) const RESERVE_BYTES: u64 = 20 << 10;
 /// table, the data.
 pub(crate) const RESERVE_OFFSET: u64 = (8 << 10) + CHUNK_BYTES;
 
-fn create<D: gabion_store::Disk>(store: &Store<D>, id: ChunkId) -> Vec<u8> {
+fn create(store: &Store, id: ChunkId) -> Vec<u8> {
     let bytes = pattern(1, CHUNK_BYTES as usize);
     let keeping = Keeping::Reserve {
         bytes: RESERVE_BYTES,
@@ -25,7 +26,7 @@ fn create<D: gabion_store::Disk>(store: &Store<D>, id: ChunkId) -> Vec<u8> {
 }
 
 /// A store with one chunk that has a reserve, and the chunk's bytes.
-pub(crate) fn prepare() -> (SimDisk, Store<SimDisk>, ChunkId, Vec<u8>) {
+pub(crate) fn prepare() -> (SimDisk, Store, ChunkId, Vec<u8>) {
     let disk = SimDisk::new(3);
     let (store, _) = open(&disk);
     let id = chunk(1, 4);
@@ -38,7 +39,7 @@ pub(crate) fn offset_of(sequence: u64) -> u64 {
 }
 
 /// Appends a delta of 4 KiB and makes it durable.
-fn append_one<D: gabion_store::Disk>(store: &Store<D>, id: ChunkId, sequence: u64) -> Lsn {
+fn append_one(store: &Store, id: ChunkId, sequence: u64) -> Lsn {
     let delta = pattern(sequence, 4096);
     let kind = RecordKind::ParityDelta;
     let stamp = stamp(1, sequence);
@@ -48,7 +49,7 @@ fn append_one<D: gabion_store::Disk>(store: &Store<D>, id: ChunkId, sequence: u6
 }
 
 /// One committed update, whose mark is in the journal.
-pub(crate) fn update<D: gabion_store::Disk>(store: &Store<D>, id: ChunkId, sequence: u64) -> Lsn {
+pub(crate) fn update(store: &Store, id: ChunkId, sequence: u64) -> Lsn {
     let lsn = append_one(store, id, sequence);
     store.commit(id.stripe, Sequence(sequence)).unwrap();
     store.log_marks().unwrap();
@@ -67,18 +68,13 @@ pub(crate) fn expected(initial: &[u8], upto: u64) -> Vec<u8> {
     bytes
 }
 
-pub(crate) fn check<D: gabion_store::Disk>(
-    store: &Store<D>,
-    id: ChunkId,
-    initial: &[u8],
-    upto: u64,
-) {
+pub(crate) fn check(store: &Store, id: ChunkId, initial: &[u8], upto: u64) {
     let cut = Cut::Exactly(Sequence(upto));
     let found = read(store, id, 0, CHUNK_BYTES, cut).unwrap();
     assert!(found == expected(initial, upto), "wrong as of {upto}");
 }
 
-fn base(store: &Store<SimDisk>, id: ChunkId) -> u64 {
+fn base(store: &Store, id: ChunkId) -> u64 {
     store.chunk_info(id).unwrap().spec.unwrap().base.0
 }
 
@@ -434,7 +430,7 @@ fn on_a_file_system_a_reserve_lies_behind_its_chunk_and_a_hole_frees_it() {
     use std::os::unix::fs::MetadataExt;
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().join("node");
-    let (store, _) = Store::open(RealDisk::open(&root).unwrap(), OPTIONS).unwrap();
+    let (store, _) = Store::open(Arc::new(RealDisk::open(&root).unwrap()), OPTIONS).unwrap();
     let id = chunk(1, 4);
     let bytes = create(&store, id);
     for sequence in 1..=3 {
@@ -469,7 +465,7 @@ fn on_a_file_system_a_reserve_lies_behind_its_chunk_and_a_hole_frees_it() {
         update(&store, id, sequence);
     }
     drop(store);
-    let (store, _) = Store::open(RealDisk::open(&root).unwrap(), OPTIONS).unwrap();
+    let (store, _) = Store::open(Arc::new(RealDisk::open(&root).unwrap()), OPTIONS).unwrap();
     check(&store, id, &bytes, 9);
     assert_eq!(store.scrub(id).unwrap(), []);
 }

@@ -51,12 +51,7 @@ fn every_flipped_bit_of_a_reserve_is_noticed() {
 }
 
 /// Makes the chunk anew with all updates up to `base` in its own bytes.
-fn make_anew(
-    store: &Store<SimDisk>,
-    id: ChunkId,
-    base: u64,
-    bytes: &[u8],
-) -> Result<(), StoreError> {
+fn make_anew(store: &Store, id: ChunkId, base: u64, bytes: &[u8]) -> Result<(), StoreError> {
     let keeping = Keeping::Reserve {
         bytes: RESERVE_BYTES,
     };

@@ -10,7 +10,7 @@ const BYTES: u64 = 64 << 10;
 /// Some small segments hold so many records of 4 KiB.
 const MANY: u64 = 60;
 
-fn prepare(keeping: Keeping) -> (SimDisk, Store<SimDisk>, ChunkId) {
+fn prepare(keeping: Keeping) -> (SimDisk, Store, ChunkId) {
     let disk = SimDisk::new(3);
     let (store, _) = open(&disk);
     let id = chunk(1, 4);
@@ -23,7 +23,7 @@ fn prepare(keeping: Keeping) -> (SimDisk, Store<SimDisk>, ChunkId) {
 }
 
 /// A durable record of some bytes, made by the run that has the update's number.
-fn record(store: &Store<SimDisk>, id: ChunkId, sequence: u64, bytes: usize) {
+fn record(store: &Store, id: ChunkId, sequence: u64, bytes: usize) {
     let offset = sequence * 4096 % BYTES;
     let delta = pattern(sequence, bytes);
     let kind = RecordKind::ParityDelta;
@@ -32,13 +32,13 @@ fn record(store: &Store<SimDisk>, id: ChunkId, sequence: u64, bytes: usize) {
 }
 
 /// The same, committed and brought into the chunk.
-fn update(store: &Store<SimDisk>, id: ChunkId, sequence: u64) {
+fn update(store: &Store, id: ChunkId, sequence: u64) {
     record(store, id, sequence, 4096);
     store.commit(id.stripe, Sequence(sequence)).unwrap();
     store.log_marks().unwrap();
 }
 
-fn memory(store: &Store<SimDisk>, id: ChunkId, run: u64) -> (Option<u64>, u64) {
+fn memory(store: &Store, id: ChunkId, run: u64) -> (Option<u64>, u64) {
     let RunMemory {
         sequence,
         complete_after,
@@ -55,7 +55,7 @@ fn runs_outlive_their_records_and_the_process() {
             update(&store, id, sequence);
             store.apply_pending(u64::MAX).unwrap();
         }
-        let check = |store: &Store<SimDisk>| {
+        let check = |store: &Store| {
             for run in [1, 7, MANY] {
                 assert_eq!(memory(store, id, run), (Some(run), 0), "{keeping:?}");
             }
@@ -109,7 +109,7 @@ fn a_chunk_that_was_made_anew_says_from_where_on_it_knows() {
         &pattern(2, BYTES as usize),
     )
     .unwrap();
-    let check = |store: &Store<SimDisk>| {
+    let check = |store: &Store| {
         assert_eq!(memory(store, id, 3), (None, 9));
         assert_eq!(memory(store, id, 4), (None, 9));
         assert_eq!(memory(store, other, 4), (None, 5));

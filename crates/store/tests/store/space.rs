@@ -3,6 +3,7 @@
 use crate::{OPTIONS, append, chunk, is_segment, open, pattern, read, spec, stamp, write_chunk};
 use gabion_layout::{Epoch, Generation, Sequence, StripeId};
 use gabion_store::{Cut, Options, RecordKind::NewBytes, SimDisk, Store, StoreError};
+use std::sync::Arc;
 
 #[test]
 fn a_full_disk_refuses_updates_and_still_fences_applies_and_frees() {
@@ -77,7 +78,7 @@ fn new_chunks_leave_the_reserve_free() {
         free_bytes: 200_000,
         ..OPTIONS
     };
-    let (store, _) = Store::open(disk, options).unwrap();
+    let (store, _) = Store::open(Arc::new(disk), options).unwrap();
     let refused = store.create(chunk(1, 0), spec(1, 110_000, 0));
     assert!(matches!(refused, Err(StoreError::NoSpace { .. })));
     assert!(store.create(chunk(1, 0), spec(1, 20_000, 0)).is_ok());

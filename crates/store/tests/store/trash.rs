@@ -9,7 +9,7 @@ const NEW: &[u8] = b"settled, and not merged yet";
 const DATA_OFFSET: usize = 8192;
 
 /// A store with a chunk that an update has changed, which is settled.
-fn updated(seed: u64) -> (SimDisk, Store<SimDisk>, ChunkId) {
+fn updated(seed: u64) -> (SimDisk, Store, ChunkId) {
     let disk = SimDisk::new(seed);
     let (store, _) = open(&disk);
     let id = chunk(1, 0);

@@ -132,8 +132,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-store-is-made-where-a-directory-is-missing",
         file: "crates/server/src/node.rs",
-        text: "} else if !EngineDisk::exists(&engine, &path) {",
-        replacement: "} else if !EngineDisk::exists(&engine, &path) && init {",
+        text: "} else if !engine.exists(&path) {",
+        replacement: "} else if !engine.exists(&path) && init {",
         check: unit(
             "gabion-server",
             "node::tests::a_store_is_made_only_where_the_operator_says_so",
@@ -142,8 +142,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-store-is-made-on-an-empty-disk",
         file: "crates/server/src/node.rs",
-        text: "if !init && !Store::is_on(&disk)? {",
-        replacement: "if init && !Store::is_on(&disk)? && !init {",
+        text: "if !init && !Store::is_on(&*disk.disk)? {",
+        replacement: "if init && !Store::is_on(&*disk.disk)? && !init {",
         check: unit(
             "gabion-server",
             "node::tests::a_store_is_made_only_where_the_operator_says_so",
@@ -196,9 +196,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     // Disks that fail.
     Mutant {
         name: "recovery-believes-the-page-cache",
-        file: "crates/store/src/chunk_file.rs",
-        text: "self.0.read_device_at(output, offset)",
-        replacement: "self.0.read_exact_at(output, offset)",
+        file: "crates/store/src/disk.rs",
+        text: "Self::Device(file) => file.read_device_at(output, offset),",
+        replacement: "Self::Device(file) => file.read_exact_at(output, offset),",
         check: store("failing::a_record_whose_sync_failed_does_not_come_back_as_durable"),
     },
     Mutant {
