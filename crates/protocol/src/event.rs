@@ -102,7 +102,7 @@ impl fmt::Display for Event {
             ),
             Self::Suspect(node) => write!(f, "{node} is suspect: its lease has run out"),
             Self::Evicted(node) => {
-                write!(f, "{node} is evicted: most nodes cannot reach it")
+                write!(f, "{node} is evicted: other nodes cannot reach it")
             }
             Self::Failed(node) => write!(f, "{node} has failed: its chunks count as lost"),
             Self::GivenUp(node) => {

@@ -3,9 +3,10 @@
 //! The coordinator looks for itself. A node that does not answer it is shown as suspect at once, so
 //! that others do without it; it is declared failed as any other, when its lease has run out. It may
 //! answer the coordinator and be of no use all the same, when a link is cut. So the coordinator has
-//! the other nodes try, too. If most of them cannot use a node for some seconds, it is *evicted*: its
-//! lease is renewed no more, and that run of it joins again only when most of them reach it again.
-//! That takes longer each time, so that a node on a bad link does not come and go.
+//! the other nodes try, too. If most of them cannot use a node for some seconds, or at least two that reach more
+//! nodes than it does, the coordinator *evicts* it: it renews the node's lease no more, and that run of the node
+//! joins again only when the others reach it again. That takes longer each time, so that a node on a bad link does
+//! not come and go. Of the two ends of a single broken link neither is evicted.
 //!
 //! A process that has died is not cut off: nothing of it is left to reach. So a node is evicted only if
 //! its heartbeats arrive all the same. A new start of an evicted node is let in, since it may listen
@@ -28,8 +29,7 @@ const LOOK_EVERY_MS: u64 = 1_000;
 /// time between them: others wait to do without it.
 const LOOK_AGAIN_EVERY_MS: u64 = 700;
 const LOOK_PAUSE_MS: u64 = 100;
-/// A node is evicted when it was of no use to most others so many times in a row, and may return
-/// when most reach it so many times in a row.
+/// A node is evicted when so many looks in a row find it cut off, and may return when so many in a row do not.
 const LOOK_COUNT: u32 = 3;
 /// How long a node stays evicted at least; it doubles with each eviction, up to the maximum.
 const EVICTED_MS: u64 = 5_000;
@@ -45,6 +45,8 @@ struct Suspicion {
     is_watched: bool,
     /// It has not answered the coordinator lately.
     is_silent: bool,
+    /// How many of the others could not use it at the last look.
+    complaint_count: usize,
     /// Looks in a row that found what would change its state.
     look_count: u32,
     /// The run of it whose heartbeats have come since those looks began, if any have.
@@ -61,12 +63,14 @@ struct Eviction {
 }
 
 /// What a look at a node has found.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Look {
     /// It answers the coordinator.
     answers: bool,
-    /// Most of the others that are up, at least two, cannot use it.
-    is_cut_off: bool,
+    /// The other nodes that are up and cannot use it.
+    complainants: Vec<NodeId>,
+    /// How many other nodes are up.
+    other_count: usize,
 }
 
 /// What is to be done about a node that was looked at.
@@ -138,11 +142,23 @@ impl Suspicions {
         !std::mem::replace(&mut self.0.entry(node).or_default().is_watched, true)
     }
 
+    /// Whether at least two others cannot use a node, and they are most of them or reach more nodes than it does:
+    /// a complaint says as much about who complains. Of nodes that reach equally many, the first is believed.
+    fn is_cut_off(&self, node: NodeId, look: &Look) -> bool {
+        let count = look.complainants.len();
+        let complaint_count = |of: &NodeId| self.0.get(of).map_or(0, |held| held.complaint_count);
+        let reaches_more = |other: &&NodeId| (complaint_count(other), **other) < (count, node);
+        let credible_count = look.complainants.iter().filter(reaches_more).count();
+        credible_count >= 2 || (count >= 2 && count * 2 > look.other_count)
+    }
+
     /// Takes note of what a look has found.
-    fn note(&mut self, node: NodeId, look: Look, now_ms: u64) -> Verdict {
+    fn note(&mut self, node: NodeId, look: &Look, now_ms: u64) -> Verdict {
+        let is_cut_off = self.is_cut_off(node, look);
         let held = self.0.entry(node).or_default();
         held.is_silent = !look.answers;
-        let would_change = look.is_cut_off != held.evicted.is_some();
+        held.complaint_count = look.complainants.len();
+        let would_change = is_cut_off != held.evicted.is_some();
         if held.look_count == 0 {
             held.heard = None;
         }
@@ -160,7 +176,7 @@ impl Suspicions {
             }
             None => {}
         }
-        if held.is_silent || look.is_cut_off {
+        if held.is_silent || is_cut_off {
             return Verdict::Open;
         }
         held.is_watched = false;
@@ -185,7 +201,7 @@ impl Suspicions {
     /// Nobody looks any more: the node is declared failed, and proves itself when it joins.
     fn drop_watch(&mut self, node: NodeId) {
         if let Some(held) = self.0.get_mut(&node) {
-            (held.is_watched, held.is_silent) = (false, false);
+            (held.is_watched, held.is_silent, held.complaint_count) = (false, false, 0);
         }
     }
 }
@@ -210,7 +226,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             let began_ms = self.ports.now_ms();
             let look = self.inspect(node).await;
             let now_ms = self.ports.now_ms();
-            let verdict = lock(&self.suspicions).note(node, look, now_ms);
+            let verdict = lock(&self.suspicions).note(node, &look, now_ms);
             match verdict {
                 Verdict::Cleared => return,
                 Verdict::Evict => {
@@ -219,7 +235,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                     {
                         self.ports.note_event(&Event::Evicted(node));
                         self.note_error(format!(
-                            "most nodes cannot reach {node}, so it is evicted until they can"
+                            "other nodes cannot reach {node}, so it is evicted until they can"
                         ));
                     }
                 }
@@ -246,13 +262,12 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             self.ports.call_node(other, request, 2 * REACH_DEADLINE_MS)
         });
         let (own, said) = futures::join!(own, join_all(asked));
-        let cannot = said
-            .iter()
-            .filter(|reply| matches!(reply, Ok(NodeReply::Refused(_))));
-        let cut_count = cannot.count();
+        let cannot = others.iter().zip(&said);
+        let cannot = cannot.filter(|(_, reply)| matches!(reply, Ok(NodeReply::Refused(_))));
         Look {
             answers: own.is_ok(),
-            is_cut_off: cut_count >= 2 && cut_count * 2 > others.len(),
+            complainants: cannot.map(|(&other, _)| other).collect(),
+            other_count: others.len(),
         }
     }
 
@@ -285,7 +300,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let is_evicted = lock(&self.suspicions).is_run_evicted(node, applicant.start.number);
         is_evicted.then(|| {
             CoordinatorReply::Busy(format!(
-                "most nodes cannot reach {node}; it may join when they can"
+                "other nodes cannot reach {node}; it may join when they can"
             ))
         })
     }
@@ -296,26 +311,62 @@ mod tests {
     use super::*;
 
     const NODE: NodeId = NodeId(3);
-    const FINE: Look = Look {
-        answers: true,
-        is_cut_off: false,
-    };
-    const CUT_OFF: Look = Look {
-        answers: true,
-        is_cut_off: true,
-    };
-    const SILENT: Look = Look {
-        answers: false,
-        is_cut_off: false,
-    };
+    fn look(complainants: &[u32]) -> Look {
+        Look {
+            answers: true,
+            complainants: complainants.iter().copied().map(NodeId).collect(),
+            other_count: 8,
+        }
+    }
+
+    fn fine() -> Look {
+        look(&[])
+    }
+
+    fn cut_off() -> Look {
+        look(&[0, 1, 2, 4, 5])
+    }
+
+    fn silent() -> Look {
+        let answers = false;
+        Look { answers, ..fine() }
+    }
+
+    #[test]
+    fn the_node_that_reaches_fewest_is_cut_off_and_its_peers_are_not() {
+        let mut suspicions = Suspicions::default();
+        let is_cut_off = |suspicions: &mut Suspicions, node, complainants: &[u32]| {
+            let (node, look) = (NodeId(node), look(complainants));
+            let found = suspicions.is_cut_off(node, &look);
+            suspicions.note(node, &look, 0);
+            found
+        };
+        assert!(
+            !is_cut_off(&mut suspicions, 3, &[1]),
+            "one link has two ends"
+        );
+        assert!(is_cut_off(&mut suspicions, 3, &[1, 2, 4]));
+        assert!(!is_cut_off(&mut suspicions, 1, &[3]), "it is the same link");
+        // Node 6 is cut from the same nodes, which reach all others.
+        assert!(is_cut_off(&mut suspicions, 6, &[1, 2, 4]));
+        assert!(!is_cut_off(&mut suspicions, 1, &[3, 6]));
+        // Two sides of the same size accuse each other.
+        let mut suspicions = Suspicions::default();
+        for node in 0..4 {
+            is_cut_off(&mut suspicions, node, &[4, 5, 6, 7]);
+            is_cut_off(&mut suspicions, node + 4, &[0, 1, 2, 3]);
+        }
+        assert!(!is_cut_off(&mut suspicions, 0, &[4, 5, 6, 7]));
+        assert!(is_cut_off(&mut suspicions, 4, &[0, 1, 2, 3]));
+    }
 
     #[test]
     fn a_silent_node_is_suspect_until_it_answers() {
         let mut suspicions = Suspicions::default();
         assert!(suspicions.watch(NODE) && !suspicions.watch(NODE));
-        assert_eq!(suspicions.note(NODE, SILENT, 0), Verdict::Open);
+        assert_eq!(suspicions.note(NODE, &silent(), 0), Verdict::Open);
         assert!(suspicions.is_suspect(NODE) && !suspicions.is_evicted(NODE));
-        assert_eq!(suspicions.note(NODE, FINE, 1_000), Verdict::Cleared);
+        assert_eq!(suspicions.note(NODE, &fine(), 1_000), Verdict::Cleared);
         assert!(!suspicions.is_suspect(NODE));
         assert!(suspicions.watch(NODE), "the next report is looked into");
     }
@@ -324,37 +375,37 @@ mod tests {
     fn who_is_cut_off_for_some_looks_is_evicted_and_returns_later_each_time() {
         let mut suspicions = Suspicions::default();
         let evict = |suspicions: &mut Suspicions| {
-            assert_eq!(suspicions.note(NODE, CUT_OFF, 0), Verdict::Open);
+            assert_eq!(suspicions.note(NODE, &cut_off(), 0), Verdict::Open);
             assert_eq!(
-                suspicions.note(NODE, FINE, 0),
+                suspicions.note(NODE, &fine(), 0),
                 Verdict::Cleared,
                 "it begins anew"
             );
             for _ in 1..LOOK_COUNT {
-                assert_eq!(suspicions.note(NODE, CUT_OFF, 0), Verdict::Open);
+                assert_eq!(suspicions.note(NODE, &cut_off(), 0), Verdict::Open);
                 suspicions.hear_heartbeat(NODE, 1);
             }
-            assert_eq!(suspicions.note(NODE, CUT_OFF, 0), Verdict::Evict);
+            assert_eq!(suspicions.note(NODE, &cut_off(), 0), Verdict::Evict);
             assert!(suspicions.evict(NODE, 0));
             assert!(suspicions.is_suspect(NODE) && suspicions.is_evicted(NODE));
         };
         evict(&mut suspicions);
-        assert_eq!(suspicions.note(NODE, CUT_OFF, EVICTED_MS), Verdict::Open);
+        assert_eq!(suspicions.note(NODE, &cut_off(), EVICTED_MS), Verdict::Open);
         for look in 1..LOOK_COUNT {
             assert_eq!(
-                suspicions.note(NODE, FINE, EVICTED_MS),
+                suspicions.note(NODE, &fine(), EVICTED_MS),
                 Verdict::Open,
                 "{look}"
             );
         }
-        assert_eq!(suspicions.note(NODE, FINE, EVICTED_MS), Verdict::Cleared);
+        assert_eq!(suspicions.note(NODE, &fine(), EVICTED_MS), Verdict::Cleared);
         assert!(!suspicions.is_suspect(NODE));
         evict(&mut suspicions);
         for _ in 0..2 * LOOK_COUNT {
-            assert_eq!(suspicions.note(NODE, FINE, EVICTED_MS), Verdict::Open);
+            assert_eq!(suspicions.note(NODE, &fine(), EVICTED_MS), Verdict::Open);
         }
         assert_eq!(
-            suspicions.note(NODE, FINE, 2 * EVICTED_MS),
+            suspicions.note(NODE, &fine(), 2 * EVICTED_MS),
             Verdict::Cleared
         );
     }
@@ -362,13 +413,13 @@ mod tests {
     #[test]
     fn a_node_that_was_heard_only_before_the_looks_is_not_evicted() {
         let mut suspicions = Suspicions::default();
-        assert_eq!(suspicions.note(NODE, SILENT, 0), Verdict::Open);
+        assert_eq!(suspicions.note(NODE, &silent(), 0), Verdict::Open);
         suspicions.hear_heartbeat(NODE, 1);
         for _ in 0..2 * LOOK_COUNT {
-            assert_eq!(suspicions.note(NODE, CUT_OFF, 0), Verdict::Open);
+            assert_eq!(suspicions.note(NODE, &cut_off(), 0), Verdict::Open);
         }
         suspicions.hear_heartbeat(NODE, 1);
-        assert_eq!(suspicions.note(NODE, CUT_OFF, 0), Verdict::Evict);
+        assert_eq!(suspicions.note(NODE, &cut_off(), 0), Verdict::Evict);
         suspicions.hear(NODE, 2);
         assert!(!suspicions.evict(NODE, 0), "another run has joined");
     }
@@ -377,7 +428,7 @@ mod tests {
     fn an_eviction_holds_for_the_run_that_was_evicted() {
         let mut suspicions = Suspicions::default();
         for _ in 0..LOOK_COUNT {
-            suspicions.note(NODE, CUT_OFF, 0);
+            suspicions.note(NODE, &cut_off(), 0);
             suspicions.hear_heartbeat(NODE, 4);
         }
         assert!(suspicions.evict(NODE, 0));

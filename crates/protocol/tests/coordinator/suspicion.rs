@@ -91,17 +91,13 @@ fn evict(bed: &mut Bed) {
 }
 
 #[test]
-fn a_node_that_most_others_cannot_use_is_evicted_until_they_can() {
+fn a_node_that_several_others_cannot_use_is_evicted_until_they_can() {
     let mut bed = Bed::three_racks();
-    cut_off(&mut bed, 4);
+    cut_off(&mut bed, 1);
     suspect(&mut bed);
     bed.pass(10_000);
-    assert_eq!(
-        liveness(&mut bed),
-        Liveness::Up,
-        "as many can use it as cannot"
-    );
-    cut_off(&mut bed, 6);
+    assert_eq!(liveness(&mut bed), Liveness::Up, "a link has two ends");
+    cut_off(&mut bed, 3);
     suspect(&mut bed);
     bed.pass(1_000);
     assert_eq!(liveness(&mut bed), Liveness::Up, "not by one look");
@@ -110,7 +106,7 @@ fn a_node_that_most_others_cannot_use_is_evicted_until_they_can() {
     let CoordinatorReply::Busy(why) = join_as_run(&mut bed, FIRST_RUN) else {
         panic!("it may not join yet")
     };
-    assert!(why.contains("most nodes cannot reach node 4"), "{why}");
+    assert!(why.contains("other nodes cannot reach node 4"), "{why}");
     let said = bed.status().repair.last_error.unwrap();
     assert!(said.contains("evicted"), "{said}");
     bed.unhook();

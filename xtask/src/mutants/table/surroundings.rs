@@ -292,12 +292,22 @@ pub(super) const MUTANTS: &[Mutant] = &[
         check: coordinator("suspicion::no_more_nodes_are_evicted_than_all_pools_survive"),
     },
     Mutant {
+        name: "who-complains-is-believed-whatever-it-reaches",
+        file: "crates/protocol/src/coordinator/suspicion.rs",
+        text: "(complaint_count(other), **other) < (count, node)",
+        replacement: "complaint_count(other) < usize::MAX",
+        check: unit(
+            "gabion-protocol",
+            "coordinator::suspicion::tests::the_node_that_reaches_fewest_is_cut_off_and_its_peers_are_not",
+        ),
+    },
+    Mutant {
         name: "one-node-s-word-evicts-another",
         file: "crates/protocol/src/coordinator/suspicion.rs",
-        text: "is_cut_off: cut_count >= 2 && cut_count * 2 > others.len(),",
-        replacement: "is_cut_off: cut_count >= 1,",
+        text: "credible_count >= 2 || (count >= 2 && count * 2 > look.other_count)",
+        replacement: "credible_count >= 1",
         check: coordinator(
-            "suspicion::a_node_that_most_others_cannot_use_is_evicted_until_they_can",
+            "suspicion::a_node_that_several_others_cannot_use_is_evicted_until_they_can",
         ),
     },
     Mutant {
