@@ -2,9 +2,10 @@
 
 use crate::ClientError;
 use crate::remedy::back_off_ms;
+use gabion_protocol::client_ports::ClientPorts;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::time::{Instant, sleep_until};
 
 /// The slowest that bytes are reckoned to move, in bytes per millisecond, where somebody else can be asked
 /// for them: longer operations have longer deadlines.
@@ -14,25 +15,30 @@ pub(crate) const READ_BYTES_PER_MS: u64 = 4096;
 pub(crate) const WRITE_BYTES_PER_MS: u64 = 64;
 
 /// The time that an operation has, and how often it was tried.
-#[derive(Debug)]
 pub(crate) struct Attempts {
+    ports: Arc<dyn ClientPorts>,
     what: String,
-    limit: Duration,
-    attempt_limit: Duration,
-    deadline: Instant,
+    limit_ms: u64,
+    attempt_limit_ms: u64,
+    deadline_ms: u64,
     count: u32,
 }
 
 impl Attempts {
     /// Starts the clock of an operation that moves so many bytes, at so many of them a millisecond.
-    pub(crate) fn start(what: String, base: Duration, bytes: u64, bytes_per_ms: u64) -> Self {
-        let moving = Duration::from_millis(bytes / bytes_per_ms);
-        let limit = base + moving;
+    pub(crate) fn start(
+        ports: &Arc<dyn ClientPorts>,
+        what: String,
+        base: Duration,
+        (bytes, bytes_per_ms): (u64, u64),
+    ) -> Self {
+        let (limit_ms, attempt_limit_ms) = limits_ms(base, bytes / bytes_per_ms);
         Self {
+            ports: Arc::clone(ports),
             what,
-            limit,
-            attempt_limit: base / 3 + moving,
-            deadline: Instant::now() + limit,
+            limit_ms,
+            attempt_limit_ms,
+            deadline_ms: ports.now_ms().saturating_add(limit_ms),
             count: 0,
         }
     }
@@ -44,16 +50,18 @@ impl Attempts {
 
     /// Milliseconds that are left.
     pub(crate) fn left_ms(&self) -> u64 {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        left.as_millis().max(1) as u64
+        self.until_deadline_ms().max(1)
     }
 
     /// Milliseconds that one attempt may take: a part of the whole, so that a node that hangs
     /// leaves time to do without it.
     pub(crate) fn attempt_ms(&self) -> u64 {
-        let left = self.deadline.saturating_duration_since(Instant::now());
         // A deadline of 0 could not even be refused in words.
-        left.min(self.attempt_limit).as_millis().max(1) as u64
+        self.until_deadline_ms().min(self.attempt_limit_ms).max(1)
+    }
+
+    fn until_deadline_ms(&self) -> u64 {
+        self.deadline_ms.saturating_sub(self.ports.now_ms())
     }
 
     /// Waits before the next attempt.
@@ -61,18 +69,24 @@ impl Attempts {
     /// # Errors
     /// [`ClientError::Late`] with what was `missing`, when the next attempt would begin too late.
     pub(crate) async fn pause(&mut self, missing: &str) -> Result<(), ClientError> {
-        let next = Instant::now() + Duration::from_millis(back_off_ms(self.count));
-        if next >= self.deadline {
+        let back_off_ms = back_off_ms(self.count);
+        if back_off_ms >= self.until_deadline_ms() {
             return Err(ClientError::Late {
                 what: self.what.clone(),
-                limit_s: self.limit.as_secs_f64().ceil() as u64,
+                limit_s: self.limit_ms.div_ceil(1000),
                 missing: missing.to_owned(),
             });
         }
         self.count += 1;
-        sleep_until(next).await;
+        self.ports.sleep_ms(back_off_ms).await;
         Ok(())
     }
+}
+
+/// How long an operation whose bytes take `moving_ms` may take, and how long one attempt of it.
+const fn limits_ms(base: Duration, moving_ms: u64) -> (u64, u64) {
+    let base_ms = base.as_millis() as u64;
+    (base_ms + moving_ms, base_ms / 3 + moving_ms)
 }
 
 /// Bytes that operations under way will move, all together.
@@ -119,8 +133,13 @@ mod tests {
         drop(first);
         assert_eq!(second.all_bytes(), 6_400);
         let base = Duration::from_secs(30);
-        let ms = |bytes, per_ms| Attempts::start(String::new(), base, bytes, per_ms).attempt_ms();
-        assert_eq!(ms(6_400, WRITE_BYTES_PER_MS), 10_100);
-        assert_eq!(ms(409_600, READ_BYTES_PER_MS), 10_100);
+        assert_eq!(
+            limits_ms(base, 6_400 / WRITE_BYTES_PER_MS),
+            (30_100, 10_100)
+        );
+        assert_eq!(
+            limits_ms(base, 409_600 / READ_BYTES_PER_MS),
+            (30_100, 10_100)
+        );
     }
 }

@@ -3,7 +3,6 @@
 use crate::attempts::{Attempts, READ_BYTES_PER_MS, UnderWay, WRITE_BYTES_PER_MS};
 use crate::cache::SegmentCache;
 use crate::health::Health;
-use crate::ports::ClientPorts;
 use crate::runs::OpenRuns;
 use crate::{ClientError, File};
 use futures::FutureExt;
@@ -12,12 +11,13 @@ use gabion_layout::{NodeId, NodePlace, Sequence, Topology};
 use gabion_meta::{FileRecord, PoolRecord};
 use gabion_plan::Plan;
 use gabion_planner::repair::Scheme;
+use gabion_protocol::client_ports::ClientPorts;
 use gabion_protocol::initiate::{PartFailed, RunTerms, run_plan};
 use gabion_protocol::message::{
     ClusterStatus, CoordinatorReply, CoordinatorRequest, FileLayout, FormOrder, LinkRate, Meter,
     NodeStatus, PoolWish, Purpose, RepairOrder, RunId,
 };
-use gabion_protocol::ports::{Address, CallError, Ports};
+use gabion_protocol::ports::{Address, CallError};
 use gabion_protocol::run::{LocalIo, RunContext, run_part};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,8 +34,6 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 /// A client's choices.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// Limits of connections, and emulated links if there are any.
-    pub wire: gabion_wire::Options,
     /// How long an operation on one stripe is tried; large stripes get a second more for each
     /// 4 MiB. The default of 30 s outlasts the declaration of a node's failure.
     pub deadline: Duration,
@@ -55,7 +53,6 @@ pub struct ClientOptions {
 impl Default for ClientOptions {
     fn default() -> Self {
         Self {
-            wire: gabion_wire::Options::default(),
             deadline: Duration::from_secs(30),
             read_scheme: Scheme::Pipeline,
             in_flight_bytes: 256 << 20,
@@ -72,7 +69,7 @@ pub struct Client {
 }
 
 pub(crate) struct Shared {
-    pub(crate) ports: Arc<ClientPorts>,
+    pub(crate) ports: Arc<dyn ClientPorts>,
     pub(crate) options: ClientOptions,
     /// Bytes of files that were opened to be cached. It keeps no client alive.
     pub(crate) cache: SegmentCache<Client>,
@@ -95,26 +92,19 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    /// Connects to the cluster whose coordinator listens at `coordinator` (`host:port`). A
-    /// coordinator that is being restarted is waited for, but no longer than a wrong address should
-    /// take to be told: 3 s.
+    /// Connects to the cluster to whose coordinator `ports` lead. A coordinator that restarts is waited
+    /// for, but no longer than a wrong address should take to be reported: 3 s.
     ///
     /// # Errors
     /// [`ClientError::NoCoordinator`] when none answers there.
-    ///
-    /// # Panics
-    /// Outside of a tokio run-time.
-    pub async fn connect(coordinator: &str, options: ClientOptions) -> Result<Self, ClientError> {
-        let ports = ClientPorts::new(coordinator, options.wire.clone()).map_err(|source| {
-            ClientError::Io {
-                operation: "prepare a client",
-                source,
-            }
-        })?;
+    pub async fn connect(
+        ports: Arc<dyn ClientPorts>,
+        options: ClientOptions,
+    ) -> Result<Self, ClientError> {
         let cache = SegmentCache::new(options.cache_bytes, options.read_ahead_bytes);
         let client = Self {
             shared: Arc::new(Shared {
-                ports: Arc::new(ports),
+                ports,
                 options,
                 cache,
                 planned: Mutex::default(),
@@ -332,13 +322,25 @@ impl Client {
     /// Starts the clock of an operation on so many bytes that several nodes could give.
     pub(crate) fn attempts(&self, what: String, bytes: u64) -> Attempts {
         let deadline = self.shared.options.deadline;
-        Attempts::start(what, deadline, bytes, READ_BYTES_PER_MS)
+        let moving = (bytes, READ_BYTES_PER_MS);
+        Attempts::start(&self.shared.ports, what, deadline, moving)
     }
 
     /// Starts the clock of an operation for which so many bytes have to move to their nodes.
     pub(crate) fn patient_attempts(&self, what: String, bytes: u64) -> Attempts {
         let deadline = self.shared.options.deadline;
-        Attempts::start(what, deadline, bytes, WRITE_BYTES_PER_MS)
+        let moving = (bytes, WRITE_BYTES_PER_MS);
+        Attempts::start(&self.shared.ports, what, deadline, moving)
+    }
+
+    /// The client's connections, clock and chance.
+    pub(crate) fn ports(&self) -> &dyn ClientPorts {
+        &*self.shared.ports
+    }
+
+    /// Nodes that had better be asked last.
+    pub(crate) fn ailing(&self) -> Vec<NodeId> {
+        self.shared.health.ailing(self.ports().now_ms())
     }
 
     /// After how long without any progress a node counts as hanging.
@@ -396,7 +398,8 @@ impl Client {
         limit: Duration,
     ) -> Result<CoordinatorReply, ClientError> {
         let what = "asking the coordinator".to_owned();
-        let mut attempts = Attempts::start(what, limit, 0, READ_BYTES_PER_MS);
+        let moving = (0, READ_BYTES_PER_MS);
+        let mut attempts = Attempts::start(&self.shared.ports, what, limit, moving);
         loop {
             let patience_ms = deadline_ms.min(attempts.left_ms());
             let (error, may_repeat) = match self.shared.ports.reach_coordinator(patience_ms).await {
@@ -455,12 +458,11 @@ impl Client {
             stall_ms: terms.stall_ms,
         };
         // Frames may come as soon as the first node has its part.
-        let mut registration = ports.register(terms.run);
+        let mut frames = ports.flows_of(terms.run);
         let own_ports = Arc::clone(&ports);
         let own = move |part| {
-            let own = async move {
-                run_part(&*own_ports, &*io, &part, context, &mut registration.flows).await
-            };
+            let own =
+                async move { run_part(&*own_ports, &*io, &part, context, &mut frames.flows).await };
             own.boxed()
         };
         let as_of = run_plan(&*ports, plan, terms, own).await?;

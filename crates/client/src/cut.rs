@@ -7,14 +7,15 @@ use crate::file::Layout;
 use crate::read::Reading;
 use crate::remedy::may_ask_again;
 use crate::{ClientError, File};
+use futures::future::pending;
+use futures::{FutureExt, select_biased};
 use gabion_layout::{Epoch, Sequence, StripeRecord};
 use gabion_protocol::message::ReadCut;
 use gabion_protocol::quorum::{Agreement, agree, ask_quorum};
-use std::time::Duration;
-use tokio::time::{Instant, sleep};
+use std::pin::pin;
 
-/// How long the primary may take before the quorum is asked too.
-const QUORUM_AFTER: Duration = Duration::from_millis(200);
+/// How long the primary may take before the quorum is asked too, in milliseconds.
+const QUORUM_AFTER_MS: u64 = 200;
 /// How long the nodes of a quorum may take to answer, in milliseconds.
 const QUORUM_DEADLINE_MS: u64 = 500;
 
@@ -59,17 +60,22 @@ impl File {
             let refusal = {
                 let mark = self.ask_mark(&layout, stripe, how, attempts.attempt_ms());
                 let agreement = async {
-                    sleep(QUORUM_AFTER).await;
-                    self.ask_agreement(&layout, stripe, reading).await
+                    self.client.ports().sleep_ms(QUORUM_AFTER_MS).await;
+                    match self.ask_agreement(&layout, stripe, reading).await {
+                        Some(agreement) => agreement,
+                        None => pending().await,
+                    }
                 };
-                tokio::pin!(mark);
-                tokio::select! {
-                    biased;
-                    asked = &mut mark => asked,
-                    Some(agreement) = agreement => {
+                let agreed = select_biased! {
+                    asked = pin!(mark.fuse()) => Err(asked),
+                    agreement = pin!(agreement.fuse()) => Ok(agreement),
+                };
+                match agreed {
+                    Ok(agreement) => {
                         reading.agree_on(&agreement, stripe);
                         return Ok(true);
                     }
+                    Err(asked) => asked,
                 }
             };
             let refusal = match refusal {
@@ -117,9 +123,9 @@ impl File {
             // Parity may lack what only the nodes with copies know of.
             return None;
         }
-        let ports = &*self.client.shared.ports;
+        let ports = self.client.ports();
         let data_count = self.code(stripe).k();
-        let mut without = self.client.shared.health.ailing(Instant::now());
+        let mut without = self.client.ailing();
         without.extend(reading.avoided_nodes(stripe));
         loop {
             let asked = ask_quorum(ports, stripe, data_count, &without, QUORUM_DEADLINE_MS).await;

@@ -14,34 +14,31 @@ use gabion_layout::{Geometry, NodeId, StripeId, StripeRecord};
 use gabion_meta::PutId;
 use gabion_protocol::initiate::PartFailed;
 use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest, Refusal};
-use gabion_protocol::ports::Ports as _;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-use tokio::time::Instant;
 
 /// For how long a node gets no chunks of a put after it has not taken one. By then the coordinator knows
 /// of a node that has died or is full; another may have been busy only.
-const SHUNNED_FOR: Duration = Duration::from_secs(5);
+const SHUNNED_FOR_MS: u64 = 5_000;
 /// How long the coordinator may take to answer.
 const COORDINATOR_DEADLINE_MS: u64 = 10_000;
 
-/// The nodes that did not take chunks of a put, and when.
+/// The nodes that did not take chunks of a put, and when by the client's clock.
 #[derive(Debug, Default)]
-pub(crate) struct Shunned(Mutex<BTreeMap<NodeId, Instant>>);
+pub(crate) struct Shunned(Mutex<BTreeMap<NodeId, u64>>);
 
 impl Shunned {
-    fn note(&self, nodes: &[NodeId], now: Instant) {
-        self.lock().extend(nodes.iter().map(|&node| (node, now)));
+    fn note(&self, nodes: &[NodeId], now_ms: u64) {
+        self.lock().extend(nodes.iter().map(|&node| (node, now_ms)));
     }
 
-    fn at(&self, now: Instant) -> Vec<NodeId> {
+    fn at(&self, now_ms: u64) -> Vec<NodeId> {
         let mut shunned = self.lock();
-        shunned.retain(|_, since| now.saturating_duration_since(*since) < SHUNNED_FOR);
+        shunned.retain(|_, since_ms| now_ms.saturating_sub(*since_ms) < SHUNNED_FOR_MS);
         shunned.keys().copied().collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeId, Instant>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeId, u64>> {
         // The map is consistent after every step, even if a caller panics.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -87,7 +84,7 @@ impl Storing {
                         refusal: failed.refusal.to_string(),
                     });
                 }
-                self.shunned.note(&blamed, Instant::now());
+                self.shunned.note(&blamed, client.ports().now_ms());
                 format!(
                     "{} did not take its chunk: {}",
                     place(failed.node),
@@ -100,7 +97,7 @@ impl Storing {
     }
 
     fn is_shunned(&self) -> bool {
-        let shunned = self.shunned.at(Instant::now());
+        let shunned = self.shunned.at(self.encoder.client.ports().now_ms());
         let mut nodes = self.record.nodes.iter().zip(self.record.chunks());
         nodes.any(|(node, chunk)| shunned.contains(node) && !self.record.is_stale(chunk))
     }
@@ -120,7 +117,7 @@ impl Storing {
                 put: self.put,
                 first,
                 failed,
-                avoid: self.shunned.at(Instant::now()),
+                avoid: self.shunned.at(self.encoder.client.ports().now_ms()),
             };
             let deadline_ms = COORDINATOR_DEADLINE_MS.min(attempts.left_ms());
             let (mut stripes, nodes) = match client.ask_once(request, deadline_ms).await {
@@ -139,7 +136,7 @@ impl Storing {
             let Some(new) = stripes.pop().filter(fits) else {
                 return Err(ClientError::unexpected("the coordinator"));
             };
-            client.shared.ports.learn_nodes(&nodes);
+            client.ports().learn_nodes(&nodes);
             self.encoder = Arc::new(Encoder {
                 client: client.clone(),
                 code: self.encoder.code.clone(),
@@ -201,9 +198,9 @@ mod tests {
 
     #[test]
     fn a_node_is_shunned_for_a_while() {
-        let (shunned, now) = (Shunned::default(), Instant::now());
+        let (shunned, now) = (Shunned::default(), 1_000);
         shunned.note(&[NodeId(3)], now);
         assert_eq!(shunned.at(now), [NodeId(3)]);
-        assert_eq!(shunned.at(now + SHUNNED_FOR), []);
+        assert_eq!(shunned.at(now + SHUNNED_FOR_MS), []);
     }
 }

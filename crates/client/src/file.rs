@@ -4,18 +4,18 @@ use crate::client::{code_of, topology};
 use crate::extent::{Extent, check_layout, extents, geometry, starts};
 use crate::losses::PrimaryGuess;
 use crate::{Client, ClientError};
+use futures::{FutureExt, select_biased};
 use gabion_codec::Code;
 use gabion_layout::{ByteRange, ChunkIndex, Geometry, PoolId, StripeId, StripeRecord, Topology};
 use gabion_meta::PoolSpec;
 use gabion_planner::Stripe;
 use gabion_protocol::message::{FileLayout, NodeStatus};
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-use tokio::time::timeout;
 
-/// How long a read waits for a new layout before it goes on with the one that it has.
-const REFRESH_PATIENCE: Duration = Duration::from_millis(500);
+/// How long a read waits for a new layout before it goes on with the one that it has, in milliseconds.
+const REFRESH_PATIENCE_MS: u64 = 500;
 
 /// An open file. Clones share its layout.
 ///
@@ -207,9 +207,13 @@ impl File {
     /// # Errors
     /// As [`File::refresh`], but never for want of the coordinator.
     pub(crate) async fn refresh_if_possible(&self) -> Result<(), ClientError> {
-        match timeout(REFRESH_PATIENCE, self.refresh()).await {
-            Ok(Err(ClientError::NoCoordinator(_))) | Err(_) => Ok(()),
-            Ok(refreshed) => refreshed,
+        let patience = self.client.ports().sleep_ms(REFRESH_PATIENCE_MS);
+        select_biased! {
+            refreshed = pin!(self.refresh().fuse()) => match refreshed {
+                Err(ClientError::NoCoordinator(_)) => Ok(()),
+                refreshed => refreshed,
+            },
+            () = patience.fuse() => Ok(()),
         }
     }
 

@@ -6,23 +6,21 @@
 use gabion_layout::NodeId;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-use tokio::time::Instant;
 
 /// How long a node is asked last after its first failure; it doubles with each further one.
-const AILING_FIRST: Duration = Duration::from_secs(1);
+const AILING_FIRST_MS: u64 = 1_000;
 /// The longest.
-const AILING_MAX: Duration = Duration::from_secs(16);
+const AILING_MAX_MS: u64 = 16_000;
 /// A node is suspected aloud at most once in so long.
-const TELL_EVERY: Duration = Duration::from_secs(1);
+const TELL_EVERY_MS: u64 = 1_000;
 /// Latencies of each kind of reads that are remembered.
 const LATENCY_COUNT: usize = 128;
 /// Fewer say nothing about the 99th percentile.
 const LATENCY_COUNT_MIN: usize = 16;
 /// The limits of how long a read waits for its first source, and how long while nothing is known.
-const HEDGE_AFTER_MIN: Duration = Duration::from_millis(10);
-const HEDGE_AFTER_MAX: Duration = Duration::from_millis(500);
-const HEDGE_AFTER_DEFAULT: Duration = Duration::from_millis(250);
+const HEDGE_AFTER_MIN_MS: u64 = 10;
+const HEDGE_AFTER_MAX_MS: u64 = 500;
+const HEDGE_AFTER_DEFAULT_MS: u64 = 250;
 /// Each read allows so much of another one's second source: one in twenty is asked for twice.
 const HEDGE_SHARE: f64 = 0.05;
 /// Second sources that may be saved up.
@@ -42,17 +40,18 @@ struct Memory {
     hedges: f64,
 }
 
+/// Since when a node is asked last, in milliseconds of the client's clock.
 #[derive(Debug)]
 struct Ailment {
-    until: Instant,
-    lasts: Duration,
-    told_at: Option<Instant>,
+    until: u64,
+    lasts: u64,
+    told_at: Option<u64>,
 }
 
-/// The latest latencies of one kind of reads, in a ring.
+/// The latest latencies of one kind of reads in milliseconds, in a ring.
 #[derive(Debug, Default)]
 struct Latencies {
-    ring: Vec<Duration>,
+    ring: Vec<u64>,
     next: usize,
 }
 
@@ -68,50 +67,52 @@ impl Default for Memory {
 
 impl Health {
     /// A node has failed a read or was too slow for it. Whether the coordinator should hear of it now.
-    pub(crate) fn note_failed(&self, node: NodeId, now: Instant) -> bool {
+    pub(crate) fn note_failed(&self, node: NodeId, now_ms: u64) -> bool {
         let mut memory = self.lock();
         let ailment = memory.nodes.entry(node).or_insert(Ailment {
-            until: now,
-            lasts: AILING_FIRST / 2,
+            until: now_ms,
+            lasts: AILING_FIRST_MS / 2,
             told_at: None,
         });
-        if now >= ailment.until + ailment.lasts {
+        if now_ms >= ailment.until + ailment.lasts {
             // It was well for as long as it had been ailing.
-            ailment.lasts = AILING_FIRST / 2;
+            ailment.lasts = AILING_FIRST_MS / 2;
         }
-        if now >= ailment.until {
-            ailment.lasts = (ailment.lasts * 2).min(AILING_MAX);
-            ailment.until = now + ailment.lasts;
+        if now_ms >= ailment.until {
+            ailment.lasts = (ailment.lasts * 2).min(AILING_MAX_MS);
+            ailment.until = now_ms + ailment.lasts;
         }
-        let is_due = ailment.told_at.is_none_or(|at| now >= at + TELL_EVERY);
+        let is_due = ailment
+            .told_at
+            .is_none_or(|at_ms| now_ms >= at_ms + TELL_EVERY_MS);
         if is_due {
-            ailment.told_at = Some(now);
+            ailment.told_at = Some(now_ms);
         }
         is_due
     }
 
     /// Nodes that had better be asked last.
-    pub(crate) fn ailing(&self, now: Instant) -> Vec<NodeId> {
+    pub(crate) fn ailing(&self, now_ms: u64) -> Vec<NodeId> {
         let memory = self.lock();
         let ailing = memory
             .nodes
             .iter()
-            .filter(|(_, ailment)| now < ailment.until);
+            .filter(|(_, ailment)| now_ms < ailment.until);
         ailing.map(|(&node, _)| node).collect()
     }
 
     /// Notes how long a read of `bytes` bytes took.
-    pub(crate) fn note_read(&self, bytes: u64, took: Duration) {
+    pub(crate) fn note_read(&self, bytes: u64, took_ms: u64) {
         let mut memory = self.lock();
-        memory.latencies[kind(bytes)].note(took);
+        memory.latencies[kind(bytes)].note(took_ms);
         memory.hedges = (memory.hedges + HEDGE_SHARE).min(HEDGES_MAX);
     }
 
-    /// The time after which a read of this size asks a second source.
-    pub(crate) fn hedge_after(&self, bytes: u64) -> Duration {
-        let p99 = self.lock().latencies[kind(bytes)].p99();
-        p99.map_or(HEDGE_AFTER_DEFAULT, |p99| {
-            p99.clamp(HEDGE_AFTER_MIN, HEDGE_AFTER_MAX)
+    /// After how long a read of this size asks a second source.
+    pub(crate) fn hedge_after_ms(&self, bytes: u64) -> u64 {
+        let p99_ms = self.lock().latencies[kind(bytes)].p99_ms();
+        p99_ms.map_or(HEDGE_AFTER_DEFAULT_MS, |p99_ms| {
+            p99_ms.clamp(HEDGE_AFTER_MIN_MS, HEDGE_AFTER_MAX_MS)
         })
     }
 
@@ -132,16 +133,16 @@ impl Health {
 }
 
 impl Latencies {
-    fn note(&mut self, took: Duration) {
+    fn note(&mut self, took_ms: u64) {
         if self.ring.len() < LATENCY_COUNT {
-            self.ring.push(took);
+            self.ring.push(took_ms);
         } else {
-            self.ring[self.next] = took;
+            self.ring[self.next] = took_ms;
         }
         self.next = (self.next + 1) % LATENCY_COUNT;
     }
 
-    fn p99(&self) -> Option<Duration> {
+    fn p99_ms(&self) -> Option<u64> {
         let mut sorted = self.ring.clone();
         if sorted.len() < LATENCY_COUNT_MIN {
             return None;
@@ -159,12 +160,10 @@ fn kind(bytes: u64) -> usize {
 mod tests {
     use super::*;
 
-    const MS: Duration = Duration::from_millis(1);
-
     #[test]
     fn a_node_that_failed_is_asked_last_for_longer_each_time() {
-        let (health, node, start) = (Health::default(), NodeId(3), Instant::now());
-        let at = |seconds: u32| start + AILING_FIRST * seconds;
+        let (health, node) = (Health::default(), NodeId(3));
+        let at = |seconds: u64| 7 + AILING_FIRST_MS * seconds;
         assert!(
             health.note_failed(node, at(0)),
             "the coordinator should hear of it"
@@ -187,18 +186,18 @@ mod tests {
     #[test]
     fn the_delay_is_what_one_read_in_a_hundred_exceeds_within_limits() {
         let health = Health::default();
-        assert_eq!(health.hedge_after(1), HEDGE_AFTER_DEFAULT);
-        (0..100).for_each(|_| health.note_read(1, MS));
-        assert_eq!(health.hedge_after(1), HEDGE_AFTER_MIN);
+        assert_eq!(health.hedge_after_ms(1), HEDGE_AFTER_DEFAULT_MS);
+        (0..100).for_each(|_| health.note_read(1, 1));
+        assert_eq!(health.hedge_after_ms(1), HEDGE_AFTER_MIN_MS);
         assert_eq!(
-            health.hedge_after(1 << 30),
-            HEDGE_AFTER_DEFAULT,
+            health.hedge_after_ms(1 << 30),
+            HEDGE_AFTER_DEFAULT_MS,
             "another kind"
         );
-        (0..LATENCY_COUNT).for_each(|_| health.note_read(1, 40 * MS));
-        assert_eq!(health.hedge_after(1), 40 * MS);
-        (0..2).for_each(|_| health.note_read(1, 3_000 * MS));
-        assert_eq!(health.hedge_after(1), HEDGE_AFTER_MAX);
+        (0..LATENCY_COUNT).for_each(|_| health.note_read(1, 40));
+        assert_eq!(health.hedge_after_ms(1), 40);
+        (0..2).for_each(|_| health.note_read(1, 3_000));
+        assert_eq!(health.hedge_after_ms(1), HEDGE_AFTER_MAX_MS);
     }
 
     #[test]
@@ -211,7 +210,7 @@ mod tests {
         assert_eq!(saved_up, 8);
         let mut taken = 0;
         for _ in 0..2_000 {
-            health.note_read(1, MS);
+            health.note_read(1, 1);
             taken += u32::from(health.take_hedge());
         }
         assert!((95..=101).contains(&taken), "{taken}");

@@ -8,12 +8,11 @@
 use crate::extent::Extent;
 use crate::read::{Moment, Reading};
 use crate::{Client, ClientError, File};
-use futures::FutureExt;
+use futures::{FutureExt, select_biased};
 use gabion_layout::{ChunkIndex, NodeId};
 use gabion_protocol::message::CoordinatorRequest;
-use gabion_protocol::ports::Ports as _;
+use std::pin::pin;
 use std::sync::Arc;
-use tokio::time::{Instant, sleep};
 
 /// How long the coordinator may take to hear of a suspicion.
 const SUSPECT_DEADLINE_MS: u64 = 2_000;
@@ -22,10 +21,11 @@ impl Client {
     /// Has a node asked last for a while, since it has failed a read, and lets the coordinator look
     /// after it. Nobody waits for that.
     pub(crate) fn suspect(&self, node: NodeId) {
-        if node == NodeId::CLIENT || !self.shared.health.note_failed(node, Instant::now()) {
+        let now_ms = self.ports().now_ms();
+        if node == NodeId::CLIENT || !self.shared.health.note_failed(node, now_ms) {
             return;
         }
-        let ports = &self.shared.ports;
+        let ports = self.ports();
         let request = CoordinatorRequest::Suspect { node };
         let told = ports.call_coordinator(request, SUSPECT_DEADLINE_MS);
         ports.spawn(told.map(|_| ()).boxed());
@@ -36,10 +36,11 @@ impl File {
     /// Reads a piece of one stripe; none when the file's stripes have other borders by now.
     pub(crate) async fn read_within(&self, extent: Extent) -> Result<Option<Moment>, ClientError> {
         let (health, bytes) = (&self.client.shared.health, extent.range.length);
-        let began = Instant::now();
+        let began_ms = self.client.ports().now_ms();
         let read = self.read_hedged(extent).await;
         if let Ok(Some(_)) = read {
-            health.note_read(bytes, began.elapsed());
+            let took_ms = self.client.ports().now_ms() - began_ms;
+            health.note_read(bytes, took_ms);
         }
         read
     }
@@ -48,26 +49,23 @@ impl File {
         let health = &self.client.shared.health;
         let mut reading = Reading::default();
         let delivered = Arc::clone(&reading.delivered);
-        let first = self.read_with(extent, &mut reading);
-        tokio::pin!(first);
-        tokio::select! {
-            biased;
-            read = &mut first => return read,
-            () = sleep(health.hedge_after(extent.range.length)) => {}
+        let mut first = pin!(self.read_with(extent, &mut reading).fuse());
+        let hedge_after_ms = health.hedge_after_ms(extent.range.length);
+        select_biased! {
+            read = first => return read,
+            () = self.client.ports().sleep_ms(hedge_after_ms).fuse() => {}
         }
         let slow = delivered.awaited();
         let Some(mut reading) = delivered.second_source().filter(|_| health.take_hedge()) else {
             return first.await;
         };
-        let second = self.read_with(extent, &mut reading);
-        tokio::pin!(second);
-        tokio::select! {
-            biased;
-            read = &mut first => match read {
+        let mut second = pin!(self.read_with(extent, &mut reading).fuse());
+        select_biased! {
+            read = first => match read {
                 Ok(read) => Ok(read),
                 Err(_) => second.await,
             },
-            read = &mut second => match read {
+            read = second => match read {
                 Ok(read) => {
                     self.suspect_holders(extent, &slow, &delivered.awaited());
                     Ok(read)

@@ -16,7 +16,6 @@ use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Damage, FileLayout, Liveness, Meter, NodeReply,
     NodeRequest, StoreCounts,
 };
-use gabion_protocol::ports::Ports as _;
 use std::collections::BTreeMap;
 
 /// Slice size of the repair plans that are shown; the coordinator's default.

@@ -33,7 +33,6 @@ mod hedge;
 mod inspect;
 mod losses;
 mod memory;
-mod ports;
 mod primary;
 mod put;
 mod read;

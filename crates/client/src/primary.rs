@@ -2,9 +2,11 @@
 
 use crate::File;
 use crate::file::Layout;
+use futures::{FutureExt, select_biased};
 use gabion_layout::{Epoch, NodeId, Sequence, StripeId, StripeRecord};
 use gabion_protocol::message::{NodeReply, NodeRequest, Refusal};
-use gabion_protocol::ports::{CallError, Ports as _, until_hung};
+use gabion_protocol::ports::{CallError, until_hung};
+use std::pin::pin;
 
 /// How many times in a row one node may name another as the primary. A lease moves rarely; nodes
 /// that name each other need time to find out.
@@ -106,7 +108,7 @@ impl File {
         request: NodeRequest,
         deadline_ms: u64,
     ) -> Result<NodeReply, NotDone> {
-        let (ports, asked) = (&*self.client.shared.ports, [node]);
+        let (ports, asked) = (self.client.ports(), [node]);
         let silent = |error: CallError| {
             self.client.suspect(node);
             self.with_primary(stripe, |p| p.pass_over(node));
@@ -120,10 +122,9 @@ impl File {
             let left_ms = deadline_ms.saturating_sub(ports.now_ms().saturating_sub(began_ms));
             ports.call_node(node, request, left_ms).await
         };
-        let answer = tokio::select! {
-            biased;
-            answer = call => answer,
-            (_, hung) = until_hung(ports, &asked) => Err(hung),
+        let answer = select_biased! {
+            answer = pin!(call.fuse()) => answer,
+            (_, hung) = pin!(until_hung(ports, &asked).fuse()) => Err(hung),
         };
         match answer {
             Ok(reply) => heard(reply),

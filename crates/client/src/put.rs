@@ -6,28 +6,26 @@ use crate::client::{check, code_of, topology};
 use crate::elsewhere::{Shunned, Storing};
 use crate::extent::{geometry, keepings};
 use crate::memory::Segment;
-use crate::ports::ClientPorts;
 use crate::task::Task;
 use crate::{Client, ClientError, Progress};
 use bytes::{Bytes, BytesMut};
 use futures::FutureExt;
+use futures::io::{AsyncRead, AsyncReadExt};
 use futures::stream::{FuturesUnordered, StreamExt};
 use gabion_codec::Code;
 use gabion_layout::{Epoch, Geometry, NodeId, Sequence, StripeRecord, Topology};
 use gabion_meta::{PoolRecord, PoolSpec, PutId};
 use gabion_planner::{Stripe, encode};
+use gabion_protocol::client_ports::ClientPorts;
 use gabion_protocol::initiate::{PartFailed, RunTerms};
 use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest, Effect, Purpose, ReadCut};
-use gabion_protocol::ports::Ports;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// Slice size of encodings, in bytes.
 const ENCODE_SLICE_BYTES: u64 = 256 << 10;
 /// How often the coordinator hears that a put is alive; well below the minute after which it would
-/// give the put up.
-const TOUCH_EVERY: Duration = Duration::from_secs(10);
+/// give the put up, in milliseconds.
+const TOUCH_EVERY_MS: u64 = 10_000;
 /// How long the coordinator may take to answer about a put.
 const COORDINATOR_DEADLINE_MS: u64 = 10_000;
 
@@ -84,7 +82,7 @@ impl Client {
         progress: &dyn Progress,
     ) -> Result<PutSummary, ClientError> {
         let begun = self.begin_put(name, pool, size_bytes).await?;
-        let mut keeper = Keeper::new(Arc::clone(&self.shared.ports), begun.put, TOUCH_EVERY);
+        let mut keeper = Keeper::new(Arc::clone(&self.shared.ports), begun.put, TOUCH_EVERY_MS);
         let stored = store_all(&begun, source, size_bytes, progress).await;
         let done = match stored {
             Ok(stripes) => self.commit_put(name, begun.put).await.map(|()| stripes),
@@ -131,7 +129,7 @@ impl Client {
         else {
             return Err(ClientError::unexpected("the coordinator"));
         };
-        self.shared.ports.learn_nodes(&nodes);
+        self.ports().learn_nodes(&nodes);
         let encoder = Encoder {
             client: self.clone(),
             code: code_of(&pool)?,
@@ -194,7 +192,8 @@ async fn store_all(
             shunned: Arc::clone(&shunned),
             record: record.clone(),
         };
-        storing.push(Task::spawn(async move {
+        let ports = begun.encoder.client.ports();
+        storing.push(Task::spawn(ports, async move {
             let record = one.store(shape, segment).await?;
             Ok((data_bytes, record))
         }));
@@ -306,7 +305,7 @@ pub(crate) fn place(node: NodeId) -> String {
 
 /// Keeps a put alive, and gives it up unless it is released.
 pub(crate) struct Keeper {
-    ports: Arc<ClientPorts>,
+    ports: Arc<dyn ClientPorts>,
     put: PutId,
     /// Ends with the keeper.
     _touching: Task<()>,
@@ -315,11 +314,11 @@ pub(crate) struct Keeper {
 
 impl Keeper {
     /// Says from now on that often that the put is alive.
-    pub(crate) fn new(ports: Arc<ClientPorts>, put: PutId, touch_every: Duration) -> Self {
+    pub(crate) fn new(ports: Arc<dyn ClientPorts>, put: PutId, touch_every_ms: u64) -> Self {
         let touching = Arc::clone(&ports);
-        let touching = Task::spawn(async move {
+        let touching = Task::spawn(&*ports, async move {
             loop {
-                tokio::time::sleep(touch_every).await;
+                touching.sleep_ms(touch_every_ms).await;
                 // One that is lost is made up for by the next; if the put is gone, its commit says
                 // so.
                 let touch = CoordinatorRequest::TouchPut(put);

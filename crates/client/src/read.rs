@@ -17,6 +17,7 @@ use crate::memory::ReadBuffer;
 use crate::remedy::{ReadRemedy, read_remedy};
 use crate::task::Task;
 use crate::{Client, ClientError, File, Progress};
+use futures::io::{AsyncWrite, AsyncWriteExt};
 use futures::stream::{self, StreamExt};
 use gabion_layout::{
     ByteRange, ChunkIndex, ChunkRange, Epoch, Geometry, NodeId, Sequence, StripeId, StripeRecord,
@@ -28,8 +29,6 @@ use gabion_protocol::message::{Effect, Purpose, ReadCut};
 use gabion_protocol::quorum::Agreement;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::io::{AsyncWrite, AsyncWriteExt};
-use tokio::time::Instant;
 
 /// Slice size of reads, in bytes.
 const READ_SLICE_BYTES: u64 = 256 << 10;
@@ -224,7 +223,7 @@ impl Client {
         let ahead_count = self.in_flight_count(longest);
         let read = |extent| {
             let file = file.clone();
-            Task::spawn(async move { file.read_extent(extent).await })
+            Task::spawn(self.ports(), async move { file.read_extent(extent).await })
         };
         let mut pieces = stream::iter(extents.into_iter().map(read)).buffered(ahead_count);
         let failed = |source| ClientError::Io {
@@ -440,7 +439,7 @@ impl File {
         let nodes = fleet.nodes;
         let lost_now = lost_for_now(record, nodes, &reading.avoided);
         let mut lost_or_ailing = lost_now.clone();
-        let ailing = self.client.shared.health.ailing(Instant::now());
+        let ailing = self.client.ailing();
         lost_or_ailing.extend(ailing.iter().filter_map(|&node| record.chunk_on(node)));
         lost_or_ailing.sort_unstable();
         lost_or_ailing.dedup();

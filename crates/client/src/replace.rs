@@ -18,13 +18,12 @@ use gabion_meta::PutId;
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, NodeStatus, Refusal, SettledStripe,
 };
-use gabion_protocol::ports::{CallError, Ports as _};
+use gabion_protocol::ports::CallError;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// How often the coordinator hears that a replacement is alive; a fifth of the time after which it
 /// would give the replacement up.
-const TOUCH_EVERY: Duration = Duration::from_secs(2);
+const TOUCH_EVERY_MS: u64 = 2_000;
 
 /// A replacement that the coordinator has made room for.
 struct Begun {
@@ -81,7 +80,7 @@ impl File {
     ) -> Result<(), Setback> {
         let begun = self.begin_replace(extents, attempts).await?;
         let ports = Arc::clone(&self.client.shared.ports);
-        let mut keeper = Keeper::new(ports, begun.put, TOUCH_EVERY);
+        let mut keeper = Keeper::new(ports, begun.put, TOUCH_EVERY_MS);
         if let Err(setback) = self.write_anew(&begun, extents, bytes, attempts).await {
             keeper.abort().await;
             return Err(setback);
@@ -136,7 +135,7 @@ impl File {
         if settled.len() != extents.len() || stripes.len() != extents.len() {
             return Err(ClientError::unexpected("the coordinator").into());
         }
-        self.client.shared.ports.learn_nodes(&nodes);
+        self.client.ports().learn_nodes(&nodes);
         let topology = topology(&nodes)?;
         Ok(Begun {
             put,

@@ -19,7 +19,7 @@ use gabion_plan::Plan;
 use gabion_planner::update;
 use gabion_protocol::initiate::{fits_records, substitutes};
 use gabion_protocol::message::{NodeReply, NodeRequest, Refusal, RunFate, RunId, RunQuestion};
-use gabion_protocol::ports::{Ports as _, call_living};
+use gabion_protocol::ports::call_living;
 use gabion_protocol::primary::UPDATE_SLICE_BYTES;
 
 /// The most bytes that are staged by one request.

@@ -22,7 +22,7 @@ const READ_LIMIT: Duration = Duration::from_secs(15);
 
 async fn connect(cluster: &TestCluster) -> Client {
     let options = ClientOptions::default();
-    let client = Client::connect(&cluster.coordinator(), options).await;
+    let client = gabion_wire::connect(&cluster.coordinator(), options).await;
     client.expect("the coordinator answers")
 }
 

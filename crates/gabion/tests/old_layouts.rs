@@ -31,7 +31,7 @@ async fn connect(cluster: &TestCluster) -> Client {
         deadline: Duration::from_secs(30),
         ..ClientOptions::default()
     };
-    Client::connect(&cluster.coordinator(), options)
+    gabion_wire::connect(&cluster.coordinator(), options)
         .await
         .unwrap()
 }

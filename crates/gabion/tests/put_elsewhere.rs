@@ -2,11 +2,10 @@
 
 mod support;
 
-use gabion_client::{Client, ClientOptions};
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use futures::io::AllowStdIo;
+use gabion_client::ClientOptions;
+use std::io::{self, Read};
 use support::{TestCluster, pattern};
-use tokio::io::{AsyncRead, ReadBuf};
 
 const STRIPE: usize = 256 << 10;
 
@@ -17,21 +16,14 @@ struct Halves<'a, F> {
     between: Option<F>,
 }
 
-impl<F: FnOnce() + Unpin> AsyncRead for Halves<'_, F> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<std::io::Result<()>> {
+impl<F: FnOnce()> Read for Halves<'_, F> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if self.bytes.len() <= self.half
             && let Some(between) = self.between.take()
         {
             between();
         }
-        let mut bytes = self.bytes;
-        let read = Pin::new(&mut bytes).poll_read(context, into);
-        self.bytes = bytes;
-        read
+        self.bytes.read(into)
     }
 }
 
@@ -40,18 +32,18 @@ fn a_put_outlives_a_node_that_dies_while_it_is_under_way() {
     let cluster = TestCluster::start(3, 3);
     cluster.run(&["pool", "create", "vm", "--code=rs(4,2)", "--chunk=64KiB"]);
     let bytes = pattern(48 * STRIPE, 12);
-    let source = Halves {
+    let source = AllowStdIo::new(Halves {
         bytes: &bytes,
         half: bytes.len() / 2,
         between: Some(|| {
             cluster.run(&["chaos", "kill-node", "4"]);
         }),
-    };
+    });
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().build().expect("a run-time");
     let coordinator = cluster.coordinator();
     let summary = runtime.block_on(async {
-        let client = Client::connect(&coordinator, ClientOptions::default());
+        let client = gabion_wire::connect(&coordinator, ClientOptions::default());
         let client = client.await.expect("the coordinator answers");
         client
             .put("f", None, source, bytes.len() as u64, &())

@@ -27,7 +27,7 @@ async fn connect(cluster: &TestCluster, deadline_s: u64) -> Client {
         ..ClientOptions::default()
     };
     let coordinator = cluster.coordinator();
-    let client = Client::connect(&coordinator, options).await;
+    let client = gabion_wire::connect(&coordinator, options).await;
     client.expect("the coordinator answers")
 }
 

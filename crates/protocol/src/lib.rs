@@ -5,6 +5,7 @@
 //! The promise and its proof are in docs/update-protocol.md. No scheme logic is here: planners
 //! make the plans that these roles start and take part in.
 
+pub mod client_ports;
 mod commit;
 pub mod coordinator;
 pub mod event;

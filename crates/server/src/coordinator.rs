@@ -1,15 +1,14 @@
 //! The coordinator process: metadata on disk, a listener, and the protocol's `Coordinator`.
 
 use crate::ServerError;
-use crate::error::{io_error, random_bytes};
+use crate::error::{io_error, no_randomness, random_bytes};
 use crate::node::listen_on;
-use crate::ports::ServerPorts;
 use gabion_meta::{ClusterId, Meta, MetaError, RedbStore};
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
 use gabion_protocol::message::{CoordinatorRequest, Flow};
 use gabion_wire::{
-    Connection, Endpoint, Handler, Hello, Options, PeerIdentity, Responder, Role, TrafficMeter,
-    WireError,
+    Connection, Endpoint, Handler, Hello, Options, PeerIdentity, ProcessPorts, Responder, Role,
+    TrafficMeter, WireError,
 };
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -84,7 +83,7 @@ impl CoordinatorProcess {
             Options::default(),
             Arc::new(TrafficMeter::default()),
         );
-        let ports = ServerPorts::new(None, Arc::clone(&endpoint))?;
+        let ports = ProcessPorts::new(None, Arc::clone(&endpoint)).map_err(no_randomness)?;
         let coordinator = Coordinator::new(meta, Arc::new(ports), options)?;
         assert!(
             handler.coordinator.set(Arc::clone(&coordinator)).is_ok(),

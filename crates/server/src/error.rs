@@ -118,6 +118,11 @@ pub(crate) fn io_error(
     }
 }
 
+/// The error when the system gives no randomness.
+pub(crate) fn no_randomness(source: std::io::Error) -> ServerError {
+    io_error("read", Path::new("/dev/urandom"))(source)
+}
+
 /// Bytes that nobody can guess.
 pub(crate) fn random_bytes<const N: usize>() -> Result<[u8; N], ServerError> {
     let path = Path::new("/dev/urandom");

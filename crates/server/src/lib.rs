@@ -6,13 +6,10 @@
 mod array;
 mod array_watch;
 mod coordinator;
-mod disk_watch;
 mod engine;
 mod error;
 mod identity;
-mod links;
 mod node;
-mod ports;
 
 pub use array::ArrayConfig;
 pub use coordinator::{CoordinatorConfig, CoordinatorProcess};

@@ -3,10 +3,8 @@
 use crate::ServerError;
 use crate::array_watch::ArrayWatch;
 use crate::engine::Engine;
-use crate::error::io_error;
+use crate::error::{io_error, no_randomness};
 use crate::identity::Identity;
-use crate::links::probe_links;
-use crate::ports::ServerPorts;
 use futures::FutureExt;
 use gabion_layout::{ClusterId, NodeId, RackId, Start};
 use gabion_protocol::limits::Limits;
@@ -15,8 +13,8 @@ use gabion_protocol::node::{JoinError, Left, Node, NodeOptions};
 use gabion_protocol::ports::{Address, Ports};
 use gabion_store::Store;
 use gabion_wire::{
-    Connection, Endpoint, Handler, Hello, LinkTable, Options, PeerIdentity, Responder, Role,
-    TrafficMeter, WireError,
+    ArrayLook, Connection, Endpoint, Handler, Hello, LinkTable, Options, PeerIdentity,
+    ProcessPorts, Responder, Role, TrafficMeter, WireError, probe_links,
 };
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -62,7 +60,7 @@ pub struct NodeConfig {
 /// A node that has joined its cluster.
 pub struct NodeProcess {
     node: Arc<Node>,
-    ports: Arc<ServerPorts>,
+    ports: Arc<ProcessPorts>,
     endpoint: Arc<Endpoint>,
     listener: TcpListener,
 }
@@ -111,7 +109,9 @@ impl NodeProcess {
         let meter = Arc::new(TrafficMeter::default());
         let handler = Arc::new(NodeHandler::default());
         let nobody = nameless(identity.member, &handler, &meter);
-        let ports = Arc::new(ServerPorts::new(Some(coordinator), nobody)?.keeping(array));
+        let array = array.map(|array| Box::new(move || array.status()) as ArrayLook);
+        let ports = ProcessPorts::new(Some(coordinator), nobody).map_err(no_randomness)?;
+        let ports = Arc::new(ports.keeping(array));
         let options = NodeOptions {
             node: identity.member.map(|(_, node)| node),
             rack,
@@ -181,7 +181,7 @@ impl NodeProcess {
 }
 
 /// Lets the node call itself, as a primary calls its participants, without a connection.
-fn answer_own_calls(ports: &ServerPorts, node: &Arc<Node>) {
+fn answer_own_calls(ports: &ProcessPorts, node: &Arc<Node>) {
     let (id, own) = (node.id(), Arc::downgrade(node));
     let answer = move |request| match own.upgrade() {
         Some(node) => node.handle(request, Address::Node(id)),
@@ -304,7 +304,7 @@ impl Complaint {
 /// Joins, as soon as the coordinator can be reached.
 async fn join(
     store: Arc<Store>,
-    ports: &Arc<ServerPorts>,
+    ports: &Arc<ProcessPorts>,
     options: &NodeOptions,
 ) -> Result<Arc<Node>, ServerError> {
     let mut complaint = Complaint::default();
@@ -371,7 +371,7 @@ struct NodeHandler {
 
 struct Serving {
     node: Arc<Node>,
-    ports: Arc<ServerPorts>,
+    ports: Arc<ProcessPorts>,
     meter: Arc<TrafficMeter>,
 }
 

@@ -6,21 +6,26 @@ use std::time::Duration;
 
 /// Counts from when it was started, and never steps back.
 #[derive(Clone, Copy, Debug)]
-pub struct LeaseClock {
+pub(crate) struct LeaseClock {
     started: Duration,
 }
 
 impl LeaseClock {
     /// A clock that says 0 now.
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self {
             started: since_boot(),
         }
     }
 
     /// Milliseconds since the start, suspended time included.
-    pub fn now_ms(&self) -> u64 {
-        since_boot().saturating_sub(self.started).as_millis() as u64
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.now_us() / 1000
+    }
+
+    /// Microseconds since the start, suspended time included.
+    pub(crate) fn now_us(&self) -> u64 {
+        since_boot().saturating_sub(self.started).as_micros() as u64
     }
 }
 

@@ -11,11 +11,11 @@ const DOUBTED_FOR: Duration = Duration::from_secs(5);
 
 /// Nodes that were silent a moment ago.
 #[derive(Debug, Default)]
-pub struct Doubts(Mutex<BTreeMap<NodeId, Instant>>);
+pub(crate) struct Doubts(Mutex<BTreeMap<NodeId, Instant>>);
 
 impl Doubts {
     /// Takes note that a node was silent, or that it has answered.
-    pub fn note(&self, node: NodeId, is_silent: bool) {
+    pub(crate) fn note(&self, node: NodeId, is_silent: bool) {
         let mut since = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if is_silent {
             since.insert(node, Instant::now());
@@ -25,7 +25,7 @@ impl Doubts {
     }
 
     /// Whether a node is doubted.
-    pub fn holds(&self, node: NodeId) -> bool {
+    pub(crate) fn holds(&self, node: NodeId) -> bool {
         let since = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         since
             .get(&node)

@@ -5,13 +5,17 @@
 //! [`Peers`] opens connections on demand; [`Endpoint::serve`] accepts them. On a [`Connection`]
 //! requests are called with a deadline, and slices flow with back-pressure.
 //!
+//! [`ProcessPorts`] are the protocol's ports over these connections, and [`connect`] makes a client of them.
+//!
 //! Nothing here decides what to send or whether to try again. What messages say is in
 //! `gabion_protocol::message`.
 
 mod admission;
 mod body;
+mod client;
 mod clock;
 mod connection;
+mod disk_watch;
 mod doubts;
 mod endpoint;
 mod error;
@@ -19,8 +23,10 @@ pub mod frame;
 mod handler;
 mod hello;
 mod link;
+mod link_rates;
 mod meter;
 mod peers;
+mod ports;
 mod rate;
 mod reader;
 mod stream;
@@ -28,14 +34,17 @@ mod writer;
 
 pub use admission::ConnectionLimits;
 pub use body::{Frame, Rpc};
-pub use clock::LeaseClock;
+pub use client::{connect, connect_with};
+use clock::LeaseClock;
 pub use connection::Connection;
-pub use doubts::Doubts;
+use doubts::Doubts;
 pub use endpoint::{Endpoint, Options};
 pub use error::WireError;
 pub use handler::{Handler, Responder};
 pub use hello::{Hello, PeerIdentity, Role};
 pub use link::{LinkSpec, LinkTable};
+pub use link_rates::{LinkRates, probe_links};
 pub use meter::TrafficMeter;
 pub use peers::Peers;
+pub use ports::{ArrayLook, Own, ProcessPorts};
 pub use rate::{RateError, parse_rate};

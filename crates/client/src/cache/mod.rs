@@ -31,14 +31,13 @@ use crate::ClientError;
 use crate::extent::Extent;
 use backing::Backing;
 use bytes::Bytes;
+use event_listener::Event;
 use futures::stream::{self, StreamExt};
 use gabion_layout::ByteRange;
 use gabion_meta::PutId;
 use std::collections::BTreeSet;
-use std::pin::pin;
 use std::sync::{Mutex, MutexGuard};
 use table::{Key, Reading, Table, Writing};
-use tokio::sync::Notify;
 
 /// How many segments a flush writes back at a time.
 const WRITE_BACK_PARALLEL_COUNT: usize = 8;
@@ -50,7 +49,7 @@ const DISPLACE_FAILURES_MAX: usize = 2;
 pub(crate) struct SegmentCache<B: Backing> {
     table: Mutex<Table<B::File>>,
     /// Whoever waits for the end of a write to the cluster.
-    ended: Notify,
+    ended: Event,
 }
 
 /// A file as somebody opened it.
@@ -83,7 +82,7 @@ impl<B: Backing> SegmentCache<B> {
     pub(crate) fn new(capacity_bytes: u64, read_ahead_bytes: u64) -> Self {
         Self {
             table: Mutex::new(Table::new(capacity_bytes, read_ahead_bytes)),
-            ended: Notify::new(),
+            ended: Event::new(),
         }
     }
 
@@ -182,8 +181,7 @@ impl<B: Backing> SegmentCache<B> {
         let (key, offset) = (handle.key(extent), extent.range.offset);
         let mut tried = BTreeSet::new();
         while tried.len() < DISPLACE_FAILURES_MAX {
-            let mut ended = pin!(self.ended.notified());
-            ended.as_mut().enable();
+            let ended = self.ended.listen();
             let next = self.table().write(key, &handle.file, offset, bytes, &tried);
             match next {
                 Writing::Done => return true,
@@ -282,8 +280,7 @@ impl<B: Backing> SegmentCache<B> {
     /// not here.
     async fn take_all(&self, keys: Vec<Key>, file: &B::File) -> Leaving<'_, B> {
         loop {
-            let mut ended = pin!(self.ended.notified());
-            ended.as_mut().enable();
+            let ended = self.ended.listen();
             if self.table().take_all(&keys, file) {
                 return Leaving::of(self, keys);
             }
@@ -295,8 +292,7 @@ impl<B: Backing> SegmentCache<B> {
     /// changes.
     async fn take_changed(&self, key: Key) -> Option<Leaving<'_, B>> {
         loop {
-            let mut ended = pin!(self.ended.notified());
-            ended.as_mut().enable();
+            let ended = self.ended.listen();
             if self.table().take_changed(key)? {
                 return Some(Leaving::of(self, vec![key]));
             }
@@ -342,7 +338,7 @@ impl<B: Backing> Drop for Leaving<'_, B> {
         }
         table.end_leaving(&self.keys);
         drop(table);
-        self.cache.ended.notify_waiters();
+        self.cache.ended.notify(usize::MAX);
     }
 }
 

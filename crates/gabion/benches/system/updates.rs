@@ -4,7 +4,7 @@ use crate::machine;
 use crate::put;
 use crate::trial::argument;
 use anyhow::Context;
-use gabion_client::{Client, ClientOptions};
+use gabion_client::ClientOptions;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::time::Instant;
@@ -34,7 +34,7 @@ pub(crate) async fn run(scale: Scale) -> anyhow::Result<()> {
         .open(&source)
         .context("open a temporary file")?;
     plain.sync_all().context("sync a temporary file")?;
-    let client = Client::connect(trial.coordinator(), ClientOptions::default()).await?;
+    let client = gabion_wire::connect(trial.coordinator(), ClientOptions::default()).await?;
     let file = client.open("updated").await?;
     let mut next = machine::numbers(5);
     let mut offset = || next() % (FILE_BYTES / UPDATE_BYTES) as u64 * UPDATE_BYTES as u64;

@@ -1,7 +1,7 @@
 //! Whether a process that was started serves: it says so by a line on its stdout. A node that waits for the
 //! operator's word has not said so; the coordinator knows of it.
 
-use gabion_client::{Client, ClientOptions};
+use gabion_client::ClientOptions;
 use gabion_layout::NodeId;
 use gabion_protocol::message::JoinProgress;
 use std::fs;
@@ -41,7 +41,7 @@ const ASK_EVERY: Duration = Duration::from_secs(1);
 pub(super) async fn until_it_waits(coordinator: &str, node: NodeId) -> JoinProgress {
     loop {
         tokio::time::sleep(ASK_EVERY).await;
-        let Ok(client) = Client::connect(coordinator, ClientOptions::default()).await else {
+        let Ok(client) = gabion_wire::connect(coordinator, ClientOptions::default()).await else {
             continue;
         };
         let joining = client.status().await.map(|status| status.joining);

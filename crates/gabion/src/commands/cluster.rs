@@ -10,7 +10,7 @@ use crate::cluster::{LocalCluster, lock};
 use crate::failure::{Context, Failure};
 use crate::output::{Format, Shown, align_numbers, bytes, print_json, say, table};
 use comfy_table::ContentArrangement;
-use gabion_client::{Client, ClientOptions};
+use gabion_client::ClientOptions;
 use gabion_meta::Departure;
 use gabion_protocol::message::{
     ClusterStatus, LifecycleStatus, Liveness, Meter, NodeStatus, Purpose,
@@ -89,7 +89,7 @@ const UP_DEADLINE: Duration = Duration::from_secs(10);
 /// # Errors
 /// When it misses a node for longer than 10 s and a lease.
 async fn until_up(cluster: &LocalCluster) -> Result<ClusterStatus, Failure> {
-    let client = Client::connect(cluster.coordinator()?, ClientOptions::default()).await?;
+    let client = gabion_wire::connect(cluster.coordinator()?, ClientOptions::default()).await?;
     let lease = Duration::from_millis(cluster.shape.behaviour.lease_ms);
     let give_up_at = Instant::now() + UP_DEADLINE + lease;
     loop {

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Instant;
 use tokio::io::AsyncReadExt;
+use tokio_util::compat::{TokioAsyncReadCompatExt, TokioAsyncWriteCompatExt};
 
 pub(crate) async fn put(options: PutOptions, place: &Place, format: Format) -> Result<(), Failure> {
     let PutOptions { file, name, pool } = options;
@@ -37,7 +38,7 @@ pub(crate) async fn put(options: PutOptions, place: &Place, format: Format) -> R
             return Err(Failure::usage(format!("{file} is not a plain file")));
         }
         client
-            .put(&name, pool, source, metadata.len(), &bar())
+            .put(&name, pool, source.compat(), metadata.len(), &bar())
             .await?
     };
     let size = summary.size_bytes;
@@ -77,7 +78,8 @@ pub(crate) async fn get(options: GetOptions, place: &Place, format: Format) -> R
     let is_stdout = output.is_stdout();
     let bar = bar();
     let progress: &dyn Progress = if is_stdout { &() } else { &bar };
-    let got = client.get(&name, tokio::fs::File::from_std(copy), progress);
+    let copy = tokio::fs::File::from_std(copy).compat_write();
+    let got = client.get(&name, copy, progress);
     let size = got.await.map_err(|error| match &error {
         ClientError::Io { source, .. } => output.failure(source),
         _ => error.into(),

@@ -36,7 +36,7 @@ async fn connect_with(place: &Place, options: ClientOptions) -> Result<Client, F
             ));
         }
     };
-    Ok(Client::connect(&coordinator, options).await?)
+    Ok(gabion_wire::connect(&coordinator, options).await?)
 }
 
 impl From<ClientError> for Failure {

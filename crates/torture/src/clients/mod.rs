@@ -141,7 +141,7 @@ impl One {
                 read_ahead_bytes: 0,
                 ..ClientOptions::default()
             };
-            match Client::connect(&self.load.coordinator, options).await {
+            match gabion_wire::connect(&self.load.coordinator, options).await {
                 Ok(client) => return client,
                 Err(error) => self.load.recorder.note_error(&error.to_string()),
             }

@@ -1,12 +1,12 @@
 //! The demo's data: made from a seed, changed by the same writes as the stored file, and compared
 //! byte for byte with what is read back.
 
+use futures::io::AsyncWrite;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use tokio::io::AsyncWrite;
 
 /// What the stored file must hold.
 pub(super) struct Expected {
@@ -68,7 +68,7 @@ impl AsyncWrite for Verifier<'_> {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 }
@@ -76,7 +76,7 @@ impl AsyncWrite for Verifier<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::io::AsyncWriteExt;
+    use futures::io::AsyncWriteExt;
 
     #[tokio::test]
     async fn a_verifier_finds_one_wrong_byte_and_missing_ones() {

@@ -40,7 +40,7 @@ impl<'a> Demo<'a> {
         let progress = Shown::count("starting 1 coordinator and 12 nodes in 3 racks", count);
         cluster.start(|| progress.step()).await?;
         drop(progress);
-        let client = Client::connect(cluster.coordinator()?, ClientOptions::default()).await?;
+        let client = gabion_wire::connect(cluster.coordinator()?, ClientOptions::default()).await?;
         let survive = "1-rack".parse().map_err(Failure::failed)?;
         let wish = PoolWish {
             name: POOL.to_owned(),

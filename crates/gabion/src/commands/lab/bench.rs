@@ -6,11 +6,13 @@ use super::clusters::{Silent, pool, until_all_know_all, up_options, use_and_stop
 use super::in_testbed::{Outer, job, rate_text};
 use crate::cluster::LocalCluster;
 use crate::failure::Failure;
+use futures::io::AllowStdIo;
 use gabion_client::{Client, ClientOptions};
 use gabion_codec::Code;
 use gabion_lab::experiments::{BenchLinks, RepairBench, Stored, TrialTime};
 use gabion_layout::{NodePlace, StripeRecord, Topology, UpdateScheme};
 use gabion_plan::{Cost, Plan};
+use std::io::{self, Read};
 use std::path::Path;
 
 /// The file that is stored.
@@ -48,7 +50,7 @@ pub(super) async fn run(file: &Path) -> Result<(), Failure> {
     let times = use_and_stop(cluster, async |cluster| {
         let early_count = cluster.node_count() - bench.late_count;
         cluster.start_first(early_count).await?;
-        let client = Client::connect(cluster.coordinator()?, ClientOptions::default()).await?;
+        let client = gabion_wire::connect(cluster.coordinator()?, ClientOptions::default()).await?;
         store(&client, &bench).await?;
         cluster.start(|| ()).await?;
         until_all_know_all(&up.behaviour).await;
@@ -63,9 +65,9 @@ async fn store(client: &Client, bench: &RepairBench) -> Result<(), Failure> {
     let wish = pool(FILE.to_owned(), &code, bench.chunk_bytes, UpdateScheme::Fo)?;
     client.create_pool(wish).await?;
     let size_bytes = bench.stripe_count * code.k() as u64 * bench.chunk_bytes;
-    let data = Pattern {
+    let data = AllowStdIo::new(Pattern {
         left_bytes: size_bytes,
-    };
+    });
     client
         .put(FILE, Some(FILE), data, size_bytes, &Silent)
         .await?;
@@ -153,22 +155,14 @@ struct Pattern {
     left_bytes: u64,
 }
 
-impl tokio::io::AsyncRead for Pattern {
-    fn poll_read(
-        mut self: std::pin::Pin<&mut Self>,
-        _: &mut std::task::Context<'_>,
-        into: &mut tokio::io::ReadBuf<'_>,
-    ) -> std::task::Poll<std::io::Result<()>> {
-        let count = self.left_bytes.min(into.remaining() as u64);
-        let left = self.left_bytes;
-        let bytes: Vec<u8> = (0..count)
-            .map(|at| {
-                let at = left - at;
-                (at ^ (at >> 11)) as u8
-            })
-            .collect();
-        into.put_slice(&bytes);
+impl Read for Pattern {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.left_bytes.min(into.len() as u64);
+        for (byte, past) in into.iter_mut().zip(0..count) {
+            let at = self.left_bytes - past;
+            *byte = (at ^ (at >> 11)) as u8;
+        }
         self.left_bytes -= count;
-        std::task::Poll::Ready(Ok(()))
+        Ok(count as usize)
     }
 }

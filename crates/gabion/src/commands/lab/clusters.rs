@@ -8,6 +8,7 @@ use crate::arguments::{Behaviour, EngineName, Merging, UpOptions};
 use crate::cluster::LocalCluster;
 use crate::failure::Failure;
 use futures::future::try_join_all;
+use futures::io::AsyncReadExt;
 use futures::stream::{self, TryStreamExt as _};
 use gabion_client::{Client, ClientOptions, Progress};
 use gabion_codec::Code;
@@ -18,7 +19,7 @@ use gabion_lab::experiments::{
 };
 use gabion_layout::UpdateScheme;
 use gabion_protocol::message::{PoolWish, Purpose};
-use gabion_wire::LinkTable;
+use gabion_wire::{LinkTable, Options};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -150,7 +151,8 @@ async fn overwrite(
         let mut effects = Vec::with_capacity(overwrites.len());
         for (at, overwrite) in overwrites.iter().enumerate() {
             let name = format!("lab-{at}");
-            let client = Client::connect(cluster.coordinator()?, ClientOptions::default()).await?;
+            let client =
+                gabion_wire::connect(cluster.coordinator()?, ClientOptions::default()).await?;
             let pool = pool(
                 name.clone(),
                 &setting.code,
@@ -182,7 +184,7 @@ pub(super) async fn put(
     name: &str,
     size_bytes: u64,
 ) -> Result<(), Failure> {
-    let data = tokio::io::AsyncReadExt::take(tokio::io::repeat(1), size_bytes);
+    let data = AsyncReadExt::take(futures::io::repeat(1), size_bytes);
     let stored = client.put(name, Some(pool), data, size_bytes, &Silent);
     stored.await?;
     Ok(())
@@ -200,7 +202,7 @@ pub(super) async fn send(
         cache_bytes,
         ..ClientOptions::default()
     };
-    let client = Client::connect(cluster.coordinator()?, options).await?;
+    let client = gabion_wire::connect(cluster.coordinator()?, options).await?;
     let file = client.open_cached(name).await?;
     let before = cross_rack_bytes(&client).await?;
     let begun = Instant::now();
@@ -238,11 +240,14 @@ async fn measure(
     cluster.start(|| ()).await?;
     // Clients are in no rack and have no link of their own, but they pay for the nodes' links.
     let links = LinkTable::open(&setting.directory.join("links")).map_err(Failure::failed)?;
-    let mut options = ClientOptions::default();
-    options.wire.links = Some(Arc::new(links));
+    let wire = Options {
+        links: Some(Arc::new(links)),
+        ..Options::default()
+    };
     let mut clients = Vec::new();
     for _ in 0..setting.client_count {
-        clients.push(Client::connect(cluster.coordinator()?, options.clone()).await?);
+        let (coordinator, options) = (cluster.coordinator()?, ClientOptions::default());
+        clients.push(gabion_wire::connect_with(coordinator, wire.clone(), options).await?);
     }
     let first = clients
         .first()
@@ -272,7 +277,7 @@ async fn measure(
     let begun = Instant::now();
     let gets = clients.iter().enumerate().map(|(at, client)| {
         let name = format!("file-{at}");
-        async move { client.get(&name, &mut tokio::io::sink(), &Silent).await }
+        async move { client.get(&name, futures::io::sink(), &Silent).await }
     });
     try_join_all(gets).await?;
     let read_s = begun.elapsed().as_secs_f64();

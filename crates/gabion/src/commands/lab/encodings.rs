@@ -54,7 +54,7 @@ pub(super) async fn run(file: &Path) -> Result<(), Failure> {
     let cluster = LocalCluster::open_or_make(&directory, &up)?;
     let encodings = use_and_stop(cluster, async |cluster| {
         cluster.start(|| ()).await?;
-        let client = Client::connect(cluster.coordinator()?, ClientOptions::default()).await?;
+        let client = gabion_wire::connect(cluster.coordinator()?, ClientOptions::default()).await?;
         until_all_know_all(&up.behaviour).await;
         let hands = Hands {
             cluster,
@@ -180,7 +180,8 @@ impl Hands<'_> {
             return Ok(None);
         }
         // It has connections of its own, as another client has.
-        let client = Client::connect(self.cluster.coordinator()?, ClientOptions::default()).await?;
+        let client =
+            gabion_wire::connect(self.cluster.coordinator()?, ClientOptions::default()).await?;
         let size_bytes = self.segment_bytes(self.bench.chunk_bytes)?;
         let file = format!("{pool}-put-{number}");
         let sent = Instant::now();

@@ -5,7 +5,7 @@ use super::clusters::{pool, put, send, up_options, use_and_stop};
 use crate::cluster::LocalCluster;
 use crate::failure::{Context, Failure};
 use crate::processor_time;
-use gabion_client::{Client, ClientOptions};
+use gabion_client::ClientOptions;
 use gabion_codec::Code;
 use gabion_lab::experiments::{Overwrite, TestbedLimits, TestbedSetting, Throughput};
 use gabion_layout::RackId;
@@ -189,7 +189,7 @@ async fn measure(
     overwrite: &Overwrite,
 ) -> Result<Throughput, Failure> {
     let code: Code = setting.code.parse().map_err(Failure::failed)?;
-    let client = Client::connect(cluster.coordinator()?, ClientOptions::default()).await?;
+    let client = gabion_wire::connect(cluster.coordinator()?, ClientOptions::default()).await?;
     let mut wish = pool(name.clone(), &code, setting.chunk_bytes, overwrite.scheme)?;
     wish.append = overwrite.append;
     client.create_pool(wish).await?;

@@ -3,10 +3,7 @@
 
 use gabion_layout::ByteRange;
 use std::collections::BTreeMap;
-use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-use tokio::io::{AsyncRead, ReadBuf};
+use std::io::{self, Read};
 
 /// The number of the write that made the file; those of the trace follow from 1.
 pub(super) const INITIAL: u64 = 0;
@@ -119,27 +116,20 @@ impl Initial {
     }
 }
 
-impl AsyncRead for Initial {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let length = (into.remaining() as u64).min(self.end - self.at);
+impl Read for Initial {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let length = (into.len() as u64).min(self.end - self.at);
         let range = ByteRange::new(self.at, length);
-        into.put_slice(&bytes_of(Piece {
-            range,
-            write: INITIAL,
-        }));
+        let write = INITIAL;
+        into[..length as usize].copy_from_slice(&bytes_of(Piece { range, write }));
         self.at += length;
-        Poll::Ready(Ok(()))
+        Ok(length as usize)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::io::AsyncReadExt;
 
     fn range(offset: u64, length: u64) -> ByteRange {
         ByteRange::new(offset, length)
@@ -220,7 +210,7 @@ mod tests {
     #[tokio::test]
     async fn the_first_bytes_come_in_any_portions() {
         let mut bytes = Vec::new();
-        Initial::new(10_001).read_to_end(&mut bytes).await.unwrap();
+        Initial::new(10_001).read_to_end(&mut bytes).unwrap();
         let expected = Piece {
             range: range(0, 10_001),
             write: INITIAL,

@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::output::{Format, Shown};
 use contents::{Contents, INITIAL, Initial, first_difference};
 use engine::{Engine, Target, differs};
+use futures::io::AllowStdIo;
 use gabion_client::{Client, ClientOptions, ClusterMeters, File, Progress as _};
 use gabion_lab::{LabError, Request, RequestKind, TraceReader};
 use gabion_layout::{ByteRange, RackId};
@@ -153,7 +154,7 @@ async fn prepare(
             "{trace} has no requests to replay, and says nothing of the size of its volume"
         )));
     };
-    let source = Initial::new(size.get());
+    let source = AllowStdIo::new(Initial::new(size.get()));
     let pool = options.pool.as_deref();
     let progress = Shown::bytes(&format!("storing {name}"));
     client

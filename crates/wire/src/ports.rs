@@ -1,39 +1,46 @@
-//! The protocol's ports on tokio: connections, a monotonic clock, a pool of threads for the disk.
+//! The protocol's ports on tokio, of clients, nodes and the coordinator: connections, a clock, randomness, and
+//! threads for the disk.
 
-use crate::ServerError;
-use crate::array_watch::ArrayWatch;
 use crate::disk_watch::DiskWatch;
-use crate::error::random_bytes;
-use crate::links::LinkRates;
+use crate::link_rates::LinkRates;
+use crate::{Connection, Doubts, Endpoint, Handler, LeaseClock, Peers, WireError};
 use futures::FutureExt;
 use futures::channel::mpsc::UnboundedReceiver;
 use futures::future::BoxFuture;
 use futures::stream::StreamExt;
 use gabion_layout::NodeId;
+use gabion_protocol::client_ports::{ClientPorts, FlowRouter, RunFlows};
 use gabion_protocol::event::Event;
 use gabion_protocol::message::{
-    ArrayStatus, CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, NodeStatus,
-    Purpose, Refusal,
+    ArrayStatus, CoordinatorReply, CoordinatorRequest, Flow, Meter, NodeReply, NodeRequest,
+    NodeStatus, Purpose, Refusal, RunId,
 };
 use gabion_protocol::ports::{Address, CallError, Passage, Ports};
-use gabion_wire::{Connection, Doubts, Endpoint, LeaseClock, Peers, WireError};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read as _;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
 /// The coordinator is told of a node that does not answer at most once in so long.
 const SUSPECT_EVERY: Duration = Duration::from_secs(1);
+/// The coordinator in a sentence.
+const COORDINATOR: &str = "the coordinator";
 /// How long it may take to hear of it.
 const SUSPECT_DEADLINE_MS: u64 = 2_000;
 
 /// Answers the process's calls to itself.
-pub(crate) type Own = Box<dyn Fn(NodeRequest) -> BoxFuture<'static, NodeReply> + Send + Sync>;
+pub type Own = Box<dyn Fn(NodeRequest) -> BoxFuture<'static, NodeReply> + Send + Sync>;
+
+/// Says how the array is on which a process keeps its store.
+pub type ArrayLook = Box<dyn Fn() -> ArrayStatus + Send + Sync>;
 
 /// The ports of one process.
-pub(crate) struct ServerPorts {
+pub struct ProcessPorts {
     /// Where the coordinator listens; for the coordinator itself, nowhere.
     coordinator: Option<String>,
     /// Replaced once, when a node learns who it is.
@@ -51,19 +58,38 @@ pub(crate) struct ServerPorts {
     doubts: Doubts,
     disk: DiskWatch,
     /// Where a node keeps its store, if it is an array.
-    array: Option<ArrayWatch>,
+    array: Option<ArrayLook>,
+    /// Where frames of the runs go that this process takes part in as a client.
+    router: Arc<FlowRouter>,
+    /// Kept so that destructors can start tasks, wherever they run.
+    runtime: Handle,
 }
 
-impl ServerPorts {
-    /// Ports that talk through `endpoint`'s connections.
+/// Gives the frames that come to a client to its runs. A client serves nothing.
+#[derive(Clone, Default)]
+pub(crate) struct ClientHandler(Arc<FlowRouter>);
+
+impl Handler for ClientHandler {
+    fn flow(&self, _: &Arc<Connection>, flow: Flow) {
+        self.0.route(flow);
+    }
+}
+
+impl ProcessPorts {
+    /// Ports that talk through `endpoint`'s connections, with the coordinator at `coordinator` (`host:port`);
+    /// the coordinator's own have none.
     ///
     /// # Errors
     /// When the system gives no randomness.
-    pub(crate) fn new(
+    ///
+    /// # Panics
+    /// Outside of a tokio run-time.
+    pub fn new(
         coordinator: Option<String>,
         endpoint: Arc<Endpoint>,
-    ) -> Result<Self, ServerError> {
-        let seed = random_bytes()?;
+    ) -> Result<Self, std::io::Error> {
+        let mut seed = [0; 32];
+        File::open("/dev/urandom")?.read_exact(&mut seed)?;
         Ok(Self {
             coordinator,
             peers: RwLock::new(Arc::new(Peers::new(endpoint))),
@@ -77,16 +103,27 @@ impl ServerPorts {
             doubts: Doubts::default(),
             disk: DiskWatch::default(),
             array: None,
+            router: Arc::default(),
+            runtime: Handle::current(),
         })
     }
 
-    /// The same for a node that keeps its store on this array, if on any.
-    pub(crate) fn keeping(self, array: Option<ArrayWatch>) -> Self {
+    /// The same ports for a client, whose runs get the frames of `handler`.
+    pub(crate) fn of_client(self, handler: &ClientHandler) -> Self {
+        Self {
+            router: Arc::clone(&handler.0),
+            ..self
+        }
+    }
+
+    /// The same ports for a node that keeps its store on this array, if on any.
+    #[must_use]
+    pub fn keeping(self, array: Option<ArrayLook>) -> Self {
         Self { array, ..self }
     }
 
     /// What links to nodes were found to carry.
-    pub(crate) fn link_rates(&self) -> &Arc<LinkRates> {
+    pub fn link_rates(&self) -> &Arc<LinkRates> {
         &self.link_rates
     }
 
@@ -94,7 +131,7 @@ impl ServerPorts {
     ///
     /// # Errors
     /// [`WireError::WrongCluster`] alone: whatever else goes wrong may pass.
-    pub(crate) async fn check_cluster(&self) -> Result<(), WireError> {
+    pub async fn check_cluster(&self) -> Result<(), WireError> {
         let Some(address) = &self.coordinator else {
             return Ok(());
         };
@@ -105,13 +142,16 @@ impl ServerPorts {
     }
 
     /// Talks through another endpoint from now on.
-    pub(crate) fn use_endpoint(&self, endpoint: Arc<Endpoint>) {
+    pub fn use_endpoint(&self, endpoint: Arc<Endpoint>) {
         let peers = Arc::new(Peers::new(endpoint));
         *self.peers.write().unwrap_or_else(PoisonError::into_inner) = peers;
     }
 
     /// Answers calls to `node` by itself from now on.
-    pub(crate) fn set_own(&self, node: NodeId, own: Own) {
+    ///
+    /// # Panics
+    /// When it was called before.
+    pub fn set_own(&self, node: NodeId, own: Own) {
         assert!(
             self.own.set((node, own)).is_ok(),
             "a process is one node for all its life"
@@ -119,7 +159,7 @@ impl ServerPorts {
     }
 
     /// The address of whoever asks by `connection`.
-    pub(crate) fn origin_of(&self, connection: &Arc<Connection>) -> Address {
+    pub fn origin_of(&self, connection: &Arc<Connection>) -> Address {
         let id = Arc::as_ptr(connection) as usize as u64;
         lock(&self.origins)
             .entry(id)
@@ -128,13 +168,13 @@ impl ServerPorts {
     }
 
     /// Forgets a connection that is closed.
-    pub(crate) fn forget(&self, connection: &Arc<Connection>) {
+    pub fn forget(&self, connection: &Arc<Connection>) {
         lock(&self.origins).remove(&(Arc::as_ptr(connection) as usize as u64));
     }
 
     /// Lets the coordinator look after a node that does not answer. Nobody waits for that, and it is
     /// not told again for a while.
-    pub(crate) fn suspect(&self, node: NodeId) {
+    pub fn suspect(&self, node: NodeId) {
         let now = Instant::now();
         let is_due = {
             let mut suspected = lock(&self.suspected);
@@ -144,7 +184,7 @@ impl ServerPorts {
         if is_due {
             let request = CoordinatorRequest::Suspect { node };
             let told = self.call_coordinator(request, SUSPECT_DEADLINE_MS);
-            tokio::spawn(told);
+            self.runtime.spawn(told);
         }
     }
 
@@ -225,7 +265,7 @@ fn deadline_in(ms: u64) -> Instant {
     Instant::now() + Duration::from_millis(ms)
 }
 
-impl Ports for ServerPorts {
+impl Ports for ProcessPorts {
     fn call_node(
         &self,
         node: NodeId,
@@ -237,7 +277,7 @@ impl Ports for ServerPorts {
             && *own == node
         {
             // As with any other node, the work goes on when nobody waits for it any more.
-            let answer = tokio::spawn(answer(request));
+            let answer = self.runtime.spawn(answer(request));
             return async move {
                 match timeout_at(deadline, answer).await {
                     Ok(Ok(reply)) => Ok(reply),
@@ -263,20 +303,15 @@ impl Ports for ServerPorts {
         let coordinator = self.coordinator.clone();
         let deadline = deadline_in(deadline_ms);
         async move {
-            let peer = || "the coordinator".to_owned();
-            let itself = || CallError {
-                peer: peer(),
-                reason: "does not ask itself".to_owned(),
-            };
-            let address = coordinator.ok_or_else(itself)?;
-            let failed = |error| failed(peer(), &error);
+            let address = coordinator.ok_or_else(no_coordinator)?;
+            let failed = |error| failed(COORDINATOR.to_owned(), &error);
             let call = async {
                 let connection = peers.get(&address).await?;
                 connection.call_coordinator(&request, deadline).await
             };
             match timeout_at(deadline, call).await {
                 Ok(answered) => answered.map_err(failed),
-                Err(_) => Err(late(peer())),
+                Err(_) => Err(late(COORDINATOR.to_owned())),
             }
         }
         .boxed()
@@ -337,12 +372,12 @@ impl Ports for ServerPorts {
     }
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
-        tokio::spawn(task);
+        self.runtime.spawn(task);
     }
 
     fn blocking(&self, work: Box<dyn FnOnce() + Send>) {
         let waiting = self.disk.begin();
-        tokio::task::spawn_blocking(move || {
+        self.runtime.spawn_blocking(move || {
             work();
             drop(waiting);
         });
@@ -361,7 +396,7 @@ impl Ports for ServerPorts {
     }
 
     fn array(&self) -> Option<ArrayStatus> {
-        self.array.as_ref().map(ArrayWatch::status)
+        self.array.as_ref().map(|look| look())
     }
 
     fn note_event(&self, event: &Event) {
@@ -392,6 +427,58 @@ impl Ports for ServerPorts {
 
     fn random(&self) -> u64 {
         lock(&self.random).next_u64()
+    }
+}
+
+impl ClientPorts for ProcessPorts {
+    fn flows_of(&self, run: RunId) -> RunFlows {
+        self.router.register(run)
+    }
+
+    fn reach_coordinator(&self, deadline_ms: u64) -> BoxFuture<'static, Result<(), CallError>> {
+        let (peers, coordinator) = (self.peers(), self.coordinator.clone());
+        let connection = async move {
+            let address = coordinator.ok_or_else(no_coordinator)?;
+            let reached = peers.get(&address).await;
+            reached.map_err(|error| failed(COORDINATOR.to_owned(), &error))
+        };
+        reached(COORDINATOR.to_owned(), connection, deadline_in(deadline_ms)).boxed()
+    }
+
+    fn reach_node(
+        &self,
+        node: NodeId,
+        deadline_ms: u64,
+    ) -> BoxFuture<'static, Result<(), CallError>> {
+        let connection = self.connection(Address::Node(node));
+        reached(node.to_string(), connection, deadline_in(deadline_ms)).boxed()
+    }
+
+    fn now_us(&self) -> u64 {
+        self.clock.now_us()
+    }
+
+    fn meter(&self) -> Meter {
+        self.peers().endpoint().meter().snapshot()
+    }
+}
+
+/// Waits for a connection until the deadline.
+async fn reached(
+    peer: String,
+    connection: impl Future<Output = Result<Arc<Connection>, CallError>>,
+    deadline: Instant,
+) -> Result<(), CallError> {
+    match timeout_at(deadline, connection).await {
+        Ok(connected) => connected.map(drop),
+        Err(_) => Err(late(peer)),
+    }
+}
+
+fn no_coordinator() -> CallError {
+    CallError {
+        peer: COORDINATOR.to_owned(),
+        reason: "does not ask itself".to_owned(),
     }
 }
 

@@ -37,7 +37,7 @@ const PROBE_DEADLINE_MS: u64 = 5_000;
 
 /// What is known of this node's links to others.
 #[derive(Debug, Default)]
-pub(crate) struct LinkRates {
+pub struct LinkRates {
     known: Mutex<BTreeMap<NodeId, Known>>,
 }
 
@@ -100,7 +100,7 @@ fn rate(bytes: u64, took: Duration) -> u64 {
 
 /// Probes one link at a time that needs it, for as long as the process lives. `nodes` says who there is,
 /// and `sent` what this node has sent so far.
-pub(crate) async fn probe_links(
+pub async fn probe_links(
     ports: Arc<dyn Ports>,
     rates: Arc<LinkRates>,
     own: NodeId,
