@@ -1,7 +1,6 @@
 //! Everything that the store can answer instead of doing what it was asked.
 
-use crate::disk::Disk;
-use crate::record::UpdateStamp;
+use crate::records::record::UpdateStamp;
 use gabion_layout::{ByteRange, ChunkId, Epoch, Generation, Sequence, StripeId};
 use rustix::io::Errno;
 use std::io;
@@ -210,14 +209,6 @@ pub(crate) fn is_shortage(error: &io::Error) -> bool {
     let code = error.raw_os_error();
     shortages.iter().any(|e| code == Some(e.raw_os_error()))
         || error.kind() == io::ErrorKind::OutOfMemory
-}
-
-/// Removes a file. One that is gone already is what was wanted.
-pub(crate) fn remove_if_there(disk: &dyn Disk, path: &str) -> Result<(), StoreError> {
-    match disk.remove(path) {
-        Err(source) if source.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed.context("remove", path),
-    }
 }
 
 /// Adds the operation and the path to a failed file operation.

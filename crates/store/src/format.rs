@@ -1,12 +1,10 @@
 //! The file that says that a disk holds a store, and of which format.
 
 use crate::checksum::crc32c;
-use crate::chunk_file::{CHUNKS_DIRECTORY, TMP_DIRECTORY};
 use crate::disk::Disk;
 use crate::error::{IoContext, StoreError};
-use crate::journal::JOURNAL_DIRECTORY;
+use crate::paths::{CHUNKS_DIRECTORY, JOURNAL_DIRECTORY, TMP_DIRECTORY, TRASH_DIRECTORY};
 use crate::store::Store;
-use crate::trash::TRASH_DIRECTORY;
 
 const PATH: &str = "format";
 const UNFINISHED_PATH: &str = "format.new";

@@ -1,13 +1,13 @@
 //! What the store keeps in memory: each stripe's state, each chunk's header once it was needed,
 //! and where each pending record lies. Bytes stay on the disk.
 
-use crate::chunk_file::ChunkHeader;
-use crate::entry::{StripeMark, UpdateHead};
+use crate::chunk::file::ChunkHeader;
 use crate::journal::Position;
-use crate::record::{RecordKind, UpdateStamp};
+use crate::journal::entry::{StripeMark, UpdateHead};
+use crate::records::listed::Swapped;
+use crate::records::record::{RecordKind, UpdateStamp};
+use crate::records::runs::Runs;
 use crate::reserve::Reserve;
-use crate::runs::Runs;
-use crate::swap::Swapped;
 use gabion_layout::{ByteRange, ChunkIndex, Epoch, Generation, Keeping, Sequence, StripeId};
 use std::collections::BTreeMap;
 use std::ops::Bound;

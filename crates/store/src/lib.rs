@@ -49,69 +49,40 @@
 //! # }
 //! ```
 
-mod append;
-mod appended;
-mod apply;
 mod checksum;
-mod chunk_file;
-mod chunk_writer;
+mod chunk;
 mod codec;
 mod counts;
-mod device_read;
 mod disk;
-mod entry;
 mod error;
-mod fiemap;
-mod flash_disk;
 mod format;
-mod fragments;
-mod frame;
 mod identity;
-mod image;
 mod index;
-mod inventory;
 mod journal;
-mod lsn;
-mod missed;
-mod open_files;
-mod pin;
-mod read;
-mod real_disk;
-mod reclaim;
-mod record;
+mod paths;
+mod records;
 mod recovery;
 mod reserve;
-mod reserve_sync;
-mod resize;
-mod runs;
-mod scan;
-mod scrub;
-mod sim_disk;
-mod spill;
 mod store;
-mod swap;
-mod trash;
-mod update;
-mod witness;
 
-pub use appended::Recalled;
-pub use apply::ApplySummary;
-pub use chunk_file::path_of as chunk_path;
-pub use chunk_writer::ChunkWriter;
+pub use chunk::apply::ApplySummary;
+pub use chunk::fragments::Fragments;
+pub use chunk::writer::ChunkWriter;
 pub use counts::StoreCounts;
+pub use disk::flash::{FlashDisk, FlashFile};
+pub use disk::real::RealDisk;
+pub use disk::sim::{DiskCounts, SimDisk, SimFile};
 pub use disk::{Disk, DiskFile, PhysicalExtent, SECTOR_BYTES};
 pub use error::StoreError;
-pub use flash_disk::{FlashDisk, FlashFile};
-pub use fragments::Fragments;
 pub use identity::Identity;
-pub use inventory::{Decision, HeldPage, HeldStripe};
-pub use lsn::Lsn;
-pub use real_disk::RealDisk;
-pub use record::{
+pub use paths::chunk_path;
+pub use records::appended::Recalled;
+pub use records::inventory::{Decision, HeldPage, HeldStripe};
+pub use records::lsn::Lsn;
+pub use records::record::{
     AppendedPiece, AppendedState, AppendedSummary, ChunkInfo, ChunkSpec, Cut, Damage, Piece,
     Record, RecordKind, RecordSummary, RunMemory, StripeState, UpdateStamp,
 };
 pub use recovery::{JournalDamage, RecoveryReport};
-pub use resize::ReserveStats;
-pub use sim_disk::{DiskCounts, SimDisk, SimFile};
+pub use reserve::resize::ReserveStats;
 pub use store::{Options, Store};

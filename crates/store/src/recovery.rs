@@ -4,26 +4,27 @@
 //! Everything here may be interrupted by another crash and is done again then: replaying twice is
 //! replaying once. What is damaged is reported and not served; the rest works.
 
-use crate::apply::write_in_place;
-use crate::chunk_file::{self, CHUNKS_DIRECTORY, TMP_DIRECTORY};
+use crate::chunk::apply::write_in_place;
+use crate::chunk::trash::move_to_trash;
 use crate::disk::Disk;
-use crate::entry::Entry;
-use crate::error::{IoContext, StoreError, is_shortage, remove_if_there};
+use crate::disk::remove_if_there;
+use crate::error::{IoContext, StoreError, is_shortage};
 use crate::format;
-use crate::frame::{self, Check};
 use crate::identity;
-use crate::image::Image;
 use crate::index::{Header, Pending};
-use crate::journal::{
-    JOURNAL_DIRECTORY, Journal, Position, SEGMENT_HEADER_BYTES, Segment, decode_header,
+use crate::journal::entry::Entry;
+use crate::journal::frame::{self, Check};
+use crate::journal::image::Image;
+use crate::journal::scan::{Found, decode_entry, scan};
+use crate::journal::{Journal, Position, SEGMENT_HEADER_BYTES, Segment, decode_header};
+use crate::paths::{
+    CHUNKS_DIRECTORY, JOURNAL_DIRECTORY, TMP_DIRECTORY, chunk_path, parse_chunk_name,
     parse_segment_name, segment_path,
 };
-use crate::record::Damage;
-use crate::runs::Runs;
-use crate::scan::{Found, decode_entry, scan};
+use crate::records::record::Damage;
+use crate::records::runs::Runs;
+use crate::reserve::witness::Witness;
 use crate::store::{Options, Shared, State, Store};
-use crate::trash::move_to_trash;
-use crate::witness::Witness;
 use gabion_layout::{ByteRange, ChunkId, Sequence};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -155,8 +156,8 @@ impl Replay {
             };
             for name in names {
                 let path = format!("{directory}/{name}");
-                match chunk_file::parse_name(&name) {
-                    Some(chunk) if chunk_file::path_of(chunk) == path => {
+                match parse_chunk_name(&name) {
+                    Some(chunk) if chunk_path(chunk) == path => {
                         let stripe = self.state.stripes.entry(chunk.stripe).or_default();
                         stripe.chunks.entry(chunk.index).or_default();
                         self.report.chunk_count += 1;
@@ -457,7 +458,7 @@ impl Replay {
         };
         header.spec.base = header.spec.base.max(open.upto);
         header.reserve_lsn = header.reserve_lsn.max(open.reserve_lsn);
-        let path = chunk_file::path_of(chunk);
+        let path = chunk_path(chunk);
         let file = self.disk.open(&path).context("open", &path)?;
         write_in_place(&*file, header, &image.ranges, &image.block_crcs).context("write", &path)?;
         file.sync().context("sync", &path)?;

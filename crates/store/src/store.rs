@@ -1,24 +1,25 @@
 //! The store's shared state: what is locked by what, how room is made in the journal, how many
 //! callers share one sync, and how a failure latches.
 
-use crate::chunk_file::{self, ChunkHeader, ReadFailure};
+use crate::chunk::file::{self, ChunkHeader, ReadFailure};
+use crate::chunk::open_files::OpenFiles;
 use crate::counts::Counters;
 use crate::disk::{Disk, Source};
-use crate::entry::Entry;
 use crate::error::{IoContext, StoreError};
-use crate::frame;
 use crate::identity::Identity;
 use crate::index::{Chunk, Gate, Header, Pending, Stripe};
-use crate::journal::{Journal, Position, SEGMENT_HEADER_BYTES, segment_path};
-use crate::lsn::Lsn;
-use crate::open_files::OpenFiles;
-use crate::pin::Pins;
-use crate::record::Damage;
+use crate::journal::entry::Entry;
+use crate::journal::frame;
+use crate::journal::{Journal, Position, SEGMENT_HEADER_BYTES};
+use crate::paths::segment_path;
+use crate::records::listed::{Swapped, SwappedRecords};
+use crate::records::lsn::Lsn;
+use crate::records::pin::Pins;
+use crate::records::record::Damage;
+use crate::records::runs::RunOrder;
+use crate::reserve::sync::ReserveSyncs;
+use crate::reserve::witness::{WITNESS_BYTES_MAX, Witness};
 use crate::reserve::{self, HeadCache};
-use crate::reserve_sync::ReserveSyncs;
-use crate::runs::RunOrder;
-use crate::swap::{Swapped, SwappedRecords};
-use crate::witness::{WITNESS_BYTES_MAX, Witness};
 use gabion_layout::{ChunkId, Keeping, Sequence, StripeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -386,11 +387,11 @@ impl State {
         }
         let file = self.open_chunk(chunk)?;
         let witness = self.witnesses.get(&chunk).copied();
-        let read = chunk_file::read_header(Source::File(&*file), chunk).and_then(|header| {
+        let read = file::read_header(Source::File(&*file), chunk).and_then(|header| {
             // A header beside a reserve changes without an image in the journal, so after a failed
             // sync the system's memory may have another than the device.
             match header.spec.keeping {
-                Keeping::Reserve { .. } => chunk_file::read_header(Source::Device(&*file), chunk),
+                Keeping::Reserve { .. } => file::read_header(Source::Device(&*file), chunk),
                 Keeping::InPlace | Keeping::AtOnce | Keeping::Log => Ok(header),
             }
         });

@@ -117,7 +117,7 @@ const UPDATES: &[Mutant] = &[
     },
     Mutant {
         name: "decisions-not-synced",
-        file: "crates/store/src/inventory.rs",
+        file: "crates/store/src/records/inventory.rs",
         text: "needed_lsn = needed_lsn.max(resolved?);",
         replacement: "resolved?;",
         check: store(
@@ -133,14 +133,14 @@ const UPDATES: &[Mutant] = &[
     },
     Mutant {
         name: "returning-node-not-generation-fenced",
-        file: "crates/store/src/inventory.rs",
+        file: "crates/store/src/records/inventory.rs",
         text: "let own_generation = known.generation.max(*generation);",
         replacement: "let own_generation = known.generation.max(Generation(generation.0.min(0)));",
         check: updates("left_out::a_node_that_returns_refuses_the_layouts_from_before"),
     },
     Mutant {
         name: "collect-answers-before-its-sync",
-        file: "crates/store/src/update.rs",
+        file: "crates/store/src/records/settle.rs",
         text: "            (found, state.journal.needed_lsn, reserve_ends)\n        };\n        self.shared.sync(needed_lsn)?;",
         replacement: "            (found, state.journal.needed_lsn, reserve_ends)\n        };\n        let _ = needed_lsn;",
         check: store("protocol::what_collect_reports_survives_a_crash"),
@@ -205,7 +205,7 @@ const UPDATES: &[Mutant] = &[
     },
     Mutant {
         name: "discard-ignores-its-epoch",
-        file: "crates/store/src/chunk_writer.rs",
+        file: "crates/store/src/chunk/writer.rs",
         text: "let check = |known: &Stripe| check_epoch(known, chunk.stripe, epoch);",
         replacement: "let check = |known: &Stripe| check_epoch(known, chunk.stripe, epoch).or(Ok(()));",
         check: updates(
@@ -368,7 +368,7 @@ const UPDATES: &[Mutant] = &[
     },
     Mutant {
         name: "position-claimed-before-the-sync",
-        file: "crates/store/src/witness.rs",
+        file: "crates/store/src/reserve/witness.rs",
         text: "self.shared.group.synced_lsn.load(Ordering::Acquire)",
         replacement: "self.shared.lock().journal.end_lsn + u64::from(Ordering::Acquire == Ordering::Release)",
         check: store(

@@ -69,14 +69,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "runs-are-forgotten-with-their-records",
-        file: "crates/store/src/runs.rs",
+        file: "crates/store/src/records/runs.rs",
         text: "sequence > self.complete_after && self.known.insert(sequence, run).is_none()",
         replacement: "sequence > self.complete_after && run != run",
         check: store("runs::runs_outlive_their_records_and_the_process"),
     },
     Mutant {
         name: "the-run-of-a-dropped-update-is-remembered",
-        file: "crates/store/src/runs.rs",
+        file: "crates/store/src/records/runs.rs",
         text: "self.known.remove(&sequence);",
         replacement: "let _ = sequence;",
         check: store("runs::the_run_of_a_dropped_update_is_forgotten_and_nothing_else"),
@@ -196,7 +196,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     // Disks that fail.
     Mutant {
         name: "recovery-believes-the-page-cache",
-        file: "crates/store/src/disk.rs",
+        file: "crates/store/src/disk/mod.rs",
         text: "Self::Device(file) => file.read_device_at(output, offset),",
         replacement: "Self::Device(file) => file.read_exact_at(output, offset),",
         check: store("failing::a_record_whose_sync_failed_does_not_come_back_as_durable"),
@@ -228,14 +228,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "a-vanished-file-fails-the-store-when-it-is-set-aside",
-        file: "crates/store/src/trash.rs",
+        file: "crates/store/src/chunk/trash.rs",
         text: "Err(source) if source.kind() == ErrorKind::NotFound => {}",
         replacement: "Err(source) if source.kind() == ErrorKind::StorageFull => {}",
         check: store("failing::setting_a_chunk_aside_whose_file_vanished_succeeds"),
     },
     Mutant {
         name: "a-vanished-file-fails-the-store-when-it-is-removed",
-        file: "crates/store/src/error.rs",
+        file: "crates/store/src/disk/mod.rs",
         text: "Err(source) if source.kind() == io::ErrorKind::NotFound => Ok(()),",
         replacement: "Err(source) if source.kind() == io::ErrorKind::StorageFull => Ok(()),",
         check: store("failing::removing_a_chunk_whose_file_vanished_succeeds"),

@@ -1,0 +1,474 @@
+//! Bringing settled records into the chunks' own bytes, and freeing the journal of them.
+//!
+//! An apply takes a batch of one chunk's settled records, reads and checks the blocks that they
+//! touch, journals the changed bytes as an image and syncs it, and only then writes in place: the
+//! blocks, their checksums, the header with the new base. From the image on, a crash at any point
+//! ends with the image in place, for writing it again changes nothing. Reads go on meanwhile but
+//! for the writing itself.
+
+use crate::checksum::crc32c;
+use crate::chunk::file::{BLOCK_BYTES, ChunkHeader, Extent, read_blocks};
+use crate::chunk::read::{Layer, lay_over};
+use crate::disk::{DiskFile, Source};
+use crate::error::{IoContext, StoreError};
+use crate::index::{Gate, Header, Pending};
+use crate::journal::Position;
+use crate::journal::entry::Entry;
+use crate::journal::image::Image;
+use crate::paths::chunk_path;
+use crate::records::record::Damage;
+use crate::store::{Options, Room, Shared, State, Store};
+use gabion_layout::{ByteRange, ChunkId, Keeping, Sequence, StripeId};
+use std::collections::BTreeMap;
+use std::io;
+
+/// Bytes of records, and of the blocks that they touch, that one batch may hold in memory.
+const BATCH_BYTES: u64 = 4 << 20;
+const BATCH_BLOCK_COUNT: u64 = 4096;
+
+/// What an apply did.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ApplySummary {
+    /// Records that are now part of their chunks' own bytes.
+    pub record_count: u64,
+    /// Bytes of the journal that they took.
+    pub record_bytes: u64,
+    /// Damage that kept records from being applied. They stay pending until the chunk is repaired.
+    pub damage: Vec<Damage>,
+    /// Journal segments that were removed.
+    pub segment_count: u64,
+}
+
+/// The settled records of one chunk that are applied together.
+struct Batch {
+    header: ChunkHeader,
+    /// The update that the chunk includes afterwards.
+    upto: Sequence,
+    layers: Vec<Layer>,
+    /// Where the chunk's reserve begins afterwards. Elsewhere than before when the batch empties
+    /// it; it is closed then, and records in it that are not in the batch move to the journal.
+    reserve_lsn: u64,
+}
+
+impl Store {
+    /// Applies all settled records of a stripe, then frees what the journal no longer needs.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchStripe`]; [`StoreError::NoSpace`], [`StoreError::Io`] and
+    /// [`StoreError::Failed`]. Damage is reported in the summary and is no error.
+    pub fn apply(&self, stripe: StripeId) -> Result<ApplySummary, StoreError> {
+        let chunks: Vec<ChunkId> = {
+            let state = self.shared.lock();
+            let held = state
+                .stripes
+                .get(&stripe)
+                .ok_or(StoreError::NoSuchStripe { stripe })?;
+            let id = |&index| ChunkId { stripe, index };
+            held.chunks.keys().map(id).collect()
+        };
+        let mut summary = ApplySummary::default();
+        for chunk in chunks {
+            self.shared
+                .apply_in_background(chunk, u64::MAX, &mut summary)?;
+        }
+        self.shared.reclaim(&mut summary)?;
+        Ok(summary)
+    }
+
+    /// Merges all settled records of one chunk, then frees what the journal no longer needs. A
+    /// chunk that is not here, or has none, stays as it is.
+    ///
+    /// # Errors
+    /// As [`Store::apply`].
+    pub fn merge(&self, chunk: ChunkId) -> Result<ApplySummary, StoreError> {
+        let mut summary = ApplySummary::default();
+        self.shared
+            .apply_in_background(chunk, u64::MAX, &mut summary)?;
+        self.shared.reclaim(&mut summary)?;
+        Ok(summary)
+    }
+
+    /// Applies settled records, those first that lie furthest back in the journal, until about
+    /// `limit_bytes` of it are applied; then frees what the journal no longer needs. Records in
+    /// reserves stay there, and those of chunks that keep them in the log while there are not more
+    /// than [`Options::log_bytes`].
+    ///
+    /// # Errors
+    /// As [`Store::apply`].
+    pub fn apply_pending(&self, limit_bytes: u64) -> Result<ApplySummary, StoreError> {
+        let mut summary = ApplySummary::default();
+        let log_bytes = self.shared.options.log_bytes;
+        let chunks = self.shared.lock().chunks_to_apply(log_bytes);
+        for chunk in chunks {
+            if summary.record_bytes >= limit_bytes {
+                break;
+            }
+            let left_bytes = limit_bytes - summary.record_bytes;
+            self.shared
+                .apply_in_background(chunk, left_bytes, &mut summary)?;
+        }
+        self.shared.reclaim(&mut summary)?;
+        Ok(summary)
+    }
+}
+
+impl State {
+    /// The chunks with records to merge in the background, the one with the oldest first. Those
+    /// that keep them in the log are spared while the log has no more than `log_bytes` of them.
+    fn chunks_to_apply(&self, log_bytes: u64) -> Vec<ChunkId> {
+        let mut found = Vec::new();
+        let mut logged_bytes = 0;
+        for (&stripe, held) in &self.stripes {
+            let upto = self.mergeable_upto(stripe);
+            for (&index, chunk) in &held.chunks {
+                let settled = || chunk.mergeable(upto).map(|record| record.position);
+                let swapped = chunk.swapped.as_ref();
+                let oldest = settled().chain(swapped.map(|swapped| swapped.oldest)).min();
+                let Some(oldest) = oldest else {
+                    continue;
+                };
+                let frames = settled().map(|position| u64::from(position.frame_bytes));
+                let frames = frames.chain(swapped.map(|swapped| swapped.bytes));
+                let is_logged = match chunk.keeping() {
+                    Some(Keeping::Log) => true,
+                    // Only what the reserve had no room for is in the journal.
+                    Some(Keeping::Reserve { bytes }) => bytes > 0,
+                    Some(Keeping::InPlace | Keeping::AtOnce) | None => false,
+                };
+                let chunk_bytes = if is_logged { frames.sum() } else { 0 };
+                logged_bytes += chunk_bytes;
+                found.push((oldest, ChunkId { stripe, index }, chunk_bytes));
+            }
+        }
+        found.sort_unstable();
+        let mut excess_bytes = logged_bytes.saturating_sub(log_bytes);
+        let is_due = |(_, chunk, chunk_bytes): (_, ChunkId, u64)| {
+            if chunk_bytes > 0 && excess_bytes == 0 {
+                return None;
+            }
+            excess_bytes = excess_bytes.saturating_sub(chunk_bytes);
+            Some(chunk)
+        };
+        found.into_iter().filter_map(is_due).collect()
+    }
+
+    /// The next records of a chunk to apply, if there are any.
+    fn batch(&mut self, chunk: ChunkId, options: Options) -> Result<Option<Batch>, StoreError> {
+        // An image must fit into a segment with room to spare, as the largest record does.
+        let batch_bytes = BATCH_BYTES.min(options.record_bytes_max());
+        let header = match self.header(chunk) {
+            Ok(header) => header,
+            Err(StoreError::NoSuchChunk { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let range = (header.spec.base, self.mergeable_upto(chunk.stripe));
+        let mut settled = self
+            .records(chunk, range, |head| !head.kind.is_appended())?
+            .into_iter()
+            .peekable();
+        let (mut bytes, mut block_count) = (0, 0);
+        let mut batch = Batch {
+            header,
+            upto: header.spec.base,
+            layers: Vec::new(),
+            reserve_lsn: header.reserve_lsn,
+        };
+        while let Some((_, record)) = settled.peek() {
+            for piece in &record.head.pieces {
+                bytes += piece.range.length;
+                block_count += header.extent().block_span(piece.range).length / BLOCK_BYTES + 1;
+            }
+            let is_full = bytes > batch_bytes || block_count > BATCH_BLOCK_COUNT;
+            if is_full && !batch.layers.is_empty() {
+                break;
+            }
+            let (sequence, record) = settled.next().expect("it was peeked at");
+            batch.upto = sequence;
+            batch.layers.push(record);
+        }
+        if batch.layers.is_empty() {
+            return Ok(None);
+        }
+        let reserve = self
+            .chunk_mut(chunk)
+            .and_then(|entry| entry.reserve.as_mut());
+        if let Some(reserve) = reserve.filter(|_| settled.peek().is_none()) {
+            reserve.is_closed |= reserve.used_bytes() > 0;
+            batch.reserve_lsn = reserve.end_lsn;
+        }
+        Ok(Some(batch))
+    }
+}
+
+impl Shared {
+    pub(crate) fn apply_in_background(
+        &self,
+        chunk: ChunkId,
+        limit_bytes: u64,
+        summary: &mut ApplySummary,
+    ) -> Result<(), StoreError> {
+        let before = summary.record_count;
+        let gate = self.lock().gate(chunk);
+        let _changing = gate.begin_change();
+        self.apply_chunk(&gate, chunk, limit_bytes, summary)?;
+        let count = u64::from(summary.record_count > before);
+        self.counters.add(|c| &c.background_merge_count, count);
+        Ok(())
+    }
+
+    /// Applies a chunk's settled records, batch by batch. Damage ends it and is reported. The
+    /// caller has begun to change the chunk.
+    pub(crate) fn apply_chunk(
+        &self,
+        gate: &Gate,
+        chunk: ChunkId,
+        limit_bytes: u64,
+        summary: &mut ApplySummary,
+    ) -> Result<(), StoreError> {
+        let outcome = self.apply_batches(gate, chunk, limit_bytes, summary);
+        self.lock().open_reserve(chunk);
+        outcome
+    }
+
+    fn apply_batches(
+        &self,
+        gate: &Gate,
+        chunk: ChunkId,
+        limit_bytes: u64,
+        summary: &mut ApplySummary,
+    ) -> Result<(), StoreError> {
+        self.check_latch()?;
+        let enough_bytes = summary.record_bytes.saturating_add(limit_bytes);
+        while summary.record_bytes < enough_bytes {
+            let batch = self.lock().batch(chunk, self.options);
+            let applied = batch.and_then(|batch| match batch {
+                None => Ok(false),
+                Some(batch) => self.apply_batch(gate, &batch, summary).map(|()| true),
+            });
+            match applied {
+                // Segments go batch by batch: on a full disk, the next image needs their space.
+                Ok(true) => {
+                    let reclaimed = self.lock().journal.reclaim();
+                    summary.segment_count += self.require(reclaimed)?;
+                }
+                Ok(false) => break,
+                Err(StoreError::Corrupt { chunk, range }) => {
+                    summary.damage.push(Damage { chunk, range });
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn apply_batch(
+        &self,
+        gate: &Gate,
+        batch: &Batch,
+        summary: &mut ApplySummary,
+    ) -> Result<(), StoreError> {
+        let (chunk, upto) = (batch.header.chunk, batch.upto);
+        let path = chunk_path(chunk);
+        let file = self.lock().open_file(chunk)?;
+        let (blocks, image) = compute(&*file, batch)?;
+        let spilled = self.spill_rest(batch)?;
+        let position = match self.append_image(batch, &image) {
+            Ok(position) => position,
+            Err(error) => {
+                self.lock().unspill(spilled);
+                return Err(error);
+            }
+        };
+        let mut header = batch.header;
+        header.spec.base = upto;
+        header.reserve_lsn = batch.reserve_lsn;
+        let included = {
+            let _alone = gate.exclude_readers();
+            let written = write_in_place(&*file, header, &blocks, &image.block_crcs);
+            let written_bytes = self.require_or_distrust(chunk, written.context("write", &path))?;
+            self.counters.add(|c| &c.in_place_bytes, written_bytes);
+            // Readers take the new base and the records that are left from here on.
+            let mut state = self.lock();
+            let included = state.take_included(header);
+            state.adopt_spilled(spilled);
+            included
+        };
+        // Until the file is durable, the journal keeps the image and the records. When it cannot
+        // be made so, it keeps them for the next start.
+        self.require_or_distrust(chunk, file.sync().context("sync", &path))?;
+        self.counters.add(|c| &c.sync_count, 1);
+        summary.record_count += batch.layers.len() as u64;
+        let frames = batch.layers.iter().map(|layer| layer.located.frame_bytes);
+        summary.record_bytes += frames.map(u64::from).sum::<u64>();
+        let mut state = self.lock();
+        let (included, swapped) = included;
+        state.forget(included);
+        if let Some(swapped) = swapped {
+            state.forget_swapped(swapped);
+        }
+        state.journal.release(position);
+        if batch.reserve_lsn != batch.header.reserve_lsn {
+            // All that was in the reserve is in the chunk, or durable in the journal.
+            self.reserve_syncs.forget(chunk);
+        }
+        let done = Entry::Applied { chunk, upto };
+        match self.append(&mut state, &done, &[], Room::Ordinary) {
+            // Without it, the next start writes the image once more.
+            Ok(_) | Err(StoreError::NoSpace { .. } | StoreError::Busy { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Moves to the journal what a batch leaves behind in a reserve that it empties.
+    fn spill_rest(&self, batch: &Batch) -> Result<Vec<Pending>, StoreError> {
+        if batch.reserve_lsn == batch.header.reserve_lsn {
+            return Ok(Vec::new());
+        }
+        let mut state = self.lock();
+        self.spill(&mut state, batch.header.chunk, batch.upto, &[])
+    }
+
+    /// Makes a batch's image durable, and with it all that was appended to the journal before.
+    fn append_image(&self, batch: &Batch, image: &Image) -> Result<Position, StoreError> {
+        let entry = Entry::Image {
+            chunk: batch.header.chunk,
+            birth_lsn: batch.header.birth_lsn,
+            upto: batch.upto,
+            reserve_lsn: batch.reserve_lsn,
+        };
+        let position = {
+            let mut state = self.lock();
+            let body = image.encode();
+            let position = self.append(&mut state, &entry, &[&body], Room::Reserved)?;
+            state.journal.keep(position);
+            position
+        };
+        self.sync(position.end_lsn())?;
+        Ok(position)
+    }
+
+    /// Latches the store when a write to a chunk in use failed, and serves nothing of the chunk
+    /// any more: what is on the disk of it is known again only after the next start.
+    pub(crate) fn require_or_distrust<T>(
+        &self,
+        chunk: ChunkId,
+        outcome: Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let outcome = self.require(outcome);
+        if outcome.is_err()
+            && let Some(entry) = self.lock().chunk_mut(chunk)
+        {
+            entry.header = Header::Torn;
+            entry.reserve = None;
+        }
+        outcome
+    }
+}
+
+/// Runs of whole blocks by the offset of their first byte. Invariant: disjoint, not adjacent.
+type Runs = BTreeMap<u64, Vec<u8>>;
+
+/// Works out what the blocks that a batch touches look like afterwards.
+fn compute(file: &dyn DiskFile, batch: &Batch) -> Result<(Runs, Image), StoreError> {
+    let (chunk, extent) = (batch.header.chunk, batch.header.extent());
+    let pieces = || batch.layers.iter().flat_map(|layer| &layer.head.pieces);
+    let mut runs = Runs::new();
+    for span in join(pieces().map(|piece| extent.block_span(piece.range))) {
+        let mut bytes = vec![0; span.length as usize];
+        read_blocks(Source::File(file), extent, span, &mut bytes)
+            .map_err(|failure| failure.into_error(chunk))?;
+        runs.insert(span.offset, bytes);
+    }
+    let mut buffer = Vec::new();
+    for layer in &batch.layers {
+        let body = layer.body(&mut buffer)?;
+        for (&offset, bytes) in &mut runs {
+            let span = ByteRange::new(offset, bytes.len() as u64);
+            if layer.head.hull().intersect(span).is_some() {
+                lay_over(bytes, span, &layer.head, body);
+            }
+        }
+    }
+    let mut image = Image::default();
+    for range in join(pieces().map(|piece| piece.range)) {
+        let (start, run) = runs
+            .range(..=range.offset)
+            .next_back()
+            .expect("a run was read around every piece");
+        let at = (range.offset - start) as usize;
+        let bytes = run[at..at + range.length as usize].to_vec();
+        image.ranges.insert(range.offset, bytes);
+    }
+    for (offset, run) in &runs {
+        for (number, block) in run.chunks(BLOCK_BYTES as usize).enumerate() {
+            let block_number = offset / BLOCK_BYTES + number as u64;
+            image.block_crcs.insert(block_number, crc32c(block));
+        }
+    }
+    Ok((runs, image))
+}
+
+/// The union of ranges as disjoint ranges that are not adjacent, in order.
+fn join(ranges: impl Iterator<Item = ByteRange>) -> Vec<ByteRange> {
+    let mut sorted: Vec<ByteRange> = ranges.collect();
+    sorted.sort_unstable();
+    let mut joined: Vec<ByteRange> = Vec::new();
+    for range in sorted {
+        match joined.last_mut() {
+            Some(last) if range.offset <= last.end() => {
+                last.length = last.end().max(range.end()) - last.offset;
+            }
+            _ => joined.push(range),
+        }
+    }
+    joined
+}
+
+/// Writes blocks or parts of them, their checksums and the header. Answers how many bytes it wrote.
+pub(crate) fn write_in_place(
+    file: &dyn DiskFile,
+    header: ChunkHeader,
+    bytes: &BTreeMap<u64, Vec<u8>>,
+    block_crcs: &BTreeMap<u64, u32>,
+) -> io::Result<u64> {
+    let extent = header.extent();
+    let mut written_bytes = 0;
+    for (&offset, bytes) in bytes {
+        file.write_all_at(bytes, extent.data_offset(offset))?;
+        written_bytes += bytes.len();
+    }
+    // Neighbouring checksums go with one write.
+    let mut entries = block_crcs.iter().peekable();
+    while let Some((&first, crc)) = entries.next() {
+        let mut table = crc.to_le_bytes().to_vec();
+        let mut next = first + 1;
+        while let Some((_, crc)) = entries.next_if(|(block, _)| **block == next) {
+            table.extend_from_slice(&crc.to_le_bytes());
+            next += 1;
+        }
+        file.write_all_at(&table, Extent::table_offset(first))?;
+        written_bytes += table.len();
+    }
+    let header = header.encode();
+    file.write_all_at(&header, 0)?;
+    Ok((written_bytes + header.len()) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_join_where_they_touch() {
+        let ranges = [(10, 5), (0, 3), (15, 1), (12, 20), (40, 1)];
+        let joined = join(
+            ranges
+                .map(|(offset, length)| ByteRange::new(offset, length))
+                .into_iter(),
+        );
+        let expected = [(0, 3), (10, 22), (40, 1)];
+        let expected = expected.map(|(offset, length)| ByteRange::new(offset, length));
+        assert_eq!(joined, expected);
+    }
+}

@@ -1,0 +1,270 @@
+//! Reading chunks as of an update, and the inventory.
+//!
+//! A chunk as of update s is its own bytes, which include all updates up to its base, and over
+//! them the pending records up to s in their order: new bytes replace, parity deltas are added.
+//! A data node's overlay and a parity node's logged deltas are thus read by one function. Appended
+//! bytes of a data chunk lie over it in the same way, for readers of data; the code reads without.
+
+use crate::chunk::file::{ChunkHeader, ReadFailure, read_blocks};
+use crate::disk::{DiskFile, Source};
+use crate::error::StoreError;
+use crate::index::{Chunk, Header};
+use crate::journal::Located;
+use crate::journal::entry::UpdateHead;
+use crate::journal::frame::{self, Check};
+use crate::records::record::{ChunkInfo, Cut, RecordKind};
+use crate::store::{State, Store};
+use gabion_codec::kernel;
+use gabion_layout::{ByteRange, ChunkId, Sequence, StripeId};
+use std::sync::Arc;
+
+/// A record to lay over a chunk's bytes: what it says, and where its bytes are.
+pub(crate) struct Layer {
+    pub(crate) head: UpdateHead,
+    pub(crate) located: Located,
+}
+
+/// Everything that a read needs to know, taken at one instant.
+struct View {
+    file: Arc<dyn DiskFile>,
+    header: ChunkHeader,
+    as_of: Sequence,
+    layers: Vec<Layer>,
+}
+
+impl Store {
+    /// Reads bytes of a chunk as of `cut` into `output`, whose earlier contents are lost. The
+    /// answer is the update as of which they are. All bytes served have matched their checksums.
+    /// On an error, `output` holds nothing of use.
+    ///
+    /// # Errors
+    /// - [`StoreError::NoSuchChunk`], [`StoreError::OutOfChunk`].
+    /// - [`StoreError::Unsettled`] for [`Cut::Committed`] when a record above the mark touches the
+    ///   range.
+    /// - [`StoreError::CutPassed`] for [`Cut::Exactly`] when the chunk's own bytes include later
+    ///   updates.
+    /// - [`StoreError::Corrupt`] when the disk does not give back what was written.
+    /// - [`StoreError::Io`] when it gives nothing back. Reads do not latch.
+    pub fn read(
+        &self,
+        chunk: ChunkId,
+        range: ByteRange,
+        cut: Cut,
+        output: &mut Vec<u8>,
+    ) -> Result<Sequence, StoreError> {
+        let gate = self.shared.gate_of(chunk)?;
+        let _shared = gate.begin_read();
+        let view = self.shared.lock().view(chunk, range, cut)?;
+        view.read_below(Source::File(&*view.file), range, output)
+            .map_err(|failure| failure.into_error(chunk))?;
+        let mut frame = Vec::new();
+        for layer in &view.layers {
+            let body = layer.body(&mut frame)?;
+            lay_over(output, range, &layer.head, body);
+        }
+        Ok(view.as_of)
+    }
+
+    /// The same as [`Store::read`] where that waits neither for the disk nor for whoever uses the
+    /// store or changes the chunk. `None` where it would, and where [`Store::read`] would fail.
+    pub fn read_now(
+        &self,
+        chunk: ChunkId,
+        range: ByteRange,
+        cut: Cut,
+        output: &mut Vec<u8>,
+    ) -> Option<Sequence> {
+        let gate = {
+            let mut state = self.shared.try_lock()?;
+            if !state.is_seen_from_memory(chunk) {
+                return None;
+            }
+            state.gate(chunk)
+        };
+        let _shared = gate.try_begin_read()?;
+        let view = {
+            let mut state = self.shared.try_lock()?;
+            if !state.is_seen_from_memory(chunk) {
+                return None;
+            }
+            state.view(chunk, range, cut).ok()?
+        };
+        // Records are in files that are written all the time.
+        if !view.layers.is_empty() {
+            return None;
+        }
+        view.read_below(Source::Cached(&*view.file), range, output)
+            .ok()?;
+        Some(view.as_of)
+    }
+
+    /// All chunks, in the order of their ids. Reads each header that was not needed before.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] when the disk fails; a damaged chunk is an entry, not an error.
+    pub fn chunks(&self) -> Result<Vec<ChunkInfo>, StoreError> {
+        let ids: Vec<ChunkId> = {
+            let state = self.shared.lock();
+            let of = |(&stripe, held): (&StripeId, &crate::index::Stripe)| {
+                let id = move |&index| ChunkId { stripe, index };
+                held.chunks.keys().map(id).collect::<Vec<_>>()
+            };
+            state.stripes.iter().flat_map(of).collect()
+        };
+        let mut infos = Vec::with_capacity(ids.len());
+        for chunk in ids {
+            match self.chunk_info(chunk) {
+                Ok(info) => infos.push(info),
+                // It was removed since.
+                Err(StoreError::NoSuchChunk { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(infos)
+    }
+
+    /// The inventory's entry of one chunk.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchChunk`]; [`StoreError::Io`] when the disk fails.
+    pub fn chunk_info(&self, chunk: ChunkId) -> Result<ChunkInfo, StoreError> {
+        let header = self.shared.lock().header(chunk);
+        let spec = match header {
+            Ok(header) => Some(header.spec),
+            Err(StoreError::Corrupt { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        Ok(ChunkInfo { chunk, spec })
+    }
+}
+
+impl View {
+    /// Reads the chunk's own bytes, which lie below all records.
+    fn read_below(
+        &self,
+        source: Source<'_>,
+        range: ByteRange,
+        output: &mut Vec<u8>,
+    ) -> Result<(), ReadFailure> {
+        if range.is_empty() {
+            output.clear();
+            return Ok(());
+        }
+        let extent = self.header.extent();
+        let span = extent.block_span(range);
+        output.resize(span.length as usize, 0);
+        read_blocks(source, extent, span, output)?;
+        if span != range {
+            let start = (range.offset - span.offset) as usize;
+            output.copy_within(start..start + range.length as usize, 0);
+            output.truncate(range.length as usize);
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    /// Whether all that a [`View`] of a chunk says is in memory.
+    fn is_seen_from_memory(&self, chunk: ChunkId) -> bool {
+        let is_in_memory = |entry: &Chunk| {
+            let is_known = matches!(entry.header, Header::Known(_));
+            is_known && entry.reserve.is_none() && entry.swapped.is_none()
+        };
+        self.chunk(chunk).is_some_and(is_in_memory) && self.files.get(chunk).is_some()
+    }
+
+    fn view(&mut self, chunk: ChunkId, range: ByteRange, cut: Cut) -> Result<View, StoreError> {
+        let header = self.header(chunk)?;
+        let chunk_bytes = header.spec.chunk_bytes;
+        if !header.extent().contains(range) {
+            return Err(StoreError::OutOfChunk {
+                chunk,
+                range,
+                chunk_bytes,
+            });
+        }
+        let applied = header.spec.base;
+        let stripe = self.stripes.entry(chunk.stripe).or_default();
+        if let Cut::Committed { at_least } = cut {
+            stripe.raise_mark(at_least);
+        }
+        let entry = &stripe.chunks[&chunk.index];
+        let as_of = match cut {
+            Cut::Exactly(sequence) | Cut::Newest(sequence) if sequence < applied => {
+                return Err(StoreError::CutPassed { chunk, applied });
+            }
+            Cut::Exactly(sequence) | Cut::Newest(sequence) => sequence,
+            Cut::Committed { .. } => {
+                let above = stripe.mark;
+                if let Some(first) = entry.first_unsettled(above, range) {
+                    return Err(StoreError::Unsettled {
+                        chunk,
+                        above,
+                        first,
+                    });
+                }
+                above
+            }
+        };
+        let is_newest = !matches!(cut, Cut::Exactly(_));
+        let touches =
+            |head: &UpdateHead| (is_newest || !head.kind.is_appended()) && head.touches(range);
+        let layers = self.records(chunk, (applied, as_of), touches)?;
+        Ok(View {
+            file: self.open_file(chunk)?,
+            header,
+            as_of,
+            layers: layers.into_values().collect(),
+        })
+    }
+}
+
+impl Layer {
+    /// Reads the record's bytes and checks them.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] with the smallest range around the record's pieces.
+    pub(crate) fn body<'a>(&self, buffer: &'a mut Vec<u8>) -> Result<&'a [u8], StoreError> {
+        self.located.read(buffer)?;
+        match frame::decode(buffer, self.located.lsn) {
+            Check::Whole(frame) => Ok(frame.body),
+            Check::BodyDamaged(_) | Check::Unreadable => Err(StoreError::Corrupt {
+                chunk: self.head.chunk,
+                range: self.head.hull(),
+            }),
+        }
+    }
+}
+
+impl UpdateHead {
+    /// The smallest range around all pieces.
+    pub(crate) fn hull(&self) -> ByteRange {
+        let ranges = || self.pieces.iter().map(|piece| piece.range);
+        let start = ranges().map(|range| range.offset).min().unwrap_or(0);
+        let end = ranges().map(ByteRange::end).max().unwrap_or(0);
+        ByteRange::new(start, end - start)
+    }
+}
+
+/// Lays a record's body over `output`, which holds the bytes `range` of the chunk.
+pub(crate) fn lay_over(output: &mut [u8], range: ByteRange, head: &UpdateHead, body: &[u8]) {
+    let mut rest = body;
+    for (at, piece) in head.pieces.iter().enumerate() {
+        let (bytes, behind) = rest.split_at(piece.range.length as usize);
+        rest = behind;
+        let shared = piece.range.intersect(range);
+        let Some(shared) = shared.filter(|_| head.changes_chunk(at)) else {
+            continue;
+        };
+        let cut = |from: u64| {
+            let start = (shared.offset - from) as usize;
+            start..start + shared.length as usize
+        };
+        let source = &bytes[cut(piece.range.offset)];
+        let target = &mut output[cut(range.offset)];
+        match head.kind {
+            RecordKind::NewBytes | RecordKind::Appended { .. } => target.copy_from_slice(source),
+            RecordKind::ParityDelta => kernel::add_assign(target, source),
+        }
+    }
+}

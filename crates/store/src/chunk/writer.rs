@@ -1,0 +1,466 @@
+//! Writing whole chunks, and taking them away.
+//!
+//! A chunk is written into an unfinished file, in any order and without being held in memory, and
+//! becomes visible with one rename once all of it is durable. What a crash leaves unfinished is
+//! removed at the next start.
+
+use crate::checksum::{combine, crc32c};
+use crate::chunk::file::{BLOCK_BYTES, ChunkHeader, Extent, RESERVE_BYTES_MAX, is_possible_size};
+use crate::disk::remove_if_there;
+use crate::disk::{Disk, DiskFile};
+use crate::error::{IoContext, StoreError};
+use crate::index::Stripe;
+use crate::journal::entry::Entry;
+use crate::paths::{CHUNKS_DIRECTORY, TMP_DIRECTORY, chunk_directory, chunk_path};
+use crate::records::record::ChunkSpec;
+use crate::records::settle::check_epoch;
+use crate::store::{Room, Shared, State, Store};
+use gabion_layout::{ByteRange, ChunkId, Epoch, Keeping};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+/// Writes one chunk. Dropping it before [`ChunkWriter::finish`] leaves nothing behind.
+pub struct ChunkWriter {
+    shared: Arc<Shared>,
+    chunk: ChunkId,
+    spec: ChunkSpec,
+    extent: Extent,
+    path: String,
+    /// `None` once the file has its final name.
+    file: Option<Arc<dyn DiskFile>>,
+    /// The checksum of each block that is complete, 4 bytes a block.
+    table: Vec<u8>,
+    /// Checksums of the parts of blocks that are not, by offset.
+    parts: BTreeMap<u64, Vec<(ByteRange, u32)>>,
+    /// Which bytes are written: end by beginning. Invariant: disjoint and not adjacent.
+    written: BTreeMap<u64, u64>,
+}
+
+impl Store {
+    /// Begins to write a chunk. It may replace one of the same or an older generation.
+    ///
+    /// # Errors
+    /// - [`StoreError::Malformed`] when the chunk has no bytes or more than 16 GiB, or its reserve
+    ///   more than 256 MiB.
+    /// - [`StoreError::StaleGeneration`] when the stripe's layout has moved on.
+    /// - [`StoreError::NoSpace`] when the disk has no room beyond the reserve.
+    /// - [`StoreError::Io`], [`StoreError::Failed`].
+    pub fn create(&self, chunk: ChunkId, spec: ChunkSpec) -> Result<ChunkWriter, StoreError> {
+        if !is_possible_size(spec.chunk_bytes) {
+            let reason = "a chunk has at least 1 byte and at most 16 GiB";
+            return Err(StoreError::Malformed { reason });
+        }
+        if matches!(spec.keeping, Keeping::Reserve { bytes } if bytes > RESERVE_BYTES_MAX) {
+            let reason = "a chunk's reserve has at most 256 MiB";
+            return Err(StoreError::Malformed { reason });
+        }
+        let extent = Extent::new(spec.chunk_bytes);
+        let shared = Arc::clone(&self.shared);
+        let path = {
+            let mut state = shared.lock();
+            shared.check_latch()?;
+            state.check_replaces(chunk, spec)?;
+            state.next_temporary += 1;
+            format!("{TMP_DIRECTORY}/{:016x}", state.next_temporary)
+        };
+        let file_bytes = extent.file_bytes(spec.keeping);
+        let available = shared.disk.available_bytes().context("measure", "")?;
+        let no_space = || StoreError::NoSpace {
+            operation: "a chunk",
+            needed_bytes: file_bytes,
+        };
+        if available < file_bytes.saturating_add(shared.options.free_bytes) {
+            return Err(no_space());
+        }
+        let file = shared.disk.create(&path).context_or_busy("create", &path)?;
+        let writer = ChunkWriter {
+            shared,
+            chunk,
+            spec,
+            extent,
+            path,
+            file: Some(file),
+            table: vec![0; extent.block_count() as usize * 4],
+            parts: BTreeMap::new(),
+            written: BTreeMap::new(),
+        };
+        match writer.file().allocate(0, file_bytes) {
+            Ok(()) => Ok(writer),
+            Err(source) if source.kind() == io::ErrorKind::StorageFull => Err(no_space()),
+            Err(source) => Err(StoreError::io("allocate", &writer.path, source)),
+        }
+    }
+
+    /// Removes a chunk and its records, durably. Does nothing when it is not here.
+    ///
+    /// With its last chunk the store also forgets what it has promised about the stripe.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSpace`], [`StoreError::Io`] and [`StoreError::Failed`].
+    pub fn remove(&self, chunk: ChunkId) -> Result<(), StoreError> {
+        self.remove_if(chunk, |_| Ok(()))
+    }
+
+    /// Removes a chunk as [`Store::remove`] does, for somebody who knows nothing of the stripe's terms
+    /// after `epoch`: where a later one was promised to, the chunk may be another than was meant, and
+    /// stays.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`] when a later epoch was promised to; as [`Store::remove`].
+    pub fn discard(&self, chunk: ChunkId, epoch: Epoch) -> Result<(), StoreError> {
+        let check = |known: &Stripe| check_epoch(known, chunk.stripe, epoch);
+        self.remove_if(chunk, check)
+    }
+
+    /// Removes a chunk if nothing that is known of its stripe speaks against it at the instant from
+    /// which the chunk is gone.
+    fn remove_if(
+        &self,
+        chunk: ChunkId,
+        check: impl Fn(&Stripe) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let put_away = |disk: &dyn Disk, _: &[(ChunkId, u64)]| unlink(disk, chunk);
+        self.remove_checked(&[chunk], check, put_away)
+    }
+
+    /// Removes those of the chunks that are here. Their files are put away durably, each with the position
+    /// of the journal's entry.
+    pub(crate) fn remove_all(
+        &self,
+        chunks: &[ChunkId],
+        put_away: impl FnOnce(&dyn Disk, &[(ChunkId, u64)]) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.remove_checked(chunks, |_| Ok(()), put_away)
+    }
+
+    fn remove_checked(
+        &self,
+        chunks: &[ChunkId],
+        check: impl Fn(&Stripe) -> Result<(), StoreError>,
+        put_away: impl FnOnce(&dyn Disk, &[(ChunkId, u64)]) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let shared = &self.shared;
+        // In their order, and each once: whoever else takes several gates does the same.
+        let mut chunks = chunks.to_vec();
+        chunks.sort_unstable();
+        chunks.dedup();
+        let gates: Vec<_> = {
+            let mut state = shared.lock();
+            chunks.retain(|&chunk| state.chunk(chunk).is_some());
+            chunks.iter().map(|&chunk| state.gate(chunk)).collect()
+        };
+        if chunks.is_empty() {
+            return Ok(());
+        }
+        let _changing: Vec<_> = gates.iter().map(|gate| gate.begin_change()).collect();
+        let _alone: Vec<_> = gates.iter().map(|gate| gate.exclude_readers()).collect();
+        // The journal goes first: with the file gone and its records still there, a new file of
+        // the same chunk would take the old records for its own.
+        let mut removed = Vec::with_capacity(chunks.len());
+        let mut needed_lsn = 0;
+        for chunk in chunks {
+            let mut state = shared.lock();
+            if state.chunk(chunk).is_none() {
+                continue;
+            }
+            check(&state.stripes[&chunk.stripe])?;
+            let entry = Entry::Removed { chunk };
+            let position = shared.append(&mut state, &entry, &[], Room::Reserved)?;
+            removed.push((chunk, position.lsn));
+            needed_lsn = position.end_lsn();
+        }
+        shared.sync(needed_lsn)?;
+        shared.require(put_away(&*shared.disk, &removed))?;
+        let mut state = shared.lock();
+        for (chunk, _) in removed {
+            state.forget_chunk(chunk);
+        }
+        Ok(())
+    }
+}
+
+/// Removes a chunk's file durably; a file that has vanished stays so.
+fn unlink(disk: &dyn Disk, chunk: ChunkId) -> Result<(), StoreError> {
+    let path = chunk_path(chunk);
+    let directory = chunk_directory(chunk);
+    remove_if_there(disk, &path)?;
+    disk.sync_directory(&directory)
+        .context("sync directory", &directory)
+}
+
+impl State {
+    /// Refuses a chunk that is older than what is here.
+    fn check_replaces(&mut self, chunk: ChunkId, spec: ChunkSpec) -> Result<(), StoreError> {
+        match self.know_stripe(chunk.stripe) {
+            Ok(()) => {}
+            Err(StoreError::NoSuchStripe { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        let current = self.stripes[&chunk.stripe].generation;
+        if spec.generation < current {
+            let stripe = chunk.stripe;
+            return Err(StoreError::StaleGeneration { stripe, current });
+        }
+        Ok(())
+    }
+
+    /// Forgets a chunk whose file is gone.
+    pub(crate) fn forget_chunk(&mut self, chunk: ChunkId) {
+        self.reserve_syncs.forget(chunk);
+        let stripe = self.stripes.get_mut(&chunk.stripe);
+        let Some(stripe) = stripe else { return };
+        self.files.forget(chunk);
+        self.head_cache.forget(chunk);
+        let mark = stripe.mark;
+        let gone = stripe.chunks.remove(&chunk.index);
+        if stripe.chunks.is_empty() {
+            self.stripes.remove(&chunk.stripe);
+        }
+        if let Some(gone) = gone {
+            if gone.runs.newest() <= mark {
+                self.run_order.retire(chunk, gone.runs);
+            }
+            self.forget(gone.pending);
+            if let Some(swapped) = gone.swapped {
+                self.forget_swapped(swapped);
+            }
+        }
+        self.clear_suspicion(chunk);
+        self.gates.retain(|_, gate| Arc::strong_count(gate) > 1);
+    }
+}
+
+impl std::fmt::Debug for ChunkWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ChunkWriter")
+            .field("chunk", &self.chunk)
+            .field("spec", &self.spec)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ChunkWriter {
+    fn file(&self) -> &dyn DiskFile {
+        self.file.as_deref().expect("the file stays until the end")
+    }
+
+    /// Writes bytes of the chunk. Slices may come in any order, at any offset, each byte once.
+    ///
+    /// # Errors
+    /// [`StoreError::OutOfChunk`] and [`StoreError::Overlap`], with nothing written;
+    /// [`StoreError::Io`] when the disk fails, after which the writer should be dropped.
+    pub fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
+        let (chunk, chunk_bytes) = (self.chunk, self.spec.chunk_bytes);
+        let range = ByteRange::new(offset, bytes.len() as u64);
+        if !self.extent.contains(range) {
+            return Err(StoreError::OutOfChunk {
+                chunk,
+                range,
+                chunk_bytes,
+            });
+        }
+        if range.is_empty() {
+            return Ok(());
+        }
+        let before = self.written.range(..range.end()).next_back();
+        if before.is_some_and(|(_, end)| *end > offset) {
+            return Err(StoreError::Overlap { chunk, range });
+        }
+        self.file()
+            .write_all_at(bytes, self.extent.data_offset(offset))
+            .context("write", &self.path)?;
+        self.checksum(offset, bytes);
+        self.mark_written(range);
+        Ok(())
+    }
+
+    /// What is written so far, in order, without overlaps or neighbours.
+    pub fn written(&self) -> Vec<ByteRange> {
+        let ranges = self.written.iter();
+        ranges
+            .map(|(&start, &end)| ByteRange::new(start, end - start))
+            .collect()
+    }
+
+    /// Takes the checksums of the blocks that `bytes` complete, and of the parts of others.
+    fn checksum(&mut self, offset: u64, bytes: &[u8]) {
+        let mut at = offset;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let block = at / BLOCK_BYTES;
+            let block_range = self.extent.block_range(block);
+            let (part, behind) = rest.split_at(rest.len().min((block_range.end() - at) as usize));
+            let part_range = ByteRange::new(at, part.len() as u64);
+            let crc = crc32c(part);
+            if part_range == block_range {
+                self.set_crc(block, crc);
+            } else {
+                self.add_part(block, part_range, crc);
+            }
+            at = part_range.end();
+            rest = behind;
+        }
+    }
+
+    fn set_crc(&mut self, block: u64, crc: u32) {
+        let at = block as usize * 4;
+        self.table[at..at + 4].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    fn add_part(&mut self, block: u64, range: ByteRange, crc: u32) {
+        let parts = self.parts.entry(block).or_default();
+        let at = parts.partition_point(|(known, _)| known.offset < range.offset);
+        parts.insert(at, (range, crc));
+        let have: u64 = parts.iter().map(|(part, _)| part.length).sum();
+        if have == self.extent.block_range(block).length {
+            let joined = parts.iter().map(|(part, crc)| (part.length, *crc));
+            let (_, crc) = joined
+                .reduce(|(n, a), (m, b)| (n + m, combine(a, b, m)))
+                .expect("a part was just inserted");
+            self.parts.remove(&block);
+            self.set_crc(block, crc);
+        }
+    }
+
+    fn mark_written(&mut self, range: ByteRange) {
+        let (mut start, mut end) = (range.offset, range.end());
+        if let Some((before, _)) = self
+            .written
+            .range(..start)
+            .next_back()
+            .filter(|b| *b.1 == start)
+        {
+            start = *before;
+        }
+        if let Some(behind) = self.written.remove(&end) {
+            end = behind;
+        }
+        self.written.insert(start, end);
+    }
+
+    /// Makes the chunk durable and visible, in place of an older one if there is one. Records that
+    /// the chunk includes are no longer pending.
+    ///
+    /// # Errors
+    /// - [`StoreError::Incomplete`] when bytes are missing.
+    /// - [`StoreError::StaleGeneration`] when the stripe's layout has moved on meanwhile.
+    /// - [`StoreError::Io`], [`StoreError::Failed`].
+    pub fn finish(self) -> Result<(), StoreError> {
+        self.complete(None)
+    }
+
+    /// As [`ChunkWriter::finish`] for a chunk that was made in a term: from the instant at which the
+    /// chunk is visible the store refuses every epoch before `epoch`, so that nothing late replaces
+    /// the chunk or takes it away. Epoch 0 is before every term, and promises nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`] when a later epoch was promised to; [`StoreError::NoSpace`] when the
+    /// journal is full, with the chunk in its place; as [`ChunkWriter::finish`].
+    pub fn finish_in(self, epoch: Epoch) -> Result<(), StoreError> {
+        self.complete(Some(epoch))
+    }
+
+    fn complete(mut self, term: Option<Epoch>) -> Result<(), StoreError> {
+        let (chunk, spec) = (self.chunk, self.spec);
+        if self.written != BTreeMap::from([(0, spec.chunk_bytes)]) {
+            let missing = self.first_missing();
+            return Err(StoreError::Incomplete { chunk, missing });
+        }
+        let shared = Arc::clone(&self.shared);
+        let gate = shared.lock().gate(chunk);
+        let _changing = gate.begin_change();
+        let birth_lsn = {
+            let mut state = shared.lock();
+            shared.check_latch()?;
+            state.check_replaces(chunk, spec)?;
+            let made = state.make_directory(chunk);
+            shared.require(made)?;
+            state.journal.end_lsn
+        };
+        let header = ChunkHeader {
+            chunk,
+            spec,
+            birth_lsn,
+            reserve_lsn: 0,
+        };
+        shared.require(self.write_tables(&header))?;
+        shared.counters.add(|c| &c.sync_count, 1);
+        let (path, directory) = (chunk_path(chunk), chunk_directory(chunk));
+        let _alone = gate.exclude_readers();
+        {
+            // A fence may have come while the data went to the disk.
+            let mut state = shared.lock();
+            state.check_replaces(chunk, spec)?;
+            if let (Some(epoch), Some(known)) = (term, state.stripes.get(&chunk.stripe)) {
+                check_epoch(known, chunk.stripe, epoch)?;
+            }
+        }
+        shared.announce_made(chunk, spec.base)?;
+        let spilled = shared.spill_replaced(chunk, spec.base)?;
+        let disk = &shared.disk;
+        shared.require(disk.rename(&self.path, &path).context("rename", &path))?;
+        self.file = None;
+        let synced = disk.sync_directory(&directory);
+        shared.require(synced.context("sync directory", &directory))?;
+        let mut state = shared.lock();
+        state.files.forget(chunk);
+        state.head_cache.forget(chunk);
+        if let Some(replaced) = state.chunk_mut(chunk) {
+            replaced.reserve = None;
+        }
+        state.set_header(header);
+        state.making.remove(&chunk);
+        state.note_run(chunk, spec.base, None);
+        state.adopt_spilled(spilled);
+        shared.reserve_syncs.forget(chunk);
+        state.clear_suspicion(chunk);
+        let Some(epoch) = term.filter(|&epoch| epoch > Epoch(0)) else {
+            return Ok(());
+        };
+        let promised = shared.promise(&mut state, chunk.stripe, epoch, spec.generation);
+        drop(state);
+        shared.sync(promised?)
+    }
+
+    fn write_tables(&self, header: &ChunkHeader) -> Result<(), StoreError> {
+        let file = self.file();
+        file.write_all_at(&self.table, Extent::table_offset(0))
+            .and_then(|()| file.write_all_at(&header.encode(), 0))
+            .context("write", &self.path)?;
+        file.sync().context("sync", &self.path)
+    }
+
+    fn first_missing(&self) -> ByteRange {
+        let start = self.written.get(&0).copied().unwrap_or(0);
+        let next = self.written.range(start..).next();
+        let end = next.map_or(self.spec.chunk_bytes, |(offset, _)| *offset);
+        ByteRange::new(start, end - start)
+    }
+}
+
+impl Drop for ChunkWriter {
+    fn drop(&mut self) {
+        if self.file.take().is_some() {
+            // What cannot be removed now is removed at the next start.
+            let _ = self.shared.disk.remove(&self.path);
+        }
+    }
+}
+
+impl State {
+    /// Makes the directory of a chunk's file durable before a file in it has to be.
+    fn make_directory(&mut self, chunk: ChunkId) -> Result<(), StoreError> {
+        let directory = chunk_directory(chunk);
+        if !self.directories.contains(&directory) {
+            self.disk
+                .create_directory(&directory)
+                .context_or_busy("create directory", &directory)?;
+            self.disk
+                .sync_directory(CHUNKS_DIRECTORY)
+                .context("sync directory", CHUNKS_DIRECTORY)?;
+            self.directories.insert(directory);
+        }
+        Ok(())
+    }
+}

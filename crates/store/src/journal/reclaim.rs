@@ -1,0 +1,73 @@
+//! Freeing the journal's space: removing segments, and copying what is still needed out of old ones.
+
+use crate::chunk::apply::ApplySummary;
+use crate::chunk::read::Layer;
+use crate::error::StoreError;
+use crate::index::Pending;
+use crate::journal::entry::Entry;
+use crate::store::{Room, Shared, State};
+
+impl Shared {
+    /// Removes segments that nothing needs. When too many are left, merges what the oldest one has of
+    /// long logs, and copies what else is needed of it to the end of the journal first: one stripe
+    /// that nobody settles must not hold on to everybody's records.
+    pub(crate) fn reclaim(&self, summary: &mut ApplySummary) -> Result<(), StoreError> {
+        let mut state = self.lock();
+        self.check_latch()?;
+        summary.segment_count += self.require(state.journal.reclaim())?;
+        if state.journal.segments.len() <= self.options.segment_count_max {
+            return Ok(());
+        }
+        let Some((&oldest, _)) = state.journal.segments.first_key_value() else {
+            return Ok(());
+        };
+        // Records that are listed in the journal are too many to be copied.
+        let listed = state.listed_in(oldest);
+        drop(state);
+        for chunk in listed {
+            self.apply_in_background(chunk, u64::MAX, summary)?;
+        }
+        let mut state = self.lock();
+        let needed_lsn = match self.copy_records(&mut state, oldest) {
+            Ok(()) => state.journal.needed_lsn,
+            Err(StoreError::NoSpace { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        drop(state);
+        self.sync(needed_lsn)?;
+        let mut state = self.lock();
+        summary.segment_count += self.require(state.journal.reclaim())?;
+        Ok(())
+    }
+
+    /// Appends copies of the pending records of a segment. The older copies are needed until the
+    /// newer ones are durable, which [`Journal::reclaim`](crate::journal::Journal::reclaim) is
+    /// called after. A record that cannot be read stays where it is, and the segment with it.
+    fn copy_records(&self, state: &mut State, segment: u64) -> Result<(), StoreError> {
+        let mut found = Vec::new();
+        for stripe in state.stripes.values() {
+            for chunk in stripe.chunks.values() {
+                let here = |record: &&Pending| record.position.segment == segment;
+                let record_of = |record: &Pending| (record.head.clone(), record.position);
+                found.extend(chunk.pending.values().filter(here).map(record_of));
+            }
+        }
+        let mut buffer = Vec::new();
+        for (head, position) in found {
+            let layer = Layer {
+                located: state.journal.locate(position),
+                head,
+            };
+            let body = match layer.body(&mut buffer) {
+                Ok(body) => body,
+                Err(StoreError::Corrupt { .. }) => continue,
+                Err(error) => return Err(error),
+            };
+            let entry = Entry::Update(layer.head.clone());
+            let position = self.append(state, &entry, &[body], Room::Ordinary)?;
+            let head = layer.head;
+            state.remember(Pending { head, position });
+        }
+        Ok(())
+    }
+}

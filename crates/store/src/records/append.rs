@@ -1,0 +1,263 @@
+//! Taking a record: whether the protocol lets it in, and where it goes by the chunk's keeping.
+
+use crate::chunk::apply::ApplySummary;
+use crate::chunk::file::Extent;
+use crate::error::StoreError;
+use crate::index::{Chunk, Header, Pending};
+use crate::journal::entry::{Entry, UpdateHead};
+use crate::journal::frame;
+use crate::records::lsn::Lsn;
+use crate::records::record::{Record, RecordKind};
+use crate::records::settle::{check_epoch, check_generation};
+use crate::store::{Options, Room, Shared, State, Store};
+use gabion_layout::{ChunkId, Keeping, Sequence};
+
+/// Most pieces of one record, which bounds a frame's head.
+const PIECE_COUNT_MAX: usize = 4096;
+
+impl Store {
+    /// Appends a record, which is durable once [`Store::sync`] has returned for the answer.
+    ///
+    /// A record that is held already changes nothing; the answer is its position. A record of an
+    /// epoch or generation above the known ones raises them, so that older primaries are refused
+    /// from then on.
+    ///
+    /// # Errors
+    /// - [`StoreError::Fenced`], [`StoreError::StaleGeneration`]: the sender is past.
+    /// - [`StoreError::Settled`], [`StoreError::Dropped`]: the record comes too late.
+    /// - [`StoreError::SequenceTaken`]: another epoch's update of this number is held.
+    /// - [`StoreError::NoSuchChunk`], [`StoreError::OutOfChunk`], [`StoreError::Malformed`],
+    ///   [`StoreError::RecordTooLarge`]: it cannot be kept.
+    /// - [`StoreError::Corrupt`]: the chunk as a whole needs repair first.
+    /// - [`StoreError::NoSpace`]: the disk is full; nothing was appended.
+    /// - [`StoreError::Io`], [`StoreError::Failed`]: the store takes no writes any more.
+    pub fn append(&self, record: &Record<'_>) -> Result<Lsn, StoreError> {
+        let head = UpdateHead::of(record);
+        check_shape(record, &head, self.shared.options)?;
+        let mut state = self.shared.lock();
+        if let Some(held) = self.shared.admit(&mut state, record, &head)? {
+            return Ok(held);
+        }
+        let mut has_stalled = false;
+        let mut place = state.place_of(&head);
+        if place == Place::Merge {
+            has_stalled = state.chunk(record.chunk).is_some_and(Chunk::has_reserve);
+            drop(state);
+            self.shared.merge_first(record, has_stalled)?;
+            state = self.shared.lock();
+            if let Some(held) = self.shared.admit(&mut state, record, &head)? {
+                return Ok(held);
+            }
+            place = state.place_of(&head);
+        }
+        let run = head.run;
+        let lsn = if place == Place::Reserve {
+            self.shared.append_to_reserve(&mut state, record, head)?
+        } else {
+            self.shared.append_to_journal(&mut state, record, head)?
+        };
+        state.note_run(record.chunk, record.stamp.sequence, run);
+        self.shared.counters.add(|c| &c.append_count, 1);
+        Ok(lsn.stalled(has_stalled))
+    }
+}
+
+impl Shared {
+    /// Whether the store takes a record. The position of the record when it is held already.
+    fn admit(
+        &self,
+        state: &mut State,
+        record: &Record<'_>,
+        head: &UpdateHead,
+    ) -> Result<Option<Lsn>, StoreError> {
+        self.check_latch()?;
+        let header = state.header(record.chunk)?;
+        check_ranges(head, header.extent())?;
+        state.admit(record)
+    }
+
+    /// Merges a chunk's settled records so that it can take another one.
+    fn merge_first(&self, record: &Record<'_>, has_stalled: bool) -> Result<(), StoreError> {
+        let gate = self.lock().gate(record.chunk);
+        let _changing = gate.begin_change();
+        // Damage keeps records where they are, which refuses nothing.
+        let mut summary = ApplySummary::default();
+        self.apply_chunk(&gate, record.chunk, u64::MAX, &mut summary)?;
+        let merge_count = u64::from(summary.record_count > 0);
+        self.counters
+            .add(|c| &c.foreground_merge_count, merge_count);
+        if has_stalled {
+            let bytes = record.pieces.iter().map(|piece| piece.bytes.len() as u64);
+            self.counters.add(|c| &c.stalled_append_bytes, bytes.sum());
+            self.counters.add(|c| &c.stalled_append_count, 1);
+            let mut state = self.lock();
+            let entry = state.chunk_mut(record.chunk);
+            if let Some(reserve) = entry.and_then(|entry| entry.reserve.as_mut()) {
+                reserve.stalled_count += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn append_to_journal(
+        &self,
+        state: &mut State,
+        record: &Record<'_>,
+        head: UpdateHead,
+    ) -> Result<Lsn, StoreError> {
+        let entry = Entry::Update(head);
+        let body: Vec<&[u8]> = record.pieces.iter().map(|piece| piece.bytes).collect();
+        let position = self.append(state, &entry, &body, Room::Ordinary)?;
+        let Entry::Update(head) = entry else {
+            unreachable!("it was made an update above");
+        };
+        let stripe = state.stripes.entry(record.chunk.stripe).or_default();
+        stripe.learn(record.stamp.epoch, record.generation, Sequence(0));
+        if state.chunk(record.chunk).is_some_and(Chunk::has_reserve) {
+            self.counters.add(|c| &c.spilled_record_count, 1);
+        }
+        state.remember(Pending { head, position });
+        self.swap_out(state, record.chunk)?;
+        Ok(Lsn::in_journal(position.end_lsn()))
+    }
+}
+
+/// Where the next record of a chunk goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place {
+    Journal,
+    Reserve,
+    /// Nowhere before settled records are merged.
+    Merge,
+}
+
+impl Chunk {
+    fn has_reserve(&self) -> bool {
+        self.reserve.is_some()
+    }
+}
+
+impl State {
+    /// Where a record of a chunk whose header is known goes.
+    fn place_of(&self, head: &UpdateHead) -> Place {
+        let chunk = head.chunk;
+        let Some(entry) = self.chunk(chunk) else {
+            return Place::Journal;
+        };
+        let Header::Known(header) = entry.header else {
+            return Place::Journal;
+        };
+        if head.kind.is_appended() {
+            return Place::Journal;
+        }
+        let upto = self.mergeable_upto(chunk.stripe);
+        match (&entry.reserve, header.spec.keeping) {
+            (Some(reserve), Keeping::Reserve { bytes: 1.. }) => {
+                let frame_bytes = head.frame_bytes();
+                if reserve.is_closed || frame_bytes > reserve.bytes {
+                    Place::Journal
+                } else if reserve.fits(frame_bytes) {
+                    Place::Reserve
+                } else if reserve
+                    .oldest
+                    .is_some_and(|o| o.max(Sequence(header.spec.base.0.saturating_add(1))) <= upto)
+                {
+                    Place::Merge
+                } else {
+                    Place::Journal
+                }
+            }
+            (_, Keeping::AtOnce | Keeping::Reserve { bytes: 0 })
+                if entry.mergeable(upto).next().is_some() =>
+            {
+                Place::Merge
+            }
+            _ => Place::Journal,
+        }
+    }
+
+    /// Whether the protocol lets a record in. The position of the record when it is held already.
+    fn admit(&self, record: &Record<'_>) -> Result<Option<Lsn>, StoreError> {
+        let (chunk, stamp) = (record.chunk, record.stamp);
+        let known = &self.stripes[&chunk.stripe];
+        check_epoch(known, chunk.stripe, stamp.epoch)?;
+        check_generation(known, chunk.stripe, record.generation)?;
+        let entry = &known.chunks[&chunk.index];
+        let pending = entry.pending.get(&stamp.sequence);
+        let pending = pending.map(|held| {
+            let lsn = Lsn::in_journal(held.position.end_lsn());
+            (held.head.stamp, lsn)
+        });
+        let reserve = entry.reserve.as_ref();
+        let reserved = reserve.and_then(|reserve| reserve.unsettled.get(&stamp.sequence));
+        let reserved = reserved.map(|held| {
+            let end_lsn = held.lsn + u64::from(held.frame_bytes);
+            (held.head.stamp, Lsn::in_reserve(chunk, end_lsn))
+        });
+        match pending.or(reserved) {
+            Some((held, lsn)) if held == stamp => return Ok(Some(lsn)),
+            Some((held, _)) => return Err(StoreError::SequenceTaken { chunk, held }),
+            None => {}
+        }
+        if stamp.sequence <= known.mark {
+            return Err(StoreError::Settled {
+                stripe: chunk.stripe,
+                mark: known.mark,
+                sequence: stamp.sequence,
+            });
+        }
+        if known.dropped.contains(&stamp) {
+            return Err(StoreError::Dropped {
+                stripe: chunk.stripe,
+                sequence: stamp.sequence,
+            });
+        }
+        Ok(None)
+    }
+}
+
+fn check_shape(record: &Record<'_>, head: &UpdateHead, options: Options) -> Result<(), StoreError> {
+    let malformed = |reason| Err(StoreError::Malformed { reason });
+    if record.stamp.sequence == Sequence(0) {
+        return malformed("updates are numbered from 1");
+    }
+    if record.pieces.is_empty() || record.pieces.iter().any(|piece| piece.bytes.is_empty()) {
+        return malformed("a record has at least one piece, and a piece at least one byte");
+    }
+    if record.pieces.len() > PIECE_COUNT_MAX {
+        return malformed("a record has at most 4096 pieces");
+    }
+    if !record.participants.is_sorted_by(|a, b| a < b) {
+        return malformed("participants must be in increasing order");
+    }
+    if let RecordKind::Appended { original_count } = record.kind
+        && usize::from(original_count) > record.pieces.len()
+    {
+        return malformed("a record has more originals than pieces");
+    }
+    if !record.participants.contains(&record.chunk.index) {
+        return malformed("a record's own chunk takes part in its update");
+    }
+    let bytes = frame::PREFIX_BYTES as u64 + head.piece_bytes();
+    let limit_bytes = options.record_bytes_max();
+    if bytes > limit_bytes {
+        return Err(StoreError::RecordTooLarge { bytes, limit_bytes });
+    }
+    Ok(())
+}
+
+fn check_ranges(head: &UpdateHead, extent: Extent) -> Result<(), StoreError> {
+    let chunk: ChunkId = head.chunk;
+    match head
+        .pieces
+        .iter()
+        .find(|piece| !extent.contains(piece.range))
+    {
+        None => Ok(()),
+        Some(piece) => Err(StoreError::OutOfChunk {
+            chunk,
+            range: piece.range,
+            chunk_bytes: extent.chunk_bytes,
+        }),
+    }
+}

@@ -1,0 +1,178 @@
+//! Appended bytes: what a node's log has of data chunks that parity does not follow yet.
+//!
+//! Between two commits a data node keeps new bytes beside its chunk (the append log of CAU, section
+//! 3.1), and parity nodes keep copies of other nodes' (interim replicas of CAU, section 3.4; old and
+//! new data of PARIX). They are records like others, numbered, settled and dropped alike, but no part
+//! of what the code knows: they are never merged. A commit is an update of the other kinds, made of
+//! what is recalled here; when it stands, what was appended before it is in the chunks' codeword, and
+//! the records go when the commit's own record is merged.
+
+use crate::error::StoreError;
+use crate::journal::entry::UpdateHead;
+use crate::records::record::{AppendedPiece, AppendedState, AppendedSummary, RecordKind};
+use crate::store::{State, Store};
+use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Sequence, StripeId};
+
+/// Which appended bytes to recall.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Recalled {
+    /// The data chunk.
+    pub data: ChunkIndex,
+    /// What it had at the last commit, instead of what is newest.
+    pub is_original: bool,
+    /// Which of its bytes.
+    pub range: ByteRange,
+}
+
+impl Store {
+    /// What the store holds of a stripe's append phase. Nothing when the stripe is not here. It need
+    /// not be durable; [`Store::collect`] before it sees to that.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] and [`StoreError::Failed`].
+    pub fn appended(&self, stripe: StripeId) -> Result<AppendedState, StoreError> {
+        self.shared.check_latch()?;
+        let mut state = self.shared.lock();
+        match state.know_stripe(stripe) {
+            Ok(()) => {}
+            Err(StoreError::NoSuchStripe { .. }) => return Ok(AppendedState::default()),
+            Err(error) => return Err(error),
+        }
+        let known = &state.stripes[&stripe];
+        let covered = known.chunks.values().map(|chunk| chunk.covered(known.mark));
+        let covered = covered.max().unwrap_or_default();
+        let held = known.chunks.values();
+        let held = held.flat_map(|chunk| chunk.pending_after(covered));
+        let appended = held.filter(|(_, record)| record.head.kind.is_appended());
+        let records = appended.map(|(_, record)| summary(&record.head)).collect();
+        Ok(AppendedState { covered, records })
+    }
+
+    /// The stripes of which the store holds appended records that no commit is known to have taken in.
+    pub fn appended_stripes(&self) -> Vec<StripeId> {
+        let state = self.shared.lock();
+        let waits = |(&id, held): (&StripeId, &crate::index::Stripe)| {
+            let waits = |chunk: &crate::index::Chunk| {
+                let after = chunk.pending_after(chunk.covered(held.mark));
+                let mut appended = after.filter(|(_, record)| record.head.kind.is_appended());
+                appended.next().is_some()
+            };
+            held.chunks.values().any(waits).then_some(id)
+        };
+        state.stripes.iter().filter_map(waits).collect()
+    }
+
+    /// Reads appended bytes of a data chunk as of `upto` from the records of this node's `chunk` into
+    /// `output`, whose earlier contents are lost.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchChunk`]; [`StoreError::Malformed`] when not all of the bytes were appended
+    /// since the last commit; [`StoreError::Corrupt`] and [`StoreError::Io`].
+    pub fn recall(
+        &self,
+        chunk: ChunkId,
+        wanted: Recalled,
+        upto: Sequence,
+        output: &mut Vec<u8>,
+    ) -> Result<(), StoreError> {
+        let gate = self.shared.gate_of(chunk)?;
+        let _shared = gate.begin_read();
+        let layers = {
+            let mut state = self.shared.lock();
+            state.header(chunk)?;
+            let from = state.covered(chunk, upto);
+            let is_wanted = |head: &UpdateHead| head.wanted_pieces(wanted).next().is_some();
+            state.records(chunk, (from, upto), is_wanted)?
+        };
+        output.clear();
+        output.resize(wanted.range.length as usize, 0);
+        let mut found = Vec::new();
+        let mut frame = Vec::new();
+        let mut layers: Vec<_> = layers.into_values().collect();
+        if wanted.is_original {
+            // What was there first is what the last commit left.
+            layers.reverse();
+        }
+        for layer in layers {
+            let body = layer.body(&mut frame)?;
+            for (piece, at) in layer.head.wanted_pieces(wanted) {
+                let shared = piece.intersect(wanted.range);
+                let Some(shared) = shared else { continue };
+                let source = at + (shared.offset - piece.offset) as usize;
+                let target = (shared.offset - wanted.range.offset) as usize;
+                let length = shared.length as usize;
+                output[target..target + length].copy_from_slice(&body[source..source + length]);
+                found.push(shared);
+            }
+        }
+        if ByteRange::union(found) == [wanted.range] {
+            Ok(())
+        } else {
+            let reason = "not all of these bytes were appended since the last commit";
+            Err(StoreError::Malformed { reason })
+        }
+    }
+}
+
+impl State {
+    /// The last update up to `upto` of a chunk that the code covers.
+    fn covered(&self, chunk: ChunkId, upto: Sequence) -> Sequence {
+        let entry = self.chunk(chunk);
+        entry.map_or(Sequence(0), |entry| entry.covered(upto))
+    }
+}
+
+impl crate::index::Chunk {
+    /// The last update up to `upto` that the code covers, as far as this chunk tells. Records in
+    /// reserved space are not asked: no chunk of a pool with append phases has any.
+    fn covered(&self, upto: Sequence) -> Sequence {
+        let base = match self.header {
+            crate::index::Header::Known(header) => header.spec.base,
+            _ => Sequence(0),
+        };
+        let swapped = self.swapped.as_ref().map(|swapped| swapped.newest);
+        let last = self.mergeable(upto).last();
+        let last = last.map(|record| record.head.stamp.sequence);
+        base.max(swapped.unwrap_or_default())
+            .max(last.unwrap_or_default())
+    }
+}
+
+impl UpdateHead {
+    /// The pieces that have wanted bytes, each with the position of its bytes in the body.
+    fn wanted_pieces(&self, wanted: Recalled) -> impl Iterator<Item = (ByteRange, usize)> {
+        let mut behind = 0;
+        self.pieces
+            .iter()
+            .enumerate()
+            .filter_map(move |(at, piece)| {
+                let start = behind;
+                behind += piece.range.length as usize;
+                let RecordKind::Appended { original_count } = self.kind else {
+                    return None;
+                };
+                let is_it = piece.data == wanted.data
+                    && (at < usize::from(original_count)) == wanted.is_original
+                    && piece.range.intersect(wanted.range).is_some();
+                is_it.then_some((piece.range, start))
+            })
+    }
+}
+
+fn summary(head: &UpdateHead) -> AppendedSummary {
+    let original_count = match head.kind {
+        RecordKind::Appended { original_count } => usize::from(original_count),
+        RecordKind::NewBytes | RecordKind::ParityDelta => 0,
+    };
+    let pieces = head.pieces.iter().enumerate();
+    let pieces = pieces.map(|(at, piece)| AppendedPiece {
+        data: piece.data,
+        is_original: at < original_count,
+        range: piece.range,
+    });
+    AppendedSummary {
+        chunk: head.chunk,
+        stamp: head.stamp,
+        pieces: pieces.collect(),
+    }
+}

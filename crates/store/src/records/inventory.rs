@@ -1,0 +1,199 @@
+//! What a node tells of itself when it joins, and what it makes durable of the answer: both many stripes
+//! at a time, so that neither costs a sync a stripe.
+
+use crate::error::StoreError;
+use crate::records::record::{StripeState, UpdateStamp};
+use crate::store::{Shared, State, Store};
+use gabion_layout::{ChunkId, ChunkIndex, Epoch, Generation, Sequence, StripeId};
+use std::ops::Bound;
+
+/// A stripe of which the store holds chunks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HeldStripe {
+    /// The stripe.
+    pub stripe: StripeId,
+    /// Its chunks here, each with the generation under which it was made, in their order. One with a
+    /// damaged header is left out.
+    pub chunks: Vec<(ChunkIndex, Generation)>,
+    /// What the store holds above the mark.
+    pub state: StripeState,
+}
+
+/// Some stripes in the order of their ids.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct HeldPage {
+    /// The stripes.
+    pub stripes: Vec<HeldStripe>,
+    /// The last stripe that was looked at; none when there are no more behind it.
+    pub upto: Option<StripeId>,
+}
+
+/// What has become of the updates of a stripe that the store could not decide about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Decision {
+    /// The stripe.
+    pub stripe: StripeId,
+    /// Earlier epochs are refused from now on, and their records dropped that are not in `stands`.
+    pub epoch: Epoch,
+    /// Earlier generations are refused from now on.
+    pub generation: Generation,
+    /// Records above the mark that stand, in order.
+    pub stands: Vec<(Epoch, Sequence)>,
+}
+
+impl Store {
+    /// How many chunks are here, those with damaged headers included.
+    pub fn chunk_count(&self) -> u64 {
+        let state = self.shared.lock();
+        let counts = state.stripes.values().map(|held| held.chunks.len() as u64);
+        counts.sum()
+    }
+
+    /// Stripes behind `after`, until they have `limit` chunks and unsettled records between them. What
+    /// is said of them is durable: one sync is enough for all.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] and [`StoreError::Failed`].
+    pub fn held_page(&self, after: Option<StripeId>, limit: usize) -> Result<HeldPage, StoreError> {
+        let mut page = HeldPage::default();
+        let (mut last, mut count) = (after, 0);
+        loop {
+            let next = {
+                let state = self.shared.lock();
+                let behind = last.map_or(Bound::Unbounded, Bound::Excluded);
+                let mut rest = state.stripes.range((behind, Bound::Unbounded));
+                rest.next().map(|(&stripe, _)| stripe)
+            };
+            let Some(stripe) = next else { break };
+            if count >= limit {
+                page.upto = last;
+                break;
+            }
+            last = Some(stripe);
+            if let Some(held) = self.held_stripe(stripe)? {
+                count += held.chunks.len() + held.state.records.len();
+                page.stripes.push(held);
+            }
+        }
+        self.sync_all_held(page.stripes.iter().map(|held| held.stripe))?;
+        Ok(page)
+    }
+
+    /// The same of these stripes; those of which nothing is here are left out.
+    ///
+    /// # Errors
+    /// As [`Store::held_page`].
+    pub fn held_stripes(&self, stripes: &[StripeId]) -> Result<Vec<HeldStripe>, StoreError> {
+        let held = stripes.iter().map(|&stripe| self.held_stripe(stripe));
+        let held: Vec<HeldStripe> = held
+            .filter_map(Result::transpose)
+            .collect::<Result<_, _>>()?;
+        self.sync_all_held(held.iter().map(|held| held.stripe))?;
+        Ok(held)
+    }
+
+    fn held_stripe(&self, stripe: StripeId) -> Result<Option<HeldStripe>, StoreError> {
+        let mut state = self.shared.lock();
+        let found = match state.held(stripe) {
+            Ok(found) => found,
+            // Removed since it was listed.
+            Err(StoreError::NoSuchStripe { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let indices: Vec<ChunkIndex> = state.stripes[&stripe].chunks.keys().copied().collect();
+        let mut chunks = Vec::with_capacity(indices.len());
+        for index in indices {
+            match state.header(ChunkId { stripe, index }) {
+                Ok(header) => chunks.push((index, header.spec.generation)),
+                Err(StoreError::Corrupt { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Some(HeldStripe {
+            stripe,
+            chunks,
+            state: found,
+        }))
+    }
+
+    /// Makes durable all that was said of stripes.
+    fn sync_all_held(&self, stripes: impl Iterator<Item = StripeId>) -> Result<(), StoreError> {
+        let (needed_lsn, reserve_ends) = {
+            let state = self.shared.lock();
+            let ends: Vec<(ChunkId, u64)> = stripes
+                .flat_map(|stripe| state.reserve_ends(stripe))
+                .collect();
+            (state.journal.needed_lsn, ends)
+        };
+        self.shared.sync(needed_lsn)?;
+        for (chunk, end_lsn) in reserve_ends {
+            self.shared.sync_reserve(chunk, end_lsn)?;
+        }
+        Ok(())
+    }
+
+    /// Makes durable what others have decided while this store was away, with one sync for all that goes
+    /// to the journal. Stripes of which nothing is here are passed over.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSpace`], [`StoreError::Io`] and [`StoreError::Failed`]; it is not known then which of
+    /// the decisions are durable.
+    pub fn obey(&self, decisions: &[Decision]) -> Result<(), StoreError> {
+        let mut needed_lsn = 0;
+        for decision in decisions {
+            if let Some((epoch, dropped)) = self.shared.fence_off(decision)? {
+                let last = decision.stands.last().map(|&(_, sequence)| sequence);
+                let mark = last.unwrap_or_default();
+                let resolved = self.shared.resolve(decision.stripe, epoch, mark, &dropped);
+                needed_lsn = needed_lsn.max(resolved?);
+            }
+        }
+        self.shared.sync(needed_lsn)
+    }
+}
+
+impl Shared {
+    /// Refuses what is before a decision, not durably yet, and says which records go by it. None when
+    /// nothing of its stripe is here.
+    fn fence_off(&self, decision: &Decision) -> Result<Option<(Epoch, Vec<Sequence>)>, StoreError> {
+        let Decision {
+            stripe,
+            epoch,
+            generation,
+            stands,
+        } = decision;
+        let mut state = self.lock();
+        self.check_latch()?;
+        let known = match state.held(*stripe) {
+            Ok(known) => known,
+            // The chunk was obsolete.
+            Err(StoreError::NoSuchStripe { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        // A later term may have asked this node since, without getting as far as deciding.
+        let own_epoch = known.epoch.max(*epoch);
+        let own_generation = known.generation.max(*generation);
+        self.promise(&mut state, *stripe, own_epoch, own_generation)?;
+        // What arrived after it was said what is here is of a past term, and goes too.
+        let stands = |stamp: &UpdateStamp| stands.contains(&(stamp.epoch, stamp.sequence));
+        let past = known.records.iter().map(|record| record.stamp);
+        let past = past.filter(|stamp| stamp.epoch < *epoch && !stands(stamp));
+        Ok(Some((
+            own_epoch,
+            past.map(|stamp| stamp.sequence).collect(),
+        )))
+    }
+}
+
+impl State {
+    /// Up to where the reserves of a stripe's chunks are written.
+    pub(crate) fn reserve_ends(&self, stripe: StripeId) -> Vec<(ChunkId, u64)> {
+        let chunks = self.stripes.get(&stripe).into_iter();
+        let chunks = chunks.flat_map(|known| &known.chunks);
+        let ends = chunks.filter_map(|(&index, chunk)| {
+            let end_lsn = chunk.reserve.as_ref()?.end_lsn;
+            Some((ChunkId { stripe, index }, end_lsn))
+        });
+        ends.collect()
+    }
+}

@@ -1,0 +1,407 @@
+//! Promises about a stripe's updates: fence, collect, commit, resolve.
+//!
+//! This is a participant's durable half of the update protocol. The store decides nothing about
+//! which update stands; it keeps what it was told, refuses what is past, and says what it has.
+
+use crate::error::StoreError;
+use crate::index::{Chunk, Header, Pending, Stripe};
+use crate::journal::entry::{Entry, StripeMark, UpdateHead};
+use crate::records::record::{RecordSummary, StripeState, UpdateStamp};
+use crate::store::{Room, Shared, State, Store};
+use gabion_layout::{ChunkId, ChunkIndex, Epoch, Generation, Sequence, StripeId};
+use std::collections::BTreeMap;
+
+/// Most updates of an epoch that are remembered as dropped, which bounds a frame's head.
+const DROPPED_COUNT_MAX: usize = 2048;
+
+impl Store {
+    /// Promises, durably, to refuse every epoch before `epoch` and generation before
+    /// `generation`. Repeating a fence is harmless.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`] and [`StoreError::StaleGeneration`] when a later one was promised to
+    /// already; [`StoreError::NoSpace`], [`StoreError::Io`], [`StoreError::Failed`].
+    pub fn fence(
+        &self,
+        stripe: StripeId,
+        epoch: Epoch,
+        generation: Generation,
+    ) -> Result<(), StoreError> {
+        let needed_lsn = {
+            let mut state = self.shared.lock();
+            self.shared.check_latch()?;
+            match state.know_stripe(stripe) {
+                Ok(()) | Err(StoreError::NoSuchStripe { .. }) => {}
+                Err(error) => return Err(error),
+            }
+            self.shared.promise(&mut state, stripe, epoch, generation)?
+        };
+        self.shared.sync(needed_lsn)
+    }
+
+    /// What the store holds of a stripe above its mark. Everything reported is durable.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchStripe`]; [`StoreError::Io`] and [`StoreError::Failed`].
+    pub fn collect(&self, stripe: StripeId) -> Result<StripeState, StoreError> {
+        let (found, needed_lsn, reserve_ends) = {
+            let mut state = self.shared.lock();
+            let found = state.held(stripe)?;
+            let reserve_ends = state.reserve_ends(stripe);
+            (found, state.journal.needed_lsn, reserve_ends)
+        };
+        self.shared.sync(needed_lsn)?;
+        for (chunk, end_lsn) in reserve_ends {
+            self.shared.sync_reserve(chunk, end_lsn)?;
+        }
+        Ok(found)
+    }
+
+    /// The same as [`Store::collect`], but what it says need not be durable yet: for deciding here
+    /// and now, never for telling others. It waits for no sync.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchStripe`]; [`StoreError::Io`] and [`StoreError::Failed`].
+    pub fn held(&self, stripe: StripeId) -> Result<StripeState, StoreError> {
+        self.shared.check_latch()?;
+        let mut state = self.shared.lock();
+        state.held(stripe)
+    }
+
+    /// The same as [`Store::held`] where that can be said without waiting, neither for the disk
+    /// nor for whoever uses the store.
+    ///
+    /// # Errors
+    /// As [`Store::held`].
+    pub fn held_now(&self, stripe: StripeId) -> Option<Result<StripeState, StoreError>> {
+        let mut state = self.shared.try_lock()?;
+        let is_unread = |chunk: &Chunk| matches!(chunk.header, Header::Unread);
+        let known = state.stripes.get(&stripe);
+        if known.is_some_and(|known| known.chunks.values().any(is_unread)) {
+            return None;
+        }
+        let latched = self.shared.check_latch();
+        Some(latched.and_then(|()| state.held(stripe)))
+    }
+
+    /// Takes over that all updates up to `upto` are settled. It counts at once, and is logged by
+    /// the next [`Store::log_marks`]: after a crash the store may know a lower mark, and hold more
+    /// as unsettled.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchStripe`] and [`StoreError::Failed`].
+    pub fn commit(&self, stripe: StripeId, upto: Sequence) -> Result<(), StoreError> {
+        let mut state = self.shared.lock();
+        self.shared.commit(&mut state, stripe, upto)
+    }
+
+    /// The same as [`Store::commit`] where that waits for nobody who uses the store.
+    ///
+    /// # Errors
+    /// As [`Store::commit`].
+    pub fn commit_now(&self, stripe: StripeId, upto: Sequence) -> Option<Result<(), StoreError>> {
+        let mut state = self.shared.try_lock()?;
+        Some(self.shared.commit(&mut state, stripe, upto))
+    }
+
+    /// Logs the marks that were raised since the last time, without a sync: a stripe that takes
+    /// many updates need not log each of its marks.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] and [`StoreError::Failed`].
+    pub fn log_marks(&self) -> Result<(), StoreError> {
+        let stripes = std::mem::take(&mut self.shared.lock().unlogged_marks);
+        for stripe in stripes {
+            let mut state = self.shared.lock();
+            let Some(known) = state.stripes.get(&stripe) else {
+                continue;
+            };
+            let entry = state_entry(known.state_mark(stripe), Vec::new());
+            match self.shared.append(&mut state, &entry, &[], Room::Ordinary) {
+                // A full disk may cost the mark, which costs nothing but a recovery's time.
+                Ok(_) | Err(StoreError::NoSpace { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the recovery rule's outcome durable: updates up to `mark` stand but those `dropped`.
+    /// Records above the mark from epochs before `epoch` are dropped too, listed or not: their
+    /// primary is fenced and whoever resolves has decided about all that stand.
+    ///
+    /// # Errors
+    /// - [`StoreError::Fenced`] when a later epoch was promised to.
+    /// - [`StoreError::Settled`] when a record to drop is held at or below the mark that was known
+    ///   before: it stood already.
+    /// - [`StoreError::NoSuchStripe`], [`StoreError::NoSpace`], [`StoreError::Io`],
+    ///   [`StoreError::Failed`]; [`StoreError::Malformed`] when more than 2048 updates are dropped.
+    pub fn resolve(
+        &self,
+        stripe: StripeId,
+        epoch: Epoch,
+        mark: Sequence,
+        dropped: &[Sequence],
+    ) -> Result<(), StoreError> {
+        let lsn = self.shared.resolve(stripe, epoch, mark, dropped)?;
+        self.shared.sync(lsn)
+    }
+}
+
+impl Shared {
+    /// [`Store::resolve`], which is durable when the journal is synced as far as this answers.
+    pub(crate) fn resolve(
+        &self,
+        stripe: StripeId,
+        epoch: Epoch,
+        mark: Sequence,
+        dropped: &[Sequence],
+    ) -> Result<u64, StoreError> {
+        // What is dropped from a reserve goes before the outcome counts: once the mark is above
+        // it, a record in a reserve is taken for settled.
+        let emptied = self.empty_of_dropped(stripe, epoch, mark, dropped)?;
+        let mut state = self.lock();
+        self.check_latch()?;
+        state.know_stripe(stripe)?;
+        let known = &state.stripes[&stripe];
+        check_epoch(known, stripe, epoch)?;
+        let mut stamps = known.stamps_to_drop(stripe, epoch, mark, dropped)?;
+        // The journal may have copies of them from an emptying that was interrupted.
+        stamps.extend(emptied);
+        stamps.sort_unstable();
+        stamps.dedup();
+        let outcome = StripeMark {
+            stripe,
+            epoch,
+            generation: known.generation,
+            mark: mark.max(known.mark),
+        };
+        let entry = state_entry(outcome, stamps.clone());
+        let position = self.append(&mut state, &entry, &[], Room::Reserved)?;
+        state.learn(outcome, stamps);
+        Ok(position.end_lsn())
+    }
+
+    /// Empties the reserves of a stripe that hold records which a resolution drops, and answers
+    /// the stamps of these.
+    fn empty_of_dropped(
+        &self,
+        stripe: StripeId,
+        epoch: Epoch,
+        mark: Sequence,
+        dropped: &[Sequence],
+    ) -> Result<Vec<UpdateStamp>, StoreError> {
+        let (stamps, chunks) = {
+            let mut state = self.lock();
+            self.check_latch()?;
+            state.know_stripe(stripe)?;
+            let known = &state.stripes[&stripe];
+            check_epoch(known, stripe, epoch)?;
+            let stamps = known.stamps_to_drop(stripe, epoch, mark, dropped)?;
+            let holds_one = |chunk: &Chunk| {
+                let mut reserved = chunk.reserve.iter().flat_map(|r| r.unsettled.values());
+                reserved.any(|record| stamps.contains(&record.head.stamp))
+            };
+            let holding = known.chunks.iter().filter(|(_, chunk)| holds_one(chunk));
+            let id = |(&index, _): (&ChunkIndex, _)| ChunkId { stripe, index };
+            let chunks: Vec<ChunkId> = holding.map(id).collect();
+            (stamps, chunks)
+        };
+        for &chunk in &chunks {
+            let gate = self.lock().gate(chunk);
+            let _changing = gate.begin_change();
+            match self.empty_reserve(&gate, chunk, &stamps) {
+                Ok(()) | Err(StoreError::NoSuchChunk { .. }) => {}
+                Err(StoreError::Corrupt { .. }) => self.condemn(&gate, chunk)?,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(if chunks.is_empty() {
+            Vec::new()
+        } else {
+            stamps
+        })
+    }
+}
+
+impl Shared {
+    /// Promises to refuse what is before an epoch and a generation of a stripe whose headers are read.
+    /// It is durable when the journal is synced as far as this answers.
+    pub(crate) fn promise(
+        &self,
+        state: &mut State,
+        stripe: StripeId,
+        epoch: Epoch,
+        generation: Generation,
+    ) -> Result<u64, StoreError> {
+        let unknown = Stripe::default();
+        let known = state.stripes.get(&stripe).unwrap_or(&unknown);
+        check_epoch(known, stripe, epoch)?;
+        check_generation(known, stripe, generation)?;
+        let mark = known.mark;
+        let fence = StripeMark {
+            stripe,
+            epoch,
+            generation,
+            mark,
+        };
+        // An equal fence may have been learned from a record that is not durable yet, or that
+        // will be gone before the journal has a checkpoint. So it is written all the same.
+        let entry = state_entry(fence, Vec::new());
+        let position = self.append(state, &entry, &[], Room::Reserved)?;
+        let known = state.stripes.entry(stripe).or_default();
+        known.learn(epoch, generation, mark);
+        Ok(position.end_lsn())
+    }
+
+    /// Takes over that all updates up to `upto` are settled.
+    fn commit(
+        &self,
+        state: &mut State,
+        stripe: StripeId,
+        upto: Sequence,
+    ) -> Result<(), StoreError> {
+        self.check_latch()?;
+        let known = state
+            .stripes
+            .get_mut(&stripe)
+            .ok_or(StoreError::NoSuchStripe { stripe })?;
+        if upto > known.mark {
+            known.raise_mark(upto);
+            state.unlogged_marks.insert(stripe);
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    /// What the store knows of a stripe, with its records above the mark.
+    pub(crate) fn held(&mut self, stripe: StripeId) -> Result<StripeState, StoreError> {
+        self.know_stripe(stripe)?;
+        let known = &self.stripes[&stripe];
+        let unsettled = known.chunks.values().flat_map(|chunk| {
+            let unsettled = chunk.unsettled_after(known.mark);
+            unsettled.map(|(_, head)| summary(head))
+        });
+        Ok(StripeState {
+            epoch: known.epoch,
+            generation: known.generation,
+            mark: known.mark,
+            records: unsettled.collect(),
+        })
+    }
+
+    /// Takes over what a state entry says, now or at replay.
+    pub(crate) fn learn(&mut self, outcome: StripeMark, dropped: Vec<UpdateStamp>) {
+        let stripe = self.stripes.entry(outcome.stripe).or_default();
+        let mut gone = Vec::new();
+        for stamp in &dropped {
+            for chunk in stripe.chunks.values_mut() {
+                chunk.runs.drop_update(stamp.sequence);
+                let is_it = |held: &Pending| held.head.stamp == *stamp;
+                if chunk.pending.get(&stamp.sequence).is_some_and(is_it) {
+                    gone.extend(chunk.pending.remove_entry(&stamp.sequence));
+                }
+                // The reserve's own copy went before.
+                if let Some(reserve) = &mut chunk.reserve {
+                    reserve
+                        .unsettled
+                        .retain(|_, record| record.head.stamp != *stamp);
+                }
+            }
+        }
+        stripe.dropped.extend(dropped);
+        stripe.dropped.sort_unstable();
+        stripe.dropped.dedup();
+        stripe.learn(outcome.epoch, outcome.generation, outcome.mark);
+        // What is at or below the mark or from an older epoch is refused without a list.
+        let (mark, epoch) = (stripe.mark, stripe.epoch);
+        let is_needed = |stamp: &UpdateStamp| stamp.sequence > mark && stamp.epoch >= epoch;
+        stripe.dropped.retain(is_needed);
+        for record in gone {
+            self.forget(BTreeMap::from([record]));
+        }
+    }
+}
+
+impl Stripe {
+    /// The stamps that a resolution drops: those listed and held, those listed for late copies of
+    /// this epoch, and those that older epochs left above the mark.
+    fn stamps_to_drop(
+        &self,
+        stripe: StripeId,
+        epoch: Epoch,
+        mark: Sequence,
+        dropped: &[Sequence],
+    ) -> Result<Vec<UpdateStamp>, StoreError> {
+        let mut stamps = Vec::new();
+        for chunk in self.chunks.values() {
+            if let Some((&sequence, _)) = chunk
+                .pending
+                .range(..=self.mark)
+                .find(|(sequence, _)| dropped.contains(sequence))
+            {
+                let mark = self.mark;
+                return Err(StoreError::Settled {
+                    stripe,
+                    mark,
+                    sequence,
+                });
+            }
+            for (sequence, head) in chunk.unsettled_after(self.mark) {
+                let stamp = head.stamp;
+                let is_listed = dropped.contains(&sequence);
+                if is_listed || (sequence > mark && stamp.epoch < epoch) {
+                    stamps.push(stamp);
+                }
+            }
+        }
+        let late = dropped
+            .iter()
+            .map(|&sequence| UpdateStamp { epoch, sequence });
+        stamps.extend(late.filter(|stamp| stamp.sequence > mark));
+        stamps.sort_unstable();
+        stamps.dedup();
+        if self.dropped.len() + stamps.len() > DROPPED_COUNT_MAX {
+            let reason = "one epoch dropped more than 2048 updates; raise the mark first";
+            return Err(StoreError::Malformed { reason });
+        }
+        Ok(stamps)
+    }
+}
+
+fn state_entry(stripe: StripeMark, dropped: Vec<UpdateStamp>) -> Entry {
+    Entry::State { stripe, dropped }
+}
+
+fn summary(head: &UpdateHead) -> RecordSummary {
+    RecordSummary {
+        chunk: head.chunk,
+        stamp: head.stamp,
+        participants: head.participants.to_vec(),
+    }
+}
+
+pub(crate) fn check_epoch(
+    known: &Stripe,
+    stripe: StripeId,
+    epoch: Epoch,
+) -> Result<(), StoreError> {
+    if epoch < known.epoch {
+        let current = known.epoch;
+        return Err(StoreError::Fenced { stripe, current });
+    }
+    Ok(())
+}
+
+pub(crate) fn check_generation(
+    known: &Stripe,
+    stripe: StripeId,
+    generation: Generation,
+) -> Result<(), StoreError> {
+    if generation < known.generation {
+        let current = known.generation;
+        return Err(StoreError::StaleGeneration { stripe, current });
+    }
+    Ok(())
+}

@@ -1,0 +1,234 @@
+//! What a manager of reserves sees and does: how full each is, giving space back, taking more.
+//!
+//! A reserve shrinks from its end by a hole in the chunk's file (`CodFS` 4.2), after a merge where
+//! records lie there, and grows by an allocation. The header says first what is no longer
+//! reserved, and last what is. A crash between leaves space that is allocated and not used, which
+//! the next shrinking gives back.
+
+use crate::chunk::apply::ApplySummary;
+use crate::chunk::file::{BLOCK_BYTES, ChunkHeader, RESERVE_BYTES_MAX};
+use crate::disk::DiskFile;
+use crate::error::{IoContext, StoreError};
+use crate::index::Gate;
+use crate::paths::chunk_path;
+use crate::records::record::ChunkInfo;
+use crate::store::{Shared, State, Store};
+use gabion_layout::{ChunkId, Keeping, Sequence};
+use std::io;
+use std::sync::Arc;
+
+/// A chunk's reserve as it is now. Counts begin when the store is opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReserveStats {
+    /// The chunk.
+    pub chunk: ChunkId,
+    /// Bytes reserved.
+    pub reserved_bytes: u64,
+    /// Bytes of them that hold records.
+    pub used_bytes: u64,
+    /// Records in it.
+    pub record_count: u64,
+    /// The lowest number of an update of which it holds a record.
+    pub oldest: Option<Sequence>,
+    /// The highest.
+    pub newest: Option<Sequence>,
+    /// Bytes of records and their frames that were appended to it.
+    pub appended_bytes: u64,
+    /// How often it was emptied.
+    pub merge_count: u64,
+    /// Appends that waited for a merge because it was full, or because nothing of it was left.
+    pub stalled_append_count: u64,
+}
+
+impl Store {
+    /// The reserve of a chunk; `None` when the chunk has none by its keeping.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchChunk`]; [`StoreError::Corrupt`] when the chunk as a whole is damaged;
+    /// [`StoreError::Io`].
+    pub fn reserve(&self, chunk: ChunkId) -> Result<Option<ReserveStats>, StoreError> {
+        let mut state = self.shared.lock();
+        state.header(chunk)?;
+        Ok(state.reserve_stats(chunk))
+    }
+
+    /// All reserves, in the order of their chunks. Damaged chunks are left out.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn reserves(&self) -> Result<Vec<ReserveStats>, StoreError> {
+        let chunks = self.chunks()?;
+        let state = self.shared.lock();
+        let of = |info: &ChunkInfo| state.reserve_stats(info.chunk);
+        Ok(chunks.iter().filter_map(of).collect())
+    }
+
+    /// Shrinks a chunk's reserve to `new_bytes` or a little more: what is given back is a whole
+    /// multiple of `unit_bytes`. Records that lie there are merged first, and those that may not
+    /// be merged move to the journal. The answer is the bytes given back. With none left, the chunk
+    /// merges each record before it takes the next.
+    ///
+    /// # Errors
+    /// - [`StoreError::Malformed`] when the chunk keeps no reserve, or the unit is no multiple of
+    ///   4 KiB.
+    /// - [`StoreError::NoSuchChunk`]; [`StoreError::Corrupt`] when damage keeps it from being
+    ///   emptied.
+    /// - [`StoreError::NoSpace`], [`StoreError::Io`], [`StoreError::Failed`].
+    pub fn shrink(
+        &self,
+        chunk: ChunkId,
+        new_bytes: u64,
+        unit_bytes: u64,
+    ) -> Result<u64, StoreError> {
+        if unit_bytes == 0 || !unit_bytes.is_multiple_of(BLOCK_BYTES) {
+            let reason = "reserves shrink in whole multiples of 4 KiB";
+            return Err(StoreError::Malformed { reason });
+        }
+        let shared = &self.shared;
+        let gate = shared.lock().gate(chunk);
+        let _changing = gate.begin_change();
+        let (header, old_bytes) = shared.reserve_header(chunk)?;
+        let given_bytes = old_bytes.saturating_sub(new_bytes) / unit_bytes * unit_bytes;
+        if given_bytes == 0 {
+            return Ok(0);
+        }
+        let left_bytes = old_bytes - given_bytes;
+        shared.make_fit(&gate, chunk, left_bytes)?;
+        let resized = shared.set_reserve_bytes(&gate, chunk, left_bytes);
+        shared.lock().open_reserve(chunk);
+        let file = resized?;
+        let offset = header.extent().reserve_offset() + left_bytes;
+        // All behind it, so that what a crash has once kept from being given back goes too.
+        let path = chunk_path(chunk);
+        let length = file.length().context("measure", &path)?;
+        let punched = file.punch_hole(offset, length.saturating_sub(offset));
+        shared.require(punched.context("punch a hole in", &path))?;
+        shared.counters.add(|c| &c.punched_bytes, given_bytes);
+        Ok(given_bytes)
+    }
+
+    /// Lets a chunk's reserve have `new_bytes`; does nothing when it has as many.
+    ///
+    /// # Errors
+    /// - [`StoreError::Malformed`] when the chunk keeps no reserve, or it would have more than 256
+    ///   MiB.
+    /// - [`StoreError::NoSpace`] when the disk has no room beyond what must stay free.
+    /// - [`StoreError::NoSuchChunk`], [`StoreError::Corrupt`], [`StoreError::Io`],
+    ///   [`StoreError::Failed`].
+    pub fn grow(&self, chunk: ChunkId, new_bytes: u64) -> Result<(), StoreError> {
+        if new_bytes > RESERVE_BYTES_MAX {
+            let reason = "a chunk's reserve has at most 256 MiB";
+            return Err(StoreError::Malformed { reason });
+        }
+        let shared = &self.shared;
+        let gate = shared.lock().gate(chunk);
+        let _changing = gate.begin_change();
+        let (header, old_bytes) = shared.reserve_header(chunk)?;
+        let Some(more_bytes) = new_bytes.checked_sub(old_bytes).filter(|more| *more > 0) else {
+            return Ok(());
+        };
+        let path = chunk_path(chunk);
+        let no_space = || StoreError::NoSpace {
+            operation: "a reserve",
+            needed_bytes: more_bytes,
+        };
+        let available = shared.disk.available_bytes().context("measure", "")?;
+        if available < more_bytes.saturating_add(shared.options.free_bytes) {
+            return Err(no_space());
+        }
+        let file = shared.lock().open_file(chunk)?;
+        let offset = header.extent().reserve_offset() + old_bytes;
+        match file.allocate(offset, more_bytes) {
+            Ok(()) => {}
+            Err(source) if source.kind() == io::ErrorKind::StorageFull => return Err(no_space()),
+            Err(source) => return Err(StoreError::io("allocate", &path, source)),
+        }
+        // The file must have the room, durably, before the header says so.
+        shared.require(file.sync().context("sync", &path))?;
+        shared.counters.add(|c| &c.sync_count, 1);
+        let resized = shared.set_reserve_bytes(&gate, chunk, new_bytes);
+        resized.map(|_| ())
+    }
+}
+
+impl Shared {
+    /// A chunk's header and the bytes of its reserve.
+    fn reserve_header(&self, chunk: ChunkId) -> Result<(ChunkHeader, u64), StoreError> {
+        self.check_latch()?;
+        let header = self.lock().header(chunk)?;
+        match header.spec.keeping {
+            Keeping::Reserve { bytes } => Ok((header, bytes)),
+            Keeping::InPlace | Keeping::AtOnce | Keeping::Log => {
+                let reason = "this chunk keeps its records elsewhere than in a reserve";
+                Err(StoreError::Malformed { reason })
+            }
+        }
+    }
+
+    /// Sees to it that the records of a reserve fit into `bytes` of it, and leaves it closed.
+    fn make_fit(&self, gate: &Gate, chunk: ChunkId, bytes: u64) -> Result<(), StoreError> {
+        if self.lock().close_if_fits(chunk, bytes) {
+            return Ok(());
+        }
+        let mut summary = ApplySummary::default();
+        self.apply_chunk(gate, chunk, u64::MAX, &mut summary)?;
+        let merge_count = u64::from(summary.record_count > 0);
+        self.counters
+            .add(|c| &c.background_merge_count, merge_count);
+        while !self.lock().close_if_fits(chunk, bytes) {
+            self.empty_reserve(gate, chunk, &[])?;
+        }
+        Ok(())
+    }
+
+    /// Writes a header that says how many bytes the reserve has.
+    fn set_reserve_bytes(
+        &self,
+        gate: &Gate,
+        chunk: ChunkId,
+        bytes: u64,
+    ) -> Result<Arc<dyn DiskFile>, StoreError> {
+        let path = chunk_path(chunk);
+        let _alone = gate.exclude_readers();
+        let (mut header, file) = {
+            let mut state = self.lock();
+            let header = state.header(chunk)?;
+            (header, state.open_file(chunk)?)
+        };
+        header.spec.keeping = Keeping::Reserve { bytes };
+        let written = file.write_all_at(&header.encode(), 0);
+        let written = written.and_then(|()| file.sync()).context("write", &path);
+        self.require_or_distrust(chunk, written)?;
+        self.counters.add(|c| &c.sync_count, 1);
+        self.lock().set_header(header);
+        Ok(file)
+    }
+}
+
+impl State {
+    fn reserve_stats(&self, chunk: ChunkId) -> Option<ReserveStats> {
+        let reserve = self.chunk(chunk)?.reserve.as_ref()?;
+        Some(ReserveStats {
+            chunk,
+            reserved_bytes: reserve.bytes,
+            used_bytes: reserve.used_bytes(),
+            record_count: reserve.record_count,
+            oldest: reserve.oldest,
+            newest: reserve.newest,
+            appended_bytes: reserve.appended_bytes,
+            merge_count: reserve.merge_count,
+            stalled_append_count: reserve.stalled_count,
+        })
+    }
+
+    /// Closes a reserve whose records fit into so many bytes.
+    fn close_if_fits(&mut self, chunk: ChunkId, bytes: u64) -> bool {
+        let entry = self.chunk_mut(chunk);
+        let Some(reserve) = entry.and_then(|entry| entry.reserve.as_mut()) else {
+            return true;
+        };
+        let fits = reserve.used_bytes() <= bytes;
+        reserve.is_closed |= fits;
+        fits
+    }
+}

@@ -1,0 +1,207 @@
+//! Emptying a reserve without merging it: its records move to the journal.
+//!
+//! That happens to records that may not be merged yet when the reserve is merged around them, to
+//! all of a reserve when one of its records is dropped, for a drop must outlive the record, and
+//! when a chunk's file is replaced. The journal's copies are durable before the reserve's header
+//! says that it begins anew. A crash between leaves both, and the journal's count.
+
+use crate::chunk::file;
+use crate::error::{IoContext, StoreError};
+use crate::index::{Gate, Header, Pending};
+use crate::journal::entry::Entry;
+use crate::paths::chunk_path;
+use crate::records::record::UpdateStamp;
+use crate::store::{Room, Shared, State};
+use gabion_layout::{ChunkId, Sequence};
+
+impl Shared {
+    /// Appends copies of a reserve's records after `base` to the journal but those `left_out`. The
+    /// journal keeps them for the caller, who gives them to [`State::adopt_spilled`] once the
+    /// reserve is empty or to [`State::unspill`].
+    pub(crate) fn spill(
+        &self,
+        state: &mut State,
+        chunk: ChunkId,
+        base: Sequence,
+        left_out: &[UpdateStamp],
+    ) -> Result<Vec<Pending>, StoreError> {
+        // What is in the chunk's own bytes is written down nowhere else once the reserve is empty.
+        self.log_runs(state, chunk)?;
+        let mut spilled = Vec::new();
+        match self.spill_into(state, chunk, base, left_out, &mut spilled) {
+            Ok(()) => Ok(spilled),
+            Err(error) => {
+                state.unspill(spilled);
+                Err(error)
+            }
+        }
+    }
+
+    fn spill_into(
+        &self,
+        state: &mut State,
+        chunk: ChunkId,
+        base: Sequence,
+        left_out: &[UpdateStamp],
+        spilled: &mut Vec<Pending>,
+    ) -> Result<(), StoreError> {
+        let mut buffer = Vec::new();
+        for record in state.reserved(chunk)?.iter() {
+            let stamp = record.head.stamp;
+            let is_there =
+                |entry: &crate::index::Chunk| entry.pending.contains_key(&stamp.sequence);
+            let is_needed = stamp.sequence > base
+                && !left_out.contains(&stamp)
+                && !state.chunk(chunk).is_some_and(is_there);
+            if !is_needed {
+                continue;
+            }
+            let layer = state.layer(chunk, record)?;
+            let body = layer.body(&mut buffer)?;
+            let entry = Entry::Update(layer.head.clone());
+            let position = self.append(state, &entry, &[body], Room::Reserved)?;
+            state.journal.keep(position);
+            let head = layer.head;
+            spilled.push(Pending { head, position });
+        }
+        let count = spilled.len() as u64;
+        self.counters.add(|c| &c.spilled_record_count, count);
+        Ok(())
+    }
+
+    /// Moves a reserve's records to the journal, durably, but those `left_out`, which are gone
+    /// then. The caller has begun to change the chunk.
+    pub(crate) fn empty_reserve(
+        &self,
+        gate: &Gate,
+        chunk: ChunkId,
+        left_out: &[UpdateStamp],
+    ) -> Result<(), StoreError> {
+        let outcome = self.empty_closed(gate, chunk, left_out);
+        self.lock().open_reserve(chunk);
+        outcome
+    }
+
+    fn empty_closed(
+        &self,
+        gate: &Gate,
+        chunk: ChunkId,
+        left_out: &[UpdateStamp],
+    ) -> Result<(), StoreError> {
+        let path = chunk_path(chunk);
+        let (header, file, spilled, journal_lsn) = {
+            let mut state = self.lock();
+            self.check_latch()?;
+            let mut header = state.header(chunk)?;
+            let Some(end_lsn) = state.close_reserve(chunk) else {
+                return Ok(());
+            };
+            let file = state.open_file(chunk)?;
+            let spilled = self.spill(&mut state, chunk, header.spec.base, left_out)?;
+            header.reserve_lsn = end_lsn;
+            (header, file, spilled, state.journal.needed_lsn)
+        };
+        if let Err(error) = self.sync(journal_lsn) {
+            self.lock().unspill(spilled);
+            return Err(error);
+        }
+        let _alone = gate.exclude_readers();
+        let written = file.write_all_at(&header.encode(), 0);
+        let written = written.and_then(|()| file.sync()).context("write", &path);
+        self.require_or_distrust(chunk, written)?;
+        self.counters.add(|c| &c.sync_count, 1);
+        let mut state = self.lock();
+        state.set_header(header);
+        state.adopt_spilled(spilled);
+        self.reserve_syncs.forget(chunk);
+        Ok(())
+    }
+
+    /// Moves to the journal, durably, what a chunk's reserve holds after `base`, the base of the
+    /// file that is about to take the place of the chunk's. The reserve stays closed.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] when a record after `base` cannot be read. It costs the chunk, as it does
+    /// at a start, so the next file takes its place without the reserve. [`StoreError::Busy`],
+    /// [`StoreError::NoSpace`], [`StoreError::Io`] and [`StoreError::Failed`].
+    pub(crate) fn spill_replaced(
+        &self,
+        chunk: ChunkId,
+        base: Sequence,
+    ) -> Result<Vec<Pending>, StoreError> {
+        let mut state = self.lock();
+        let reserve = state.chunk(chunk).and_then(|entry| entry.reserve.as_ref());
+        let is_included = reserve.is_none_or(|reserve| reserve.newest <= Some(base));
+        if state.close_reserve(chunk).is_none() || is_included {
+            return Ok(Vec::new());
+        }
+        let spilled = match self.spill(&mut state, chunk, base, &[]) {
+            Ok(spilled) => spilled,
+            Err(StoreError::Corrupt { .. }) => return Err(state.lose(chunk)),
+            Err(error) => {
+                state.open_reserve(chunk);
+                return Err(error);
+            }
+        };
+        let needed_lsn = state.journal.needed_lsn;
+        drop(state);
+        self.sync(needed_lsn)?;
+        Ok(spilled)
+    }
+
+    /// Makes a chunk damaged as a whole, durably: what it holds can neither be kept nor told apart
+    /// from what must go.
+    pub(crate) fn condemn(&self, gate: &Gate, chunk: ChunkId) -> Result<(), StoreError> {
+        let path = chunk_path(chunk);
+        let _alone = gate.exclude_readers();
+        let file = self.lock().open_file(chunk)?;
+        let written = file.write_all_at(&[0; file::HEADER_BYTES], 0);
+        let written = written.and_then(|()| file.sync()).context("write", &path);
+        self.require_or_distrust(chunk, written)?;
+        let mut state = self.lock();
+        if let Some(entry) = state.chunk_mut(chunk) {
+            entry.header = Header::Damaged;
+            entry.reserve = None;
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    /// Lets nobody append to a chunk's reserve, and answers where it ends; `None` when there is
+    /// nothing in it.
+    pub(crate) fn close_reserve(&mut self, chunk: ChunkId) -> Option<u64> {
+        let reserve = self.chunk_mut(chunk)?.reserve.as_mut()?;
+        if reserve.used_bytes() == 0 {
+            return None;
+        }
+        reserve.is_closed = true;
+        Some(reserve.end_lsn)
+    }
+
+    /// Lets everybody append to a chunk's reserve again.
+    pub(crate) fn open_reserve(&mut self, chunk: ChunkId) {
+        let entry = self.chunk_mut(chunk);
+        if let Some(reserve) = entry.and_then(|entry| entry.reserve.as_mut()) {
+            reserve.is_closed = false;
+        }
+    }
+
+    /// Takes over that records are in the journal and no longer in a reserve.
+    pub(crate) fn adopt_spilled(&mut self, spilled: Vec<Pending>) {
+        for pending in spilled {
+            if self.chunk(pending.head.chunk).is_some() {
+                self.adopt(pending);
+            } else {
+                self.journal.release(pending.position);
+            }
+        }
+    }
+
+    /// Forgets copies in the journal of records that stay in their reserve.
+    pub(crate) fn unspill(&mut self, spilled: Vec<Pending>) {
+        for pending in spilled {
+            self.journal.release(pending.position);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Making records in reserves durable: one sync of a file for all who wait for it.
+//!
+//! Callers that wait for different files sync them at the same time, each the file that it waits
+//! for, so a file system that joins commits and a disk that joins flushes share theirs among them.
+//! Callers that wait for the same file share one sync: while it runs, the next one gathers.
+
+use crate::counts::Counters;
+use crate::disk::DiskFile;
+use crate::error::{IoContext, StoreError};
+use crate::paths::chunk_path;
+use crate::store::Shared;
+use gabion_layout::ChunkId;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+/// Chunk files with frames that are not known to be durable.
+///
+/// Order of locks: the store's state, then this.
+#[derive(Default)]
+pub(crate) struct ReserveSyncs {
+    files: Mutex<BTreeMap<ChunkId, Unsynced>>,
+    /// Up to where frames became durable since the journal was last told.
+    unwitnessed: Mutex<BTreeMap<ChunkId, u64>>,
+    done: Condvar,
+}
+
+struct Unsynced {
+    file: Arc<dyn DiskFile>,
+    /// The position behind the last frame written.
+    written_lsn: u64,
+    /// The position up to which frames are durable.
+    synced_lsn: u64,
+    is_syncing: bool,
+}
+
+/// A file to sync, and the position up to which that makes its frames durable.
+type SyncTarget = (Arc<dyn DiskFile>, u64);
+
+const POISONED: &str = "no thread panics while it holds the unsynced files";
+
+impl ReserveSyncs {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ChunkId, Unsynced>> {
+        self.files.lock().expect(POISONED)
+    }
+
+    /// Notes that frames up to `written_lsn` were written. Of a file of which nothing is known yet,
+    /// those up to `synced_lsn` are durable.
+    pub(crate) fn note(
+        &self,
+        chunk: ChunkId,
+        file: &Arc<dyn DiskFile>,
+        synced_lsn: u64,
+        written_lsn: u64,
+    ) {
+        let mut files = self.lock();
+        let fresh = || Unsynced {
+            file: Arc::clone(file),
+            written_lsn,
+            synced_lsn,
+            is_syncing: false,
+        };
+        let known = files.entry(chunk).or_insert_with(fresh);
+        known.written_lsn = known.written_lsn.max(written_lsn);
+    }
+
+    /// Up to which position a chunk's frames are durable; `None` for all of them.
+    pub(crate) fn synced_lsn(&self, chunk: ChunkId) -> Option<u64> {
+        self.lock().get(&chunk).map(|known| known.synced_lsn)
+    }
+
+    /// Forgets a file, whose frames are durable elsewhere, merged or gone.
+    pub(crate) fn forget(&self, chunk: ChunkId) {
+        self.lock().remove(&chunk);
+        self.witnessed(chunk);
+        self.done.notify_all();
+    }
+
+    fn unsynced(&self) -> Vec<(ChunkId, u64)> {
+        let files = self.lock();
+        files.iter().map(|(&c, f)| (c, f.written_lsn)).collect()
+    }
+
+    /// Returns the file to sync, with the position up to which that counts; `None` once the frames
+    /// before `lsn` are durable. `check` ends the waiting with an error.
+    fn begin(
+        &self,
+        chunk: ChunkId,
+        lsn: u64,
+        check: impl Fn() -> Result<(), StoreError>,
+    ) -> Result<Option<SyncTarget>, StoreError> {
+        let mut files = self.lock();
+        loop {
+            check()?;
+            match files.get_mut(&chunk) {
+                Some(known) if known.synced_lsn < lsn => {
+                    if !known.is_syncing {
+                        known.is_syncing = true;
+                        return Ok(Some((Arc::clone(&known.file), known.written_lsn)));
+                    }
+                }
+                _ => return Ok(None),
+            }
+            files = self.done.wait(files).expect(POISONED);
+        }
+    }
+
+    /// The chunks whose frames have become durable since the journal was told, and up to where.
+    pub(crate) fn unwitnessed(&self) -> BTreeMap<ChunkId, u64> {
+        self.unwitnessed.lock().expect(POISONED).clone()
+    }
+
+    /// The journal was told, or need not be.
+    pub(crate) fn witnessed(&self, chunk: ChunkId) {
+        self.unwitnessed.lock().expect(POISONED).remove(&chunk);
+    }
+
+    /// Takes over how a sync ended.
+    fn end(&self, chunk: ChunkId, file: &Arc<dyn DiskFile>, synced_lsn: Option<u64>) {
+        let mut files = self.lock();
+        // Another file may have taken the chunk's place meanwhile.
+        if let Some(known) = files.get_mut(&chunk)
+            && Arc::ptr_eq(&known.file, file)
+        {
+            known.is_syncing = false;
+            known.synced_lsn = known.synced_lsn.max(synced_lsn.unwrap_or(0));
+            let synced_lsn = known.synced_lsn;
+            if synced_lsn >= known.written_lsn {
+                files.remove(&chunk);
+            }
+            let mut unwitnessed = self.unwitnessed.lock().expect(POISONED);
+            unwitnessed.insert(chunk, synced_lsn);
+        }
+        self.done.notify_all();
+    }
+}
+
+impl Shared {
+    /// Returns once a chunk's frames before `lsn` are durable.
+    pub(crate) fn sync_reserve(&self, chunk: ChunkId, lsn: u64) -> Result<(), StoreError> {
+        let check = || self.check_latch();
+        while let Some((file, written_lsn)) = self.reserve_syncs.begin(chunk, lsn, check)? {
+            let synced = file.sync().context("sync", &chunk_path(chunk));
+            let synced = self.require(synced);
+            self.counters.add(|c: &Counters| &c.sync_count, 1);
+            let reached = synced.is_ok().then_some(written_lsn);
+            // Under the state's lock, for the file to stay the chunk's.
+            let state = self.lock();
+            self.reserve_syncs.end(chunk, &file, reached);
+            drop(state);
+            synced?;
+        }
+        Ok(())
+    }
+
+    /// Makes all that was appended to reserves durable.
+    pub(crate) fn sync_reserves(&self) -> Result<(), StoreError> {
+        for (chunk, lsn) in self.reserve_syncs.unsynced() {
+            self.sync_reserve(chunk, lsn)?;
+        }
+        Ok(())
+    }
+}
