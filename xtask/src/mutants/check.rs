@@ -26,7 +26,7 @@ pub(crate) enum Check {
     Test {
         /// The package.
         package: &'static str,
-        /// The file below `tests`, `lib` for the library's unit tests or `bin` for the binary's.
+        /// The binary below `tests`, `lib` for the library's unit tests or `bin` for the binary's.
         target: &'static str,
         /// The test's whole name.
         name: &'static str,
@@ -82,7 +82,7 @@ impl Check {
         run_together(&[self], copy)
     }
 
-    /// What Cargo builds for the check: one package's simulator or one file of tests.
+    /// What Cargo builds for the check: one package's simulator or one binary of tests.
     pub(crate) fn binary(self) -> (&'static str, &'static str) {
         match self {
             Self::Simulator => ("gabion-sim", ""),

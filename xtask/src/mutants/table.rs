@@ -14,12 +14,8 @@ const fn test(package: &'static str, target: &'static str, name: &'static str) -
     }
 }
 
-const fn updates(name: &'static str) -> Check {
-    test("gabion-protocol", "update", name)
-}
-
-const fn coordinator(name: &'static str) -> Check {
-    test("gabion-protocol", "coordinator", name)
+const fn protocol(name: &'static str) -> Check {
+    test("gabion-protocol", "integration", name)
 }
 
 const fn store(name: &'static str) -> Check {
@@ -74,22 +70,22 @@ const UPDATES: &[Mutant] = &[
         file: "crates/protocol/src/joining.rs",
         text: "let lease_until_ms = sent_ms + lease_ms;",
         replacement: "let lease_until_ms = participant.ports.now_ms() + lease_ms + (sent_ms - sent_ms);",
-        check: updates("left_out::a_lease_runs_from_when_the_node_asked_for_it"),
+        check: protocol("update::left_out::a_lease_runs_from_when_the_node_asked_for_it"),
     },
     Mutant {
         name: "heartbeat-lease-counted-from-the-reply",
         file: "crates/protocol/src/node.rs",
         text: "self.renew(sent_ms + lease_ms, nodes);",
         replacement: "self.renew(ports.now_ms() + lease_ms + (sent_ms - sent_ms), nodes);",
-        check: updates("left_out::a_lease_runs_from_when_the_node_asked_for_it"),
+        check: protocol("update::left_out::a_lease_runs_from_when_the_node_asked_for_it"),
     },
     Mutant {
         name: "no-lease-check-on-nodes",
         file: "crates/protocol/src/node.rs",
         text: "let has_lease = ports.now_ms() < self.lease_until_ms.load(Ordering::Acquire);",
         replacement: "let has_lease = ports.now_ms() != self.lease_until_ms.load(Ordering::Acquire) + (1 << 60);",
-        check: updates(
-            "left_out::a_node_whose_lease_has_ended_serves_nothing_though_its_process_was_suspended",
+        check: protocol(
+            "update::left_out::a_node_whose_lease_has_ended_serves_nothing_though_its_process_was_suspended",
         ),
     },
     Mutant {
@@ -97,8 +93,8 @@ const UPDATES: &[Mutant] = &[
         file: "crates/protocol/src/coordinator/leases.rs",
         text: "super::lock(&self.sessions).note_change(&left_out, stripe);",
         replacement: "let _ = (left_out, stripe);",
-        check: coordinator(
-            "joins::a_settlement_between_a_page_and_the_end_is_told_before_the_node_counts",
+        check: protocol(
+            "coordinator::joins::a_settlement_between_a_page_and_the_end_is_told_before_the_node_counts",
         ),
     },
     Mutant {
@@ -106,14 +102,16 @@ const UPDATES: &[Mutant] = &[
         file: "crates/protocol/src/coordinator/garbage.rs",
         text: "Liveness::Failed if joining.contains(&node) => Liveness::Suspect,",
         replacement: "Liveness::Failed if joining.contains(&node) => Liveness::Failed,",
-        check: coordinator("joins::garbage_waits_for_a_node_that_joins"),
+        check: protocol("coordinator::joins::garbage_waits_for_a_node_that_joins"),
     },
     Mutant {
         name: "unknown-chunks-set-aside-without-a-word",
         file: "crates/protocol/src/coordinator/sessions.rs",
         text: "self.told.unknown_count <= tolerated_count.max(self.accepted_count)",
         replacement: "self.told.unknown_count <= tolerated_count.max(self.accepted_count).max(1 << 60)",
-        check: coordinator("joins::more_than_a_little_of_what_nobody_knows_waits_for_the_operator"),
+        check: protocol(
+            "coordinator::joins::more_than_a_little_of_what_nobody_knows_waits_for_the_operator",
+        ),
     },
     Mutant {
         name: "decisions-not-synced",
@@ -129,14 +127,16 @@ const UPDATES: &[Mutant] = &[
         file: "crates/protocol/src/participant.rs",
         text: "(*current == began_in).then(|| work(store)).transpose()",
         replacement: "(*current >= began_in).then(|| work(store)).transpose()",
-        check: updates("left_out::a_part_that_began_before_its_node_joined_anew_leaves_nothing"),
+        check: protocol(
+            "update::left_out::a_part_that_began_before_its_node_joined_anew_leaves_nothing",
+        ),
     },
     Mutant {
         name: "returning-node-not-generation-fenced",
         file: "crates/store/src/records/inventory.rs",
         text: "let own_generation = known.generation.max(*generation);",
         replacement: "let own_generation = known.generation.max(Generation(generation.0.min(0)));",
-        check: updates("left_out::a_node_that_returns_refuses_the_layouts_from_before"),
+        check: protocol("update::left_out::a_node_that_returns_refuses_the_layouts_from_before"),
     },
     Mutant {
         name: "collect-answers-before-its-sync",
@@ -157,29 +157,33 @@ const UPDATES: &[Mutant] = &[
         file: "crates/protocol/src/primary.rs",
         text: "let told = term.stripe.chunks().filter(|&chunk| !term.misses(chunk));",
         replacement: "let told = term.stripe.chunks();",
-        check: updates("left_out::the_node_of_a_chunk_that_an_update_leaves_out_is_told_no_mark"),
+        check: protocol(
+            "update::left_out::the_node_of_a_chunk_that_an_update_leaves_out_is_told_no_mark",
+        ),
     },
     Mutant {
         name: "every-mark-vouches",
         file: "crates/protocol/src/participant.rs",
         text: "sequence == Sequence(0) || !state.records.iter().any(foreign)",
         replacement: "sequence == Sequence(0) || !state.records.iter().any(foreign) || true",
-        check: updates("left_out::a_mark_says_nothing_of_records_of_another_term"),
+        check: protocol("update::left_out::a_mark_says_nothing_of_records_of_another_term"),
     },
     Mutant {
         name: "note-degraded-of-a-chunk-that-counts",
         file: "crates/protocol/src/coordinator/leases.rs",
         text: "node.is_some_and(|node| fleet.liveness(node) == Liveness::Failed)",
         replacement: "node.is_some_and(|node| fleet.liveness(node) != Liveness::Suspect)",
-        check: coordinator("leases::a_chunk_misses_updates_when_the_present_primary_says_so"),
+        check: protocol(
+            "coordinator::leases::a_chunk_misses_updates_when_the_present_primary_says_so",
+        ),
     },
     Mutant {
         name: "note-degraded-of-a-stale-chunk-on-a-node-that-is-up",
         file: "crates/protocol/src/coordinator/leases.rs",
         text: "chunks.iter().find(|(chunk, _)| !is_failed(*chunk))",
         replacement: "chunks.iter().find(|(chunk, _)| !is_failed(*chunk) && !record.is_stale(*chunk))",
-        check: coordinator(
-            "former_holders::a_stale_chunk_whose_node_has_returned_is_left_out_only_by_the_next_term",
+        check: protocol(
+            "coordinator::former_holders::a_stale_chunk_whose_node_has_returned_is_left_out_only_by_the_next_term",
         ),
     },
     Mutant {
@@ -187,29 +191,33 @@ const UPDATES: &[Mutant] = &[
         file: "crates/meta/src/phases.rs",
         text: "check_term(txn, stripe, epoch)?;",
         replacement: "check_term(txn, stripe, epoch).ok();",
-        check: coordinator("leases::only_the_present_primary_says_whether_updates_are_appended"),
+        check: protocol(
+            "coordinator::leases::only_the_present_primary_says_whether_updates_are_appended",
+        ),
     },
     Mutant {
         name: "no-term-check-in-note-degraded",
         file: "crates/meta/src/stripes.rs",
         text: "check_term(txn, id, epoch)?;",
         replacement: "check_term(txn, id, epoch).ok();",
-        check: coordinator("leases::a_chunk_misses_updates_when_the_present_primary_says_so"),
+        check: protocol(
+            "coordinator::leases::a_chunk_misses_updates_when_the_present_primary_says_so",
+        ),
     },
     Mutant {
         name: "no-term-check-in-settling",
         file: "crates/meta/src/exclusions.rs",
         text: "check_term(txn, stripe, exclusion.epoch)?;",
         replacement: "check_term(txn, stripe, exclusion.epoch).ok();",
-        check: coordinator("leases::nobody_leaves_out_a_node_that_has_returned"),
+        check: protocol("coordinator::leases::nobody_leaves_out_a_node_that_has_returned"),
     },
     Mutant {
         name: "discard-ignores-its-epoch",
         file: "crates/store/src/chunk/writer.rs",
         text: "let check = |known: &Stripe| check_epoch(known, chunk.stripe, epoch);",
         replacement: "let check = |known: &Stripe| check_epoch(known, chunk.stripe, epoch).or(Ok(()));",
-        check: updates(
-            "discard::an_order_to_discard_a_chunk_does_nothing_to_one_that_was_made_in_a_later_term",
+        check: protocol(
+            "update::discard::an_order_to_discard_a_chunk_does_nothing_to_one_that_was_made_in_a_later_term",
         ),
     },
     Mutant {
@@ -217,15 +225,17 @@ const UPDATES: &[Mutant] = &[
         file: "crates/protocol/src/settle.rs",
         text: "if exclusion.stood.is_empty() {",
         replacement: "if exclusion.stood.len() < usize::MAX {",
-        check: coordinator("repair_edges::survivors_read_their_chunks_before_an_update_stands"),
+        check: protocol(
+            "coordinator::repair_edges::survivors_read_their_chunks_before_an_update_stands",
+        ),
     },
     Mutant {
         name: "left-out-nodes-not-fenced",
         file: "crates/protocol/src/fence.rs",
         text: "nodes.retain(|&node| !failed.contains(&node) && !is_survivor(node));",
         replacement: "nodes.retain(|&node| !failed.contains(&node) && is_survivor(node));",
-        check: updates(
-            "left_out::the_node_of_a_stale_chunk_refuses_old_layouts_before_an_update_leaves_it_out",
+        check: protocol(
+            "update::left_out::the_node_of_a_stale_chunk_refuses_old_layouts_before_an_update_leaves_it_out",
         ),
     },
     Mutant {
@@ -233,8 +243,8 @@ const UPDATES: &[Mutant] = &[
         file: "crates/protocol/src/settle.rs",
         text: "fences.into_iter().collect::<Result<(), Refusal>>()?;",
         replacement: "drop(fences);",
-        check: updates(
-            "left_out::no_update_leaves_a_chunk_out_whose_node_neither_answers_nor_is_declared_failed",
+        check: protocol(
+            "update::left_out::no_update_leaves_a_chunk_out_whose_node_neither_answers_nor_is_declared_failed",
         ),
     },
     Mutant {
@@ -242,8 +252,8 @@ const UPDATES: &[Mutant] = &[
         file: "crates/meta/src/stripes.rs",
         text: "former_holders::leave_behind(txn, old, moved)?;",
         replacement: "",
-        check: coordinator(
-            "former_holders::a_lease_names_the_former_holder_until_it_confirms_that_the_chunk_is_gone",
+        check: protocol(
+            "coordinator::former_holders::a_lease_names_the_former_holder_until_it_confirms_that_the_chunk_is_gone",
         ),
     },
     Mutant {
@@ -251,8 +261,8 @@ const UPDATES: &[Mutant] = &[
         file: "crates/meta/src/stripes.rs",
         text: "*index == chunk.index && *made > generation",
         replacement: "*index == chunk.index && *made > generation && false",
-        check: coordinator(
-            "former_holders::a_late_report_of_damage_does_not_condemn_the_chunk_that_was_made_since",
+        check: protocol(
+            "coordinator::former_holders::a_late_report_of_damage_does_not_condemn_the_chunk_that_was_made_since",
         ),
     },
     Mutant {
@@ -260,8 +270,8 @@ const UPDATES: &[Mutant] = &[
         file: "crates/protocol/src/coordinator/garbage.rs",
         text: "        if self.is_broken() {\n            return false;\n        }\n        self.ports",
         replacement: "        self.ports",
-        check: coordinator(
-            "repair_edges::a_coordinator_whose_commit_is_in_doubt_has_no_chunk_taken_away",
+        check: protocol(
+            "coordinator::repair_edges::a_coordinator_whose_commit_is_in_doubt_has_no_chunk_taken_away",
         ),
     },
     Mutant {
@@ -357,14 +367,18 @@ const UPDATES: &[Mutant] = &[
         file: "crates/protocol/src/coordinator/progress.rs",
         text: "farthest.is_some_and(|farthest| applicant.position < farthest.position)",
         replacement: "farthest.is_some_and(|farthest| applicant.position < farthest.position.min(0))",
-        check: coordinator("identity::a_journal_that_ends_before_what_its_run_has_said_went_back"),
+        check: protocol(
+            "coordinator::identity::a_journal_that_ends_before_what_its_run_has_said_went_back",
+        ),
     },
     Mutant {
         name: "other-nodes-not-asked-for-the-position",
         file: "crates/protocol/src/coordinator/progress.rs",
         text: "let mut said = self.ask_others(node).await;",
         replacement: "let mut said = self.ask_others(node).await;\n        said.clear();",
-        check: coordinator("identity::other_nodes_remember_what_the_coordinator_has_not_heard"),
+        check: protocol(
+            "coordinator::identity::other_nodes_remember_what_the_coordinator_has_not_heard",
+        ),
     },
     Mutant {
         name: "position-claimed-before-the-sync",
@@ -387,6 +401,6 @@ const UPDATES: &[Mutant] = &[
         file: "crates/protocol/src/coordinator/inventory.rs",
         text: "_ if request.went_back && meta.appends(chunk.stripe)? => Some(None),",
         replacement: "_ if request.went_back && meta.appends(chunk.stripe)? => Some(Some(held.mark)),",
-        check: coordinator("append::copies_of_a_node_that_went_back_count_for_nothing"),
+        check: protocol("coordinator::append::copies_of_a_node_that_went_back_count_for_nothing"),
     },
 ];

@@ -1,7 +1,7 @@
 //! Mutants of what surrounds updates: whose store it is, disks that fail, runs that are asked after, what clients
 //! and people are told.
 
-use super::{Check, Mutant, coordinator, store, test, updates};
+use super::{Check, Mutant, protocol, store, test};
 
 const fn unit(package: &'static str, name: &'static str) -> Check {
     test(package, "lib", name)
@@ -42,15 +42,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/protocol/src/fate.rs",
         text: "Ok(if would_know(&complete)? {",
         replacement: "Ok(if would_know(&complete)? || true {",
-        check: updates("retry::what_too_few_nodes_remember_is_not_denied"),
+        check: protocol("update::retry::what_too_few_nodes_remember_is_not_denied"),
     },
     Mutant {
         name: "a-fate-is-told-of-the-primary-s-own-memory",
         file: "crates/protocol/src/primary/fates.rs",
         text: "heard.memories.insert(index, memory);",
         replacement: "heard.memories.insert(index, RunMemory { sequence: None, ..memory });",
-        check: updates(
-            "retry::a_run_that_stood_is_known_after_others_have_written_and_the_primary_was_restarted",
+        check: protocol(
+            "update::retry::a_run_that_stood_is_known_after_others_have_written_and_the_primary_was_restarted",
         ),
     },
     Mutant {
@@ -58,14 +58,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/protocol/src/primary.rs",
         text: "made.map_err(NotMade::Begun)",
         replacement: "made.map_err(NotMade::NotBegun)",
-        check: updates("retry::a_refusal_says_whether_the_run_may_have_begun"),
+        check: protocol("update::retry::a_refusal_says_whether_the_run_may_have_begun"),
     },
     Mutant {
         name: "a-withdrawn-run-begins-after-all",
         file: "crates/protocol/src/staging.rs",
         text: "entry.state = State::Withdrawn;\n        entry.since_ms = now_ms;\n        let waiting_bytes = std::mem::take(&mut entry.waiting_bytes);\n        let pieces = std::mem::take(&mut entry.pieces);\n        self.waiting_bytes -= waiting_bytes;\n        self.release(&pieces);\n        !pieces.is_empty()",
         replacement: "entry.since_ms = now_ms;\n        !entry.pieces.is_empty()",
-        check: updates("a_withdrawn_update_changes_nothing_however_late_it_comes"),
+        check: protocol("update::a_withdrawn_update_changes_nothing_however_late_it_comes"),
     },
     Mutant {
         name: "runs-are-forgotten-with-their-records",
@@ -86,8 +86,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/meta/src/puts.rs",
         text: "COMMITTED.put(txn, &put, &())?;",
         replacement: "",
-        check: coordinator(
-            "replace::a_commit_whose_answer_was_lost_is_known_after_others_have_replaced_the_stripes",
+        check: protocol(
+            "coordinator::replace::a_commit_whose_answer_was_lost_is_known_after_others_have_replaced_the_stripes",
         ),
     },
     Mutant {
@@ -117,7 +117,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/protocol/src/coordinator/membership.rs",
         text: "applicant.cluster.filter(|&cluster| cluster != own)",
         replacement: "applicant.cluster.filter(|&cluster| cluster != own && own.0 == 0)",
-        check: coordinator("identity::a_node_of_another_cluster_is_refused_and_keeps_its_chunks"),
+        check: protocol(
+            "coordinator::identity::a_node_of_another_cluster_is_refused_and_keeps_its_chunks",
+        ),
     },
     Mutant {
         name: "node-ids-not-compared-when-a-store-opens",
@@ -154,15 +156,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/protocol/src/coordinator/starts.rs",
         text: "Some(nonce) => *nonce == start.nonce,",
         replacement: "Some(nonce) => *nonce == start.nonce || true,",
-        check: coordinator("identity::a_coordinator_that_nodes_know_more_of_than_itself_stops"),
+        check: protocol(
+            "coordinator::identity::a_coordinator_that_nodes_know_more_of_than_itself_stops",
+        ),
     },
     Mutant {
         name: "an-old-directory-counts-as-whole",
         file: "crates/protocol/src/coordinator/inventory.rs",
         text: "_ if request.went_back => Some(Some(held.mark)),",
         replacement: "_ if request.went_back && false => Some(Some(held.mark)),",
-        check: coordinator(
-            "identity::a_directory_that_does_not_follow_on_the_last_start_has_missed_all_after_its_marks",
+        check: protocol(
+            "coordinator::identity::a_directory_that_does_not_follow_on_the_last_start_has_missed_all_after_its_marks",
         ),
     },
     Mutant {
@@ -170,8 +174,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/protocol/src/coordinator/membership.rs",
         text: "if reach(&*self.ports, first.node).await.is_err() {",
         replacement: "if reach(&*self.ports, first.node).await.is_err() || true {",
-        check: coordinator(
-            "identity::a_second_process_of_a_node_is_refused_while_the_first_one_answers",
+        check: protocol(
+            "coordinator::identity::a_second_process_of_a_node_is_refused_while_the_first_one_answers",
         ),
     },
     Mutant {
@@ -179,8 +183,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/protocol/src/holdings.rs",
         text: "    store.set_aside(chunks)",
         replacement: "    chunks.iter().try_for_each(|&chunk| store.remove(chunk))",
-        check: updates(
-            "discard::a_joining_node_keeps_the_file_of_a_chunk_that_is_not_its_any_more",
+        check: protocol(
+            "update::discard::a_joining_node_keeps_the_file_of_a_chunk_that_is_not_its_any_more",
         ),
     },
     Mutant {
@@ -206,17 +210,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/protocol/src/store_failure.rs",
         text: "self.participant.ports.spawn(announced.boxed());",
         replacement: "drop(announced);",
-        check: updates("a_node_whose_disk_dies_refuses_everything_and_tells_the_coordinator"),
+        check: protocol(
+            "update::a_node_whose_disk_dies_refuses_everything_and_tells_the_coordinator",
+        ),
     },
     Mutant {
         name: "a-hung-disk-keeps-its-membership",
         file: "crates/protocol/src/node.rs",
         text: "self.tell_end(EndCause::DiskHangs).await;",
         replacement: "",
-        check: test(
-            "gabion-protocol",
-            "update",
-            "left_out::a_node_whose_disk_hangs_serves_nothing_and_says_so_until_it_has_joined_anew",
+        check: protocol(
+            "update::left_out::a_node_whose_disk_hangs_serves_nothing_and_says_so_until_it_has_joined_anew",
         ),
     },
     Mutant {
@@ -224,7 +228,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/protocol/src/coordinator/fleet.rs",
         text: "is_member && self.membership.end(node, incarnation, now_ms)",
         replacement: "is_member && incarnation != incarnation && self.membership.end(node, incarnation, now_ms)",
-        check: coordinator("membership::a_node_whose_store_has_failed_counts_as_failed_at_once"),
+        check: protocol(
+            "coordinator::membership::a_node_whose_store_has_failed_counts_as_failed_at_once",
+        ),
     },
     Mutant {
         name: "a-vanished-file-fails-the-store-when-it-is-set-aside",
@@ -263,15 +269,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/protocol/src/participant.rs",
         text: "if matches!(request.cut, ReadCut::Attested(..)) && cut_epoch != state.epoch {",
         replacement: "if matches!(request.cut, ReadCut::Attested(..)) && cut_epoch > state.epoch {",
-        check: updates("quorum::a_node_without_a_lease_answers_quorum_reads_of_its_own_term_alone"),
+        check: protocol(
+            "update::quorum::a_node_without_a_lease_answers_quorum_reads_of_its_own_term_alone",
+        ),
     },
     Mutant {
         name: "a-term-outlives-the-loss-of-a-node-that-it-has-asked",
         file: "crates/protocol/src/primary.rs",
         text: ".is_some_and(|term| term.has_lost(nodes))",
         replacement: ".is_some_and(|term| term.has_lost(nodes) && false)",
-        check: updates(
-            "quorum::an_update_that_leaves_out_a_node_which_its_term_has_asked_is_of_a_new_term",
+        check: protocol(
+            "update::quorum::an_update_that_leaves_out_a_node_which_its_term_has_asked_is_of_a_new_term",
         ),
     },
     Mutant {
@@ -289,7 +297,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/protocol/src/coordinator/suspicion.rs",
         text: "if usize::try_from(left).unwrap_or(0) < lost_count {",
         replacement: "if usize::try_from(left).unwrap_or(0) < lost_count && false {",
-        check: coordinator("suspicion::no_more_nodes_are_evicted_than_all_pools_survive"),
+        check: protocol("coordinator::suspicion::no_more_nodes_are_evicted_than_all_pools_survive"),
     },
     Mutant {
         name: "who-complains-is-believed-whatever-it-reaches",
@@ -306,8 +314,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/protocol/src/coordinator/suspicion.rs",
         text: "credible_count >= 2 || (count >= 2 && count * 2 > look.other_count)",
         replacement: "credible_count >= 1",
-        check: coordinator(
-            "suspicion::a_node_that_several_others_cannot_use_is_evicted_until_they_can",
+        check: protocol(
+            "coordinator::suspicion::a_node_that_several_others_cannot_use_is_evicted_until_they_can",
         ),
     },
     Mutant {
@@ -315,8 +323,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/protocol/src/coordinator/sessions.rs",
         text: "(since == session).then_some(incarnation)",
         replacement: "(since.node == session.node).then_some(incarnation)",
-        check: coordinator(
-            "suspicion::an_evicted_node_is_failed_as_soon_as_it_says_that_it_serves_nothing_more",
+        check: protocol(
+            "coordinator::suspicion::an_evicted_node_is_failed_as_soon_as_it_says_that_it_serves_nothing_more",
         ),
     },
     Mutant {
@@ -324,15 +332,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/protocol/src/node.rs",
         text: "        self.lease_until_ms.store(0, Ordering::Release);\n        lock(&self.staging).withdraw_all(self.participant.ports.now_ms());",
         replacement: "        lock(&self.staging).withdraw_all(self.participant.ports.now_ms());",
-        check: updates("left_out::a_part_that_began_before_its_node_joined_anew_leaves_nothing"),
+        check: protocol(
+            "update::left_out::a_part_that_began_before_its_node_joined_anew_leaves_nothing",
+        ),
     },
     Mutant {
         name: "leases-are-granted-though-the-metadata-have-failed",
         file: "crates/protocol/src/coordinator/starts.rs",
         text: "if self.broken.set(reason.clone()).is_ok() {",
         replacement: "if self.broken.get().is_none() {",
-        check: coordinator(
-            "suspicion::a_coordinator_whose_metadata_have_failed_grants_no_leases_and_says_so",
+        check: protocol(
+            "coordinator::suspicion::a_coordinator_whose_metadata_have_failed_grants_no_leases_and_says_so",
         ),
     },
     Mutant {
@@ -340,7 +350,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/planner/src/placement/room.rs",
         text: "u128::from(used) * 100 > u128::from(self.capacity_bytes) * u128::from(FULL_PERCENT)",
         replacement: "u128::from(used) > u128::from(self.capacity_bytes) * u128::from(FULL_PERCENT)",
-        check: coordinator("condition::one_full_node_stops_no_put_and_gets_nothing"),
+        check: protocol("coordinator::condition::one_full_node_stops_no_put_and_gets_nothing"),
     },
     // What people are told and given.
     Mutant {

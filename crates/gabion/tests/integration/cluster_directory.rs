@@ -1,0 +1,156 @@
+//! A cluster's directory: what it was made with holds, and one command at a time starts and stops it.
+
+use crate::support::{TestCluster, complaint, fails, fails_on, gabion, path_text, wait_for};
+use std::process::{Child, Stdio};
+
+#[test]
+fn options_that_differ_from_the_clusters_are_refused() {
+    let cluster = TestCluster::start_with(2, 2, &["--lease-ms=1000", "--inner=800Mbit"]);
+    for (option, has, wants) in [
+        ("--racks", "2", "3"),
+        ("--nodes-per-rack", "2", "4"),
+        ("--inner", "800Mbit", "400Mbit"),
+        ("--cross", "unlimited", "100Mbit"),
+        ("--engine", "files", "tween"),
+        ("--log-limit", "256 MiB", "1 MiB"),
+        ("--reserve-budget", "16 MiB", "1 MiB"),
+        ("--lease-ms", "1000", "2000"),
+        ("--grace-s", "60", "5"),
+        ("--repair-parallel", "4", "1"),
+    ] {
+        let given = format!("{option}={}", wants.replace(' ', ""));
+        let error = fails_on(&cluster, &["cluster", "up", &given], 2);
+        let sentence = format!("has {option} {has}, not {wants}");
+        assert!(error.contains(&sentence), "{error}");
+        assert_eq!(error.trim().lines().count(), 1, "{error}");
+    }
+    cluster.run(&[
+        "cluster",
+        "up",
+        "--racks=2",
+        "--inner=0.8Gbit",
+        "--lease-ms=1000",
+    ]);
+    cluster.run(&["cluster", "down"]);
+    cluster.run(&["cluster", "up", "--lease-ms=700"]);
+    let error = fails_on(&cluster, &["cluster", "up", "--lease-ms=1000"], 2);
+    assert!(error.contains("has --lease-ms 700, not 1000"), "{error}");
+}
+
+#[test]
+fn of_two_that_start_a_cluster_at_once_one_does() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let place = directory.path().join("cluster");
+    let start = || -> Child {
+        gabion(&[
+            "cluster",
+            "up",
+            "--racks=2",
+            "--nodes-per-rack=1",
+            "--dir",
+            path_text(&place),
+        ])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs")
+    };
+    let both = [start(), start()];
+    let ended = both.map(|child| child.wait_with_output().expect("it ends"));
+    let codes: Vec<_> = ended.iter().map(|output| output.status.code()).collect();
+    let errors: String = ended.iter().map(complaint).collect();
+    gabion(&["cluster", "down", "--dir", path_text(&place)])
+        .status()
+        .expect("the binary runs");
+    assert!(codes.contains(&Some(0)), "{codes:?}: {errors}");
+    if codes.contains(&Some(1)) {
+        assert!(errors.contains("another command is starting"), "{errors}");
+        assert_eq!(errors.trim().lines().count(), 1, "{errors}");
+    } else {
+        assert_eq!(
+            codes,
+            [Some(0), Some(0)],
+            "the second came when the first had ended"
+        );
+    }
+}
+
+#[test]
+fn a_directory_that_is_locked_is_left_alone() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let held = std::fs::File::open(directory.path()).expect("open it");
+    held.lock().expect("lock it");
+    let error = fails(&["cluster", "up", "--dir", path_text(directory.path())], 1);
+    assert!(error.contains("another command is starting"), "{error}");
+    assert_eq!(
+        std::fs::read_dir(directory.path())
+            .expect("list it")
+            .count(),
+        0
+    );
+}
+
+#[test]
+fn a_cluster_comes_up_again_whatever_ports_its_nodes_get() {
+    let cluster = TestCluster::start_with(3, 4, &["--lease-ms=1000"]);
+    for _ in 0..6 {
+        cluster.run(&["cluster", "down"]);
+        let up = cluster.json(&["cluster", "up"]);
+        assert_eq!(up["nodes_up"], 12);
+        let status = cluster.json(&["cluster", "status"]);
+        assert_eq!(status["light"], "green", "up is up: {status}");
+    }
+}
+
+#[test]
+fn nodes_start_though_others_cannot() {
+    let cluster = TestCluster::start(2, 2);
+    cluster.run(&["cluster", "down"]);
+    let moved = |node: u32| {
+        let directory = cluster.path(&format!("cluster/nodes/{node}"));
+        (directory.with_extension("aside"), directory)
+    };
+    for node in [0, 2] {
+        let (aside, directory) = moved(node);
+        std::fs::rename(directory, aside).unwrap();
+    }
+    let error = fails_on(&cluster, &["cluster", "up"], 1);
+    let lines: Vec<&str> = error.trim().lines().collect();
+    let [first, second] = lines[..] else {
+        panic!("two nodes failed: {error}");
+    };
+    assert!(first.starts_with("gabion: node-0 did not start"), "{first}");
+    assert!(
+        second.starts_with("gabion: node-2 did not start"),
+        "{second}"
+    );
+    wait_for("the other nodes to be up", || {
+        let status = cluster.run(&["cluster", "status", "--format=json"]);
+        let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+        let nodes = status["nodes"].as_array().unwrap().iter();
+        let up: Vec<bool> = nodes.map(|node| node["state"] == "up").collect();
+        up == [false, true, false, true]
+    });
+    for node in [0, 2] {
+        let (aside, directory) = moved(node);
+        std::fs::rename(aside, directory).unwrap();
+    }
+    cluster.up();
+}
+
+#[test]
+fn limits_of_repairs_stay_until_they_are_removed() {
+    let cluster = TestCluster::start(2, 1);
+    let limits = |arguments: &[&str]| cluster.json(&[&["repair", "limit"], arguments].concat());
+    assert!(cluster.run(&["repair", "limit"]).contains("no limit"));
+    limits(&["--node=10MB", "--p99-ms=50"]);
+    let both = limits(&["--rack=20MB"]);
+    assert_eq!(both["node_bytes_per_s"], 10_000_000);
+    assert_eq!(both["rack_bytes_per_s"], 20_000_000);
+    assert_eq!(limits(&[]), both, "to ask changes nothing");
+    assert_eq!(both["p99_target_ms"], 50);
+    assert!(limits(&["--node=unlimited"])["node_bytes_per_s"].is_null());
+    fails_on(&cluster, &["repair", "limit", "--none", "--rack=1MB"], 2);
+    let none = limits(&["--none"]);
+    assert!(none["rack_bytes_per_s"].is_null() && none["p99_target_ms"].is_null());
+}

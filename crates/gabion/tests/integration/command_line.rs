@@ -1,0 +1,236 @@
+//! What the command line says: figures of the lab, and sentences for mistakes.
+
+use crate::support::{fails, gabion, path_text, run, trace};
+use serde_json::Value;
+
+fn baseline(trace: &str, arguments: &[&str]) -> (u64, u64) {
+    let mut all = vec![
+        "lab",
+        "update-traffic",
+        "--trace",
+        trace,
+        "--format",
+        "json",
+    ];
+    all.extend(arguments);
+    let report: Value = serde_json::from_str(&run(&all)).expect("JSON");
+    let chunks = report["schemes"]["baseline"]["cross_rack_chunks"].as_u64();
+    (
+        report["chunk_updates"].as_u64().expect("a count"),
+        chunks.expect("a count"),
+    )
+}
+
+#[test]
+fn the_lab_prints_the_golden_counts() {
+    let Some(wdev_1) = trace("msr/wdev_1.csv") else {
+        return;
+    };
+    let rotate = |code, racks| {
+        baseline(
+            &wdev_1,
+            &[
+                "--code", code, "--racks", racks, "--layout", "rotate", "--chunk", "1MiB",
+            ],
+        )
+        .1
+    };
+    assert_eq!(rotate("rs(6,3)", "3"), 2400);
+    assert_eq!(rotate("rs(12,4)", "4"), 4224);
+    let grouped = [
+        "--code", "rs(12,4)", "--layout", "6x2+2x2", "--chunk", "4KiB",
+    ];
+    assert_eq!(baseline(&wdev_1, &grouped), (1354, 5416));
+}
+
+#[test]
+fn the_lab_counts_a_trace_of_our_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("trace.csv");
+    // Two writes and a read: chunks 0, then 5 and 6, of rs(6,3) with 1 MiB chunks. Chunk 6 is the
+    // first of stripe 1. Every chunk has 3 parity chunks, of which rotate puts some in other racks.
+    let rows = "1,h,0,Write,0,4096,1\n2,h,0,Read,0,4096,1\n3,h,0,Write,6287360,8192,1\n";
+    std::fs::write(&path, rows).unwrap();
+    let rotate = [
+        "--code", "rs(6,3)", "--racks", "3", "--layout", "rotate", "--chunk", "1MiB",
+    ];
+    // Stripe 0: data 0 in rack 0 and data 5 in rack 1, parity 6, 7, 8 in rack 2: 3 each. Stripe 1:
+    // data 0 on node 1, rack 0; parity on nodes 7, 8 (rack 2) and 0 (rack 0): 2.
+    assert_eq!(baseline(path_text(&path), &rotate), (3, 8));
+}
+
+#[test]
+fn a_malformed_row_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("bad.csv");
+    std::fs::write(&path, "1,h,0,Write,0,4096,1\n2,h,0,Wrote,0,4096,1\n").unwrap();
+    let trace = path_text(&path);
+    let error = fails(
+        &[
+            "lab",
+            "update-traffic",
+            "--trace",
+            trace,
+            "--code",
+            "rs(6,3)",
+            "--racks",
+            "3",
+        ],
+        1,
+    );
+    assert!(
+        error.contains("line 2") && error.contains("Wrote"),
+        "{error}"
+    );
+}
+
+#[test]
+fn mistakes_get_one_plain_sentence_and_exit_code_2() {
+    let nowhere = tempfile::tempdir().unwrap();
+    let nowhere = path_text(nowhere.path());
+    for (arguments, expected) in [
+        (vec!["ls"], "--dir"),
+        (vec!["ls", "--dir", nowhere], "no cluster"),
+        (vec!["cluster", "down", "--dir", nowhere], "no cluster"),
+        (vec!["cluster", "up"], "--dir"),
+        (vec!["chaos", "kill-node", "1"], "--dir"),
+        (
+            vec!["pool", "create", "p", "--survive", "1-shelf"],
+            "1-rack or 2-nodes",
+        ),
+        (
+            vec!["pool", "create", "p", "--chunk", "big"],
+            "such as 4096",
+        ),
+        (
+            vec!["pool", "create", "p", "--update", "raid5"],
+            "fo, fl, pl, plr, parix, cau or rackcu",
+        ),
+        (
+            vec!["pool", "create", "p", "--reserve-period", "12"],
+            "such as 45s, 30m or 12h",
+        ),
+        (
+            vec!["pool", "create", "p", "--reserve-alpha", "2"],
+            "such as 0.3",
+        ),
+        (
+            vec![
+                "pool",
+                "create",
+                "p",
+                "--reserve-bytes=96KiB",
+                "--chunk=64KiB",
+            ],
+            "a multiple of 65536",
+        ),
+        (
+            vec!["pool", "create", "p", "--update=fo", "--reserve-bytes=1MiB"],
+            "no reserved space; use --update plr",
+        ),
+        (
+            vec!["repair", "--scheme", "magic", "--dir", nowhere],
+            "conventional, pipeline, ppr or cyclic",
+        ),
+        (
+            vec!["lab", "update-traffic", "--trace", "x", "--code", "rs(6)"],
+            "rs(",
+        ),
+    ] {
+        let error = fails(&arguments, 2).replace("\n  ", " ");
+        assert!(error.contains(expected), "gabion {arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn addresses_names_and_ranges_that_cannot_be_right_get_exit_code_2() {
+    let nowhere = tempfile::tempdir().unwrap();
+    let nowhere = path_text(nowhere.path());
+    for (arguments, expected) in [
+        (vec!["ls", "--coordinator", "foo"], "HOST:PORT"),
+        (vec!["ls", "--coordinator", "foo:0"], "HOST:PORT"),
+        (vec!["coordinator", "--listen", "foo"], "HOST:PORT"),
+        (
+            vec!["node", "--rack=0", "--join=127.0.0.1:1", "--listen=:1"],
+            "HOST:PORT",
+        ),
+        (vec!["node", "--rack=0", "--join=127.0.0.1"], "HOST:PORT"),
+        (vec!["put", "x", ""], "1 to 1024 bytes"),
+        (vec!["stat", "a\nb"], "control characters"),
+        (vec!["pool", "create", "A b"], "a letter first"),
+        (vec!["pool", "commit", ""], "a letter first"),
+        (vec!["put", "x", "y", "--pool=P"], "a letter first"),
+        (
+            vec!["plan", "show", "disk", "--update=0:0", "--dir", nowhere],
+            "has no bytes",
+        ),
+    ] {
+        let error = fails(&arguments, 2).replace("\n  ", " ");
+        assert!(error.contains(expected), "gabion {arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn what_cannot_be_started_leaves_nothing_behind() {
+    let root = tempfile::tempdir().unwrap();
+    let data = root.path().join("data");
+    let place = format!("--data={}", path_text(&data));
+    // Nobody has this address: it is for examples.
+    let listen = "--listen=192.0.2.1:7070";
+    let node = ["node", "--init", "--rack=0", "--join=127.0.0.1:1"];
+    let node = [&node[..], &[listen, &place]].concat();
+    let coordinator = ["coordinator", "--init", listen, &place];
+    for (arguments, code) in [
+        (
+            vec!["cluster", "up", "--inner=abc", "--dir", path_text(&data)],
+            2,
+        ),
+        (
+            vec![
+                "cluster",
+                "up",
+                "--cross=1",
+                "--racks=0",
+                "--dir",
+                path_text(&data),
+            ],
+            2,
+        ),
+        (coordinator.to_vec(), 1),
+        (node, 1),
+    ] {
+        let error = fails(&arguments, code);
+        assert!(!data.exists(), "gabion {arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_fails_with_exit_code_1() {
+    let error = fails(
+        &[
+            "lab",
+            "update-traffic",
+            "--trace",
+            "nowhere.csv",
+            "--code",
+            "rs(6,3)",
+        ],
+        1,
+    );
+    assert!(error.contains("nowhere.csv"), "{error}");
+    let error = fails(&["ls", "--coordinator", "127.0.0.1:1"], 1);
+    assert!(error.contains("127.0.0.1:1"), "{error}");
+}
+
+#[test]
+fn help_teaches() {
+    for arguments in [
+        vec!["--help"],
+        vec!["cluster", "up", "--help"],
+        vec!["pool", "create", "--help"],
+    ] {
+        let output = gabion(&arguments).output().unwrap();
+        assert!(output.status.success());
+        assert!(output.stdout.len() > 300, "{arguments:?}");
+    }
+}

@@ -1,0 +1,95 @@
+//! The demo, smaller than by default: it runs to its end, measures what it planned, and leaves
+//! nothing behind, also when it is interrupted.
+
+use crate::support::{gabion, text, wait_for};
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+fn demo(temporary: &Path) -> Command {
+    let mut command = gabion(&["demo", "--size=48MiB", "--format=json"]);
+    command.env("TMPDIR", temporary);
+    command
+}
+
+fn is_empty(directory: &Path) -> bool {
+    let mut entries = std::fs::read_dir(directory).expect("the directory is there");
+    entries.next().is_none()
+}
+
+/// Runs the demo to its end and looks at its report.
+fn check(further: &[&str]) {
+    let temporary = tempfile::tempdir().expect("a temporary directory");
+    let output = demo(temporary.path()).args(further).output();
+    let output = output.expect("the binary runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let updates = &report["updates"];
+    assert_eq!(updates["count"], 1055);
+    assert!(updates["planned_cross_rack_bytes"].as_u64() > Some(0));
+    assert_eq!(
+        updates["planned_cross_rack_bytes"],
+        updates["metered_cross_rack_bytes"]
+    );
+    let forms = report["forms"].as_array().expect("a list");
+    assert_eq!(forms.len(), 2);
+    assert_eq!(forms[0]["data_cross_rack_bytes"], 0, "{}", forms[0]);
+    for form in forms {
+        let (planned, metered) = (
+            &form["planned_cross_rack_bytes"],
+            &form["metered_cross_rack_bytes"],
+        );
+        assert!(metered.as_u64() >= planned.as_u64(), "{form}");
+    }
+    let repairs = report["repairs"].as_array().expect("a list");
+    assert_eq!(repairs.len(), 2);
+    for repair in repairs {
+        assert!(repair["chunk_count"].as_u64() > Some(0), "{repair}");
+        assert_eq!(
+            repair["planned_cross_rack_bytes"],
+            repair["metered_cross_rack_bytes"]
+        );
+    }
+    assert_eq!(report["failures_left"], 3);
+    assert!(is_empty(temporary.path()));
+}
+
+#[test]
+fn it_moves_what_it_planned_and_cleans_up() {
+    check(&[]);
+}
+
+#[test]
+fn it_does_the_same_on_arrays_of_ssds() {
+    check(&["--engine=tween"]);
+}
+
+#[test]
+fn an_interrupt_ends_it_and_everything_that_it_started() {
+    let temporary = tempfile::tempdir().unwrap();
+    let child = demo(temporary.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_for("the demo has started its nodes", || {
+        let found = std::fs::read_dir(temporary.path()).unwrap().next();
+        found.is_some_and(|d| d.unwrap().path().join("run/node-11").exists())
+    });
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).contains("interrupted"),
+        "{}",
+        text(&output.stderr)
+    );
+    assert!(is_empty(temporary.path()));
+    let mine = format!("{}/", temporary.path().display());
+    let processes = std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| std::fs::read(entry.unwrap().path().join("cmdline")).ok());
+    let left = processes.filter(|line| text(line).contains(&mine)).count();
+    assert_eq!(left, 0, "processes of the demo go on");
+}

@@ -1,0 +1,104 @@
+//! A disk that is full: new data is refused in plain words, and what is stored stays readable. The
+//! full disk is a small memory file system, which only root may mount; without that right the test
+//! says that it is skipped. The store's own tests fill a simulated disk at every operation.
+
+use crate::support::{complaint, gabion, path_text, pattern, text, wait_for};
+use std::path::Path;
+use std::process::Command;
+
+const MIB: usize = 1 << 20;
+
+/// A mounted file system of 800 MiB.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount() -> Option<Self> {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let mut mount = Command::new("mount");
+        mount
+            .args(["-t", "tmpfs", "-o", "size=800m", "tmpfs"])
+            .arg(directory.path());
+        let mounted = mount.output().is_ok_and(|output| output.status.success());
+        if !mounted {
+            println!("skipped: mounting a small file system needs root");
+        }
+        mounted.then_some(Self(directory))
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let cluster = self.path().join("cluster");
+        let _ = gabion(&["cluster", "down"])
+            .env("GABION_DIR", cluster)
+            .output();
+        let _ = Command::new("umount").arg(self.path()).output();
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_new_files_and_keeps_old_ones() {
+    let Some(disk) = SmallDisk::mount() else {
+        return;
+    };
+    let cluster = disk.path().join("cluster");
+    let run = |arguments: &[&str]| {
+        gabion(arguments)
+            .env("GABION_DIR", &cluster)
+            .output()
+            .expect("the binary runs")
+    };
+    let succeeds = |arguments: &[&str]| {
+        let output = run(arguments);
+        assert!(
+            output.status.success(),
+            "gabion {arguments:?}: {}",
+            text(&output.stderr)
+        );
+        text(&output.stdout)
+    };
+    succeeds(&["cluster", "up", "--racks=2", "--nodes-per-rack=2"]);
+    succeeds(&["pool", "create", "vm", "--code=rs(2,2)", "--chunk=1MiB"]);
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let (source, copy) = (files.path().join("source"), files.path().join("copy"));
+    let bytes = pattern(30 * MIB, 5);
+    std::fs::write(&source, &bytes).expect("write a temporary file");
+    // Each file takes 90 MiB, a third of it reserved behind parity chunks, of a disk whose last 256 MiB
+    // belong to the journals.
+    let mut stored = Vec::new();
+    let refused = loop {
+        let name = format!("file-{}", stored.len());
+        let output = run(&["put", path_text(&source), &name]);
+        if !output.status.success() {
+            break output;
+        }
+        stored.push(name);
+        assert!(stored.len() < 10, "the disk never got full");
+    };
+    assert!(!stored.is_empty());
+    assert_eq!(refused.status.code(), Some(1));
+    let sentence = complaint(&refused);
+    assert!(sentence.contains("disk is full"), "{sentence}");
+    assert_eq!(sentence.trim().lines().count(), 1, "{sentence}");
+    let listed = succeeds(&["ls"]);
+    assert!(
+        !listed.contains(&format!("file-{} ", stored.len())),
+        "{listed}"
+    );
+    for name in &stored {
+        succeeds(&["get", name, path_text(&copy)]);
+        assert!(
+            std::fs::read(&copy).expect("get has made the file") == bytes,
+            "{name}"
+        );
+    }
+    // Room comes back when a file goes.
+    succeeds(&["rm", &stored[0]]);
+    wait_for("the deleted file's chunks are gone", || {
+        run(&["put", path_text(&source), "later"]).status.success()
+    });
+}

@@ -1,0 +1,51 @@
+//! What a cluster says of itself when nodes die and come back: its status and its log.
+
+use crate::support::{TestCluster, fails_on, pattern, wait_for};
+
+#[test]
+fn status_and_log_tell_of_a_node_that_dies_and_of_repairs() {
+    let cluster = TestCluster::start(3, 2);
+    cluster.run(&["pool", "create", "vm", "--code=rs(2,2)", "--chunk=64KiB"]);
+    cluster.put("disk", &pattern(1 << 20, 1));
+    let status = || cluster.json(&["cluster", "status"]);
+    wait_for("every node was heard", || status()["light"] == "green");
+    let green = status();
+    assert_eq!(green["troubles"].as_array().unwrap().len(), 0);
+    assert!(
+        green["heard_at_most_ms_ago"].as_u64().unwrap() < 1_000,
+        "{green}"
+    );
+    assert!(green["nodes"][1]["space"]["free_bytes"].as_u64().unwrap() > 0);
+    assert!(
+        cluster
+            .run(&["cluster", "status"])
+            .contains("green: every node answers")
+    );
+    cluster.run(&["chaos", "kill-node", "1"]);
+    wait_for("the node is missed", || status()["light"] != "green");
+    cluster.wait_until_failed(&[1]);
+    let yellow = status();
+    let troubles = yellow["troubles"].as_array().unwrap();
+    assert!(troubles.contains(&"node 1 has failed".into()), "{yellow}");
+    assert!(yellow["degraded_stripes"].as_u64().unwrap() > 0, "{yellow}");
+    cluster.run(&["repair", "--watch"]);
+    cluster.run(&["chaos", "start-node", "1"]);
+    wait_for("all is well", || status()["light"] == "green");
+    let log = cluster.run(&["cluster", "log"]);
+    for words in [
+        "node 1 is suspect",
+        "node 1 has failed",
+        "the repair of stripe",
+        "begins",
+        "has ended",
+        "node 1 has joined",
+    ] {
+        assert!(log.contains(words), "no '{words}' in:\n{log}");
+    }
+    assert!(!log.contains('\u{1b}'), "colours are for terminals");
+    assert_eq!(
+        cluster.run(&["cluster", "log", "--last=1"]).lines().count(),
+        1
+    );
+    fails_on(&cluster, &["cluster", "log", "--last=some"], 2);
+}

@@ -1,0 +1,307 @@
+//! `gabion lab` on traces: what they are like, making them, and running them on a real cluster.
+
+use crate::support::{TestCluster, complaint, fails, path_text, pattern, run, text, trace};
+use serde_json::Value;
+use std::fs;
+
+fn json(arguments: &[&str]) -> Value {
+    let mut all = vec!["--format=json", "lab"];
+    all.extend(arguments);
+    serde_json::from_str(&run(&all)).expect("JSON")
+}
+
+#[test]
+fn rsrch_1_has_its_row_of_the_table() {
+    let Some(rsrch_1) = trace("msr/rsrch_1.csv") else {
+        return;
+    };
+    let printed = run(&["lab", "trace-stats", &rsrch_1]);
+    for expected in ["13738", "0.11 GiB", "10.42%", "4.66%", "32.27%"] {
+        assert!(printed.contains(expected), "no {expected} in {printed}");
+    }
+}
+
+#[test]
+fn a_trace_of_our_own_has_the_figures_that_it_must_have() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("trace.csv");
+    // Eight sectors are read; the first is written over, then 8 KiB across their end, then elsewhere.
+    let rows = "10000000,h,0,Read,0,4096,1\n20000000,h,0,Write,0,512,1\n\
+                30000000,h,0,Write,2048,8192,1\n40000000,h,0,Write,12582912,4096,1\n";
+    fs::write(&path, rows).unwrap();
+    let path = path_text(&path);
+    let found = json(&["trace-stats", path, "--code=rs(4,2)", "--chunk=1MiB"]);
+    assert_eq!(found["writes"], 3);
+    let counts = &found["counts"];
+    assert_eq!(counts["working_set_sectors"], 8 + 12 + 8);
+    assert_eq!(counts["written_sectors"], 1 + 16 + 8);
+    assert_eq!(counts["update_sectors"], 1 + 4);
+    assert_eq!(counts["updated_extent_sectors"], 8);
+    assert_eq!(counts["updated_sectors"], 1 + 4);
+    assert_eq!(found["update_sizes"][0]["updates"], 1);
+    assert_eq!(found["update_sizes"][1]["updates"], 1);
+    // Byte 12 Mi is in the fourth stripe of 4 MiB.
+    assert_eq!(found["locality"]["stripes_per_window"], 2.0);
+    assert_eq!(found["locality"]["window_updates"], 3);
+    assert_eq!(found["duration_s"], 3.0);
+    let printed = run(&["lab", "trace-stats", path, "--code=rs(4,2)"]);
+    for expected in ["28.57%", "17.86%", "20.00%", "2 writes update something"] {
+        assert!(printed.contains(expected), "no {expected} in {printed}");
+    }
+}
+
+#[test]
+fn a_made_trace_is_as_near_as_it_says() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("made.csv");
+    let path = path_text(&path);
+    let made = json(&["synth", "--volume=rsrch_1", "--out", path]);
+    let found = json(&["trace-stats", path]);
+    for (figure, target, tolerance) in [
+        ("writes", 13_738.0, 0.0),
+        ("working_set_gib", 0.108, 0.002),
+        ("updated_working_set_pct", 10.42, 0.25),
+        ("update_writes_pct", 32.27, 0.25),
+    ] {
+        let value = |v: &Value| v.as_f64().expect("a number");
+        assert!((value(&made["target"][figure]) - target).abs() < 1e-9);
+        let is = value(&found[figure]);
+        assert!((value(&made["made"][figure]) - is).abs() < 1e-9, "{figure}");
+        assert!((is - target).abs() <= tolerance, "{figure}: {is}");
+    }
+    assert_eq!(made["mean_update_bytes"], found["mean_update_bytes"]);
+    let first = fs::read_to_string(path).unwrap();
+    assert!(
+        first
+            .lines()
+            .all(|row| row.split(',').nth(1) == Some("rsrch"))
+    );
+    run(&[
+        "lab",
+        "synth",
+        "--volume=rsrch_1",
+        "--out",
+        path,
+        "--seed=2",
+    ]);
+    assert_ne!(first, fs::read_to_string(path).unwrap(), "another seed");
+}
+
+#[test]
+fn the_file_server_has_rows_with_file_numbers() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("made.csv");
+    let text_path = path_text(&path);
+    let arguments = [
+        "synth",
+        "--volume=harvard",
+        "--one-in=10000",
+        "--out",
+        text_path,
+    ];
+    let made = json(&arguments);
+    let rows = fs::read_to_string(&path).unwrap();
+    let mut files: Vec<&str> = rows.lines().filter_map(|r| r.split(',').nth(2)).collect();
+    files.sort_unstable();
+    files.dedup();
+    assert_eq!(made["made"]["files_accessed"], files.len());
+    let off = files.len() as f64 / (2_039_724.0 / 10_000.0) - 1.0;
+    assert!(off.abs() < 0.05, "{} files", files.len());
+    let mean = made["mean_update_bytes"].as_f64().unwrap() / 1024.0;
+    assert!((mean - 10.58).abs() < 0.2, "{mean} KiB");
+    let printed = run(&[
+        "lab",
+        "synth",
+        "--volume=harvard",
+        "--one-in=10000",
+        "--out",
+        text_path,
+    ]);
+    assert!(printed.contains("files updated"), "{printed}");
+}
+
+#[test]
+fn mistakes_are_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("out.csv");
+    let error = fails(
+        &["lab", "synth", "--volume=tape_9", "--out", path_text(&out)],
+        2,
+    );
+    assert!(
+        error.contains("'tape_9'") && error.contains("wdev_1"),
+        "{error}"
+    );
+    let nowhere = directory.path().join("no/out.csv");
+    let nowhere = path_text(&nowhere);
+    let error = fails(&["lab", "synth", "--volume=wdev_1", "--out", nowhere], 1);
+    assert!(error.contains("no/out.csv"), "{error}");
+    let error = fails(&["lab", "trace-stats", "nowhere.csv"], 1);
+    assert!(error.contains("nowhere.csv"), "{error}");
+    let error = fails(&["lab", "trace-stats", "x", "--chunk=0"], 2);
+    assert!(error.contains("at least one byte"), "{error}");
+    let replay = ["lab", "replay", "--trace=x", "--pace=trace"];
+    let error = fails(&[&replay[..], &["--speed=0"]].concat(), 2);
+    assert!(error.contains("no speed"), "{error}");
+    let error = fails(&["lab", "replay", "--trace=x", "--read-ahead=1MiB"], 2);
+    assert!(error.contains("--cache"), "{error}");
+    let error = fails(&["lab", "replay", "--trace=x", "--speed=2"], 2);
+    assert!(error.contains("--pace trace"), "{error}");
+    fs::write(&out, "1,h,0,Write,0,4096,1\n2,h,0,Wrote,0,1,1\n").unwrap();
+    let error = fails(&["lab", "replay", "--trace", path_text(&out)], 1);
+    assert!(error.contains("line 2"), "before any cluster: {error}");
+}
+
+/// Rows of writes and reads that meet at the same bytes, within and across chunks and stripes, 10 ms
+/// apart.
+fn busy_trace(count: u64) -> String {
+    let place = pattern(count as usize * 3, 5);
+    let rows = (0..count).map(|at| {
+        let bytes = &place[at as usize * 3..][..3];
+        let kind = if bytes[0] < 64 { "Read" } else { "Write" };
+        // Two thirds go to a few pages, so that many conflict.
+        let (offset, length) = match bytes[1] % 3 {
+            0 => (u64::from(bytes[2]) * 3001, 9000),
+            _ => (u64::from(bytes[2] % 4) * 1000, 1 + u64::from(bytes[1]) * 7),
+        };
+        format!("{},h,0,{kind},{offset},{length},0\n", 7 + at * 100_000)
+    });
+    rows.collect()
+}
+
+/// Replays that contradict the file, the pool or the trace.
+fn refuses_what_does_not_fit(cluster: &TestCluster, trace: &str) {
+    let refused = |arguments: &[&str], expected: &str| {
+        let output = cluster.output(&[&["lab", "replay", "--trace", trace], arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let error = complaint(&output);
+        assert!(error.contains(expected), "{error}");
+    };
+    refused(&["--size=1MiB"], "leaving --size out");
+    refused(&["--pool=other"], "in pool vm, not other");
+    let empty = cluster.path("empty.csv");
+    fs::write(&empty, "").expect("write a temporary file");
+    let nothing = ["--trace", path_text(&empty), "--name=none"];
+    let output = cluster.output(&[&["lab", "replay"], &nothing[..]].concat());
+    assert!(text(&output.stderr).contains("no requests to replay"));
+}
+
+#[test]
+fn a_replay_loses_nothing_and_meters_what_it_planned() {
+    let cluster = TestCluster::start(3, 3);
+    cluster.run(&["pool", "create", "vm", "--code=rs(4,2)", "--chunk=64KiB"]);
+    let trace = cluster.path("busy.csv");
+    fs::write(&trace, busy_trace(300)).unwrap();
+    let trace = path_text(&trace);
+    let replay = |further: &[&str]| {
+        let all = ["lab", "replay", "--trace", trace, "--verify"];
+        cluster.json(&[&all[..], further].concat())
+    };
+
+    let fast = replay(&["--pool=vm", "--depth=8"]);
+    let requests = |report: &Value| {
+        let count = |kind: &str| report[kind]["count"].as_u64().unwrap();
+        (count("writes"), count("reads"))
+    };
+    let (writes, reads) = requests(&fast);
+    assert_eq!(writes + reads, 300);
+    assert!(writes > 150 && reads > 30, "{fast}");
+    // The file is as large as the trace spans, and all of it is known.
+    let span = fast["file_bytes"].as_u64().unwrap();
+    assert!((700_000..800_000).contains(&span), "{fast}");
+    assert_eq!(fast["verified_bytes"], span);
+    let planned = &fast["cross_rack"]["update"]["planned_bytes"];
+    assert!(planned.as_u64() > Some(0), "{fast}");
+    // Writes over two stripes hold up the others on these stripes, which try again: what was sent
+    // for a try that failed is metered but in no plan that was done.
+    for (purpose, sent) in fast["cross_rack"].as_object().unwrap() {
+        assert!(
+            sent["metered_bytes"].as_u64() >= sent["planned_bytes"].as_u64(),
+            "{purpose}"
+        );
+    }
+    assert!(fast["writes"]["p50_ms"].as_f64() <= fast["writes"]["p99_ms"].as_f64());
+    assert_eq!(cluster.get("replay").len() as u64, span);
+
+    // On a file that is there; 0.29 s of the trace at half its speed.
+    let paced = replay(&["--pace=trace", "--speed=0.5", "--first=30", "--writes-only"]);
+    assert_eq!(requests(&paced).1, 0);
+    assert!(requests(&paced).0 < 30, "reads were among the first 30");
+    assert!(paced["seconds"].as_f64().unwrap() >= 0.5, "{paced}");
+    let verified = paced["verified_bytes"].as_u64().unwrap();
+    assert!(
+        0 < verified && verified < span,
+        "only what was written: {paced}"
+    );
+
+    // Folded into less than a stripe, with one request at a time.
+    let folded = replay(&["--name=small", "--size=100KiB", "--depth=1"]);
+    assert_eq!(folded["verified_bytes"], 100 << 10);
+    assert_eq!(requests(&folded), (writes, reads));
+    assert!(
+        folded["cross_rack"]["update"]["planned_bytes"].as_u64() > Some(0),
+        "{folded}"
+    );
+    has_metered_what_it_planned(&folded);
+
+    refuses_what_does_not_fit(&cluster, trace);
+    let printed = cluster.run(&["lab", "replay", "--trace", trace, "--first=20", "--verify"]);
+    for expected in ["ops/s", "MB/s", "p99", "metered", "nothing is lost"] {
+        assert!(printed.contains(expected), "no {expected} in {printed}");
+    }
+}
+
+/// That a replay whose requests followed one another sent what its plans said.
+fn has_metered_what_it_planned(report: &Value) {
+    for (purpose, sent) in report["cross_rack"].as_object().into_iter().flatten() {
+        let bytes = |which: &str| sent[which].as_u64();
+        let (planned, metered) = (bytes("planned_bytes"), bytes("metered_bytes"));
+        // A read that was slow was asked for twice, and one of the two was in no plan that was done.
+        let is_right = match purpose.as_str() {
+            "client" => metered >= planned,
+            _ => metered == planned,
+        };
+        assert!(
+            is_right,
+            "{purpose}: {planned:?} planned, {metered:?} metered"
+        );
+    }
+}
+
+#[test]
+fn a_replay_through_a_cache_loses_nothing_and_sends_fewer_updates() {
+    let cluster = TestCluster::start(3, 2);
+    cluster.run(&["pool", "create", "vm", "--code=rs(4,2)", "--chunk=64KiB"]);
+    let trace = cluster.path("busy.csv");
+    fs::write(&trace, busy_trace(300)).unwrap();
+    let replay = [
+        "lab",
+        "replay",
+        "--trace",
+        path_text(&trace),
+        "--depth=8",
+        "--cache=512KiB",
+        "--read-ahead=64KiB",
+    ];
+    // What is compared in the end is read past the cache.
+    let cached = cluster.json(&[&replay[..], &["--verify"]].concat());
+    assert_eq!(cached["verified_bytes"], cached["file_bytes"]);
+    let cache = &cached["cache"];
+    let count = |figure: &str| cache[figure].as_u64().expect(figure);
+    let writes = cached["writes"]["count"].as_u64().expect("a count");
+    // One that spans segments is one for each.
+    assert!(150 < writes && writes <= count("writes"), "{cached}");
+    assert!(
+        0 < count("updates") && count("updates") < writes / 2,
+        "{cached}"
+    );
+    assert_eq!(count("updates_saved"), count("writes") - count("updates"));
+    let sent_or_overwritten = count("update_bytes") + count("overwritten_bytes");
+    assert_eq!(sent_or_overwritten, count("write_bytes"), "{cached}");
+    assert!(count("read_hits") > 0, "{cached}");
+    let printed = cluster.run(&replay);
+    assert!(
+        printed.contains("updates (") && printed.contains("hits"),
+        "{printed}"
+    );
+}

@@ -1,0 +1,84 @@
+//! `gabion lab update-traffic` and `gabion lab bound` on the command line, held against exact counts.
+
+use crate::support::{fails, run, trace};
+use serde_json::{Value, json};
+
+fn json(arguments: &[&str]) -> Value {
+    let all = [&["--format=json", "lab"], arguments].concat();
+    serde_json::from_str(&run(&all)).expect("JSON")
+}
+
+#[test]
+fn wdev_1_costs_what_the_analysis_of_cau_says() {
+    let Some(wdev_1) = trace("msr/wdev_1.csv") else {
+        return;
+    };
+    let counted = json(&[
+        "update-traffic",
+        "--trace",
+        &wdev_1,
+        "--code=rs(6,3)",
+        "--racks=3",
+        "--layout=rotate",
+        "--chunk=1MiB",
+        "--scheme=baseline,parix,cau",
+        "--us=2",
+        "--grouping=off",
+    ]);
+    let cau = json!({"cross_rack_chunks": 1745, "replica": 1056, "commit": 689, "grouping": 0});
+    assert_eq!(counted["schemes"]["cau"], cau);
+    assert_eq!(
+        counted["schemes"]["baseline"],
+        json!({"cross_rack_chunks": 2400})
+    );
+    assert_eq!(
+        counted["schemes"]["parix"],
+        json!({"cross_rack_chunks": 2417})
+    );
+}
+
+#[test]
+fn the_bound_of_the_papers_example_is_what_rackcu_sends() {
+    let found = json(&["bound", "--code=rs(6,4)", "--layout=3x2+2x2"]);
+    assert_eq!(found["bound"], 8.0);
+    assert_eq!(
+        found["schemes"],
+        json!({"baseline": 24, "cau-selective": 12, "rackcu": 8})
+    );
+    let printed = run(&[
+        "lab",
+        "bound",
+        "--code=rs(6,4)",
+        "--layout=3x2+2x2",
+        "--update=0,1",
+    ]);
+    assert!(printed.contains("at least 4 chunk transfers"), "{printed}");
+}
+
+#[test]
+fn names_that_nothing_has_are_refused() {
+    let arguments = [
+        "lab",
+        "update-traffic",
+        "--trace=none",
+        "--code=rs(6,3)",
+        "--racks=3",
+        "--grouping=sometimes",
+    ];
+    let message = fails(&arguments, 2);
+    assert!(
+        message.contains("there is no rule 'sometimes'"),
+        "{message}"
+    );
+    let message = fails(
+        &[
+            "lab",
+            "bound",
+            "--code=rs(6,4)",
+            "--layout=3x2+2x2",
+            "--update=7",
+        ],
+        1,
+    );
+    assert!(message.contains("ranges of data chunks"), "{message}");
+}

@@ -1,0 +1,34 @@
+//! The integration tests of `gabion`, linked once: a module for each subject.
+
+mod arrays;
+mod cluster;
+mod cluster_directory;
+mod command_line;
+mod crash;
+mod crash_under_load;
+mod degraded_writes;
+mod demo;
+mod disturbed_repair;
+mod failing_disks;
+mod full_disk;
+mod gray_failures;
+mod health;
+mod lab;
+mod lab_run;
+mod lab_schemes;
+mod large_writes;
+mod lifecycle;
+mod metering;
+mod node_accept;
+mod old_layouts;
+mod output;
+mod put_elsewhere;
+mod readme;
+mod recovery_under_load;
+mod repair_manager;
+mod segment_cache;
+mod spanning_writes;
+mod support;
+mod targeted_kills;
+mod testbed;
+mod update_schemes;

@@ -1,0 +1,223 @@
+//! What nodes meter is what plans say, to the byte, by racks of sender and receiver and by purpose: traces
+//! are replayed on a cluster of real processes under each update scheme.
+
+use crate::support::{TestCluster, path_text, pattern, run, trace, wait_for};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+const KIB: usize = 1024;
+
+const SCHEMES: [&str; 7] = ["parix", "cau", "fo", "fl", "pl", "plr", "rackcu"];
+/// Those whose parity follows in commits.
+const APPENDING: [&str; 2] = ["parix", "cau"];
+
+/// Payload bytes by sender's rack, receiver's rack and purpose.
+type Traffic = BTreeMap<(Option<u64>, Option<u64>, String), u64>;
+
+/// Rows of a report's or a status's traffic, and what their field `bytes` says.
+fn traffic(rows: &Value, bytes: &str) -> Traffic {
+    let rows = rows.as_array().expect("a list").iter();
+    let place = |row: &Value| {
+        let purpose = row["purpose"].as_str().expect("a purpose").to_owned();
+        let racks = (row["from_rack"].as_u64(), row["to_rack"].as_u64());
+        (racks.0, racks.1, purpose)
+    };
+    rows.map(|row| (place(row), row[bytes].as_u64().expect("a count")))
+        .collect()
+}
+
+/// What the nodes have sent so far, as the status tells.
+fn sent(cluster: &TestCluster) -> Traffic {
+    let mut all = traffic(&cluster.json(&["cluster", "status"])["traffic"], "bytes");
+    all.retain(|(from, _, _), _| from.is_some());
+    all
+}
+
+/// Replays the first requests of a trace under a scheme, holds what was metered against what was planned,
+/// and gives the bytes of updates that crossed racks.
+fn check(cluster: &TestCluster, scheme: &str, trace: &str, first: u32) -> u64 {
+    let name = format!("{scheme}-{first}");
+    let replay = |first: u32| {
+        let arguments = [
+            "lab",
+            "replay",
+            "--trace",
+            trace,
+            &format!("--pool={scheme}"),
+            &format!("--name={name}"),
+            &format!("--first={first}"),
+            // One at a time, so that nothing is tried again; what failed half-way is in no plan.
+            "--depth=1",
+        ];
+        let folded = ["--size=200KiB", "--verify"];
+        cluster.json(&[&arguments[..], &folded].concat())
+    };
+    // Makes the file; what is sent for that is planned too, but not part of the report.
+    replay(1);
+    let before = sent(cluster);
+    let report = replay(first);
+    let metered = traffic(&report["traffic"], "metered_bytes");
+    assert_eq!(
+        metered,
+        traffic(&report["traffic"], "planned_bytes"),
+        "{scheme}"
+    );
+    let after = sent(cluster);
+    for (place, bytes) in metered.iter().filter(|(place, _)| place.0.is_some()) {
+        // The comparison in the end is the client's, too, and not in the report.
+        let grown = after[place] - before.get(place).copied().unwrap_or(0);
+        let is_it = grown == *bytes || (place.2 == "client" && grown > *bytes);
+        assert!(is_it, "{scheme}: {place:?} grew by {grown}, not {bytes}");
+    }
+    let purposes: &[&str] = match scheme {
+        // Its commits send nothing.
+        "parix" => &["replica", "encode", "client"],
+        "cau" => &["replica", "commit", "encode", "client"],
+        _ => &["update", "encode", "client"],
+    };
+    for purpose in purposes {
+        let moved = metered.keys().any(|(_, _, moved)| moved == purpose);
+        assert!(moved, "{scheme}: nothing was sent as {purpose}");
+    }
+    let crossed = |purpose: &str| report["cross_rack"][purpose]["metered_bytes"].as_u64();
+    ["update", "replica", "commit"]
+        .into_iter()
+        .filter_map(crossed)
+        .sum()
+}
+
+#[test]
+fn metered_bytes_are_planned_bytes_by_rack_pair_and_purpose() {
+    let cluster = TestCluster::start(3, 3);
+    for scheme in SCHEMES {
+        let update = format!("--update={scheme}");
+        let mut create = vec![
+            "pool",
+            "create",
+            scheme,
+            "--code=rs(4,3)",
+            "--chunk=8KiB",
+            &update,
+        ];
+        if APPENDING.contains(&scheme) {
+            create.push("--commit-bytes=16KiB");
+        }
+        cluster.run(&create);
+    }
+    let synthetic = cluster.path("synthetic.csv");
+    let synthetic = path_text(&synthetic);
+    let out = format!("--out={synthetic}");
+    run(&["lab", "synth", "--volume=rsrch_1", "--one-in=100", &out]);
+    let traces = [
+        (Some(synthetic.to_owned()), 60),
+        (trace("msr/wdev_1.csv"), 61),
+    ];
+    for (trace, first) in traces {
+        let Some(trace) = trace else { continue };
+        let bytes: Vec<u64> = SCHEMES
+            .iter()
+            .map(|scheme| check(&cluster, scheme, &trace, first))
+            .collect();
+        let [.., by_delta, through_collectors] = bytes.as_slice() else {
+            unreachable!("there are seven schemes");
+        };
+        assert!(
+            through_collectors < by_delta,
+            "rackcu sends {through_collectors} bytes and plr {by_delta}"
+        );
+    }
+}
+
+/// The rows of a status's field for bytes that data grouping has moved.
+fn grouped(cluster: &TestCluster, field: &str) -> Traffic {
+    let mut all = traffic(&cluster.json(&["cluster", "status"])[field], "bytes");
+    all.retain(|(_, _, purpose), _| purpose == "grouping");
+    all
+}
+
+/// Puts files of one stripe until one has a parity chunk in each of three racks, and gives its name: where
+/// a rack has two, moving data into another gains nothing.
+fn put_evenly(cluster: &TestCluster, bytes: &[u8]) -> String {
+    let is_even = |name: &String| {
+        cluster.put(name, bytes);
+        let stripe = cluster.json(&["stat", name])["stripes"][0].clone();
+        let parity = stripe["nodes"].as_array().expect("nodes")[6..].iter();
+        let racks: BTreeSet<u64> = parity
+            .map(|node| node.as_u64().expect("an id") / 3)
+            .collect();
+        racks.len() == 3
+    };
+    let mut names = (0..60).map(|number| format!("disk-{number}"));
+    let found = names.find(is_even);
+    found.expect("about every third placement is like that")
+}
+
+#[test]
+fn chunks_that_grouping_moves_are_metered_as_planned() {
+    let cluster = TestCluster::start(3, 3);
+    cluster.run(&[
+        "pool",
+        "create",
+        "vm",
+        "--code=rs(6,3)",
+        "--chunk=16KiB",
+        "--update=cau",
+        "--grouping=authors",
+    ]);
+    let mut expected = pattern(6 * 16 * KIB, 1);
+    let disk = &put_evenly(&cluster, &expected);
+    let nodes = |cluster: &TestCluster| {
+        let stripe = cluster.json(&["stat", disk])["stripes"][0].clone();
+        let mut nodes: Vec<u64> = stripe["nodes"]
+            .as_array()
+            .expect("nodes")
+            .iter()
+            .map(|node| node.as_u64().expect("an id"))
+            .collect();
+        let placed = nodes.clone();
+        nodes.sort_unstable();
+        (placed, nodes, stripe["generation"].as_u64())
+    };
+    let before = nodes(&cluster);
+    let moved = |cluster: &TestCluster| cluster.json(&["cluster", "status"])["grouped_chunks"] != 0;
+    cluster.write(disk, 0, &expected[..100]);
+    let left = |cluster: &TestCluster| {
+        let stripe = &cluster.json(&["stat", disk])["stripes"][0];
+        (
+            stripe["failures_left"].as_i64(),
+            stripe["appending"].as_bool(),
+        )
+    };
+    assert_eq!(left(&cluster), (Some(1), Some(true)), "there is one copy");
+    cluster.run(&["pool", "commit", "vm"]);
+    assert_eq!(left(&cluster), (Some(3), Some(false)));
+    // Every two data chunks in turn, until two are in different racks that can be brought together.
+    let pairs = (0..6).flat_map(|a| (a + 1..6).map(move |b| (a, b)));
+    for (turn, (a, b)) in pairs.enumerate() {
+        for chunk in [a, b] {
+            let new = pattern(1000, 10 + turn as u64);
+            let at = chunk * 16 * KIB + 100;
+            cluster.write(disk, at, &new);
+            expected[at..at + new.len()].copy_from_slice(&new);
+        }
+        cluster.run(&["pool", "commit", "vm"]);
+        if moved(&cluster) {
+            break;
+        }
+    }
+    wait_for("chunks have moved", || moved(&cluster));
+    let after = nodes(&cluster);
+    assert_eq!(after.1, before.1, "racks keep as many chunks as they had");
+    assert!(after.2 > before.2, "the generation is raised");
+    assert!(cluster.get(disk) == expected);
+    // Another exchange may be under way, since chunks were committed together again.
+    wait_for("what was moved is what was planned", || {
+        let sent = grouped(&cluster, "traffic");
+        !sent.is_empty() && sent == grouped(&cluster, "planned")
+    });
+    // Parity knows where the chunks are.
+    let first = after.0[0].to_string();
+    cluster.run(&["chaos", "kill-node", &first]);
+    cluster.wait_until_failed(&[after.0[0]]);
+    assert!(cluster.get(disk) == expected);
+}

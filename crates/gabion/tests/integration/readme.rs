@@ -1,0 +1,86 @@
+//! The first ten minutes of `README.md`, line by line as it stands there: only where the binary and the
+//! files are, and how large they are, is changed.
+
+use crate::support::{gabion, path_text, text};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// The commands below a heading of a Markdown file: its indented lines up to the next one that is not.
+fn block<'a>(markdown: &'a str, heading: &str) -> Vec<&'a str> {
+    let (_, section) = markdown.split_once(heading).expect("the heading is there");
+    let lines = section.lines().skip_while(|line| !line.starts_with("    "));
+    let lines = lines.take_while(|line| line.is_empty() || line.starts_with("    "));
+    lines.filter(|line| !line.is_empty()).collect()
+}
+
+/// Has a shell run a script in a directory, and end at the first command that fails; gives its stdout.
+fn shell(script: &str, directory: &Path) -> String {
+    let output = Command::new("bash")
+        .args(["-e", "-u", "-o", "pipefail", "-c", script])
+        .current_dir(directory)
+        .env_remove("GABION_DIR")
+        .env_remove("GABION_COORDINATOR")
+        .stdin(Stdio::null())
+        .output()
+        .expect("a shell");
+    let (said, complaint) = (text(&output.stdout), text(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{script}\nprinted:\n{said}\nand on stderr:\n{complaint}"
+    );
+    said
+}
+
+#[test]
+fn the_first_ten_minutes_run_as_typed() {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let readme = std::fs::read_to_string(readme).expect("the README");
+    let lines = block(&readme, "## The first ten minutes");
+    let (build, lines) = lines.split_first().expect("a block");
+    assert_eq!(
+        build.trim(),
+        "cargo build --release && export PATH=$PWD/target/release:$PATH",
+        "the test builds and finds the command by itself, instead of this line"
+    );
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let place = path_text(directory.path());
+    // As long as the commands go, so that the directory is never another's.
+    let script = lines.join("\n");
+    for needed in [
+        "/tmp/g ",
+        "head -c 64M",
+        "gabion lab replay",
+        "cluster down",
+    ] {
+        assert!(script.contains(needed), "the block has no '{needed}'");
+    }
+    let script = script
+        .replace("/tmp/g", place)
+        .replace("head -c 64M", "head -c 8M");
+    let binary = Path::new(env!("CARGO_BIN_EXE_gabion"));
+    let binaries = binary.parent().expect("the binary's directory");
+    let down = Down(directory.path().join("cluster"));
+    let script = format!("export PATH={}:$PATH\n{script}", path_text(binaries));
+    let said = shell(&script, directory.path());
+    assert!(said.contains("nothing is lost"), "{said}");
+    let disk = std::fs::read(directory.path().join("disk.img")).expect("the image");
+    let mut copy = std::fs::read(directory.path().join("copy.img")).expect("the copy");
+    let patch = std::fs::read(directory.path().join("patch.bin")).expect("the patch");
+    let patched = 4096..4096 + patch.len();
+    assert_eq!(copy[patched.clone()], patch);
+    copy[patched.clone()].copy_from_slice(&disk[patched]);
+    assert!(copy == disk, "the rest of the copy is the image");
+    drop(down);
+}
+
+/// Stops the cluster when the block has not come as far as that.
+struct Down(std::path::PathBuf);
+
+impl Drop for Down {
+    fn drop(&mut self) {
+        let down = gabion(&["cluster", "down"])
+            .env("GABION_DIR", &self.0)
+            .output();
+        drop(down);
+    }
+}

@@ -1,0 +1,598 @@
+//! A coordinator on a bed of scripted nodes: one thread, virtual time, a metadata store in memory.
+//! Nodes here hold no bytes; they say what a node would say, and the log says what they were asked.
+
+use crate::coordinator::membership::beat;
+use futures::channel::mpsc::UnboundedReceiver;
+use futures::channel::oneshot;
+use futures::executor::LocalPool;
+use futures::future::{BoxFuture, ready};
+use futures::task::LocalSpawnExt;
+use futures::{FutureExt, StreamExt};
+use gabion_layout::{
+    ChunkId, Epoch, Generation, NodeId, RackId, Sequence, Start, StripeId, StripeRecord,
+    UpdateScheme,
+};
+use gabion_meta::{ClusterId, MemoryStore, Meta, Timing};
+use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
+use gabion_protocol::event::Event;
+use gabion_protocol::message::{
+    Applicant, ClusterStatus, CoordinatorReply, CoordinatorRequest, Damage, Flow, HeldChunk,
+    Holding, JoinSession, NodeReply, NodeRequest, NodeStatus, PoolWish, Refusal, Vitals,
+};
+use gabion_protocol::ports::{Address, CallError, Ports};
+use gabion_store::AppendedState;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+
+pub(crate) const TIMING: Timing = Timing {
+    lease_ms: 1_000,
+    margin_ms: 200,
+    grace_ms: 60_000,
+};
+const STEP_MS: u64 = 100;
+
+pub(crate) type Reply = Result<NodeReply, CallError>;
+type Hook = Box<dyn FnMut(NodeId, &NodeRequest) -> Option<BoxFuture<'static, Reply>> + Send>;
+
+/// What a node was asked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Asked {
+    pub(crate) node: NodeId,
+    pub(crate) request: NodeRequest,
+}
+
+#[derive(Default)]
+struct World {
+    now_ms: u64,
+    drawn: u64,
+    timers: BTreeMap<(u64, u64), oneshot::Sender<()>>,
+    timer_count: u64,
+    tasks: Vec<BoxFuture<'static, ()>>,
+    log: Vec<Asked>,
+    /// What the coordinator's log tells.
+    events: Vec<Event>,
+    hook: Option<Hook>,
+    /// Nodes that send heartbeats and answer calls, with their incarnations.
+    alive: BTreeMap<NodeId, u64>,
+}
+
+#[derive(Default)]
+struct FakePorts(Mutex<World>);
+
+impl FakePorts {
+    fn world(&self) -> std::sync::MutexGuard<'_, World> {
+        self.0.lock().unwrap()
+    }
+}
+
+pub(crate) fn gone(node: NodeId) -> CallError {
+    CallError {
+        peer: node.to_string(),
+        reason: "is gone".to_owned(),
+    }
+}
+
+fn usual(request: &NodeRequest) -> NodeReply {
+    match request {
+        NodeRequest::Collect { .. } => NodeReply::Holding(Holding {
+            mark: gabion_layout::Sequence(0),
+            records: Vec::new(),
+            appended: AppendedState::default(),
+        }),
+        NodeRequest::RunPart(_) => NodeReply::PartDone {
+            as_of: gabion_layout::Sequence(0),
+            progress: None,
+        },
+        NodeRequest::Scrub { chunks } => NodeReply::Scrubbed {
+            chunk_count: chunks.len().max(1) as u64,
+            bytes: 1000,
+            damage: Vec::new(),
+        },
+        NodeRequest::Missed { .. } => NodeReply::Missed(None),
+        _ => NodeReply::Done,
+    }
+}
+
+impl Ports for FakePorts {
+    fn call_node(
+        &self,
+        node: NodeId,
+        request: NodeRequest,
+        deadline_ms: u64,
+    ) -> BoxFuture<'static, Reply> {
+        let reply = {
+            let mut world = self.world();
+            world.log.push(Asked {
+                node,
+                request: request.clone(),
+            });
+            let hooked = world.hook.as_mut().and_then(|hook| hook(node, &request));
+            match hooked {
+                Some(reply) => reply,
+                None if !world.alive.contains_key(&node) => ready(Err(gone(node))).boxed(),
+                None => ready(Ok(usual(&request))).boxed(),
+            }
+        };
+        let timeout = self.sleep_ms(deadline_ms);
+        async move {
+            futures::select_biased! {
+                reply = reply.fuse() => reply,
+                () = timeout.fuse() => Err(gone(node)),
+            }
+        }
+        .boxed()
+    }
+
+    fn call_coordinator(
+        &self,
+        _: CoordinatorRequest,
+        _: u64,
+    ) -> BoxFuture<'static, Result<CoordinatorReply, CallError>> {
+        panic!("a coordinator does not call itself")
+    }
+
+    fn send_flows(
+        &self,
+        _: Address,
+        flows: UnboundedReceiver<Flow>,
+    ) -> BoxFuture<'static, Result<(), Refusal>> {
+        let only_aborts = flows.for_each(|flow| {
+            assert!(matches!(flow, Flow::Abort { .. }), "{flow:?}");
+            ready(())
+        });
+        only_aborts.map(Ok).boxed()
+    }
+
+    fn learn_nodes(&self, _: &[NodeStatus]) {}
+
+    fn now_ms(&self) -> u64 {
+        self.world().now_ms
+    }
+
+    fn sleep_ms(&self, ms: u64) -> BoxFuture<'static, ()> {
+        let mut world = self.world();
+        let (sender, receiver) = oneshot::channel();
+        world.timer_count += 1;
+        let key = (world.now_ms + ms, world.timer_count);
+        world.timers.insert(key, sender);
+        receiver.map(|_| ()).boxed()
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        self.world().tasks.push(task);
+    }
+
+    fn blocking(&self, work: Box<dyn FnOnce() + Send>) {
+        work();
+    }
+
+    fn note_event(&self, event: &Event) {
+        self.world().events.push(event.clone());
+    }
+
+    fn random(&self) -> u64 {
+        let mut world = self.world();
+        world.drawn += 1;
+        world.drawn
+    }
+}
+
+pub(crate) struct Bed {
+    ports: Arc<FakePorts>,
+    pool: LocalPool,
+    store: &'static MemoryStore,
+    pub(crate) options: CoordinatorOptions,
+    /// What nodes say with their heartbeats.
+    pub(crate) vitals: Vitals,
+    /// The last start of each node that was let in.
+    pub(crate) admitted: BTreeMap<NodeId, Start>,
+    pub(crate) coordinator: Arc<Coordinator<&'static MemoryStore>>,
+}
+
+impl Bed {
+    /// A cluster of `racks` racks of `nodes_per_rack` nodes each: node `v` is in rack
+    /// `v / nodes_per_rack`.
+    pub(crate) fn new(racks: u32, nodes_per_rack: u32) -> Self {
+        let options = CoordinatorOptions {
+            timing: TIMING,
+            heartbeat_ms: 200,
+            repair_parallel: 1,
+            ..CoordinatorOptions::default()
+        };
+        let store: &'static MemoryStore = Box::leak(Box::default());
+        let meta = Meta::create(store, ClusterId(1)).unwrap();
+        let ports = Arc::new(FakePorts::default());
+        let dyn_ports: Arc<dyn Ports> = ports.clone();
+        let coordinator = Coordinator::new(meta, dyn_ports, options.clone()).unwrap();
+        coordinator.start();
+        let mut bed = Self {
+            ports,
+            pool: LocalPool::new(),
+            store,
+            options,
+            vitals: Vitals::default(),
+            admitted: BTreeMap::new(),
+            coordinator,
+        };
+        for node in 0..racks * nodes_per_rack {
+            let reply = bed.join_as(None, node, node / nodes_per_rack, vec![]);
+            assert!(
+                matches!(&reply, CoordinatorReply::Joined(joined) if joined.node.0 == node),
+                "{reply:?}"
+            );
+        }
+        bed
+    }
+
+    /// A cluster of three racks of three nodes with the pool `p`: `rs(4,2)`, at most two chunks a
+    /// rack.
+    pub(crate) fn three_racks() -> Self {
+        let mut bed = Self::new(3, 3);
+        let reply = bed.create_pool("p", "1-rack", Some("rs(4,2)"), 1 << 20);
+        assert!(matches!(reply, CoordinatorReply::Pool(_)), "{reply:?}");
+        bed
+    }
+
+    /// Ends the coordinator's process, with all its tasks, and starts another on its store.
+    pub(crate) fn restart(&mut self) {
+        {
+            let mut world = self.ports.world();
+            world.tasks.clear();
+            world.timers.clear();
+        }
+        self.pool = LocalPool::new();
+        let meta = Meta::open(self.store).unwrap();
+        let ports: Arc<dyn Ports> = self.ports.clone();
+        self.coordinator = Coordinator::new(meta, ports, self.options.clone()).unwrap();
+        self.coordinator.start();
+        self.drive();
+    }
+
+    /// The metadata's store, to make it fail.
+    pub(crate) fn store(&self) -> &'static MemoryStore {
+        self.store
+    }
+
+    pub(crate) fn create_pool(
+        &mut self,
+        name: &str,
+        survive: &str,
+        code: Option<&str>,
+        chunk_bytes: u64,
+    ) -> CoordinatorReply {
+        self.ask(CoordinatorRequest::CreatePool(PoolWish {
+            name: name.to_owned(),
+            survive: survive.parse().unwrap(),
+            code: code.map(str::to_owned),
+            chunk_bytes,
+            update: UpdateScheme::default(),
+            reserve: None,
+            append: None,
+            lifecycle: None,
+        }))
+    }
+
+    fn join_as(
+        &mut self,
+        id: Option<NodeId>,
+        node: u32,
+        rack: u32,
+        chunks: Vec<ChunkId>,
+    ) -> CoordinatorReply {
+        let held = chunks.into_iter().map(|chunk| HeldChunk {
+            chunk,
+            generation: Generation(1),
+            mark: Sequence(0),
+            epoch: Epoch(0),
+            undecided: vec![],
+        });
+        self.join_holding(id, node, rack, held.collect())
+    }
+
+    /// Lets a node join that says all this of its chunks.
+    pub(crate) fn join_holding(
+        &mut self,
+        id: Option<NodeId>,
+        node: u32,
+        rack: u32,
+        chunks: Vec<HeldChunk>,
+    ) -> CoordinatorReply {
+        let incarnation = self.ports.now_ms() + 1;
+        self.ports.world().alive.insert(NodeId(node), incarnation);
+        let applicant = self.applicant(id, node, rack, incarnation);
+        self.let_in(applicant, chunks)
+    }
+
+    /// Lets a new run of an empty node join, and says by which session.
+    pub(crate) fn rejoin_in_session(&mut self, node: NodeId) -> JoinSession {
+        let incarnation = self.ports.now_ms() + 1;
+        self.ports.world().alive.insert(node, incarnation);
+        let applicant = self.applicant(Some(node), node.0, node.0 / 3, incarnation);
+        let (session, _) = self.tell(applicant, &[]).unwrap();
+        let reply = self.end_join(session, &[]);
+        assert!(matches!(reply, CoordinatorReply::Joined(_)), "{reply:?}");
+        session
+    }
+
+    /// What a node says of itself that was let in at every start before.
+    pub(crate) fn applicant(
+        &self,
+        id: Option<NodeId>,
+        node: u32,
+        rack: u32,
+        incarnation: u64,
+    ) -> Applicant {
+        let admitted = id.and_then(|id| self.admitted.get(&id));
+        Applicant {
+            cluster: None,
+            node: id,
+            start: Start {
+                number: incarnation,
+                nonce: u64::from(node),
+            },
+            earlier: admitted.copied().into_iter().collect(),
+            position: 0,
+            heard: None,
+            rack: RackId(rack),
+            address: format!("10.0.0.1:{}", 1000 + node),
+            capacity_bytes: 1 << 40,
+        }
+    }
+
+    /// Lets a node of the three racks of three join again with the chunks that it holds.
+    pub(crate) fn rejoin(&mut self, node: NodeId, chunks: Vec<ChunkId>) -> CoordinatorReply {
+        self.join_as(Some(node), node.0, node.0 / 3, chunks)
+    }
+
+    /// As [`Bed::rejoin`], for a join that succeeds: the obsolete chunks.
+    pub(crate) fn rejoin_obsolete(&mut self, node: NodeId, chunks: Vec<ChunkId>) -> Vec<ChunkId> {
+        match self.rejoin(node, chunks) {
+            CoordinatorReply::Joined(joined) => joined.answer.obsolete,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Puts a file of so many full stripes of the pool `p`.
+    pub(crate) fn put(&mut self, name: &str, stripe_count: u64) -> Vec<StripeRecord> {
+        let (put, stripes) = self.begin_put(name, stripe_count * (4 << 20));
+        let committed = self.ask(CoordinatorRequest::CommitPut(put));
+        assert_eq!(committed, CoordinatorReply::Done);
+        stripes
+    }
+
+    pub(crate) fn begin_put(
+        &mut self,
+        name: &str,
+        size_bytes: u64,
+    ) -> (gabion_meta::PutId, Vec<StripeRecord>) {
+        let reply = self.ask(CoordinatorRequest::BeginPut {
+            name: name.to_owned(),
+            pool: None,
+            size_bytes,
+        });
+        match reply {
+            CoordinatorReply::Put { put, stripes, .. } => (put, stripes),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The only stripe of a file.
+    pub(crate) fn stripe(&mut self, file: &str) -> StripeRecord {
+        let name = file.to_owned();
+        match self.ask(CoordinatorRequest::Lookup { name }) {
+            CoordinatorReply::File(layout) => layout.stripes[0].clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn status(&mut self) -> ClusterStatus {
+        match self.ask(CoordinatorRequest::Status) {
+            CoordinatorReply::Status(status) => status,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Stripes by failures left, as pairs.
+    pub(crate) fn failures_left(&mut self) -> Vec<(i32, u64)> {
+        self.status().stripes_by_failures_left.into_iter().collect()
+    }
+
+    /// The node that holds a chunk finds that it is damaged.
+    pub(crate) fn report_damage(&mut self, chunk: ChunkId) {
+        let meta = Meta::open(self.store).unwrap();
+        let holder = meta.stripe(chunk.stripe).unwrap().node_of(chunk.index);
+        // Of any generation, so it is the chunk that is there now.
+        self.report_damage_of(holder.unwrap(), chunk, u64::MAX);
+    }
+
+    /// A node says that its chunk is damaged, which was made in a generation.
+    pub(crate) fn report_damage_of(&mut self, node: NodeId, chunk: ChunkId, generation: u64) {
+        let damage = Damage {
+            chunk,
+            generation: Generation(generation),
+            range: gabion_layout::ByteRange::new(0, 1),
+        };
+        let damage = vec![damage];
+        let report = CoordinatorRequest::ReportDamage { node, damage };
+        assert_eq!(self.ask(report), CoordinatorReply::Done);
+    }
+
+    pub(crate) fn acquire(&mut self, stripe: StripeId, node: NodeId) -> CoordinatorReply {
+        self.ask(CoordinatorRequest::Acquire {
+            stripe,
+            node,
+            // Above any with which a node of these tests has joined.
+            incarnation: u64::MAX,
+            renounced: None,
+        })
+    }
+
+    /// Asks the coordinator; time passes only if the answer takes some.
+    pub(crate) fn ask(&mut self, request: CoordinatorRequest) -> CoordinatorReply {
+        let slot = Rc::new(RefCell::new(None));
+        let coordinator = Arc::clone(&self.coordinator);
+        let task = {
+            let slot = Rc::clone(&slot);
+            async move {
+                // Boxed as a server with several threads would: that needs `Send`.
+                let reply = coordinator.handle(request).boxed().await;
+                *slot.borrow_mut() = Some(reply);
+            }
+        };
+        self.pool.spawner().spawn_local(task).unwrap();
+        self.drive();
+        loop {
+            if let Some(reply) = slot.borrow_mut().take() {
+                return reply;
+            }
+            self.step(STEP_MS);
+        }
+    }
+
+    /// The run of a node that lives.
+    pub(crate) fn incarnation(&self, node: NodeId) -> u64 {
+        self.ports.world().alive[&node]
+    }
+
+    /// Has a node that lives say how it fares.
+    pub(crate) fn heartbeat(&mut self, node: NodeId, vitals: Vitals) {
+        let incarnation = self.ports.world().alive[&node];
+        let reply = self.ask(beat(node, incarnation, vitals));
+        assert!(matches!(reply, CoordinatorReply::Alive { .. }), "{reply:?}");
+    }
+
+    /// Lets a node answer and send heartbeats that has joined by itself.
+    pub(crate) fn revive(&mut self, node: NodeId, incarnation: u64) {
+        self.ports.world().alive.insert(node, incarnation);
+    }
+
+    /// Lets the node answer nothing and send nothing from now on.
+    pub(crate) fn stop(&mut self, node: NodeId) {
+        self.ports.world().alive.remove(&node);
+    }
+
+    /// Stops nodes, and lets the time pass until they are declared failed.
+    pub(crate) fn fail(&mut self, nodes: &[NodeId]) {
+        for &node in nodes {
+            self.stop(node);
+        }
+        self.pass(TIMING.lease_ms + TIMING.margin_ms + 500);
+    }
+
+    /// Lets time pass, with heartbeats of all nodes that live.
+    pub(crate) fn pass(&mut self, ms: u64) {
+        for _ in 0..ms.div_ceil(STEP_MS) {
+            self.step(STEP_MS);
+        }
+    }
+
+    fn step(&mut self, ms: u64) {
+        let alive = self.ports.world().alive.clone();
+        for (node, incarnation) in alive {
+            let request = beat(node, incarnation, self.vitals.clone());
+            let reply = self.coordinator.handle(request).now_or_never();
+            let reply = reply.expect("a heartbeat waits for nothing");
+            match reply {
+                CoordinatorReply::Alive { .. } | CoordinatorReply::Rejoin => {}
+                CoordinatorReply::Leave => self.stop(node),
+                other => panic!("{other:?}"),
+            }
+        }
+        let end_ms = self.ports.world().now_ms + ms;
+        loop {
+            let due = {
+                let mut world = self.ports.world();
+                match world.timers.first_key_value() {
+                    Some((&(at_ms, _), _)) if at_ms <= end_ms => {
+                        world.now_ms = world.now_ms.max(at_ms);
+                        world.timers.pop_first()
+                    }
+                    _ => None,
+                }
+            };
+            let Some((_, timer)) = due else { break };
+            // Whoever waited may have stopped waiting.
+            let _ = timer.send(());
+            self.drive();
+        }
+        self.ports.world().now_ms = end_ms;
+        self.drive();
+    }
+
+    fn drive(&mut self) {
+        loop {
+            let tasks = std::mem::take(&mut self.ports.world().tasks);
+            for task in tasks {
+                self.pool.spawner().spawn_local(task).unwrap();
+            }
+            self.pool.run_until_stalled();
+            if self.ports.world().tasks.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// What the coordinator calls and waits with.
+    pub(crate) fn ports(&self) -> Arc<dyn Ports> {
+        Arc::<FakePorts>::clone(&self.ports)
+    }
+
+    /// Answers calls otherwise than usual where `hook` has something to say.
+    pub(crate) fn hook(
+        &mut self,
+        hook: impl FnMut(NodeId, &NodeRequest) -> Option<BoxFuture<'static, Reply>> + Send + 'static,
+    ) {
+        self.ports.world().hook = Some(Box::new(hook));
+    }
+
+    pub(crate) fn unhook(&mut self) {
+        self.ports.world().hook = None;
+    }
+
+    /// What nodes were asked since the last time.
+    /// What the coordinator has put into its log since the last time, but for joins.
+    pub(crate) fn take_events(&mut self) -> Vec<Event> {
+        let mut events = std::mem::take(&mut self.ports.world().events);
+        events.retain(|event| !matches!(event, Event::Joined(_)));
+        events
+    }
+
+    pub(crate) fn take_log(&mut self) -> Vec<Asked> {
+        std::mem::take(&mut self.ports.world().log)
+    }
+}
+
+/// The chunk of a stripe on a node.
+pub(crate) fn chunk_on(stripe: &StripeRecord, node: NodeId) -> ChunkId {
+    ChunkId {
+        stripe: stripe.id,
+        index: stripe.chunk_on(node).unwrap(),
+    }
+}
+
+/// A log as short words: who was asked what.
+pub(crate) fn words(log: &[Asked]) -> Vec<(u32, &'static str)> {
+    // Whether nodes live is asked whenever something takes long.
+    let log = log.iter();
+    let word = |asked: &Asked| {
+        let word = match &asked.request {
+            NodeRequest::Collect { .. } => "collect",
+            NodeRequest::Fence { .. } => "fence",
+            NodeRequest::Resolve { .. } => "resolve",
+            NodeRequest::RunPart(_) => "part",
+            NodeRequest::Scrub { .. } => "scrub",
+            NodeRequest::Pin { .. } => "pin",
+            NodeRequest::Unpin { .. } => "unpin",
+            NodeRequest::Missed { .. } => "missed",
+            NodeRequest::Written { .. } => "written",
+            NodeRequest::Remove { .. } => "remove",
+            NodeRequest::Discard { .. } => "discard",
+            NodeRequest::Probe { .. } | NodeRequest::Progress { .. } => return None,
+            other => panic!("a coordinator does not ask for {other:?}"),
+        };
+        Some((asked.node.0, word))
+    };
+    log.filter_map(word).collect()
+}

@@ -1,0 +1,181 @@
+//! What the coordinator knows of nodes' disks, silence and addresses, and what it puts into its log.
+
+use crate::coordinator::bed::{Bed, TIMING};
+use gabion_layout::NodeId;
+use gabion_planner::placement::Space;
+use gabion_protocol::event::Event;
+use gabion_protocol::message::{Applicant, CoordinatorReply, CoordinatorRequest, Vitals};
+
+const MIB: u64 = 1 << 20;
+
+fn space(free_mib: u64) -> Space {
+    Space {
+        capacity_bytes: 1_000 * MIB,
+        free_bytes: free_mib * MIB,
+    }
+}
+
+fn say(bed: &mut Bed, node: u32, space: Space) {
+    let vitals = Vitals {
+        space: Some(space),
+        ..Vitals::default()
+    };
+    bed.heartbeat(NodeId(node), vitals);
+}
+
+#[test]
+fn one_full_node_stops_no_put_and_gets_nothing() {
+    let mut bed = Bed::three_racks();
+    for node in 0..9 {
+        say(&mut bed, node, space(if node == 4 { 40 } else { 900 }));
+    }
+    let stripes = bed.put("f", 50);
+    let uses_it = stripes
+        .iter()
+        .any(|stripe| stripe.nodes.contains(&NodeId(4)));
+    assert!(!uses_it, "node 4 is 96 % full");
+    assert_eq!(bed.take_events(), [Event::DiskFull(NodeId(4), space(40))]);
+    say(&mut bed, 4, space(900));
+    assert_eq!(
+        bed.take_events(),
+        [Event::DiskHasRoom(NodeId(4), space(900))]
+    );
+    let stripes = bed.put("g", 50);
+    assert!(
+        stripes
+            .iter()
+            .any(|stripe| stripe.nodes.contains(&NodeId(4)))
+    );
+}
+
+#[test]
+fn a_put_that_has_no_room_is_refused_before_anything_is_written() {
+    let mut bed = Bed::three_racks();
+    // Rack 1 cannot take its two chunks of a stripe.
+    for node in 3..6 {
+        say(&mut bed, node, space(0));
+    }
+    let refused = bed.ask(CoordinatorRequest::BeginPut {
+        name: "f".to_owned(),
+        pool: None,
+        size_bytes: 4 * MIB,
+    });
+    let CoordinatorReply::Refused(why) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(
+        why.contains("disk is full of node 3, node 4, node 5"),
+        "{why}"
+    );
+}
+
+#[test]
+fn a_put_of_more_than_there_is_room_for_is_refused_because_of_the_disks() {
+    let mut bed = Bed::three_racks();
+    // Each stripe takes two chunks of a rack, and this one has room for those of a few.
+    for node in 3..6 {
+        say(&mut bed, node, space(5));
+    }
+    let put = |bed: &mut Bed, stripe_count: u64| {
+        bed.ask(CoordinatorRequest::BeginPut {
+            name: format!("f{stripe_count}"),
+            pool: None,
+            size_bytes: stripe_count * 4 * MIB,
+        })
+    };
+    let refused = put(&mut bed, 8);
+    let CoordinatorReply::Refused(why) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(why.contains("before all is stored"), "{why}");
+    assert!(
+        why.contains("disk is full of node 3, node 4, node 5"),
+        "{why}"
+    );
+    assert!(matches!(put(&mut bed, 1), CoordinatorReply::Put { .. }));
+}
+
+#[test]
+fn silence_is_told_before_a_node_has_failed_and_its_chunks_are_out_of_reach() {
+    let mut bed = Bed::three_racks();
+    let stripes = bed.put("f", 20);
+    let node = NodeId(4);
+    let held = stripes.iter().filter(|stripe| stripe.nodes.contains(&node));
+    let held_count = held.count() as u64;
+    bed.pass(200);
+    let status = bed.status();
+    assert_eq!(status.silence_ms.len(), 9);
+    assert!(
+        status.silence_ms.values().all(|&ms| ms <= 200),
+        "{status:?}"
+    );
+    bed.take_events();
+    bed.stop(node);
+    bed.pass(TIMING.lease_ms);
+    let status = bed.status();
+    assert_eq!(status.unreachable_chunk_count, held_count);
+    assert_eq!(status.lost_chunk_count, 0);
+    assert!(status.silence_ms[&node] >= TIMING.lease_ms);
+    assert_eq!(bed.take_events(), [Event::Suspect(node)]);
+    bed.pass(TIMING.margin_ms + 400);
+    assert_eq!(bed.take_events(), [Event::Failed(node)]);
+    let status = bed.status();
+    assert_eq!(
+        (status.unreachable_chunk_count, status.lost_chunk_count),
+        (0, held_count)
+    );
+    assert!(!status.silence_ms.contains_key(&node));
+}
+
+#[test]
+fn repairs_and_nodes_that_do_not_return_are_told() {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1)[0].clone();
+    let node = stripe.nodes[0];
+    bed.fail(&[node]);
+    bed.take_events();
+    bed.pass(TIMING.grace_ms + 5_000);
+    let events = bed.take_events();
+    for wanted in [
+        Event::GivenUp(node),
+        Event::RepairBegan(stripe.id),
+        Event::RepairEnded(stripe.id),
+    ] {
+        assert!(events.contains(&wanted), "{wanted:?} is not in {events:?}");
+    }
+}
+
+#[test]
+fn an_address_is_taken_from_a_node_that_is_not_there_any_more() {
+    let mut bed = Bed::new(3, 1);
+    let join = |bed: &mut Bed, node: u32, address: &str| {
+        let applicant = Applicant {
+            address: address.to_owned(),
+            ..bed.applicant(Some(NodeId(node)), node, node, 1_000_000)
+        };
+        bed.let_in(applicant, Vec::new())
+    };
+    let address_of = |bed: &mut Bed, node: usize| bed.status().nodes[node].address.clone();
+    let others = address_of(&mut bed, 1);
+    bed.stop(NodeId(0));
+    let busy = join(&mut bed, 0, &others);
+    assert!(matches!(busy, CoordinatorReply::Busy(_)), "{busy:?}");
+    // After a restart of all, a port of one may have gone to another.
+    for node in 0..3 {
+        bed.stop(NodeId(node));
+    }
+    bed.restart();
+    let busy = join(&mut bed, 0, &others);
+    assert!(
+        matches!(busy, CoordinatorReply::Busy(_)),
+        "it may be heard yet: {busy:?}"
+    );
+    bed.pass(400);
+    let joined = join(&mut bed, 0, &others);
+    assert!(matches!(joined, CoordinatorReply::Joined(_)), "{joined:?}");
+    assert_eq!(address_of(&mut bed, 0), others);
+    assert_eq!(address_of(&mut bed, 1), "", "until it joins");
+    let joined = join(&mut bed, 1, "10.0.0.1:7");
+    assert!(matches!(joined, CoordinatorReply::Joined(_)), "{joined:?}");
+    assert_eq!(address_of(&mut bed, 1), "10.0.0.1:7");
+}

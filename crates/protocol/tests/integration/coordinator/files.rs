@@ -1,0 +1,408 @@
+//! Pools, puts, files and what is left of them.
+
+use crate::coordinator::bed::{Bed, TIMING, words};
+use futures::FutureExt;
+use futures::future::ready;
+use gabion_layout::{ChunkId, NodeId, StripeId, StripeRecord};
+use gabion_meta::PutId;
+use gabion_protocol::message::{
+    CoordinatorReply, CoordinatorRequest, NodeReply, NodeRequest, Refusal,
+};
+use std::collections::BTreeSet;
+
+fn refused(reply: &CoordinatorReply, words: &str) {
+    match reply {
+        CoordinatorReply::Refused(sentence) => assert!(sentence.contains(words), "{sentence}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn pools_are_made_to_keep_their_promise_or_not_at_all() {
+    let mut bed = Bed::new(3, 3);
+    let CoordinatorReply::Pool(chosen) = bed.create_pool("auto", "1-rack", None, 1 << 20) else {
+        panic!("a code is chosen")
+    };
+    assert_eq!(
+        (chosen.spec.code.as_str(), chosen.spec.chunks_per_rack),
+        ("rs(4,2)", 2)
+    );
+    let racks = bed.create_pool("a", "2-racks", Some("rs(8,1)"), 1 << 20);
+    refused(&racks, "too few for 2-racks");
+    let wide = bed.create_pool("a", "1-rack", Some("rs(8,2)"), 1 << 20);
+    refused(&wide, "does not fit");
+    refused(
+        &bed.create_pool("a", "3-racks", None, 1 << 20),
+        "no code survives 3-racks",
+    );
+    refused(
+        &bed.create_pool("a", "1-rack", Some("rs(4"), 1 << 20),
+        "is not a code",
+    );
+    refused(
+        &bed.create_pool("a", "1-rack", None, 1 << 11),
+        "4 KiB to 1 GiB",
+    );
+    refused(
+        &bed.create_pool("a", "1-rack", None, 1 << 31),
+        "4 KiB to 1 GiB",
+    );
+    let rows = bed.create_pool("a", "2-nodes", Some("rdp(6)"), 4099);
+    refused(&rows, "use 4104 bytes");
+    refused(
+        &bed.create_pool("auto", "1-rack", None, 1 << 20),
+        "choose another name",
+    );
+    let CoordinatorReply::Pools(pools) = bed.ask(CoordinatorRequest::Pools) else {
+        panic!("pools are listed")
+    };
+    assert_eq!(pools, [chosen]);
+    bed.fail(&[NodeId(0), NodeId(1), NodeId(2)]);
+    let fewer = bed.create_pool("b", "1-rack", Some("rs(4,2)"), 1 << 20);
+    refused(&fewer, "does not fit");
+}
+
+#[test]
+fn a_put_goes_to_nodes_that_are_up_and_is_seen_when_committed() {
+    let mut bed = Bed::new(3, 3);
+    let begin = |pool: Option<&str>| CoordinatorRequest::BeginPut {
+        name: "f".to_owned(),
+        pool: pool.map(str::to_owned),
+        size_bytes: (4 << 20) + 1,
+    };
+    refused(&bed.ask(begin(None)), "not exactly one pool");
+    bed.create_pool("p", "1-rack", Some("rs(4,2)"), 1 << 20);
+    bed.create_pool("q", "1-rack", Some("rs(4,2)"), 1 << 20);
+    refused(&bed.ask(begin(None)), "not exactly one pool");
+    refused(&bed.ask(begin(Some("r"))), "no pool 'r'");
+    bed.stop(NodeId(0));
+    bed.pass(TIMING.lease_ms);
+    let CoordinatorReply::Put {
+        put, pool, stripes, ..
+    } = bed.ask(begin(Some("q")))
+    else {
+        panic!("there is room")
+    };
+    assert_eq!(pool.spec.name, "q");
+    let sizes: Vec<u64> = stripes.iter().map(|stripe| stripe.chunk_bytes).collect();
+    assert_eq!(sizes, [1 << 20, 4096]);
+    assert!(
+        stripes
+            .iter()
+            .all(|stripe| stripe.chunk_on(NodeId(0)).is_none())
+    );
+    let look = CoordinatorRequest::Lookup {
+        name: "f".to_owned(),
+    };
+    refused(&bed.ask(look.clone()), "no file 'f'");
+    assert_eq!(
+        bed.ask(CoordinatorRequest::CommitPut(put)),
+        CoordinatorReply::Done
+    );
+    let CoordinatorReply::File(layout) = bed.ask(look) else {
+        panic!("it is committed")
+    };
+    assert_eq!(
+        (layout.stripes, layout.file.size_bytes),
+        (stripes, (4 << 20) + 1)
+    );
+    assert_eq!((layout.pool, layout.file.put), (pool, put));
+    // Its answer may have been lost.
+    let again = bed.ask(CoordinatorRequest::CommitPut(put));
+    assert_eq!(again, CoordinatorReply::Done);
+    refused(&bed.ask(begin(Some("p"))), "a file 'f' already");
+    let prefix = "f".to_owned();
+    let listed = bed.ask(CoordinatorRequest::List { prefix });
+    assert!(matches!(&listed, CoordinatorReply::Files(files) if files.len() == 1));
+}
+
+#[test]
+fn a_put_without_room_is_refused() {
+    let mut bed = Bed::three_racks();
+    bed.fail(&[NodeId(0), NodeId(1), NodeId(2)]);
+    let put = bed.ask(CoordinatorRequest::BeginPut {
+        name: "f".to_owned(),
+        pool: None,
+        size_bytes: 1,
+    });
+    refused(&put, "have room for 4");
+}
+
+#[test]
+fn a_silent_put_expires_and_leaves_nothing() {
+    let mut bed = Bed::three_racks();
+    let timeout_ms = bed.options.put_timeout_ms;
+    let (lively, _) = bed.begin_put("lively", 1);
+    let (silent, stripes) = bed.begin_put("silent", 1);
+    bed.take_log();
+    for _ in 0..4 {
+        bed.pass(timeout_ms / 2);
+        assert_eq!(
+            bed.ask(CoordinatorRequest::TouchPut(lively)),
+            CoordinatorReply::Done
+        );
+    }
+    refused(
+        &bed.ask(CoordinatorRequest::TouchPut(silent)),
+        "not under way",
+    );
+    refused(
+        &bed.ask(CoordinatorRequest::CommitPut(silent)),
+        "not under way",
+    );
+    let removed: BTreeSet<(NodeId, Vec<ChunkId>)> = bed
+        .take_log()
+        .into_iter()
+        .map(|asked| match asked.request {
+            NodeRequest::Remove { chunks } => (asked.node, chunks),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let stripe = &stripes[0];
+    let held = stripe.nodes.iter().zip(stripe.chunks());
+    let expected = held.map(|(&node, index)| {
+        let stripe = stripe.id;
+        (node, vec![ChunkId { stripe, index }])
+    });
+    assert_eq!(removed, expected.collect());
+    bed.restart();
+    bed.pass(timeout_ms - 1_000);
+    assert_eq!(
+        bed.ask(CoordinatorRequest::CommitPut(lively)),
+        CoordinatorReply::Done
+    );
+}
+
+#[test]
+fn a_file_committed_on_a_dead_node_is_repaired() {
+    let mut bed = Bed::three_racks();
+    let (put, stripes) = bed.begin_put("f", 4 << 20);
+    bed.fail(&[stripes[0].nodes[0]]);
+    for _ in 0..4 {
+        bed.pass(TIMING.grace_ms / 3);
+        bed.ask(CoordinatorRequest::TouchPut(put));
+    }
+    assert_eq!(
+        bed.ask(CoordinatorRequest::CommitPut(put)),
+        CoordinatorReply::Done
+    );
+    bed.pass(100);
+    assert_eq!(bed.failures_left(), [(2, 1)]);
+    assert_eq!(bed.status().repair.repaired_chunk_count, 1);
+}
+
+#[test]
+fn an_order_to_delete_a_file_that_comes_again_spares_the_next_one_of_its_name() {
+    let mut bed = Bed::three_racks();
+    let remove = |bed: &mut Bed, file| {
+        let name = "f".to_owned();
+        bed.ask(CoordinatorRequest::RemoveFile { name, file })
+    };
+    bed.put("f", 1);
+    let first = look(&mut bed);
+    assert_eq!(remove(&mut bed, first), CoordinatorReply::Done);
+    assert_eq!(
+        remove(&mut bed, first),
+        CoordinatorReply::Done,
+        "it is gone"
+    );
+    bed.put("f", 1);
+    assert_eq!(remove(&mut bed, first), CoordinatorReply::Done);
+    let next = look(&mut bed);
+    assert_ne!(next, first);
+    assert_eq!(remove(&mut bed, next), CoordinatorReply::Done);
+}
+
+/// The put that brought the file.
+fn look(bed: &mut Bed) -> PutId {
+    let name = "f".to_owned();
+    match bed.ask(CoordinatorRequest::Lookup { name }) {
+        CoordinatorReply::File(layout) => layout.file.put,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn garbage_is_forgotten_when_no_node_has_it_that_lives_or_may_return() {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1).remove(0);
+    let (failed, busy) = (stripe.nodes[0], stripe.nodes[1]);
+    bed.fail(&[failed]);
+    let mut refusals = 2;
+    bed.hook(move |node, request| {
+        let refuse = node == busy && refusals > 0 && matches!(request, NodeRequest::Remove { .. });
+        refuse.then(|| {
+            refusals -= 1;
+            ready(Ok(NodeReply::Refused(Refusal::Failed("no".to_owned())))).boxed()
+        })
+    });
+    let (name, file) = ("f".to_owned(), look(&mut bed));
+    let removed = bed.ask(CoordinatorRequest::RemoveFile { name, file });
+    assert_eq!(removed, CoordinatorReply::Done);
+    bed.pass(100);
+    let asked = |bed: &mut Bed| -> BTreeSet<u32> {
+        let words = words(&bed.take_log());
+        assert!(words.iter().all(|(_, word)| *word == "remove"), "{words:?}");
+        words.into_iter().map(|(node, _)| node).collect()
+    };
+    let alive: BTreeSet<u32> = stripe.nodes[1..].iter().map(|node| node.0).collect();
+    assert_eq!(asked(&mut bed), alive);
+    bed.pass(30_000);
+    assert_eq!(
+        asked(&mut bed),
+        alive,
+        "once more, for the one that could not"
+    );
+    bed.restart();
+    bed.pass(30_000);
+    assert_eq!(
+        asked(&mut bed),
+        alive,
+        "it is known as long as the failed node may return with it"
+    );
+    bed.pass(TIMING.grace_ms);
+    bed.take_log();
+    bed.restart();
+    bed.pass(30_000);
+    assert_eq!(asked(&mut bed), BTreeSet::new(), "it is forgotten");
+    let chunk = ChunkId {
+        stripe: stripe.id,
+        index: stripe.chunk_on(failed).unwrap(),
+    };
+    assert_eq!(bed.rejoin_obsolete(failed, vec![chunk]), [chunk]);
+}
+
+#[test]
+fn a_stripe_is_stored_without_a_failed_node_where_the_others_are_too_few() {
+    let mut bed = Bed::new(3, 2);
+    let reply = bed.create_pool("p", "1-rack", Some("rs(4,2)"), 1 << 20);
+    assert!(matches!(reply, CoordinatorReply::Pool(_)), "{reply:?}");
+    bed.fail(&[NodeId(4)]);
+    let before = bed.put("f", 1).remove(0);
+    let lost = before.chunk_on(NodeId(4)).unwrap();
+    let stale: Vec<_> = before.stale.iter().map(|stale| stale.chunk).collect();
+    assert_eq!(stale, [lost], "each other chunk is stored");
+    assert_eq!(bed.failures_left(), [(1, 1)], "and the status says so");
+    bed.take_log();
+    // Its node returns with nothing, and gets the chunk.
+    let joined = bed.join_holding(Some(NodeId(4)), 4, 2, vec![]);
+    assert!(
+        matches!(joined, CoordinatorReply::Joined { .. }),
+        "{joined:?}"
+    );
+    bed.pass(1_000);
+    assert_eq!(bed.stripe("f").stale, []);
+    assert_eq!(bed.failures_left(), [(2, 1)]);
+    // With two it would not survive a third.
+    bed.fail(&[NodeId(4), NodeId(0)]);
+    let refusal = bed.ask(CoordinatorRequest::BeginPut {
+        name: "g".to_owned(),
+        pool: None,
+        size_bytes: 1,
+    });
+    refused(&refusal, "does not fit");
+}
+
+#[test]
+fn no_chunk_is_left_out_while_nodes_that_are_up_suffice() {
+    let mut bed = Bed::three_racks();
+    bed.fail(&[NodeId(4)]);
+    for stripe in bed.put("f", 20) {
+        assert_eq!(stripe.stale, []);
+    }
+}
+
+#[test]
+fn a_put_waits_for_a_silent_node_that_it_needs() {
+    let mut bed = Bed::new(3, 2);
+    bed.create_pool("p", "1-rack", Some("rs(4,2)"), 1 << 20);
+    bed.stop(NodeId(4));
+    bed.pass(TIMING.lease_ms + 100);
+    let begin = CoordinatorRequest::BeginPut {
+        name: "f".to_owned(),
+        pool: None,
+        size_bytes: 1,
+    };
+    let reply = bed.ask(begin.clone());
+    assert!(matches!(reply, CoordinatorReply::Busy(_)), "{reply:?}");
+    bed.pass(TIMING.margin_ms + 500);
+    let reply = bed.ask(begin);
+    assert!(matches!(reply, CoordinatorReply::Put { .. }), "{reply:?}");
+}
+
+fn place_anew(
+    bed: &mut Bed,
+    put: PutId,
+    (first, failed): (StripeId, StripeId),
+    avoid: &[u32],
+) -> CoordinatorReply {
+    bed.ask(CoordinatorRequest::PlaceAnew {
+        put,
+        first,
+        failed,
+        avoid: avoid.iter().map(|&node| NodeId(node)).collect(),
+    })
+}
+
+fn placed(reply: CoordinatorReply) -> StripeRecord {
+    match reply {
+        CoordinatorReply::Put { mut stripes, .. } => stripes.remove(0),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_stripe_that_a_node_does_not_take_is_placed_anew_under_another_id() {
+    let mut bed = Bed::three_racks();
+    let (put, stripes) = bed.begin_put("f", 3 * (4 << 20));
+    let first = stripes[1].id;
+    let avoid = stripes[1].nodes[0].0;
+    let anew = placed(place_anew(&mut bed, put, (first, first), &[avoid]));
+    assert!(anew.id > stripes[2].id && !anew.nodes.contains(&NodeId(avoid)));
+    // The answer may have been lost, and the question may come late.
+    for _ in 0..2 {
+        let again = place_anew(&mut bed, put, (first, first), &[]);
+        assert_eq!(placed(again), anew);
+    }
+    let last = placed(place_anew(&mut bed, put, (first, anew.id), &[avoid]));
+    assert!(last.id > anew.id);
+    let stranger = stripes[2].id.0 + 1;
+    let none = place_anew(&mut bed, put, (StripeId(stranger), first), &[]);
+    assert!(!matches!(none, CoordinatorReply::Put { .. }), "{none:?}");
+    bed.pass(1_000);
+    let removed = bed
+        .take_log()
+        .into_iter()
+        .flat_map(|asked| match asked.request {
+            NodeRequest::Remove { chunks } => chunks,
+            other => panic!("{other:?}"),
+        });
+    let removed: BTreeSet<StripeId> = removed.map(|chunk| chunk.stripe).collect();
+    assert_eq!(removed, [first, anew.id].into(), "what is not used");
+    assert_eq!(
+        bed.ask(CoordinatorRequest::CommitPut(put)),
+        CoordinatorReply::Done
+    );
+    let name = "f".to_owned();
+    let CoordinatorReply::File(layout) = bed.ask(CoordinatorRequest::Lookup { name }) else {
+        panic!("it is committed")
+    };
+    let expected = [stripes[0].clone(), last.clone(), stripes[2].clone()];
+    assert_eq!(layout.stripes, expected, "in the order of the file");
+    let late = place_anew(&mut bed, put, (first, last.id), &[]);
+    refused(&late, "put");
+}
+
+#[test]
+fn a_node_that_a_stripe_needs_is_left_out_once_it_is_declared_failed() {
+    let mut bed = Bed::new(3, 2);
+    bed.create_pool("p", "1-rack", Some("rs(4,2)"), 1 << 20);
+    let (put, stripes) = bed.begin_put("f", 1);
+    let first = stripes[0].id;
+    let reply = place_anew(&mut bed, put, (first, first), &[4]);
+    assert!(matches!(reply, CoordinatorReply::Busy(_)), "{reply:?}");
+    bed.fail(&[NodeId(4)]);
+    let anew = placed(place_anew(&mut bed, put, (first, first), &[4]));
+    let left_out: Vec<_> = anew.stale.iter().map(|stale| stale.chunk).collect();
+    assert_eq!(left_out, [anew.chunk_on(NodeId(4)).unwrap()]);
+}

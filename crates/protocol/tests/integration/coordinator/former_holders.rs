@@ -1,0 +1,133 @@
+//! Chunks that count elsewhere now, and whose old nodes have not confirmed that they are gone.
+
+use crate::coordinator::bed::{Asked, Bed, chunk_on, gone, words};
+use futures::FutureExt;
+use futures::future::ready;
+use gabion_layout::{NodeId, StripeRecord};
+use gabion_protocol::message::{
+    CoordinatorReply, CoordinatorRequest, NodeReply, NodeRequest, Refusal, StripeLease,
+};
+
+/// A stripe of which a chunk was damaged and rebuilt elsewhere, since its node's disk is full; the order
+/// to discard the old chunk is lost. The layout before, and that node.
+fn lose_a_discard(bed: &mut Bed) -> (StripeRecord, NodeId) {
+    let before = bed.put("f", 1).remove(0);
+    let full = before.nodes[3];
+    bed.hook(move |node, request| match request {
+        NodeRequest::RunPart(_) if node == full => {
+            Some(ready(Ok(NodeReply::Refused(Refusal::NoSpace))).boxed())
+        }
+        NodeRequest::Discard { .. } => Some(ready(Err(gone(node))).boxed()),
+        _ => None,
+    });
+    bed.report_damage(chunk_on(&before, full));
+    bed.pass(100);
+    let after = bed.stripe("f");
+    assert_ne!(after.nodes[3], full, "the chunk is elsewhere");
+    (before, full)
+}
+
+fn lease(bed: &mut Bed, stripe: &StripeRecord) -> StripeLease {
+    match bed.acquire(stripe.id, stripe.nodes[0]) {
+        CoordinatorReply::Lease(lease) => lease,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn fenced(log: &[Asked]) -> Vec<u32> {
+    let words = words(log).into_iter();
+    let fences = words.filter(|&(_, word)| word == "fence");
+    fences.map(|(node, _)| node).collect()
+}
+
+#[test]
+fn a_lease_names_the_former_holder_until_it_confirms_that_the_chunk_is_gone() {
+    let mut bed = Bed::three_racks();
+    let (before, full) = lose_a_discard(&mut bed);
+    assert_eq!(lease(&mut bed, &before).former, [full]);
+    bed.restart();
+    bed.pass(100);
+    assert_eq!(lease(&mut bed, &before).former, [full]);
+    bed.unhook();
+    bed.pass(10_000);
+    assert_eq!(lease(&mut bed, &before).former, []);
+}
+
+#[test]
+fn the_coordinator_fences_the_former_holder_and_the_nodes_of_stale_chunks_when_it_settles() {
+    let mut bed = Bed::three_racks();
+    let (_, full) = lose_a_discard(&mut bed);
+    let now = bed.stripe("f");
+    bed.take_log();
+    let damaged = now.nodes[0];
+    bed.report_damage(chunk_on(&now, damaged));
+    bed.pass(100);
+    assert_eq!(bed.stripe("f").stale, [], "it is repaired in its place");
+    let log = bed.take_log();
+    let mut first = fenced(&log);
+    first.truncate(2);
+    first.sort_unstable();
+    let mut expected = [full.0, damaged.0];
+    expected.sort_unstable();
+    assert_eq!(first, expected, "{:?}", words(&log));
+}
+
+#[test]
+fn a_former_holder_that_is_silent_is_waited_for_until_it_is_declared_failed() {
+    let mut bed = Bed::three_racks();
+    let (before, full) = lose_a_discard(&mut bed);
+    let now = bed.stripe("f");
+    bed.stop(full);
+    bed.report_damage(chunk_on(&now, now.nodes[0]));
+    bed.pass(500);
+    assert_eq!(bed.stripe("f").stale.len(), 1, "its repair waits");
+    bed.pass(2_000);
+    assert_eq!(bed.stripe("f").stale, []);
+    assert_eq!(lease(&mut bed, &before).former, []);
+    let obsolete = bed.rejoin_obsolete(full, vec![chunk_on(&before, full)]);
+    assert_eq!(
+        obsolete,
+        [chunk_on(&before, full)],
+        "it removes the chunk before it serves"
+    );
+}
+
+#[test]
+fn a_late_report_of_damage_does_not_condemn_the_chunk_that_was_made_since() {
+    let mut bed = Bed::three_racks();
+    let before = bed.put("f", 1).remove(0);
+    let chunk = chunk_on(&before, before.nodes[0]);
+    bed.report_damage_of(before.nodes[0], chunk, 1);
+    bed.pass(100);
+    let mended = bed.stripe("f");
+    assert_eq!((&mended.nodes, &mended.stale[..]), (&before.nodes, &[][..]));
+    bed.report_damage_of(before.nodes[0], chunk, 1);
+    assert_eq!(bed.stripe("f"), mended);
+    bed.report_damage_of(before.nodes[1], chunk, 9);
+    assert_eq!(bed.stripe("f"), mended, "it is not that node's");
+}
+
+#[test]
+fn a_stale_chunk_whose_node_has_returned_is_left_out_only_by_the_next_term() {
+    let mut bed = Bed::three_racks();
+    let before = bed.put("f", 1).remove(0);
+    bed.ask(CoordinatorRequest::OrderRepair(
+        gabion_protocol::message::RepairOrder::Pause,
+    ));
+    let epoch = lease(&mut bed, &before).epoch;
+    let damaged = before.nodes[1];
+    bed.report_damage(chunk_on(&before, damaged));
+    let chunk = chunk_on(&before, damaged).index;
+    let note = CoordinatorRequest::NoteDegraded {
+        stripe: before.id,
+        epoch,
+        chunks: vec![(chunk, gabion_layout::Sequence(0))],
+    };
+    let answer = bed.ask(note.clone());
+    assert!(
+        matches!(&answer, CoordinatorReply::Refused(why) if why.contains("has returned")),
+        "its node was never told of the new layout: {answer:?}"
+    );
+    bed.fail(&[damaged]);
+    assert_eq!(bed.ask(note), CoordinatorReply::Done);
+}

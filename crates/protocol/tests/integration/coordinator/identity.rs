@@ -1,0 +1,313 @@
+//! Nodes of other clusters, copies of nodes' directories, and old copies of the coordinator's metadata.
+
+use crate::coordinator::bed::{Bed, chunk_on, gone};
+use futures::FutureExt;
+use futures::future::ready;
+use gabion_layout::{ChunkId, ChunkIndex, ClusterId, Epoch, Generation, NodeId, Sequence, Start};
+use gabion_protocol::event::Event;
+use gabion_protocol::message::{
+    Applicant, CoordinatorReply, CoordinatorRequest, HeldChunk, JoinBegun, NodeReply, NodeRequest,
+    Progress, RepairOrder, Vitals,
+};
+
+#[track_caller]
+fn assert_refused(reply: &CoordinatorReply, words: &str) {
+    assert!(
+        matches!(reply, CoordinatorReply::Refused(why) if why.contains(words)),
+        "{reply:?}"
+    );
+}
+
+fn start(number: u64, nonce: u64) -> Start {
+    Start { number, nonce }
+}
+
+fn held(chunk: ChunkId, epoch: u64, mark: u64) -> HeldChunk {
+    HeldChunk {
+        chunk,
+        generation: Generation(1),
+        epoch: Epoch(epoch),
+        mark: Sequence(mark),
+        undecided: vec![],
+    }
+}
+
+#[test]
+fn a_node_of_another_cluster_is_refused_and_keeps_its_chunks() {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1).remove(0);
+    let node = stripe.nodes[0];
+    let foreign = Applicant {
+        cluster: Some(ClusterId(2)),
+        ..bed.applicant(Some(node), node.0, node.0 / 3, 7)
+    };
+    let refused = bed.let_in(foreign, vec![]);
+    assert_refused(
+        &refused,
+        "belongs to cluster 00000000000000000000000000000002",
+    );
+    assert_eq!(bed.stripe("f").stale, [], "nothing is concluded of it");
+}
+
+#[test]
+fn a_directory_that_does_not_follow_on_the_last_start_has_missed_all_after_its_marks() {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1).remove(0);
+    let (node, index) = (stripe.nodes[0], ChunkIndex(0));
+    let chunk = chunk_on(&stripe, node);
+    let applicant = |bed: &Bed, number, earlier: Vec<Start>| Applicant {
+        start: start(number, 70 + number),
+        earlier,
+        ..bed.applicant(Some(node), node.0, node.0 / 3, number)
+    };
+    // Nothing mends what the test is about to look at.
+    bed.ask(CoordinatorRequest::OrderRepair(RepairOrder::Pause));
+    let admitted = bed.applicant(Some(node), node.0, node.0 / 3, 0).earlier[0];
+    let number = admitted.number;
+    let stale = |bed: &mut Bed| bed.stripe("f").staleness(index);
+
+    // A start that was let in without hearing of it, and one that never was, are of its history.
+    let tried = start(number + 1, 99);
+    let next = applicant(&bed, number + 2, vec![admitted, tried]);
+    let last = next.start;
+    bed.let_in(next, vec![held(chunk, 0, 4)]);
+    assert_eq!(stale(&mut bed), None);
+    let again = applicant(&bed, number + 2, vec![tried]);
+    bed.let_in(again, vec![held(chunk, 0, 4)]);
+    assert_eq!(stale(&mut bed), None, "the same start joins anew");
+
+    // A copy of before that start knows only those before it.
+    let copy = applicant(&bed, number + 3, vec![admitted, tried]);
+    assert!(!copy.earlier.contains(&last));
+    let reply = bed.let_in(copy, vec![held(chunk, 0, 3)]);
+    let CoordinatorReply::Joined(joined) = reply else {
+        panic!("{reply:?}");
+    };
+    let decided = joined.answer.decided;
+    let missed_after = stale(&mut bed).map(|stale| stale.missed_after);
+    assert_eq!(
+        missed_after,
+        Some(Some(Sequence(3))),
+        "what it shows it has"
+    );
+    assert_eq!(decided.len(), 1, "its chunk serves nothing");
+    assert!(decided[0].generation > stripe.generation);
+}
+
+#[test]
+fn a_second_process_of_a_node_is_refused_while_the_first_one_answers() {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1).remove(0);
+    let node = stripe.nodes[0];
+    let chunk = chunk_on(&stripe, node);
+    let twin = |bed: &Bed| Applicant {
+        address: "127.0.0.1:65000".to_owned(),
+        ..bed.applicant(Some(node), node.0, node.0 / 3, 7)
+    };
+    let address = |bed: &mut Bed| match bed.ask(CoordinatorRequest::Nodes) {
+        CoordinatorReply::Nodes(nodes) => nodes[node.0 as usize].address.clone(),
+        other => panic!("{other:?}"),
+    };
+    let first = address(&mut bed);
+    let applicant = twin(&bed);
+    let refused = bed.let_in(applicant, vec![held(chunk, 0, 0)]);
+    assert_refused(&refused, "already");
+    assert_eq!(address(&mut bed), first, "the first one stays reachable");
+
+    bed.stop(node);
+    let applicant = twin(&bed);
+    let joined = bed.let_in(applicant, vec![held(chunk, 0, 0)]);
+    assert!(
+        matches!(joined, CoordinatorReply::Joined(_)),
+        "a node that has ended may come back elsewhere: {joined:?}"
+    );
+}
+
+#[test]
+fn a_coordinator_that_nodes_know_more_of_than_itself_stops() {
+    for (number, nonce) in [(1, 77), (2, 77), (9, 1)] {
+        let mut bed = Bed::three_racks();
+        bed.put("f", 1);
+        bed.restart();
+        let heartbeat = CoordinatorRequest::Heartbeat {
+            node: NodeId(3),
+            incarnation: u64::MAX,
+            heard: Some(start(number, nonce)),
+            position: 0,
+            vitals: Vitals::default(),
+        };
+        let words = "is an old copy (node 3 has heard of start";
+        assert_refused(&bed.ask(heartbeat), words);
+        assert_refused(&bed.ask(CoordinatorRequest::Nodes), words);
+        let lookup = CoordinatorRequest::Lookup {
+            name: "f".to_owned(),
+        };
+        assert_refused(&bed.ask(lookup), words);
+        let stopped = futures::FutureExt::now_or_never(bed.coordinator.broken());
+        assert!(stopped.is_some_and(|why| why.to_string().contains(words)));
+    }
+}
+
+#[test]
+fn one_node_that_followed_an_old_copy_does_not_stop_a_coordinator_that_most_confirm() {
+    let mut bed = Bed::three_racks();
+    let applicant = bed.applicant(Some(NodeId(0)), 0, 0, 2);
+    let node = Box::new(applicant);
+    let reply = bed.ask(CoordinatorRequest::BeginJoin {
+        node,
+        chunk_count: 0,
+    });
+    let CoordinatorReply::JoinBegun(JoinBegun { coordinator, .. }) = reply else {
+        panic!("{reply:?}");
+    };
+    bed.restart();
+    for node in 0..5 {
+        let applicant = Applicant {
+            heard: Some(coordinator),
+            ..bed.applicant(Some(NodeId(node)), node, node / 3, u64::MAX)
+        };
+        let reply = bed.let_in(applicant, vec![]);
+        assert!(matches!(reply, CoordinatorReply::Joined(_)), "{reply:?}");
+    }
+    let misled = Applicant {
+        heard: Some(start(coordinator.number, coordinator.nonce + 1)),
+        ..bed.applicant(Some(NodeId(8)), 8, 2, u64::MAX)
+    };
+    assert_refused(&bed.let_in(misled, vec![]), "old copy of the metadata");
+    let nodes = bed.ask(CoordinatorRequest::Nodes);
+    assert!(matches!(nodes, CoordinatorReply::Nodes(_)), "{nodes:?}");
+}
+
+#[test]
+fn chunks_of_unknown_terms_and_stripes_give_old_metadata_away() {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1).remove(0);
+    let node = stripe.nodes[0];
+    let chunk = chunk_on(&stripe, node);
+    let unknown = ChunkId {
+        stripe: gabion_layout::StripeId(99),
+        ..chunk
+    };
+    for told in [held(chunk, 5, 0), held(unknown, 0, 0)] {
+        bed.restart();
+        let join = bed.applicant(Some(node), node.0, node.0 / 3, u64::MAX);
+        let refused = bed.let_in(join, vec![held(chunk, 0, 0), told]);
+        assert_refused(&refused, "is an old copy");
+        assert_refused(&bed.ask(CoordinatorRequest::Nodes), "is an old copy");
+    }
+}
+
+/// A node that has said how far it has come, and is about to start again.
+struct Witnessed {
+    bed: Bed,
+    node: NodeId,
+    chunk: ChunkId,
+}
+
+impl Witnessed {
+    fn at(position: u64) -> Self {
+        let mut bed = Bed::three_racks();
+        let stripe = bed.put("f", 1).remove(0);
+        let node = stripe.nodes[0];
+        // Nothing mends what the test is about to look at.
+        bed.ask(CoordinatorRequest::OrderRepair(RepairOrder::Pause));
+        let alive = CoordinatorRequest::Heartbeat {
+            node,
+            incarnation: bed.incarnation(node),
+            heard: None,
+            position,
+            vitals: Vitals::default(),
+        };
+        let reply = bed.ask(alive);
+        assert!(matches!(reply, CoordinatorReply::Alive { .. }), "{reply:?}");
+        let chunk = chunk_on(&stripe, node);
+        Self { bed, node, chunk }
+    }
+
+    /// Starts it with a journal that ends there. Whether its chunk is stale from what it shows.
+    fn is_stale_from(&mut self, position: u64) -> bool {
+        let (bed, node) = (&mut self.bed, self.node);
+        let number = bed.incarnation(node) + 1;
+        bed.take_events();
+        let applicant = Applicant {
+            position,
+            ..bed.applicant(Some(node), node.0, node.0 / 3, number)
+        };
+        let reply = bed.let_in(applicant, vec![held(self.chunk, 0, 4)]);
+        assert!(matches!(reply, CoordinatorReply::Joined(_)), "{reply:?}");
+        let stale = bed.stripe("f").staleness(self.chunk.index);
+        let is_stale = stale.is_some_and(|stale| stale.missed_after == Some(Sequence(4)));
+        assert_eq!(stale.is_some(), is_stale);
+        let told = bed.take_events().contains(&Event::WentBack(node));
+        assert_eq!(told, is_stale, "the log says so");
+        is_stale
+    }
+}
+
+#[test]
+fn a_journal_that_ends_before_what_its_run_has_said_went_back() {
+    assert!(!Witnessed::at(500).is_stale_from(500));
+    assert!(!Witnessed::at(500).is_stale_from(501));
+    let mut node = Witnessed::at(500);
+    assert!(node.is_stale_from(499));
+    // It is let in with what it shows, and is measured by that from then on.
+    node.bed.restart();
+    let (number, id) = (node.bed.incarnation(node.node) + 1, node.node);
+    let next = Applicant {
+        position: 499,
+        ..node.bed.applicant(Some(id), id.0, id.0 / 3, number)
+    };
+    node.bed.take_events();
+    node.bed.let_in(next, vec![held(node.chunk, 0, 4)]);
+    assert!(!node.bed.take_events().contains(&Event::WentBack(id)));
+}
+
+#[test]
+fn a_coordinator_that_starts_anew_remembers_how_far_nodes_had_come() {
+    let mut node = Witnessed::at(500);
+    node.bed.pass(11_000);
+    node.bed.restart();
+    assert!(node.is_stale_from(499));
+}
+
+#[test]
+fn other_nodes_remember_what_the_coordinator_has_not_heard() {
+    for (word, is_stale) in [(600, true), (500, false)] {
+        let mut node = Witnessed::at(400);
+        let incarnation = node.bed.incarnation(node.node);
+        let others = node.bed.stripe("f").nodes[1..].to_vec();
+        node.bed.hook(move |asked, request| {
+            let NodeRequest::Progress { .. } = request else {
+                return None;
+            };
+            // One remembers, one remembers another run, and the rest is silent.
+            let said = |incarnation, position| Progress {
+                incarnation,
+                position,
+            };
+            let reply = match others.iter().position(|&other| other == asked) {
+                Some(0) => Ok(NodeReply::Progress(Some(said(incarnation, word)))),
+                Some(1) => Ok(NodeReply::Progress(Some(said(incarnation - 1, 9_000)))),
+                _ => Err(gone(asked)),
+            };
+            Some(ready(reply).boxed())
+        });
+        assert_eq!(node.is_stale_from(500), is_stale, "{word}");
+    }
+}
+
+#[test]
+fn the_run_that_was_let_in_last_joins_anew_whatever_others_have_heard_of_it() {
+    let mut node = Witnessed::at(500);
+    let (id, number) = (node.node, node.bed.incarnation(node.node));
+    let same = Applicant {
+        position: 499,
+        ..node.bed.applicant(Some(id), id.0, id.0 / 3, number)
+    };
+    let same = Applicant {
+        start: same.earlier[0],
+        ..same
+    };
+    node.bed.let_in(same, vec![held(node.chunk, 0, 4)]);
+    assert_eq!(node.bed.stripe("f").stale, []);
+}

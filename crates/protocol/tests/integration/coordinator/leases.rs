@@ -1,0 +1,172 @@
+//! Who may be a stripe's primary, and whose word counts.
+
+use crate::coordinator::bed::{Bed, TIMING};
+use gabion_layout::{ChunkIndex, Epoch, Sequence, StaleChunk, StripeId};
+use gabion_meta::Exclusion;
+use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest};
+
+fn epoch(reply: &CoordinatorReply) -> u64 {
+    match reply {
+        CoordinatorReply::Lease(lease) => lease.epoch.0,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn one_node_at_a_time_is_primary() {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1).remove(0);
+    let (first, second) = (stripe.nodes[0], stripe.nodes[1]);
+    let lease = bed.acquire(stripe.id, first);
+    let CoordinatorReply::Lease(granted) = &lease else {
+        panic!("{lease:?}")
+    };
+    assert_eq!((granted.epoch, &granted.stripe), (Epoch(1), &stripe));
+    assert_eq!(
+        (granted.pool.spec.name.as_str(), granted.nodes.len()),
+        ("p", 9)
+    );
+    assert_eq!(
+        epoch(&bed.acquire(stripe.id, first)),
+        1,
+        "it has it already"
+    );
+    assert_eq!(
+        bed.acquire(stripe.id, second),
+        CoordinatorReply::HeldBy(first)
+    );
+    bed.fail(&[first]);
+    assert_eq!(epoch(&bed.acquire(stripe.id, second)), 2);
+    let silent = bed.acquire(stripe.id, first);
+    assert!(matches!(silent, CoordinatorReply::Busy(_)), "{silent:?}");
+    let unknown = bed.acquire(StripeId(77), second);
+    assert!(
+        matches!(&unknown, CoordinatorReply::Busy(s) if s.contains("stripe 77")),
+        "whoever asks has an old layout"
+    );
+}
+
+#[test]
+fn a_renounced_term_ends_and_only_its_own_node_s() {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1).remove(0);
+    let (first, second) = (stripe.nodes[0], stripe.nodes[1]);
+    assert_eq!(epoch(&bed.acquire(stripe.id, first)), 1);
+    let mut renounce = |node, epoch| {
+        bed.ask(CoordinatorRequest::Acquire {
+            stripe: stripe.id,
+            node,
+            incarnation: u64::MAX,
+            renounced: Some(Epoch(epoch)),
+        })
+    };
+    assert_eq!(
+        renounce(second, 1),
+        CoordinatorReply::HeldBy(first),
+        "it is not the second's"
+    );
+    assert_eq!(epoch(&renounce(first, 1)), 2);
+    assert_eq!(epoch(&renounce(first, 1)), 2, "an old term is over already");
+}
+
+#[test]
+fn a_chunk_misses_updates_when_the_present_primary_says_so() {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1).remove(0);
+    let away = stripe.nodes[2];
+    bed.fail(&[away]);
+    assert_eq!(epoch(&bed.acquire(stripe.id, stripe.nodes[0])), 1);
+    let note = |epoch, chunk| CoordinatorRequest::NoteDegraded {
+        stripe: stripe.id,
+        epoch: Epoch(epoch),
+        chunks: vec![(ChunkIndex(chunk), Sequence(7))],
+    };
+    let other = bed.ask(note(2, 2));
+    assert!(matches!(&other, CoordinatorReply::Refused(s) if s.contains("newer primary")));
+    let counted = bed.ask(note(1, 3));
+    assert!(
+        matches!(&counted, CoordinatorReply::Refused(s) if s.contains("counts again")),
+        "{counted:?}"
+    );
+    assert_eq!(bed.stripe("f"), stripe);
+    assert_eq!(bed.ask(note(1, 2)), CoordinatorReply::Done);
+    // Its return would help, so it is waited for.
+    bed.pass(TIMING.grace_ms / 10);
+    let behind = bed.stripe("f");
+    assert_eq!(behind.nodes, stripe.nodes);
+    assert_eq!(
+        behind.stale,
+        [StaleChunk {
+            chunk: ChunkIndex(2),
+            missed_after: Some(Sequence(7)),
+        }]
+    );
+    assert!(behind.generation > stripe.generation);
+    assert_eq!(
+        bed.ask(note(1, 2)),
+        CoordinatorReply::Done,
+        "it may ask again"
+    );
+    bed.pass(TIMING.grace_ms);
+    let repaired = bed.stripe("f");
+    assert_ne!(repaired.nodes[2], away);
+    assert_eq!(repaired.stale, []);
+    assert!(
+        matches!(bed.ask(note(1, 2)), CoordinatorReply::Refused(_)),
+        "the repair has ended the term"
+    );
+}
+
+#[test]
+fn nobody_leaves_out_a_node_that_has_returned() {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1).remove(0);
+    assert_eq!(epoch(&bed.acquire(stripe.id, stripe.nodes[0])), 1);
+    let settling = |epoch| CoordinatorRequest::Settling {
+        stripe: stripe.id,
+        exclusion: Exclusion {
+            epoch: Epoch(epoch),
+            nodes: vec![stripe.nodes[4]],
+            known: Sequence(0),
+            stood: vec![],
+        },
+    };
+    let returned = bed.ask(settling(1));
+    assert!(
+        matches!(&returned, CoordinatorReply::Refused(s) if s.contains("has returned meanwhile")),
+        "{returned:?}"
+    );
+    bed.fail(&[stripe.nodes[4]]);
+    let past = bed.ask(settling(2));
+    assert!(
+        matches!(&past, CoordinatorReply::Refused(s) if s.contains("newer primary")),
+        "{past:?}"
+    );
+    assert_eq!(bed.ask(settling(1)), CoordinatorReply::Done);
+}
+
+#[test]
+fn only_the_present_primary_says_whether_updates_are_appended() {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1).remove(0);
+    assert_eq!(epoch(&bed.acquire(stripe.id, stripe.nodes[0])), 1);
+    let mut note = |epoch, appends| {
+        bed.ask(CoordinatorRequest::NotePhase {
+            stripe: stripe.id,
+            epoch: Epoch(epoch),
+            appends,
+        })
+    };
+    assert_eq!(note(1, true), CoordinatorReply::Done);
+    for past in [0, 2] {
+        let refused = note(past, false);
+        assert!(
+            matches!(&refused, CoordinatorReply::Refused(s) if s.contains("newer primary")),
+            "{refused:?}"
+        );
+    }
+    let CoordinatorReply::Lease(lease) = bed.acquire(stripe.id, stripe.nodes[0]) else {
+        panic!("it has the lease")
+    };
+    assert!(lease.appends);
+}

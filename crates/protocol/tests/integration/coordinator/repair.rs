@@ -1,0 +1,535 @@
+//! Repair, from the loss of a chunk to its verified return.
+
+use crate::coordinator::bed::{Asked, Bed, TIMING, chunk_on, gone, words};
+use crate::coordinator::resume::{readers, runs};
+use futures::FutureExt;
+use futures::future::{pending, ready};
+use gabion_layout::{ChunkId, ChunkIndex, Generation, NodeId, StripeId, StripeRecord};
+use gabion_protocol::message::{
+    CoordinatorReply, CoordinatorRequest, Damage, Effect, NodeReply, NodeRequest, Purpose, ReadCut,
+    Refusal, RunPart,
+};
+use std::collections::BTreeSet;
+
+const REPAIR_NOW: CoordinatorRequest = CoordinatorRequest::RepairNow { scheme: None };
+
+fn writes(request: &NodeRequest) -> Option<ChunkIndex> {
+    let NodeRequest::RunPart(part) = request else {
+        return None;
+    };
+    part.part.steps.iter().find_map(|step| match step.step {
+        gabion_plan::Step::Write { chunk, .. } => Some(chunk),
+        _ => None,
+    })
+}
+
+/// Stripes in the order in which their repairs asked for anything.
+fn order(log: &[Asked]) -> Vec<StripeId> {
+    let mut order: Vec<StripeId> = log
+        .iter()
+        .filter_map(|asked| match asked.request {
+            NodeRequest::Collect { stripe, .. } => Some(stripe),
+            _ => None,
+        })
+        .collect();
+    order.dedup();
+    order
+}
+
+/// What it looks like when all nodes of a stripe but one are asked something, and then something
+/// else.
+fn asked_of_all_but(
+    stripe: &StripeRecord,
+    lost: NodeId,
+    words: &[&'static str],
+) -> Vec<(u32, &'static str)> {
+    let survivors = || stripe.nodes.iter().filter(|&&node| node != lost);
+    let of_all = |&word| survivors().map(move |node| (node.0, word));
+    words.iter().flat_map(of_all).collect()
+}
+
+#[test]
+fn a_dead_node_s_chunk_is_rebuilt_verified_and_only_then_counted() {
+    let mut bed = Bed::three_racks();
+    let before = bed.put("f", 1).remove(0);
+    let lost = before.nodes[1];
+    bed.fail(&[lost]);
+    assert_eq!(bed.failures_left(), [(1, 1)]);
+    bed.pass(TIMING.grace_ms - 2_000);
+    assert_eq!(bed.take_log(), [], "the node may yet return");
+    bed.pass(2_000);
+    let log = bed.take_log();
+
+    let after = bed.stripe("f");
+    let new = after.nodes[1];
+    assert!(!before.nodes.contains(&new), "{new}");
+    assert_eq!(
+        new.0 / 3,
+        lost.0 / 3,
+        "the other racks have two chunks already"
+    );
+    assert_eq!(after.generation.0, before.generation.0 + 1);
+    let asked = words(&log);
+    let of_survivors = |words: &[&'static str]| asked_of_all_but(&before, lost, words);
+    let (settling, rest) = asked.split_at(15);
+    assert_eq!(settling, of_survivors(&["collect", "resolve", "pin"]));
+    let parts: BTreeSet<(u32, &str)> = rest[..5].iter().copied().collect();
+    assert_eq!(parts.len(), 5, "four helpers and the requestor: {rest:?}");
+    assert!(parts.contains(&(new.0, "part")));
+    assert!(
+        parts
+            .iter()
+            .all(|(n, word)| *word == "part" && *n != lost.0)
+    );
+    // Updates go on from the pins to here; then they are caught up on, which are none.
+    assert_eq!(rest[5], (new.0, "scrub"));
+    assert_eq!(rest[6..16], of_survivors(&["collect", "resolve"]));
+    assert_eq!(rest[16..18], [(new.0, "collect"), (new.0, "resolve")]);
+    assert_eq!(rest[18..], of_survivors(&["unpin"]));
+
+    for asked in &log {
+        if let NodeRequest::RunPart(part) = &asked.request {
+            assert_eq!(part.cut, ReadCut::Settled(gabion_layout::Sequence(0)));
+            let base = gabion_layout::Sequence(0);
+            assert_eq!(part.effect, Effect::Install { base });
+            assert_eq!((part.purpose, part.epoch.0), (Purpose::Repair, 1));
+        }
+    }
+    let repair = bed.status().repair;
+    assert_eq!(
+        (repair.repaired_chunk_count, repair.repaired_bytes),
+        (1, 1 << 20)
+    );
+    assert_eq!((repair.queued_chunk_count, repair.last_error), (0, None));
+    assert_eq!(repair.scheme, "pipeline");
+    // The chain passes each of the other two racks once and ends in the requestor's.
+    assert_eq!(repair.planned_cross_rack_bytes, 2 << 20);
+    assert_eq!(bed.failures_left(), [(2, 1)]);
+    let lease = bed.acquire(before.id, before.nodes[0]);
+    assert!(
+        matches!(lease, CoordinatorReply::Lease(l) if l.epoch.0 == 3),
+        "both rounds' leases were released"
+    );
+}
+
+#[test]
+fn a_user_may_end_the_time_of_grace_and_choose_the_scheme() {
+    let mut bed = Bed::three_racks();
+    let before = bed.put("f", 1).remove(0);
+    bed.fail(&[before.nodes[0]]);
+    let unknown = CoordinatorRequest::RepairNow {
+        scheme: Some("magic".to_owned()),
+    };
+    let CoordinatorReply::Refused(sentence) = bed.ask(unknown) else {
+        panic!("there is no such scheme")
+    };
+    assert!(
+        sentence.contains("conventional, pipeline, ppr or cyclic"),
+        "{sentence}"
+    );
+    assert_eq!(bed.stripe("f"), before);
+    let scheme = Some("conventional".to_owned());
+    assert_eq!(
+        bed.ask(CoordinatorRequest::RepairNow { scheme }),
+        CoordinatorReply::Done
+    );
+    bed.pass(100);
+    assert_eq!(bed.failures_left(), [(2, 1)]);
+    assert_eq!(bed.status().repair.scheme, "conventional");
+    assert_ne!(bed.stripe("f").nodes[0], before.nodes[0]);
+}
+
+#[test]
+fn a_damaged_helper_is_left_out_and_repaired_too() {
+    let mut bed = Bed::three_racks();
+    let before = bed.put("f", 1).remove(0);
+    let (lost, damaged) = (before.nodes[0], before.nodes[3]);
+    let chunk = chunk_on(&before, damaged);
+    let mut told = false;
+    bed.hook(move |node, request| {
+        let reads = node == damaged && matches!(request, NodeRequest::RunPart(_)) && !told;
+        reads.then(|| {
+            told = true;
+            let range = gabion_layout::ByteRange::new(0, 4096);
+            let damage = Refusal::Damaged(Damage {
+                chunk,
+                generation: Generation(1),
+                range,
+            });
+            ready(Ok(NodeReply::Refused(damage))).boxed()
+        })
+    });
+    bed.fail(&[lost]);
+    bed.ask(REPAIR_NOW);
+    bed.pass(100);
+
+    let log = bed.take_log();
+    let after = bed.stripe("f");
+    assert_eq!(after.stale, []);
+    assert_ne!(after.nodes[0], lost);
+    assert_eq!(
+        after.nodes[3], damaged,
+        "its node is up, so it is repaired in place"
+    );
+    let runs = runs(&log);
+    assert_eq!(runs.len(), 2);
+    let chunks = |run: &[(NodeId, RunPart)]| -> BTreeSet<ChunkIndex> {
+        let parts = run.iter().map(|(_, part)| part.clone());
+        let requests = parts.map(|part| NodeRequest::RunPart(Box::new(part)));
+        requests.filter_map(|request| writes(&request)).collect()
+    };
+    assert_eq!(chunks(&runs[0]), [0].map(ChunkIndex).into());
+    assert_eq!(chunks(&runs[1]), [0, 3].map(ChunkIndex).into());
+    assert!(readers(&runs[0]).contains(&damaged));
+    assert!(
+        !readers(&runs[1]).contains(&damaged),
+        "the second plan leaves it out"
+    );
+    assert_eq!(bed.status().repair.repaired_chunk_count, 2);
+    assert_eq!(bed.failures_left(), [(2, 1)]);
+}
+
+#[test]
+fn a_requestor_that_crashes_changes_nothing_and_repair_is_tried_again() {
+    let mut bed = Bed::three_racks();
+    let before = bed.put("f", 1).remove(0);
+    let mut crashes = 2;
+    bed.hook(move |node, request| {
+        let crash = writes(request).is_some() && crashes > 0;
+        crash.then(|| {
+            crashes -= 1;
+            ready(Err(gone(node))).boxed()
+        })
+    });
+    bed.fail(&[before.nodes[2]]);
+    bed.ask(REPAIR_NOW);
+    bed.pass(100);
+    assert_eq!(bed.stripe("f").nodes, before.nodes);
+    let status = bed.status();
+    let error = status.repair.last_error.unwrap();
+    assert!(error.contains("does not answer"), "{error}");
+    assert_eq!(status.repair.queued_chunk_count, 1);
+    assert_eq!(status.repair.repaired_chunk_count, 0);
+    let lease = bed.acquire(before.id, before.nodes[0]);
+    assert!(
+        matches!(lease, CoordinatorReply::Lease(_)),
+        "updates go on between tries: {lease:?}"
+    );
+
+    bed.pass(500);
+    assert_eq!(
+        bed.stripe("f").nodes,
+        before.nodes,
+        "it failed a second time"
+    );
+    bed.pass(800);
+    assert_eq!(
+        bed.stripe("f").nodes,
+        before.nodes,
+        "the second wait is twice as long"
+    );
+    bed.pass(200);
+    assert_ne!(bed.stripe("f").nodes[2], before.nodes[2]);
+    assert_eq!(bed.failures_left(), [(2, 1)]);
+}
+
+#[test]
+fn a_new_chunk_that_reads_back_damaged_does_not_count() {
+    let mut bed = Bed::three_racks();
+    let before = bed.put("f", 1).remove(0);
+    let chunk = chunk_on(&before, before.nodes[2]);
+    let mut bad = 1;
+    bed.hook(move |_, request| {
+        let hit = matches!(request, NodeRequest::Scrub { .. }) && bad > 0;
+        hit.then(|| {
+            bad -= 1;
+            let range = gabion_layout::ByteRange::new(0, 1);
+            ready(Ok(NodeReply::Scrubbed {
+                chunk_count: 1,
+                bytes: 1 << 20,
+                damage: vec![Damage {
+                    chunk,
+                    generation: Generation(1),
+                    range,
+                }],
+            }))
+            .boxed()
+        })
+    });
+    bed.fail(&[before.nodes[2]]);
+    bed.ask(REPAIR_NOW);
+    bed.pass(100);
+    assert_eq!(bed.stripe("f"), before);
+    assert_eq!(bed.failures_left(), [(1, 1)]);
+    let error = bed.status().repair.last_error.unwrap();
+    assert!(
+        error.contains("has no place"),
+        "no other node fits: {error}"
+    );
+    let log = words(&bed.take_log());
+    let removals: Vec<u32> = log
+        .iter()
+        .filter(|(_, word)| *word == "discard")
+        .map(|(node, _)| *node)
+        .collect();
+    assert_eq!(removals.len(), 1, "nobody's chunk goes");
+    assert!(!before.nodes.contains(&NodeId(removals[0])));
+    bed.pass(1_000);
+    assert_eq!(bed.failures_left(), [(2, 1)]);
+}
+
+#[test]
+fn the_most_endangered_stripe_is_repaired_first() {
+    let mut bed = Bed::three_racks();
+    let stripes = bed.put("f", 12);
+    // Two nodes of different racks, such that some stripes lose two chunks and some one.
+    let both = |a: u32, b: u32| {
+        let on = |n: u32| move |s: &&gabion_layout::StripeRecord| s.chunk_on(NodeId(n)).is_some();
+        let two: BTreeSet<StripeId> = stripes
+            .iter()
+            .filter(on(a))
+            .filter(on(b))
+            .map(|s| s.id)
+            .collect();
+        let any: BTreeSet<StripeId> = stripes
+            .iter()
+            .filter(|s| on(a)(s) || on(b)(s))
+            .map(|s| s.id)
+            .collect();
+        (two, any)
+    };
+    let pairs = (0..3).flat_map(|a| (3..6).map(move |b| (a, b)));
+    let found = pairs.map(|(a, b)| (a, b, both(a, b)));
+    let (a, b, (two, any)) = found
+        .into_iter()
+        .find(|(_, _, (two, any))| {
+            // The endangered ones must not be first by id as well, or the test could not fail.
+            !two.is_empty() && any.first() < two.first() && two.last() < any.last()
+        })
+        .expect("some pair of nodes does");
+    bed.fail(&[NodeId(a), NodeId(b)]);
+    bed.ask(REPAIR_NOW);
+    bed.pass(1_000);
+    let order = order(&bed.take_log());
+    assert_eq!(order.len(), any.len());
+    let first: BTreeSet<StripeId> = order[..two.len()].iter().copied().collect();
+    assert_eq!(first, two);
+    assert_eq!(bed.failures_left(), [(2, 12)]);
+}
+
+#[test]
+fn a_crowded_rack_is_used_only_when_one_more_loss_would_be_the_end() {
+    let mut bed = Bed::three_racks();
+    let before = bed.put("f", 1).remove(0);
+    let rack: Vec<NodeId> = (0..3).map(NodeId).collect();
+    bed.fail(&rack);
+    assert_eq!(bed.failures_left(), [(0, 1)]);
+    bed.ask(REPAIR_NOW);
+    bed.pass(200);
+    assert_eq!(bed.failures_left(), [(1, 1)]);
+    let error = bed.status().repair.last_error.unwrap();
+    assert!(error.contains("fewer than 2 of its chunks"), "{error}");
+    let half = bed.stripe("f");
+    let moved = |at: &usize| half.nodes[*at] != before.nodes[*at];
+    let moved: Vec<usize> = (0..6).filter(moved).collect();
+    assert_eq!(
+        moved.len(),
+        1,
+        "one chunk is in a crowded rack, the other waits"
+    );
+
+    // The node of the chunk that waits comes back first, and nothing more is to be done; what the
+    // other one still has is nobody's.
+    let of_rack = before.nodes.iter().filter(|node| rack.contains(node));
+    let (waits, moved): (Vec<NodeId>, Vec<NodeId>) =
+        of_rack.partition(|&&node| half.chunk_on(node).is_some());
+    let chunk = chunk_on(&before, waits[0]);
+    assert_eq!(bed.rejoin_obsolete(waits[0], vec![chunk]), []);
+    assert_eq!(bed.failures_left(), [(2, 1)]);
+    let chunk = chunk_on(&before, moved[0]);
+    assert_eq!(bed.rejoin_obsolete(moved[0], vec![chunk]), [chunk]);
+    assert_eq!(bed.stripe("f"), half);
+}
+
+#[test]
+fn status_counts_what_is_lost_and_no_better() {
+    let mut bed = Bed::three_racks();
+    let before = bed.put("f", 1).remove(0);
+    bed.hook(|_, request| {
+        let refuse = matches!(request, NodeRequest::Collect { .. });
+        refuse.then(|| ready(Ok(NodeReply::Refused(Refusal::Failed("no".to_owned())))).boxed())
+    });
+    assert_eq!(bed.failures_left(), [(2, 1)]);
+    bed.report_damage(chunk_on(&before, before.nodes[0]));
+    assert_eq!(bed.failures_left(), [(1, 1)]);
+    bed.stop(before.nodes[1]);
+    bed.pass(TIMING.lease_ms + 100);
+    assert_eq!(bed.failures_left(), [(1, 1)], "a suspect may still serve");
+    bed.pass(TIMING.margin_ms + 500);
+    assert_eq!(bed.failures_left(), [(0, 1)]);
+    assert_eq!(bed.status().lost_chunk_count, 2);
+    assert_eq!(
+        bed.status().repair.queued_chunk_count,
+        1,
+        "the failed node may return"
+    );
+    bed.report_damage(chunk_on(&before, before.nodes[1]));
+    assert_eq!(
+        bed.status().repair.queued_chunk_count,
+        2,
+        "but its chunk is of no use now"
+    );
+    assert_eq!(bed.status().lost_chunk_count, 2);
+    bed.report_damage(chunk_on(&before, before.nodes[2]));
+    assert_eq!(bed.failures_left(), [(-1, 1)]);
+    bed.take_log();
+    bed.unhook();
+    bed.pass(60_000);
+    assert_eq!(
+        bed.take_log(),
+        [],
+        "a primary is not held up for what cannot succeed"
+    );
+    assert_eq!(bed.failures_left(), [(-1, 1)]);
+}
+
+#[test]
+fn a_node_that_joins_while_it_gets_a_chunk_gets_it_again() {
+    let mut bed = Bed::three_racks();
+    let before = bed.put("f", 1).remove(0);
+    let (open, gate) = futures::channel::oneshot::channel();
+    let mut gate = Some(gate);
+    bed.hook(move |_, request| {
+        writes(request)?;
+        let gate = gate.take()?;
+        let done = NodeReply::PartDone {
+            as_of: gabion_layout::Sequence(0),
+            progress: None,
+        };
+        Some(async move { gate.await.map(|()| done).map_err(|_| gone(NodeId(0))) }.boxed())
+    });
+    bed.fail(&[before.nodes[4]]);
+    bed.ask(REPAIR_NOW);
+    let log = bed.take_log();
+    let requestor = log
+        .iter()
+        .find(|asked| writes(&asked.request).is_some())
+        .unwrap()
+        .node;
+    let new = gabion_layout::ChunkId {
+        stripe: before.id,
+        index: ChunkIndex(4),
+    };
+    assert_eq!(
+        bed.rejoin_obsolete(requestor, vec![new]),
+        [new],
+        "it is not the node's yet"
+    );
+    open.send(()).unwrap();
+    bed.pass(100);
+    assert_eq!(bed.stripe("f"), before);
+    let error = bed.status().repair.last_error.unwrap();
+    assert!(error.contains("joined anew"), "{error}");
+    bed.pass(1_000);
+    assert_eq!(bed.stripe("f").nodes[4], requestor);
+}
+
+#[test]
+fn a_coordinator_that_crashes_in_a_repair_does_it_again() {
+    let mut bed = Bed::three_racks();
+    let before = bed.put("f", 1).remove(0);
+    bed.hook(|_, request| writes(request).map(|_| pending().boxed()));
+    bed.fail(&[before.nodes[5]]);
+    bed.ask(REPAIR_NOW);
+    bed.pass(100);
+    let lease = bed.acquire(before.id, before.nodes[0]);
+    assert!(
+        matches!(&lease, CoordinatorReply::Lease(l) if l.epoch.0 == 2 && l.stripe == before),
+        "updates go on while the chunk is made: {lease:?}"
+    );
+    bed.unhook();
+    bed.restart();
+    assert_eq!(
+        bed.failures_left(),
+        [(2, 1)],
+        "the failure is durable, and that nobody waits for the node any more"
+    );
+}
+
+/// What a node says of a chunk of the first generation.
+fn damage(chunk: ChunkId) -> Damage {
+    Damage {
+        chunk,
+        generation: Generation(1),
+        range: gabion_layout::ByteRange::new(0, 4096),
+    }
+}
+
+#[test]
+fn a_scrub_finds_damage_and_has_it_repaired() {
+    let mut bed = Bed::three_racks();
+    let before = bed.put("f", 1).remove(0);
+    let (damaged, silent) = (before.nodes[0], before.nodes[1]);
+    let own = chunk_on(&before, damaged);
+    let foreign = chunk_on(&before, before.nodes[2]);
+    // Of a stripe that was given up before it was made.
+    let (given_up, _) = bed.begin_put("g", 1);
+    bed.ask(CoordinatorRequest::AbortPut(given_up));
+    let nobodys = ChunkId {
+        stripe: StripeId(before.id.0 + 1),
+        ..own
+    };
+    bed.pass(10_000);
+    bed.take_log();
+    bed.hook(move |node, request| {
+        let NodeRequest::Scrub { chunks } = request else {
+            return None;
+        };
+        (node == damaged && chunks.is_empty()).then(|| {
+            ready(Ok(NodeReply::Scrubbed {
+                chunk_count: 5,
+                bytes: 5000,
+                damage: vec![damage(own), damage(foreign), damage(nobodys)],
+            }))
+            .boxed()
+        })
+    });
+    bed.stop(silent);
+    let CoordinatorReply::Scrubbed {
+        chunk_count,
+        bytes,
+        damage,
+        unreachable,
+    } = bed.ask(CoordinatorRequest::ScrubAll)
+    else {
+        panic!("a scrub does not fail")
+    };
+    assert_eq!((chunk_count, bytes), (5 + 7, 5000 + 7 * 1000));
+    assert_eq!(damage.len(), 3);
+    assert_eq!(unreachable, [silent]);
+    let stale = bed.stripe("f").stale;
+    assert_eq!(
+        stale.iter().map(|stale| stale.chunk).collect::<Vec<_>>(),
+        [own.index],
+        "the other is not that node's"
+    );
+    bed.pass(TIMING.lease_ms + TIMING.margin_ms + 10_000);
+    let after = bed.stripe("f");
+    assert_eq!((after.stale, after.nodes), (vec![], before.nodes));
+    let log = bed.take_log();
+    let removed: BTreeSet<(ChunkId, bool)> = log
+        .into_iter()
+        .filter(|asked| asked.node == damaged)
+        .filter_map(|asked| match asked.request {
+            NodeRequest::Remove { chunks } => Some((chunks[0], false)),
+            NodeRequest::Discard { chunk, .. } => Some((chunk, true)),
+            _ => None,
+        })
+        .collect();
+    let leftovers = [(foreign, true), (nobodys, false)];
+    assert_eq!(
+        removed,
+        BTreeSet::from(leftovers),
+        "leftovers go, in a term where there are terms"
+    );
+}

@@ -1,0 +1,293 @@
+//! Writes that span stripes: who may touch the old stripes meanwhile, and what is left of a
+//! replacement however it ends.
+
+use crate::coordinator::bed::{Bed, chunk_on, gone, words};
+use futures::FutureExt;
+use futures::future::{pending, ready};
+use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeId, StripeRecord};
+use gabion_meta::PutId;
+use gabion_protocol::message::{
+    CoordinatorReply, CoordinatorRequest, FileLayout, Holding, NodeReply, NodeRequest,
+    PendingRecord, SettledStripe,
+};
+use gabion_store::AppendedState;
+
+fn look(bed: &mut Bed) -> FileLayout {
+    let name = "f".to_owned();
+    match bed.ask(CoordinatorRequest::Lookup { name }) {
+        CoordinatorReply::File(layout) => layout,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn ids(stripes: &[StripeRecord]) -> Vec<StripeId> {
+    stripes.iter().map(|stripe| stripe.id).collect()
+}
+
+fn ask(bed: &mut Bed, stripes: &[StripeRecord]) -> CoordinatorReply {
+    let file = look(bed).file.put;
+    bed.ask(CoordinatorRequest::BeginReplace {
+        name: "f".to_owned(),
+        file,
+        stripes: ids(stripes),
+    })
+}
+
+fn begin(bed: &mut Bed, old: &[StripeRecord]) -> (PutId, Vec<SettledStripe>, Vec<StripeRecord>) {
+    match ask(bed, old) {
+        CoordinatorReply::Replacement {
+            put,
+            settled,
+            stripes,
+            ..
+        } => (put, settled, stripes),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn commit(bed: &mut Bed, put: PutId, old: &[StripeRecord]) -> CoordinatorReply {
+    let displaced = ids(old);
+    bed.ask(CoordinatorRequest::CommitReplace { put, displaced })
+}
+
+fn busy(reply: &CoordinatorReply, words: &str) {
+    match reply {
+        CoordinatorReply::Busy(sentence) => assert!(sentence.contains(words), "{sentence}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn epoch(reply: &CoordinatorReply) -> u64 {
+    match reply {
+        CoordinatorReply::Lease(lease) => lease.epoch.0,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn old_stripes_are_settled_and_nobody_updates_them_until_the_swap() {
+    let mut bed = Bed::three_racks();
+    let old = bed.put("f", 3);
+    let primary = old[1].nodes[0];
+    assert_eq!(epoch(&bed.acquire(old[1].id, primary)), 1);
+    // Update 5 is on all participants, update 6 is not.
+    let record = |sequence, participants: [u8; 2]| PendingRecord {
+        epoch: Epoch(1),
+        chunk: ChunkIndex(0),
+        sequence: Sequence(sequence),
+        participants: participants.map(ChunkIndex).to_vec(),
+    };
+    let (writer, records) = (old[1].nodes[0], vec![record(5, [0, 0]), record(6, [0, 1])]);
+    let asked_id = old[1].id;
+    bed.hook(move |node, request| match request {
+        NodeRequest::Collect { stripe, .. } if *stripe == asked_id && node == writer => {
+            let (mark, records) = (Sequence(4), records.clone());
+            Some(
+                ready(Ok(NodeReply::Holding(Holding {
+                    mark,
+                    records,
+                    appended: AppendedState::default(),
+                })))
+                .boxed(),
+            )
+        }
+        _ => None,
+    });
+    bed.take_log();
+    let (put, settled, new) = begin(&mut bed, &old[1..]);
+    let marks: Vec<_> = settled.iter().map(|s| (s.epoch, s.mark)).collect();
+    assert_eq!(marks, [(Epoch(2), Sequence(5)), (Epoch(1), Sequence(0))]);
+    assert_eq!(ids(&new).len(), 2);
+    assert!(new.iter().all(|s| s.chunk_bytes == 1 << 20));
+    let log = bed.take_log();
+    let count = |word| words(&log).iter().filter(|(_, w)| *w == word).count();
+    assert_eq!((count("collect"), count("resolve")), (12, 12));
+    busy(&bed.acquire(old[1].id, primary), "rewritten");
+    assert_eq!(epoch(&bed.acquire(old[0].id, old[0].nodes[0])), 1);
+    assert_eq!(look(&mut bed).stripes, old, "nothing is seen yet");
+    assert_eq!(commit(&mut bed, put, &old[1..]), CoordinatorReply::Done);
+    let after = look(&mut bed);
+    assert_eq!(after.stripes[0], old[0]);
+    assert_eq!(after.stripes[1..], new);
+    busy(&bed.acquire(old[1].id, primary), "read the file's record");
+    assert_eq!(epoch(&bed.acquire(new[0].id, new[0].nodes[0])), 1);
+    // All twelve old chunks are gone before the answer.
+    let removed: Vec<ChunkId> = bed
+        .take_log()
+        .into_iter()
+        .filter_map(|asked| match asked.request {
+            NodeRequest::Remove { chunks } => Some(chunks),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    for stripe in &old[1..] {
+        for &node in &stripe.nodes {
+            assert!(removed.contains(&chunk_on(stripe, node)), "{node}");
+        }
+    }
+}
+
+#[test]
+fn a_write_is_not_acknowledged_while_a_node_serves_old_chunks() {
+    let mut bed = Bed::three_racks();
+    let old = bed.put("f", 2);
+    let (put, _, new) = begin(&mut bed, &old);
+    let slow = old[0].nodes[0];
+    bed.hook(move |node, request| {
+        let is_slow = node == slow && matches!(request, NodeRequest::Remove { .. });
+        is_slow.then(|| ready(Err(gone(node))).boxed())
+    });
+    busy(&commit(&mut bed, put, &old), "not withdrawn");
+    assert_eq!(look(&mut bed).stripes, new, "but it is done");
+    busy(&commit(&mut bed, put, &old), "not withdrawn");
+    bed.unhook();
+    assert_eq!(commit(&mut bed, put, &old), CoordinatorReply::Done);
+}
+
+#[test]
+fn a_commit_whose_answer_was_lost_is_known_after_others_have_replaced_the_stripes() {
+    let mut bed = Bed::three_racks();
+    let old = bed.put("f", 2);
+    let (put, _, new) = begin(&mut bed, &old);
+    // The answer is lost, and somebody else writes before the client asks again.
+    assert_eq!(commit(&mut bed, put, &old), CoordinatorReply::Done);
+    let (other, _, newest) = begin(&mut bed, &new);
+    assert_eq!(commit(&mut bed, other, &new), CoordinatorReply::Done);
+    assert_eq!(commit(&mut bed, put, &old), CoordinatorReply::Done);
+    bed.restart();
+    assert_eq!(commit(&mut bed, put, &old), CoordinatorReply::Done);
+    assert_eq!(look(&mut bed).stripes, newest, "nothing is done twice");
+    // One that was aborted never was committed, and that is another answer.
+    let (put, ..) = begin(&mut bed, &newest);
+    bed.ask(CoordinatorRequest::AbortPut(put));
+    let late = commit(&mut bed, put, &newest);
+    assert!(
+        matches!(late, CoordinatorReply::NotCommitted(_)),
+        "{late:?}"
+    );
+}
+
+#[test]
+fn of_writers_that_overlap_one_waits() {
+    let mut bed = Bed::three_racks();
+    let old = bed.put("f", 3);
+    let (first, ..) = begin(&mut bed, &old[..2]);
+    busy(&ask(&mut bed, &old[1..]), "rewritten");
+    // The one that was refused has taken nothing.
+    assert_eq!(epoch(&bed.acquire(old[2].id, old[2].nodes[0])), 1);
+    let given_up = bed.ask(CoordinatorRequest::AbortPut(first));
+    assert_eq!(given_up, CoordinatorReply::Done);
+    let (second, _, new) = begin(&mut bed, &old[1..]);
+    assert_eq!(commit(&mut bed, second, &old[1..]), CoordinatorReply::Done);
+    assert_eq!(look(&mut bed).stripes[1..], new);
+    let late = commit(&mut bed, first, &old[..2]);
+    assert!(
+        matches!(late, CoordinatorReply::NotCommitted(_)),
+        "{late:?}"
+    );
+    busy(&ask(&mut bed, &old), "read the file's record");
+}
+
+#[test]
+fn a_silent_writer_holds_nobody_up_for_long() {
+    let mut bed = Bed::three_racks();
+    let old = bed.put("f", 2);
+    let (put, ..) = begin(&mut bed, &old);
+    let patience_ms = bed.options.put_timeout_ms / 6;
+    for _ in 0..4 {
+        bed.pass(patience_ms / 2);
+        let touched = bed.ask(CoordinatorRequest::TouchPut(put));
+        assert_eq!(touched, CoordinatorReply::Done);
+    }
+    busy(&bed.acquire(old[0].id, old[0].nodes[0]), "rewritten");
+    bed.pass(2 * patience_ms);
+    assert_eq!(epoch(&bed.acquire(old[0].id, old[0].nodes[0])), 2);
+    let late = commit(&mut bed, put, &old);
+    assert!(matches!(&late, CoordinatorReply::NotCommitted(s) if s.contains("not under way")));
+    assert_eq!(look(&mut bed).stripes, old);
+}
+
+#[test]
+fn after_a_restart_the_first_to_take_a_lease_decides() {
+    let mut bed = Bed::three_racks();
+    let old = bed.put("f", 2);
+    let (put, _, new) = begin(&mut bed, &old);
+    bed.restart();
+    assert_eq!(commit(&mut bed, put, &old), CoordinatorReply::Done);
+    assert_eq!(look(&mut bed).stripes, new);
+    let (put, ..) = begin(&mut bed, &new);
+    bed.restart();
+    assert_eq!(epoch(&bed.acquire(new[0].id, new[0].nodes[0])), 2);
+    let late = commit(&mut bed, put, &new);
+    assert!(matches!(&late, CoordinatorReply::NotCommitted(s) if s.contains("is over")));
+    assert_eq!(look(&mut bed).stripes, new);
+    // Nor does another writer wait for the one whose replacement is lost.
+    let (put, ..) = begin(&mut bed, &new);
+    assert_eq!(commit(&mut bed, put, &new), CoordinatorReply::Done);
+}
+
+#[test]
+fn repairs_and_replacements_leave_each_other_alone() {
+    let mut bed = Bed::three_racks();
+    let old = bed.put("f", 2);
+    let (put, ..) = begin(&mut bed, &old);
+    bed.report_damage(chunk_on(&old[0], old[0].nodes[2]));
+    bed.pass(3_000);
+    let parts = |bed: &mut Bed| {
+        let log = bed.take_log();
+        words(&log)
+            .iter()
+            .filter(|(_, word)| *word == "part")
+            .count()
+    };
+    assert_eq!(parts(&mut bed), 0, "the repair waits");
+    // A repair that hangs, and a write that comes meanwhile.
+    bed.hook(move |_, request| {
+        matches!(request, NodeRequest::RunPart(_)).then(|| pending().boxed())
+    });
+    bed.ask(CoordinatorRequest::AbortPut(put));
+    assert!(parts(&mut bed) > 0, "the repair is tried again at once");
+    busy(&ask(&mut bed, &old), "repaired");
+}
+
+#[test]
+fn a_stripe_that_cannot_be_settled_stays_as_it_is() {
+    let mut bed = Bed::three_racks();
+    let old = bed.put("f", 2);
+    bed.stop(old[0].nodes[0]);
+    bed.pass(1_100);
+    let waits = ask(&mut bed, &old);
+    assert!(matches!(waits, CoordinatorReply::Busy(_)), "{waits:?}");
+    let leader = |stripe: &StripeRecord| -> NodeId {
+        let mut others = stripe.nodes.iter().copied();
+        others.rfind(|&node| node != old[0].nodes[0]).unwrap()
+    };
+    assert_eq!(
+        epoch(&bed.acquire(old[0].id, leader(&old[0]))),
+        2,
+        "the lease is given back"
+    );
+    assert_eq!(look(&mut bed).stripes, old);
+}
+
+#[test]
+fn whose_chunks_counted_is_known_while_one_of_them_may_return() {
+    let mut bed = Bed::three_racks();
+    let old = bed.put("f", 1);
+    let id = old[0].id;
+    let ended = |bed: &mut Bed| match bed.ask(CoordinatorRequest::Ended(id)) {
+        CoordinatorReply::Ended { stripe, .. } => stripe,
+        other => panic!("{other:?}"),
+    };
+    busy(&bed.ask(CoordinatorRequest::Ended(id)), "has not ended");
+    // The settlement of the old stripe leaves this node out, and it may miss what that decides.
+    let away = old[0].nodes[4];
+    bed.fail(&[away]);
+    let (put, ..) = begin(&mut bed, &old);
+    assert_eq!(commit(&mut bed, put, &old), CoordinatorReply::Done);
+    let last = ended(&mut bed).expect("its node may return");
+    assert_eq!(last.nodes, old[0].nodes);
+    let stale: Vec<ChunkIndex> = last.chunks().filter(|&c| last.is_stale(c)).collect();
+    assert_eq!(stale, [ChunkIndex(4)]);
+}

@@ -1,0 +1,228 @@
+//! What becomes of a node that others say does not answer.
+
+use crate::coordinator::bed::{Bed, Reply, TIMING, gone};
+use futures::FutureExt;
+use futures::future::{BoxFuture, ready};
+use gabion_layout::NodeId;
+use gabion_protocol::event::Event;
+use gabion_protocol::message::{
+    CoordinatorReply, CoordinatorRequest, EndCause, JoinSession, Liveness, NodeReply, NodeRequest,
+    Refusal, Vitals,
+};
+
+const NODE: NodeId = NodeId(4);
+/// The incarnation with which the bed lets a node in at first.
+const FIRST_RUN: u64 = 1;
+
+fn liveness(bed: &mut Bed) -> Liveness {
+    let nodes = bed.status().nodes;
+    let found = nodes.iter().find(|status| status.node == NODE);
+    found.unwrap().liveness
+}
+
+fn suspect(bed: &mut Bed) {
+    let told = bed.ask(CoordinatorRequest::Suspect { node: NODE });
+    assert_eq!(told, CoordinatorReply::Done);
+}
+
+/// From now on so many of the other nodes cannot reach the node; it answers the coordinator.
+fn cut_off(bed: &mut Bed, cut_count: u32) {
+    bed.hook(move |node, request| {
+        let NodeRequest::Reach { node: sought } = request else {
+            return None;
+        };
+        assert_eq!(*sought, NODE);
+        let said = if node.0 < cut_count {
+            NodeReply::Refused(Refusal::Unavailable(NODE.to_string()))
+        } else {
+            NodeReply::Done
+        };
+        let reply: BoxFuture<'static, Reply> = ready(Ok(said)).boxed();
+        Some(reply)
+    });
+}
+
+#[test]
+fn a_node_that_does_not_answer_is_suspect_at_once_and_failed_when_its_lease_is_over() {
+    let mut bed = Bed::new(3, 3);
+    bed.stop(NODE);
+    assert_eq!(liveness(&mut bed), Liveness::Up);
+    suspect(&mut bed);
+    assert_eq!(liveness(&mut bed), Liveness::Suspect);
+    bed.pass(TIMING.lease_ms - 100);
+    assert_eq!(liveness(&mut bed), Liveness::Suspect, "its lease may run");
+    bed.pass(TIMING.margin_ms + 500);
+    assert_eq!(liveness(&mut bed), Liveness::Failed);
+    bed.rejoin_obsolete(NODE, vec![]);
+    assert_eq!(liveness(&mut bed), Liveness::Up);
+}
+
+#[test]
+fn a_report_about_a_node_that_answers_changes_nothing() {
+    let mut bed = Bed::new(3, 3);
+    suspect(&mut bed);
+    assert_eq!(liveness(&mut bed), Liveness::Up);
+    bed.ask(CoordinatorRequest::Suspect { node: NodeId(99) });
+    bed.hook(|node, request| {
+        let is_to_it = node == NODE && matches!(request, NodeRequest::Probe { .. });
+        is_to_it.then(|| ready(Err(gone(node))).boxed())
+    });
+    suspect(&mut bed);
+    assert_eq!(liveness(&mut bed), Liveness::Suspect);
+    // It is looked at again without another report.
+    bed.unhook();
+    bed.pass(1_500);
+    assert_eq!(liveness(&mut bed), Liveness::Up);
+}
+
+/// Has this run of the node ask to join.
+fn join_as_run(bed: &mut Bed, incarnation: u64) -> CoordinatorReply {
+    let applicant = bed.applicant(Some(NODE), NODE.0, NODE.0 / 3, incarnation);
+    bed.let_in(applicant, vec![])
+}
+
+/// Has the node evicted, and lets its lease run out.
+fn evict(bed: &mut Bed) {
+    cut_off(bed, 6);
+    suspect(bed);
+    bed.pass(2_500 + TIMING.lease_ms + 2 * TIMING.margin_ms);
+    assert_eq!(liveness(bed), Liveness::Failed);
+    assert!(bed.take_events().contains(&Event::Evicted(NODE)));
+}
+
+#[test]
+fn a_node_that_several_others_cannot_use_is_evicted_until_they_can() {
+    let mut bed = Bed::three_racks();
+    cut_off(&mut bed, 1);
+    suspect(&mut bed);
+    bed.pass(10_000);
+    assert_eq!(liveness(&mut bed), Liveness::Up, "a link has two ends");
+    cut_off(&mut bed, 3);
+    suspect(&mut bed);
+    bed.pass(1_000);
+    assert_eq!(liveness(&mut bed), Liveness::Up, "not by one look");
+    bed.pass(1_500 + TIMING.lease_ms + 2 * TIMING.margin_ms);
+    assert_eq!(liveness(&mut bed), Liveness::Failed);
+    let CoordinatorReply::Busy(why) = join_as_run(&mut bed, FIRST_RUN) else {
+        panic!("it may not join yet")
+    };
+    assert!(why.contains("other nodes cannot reach node 4"), "{why}");
+    let said = bed.status().repair.last_error.unwrap();
+    assert!(said.contains("evicted"), "{said}");
+    bed.unhook();
+    bed.pass(10_000);
+    let reply = join_as_run(&mut bed, FIRST_RUN);
+    assert!(matches!(reply, CoordinatorReply::Joined(_)), "{reply:?}");
+    assert_eq!(liveness(&mut bed), Liveness::Up);
+}
+
+#[test]
+fn an_evicted_node_is_failed_as_soon_as_it_says_that_it_serves_nothing_more() {
+    let mut bed = Bed::three_racks();
+    let session = bed.rejoin_in_session(NODE);
+    let end = |bed: &mut Bed, session| {
+        let cause = EndCause::Told;
+        let told = bed.ask(CoordinatorRequest::EndMembership { session, cause });
+        assert_eq!(told, CoordinatorReply::Done);
+        liveness(bed)
+    };
+    cut_off(&mut bed, 6);
+    suspect(&mut bed);
+    bed.pass(1_500);
+    assert!(bed.take_events().contains(&Event::Evicted(NODE)));
+    assert_eq!(liveness(&mut bed), Liveness::Suspect, "its lease may run");
+    let number = session.number.wrapping_sub(1);
+    let earlier = JoinSession { number, ..session };
+    assert_eq!(end(&mut bed, earlier), Liveness::Suspect);
+    assert_eq!(end(&mut bed, session), Liveness::Failed);
+    bed.unhook();
+    let second = bed.rejoin_in_session(NODE);
+    assert_eq!(end(&mut bed, session), Liveness::Up, "it has joined since");
+    assert_eq!(end(&mut bed, second), Liveness::Failed);
+}
+
+#[test]
+fn a_node_whose_disk_hangs_is_failed_as_soon_as_it_says_so_and_the_log_tells_why() {
+    let mut bed = Bed::three_racks();
+    let session = bed.rejoin_in_session(NODE);
+    bed.take_events();
+    let cause = EndCause::DiskHangs;
+    let told = bed.ask(CoordinatorRequest::EndMembership { session, cause });
+    assert_eq!(told, CoordinatorReply::Done);
+    assert_eq!(liveness(&mut bed), Liveness::Failed);
+    let events = bed.take_events();
+    assert!(events.contains(&Event::DiskHangs(NODE)), "{events:?}");
+    bed.rejoin_in_session(NODE);
+    assert_eq!(liveness(&mut bed), Liveness::Up);
+}
+
+#[test]
+fn a_new_start_of_an_evicted_node_joins_at_once_and_stays() {
+    let mut bed = Bed::three_racks();
+    evict(&mut bed);
+    // Nobody reaches the process that has ended, and the new one answers only when it has joined.
+    bed.stop(NODE);
+    bed.pass(10_000);
+    bed.unhook();
+    bed.rejoin_obsolete(NODE, vec![]);
+    assert_eq!(liveness(&mut bed), Liveness::Up);
+    bed.pass(10_000);
+    assert_eq!(liveness(&mut bed), Liveness::Up);
+    assert_eq!(bed.take_events(), []);
+}
+
+#[test]
+fn a_new_start_of_a_node_that_is_still_cut_off_is_evicted_by_as_many_looks() {
+    let mut bed = Bed::three_racks();
+    evict(&mut bed);
+    let second_run = bed.ports().now_ms() + 1;
+    bed.rejoin_obsolete(NODE, vec![]);
+    assert_eq!(liveness(&mut bed), Liveness::Up);
+    bed.pass(1_000);
+    assert_eq!(liveness(&mut bed), Liveness::Up, "not by one look");
+    evict(&mut bed);
+    let reply = join_as_run(&mut bed, second_run);
+    assert!(matches!(reply, CoordinatorReply::Busy(_)), "{reply:?}");
+}
+
+#[test]
+fn a_process_that_has_died_is_never_evicted() {
+    let mut bed = Bed::three_racks();
+    bed.stop(NODE);
+    cut_off(&mut bed, 9);
+    suspect(&mut bed);
+    bed.pass(10_000);
+    assert_eq!(liveness(&mut bed), Liveness::Failed);
+    let events = bed.take_events();
+    assert!(!events.contains(&Event::Evicted(NODE)), "{events:?}");
+    bed.rejoin_obsolete(NODE, vec![]);
+    assert_eq!(liveness(&mut bed), Liveness::Up);
+}
+
+#[test]
+fn no_more_nodes_are_evicted_than_all_pools_survive() {
+    let mut bed = Bed::three_racks();
+    bed.fail(&[NodeId(7), NodeId(8)]);
+    cut_off(&mut bed, 7);
+    suspect(&mut bed);
+    bed.pass(10_000);
+    assert_eq!(liveness(&mut bed), Liveness::Up);
+}
+
+#[test]
+fn a_coordinator_whose_metadata_have_failed_grants_no_leases_and_says_so() {
+    let mut bed = Bed::three_racks();
+    let coordinator = bed.coordinator.clone();
+    assert!(coordinator.broken().now_or_never().is_none());
+    bed.store().fail_after(0);
+    bed.ask(CoordinatorRequest::Pools);
+    let beat = bed.ask(CoordinatorRequest::Heartbeat {
+        node: NODE,
+        incarnation: u64::MAX,
+        heard: None,
+        position: 0,
+        vitals: Vitals::default(),
+    });
+    assert!(matches!(&beat, CoordinatorReply::Refused(_)), "{beat:?}");
+    assert!(coordinator.broken().now_or_never().is_some());
+}

@@ -1,0 +1,5 @@
+//! The integration tests of `protocol`, linked once: a module for each subject.
+
+mod coordinator;
+mod model;
+mod update;

@@ -1,0 +1,502 @@
+//! Real nodes of one stripe on a bed: one thread, no time, and a coordinator that grants everything
+//! and remembers what it was told. Messages arrive when the test sends them.
+
+use crate::update::ports::{BedPorts, Note, World};
+use bytes::Bytes;
+use futures::future::{Either, poll_fn, ready};
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
+use gabion_layout::{
+    ByteRange, ChunkId, ChunkIndex, ChunkRange, Generation, Keeping, NodeId, PoolId, RackId,
+    Sequence, Start, StripeId, StripeRecord, UpdateScheme,
+};
+use gabion_protocol::limits::Limits;
+use gabion_protocol::message::{Decided, EndCause, NodeReply, NodeRequest, Refusal, RunId};
+use gabion_protocol::node::{Node, NodeOptions};
+use gabion_protocol::ports::{Address, Ports};
+use gabion_store::{ChunkSpec, Cut, Options, SimDisk, Store};
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+
+pub(crate) const CHUNK_BYTES: u64 = 4096;
+pub(crate) const STRIPE: StripeId = StripeId(1);
+
+/// Four nodes with the chunks of one stripe of zeros under `rs(2,2)`.
+pub(crate) struct Bed {
+    world: Arc<Mutex<World>>,
+    stores: Vec<Arc<Store>>,
+    disks: Vec<SimDisk>,
+}
+
+fn update_of(
+    run: u64,
+    chunk: u8,
+    length: usize,
+    substitutes: &[(ChunkIndex, NodeId)],
+    generation: Generation,
+) -> NodeRequest {
+    NodeRequest::Update {
+        run: RunId(run),
+        stripe: STRIPE,
+        generation,
+        ranges: vec![ChunkRange {
+            chunk: ChunkIndex(chunk),
+            range: ByteRange::new(0, length as u64),
+        }],
+        substitutes: substitutes.to_vec(),
+    }
+}
+
+pub(crate) fn stripe() -> StripeRecord {
+    StripeRecord {
+        id: STRIPE,
+        pool: PoolId(1),
+        chunk_bytes: CHUNK_BYTES,
+        generation: Generation(1),
+        nodes: (0..4).map(NodeId).collect(),
+        stale: Vec::new(),
+    }
+}
+
+const fn spec(base: u64) -> ChunkSpec {
+    ChunkSpec {
+        generation: Generation(1),
+        chunk_bytes: CHUNK_BYTES,
+        base: Sequence(base),
+        keeping: Keeping::InPlace,
+    }
+}
+
+fn node_options(node: u32) -> NodeOptions {
+    NodeOptions {
+        node: Some(NodeId(node)),
+        rack: RackId(node % 2),
+        address: format!("host:{node}"),
+        capacity_bytes: 1 << 30,
+        reserve_bytes_per_s: 16 << 20,
+        page_chunk_count: 1,
+        start: Start {
+            number: 1,
+            nonce: 1,
+        },
+        limits: Limits::default(),
+    }
+}
+
+impl Bed {
+    /// Lets a node's disk fail for good.
+    pub(crate) fn kill_disk(&self, node: u32) {
+        self.disks[node as usize].die();
+    }
+
+    /// Lets a node join anew that is told that a chunk is not its any more; what is in its trash then.
+    pub(crate) fn rejoin_without(&self, node: u32, chunk: ChunkId) -> Vec<String> {
+        self.world().obsolete = vec![chunk];
+        let store = Arc::clone(&self.stores[node as usize]);
+        let ports: Arc<dyn Ports> = Arc::new(self.ports(node));
+        let joined = self.run(Node::join(Arc::clone(&store), ports, node_options(node)));
+        joined.expect("everybody may join");
+        store.trash().expect("the disk works")
+    }
+
+    /// Nodes that have told the coordinator that their stores failed, in that order.
+    pub(crate) fn store_failures(&self) -> Vec<NodeId> {
+        self.world().store_failures.clone()
+    }
+
+    /// Starts the nodes of a pool of parity logging; they believe those in `failed` to be gone.
+    pub(crate) fn new(failed: &[u32]) -> Self {
+        Self::with_scheme(UpdateScheme::Pl, failed)
+    }
+
+    /// The same in a pool of any scheme.
+    pub(crate) fn with_scheme(scheme: UpdateScheme, failed: &[u32]) -> Self {
+        let world: Arc<Mutex<World>> = Arc::default();
+        world.lock().expect("no panic yet").scheme = scheme;
+        world.lock().expect("no panic yet").failed = failed.iter().map(|&n| NodeId(n)).collect();
+        let mut bed = Self {
+            world,
+            stores: Vec::new(),
+            disks: Vec::new(),
+        };
+        for node in 0..4 {
+            let options = Options {
+                segment_bytes: 1 << 20,
+                free_bytes: 0,
+                ..Options::default()
+            };
+            let disk = SimDisk::new(u64::from(node));
+            bed.disks.push(disk.clone());
+            let store = Arc::new(
+                Store::open(Arc::new(disk), options)
+                    .expect("an empty disk")
+                    .0,
+            );
+            let chunk = ChunkId {
+                stripe: STRIPE,
+                index: ChunkIndex(node as u8),
+            };
+            let mut writer = store.create(chunk, spec(0)).expect("there is room");
+            let zeros = vec![0; CHUNK_BYTES as usize];
+            writer.write_at(0, &zeros).expect("it fits");
+            writer.finish().expect("it is whole");
+            let ports: Arc<dyn Ports> = Arc::new(bed.ports(node));
+            let joined = bed.run(Node::join(Arc::clone(&store), ports, node_options(node)));
+            let node = joined.expect("everybody may join");
+            bed.world().nodes.insert(node.id(), node);
+            bed.stores.push(store);
+        }
+        bed
+    }
+
+    /// Up to where a node's journal is durable.
+    pub(crate) fn position(&self, node: u32) -> u64 {
+        self.stores[node as usize].position()
+    }
+
+    pub(crate) fn ports(&self, me: u32) -> BedPorts {
+        let world = Arc::clone(&self.world);
+        BedPorts {
+            me: NodeId(me),
+            world,
+        }
+    }
+
+    fn world(&self) -> std::sync::MutexGuard<'_, World> {
+        self.world.lock().expect("nobody panics with it")
+    }
+
+    /// Runs a future to its end, and beside it all tasks that nodes start.
+    pub(crate) fn run<R>(&self, future: impl Future<Output = R>) -> R {
+        let mut future = std::pin::pin!(future);
+        let mut running = FuturesUnordered::new();
+        futures::executor::block_on(poll_fn(|context| {
+            loop {
+                running.extend(std::mem::take(&mut self.world().tasks));
+                while let Poll::Ready(Some(())) = running.poll_next_unpin(context) {}
+                if let Poll::Ready(result) = future.as_mut().poll(context) {
+                    return Poll::Ready(result);
+                }
+                if self.world().tasks.is_empty() {
+                    return Poll::Pending;
+                }
+            }
+        }))
+    }
+
+    /// Sends a request to a node and waits for its reply.
+    pub(crate) fn ask(&self, node: u32, request: NodeRequest) -> NodeReply {
+        let called = Arc::clone(&self.world().nodes[&NodeId(node)]);
+        self.run(called.handle(request, Address::Node(NodeId::CLIENT)))
+    }
+
+    /// Stages new bytes of a chunk at a node.
+    pub(crate) fn stage(&self, node: u32, run: u64, chunk: u8, bytes: &'static [u8]) -> NodeReply {
+        let request = NodeRequest::Stage {
+            run: RunId(run),
+            stripe: STRIPE,
+            chunk: ChunkIndex(chunk),
+            offset: 0,
+            bytes: Bytes::from_static(bytes),
+        };
+        self.ask(node, request)
+    }
+
+    /// A node gets its chunk anew, as of an update; its bytes are zeros.
+    pub(crate) fn make_anew(&self, node: u8, base: u64) {
+        let index = ChunkIndex(node);
+        let stripe = STRIPE;
+        let store = &self.stores[usize::from(node)];
+        let mut writer = store
+            .create(ChunkId { stripe, index }, spec(base))
+            .expect("there is room");
+        let zeros = vec![0; CHUNK_BYTES as usize];
+        writer.write_at(0, &zeros).expect("it fits");
+        writer.finish().expect("it is whole");
+    }
+
+    pub(crate) fn unstage(&self, node: u32, run: u64) -> NodeReply {
+        self.ask(node, NodeRequest::Unstage { run: RunId(run) })
+    }
+
+    /// Asks node 0 to run an update of the first bytes of a chunk.
+    pub(crate) fn update(
+        &self,
+        run: u64,
+        chunk: u8,
+        length: usize,
+        substitutes: &[(ChunkIndex, NodeId)],
+    ) -> NodeReply {
+        let generation = self.world().stripe().generation;
+        self.ask(0, update_of(run, chunk, length, substitutes, generation))
+    }
+
+    /// Asks node 0 to run an update that never comes to an end, and for the mark meanwhile.
+    pub(crate) fn mark_beside_stuck_update(&self, run: u64, chunk: u8, length: usize) -> NodeReply {
+        self.world().stuck.push(NodeId(chunk.into()));
+        let primary = Arc::clone(&self.world().nodes[&NodeId(0)]);
+        let origin = Address::Node(NodeId::CLIENT);
+        let update = primary.handle(update_of(run, chunk, length, &[], Generation(1)), origin);
+        let mark = NodeRequest::Mark {
+            stripe: STRIPE,
+            settle: false,
+            reconstruct: false,
+        };
+        let mark = primary.handle(mark, origin);
+        match self.run(futures::future::select(update, mark)) {
+            Either::Left((reply, _)) => panic!("the update ended: {reply:?}"),
+            Either::Right((reply, _)) => reply,
+        }
+    }
+
+    /// The committed marks that the nodes know.
+    pub(crate) fn marks(&self) -> Vec<u64> {
+        let known = |store: &Arc<Store>| store.held(STRIPE).expect("it has a chunk");
+        self.stores.iter().map(|s| known(s).mark.0).collect()
+    }
+
+    /// Whether a node holds records that are not settled.
+    pub(crate) fn has_records(&self, node: u32) -> bool {
+        let held = self.stores[node as usize].held(STRIPE);
+        !held.expect("it has a chunk").records.is_empty()
+    }
+
+    /// The first bytes of a chunk as of an update.
+    pub(crate) fn read(&self, chunk: u8, length: usize, as_of: u64) -> Vec<u8> {
+        let id = ChunkId {
+            stripe: STRIPE,
+            index: ChunkIndex(chunk),
+        };
+        let (mut bytes, cut) = (Vec::new(), Cut::Exactly(Sequence(as_of)));
+        let range = ByteRange::new(0, length as u64);
+        let store = &self.stores[usize::from(chunk)];
+        store
+            .read(id, range, cut, &mut bytes)
+            .expect("it can be read");
+        bytes
+    }
+
+    /// The first bytes of a chunk as readers of data see them.
+    pub(crate) fn newest(&self, chunk: u8, length: usize, as_of: u64) -> Vec<u8> {
+        let id = ChunkId {
+            stripe: STRIPE,
+            index: ChunkIndex(chunk),
+        };
+        let (mut bytes, cut) = (Vec::new(), Cut::Newest(Sequence(as_of)));
+        let range = ByteRange::new(0, length as u64);
+        let read = self.stores[usize::from(chunk)].read(id, range, cut, &mut bytes);
+        read.expect("it can be read");
+        bytes
+    }
+
+    /// Has node 0 commit the stripe.
+    pub(crate) fn commit(&self) -> NodeReply {
+        self.ask(0, NodeRequest::Commit { stripe: STRIPE })
+    }
+
+    /// Asks node 0 for the mark.
+    pub(crate) fn mark(&self, settle: bool, reconstruct: bool) -> NodeReply {
+        let stripe = STRIPE;
+        let request = NodeRequest::Mark {
+            stripe,
+            settle,
+            reconstruct,
+        };
+        self.ask(0, request)
+    }
+
+    /// From now on parts at this node fail, or at none.
+    pub(crate) fn break_node(&self, node: Option<u32>) {
+        self.world().broken = node.map(NodeId);
+    }
+
+    /// Nodes fail for good; the others learn of it by a heartbeat.
+    pub(crate) fn fail(&self, nodes: &[u32]) {
+        self.world().failed.extend(nodes.iter().map(|&n| NodeId(n)));
+    }
+
+    /// Lets failed nodes return.
+    pub(crate) fn mend(&self) {
+        self.world().failed.clear();
+    }
+
+    /// Parity as of an update against data as of it, as the code has them: the bytes of both data
+    /// chunks.
+    pub(crate) fn parity_agrees(&self, length: usize, as_of: u64) -> bool {
+        let code: gabion_codec::Code = "rs(2,2)".parse().expect("a code");
+        let data = [0, 1].map(|chunk| self.read(chunk, length, as_of));
+        (2..4).all(|parity| {
+            let factor = |chunk| code.coefficient(parity, 0, chunk, 0);
+            let sum = |at: usize| {
+                gabion_codec::gf::multiply(factor(0), data[0][at])
+                    ^ gabion_codec::gf::multiply(factor(1), data[1][at])
+            };
+            let expected: Vec<u8> = (0..length).map(sum).collect();
+            self.read(parity as u8, length, as_of) == expected
+        })
+    }
+
+    /// Data chunk 0 or 1 as the other one and the parity chunks have it.
+    pub(crate) fn rebuilt(&self, chunk: u8, length: usize, as_of: u64) -> Vec<u8> {
+        let code: gabion_codec::Code = "rs(2,2)".parse().expect("a code");
+        let other = self.read(1 - chunk, length, as_of);
+        let solved = [2, 3].map(|parity: usize| {
+            let factor = |of: u8| code.coefficient(parity, 0, usize::from(of), 0);
+            let sum = self.read(parity as u8, length, as_of);
+            let solve = |at: usize| {
+                let rest = sum[at] ^ gabion_codec::gf::multiply(factor(1 - chunk), other[at]);
+                gabion_codec::gf::multiply(gabion_codec::gf::invert(factor(chunk)), rest)
+            };
+            (0..length).map(solve).collect::<Vec<u8>>()
+        });
+        assert_eq!(solved[0], solved[1], "the parity chunks agree");
+        solved[0].clone()
+    }
+
+    /// Whether the coordinator knows the stripe to be in an append phase.
+    pub(crate) fn appends(&self) -> bool {
+        self.world().appends
+    }
+
+    /// Node 0 is started again: it knows who is gone, gets a new term, and remembers nothing.
+    pub(crate) fn restart_primary(&self) {
+        self.world().epoch += 1;
+        self.restart(0);
+    }
+
+    /// Starts a node again on its store.
+    pub(crate) fn restart(&self, node: u32) {
+        let ports: Arc<dyn Ports> = Arc::new(self.ports(node));
+        let store = Arc::clone(&self.stores[node as usize]);
+        let joined = self.run(Node::join(store, ports, node_options(node)));
+        let node = joined.expect("everybody may join");
+        self.world().nodes.insert(node.id(), node);
+    }
+
+    /// The coordinator gives the stripe another layout; the nodes hear of it with the next term.
+    pub(crate) fn change_layout(&self, change: impl FnOnce(&mut StripeRecord)) {
+        let mut world = self.world();
+        let mut changed = world.stripe();
+        changed.generation.0 += 1;
+        change(&mut changed);
+        world.changed = Some(changed);
+    }
+
+    /// A node may still have a chunk that counts elsewhere.
+    pub(crate) fn leave_behind(&self, node: u32) {
+        self.world().former.push(NodeId(node));
+    }
+
+    /// Starts a node again, which finds this at the coordinator.
+    pub(crate) fn restart_with(&self, node: u32, decided: Vec<Decided>) {
+        self.world().decided = decided;
+        self.restart(node);
+    }
+
+    /// Lets time pass: a node's lease lasts as long as the bed says.
+    pub(crate) fn pass(&self, ms: u64) {
+        self.world().now_ms += ms;
+    }
+
+    /// From now on leases last so long, and the coordinator takes some time to answer.
+    pub(crate) fn grant_leases_of(&self, lease_ms: u64, answer_ms: u64) {
+        let mut world = self.world();
+        world.lease_ms = lease_ms;
+        world.answer_ms = answer_ms;
+    }
+
+    /// Has a node send one heartbeat.
+    pub(crate) fn heartbeat(&self, node: u32) {
+        self.run(self.beat(node));
+    }
+
+    /// From now on the disk of one node does nothing, or everybody's does what it should.
+    pub(crate) fn hang_disk(&self, of: Option<u32>) {
+        self.world().hung = of.map(NodeId).into_iter().collect();
+    }
+
+    /// Why nodes have ended their memberships, and what these answered then.
+    pub(crate) fn take_ends(&self) -> Vec<(EndCause, Option<NodeReply>)> {
+        let mut world = self.world();
+        let causes = std::mem::take(&mut world.ends);
+        causes
+            .into_iter()
+            .zip(std::mem::take(&mut world.last_answers))
+            .collect()
+    }
+
+    async fn beat(&self, node: u32) {
+        self.world().nap_count = 1;
+        let node = Arc::clone(&self.world().nodes[&NodeId(node)]);
+        let mut beats = std::pin::pin!(node.keep_alive().fuse());
+        // It sends one as soon as it is asked to, and would go on for as long as its process lives.
+        futures::select_biased! {
+            _ = beats => {}
+            () = ready(()).fuse() => {}
+        }
+    }
+
+    /// Waits for something that tasks on the bed bring about.
+    async fn until(&self, is_so: impl Fn(&World) -> bool) {
+        poll_fn(|context| {
+            if is_so(&self.world()) {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Has node 0 run an update of chunk 1, and another node that takes part join anew after it has begun
+    /// its part, and before it has anything from node 1. What that node says of its part.
+    pub(crate) fn rejoin_during_update(&self, run: u64, length: usize, other: u32) -> NodeReply {
+        self.world().stuck.push(NodeId(1));
+        let origin = Address::Node(NodeId::CLIENT);
+        let [primary, data] = [0, 1].map(|node| Arc::clone(&self.world().nodes[&NodeId(node)]));
+        let update = primary.handle(update_of(run, 1, length, &[], Generation(1)), origin);
+        let replies = |world: &World| {
+            let mut replies = world.part_replies.iter();
+            replies.find(|(node, _)| node.0 == other).cloned()
+        };
+        let script = async {
+            self.until(|world| !world.held_back.is_empty()).await;
+            self.world().must_rejoin = true;
+            self.beat(other).await;
+            let part = self.world().held_back.remove(0);
+            data.handle(part, Address::Node(NodeId(0))).await;
+            self.until(|world| replies(world).is_some()).await;
+        };
+        self.run(futures::future::select(update, std::pin::pin!(script)));
+        let refused = NodeReply::Refused(Refusal::NoLease);
+        assert_eq!(
+            self.world().last_answers,
+            [Some(refused)],
+            "who says that its membership has ended serves nothing"
+        );
+        let (_, reply) = replies(&self.world()).expect("whatever ended first, it has answered");
+        reply
+    }
+
+    /// From now on a node answers nothing, or each node does.
+    pub(crate) fn silence(&self, node: Option<u32>) {
+        self.world().mute = node.map(NodeId);
+    }
+
+    pub(crate) fn refuse_notes(&self) {
+        self.world().refuses_notes = true;
+    }
+
+    pub(crate) fn notes(&self) -> Vec<Note> {
+        self.world().notes.clone()
+    }
+
+    pub(crate) fn epoch(&self) -> u64 {
+        self.world().epoch
+    }
+
+    /// The participants of each update that was started, one entry a node that took part.
+    pub(crate) fn records(&self) -> Vec<(Sequence, Vec<ChunkIndex>)> {
+        self.world().records.clone()
+    }
+}

@@ -1,0 +1,359 @@
+//! What nodes on the bed have of the world: each other, a clock that a test moves, and a coordinator that
+//! grants everything.
+
+use crate::update::bed::{CHUNK_BYTES, stripe};
+use bytes::Bytes;
+use futures::channel::mpsc::UnboundedReceiver;
+use futures::future::{BoxFuture, pending, ready};
+use futures::{FutureExt, StreamExt};
+use gabion_layout::{
+    AppendSpec, ChunkId, ChunkIndex, Epoch, NodeId, PoolId, RackId, Sequence, StripeRecord,
+    UpdateScheme,
+};
+use gabion_meta::{PoolRecord, PoolSpec};
+use gabion_protocol::message::{
+    CoordinatorReply, CoordinatorRequest, Decided, Effect, EndCause, Flow, InventoryPage,
+    JoinBegun, JoinSession, Joined, Liveness, NodeReply, NodeRequest, NodeStatus, PageAnswer,
+    Refusal, Scope, StripeLease,
+};
+use gabion_protocol::node::Node;
+use gabion_protocol::ports::{Address, CallError, Ports};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+/// What a primary told the coordinator that its updates leave out.
+pub(crate) type Note = (Epoch, Vec<(ChunkIndex, Sequence)>);
+
+/// What the nodes share.
+#[derive(Default)]
+pub(crate) struct World {
+    pub(crate) nodes: BTreeMap<NodeId, Arc<Node>>,
+    pub(crate) failed: Vec<NodeId>,
+    /// Nodes whose parts of plans never come to an end.
+    pub(crate) stuck: Vec<NodeId>,
+    pub(crate) tasks: Vec<BoxFuture<'static, ()>>,
+    pub(crate) epoch: u64,
+    pub(crate) notes: Vec<Note>,
+    /// Nodes that have said that their stores failed.
+    pub(crate) store_failures: Vec<NodeId>,
+    pub(crate) refuses_notes: bool,
+    /// The participants of each record that a node was to make.
+    pub(crate) records: Vec<(Sequence, Vec<ChunkIndex>)>,
+    pub(crate) drawn: u64,
+    pub(crate) scheme: UpdateScheme,
+    /// Whether the stripe is noted to be in an append phase.
+    pub(crate) appends: bool,
+    /// Parts from here on fail at this node.
+    pub(crate) broken: Option<NodeId>,
+    /// A node that answers nothing, and is not declared failed.
+    pub(crate) mute: Option<NodeId>,
+    /// The layout, if it is not the first any more.
+    pub(crate) changed: Option<StripeRecord>,
+    /// Nodes that may still have chunks that count elsewhere.
+    pub(crate) former: Vec<NodeId>,
+    pub(crate) now_ms: u64,
+    /// How long a node's membership lease lasts, and how long the coordinator takes to answer a node.
+    pub(crate) lease_ms: u64,
+    pub(crate) answer_ms: u64,
+    /// Nodes that send a heartbeat must join anew.
+    pub(crate) must_rejoin: bool,
+    /// What nodes answered that had just told the coordinator that their membership has ended.
+    pub(crate) last_answers: Vec<Option<NodeReply>>,
+    /// Why memberships have ended.
+    pub(crate) ends: Vec<EndCause>,
+    /// Nodes whose disks hang.
+    pub(crate) hung: Vec<NodeId>,
+    /// Parts for stuck nodes, which a test may deliver, and what other nodes have said of theirs.
+    pub(crate) held_back: Vec<NodeRequest>,
+    pub(crate) part_replies: Vec<(NodeId, NodeReply)>,
+    /// So many sleeps end at once, and all others never.
+    pub(crate) nap_count: usize,
+    /// What a node that joins is told.
+    pub(crate) decided: Vec<Decided>,
+    pub(crate) obsolete: Vec<ChunkId>,
+}
+
+impl World {
+    pub(crate) fn stripe(&self) -> StripeRecord {
+        self.changed.clone().unwrap_or_else(stripe)
+    }
+}
+
+/// One node's view of it.
+#[derive(Clone)]
+pub(crate) struct BedPorts {
+    pub(crate) me: NodeId,
+    pub(crate) world: Arc<Mutex<World>>,
+}
+
+fn pool(update: UpdateScheme) -> PoolRecord {
+    PoolRecord {
+        id: PoolId(1),
+        spec: PoolSpec {
+            name: "p".to_owned(),
+            code: "rs(2,2)".to_owned(),
+            k: 2,
+            m: 2,
+            sub_chunks: 1,
+            chunk_bytes: CHUNK_BYTES,
+            survive: "2-nodes".parse().expect("a promise"),
+            chunks_per_rack: 4,
+            update,
+            reserve: None,
+            append: update.appends().then(AppendSpec::default),
+        },
+        lifecycle: None,
+    }
+}
+
+impl BedPorts {
+    fn world(&self) -> std::sync::MutexGuard<'_, World> {
+        self.world.lock().expect("nobody panics with it")
+    }
+
+    fn decided(&self) -> Vec<Decided> {
+        self.world().decided.clone()
+    }
+
+    fn obsolete(&self) -> Vec<ChunkId> {
+        self.world().obsolete.clone()
+    }
+
+    /// Without end, unless a test is about leases.
+    fn lease_ms(&self) -> u64 {
+        match self.world().lease_ms {
+            0 => u64::MAX / 2,
+            ms => ms,
+        }
+    }
+
+    fn statuses(&self) -> Vec<NodeStatus> {
+        let world = self.world();
+        let status = |node: u32| NodeStatus {
+            node: NodeId(node),
+            rack: RackId(node % 2),
+            address: format!("host:{node}"),
+            liveness: if world.failed.contains(&NodeId(node)) {
+                Liveness::Failed
+            } else {
+                Liveness::Up
+            },
+            departure: gabion_meta::Departure::None,
+        };
+        // The last of them holds nothing.
+        (0..5).map(status).collect()
+    }
+
+    /// The nodes that have joined by now: all that a node knows until its next heartbeat.
+    fn joined(&self) -> Vec<NodeStatus> {
+        let mut statuses = self.statuses();
+        let world = self.world();
+        statuses.retain(|status| {
+            status.liveness == Liveness::Failed || world.nodes.contains_key(&status.node)
+        });
+        statuses
+    }
+
+    /// What a joining node is told of its chunks: all that there is to tell.
+    fn told(&self, page: &InventoryPage) -> CoordinatorReply {
+        let Scope::Range { upto, .. } = page.scope else {
+            panic!("nothing changes here: {page:?}")
+        };
+        let mut answer = PageAnswer {
+            upto,
+            obsolete: self.obsolete(),
+            ..PageAnswer::default()
+        };
+        if upto.is_none() {
+            answer.decided = self.decided();
+        }
+        CoordinatorReply::PageTold(answer)
+    }
+
+    /// Asks a node that has just said that its membership has ended.
+    fn hear_last_word(&self, node: NodeId) {
+        let node = Arc::clone(&self.world().nodes[&node]);
+        let probe = NodeRequest::Probe {
+            bytes: Bytes::new(),
+        };
+        let asked = node.handle(probe, Address::Node(NodeId::CLIENT));
+        // The node looks at the time, so nothing may be locked meanwhile.
+        let answer = asked.now_or_never();
+        self.world().last_answers.push(answer);
+    }
+
+    fn answer(&self, request: CoordinatorRequest) -> CoordinatorReply {
+        match request {
+            CoordinatorRequest::BeginJoin { node, .. } => CoordinatorReply::JoinBegun(JoinBegun {
+                session: JoinSession {
+                    node: node.node.expect("nodes here have ids"),
+                    number: 1,
+                },
+                cluster: gabion_layout::ClusterId(1),
+                coordinator: gabion_layout::Start::default(),
+            }),
+            CoordinatorRequest::TellChunks(page) => self.told(&page),
+            CoordinatorRequest::EndJoin(end) => CoordinatorReply::Joined(Joined {
+                node: end.session.node,
+                lease_ms: self.lease_ms(),
+                heartbeat_ms: u64::MAX / 2,
+                answer: PageAnswer::default(),
+                nodes: self.joined(),
+            }),
+            CoordinatorRequest::Heartbeat { .. } if self.world().must_rejoin => {
+                CoordinatorReply::Rejoin
+            }
+            CoordinatorRequest::Heartbeat { .. } => CoordinatorReply::Alive {
+                coordinator: gabion_layout::Start::default(),
+                lease_ms: self.lease_ms(),
+                nodes: self.joined(),
+            },
+            CoordinatorRequest::Acquire { renounced, .. } => {
+                let nodes = self.statuses();
+                let mut world = self.world();
+                let pool = pool(world.scheme);
+                if world.epoch == 0 || renounced == Some(Epoch(world.epoch)) {
+                    world.epoch += 1;
+                }
+                CoordinatorReply::Lease(StripeLease {
+                    epoch: Epoch(world.epoch),
+                    stripe: world.stripe(),
+                    pool,
+                    nodes,
+                    former: world.former.clone(),
+                    appends: world.appends,
+                })
+            }
+            CoordinatorRequest::NoteDegraded { epoch, chunks, .. } => {
+                let mut world = self.world();
+                if world.refuses_notes {
+                    return CoordinatorReply::Refused("its node has returned".to_owned());
+                }
+                world.notes.push((epoch, chunks));
+                CoordinatorReply::Done
+            }
+            CoordinatorRequest::EndMembership { session, cause } => {
+                self.world().ends.push(cause);
+                self.hear_last_word(session.node);
+                CoordinatorReply::Done
+            }
+            CoordinatorRequest::StoreFailed(failure) => {
+                self.world().store_failures.push(failure.node);
+                CoordinatorReply::Done
+            }
+            CoordinatorRequest::NotePhase { appends, .. } => {
+                self.world().appends = appends;
+                CoordinatorReply::Done
+            }
+            _ => CoordinatorReply::Done,
+        }
+    }
+}
+
+impl Ports for BedPorts {
+    fn call_node(
+        &self,
+        node: NodeId,
+        request: NodeRequest,
+        _: u64,
+    ) -> BoxFuture<'static, Result<NodeReply, CallError>> {
+        let mut world = self.world();
+        if let NodeRequest::RunPart(part) = &request
+            && let Effect::Record {
+                sequence,
+                participants,
+            }
+            | Effect::Append {
+                sequence,
+                participants,
+            } = &part.effect
+        {
+            world.records.push((*sequence, participants.clone()));
+        }
+        let is_part = matches!(request, NodeRequest::RunPart(_));
+        let is_mute = world.mute == Some(node) || (is_part && world.broken == Some(node));
+        if world.failed.contains(&node) || is_mute {
+            let peer = node.to_string();
+            let reason = "is gone".to_owned();
+            return ready(Err(CallError { peer, reason })).boxed();
+        }
+        if is_part && world.stuck.contains(&node) {
+            world.held_back.push(request);
+            return pending().boxed();
+        }
+        let called = Arc::clone(&world.nodes[&node]);
+        drop(world);
+        let ports = self.clone();
+        let called = called.handle(request, Address::Node(self.me));
+        let called = called.map(move |reply| {
+            if is_part {
+                ports.world().part_replies.push((node, reply.clone()));
+            }
+            Ok(reply)
+        });
+        called.boxed()
+    }
+
+    fn call_coordinator(
+        &self,
+        request: CoordinatorRequest,
+        _: u64,
+    ) -> BoxFuture<'static, Result<CoordinatorReply, CallError>> {
+        let answer = self.answer(request);
+        let mut world = self.world();
+        world.now_ms += world.answer_ms;
+        ready(Ok(answer)).boxed()
+    }
+
+    fn send_flows(
+        &self,
+        to: Address,
+        mut flows: UnboundedReceiver<Flow>,
+    ) -> BoxFuture<'static, Result<(), Refusal>> {
+        let Address::Node(node) = to else {
+            unreachable!("nodes here send to nodes")
+        };
+        let to = self.world().nodes.get(&node).cloned();
+        let send = async move {
+            while let Some(flow) = flows.next().await {
+                to.as_ref().expect("a node of the stripe").flow(flow);
+            }
+            Ok(())
+        };
+        send.boxed()
+    }
+
+    fn learn_nodes(&self, _: &[NodeStatus]) {}
+
+    fn disk_hangs(&self) -> bool {
+        self.world().hung.contains(&self.me)
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.world().now_ms
+    }
+
+    fn sleep_ms(&self, _: u64) -> BoxFuture<'static, ()> {
+        let mut world = self.world();
+        if world.nap_count == 0 {
+            return pending().boxed();
+        }
+        world.nap_count -= 1;
+        ready(()).boxed()
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        self.world().tasks.push(task);
+    }
+
+    fn blocking(&self, work: Box<dyn FnOnce() + Send>) {
+        work();
+    }
+
+    fn random(&self) -> u64 {
+        let mut world = self.world();
+        world.drawn += 1;
+        // Far from the names that tests choose.
+        (1 << 32) + world.drawn
+    }
+}
