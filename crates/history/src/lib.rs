@@ -4,6 +4,12 @@
 //! It knows calls, answers, times and values. It does not know what bytes a value is, nor anything that the system
 //! says of itself: the simulator and the torture test of real processes give it what their clients saw.
 
+mod block;
+mod choices;
+mod contradiction;
+mod order;
 mod register;
 
-pub use register::{Contradiction, Register, Zone};
+pub use block::Block;
+pub use contradiction::{Circle, Contradiction, Operation, Reason};
+pub use register::{Contradiction as RegisterContradiction, Register, Zone};

@@ -1,6 +1,6 @@
 //! What clients may see of one cell, and what they may not.
 
-use gabion_history::{Contradiction, Register};
+use gabion_history::{Register, RegisterContradiction as Contradiction};
 
 /// One register that is written and read as told: `w ID START END`, `w ID START -` without an acknowledgement, `r ID
 /// START END`. Write 0 has ended before 2. Gives whether some order explains it.

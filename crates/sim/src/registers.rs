@@ -8,7 +8,7 @@
 //! wrote is the later of them, everywhere and in all reads. Pairs are compared, longer circles are not.
 
 use crate::cells::{CELL_BYTES, UpdateId, writer};
-use gabion_history::{Contradiction, Register};
+use gabion_history::{Register, RegisterContradiction as Contradiction};
 use gabion_meta::PutId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

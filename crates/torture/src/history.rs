@@ -4,7 +4,7 @@
 //! write has, and what people are told when no order of the operations explains what was read.
 
 use crate::cells::{CELL_BYTES, Cell, OperationId, place};
-use gabion_history::{Contradiction, Register};
+use gabion_history::{Register, RegisterContradiction as Contradiction};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::Range;

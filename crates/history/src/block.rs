@@ -1,0 +1,386 @@
+//! An object of several cells whose operations are atomic: a stripe of a file.
+//!
+//! A write overwrites some cells with contents of its own, so a read names for each of its cells the write that it
+//! shows. [`Block`] decides exactly whether there is an order of all operations in which each takes effect at one
+//! instant between its call and its answer, and each read shows the last write of each of its cells. The question is
+//! asked after each operation, in whatever order they are told.
+//!
+//! - A write that was answered took effect once, between its call and its answer.
+//! - A write without an answer may take effect at any time after its call, once, or never. As long as no read shows
+//!   it, it explains nothing and contradicts nothing, and takes no part.
+//! - Cells that are written and read alike are ranges, and cost what one costs.
+
+use crate::choices::{Choice, Choices, Refutation};
+use crate::contradiction::{Circle, Contradiction, Operation, Reason};
+use crate::order::{Clash, Op, Why};
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::ops::Range;
+
+/// What a client was told of a write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Outcome {
+    /// Nothing yet.
+    Open,
+    /// It was made.
+    Answered(u64),
+    /// It was made by then or never.
+    Ended(u64),
+    /// It was not made.
+    Denied,
+}
+
+#[derive(Clone, Debug)]
+struct Write {
+    cells: Vec<Range<u64>>,
+    called: u64,
+    outcome: Outcome,
+    /// Its number once it is known to have taken effect.
+    op: Option<Op>,
+}
+
+/// What an operation does.
+#[derive(Clone, Debug)]
+enum Deed<W> {
+    /// It writes these cells.
+    Write(W, Vec<Range<u64>>),
+    /// It shows writes in ranges of cells.
+    Read(Vec<(Range<u64>, Op)>),
+}
+
+/// The operations on one block. Times are of one clock, whatever its unit.
+#[derive(Clone, Debug)]
+pub struct Block<W: Debug> {
+    writes: BTreeMap<W, Write>,
+    /// Reads, and the writes that took effect, by number.
+    deeds: Vec<Deed<W>>,
+    choices: Choices,
+    broken: Option<Contradiction<W>>,
+}
+
+impl<W: Debug> Default for Block<W> {
+    fn default() -> Self {
+        Self {
+            writes: BTreeMap::new(),
+            deeds: Vec::new(),
+            choices: Choices::default(),
+            broken: None,
+        }
+    }
+}
+
+impl<W: Copy + Ord + Debug> Block<W> {
+    /// A write is called, before any read can show it. One that is called again is still the same write; if it was
+    /// denied before, it is as if that had never been called.
+    pub fn called(&mut self, write: W, cells: &[Range<u64>], at: u64) {
+        let mut cells = cells.to_vec();
+        cells.retain(|range| !range.is_empty());
+        cells.sort_unstable_by_key(|range| range.start);
+        let fresh = Write {
+            cells,
+            called: at,
+            outcome: Outcome::Open,
+            op: None,
+        };
+        let known = self.writes.entry(write).or_insert_with(|| fresh.clone());
+        match known.outcome {
+            Outcome::Denied => *known = fresh,
+            Outcome::Ended(_) => known.outcome = Outcome::Open,
+            Outcome::Open | Outcome::Answered(_) => {}
+        }
+    }
+
+    /// A client was told that its write is made.
+    ///
+    /// # Errors
+    /// See [`Contradiction`].
+    ///
+    /// # Panics
+    /// When it was not called.
+    pub fn answered(&mut self, write: W, at: u64) -> Result<(), Contradiction<W>> {
+        let known = self.known(write);
+        if let Outcome::Answered(_) = known.outcome {
+            return self.so_far();
+        }
+        known.outcome = Outcome::Answered(at);
+        let answered = match known.op {
+            Some(op) => self.choices.order.answer(op, at),
+            None => self.take_in(write).map(drop),
+        };
+        self.judge(answered)
+    }
+
+    /// A write has taken effect by now, or never will.
+    ///
+    /// # Errors
+    /// See [`Contradiction`].
+    ///
+    /// # Panics
+    /// When it was not called.
+    pub fn ended(&mut self, write: W, at: u64) -> Result<(), Contradiction<W>> {
+        let known = self.known(write);
+        if known.outcome != Outcome::Open {
+            return self.so_far();
+        }
+        known.outcome = Outcome::Ended(at);
+        let ended = match known.op {
+            Some(op) => self.choices.order.answer(op, at),
+            None => Ok(()),
+        };
+        self.judge(ended)
+    }
+
+    /// A client was told that its write was not made and never will be. After an answer this is about a second
+    /// attempt, and says nothing.
+    ///
+    /// # Errors
+    /// See [`Contradiction`].
+    ///
+    /// # Panics
+    /// When it was not called.
+    pub fn denied(&mut self, write: W) -> Result<(), Contradiction<W>> {
+        let known = self.known(write);
+        if let Outcome::Answered(_) = known.outcome {
+            return self.so_far();
+        }
+        known.outcome = Outcome::Denied;
+        if let Some(op) = known.op {
+            let shows = |deed: &Deed<W>| match deed {
+                Deed::Read(seen) => seen.iter().any(|&(_, shown)| shown == op),
+                Deed::Write(..) => false,
+            };
+            // It would have no number if no read had shown it.
+            let read = self.deeds.iter().position(shows).unwrap_or(op);
+            let read = self.operation(read);
+            let denied = Contradiction::Denied { read, write };
+            self.broken.get_or_insert(denied);
+        }
+        self.so_far()
+    }
+
+    /// A read was answered: ranges of cells, and the write that they show.
+    ///
+    /// # Errors
+    /// See [`Contradiction`].
+    pub fn read(
+        &mut self,
+        seen: &[(Range<u64>, W)],
+        called: u64,
+        answered: u64,
+    ) -> Result<(), Contradiction<W>> {
+        self.so_far()?;
+        if let Err(contradiction) = self.may_show(seen, called, answered) {
+            self.broken = Some(contradiction);
+            return self.so_far();
+        }
+        let added = self.add_read(seen, called, answered);
+        self.judge(added)
+    }
+
+    /// Whether a write is known to have taken effect: it was answered, or a read has shown it.
+    pub fn is_made(&self, write: W) -> bool {
+        let known = self.writes.get(&write);
+        known.is_some_and(|known| known.op.is_some())
+    }
+
+    fn known(&mut self, write: W) -> &mut Write {
+        let known = self.writes.get_mut(&write);
+        known.expect("writes are called before anything else is heard of them")
+    }
+
+    fn so_far(&self) -> Result<(), Contradiction<W>> {
+        self.broken.clone().map_or(Ok(()), Err)
+    }
+
+    /// What of a read is wrong whatever else has happened.
+    fn may_show(
+        &self,
+        seen: &[(Range<u64>, W)],
+        called: u64,
+        answered: u64,
+    ) -> Result<(), Contradiction<W>> {
+        let read = Operation::Read { called, answered };
+        for &(ref cells, write) in seen {
+            let known = self.writes.get(&write);
+            let wrote = known.map_or(&[][..], |known| known.cells.as_slice());
+            if let Some(cell) = first_outside(cells, wrote) {
+                return Err(Contradiction::Unwritten { read, write, cell });
+            }
+            match known {
+                Some(known) if known.outcome == Outcome::Denied => {
+                    return Err(Contradiction::Denied { read, write });
+                }
+                Some(known) if answered < known.called => {
+                    return Err(Contradiction::Early { read, write });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of a write that took effect. All reads so far are before or after it.
+    fn take_in(&mut self, write: W) -> Result<Op, Clash> {
+        let known = self.known(write);
+        if let Some(op) = known.op {
+            return Ok(op);
+        }
+        let (called, cells) = (known.called, known.cells.clone());
+        let answered = match known.outcome {
+            Outcome::Answered(at) | Outcome::Ended(at) => at,
+            Outcome::Open | Outcome::Denied => u64::MAX,
+        };
+        let other = self.choices.add(called, answered);
+        self.known(write).op = Some(other);
+        for (read, deed) in self.deeds.iter().enumerate() {
+            let Deed::Read(seen) = deed else { continue };
+            if self.choices.order.last(read) < called {
+                continue;
+            }
+            for (shown, cell) in common(&cells, seen) {
+                self.choices.consider(Choice {
+                    shown,
+                    read,
+                    other,
+                    cell,
+                })?;
+            }
+        }
+        self.deeds.push(Deed::Write(write, cells));
+        Ok(other)
+    }
+
+    fn add_read(
+        &mut self,
+        seen: &[(Range<u64>, W)],
+        called: u64,
+        answered: u64,
+    ) -> Result<(), Clash> {
+        let mut pieces: Vec<(Range<u64>, Op)> = Vec::with_capacity(seen.len());
+        for &(ref cells, write) in seen {
+            pieces.push((cells.clone(), self.take_in(write)?));
+        }
+        pieces.sort_unstable_by_key(|(cells, _)| cells.start);
+        let mut shown: Vec<Op> = pieces.iter().map(|&(_, write)| write).collect();
+        shown.sort_unstable();
+        shown.dedup();
+        let read = self.choices.add(called, answered);
+        let order = &mut self.choices.order;
+        for &write in &shown {
+            order.put_before(write, read, Why::Shown)?;
+        }
+        let oldest = shown.iter().map(|&write| order.first(write)).min();
+        for (other, deed) in self.deeds.iter().enumerate() {
+            let Deed::Write(_, cells) = deed else {
+                continue;
+            };
+            let order = &self.choices.order;
+            if Some(order.last(other)) < oldest || order.first(other) > answered {
+                continue;
+            }
+            for (shown, cell) in common(cells, &pieces) {
+                if shown != other {
+                    self.choices.consider(Choice {
+                        shown,
+                        read,
+                        other,
+                        cell,
+                    })?;
+                }
+            }
+        }
+        self.deeds.push(Deed::Read(pieces));
+        Ok(())
+    }
+
+    /// Whether an order is left after an operation was added.
+    fn judge(&mut self, added: Result<(), Clash>) -> Result<(), Contradiction<W>> {
+        if self.broken.is_none() {
+            let added = added.map_err(|clash| self.choices.circle(&clash));
+            if let Err(refutation) = added.and_then(|()| self.choices.settle()) {
+                self.broken = Some(self.in_words(refutation));
+            }
+        }
+        self.so_far()
+    }
+
+    fn operation(&self, op: Op) -> Operation<W> {
+        if let Some(&Deed::Write(write, _)) = self.deeds.get(op) {
+            return Operation::Write(write);
+        }
+        // The one that is being added is a write whose number is known, or else a read.
+        let is_it = |(_, write): &(&W, &Write)| write.op == Some(op);
+        let (called, answered) = self.choices.order.span(op);
+        let read = Operation::Read { called, answered };
+        let write = self.writes.iter().find(is_it);
+        write.map_or(read, |(&write, _)| Operation::Write(write))
+    }
+
+    fn write_of(&self, op: Op) -> W {
+        match self.operation(op) {
+            Operation::Write(write) => write,
+            Operation::Read { .. } => unreachable!("only writes are shown and replaced"),
+        }
+    }
+
+    fn in_words(&self, refutation: Refutation) -> Contradiction<W> {
+        match refutation {
+            Refutation::Circle(circle) => Contradiction::Circle(self.circle(&circle)),
+            Refutation::NoSide([write, shown, read], [older, newer]) => Contradiction::NoSide {
+                write: self.write_of(write),
+                shown: self.write_of(shown),
+                read: self.operation(read),
+                older: self.circle(&older),
+                newer: self.circle(&newer),
+            },
+            Refutation::NoOrder(operations) => {
+                let named = operations.into_iter().map(|op| self.operation(op));
+                Contradiction::NoOrder(named.collect())
+            }
+        }
+    }
+
+    fn circle(&self, steps: &[(Op, Option<Why>)]) -> Circle<W> {
+        let reason = |why| match why {
+            None => Reason::Answered,
+            Some(Why::Shown) => Reason::Shown,
+            Some(Why::Replaced(shown, cell)) => Reason::Replaced {
+                shown: self.write_of(shown),
+                cell,
+            },
+            Some(Why::Hidden(read, cell)) => Reason::Hidden {
+                read: self.operation(read),
+                cell,
+            },
+        };
+        let steps = steps.iter();
+        let named = steps.map(|&(op, why)| (self.operation(op), reason(why)));
+        Circle(named.collect())
+    }
+}
+
+/// The first cell of a range that is not among others, which are in order.
+fn first_outside(cells: &Range<u64>, others: &[Range<u64>]) -> Option<u64> {
+    let mut next = cells.start;
+    for other in others {
+        if other.contains(&next) {
+            next = other.end;
+        }
+    }
+    (next < cells.end).then_some(next)
+}
+
+/// The writes that are shown in any of some cells, each with the first of these. Both are in order.
+fn common(cells: &[Range<u64>], seen: &[(Range<u64>, Op)]) -> Vec<(Op, u64)> {
+    let mut found: Vec<(Op, u64)> = Vec::new();
+    for range in cells {
+        let from = seen.partition_point(|(shown, _)| shown.end <= range.start);
+        let overlapping = seen[from..].iter();
+        for &(ref shown, write) in overlapping.take_while(|(shown, _)| shown.start < range.end) {
+            if found.iter().all(|&(known, _)| known != write) {
+                found.push((write, shown.start.max(range.start)));
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,276 @@
+//! A search for an order: which of two sides of what a read shows each other write of the same cell is on.
+//!
+//! A read shows a write. Every other write of that cell comes before the write that is shown or after the read: that
+//! is a choice of two edges. If every choice is made and there is no circle, each way to follow the edges explains all
+//! reads; if no way to choose is without a circle, nothing does. (Papadimitriou, "The serializability of concurrent
+//! database updates", 1979, calls such a graph a polygraph.)
+//!
+//! Most choices are made as soon as they come up, since one side would close a circle (*saturation*). The rest is
+//! searched, and what was found is only kept as the first guess of the next search: what comes later may need
+//! another. After both sides of a choice have failed, it is made first as soon as an earlier one has changed
+//! (Lecoutre et al., "Reasoning from last conflict(s) in constraint programming", 2009), so choices that have
+//! nothing to do with each other are not combined.
+
+use crate::order::{Clash, Op, Order, Why};
+use std::collections::BTreeSet;
+
+/// A write that comes before what a read shows in a cell, or after the read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Choice {
+    pub(crate) shown: Op,
+    pub(crate) read: Op,
+    pub(crate) other: Op,
+    pub(crate) cell: u64,
+}
+
+/// Why no order explains what was seen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Refutation {
+    /// Operations each of which comes before the next one.
+    Circle(Vec<(Op, Option<Why>)>),
+    /// A write has no side: a circle for each, with the write, what is shown and the read.
+    NoSide([Op; 3], [Vec<(Op, Option<Why>)>; 2]),
+    /// The writes and reads of all choices that failed.
+    NoOrder(BTreeSet<Op>),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    choice: Choice,
+    /// The side that was tried last: whether the other write comes before what is shown.
+    is_older: bool,
+}
+
+/// The order as far as it is known, and the choices that are not made by that.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Choices {
+    pub(crate) order: Order,
+    all: Vec<Kept>,
+    open: BTreeSet<usize>,
+    /// Choices by each operation that takes part in them.
+    of: Vec<Vec<usize>>,
+    /// Choices that a search has made.
+    made: Vec<usize>,
+    is_searching: bool,
+    /// Whether more is known than when an order was found last.
+    is_changed: bool,
+}
+
+/// A choice on the way of a search.
+struct Decision {
+    marks: (usize, usize),
+    number: usize,
+    is_flipped: bool,
+}
+
+impl Choices {
+    /// Adds an operation.
+    pub(crate) fn add(&mut self, called: u64, answered: u64) -> Op {
+        self.of.push(Vec::new());
+        self.order.add(called, answered)
+    }
+
+    /// Adds a choice, unless it is made already.
+    pub(crate) fn consider(&mut self, choice: Choice) -> Result<(), Clash> {
+        let (other, order) = (choice.other, &self.order);
+        // Most are made by time.
+        if order.last(other) < order.first(choice.shown)
+            || order.last(choice.read) < order.first(other)
+        {
+            return Ok(());
+        }
+        let number = self.all.len();
+        let is_older = order.last(other) < order.last(choice.read);
+        self.all.push(Kept { choice, is_older });
+        if self.is_made(number)? {
+            self.all.pop();
+            return Ok(());
+        }
+        for op in [choice.shown, choice.read, other] {
+            self.of[op].push(number);
+        }
+        self.open.insert(number);
+        self.is_changed = true;
+        Ok(())
+    }
+
+    /// Whether some order explains all that was added.
+    ///
+    /// # Errors
+    /// Why none does.
+    pub(crate) fn settle(&mut self) -> Result<(), Refutation> {
+        self.saturate().map_err(|clash| self.circle(&clash))?;
+        if !std::mem::take(&mut self.is_changed) || self.open.is_empty() {
+            return Ok(());
+        }
+        self.set_searching(true);
+        let found = self.search();
+        self.undo((0, 0));
+        let settled = found.map_err(|failed| self.explain(&failed));
+        self.set_searching(false);
+        settled
+    }
+
+    /// A circle that shows a clash.
+    pub(crate) fn circle(&self, clash: &Clash) -> Refutation {
+        Refutation::Circle(self.order.circle(clash))
+    }
+
+    /// Makes all choices that what is known makes.
+    fn saturate(&mut self) -> Result<(), Clash> {
+        loop {
+            let mut touched = self.order.take_touched();
+            if touched.is_empty() {
+                return Ok(());
+            }
+            touched.sort_unstable();
+            touched.dedup();
+            for op in touched {
+                if !self.is_searching {
+                    self.is_changed = true;
+                    self.of[op].retain(|number| self.open.contains(number));
+                }
+                for at in 0..self.of[op].len() {
+                    let number = self.of[op][at];
+                    if self.open.contains(&number) && self.is_made(number)? {
+                        self.close(number);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether what is known makes a choice. If so, what follows from it is added.
+    fn is_made(&mut self, number: usize) -> Result<bool, Clash> {
+        let Choice {
+            shown, read, other, ..
+        } = self.all[number].choice;
+        let order = &mut self.order;
+        let is_older = if order.is_before(other, shown) {
+            true
+        } else if order.is_before(read, other) {
+            false
+        } else if order.is_before(shown, other) {
+            self.put(number, false)?;
+            false
+        } else if order.is_before(other, read) {
+            self.put(number, true)?;
+            true
+        } else {
+            return Ok(false);
+        };
+        self.all[number].is_older = is_older;
+        Ok(true)
+    }
+
+    /// Puts the other write of a choice to one of its sides.
+    fn put(&mut self, number: usize, is_older: bool) -> Result<(), Clash> {
+        let Choice {
+            shown,
+            read,
+            other,
+            cell,
+        } = self.all[number].choice;
+        if is_older {
+            self.order.put_before(other, shown, Why::Hidden(read, cell))
+        } else {
+            self.order
+                .put_before(read, other, Why::Replaced(shown, cell))
+        }
+    }
+
+    /// Puts the other write of a choice to one of its sides, with all that follows.
+    fn choose(&mut self, number: usize, is_older: bool) -> Result<(), Clash> {
+        self.all[number].is_older = is_older;
+        self.put(number, is_older)?;
+        self.close(number);
+        self.saturate()
+    }
+
+    /// Notes that a choice is made.
+    fn close(&mut self, number: usize) {
+        self.open.remove(&number);
+        if self.is_searching {
+            self.made.push(number);
+        }
+    }
+
+    fn set_searching(&mut self, is_searching: bool) {
+        self.is_searching = is_searching;
+        self.order.search(is_searching);
+    }
+
+    fn marks(&self) -> (usize, usize) {
+        (self.order.mark(), self.made.len())
+    }
+
+    fn undo(&mut self, (changes, made): (usize, usize)) {
+        self.order.undo(changes);
+        self.open.extend(self.made.drain(made..));
+    }
+
+    /// Makes all choices.
+    ///
+    /// # Errors
+    /// The choices of which neither side was possible, when there is no way to make them.
+    fn search(&mut self) -> Result<(), BTreeSet<usize>> {
+        let mut path: Vec<Decision> = Vec::new();
+        let mut urgent = None;
+        let mut failed = BTreeSet::new();
+        loop {
+            let is_open = |number: &usize| self.open.contains(number);
+            let next = urgent.filter(is_open);
+            let Some(number) = next.or_else(|| self.open.last().copied()) else {
+                return Ok(());
+            };
+            path.push(Decision {
+                marks: self.marks(),
+                number,
+                is_flipped: false,
+            });
+            let mut is_possible = self.choose(number, self.all[number].is_older).is_ok();
+            let mut deepest = None;
+            while !is_possible {
+                let Some(decision) = path.last_mut() else {
+                    return Err(failed);
+                };
+                self.undo(decision.marks);
+                let number = decision.number;
+                if decision.is_flipped {
+                    failed.insert(number);
+                    deepest.get_or_insert(number);
+                    path.pop();
+                    continue;
+                }
+                decision.is_flipped = true;
+                is_possible = self.choose(number, !self.all[number].is_older).is_ok();
+            }
+            urgent = deepest.or(urgent);
+        }
+    }
+
+    /// What to tell people: a single choice that has no side, if there is one.
+    fn explain(&mut self, failed: &BTreeSet<usize>) -> Refutation {
+        for &number in failed {
+            if let (Some(older), Some(newer)) =
+                (self.probe(number, true), self.probe(number, false))
+            {
+                let Choice {
+                    shown, read, other, ..
+                } = self.all[number].choice;
+                return Refutation::NoSide([other, shown, read], [older, newer]);
+            }
+        }
+        let choices = failed.iter().map(|&number| self.all[number].choice);
+        let concerned = choices.flat_map(|choice| [choice.shown, choice.read, choice.other]);
+        Refutation::NoOrder(concerned.collect())
+    }
+
+    /// The circle that a side of a choice closes, if it does so without another choice.
+    fn probe(&mut self, number: usize, is_older: bool) -> Option<Vec<(Op, Option<Why>)>> {
+        let chosen = self.choose(number, is_older);
+        let circle = chosen.err().map(|clash| self.order.circle(&clash));
+        self.undo((0, 0));
+        circle
+    }
+}

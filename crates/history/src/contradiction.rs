@@ -1,0 +1,147 @@
+//! What cannot have happened, and how people are told.
+
+use std::fmt::{Debug, Display, Formatter, Result as Written};
+use thiserror::Error;
+
+/// An operation as it is named to people.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Operation<W> {
+    /// A write.
+    Write(W),
+    /// A read.
+    Read {
+        /// When it was called.
+        called: u64,
+        /// When it was answered.
+        answered: u64,
+    },
+}
+
+/// Why an operation must come before another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason<W> {
+    /// It was answered before the other was called.
+    Answered,
+    /// The other, a read, shows it.
+    Shown,
+    /// It is a read and shows, in this cell, an earlier write than the other.
+    Replaced {
+        /// The write that it shows.
+        shown: W,
+        /// The cell.
+        cell: u64,
+    },
+    /// This read comes after it, and shows the other in this cell, which both wrote.
+    Hidden {
+        /// The read.
+        read: Operation<W>,
+        /// The cell.
+        cell: u64,
+    },
+}
+
+/// Operations each of which must come before the next one, and the last before the first.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Circle<W>(pub Vec<(Operation<W>, Reason<W>)>);
+
+/// What clients saw and cannot have seen.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum Contradiction<W: Debug> {
+    /// A read shows a write that did not write there.
+    #[error("{read} shows write {write:?} in cell {cell}, where it did not write")]
+    Unwritten {
+        /// The read.
+        read: Operation<W>,
+        /// The write.
+        write: W,
+        /// The cell.
+        cell: u64,
+    },
+    /// A read was answered before the write that it shows was called.
+    #[error("{read} shows write {write:?} before it was called")]
+    Early {
+        /// The read.
+        read: Operation<W>,
+        /// The write.
+        write: W,
+    },
+    /// A read shows a write of which its client was told that it was not made.
+    #[error("{read} shows write {write:?}, whose client was told that it was not made")]
+    Denied {
+        /// The read.
+        read: Operation<W>,
+        /// The write.
+        write: W,
+    },
+    /// Operations must come before each other.
+    #[error("{0}")]
+    Circle(Circle<W>),
+    /// A write is neither before what a read shows nor after the read.
+    #[error(
+        "write {write:?} is neither before write {shown:?} nor after {read}, which shows that: before it, {older}; \
+         after it, {newer}"
+    )]
+    NoSide {
+        /// The write.
+        write: W,
+        /// What the read shows.
+        shown: W,
+        /// The read.
+        read: Operation<W>,
+        /// What contradicts that it was before.
+        older: Circle<W>,
+        /// What contradicts that it was after.
+        newer: Circle<W>,
+    },
+    /// Whatever is chosen leads to a circle, for more than one reason.
+    #[error("no order explains {}", list(.0))]
+    NoOrder(Vec<Operation<W>>),
+}
+
+impl<W: Debug> Display for Operation<W> {
+    fn fmt(&self, to: &mut Formatter<'_>) -> Written {
+        match self {
+            Self::Write(write) => write!(to, "write {write:?}"),
+            Self::Read { called, answered } => write!(to, "the read from {called} to {answered}"),
+        }
+    }
+}
+
+impl<W: Debug> Display for Reason<W> {
+    fn fmt(&self, to: &mut Formatter<'_>) -> Written {
+        match self {
+            Self::Answered => write!(to, "answered before that was called"),
+            Self::Shown => write!(to, "which shows it"),
+            Self::Replaced { shown, cell } => {
+                write!(
+                    to,
+                    "which replaced the {shown:?} that it shows in cell {cell}"
+                )
+            }
+            Self::Hidden { read, cell } => {
+                write!(to, "which {read} shows in cell {cell} after both")
+            }
+        }
+    }
+}
+
+impl<W: Debug> Display for Circle<W> {
+    fn fmt(&self, to: &mut Formatter<'_>) -> Written {
+        let Self(steps) = self;
+        for (at, (operation, reason)) in steps.iter().enumerate() {
+            let (next, _) = &steps[(at + 1) % steps.len()];
+            let (verb, start) = if at == 0 {
+                ("comes before", "")
+            } else {
+                ("before", "; ")
+            };
+            write!(to, "{start}{operation} {verb} {next} ({reason})")?;
+        }
+        Ok(())
+    }
+}
+
+fn list<W: Debug>(operations: &[Operation<W>]) -> String {
+    let words: Vec<String> = operations.iter().map(ToString::to_string).collect();
+    words.join(", ")
+}
