@@ -90,8 +90,8 @@ const UPDATES: &[Mutant] = &[
     },
     Mutant {
         name: "settlements-behind-the-back-of-a-join",
-        file: "crates/protocol/src/coordinator/leases.rs",
-        text: "super::lock(&self.sessions).note_change(&left_out, stripe);",
+        file: "crates/protocol/src/coordinator/leases/primaries.rs",
+        text: "lock(&self.sessions).note_change(&left_out, stripe);",
         replacement: "let _ = (left_out, stripe);",
         check: protocol(
             "coordinator::joins::a_settlement_between_a_page_and_the_end_is_told_before_the_node_counts",
@@ -99,14 +99,14 @@ const UPDATES: &[Mutant] = &[
     },
     Mutant {
         name: "garbage-forgotten-while-its-node-joins",
-        file: "crates/protocol/src/coordinator/garbage.rs",
+        file: "crates/protocol/src/coordinator/garbage/mod.rs",
         text: "Liveness::Failed if joining.contains(&node) => Liveness::Suspect,",
         replacement: "Liveness::Failed if joining.contains(&node) => Liveness::Failed,",
         check: protocol("coordinator::joins::garbage_waits_for_a_node_that_joins"),
     },
     Mutant {
         name: "unknown-chunks-set-aside-without-a-word",
-        file: "crates/protocol/src/coordinator/sessions.rs",
+        file: "crates/protocol/src/coordinator/members/sessions.rs",
         text: "self.told.unknown_count <= tolerated_count.max(self.accepted_count)",
         replacement: "self.told.unknown_count <= tolerated_count.max(self.accepted_count).max(1 << 60)",
         check: protocol(
@@ -170,7 +170,7 @@ const UPDATES: &[Mutant] = &[
     },
     Mutant {
         name: "note-degraded-of-a-chunk-that-counts",
-        file: "crates/protocol/src/coordinator/leases.rs",
+        file: "crates/protocol/src/coordinator/leases/primaries.rs",
         text: "node.is_some_and(|node| fleet.liveness(node) == Liveness::Failed)",
         replacement: "node.is_some_and(|node| fleet.liveness(node) != Liveness::Suspect)",
         check: protocol(
@@ -179,7 +179,7 @@ const UPDATES: &[Mutant] = &[
     },
     Mutant {
         name: "note-degraded-of-a-stale-chunk-on-a-node-that-is-up",
-        file: "crates/protocol/src/coordinator/leases.rs",
+        file: "crates/protocol/src/coordinator/leases/primaries.rs",
         text: "chunks.iter().find(|(chunk, _)| !is_failed(*chunk))",
         replacement: "chunks.iter().find(|(chunk, _)| !is_failed(*chunk) && !record.is_stale(*chunk))",
         check: protocol(
@@ -267,9 +267,9 @@ const UPDATES: &[Mutant] = &[
     },
     Mutant {
         name: "orders-though-a-commit-is-in-doubt",
-        file: "crates/protocol/src/coordinator/garbage.rs",
-        text: "        if self.is_broken() {\n            return false;\n        }\n        self.ports",
-        replacement: "        self.ports",
+        file: "crates/protocol/src/coordinator/garbage/mod.rs",
+        text: "        if self.core.is_broken() {\n            return false;\n        }\n        self.core",
+        replacement: "        self.core",
         check: protocol(
             "coordinator::repair_edges::a_coordinator_whose_commit_is_in_doubt_has_no_chunk_taken_away",
         ),
@@ -364,7 +364,7 @@ const UPDATES: &[Mutant] = &[
     },
     Mutant {
         name: "journal-position-ignored",
-        file: "crates/protocol/src/coordinator/progress.rs",
+        file: "crates/protocol/src/coordinator/members/positions.rs",
         text: "farthest.is_some_and(|farthest| applicant.position < farthest.position)",
         replacement: "farthest.is_some_and(|farthest| applicant.position < farthest.position.min(0))",
         check: protocol(
@@ -373,7 +373,7 @@ const UPDATES: &[Mutant] = &[
     },
     Mutant {
         name: "other-nodes-not-asked-for-the-position",
-        file: "crates/protocol/src/coordinator/progress.rs",
+        file: "crates/protocol/src/coordinator/members/positions.rs",
         text: "let mut said = self.ask_others(node).await;",
         replacement: "let mut said = self.ask_others(node).await;\n        said.clear();",
         check: protocol(
@@ -398,7 +398,7 @@ const UPDATES: &[Mutant] = &[
     },
     Mutant {
         name: "copies-of-a-node-that-went-back-count",
-        file: "crates/protocol/src/coordinator/inventory.rs",
+        file: "crates/protocol/src/coordinator/members/inventory.rs",
         text: "_ if request.went_back && meta.appends(chunk.stripe)? => Some(None),",
         replacement: "_ if request.went_back && meta.appends(chunk.stripe)? => Some(Some(held.mark)),",
         check: protocol("coordinator::append::copies_of_a_node_that_went_back_count_for_nothing"),

@@ -6,129 +6,47 @@
 //! have said about repairs, and supersedes the leases of repairs that an earlier run had begun. No scheme logic is here: planners choose
 //! codes, places and repair plans.
 
-mod bell;
-mod catch_up;
-mod conversion;
-mod departures;
+mod core;
 mod files;
-mod fleet;
-mod forms;
 mod garbage;
-mod grouping;
-mod inventory;
-mod joins;
 mod leases;
 mod lifecycle;
-mod manager;
-mod membership;
-mod places;
-mod pools;
-mod progress;
-mod rebuild;
+mod members;
+mod options;
 mod repair;
-mod replace;
-mod resume;
-mod rounds;
-mod scrub;
-mod sessions;
-mod space;
-mod starts;
 mod status;
-mod survey;
-mod suspicion;
-mod throttle;
-mod timetable;
+mod wake_up;
 
+pub use options::CoordinatorOptions;
+
+use self::core::{Answer, Core, Denied, lock};
 use crate::message::{
-    CoordinatorReply, CoordinatorRequest, LifecycleStatus, Meter, NodeStatus, RepairStatus,
+    CoordinatorReply, CoordinatorRequest as Ask, LifecycleStatus, Meter, NodeStatus, RepairStatus,
 };
-use crate::ports::{Ports, run_blocking};
-use bell::Bell;
-use fleet::{Fleet, Roster};
+use crate::ports::Ports;
+use files::pools::PoolFacts;
+use files::replace::{LivePut, Occupied};
 use futures::FutureExt;
 use gabion_layout::{ChunkId, ChunkIndex, NodeId, PoolId};
-use gabion_meta::{KeyValue, Meta, MetaError, Progress, PutId, Timing};
+use gabion_meta::{KeyValue, Meta, MetaError, Progress, PutId};
 use gabion_planner::manager::{LinkMatrix, RepairQueue};
 use gabion_planner::repair::Scheme;
-use grouping::Agenda;
-use pools::PoolFacts;
-use progress::Witnessed;
-use replace::{LivePut, Occupied};
-use sessions::Sessions;
-use space::Reports;
-use starts::Starts;
+use lifecycle::grouping::Agenda;
+use lifecycle::timetable::Timetable;
+use members::fleet::{Fleet, Roster};
+use members::positions::Witnessed;
+use members::sessions::Sessions;
+use members::space::Reports;
+use members::starts::Starts;
+use members::suspicion::Suspicions;
+use repair::throttle::Throttle;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use suspicion::Suspicions;
-use throttle::Throttle;
-use timetable::Timetable;
-
-/// Stripes that are read in one transaction.
-const PAGE: usize = 512;
-
-/// What a coordinator is told at its start.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct CoordinatorOptions {
-    /// How long a node's silence means what.
-    pub timing: Timing,
-    /// How often nodes should say that they are alive; several times in a lease.
-    pub heartbeat_ms: u64,
-    /// How lost chunks are brought together, until a user changes it.
-    pub repair_scheme: Scheme,
-    /// Stripes that are repaired at once; at least 1.
-    pub repair_parallel: usize,
-    /// Bytes of a repair's slices.
-    pub slice_bytes: u64,
-    /// Longest time that the repair of one chunk may take.
-    pub repair_deadline_ms: u64,
-    /// How long nothing may move at a node of a repair before whoever holds it up is done without.
-    pub repair_stall_ms: u64,
-    /// Wait after a failed repair or removal; it doubles with each further failure of a stripe.
-    pub retry_ms: u64,
-    /// How long a put may go on without a word of its client.
-    pub put_timeout_ms: u64,
-    /// How often files are looked at whose blocks may be due to be encoded.
-    pub lifecycle_scan_ms: u64,
-    /// How often it is made durable how far nodes' journals have come.
-    pub progress_ms: u64,
-    /// Segments that are encoded, or replicated again, at once; at least 1.
-    pub convert_parallel: usize,
-    /// Longest time that one node may take to verify all that it stores.
-    pub scrub_deadline_ms: u64,
-}
-
-impl Default for CoordinatorOptions {
-    fn default() -> Self {
-        Self {
-            timing: Timing {
-                lease_ms: 3_000,
-                margin_ms: 500,
-                grace_ms: 600_000,
-            },
-            heartbeat_ms: 1_000,
-            repair_scheme: Scheme::Pipeline,
-            repair_parallel: 4,
-            slice_bytes: 32 << 10,
-            repair_deadline_ms: 120_000,
-            repair_stall_ms: 5_000,
-            retry_ms: 500,
-            put_timeout_ms: 60_000,
-            lifecycle_scan_ms: 2_000,
-            progress_ms: 10_000,
-            convert_parallel: 2,
-            scrub_deadline_ms: 3_600_000,
-        }
-    }
-}
+use std::sync::{Arc, Mutex};
+use wake_up::WakeUp;
 
 /// The coordinator of a cluster.
 pub struct Coordinator<K> {
-    meta: Arc<Meta<K>>,
-    ports: Arc<dyn Ports>,
-    options: CoordinatorOptions,
-    /// Set when the metadata store has failed (whether its last write is durable is unknown) or is a
-    /// copy of another time: nothing may be decided before a restart.
-    broken: OnceLock<MetaError>,
+    core: Arc<Core<K>>,
     roster: Mutex<Roster>,
     /// What nodes have said with their last heartbeats.
     reports: Mutex<Reports>,
@@ -169,27 +87,11 @@ pub struct Coordinator<K> {
     starts: Starts,
     /// How far nodes' journals have come.
     witnessed: Witnessed,
-    /// For how long coordinators had run when this one began, and its clock then.
-    began: (u64, u64),
-    /// Rung when `broken` is set.
-    broken_bell: Bell,
-    repair_bell: Bell,
-    garbage_bell: Bell,
-    grouping_bell: Bell,
-    lifecycle_bell: Bell,
+    repair_wake_up: WakeUp,
+    garbage_wake_up: WakeUp,
+    grouping_wake_up: WakeUp,
+    lifecycle_wake_up: WakeUp,
 }
-
-/// Why a request is not granted: one plain sentence for the user.
-#[derive(Debug)]
-struct Denied(String);
-
-impl<E: std::error::Error> From<E> for Denied {
-    fn from(error: E) -> Self {
-        Self(error.to_string())
-    }
-}
-
-type Answer = Result<CoordinatorReply, Denied>;
 
 impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     /// The coordinator of the cluster in `meta`. Waits for the disk; nothing runs before
@@ -207,7 +109,6 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let settings = meta.repair_settings()?;
         let former = meta.all_former_holders()?;
         let starts = Starts::new(&meta.note_start(ports.random())?);
-        let began = (meta.lifetime_ms()?, now_ms);
         let witnessed = Witnessed::new(meta.progress()?);
         // A scheme of another release is none; a user chooses again.
         let scheme = settings
@@ -220,13 +121,14 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             occupation: None,
         };
         let puts = meta.puts()?.into_iter().map(|put| (put.id, live()));
-        ports.learn_nodes(&roster.statuses(now_ms, &Suspicions::default()));
+        let default_scheme = options.repair_scheme;
+        let core = Core::new(meta, ports, options)?;
+        core.ports
+            .learn_nodes(&roster.statuses(now_ms, &Suspicions::default()));
         Ok(Arc::new(Self {
+            core: Arc::new(core),
             puts: Mutex::new(puts.collect()),
             occupied: Occupied::default(),
-            meta: Arc::new(meta),
-            ports,
-            broken: OnceLock::new(),
             roster: Mutex::new(roster),
             reports: Mutex::default(),
             suspicions: Mutex::default(),
@@ -235,7 +137,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             pools: Mutex::default(),
             endurance: Mutex::default(),
             queue: Mutex::default(),
-            scheme: Mutex::new(scheme.unwrap_or(options.repair_scheme)),
+            scheme: Mutex::new(scheme.unwrap_or(default_scheme)),
             throttle: Mutex::new(Throttle::new(settings)),
             links: Mutex::default(),
             repaired: Mutex::default(),
@@ -246,13 +148,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             timetable: Mutex::default(),
             starts,
             witnessed,
-            began,
-            broken_bell: Bell::default(),
-            repair_bell: Bell::default(),
-            garbage_bell: Bell::default(),
-            grouping_bell: Bell::default(),
-            lifecycle_bell: Bell::default(),
-            options,
+            repair_wake_up: WakeUp::default(),
+            garbage_wake_up: WakeUp::default(),
+            grouping_wake_up: WakeUp::default(),
+            lifecycle_wake_up: WakeUp::default(),
         }))
     }
 
@@ -270,23 +169,21 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Arc::clone(self).keep_progress().boxed(),
         ];
         for task in tasks {
-            self.ports.spawn(task);
+            self.core.ports.spawn(task);
         }
     }
 
     /// Answers a request. What the answer promises is durable.
-    pub async fn handle(self: &Arc<Self>, request: CoordinatorRequest) -> CoordinatorReply {
-        let answer = match self.broken.get() {
+    pub async fn handle(self: &Arc<Self>, request: Ask) -> CoordinatorReply {
+        let answer = match self.core.check_whole() {
             // Not even a lease is granted: nobody could act on what becomes of the node.
-            Some(error) => Err(Denied(error.to_string())),
-            None => self.answer(request).await,
+            Err(error) => Err(error.into()),
+            Ok(()) => self.answer(request).await,
         };
         answer.unwrap_or_else(|Denied(sentence)| CoordinatorReply::Refused(sentence))
     }
 
-    async fn answer(self: &Arc<Self>, request: CoordinatorRequest) -> Answer {
-        use CoordinatorRequest as Ask;
-        self.check_whole()?;
+    async fn answer(self: &Arc<Self>, request: Ask) -> Answer {
         match request {
             Ask::BeginJoin { node, chunk_count } => self.begin_join(*node, chunk_count).await,
             Ask::TellChunks(page) => self.tell_chunks(page).await,
@@ -332,7 +229,9 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ask::Nodes => Ok(CoordinatorReply::Nodes(self.statuses())),
             Ask::CreatePool(wish) => self.create_pool(wish).await,
             Ask::Reserves(stripes) => self.reserves(stripes).await,
-            Ask::Pools => Ok(CoordinatorReply::Pools(self.with_meta(Meta::pools).await?)),
+            Ask::Pools => Ok(CoordinatorReply::Pools(
+                self.core.with_meta(Meta::pools).await?,
+            )),
             put @ (Ask::BeginPut { .. }
             | Ask::PlaceAnew { .. }
             | Ask::TouchPut(_)
@@ -356,8 +255,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     }
 
     /// Answers about new stripes on their way in.
-    async fn answer_put(self: &Arc<Self>, request: CoordinatorRequest) -> Answer {
-        use CoordinatorRequest as Ask;
+    async fn answer_put(self: &Arc<Self>, request: Ask) -> Answer {
         match request {
             Ask::BeginPut {
                 name,
@@ -384,54 +282,19 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         }
     }
 
-    /// Works on the metadata where waiting for the disk holds up nothing else.
-    async fn with_meta<R: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Meta<K>) -> Result<R, MetaError> + Send + 'static,
-    ) -> Result<R, MetaError> {
-        self.check_whole()?;
-        let meta = Arc::clone(&self.meta);
-        let result = run_blocking(&*self.ports, move || work(&meta)).await;
-        if let Err(error @ (MetaError::Storage { .. } | MetaError::WentBack { .. })) = &result {
-            self.stop(error.clone());
-        }
-        result
-    }
-
     /// Waits until the metadata store has failed, and says how. Whoever runs the coordinator ends it
     /// then: it grants no leases any more, and only a restart can find out what is durable.
     pub async fn broken(&self) -> MetaError {
-        loop {
-            if let Some(error) = self.broken.get() {
-                return error.clone();
-            }
-            self.broken_bell.heard().await;
-        }
-    }
-
-    /// Refuses everything once the metadata store has failed.
-    fn check_whole(&self) -> Result<(), MetaError> {
-        self.broken.get().cloned().map_or(Ok(()), Err)
-    }
-
-    /// Whether the metadata store has failed: all requests are refused until a restart, and all
-    /// work that nobody asks for ends.
-    fn is_broken(&self) -> bool {
-        self.broken.get().is_some()
+        self.core.broken().await
     }
 
     fn fleet(&self) -> Fleet {
         let roster = lock(&self.roster);
-        roster.fleet(self.ports.now_ms(), &lock(&self.suspicions))
+        roster.fleet(self.core.ports.now_ms(), &lock(&self.suspicions))
     }
 
     fn statuses(&self) -> Vec<NodeStatus> {
         let roster = lock(&self.roster);
-        roster.statuses(self.ports.now_ms(), &lock(&self.suspicions))
+        roster.statuses(self.core.ports.now_ms(), &lock(&self.suspicions))
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No code that holds one of these locks leaves its contents half changed when it panics.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

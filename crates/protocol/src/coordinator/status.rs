@@ -1,8 +1,9 @@
 //! Redundancy and repair as a user sees them: counted afresh from the records whenever somebody
 //! asks, never better than the truth.
 
-use super::fleet::Fleet;
-use super::{Answer, Coordinator, PAGE, lock};
+use crate::coordinator::Coordinator;
+use crate::coordinator::core::{Answer, PAGE, lock};
+use crate::coordinator::members::fleet::Fleet;
 use crate::message::{ClusterStatus, CoordinatorReply, Liveness, RepairStatus};
 use gabion_layout::{NodeId, PoolId};
 use gabion_meta::{KeyValue, Meta, MetaError};
@@ -18,7 +19,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     pub(super) async fn status(self: &Arc<Self>) -> Answer {
         let this = Arc::clone(self);
         let count = move |meta: &Meta<K>| this.count_stripes(meta);
-        let status = self.with_meta(count).await?;
+        let status = self.core.with_meta(count).await?;
         Ok(CoordinatorReply::Status(status))
     }
 
@@ -32,7 +33,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             silence_ms,
             joining: lock(&self.sessions).progress(),
             nodes: fleet.nodes().to_vec(),
-            arrays: lock(&self.roster).arrays(self.ports.now_ms()),
+            arrays: lock(&self.roster).arrays(self.core.ports.now_ms()),
             repair: lock(&self.repaired).clone(),
             grouped_chunk_count: lock(&self.agenda).moved_count,
             planned: lock(&self.planned).clone(),
@@ -40,6 +41,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             ..ClusterStatus::default()
         };
         status.repair.running_count = running_count;
+        status.repair.last_error = self.core.last_error();
         status.lifecycle.waiting_count = lock(&self.timetable).waiting_count();
         scheme_name(*lock(&self.scheme)).clone_into(&mut status.repair.scheme);
         let appending = meta.phases()?;
@@ -83,7 +85,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
 
     /// What nodes that are not failed have last said of their disks, and how long ago.
     fn last_heard(&self, fleet: &Fleet) -> (BTreeMap<NodeId, Space>, BTreeMap<NodeId, u64>) {
-        let now_ms = self.ports.now_ms();
+        let now_ms = self.core.ports.now_ms();
         let reports = lock(&self.reports);
         let live = fleet.nodes().iter();
         let live = live.filter(|status| status.liveness != Liveness::Failed);
@@ -97,7 +99,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
 
     /// How fast repairs are and may be, and how long they will take.
     fn tell_speed(&self, repair: &mut RepairStatus) {
-        let now_ms = self.ports.now_ms();
+        let now_ms = self.core.ports.now_ms();
         let mut throttle = lock(&self.throttle);
         repair.bytes_per_s = throttle.made().bytes_per_s(now_ms);
         repair.rest_ms = throttle.made().rest_ms(repair.left_bytes, now_ms);

@@ -114,7 +114,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "clusters-not-compared-at-joins",
-        file: "crates/protocol/src/coordinator/membership.rs",
+        file: "crates/protocol/src/coordinator/members/membership.rs",
         text: "applicant.cluster.filter(|&cluster| cluster != own)",
         replacement: "applicant.cluster.filter(|&cluster| cluster != own && own.0 == 0)",
         check: protocol(
@@ -153,7 +153,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "nonces-of-the-coordinator-s-starts-not-compared",
-        file: "crates/protocol/src/coordinator/starts.rs",
+        file: "crates/protocol/src/coordinator/members/starts.rs",
         text: "Some(nonce) => *nonce == start.nonce,",
         replacement: "Some(nonce) => *nonce == start.nonce || true,",
         check: protocol(
@@ -162,7 +162,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "an-old-directory-counts-as-whole",
-        file: "crates/protocol/src/coordinator/inventory.rs",
+        file: "crates/protocol/src/coordinator/members/inventory.rs",
         text: "_ if request.went_back => Some(Some(held.mark)),",
         replacement: "_ if request.went_back && false => Some(Some(held.mark)),",
         check: protocol(
@@ -171,9 +171,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "a-second-process-of-a-node-is-let-in",
-        file: "crates/protocol/src/coordinator/membership.rs",
-        text: "if reach(&*self.ports, first.node).await.is_err() {",
-        replacement: "if reach(&*self.ports, first.node).await.is_err() || true {",
+        file: "crates/protocol/src/coordinator/members/membership.rs",
+        text: "if reach(&*self.core.ports, first.node).await.is_err() {",
+        replacement: "if reach(&*self.core.ports, first.node).await.is_err() || true {",
         check: protocol(
             "coordinator::identity::a_second_process_of_a_node_is_refused_while_the_first_one_answers",
         ),
@@ -225,7 +225,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "a-failed-store-keeps-its-membership",
-        file: "crates/protocol/src/coordinator/fleet.rs",
+        file: "crates/protocol/src/coordinator/members/fleet.rs",
         text: "is_member && self.membership.end(node, incarnation, now_ms)",
         replacement: "is_member && incarnation != incarnation && self.membership.end(node, incarnation, now_ms)",
         check: protocol(
@@ -294,24 +294,24 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "nodes-are-evicted-whatever-is-lost-already",
-        file: "crates/protocol/src/coordinator/suspicion.rs",
+        file: "crates/protocol/src/coordinator/members/suspicion.rs",
         text: "if usize::try_from(left).unwrap_or(0) < lost_count {",
         replacement: "if usize::try_from(left).unwrap_or(0) < lost_count && false {",
         check: protocol("coordinator::suspicion::no_more_nodes_are_evicted_than_all_pools_survive"),
     },
     Mutant {
         name: "who-complains-is-believed-whatever-it-reaches",
-        file: "crates/protocol/src/coordinator/suspicion.rs",
+        file: "crates/protocol/src/coordinator/members/suspicion.rs",
         text: "(complaint_count(other), **other) < (count, node)",
         replacement: "complaint_count(other) < usize::MAX",
         check: unit(
             "gabion-protocol",
-            "coordinator::suspicion::tests::the_node_that_reaches_fewest_is_cut_off_and_its_peers_are_not",
+            "coordinator::members::suspicion::tests::the_node_that_reaches_fewest_is_cut_off_and_its_peers_are_not",
         ),
     },
     Mutant {
         name: "one-node-s-word-evicts-another",
-        file: "crates/protocol/src/coordinator/suspicion.rs",
+        file: "crates/protocol/src/coordinator/members/suspicion.rs",
         text: "credible_count >= 2 || (count >= 2 && count * 2 > look.other_count)",
         replacement: "credible_count >= 1",
         check: protocol(
@@ -320,7 +320,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "a-late-word-ends-a-later-membership",
-        file: "crates/protocol/src/coordinator/sessions.rs",
+        file: "crates/protocol/src/coordinator/members/sessions.rs",
         text: "(since == session).then_some(incarnation)",
         replacement: "(since.node == session.node).then_some(incarnation)",
         check: protocol(
@@ -338,7 +338,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "leases-are-granted-though-the-metadata-have-failed",
-        file: "crates/protocol/src/coordinator/starts.rs",
+        file: "crates/protocol/src/coordinator/core.rs",
         text: "if self.broken.set(reason.clone()).is_ok() {",
         replacement: "if self.broken.get().is_none() {",
         check: protocol(

@@ -1,0 +1,318 @@
+//! Pools: how a user's wish becomes a pool that can keep its promise, and what follows from one.
+
+use crate::coordinator::Coordinator;
+use crate::coordinator::core::{Answer, Denied, lock};
+use crate::message::{
+    CoordinatorReply, LifecycleWish, Liveness, NodeReply, NodeRequest, PoolWish, Refusal,
+};
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use gabion_codec::Code;
+use gabion_layout::{
+    AppendSpec, ChunkIndex, Geometry, PoolId, ReserveSpec, StripeId, StripeRecord, Topology,
+    UpdateScheme,
+};
+use gabion_meta::{Departure, KeyValue, Meta, MetaError, PoolRecord, PoolSpec};
+use gabion_plan::Keepings;
+use gabion_planner::endurance::failures_left;
+use gabion_planner::{pool, update};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How long a stripe's primary may take to commit, which may have to settle first.
+const COMMIT_DEADLINE_MS: u64 = 20_000;
+/// Stripes of a pool that commit at a time: most have primaries of their own, and share links.
+const COMMIT_COUNT: usize = 8;
+/// After so long a request to commit a pool is answered with how much is left, so that whoever asks sees
+/// that it gets on.
+const COMMIT_ROUND_MS: u64 = 4_000;
+/// How often a request follows a hint about who the primary is.
+const REDIRECT_COUNT_MAX: u32 = 3;
+/// Fewest bytes of a pool's chunks.
+const CHUNK_BYTES_MIN: u64 = 4 << 10;
+/// Most bytes of a pool's chunks.
+const CHUNK_BYTES_MAX: u64 = 1 << 30;
+
+/// A pool and what follows from its record.
+#[derive(Debug)]
+pub(in crate::coordinator) struct PoolFacts {
+    pub(in crate::coordinator) record: PoolRecord,
+    pub(in crate::coordinator) code: Code,
+}
+
+impl PoolFacts {
+    /// The shape of a stripe of the pool whose chunks have so many bytes.
+    pub(in crate::coordinator) fn geometry(&self, chunk_bytes: u64) -> Result<Geometry, Denied> {
+        let (k, m, rows) = (self.code.k(), self.code.m(), self.code.sub_chunks());
+        Ok(Geometry::new(k, m, rows, chunk_bytes)?)
+    }
+
+    /// How chunks of so many bytes keep the records of updates.
+    pub(in crate::coordinator) fn keepings(&self, chunk_bytes: u64) -> Keepings {
+        let spec = &self.record.spec;
+        update::keepings(spec.update, spec.reserve, chunk_bytes)
+    }
+}
+
+/// What became of a stripe in a round of commits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Committed {
+    /// Nothing waits on it.
+    Done,
+    /// The round was over.
+    NotYet,
+    /// Something still waits: one plain sentence.
+    Refused(String),
+}
+
+impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+    /// Makes a pool on the nodes that have not failed, with a code chosen for the promise when
+    /// none is given.
+    pub(in crate::coordinator) async fn create_pool(&self, wish: PoolWish) -> Answer {
+        let PoolWish {
+            survive,
+            chunk_bytes,
+            update,
+            ..
+        } = wish;
+        let topology = self.fleet().topology(|status| {
+            status.liveness != Liveness::Failed && status.departure == Departure::None
+        });
+        let code: Code = match wish.code {
+            Some(text) => text.parse()?,
+            None => pool::choose_code(survive, &topology)?,
+        };
+        let chunks_per_rack = pool::fit(&code, survive, &topology)?;
+        check_chunk_bytes(&code, chunk_bytes)?;
+        let spec = PoolSpec {
+            name: wish.name,
+            code: code.to_string(),
+            k: code.k(),
+            m: code.m(),
+            sub_chunks: code.sub_chunks(),
+            chunk_bytes,
+            survive,
+            chunks_per_rack,
+            update,
+            reserve: wish.reserve.or_else(|| {
+                update
+                    .reserves_space()
+                    .then(|| ReserveSpec::usual(chunk_bytes))
+            }),
+            append: wish
+                .append
+                .or_else(|| update.appends().then(AppendSpec::default)),
+        };
+        let create: Create<K> = match wish.lifecycle {
+            None => Box::new(move |meta| meta.create_pool(&spec)),
+            Some(lifecycle) => {
+                let blocks = block_spec(&spec, lifecycle.replica_count, &topology)?;
+                let encoded = PoolSpec {
+                    name: format!("{}-encoded", spec.name),
+                    ..spec
+                };
+                let LifecycleWish {
+                    after, placement, ..
+                } = lifecycle;
+                Box::new(move |meta| {
+                    meta.create_pool_with_lifecycle(&blocks, &encoded, after, placement)
+                })
+            }
+        };
+        Ok(CoordinatorReply::Pool(self.core.with_meta(create).await?))
+    }
+
+    /// The pool of the stripes that a pool's blocks become, if they are replicated at first. Waits for the
+    /// disk the first time.
+    pub(in crate::coordinator) fn encoded_of(
+        &self,
+        meta: &Meta<K>,
+        facts: &PoolFacts,
+    ) -> Result<Option<Arc<PoolFacts>>, MetaError> {
+        let lifecycle = facts.record.lifecycle;
+        let encoded = lifecycle.map(|lifecycle| self.pool_facts(meta, lifecycle.encoded));
+        encoded.transpose()
+    }
+
+    /// Has the primaries of a pool's stripes commit what waits, for as long as a round lasts.
+    pub(in crate::coordinator) async fn commit_pool(self: &Arc<Self>, name: String) -> Answer {
+        let find = move |meta: &Meta<K>| {
+            let pool = meta.pool_named(&name)?.id;
+            let mut stripes = Vec::new();
+            for id in meta.phases()? {
+                match meta.stripe(id) {
+                    Ok(stripe) if stripe.pool == pool => stripes.push(stripe),
+                    Ok(_) | Err(MetaError::UnknownStripe(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(stripes)
+        };
+        let stripes = self.core.with_meta(find).await?;
+        let until_ms = self.core.ports.now_ms() + COMMIT_ROUND_MS;
+        let commits = stripes
+            .into_iter()
+            .map(|stripe| self.commit_until(stripe, until_ms));
+        let commits = stream::iter(commits).buffer_unordered(COMMIT_COUNT);
+        let outcomes: Vec<Committed> = commits.try_collect().await?;
+        let left = |outcome: &&Committed| **outcome == Committed::NotYet;
+        let left_count = outcomes.iter().filter(left).count() as u64;
+        let refused = outcomes.into_iter().find_map(|outcome| match outcome {
+            Committed::Refused(why) => Some(why),
+            Committed::Done | Committed::NotYet => None,
+        });
+        Ok(match (refused, left_count) {
+            (Some(why), _) => CoordinatorReply::Busy(why),
+            (None, 0) => CoordinatorReply::Done,
+            (None, left_count) => CoordinatorReply::Committing { left_count },
+        })
+    }
+
+    /// Has a stripe commit what waits, unless it is too late to begin.
+    async fn commit_until(&self, stripe: StripeRecord, until_ms: u64) -> Result<Committed, Denied> {
+        if self.core.ports.now_ms() >= until_ms {
+            return Ok(Committed::NotYet);
+        }
+        let id = stripe.id;
+        let Err(refusal) = self.commit_stripe(&stripe).await else {
+            return Ok(Committed::Done);
+        };
+        Ok(
+            if self.core.with_meta(move |meta| meta.appends(id)).await? {
+                Committed::Refused(format!("{id} is not committed: {refusal}"))
+            } else {
+                Committed::Done
+            },
+        )
+    }
+
+    /// Has a stripe's primary commit. Whoever is asked first says who else that is.
+    async fn commit_stripe(&self, stripe: &StripeRecord) -> Result<(), Refusal> {
+        let fleet = self.fleet();
+        let mut asked = stripe.nodes.iter().copied().find(|&node| fleet.is_up(node));
+        for _ in 0..REDIRECT_COUNT_MAX {
+            let Some(node) = asked.take() else { break };
+            let request = NodeRequest::Commit { stripe: stripe.id };
+            match self
+                .core
+                .ports
+                .call_node(node, request, COMMIT_DEADLINE_MS)
+                .await
+            {
+                Ok(NodeReply::Done) => return Ok(()),
+                Ok(NodeReply::Refused(Refusal::NotPrimary(other))) => {
+                    asked = Some(other);
+                }
+                Ok(NodeReply::Refused(refusal)) => return Err(refusal),
+                Ok(other) => return Err(Refusal::Failed(format!("{other:?}"))),
+                Err(error) => return Err(Refusal::Unavailable(error.peer)),
+            }
+        }
+        Err(Refusal::Unavailable(format!("every node of {}", stripe.id)))
+    }
+
+    /// The reserves of those stripes that are there and have any.
+    pub(in crate::coordinator) async fn reserves(&self, stripes: Vec<StripeId>) -> Answer {
+        let found = self.core.with_meta(move |meta| {
+            let mut specs = BTreeMap::new();
+            let mut found = Vec::new();
+            for stripe in stripes {
+                let pool = match meta.stripe(stripe) {
+                    Ok(record) => record.pool,
+                    Err(MetaError::UnknownStripe(_)) => continue,
+                    Err(error) => return Err(error),
+                };
+                let spec = match specs.get(&pool) {
+                    Some(spec) => *spec,
+                    None => *specs.entry(pool).or_insert(meta.pool(pool)?.spec.reserve),
+                };
+                found.extend(spec.map(|spec| (stripe, spec)));
+            }
+            Ok(found)
+        });
+        Ok(CoordinatorReply::Reserves(found.await?))
+    }
+
+    /// A pool with its code. Waits for the disk the first time.
+    pub(in crate::coordinator) fn pool_facts(
+        &self,
+        meta: &Meta<K>,
+        id: PoolId,
+    ) -> Result<Arc<PoolFacts>, MetaError> {
+        if let Some(facts) = lock(&self.pools).get(&id) {
+            return Ok(Arc::clone(facts));
+        }
+        let record = meta.pool(id)?;
+        let code = record.spec.code.parse();
+        let code = code.map_err(|error| MetaError::Pool(format!("{error}")))?;
+        let facts = Arc::new(PoolFacts { record, code });
+        lock(&self.pools).insert(id, Arc::clone(&facts));
+        Ok(facts)
+    }
+
+    /// How many more chunk losses a stripe of the pool survives that has lost these. Waits for the
+    /// disk the first time.
+    pub(in crate::coordinator) fn failures_left(
+        &self,
+        meta: &Meta<K>,
+        pool: PoolId,
+        lost: &[ChunkIndex],
+    ) -> Result<i32, MetaError> {
+        let key = (pool, lost.to_vec());
+        if let Some(&known) = lock(&self.endurance).get(&key) {
+            return Ok(known);
+        }
+        let left = failures_left(&self.pool_facts(meta, pool)?.code, lost);
+        lock(&self.endurance).insert(key, left);
+        Ok(left)
+    }
+}
+
+/// Makes a pool's record.
+type Create<K> = Box<dyn FnOnce(&Meta<K>) -> Result<PoolRecord, MetaError> + Send>;
+
+/// The pool of a stripe's blocks while they are replicated. It keeps the same promise.
+fn block_spec(
+    encoded: &PoolSpec,
+    replica_count: usize,
+    topology: &Topology,
+) -> Result<PoolSpec, Denied> {
+    let code: Code = format!("rep({replica_count})").parse()?;
+    let chunks_per_rack = pool::fit(&code, encoded.survive, topology)?;
+    if replica_count > 2 && chunks_per_rack < 2 {
+        return Err(Denied(format!(
+            "two of a block's {replica_count} replicas share a rack, so to survive {} more are needed; \
+             use more replicas, or promise less",
+            encoded.survive
+        )));
+    }
+    Ok(PoolSpec {
+        code: code.to_string(),
+        k: code.k(),
+        m: code.m(),
+        sub_chunks: code.sub_chunks(),
+        chunks_per_rack,
+        // What replicas are sent is written where it belongs: there is no parity for which a log waits.
+        update: UpdateScheme::Pl,
+        reserve: None,
+        append: None,
+        ..encoded.clone()
+    })
+}
+
+fn check_chunk_bytes(code: &Code, chunk_bytes: u64) -> Result<(), Denied> {
+    if !(CHUNK_BYTES_MIN..=CHUNK_BYTES_MAX).contains(&chunk_bytes) {
+        return Err(Denied(format!(
+            "a chunk may have {CHUNK_BYTES_MIN} to {CHUNK_BYTES_MAX} bytes (4 KiB to 1 GiB), not \
+             {chunk_bytes}; choose a size in between"
+        )));
+    }
+    let rows = code.sub_chunks() as u64;
+    if !chunk_bytes.is_multiple_of(rows) {
+        return Err(Denied(format!(
+            "{code} cuts each chunk into {rows} equal rows, which {chunk_bytes} bytes do not \
+             allow; use {} bytes",
+            chunk_bytes.next_multiple_of(rows)
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,304 @@
+//! Files: how they come in through puts, are looked up, and go.
+
+use super::replace::LivePut;
+use crate::coordinator::Coordinator;
+use crate::coordinator::core::{Answer, Denied, lock};
+use crate::message::{CoordinatorReply, FileLayout};
+use gabion_layout::{PoolId, StripeId};
+use gabion_meta::{KeyValue, Meta, MetaError, PoolRecord, PoolSpec, PutId};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Most stripes of a file: a layout must fit into one message and into memory.
+const STRIPES_MAX: u64 = 1 << 17;
+/// A file's last stripe has chunks of a multiple of so many bytes, so that pages of disks and
+/// memory are not shared between chunks.
+const LAST_CHUNK_UNIT: u64 = 4 << 10;
+
+impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+    /// Reserves places for a file. Chunks on failed nodes are left out, where others are too few.
+    pub(in crate::coordinator) async fn begin_put(
+        self: &Arc<Self>,
+        name: String,
+        pool: Option<String>,
+        size_bytes: u64,
+    ) -> Answer {
+        let this = Arc::clone(self);
+        let find = move |meta: &Meta<K>| {
+            let id = match pool {
+                Some(name) => Some(meta.pool_named(&name)?.id),
+                None => only_pool(meta)?,
+            };
+            let Some(facts) = id.map(|id| this.pool_facts(meta, id)).transpose()? else {
+                return Ok(None);
+            };
+            let encoded = this.encoded_of(meta, &facts)?;
+            Ok(Some((facts, encoded)))
+        };
+        let Some((facts, encoded)) = self.core.with_meta(find).await? else {
+            return Err(Denied(
+                "there is not exactly one pool to choose; name the pool, and create one first if \
+                 there is none"
+                    .to_owned(),
+            ));
+        };
+        let fleet = self.fleet();
+        let placed = match encoded {
+            None => {
+                let sizes = chunk_sizes(&facts.record.spec, size_bytes)?;
+                self.place(&facts, &sizes, &fleet)
+            }
+            Some(encoded) => {
+                let sizes = chunk_sizes(&encoded.record.spec, size_bytes)?;
+                self.place_blocks(&facts, &encoded.record.spec, &sizes, &fleet)
+            }
+        };
+        let placements = match placed {
+            Ok(placements) => placements,
+            Err(hindrance) => return hindrance.answer(),
+        };
+        let pool = facts.record.id;
+        let now_ms = self.core.ports.now_ms();
+        let begin =
+            move |meta: &Meta<K>| meta.begin_put(&name, pool, size_bytes, &placements, now_ms);
+        let put = self.core.with_meta(begin).await?;
+        let live = LivePut {
+            heard_ms: self.core.ports.now_ms(),
+            occupation: None,
+        };
+        lock(&self.puts).insert(put.id, live);
+        Ok(CoordinatorReply::Put {
+            put: put.id,
+            pool: facts.record.clone(),
+            stripes: put.stripes,
+            nodes: self.statuses(),
+        })
+    }
+
+    /// Notes that a put's client is at work. In memory only: a new run of the coordinator gives
+    /// all clients a full time-out anyway.
+    pub(in crate::coordinator) fn touch_put(&self, put: PutId) -> Answer {
+        match lock(&self.puts).get_mut(&put) {
+            Some(live) => {
+                live.heard_ms = self.core.ports.now_ms();
+                Ok(CoordinatorReply::Done)
+            }
+            None => Err(MetaError::UnknownPut(put).into()),
+        }
+    }
+
+    /// Makes a file visible. A chunk whose node has failed since it was written is looked after.
+    pub(in crate::coordinator) async fn commit_put(self: &Arc<Self>, put: PutId) -> Answer {
+        let created_ms = self.core.lifetime_ms();
+        let this = Arc::clone(self);
+        let commit = move |meta: &Meta<K>| {
+            let file = meta.commit_put(put, created_ms)?;
+            this.enter(meta, &file)?;
+            match meta.stripes_of(&file.name) {
+                Err(MetaError::UnknownFile(_)) => Ok(Vec::new()),
+                stripes => stripes,
+            }
+        };
+        match self.core.with_meta(commit).await {
+            Ok(stripes) => {
+                lock(&self.puts).remove(&put);
+                self.add_repairs(stripes).await?;
+            }
+            // The first answer was lost.
+            Err(MetaError::CommittedBefore(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(CoordinatorReply::Done)
+    }
+
+    /// Gives a put up; one that is over already is left as it is.
+    pub(in crate::coordinator) async fn abort_put(self: &Arc<Self>, put: PutId) -> Answer {
+        self.core.with_meta(move |meta| meta.abort_put(put)).await?;
+        let over = lock(&self.puts).remove(&put);
+        if let Some(occupation) = over.and_then(|live| live.occupation) {
+            self.leave(occupation).await?;
+        }
+        self.garbage_wake_up.wake();
+        Ok(CoordinatorReply::Done)
+    }
+
+    /// Gives up puts whose clients are silent, until the metadata store fails.
+    pub(in crate::coordinator) async fn expire_puts(self: Arc<Self>) {
+        let timeout_ms = self.core.options.put_timeout_ms;
+        while !self.core.is_broken() {
+            // Often enough for replacements, too, whose time-out is shorter.
+            self.core.ports.sleep_ms((timeout_ms / 24).max(1)).await;
+            let now_ms = self.core.ports.now_ms();
+            let is_silent = |live: &LivePut| {
+                now_ms.saturating_sub(live.heard_ms) >= live.timeout_ms(timeout_ms)
+            };
+            let expired: Vec<PutId> = lock(&self.puts)
+                .iter()
+                .filter(|(_, live)| is_silent(live))
+                .map(|(&put, _)| put)
+                .collect();
+            for put in expired {
+                // One that cannot be given up now stays in the list for the next time.
+                let _ = self.abort_put(put).await;
+            }
+        }
+    }
+
+    /// The files whose names start so.
+    pub(in crate::coordinator) async fn list(&self, prefix: String) -> Answer {
+        let list = move |meta: &Meta<K>| meta.files(&prefix, None, usize::MAX);
+        Ok(CoordinatorReply::Files(self.core.with_meta(list).await?))
+    }
+
+    /// A file with its layout.
+    pub(in crate::coordinator) async fn lookup(self: &Arc<Self>, name: String) -> Answer {
+        let this = Arc::clone(self);
+        let look = move |meta: &Meta<K>| {
+            loop {
+                let file = meta.file(&name)?;
+                let stripes = meta.stripes_of(&name)?;
+                // Between the two, the file may have been removed and another put in its place.
+                if stripes
+                    .iter()
+                    .map(|stripe| stripe.id)
+                    .eq(file.segments.iter().copied())
+                {
+                    let facts = this.pool_facts(meta, file.pool)?;
+                    let encoded = this.encoded_of(meta, &facts)?;
+                    let pools = (facts.record.clone(), encoded.map(|e| e.record.clone()));
+                    let may_append = |pool: &PoolRecord| pool.spec.append.is_some();
+                    let appending =
+                        if may_append(&pools.0) || pools.1.as_ref().is_some_and(may_append) {
+                            appending(meta, &file.segments)?
+                        } else {
+                            Vec::new()
+                        };
+                    return Ok((file, pools, stripes, appending));
+                }
+            }
+        };
+        let (file, (pool, encoded), stripes, appending) = self.core.with_meta(look).await?;
+        Ok(CoordinatorReply::File(FileLayout {
+            file,
+            pool,
+            encoded,
+            stripes,
+            appending,
+            nodes: self.statuses(),
+        }))
+    }
+
+    /// Deletes a file. Its chunks are removed from their nodes in time.
+    pub(in crate::coordinator) async fn remove_file(&self, name: String, file: PutId) -> Answer {
+        let removed = self
+            .core
+            .with_meta(move |meta| meta.remove_file(&name, file));
+        match removed.await {
+            Ok(_) => self.garbage_wake_up.wake(),
+            // It is gone already, perhaps by an order whose answer was lost.
+            Err(MetaError::UnknownFile(_) | MetaError::FileReplaced(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(CoordinatorReply::Done)
+    }
+}
+
+/// Those of some stripes that are in an append phase.
+fn appending<K: KeyValue>(
+    meta: &Meta<K>,
+    stripes: &[StripeId],
+) -> Result<Vec<StripeId>, MetaError> {
+    let stripes: BTreeSet<&StripeId> = stripes.iter().collect();
+    let mut appending = meta.phases()?;
+    appending.retain(|stripe| stripes.contains(stripe));
+    Ok(appending)
+}
+
+/// The pool that there is no choice but to take: those of stripes that another's blocks become are none.
+fn only_pool<K: KeyValue>(meta: &Meta<K>) -> Result<Option<PoolId>, MetaError> {
+    let pools = meta.pools()?;
+    let is_another = |pool: &&PoolRecord| {
+        let lifecycles = pools.iter().filter_map(|other| other.lifecycle);
+        !lifecycles
+            .map(|lifecycle| lifecycle.encoded)
+            .any(|encoded| encoded == pool.id)
+    };
+    let mut own = pools.iter().filter(is_another);
+    let only = own.next().filter(|_| own.next().is_none());
+    Ok(only.map(|pool| pool.id))
+}
+
+/// Bytes of a chunk of each stripe of a file: the pool's, and as few as will do for the last.
+fn chunk_sizes(spec: &PoolSpec, size_bytes: u64) -> Result<Vec<u64>, Denied> {
+    let k = spec.k as u64;
+    let stripe_bytes = k.saturating_mul(spec.chunk_bytes);
+    let full_count = size_bytes / stripe_bytes;
+    let rest_bytes = size_bytes % stripe_bytes;
+    if full_count >= STRIPES_MAX {
+        return Err(Denied(format!(
+            "a file may have {STRIPES_MAX} stripes, which are {} bytes in this pool, and \
+             {size_bytes} bytes are more; use a pool with larger chunks or several files",
+            stripe_bytes.saturating_mul(STRIPES_MAX)
+        )));
+    }
+    let mut sizes = vec![spec.chunk_bytes; full_count as usize];
+    if rest_bytes > 0 {
+        let unit = least_common_multiple(LAST_CHUNK_UNIT, spec.sub_chunks as u64);
+        let needed = rest_bytes.div_ceil(k).next_multiple_of(unit);
+        sizes.push(needed.min(spec.chunk_bytes));
+    }
+    Ok(sizes)
+}
+
+fn least_common_multiple(a: u64, b: u64) -> u64 {
+    let (mut larger, mut smaller) = (a, b);
+    while smaller != 0 {
+        (larger, smaller) = (smaller, larger % smaller);
+    }
+    a / larger * b
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gabion_layout::{Survive, UpdateScheme};
+
+    fn spec(sub_chunks: usize, chunk_bytes: u64) -> PoolSpec {
+        PoolSpec {
+            name: "p".to_owned(),
+            code: "opaque".to_owned(),
+            k: 4,
+            m: 2,
+            sub_chunks,
+            chunk_bytes,
+            survive: Survive::Nodes(2),
+            chunks_per_rack: 6,
+            update: UpdateScheme::Pl,
+            reserve: None,
+            append: None,
+        }
+    }
+
+    #[test]
+    fn the_last_stripe_is_as_small_as_pages_and_rows_allow() {
+        let sizes = |spec: &PoolSpec, bytes| chunk_sizes(spec, bytes).unwrap();
+        let pool = spec(1, 1 << 20);
+        assert_eq!(sizes(&pool, 0), []);
+        assert_eq!(sizes(&pool, 1), [4096]);
+        assert_eq!(sizes(&pool, 4 * 4096 + 1), [8192]);
+        assert_eq!(sizes(&pool, 4 << 20), [1 << 20]);
+        assert_eq!(sizes(&pool, (4 << 20) + 1), [1 << 20, 4096]);
+        assert_eq!(sizes(&pool, (8 << 20) - 1), [1 << 20, 1 << 20]);
+        assert_eq!(
+            sizes(&spec(6, 6 << 20), 1),
+            [3 * 4096],
+            "six rows in each chunk"
+        );
+        assert_eq!(
+            sizes(&spec(6, 6 * 1000), 1),
+            [6000],
+            "no more than the pool's chunk"
+        );
+        assert!(chunk_sizes(&pool, u64::MAX).is_err());
+    }
+}

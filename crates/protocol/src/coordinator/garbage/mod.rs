@@ -1,0 +1,210 @@
+//! Garbage: chunks of removed files and of puts that came to nothing are removed from their nodes,
+//! and only then are their stripes forgotten.
+
+use crate::coordinator::Coordinator;
+use crate::coordinator::core::{PAGE, lock};
+use crate::coordinator::repair::rounds::SHORT_DEADLINE_MS;
+use crate::message::{Liveness, NodeReply, NodeRequest};
+use futures::future::join_all;
+use futures::{FutureExt, select_biased};
+use gabion_layout::{ChunkId, Epoch, NodeId, StripeRecord};
+use gabion_meta::{KeyValue, Meta, MetaError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Longest time that a node may take to remove a page's chunks.
+const REMOVE_DEADLINE_MS: u64 = 30_000;
+
+impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+    /// Removes garbage, until the metadata store fails.
+    pub(in crate::coordinator) async fn collect_garbage(self: Arc<Self>) {
+        while !self.core.is_broken() {
+            // What cannot be read now is garbage still.
+            let all_gone = self.remove_garbage().await.unwrap_or(false)
+                & self.remove_leftovers().await.unwrap_or(false);
+            let bell = self.garbage_wake_up.woken();
+            if all_gone {
+                bell.await;
+                continue;
+            }
+            // A node that joins or is declared failed rings; one that could not remove something
+            // does not.
+            let wait_ms = self.core.options.retry_ms << 3;
+            select_biased! {
+                () = bell.fuse() => {}
+                () = self.core.ports.sleep_ms(wait_ms).fuse() => {}
+            }
+        }
+    }
+
+    /// Goes over all garbage once. Whether none is left.
+    async fn remove_garbage(self: &Arc<Self>) -> Result<bool, MetaError> {
+        let mut after = None;
+        let mut all_gone = true;
+        loop {
+            let page = self
+                .core
+                .with_meta(move |meta| meta.garbage(after, PAGE))
+                .await?;
+            let Some(last) = page.last() else {
+                return Ok(all_gone);
+            };
+            after = Some(last.id);
+            all_gone &= self.remove_stripes(&page).await?;
+        }
+    }
+
+    /// Removes the chunks of garbage stripes. Those of which none is left are forgotten, unless a failed
+    /// node that may return has one: it is known what that is, then. Whether no node that serves has one.
+    pub(in crate::coordinator) async fn remove_stripes(
+        self: &Arc<Self>,
+        stripes: &[StripeRecord],
+    ) -> Result<bool, MetaError> {
+        let pending = self.remove_page(stripes).await;
+        let is_gone =
+            |stripe: &&StripeRecord| !stripe.nodes.iter().any(|node| pending.contains(node));
+        let all_gone = stripes.iter().all(|stripe| is_gone(&stripe));
+        let fleet = self.fleet();
+        let is_owed = |stripe: &&StripeRecord| stripe.nodes.iter().any(|&n| fleet.may_return(n));
+        let gone: Vec<_> = stripes
+            .iter()
+            .filter(|stripe| is_gone(stripe) && !is_owed(stripe))
+            .map(|stripe| stripe.id)
+            .collect();
+        let forget = move |meta: &Meta<K>| {
+            gone.into_iter()
+                .try_for_each(|id| meta.reclaimed(id).map(|_| ()))
+        };
+        self.core.with_meta(forget).await?;
+        Ok(all_gone)
+    }
+
+    /// Tells each node which chunks of the page's stripes to remove. The nodes that have not, and
+    /// have not failed either: a failed node is told when it joins.
+    async fn remove_page(&self, page: &[StripeRecord]) -> BTreeSet<NodeId> {
+        let (fleet, joining) = {
+            // A node whose join is under way was told to keep what was no garbage then; it is asked
+            // when it is a member.
+            let _joins = self.admission.lock().await;
+            let joining: BTreeSet<NodeId> = lock(&self.sessions).progress().into_keys().collect();
+            (self.fleet(), joining)
+        };
+        let mut chunks: BTreeMap<NodeId, Vec<ChunkId>> = BTreeMap::new();
+        for stripe in page {
+            for (&node, index) in stripe.nodes.iter().zip(stripe.chunks()) {
+                let stripe = stripe.id;
+                chunks
+                    .entry(node)
+                    .or_default()
+                    .push(ChunkId { stripe, index });
+            }
+        }
+        let removals = chunks.into_iter().map(|(node, chunks)| {
+            let liveness = match fleet.liveness(node) {
+                Liveness::Failed if joining.contains(&node) => Liveness::Suspect,
+                liveness => liveness,
+            };
+            async move {
+                let gone = match liveness {
+                    Liveness::Failed => true,
+                    Liveness::Suspect => false,
+                    Liveness::Up => {
+                        let order = NodeRequest::Remove { chunks };
+                        self.obeys(node, order, REMOVE_DEADLINE_MS).await
+                    }
+                };
+                (!gone).then_some(node)
+            }
+        });
+        join_all(removals).await.into_iter().flatten().collect()
+    }
+
+    /// Has a node remove a chunk of a stripe that the caller occupies, which is not its any more. One
+    /// that has not is asked again; a failed one is told when it joins. False when the node may yet
+    /// carry the order out: it must not get that chunk again before a term after `epoch`, from which on
+    /// it refuses the order.
+    pub(in crate::coordinator) async fn discard(
+        &self,
+        node: NodeId,
+        chunk: ChunkId,
+        epoch: Epoch,
+    ) -> bool {
+        let order = NodeRequest::Discard { chunk, epoch };
+        self.take_away(node, chunk, order).await
+    }
+
+    /// Gives a node an order by which it has a chunk no more. False when it may carry it out late.
+    async fn take_away(&self, node: NodeId, chunk: ChunkId, order: NodeRequest) -> bool {
+        let is_joining = lock(&self.sessions).is_joining(node);
+        let is_done = match self.fleet().liveness(node) {
+            Liveness::Failed if !is_joining => true,
+            Liveness::Failed | Liveness::Suspect => {
+                // It was not asked, so nothing can arrive there late.
+                self.add_leftover(node, chunk);
+                return true;
+            }
+            Liveness::Up => self.obeys(node, order, SHORT_DEADLINE_MS).await,
+        };
+        if is_done {
+            self.forget_leftover(node, chunk).await;
+        } else {
+            self.add_leftover(node, chunk);
+        }
+        is_done
+    }
+
+    /// Notes that a node has a chunk no more that was not its.
+    async fn forget_leftover(&self, node: NodeId, chunk: ChunkId) {
+        // Where that is not durable, the next run of the coordinator gives the order again.
+        let forget = move |meta: &Meta<K>| meta.forget_former_holder(node, chunk);
+        let _ = self.core.with_meta(forget).await;
+        lock(&self.leftovers).remove(&(node, chunk));
+    }
+
+    /// Notes that a node may have a chunk that is not its any more, and has it removed soon.
+    pub(in crate::coordinator) fn add_leftover(&self, node: NodeId, chunk: ChunkId) {
+        if lock(&self.leftovers).insert((node, chunk)) {
+            self.garbage_wake_up.wake();
+        }
+    }
+
+    /// Goes over all leftovers once. Whether none is left.
+    async fn remove_leftovers(self: &Arc<Self>) -> Result<bool, MetaError> {
+        let all: Vec<_> = lock(&self.leftovers).iter().copied().collect();
+        for (node, chunk) in all {
+            // Whoever repairs the stripe may be giving the chunk to this very node.
+            let Ok(_occupation) = self.occupied.occupy(vec![chunk.stripe]) else {
+                continue;
+            };
+            let order = move |meta: &Meta<K>| match meta.stripe(chunk.stripe) {
+                Ok(stripe) if stripe.node_of(chunk.index) == Some(node) => Ok(None),
+                Ok(stripe) => {
+                    // Whoever gives the node this chunk again does so in a later term.
+                    let epoch = meta.last_epoch(stripe.id)?;
+                    Ok(Some(NodeRequest::Discard { chunk, epoch }))
+                }
+                Err(MetaError::UnknownStripe(_)) => {
+                    let chunks = vec![chunk];
+                    Ok(Some(NodeRequest::Remove { chunks }))
+                }
+                Err(error) => Err(error),
+            };
+            if let Some(order) = self.core.with_meta(order).await? {
+                self.take_away(node, chunk, order).await;
+            } else {
+                self.forget_leftover(node, chunk).await;
+            }
+        }
+        Ok(lock(&self.leftovers).is_empty())
+    }
+
+    /// Gives a node an order. Whether it says in time that it has carried it out. None is given once
+    /// the metadata store has failed: what the metadata says may be what its last commit wrote, and a
+    /// chunk that was made for nothing by what is known here may count by that.
+    async fn obeys(&self, node: NodeId, order: NodeRequest, deadline_ms: u64) -> bool {
+        if self.core.is_broken() {
+            return false;
+        }
+        self.core.ports.call_node(node, order, deadline_ms).await == Ok(NodeReply::Done)
+    }
+}

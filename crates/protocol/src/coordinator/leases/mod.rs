@@ -1,0 +1,3 @@
+//! Leases of stripes.
+
+pub(in crate::coordinator) mod primaries;

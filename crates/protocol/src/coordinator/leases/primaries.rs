@@ -1,0 +1,189 @@
+//! Leases of stripes for primaries, and what primaries and nodes report about chunks.
+
+use crate::coordinator::Coordinator;
+use crate::coordinator::core::{Answer, Denied, lock};
+use crate::message::{CoordinatorReply, Damage, Liveness, StripeLease};
+use crate::primary::failed_nodes;
+use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StaleChunk, StripeId, StripeRecord};
+use gabion_meta::{Exclusion, Holder, KeyValue, Meta, MetaError};
+use std::sync::Arc;
+
+impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+    /// Makes a node the primary of a stripe, unless another is.
+    pub(in crate::coordinator) async fn acquire(
+        self: &Arc<Self>,
+        stripe: StripeId,
+        node: NodeId,
+        incarnation: u64,
+        renounced: Option<Epoch>,
+    ) -> Answer {
+        let membership = lock(&self.roster).membership();
+        let now_ms = self.core.ports.now_ms();
+        let this = Arc::clone(self);
+        let acquire = move |meta: &Meta<K>| {
+            if let Some(epoch) = renounced {
+                release_of(meta, stripe, node, epoch)?;
+            }
+            let holder = Holder::Node { node, incarnation };
+            let lease = meta.acquire(stripe, holder, &membership, now_ms)?;
+            // Both are read after the lease is granted: no repair changes the layout from then on.
+            // The nodes come first: one that has returned by then has its stale chunks in the
+            // record.
+            let nodes = this.statuses();
+            let record = meta.stripe(stripe)?;
+            let pool = this.pool_facts(meta, record.pool)?.record.clone();
+            Ok(StripeLease {
+                epoch: lease.epoch,
+                stripe: record,
+                pool,
+                nodes,
+                former: meta.former_holders(stripe)?,
+                appends: meta.appends(stripe)?,
+            })
+        };
+        match self.core.with_meta(acquire).await {
+            Ok(lease) => Ok(CoordinatorReply::Lease(lease)),
+            Err(MetaError::Held {
+                holder: Holder::Node { node, .. },
+                ..
+            }) => Ok(CoordinatorReply::HeldBy(node)),
+            Err(MetaError::Held {
+                holder: Holder::Coordinator { .. },
+                ..
+            }) => Ok(CoordinatorReply::Busy(format!(
+                "{stripe} is being repaired or rewritten; try again"
+            ))),
+            // A stripe that is gone may have been replaced: whoever sent the node here has to look
+            // the file up again and will not find this stripe in it.
+            Err(error @ (MetaError::NodeNotLive(_) | MetaError::UnknownStripe(_))) => {
+                Ok(CoordinatorReply::Busy(error.to_string()))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Notes durably whom a settlement leaves out and how it ends, as the stripe's primary says.
+    pub(in crate::coordinator) async fn settling(
+        self: &Arc<Self>,
+        stripe: StripeId,
+        exclusion: Exclusion,
+    ) -> Answer {
+        self.note_settlement(stripe, exclusion).await?;
+        Ok(CoordinatorReply::Done)
+    }
+
+    /// Notes durably whether a stripe is in an append phase, as its primary says.
+    pub(in crate::coordinator) async fn note_phase(
+        self: &Arc<Self>,
+        stripe: StripeId,
+        epoch: Epoch,
+        appends: bool,
+    ) -> Answer {
+        self.core
+            .with_meta(move |meta| meta.note_phase(stripe, epoch, appends))
+            .await?;
+        Ok(CoordinatorReply::Done)
+    }
+
+    /// Notes durably that updates of a term leave out chunks which are lost. As with
+    /// [`Coordinator::note_settlement`], a node that returns finds either that its chunk is stale,
+    /// or that it is counted on.
+    pub(in crate::coordinator) async fn note_degraded(
+        self: &Arc<Self>,
+        stripe: StripeId,
+        epoch: Epoch,
+        chunks: Vec<(ChunkIndex, Sequence)>,
+    ) -> Answer {
+        let joins = self.admission.lock().await;
+        let record = self.core.with_meta(move |meta| meta.stripe(stripe)).await?;
+        // A node that has returned serves readers, even if its chunk is stale: it has to be fenced by a
+        // settlement before an update leaves it out.
+        let fleet = self.fleet();
+        let is_failed = |chunk: ChunkIndex| {
+            let node = record.node_of(chunk);
+            node.is_some_and(|node| fleet.liveness(node) == Liveness::Failed)
+        };
+        if let Some((returned, _)) = chunks.iter().find(|(chunk, _)| !is_failed(*chunk)) {
+            return Err(Denied(format!(
+                "{returned} of {stripe} counts again or its node has returned; settle the stripe with it"
+            )));
+        }
+        let stale = chunks.into_iter().map(|(chunk, last)| StaleChunk {
+            chunk,
+            missed_after: Some(last),
+        });
+        let stale: Vec<StaleChunk> = stale.collect();
+        let record = self
+            .core
+            .with_meta(move |meta| meta.note_degraded(stripe, epoch, &stale))
+            .await?;
+        lock(&self.sessions).note_change(&record.nodes, stripe);
+        drop(joins);
+        self.add_repairs(vec![record]).await?;
+        Ok(CoordinatorReply::Done)
+    }
+
+    /// Makes durable what a settlement must not forget. It holds joins back meanwhile: a node that
+    /// returns finds either that it was left out, or that it is asked.
+    pub(in crate::coordinator) async fn note_settlement(
+        self: &Arc<Self>,
+        stripe: StripeId,
+        exclusion: Exclusion,
+    ) -> Result<(), Denied> {
+        let joins = self.admission.lock().await;
+        let failed = failed_nodes(&self.statuses());
+        if let Some(returned) = exclusion.nodes.iter().find(|node| !failed.contains(node)) {
+            return Err(Denied(format!(
+                "{returned} has returned meanwhile; settle {stripe} with it"
+            )));
+        }
+        let left_out = exclusion.nodes.clone();
+        let note = move |meta: &Meta<K>| meta.note_settlement(stripe, &exclusion);
+        self.core.with_meta(note).await?;
+        lock(&self.sessions).note_change(&left_out, stripe);
+        drop(joins);
+        Ok(())
+    }
+
+    /// Notes damage that a node has found.
+    pub(in crate::coordinator) async fn report_damage(
+        self: &Arc<Self>,
+        node: NodeId,
+        damage: Vec<Damage>,
+    ) -> Answer {
+        self.condemn(node, damage).await?;
+        Ok(CoordinatorReply::Done)
+    }
+
+    /// Marks chunks stale that their node has found damaged, and has them repaired. A report about a chunk
+    /// that has moved or was made anew since is passed over.
+    pub(in crate::coordinator) async fn condemn(
+        self: &Arc<Self>,
+        node: NodeId,
+        damage: Vec<Damage>,
+    ) -> Result<(), MetaError> {
+        let condemn = move |meta: &Meta<K>| {
+            let condemned = damage
+                .into_iter()
+                .map(|found| meta.condemn(found.chunk, node, found.generation));
+            condemned.filter_map(Result::transpose).collect()
+        };
+        let records: Vec<StripeRecord> = self.core.with_meta(condemn).await?;
+        self.add_repairs(records).await
+    }
+}
+
+/// Takes a term back that its node has given up, if it is that node's still.
+fn release_of<K: KeyValue>(
+    meta: &Meta<K>,
+    stripe: StripeId,
+    node: NodeId,
+    epoch: Epoch,
+) -> Result<(), MetaError> {
+    let of_node = |holder| matches!(holder, Holder::Node { node: holding, .. } if holding == node);
+    let lease = meta.lease(stripe)?;
+    if lease.is_some_and(|lease| lease.epoch == epoch && of_node(lease.holder)) {
+        meta.release(stripe, epoch)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,484 @@
+//! When blocks that are replicated at first become stripes, and when they become blocks again: what the
+//! pool says, and what users want of a file. All of it is found out from the metadata: of all files when the
+//! coordinator starts, and of each when something may be due. So a restart forgets nothing but how long blocks have
+//! been idle.
+//!
+//! Conversions give way to repairs: none begins while a stripe could be repaired. They keep to the
+//! same limits, make way for the same foreground, and are paused with them.
+
+use super::conversion::Conversion;
+use super::forms::{Condition, Form, next_look_ms, wanted};
+use super::timetable::Quiet;
+use crate::coordinator::Coordinator;
+use crate::coordinator::core::{Answer, PAGE, lock};
+use crate::coordinator::files::pools::PoolFacts;
+use crate::coordinator::files::replace::Hindrance;
+use crate::coordinator::members::fleet::Fleet;
+use crate::coordinator::repair::survey::Setback;
+use crate::message::{CoordinatorReply, FormOrder, NodeReply, NodeRequest};
+use futures::stream::{self, StreamExt};
+use futures::{FutureExt, select_biased};
+use gabion_layout::{
+    EncodeAfter, Lifecycle, NodeId, PoolId, ReplicaPlacement, StripeId, StripeRecord, Topology,
+};
+use gabion_meta::{FileRecord, KeyValue, Meta, MetaError, Placement, PoolSpec, Wish};
+use gabion_planner::placement::{
+    EncodingAware, ParityPlaces, RackTable, ReplicaSpread, Room, StripeRules, random_replication,
+};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// How often it is noted for how long coordinators have run.
+const LIFETIME_EVERY_MS: u64 = 60_000;
+/// How long a node may take to say which updates are the newest.
+const LATEST_DEADLINE_MS: u64 = 5_000;
+
+/// A segment as it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Segment {
+    stripes: Vec<StripeId>,
+    form: Form,
+    /// Whether its chunks are as large as the pool's.
+    is_full: bool,
+}
+
+/// A file whose blocks are replicated at first.
+struct Candidate {
+    file: FileRecord,
+    wish: Option<Wish>,
+    blocks: Arc<PoolFacts>,
+    encoded: Arc<PoolFacts>,
+    lifecycle: Lifecycle,
+    stripes: Vec<StripeRecord>,
+}
+
+impl Candidate {
+    /// The segments in order: an encoded stripe is one, and so are as many blocks as it has data chunks.
+    fn segments(&self) -> Vec<Segment> {
+        let mut rest = &self.stripes[..];
+        let mut segments = Vec::new();
+        while let Some(first) = rest.first() {
+            let (form, count) = if first.pool == self.file.pool {
+                (Form::Replicated, self.encoded.record.spec.k)
+            } else {
+                (Form::Encoded, 1)
+            };
+            let (stripes, others) = rest.split_at(count.min(rest.len()));
+            segments.push(Segment {
+                stripes: stripes.iter().map(|stripe| stripe.id).collect(),
+                form,
+                is_full: first.chunk_bytes == self.encoded.record.spec.chunk_bytes,
+            });
+            rest = others;
+        }
+        segments
+    }
+
+    fn condition(&self, segment: &Segment, now_ms: u64, quiet: &QuietBlocks) -> Condition {
+        let since_ms = |id: &StripeId| Some(quiet.get(id)?.since_ms);
+        let all: Option<Vec<u64>> = segment.stripes.iter().map(since_ms).collect();
+        Condition {
+            is_full: segment.is_full,
+            created_ms: self.file.created_ms,
+            quiet_since_ms: all.and_then(|all| all.into_iter().max()),
+            now_ms,
+        }
+    }
+
+    /// The conversions that are due, and when to look again.
+    fn due(&self, now_ms: u64, quiet: &QuietBlocks) -> (Vec<Conversion>, Option<u64>) {
+        let (mut due, mut next_ms) = (Vec::new(), None);
+        for segment in self.segments() {
+            let (after, condition) = (
+                self.lifecycle.after,
+                self.condition(&segment, now_ms, quiet),
+            );
+            let form = wanted(after, self.wish, condition).unwrap_or(segment.form);
+            let look_ms = if form != segment.form {
+                due.push(self.conversion(&segment));
+                // It may come to nothing.
+                Some(now_ms)
+            } else if form == Form::Replicated {
+                next_look_ms(after, self.wish, condition)
+            } else {
+                None
+            };
+            next_ms = [next_ms, look_ms].into_iter().flatten().min();
+        }
+        (due, next_ms)
+    }
+
+    fn conversion(&self, segment: &Segment) -> Conversion {
+        let into = match segment.form {
+            Form::Replicated => &self.encoded,
+            Form::Encoded => &self.blocks,
+        };
+        Conversion {
+            name: self.file.name.clone(),
+            file: self.file.put,
+            sources: segment.stripes.clone(),
+            data_count: self.encoded.record.spec.k,
+            into: Arc::clone(into),
+        }
+    }
+}
+
+/// How long blocks of a file are as they are.
+type QuietBlocks = BTreeMap<StripeId, Quiet>;
+
+/// What there is of a name.
+enum Found {
+    /// No file whose blocks are replicated at first.
+    Nothing,
+    /// One whose stripes change now.
+    Changing,
+    File(Box<Candidate>),
+}
+
+impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+    /// Converts what is due, until the metadata store fails.
+    pub(in crate::coordinator) async fn keep_lifecycles(self: Arc<Self>) {
+        let (mut noted_ms, mut knows_all) = (0, false);
+        while !self.core.is_broken() {
+            let mut later = self
+                .core
+                .ports
+                .sleep_ms(self.core.options.lifecycle_scan_ms.max(1))
+                .fuse();
+            select_biased! {
+                () = self.lifecycle_wake_up.woken().fuse() => {}
+                () = later => {}
+            }
+            if !knows_all {
+                knows_all = self.enter_all().await.is_ok();
+            }
+            if let Err(Setback(sentence)) = self.convert_due().await {
+                lock(&self.converted).last_error = Some(sentence);
+            }
+            let lifetime_ms = self.core.lifetime_ms();
+            let is_late = lifetime_ms >= noted_ms + LIFETIME_EVERY_MS || noted_ms == 0;
+            if is_late && lock(&self.timetable).is_used() {
+                noted_ms = lifetime_ms;
+                let note = move |meta: &Meta<K>| meta.note_lifetime(lifetime_ms);
+                let _ = self.core.with_meta(note).await;
+            }
+        }
+    }
+
+    /// Has all files looked at whose blocks are replicated at first: nobody has noted what was due when the last
+    /// run of the coordinator ended.
+    async fn enter_all(&self) -> Result<(), MetaError> {
+        let mut after: Option<String> = None;
+        loop {
+            let look = move |meta: &Meta<K>| {
+                let pools = meta.pools()?.into_iter();
+                let pools = pools.filter(|pool| pool.lifecycle.is_some());
+                let pools: BTreeSet<PoolId> = pools.map(|pool| pool.id).collect();
+                if pools.is_empty() {
+                    return Ok((pools, Vec::new()));
+                }
+                Ok((pools, meta.files("", after.as_deref(), PAGE)?))
+            };
+            let (pools, page) = self.core.with_meta(look).await?;
+            let Some(last) = page.last() else {
+                return Ok(());
+            };
+            after = Some(last.name.clone());
+            let mut timetable = lock(&self.timetable);
+            for file in page.iter().filter(|file| pools.contains(&file.pool)) {
+                timetable.look_at(&file.name, 0);
+            }
+        }
+    }
+
+    /// Has a file looked at soon if its blocks are replicated at first.
+    pub(in crate::coordinator) fn enter(
+        &self,
+        meta: &Meta<K>,
+        file: &FileRecord,
+    ) -> Result<(), MetaError> {
+        if self.pool_facts(meta, file.pool)?.record.lifecycle.is_some() {
+            lock(&self.timetable).look_at(&file.name, 0);
+            self.lifecycle_wake_up.wake();
+        }
+        Ok(())
+    }
+
+    /// Notes what users want of files.
+    pub(in crate::coordinator) async fn order_form(self: &Arc<Self>, order: FormOrder) -> Answer {
+        let since_ms = self.core.lifetime_ms();
+        let wish = if order.is_encoded {
+            Wish::Encoded
+        } else {
+            Wish::Replicated { since_ms }
+        };
+        let this = Arc::clone(self);
+        let note = move |meta: &Meta<K>| {
+            meta.note_lifetime(since_ms)?;
+            let pool = meta.pool_named(&order.pool)?;
+            if pool.lifecycle.is_none() {
+                return Err(MetaError::Pool(format!(
+                    "what {} has stored was never replicated first; make a pool with --write replicate:3",
+                    order.pool
+                )));
+            }
+            if let Some(name) = order.file {
+                let file = meta.file(&name)?;
+                if file.pool != pool.id {
+                    return Err(MetaError::UnknownFile(name));
+                }
+                meta.wish(&name, wish)?;
+                return this.enter(meta, &file);
+            }
+            let mut after: Option<String> = None;
+            loop {
+                let page = meta.files("", after.as_deref(), PAGE)?;
+                let Some(last) = page.last() else {
+                    return Ok(());
+                };
+                after = Some(last.name.clone());
+                for file in page.iter().filter(|file| file.pool == pool.id) {
+                    match meta.wish(&file.name, wish) {
+                        Ok(()) => this.enter(meta, file)?,
+                        Err(MetaError::UnknownFile(_)) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+        };
+        self.core.with_meta(note).await?;
+        Ok(CoordinatorReply::Done)
+    }
+
+    /// Looks at all files whose time has come, and converts what is due, unless there are repairs to wait for.
+    async fn convert_due(self: &Arc<Self>) -> Result<(), Setback> {
+        let now_ms = self.core.lifetime_ms();
+        let mut due = Vec::new();
+        while !self.has_repairs() {
+            let names = lock(&self.timetable).take_due(now_ms, PAGE);
+            if names.is_empty() {
+                break;
+            }
+            match self.look_at(&names).await {
+                Ok(more) => due.extend(more),
+                Err(error) => {
+                    let mut timetable = lock(&self.timetable);
+                    for name in &names {
+                        timetable.look_at(name, now_ms + self.core.options.lifecycle_scan_ms);
+                    }
+                    return Err(error.into());
+                }
+            }
+        }
+        let conversions = due
+            .into_iter()
+            .map(|conversion| self.convert_one(conversion));
+        let parallel = self.core.options.convert_parallel.max(1);
+        stream::iter(conversions)
+            .buffer_unordered(parallel)
+            .collect::<()>()
+            .await;
+        Ok(())
+    }
+
+    /// Finds out what is due of files, and when each is to be looked at again.
+    async fn look_at(self: &Arc<Self>, names: &[String]) -> Result<Vec<Conversion>, MetaError> {
+        let (this, wanted) = (Arc::clone(self), names.to_vec());
+        let find = move |meta: &Meta<K>| {
+            let found = wanted.iter().map(|name| this.candidate(meta, name));
+            found.collect::<Result<Vec<Found>, _>>()
+        };
+        let found = self.core.with_meta(find).await?;
+        let quiet = self.quiet_blocks(&found).await;
+        let now_ms = self.core.lifetime_ms();
+        let soonest_ms = now_ms + self.core.options.lifecycle_scan_ms.max(1);
+        let mut all_due = Vec::new();
+        let mut timetable = lock(&self.timetable);
+        for (name, found) in names.iter().zip(found) {
+            let (due, quiet, next_ms) = match found {
+                Found::Nothing => (Vec::new(), QuietBlocks::new(), None),
+                Found::Changing => (Vec::new(), QuietBlocks::new(), Some(now_ms)),
+                Found::File(candidate) => {
+                    let blocks = candidate.stripes.iter();
+                    let known = |stripe: &StripeRecord| Some((stripe.id, *quiet.get(&stripe.id)?));
+                    let quiet: QuietBlocks = blocks.filter_map(known).collect();
+                    let (due, next_ms) = candidate.due(now_ms, &quiet);
+                    (due, quiet, next_ms)
+                }
+            };
+            timetable.note(name, due.len() as u64, quiet);
+            if let Some(next_ms) = next_ms {
+                timetable.look_at(name, next_ms.max(soonest_ms));
+            }
+            all_due.extend(due);
+        }
+        Ok(all_due)
+    }
+
+    /// Converts a segment when repairs leave time for it.
+    async fn convert_one(self: &Arc<Self>, conversion: Conversion) {
+        if self.core.is_broken() || self.has_repairs() {
+            // It is found again.
+            return;
+        }
+        lock(&self.converted).running_count += 1;
+        let done = self.convert(&conversion).await;
+        lock(&self.converted).running_count -= 1;
+        match done {
+            Ok(()) => lock(&self.timetable).converted(&conversion.name),
+            Err(Setback(sentence)) => {
+                let error = format!("{}: {sentence}", conversion.name);
+                lock(&self.converted).last_error = Some(error);
+            }
+        }
+    }
+
+    /// Whether a stripe is being repaired, or could be.
+    fn has_repairs(&self) -> bool {
+        let queue = lock(&self.queue);
+        queue.running_count() > 0 || queue.ready().next().is_some()
+    }
+
+    /// What there is of a name.
+    fn candidate(&self, meta: &Meta<K>, name: &str) -> Result<Found, MetaError> {
+        let found = || {
+            let file = meta.file(name)?;
+            let blocks = self.pool_facts(meta, file.pool)?;
+            let encoded = self.encoded_of(meta, &blocks)?;
+            let Some((lifecycle, encoded)) = blocks.record.lifecycle.zip(encoded) else {
+                return Ok(Found::Nothing);
+            };
+            let (stripes, wish) = (meta.stripes_of(name)?, meta.wish_of(name)?);
+            let ids = stripes.iter().map(|stripe| stripe.id);
+            if !ids.eq(file.segments.iter().copied()) {
+                return Ok(Found::Changing);
+            }
+            Ok(Found::File(Box::new(Candidate {
+                file,
+                wish,
+                blocks,
+                encoded,
+                lifecycle,
+                stripes,
+            })))
+        };
+        match found() {
+            Err(MetaError::UnknownFile(_)) => Ok(Found::Nothing),
+            found => found,
+        }
+    }
+
+    /// Finds out since when blocks are as they are, where that says when they are encoded.
+    async fn quiet_blocks(&self, found: &[Found]) -> QuietBlocks {
+        let fleet = self.fleet();
+        let mut asked: BTreeMap<NodeId, Vec<StripeId>> = BTreeMap::new();
+        let mut before: QuietBlocks = BTreeMap::new();
+        for found in found {
+            let Found::File(candidate) = found else {
+                continue;
+            };
+            if !matches!(candidate.lifecycle.after, EncodeAfter::Idle(_)) {
+                continue;
+            }
+            let blocks = candidate.stripes.iter();
+            for block in blocks.filter(|stripe| stripe.pool == candidate.file.pool) {
+                let lost = fleet.unreadable(block);
+                let here = block.chunks().find(|chunk| !lost.contains(chunk));
+                if let Some(node) = here.and_then(|chunk| block.node_of(chunk)) {
+                    asked.entry(node).or_default().push(block.id);
+                }
+                let known = lock(&self.timetable).quiet(&candidate.file.name, block.id);
+                before.extend(known.map(|known| (block.id, known)));
+            }
+        }
+        let mut quiet = QuietBlocks::new();
+        for (node, stripes) in asked {
+            for stripes in stripes.chunks(PAGE) {
+                let request = NodeRequest::Latest {
+                    stripes: stripes.to_vec(),
+                };
+                let answer = self
+                    .core
+                    .ports
+                    .call_node(node, request, LATEST_DEADLINE_MS)
+                    .await;
+                let Ok(NodeReply::Latest(latest)) = answer else {
+                    continue;
+                };
+                let now_ms = self.core.lifetime_ms();
+                for (stripe, latest) in latest {
+                    let same = before.get(&stripe).filter(|quiet| quiet.latest == latest);
+                    let since_ms = same.map_or(now_ms, |quiet| quiet.since_ms);
+                    quiet.insert(stripe, Quiet { latest, since_ms });
+                }
+            }
+        }
+        quiet
+    }
+
+    /// Where the replicas of a file's blocks go: `encoded.k` blocks for each segment, of whose chunks these
+    /// are the sizes. Where encoding-aware replication finds no layout, replicas are placed at random: the
+    /// promise of the pool does not depend on where its stripes are to be.
+    pub(in crate::coordinator) fn place_blocks(
+        &self,
+        facts: &PoolFacts,
+        encoded: &PoolSpec,
+        sizes: &[u64],
+        fleet: &Fleet,
+    ) -> Result<Vec<Placement>, Hindrance> {
+        let spec = &facts.record.spec;
+        let replica_count = spec.k + spec.m;
+        let spread = ReplicaSpread::FreshRacks;
+        let is_ear = facts
+            .record
+            .lifecycle
+            .is_some_and(|l| l.placement == ReplicaPlacement::Ear);
+        let rules = StripeRules {
+            data_count: encoded.k,
+            parity_count: encoded.m,
+            replica_count,
+            replica_spread: spread,
+            per_rack: encoded.chunks_per_rack,
+            target_rack_count: None,
+            parity_places: ParityPlaces::CoreFirst,
+        };
+        let mut rng = ChaCha8Rng::seed_from_u64(self.core.ports.random());
+        let mut segment = |topology: &Topology| {
+            let racks = RackTable::new(topology);
+            let aware = is_ear.then(|| EncodingAware::new(&racks, rules)?.place_stripe(&mut rng));
+            let aware = aware.and_then(Result::ok).map(|stripe| stripe.replicas);
+            let aware = aware.filter(|blocks| {
+                let mut blocks = blocks.iter();
+                blocks.all(|nodes| is_within(nodes, spec.chunks_per_rack, topology))
+            });
+            let blocks = match aware {
+                Some(blocks) => blocks,
+                None => (0..encoded.k)
+                    .map(|_| random_replication(&racks, replica_count, spread, &mut rng))
+                    .collect::<Result<_, _>>()?,
+            };
+            Ok(blocks.concat())
+        };
+        let mut place = |room: &mut Room| {
+            let mut placements = Vec::with_capacity(sizes.len() * encoded.k);
+            for &chunk_bytes in sizes {
+                let nodes = room.place(chunk_bytes, &mut segment)?;
+                let blocks = nodes.chunks(replica_count).map(<[NodeId]>::to_vec);
+                placements.extend(blocks.map(|nodes| Placement { chunk_bytes, nodes }));
+            }
+            Ok(placements)
+        };
+        self.place_with_room(facts, sizes, fleet, &mut place)
+    }
+}
+
+/// Whether no rack has more than `per_rack` of the nodes.
+fn is_within(nodes: &[NodeId], per_rack: usize, topology: &Topology) -> bool {
+    let mut counts = BTreeMap::new();
+    for &node in nodes {
+        *counts.entry(topology.rack_of(node)).or_insert(0) += 1;
+    }
+    counts.values().all(|&count| count <= per_rack)
+}

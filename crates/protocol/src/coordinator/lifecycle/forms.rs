@@ -1,0 +1,190 @@
+//! Which form a segment is to have, and when that may change by itself: what the pool says, and what users want
+//! of a file. Pure functions of times, which are milliseconds for which coordinators have run.
+
+use gabion_layout::EncodeAfter;
+use gabion_meta::Wish;
+
+/// A segment that is encoded when it is idle is looked at so often while it would have to be idle: updates are
+/// noticed that much later than they come.
+const LOOKS_WHILE_IDLE: u64 = 8;
+
+/// A form of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::coordinator) enum Form {
+    Replicated,
+    Encoded,
+}
+
+/// What counts of a segment's condition.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::coordinator) struct Condition {
+    /// Whether its chunks are as large as the pool's.
+    pub(in crate::coordinator) is_full: bool,
+    pub(in crate::coordinator) created_ms: u64,
+    /// Since when all of it is known to be as it is.
+    pub(in crate::coordinator) quiet_since_ms: Option<u64>,
+    pub(in crate::coordinator) now_ms: u64,
+}
+
+/// The form that a segment is to have; none if it may stay as it is.
+pub(in crate::coordinator) fn wanted(
+    after: EncodeAfter,
+    wish: Option<Wish>,
+    condition: Condition,
+) -> Option<Form> {
+    let since_ms = match wish {
+        Some(Wish::Encoded) => return Some(Form::Encoded),
+        Some(Wish::Replicated { since_ms }) => since_ms,
+        None => condition.created_ms,
+    };
+    let is_old = |since_ms: u64, seconds: u64| {
+        condition.now_ms.saturating_sub(since_ms) >= seconds.saturating_mul(1000)
+    };
+    let is_due = match after {
+        EncodeAfter::Age(seconds) => is_old(since_ms, seconds),
+        EncodeAfter::Idle(seconds) => {
+            let is_quiet = condition
+                .quiet_since_ms
+                .is_some_and(|since_ms| is_old(since_ms, seconds));
+            is_quiet && is_old(since_ms, seconds)
+        }
+        EncodeAfter::Full => wish.is_none() && condition.is_full,
+        EncodeAfter::Asked => false,
+    };
+    match wish {
+        _ if is_due => Some(Form::Encoded),
+        Some(_) => Some(Form::Replicated),
+        None => None,
+    }
+}
+
+/// When to look at replicated blocks again that are not to be encoded yet. None if they never will be unless
+/// somebody wishes it: nothing else changes without being noted.
+pub(in crate::coordinator) fn next_look_ms(
+    after: EncodeAfter,
+    wish: Option<Wish>,
+    condition: Condition,
+) -> Option<u64> {
+    let since_ms = match wish {
+        Some(Wish::Replicated { since_ms }) => since_ms,
+        Some(Wish::Encoded) | None => condition.created_ms,
+    };
+    match after {
+        EncodeAfter::Age(seconds) => Some(since_ms.saturating_add(seconds.saturating_mul(1000))),
+        EncodeAfter::Idle(seconds) => {
+            let idle_ms = seconds.saturating_mul(1000);
+            let quiet_since_ms = condition.quiet_since_ms.unwrap_or(condition.now_ms);
+            let due_ms = quiet_since_ms.max(since_ms).saturating_add(idle_ms);
+            Some(due_ms.min(condition.now_ms + idle_ms / LOOKS_WHILE_IDLE))
+        }
+        EncodeAfter::Full | EncodeAfter::Asked => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 100 s after the file came, of which nothing was written for 30 s.
+    fn at_100(is_full: bool) -> Condition {
+        Condition {
+            is_full,
+            created_ms: 0,
+            quiet_since_ms: Some(70_000),
+            now_ms: 100_000,
+        }
+    }
+
+    #[test]
+    fn pools_say_when_and_users_overrule_them() {
+        use EncodeAfter::{Age, Asked, Full, Idle};
+        use Form::{Encoded, Replicated};
+        let hot = |since_ms| Some(Wish::Replicated { since_ms });
+        for (after, wish, is_full, expected) in [
+            (Age(100), None, true, Some(Encoded)),
+            (Age(101), None, true, None),
+            (Age(60), hot(39_000), true, Some(Encoded)),
+            (Age(60), hot(41_000), true, Some(Replicated)),
+            (Idle(30), None, false, Some(Encoded)),
+            (Idle(31), None, false, None),
+            (Idle(10), hot(95_000), true, Some(Replicated)),
+            (Full, None, true, Some(Encoded)),
+            (Full, None, false, None),
+            (Full, hot(0), true, Some(Replicated)),
+            (Asked, None, true, None),
+            (Asked, Some(Wish::Encoded), false, Some(Encoded)),
+        ] {
+            let found = wanted(after, wish, at_100(is_full));
+            assert_eq!(found, expected, "{after}, {wish:?}, full: {is_full}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_has_looked_at_is_not_idle() {
+        let condition = Condition {
+            quiet_since_ms: None,
+            ..at_100(true)
+        };
+        assert_eq!(wanted(EncodeAfter::Idle(1), None, condition), None);
+    }
+
+    #[test]
+    fn blocks_are_looked_at_again_when_they_may_be_due_and_not_before() {
+        use EncodeAfter::{Age, Asked, Full, Idle};
+        let hot = |since_ms| Some(Wish::Replicated { since_ms });
+        for (after, wish, expected) in [
+            (Age(101), None, Some(101_000)),
+            (Age(60), hot(41_000), Some(101_000)),
+            // Soon due if it stays as it is; otherwise often enough to notice that it does not.
+            (Idle(32), None, Some(102_000)),
+            (Idle(80), None, Some(110_000)),
+            (Idle(16), hot(99_000), Some(102_000)),
+            (Full, None, None),
+            (Asked, None, None),
+        ] {
+            let found = next_look_ms(after, wish, at_100(false));
+            assert_eq!(found, expected, "{after}, {wish:?}");
+        }
+    }
+
+    /// Whoever looks only when told to finds everything that becomes due, and at once where it is a matter of age.
+    #[test]
+    fn nothing_becomes_due_unnoticed() {
+        for after in [EncodeAfter::Age(40), EncodeAfter::Idle(40)] {
+            let condition = Condition {
+                quiet_since_ms: Some(3_000),
+                ..at_100(true)
+            };
+            let mut now_ms = 3_000;
+            while wanted(
+                after,
+                None,
+                Condition {
+                    now_ms,
+                    ..condition
+                },
+            )
+            .is_none()
+            {
+                let next_ms = next_look_ms(
+                    after,
+                    None,
+                    Condition {
+                        now_ms,
+                        ..condition
+                    },
+                );
+                let next_ms = next_ms.expect("it will be due");
+                assert!(next_ms > now_ms, "{after} at {now_ms}");
+                now_ms = next_ms;
+            }
+            let due_ms = 40_000
+                + if after == EncodeAfter::Age(40) {
+                    0
+                } else {
+                    3_000
+                };
+            assert_eq!(now_ms, due_ms, "{after}");
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Data grouping (CAU, section 3.3): after a commit, chunks of a stripe that were updated together change
+//! places with others of it, so that the next commit finds them in one rack. The planner decides; this is
+//! how it is done while clients read and update.
+//!
+//! The coordinator holds the stripe's lease meanwhile, and settles it, so that nothing changes. The chunks
+//! are copied to each other's nodes and read back, and then one transaction says where all of them are, at
+//! a new generation. A crash before it leaves copies that no layout names, and a crash after it chunks of
+//! which the same is true; their nodes are told to remove them, then or when they join. Both nodes stay in
+//! the stripe, so whoever leads it next fences off the old layout on both before anything changes, and
+//! until then what they still serve under the old layout is what it was.
+
+use crate::coordinator::Coordinator;
+use crate::coordinator::core::lock;
+use crate::coordinator::repair::survey::{Setback, Survey};
+use crate::initiate::{RunTerms, run_plan};
+use crate::message::{CoordinatorReply, Effect, Purpose, ReadCut, RunId};
+use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StripeId, StripeRecord};
+use gabion_meta::{KeyValue, Meta};
+use gabion_plan::{Cost, Plan, check};
+use gabion_planner::update::cau::{self, Grouping};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Stripes that may wait for their turn. More are forgotten: their next commit asks again.
+const WAITING_COUNT_MAX: usize = 4_096;
+
+/// Which stripes are to be looked at, and what has come of it so far.
+#[derive(Debug, Default)]
+pub(in crate::coordinator) struct Agenda {
+    /// The data chunks of each that were committed together last.
+    waiting: BTreeMap<StripeId, Vec<ChunkIndex>>,
+    /// Chunks that were moved.
+    pub(in crate::coordinator) moved_count: u64,
+}
+
+/// Chunks that are to change places, under a lease.
+struct Exchange {
+    plan: Plan,
+    /// Where each chunk of the stripe will be.
+    placement: Vec<NodeId>,
+    /// The chunks that move: what has each now, what gets it, and how often the latter had joined when
+    /// this began.
+    moves: Vec<(ChunkIndex, NodeId, NodeId, Option<u64>)>,
+}
+
+impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+    /// Notes that chunks of a stripe were committed together.
+    pub(in crate::coordinator) fn note_group(
+        &self,
+        stripe: StripeId,
+        updated: Vec<ChunkIndex>,
+    ) -> CoordinatorReply {
+        let waiting = &mut lock(&self.agenda).waiting;
+        if waiting.len() < WAITING_COUNT_MAX || waiting.contains_key(&stripe) {
+            waiting.insert(stripe, updated);
+            self.grouping_wake_up.wake();
+        }
+        CoordinatorReply::Done
+    }
+
+    /// Moves the chunks of one stripe after the other.
+    pub(in crate::coordinator) async fn group_forever(self: Arc<Self>) {
+        while !self.core.is_broken() {
+            let next = lock(&self.agenda).waiting.pop_first();
+            let Some((stripe, updated)) = next else {
+                self.grouping_wake_up.woken().await;
+                continue;
+            };
+            // What could not be done now is asked for again by the next commit of the same chunks.
+            if let Err(Setback(sentence)) = self.group(stripe, &updated).await {
+                self.core
+                    .note_error(format!("chunks of {stripe} are not grouped: {sentence}"));
+            }
+        }
+    }
+
+    /// Has chunks of a stripe change places, if the pool's rule would have it so.
+    async fn group(self: &Arc<Self>, id: StripeId, updated: &[ChunkIndex]) -> Result<(), Setback> {
+        let Some(survey) = self.survey(id).await? else {
+            return Ok(());
+        };
+        // Looked at before anybody's updates wait for it.
+        if grouping(&survey, updated)?.is_none() {
+            return Ok(());
+        }
+        let Ok(_occupation) = self.occupied.occupy(vec![id]) else {
+            return Ok(());
+        };
+        let Some(epoch) = self.take_lease(id).await? else {
+            return Ok(());
+        };
+        let ended = self.exchange(id, epoch, updated).await;
+        let released = self
+            .core
+            .with_meta(move |meta| meta.release(id, epoch))
+            .await;
+        ended?;
+        released?;
+        Ok(())
+    }
+
+    /// Settles the stripe, copies chunks to their new places, and makes these count.
+    async fn exchange(
+        self: &Arc<Self>,
+        id: StripeId,
+        epoch: Epoch,
+        updated: &[ChunkIndex],
+    ) -> Result<(), Setback> {
+        let Some((outcome, absent)) = self.settle(id, epoch).await? else {
+            return Ok(());
+        };
+        let Some(survey) = self.survey(id).await? else {
+            return Ok(());
+        };
+        let grouping = grouping(&survey, updated)?;
+        let Some(grouping) = grouping.filter(|_| absent.is_empty()) else {
+            return Ok(());
+        };
+        let exchange = self.plan_exchange(&survey, grouping).await?;
+        let mut counted = self.copy(&survey, &exchange, epoch, outcome.mark).await;
+        if counted.is_ok() {
+            counted = self.count_exchange(&survey, &exchange).await;
+        }
+        if self.core.is_broken() {
+            // Nobody knows which places count. The next run does, and its nodes are told when they join.
+            return counted;
+        }
+        for &(chunk, from, to, _) in &exchange.moves {
+            let obsolete = if counted.is_ok() { from } else { to };
+            self.discard(obsolete, survey.id(chunk), epoch).await;
+        }
+        counted
+    }
+
+    async fn plan_exchange(
+        self: &Arc<Self>,
+        survey: &Survey,
+        grouping: Grouping,
+    ) -> Result<Exchange, Setback> {
+        let stripe = survey.stripe_for_plans(&[])?;
+        let plan = cau::relocate(&stripe, &grouping, self.core.options.slice_bytes)?;
+        let plan = plan.kept(survey.facts.keepings(survey.stripe.chunk_bytes));
+        check(&plan, stripe.code)?;
+        let placement = grouping.placement;
+        let mut joined = Vec::new();
+        for (chunk, from, to) in moves(&survey.stripe, &placement) {
+            joined.push((chunk, from, to, self.joins_of(to).await));
+        }
+        Ok(Exchange {
+            plan,
+            placement,
+            moves: joined,
+        })
+    }
+
+    /// Copies the chunks as of the settled mark, and has their new nodes read them back.
+    async fn copy(
+        self: &Arc<Self>,
+        survey: &Survey,
+        exchange: &Exchange,
+        epoch: Epoch,
+        mark: Sequence,
+    ) -> Result<(), Setback> {
+        self.charge(survey, &Cost::of(&exchange.plan, &survey.topology()));
+        let terms = RunTerms {
+            run: RunId(self.core.ports.random()),
+            epoch,
+            generation: survey.stripe.generation,
+            cut: ReadCut::Settled(mark),
+            effect: Effect::Install { base: mark },
+            purpose: Purpose::Grouping,
+            spread_ms: 0,
+            deadline_ms: self.core.options.repair_deadline_ms,
+            stall_ms: Some(self.core.options.repair_stall_ms),
+        };
+        let ran = run_plan(&*self.core.ports, &exchange.plan, &terms, |_| {
+            unreachable!("chunks move between nodes alone")
+        });
+        if let Err(failed) = ran.await {
+            let blamed = survey.blamed(&failed.refusal);
+            let blamed = blamed.filter(|c| survey.stripe.node_of(*c) == Some(failed.node));
+            if let Some(chunk) = blamed {
+                self.mark(survey.stripe.id, vec![chunk]).await?;
+            }
+            return Err(failed.into());
+        }
+        for &(chunk, _, to, _) in &exchange.moves {
+            if !self.read_back(survey.id(chunk), to).await? {
+                return Err(Setback(format!("{to} has not got {chunk} whole")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the new places count, unless a node has joined meanwhile: it may have told its chunks before
+    /// the new one was whole, and been told to remove it.
+    async fn count_exchange(
+        self: &Arc<Self>,
+        survey: &Survey,
+        exchange: &Exchange,
+    ) -> Result<(), Setback> {
+        let joins = self.admission.lock().await;
+        for &(_, _, to, before) in &exchange.moves {
+            if joins.get(&to).copied() != before {
+                return Err(Setback(format!("{to} has joined anew")));
+            }
+        }
+        let (id, generation) = (survey.stripe.id, survey.stripe.generation);
+        let placement = exchange.placement.clone();
+        let exchanged = move |meta: &Meta<K>| meta.exchange(id, generation, &placement);
+        self.core.with_meta(exchanged).await?;
+        lock(&self.sessions).note_change(&exchange.placement, id);
+        lock(&self.agenda).moved_count += exchange.moves.len() as u64;
+        let topology = survey.topology();
+        lock(&self.planned).count_plan(&exchange.plan, &topology, Purpose::Grouping);
+        Ok(())
+    }
+}
+
+/// What the rule says of a stripe whose data chunks `updated` were committed together. None unless all
+/// of its chunks are whole, on nodes that are up and stay.
+fn grouping(survey: &Survey, updated: &[ChunkIndex]) -> Result<Option<Grouping>, Setback> {
+    let (stripe, fleet) = (&survey.stripe, &survey.fleet);
+    let stays = |&node: &NodeId| fleet.is_up(node) && !fleet.is_leaving(node);
+    let spec = survey.facts.record.spec.append;
+    let Some(rule) = spec.and_then(|spec| spec.grouping) else {
+        return Ok(None);
+    };
+    if !stripe.stale.is_empty() || !stripe.nodes.iter().all(stays) {
+        return Ok(None);
+    }
+    let view = survey.stripe_for_plans(&[])?;
+    let is_data = |chunk: &ChunkIndex| chunk.at() < view.geometry.k();
+    if !updated.iter().all(is_data) {
+        return Ok(None);
+    }
+    Ok(cau::group(&view, &survey.topology(), updated, rule))
+}
+
+/// The chunks that are elsewhere in `placement`: where each is, and where it will be.
+fn moves<'a>(
+    stripe: &'a StripeRecord,
+    placement: &'a [NodeId],
+) -> impl Iterator<Item = (ChunkIndex, NodeId, NodeId)> + 'a {
+    let places = stripe.nodes.iter().zip(placement);
+    let all = stripe.chunks().zip(places);
+    all.filter(|(_, (from, to))| from != to)
+        .map(|(chunk, (&from, &to))| (chunk, from, to))
+}

@@ -1,0 +1,237 @@
+//! What a joining node says it holds, against what metadata says it should.
+
+use crate::coordinator::Coordinator;
+use crate::message::{Decided, HeldChunk, PAGE_CHUNK_COUNT, PageAnswer, Scope};
+use gabion_layout::{ChunkId, NodeId, StaleChunk, StripeId, StripeRecord};
+use gabion_meta::{Held, KeyValue, Meta, MetaError, StripeFacts, StripeStatus, Verdict};
+use std::collections::BTreeMap;
+
+/// A page of an inventory.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::coordinator) struct Request<'a> {
+    /// The node that joins.
+    pub(in crate::coordinator) node: NodeId,
+    /// Whether its directory is a copy of another time.
+    pub(in crate::coordinator) went_back: bool,
+    /// The stripes.
+    pub(in crate::coordinator) scope: &'a Scope,
+    /// All chunks of these that the node holds, by id.
+    pub(in crate::coordinator) chunks: &'a [HeldChunk],
+}
+
+/// What came of the comparison.
+#[derive(Debug)]
+pub(in crate::coordinator) struct Inventory {
+    /// What the node has to do.
+    pub(in crate::coordinator) answer: PageAnswer,
+    /// How many of the page's chunks were looked at.
+    pub(in crate::coordinator) answered_count: usize,
+    /// Whether the node has lost a chunk, or holds a stale one.
+    pub(in crate::coordinator) has_repairs: bool,
+}
+
+/// Compares a page, and marks the node's lost chunks stale, and those that have missed an update that stands.
+/// Generations do not matter: a chunk keeps that of its making, while its stripe's goes up whenever
+/// another chunk moves.
+///
+/// A chunk that only missed updates stays: what it missed makes it whole. One of which nothing can
+/// be trusted is obsolete as well while the others determine the stripe: a client with an old layout
+/// must not read from it, and repair makes it anew. If they do not, it is the last resort of whoever
+/// tries to save something, and stays.
+///
+/// A returning node's records above its marks may have been dropped, and the numbers of these updates even
+/// used again: no later settlement could tell. The notes of those that left the node out say which of
+/// them stand. Where there is no note, the next settlement asks this node. So nobody may make a note
+/// while this runs, and one that is made before the node counts as returned is a change of what was
+/// answered here. A node without such records is fenced at least: a part of an older term that arrives
+/// only now must not be taken for an update of its number.
+///
+/// A node that went back in time shows what it had once, and no more: each of its chunks may have missed
+/// whatever came after its mark.
+pub(in crate::coordinator) fn decide<K: KeyValue + Send + Sync + 'static>(
+    coordinator: &Coordinator<K>,
+    meta: &Meta<K>,
+    request: &Request<'_>,
+) -> Result<Inventory, MetaError> {
+    let node = request.node;
+    let (facts, upto) = match request.scope {
+        Scope::Range { after, upto } => {
+            let page = meta.facts_on(node, (*after, *upto), PAGE_CHUNK_COUNT)?;
+            // The rest of a range that ends here has nothing of the node's.
+            (page.facts, page.upto.or(*upto))
+        }
+        Scope::Stripes(stripes) => (meta.facts_among(node, stripes)?, None),
+    };
+    let is_answered = |held: &HeldChunk| upto.is_none_or(|upto| held.chunk.stripe <= upto);
+    let answered_count = request.chunks.partition_point(is_answered);
+    let chunks = &request.chunks[..answered_count];
+    let own = own_chunks(node, &facts);
+    let judged = judge(meta, request, chunks, (&facts, &own))?;
+    let marked = meta.note_all_stale(&judged.stale)?;
+    let marked: BTreeMap<StripeId, StripeRecord> = marked
+        .into_iter()
+        .map(|record| (record.id, record))
+        .collect();
+    let mut inventory = Inventory {
+        answer: PageAnswer {
+            upto,
+            ..PageAnswer::default()
+        },
+        answered_count,
+        has_repairs: false,
+    };
+    let fleet = coordinator.fleet();
+    for (facts, (chunk, verdict)) in facts.iter().zip(own.iter().zip(judged.verdicts)) {
+        let stripe = marked.get(&chunk.stripe).unwrap_or(&facts.record);
+        let stale = stripe.staleness(chunk.index);
+        inventory.has_repairs |= stale.is_some();
+        let Some(verdict) = verdict else { continue };
+        let was_lost = facts.record.staleness(chunk.index);
+        if was_lost.is_some_and(|stale| stale.missed_after.is_none())
+            && coordinator.failures_left(meta, stripe.pool, &fleet.lost(stripe))? >= 0
+        {
+            inventory.answer.obsolete.push(*chunk);
+        }
+        inventory
+            .answer
+            .decided
+            .extend(decided(stripe, stale, verdict));
+    }
+    for held in chunks {
+        if own.binary_search(&held.chunk).is_err() {
+            match worth_of(meta, node, held.chunk)? {
+                Worth::Kept => {}
+                Worth::Obsolete => inventory.answer.obsolete.push(held.chunk),
+                Worth::Unknown => inventory.answer.unknown.push(held.chunk),
+            }
+        }
+    }
+    Ok(inventory)
+}
+
+/// The chunks that a node should have of these stripes.
+fn own_chunks(node: NodeId, facts: &[StripeFacts]) -> Vec<ChunkId> {
+    let own = facts.iter().map(|facts| {
+        let index = facts.record.chunk_on(node);
+        ChunkId {
+            stripe: facts.record.id,
+            index: index.expect("the index by node lists stripes with a chunk on it"),
+        }
+    });
+    own.collect()
+}
+
+/// What a page's chunks are worth.
+struct Judged {
+    /// For each stripe what the node's chunk is worth; none where it has lost it.
+    verdicts: Vec<Option<Verdict>>,
+    /// What is stale by that.
+    stale: Vec<(StripeId, StaleChunk)>,
+}
+
+fn judge<K: KeyValue>(
+    meta: &Meta<K>,
+    request: &Request<'_>,
+    chunks: &[HeldChunk],
+    (facts, own): (&[StripeFacts], &[ChunkId]),
+) -> Result<Judged, MetaError> {
+    let node = request.node;
+    let mut judged = Judged {
+        verdicts: Vec::with_capacity(facts.len()),
+        stale: Vec::new(),
+    };
+    for (facts, &chunk) in facts.iter().zip(own) {
+        let is_stale = |missed_after| StaleChunk {
+            chunk: chunk.index,
+            missed_after,
+        };
+        let Ok(at) = chunks.binary_search_by_key(&chunk, |held| held.chunk) else {
+            judged.stale.push((chunk.stripe, is_stale(None)));
+            judged.verdicts.push(None);
+            continue;
+        };
+        let held = &chunks[at];
+        let verdict = facts.judge(&Held {
+            node,
+            chunk,
+            epoch: held.epoch,
+            mark: held.mark,
+            undecided: &held.undecided,
+        });
+        if held.epoch > verdict.last_epoch {
+            let (stripe, epoch) = (chunk.stripe, held.epoch);
+            let proof = format!("{node} knows {epoch} of {stripe}, which it has not handed out");
+            return Err(MetaError::WentBack { proof });
+        }
+        let missed_after = match verdict.missed_after {
+            // Of what was appended copies may be missing, and nobody could tell which: nothing is trusted.
+            _ if request.went_back && meta.appends(chunk.stripe)? => Some(None),
+            _ if request.went_back => Some(Some(held.mark)),
+            missed_after => missed_after.map(Some),
+        };
+        if let Some(missed_after) = missed_after {
+            judged.stale.push((chunk.stripe, is_stale(missed_after)));
+        }
+        judged.verdicts.push(Some(verdict));
+    }
+    Ok(judged)
+}
+
+/// What the node is told of a stripe's updates, if anything.
+fn decided(stripe: &StripeRecord, stale: Option<StaleChunk>, verdict: Verdict) -> Option<Decided> {
+    let Verdict {
+        excluded_by,
+        mut stands,
+        open,
+        last_epoch,
+        ..
+    } = verdict;
+    let mut epoch = excluded_by;
+    if let Some(stale) = stale {
+        // No term counts on it any more, so nothing is open: it has what it had when it became
+        // stale, and no more.
+        epoch = Some(last_epoch);
+        stands.extend(open);
+        stands.retain(|&(_, sequence)| Some(sequence) <= stale.missed_after);
+        stands.sort_unstable_by_key(|&(_, sequence)| sequence);
+    }
+    Some(Decided {
+        stripe: stripe.id,
+        epoch: epoch?,
+        generation: stripe.generation,
+        stands,
+    })
+}
+
+/// What a chunk is worth that was not the node's when its stripes were listed.
+enum Worth {
+    /// It is, or may yet be, the node's.
+    Kept,
+    /// What the metadata say of its stripe explains it.
+    Obsolete,
+    /// Nothing is known of its stripe any more.
+    Unknown,
+}
+
+/// Whether a chunk, which was not the node's when its stripes were listed, should be set aside. A put
+/// may have been committed since, so the record is asked again.
+///
+/// A stripe without a record whose id was handed out was removed since. One whose id was not is explained by
+/// nothing but metadata that are older than the chunk.
+fn worth_of<K: KeyValue>(meta: &Meta<K>, node: NodeId, chunk: ChunkId) -> Result<Worth, MetaError> {
+    match meta.stripe_status(chunk.stripe)? {
+        StripeStatus::Pending => Ok(Worth::Kept),
+        StripeStatus::Unknown if !meta.was_handed_out(chunk.stripe)? => {
+            let stripe = chunk.stripe;
+            let proof = format!("{node} has a chunk of {stripe}, whose id it has not handed out");
+            Err(MetaError::WentBack { proof })
+        }
+        StripeStatus::Unknown => Ok(Worth::Unknown),
+        StripeStatus::Garbage => Ok(Worth::Obsolete),
+        StripeStatus::Live => match meta.stripe(chunk.stripe) {
+            Ok(stripe) if stripe.node_of(chunk.index) == Some(node) => Ok(Worth::Kept),
+            Ok(_) | Err(MetaError::UnknownStripe(_)) => Ok(Worth::Obsolete),
+            Err(error) => Err(error),
+        },
+    }
+}

@@ -1,0 +1,242 @@
+//! How a node is let in: a session in pages, and its end, with which the node is a member.
+
+use super::inventory::{Inventory, Request, decide};
+use super::sessions::Beginning;
+use crate::coordinator::Coordinator;
+use crate::coordinator::core::{Answer, Denied, lock};
+use crate::event::Event;
+use crate::message::{
+    Applicant, CoordinatorReply, InventoryPage, JoinBegun, JoinEnd, JoinSession, Joined,
+    PAGE_CHUNK_COUNT_MAX, PageAnswer, Scope,
+};
+use futures::FutureExt;
+use gabion_layout::{ChunkId, NodeId};
+use gabion_meta::{KeyValue, Meta};
+use std::sync::Arc;
+
+/// Changed stripes that a node is asked about again at once.
+const CHANGED_COUNT: usize = 1024;
+
+impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+    /// Begins a node's session. Nothing of it counts yet.
+    pub(in crate::coordinator) async fn begin_join(
+        self: &Arc<Self>,
+        mut applicant: Applicant,
+        chunk_count: u64,
+    ) -> Answer {
+        self.check_origin(&applicant, chunk_count)?;
+        if let Some(not_yet) = self.refuse_evicted(&applicant) {
+            return Ok(not_yet);
+        }
+        self.refuse_copy(&applicant).await?;
+        let shows_less = self.shows_less(&applicant).await?;
+        let position = applicant.position;
+        let mut joins = self.admission.lock().await;
+        let (start, earlier) = (applicant.start, applicant.earlier.clone());
+        // A new node that asks twice, or whose message arrives twice, is one node.
+        applicant.node = applicant.node.or(lock(&self.sessions).node_of(start));
+        let node = match self.enter_member(applicant).await? {
+            Ok(node) => node,
+            Err(not_yet) => return Ok(not_yet),
+        };
+        // From here on, what repairs were about to do to this node is void.
+        *joins.entry(node).or_default() += 1;
+        let record = self.core.with_meta(move |meta| meta.node(node)).await?;
+        let is_next = |admitted| admitted == start || earlier.contains(&admitted);
+        let leftovers: Vec<ChunkId> = {
+            let all = lock(&self.leftovers);
+            let own = all.iter().filter(|(holder, _)| *holder == node);
+            own.map(|&(_, chunk)| chunk).collect()
+        };
+        let beginning = Beginning {
+            start,
+            position,
+            went_back: shows_less || record.admitted.is_some_and(|admitted| !is_next(admitted)),
+            chunk_count,
+            leftovers,
+        };
+        let now_ms = self.core.ports.now_ms();
+        let begun = lock(&self.sessions).begin(node, self.starts.own(), beginning, now_ms);
+        let Ok(session) = begun else {
+            return Err(Denied(format!(
+                "a later run of {node} joins already; stop this one"
+            )));
+        };
+        lock(&self.roster).await_return(node, now_ms);
+        Ok(CoordinatorReply::JoinBegun(JoinBegun {
+            session,
+            cluster: self.core.meta.cluster(),
+            coordinator: self.starts.own(),
+        }))
+    }
+
+    /// Answers a page of what a node holds. What the answer says of updates and chunks is durable.
+    pub(in crate::coordinator) async fn tell_chunks(
+        self: &Arc<Self>,
+        page: InventoryPage,
+    ) -> Answer {
+        let _joins = self.admission.lock().await;
+        Ok(match self.answer_page(page).await? {
+            Some(answer) => CoordinatorReply::PageTold(answer),
+            None => void(),
+        })
+    }
+
+    /// Answers a page under the lock of joins. None when its session is void.
+    async fn answer_page(
+        self: &Arc<Self>,
+        mut page: InventoryPage,
+    ) -> Result<Option<PageAnswer>, Denied> {
+        check_size(&page)?;
+        let (node, now_ms) = (page.session.node, self.core.ports.now_ms());
+        let Some(beginning) = lock(&self.sessions).take_up(&page, now_ms) else {
+            return Ok(None);
+        };
+        lock(&self.roster).await_return(node, now_ms);
+        let went_back = beginning.went_back;
+        let this = Arc::clone(self);
+        let work = move |meta: &Meta<K>| {
+            let request = Request {
+                node,
+                went_back,
+                scope: &page.scope,
+                chunks: &page.chunks,
+            };
+            let inventory = decide(&this, meta, &request)?;
+            Ok((page, inventory))
+        };
+        let inventory;
+        (page, inventory) = self.core.with_meta(work).await?;
+        let Inventory {
+            answer,
+            answered_count,
+            has_repairs,
+        } = inventory;
+        page.chunks.truncate(answered_count);
+        let unknown_count = answer.unknown.len();
+        lock(&self.sessions).note_page(&page, answer.upto, unknown_count, has_repairs);
+        Ok(Some(answer))
+    }
+
+    /// Queues the repair of what a node has lost. Nobody waits for that: it goes over all stripes on the node.
+    pub(in crate::coordinator) fn queue_repairs_of(self: &Arc<Self>, node: NodeId) {
+        let this = Arc::clone(self);
+        let queue = async move {
+            if let Err(error) = this.add_repairs_of(node).await {
+                this.core.note_error(error.to_string());
+            }
+        };
+        self.core.ports.spawn(queue.boxed());
+    }
+
+    /// Whether a node may set aside what nobody knows.
+    pub(in crate::coordinator) fn set_aside(&self, session: JoinSession) -> CoordinatorReply {
+        let node = session.node;
+        match lock(&self.sessions).may_set_aside(session, self.core.ports.now_ms()) {
+            None => void(),
+            Some(Ok(())) => CoordinatorReply::Done,
+            Some(Err((unknown_count, is_news))) => {
+                let held = Event::JoinHeld(node, unknown_count);
+                if is_news {
+                    self.core.ports.note_event(&held);
+                }
+                CoordinatorReply::JoinHeld(held.to_string())
+            }
+        }
+    }
+
+    /// The operator's word that a node may set aside what nobody knows.
+    pub(in crate::coordinator) fn accept(&self, node: NodeId) -> Answer {
+        if lock(&self.sessions).accept(node) {
+            return Ok(CoordinatorReply::Done);
+        }
+        Err(Denied(format!("{node} does not wait for a word to join")))
+    }
+
+    /// Makes a node a member that has told all, unless something has changed since it did. Its chunks
+    /// count from then on, but those that it has lost or that missed an update, which is durable before
+    /// they could count.
+    pub(in crate::coordinator) async fn end_join(self: &Arc<Self>, end: JoinEnd) -> Answer {
+        let session = end.session;
+        let node = session.node;
+        let mut joins = self.admission.lock().await;
+        if end.changed.session != session || !matches!(end.changed.scope, Scope::Stripes(_)) {
+            return Err(Denied(format!(
+                "{node} ended its join in a way that is none"
+            )));
+        }
+        let went_by = end.changed.clone();
+        let Some(answer) = self.answer_page(end.changed).await? else {
+            return Ok(void());
+        };
+        let now_ms = self.core.ports.now_ms();
+        let (beginning, changed) = {
+            let mut sessions = lock(&self.sessions);
+            let beginning = sessions.take_up(&went_by, now_ms);
+            let changed = sessions.changed(session, end.digest, CHANGED_COUNT, now_ms);
+            (beginning, changed)
+        };
+        let (Some(beginning), Some(changed)) = (beginning, changed) else {
+            return Ok(void());
+        };
+        if !changed.is_empty() {
+            let stripes = changed;
+            return Ok(CoordinatorReply::Changed { answer, stripes });
+        }
+        let (start, position) = (beginning.start, beginning.position);
+        // What repairs began to do to this node since its session began is void, too.
+        *joins.entry(node).or_default() += 1;
+        if !lock(&self.roster).admit(node, start.number, now_ms) {
+            return Err(Denied(format!(
+                "a later run of {node} has joined already; stop this one"
+            )));
+        }
+        lock(&self.suspicions).hear(node, start.number);
+        let record = self
+            .core
+            .with_meta(move |meta| meta.declare_returned(node, start, position))
+            .await?;
+        lock(&self.roster).learn(record);
+        self.note_arrival(node, (start.number, position), beginning.went_back);
+        for chunk in beginning.leftovers {
+            lock(&self.leftovers).remove(&(node, chunk));
+        }
+        let has_repairs = lock(&self.sessions).end(node);
+        drop(joins);
+        self.core.ports.note_event(&Event::Joined(node));
+        let nodes = self.statuses();
+        self.core.ports.learn_nodes(&nodes);
+        if has_repairs {
+            self.queue_repairs_of(node);
+        }
+        self.retry_repairs();
+        self.garbage_wake_up.wake();
+        Ok(CoordinatorReply::Joined(Joined {
+            node,
+            lease_ms: self.core.options.timing.lease_ms,
+            heartbeat_ms: self.core.options.heartbeat_ms,
+            answer,
+            nodes,
+        }))
+    }
+}
+
+/// Refuses a page that says more than one may.
+fn check_size(page: &InventoryPage) -> Result<(), Denied> {
+    let stripe_count = match &page.scope {
+        Scope::Range { .. } => 0,
+        Scope::Stripes(stripes) => stripes.len(),
+    };
+    if page.chunks.len() > PAGE_CHUNK_COUNT_MAX || stripe_count > PAGE_CHUNK_COUNT_MAX {
+        return Err(Denied(format!(
+            "{} tells of {} chunks at once, and may of {PAGE_CHUNK_COUNT_MAX}",
+            page.session.node,
+            page.chunks.len()
+        )));
+    }
+    Ok(())
+}
+
+fn void() -> CoordinatorReply {
+    CoordinatorReply::Busy("the join has ended or was dropped; begin it anew".to_owned())
+}

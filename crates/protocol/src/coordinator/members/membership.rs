@@ -1,0 +1,224 @@
+//! Members: who may come in, how nodes stay in, and are declared failed when they are silent.
+
+use crate::coordinator::Coordinator;
+use crate::coordinator::core::{Answer, Denied, lock};
+use crate::event::Event;
+use crate::message::{
+    Applicant, CoordinatorReply, EndCause, JoinSession, Liveness, NodeStatus, StoreFailure, Vitals,
+};
+use crate::ports::reach;
+use gabion_layout::{NodeId, Start};
+use gabion_meta::{KeyValue, Meta, MetaError, Progress};
+use std::sync::Arc;
+
+impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+    /// Refuses a second process of a node whose first one still answers where it listens: one of the two
+    /// runs on a copy of the other's directory, and the one that has joined stays reachable.
+    pub(in crate::coordinator) async fn refuse_copy(
+        &self,
+        applicant: &Applicant,
+    ) -> Result<(), Denied> {
+        let is_first = |status: &NodeStatus| {
+            let is_elsewhere = !status.address.is_empty() && status.address != applicant.address;
+            applicant.node == Some(status.node)
+                && is_elsewhere
+                && status.liveness != Liveness::Failed
+        };
+        let Some(first) = self.statuses().into_iter().find(is_first) else {
+            return Ok(());
+        };
+        if reach(&*self.core.ports, first.node).await.is_err() {
+            return Ok(());
+        }
+        let NodeStatus { node, address, .. } = first;
+        Err(Denied(format!(
+            "{node} runs at {address} already; stop that process first, or this one if its data \
+             directory is a copy"
+        )))
+    }
+
+    /// Gives a node its record; or says why it has to wait for that.
+    pub(in crate::coordinator) async fn enter_member(
+        self: &Arc<Self>,
+        applicant: Applicant,
+    ) -> Result<Result<NodeId, CoordinatorReply>, Denied> {
+        let now_ms = self.core.ports.now_ms();
+        let Applicant {
+            node,
+            rack,
+            address,
+            capacity_bytes,
+            ..
+        } = applicant;
+        let admit = move |meta: &Meta<K>| meta.join(node, rack, &address, capacity_bytes, now_ms);
+        let node = match self.core.with_meta(admit.clone()).await {
+            Err(MetaError::AddressInUse { address, node }) => {
+                if !self.has_left_its_address(node) {
+                    return Ok(Err(CoordinatorReply::Busy(format!(
+                        "{address} was that of {node}, which may be there yet"
+                    ))));
+                }
+                let forget = move |meta: &Meta<K>| meta.forget_address(node);
+                let record = self.core.with_meta(forget).await?;
+                lock(&self.roster).learn(record);
+                self.core.with_meta(admit).await?
+            }
+            joined => joined?,
+        };
+        Ok(Ok(node))
+    }
+
+    /// Whether a node cannot listen where it did: it was silent for a lease, or for two heartbeats of a
+    /// coordinator that has just started. Systems give the port of a process that has ended to another.
+    fn has_left_its_address(&self, node: NodeId) -> bool {
+        if lock(&self.sessions).is_joining(node) {
+            return false;
+        }
+        let now_ms = self.core.ports.now_ms();
+        let roster = lock(&self.roster);
+        let is_up = roster.liveness(node, now_ms) == Liveness::Up;
+        let age_ms = self.core.age_ms();
+        !is_up || (!roster.was_heard(node) && age_ms >= 2 * self.core.options.heartbeat_ms)
+    }
+
+    /// Refuses a node that belongs elsewhere or cannot say who it is, and finds out whether the metadata
+    /// is as new as what the node has heard of.
+    pub(in crate::coordinator) fn check_origin(
+        &self,
+        applicant: &Applicant,
+        chunk_count: u64,
+    ) -> Result<(), Denied> {
+        let own = self.core.meta.cluster();
+        if let Some(cluster) = applicant.cluster.filter(|&cluster| cluster != own) {
+            return Err(Denied(format!(
+                "the node belongs to cluster {cluster}, and this is cluster {own}; check --join"
+            )));
+        }
+        match applicant.node {
+            Some(node) => self.hear(node, applicant.heard),
+            // To take it for a new node would be to lose what it holds.
+            None if chunk_count > 0 => Err(Denied(format!(
+                "the node holds {chunk_count} chunks but has forgotten its id; restore its identity \
+                 file, or start with an empty data directory as a new node"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Renews the lease of a node, which says of which coordinator it has heard, unless it may leave.
+    pub(in crate::coordinator) fn heartbeat(
+        &self,
+        (node, heard): (NodeId, Option<Start>),
+        progress: Progress,
+        vitals: &Vitals,
+    ) -> Answer {
+        self.hear(node, heard)?;
+        let incarnation = progress.incarnation;
+        self.note_vitals(node, vitals);
+        let now_ms = self.core.ports.now_ms();
+        let mut roster = lock(&self.roster);
+        let is_evicted = lock(&self.suspicions).is_evicted(node);
+        Ok(if roster.is_drained(node) {
+            CoordinatorReply::Leave
+        } else if !is_evicted && roster.renew(node, incarnation, now_ms) {
+            roster.note_array(node, vitals.array.clone());
+            self.witnessed.note(node, progress);
+            lock(&self.suspicions).hear_heartbeat(node, incarnation);
+            CoordinatorReply::Alive {
+                coordinator: self.starts.own(),
+                lease_ms: self.core.options.timing.lease_ms,
+                nodes: roster.statuses(now_ms, &lock(&self.suspicions)),
+            }
+        } else {
+            CoordinatorReply::Rejoin
+        })
+    }
+
+    /// Declares a node failed that says that its store has failed. Others act on it at once: the node
+    /// serves nothing any more, so its lease need not run out.
+    pub(in crate::coordinator) async fn store_failed(
+        self: &Arc<Self>,
+        failure: StoreFailure,
+    ) -> Answer {
+        let StoreFailure {
+            node,
+            incarnation,
+            reason,
+        } = failure;
+        let now_ms = self.core.ports.now_ms();
+        if lock(&self.roster).end(node, incarnation, now_ms) {
+            self.core
+                .note_error(format!("the store of {node} has failed: {reason}"));
+            self.check_members().await?;
+        }
+        Ok(CoordinatorReply::Done)
+    }
+
+    /// Declares a node failed that says that it serves nothing more: its lease need not run out. Words about
+    /// an earlier membership come too late and change nothing.
+    pub(in crate::coordinator) async fn end_membership(
+        self: &Arc<Self>,
+        session: JoinSession,
+        cause: EndCause,
+    ) -> Answer {
+        let has_ended = {
+            // Nobody becomes a member between the look and the end.
+            let _joins = self.admission.lock().await;
+            let incarnation = lock(&self.sessions).incarnation_since(session);
+            let now_ms = self.core.ports.now_ms();
+            incarnation.is_some_and(|incarnation| {
+                lock(&self.roster).end(session.node, incarnation, now_ms)
+            })
+        };
+        if has_ended {
+            if cause == EndCause::DiskHangs {
+                self.core.ports.note_event(&Event::DiskHangs(session.node));
+            }
+            self.check_members().await?;
+        }
+        Ok(CoordinatorReply::Done)
+    }
+
+    /// Declares silent nodes failed, until the metadata store fails.
+    pub(in crate::coordinator) async fn watch_members(self: Arc<Self>) {
+        // Twice as often as nodes speak: a failure is found soon after it is one.
+        let tick_ms = (self.core.options.heartbeat_ms / 2).max(1);
+        while !self.core.is_broken() {
+            self.core.ports.sleep_ms(tick_ms).await;
+            if let Err(Denied(sentence)) = self.check_members().await {
+                self.core.note_error(sentence);
+            }
+        }
+    }
+
+    async fn check_members(self: &Arc<Self>) -> Result<(), Denied> {
+        let given_up = {
+            let _joins = self.admission.lock().await;
+            let dropped = lock(&self.sessions).drop_silent(self.core.ports.now_ms());
+            for node in dropped {
+                self.queue_repairs_of(node);
+            }
+            let (late, silent, given_up) = lock(&self.roster).tick(self.core.ports.now_ms());
+            for node in late {
+                self.core.ports.note_event(&Event::Suspect(node));
+            }
+            let any_silent = !silent.is_empty();
+            for node in silent {
+                let record = self
+                    .core
+                    .with_meta(move |meta| meta.declare_failed(node))
+                    .await?;
+                lock(&self.roster).learn(record);
+                self.core.ports.note_event(&Event::Failed(node));
+            }
+            if any_silent {
+                // Repairs that waited to hear which it is, alive or failed.
+                self.retry_repairs();
+                self.garbage_wake_up.wake();
+            }
+            given_up
+        };
+        self.give_nodes_up(given_up).await?;
+        self.check_departures().await
+    }
+}

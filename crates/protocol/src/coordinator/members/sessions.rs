@@ -1,0 +1,292 @@
+//! Sessions of joining nodes: how far each has told what it holds, and what has changed behind its back.
+//!
+//! A session holds nobody up: [`Coordinator::admission`](super::Coordinator) is held for a page and no
+//! longer. So the answer to a page may be out of date when the session ends. Whoever changes what an
+//! answer depends on does so under that lock and says which stripe it was ([`Sessions::note_change`]);
+//! the node says again what it holds of these, and the session ends when none is left. What others
+//! leave to a join (garbage, and chunks that were the node's) waits for as long as the session lasts.
+
+use crate::message::{InventoryDigest, InventoryPage, JoinProgress, JoinSession, Scope};
+use gabion_layout::{ChunkId, NodeId, Start, StripeId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How long a node may be silent before its session is dropped.
+const SILENCE_MS: u64 = 10_000;
+
+/// Stripes that may change during a session. With more than so many, the node begins anew.
+const CHANGED_COUNT_MAX: usize = 1 << 16;
+
+/// Chunks of which nothing is known that a node may set aside without a word of the operator, however few it
+/// has: as many as a full stripe of a wide code, which one removed file explains.
+const UNKNOWN_COUNT_MIN: u64 = 16;
+
+/// One in so many chunks may be unknown.
+const UNKNOWN_PER_COUNT: u64 = 100;
+
+/// How far a node has told.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    /// The last stripe of the pages.
+    upto: Option<StripeId>,
+    /// Whether there is nothing behind it.
+    is_all: bool,
+    digest: InventoryDigest,
+    unknown_count: u64,
+}
+
+/// What a session is from its begin on.
+#[derive(Clone, Debug)]
+pub(in crate::coordinator) struct Beginning {
+    /// The start of the node that joins.
+    pub(in crate::coordinator) start: Start,
+    /// Where its journal ended, as it says.
+    pub(in crate::coordinator) position: u64,
+    /// Whether its directory is a copy of another time.
+    pub(in crate::coordinator) went_back: bool,
+    /// How many chunks it holds, as it says.
+    pub(in crate::coordinator) chunk_count: u64,
+    /// Chunks that were to be removed from it when the session began.
+    pub(in crate::coordinator) leftovers: Vec<ChunkId>,
+}
+
+#[derive(Debug)]
+struct Session {
+    number: u64,
+    beginning: Beginning,
+    heard_ms: u64,
+    told: Told,
+    /// As it was before the last page, which may be told again if its answer was lost.
+    before: Told,
+    changed: BTreeSet<StripeId>,
+    /// What the operator has agreed to set aside.
+    accepted_count: u64,
+    /// Whether the node waits for the operator.
+    is_held: bool,
+    /// Whether it was found that some of its chunks are to be repaired. Nobody begins before it is a member: it may
+    /// be the one that repairs them.
+    has_repairs: bool,
+}
+
+impl Session {
+    /// Whether so little is unknown, or the operator has agreed to so much.
+    fn may_set_aside(&self) -> bool {
+        let tolerated_count = self.beginning.chunk_count / UNKNOWN_PER_COUNT;
+        let tolerated_count = tolerated_count.max(UNKNOWN_COUNT_MIN);
+        self.told.unknown_count <= tolerated_count.max(self.accepted_count)
+    }
+}
+
+/// The sessions, at most one of a node.
+#[derive(Debug, Default)]
+pub(in crate::coordinator) struct Sessions {
+    open: BTreeMap<NodeId, Session>,
+    /// The sessions with which memberships began, and the incarnations of their nodes. Nothing is known of
+    /// memberships that began under an earlier run of the coordinator.
+    members: BTreeMap<NodeId, (JoinSession, u64)>,
+    begun_count: u64,
+}
+
+impl Sessions {
+    /// Begins a node's session, in the place of an earlier one.
+    ///
+    /// # Errors
+    /// The later start of the node that joins already.
+    pub(in crate::coordinator) fn begin(
+        &mut self,
+        node: NodeId,
+        coordinator: Start,
+        beginning: Beginning,
+        now_ms: u64,
+    ) -> Result<JoinSession, Start> {
+        if let Some(known) = self.open.get(&node)
+            && known.beginning.start.number > beginning.start.number
+            && now_ms.saturating_sub(known.heard_ms) < SILENCE_MS
+        {
+            return Err(known.beginning.start);
+        }
+        // It may end at any time now, with a new membership.
+        self.members.remove(&node);
+        self.begun_count += 1;
+        let session = JoinSession {
+            node,
+            // No session of an earlier run of the coordinator has it.
+            number: coordinator.nonce.wrapping_add(self.begun_count),
+        };
+        let begun = Session {
+            number: session.number,
+            beginning,
+            heard_ms: now_ms,
+            told: Told::default(),
+            before: Told::default(),
+            changed: BTreeSet::new(),
+            accepted_count: 0,
+            is_held: false,
+            has_repairs: self
+                .open
+                .get(&session.node)
+                .is_some_and(|old| old.has_repairs),
+        };
+        self.open.insert(session.node, begun);
+        Ok(session)
+    }
+
+    /// Hears of a session. None when it has ended or was dropped: the node begins anew.
+    fn hear(&mut self, session: JoinSession, now_ms: u64) -> Option<&mut Session> {
+        let known = self.open.get_mut(&session.node)?;
+        if known.number != session.number {
+            return None;
+        }
+        known.heard_ms = now_ms;
+        Some(known)
+    }
+
+    /// Takes a page up, if it is the next one or the last one again. What the session began with.
+    pub(in crate::coordinator) fn take_up(
+        &mut self,
+        page: &InventoryPage,
+        now_ms: u64,
+    ) -> Option<Beginning> {
+        let known = self.hear(page.session, now_ms)?;
+        if let Scope::Range { after, .. } = page.scope {
+            if known.told.is_all || known.told.upto != after {
+                if known.before.is_all || known.before.upto != after {
+                    return None;
+                }
+                known.told = known.before;
+            }
+            known.before = known.told;
+        }
+        Some(known.beginning.clone())
+    }
+
+    /// Notes how far the page that was taken up is answered.
+    pub(in crate::coordinator) fn note_page(
+        &mut self,
+        page: &InventoryPage,
+        upto: Option<StripeId>,
+        unknown_count: usize,
+        has_repairs: bool,
+    ) {
+        let Some(known) = self.open.get_mut(&page.session.node) else {
+            return;
+        };
+        known.has_repairs |= has_repairs;
+        match &page.scope {
+            Scope::Stripes(stripes) => stripes.iter().for_each(|stripe| {
+                known.changed.remove(stripe);
+            }),
+            Scope::Range { .. } => {
+                known.told.upto = upto;
+                known.told.is_all = upto.is_none();
+                known.told.digest.add(&page.chunks);
+                known.told.unknown_count += unknown_count as u64;
+            }
+        }
+    }
+
+    /// Notes that a stripe has changed on which answers to these nodes depend. Hold the lock of joins from
+    /// before the change until after this.
+    pub(in crate::coordinator) fn note_change(&mut self, nodes: &[NodeId], stripe: StripeId) {
+        for node in nodes {
+            let Some(known) = self.open.get_mut(node) else {
+                continue;
+            };
+            let is_told = known.told.is_all || known.told.upto.is_some_and(|upto| stripe <= upto);
+            if is_told {
+                known.changed.insert(stripe);
+            }
+            if known.changed.len() > CHANGED_COUNT_MAX {
+                self.open.remove(node);
+            }
+        }
+    }
+
+    /// At most `limit` stripes that have changed since they were told. None when the session is void: it
+    /// was dropped, what it was told is not what the node has told, or the node has to wait for a word.
+    pub(in crate::coordinator) fn changed(
+        &mut self,
+        session: JoinSession,
+        digest: InventoryDigest,
+        limit: usize,
+        now_ms: u64,
+    ) -> Option<Vec<StripeId>> {
+        let known = self.hear(session, now_ms)?;
+        let is_whole = known.told.is_all && known.told.digest == digest && known.may_set_aside();
+        is_whole.then(|| known.changed.iter().copied().take(limit).collect())
+    }
+
+    /// Whether the node may set aside what is unknown: with nothing if it may, and with how many chunks
+    /// it has and whether that is news if it has to wait. None when the session has ended.
+    pub(in crate::coordinator) fn may_set_aside(
+        &mut self,
+        session: JoinSession,
+        now_ms: u64,
+    ) -> Option<Result<(), (u64, bool)>> {
+        let known = self.hear(session, now_ms)?;
+        if known.may_set_aside() {
+            known.is_held = false;
+            return Some(Ok(()));
+        }
+        let is_news = !known.is_held;
+        known.is_held = true;
+        Some(Err((known.told.unknown_count, is_news)))
+    }
+
+    /// The operator's word for the join of a node that waits for it. Whether it does.
+    pub(in crate::coordinator) fn accept(&mut self, node: NodeId) -> bool {
+        let held = self.open.get_mut(&node).filter(|session| session.is_held);
+        held.map(|session| session.accepted_count = session.told.unknown_count)
+            .is_some()
+    }
+
+    /// Ends a session. Whether there is something to repair.
+    pub(in crate::coordinator) fn end(&mut self, node: NodeId) -> bool {
+        let Some(ended) = self.open.remove(&node) else {
+            return false;
+        };
+        let number = ended.number;
+        let incarnation = ended.beginning.start.number;
+        self.members
+            .insert(node, (JoinSession { node, number }, incarnation));
+        ended.has_repairs
+    }
+
+    /// The incarnation that is a member since this session, if none has begun to join since.
+    pub(in crate::coordinator) fn incarnation_since(&self, session: JoinSession) -> Option<u64> {
+        let member = self.members.get(&session.node);
+        member.and_then(|&(since, incarnation)| (since == session).then_some(incarnation))
+    }
+
+    /// The node that joins by this start of it.
+    pub(in crate::coordinator) fn node_of(&self, start: Start) -> Option<NodeId> {
+        let mut open = self.open.iter();
+        let found = open.find(|(_, session)| session.beginning.start == start);
+        found.map(|(&node, _)| node)
+    }
+
+    /// Whether a node joins now.
+    pub(in crate::coordinator) fn is_joining(&self, node: NodeId) -> bool {
+        self.open.contains_key(&node)
+    }
+
+    /// Drops the sessions of nodes that were silent for too long: those of which chunks are to be repaired.
+    pub(in crate::coordinator) fn drop_silent(&mut self, now_ms: u64) -> Vec<NodeId> {
+        let is_silent = |session: &Session| now_ms.saturating_sub(session.heard_ms) >= SILENCE_MS;
+        let dropped = self.open.extract_if(.., |_, session| is_silent(session));
+        let with_repairs = dropped.filter(|(_, session)| session.has_repairs);
+        with_repairs.map(|(node, _)| node).collect()
+    }
+
+    /// How far the joins are.
+    pub(in crate::coordinator) fn progress(&self) -> BTreeMap<NodeId, JoinProgress> {
+        let progress = self.open.iter().map(|(&node, session)| {
+            let progress = JoinProgress {
+                told_chunk_count: session.told.digest.chunk_count,
+                chunk_count: session.beginning.chunk_count,
+                waits_with_unknown: session.is_held.then_some(session.told.unknown_count),
+            };
+            (node, progress)
+        });
+        progress.collect()
+    }
+}

@@ -1,0 +1,85 @@
+//! Which start of the coordinator this is, and whether nodes have heard of one that its metadata does
+//! not know: then the metadata is a copy of another time, and the coordinator stops.
+
+use crate::coordinator::Coordinator;
+use crate::coordinator::core::{Denied, lock};
+use gabion_layout::{NodeId, Start};
+use gabion_meta::{KeyValue, MetaError};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+/// What the metadata says of the coordinator's starts, and what nodes say of them.
+#[derive(Debug)]
+pub(in crate::coordinator) struct Starts {
+    own: Start,
+    /// Nonces of the starts that are remembered, this one included.
+    nonces: BTreeMap<u64, u64>,
+    /// The newest start that each node had heard of when it first spoke to this run.
+    first_words: Mutex<BTreeMap<NodeId, u64>>,
+}
+
+impl Starts {
+    /// The starts that the metadata remembers, the last of which is this one.
+    pub(in crate::coordinator) fn new(known: &[Start]) -> Self {
+        Self {
+            own: *known.last().expect("a run notes its own start"),
+            nonces: known
+                .iter()
+                .map(|start| (start.number, start.nonce))
+                .collect(),
+            first_words: Mutex::default(),
+        }
+    }
+
+    /// This run.
+    pub(in crate::coordinator) fn own(&self) -> Start {
+        self.own
+    }
+
+    /// Whether a start may have been one of this metadata. Of forgotten ones nothing is known.
+    fn may_know(&self, start: Start) -> bool {
+        let oldest = self.nonces.first_key_value().map(|(&number, _)| number);
+        match self.nonces.get(&start.number) {
+            Some(nonce) => *nonce == start.nonce,
+            None => oldest.is_some_and(|oldest| start.number < oldest),
+        }
+    }
+}
+
+impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+    /// Takes note of the newest start of a coordinator that a node has heard of. If the metadata does
+    /// not know that start, it is a copy of another time and the coordinator stops, unless most nodes
+    /// confirm it: then it is that node which has followed a copy.
+    pub(in crate::coordinator) fn hear(
+        &self,
+        node: NodeId,
+        heard: Option<Start>,
+    ) -> Result<(), Denied> {
+        let Some(heard) = heard else {
+            return Ok(());
+        };
+        let starts = &self.starts;
+        if starts.may_know(heard) {
+            lock(&starts.first_words)
+                .entry(node)
+                .or_insert(heard.number);
+            return Ok(());
+        }
+        let confirming = |number: &&u64| **number >= heard.number;
+        let confirming_count = lock(&starts.first_words)
+            .values()
+            .filter(confirming)
+            .count();
+        if confirming_count * 2 > self.statuses().len() {
+            return Err(Denied(format!(
+                "{node} has followed a coordinator with an old copy of the metadata; empty its data \
+                 directory and start it as a new node with --init"
+            )));
+        }
+        let proof = format!(
+            "{node} has heard of start {} of the coordinator, which it does not know",
+            heard.number
+        );
+        Err(self.core.stop(MetaError::WentBack { proof }).into())
+    }
+}

@@ -1,0 +1,59 @@
+//! What a coordinator is told at its start.
+
+use gabion_meta::Timing;
+use gabion_planner::repair::Scheme;
+
+/// What a coordinator is told at its start.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CoordinatorOptions {
+    /// How long a node's silence means what.
+    pub timing: Timing,
+    /// How often nodes should say that they are alive; several times in a lease.
+    pub heartbeat_ms: u64,
+    /// How lost chunks are brought together, until a user changes it.
+    pub repair_scheme: Scheme,
+    /// Stripes that are repaired at once; at least 1.
+    pub repair_parallel: usize,
+    /// Bytes of a repair's slices.
+    pub slice_bytes: u64,
+    /// Longest time that the repair of one chunk may take.
+    pub repair_deadline_ms: u64,
+    /// How long nothing may move at a node of a repair before whoever holds it up is done without.
+    pub repair_stall_ms: u64,
+    /// Wait after a failed repair or removal; it doubles with each further failure of a stripe.
+    pub retry_ms: u64,
+    /// How long a put may go on without a word of its client.
+    pub put_timeout_ms: u64,
+    /// How often files are looked at whose blocks may be due to be encoded.
+    pub lifecycle_scan_ms: u64,
+    /// How often it is made durable how far nodes' journals have come.
+    pub progress_ms: u64,
+    /// Segments that are encoded, or replicated again, at once; at least 1.
+    pub convert_parallel: usize,
+    /// Longest time that one node may take to verify all that it stores.
+    pub scrub_deadline_ms: u64,
+}
+
+impl Default for CoordinatorOptions {
+    fn default() -> Self {
+        Self {
+            timing: Timing {
+                lease_ms: 3_000,
+                margin_ms: 500,
+                grace_ms: 600_000,
+            },
+            heartbeat_ms: 1_000,
+            repair_scheme: Scheme::Pipeline,
+            repair_parallel: 4,
+            slice_bytes: 32 << 10,
+            repair_deadline_ms: 120_000,
+            repair_stall_ms: 5_000,
+            retry_ms: 500,
+            put_timeout_ms: 60_000,
+            lifecycle_scan_ms: 2_000,
+            progress_ms: 10_000,
+            convert_parallel: 2,
+            scrub_deadline_ms: 3_600_000,
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Catching up: a chunk that only missed some updates gets what they changed, and no more.
+
+use super::rounds::{Round, SHORT_DEADLINE_MS};
+use super::survey::{Setback, Survey};
+use crate::coordinator::Coordinator;
+use crate::coordinator::core::lock;
+use crate::initiate::{RunTerms, run_plan};
+use crate::message::{Effect, NodeReply, NodeRequest, Purpose, ReadCut, RunId};
+use futures::future::join_all;
+use gabion_layout::{ByteRange, ChunkIndex, NodeId, Sequence};
+use gabion_meta::KeyValue;
+use gabion_plan::{Cost, check};
+use gabion_planner::repair::{self, Touched};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Bytes and pieces of one record of what was missed.
+const RECORD_BYTES: u64 = 1 << 20;
+const RECORD_PIECE_COUNT: usize = 1_024;
+
+impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+    /// Makes a returned node's chunk count again that has all updates up to `from`. False when that
+    /// is not to be had by what it missed.
+    pub(in crate::coordinator) async fn return_chunk(
+        self: &Arc<Self>,
+        survey: &Survey,
+        chunk: ChunkIndex,
+        from: Sequence,
+        round: &Round,
+    ) -> Result<bool, Setback> {
+        let node = survey.stripe.nodes[chunk.at()];
+        let joins = self.joins_of(node).await;
+        if !self.bring_up(survey, chunk, node, from, round).await?
+            || !self.read_back(survey.id(chunk), node).await?
+        {
+            return Ok(false);
+        }
+        if self.relocate(survey, chunk, (node, None), joins).await? {
+            lock(&self.repaired).caught_up_chunk_count += 1;
+        }
+        Ok(true)
+    }
+
+    /// Brings a chunk on `node` that has all updates up to `from` and nothing that counts behind it
+    /// to the round's mark, durably. False when what it missed cannot be found out any more, or is
+    /// more than to make the chunk anew, or the node cannot take it.
+    pub(in crate::coordinator) async fn bring_up(
+        self: &Arc<Self>,
+        survey: &Survey,
+        chunk: ChunkIndex,
+        node: NodeId,
+        from: Sequence,
+        round: &Round,
+    ) -> Result<bool, Setback> {
+        let mark = round.outcome.mark;
+        if !self.rewind(survey, node, from, round).await? {
+            return Ok(false);
+        }
+        if mark <= from {
+            return Ok(true);
+        }
+        let Some(records) = self.missed(survey, chunk, from, round).await? else {
+            return Ok(false);
+        };
+        // The records need numbers of their own, which those of the updates missed are.
+        let first = (mark.0 + 1).checked_sub(records.len() as u64);
+        let Some(first) = first.filter(|&first| first > from.0) else {
+            return Ok(false);
+        };
+        for (sequence, ranges) in (first..).map(Sequence).zip(records) {
+            let ran = self.write_missed(survey, chunk, node, &ranges, sequence, round);
+            if !ran.await? {
+                return Ok(false);
+            }
+        }
+        self.resolve_at(survey, node, mark, round).await
+    }
+
+    /// Has the chunk's node forget all that it has after `from`. False when some of it is part of
+    /// the chunk.
+    async fn rewind(
+        &self,
+        survey: &Survey,
+        node: NodeId,
+        from: Sequence,
+        round: &Round,
+    ) -> Result<bool, Setback> {
+        let request = NodeRequest::Collect {
+            stripe: survey.stripe.id,
+            epoch: round.epoch,
+            generation: survey.stripe.generation,
+        };
+        let held = self
+            .core
+            .ports
+            .call_node(node, request, SHORT_DEADLINE_MS)
+            .await?;
+        let is_behind = matches!(held, NodeReply::Holding(holding) if holding.mark <= from);
+        Ok(is_behind && self.resolve_at(survey, node, from, round).await?)
+    }
+
+    /// Makes it durable on one node that updates up to the mark stand and all later records of
+    /// earlier terms are dropped.
+    async fn resolve_at(
+        &self,
+        survey: &Survey,
+        node: NodeId,
+        mark: Sequence,
+        round: &Round,
+    ) -> Result<bool, Setback> {
+        let request = NodeRequest::Resolve {
+            stripe: survey.stripe.id,
+            epoch: round.epoch,
+            mark,
+            dropped: Vec::new(),
+        };
+        let answer = self
+            .core
+            .ports
+            .call_node(node, request, SHORT_DEADLINE_MS)
+            .await?;
+        Ok(answer == NodeReply::Done)
+    }
+
+    /// What a chunk has missed since `from`, as the logs of the others tell, in portions for one
+    /// record each. None when they do not tell all, or when it is half of the chunk or more.
+    async fn missed(
+        &self,
+        survey: &Survey,
+        chunk: ChunkIndex,
+        from: Sequence,
+        round: &Round,
+    ) -> Result<Option<Vec<Vec<ByteRange>>>, Setback> {
+        let mut lost = survey.unreadable(&round.absent);
+        lost.push(chunk);
+        let witnesses = survey.stripe.chunks().filter(|c| !lost.contains(c));
+        let asked = witnesses.map(|witness| {
+            let request = NodeRequest::Missed {
+                chunk: survey.id(witness),
+                after: from,
+            };
+            let node = survey.stripe.nodes[witness.at()];
+            let call = self.core.ports.call_node(node, request, SHORT_DEADLINE_MS);
+            async move {
+                match call.await {
+                    Ok(NodeReply::Missed(touched)) => touched.map(|touched| (witness, touched)),
+                    _ => None,
+                }
+            }
+        });
+        let told = join_all(asked).await.into_iter().flatten();
+        let logs: BTreeMap<ChunkIndex, Touched> = told.collect();
+        let stripe = survey.stripe_for_plans(&lost)?;
+        let Some(ranges) = repair::missed(&stripe, chunk, &logs) else {
+            return Ok(None);
+        };
+        let bytes: u64 = ranges.iter().map(|range| range.length).sum();
+        let is_little = bytes <= survey.stripe.chunk_bytes / 2;
+        Ok(is_little.then(|| portions(&ranges)))
+    }
+
+    /// Reconstructs ranges of a chunk as of the round's mark, and makes them a record on its node.
+    async fn write_missed(
+        &self,
+        survey: &Survey,
+        chunk: ChunkIndex,
+        node: NodeId,
+        ranges: &[ByteRange],
+        sequence: Sequence,
+        round: &Round,
+    ) -> Result<bool, Setback> {
+        let mut lost = survey.unreadable(&round.absent);
+        lost.push(chunk);
+        lost.sort_unstable();
+        lost.dedup();
+        let stripe = survey.stripe_for_plans(&lost)?;
+        let topology = survey.topology();
+        let helpers = repair::helpers_by_distance(&stripe, node, &topology);
+        let scheme = *lock(&self.scheme);
+        let slice_bytes = self.core.options.slice_bytes;
+        let plan = repair::catch_up(&stripe, chunk, node, ranges, &helpers, scheme, slice_bytes)?;
+        check(&plan, stripe.code)?;
+        let terms = RunTerms {
+            run: RunId(self.core.ports.random()),
+            epoch: round.epoch,
+            generation: survey.stripe.generation,
+            cut: ReadCut::Exactly(round.outcome.mark),
+            effect: Effect::CatchUp { sequence },
+            purpose: Purpose::Repair,
+            spread_ms: 0,
+            deadline_ms: self.core.options.repair_deadline_ms,
+            stall_ms: None,
+        };
+        let ran = run_plan(&*self.core.ports, &plan, &terms, |_| {
+            unreachable!("catching up moves bytes between nodes alone")
+        });
+        if let Err(failed) = ran.await {
+            if let Some(blamed) = survey.blamed(&failed.refusal) {
+                self.mark(survey.stripe.id, vec![blamed]).await?;
+            }
+            return Ok(false);
+        }
+        let cost = Cost::of(&plan, &topology);
+        self.charge(survey, &cost);
+        let mut repaired = lock(&self.repaired);
+        repaired.caught_up_bytes += ranges.iter().map(|range| range.length).sum::<u64>();
+        repaired.planned_cross_rack_bytes += cost.cross_rack_bytes;
+        Ok(true)
+    }
+}
+
+/// Ranges in portions of which each fits into one record.
+fn portions(ranges: &[ByteRange]) -> Vec<Vec<ByteRange>> {
+    let pieces = ranges.iter().flat_map(|range| {
+        let starts = (range.offset..range.end()).step_by(RECORD_BYTES as usize);
+        starts.map(|at| ByteRange::new(at, RECORD_BYTES.min(range.end() - at)))
+    });
+    let mut portions: Vec<Vec<ByteRange>> = Vec::new();
+    let mut bytes = 0;
+    for piece in pieces {
+        match portions.last_mut() {
+            Some(last)
+                if bytes + piece.length <= RECORD_BYTES && last.len() < RECORD_PIECE_COUNT =>
+            {
+                last.push(piece);
+                bytes += piece.length;
+            }
+            _ => {
+                portions.push(vec![piece]);
+                bytes = piece.length;
+            }
+        }
+    }
+    portions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn portions_hold_all_and_no_more_than_fits() {
+        let ranges = [
+            ByteRange::new(0, 10),
+            ByteRange::new(100, 2 * RECORD_BYTES + 5),
+            ByteRange::new(8 * RECORD_BYTES, 7),
+        ];
+        let portions = portions(&ranges);
+        let lengths: Vec<Vec<u64>> = portions
+            .iter()
+            .map(|portion| portion.iter().map(|range| range.length).collect())
+            .collect();
+        assert_eq!(
+            lengths,
+            [vec![10], vec![RECORD_BYTES], vec![RECORD_BYTES], vec![5, 7]]
+        );
+        assert_eq!(portions[3][0].end(), ranges[1].end());
+        assert!(super::portions(&[]).is_empty());
+        let many: Vec<ByteRange> = (0..2_000).map(|at| ByteRange::new(at * 9, 1)).collect();
+        assert_eq!(super::portions(&many).len(), 2);
+    }
+}

@@ -1,0 +1,418 @@
+//! The repair manager: what waits for repair is looked at some stripes at a time, most endangered
+//! first; one schedule says who helps and who receives, so that together they keep the network evenly
+//! busy (`ECPipe` section 3.3 does so greedily); and each repair begins when the budget allows it.
+
+use super::rebuild::Target;
+use super::rounds::Ended;
+use super::survey::{Setback, Survey};
+use crate::coordinator::Coordinator;
+use crate::coordinator::core::lock;
+use crate::event::Event;
+use futures::{FutureExt, select_biased};
+use gabion_layout::{ChunkIndex, NodeId, StripeId, Topology};
+use gabion_meta::{KeyValue, Meta, MetaError};
+use gabion_plan::{Cost, LinkBytes};
+use gabion_planner::manager::{Choice, LinkMatrix};
+use gabion_planner::repair::{
+    self, Assignment, Bandwidths, CANDIDATES_MAX, Job, LinkWeights, Scheme, balanced_recovery,
+    weighted_path_to_all,
+};
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How many stripes are scheduled together.
+const WINDOW: usize = 32;
+/// Of how many nodes that may receive a chunk the schedule chooses; drawn at random, so that chunks
+/// spread over all of them in the long run.
+const REQUESTOR_COUNT_MAX: usize = 6;
+/// How often the wait after failed repairs of a stripe doubles: the longest is 64 times the first.
+const DOUBLINGS_MAX: u32 = 6;
+/// What nodes and racks are taken to carry while nothing is known of them: that a rack carries no more
+/// than a node makes racks the bottleneck, which they are where it matters.
+const BANDWIDTHS: Bandwidths = Bandwidths {
+    node_bytes_per_s: 1_000_000_000,
+    rack_bytes_per_s: 1_000_000_000,
+};
+
+/// What a repair is to begin with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in crate::coordinator) struct Intent {
+    /// The chunks that are made together and who receives them; at least one.
+    pub(in crate::coordinator) targets: Vec<Target>,
+    /// The helpers in the order of the chain; empty for a chunk that is moved.
+    pub(in crate::coordinator) path: Vec<ChunkIndex>,
+    /// Whether the path goes around slow links, so that it must be a chain in this order.
+    pub(in crate::coordinator) is_detour: bool,
+    links: Vec<LinkBytes>,
+}
+
+/// A repair that has its share of the budget.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in crate::coordinator) struct Admitted {
+    pub(in crate::coordinator) intent: Intent,
+    /// Over how long it is to spread what it sends.
+    pub(in crate::coordinator) spread_ms: u64,
+}
+
+/// What was decided about the stripes that were looked at last; none for those that need no more
+/// than catching up, or something that only their repair finds out.
+type Intents = BTreeMap<StripeId, Option<Intent>>;
+
+impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+    /// Repairs what is in the queue, until the metadata store fails.
+    pub(in crate::coordinator) async fn repair_forever(self: Arc<Self>) {
+        if let Err(error) = self.add_all_repairs().await {
+            self.core.note_error(error.to_string());
+        }
+        let mut intents = Intents::new();
+        while !self.core.is_broken() {
+            let again_ms = self.start_repairs(&mut intents).await;
+            let mut later = match again_ms {
+                Some(at_ms) => {
+                    let wait_ms = at_ms.saturating_sub(self.core.ports.now_ms()).max(1);
+                    self.core.ports.sleep_ms(wait_ms).fuse()
+                }
+                None => futures::future::pending().boxed().fuse(),
+            };
+            select_biased! {
+                () = self.repair_wake_up.woken().fuse() => {}
+                () = later => {}
+            }
+        }
+    }
+
+    /// Begins all repairs that may begin. When to try again, if time alone makes others possible.
+    async fn start_repairs(self: &Arc<Self>, intents: &mut Intents) -> Option<u64> {
+        loop {
+            if lock(&self.throttle).is_paused() {
+                return None;
+            }
+            let window: Vec<StripeId> = {
+                let queue = lock(&self.queue);
+                if queue.running_count() >= self.core.options.repair_parallel.max(1) {
+                    return None;
+                }
+                queue.ready().take(WINDOW).collect()
+            };
+            if !intents.contains_key(window.first()?) {
+                *intents = self.plan_repairs(window.clone()).await;
+            }
+            // What is further behind than the last plan reached waits until it is at the head.
+            let window: Vec<StripeId> = window
+                .into_iter()
+                .filter(|stripe| intents.contains_key(stripe))
+                .collect();
+            let links: Vec<&[LinkBytes]> = window
+                .iter()
+                .map(|stripe| match &intents[stripe] {
+                    Some(intent) => &intent.links[..],
+                    None => &[],
+                })
+                .collect();
+            let now_ms = self.core.ports.now_ms();
+            let topology = self.fleet().topology(|_| true);
+            let choice = lock(&self.throttle).choose(&links, &topology, now_ms);
+            match choice {
+                Choice::Begin(at) => self.begin(window[at], intents, &topology, now_ms),
+                Choice::Later(at_ms) => return Some(at_ms),
+                Choice::Nothing => return None,
+            }
+        }
+    }
+
+    /// Begins one repair.
+    fn begin(
+        self: &Arc<Self>,
+        stripe: StripeId,
+        intents: &mut Intents,
+        topology: &Topology,
+        now_ms: u64,
+    ) {
+        let intent = intents.remove(&stripe).flatten();
+        if !lock(&self.queue).take(stripe) {
+            return;
+        }
+        let admitted = {
+            let mut throttle = lock(&self.throttle);
+            throttle.made().begin(now_ms);
+            intent.map(|intent| Admitted {
+                spread_ms: throttle.take(&intent.links, topology, now_ms),
+                intent,
+            })
+        };
+        self.core.ports.note_event(&Event::RepairBegan(stripe));
+        let this = Arc::clone(self);
+        let repair = async move {
+            let ended = Arc::clone(&this).repair_stripe(stripe, admitted).await;
+            this.note_end(stripe, ended).await;
+            this.repair_wake_up.wake();
+        };
+        self.core.ports.spawn(repair.boxed());
+    }
+
+    async fn note_end(self: &Arc<Self>, stripe: StripeId, ended: Result<Ended, Setback>) {
+        let failure_count = {
+            let mut queue = lock(&self.queue);
+            match &ended {
+                Ok(_) => {
+                    queue.succeeded(stripe);
+                    if queue.is_idle() {
+                        lock(&self.throttle).made().rest();
+                    }
+                    0
+                }
+                Err(_) => queue.failed(stripe),
+            }
+        };
+        match &ended {
+            Ok(_) => self.core.ports.note_event(&Event::RepairEnded(stripe)),
+            Err(Setback(why)) => {
+                let event = Event::RepairFailed(stripe, why.clone());
+                self.core.ports.note_event(&event);
+            }
+        }
+        match ended {
+            Ok(Ended::Done) => {}
+            Ok(Ended::Unfinished) => {
+                let this = Arc::clone(self);
+                let requeue = move |meta: &Meta<K>| match meta.stripe(stripe) {
+                    Ok(stripe) => this.queue_repairs(meta, &[stripe]),
+                    Err(MetaError::UnknownStripe(_)) => Ok(()),
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = self.core.with_meta(requeue).await {
+                    self.core.note_error(format!("{stripe}: {error}"));
+                }
+            }
+            Err(Setback(sentence)) => {
+                self.core.note_error(format!("{stripe}: {sentence}"));
+                let wait_ms = self.core.options.retry_ms << (failure_count - 1).min(DOUBLINGS_MAX);
+                let this = Arc::clone(self);
+                let retry = async move {
+                    this.core.ports.sleep_ms(wait_ms).await;
+                    lock(&this.queue).retry(stripe);
+                    this.repair_wake_up.wake();
+                };
+                self.core.ports.spawn(retry.boxed());
+            }
+        }
+    }
+
+    /// Says how the stripes of a window are to be repaired, as one schedule.
+    async fn plan_repairs(self: &Arc<Self>, window: Vec<StripeId>) -> Intents {
+        let mut surveys = Vec::with_capacity(window.len());
+        for &stripe in &window {
+            // What cannot be looked at is found out by its repair.
+            if let Ok(Some(survey)) = self.survey(stripe).await {
+                surveys.push(survey);
+            }
+        }
+        let mut rng = ChaCha8Rng::seed_from_u64(self.core.ports.random());
+        let wishes: Vec<Wish<'_>> = surveys
+            .iter()
+            .filter_map(|survey| {
+                let mut wish = Wish::of(survey)?;
+                let bytes = survey.stripe.chunk_bytes;
+                wish.requestors = lock(&self.reports).roomy(wish.requestors, bytes);
+                wish.requestors.shuffle(&mut rng);
+                wish.requestors.truncate(REQUESTOR_COUNT_MAX);
+                (!wish.requestors.is_empty()).then_some(wish)
+            })
+            .collect();
+        let scheme = *lock(&self.scheme);
+        let mut intents: Intents = window.into_iter().map(|stripe| (stripe, None)).collect();
+        let links = lock(&self.links).clone();
+        for (stripe, intent) in scheduled(&wishes, scheme, &links) {
+            intents.insert(stripe, Some(intent));
+        }
+        intents
+    }
+}
+
+/// A chunk that is to be made or moved, and who may receive it.
+struct Wish<'a> {
+    survey: &'a Survey,
+    chunk: ChunkIndex,
+    /// Chunks that cannot be read.
+    lost: Vec<ChunkIndex>,
+    requestors: Vec<NodeId>,
+    /// Other lost chunks, which may be made with it.
+    others: Vec<ChunkIndex>,
+}
+
+impl<'a> Wish<'a> {
+    /// What a stripe's repair does first. None when it has only to catch up, or cannot go on.
+    fn of(survey: &'a Survey) -> Option<Self> {
+        let work = survey.fleet.work(&survey.stripe);
+        let mut made = work.into_iter().filter(|&c| survey.behind(c).is_none());
+        let chunk = made.next()?;
+        let lost = survey.unreadable(&[]);
+        let others = made.filter(|other| lost.contains(other)).collect();
+        Some(Self {
+            survey,
+            chunk,
+            lost,
+            requestors: survey.requestors(chunk, |_| true),
+            others,
+        })
+    }
+
+    /// All chunks that may be made together, with their requestors; the first one has `requestor`.
+    fn targets(&self, requestor: NodeId) -> Vec<Target> {
+        let mut targets = vec![(self.chunk, requestor)];
+        if self.is_move() {
+            return targets;
+        }
+        for &other in &self.others {
+            let candidates = self.survey.requestors_beside(other, &targets, |_| true);
+            // Stripes differ in whom they choose, so that not all go to one node.
+            let turn = self.survey.stripe.id.0 as usize % candidates.len().max(1);
+            targets.extend(candidates.get(turn).map(|&node| (other, node)));
+        }
+        targets
+    }
+
+    fn is_move(&self) -> bool {
+        !self.lost.contains(&self.chunk)
+    }
+
+    /// The path whose slowest link is the fastest possible (`ECPipe` section 4.3), where links are known
+    /// to differ so much that the chain would be held up by half or more.
+    fn faster_path(
+        &self,
+        targets: &[Target],
+        path: &[ChunkIndex],
+        links: &LinkMatrix,
+    ) -> Option<Vec<ChunkIndex>> {
+        let stripe = self.survey.stripe_for_plans(&self.lost).ok()?;
+        let helpers: Vec<NodeId> = stripe.available().map(|c| stripe.node_of(c)).collect();
+        if path.is_empty() || helpers.len() > CANDIDATES_MAX {
+            return None;
+        }
+        let requestors: Vec<NodeId> = targets.iter().map(|&(_, node)| node).collect();
+        let nodes: Vec<NodeId> = helpers.iter().chain(&requestors).copied().collect();
+        let weights = links.weights(&nodes, stripe.geometry.chunk_bytes())?;
+        let search = |among: &[NodeId], order: &LinkWeights| {
+            weighted_path_to_all(among, &requestors, path.len(), order)
+        };
+        let best = search(&helpers, &weights)?;
+        // Of the planned chain's links alone, there is but one path.
+        let hops: Vec<NodeId> = path.iter().map(|&chunk| stripe.node_of(chunk)).collect();
+        let is_hop = |from: NodeId, to: NodeId| hops.windows(2).any(|hop| hop == [from, to]);
+        let mut planned = weights.clone();
+        planned.retain(|&(from, to), _| {
+            is_hop(from, to) || (hops.last() == Some(&from) && requestors.contains(&to))
+        });
+        let slowest = search(&hops, &planned)?.bottleneck;
+        (slowest > best.bottleneck.saturating_add(best.bottleneck / 2)).then(|| {
+            let chunk_on = |&node: &NodeId| self.survey.stripe.chunk_on(node);
+            best.helpers.iter().filter_map(chunk_on).collect()
+        })
+    }
+
+    /// What links carry when the chunks come to their nodes by `path`. None when they cannot be made
+    /// together, or not as cheaply.
+    fn intent(
+        &self,
+        targets: Vec<Target>,
+        (path, is_detour): (Vec<ChunkIndex>, bool),
+        scheme: Scheme,
+        topology: &Topology,
+    ) -> Option<(StripeId, Intent)> {
+        let stripe = self.survey.stripe_for_plans(&self.lost).ok()?;
+        // What links carry does not depend on the size of slices.
+        let slice_bytes = stripe.geometry.sub_chunk_bytes();
+        let plan = match targets[..] {
+            [(chunk, node)] if self.is_move() => {
+                repair::move_chunk(&stripe, chunk, node, slice_bytes).ok()?
+            }
+            [(chunk, node)] => {
+                repair::repair(&stripe, chunk, node, &path, scheme, slice_bytes).ok()?
+            }
+            _ => {
+                let equal = (!is_detour).then_some(topology);
+                let plan =
+                    repair::repair_together(&stripe, &targets, &path, scheme, equal, slice_bytes);
+                plan.ok()??
+            }
+        };
+        let links = Cost::of(&plan, topology).links;
+        Some((
+            stripe.id,
+            Intent {
+                targets,
+                path,
+                is_detour,
+                links,
+            },
+        ))
+    }
+
+    /// The repair with which the schedule has come up, of all lost chunks if possible, and by faster
+    /// links if they are known.
+    fn scheduled(
+        &self,
+        assignment: Assignment,
+        scheme: Scheme,
+        links: &LinkMatrix,
+    ) -> Option<(StripeId, Intent)> {
+        let Assignment { requestor, path } = assignment;
+        let topology = self.survey.topology();
+        let all = self.targets(requestor);
+        let first = vec![all[0]];
+        let ways = if all.len() > 1 {
+            vec![all, first]
+        } else {
+            vec![first]
+        };
+        ways.into_iter().find_map(|targets| {
+            let faster = self.faster_path(&targets, &path, links);
+            let faster = faster.filter(|_| scheme == Scheme::Pipeline);
+            let by_faster = faster
+                .and_then(|faster| self.intent(targets.clone(), (faster, true), scheme, &topology));
+            by_faster.or_else(|| self.intent(targets, (path.clone(), false), scheme, &topology))
+        })
+    }
+}
+
+/// The wishes as one schedule; those that cannot be met are left out.
+fn scheduled(wishes: &[Wish<'_>], scheme: Scheme, links: &LinkMatrix) -> Vec<(StripeId, Intent)> {
+    let Some(topology) = wishes.first().map(|wish| wish.survey.topology()) else {
+        return Vec::new();
+    };
+    let (moves, rebuilds): (Vec<&Wish<'_>>, Vec<&Wish<'_>>) =
+        wishes.iter().partition(|wish| wish.is_move());
+    let copied = moves.into_iter().filter_map(|wish| {
+        let targets = vec![(wish.chunk, wish.requestors[0])];
+        wish.intent(targets, (Vec::new(), false), scheme, &topology)
+    });
+    let mut intents: Vec<(StripeId, Intent)> = copied.collect();
+    let mut jobs = Vec::with_capacity(rebuilds.len());
+    let mut possible = Vec::with_capacity(rebuilds.len());
+    for wish in rebuilds {
+        let Ok(stripe) = wish.survey.stripe_for_plans(&wish.lost) else {
+            continue;
+        };
+        let helpers: Vec<usize> = stripe.available().map(ChunkIndex::at).collect();
+        if stripe
+            .code
+            .repair_equations(wish.chunk.at(), &helpers)
+            .is_ok()
+        {
+            jobs.push(Job {
+                stripe,
+                lost: wish.chunk,
+                requestors: &wish.requestors,
+            });
+            possible.push(wish);
+        }
+    }
+    let schedule = balanced_recovery(&jobs, &topology, BANDWIDTHS);
+    let assignments = schedule.map_or_else(|_| Vec::new(), |schedule| schedule.assignments);
+    let rebuilt = possible.into_iter().zip(assignments);
+    intents.extend(rebuilt.filter_map(|(wish, way)| wish.scheduled(way, scheme, links)));
+    intents
+}

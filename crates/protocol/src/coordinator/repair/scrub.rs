@@ -1,0 +1,85 @@
+//! A scrub of the whole cluster, when a user asks for one.
+
+use crate::coordinator::Coordinator;
+use crate::coordinator::core::{Answer, Denied};
+use crate::message::{CoordinatorReply, Damage, NodeReply, NodeRequest};
+use futures::future::join_all;
+use gabion_layout::NodeId;
+use gabion_meta::{KeyValue, Meta, MetaError, StripeStatus};
+use std::sync::Arc;
+
+impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+    /// Has every node that is up verify all its bytes, and has what is damaged repaired.
+    pub(in crate::coordinator) async fn scrub_all(self: &Arc<Self>) -> Answer {
+        let fleet = self.fleet();
+        let scrubs = fleet.nodes().iter().map(|status| {
+            let node = status.node;
+            let is_up = fleet.is_up(node);
+            let request = NodeRequest::Scrub { chunks: Vec::new() };
+            async move {
+                let deadline_ms = self.core.options.scrub_deadline_ms;
+                let reply = if is_up {
+                    self.core
+                        .ports
+                        .call_node(node, request, deadline_ms)
+                        .await
+                        .ok()
+                } else {
+                    None
+                };
+                (node, reply)
+            }
+        });
+        let (mut chunk_count, mut bytes) = (0, 0);
+        let (mut damage, mut unreachable) = (Vec::new(), Vec::new());
+        for (node, reply) in join_all(scrubs).await {
+            if let Some(NodeReply::Scrubbed {
+                chunk_count: chunks,
+                bytes: verified,
+                damage: found,
+            }) = reply
+            {
+                chunk_count += chunks;
+                bytes += verified;
+                self.mark_scrubbed(node, &found).await?;
+                damage.extend(found);
+            } else {
+                unreachable.push(node);
+            }
+        }
+        Ok(CoordinatorReply::Scrubbed {
+            chunk_count,
+            bytes,
+            damage,
+            unreachable,
+        })
+    }
+
+    /// Marks the damaged chunks stale that are `node`'s to hold. Others are leftovers.
+    async fn mark_scrubbed(self: &Arc<Self>, node: NodeId, found: &[Damage]) -> Result<(), Denied> {
+        let chunks: Vec<_> = found.iter().map(|damage| damage.chunk).collect();
+        let not_its_own = move |meta: &Meta<K>| {
+            let mut left = Vec::new();
+            for chunk in chunks {
+                match meta.stripe(chunk.stripe) {
+                    Ok(stripe) if stripe.node_of(chunk.index) == Some(node) => {}
+                    Ok(_) => left.push(chunk),
+                    // No put will ever make it anybody's: a run of one that was given up may have ended behind
+                    // the order to remove what it had made.
+                    Err(MetaError::UnknownStripe(_))
+                        if meta.stripe_status(chunk.stripe)? == StripeStatus::Unknown =>
+                    {
+                        left.push(chunk);
+                    }
+                    Err(MetaError::UnknownStripe(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(left)
+        };
+        for chunk in self.core.with_meta(not_its_own).await? {
+            self.add_leftover(node, chunk);
+        }
+        Ok(self.condemn(node, found.to_vec()).await?)
+    }
+}
