@@ -33,6 +33,14 @@ pub enum Keeping {
 }
 
 impl Keeping {
+    /// Bytes reserved behind the chunk; `None` for other keepings.
+    pub const fn reserve_bytes(self) -> Option<u64> {
+        match self {
+            Self::Reserve { bytes } => Some(bytes),
+            Self::InPlace | Self::AtOnce | Self::Log => None,
+        }
+    }
+
     /// Whether a record is in its chunk before the chunk's next one is taken: as in
     /// [`Keeping::AtOnce`], and in a reserve of which nothing is left.
     pub const fn is_at_once(self) -> bool {

@@ -1,6 +1,5 @@
 //! What the store has done since it was opened, for measurements.
 
-use crate::store::Store;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -55,26 +54,23 @@ impl Counters {
     pub(crate) fn add(&self, counter: impl Fn(&Self) -> &AtomicU64, amount: u64) {
         counter(self).fetch_add(amount, Ordering::Relaxed);
     }
-}
 
-impl Store {
-    /// What the store has done since it was opened.
-    pub fn counts(&self) -> StoreCounts {
-        let counters = &self.shared.counters;
+    /// What they have counted so far.
+    pub(crate) fn read(&self) -> StoreCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         StoreCounts {
-            append_count: read(&counters.append_count),
-            sync_count: read(&counters.sync_count),
-            journal_bytes: read(&counters.journal_bytes),
-            image_bytes: read(&counters.image_bytes),
-            reserve_bytes: read(&counters.reserve_bytes),
-            in_place_bytes: read(&counters.in_place_bytes),
-            foreground_merge_count: read(&counters.foreground_merge_count),
-            background_merge_count: read(&counters.background_merge_count),
-            stalled_append_count: read(&counters.stalled_append_count),
-            stalled_append_bytes: read(&counters.stalled_append_bytes),
-            spilled_record_count: read(&counters.spilled_record_count),
-            punched_bytes: read(&counters.punched_bytes),
+            append_count: read(&self.append_count),
+            sync_count: read(&self.sync_count),
+            journal_bytes: read(&self.journal_bytes),
+            image_bytes: read(&self.image_bytes),
+            reserve_bytes: read(&self.reserve_bytes),
+            in_place_bytes: read(&self.in_place_bytes),
+            foreground_merge_count: read(&self.foreground_merge_count),
+            background_merge_count: read(&self.background_merge_count),
+            stalled_append_count: read(&self.stalled_append_count),
+            stalled_append_bytes: read(&self.stalled_append_bytes),
+            spilled_record_count: read(&self.spilled_record_count),
+            punched_bytes: read(&self.punched_bytes),
         }
     }
 }

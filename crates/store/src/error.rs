@@ -1,6 +1,6 @@
 //! Everything that the store can answer instead of doing what it was asked.
 
-use crate::records::record::UpdateStamp;
+use crate::records::record::{Damage, UpdateStamp};
 use gabion_layout::{ByteRange, ChunkId, Epoch, Generation, Sequence, StripeId};
 use rustix::io::Errno;
 use std::io;
@@ -192,6 +192,12 @@ impl StoreError {
         }
     }
 
+    /// Damage that leaves nothing of a chunk to serve.
+    pub(crate) fn corrupt_whole(chunk: ChunkId) -> Self {
+        let range = Damage::WHOLE;
+        Self::Corrupt { chunk, range }
+    }
+
     /// Whether the disk had no room, said by the disk or by the store's own reserve.
     pub fn is_no_space(&self) -> bool {
         match self {
@@ -219,6 +225,15 @@ pub(crate) trait IoContext<T> {
     /// [`StoreError::Busy`], which latches nothing. A write or a sync may be half done and never
     /// comes here.
     fn context_or_busy(self, operation: &'static str, path: &str) -> Result<T, StoreError>;
+
+    /// As [`IoContext::context`] for allocating `needed_bytes` for `operation`: a full disk is a clean
+    /// refusal.
+    fn or_no_space(
+        self,
+        operation: &'static str,
+        path: &str,
+        needed_bytes: u64,
+    ) -> Result<T, StoreError>;
 }
 
 impl<T> IoContext<T> for io::Result<T> {
@@ -237,6 +252,24 @@ impl<T> IoContext<T> for io::Result<T> {
                 }
             } else {
                 StoreError::io(operation, path, source)
+            }
+        })
+    }
+
+    fn or_no_space(
+        self,
+        operation: &'static str,
+        path: &str,
+        needed_bytes: u64,
+    ) -> Result<T, StoreError> {
+        self.map_err(|source| {
+            if source.kind() == io::ErrorKind::StorageFull {
+                StoreError::NoSpace {
+                    operation,
+                    needed_bytes,
+                }
+            } else {
+                StoreError::io("allocate", path, source)
             }
         })
     }

@@ -1,7 +1,7 @@
 //! The file that says that a disk holds a store, and of which format.
 
 use crate::checksum::crc32c;
-use crate::disk::Disk;
+use crate::disk::{Disk, rename_in_root, write_file};
 use crate::error::{IoContext, StoreError};
 use crate::paths::{CHUNKS_DIRECTORY, JOURNAL_DIRECTORY, TMP_DIRECTORY, TRASH_DIRECTORY};
 use crate::store::Store;
@@ -46,15 +46,9 @@ pub(crate) fn check_or_create(disk: &dyn Disk) -> Result<bool, StoreError> {
         disk.remove(UNFINISHED_PATH)
             .context("remove", UNFINISHED_PATH)?;
     }
-    let file = disk
-        .create(UNFINISHED_PATH)
-        .context("create", UNFINISHED_PATH)?;
-    file.write_all_at(&encode(), 0)
-        .context("write", UNFINISHED_PATH)?;
-    file.sync().context("sync", UNFINISHED_PATH)?;
+    write_file(disk, UNFINISHED_PATH, &encode())?;
     disk.sync_directory("").context("sync directory", "")?;
-    disk.rename(UNFINISHED_PATH, PATH).context("rename", PATH)?;
-    disk.sync_directory("").context("sync directory", "")?;
+    rename_in_root(disk, UNFINISHED_PATH, PATH)?;
     Ok(true)
 }
 

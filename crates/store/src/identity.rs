@@ -7,12 +7,10 @@
 
 use crate::checksum::crc32c;
 use crate::codec::{Reader, put_varint};
-use crate::disk::Disk;
+use crate::disk::{Disk, remove_if_there, rename_in_root, write_file};
 use crate::error::{IoContext, StoreError};
-use crate::store::Store;
 use gabion_layout::{ClusterId, NodeId, Start};
 use std::io;
-use std::sync::PoisonError;
 
 const PATH: &str = "identity";
 const UNFINISHED_PATH: &str = "identity.new";
@@ -125,12 +123,7 @@ fn read_start(reader: &mut Reader<'_>) -> Option<Start> {
 /// What the disk says; nothing where the file is missing or damaged. A node without it is treated as
 /// one whose disk went back in time, which is safe.
 pub(crate) fn read(disk: &dyn Disk) -> Result<Identity, StoreError> {
-    match disk.remove(UNFINISHED_PATH) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(StoreError::io("remove", UNFINISHED_PATH, error));
-        }
-        _ => {}
-    }
+    remove_if_there(disk, UNFINISHED_PATH)?;
     let file = match disk.open(PATH) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Identity::default()),
@@ -141,22 +134,6 @@ pub(crate) fn read(disk: &dyn Disk) -> Result<Identity, StoreError> {
     let mut bytes = vec![0; length.min(4096) as usize];
     file.read_exact_at(&mut bytes, 0).context("read", PATH)?;
     Ok(Identity::decode(&bytes).unwrap_or_default())
-}
-
-/// Writes the next identity beside the one that counts.
-fn prepare(disk: &dyn Disk, identity: &Identity) -> Result<(), StoreError> {
-    let file = disk
-        .create(UNFINISHED_PATH)
-        .context("create", UNFINISHED_PATH)?;
-    file.write_all_at(&identity.encode(), 0)
-        .context("write", UNFINISHED_PATH)?;
-    file.sync().context("sync", UNFINISHED_PATH)
-}
-
-/// Makes the next identity the one that counts.
-fn replace(disk: &dyn Disk) -> Result<(), StoreError> {
-    disk.rename(UNFINISHED_PATH, PATH).context("rename", PATH)?;
-    disk.sync_directory("").context("sync directory", "")
 }
 
 /// Remembers where the journal ends, unless an earlier opening since the last start that was let in has
@@ -171,41 +148,22 @@ pub(crate) fn note_found(
         return Ok(());
     }
     identity.found_position = Some(position);
-    prepare(disk, identity)?;
-    replace(disk)
+    write_file(disk, UNFINISHED_PATH, &identity.encode())?;
+    rename_in_root(disk, UNFINISHED_PATH, PATH)
 }
 
-impl Store {
-    /// Whose store it is.
-    pub fn identity(&self) -> Identity {
-        let identity = self.shared.identity.lock();
-        identity.unwrap_or_else(PoisonError::into_inner).clone()
+/// Replaces the identity on the disk. `require` sees the outcome of what may be half done when it fails.
+pub(crate) fn replace(
+    disk: &dyn Disk,
+    identity: &Identity,
+    require: impl FnOnce(Result<(), StoreError>) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    if let Err(error) = write_file(disk, UNFINISHED_PATH, &identity.encode()) {
+        // What is left of it is in the way of the next one, and of nothing else.
+        let _ = disk.remove(UNFINISHED_PATH);
+        return Err(error);
     }
-
-    /// Changes whose store it is, durably.
-    ///
-    /// # Errors
-    /// [`StoreError::Io`] with nothing changed, or with the store latched; [`StoreError::Failed`].
-    pub fn set_identity(&self, identity: &Identity) -> Result<(), StoreError> {
-        let mut known = self
-            .shared
-            .identity
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if *known == *identity {
-            return Ok(());
-        }
-        self.shared.check_latch()?;
-        let disk = &*self.shared.disk;
-        if let Err(error) = prepare(disk, identity) {
-            // What is left of it is in the way of the next one, and of nothing else.
-            let _ = disk.remove(UNFINISHED_PATH);
-            return Err(error);
-        }
-        self.shared.require(replace(disk))?;
-        known.clone_from(identity);
-        Ok(())
-    }
+    require(rename_in_root(disk, UNFINISHED_PATH, PATH))
 }
 
 #[cfg(test)]

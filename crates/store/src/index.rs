@@ -1,26 +1,26 @@
-//! What the store keeps in memory: each stripe's state, each chunk's header once it was needed,
-//! and where each pending record lies. Bytes stay on the disk.
+//! The store's index in memory: each stripe's promises, and for each chunk what its rooms keep of it.
+//! Bytes stay on the disk.
 
-use crate::chunk::file::ChunkHeader;
-use crate::journal::Position;
+use crate::chunk::Header;
+use crate::error::StoreError;
 use crate::journal::entry::{StripeMark, UpdateHead};
-use crate::records::listed::Swapped;
-use crate::records::record::{RecordKind, UpdateStamp};
+use crate::records::ChunkRecords;
+use crate::records::record::UpdateStamp;
 use crate::records::runs::Runs;
 use crate::reserve::Reserve;
-use gabion_layout::{ByteRange, ChunkIndex, Epoch, Generation, Keeping, Sequence, StripeId};
+use gabion_layout::{
+    ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Keeping, Sequence, StripeId,
+};
 use std::collections::BTreeMap;
-use std::ops::Bound;
-use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
 /// A stripe of which the store holds chunks or has promised something.
 #[derive(Debug, Default)]
 pub(crate) struct Stripe {
-    pub(crate) epoch: Epoch,
-    pub(crate) generation: Generation,
-    pub(crate) mark: Sequence,
+    epoch: Epoch,
+    generation: Generation,
+    mark: Sequence,
     /// Updates above the mark that the recovery rule dropped; late copies are refused.
-    pub(crate) dropped: Vec<UpdateStamp>,
+    dropped: Vec<UpdateStamp>,
     pub(crate) chunks: BTreeMap<ChunkIndex, Chunk>,
 }
 
@@ -28,79 +28,56 @@ pub(crate) struct Stripe {
 #[derive(Debug, Default)]
 pub(crate) struct Chunk {
     pub(crate) header: Header,
-    /// Records in the journal that the chunk's own bytes do not include. Invariant: each is kept
-    /// there.
-    pub(crate) pending: BTreeMap<Sequence, Pending>,
+    pub(crate) records: ChunkRecords,
     /// Where the chunk keeps records instead. Invariant: `Some` only while the header is known and
     /// says that there is one.
     pub(crate) reserve: Option<Reserve>,
-    /// Settled records in the journal that are not among the pending ones, which are later.
-    pub(crate) swapped: Option<Swapped>,
     pub(crate) runs: Runs,
 }
 
-/// What is known of a chunk's header.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) enum Header {
-    /// Nobody needed it yet.
-    #[default]
-    Unread,
-    /// As it is on disk.
-    Known(ChunkHeader),
-    /// It or the chunk as a whole cannot be trusted.
-    Damaged,
-    /// A write to the chunk failed, and the store with it. What is on the disk is known again after the
-    /// next start, when the journal mends what was half written: it is not damage.
-    Torn,
-}
-
-/// A record that is not yet part of the chunk's own bytes.
-#[derive(Debug)]
-pub(crate) struct Pending {
-    pub(crate) head: UpdateHead,
-    pub(crate) position: Position,
-}
-
-/// What keeps changes of a chunk's file apart from reads of it.
-///
-/// Order of locks: `change`, then `content`, then the store's state.
-#[derive(Debug, Default)]
-pub(crate) struct Gate {
-    /// Held by whoever applies to, replaces or removes the chunk, from beginning to end.
-    change: Mutex<()>,
-    /// Held shared while the file is read, alone while its bytes change.
-    content: RwLock<()>,
-}
-
-const POISONED: &str = "no thread panics while it holds a chunk";
-
-impl Gate {
-    /// Waits until nobody else changes the chunk.
-    pub(crate) fn begin_change(&self) -> MutexGuard<'_, ()> {
-        self.change.lock().expect(POISONED)
-    }
-
-    /// Waits until nobody reads the chunk.
-    pub(crate) fn exclude_readers(&self) -> RwLockWriteGuard<'_, ()> {
-        self.content.write().expect(POISONED)
-    }
-
-    /// Waits until the chunk's bytes are at rest.
-    pub(crate) fn begin_read(&self) -> RwLockReadGuard<'_, ()> {
-        self.content.read().expect(POISONED)
-    }
-
-    /// The same, unless the bytes are not at rest.
-    pub(crate) fn try_begin_read(&self) -> Option<RwLockReadGuard<'_, ()>> {
-        match self.content.try_read() {
-            Ok(shared) => Some(shared),
-            Err(TryLockError::WouldBlock) => None,
-            Err(TryLockError::Poisoned(_)) => panic!("{POISONED}"),
-        }
-    }
-}
-
 impl Stripe {
+    /// The highest epoch that was promised to.
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// The highest generation known.
+    pub(crate) fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    /// All updates up to here are settled.
+    pub(crate) fn mark(&self) -> Sequence {
+        self.mark
+    }
+
+    /// Updates above the mark that the recovery rule dropped.
+    pub(crate) fn dropped(&self) -> &[UpdateStamp] {
+        &self.dropped
+    }
+
+    /// Refuses an epoch that is past.
+    pub(crate) fn check_epoch(&self, stripe: StripeId, epoch: Epoch) -> Result<(), StoreError> {
+        if epoch < self.epoch {
+            let current = self.epoch;
+            return Err(StoreError::Fenced { stripe, current });
+        }
+        Ok(())
+    }
+
+    /// Refuses a generation that is past.
+    pub(crate) fn check_generation(
+        &self,
+        stripe: StripeId,
+        generation: Generation,
+    ) -> Result<(), StoreError> {
+        if generation < self.generation {
+            let current = self.generation;
+            return Err(StoreError::StaleGeneration { stripe, current });
+        }
+        Ok(())
+    }
+
     /// Takes over what an entry or a header says; each part only grows.
     pub(crate) fn learn(&mut self, epoch: Epoch, generation: Generation, mark: Sequence) {
         self.epoch = self.epoch.max(epoch);
@@ -114,10 +91,25 @@ impl Stripe {
             self.dropped.retain(|stamp| stamp.sequence > mark);
             for chunk in self.chunks.values_mut() {
                 if let Some(reserve) = &mut chunk.reserve {
-                    reserve.unsettled.retain(|sequence, _| *sequence > mark);
+                    reserve.settle(mark);
                 }
             }
         }
+    }
+
+    /// Remembers dropped updates, to refuse late copies.
+    pub(crate) fn drop_updates(&mut self, stamps: Vec<UpdateStamp>) {
+        self.dropped.extend(stamps);
+        self.dropped.sort_unstable();
+        self.dropped.dedup();
+    }
+
+    /// Forgets dropped updates that are refused without a list: at or below the mark, or from an older
+    /// epoch.
+    pub(crate) fn trim_dropped(&mut self) {
+        let (mark, epoch) = (self.mark, self.epoch);
+        let is_needed = |stamp: &UpdateStamp| stamp.sequence > mark && stamp.epoch >= epoch;
+        self.dropped.retain(is_needed);
     }
 
     pub(crate) fn state_mark(&self, stripe: StripeId) -> StripeMark {
@@ -127,6 +119,12 @@ impl Stripe {
             generation: self.generation,
             mark: self.mark,
         }
+    }
+
+    /// The ids of its chunks.
+    pub(crate) fn chunk_ids(&self, stripe: StripeId) -> impl Iterator<Item = ChunkId> {
+        let id = move |&index| ChunkId { stripe, index };
+        self.chunks.keys().map(id)
     }
 }
 
@@ -139,37 +137,32 @@ impl Chunk {
         }
     }
 
-    /// Pending records up to a sequence that are to become part of the chunk's own bytes.
-    pub(crate) fn mergeable(&self, upto: Sequence) -> impl Iterator<Item = &Pending> {
-        let settled = self.pending.range(..=upto).map(|(_, record)| record);
-        settled.filter(|record| !record.head.kind.is_appended())
+    /// Serves nothing more of it: its header is `lost`.
+    pub(crate) fn lose(&mut self, lost: Header) {
+        self.header = lost;
+        self.reserve = None;
     }
 
-    /// Pending records of updates after `sequence`, oldest first.
-    pub(crate) fn pending_after(
+    /// The records of updates above the mark, in the journal or in the reserve, oldest first.
+    pub(crate) fn unsettled_after(
         &self,
-        sequence: Sequence,
-    ) -> impl Iterator<Item = (&Sequence, &Pending)> {
-        let after = (Bound::Excluded(sequence), Bound::Unbounded);
-        self.pending.range(after)
+        mark: Sequence,
+    ) -> impl Iterator<Item = (Sequence, &UpdateHead)> {
+        let pending = self.records.after(mark);
+        let reserved = self.reserve.iter().flat_map(Reserve::unsettled);
+        let is_only_there = move |head: &&UpdateHead| {
+            head.stamp.sequence > mark && !self.records.contains(head.stamp.sequence)
+        };
+        let heads = pending.map(|record| &record.head);
+        let heads = heads.chain(reserved.filter(is_only_there));
+        let mut all: Vec<_> = heads.map(|head| (head.stamp.sequence, head)).collect();
+        all.sort_unstable_by_key(|(sequence, _)| *sequence);
+        all.into_iter()
     }
-}
 
-impl UpdateHead {
-    /// Whether one of its pieces has a byte of `range`.
-    pub(crate) fn touches(&self, range: ByteRange) -> bool {
-        let mut pieces = self.pieces.iter().enumerate();
-        pieces.any(|(at, piece)| piece.range.intersect(range).is_some() && self.changes_chunk(at))
-    }
-
-    /// Whether a piece is of the record's own chunk: appended ones may be originals, or of a data
-    /// chunk on another node.
-    pub(crate) fn changes_chunk(&self, at: usize) -> bool {
-        match self.kind {
-            RecordKind::NewBytes | RecordKind::ParityDelta => true,
-            RecordKind::Appended { original_count } => {
-                at >= usize::from(original_count) && self.pieces[at].data == self.chunk.index
-            }
-        }
+    /// The first record above the mark that touches `range`.
+    pub(crate) fn first_unsettled(&self, mark: Sequence, range: ByteRange) -> Option<Sequence> {
+        let touches = |(_, head): &(Sequence, &UpdateHead)| head.touches(range);
+        self.unsettled_after(mark).find(touches).map(|(s, _)| s)
     }
 }

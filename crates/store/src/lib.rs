@@ -59,10 +59,12 @@ mod format;
 mod identity;
 mod index;
 mod journal;
+mod options;
 mod paths;
 mod records;
 mod recovery;
 mod reserve;
+mod state;
 mod store;
 
 pub use chunk::apply::ApplySummary;
@@ -75,6 +77,8 @@ pub use disk::sim::{DiskCounts, SimDisk, SimFile};
 pub use disk::{Disk, DiskFile, PhysicalExtent, SECTOR_BYTES};
 pub use error::StoreError;
 pub use identity::Identity;
+pub use journal::scrub::JournalDamage;
+pub use options::Options;
 pub use paths::chunk_path;
 pub use records::appended::Recalled;
 pub use records::inventory::{Decision, HeldPage, HeldStripe};
@@ -83,6 +87,6 @@ pub use records::record::{
     AppendedPiece, AppendedState, AppendedSummary, ChunkInfo, ChunkSpec, Cut, Damage, Piece,
     Record, RecordKind, RecordSummary, RunMemory, StripeState, UpdateStamp,
 };
-pub use recovery::{JournalDamage, RecoveryReport};
+pub use recovery::RecoveryReport;
 pub use reserve::resize::ReserveStats;
-pub use store::{Options, Store};
+pub use store::Store;

@@ -4,27 +4,27 @@
 //! Everything here may be interrupted by another crash and is done again then: replaying twice is
 //! replaying once. What is damaged is reported and not served; the rest works.
 
+use crate::chunk::Header;
 use crate::chunk::apply::write_in_place;
 use crate::chunk::trash::move_to_trash;
-use crate::disk::Disk;
-use crate::disk::remove_if_there;
-use crate::error::{IoContext, StoreError, is_shortage};
+use crate::disk::{Disk, remove_if_there};
+use crate::error::{IoContext, StoreError};
 use crate::format;
 use crate::identity;
-use crate::index::{Header, Pending};
 use crate::journal::entry::Entry;
 use crate::journal::frame::{self, Check};
 use crate::journal::image::Image;
 use crate::journal::scan::{Found, decode_entry, scan};
-use crate::journal::{Journal, Position, SEGMENT_HEADER_BYTES, Segment, decode_header};
-use crate::paths::{
-    CHUNKS_DIRECTORY, JOURNAL_DIRECTORY, TMP_DIRECTORY, chunk_path, parse_chunk_name,
-    parse_segment_name, segment_path,
-};
+use crate::journal::scrub::JournalDamage;
+use crate::journal::segment::{Position, SEGMENT_HEADER_BYTES};
+use crate::options::Options;
+use crate::paths::{CHUNKS_DIRECTORY, TMP_DIRECTORY, chunk_path, parse_chunk_name};
+use crate::records::layer::Pending;
 use crate::records::record::Damage;
 use crate::records::runs::Runs;
 use crate::reserve::witness::Witness;
-use crate::store::{Options, Shared, State, Store};
+use crate::state::State;
+use crate::store::{Shared, Store};
 use gabion_layout::{ByteRange, ChunkId, Sequence};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,15 +56,6 @@ pub struct RecoveryReport {
     pub journal_damage: Vec<JournalDamage>,
     /// Files in the chunks' directories that are not chunks. They are left alone.
     pub foreign: Vec<String>,
-}
-
-/// Bytes of a journal segment that cannot be read.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct JournalDamage {
-    /// The segment's number, which is its file's name in hexadecimal.
-    pub segment: u64,
-    /// The bytes, as offsets in its file.
-    pub range: ByteRange,
 }
 
 /// An image that is not known to be in place.
@@ -101,10 +92,10 @@ impl Store {
     ) -> Result<(Self, RecoveryReport), StoreError> {
         let is_new = format::check_or_create(&*disk)?;
         let mut identity = identity::read(&*disk)?;
-        let mut journal = Journal::new(Arc::clone(&disk), BTreeMap::new(), 0);
-        journal.discard_spare()?;
+        let mut state = State::new(Arc::clone(&disk), options);
+        state.journal.discard_spare()?;
         let mut replay = Replay {
-            state: State::new(Arc::clone(&disk), journal, options),
+            state,
             disk: Arc::clone(&disk),
             images: BTreeMap::new(),
             removed: BTreeMap::new(),
@@ -116,16 +107,16 @@ impl Store {
         };
         replay.find_chunks()?;
         replay.replay_journal()?;
-        identity::note_found(&*disk, &mut identity, replay.state.journal.end_lsn)?;
+        identity::note_found(&*disk, &mut identity, replay.state.journal.end_lsn())?;
         replay.distrust()?;
         replay.finish_removals()?;
         replay.redo_images()?;
         replay.settle_pending()?;
         replay.state.journal.trim()?;
-        replay.state.rotate(options)?;
+        replay.state.rotate()?;
         replay.note_redone()?;
         replay.state.journal.reclaim()?;
-        match replay.state.make_spare(options) {
+        match replay.state.make_spare() {
             // Updates are refused until something is applied or removed.
             Err(StoreError::NoSpace { .. }) => {}
             other => other?,
@@ -169,81 +160,39 @@ impl Replay {
             // about to be relied on.
             disk.sync_directory(&directory)
                 .context("sync directory", &directory)?;
-            self.state.directories.insert(directory);
+            self.state.chunks.note_directory(directory);
         }
         disk.sync_directory(CHUNKS_DIRECTORY)
             .context("sync directory", CHUNKS_DIRECTORY)
     }
 
     fn replay_journal(&mut self) -> Result<(), StoreError> {
-        let names = self
-            .disk
-            .list(JOURNAL_DIRECTORY)
-            .context("list", JOURNAL_DIRECTORY)?;
-        let mut numbers: Vec<u64> = names.iter().filter_map(|n| parse_segment_name(n)).collect();
-        numbers.sort_unstable();
-        let mut bases = BTreeMap::new();
-        for &number in &numbers {
-            let base_lsn = self.add_segment(number)?;
-            bases.insert(number, base_lsn);
-        }
-        for (at, &number) in numbers.iter().enumerate() {
-            let next = numbers.get(at + 1).copied();
-            let end_lsn = next.and_then(|next| bases[&next]);
-            match bases[&number] {
+        let bases = self.state.journal.open_segments()?;
+        let mut segments = bases.into_iter().peekable();
+        while let Some((number, base_lsn)) = segments.next() {
+            let next = segments.peek().copied();
+            let end_lsn = next.and_then(|(_, base_lsn)| base_lsn);
+            match base_lsn {
                 Some(base_lsn) => self.replay_segment(number, base_lsn, end_lsn)?,
                 None => self.skip_segment(number, end_lsn),
             }
-            if let Some(next) = next.filter(|&next| next != number + 1) {
+            if let Some((_, next_lsn)) = next.filter(|&(next, _)| next != number + 1) {
                 // Segments go from the front only, so one in the middle is lost.
-                let lost = JournalDamage {
-                    segment: number + 1,
-                    range: ByteRange::new(0, u64::MAX),
-                };
+                let (segment, range) = (number + 1, Damage::WHOLE);
+                let lost = JournalDamage { segment, range };
                 self.report.journal_damage.push(lost);
-                let trusted_lsn = bases[&next].unwrap_or(self.state.journal.end_lsn);
+                let trusted_lsn = next_lsn.unwrap_or(self.state.journal.end_lsn());
                 self.trusted_lsn = self.trusted_lsn.max(trusted_lsn);
             }
         }
         Ok(())
     }
 
-    /// Adds a segment to the journal and answers where it begins, if its header is whole.
-    fn add_segment(&mut self, number: u64) -> Result<Option<u64>, StoreError> {
-        let path = segment_path(number);
-        let file = self.disk.open(&path).context("open", &path)?;
-        let capacity_bytes = file.length().context("measure", &path)?;
-        let mut header = vec![0; SEGMENT_HEADER_BYTES.min(capacity_bytes) as usize];
-        let base_lsn = match file.read_device_at(&mut header, 0) {
-            Err(source) if is_shortage(&source) => {
-                return Err(source).context_or_busy("read", &path);
-            }
-            read => read.ok().and_then(|()| decode_header(&header, number)),
-        };
-        let segment = Segment {
-            file,
-            base_lsn: base_lsn.unwrap_or(0),
-            capacity_bytes,
-            live_count: 0,
-            is_damaged: base_lsn.is_none(),
-        };
-        self.state.journal.segments.insert(number, segment);
-        Ok(base_lsn)
-    }
-
     /// Takes a segment with a damaged header for one unreadable stretch.
-    fn skip_segment(&mut self, number: u64, end_lsn: Option<u64>) {
-        let journal = &mut self.state.journal;
-        let segment = journal.segments.get_mut(&number).expect("it was added");
-        segment.base_lsn = journal.end_lsn;
-        let range = ByteRange::new(0, segment.capacity_bytes);
-        // Positions are never used twice, so take as many as it can have held.
-        journal.end_lsn = end_lsn.unwrap_or(journal.end_lsn + segment.capacity_bytes);
-        self.trusted_lsn = self.trusted_lsn.max(journal.end_lsn);
-        let damage = JournalDamage {
-            segment: number,
-            range,
-        };
+    fn skip_segment(&mut self, segment: u64, end_lsn: Option<u64>) {
+        let range = self.state.journal.skip_segment(segment, end_lsn);
+        self.trusted_lsn = self.trusted_lsn.max(self.state.journal.end_lsn());
+        let damage = JournalDamage { segment, range };
         self.report.journal_damage.push(damage);
     }
 
@@ -291,7 +240,7 @@ impl Replay {
             let torn = rest.iter().rposition(|byte| *byte != 0);
             self.report.torn_bytes = torn.map_or(0, |last| last as u64 + 1);
         }
-        self.state.journal.end_lsn = end;
+        self.state.journal.ends_at(end);
         Ok(())
     }
 
@@ -355,8 +304,8 @@ impl Replay {
                 match self.state.chunk_mut(chunk) {
                     Some(entry) => {
                         entry.runs = Runs::default();
-                        let gone = std::mem::take(&mut entry.pending);
-                        self.state.forget(gone);
+                        let gone = entry.records.take_all();
+                        self.state.release(gone);
                     }
                     None => self.state.forget_chunk(chunk),
                 }
@@ -370,11 +319,14 @@ impl Replay {
         if self.trusted_lsn == 0 {
             return Ok(());
         }
-        for chunk in self.all_chunks() {
+        for chunk in self.chunk_ids() {
             match self.state.header(chunk) {
                 Ok(header) if header.birth_lsn >= self.trusted_lsn => {
                     // Its records from before it was written were not trusted then either.
-                    self.state.forget_before(chunk, self.trusted_lsn);
+                    if let Some(entry) = self.state.chunk_mut(chunk) {
+                        let untrusted = entry.records.take_before(self.trusted_lsn);
+                        self.state.release(untrusted);
+                    }
                 }
                 Ok(_) | Err(StoreError::Corrupt { .. }) => {
                     self.state.suspect(chunk);
@@ -383,19 +335,14 @@ impl Replay {
                 Err(error) => return Err(error),
             }
         }
-        if self.state.suspects.is_empty() {
+        if !self.state.chunks.has_suspects() {
             self.state.journal.clear_damage();
         }
         Ok(())
     }
 
-    fn all_chunks(&self) -> Vec<ChunkId> {
-        let stripes = self.state.stripes.iter();
-        let of = stripes.flat_map(|(&stripe, held)| {
-            let id = move |&index| ChunkId { stripe, index };
-            held.chunks.keys().map(id)
-        });
-        of.collect()
+    fn chunk_ids(&self) -> Vec<ChunkId> {
+        self.state.all_chunks().map(|(chunk, _)| chunk).collect()
     }
 
     fn report_whole(&mut self, chunk: ChunkId) {
@@ -473,36 +420,27 @@ impl Replay {
                 continue;
             };
             let upto = header.spec.base;
-            let entry = Entry::Applied { chunk, upto };
-            let head = entry.encode_head();
-            if self
-                .state
-                .journal
-                .fits(frame::frame_bytes(head.len(), 0) as u64)
-            {
-                self.state.journal.append(entry.kind(), &head, &[])?;
-            }
+            let applied = Entry::Applied { chunk, upto };
+            self.state.journal.append_if_fits(&applied)?;
         }
         Ok(())
     }
 
     /// Reads the headers of all chunks with pending records, which says which are still pending.
     fn settle_pending(&mut self) -> Result<(), StoreError> {
-        for chunk in self.all_chunks() {
-            let has_pending = |entry: &crate::index::Chunk| !entry.pending.is_empty();
-            if !self.state.chunk(chunk).is_some_and(has_pending) {
-                continue;
-            }
+        let chunks = self.state.all_chunks();
+        let with_pending = chunks.filter(|(_, chunk)| !chunk.records.is_empty());
+        for chunk in with_pending.map(|(id, _)| id).collect::<Vec<_>>() {
             match self.state.header(chunk) {
                 Ok(header) => self.state.set_header(header),
                 Err(StoreError::Corrupt { .. }) => self.report_whole(chunk),
                 Err(error) => return Err(error),
             }
         }
-        let chunks = self.state.stripes.values().flat_map(|s| s.chunks.values());
-        let pending = chunks.map(|chunk| match chunk.header {
+        let chunks = self.state.all_chunks();
+        let pending = chunks.map(|(_, chunk)| match chunk.header {
             Header::Damaged | Header::Torn => 0,
-            Header::Unread | Header::Known(_) => chunk.pending.len() as u64,
+            Header::Unread | Header::Known(_) => chunk.records.pending_count(),
         });
         self.report.pending_count = pending.sum();
         Ok(())

@@ -141,15 +141,15 @@ const UPDATES: &[Mutant] = &[
     Mutant {
         name: "collect-answers-before-its-sync",
         file: "crates/store/src/records/settle.rs",
-        text: "            (found, state.journal.needed_lsn, reserve_ends)\n        };\n        self.shared.sync(needed_lsn)?;",
-        replacement: "            (found, state.journal.needed_lsn, reserve_ends)\n        };\n        let _ = needed_lsn;",
+        text: "self.shared.sync_held([stripe])?;",
+        replacement: "",
         check: store("protocol::what_collect_reports_survives_a_crash"),
     },
     Mutant {
         name: "sync-claims-frames-appended-during-it",
         file: "crates/store/src/store.rs",
-        text: "self.group.synced_lsn.fetch_max(end_lsn, Ordering::AcqRel);",
-        replacement: "let end_lsn = end_lsn.max(self.lock().journal.end_lsn);\n        self.group.synced_lsn.fetch_max(end_lsn, Ordering::AcqRel);",
+        text: "self.group.reached(end_lsn);",
+        replacement: "let end_lsn = end_lsn.max(self.lock().journal.end_lsn());\n        self.group.reached(end_lsn);",
         check: store("late_appends::a_sync_does_not_claim_what_was_appended_while_it_ran"),
     },
     Mutant {
@@ -213,9 +213,9 @@ const UPDATES: &[Mutant] = &[
     },
     Mutant {
         name: "discard-ignores-its-epoch",
-        file: "crates/store/src/chunk/writer.rs",
-        text: "let check = |known: &Stripe| check_epoch(known, chunk.stripe, epoch);",
-        replacement: "let check = |known: &Stripe| check_epoch(known, chunk.stripe, epoch).or(Ok(()));",
+        file: "crates/store/src/chunk/remove.rs",
+        text: "let check = |known: &Stripe| known.check_epoch(chunk.stripe, epoch);",
+        replacement: "let check = |known: &Stripe| known.check_epoch(chunk.stripe, epoch).or(Ok(()));",
         check: protocol(
             "update::discard::an_order_to_discard_a_chunk_does_nothing_to_one_that_was_made_in_a_later_term",
         ),
@@ -382,9 +382,9 @@ const UPDATES: &[Mutant] = &[
     },
     Mutant {
         name: "position-claimed-before-the-sync",
-        file: "crates/store/src/reserve/witness.rs",
-        text: "self.shared.group.synced_lsn.load(Ordering::Acquire)",
-        replacement: "self.shared.lock().journal.end_lsn + u64::from(Ordering::Acquire == Ordering::Release)",
+        file: "crates/store/src/store.rs",
+        text: "self.shared.group.synced_lsn()",
+        replacement: "self.shared.lock().journal.end_lsn()",
         check: store(
             "position::the_position_is_claimed_after_the_sync_and_found_again_after_any_crash",
         ),
@@ -392,8 +392,8 @@ const UPDATES: &[Mutant] = &[
     Mutant {
         name: "position-found-after-the-start-has-appended",
         file: "crates/store/src/recovery.rs",
-        text: "replay.state.rotate(options)?;",
-        replacement: "replay.state.rotate(options)?;\n        identity.found_position = identity\n            .found_position\n            .map(|_| replay.state.journal.end_lsn);",
+        text: "replay.state.rotate()?;",
+        replacement: "replay.state.rotate()?;\n        identity.found_position = identity\n            .found_position\n            .map(|_| replay.state.journal.end_lsn());",
         check: store("position::a_copy_that_is_opened_again_and_again_shows_no_more_than_it_had"),
     },
     Mutant {

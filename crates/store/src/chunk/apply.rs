@@ -8,16 +8,18 @@
 
 use crate::checksum::crc32c;
 use crate::chunk::file::{BLOCK_BYTES, ChunkHeader, Extent, read_blocks};
-use crate::chunk::read::{Layer, lay_over};
+use crate::chunk::gate::Gate;
 use crate::disk::{DiskFile, Source};
 use crate::error::{IoContext, StoreError};
-use crate::index::{Gate, Header, Pending};
-use crate::journal::Position;
+use crate::journal::checkpoint::Room;
 use crate::journal::entry::Entry;
 use crate::journal::image::Image;
+use crate::journal::segment::Position;
 use crate::paths::chunk_path;
+use crate::records::layer::{Layer, Pending, lay_over};
 use crate::records::record::Damage;
-use crate::store::{Options, Room, Shared, State, Store};
+use crate::state::State;
+use crate::store::{Shared, Store};
 use gabion_layout::{ByteRange, ChunkId, Keeping, Sequence, StripeId};
 use std::collections::BTreeMap;
 use std::io;
@@ -63,16 +65,9 @@ impl Store {
                 .stripes
                 .get(&stripe)
                 .ok_or(StoreError::NoSuchStripe { stripe })?;
-            let id = |&index| ChunkId { stripe, index };
-            held.chunks.keys().map(id).collect()
+            held.chunk_ids(stripe).collect()
         };
-        let mut summary = ApplySummary::default();
-        for chunk in chunks {
-            self.shared
-                .apply_in_background(chunk, u64::MAX, &mut summary)?;
-        }
-        self.shared.reclaim(&mut summary)?;
-        Ok(summary)
+        self.shared.apply_chunks(chunks, u64::MAX)
     }
 
     /// Merges all settled records of one chunk, then frees what the journal no longer needs. A
@@ -81,11 +76,7 @@ impl Store {
     /// # Errors
     /// As [`Store::apply`].
     pub fn merge(&self, chunk: ChunkId) -> Result<ApplySummary, StoreError> {
-        let mut summary = ApplySummary::default();
-        self.shared
-            .apply_in_background(chunk, u64::MAX, &mut summary)?;
-        self.shared.reclaim(&mut summary)?;
-        Ok(summary)
+        self.shared.apply_chunks(vec![chunk], u64::MAX)
     }
 
     /// Applies settled records, those first that lie furthest back in the journal, until about
@@ -96,19 +87,9 @@ impl Store {
     /// # Errors
     /// As [`Store::apply`].
     pub fn apply_pending(&self, limit_bytes: u64) -> Result<ApplySummary, StoreError> {
-        let mut summary = ApplySummary::default();
         let log_bytes = self.shared.options.log_bytes;
         let chunks = self.shared.lock().chunks_to_apply(log_bytes);
-        for chunk in chunks {
-            if summary.record_bytes >= limit_bytes {
-                break;
-            }
-            let left_bytes = limit_bytes - summary.record_bytes;
-            self.shared
-                .apply_in_background(chunk, left_bytes, &mut summary)?;
-        }
-        self.shared.reclaim(&mut summary)?;
-        Ok(summary)
+        self.shared.apply_chunks(chunks, limit_bytes)
     }
 }
 
@@ -118,27 +99,19 @@ impl State {
     fn chunks_to_apply(&self, log_bytes: u64) -> Vec<ChunkId> {
         let mut found = Vec::new();
         let mut logged_bytes = 0;
-        for (&stripe, held) in &self.stripes {
-            let upto = self.mergeable_upto(stripe);
-            for (&index, chunk) in &held.chunks {
-                let settled = || chunk.mergeable(upto).map(|record| record.position);
-                let swapped = chunk.swapped.as_ref();
-                let oldest = settled().chain(swapped.map(|swapped| swapped.oldest)).min();
-                let Some(oldest) = oldest else {
-                    continue;
-                };
-                let frames = settled().map(|position| u64::from(position.frame_bytes));
-                let frames = frames.chain(swapped.map(|swapped| swapped.bytes));
-                let is_logged = match chunk.keeping() {
-                    Some(Keeping::Log) => true,
-                    // Only what the reserve had no room for is in the journal.
-                    Some(Keeping::Reserve { bytes }) => bytes > 0,
-                    Some(Keeping::InPlace | Keeping::AtOnce) | None => false,
-                };
-                let chunk_bytes = if is_logged { frames.sum() } else { 0 };
-                logged_bytes += chunk_bytes;
-                found.push((oldest, ChunkId { stripe, index }, chunk_bytes));
-            }
+        for (chunk, entry) in self.all_chunks() {
+            let backlog = entry.records.backlog(self.mergeable_upto(chunk.stripe));
+            let Some((oldest, backlog_bytes)) = backlog else {
+                continue;
+            };
+            // Of a reserve, only what it had no room for is in the journal.
+            let is_logged = matches!(
+                entry.keeping(),
+                Some(Keeping::Log | Keeping::Reserve { bytes: 1.. })
+            );
+            let chunk_bytes = if is_logged { backlog_bytes } else { 0 };
+            logged_bytes += chunk_bytes;
+            found.push((oldest, chunk, chunk_bytes));
         }
         found.sort_unstable();
         let mut excess_bytes = logged_bytes.saturating_sub(log_bytes);
@@ -153,9 +126,9 @@ impl State {
     }
 
     /// The next records of a chunk to apply, if there are any.
-    fn batch(&mut self, chunk: ChunkId, options: Options) -> Result<Option<Batch>, StoreError> {
+    fn batch(&mut self, chunk: ChunkId) -> Result<Option<Batch>, StoreError> {
         // An image must fit into a segment with room to spare, as the largest record does.
-        let batch_bytes = BATCH_BYTES.min(options.record_bytes_max());
+        let batch_bytes = BATCH_BYTES.min(self.options.record_bytes_max());
         let header = match self.header(chunk) {
             Ok(header) => header,
             Err(StoreError::NoSuchChunk { .. }) => return Ok(None),
@@ -189,18 +162,34 @@ impl State {
         if batch.layers.is_empty() {
             return Ok(None);
         }
-        let reserve = self
-            .chunk_mut(chunk)
-            .and_then(|entry| entry.reserve.as_mut());
-        if let Some(reserve) = reserve.filter(|_| settled.peek().is_none()) {
-            reserve.is_closed |= reserve.used_bytes() > 0;
-            batch.reserve_lsn = reserve.end_lsn;
+        let is_last = settled.peek().is_none();
+        if let Some(reserve) = self.reserve_mut(chunk).filter(|_| is_last) {
+            batch.reserve_lsn = reserve.close().unwrap_or(batch.reserve_lsn);
         }
         Ok(Some(batch))
     }
 }
 
 impl Shared {
+    /// Applies the settled records of chunks in turn until about `limit_bytes` of the journal are
+    /// applied, then frees what the journal no longer needs.
+    fn apply_chunks(
+        &self,
+        chunks: Vec<ChunkId>,
+        limit_bytes: u64,
+    ) -> Result<ApplySummary, StoreError> {
+        let mut summary = ApplySummary::default();
+        for chunk in chunks {
+            if summary.record_bytes >= limit_bytes {
+                break;
+            }
+            let left_bytes = limit_bytes - summary.record_bytes;
+            self.apply_in_background(chunk, left_bytes, &mut summary)?;
+        }
+        self.reclaim(&mut summary)?;
+        Ok(summary)
+    }
+
     pub(crate) fn apply_in_background(
         &self,
         chunk: ChunkId,
@@ -208,7 +197,7 @@ impl Shared {
         summary: &mut ApplySummary,
     ) -> Result<(), StoreError> {
         let before = summary.record_count;
-        let gate = self.lock().gate(chunk);
+        let gate = self.lock().chunks.gate(chunk);
         let _changing = gate.begin_change();
         self.apply_chunk(&gate, chunk, limit_bytes, summary)?;
         let count = u64::from(summary.record_count > before);
@@ -240,7 +229,7 @@ impl Shared {
         self.check_latch()?;
         let enough_bytes = summary.record_bytes.saturating_add(limit_bytes);
         while summary.record_bytes < enough_bytes {
-            let batch = self.lock().batch(chunk, self.options);
+            let batch = self.lock().batch(chunk);
             let applied = batch.and_then(|batch| match batch {
                 None => Ok(false),
                 Some(batch) => self.apply_batch(gate, &batch, summary).map(|()| true),
@@ -302,11 +291,7 @@ impl Shared {
         let frames = batch.layers.iter().map(|layer| layer.located.frame_bytes);
         summary.record_bytes += frames.map(u64::from).sum::<u64>();
         let mut state = self.lock();
-        let (included, swapped) = included;
-        state.forget(included);
-        if let Some(swapped) = swapped {
-            state.forget_swapped(swapped);
-        }
+        state.release(included);
         state.journal.release(position);
         if batch.reserve_lsn != batch.header.reserve_lsn {
             // All that was in the reserve is in the chunk, or durable in the journal.
@@ -347,34 +332,18 @@ impl Shared {
         self.sync(position.end_lsn())?;
         Ok(position)
     }
-
-    /// Latches the store when a write to a chunk in use failed, and serves nothing of the chunk
-    /// any more: what is on the disk of it is known again only after the next start.
-    pub(crate) fn require_or_distrust<T>(
-        &self,
-        chunk: ChunkId,
-        outcome: Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        let outcome = self.require(outcome);
-        if outcome.is_err()
-            && let Some(entry) = self.lock().chunk_mut(chunk)
-        {
-            entry.header = Header::Torn;
-            entry.reserve = None;
-        }
-        outcome
-    }
 }
 
-/// Runs of whole blocks by the offset of their first byte. Invariant: disjoint, not adjacent.
-type Runs = BTreeMap<u64, Vec<u8>>;
+/// Stretches of whole blocks by the offset of their first byte. Invariant: disjoint, not adjacent.
+type Blocks = BTreeMap<u64, Vec<u8>>;
 
 /// Works out what the blocks that a batch touches look like afterwards.
-fn compute(file: &dyn DiskFile, batch: &Batch) -> Result<(Runs, Image), StoreError> {
+fn compute(file: &dyn DiskFile, batch: &Batch) -> Result<(Blocks, Image), StoreError> {
     let (chunk, extent) = (batch.header.chunk, batch.header.extent());
     let pieces = || batch.layers.iter().flat_map(|layer| &layer.head.pieces);
-    let mut runs = Runs::new();
-    for span in join(pieces().map(|piece| extent.block_span(piece.range))) {
+    let spans = pieces().map(|piece| extent.block_span(piece.range));
+    let mut runs = Blocks::new();
+    for span in ByteRange::union(spans.collect()) {
         let mut bytes = vec![0; span.length as usize];
         read_blocks(Source::File(file), extent, span, &mut bytes)
             .map_err(|failure| failure.into_error(chunk))?;
@@ -391,7 +360,8 @@ fn compute(file: &dyn DiskFile, batch: &Batch) -> Result<(Runs, Image), StoreErr
         }
     }
     let mut image = Image::default();
-    for range in join(pieces().map(|piece| piece.range)) {
+    let ranges = pieces().map(|piece| piece.range);
+    for range in ByteRange::union(ranges.collect()) {
         let (start, run) = runs
             .range(..=range.offset)
             .next_back()
@@ -407,22 +377,6 @@ fn compute(file: &dyn DiskFile, batch: &Batch) -> Result<(Runs, Image), StoreErr
         }
     }
     Ok((runs, image))
-}
-
-/// The union of ranges as disjoint ranges that are not adjacent, in order.
-fn join(ranges: impl Iterator<Item = ByteRange>) -> Vec<ByteRange> {
-    let mut sorted: Vec<ByteRange> = ranges.collect();
-    sorted.sort_unstable();
-    let mut joined: Vec<ByteRange> = Vec::new();
-    for range in sorted {
-        match joined.last_mut() {
-            Some(last) if range.offset <= last.end() => {
-                last.length = last.end().max(range.end()) - last.offset;
-            }
-            _ => joined.push(range),
-        }
-    }
-    joined
 }
 
 /// Writes blocks or parts of them, their checksums and the header. Answers how many bytes it wrote.
@@ -453,22 +407,4 @@ pub(crate) fn write_in_place(
     let header = header.encode();
     file.write_all_at(&header, 0)?;
     Ok((written_bytes + header.len()) as u64)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_join_where_they_touch() {
-        let ranges = [(10, 5), (0, 3), (15, 1), (12, 20), (40, 1)];
-        let joined = join(
-            ranges
-                .map(|(offset, length)| ByteRange::new(offset, length))
-                .into_iter(),
-        );
-        let expected = [(0, 3), (10, 22), (40, 1)];
-        let expected = expected.map(|(offset, length)| ByteRange::new(offset, length));
-        assert_eq!(joined, expected);
-    }
 }

@@ -170,9 +170,9 @@ impl Extent {
 
     /// Bytes of the chunk's file.
     pub(crate) fn file_bytes(self, keeping: Keeping) -> u64 {
-        match keeping {
-            Keeping::Reserve { bytes } => self.reserve_offset() + bytes,
-            Keeping::InPlace | Keeping::AtOnce | Keeping::Log => self.data_offset(self.chunk_bytes),
+        match keeping.reserve_bytes() {
+            Some(bytes) => self.reserve_offset() + bytes,
+            None => self.data_offset(self.chunk_bytes),
         }
     }
 

@@ -27,7 +27,7 @@ impl Store {
     /// [`StoreError::NoSuchChunk`]; [`StoreError::Corrupt`] when the chunk as a whole is damaged;
     /// [`StoreError::Io`], also when the file system does not tell where a file lies.
     pub fn fragments(&self, chunk: ChunkId) -> Result<Fragments, StoreError> {
-        let gate = self.shared.lock().gate(chunk);
+        let gate = self.shared.lock().chunks.gate(chunk);
         let _shared = gate.begin_read();
         let path = chunk_path(chunk);
         let (header, file, records) = {

@@ -5,24 +5,18 @@
 //! A data node's overlay and a parity node's logged deltas are thus read by one function. Appended
 //! bytes of a data chunk lie over it in the same way, for readers of data; the code reads without.
 
+use crate::chunk::Header;
 use crate::chunk::file::{ChunkHeader, ReadFailure, read_blocks};
 use crate::disk::{DiskFile, Source};
 use crate::error::StoreError;
-use crate::index::{Chunk, Header};
-use crate::journal::Located;
+use crate::index::Chunk;
 use crate::journal::entry::UpdateHead;
-use crate::journal::frame::{self, Check};
-use crate::records::record::{ChunkInfo, Cut, RecordKind};
-use crate::store::{State, Store};
-use gabion_codec::kernel;
-use gabion_layout::{ByteRange, ChunkId, Sequence, StripeId};
+use crate::records::layer::{Layer, lay_over};
+use crate::records::record::{ChunkInfo, Cut};
+use crate::state::State;
+use crate::store::Store;
+use gabion_layout::{ByteRange, ChunkId, Sequence};
 use std::sync::Arc;
-
-/// A record to lay over a chunk's bytes: what it says, and where its bytes are.
-pub(crate) struct Layer {
-    pub(crate) head: UpdateHead,
-    pub(crate) located: Located,
-}
 
 /// Everything that a read needs to know, taken at one instant.
 struct View {
@@ -79,7 +73,7 @@ impl Store {
             if !state.is_seen_from_memory(chunk) {
                 return None;
             }
-            state.gate(chunk)
+            state.chunks.gate(chunk)
         };
         let _shared = gate.try_begin_read()?;
         let view = {
@@ -105,11 +99,7 @@ impl Store {
     pub fn chunks(&self) -> Result<Vec<ChunkInfo>, StoreError> {
         let ids: Vec<ChunkId> = {
             let state = self.shared.lock();
-            let of = |(&stripe, held): (&StripeId, &crate::index::Stripe)| {
-                let id = move |&index| ChunkId { stripe, index };
-                held.chunks.keys().map(id).collect::<Vec<_>>()
-            };
-            state.stripes.iter().flat_map(of).collect()
+            state.all_chunks().map(|(chunk, _)| chunk).collect()
         };
         let mut infos = Vec::with_capacity(ids.len());
         for chunk in ids {
@@ -168,9 +158,9 @@ impl State {
     fn is_seen_from_memory(&self, chunk: ChunkId) -> bool {
         let is_in_memory = |entry: &Chunk| {
             let is_known = matches!(entry.header, Header::Known(_));
-            is_known && entry.reserve.is_none() && entry.swapped.is_none()
+            is_known && entry.reserve.is_none() && !entry.records.has_listed()
         };
-        self.chunk(chunk).is_some_and(is_in_memory) && self.files.get(chunk).is_some()
+        self.chunk(chunk).is_some_and(is_in_memory) && self.chunks.opened(chunk).is_some()
     }
 
     fn view(&mut self, chunk: ChunkId, range: ByteRange, cut: Cut) -> Result<View, StoreError> {
@@ -195,7 +185,7 @@ impl State {
             }
             Cut::Exactly(sequence) | Cut::Newest(sequence) => sequence,
             Cut::Committed { .. } => {
-                let above = stripe.mark;
+                let above = stripe.mark();
                 if let Some(first) = entry.first_unsettled(above, range) {
                     return Err(StoreError::Unsettled {
                         chunk,
@@ -216,55 +206,5 @@ impl State {
             as_of,
             layers: layers.into_values().collect(),
         })
-    }
-}
-
-impl Layer {
-    /// Reads the record's bytes and checks them.
-    ///
-    /// # Errors
-    /// [`StoreError::Corrupt`] with the smallest range around the record's pieces.
-    pub(crate) fn body<'a>(&self, buffer: &'a mut Vec<u8>) -> Result<&'a [u8], StoreError> {
-        self.located.read(buffer)?;
-        match frame::decode(buffer, self.located.lsn) {
-            Check::Whole(frame) => Ok(frame.body),
-            Check::BodyDamaged(_) | Check::Unreadable => Err(StoreError::Corrupt {
-                chunk: self.head.chunk,
-                range: self.head.hull(),
-            }),
-        }
-    }
-}
-
-impl UpdateHead {
-    /// The smallest range around all pieces.
-    pub(crate) fn hull(&self) -> ByteRange {
-        let ranges = || self.pieces.iter().map(|piece| piece.range);
-        let start = ranges().map(|range| range.offset).min().unwrap_or(0);
-        let end = ranges().map(ByteRange::end).max().unwrap_or(0);
-        ByteRange::new(start, end - start)
-    }
-}
-
-/// Lays a record's body over `output`, which holds the bytes `range` of the chunk.
-pub(crate) fn lay_over(output: &mut [u8], range: ByteRange, head: &UpdateHead, body: &[u8]) {
-    let mut rest = body;
-    for (at, piece) in head.pieces.iter().enumerate() {
-        let (bytes, behind) = rest.split_at(piece.range.length as usize);
-        rest = behind;
-        let shared = piece.range.intersect(range);
-        let Some(shared) = shared.filter(|_| head.changes_chunk(at)) else {
-            continue;
-        };
-        let cut = |from: u64| {
-            let start = (shared.offset - from) as usize;
-            start..start + shared.length as usize
-        };
-        let source = &bytes[cut(piece.range.offset)];
-        let target = &mut output[cut(range.offset)];
-        match head.kind {
-            RecordKind::NewBytes | RecordKind::Appended { .. } => target.copy_from_slice(source),
-            RecordKind::ParityDelta => kernel::add_assign(target, source),
-        }
     }
 }

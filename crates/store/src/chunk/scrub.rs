@@ -1,13 +1,10 @@
-//! Looking for damage before anybody needs the bytes.
+//! Looking for damage to chunks before their bytes are needed.
 
 use crate::chunk::file::{BLOCK_BYTES, ChunkHeader, ReadFailure, read_blocks, read_header};
 use crate::disk::Source;
 use crate::error::{IoContext, StoreError, is_shortage};
-use crate::journal::SEGMENT_HEADER_BYTES;
-use crate::journal::scan::{Found, scan};
 use crate::paths::chunk_path;
 use crate::records::record::Damage;
-use crate::recovery::JournalDamage;
 use crate::store::Store;
 use gabion_layout::{ByteRange, ChunkId, Sequence};
 
@@ -60,7 +57,8 @@ impl Store {
         }
         let _shared = gate.begin_read();
         bad.extend(self.bad_records(chunk)?);
-        Ok(join(chunk, bad))
+        let damage = |range| Damage { chunk, range };
+        Ok(ByteRange::union(bad).into_iter().map(damage).collect())
     }
 
     /// The ranges of pending records of a chunk that cannot be read.
@@ -90,44 +88,6 @@ impl Store {
         }
         Ok(bad)
     }
-
-    /// Checks every frame of the journal that was there when it began, and makes it durable first:
-    /// only what must be readable can be told to be damaged.
-    ///
-    /// # Errors
-    /// [`StoreError::Io`] and [`StoreError::Failed`].
-    pub fn scrub_journal(&self) -> Result<Vec<JournalDamage>, StoreError> {
-        self.sync_all()?;
-        let segments: Vec<(u64, u64, u64)> = {
-            let state = self.shared.lock();
-            let journal = &state.journal;
-            let bases = journal.segments.iter().map(|(&n, s)| (n, s.base_lsn));
-            let ends = journal.segments.values().skip(1).map(|s| s.base_lsn);
-            let ends = ends.chain([journal.end_lsn]);
-            bases
-                .zip(ends)
-                .map(|((n, base), end)| (n, base, end))
-                .collect()
-        };
-        let mut damage = Vec::new();
-        for (segment, base_lsn, end_lsn) in segments {
-            let frames = self.shared.lock().journal.frames(segment);
-            // It may have been reclaimed since.
-            let Some(frames) = frames else { continue };
-            let frames = frames.read(end_lsn - base_lsn)?;
-            scan(&frames, base_lsn, (0, Some(end_lsn)), |lsn, found| {
-                let bytes = match found {
-                    Found::Whole(_) => return,
-                    Found::BodyDamaged(frame) => frame.padded_bytes as u64,
-                    Found::Unreadable(bytes) => bytes,
-                };
-                let offset = SEGMENT_HEADER_BYTES + lsn - base_lsn;
-                let range = ByteRange::new(offset, bytes);
-                damage.push(JournalDamage { segment, range });
-            });
-        }
-        Ok(damage)
-    }
 }
 
 /// The blocks of a stretch that cannot be read. Reads all at once when all is well.
@@ -149,18 +109,4 @@ fn bad_blocks(
         offset = block.end();
     }
     bad
-}
-
-fn join(chunk: ChunkId, mut bad: Vec<ByteRange>) -> Vec<Damage> {
-    bad.sort_unstable();
-    let mut joined: Vec<Damage> = Vec::new();
-    for range in bad {
-        match joined.last_mut() {
-            Some(last) if range.offset <= last.range.end() => {
-                last.range.length = last.range.end().max(range.end()) - last.range.offset;
-            }
-            _ => joined.push(Damage { chunk, range }),
-        }
-    }
-    joined
 }

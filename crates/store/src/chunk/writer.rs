@@ -1,4 +1,4 @@
-//! Writing whole chunks, and taking them away.
+//! Writing whole chunks.
 //!
 //! A chunk is written into an unfinished file, in any order and without being held in memory, and
 //! becomes visible with one rename once all of it is durable. What a crash leaves unfinished is
@@ -6,18 +6,14 @@
 
 use crate::checksum::{combine, crc32c};
 use crate::chunk::file::{BLOCK_BYTES, ChunkHeader, Extent, RESERVE_BYTES_MAX, is_possible_size};
-use crate::disk::remove_if_there;
-use crate::disk::{Disk, DiskFile};
+use crate::disk::DiskFile;
 use crate::error::{IoContext, StoreError};
-use crate::index::Stripe;
-use crate::journal::entry::Entry;
-use crate::paths::{CHUNKS_DIRECTORY, TMP_DIRECTORY, chunk_directory, chunk_path};
+use crate::paths::{chunk_directory, chunk_path};
 use crate::records::record::ChunkSpec;
-use crate::records::settle::check_epoch;
-use crate::store::{Room, Shared, State, Store};
+use crate::state::State;
+use crate::store::{Shared, Store};
 use gabion_layout::{ByteRange, ChunkId, Epoch, Keeping};
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::Arc;
 
 /// Writes one chunk. Dropping it before [`ChunkWriter::finish`] leaves nothing behind.
@@ -61,18 +57,10 @@ impl Store {
             let mut state = shared.lock();
             shared.check_latch()?;
             state.check_replaces(chunk, spec)?;
-            state.next_temporary += 1;
-            format!("{TMP_DIRECTORY}/{:016x}", state.next_temporary)
+            state.chunks.temporary_path()
         };
         let file_bytes = extent.file_bytes(spec.keeping);
-        let available = shared.disk.available_bytes().context("measure", "")?;
-        let no_space = || StoreError::NoSpace {
-            operation: "a chunk",
-            needed_bytes: file_bytes,
-        };
-        if available < file_bytes.saturating_add(shared.options.free_bytes) {
-            return Err(no_space());
-        }
+        shared.check_free("a chunk", file_bytes)?;
         let file = shared.disk.create(&path).context_or_busy("create", &path)?;
         let writer = ChunkWriter {
             shared,
@@ -85,149 +73,19 @@ impl Store {
             parts: BTreeMap::new(),
             written: BTreeMap::new(),
         };
-        match writer.file().allocate(0, file_bytes) {
-            Ok(()) => Ok(writer),
-            Err(source) if source.kind() == io::ErrorKind::StorageFull => Err(no_space()),
-            Err(source) => Err(StoreError::io("allocate", &writer.path, source)),
-        }
+        let allocated = writer.file().allocate(0, file_bytes);
+        allocated.or_no_space("a chunk", &writer.path, file_bytes)?;
+        Ok(writer)
     }
-
-    /// Removes a chunk and its records, durably. Does nothing when it is not here.
-    ///
-    /// With its last chunk the store also forgets what it has promised about the stripe.
-    ///
-    /// # Errors
-    /// [`StoreError::NoSpace`], [`StoreError::Io`] and [`StoreError::Failed`].
-    pub fn remove(&self, chunk: ChunkId) -> Result<(), StoreError> {
-        self.remove_if(chunk, |_| Ok(()))
-    }
-
-    /// Removes a chunk as [`Store::remove`] does, for somebody who knows nothing of the stripe's terms
-    /// after `epoch`: where a later one was promised to, the chunk may be another than was meant, and
-    /// stays.
-    ///
-    /// # Errors
-    /// [`StoreError::Fenced`] when a later epoch was promised to; as [`Store::remove`].
-    pub fn discard(&self, chunk: ChunkId, epoch: Epoch) -> Result<(), StoreError> {
-        let check = |known: &Stripe| check_epoch(known, chunk.stripe, epoch);
-        self.remove_if(chunk, check)
-    }
-
-    /// Removes a chunk if nothing that is known of its stripe speaks against it at the instant from
-    /// which the chunk is gone.
-    fn remove_if(
-        &self,
-        chunk: ChunkId,
-        check: impl Fn(&Stripe) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
-        let put_away = |disk: &dyn Disk, _: &[(ChunkId, u64)]| unlink(disk, chunk);
-        self.remove_checked(&[chunk], check, put_away)
-    }
-
-    /// Removes those of the chunks that are here. Their files are put away durably, each with the position
-    /// of the journal's entry.
-    pub(crate) fn remove_all(
-        &self,
-        chunks: &[ChunkId],
-        put_away: impl FnOnce(&dyn Disk, &[(ChunkId, u64)]) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
-        self.remove_checked(chunks, |_| Ok(()), put_away)
-    }
-
-    fn remove_checked(
-        &self,
-        chunks: &[ChunkId],
-        check: impl Fn(&Stripe) -> Result<(), StoreError>,
-        put_away: impl FnOnce(&dyn Disk, &[(ChunkId, u64)]) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
-        let shared = &self.shared;
-        // In their order, and each once: whoever else takes several gates does the same.
-        let mut chunks = chunks.to_vec();
-        chunks.sort_unstable();
-        chunks.dedup();
-        let gates: Vec<_> = {
-            let mut state = shared.lock();
-            chunks.retain(|&chunk| state.chunk(chunk).is_some());
-            chunks.iter().map(|&chunk| state.gate(chunk)).collect()
-        };
-        if chunks.is_empty() {
-            return Ok(());
-        }
-        let _changing: Vec<_> = gates.iter().map(|gate| gate.begin_change()).collect();
-        let _alone: Vec<_> = gates.iter().map(|gate| gate.exclude_readers()).collect();
-        // The journal goes first: with the file gone and its records still there, a new file of
-        // the same chunk would take the old records for its own.
-        let mut removed = Vec::with_capacity(chunks.len());
-        let mut needed_lsn = 0;
-        for chunk in chunks {
-            let mut state = shared.lock();
-            if state.chunk(chunk).is_none() {
-                continue;
-            }
-            check(&state.stripes[&chunk.stripe])?;
-            let entry = Entry::Removed { chunk };
-            let position = shared.append(&mut state, &entry, &[], Room::Reserved)?;
-            removed.push((chunk, position.lsn));
-            needed_lsn = position.end_lsn();
-        }
-        shared.sync(needed_lsn)?;
-        shared.require(put_away(&*shared.disk, &removed))?;
-        let mut state = shared.lock();
-        for (chunk, _) in removed {
-            state.forget_chunk(chunk);
-        }
-        Ok(())
-    }
-}
-
-/// Removes a chunk's file durably; a file that has vanished stays so.
-fn unlink(disk: &dyn Disk, chunk: ChunkId) -> Result<(), StoreError> {
-    let path = chunk_path(chunk);
-    let directory = chunk_directory(chunk);
-    remove_if_there(disk, &path)?;
-    disk.sync_directory(&directory)
-        .context("sync directory", &directory)
 }
 
 impl State {
     /// Refuses a chunk that is older than what is here.
     fn check_replaces(&mut self, chunk: ChunkId, spec: ChunkSpec) -> Result<(), StoreError> {
-        match self.know_stripe(chunk.stripe) {
-            Ok(()) => {}
-            Err(StoreError::NoSuchStripe { .. }) => return Ok(()),
-            Err(error) => return Err(error),
+        match self.find_stripe(chunk.stripe)? {
+            Some(known) => known.check_generation(chunk.stripe, spec.generation),
+            None => Ok(()),
         }
-        let current = self.stripes[&chunk.stripe].generation;
-        if spec.generation < current {
-            let stripe = chunk.stripe;
-            return Err(StoreError::StaleGeneration { stripe, current });
-        }
-        Ok(())
-    }
-
-    /// Forgets a chunk whose file is gone.
-    pub(crate) fn forget_chunk(&mut self, chunk: ChunkId) {
-        self.reserve_syncs.forget(chunk);
-        let stripe = self.stripes.get_mut(&chunk.stripe);
-        let Some(stripe) = stripe else { return };
-        self.files.forget(chunk);
-        self.head_cache.forget(chunk);
-        let mark = stripe.mark;
-        let gone = stripe.chunks.remove(&chunk.index);
-        if stripe.chunks.is_empty() {
-            self.stripes.remove(&chunk.stripe);
-        }
-        if let Some(gone) = gone {
-            if gone.runs.newest() <= mark {
-                self.run_order.retire(chunk, gone.runs);
-            }
-            self.forget(gone.pending);
-            if let Some(swapped) = gone.swapped {
-                self.forget_swapped(swapped);
-            }
-        }
-        self.clear_suspicion(chunk);
-        self.gates.retain(|_, gate| Arc::strong_count(gate) > 1);
     }
 }
 
@@ -368,15 +226,15 @@ impl ChunkWriter {
             return Err(StoreError::Incomplete { chunk, missing });
         }
         let shared = Arc::clone(&self.shared);
-        let gate = shared.lock().gate(chunk);
+        let gate = shared.lock().chunks.gate(chunk);
         let _changing = gate.begin_change();
         let birth_lsn = {
             let mut state = shared.lock();
             shared.check_latch()?;
             state.check_replaces(chunk, spec)?;
-            let made = state.make_directory(chunk);
+            let made = state.chunks.make_directory(&*shared.disk, chunk);
             shared.require(made)?;
-            state.journal.end_lsn
+            state.journal.end_lsn()
         };
         let header = ChunkHeader {
             chunk,
@@ -393,7 +251,7 @@ impl ChunkWriter {
             let mut state = shared.lock();
             state.check_replaces(chunk, spec)?;
             if let (Some(epoch), Some(known)) = (term, state.stripes.get(&chunk.stripe)) {
-                check_epoch(known, chunk.stripe, epoch)?;
+                known.check_epoch(chunk.stripe, epoch)?;
             }
         }
         shared.announce_made(chunk, spec.base)?;
@@ -404,14 +262,13 @@ impl ChunkWriter {
         let synced = disk.sync_directory(&directory);
         shared.require(synced.context("sync directory", &directory))?;
         let mut state = shared.lock();
-        state.files.forget(chunk);
-        state.head_cache.forget(chunk);
+        state.chunks.open.forget(chunk);
+        state.reserves.forget_heads(chunk);
         if let Some(replaced) = state.chunk_mut(chunk) {
             replaced.reserve = None;
         }
         state.set_header(header);
-        state.making.remove(&chunk);
-        state.note_run(chunk, spec.base, None);
+        state.end_making(chunk, spec.base);
         state.adopt_spilled(spilled);
         shared.reserve_syncs.forget(chunk);
         state.clear_suspicion(chunk);
@@ -445,22 +302,5 @@ impl Drop for ChunkWriter {
             // What cannot be removed now is removed at the next start.
             let _ = self.shared.disk.remove(&self.path);
         }
-    }
-}
-
-impl State {
-    /// Makes the directory of a chunk's file durable before a file in it has to be.
-    fn make_directory(&mut self, chunk: ChunkId) -> Result<(), StoreError> {
-        let directory = chunk_directory(chunk);
-        if !self.directories.contains(&directory) {
-            self.disk
-                .create_directory(&directory)
-                .context_or_busy("create directory", &directory)?;
-            self.disk
-                .sync_directory(CHUNKS_DIRECTORY)
-                .context("sync directory", CHUNKS_DIRECTORY)?;
-            self.directories.insert(directory);
-        }
-        Ok(())
     }
 }

@@ -187,3 +187,16 @@ pub(crate) fn remove_if_there(disk: &dyn Disk, path: &str) -> Result<(), StoreEr
         removed => removed.context("remove", path),
     }
 }
+
+/// Writes a new file and makes its bytes durable.
+pub(crate) fn write_file(disk: &dyn Disk, path: &str, bytes: &[u8]) -> Result<(), StoreError> {
+    let file = disk.create(path).context("create", path)?;
+    file.write_all_at(bytes, 0).context("write", path)?;
+    file.sync().context("sync", path)
+}
+
+/// Gives a file of the root another name there, durably.
+pub(crate) fn rename_in_root(disk: &dyn Disk, from: &str, to: &str) -> Result<(), StoreError> {
+    disk.rename(from, to).context("rename", to)?;
+    disk.sync_directory("").context("sync directory", "")
+}

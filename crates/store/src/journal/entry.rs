@@ -6,7 +6,7 @@
 
 use crate::codec::{Reader, put_varint};
 use crate::journal::frame;
-use crate::records::record::{Record, RecordKind, UpdateStamp};
+use crate::records::record::{Piece, Record, RecordKind, UpdateStamp};
 use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, RunId, Sequence, StripeId};
 
 /// An entry's head, decoded.
@@ -118,7 +118,7 @@ const HAS_RUN: u8 = 0x80;
 
 impl UpdateHead {
     pub(crate) fn of(record: &Record<'_>) -> Self {
-        let head_of = |piece: &crate::Piece<'_>| PieceHead {
+        let head_of = |piece: &Piece<'_>| PieceHead {
             data: piece.data,
             range: piece.range(),
         };
@@ -143,6 +143,31 @@ impl UpdateHead {
     /// Bytes of all pieces.
     pub(crate) fn piece_bytes(&self) -> u64 {
         self.pieces.iter().map(|piece| piece.range.length).sum()
+    }
+
+    /// Whether one of its pieces has a byte of `range`.
+    pub(crate) fn touches(&self, range: ByteRange) -> bool {
+        let mut pieces = self.pieces.iter().enumerate();
+        pieces.any(|(at, piece)| piece.range.intersect(range).is_some() && self.changes_chunk(at))
+    }
+
+    /// Whether a piece is of the record's own chunk: appended ones may be originals, or of a data
+    /// chunk on another node.
+    pub(crate) fn changes_chunk(&self, at: usize) -> bool {
+        match self.kind {
+            RecordKind::NewBytes | RecordKind::ParityDelta => true,
+            RecordKind::Appended { original_count } => {
+                at >= usize::from(original_count) && self.pieces[at].data == self.chunk.index
+            }
+        }
+    }
+
+    /// The smallest range around all pieces.
+    pub(crate) fn hull(&self) -> ByteRange {
+        let ranges = || self.pieces.iter().map(|piece| piece.range);
+        let start = ranges().map(|range| range.offset).min().unwrap_or(0);
+        let end = ranges().map(ByteRange::end).max().unwrap_or(0);
+        ByteRange::new(start, end - start)
     }
 }
 

@@ -5,166 +5,30 @@
 //! begins with a checkpoint of all stripes' state, so an older one may go once no record or image
 //! in it is needed. A spare segment is kept allocated: when the disk is full, updates are refused
 //! while the spare still lets fences and applies, which make room, go on.
-//!
-//! Segments are never recycled: space behind the last frame is zeros or a torn frame of the same
-//! life of the store.
 
+pub(crate) mod checkpoint;
 pub(crate) mod entry;
 pub(crate) mod frame;
+pub(crate) mod group;
 pub(crate) mod image;
 mod reclaim;
 pub(crate) mod scan;
+pub(crate) mod scrub;
+pub(crate) mod segment;
 
-use crate::checksum::crc32c;
-use crate::codec::Reader;
 use crate::counts::Counters;
-use crate::disk::remove_if_there;
-use crate::disk::{Disk, DiskFile, Source};
+use crate::disk::{Disk, DiskFile, remove_if_there};
 use crate::error::{IoContext, StoreError, is_shortage};
 use crate::journal::entry::{Entry, IMAGE as IMAGE_KIND};
-use crate::paths::{JOURNAL_DIRECTORY, SPARE_PATH, chunk_path, segment_path};
-use gabion_layout::ChunkId;
+use crate::journal::segment::{
+    Frames, Holder, Located, Position, SEGMENT_HEADER_BYTES, Segment, decode_header, encode_header,
+};
+use crate::paths::{JOURNAL_DIRECTORY, SPARE_PATH, parse_segment_name, segment_path};
+use gabion_layout::ByteRange;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Bytes of a segment before its first frame; the first sector of them is the header.
-pub(crate) const SEGMENT_HEADER_BYTES: u64 = 4096;
-/// Bytes that are tried by themselves where a whole segment cannot be read.
-const PAGE_BYTES: usize = 4096;
-const HEADER_BYTES: usize = 40;
-const MAGIC: [u8; 8] = *b"GABIONJL";
-const VERSION: u32 = 2;
-
-/// Where a frame is.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Position {
-    pub(crate) lsn: u64,
-    pub(crate) segment: u64,
-    pub(crate) frame_bytes: u32,
-}
-
-impl Position {
-    /// The position behind the frame: once the journal is synced up to here, so is the frame.
-    pub(crate) fn end_lsn(self) -> u64 {
-        self.lsn + u64::from(self.frame_bytes)
-    }
-}
-
-/// A frame's bytes, found but not read; valid even if the file is removed meanwhile.
-pub(crate) struct Located {
-    pub(crate) file: Arc<dyn DiskFile>,
-    pub(crate) offset: u64,
-    pub(crate) lsn: u64,
-    pub(crate) frame_bytes: u32,
-    pub(crate) holder: Holder,
-}
-
-/// The file that a frame is in.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Holder {
-    /// A segment of the journal.
-    Segment(u64),
-    /// A chunk's file, which has a reserve.
-    Chunk(ChunkId),
-}
-
-impl Holder {
-    fn path(self) -> String {
-        match self {
-            Self::Segment(number) => segment_path(number),
-            Self::Chunk(chunk) => chunk_path(chunk),
-        }
-    }
-}
-
-impl Located {
-    /// Reads the frame into `buffer`. The caller decodes it, which checks it; of a frame that the disk
-    /// refuses to give, it finds nothing.
-    pub(crate) fn read(&self, buffer: &mut Vec<u8>) -> Result<(), StoreError> {
-        self.read_front(buffer, self.frame_bytes)
-    }
-
-    /// Reads at most the first `limit_bytes` of the frame.
-    pub(crate) fn read_front(
-        &self,
-        buffer: &mut Vec<u8>,
-        limit_bytes: u32,
-    ) -> Result<(), StoreError> {
-        buffer.resize(self.frame_bytes.min(limit_bytes) as usize, 0);
-        match self.file.read_exact_at(buffer, self.offset) {
-            Err(error) if is_shortage(&error) => {
-                Err(error).context_or_busy("read", &self.holder.path())
-            }
-            // What the disk refuses to give is damaged, and no frame is all zeros.
-            Err(_) => {
-                buffer.fill(0);
-                Ok(())
-            }
-            Ok(()) => Ok(()),
-        }
-    }
-}
-
-/// What follows the header of a segment.
-pub(crate) struct Frames {
-    file: Arc<dyn DiskFile>,
-    number: u64,
-    bytes: u64,
-}
-
-impl Frames {
-    /// Reads the first `limit_bytes` of them, or all there are.
-    pub(crate) fn read(&self, limit_bytes: u64) -> Result<Vec<u8>, StoreError> {
-        let (frames, _) = self.read_pages(Source::File(&*self.file), limit_bytes)?;
-        Ok(frames)
-    }
-
-    /// All of them as the device has them, and behind how many of their bytes all could be read.
-    pub(crate) fn read_device(&self) -> Result<(Vec<u8>, u64), StoreError> {
-        self.read_pages(Source::Device(&*self.file), u64::MAX)
-    }
-
-    /// Reads all at once, or page by page where the disk refuses to give some: those are zeros.
-    fn read_pages(
-        &self,
-        source: Source<'_>,
-        limit_bytes: u64,
-    ) -> Result<(Vec<u8>, u64), StoreError> {
-        let mut frames = vec![0; self.bytes.min(limit_bytes) as usize];
-        let mut unreadable_end = 0;
-        let is_read = |read: io::Result<()>| match read {
-            Err(error) if is_shortage(&error) => {
-                Err(error).context_or_busy("read", &segment_path(self.number))
-            }
-            read => Ok(read.is_ok()),
-        };
-        if is_read(source.fill(&mut frames, SEGMENT_HEADER_BYTES))? {
-            return Ok((frames, unreadable_end));
-        }
-        let mut at = 0;
-        for page in frames.chunks_mut(PAGE_BYTES) {
-            if !is_read(source.fill(page, SEGMENT_HEADER_BYTES + at))? {
-                page.fill(0);
-                unreadable_end = at + page.len() as u64;
-            }
-            at += page.len() as u64;
-        }
-        Ok((frames, unreadable_end))
-    }
-}
-
-/// One file of the journal.
-pub(crate) struct Segment {
-    pub(crate) file: Arc<dyn DiskFile>,
-    pub(crate) base_lsn: u64,
-    pub(crate) capacity_bytes: u64,
-    /// Records and images in it that are still needed.
-    pub(crate) live_count: u64,
-    /// Whether it has unreadable bytes that the next start must see again.
-    pub(crate) is_damaged: bool,
-}
 
 /// Space for the next segment. It stays open, so that a rotation needs no descriptor.
 struct Spare {
@@ -175,11 +39,11 @@ struct Spare {
 /// The journal. All its methods run under the store's state lock but [`Journal::synced`].
 pub(crate) struct Journal {
     disk: Arc<dyn Disk>,
-    pub(crate) segments: BTreeMap<u64, Segment>,
+    segments: BTreeMap<u64, Segment>,
     /// The position behind the last frame.
-    pub(crate) end_lsn: u64,
+    end_lsn: u64,
     /// The position behind the last frame that somebody may wait for.
-    pub(crate) needed_lsn: u64,
+    needed_lsn: u64,
     synced_lsn: Arc<AtomicU64>,
     /// The next segment's file. Invariant: it is at [`SPARE_PATH`], and zeros.
     spare: Option<Spare>,
@@ -188,19 +52,99 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// A journal of the segments found, which end at `end_lsn`. It takes no appends before
-    /// [`Journal::rotate`].
-    pub(crate) fn new(disk: Arc<dyn Disk>, segments: BTreeMap<u64, Segment>, end_lsn: u64) -> Self {
+    /// A journal without segments. It takes no appends before [`Journal::rotate`].
+    pub(crate) fn new(disk: Arc<dyn Disk>) -> Self {
         Self {
             disk,
-            segments,
-            end_lsn,
-            needed_lsn: end_lsn,
+            segments: BTreeMap::new(),
+            end_lsn: 0,
+            needed_lsn: 0,
             synced_lsn: Arc::new(AtomicU64::new(0)),
             spare: None,
             scratch: Vec::new(),
             counters: Arc::default(),
         }
+    }
+
+    /// Opens the segments that are on the disk, and tells where each begins; `None` where the header is
+    /// damaged.
+    pub(crate) fn open_segments(&mut self) -> Result<BTreeMap<u64, Option<u64>>, StoreError> {
+        let names = self.disk.list(JOURNAL_DIRECTORY);
+        let names = names.context("list", JOURNAL_DIRECTORY)?;
+        let mut numbers: Vec<u64> = names.iter().filter_map(|n| parse_segment_name(n)).collect();
+        numbers.sort_unstable();
+        let mut bases = BTreeMap::new();
+        for number in numbers {
+            bases.insert(number, self.open_segment(number)?);
+        }
+        Ok(bases)
+    }
+
+    fn open_segment(&mut self, number: u64) -> Result<Option<u64>, StoreError> {
+        let path = segment_path(number);
+        let file = self.disk.open(&path).context("open", &path)?;
+        let capacity_bytes = file.length().context("measure", &path)?;
+        let mut header = vec![0; SEGMENT_HEADER_BYTES.min(capacity_bytes) as usize];
+        let base_lsn = match file.read_device_at(&mut header, 0) {
+            Err(source) if is_shortage(&source) => {
+                return Err(source).context_or_busy("read", &path);
+            }
+            read => read.ok().and_then(|()| decode_header(&header, number)),
+        };
+        let segment = Segment {
+            file,
+            base_lsn: base_lsn.unwrap_or(0),
+            capacity_bytes,
+            live_count: 0,
+            is_damaged: base_lsn.is_none(),
+        };
+        self.segments.insert(number, segment);
+        Ok(base_lsn)
+    }
+
+    /// Takes a segment with a damaged header for one unreadable stretch, which ends at `end_lsn` where
+    /// that is known. The answer is its bytes, as offsets in its file.
+    pub(crate) fn skip_segment(&mut self, number: u64, end_lsn: Option<u64>) -> ByteRange {
+        let begin_lsn = self.end_lsn;
+        let segment = self.segment_mut(number);
+        segment.base_lsn = begin_lsn;
+        let range = ByteRange::new(0, segment.capacity_bytes);
+        // Positions are never used twice, so take as many as it can have held.
+        self.end_lsn = end_lsn.unwrap_or(begin_lsn + range.length);
+        range
+    }
+
+    /// Takes over where the readable frames end that were replayed so far.
+    pub(crate) fn ends_at(&mut self, end_lsn: u64) {
+        self.end_lsn = end_lsn;
+    }
+
+    /// The position behind the last frame.
+    pub(crate) fn end_lsn(&self) -> u64 {
+        self.end_lsn
+    }
+
+    /// The position behind the last frame that somebody may wait for.
+    pub(crate) fn needed_lsn(&self) -> u64 {
+        self.needed_lsn
+    }
+
+    /// How many segments there are.
+    pub(crate) fn segment_count(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// The oldest segment.
+    pub(crate) fn oldest_segment(&self) -> Option<u64> {
+        self.segments.keys().next().copied()
+    }
+
+    /// Each segment, with the positions at which its frames begin and end.
+    pub(crate) fn spans(&self) -> Vec<(u64, u64, u64)> {
+        let ends = self.segments.values().skip(1).map(|s| s.base_lsn);
+        let ends = ends.chain([self.end_lsn]);
+        let spans = self.segments.iter().zip(ends);
+        spans.map(|((&n, s), end)| (n, s.base_lsn, end)).collect()
     }
 
     /// What the store counts, for all who count.
@@ -329,6 +273,15 @@ impl Journal {
         self.end_lsn += frames.len() as u64;
         self.needed_lsn = self.end_lsn;
         self.synced_lsn.store(self.end_lsn, Ordering::Release);
+        Ok(())
+    }
+
+    /// Appends an entry without a body if the current segment has room for it. Nobody waits for it.
+    pub(crate) fn append_if_fits(&mut self, entry: &Entry) -> Result<(), StoreError> {
+        let head = entry.encode_head();
+        if self.fits(frame::frame_bytes(head.len(), 0) as u64) {
+            self.append(entry.kind(), &head, &[])?;
+        }
         Ok(())
     }
 
@@ -494,58 +447,5 @@ impl Journal {
             removed_count += 1;
         }
         Ok(removed_count)
-    }
-}
-
-fn encode_header(number: u64, base_lsn: u64) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(HEADER_BYTES);
-    bytes.extend_from_slice(&MAGIC);
-    bytes.extend_from_slice(&VERSION.to_le_bytes());
-    bytes.extend_from_slice(&[0; 8]);
-    bytes.extend_from_slice(&number.to_le_bytes());
-    bytes.extend_from_slice(&base_lsn.to_le_bytes());
-    let crc = crc32c(&bytes);
-    bytes.extend_from_slice(&crc.to_le_bytes());
-    debug_assert_eq!(bytes.len(), HEADER_BYTES);
-    bytes
-}
-
-/// The position at which segment `number` begins, from the front of its file; `None` when its
-/// header is damaged.
-pub(crate) fn decode_header(bytes: &[u8], number: u64) -> Option<u64> {
-    let mut reader = Reader::new(bytes.get(..HEADER_BYTES)?);
-    if reader.bytes(8)? != MAGIC || reader.u32()? != VERSION {
-        return None;
-    }
-    let _reserved = reader.u64()?;
-    let (found, base_lsn) = (reader.u64()?, reader.u64()?);
-    let is_ours = found == number && reader.u32()? == crc32c(&bytes[..HEADER_BYTES - 4]);
-    is_ours.then_some(base_lsn)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::paths::parse_segment_name;
-
-    #[test]
-    fn segment_headers_come_back_only_whole_and_for_their_number() {
-        let bytes = encode_header(9, 4096);
-        assert_eq!(decode_header(&bytes, 9), Some(4096));
-        assert_eq!(decode_header(&bytes, 8), None);
-        for bit in 0..bytes.len() * 8 {
-            let mut damaged = bytes.clone();
-            damaged[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(decode_header(&damaged, 9), None, "bit {bit}");
-        }
-    }
-
-    #[test]
-    fn segment_names_come_back() {
-        let path = segment_path(0x1f);
-        let name = path.rsplit('/').next().unwrap();
-        assert_eq!(parse_segment_name(name), Some(0x1f));
-        assert_eq!(parse_segment_name("1f.log"), None);
-        assert_eq!(parse_segment_name("spare"), None);
     }
 }

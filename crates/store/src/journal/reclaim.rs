@@ -1,11 +1,12 @@
 //! Freeing the journal's space: removing segments, and copying what is still needed out of old ones.
 
 use crate::chunk::apply::ApplySummary;
-use crate::chunk::read::Layer;
 use crate::error::StoreError;
-use crate::index::Pending;
+use crate::journal::checkpoint::Room;
 use crate::journal::entry::Entry;
-use crate::store::{Room, Shared, State};
+use crate::records::layer::Pending;
+use crate::state::State;
+use crate::store::Shared;
 
 impl Shared {
     /// Removes segments that nothing needs. When too many are left, merges what the oldest one has of
@@ -15,10 +16,10 @@ impl Shared {
         let mut state = self.lock();
         self.check_latch()?;
         summary.segment_count += self.require(state.journal.reclaim())?;
-        if state.journal.segments.len() <= self.options.segment_count_max {
+        if state.journal.segment_count() <= self.options.segment_count_max {
             return Ok(());
         }
-        let Some((&oldest, _)) = state.journal.segments.first_key_value() else {
+        let Some(oldest) = state.journal.oldest_segment() else {
             return Ok(());
         };
         // Records that are listed in the journal are too many to be copied.
@@ -29,7 +30,7 @@ impl Shared {
         }
         let mut state = self.lock();
         let needed_lsn = match self.copy_records(&mut state, oldest) {
-            Ok(()) => state.journal.needed_lsn,
+            Ok(()) => state.journal.needed_lsn(),
             Err(StoreError::NoSpace { .. }) => return Ok(()),
             Err(error) => return Err(error),
         };
@@ -44,20 +45,11 @@ impl Shared {
     /// newer ones are durable, which [`Journal::reclaim`](crate::journal::Journal::reclaim) is
     /// called after. A record that cannot be read stays where it is, and the segment with it.
     fn copy_records(&self, state: &mut State, segment: u64) -> Result<(), StoreError> {
-        let mut found = Vec::new();
-        for stripe in state.stripes.values() {
-            for chunk in stripe.chunks.values() {
-                let here = |record: &&Pending| record.position.segment == segment;
-                let record_of = |record: &Pending| (record.head.clone(), record.position);
-                found.extend(chunk.pending.values().filter(here).map(record_of));
-            }
-        }
+        let chunks = state.all_chunks();
+        let found = chunks.flat_map(|(_, chunk)| chunk.records.in_segment(segment));
+        let found: Vec<_> = found.map(|record| state.journaled(record)).collect();
         let mut buffer = Vec::new();
-        for (head, position) in found {
-            let layer = Layer {
-                located: state.journal.locate(position),
-                head,
-            };
+        for layer in found {
             let body = match layer.body(&mut buffer) {
                 Ok(body) => body,
                 Err(StoreError::Corrupt { .. }) => continue,

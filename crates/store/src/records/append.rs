@@ -1,15 +1,19 @@
 //! Taking a record: whether the protocol lets it in, and where it goes by the chunk's keeping.
 
+use crate::chunk::Header;
 use crate::chunk::apply::ApplySummary;
 use crate::chunk::file::Extent;
 use crate::error::StoreError;
-use crate::index::{Chunk, Header, Pending};
+use crate::index::Chunk;
+use crate::journal::checkpoint::Room;
 use crate::journal::entry::{Entry, UpdateHead};
 use crate::journal::frame;
+use crate::options::Options;
+use crate::records::layer::Pending;
 use crate::records::lsn::Lsn;
 use crate::records::record::{Record, RecordKind};
-use crate::records::settle::{check_epoch, check_generation};
-use crate::store::{Options, Room, Shared, State, Store};
+use crate::state::State;
+use crate::store::{Shared, Store};
 use gabion_layout::{ChunkId, Keeping, Sequence};
 
 /// Most pieces of one record, which bounds a frame's head.
@@ -78,7 +82,7 @@ impl Shared {
 
     /// Merges a chunk's settled records so that it can take another one.
     fn merge_first(&self, record: &Record<'_>, has_stalled: bool) -> Result<(), StoreError> {
-        let gate = self.lock().gate(record.chunk);
+        let gate = self.lock().chunks.gate(record.chunk);
         let _changing = gate.begin_change();
         // Damage keeps records where they are, which refuses nothing.
         let mut summary = ApplySummary::default();
@@ -90,10 +94,8 @@ impl Shared {
             let bytes = record.pieces.iter().map(|piece| piece.bytes.len() as u64);
             self.counters.add(|c| &c.stalled_append_bytes, bytes.sum());
             self.counters.add(|c| &c.stalled_append_count, 1);
-            let mut state = self.lock();
-            let entry = state.chunk_mut(record.chunk);
-            if let Some(reserve) = entry.and_then(|entry| entry.reserve.as_mut()) {
-                reserve.stalled_count += 1;
+            if let Some(reserve) = self.lock().reserve_mut(record.chunk) {
+                reserve.note_stall();
             }
         }
         Ok(())
@@ -117,7 +119,7 @@ impl Shared {
             self.counters.add(|c| &c.spilled_record_count, 1);
         }
         state.remember(Pending { head, position });
-        self.swap_out(state, record.chunk)?;
+        self.list_settled(state, record.chunk)?;
         Ok(Lsn::in_journal(position.end_lsn()))
     }
 }
@@ -154,12 +156,12 @@ impl State {
         match (&entry.reserve, header.spec.keeping) {
             (Some(reserve), Keeping::Reserve { bytes: 1.. }) => {
                 let frame_bytes = head.frame_bytes();
-                if reserve.is_closed || frame_bytes > reserve.bytes {
+                if !reserve.may_take(frame_bytes) {
                     Place::Journal
                 } else if reserve.fits(frame_bytes) {
                     Place::Reserve
                 } else if reserve
-                    .oldest
+                    .oldest()
                     .is_some_and(|o| o.max(Sequence(header.spec.base.0.saturating_add(1))) <= upto)
                 {
                     Place::Merge
@@ -168,7 +170,7 @@ impl State {
                 }
             }
             (_, Keeping::AtOnce | Keeping::Reserve { bytes: 0 })
-                if entry.mergeable(upto).next().is_some() =>
+                if entry.records.mergeable(upto).next().is_some() =>
             {
                 Place::Merge
             }
@@ -180,16 +182,16 @@ impl State {
     fn admit(&self, record: &Record<'_>) -> Result<Option<Lsn>, StoreError> {
         let (chunk, stamp) = (record.chunk, record.stamp);
         let known = &self.stripes[&chunk.stripe];
-        check_epoch(known, chunk.stripe, stamp.epoch)?;
-        check_generation(known, chunk.stripe, record.generation)?;
+        known.check_epoch(chunk.stripe, stamp.epoch)?;
+        known.check_generation(chunk.stripe, record.generation)?;
         let entry = &known.chunks[&chunk.index];
-        let pending = entry.pending.get(&stamp.sequence);
+        let pending = entry.records.pending.get(&stamp.sequence);
         let pending = pending.map(|held| {
             let lsn = Lsn::in_journal(held.position.end_lsn());
             (held.head.stamp, lsn)
         });
         let reserve = entry.reserve.as_ref();
-        let reserved = reserve.and_then(|reserve| reserve.unsettled.get(&stamp.sequence));
+        let reserved = reserve.and_then(|reserve| reserve.unsettled_at(stamp.sequence));
         let reserved = reserved.map(|held| {
             let end_lsn = held.lsn + u64::from(held.frame_bytes);
             (held.head.stamp, Lsn::in_reserve(chunk, end_lsn))
@@ -199,14 +201,14 @@ impl State {
             Some((held, _)) => return Err(StoreError::SequenceTaken { chunk, held }),
             None => {}
         }
-        if stamp.sequence <= known.mark {
+        if stamp.sequence <= known.mark() {
             return Err(StoreError::Settled {
                 stripe: chunk.stripe,
-                mark: known.mark,
+                mark: known.mark(),
                 sequence: stamp.sequence,
             });
         }
-        if known.dropped.contains(&stamp) {
+        if known.dropped().contains(&stamp) {
             return Err(StoreError::Dropped {
                 stripe: chunk.stripe,
                 sequence: stamp.sequence,

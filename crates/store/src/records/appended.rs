@@ -7,10 +7,13 @@
 //! what is recalled here; when it stands, what was appended before it is in the chunks' codeword, and
 //! the records go when the commit's own record is merged.
 
+use crate::chunk::Header;
 use crate::error::StoreError;
+use crate::index::{Chunk, Stripe};
 use crate::journal::entry::UpdateHead;
 use crate::records::record::{AppendedPiece, AppendedState, AppendedSummary, RecordKind};
-use crate::store::{State, Store};
+use crate::state::State;
+use crate::store::Store;
 use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Sequence, StripeId};
 
 /// Which appended bytes to recall.
@@ -33,29 +36,27 @@ impl Store {
     pub fn appended(&self, stripe: StripeId) -> Result<AppendedState, StoreError> {
         self.shared.check_latch()?;
         let mut state = self.shared.lock();
-        match state.know_stripe(stripe) {
-            Ok(()) => {}
-            Err(StoreError::NoSuchStripe { .. }) => return Ok(AppendedState::default()),
-            Err(error) => return Err(error),
-        }
-        let known = &state.stripes[&stripe];
-        let covered = known.chunks.values().map(|chunk| chunk.covered(known.mark));
+        let Some(known) = state.find_stripe(stripe)? else {
+            return Ok(AppendedState::default());
+        };
+        let covered = known
+            .chunks
+            .values()
+            .map(|chunk| chunk.covered(known.mark()));
         let covered = covered.max().unwrap_or_default();
         let held = known.chunks.values();
-        let held = held.flat_map(|chunk| chunk.pending_after(covered));
-        let appended = held.filter(|(_, record)| record.head.kind.is_appended());
-        let records = appended.map(|(_, record)| summary(&record.head)).collect();
+        let appended = held.flat_map(|chunk| chunk.appended_after(covered));
+        let records = appended.map(summary).collect();
         Ok(AppendedState { covered, records })
     }
 
     /// The stripes of which the store holds appended records that no commit is known to have taken in.
     pub fn appended_stripes(&self) -> Vec<StripeId> {
         let state = self.shared.lock();
-        let waits = |(&id, held): (&StripeId, &crate::index::Stripe)| {
-            let waits = |chunk: &crate::index::Chunk| {
-                let after = chunk.pending_after(chunk.covered(held.mark));
-                let mut appended = after.filter(|(_, record)| record.head.kind.is_appended());
-                appended.next().is_some()
+        let waits = |(&id, held): (&StripeId, &Stripe)| {
+            let waits = |chunk: &Chunk| {
+                let covered = chunk.covered(held.mark());
+                chunk.appended_after(covered).next().is_some()
             };
             held.chunks.values().any(waits).then_some(id)
         };
@@ -122,19 +123,24 @@ impl State {
     }
 }
 
-impl crate::index::Chunk {
+impl Chunk {
     /// The last update up to `upto` that the code covers, as far as this chunk tells. Records in
     /// reserved space are not asked: no chunk of a pool with append phases has any.
     fn covered(&self, upto: Sequence) -> Sequence {
         let base = match self.header {
-            crate::index::Header::Known(header) => header.spec.base,
-            _ => Sequence(0),
+            Header::Known(header) => header.spec.base,
+            Header::Unread | Header::Damaged | Header::Torn => Sequence(0),
         };
-        let swapped = self.swapped.as_ref().map(|swapped| swapped.newest);
-        let last = self.mergeable(upto).last();
+        let listed = self.records.listed.as_ref().map(|listed| listed.newest);
+        let last = self.records.mergeable(upto).last();
         let last = last.map(|record| record.head.stamp.sequence);
-        base.max(swapped.unwrap_or_default())
-            .max(last.unwrap_or_default())
+        base.max(listed.max(last).unwrap_or_default())
+    }
+
+    /// Appended records after an update.
+    fn appended_after(&self, sequence: Sequence) -> impl Iterator<Item = &UpdateHead> {
+        let heads = self.records.after(sequence).map(|record| &record.head);
+        heads.filter(|head| head.kind.is_appended())
     }
 }
 

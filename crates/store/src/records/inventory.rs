@@ -3,7 +3,8 @@
 
 use crate::error::StoreError;
 use crate::records::record::{StripeState, UpdateStamp};
-use crate::store::{Shared, State, Store};
+use crate::state::State;
+use crate::store::{Shared, Store};
 use gabion_layout::{ChunkId, ChunkIndex, Epoch, Generation, Sequence, StripeId};
 use std::ops::Bound;
 
@@ -75,7 +76,8 @@ impl Store {
                 page.stripes.push(held);
             }
         }
-        self.sync_all_held(page.stripes.iter().map(|held| held.stripe))?;
+        self.shared
+            .sync_held(page.stripes.iter().map(|held| held.stripe))?;
         Ok(page)
     }
 
@@ -88,7 +90,7 @@ impl Store {
         let held: Vec<HeldStripe> = held
             .filter_map(Result::transpose)
             .collect::<Result<_, _>>()?;
-        self.sync_all_held(held.iter().map(|held| held.stripe))?;
+        self.shared.sync_held(held.iter().map(|held| held.stripe))?;
         Ok(held)
     }
 
@@ -116,22 +118,6 @@ impl Store {
         }))
     }
 
-    /// Makes durable all that was said of stripes.
-    fn sync_all_held(&self, stripes: impl Iterator<Item = StripeId>) -> Result<(), StoreError> {
-        let (needed_lsn, reserve_ends) = {
-            let state = self.shared.lock();
-            let ends: Vec<(ChunkId, u64)> = stripes
-                .flat_map(|stripe| state.reserve_ends(stripe))
-                .collect();
-            (state.journal.needed_lsn, ends)
-        };
-        self.shared.sync(needed_lsn)?;
-        for (chunk, end_lsn) in reserve_ends {
-            self.shared.sync_reserve(chunk, end_lsn)?;
-        }
-        Ok(())
-    }
-
     /// Makes durable what others have decided while this store was away, with one sync for all that goes
     /// to the journal. Stripes of which nothing is here are passed over.
     ///
@@ -153,6 +139,24 @@ impl Store {
 }
 
 impl Shared {
+    /// Makes durable all that was said of stripes.
+    pub(crate) fn sync_held(
+        &self,
+        stripes: impl IntoIterator<Item = StripeId>,
+    ) -> Result<(), StoreError> {
+        let (needed_lsn, reserve_ends) = {
+            let state = self.lock();
+            let stripes = stripes.into_iter();
+            let ends = stripes.flat_map(|stripe| state.reserve_ends(stripe));
+            (state.journal.needed_lsn(), ends.collect::<Vec<_>>())
+        };
+        self.sync(needed_lsn)?;
+        for (chunk, end_lsn) in reserve_ends {
+            self.sync_reserve(chunk, end_lsn)?;
+        }
+        Ok(())
+    }
+
     /// Refuses what is before a decision, not durably yet, and says which records go by it. None when
     /// nothing of its stripe is here.
     fn fence_off(&self, decision: &Decision) -> Result<Option<(Epoch, Vec<Sequence>)>, StoreError> {
@@ -187,11 +191,11 @@ impl Shared {
 
 impl State {
     /// Up to where the reserves of a stripe's chunks are written.
-    pub(crate) fn reserve_ends(&self, stripe: StripeId) -> Vec<(ChunkId, u64)> {
+    fn reserve_ends(&self, stripe: StripeId) -> Vec<(ChunkId, u64)> {
         let chunks = self.stripes.get(&stripe).into_iter();
         let chunks = chunks.flat_map(|known| &known.chunks);
         let ends = chunks.filter_map(|(&index, chunk)| {
-            let end_lsn = chunk.reserve.as_ref()?.end_lsn;
+            let end_lsn = chunk.reserve.as_ref()?.end_lsn();
             Some((ChunkId { stripe, index }, end_lsn))
         });
         ends.collect()

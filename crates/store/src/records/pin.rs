@@ -8,47 +8,11 @@
 //!
 //! Pins live in memory. After a restart the cut may have been passed, which a read then says.
 
+use crate::chunk::gate::Gate;
 use crate::error::StoreError;
-use crate::index::Gate;
-use crate::store::{State, Store};
+use crate::store::Store;
 use gabion_layout::{ChunkId, Sequence, StripeId};
-use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// Which cuts of which stripes are pinned, and how often. Invariant: no count is zero.
-#[derive(Debug, Default)]
-pub(crate) struct Pins {
-    counts: BTreeMap<(StripeId, Sequence), u64>,
-}
-
-impl Pins {
-    fn add(&mut self, stripe: StripeId, cut: Sequence) {
-        *self.counts.entry((stripe, cut)).or_default() += 1;
-    }
-
-    fn remove(&mut self, stripe: StripeId, cut: Sequence) {
-        if let Some(count) = self.counts.get_mut(&(stripe, cut)) {
-            *count -= 1;
-            if *count == 0 {
-                self.counts.remove(&(stripe, cut));
-            }
-        }
-    }
-
-    /// The oldest cut of a stripe that is pinned.
-    fn lowest(&self, stripe: StripeId) -> Option<Sequence> {
-        let all = (stripe, Sequence(0))..=(stripe, Sequence(u64::MAX));
-        self.counts.range(all).next().map(|(&(_, cut), _)| cut)
-    }
-}
-
-impl State {
-    /// The last update of a stripe that may be merged into its chunks now.
-    pub(crate) fn mergeable_upto(&self, stripe: StripeId) -> Sequence {
-        let mark = self.stripes.get(&stripe).map_or(Sequence(0), |s| s.mark);
-        self.pins.lowest(stripe).map_or(mark, |cut| cut.min(mark))
-    }
-}
 
 impl Store {
     /// Sees to it that no record above `cut` is merged into a chunk of the stripe, until
@@ -63,12 +27,10 @@ impl Store {
     pub fn pin(&self, stripe: StripeId, cut: Sequence) -> Result<(), StoreError> {
         let gates: Vec<(ChunkId, Arc<Gate>)> = {
             let mut state = self.shared.lock();
-            state.know_stripe(stripe)?;
-            state.pins.add(stripe, cut);
-            let indices: Vec<_> = state.stripes[&stripe].chunks.keys().copied().collect();
-            let id = |index| ChunkId { stripe, index };
-            let gate_of = |index| (id(index), state.gate(id(index)));
-            indices.into_iter().map(gate_of).collect()
+            let ids: Vec<_> = state.know_stripe(stripe)?.chunk_ids(stripe).collect();
+            state.records.pins.add(stripe, cut);
+            let gate_of = |chunk| (chunk, state.chunks.gate(chunk));
+            ids.into_iter().map(gate_of).collect()
         };
         for (chunk, gate) in gates {
             // A merge that was planned before the pin ends before this is ours.
@@ -92,6 +54,6 @@ impl Store {
 
     /// Ends a [`Store::pin`]. Does nothing when there is none.
     pub fn unpin(&self, stripe: StripeId, cut: Sequence) {
-        self.shared.lock().pins.remove(stripe, cut);
+        self.shared.lock().records.pins.remove(stripe, cut);
     }
 }

@@ -3,13 +3,16 @@
 //! This is a participant's durable half of the update protocol. The store decides nothing about
 //! which update stands; it keeps what it was told, refuses what is past, and says what it has.
 
+use crate::chunk::Header;
 use crate::error::StoreError;
-use crate::index::{Chunk, Header, Pending, Stripe};
+use crate::index::{Chunk, Stripe};
+use crate::journal::checkpoint::Room;
 use crate::journal::entry::{Entry, StripeMark, UpdateHead};
 use crate::records::record::{RecordSummary, StripeState, UpdateStamp};
-use crate::store::{Room, Shared, State, Store};
+use crate::reserve::Reserve;
+use crate::state::State;
+use crate::store::{Shared, Store};
 use gabion_layout::{ChunkId, ChunkIndex, Epoch, Generation, Sequence, StripeId};
-use std::collections::BTreeMap;
 
 /// Most updates of an epoch that are remembered as dropped, which bounds a frame's head.
 const DROPPED_COUNT_MAX: usize = 2048;
@@ -30,10 +33,7 @@ impl Store {
         let needed_lsn = {
             let mut state = self.shared.lock();
             self.shared.check_latch()?;
-            match state.know_stripe(stripe) {
-                Ok(()) | Err(StoreError::NoSuchStripe { .. }) => {}
-                Err(error) => return Err(error),
-            }
+            state.find_stripe(stripe)?;
             self.shared.promise(&mut state, stripe, epoch, generation)?
         };
         self.shared.sync(needed_lsn)
@@ -44,16 +44,8 @@ impl Store {
     /// # Errors
     /// [`StoreError::NoSuchStripe`]; [`StoreError::Io`] and [`StoreError::Failed`].
     pub fn collect(&self, stripe: StripeId) -> Result<StripeState, StoreError> {
-        let (found, needed_lsn, reserve_ends) = {
-            let mut state = self.shared.lock();
-            let found = state.held(stripe)?;
-            let reserve_ends = state.reserve_ends(stripe);
-            (found, state.journal.needed_lsn, reserve_ends)
-        };
-        self.shared.sync(needed_lsn)?;
-        for (chunk, end_lsn) in reserve_ends {
-            self.shared.sync_reserve(chunk, end_lsn)?;
-        }
+        let found = self.shared.lock().held(stripe)?;
+        self.shared.sync_held([stripe])?;
         Ok(found)
     }
 
@@ -110,7 +102,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Io`] and [`StoreError::Failed`].
     pub fn log_marks(&self) -> Result<(), StoreError> {
-        let stripes = std::mem::take(&mut self.shared.lock().unlogged_marks);
+        let stripes = std::mem::take(&mut self.shared.lock().records.unlogged_marks);
         for stripe in stripes {
             let mut state = self.shared.lock();
             let Some(known) = state.stripes.get(&stripe) else {
@@ -162,9 +154,8 @@ impl Shared {
         let emptied = self.empty_of_dropped(stripe, epoch, mark, dropped)?;
         let mut state = self.lock();
         self.check_latch()?;
-        state.know_stripe(stripe)?;
-        let known = &state.stripes[&stripe];
-        check_epoch(known, stripe, epoch)?;
+        let known = state.know_stripe(stripe)?;
+        known.check_epoch(stripe, epoch)?;
         let mut stamps = known.stamps_to_drop(stripe, epoch, mark, dropped)?;
         // The journal may have copies of them from an emptying that was interrupted.
         stamps.extend(emptied);
@@ -173,8 +164,8 @@ impl Shared {
         let outcome = StripeMark {
             stripe,
             epoch,
-            generation: known.generation,
-            mark: mark.max(known.mark),
+            generation: known.generation(),
+            mark: mark.max(known.mark()),
         };
         let entry = state_entry(outcome, stamps.clone());
         let position = self.append(&mut state, &entry, &[], Room::Reserved)?;
@@ -194,13 +185,12 @@ impl Shared {
         let (stamps, chunks) = {
             let mut state = self.lock();
             self.check_latch()?;
-            state.know_stripe(stripe)?;
-            let known = &state.stripes[&stripe];
-            check_epoch(known, stripe, epoch)?;
+            let known = state.know_stripe(stripe)?;
+            known.check_epoch(stripe, epoch)?;
             let stamps = known.stamps_to_drop(stripe, epoch, mark, dropped)?;
             let holds_one = |chunk: &Chunk| {
-                let mut reserved = chunk.reserve.iter().flat_map(|r| r.unsettled.values());
-                reserved.any(|record| stamps.contains(&record.head.stamp))
+                let mut reserved = chunk.reserve.iter().flat_map(Reserve::unsettled);
+                reserved.any(|head| stamps.contains(&head.stamp))
             };
             let holding = known.chunks.iter().filter(|(_, chunk)| holds_one(chunk));
             let id = |(&index, _): (&ChunkIndex, _)| ChunkId { stripe, index };
@@ -208,7 +198,7 @@ impl Shared {
             (stamps, chunks)
         };
         for &chunk in &chunks {
-            let gate = self.lock().gate(chunk);
+            let gate = self.lock().chunks.gate(chunk);
             let _changing = gate.begin_change();
             match self.empty_reserve(&gate, chunk, &stamps) {
                 Ok(()) | Err(StoreError::NoSuchChunk { .. }) => {}
@@ -236,9 +226,9 @@ impl Shared {
     ) -> Result<u64, StoreError> {
         let unknown = Stripe::default();
         let known = state.stripes.get(&stripe).unwrap_or(&unknown);
-        check_epoch(known, stripe, epoch)?;
-        check_generation(known, stripe, generation)?;
-        let mark = known.mark;
+        known.check_epoch(stripe, epoch)?;
+        known.check_generation(stripe, generation)?;
+        let mark = known.mark();
         let fence = StripeMark {
             stripe,
             epoch,
@@ -266,9 +256,9 @@ impl Shared {
             .stripes
             .get_mut(&stripe)
             .ok_or(StoreError::NoSuchStripe { stripe })?;
-        if upto > known.mark {
+        if upto > known.mark() {
             known.raise_mark(upto);
-            state.unlogged_marks.insert(stripe);
+            state.records.unlogged_marks.insert(stripe);
         }
         Ok(())
     }
@@ -277,16 +267,15 @@ impl Shared {
 impl State {
     /// What the store knows of a stripe, with its records above the mark.
     pub(crate) fn held(&mut self, stripe: StripeId) -> Result<StripeState, StoreError> {
-        self.know_stripe(stripe)?;
-        let known = &self.stripes[&stripe];
+        let known = self.know_stripe(stripe)?;
         let unsettled = known.chunks.values().flat_map(|chunk| {
-            let unsettled = chunk.unsettled_after(known.mark);
+            let unsettled = chunk.unsettled_after(known.mark());
             unsettled.map(|(_, head)| summary(head))
         });
         Ok(StripeState {
-            epoch: known.epoch,
-            generation: known.generation,
-            mark: known.mark,
+            epoch: known.epoch(),
+            generation: known.generation(),
+            mark: known.mark(),
             records: unsettled.collect(),
         })
     }
@@ -298,28 +287,21 @@ impl State {
         for stamp in &dropped {
             for chunk in stripe.chunks.values_mut() {
                 chunk.runs.drop_update(stamp.sequence);
-                let is_it = |held: &Pending| held.head.stamp == *stamp;
-                if chunk.pending.get(&stamp.sequence).is_some_and(is_it) {
-                    gone.extend(chunk.pending.remove_entry(&stamp.sequence));
+                let pending = &mut chunk.records.pending;
+                let held = pending.get(&stamp.sequence);
+                if held.is_some_and(|held| held.head.stamp == *stamp) {
+                    gone.extend(pending.remove(&stamp.sequence));
                 }
-                // The reserve's own copy went before.
                 if let Some(reserve) = &mut chunk.reserve {
-                    reserve
-                        .unsettled
-                        .retain(|_, record| record.head.stamp != *stamp);
+                    reserve.drop_update(*stamp);
                 }
             }
         }
-        stripe.dropped.extend(dropped);
-        stripe.dropped.sort_unstable();
-        stripe.dropped.dedup();
+        stripe.drop_updates(dropped);
         stripe.learn(outcome.epoch, outcome.generation, outcome.mark);
-        // What is at or below the mark or from an older epoch is refused without a list.
-        let (mark, epoch) = (stripe.mark, stripe.epoch);
-        let is_needed = |stamp: &UpdateStamp| stamp.sequence > mark && stamp.epoch >= epoch;
-        stripe.dropped.retain(is_needed);
+        stripe.trim_dropped();
         for record in gone {
-            self.forget(BTreeMap::from([record]));
+            self.release_pending(&record);
         }
     }
 }
@@ -336,19 +318,17 @@ impl Stripe {
     ) -> Result<Vec<UpdateStamp>, StoreError> {
         let mut stamps = Vec::new();
         for chunk in self.chunks.values() {
-            if let Some((&sequence, _)) = chunk
-                .pending
-                .range(..=self.mark)
-                .find(|(sequence, _)| dropped.contains(sequence))
-            {
-                let mark = self.mark;
+            let mut settled = chunk.records.pending.range(..=self.mark());
+            let to_drop = settled.find(|(sequence, _)| dropped.contains(sequence));
+            if let Some((&sequence, _)) = to_drop {
+                let mark = self.mark();
                 return Err(StoreError::Settled {
                     stripe,
                     mark,
                     sequence,
                 });
             }
-            for (sequence, head) in chunk.unsettled_after(self.mark) {
+            for (sequence, head) in chunk.unsettled_after(self.mark()) {
                 let stamp = head.stamp;
                 let is_listed = dropped.contains(&sequence);
                 if is_listed || (sequence > mark && stamp.epoch < epoch) {
@@ -362,7 +342,7 @@ impl Stripe {
         stamps.extend(late.filter(|stamp| stamp.sequence > mark));
         stamps.sort_unstable();
         stamps.dedup();
-        if self.dropped.len() + stamps.len() > DROPPED_COUNT_MAX {
+        if self.dropped().len() + stamps.len() > DROPPED_COUNT_MAX {
             let reason = "one epoch dropped more than 2048 updates; raise the mark first";
             return Err(StoreError::Malformed { reason });
         }
@@ -380,28 +360,4 @@ fn summary(head: &UpdateHead) -> RecordSummary {
         stamp: head.stamp,
         participants: head.participants.to_vec(),
     }
-}
-
-pub(crate) fn check_epoch(
-    known: &Stripe,
-    stripe: StripeId,
-    epoch: Epoch,
-) -> Result<(), StoreError> {
-    if epoch < known.epoch {
-        let current = known.epoch;
-        return Err(StoreError::Fenced { stripe, current });
-    }
-    Ok(())
-}
-
-pub(crate) fn check_generation(
-    known: &Stripe,
-    stripe: StripeId,
-    generation: Generation,
-) -> Result<(), StoreError> {
-    if generation < known.generation {
-        let current = known.generation;
-        return Err(StoreError::StaleGeneration { stripe, current });
-    }
-    Ok(())
 }

@@ -7,14 +7,14 @@
 
 use crate::chunk::apply::ApplySummary;
 use crate::chunk::file::{BLOCK_BYTES, ChunkHeader, RESERVE_BYTES_MAX};
+use crate::chunk::gate::Gate;
 use crate::disk::DiskFile;
 use crate::error::{IoContext, StoreError};
-use crate::index::Gate;
 use crate::paths::chunk_path;
 use crate::records::record::ChunkInfo;
-use crate::store::{Shared, State, Store};
+use crate::state::State;
+use crate::store::{Shared, Store};
 use gabion_layout::{ChunkId, Keeping, Sequence};
-use std::io;
 use std::sync::Arc;
 
 /// A chunk's reserve as it is now. Counts begin when the store is opened.
@@ -85,7 +85,7 @@ impl Store {
             return Err(StoreError::Malformed { reason });
         }
         let shared = &self.shared;
-        let gate = shared.lock().gate(chunk);
+        let gate = shared.lock().chunks.gate(chunk);
         let _changing = gate.begin_change();
         let (header, old_bytes) = shared.reserve_header(chunk)?;
         let given_bytes = old_bytes.saturating_sub(new_bytes) / unit_bytes * unit_bytes;
@@ -121,28 +121,18 @@ impl Store {
             return Err(StoreError::Malformed { reason });
         }
         let shared = &self.shared;
-        let gate = shared.lock().gate(chunk);
+        let gate = shared.lock().chunks.gate(chunk);
         let _changing = gate.begin_change();
         let (header, old_bytes) = shared.reserve_header(chunk)?;
         let Some(more_bytes) = new_bytes.checked_sub(old_bytes).filter(|more| *more > 0) else {
             return Ok(());
         };
         let path = chunk_path(chunk);
-        let no_space = || StoreError::NoSpace {
-            operation: "a reserve",
-            needed_bytes: more_bytes,
-        };
-        let available = shared.disk.available_bytes().context("measure", "")?;
-        if available < more_bytes.saturating_add(shared.options.free_bytes) {
-            return Err(no_space());
-        }
+        shared.check_free("a reserve", more_bytes)?;
         let file = shared.lock().open_file(chunk)?;
         let offset = header.extent().reserve_offset() + old_bytes;
-        match file.allocate(offset, more_bytes) {
-            Ok(()) => {}
-            Err(source) if source.kind() == io::ErrorKind::StorageFull => return Err(no_space()),
-            Err(source) => return Err(StoreError::io("allocate", &path, source)),
-        }
+        let allocated = file.allocate(offset, more_bytes);
+        allocated.or_no_space("a reserve", &path, more_bytes)?;
         // The file must have the room, durably, before the header says so.
         shared.require(file.sync().context("sync", &path))?;
         shared.counters.add(|c| &c.sync_count, 1);
@@ -156,13 +146,10 @@ impl Shared {
     fn reserve_header(&self, chunk: ChunkId) -> Result<(ChunkHeader, u64), StoreError> {
         self.check_latch()?;
         let header = self.lock().header(chunk)?;
-        match header.spec.keeping {
-            Keeping::Reserve { bytes } => Ok((header, bytes)),
-            Keeping::InPlace | Keeping::AtOnce | Keeping::Log => {
-                let reason = "this chunk keeps its records elsewhere than in a reserve";
-                Err(StoreError::Malformed { reason })
-            }
-        }
+        let reason = "this chunk keeps its records elsewhere than in a reserve";
+        let bytes = header.spec.keeping.reserve_bytes();
+        let bytes = bytes.ok_or(StoreError::Malformed { reason })?;
+        Ok((header, bytes))
     }
 
     /// Sees to it that the records of a reserve fit into `bytes` of it, and leaves it closed.
@@ -188,7 +175,6 @@ impl Shared {
         chunk: ChunkId,
         bytes: u64,
     ) -> Result<Arc<dyn DiskFile>, StoreError> {
-        let path = chunk_path(chunk);
         let _alone = gate.exclude_readers();
         let (mut header, file) = {
             let mut state = self.lock();
@@ -196,9 +182,7 @@ impl Shared {
             (header, state.open_file(chunk)?)
         };
         header.spec.keeping = Keeping::Reserve { bytes };
-        let written = file.write_all_at(&header.encode(), 0);
-        let written = written.and_then(|()| file.sync()).context("write", &path);
-        self.require_or_distrust(chunk, written)?;
+        self.write_header(chunk, &*file, &header.encode())?;
         self.counters.add(|c| &c.sync_count, 1);
         self.lock().set_header(header);
         Ok(file)
@@ -223,8 +207,7 @@ impl State {
 
     /// Closes a reserve whose records fit into so many bytes.
     fn close_if_fits(&mut self, chunk: ChunkId, bytes: u64) -> bool {
-        let entry = self.chunk_mut(chunk);
-        let Some(reserve) = entry.and_then(|entry| entry.reserve.as_mut()) else {
+        let Some(reserve) = self.reserve_mut(chunk) else {
             return true;
         };
         let fits = reserve.used_bytes() <= bytes;

@@ -5,13 +5,16 @@
 //! when a chunk's file is replaced. The journal's copies are durable before the reserve's header
 //! says that it begins anew. A crash between leaves both, and the journal's count.
 
-use crate::chunk::file;
-use crate::error::{IoContext, StoreError};
-use crate::index::{Gate, Header, Pending};
+use crate::chunk::Header;
+use crate::chunk::file::HEADER_BYTES;
+use crate::chunk::gate::Gate;
+use crate::error::StoreError;
+use crate::journal::checkpoint::Room;
 use crate::journal::entry::Entry;
-use crate::paths::chunk_path;
+use crate::records::layer::Pending;
 use crate::records::record::UpdateStamp;
-use crate::store::{Room, Shared, State};
+use crate::state::State;
+use crate::store::Shared;
 use gabion_layout::{ChunkId, Sequence};
 
 impl Shared {
@@ -48,11 +51,9 @@ impl Shared {
         let mut buffer = Vec::new();
         for record in state.reserved(chunk)?.iter() {
             let stamp = record.head.stamp;
-            let is_there =
-                |entry: &crate::index::Chunk| entry.pending.contains_key(&stamp.sequence);
-            let is_needed = stamp.sequence > base
-                && !left_out.contains(&stamp)
-                && !state.chunk(chunk).is_some_and(is_there);
+            let entry = state.chunk(chunk);
+            let is_there = entry.is_some_and(|entry| entry.records.contains(stamp.sequence));
+            let is_needed = stamp.sequence > base && !left_out.contains(&stamp) && !is_there;
             if !is_needed {
                 continue;
             }
@@ -88,7 +89,6 @@ impl Shared {
         chunk: ChunkId,
         left_out: &[UpdateStamp],
     ) -> Result<(), StoreError> {
-        let path = chunk_path(chunk);
         let (header, file, spilled, journal_lsn) = {
             let mut state = self.lock();
             self.check_latch()?;
@@ -99,16 +99,14 @@ impl Shared {
             let file = state.open_file(chunk)?;
             let spilled = self.spill(&mut state, chunk, header.spec.base, left_out)?;
             header.reserve_lsn = end_lsn;
-            (header, file, spilled, state.journal.needed_lsn)
+            (header, file, spilled, state.journal.needed_lsn())
         };
         if let Err(error) = self.sync(journal_lsn) {
             self.lock().unspill(spilled);
             return Err(error);
         }
         let _alone = gate.exclude_readers();
-        let written = file.write_all_at(&header.encode(), 0);
-        let written = written.and_then(|()| file.sync()).context("write", &path);
-        self.require_or_distrust(chunk, written)?;
+        self.write_header(chunk, &*file, &header.encode())?;
         self.counters.add(|c| &c.sync_count, 1);
         let mut state = self.lock();
         state.set_header(header);
@@ -143,7 +141,7 @@ impl Shared {
                 return Err(error);
             }
         };
-        let needed_lsn = state.journal.needed_lsn;
+        let needed_lsn = state.journal.needed_lsn();
         drop(state);
         self.sync(needed_lsn)?;
         Ok(spilled)
@@ -152,16 +150,11 @@ impl Shared {
     /// Makes a chunk damaged as a whole, durably: what it holds can neither be kept nor told apart
     /// from what must go.
     pub(crate) fn condemn(&self, gate: &Gate, chunk: ChunkId) -> Result<(), StoreError> {
-        let path = chunk_path(chunk);
         let _alone = gate.exclude_readers();
         let file = self.lock().open_file(chunk)?;
-        let written = file.write_all_at(&[0; file::HEADER_BYTES], 0);
-        let written = written.and_then(|()| file.sync()).context("write", &path);
-        self.require_or_distrust(chunk, written)?;
-        let mut state = self.lock();
-        if let Some(entry) = state.chunk_mut(chunk) {
-            entry.header = Header::Damaged;
-            entry.reserve = None;
+        self.write_header(chunk, &*file, &[0; HEADER_BYTES])?;
+        if let Some(entry) = self.lock().chunk_mut(chunk) {
+            entry.lose(Header::Damaged);
         }
         Ok(())
     }
@@ -171,37 +164,13 @@ impl State {
     /// Lets nobody append to a chunk's reserve, and answers where it ends; `None` when there is
     /// nothing in it.
     pub(crate) fn close_reserve(&mut self, chunk: ChunkId) -> Option<u64> {
-        let reserve = self.chunk_mut(chunk)?.reserve.as_mut()?;
-        if reserve.used_bytes() == 0 {
-            return None;
-        }
-        reserve.is_closed = true;
-        Some(reserve.end_lsn)
+        self.reserve_mut(chunk)?.close()
     }
 
     /// Lets everybody append to a chunk's reserve again.
     pub(crate) fn open_reserve(&mut self, chunk: ChunkId) {
-        let entry = self.chunk_mut(chunk);
-        if let Some(reserve) = entry.and_then(|entry| entry.reserve.as_mut()) {
+        if let Some(reserve) = self.reserve_mut(chunk) {
             reserve.is_closed = false;
-        }
-    }
-
-    /// Takes over that records are in the journal and no longer in a reserve.
-    pub(crate) fn adopt_spilled(&mut self, spilled: Vec<Pending>) {
-        for pending in spilled {
-            if self.chunk(pending.head.chunk).is_some() {
-                self.adopt(pending);
-            } else {
-                self.journal.release(pending.position);
-            }
-        }
-    }
-
-    /// Forgets copies in the journal of records that stay in their reserve.
-    pub(crate) fn unspill(&mut self, spilled: Vec<Pending>) {
-        for pending in spilled {
-            self.journal.release(pending.position);
         }
     }
 }

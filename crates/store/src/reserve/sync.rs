@@ -1,14 +1,11 @@
-//! Making records in reserves durable: one sync of a file for all who wait for it.
+//! Which frames in reserves are durable, and one sync of a file for all who wait for it.
 //!
 //! Callers that wait for different files sync them at the same time, each the file that it waits
 //! for, so a file system that joins commits and a disk that joins flushes share theirs among them.
 //! Callers that wait for the same file share one sync: while it runs, the next one gathers.
 
-use crate::counts::Counters;
 use crate::disk::DiskFile;
-use crate::error::{IoContext, StoreError};
-use crate::paths::chunk_path;
-use crate::store::Shared;
+use crate::error::StoreError;
 use gabion_layout::ChunkId;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -34,7 +31,7 @@ struct Unsynced {
 }
 
 /// A file to sync, and the position up to which that makes its frames durable.
-type SyncTarget = (Arc<dyn DiskFile>, u64);
+pub(super) type SyncTarget = (Arc<dyn DiskFile>, u64);
 
 const POISONED: &str = "no thread panics while it holds the unsynced files";
 
@@ -75,14 +72,14 @@ impl ReserveSyncs {
         self.done.notify_all();
     }
 
-    fn unsynced(&self) -> Vec<(ChunkId, u64)> {
+    pub(super) fn unsynced(&self) -> Vec<(ChunkId, u64)> {
         let files = self.lock();
         files.iter().map(|(&c, f)| (c, f.written_lsn)).collect()
     }
 
     /// Returns the file to sync, with the position up to which that counts; `None` once the frames
     /// before `lsn` are durable. `check` ends the waiting with an error.
-    fn begin(
+    pub(super) fn begin(
         &self,
         chunk: ChunkId,
         lsn: u64,
@@ -115,7 +112,7 @@ impl ReserveSyncs {
     }
 
     /// Takes over how a sync ended.
-    fn end(&self, chunk: ChunkId, file: &Arc<dyn DiskFile>, synced_lsn: Option<u64>) {
+    pub(super) fn end(&self, chunk: ChunkId, file: &Arc<dyn DiskFile>, synced_lsn: Option<u64>) {
         let mut files = self.lock();
         // Another file may have taken the chunk's place meanwhile.
         if let Some(known) = files.get_mut(&chunk)
@@ -131,32 +128,5 @@ impl ReserveSyncs {
             unwitnessed.insert(chunk, synced_lsn);
         }
         self.done.notify_all();
-    }
-}
-
-impl Shared {
-    /// Returns once a chunk's frames before `lsn` are durable.
-    pub(crate) fn sync_reserve(&self, chunk: ChunkId, lsn: u64) -> Result<(), StoreError> {
-        let check = || self.check_latch();
-        while let Some((file, written_lsn)) = self.reserve_syncs.begin(chunk, lsn, check)? {
-            let synced = file.sync().context("sync", &chunk_path(chunk));
-            let synced = self.require(synced);
-            self.counters.add(|c: &Counters| &c.sync_count, 1);
-            let reached = synced.is_ok().then_some(written_lsn);
-            // Under the state's lock, for the file to stay the chunk's.
-            let state = self.lock();
-            self.reserve_syncs.end(chunk, &file, reached);
-            drop(state);
-            synced?;
-        }
-        Ok(())
-    }
-
-    /// Makes all that was appended to reserves durable.
-    pub(crate) fn sync_reserves(&self) -> Result<(), StoreError> {
-        for (chunk, lsn) in self.reserve_syncs.unsynced() {
-            self.sync_reserve(chunk, lsn)?;
-        }
-        Ok(())
     }
 }

@@ -1,0 +1,190 @@
+//! Reading the headers of chunks when they are first needed, opening their files, and serving nothing
+//! more of chunks that cannot be trusted.
+
+use crate::chunk::Header;
+use crate::chunk::file::{ChunkHeader, ReadFailure, read_header};
+use crate::chunk::gate::Gate;
+use crate::disk::{DiskFile, Source};
+use crate::error::{IoContext, StoreError, is_shortage};
+use crate::index::Stripe;
+use crate::paths::chunk_path;
+use crate::records::Obsolete;
+use crate::reserve;
+use crate::state::State;
+use crate::store::Shared;
+use gabion_layout::{ChunkId, ChunkIndex, StripeId};
+use std::sync::Arc;
+
+impl Shared {
+    /// The gate of a chunk that is here.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchChunk`].
+    pub(crate) fn gate_of(&self, chunk: ChunkId) -> Result<Arc<Gate>, StoreError> {
+        let mut state = self.lock();
+        if state.chunk(chunk).is_none() {
+            return Err(StoreError::NoSuchChunk { chunk });
+        }
+        Ok(state.chunks.gate(chunk))
+    }
+
+    /// Latches the store when a write to a chunk in use failed, and serves nothing of the chunk
+    /// any more: what is on the disk of it is known again only after the next start.
+    pub(crate) fn require_or_distrust<T>(
+        &self,
+        chunk: ChunkId,
+        outcome: Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let outcome = self.require(outcome);
+        if outcome.is_err()
+            && let Some(entry) = self.lock().chunk_mut(chunk)
+        {
+            entry.lose(Header::Torn);
+        }
+        outcome
+    }
+
+    /// Writes the first bytes of a chunk's file, which are its header, and makes them durable.
+    pub(crate) fn write_header(
+        &self,
+        chunk: ChunkId,
+        file: &dyn DiskFile,
+        header: &[u8],
+    ) -> Result<(), StoreError> {
+        let written = file.write_all_at(header, 0).and_then(|()| file.sync());
+        self.require_or_distrust(chunk, written.context("write", &chunk_path(chunk)))
+    }
+}
+
+impl State {
+    /// The header of a chunk, read from its file when it is needed for the first time.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchChunk`], [`StoreError::Corrupt`] for the whole chunk,
+    /// [`StoreError::Failed`] for one that could not be written, and [`StoreError::Io`] when the disk
+    /// fails.
+    pub(crate) fn header(&mut self, chunk: ChunkId) -> Result<ChunkHeader, StoreError> {
+        let entry = self.chunk(chunk).ok_or(StoreError::NoSuchChunk { chunk })?;
+        match entry.header {
+            Header::Known(header) => return Ok(header),
+            Header::Damaged => return Err(StoreError::corrupt_whole(chunk)),
+            Header::Torn => {
+                let cause = format!("{chunk} was being written");
+                return Err(StoreError::Failed { cause });
+            }
+            Header::Unread => {}
+        }
+        let file = self.open_chunk(chunk)?;
+        let read = read_header(Source::File(&*file), chunk).and_then(|header| {
+            // A header beside a reserve changes without an image in the journal, so after a failed
+            // sync the system's memory may have another than the device.
+            match header.spec.keeping.reserve_bytes() {
+                Some(_) => read_header(Source::Device(&*file), chunk),
+                None => Ok(header),
+            }
+        });
+        let found = read.and_then(|header| {
+            let synced_lsn = self.reserves.witnessed_lsn(&header);
+            Ok((header, reserve::find(&*file, &header, synced_lsn)?))
+        });
+        match found {
+            Ok((header, found)) => {
+                self.set_header(header);
+                if let Some(found) = found {
+                    self.adopt_reserve(chunk, found, &file);
+                }
+                Ok(header)
+            }
+            Err(failure @ ReadFailure::Io(_)) => Err(failure.into_error(chunk)),
+            Err(ReadFailure::Corrupt(_)) => Err(self.lose(chunk)),
+        }
+    }
+
+    /// Takes over a chunk's header as it is on disk now: the stripe learns from it, and records
+    /// that it includes are no longer pending.
+    pub(crate) fn set_header(&mut self, header: ChunkHeader) {
+        let included = self.take_included(header);
+        self.release(included);
+    }
+
+    /// As [`State::set_header`], but the journal goes on keeping the records, for the caller to
+    /// [`State::release`].
+    pub(crate) fn take_included(&mut self, header: ChunkHeader) -> Obsolete {
+        let (chunk, spec) = (header.chunk, header.spec);
+        let stripe = self.stripes.entry(chunk.stripe).or_default();
+        stripe.learn(stripe.epoch(), spec.generation, spec.base);
+        let entry = stripe.chunks.entry(chunk.index).or_default();
+        entry.header = Header::Known(header);
+        entry.reserve = reserve::follow(entry.reserve.take(), &header);
+        entry.records.take_upto(spec.base)
+    }
+
+    /// A stripe, with the headers of all its chunks read so that its state includes what they say.
+    /// Damaged ones say nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchStripe`], and as [`State::header`].
+    pub(crate) fn know_stripe(&mut self, stripe: StripeId) -> Result<&Stripe, StoreError> {
+        let known = self.find_stripe(stripe)?;
+        known.ok_or(StoreError::NoSuchStripe { stripe })
+    }
+
+    /// As [`State::know_stripe`]; `None` when nothing of the stripe is here.
+    pub(crate) fn find_stripe(&mut self, stripe: StripeId) -> Result<Option<&Stripe>, StoreError> {
+        let chunks = self.stripes.get(&stripe).into_iter();
+        let chunks = chunks.flat_map(|known| &known.chunks);
+        let unread = chunks.filter(|(_, chunk)| matches!(chunk.header, Header::Unread));
+        let unread: Vec<ChunkIndex> = unread.map(|(&index, _)| index).collect();
+        for index in unread {
+            match self.header(ChunkId { stripe, index }) {
+                Ok(_) | Err(StoreError::Corrupt { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.stripes.get(&stripe))
+    }
+
+    /// Serves nothing more of a chunk whose file cannot be used, until it is replaced.
+    pub(crate) fn lose(&mut self, chunk: ChunkId) -> StoreError {
+        if let Some(entry) = self.chunk_mut(chunk) {
+            entry.lose(Header::Damaged);
+        }
+        StoreError::corrupt_whole(chunk)
+    }
+
+    /// Serves nothing of a chunk until it is replaced, now or at any later start.
+    pub(crate) fn suspect(&mut self, chunk: ChunkId) {
+        if let Some(entry) = self.chunk_mut(chunk) {
+            entry.lose(Header::Damaged);
+            let untrusted = entry.records.take_all();
+            self.release(untrusted);
+            self.chunks.suspects.insert(chunk);
+        }
+    }
+
+    /// Takes over that a chunk was replaced or removed.
+    pub(crate) fn clear_suspicion(&mut self, chunk: ChunkId) {
+        if self.chunks.suspects.remove(&chunk) && !self.chunks.has_suspects() {
+            self.journal.clear_damage();
+        }
+    }
+
+    /// Opens a chunk's file. One that has vanished, or that the disk refuses to open, costs the chunk.
+    fn open_chunk(&mut self, chunk: ChunkId) -> Result<Arc<dyn DiskFile>, StoreError> {
+        let path = chunk_path(chunk);
+        match self.disk.open(&path) {
+            Err(source) if !is_shortage(&source) => Err(self.lose(chunk)),
+            opened => opened.context_or_busy("open", &path),
+        }
+    }
+
+    /// A chunk's file. The caller holds the chunk's gate, so that the file stays the chunk's.
+    pub(crate) fn open_file(&mut self, chunk: ChunkId) -> Result<Arc<dyn DiskFile>, StoreError> {
+        if let Some(file) = self.chunks.opened(chunk) {
+            return Ok(file);
+        }
+        let file = self.open_chunk(chunk)?;
+        self.chunks.open.insert(chunk, Arc::clone(&file));
+        Ok(file)
+    }
+}

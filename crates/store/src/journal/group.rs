@@ -1,0 +1,63 @@
+//! One sync of the journal for all who wait for it: a group commit.
+
+use crate::error::StoreError;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+
+const POISONED: &str = "no thread panics while it holds this lock";
+
+/// Lets one caller sync the journal for all who wait.
+pub(crate) struct GroupCommit {
+    synced_lsn: Arc<AtomicU64>,
+    /// Whether a caller is syncing.
+    is_led: Mutex<bool>,
+    done: Condvar,
+}
+
+impl GroupCommit {
+    /// One for a journal that is durable up to `synced_lsn`, which the journal raises too.
+    pub(crate) fn new(synced_lsn: Arc<AtomicU64>) -> Self {
+        Self {
+            synced_lsn,
+            is_led: Mutex::new(false),
+            done: Condvar::new(),
+        }
+    }
+
+    /// Up to where the journal is durable.
+    pub(crate) fn synced_lsn(&self) -> u64 {
+        self.synced_lsn.load(Ordering::Acquire)
+    }
+
+    /// Takes over that the journal is durable up to here.
+    pub(crate) fn reached(&self, synced_lsn: u64) {
+        self.synced_lsn.fetch_max(synced_lsn, Ordering::AcqRel);
+    }
+
+    /// Returns once everything before `lsn` is durable. One of the callers that wait syncs for all,
+    /// with `lead`; `check` ends the waiting with an error.
+    pub(crate) fn wait(
+        &self,
+        lsn: u64,
+        check: impl Fn() -> Result<(), StoreError>,
+        lead: impl FnOnce() -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut is_led = self.is_led.lock().expect(POISONED);
+        loop {
+            if self.synced_lsn() >= lsn {
+                return Ok(());
+            }
+            check()?;
+            if !*is_led {
+                break;
+            }
+            is_led = self.done.wait(is_led).expect(POISONED);
+        }
+        *is_led = true;
+        drop(is_led);
+        let outcome = lead();
+        *self.is_led.lock().expect(POISONED) = false;
+        self.done.notify_all();
+        outcome
+    }
+}

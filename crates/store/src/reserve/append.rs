@@ -1,0 +1,80 @@
+//! Appending records to reserves.
+
+use crate::error::{IoContext, StoreError};
+use crate::journal::checkpoint::Room;
+use crate::journal::entry::{Entry, UpdateHead};
+use crate::journal::frame;
+use crate::paths::chunk_path;
+use crate::records::lsn::Lsn;
+use crate::records::record::Record;
+use crate::reserve::Reserved;
+use crate::state::State;
+use crate::store::Shared;
+use gabion_layout::Sequence;
+
+impl Shared {
+    /// Appends a record to its chunk's reserve, which has room for it.
+    pub(crate) fn append_to_reserve(
+        &self,
+        state: &mut State,
+        record: &Record<'_>,
+        head: UpdateHead,
+    ) -> Result<Lsn, StoreError> {
+        let chunk = record.chunk;
+        self.log_promises(state, record)?;
+        let header = state.header(chunk)?;
+        let file = state.open_file(chunk)?;
+        let known_synced_lsn = self.reserve_syncs.synced_lsn(chunk);
+        let body: Vec<&[u8]> = record.pieces.iter().map(|piece| piece.bytes).collect();
+        let reserve = state.reserve_mut(chunk);
+        let reserve = reserve.expect("the caller saw that it has room");
+        let lsn = reserve.end_lsn;
+        let synced_lsn = known_synced_lsn.unwrap_or(lsn);
+        let entry = Entry::Update(head);
+        let mut bytes = Vec::new();
+        let head_bytes = entry.encode_head();
+        frame::encode(
+            &mut bytes,
+            lsn,
+            synced_lsn,
+            entry.kind(),
+            &head_bytes,
+            &body,
+        );
+        let offset = header.extent().reserve_offset() + reserve.used_bytes();
+        assert!(
+            reserve.fits(bytes.len() as u64),
+            "the caller saw that it has room"
+        );
+        let written = file.write_all_at(&bytes, offset);
+        self.require(written.context("write", &chunk_path(chunk)))?;
+        let Entry::Update(head) = entry else {
+            unreachable!("it was made an update above");
+        };
+        let record = Reserved {
+            head,
+            lsn,
+            frame_bytes: bytes.len() as u32,
+        };
+        let end_lsn = reserve.append(record);
+        self.counters.add(|c| &c.reserve_bytes, bytes.len() as u64);
+        self.reserve_syncs.note(chunk, &file, synced_lsn, end_lsn);
+        Ok(Lsn::in_reserve(chunk, end_lsn))
+    }
+
+    /// Writes down in the journal what a record says of its stripe's epoch and generation when
+    /// that is new: the reserve will be emptied before any checkpoint may have it.
+    fn log_promises(&self, state: &mut State, record: &Record<'_>) -> Result<(), StoreError> {
+        let stripe = state.stripes.entry(record.chunk.stripe).or_default();
+        let known = (stripe.epoch(), stripe.generation());
+        if record.stamp.epoch > known.0 || record.generation > known.1 {
+            stripe.learn(record.stamp.epoch, record.generation, Sequence(0));
+            let entry = Entry::State {
+                stripe: stripe.state_mark(record.chunk.stripe),
+                dropped: Vec::new(),
+            };
+            self.append(state, &entry, &[], Room::Ordinary)?;
+        }
+        Ok(())
+    }
+}

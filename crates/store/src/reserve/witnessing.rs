@@ -1,0 +1,84 @@
+//! Writing down in the journal up to where reserves were synced, and believing it.
+
+use crate::chunk::Header;
+use crate::error::StoreError;
+use crate::journal::checkpoint::Room;
+use crate::journal::entry::Entry;
+use crate::reserve::witness::{WITNESS_BYTES_MAX, Witness};
+use crate::state::State;
+use crate::store::Store;
+use gabion_layout::ChunkId;
+
+impl Store {
+    /// Makes it durable that everything synced so far was synced. From then on damage to any of it
+    /// is known for damage, while before, damage to the last record of the journal or of a reserve
+    /// and a crash together pass for a record that was never synced. One sync of the journal, or
+    /// none when there is nothing new.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSpace`]: the journal is full; call again later.
+    /// [`StoreError::Io`] and [`StoreError::Failed`]: the store takes no writes any more.
+    pub fn bear_witness(&self) -> Result<(), StoreError> {
+        let mut state = self.shared.lock();
+        for (chunk, synced_lsn) in state.reserves.syncs.unwitnessed() {
+            if let Some(witness) = state.witness(chunk, synced_lsn) {
+                let entry = witness.entry(chunk);
+                self.shared
+                    .append(&mut state, &entry, &[], Room::Ordinary)?;
+                state.believe(chunk, witness);
+            }
+            state.reserves.syncs.witnessed(chunk);
+        }
+        let end_lsn = state.journal.end_lsn();
+        drop(state);
+        self.shared.sync(end_lsn)
+    }
+}
+
+impl State {
+    /// Takes over what the journal says of a chunk's reserve.
+    pub(crate) fn believe(&mut self, chunk: ChunkId, witness: Witness) {
+        self.reserves.witnesses.insert(chunk, witness);
+    }
+
+    /// What to say of a chunk's reserve, unless its records have left it.
+    fn witness(&self, chunk: ChunkId, synced_lsn: u64) -> Option<Witness> {
+        let entry = self.chunk(chunk)?;
+        let (Header::Known(header), Some(reserve)) = (entry.header, &entry.reserve) else {
+            return None;
+        };
+        let birth_lsn = header.birth_lsn;
+        (synced_lsn > reserve.first_lsn).then_some(Witness {
+            birth_lsn,
+            synced_lsn,
+        })
+    }
+
+    /// Forgets what concerns records that have left their reserves since.
+    pub(crate) fn dismiss_witnesses(&mut self) {
+        let stripes = &self.stripes;
+        self.reserves.witnesses.retain(|chunk, witness| {
+            let stripe = stripes.get(&chunk.stripe);
+            let Some(entry) = stripe.and_then(|stripe| stripe.chunks.get(&chunk.index)) else {
+                return false;
+            };
+            match (&entry.header, &entry.reserve) {
+                // What is damaged must not seem whole at the next start.
+                (Header::Unread | Header::Damaged | Header::Torn, _) => true,
+                (Header::Known(header), Some(reserve)) => witness.of(header) > reserve.first_lsn,
+                (Header::Known(_), None) => false,
+            }
+        });
+    }
+
+    /// Entries for a checkpoint that say up to where reserves were synced.
+    pub(crate) fn witnesses_checkpoint(&self) -> Vec<Entry> {
+        let witnesses = self.reserves.witnesses.iter();
+        witnesses.map(|(&chunk, w)| w.entry(chunk)).collect()
+    }
+
+    /// Bytes that a checkpoint of all witnesses takes at most.
+    pub(crate) fn witnesses_checkpoint_bytes_max(&self) -> u64 {
+        WITNESS_BYTES_MAX * self.reserves.witnesses.len() as u64
+    }
+}
