@@ -9,7 +9,7 @@
 //!
 //! `cargo bench -p gabion-codec --bench kernel [-- --quick]`
 
-#[path = "../tests/oracle/isal.rs"]
+#[path = "../tests/integration/oracle/isal.rs"]
 mod isal;
 
 use std::fmt;

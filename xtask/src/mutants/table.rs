@@ -19,7 +19,7 @@ const fn protocol(name: &'static str) -> Check {
 }
 
 const fn store(name: &'static str) -> Check {
-    test("gabion-store", "store", name)
+    test("gabion-store", "integration", name)
 }
 
 /// All of them.
@@ -36,8 +36,8 @@ const UPDATES: &[Mutant] = &[
         replacement: "for chunk in exclusions::left_out(txn, &stripe)?.into_iter().take(0) {",
         check: test(
             "gabion-meta",
-            "replacements",
-            "a_chunk_that_a_settlement_left_out_is_stale_when_its_stripe_ends",
+            "integration",
+            "replacements::a_chunk_that_a_settlement_left_out_is_stale_when_its_stripe_ends",
         ),
     },
     Mutant {
@@ -292,8 +292,8 @@ const UPDATES: &[Mutant] = &[
         replacement: "if granted_pages > self.geometry.capacity_of(state.stripes.count()) {",
         check: test(
             "gabion-flash",
-            "store",
-            "space::a_full_file_system_below_refuses_new_pages_and_no_page_that_was_granted",
+            "integration",
+            "store::space::a_full_file_system_below_refuses_new_pages_and_no_page_that_was_granted",
         ),
     },
     Mutant {
@@ -303,7 +303,7 @@ const UPDATES: &[Mutant] = &[
         replacement: "if found.is_none() {",
         check: test(
             "gabion-wire",
-            "connections",
+            "integration",
             "whoever_took_a_node_s_address_is_not_taken_for_it",
         ),
     },
@@ -336,7 +336,7 @@ const UPDATES: &[Mutant] = &[
         replacement: "taken.client_count >= self.limits.count_max",
         check: test(
             "gabion-wire",
-            "connections",
+            "integration",
             "limits::clients_cannot_take_the_places_of_nodes",
         ),
     },
@@ -358,8 +358,8 @@ const UPDATES: &[Mutant] = &[
         replacement: "if let Some(full) = full_below(index, &error).filter(|_| stripe == u32::MAX) {\n                    return",
         check: test(
             "gabion-flash",
-            "store",
-            "space::a_start_that_finds_no_room_below_serves_and_goes_on_when_there_is_some",
+            "integration",
+            "store::space::a_start_that_finds_no_room_below_serves_and_goes_on_when_there_is_some",
         ),
     },
     Mutant {

@@ -10,7 +10,7 @@
 //! `out` is `u`, `in` is `t`, one of them is 0, and the choice is Algorithm 1's.
 //!
 //! For an MDS code with one row a chunk no other choice of collectors is better, and neither is CAU's
-//! direct exchange: `tests/collectors_are_the_best.rs` tries all of them on all small stripes. For
+//! direct exchange: `tests/integration/collectors_are_the_best.rs` tries all of them on all small stripes. For
 //! other codes the direct exchange can be better, where a rack's parity needs little of what the
 //! collector gathers, so there the cheaper of both is taken. Local parity of an LRC that is in the
 //! rack of its group costs nothing across racks and has no say in the choice (section III-D).

@@ -21,8 +21,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         replacement: "if old.id < failed {",
         check: test(
             "gabion-meta",
-            "placed_anew",
-            "a_stripe_that_is_placed_anew_keeps_its_place_in_the_file",
+            "integration",
+            "placed_anew::a_stripe_that_is_placed_anew_keeps_its_place_in_the_file",
         ),
     },
     Mutant {
@@ -32,8 +32,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         replacement: "if true ||",
         check: test(
             "gabion",
-            "put_elsewhere",
-            "a_put_outlives_a_node_that_dies_while_it_is_under_way",
+            "integration",
+            "put_elsewhere::a_put_outlives_a_node_that_dies_while_it_is_under_way",
         ),
     },
     // Runs that are asked after.
@@ -108,7 +108,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         replacement: "(Some(ours), Some(theirs)) if ours != theirs && ours.0 == 0 => {",
         check: test(
             "gabion-wire",
-            "connections",
+            "integration",
             "other_versions_clusters_and_protocols_are_refused_in_words",
         ),
     },

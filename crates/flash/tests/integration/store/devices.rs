@@ -1,0 +1,154 @@
+//! Devices that fail, rot, and are replaced under load.
+
+use crate::store::machine::{Draws, Machine, geometry};
+use crate::store::model::Model;
+use gabion_flash::{FlashError, PAGE_BYTES, Power, SimDevice};
+
+/// A store with some random history.
+fn used(parity_devices: usize, seed: u64) -> (Machine, crate::store::machine::Store, Model, Draws) {
+    let machine = Machine::new(geometry(parity_devices), 512);
+    let store = machine.format();
+    let mut model = Model::default();
+    let mut draws = Draws::new(seed);
+    for _ in 0..250 {
+        model.step(&store, &mut draws).expect("nothing fails");
+    }
+    (machine, store, model, draws)
+}
+
+#[test]
+fn a_device_is_removed_and_replaced_under_load() {
+    for seed in 0..6 {
+        let (machine, store, mut model, mut draws) = used(1, seed);
+        let index = seed as usize % 4;
+        store.remove_device(index).expect("one may be missing");
+        let refused = store.remove_device((index + 1) % 4).unwrap_err();
+        assert!(matches!(
+            refused,
+            FlashError::TooManyMissing {
+                missing: 2,
+                survivable: 1
+            }
+        ));
+        model.check(&store).expect("reads rebuild what is missing");
+        for _ in 0..100 {
+            model.step(&store, &mut draws).expect("writes go on");
+        }
+        assert!(store.usage().degraded_stripes > 0);
+        let fresh = SimDevice::new(&machine.power, machine.geometry.device_bytes() as usize);
+        store
+            .replace_device(index, fresh.clone())
+            .expect("it is large enough");
+        let refused = store.remove_device((index + 1) % 4).unwrap_err();
+        assert!(
+            matches!(refused, FlashError::TooManyMissing { .. }),
+            "{refused}"
+        );
+        let mut rebuilt = 0;
+        while store.rebuild().expect("three devices suffice") {
+            rebuilt += 1;
+            model.step(&store, &mut draws).expect("writes go on");
+        }
+        assert!(rebuilt > 3, "{rebuilt} stripes");
+        assert_eq!(store.usage().degraded_stripes, 0);
+        model.settle();
+        store.sync().expect("nothing fails");
+        drop(store);
+        // Now another device may go: the new one holds what it should.
+        let machine = Machine {
+            devices: (0..4)
+                .map(|at| {
+                    if at == index {
+                        fresh.clone()
+                    } else {
+                        machine.devices[at].clone()
+                    }
+                })
+                .collect(),
+            ..machine
+        };
+        let store = machine
+            .open(Some((index + 1) % 4))
+            .expect("three devices suffice");
+        model.check(&store).expect("everything is there");
+    }
+}
+
+#[test]
+fn a_device_that_fails_writes_is_given_up() {
+    let machine = Machine::new(geometry(1), 512);
+    let broken = Power::on();
+    let mut devices = machine.devices.clone();
+    devices[1] = SimDevice::new(&broken, machine.geometry.device_bytes() as usize);
+    let store = gabion_flash::FlashStore::format(
+        machine.geometry,
+        1,
+        devices,
+        machine.nvram.clone(),
+        machine.options,
+    )
+    .expect("all works yet");
+    broken.off_at(broken.operation_count() + 20);
+    let mut model = Model::default();
+    let mut draws = Draws::new(3);
+    for _ in 0..250 {
+        model.step(&store, &mut draws).expect("one device may fail");
+    }
+    assert_eq!(store.absent_devices(), [1]);
+    model.check(&store).expect("everything is there");
+}
+
+#[test]
+fn rot_is_found_and_rebuilt_and_never_served() {
+    let (machine, store, mut model, _) = used(1, 8);
+    // A byte of every page of one device.
+    for page in 4..machine.geometry.device_bytes() / PAGE_BYTES as u64 {
+        machine.devices[2].rot(page * PAGE_BYTES as u64 + page % 4096);
+    }
+    model.check(&store).expect("the others make up for it");
+    for page in 4..machine.geometry.device_bytes() / PAGE_BYTES as u64 {
+        machine.devices[0].rot(page * PAGE_BYTES as u64 + page % 4096);
+    }
+    let problem = model.check(&store).unwrap_err();
+    assert!(problem.contains("damaged"), "{problem}");
+}
+
+#[test]
+fn two_of_a_raid_6_may_be_missing() {
+    let (_, store, mut model, mut draws) = used(2, 5);
+    store.remove_device(0).expect("one may be missing");
+    store.remove_device(3).expect("two may be missing");
+    for _ in 0..100 {
+        model.step(&store, &mut draws).expect("writes go on");
+    }
+    model.check(&store).expect("everything is there");
+    store.remove_device(1).unwrap_err();
+}
+
+#[test]
+fn devices_in_the_wrong_order_or_of_another_store_are_refused() {
+    let machine = Machine::new(geometry(1), 8);
+    drop(machine.format());
+    let mut swapped = machine.clone();
+    swapped.devices.swap(0, 1);
+    let error = swapped.open(None).map(|_| ()).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("give the devices in their order"),
+        "{error}"
+    );
+    let other = Machine::new(geometry(1), 8);
+    let mixed = gabion_flash::FlashStore::format(
+        other.geometry,
+        5,
+        other.devices.clone(),
+        other.nvram.clone(),
+        other.options,
+    );
+    drop(mixed);
+    let mut mixed = machine.clone();
+    mixed.devices[3] = other.devices[3].clone();
+    let error = mixed.open(None).map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("another array"), "{error}");
+}

@@ -1,0 +1,101 @@
+//! The adviser on a trace whose costs and waits can be told by hand.
+
+use gabion_lab::advise::{AdviceQuestion, Choice, advise, usual_codes};
+use gabion_lab::update_traffic::Options;
+use gabion_lab::{LabError, Request, RequestKind};
+
+const HOUR_TICKS: u64 = 36_000_000_000;
+
+/// Two hours apart, the first chunk of one stripe after another, then of the first one again.
+fn requests() -> impl Iterator<Item = Result<Request, LabError>> {
+    let stripe_bytes = 6 * 4096;
+    let write = |(hour, stripe): (u64, u64)| Request {
+        at_ticks: hour * HOUR_TICKS,
+        kind: RequestKind::Write,
+        offset_bytes: stripe * stripe_bytes,
+        length_bytes: 4096,
+    };
+    [(0, 0), (2, 1), (4, 2), (6, 0)]
+        .map(write)
+        .into_iter()
+        .map(Ok)
+}
+
+fn question(survive: &str) -> AdviceQuestion {
+    AdviceQuestion {
+        trace: "four".to_owned(),
+        racks: 3,
+        survive: survive.parse().unwrap(),
+        codes: vec!["rs(6,3)".parse().unwrap()],
+        chunk_bytes: vec![4096],
+        schemes: ["baseline", "cau"].map(str::to_owned).to_vec(),
+        options: Options {
+            stripes_max: 2,
+            ..Options::default()
+        },
+    }
+}
+
+fn advice(question: &AdviceQuestion) -> Vec<Choice> {
+    advise(question, || Ok(requests())).unwrap()
+}
+
+fn close(found: f64, expected: f64) {
+    assert!((found - expected).abs() < 1e-9, "{found} is not {expected}");
+}
+
+#[test]
+fn waits_are_from_the_first_update_to_the_commit() {
+    let choices = advice(&question("2-nodes"));
+    assert_eq!(choices.len(), 2);
+    let choice = |scheme| {
+        choices
+            .iter()
+            .find(|choice| choice.scheme == scheme)
+            .unwrap()
+    };
+    let (cau, baseline) = (choice("cau"), choice("baseline"));
+    // Stripes 0 and 1 are committed at hour 4, after 4 and 2 hours, when stripe 2 comes. Stripes 2 and
+    // 0 follow at the end, hour 6, after 2 and 0 hours.
+    close(cau.longest_wait_hours, 4.0);
+    close(cau.exposure_hours, 8.0);
+    assert_eq!(
+        (baseline.exposure_hours, baseline.longest_wait_hours),
+        (0.0, 0.0)
+    );
+    assert!(cau.loss_probability > baseline.loss_probability);
+    close(baseline.storage, 1.5);
+    // Chunk 0 is in rack 0, where stripe 0 has no parity chunk, stripe 1 has one and stripe 2 two.
+    assert_eq!(baseline.cross_rack_bytes, (3 + 2 + 1 + 3) * 4096);
+    close(baseline.amplification, 2.25);
+}
+
+#[test]
+fn the_fewest_bytes_come_first() {
+    let choices = advice(&question("1-rack"));
+    let is_sorted = choices.is_sorted_by_key(|choice| choice.cross_rack_bytes);
+    assert!(is_sorted, "{choices:#?}");
+    assert!(choices.iter().all(|choice| choice.exposure_hours == 0.0));
+}
+
+#[test]
+fn codes_that_break_the_promise_are_left_out_and_at_least_one_must_be_left() {
+    let mut question = question("3-nodes");
+    question.codes = ["rs(4,2)", "rs(6,3)"]
+        .map(|code| code.parse().unwrap())
+        .to_vec();
+    assert!(
+        advice(&question)
+            .iter()
+            .all(|choice| choice.code == "rs(6,3)")
+    );
+    question.codes.pop();
+    let error = advise(&question, || Ok(requests())).unwrap_err();
+    assert!(error.to_string().contains("too few for 3-nodes"), "{error}");
+}
+
+#[test]
+fn usual_codes_fill_the_racks_and_survive_one() {
+    let codes: Vec<String> = usual_codes(4).iter().map(ToString::to_string).collect();
+    assert_eq!(codes, ["rs(6,2)", "rs(9,3)", "rs(12,4)"]);
+}

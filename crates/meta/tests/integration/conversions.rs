@@ -1,0 +1,206 @@
+//! What conversions promise: blocks and stripes change places in one step, nobody updates the new ones
+//! while the old may be served, and wishes live as long as their file.
+
+use crate::fixture::{cluster, membership, spec};
+use gabion_layout::{EncodeAfter, Lifecycle, NodeId, PoolId, ReplicaPlacement, StripeId, Survive};
+use gabion_meta::{
+    Displaced, FileRecord, Holder, MemoryStore, Meta, MetaError, Placement, PoolRecord, PoolSpec,
+    Put, StripeStatus, Wish,
+};
+
+/// A pool of three replicas in three racks, whose blocks become stripes of `rs(4,2)`.
+fn pools() -> (Meta<MemoryStore>, PoolRecord) {
+    let (meta, _) = cluster();
+    let blocks = PoolSpec {
+        name: "blocks".to_owned(),
+        code: "rep(3)".to_owned(),
+        k: 1,
+        m: 2,
+        ..spec()
+    };
+    let encoded = PoolSpec {
+        name: "blocks-encoded".to_owned(),
+        ..spec()
+    };
+    let (after, placement) = (EncodeAfter::Asked, ReplicaPlacement::Ear);
+    let pool = meta.create_pool_with_lifecycle(&blocks, &encoded, after, placement);
+    (meta, pool.expect("both pools can be"))
+}
+
+fn encoded(pool: &PoolRecord) -> PoolId {
+    pool.lifecycle.expect("blocks become stripes").encoded
+}
+
+fn place(nodes: &[u32], chunk_bytes: u64) -> Placement {
+    Placement {
+        chunk_bytes,
+        nodes: nodes.iter().copied().map(NodeId).collect(),
+    }
+}
+
+/// A file of one segment of full blocks and one of blocks of 512 bytes.
+fn file(meta: &Meta<MemoryStore>, pool: &PoolRecord) -> FileRecord {
+    let blocks = (0..8).map(|at| place(&[0, 2, 4], if at < 4 { 1024 } else { 512 }));
+    let blocks: Vec<Placement> = blocks.collect();
+    let put = meta.begin_put("f", pool.id, 4096 + 100, &blocks, 1);
+    let put = put.expect("the blocks make two segments");
+    meta.commit_put(put.id, 2).expect("a free name")
+}
+
+fn take(meta: &Meta<MemoryStore>, stripes: &[StripeId]) -> Vec<Displaced> {
+    let incarnation = meta.incarnation();
+    let holder = Holder::Coordinator { incarnation };
+    let lease = |&stripe: &StripeId| {
+        let lease = meta.acquire(stripe, holder, &membership(), 1000);
+        let epoch = lease.expect("the coordinator gets all leases").epoch;
+        Displaced { stripe, epoch }
+    };
+    stripes.iter().map(lease).collect()
+}
+
+fn by_node(meta: &Meta<MemoryStore>, stripe: StripeId) -> Result<(), MetaError> {
+    let (node, incarnation) = (NodeId(0), 1);
+    let holder = Holder::Node { node, incarnation };
+    meta.acquire(stripe, holder, &membership(), 1000)
+        .map(|_| ())
+}
+
+/// Room for a stripe in the place of the first segment.
+fn begin(meta: &Meta<MemoryStore>, pool: &PoolRecord, file: &FileRecord) -> Put {
+    let places = [place(&[0, 2, 4, 6, 8, 10], 1024)];
+    let put = meta.begin_conversion("f", file.put, encoded(pool), &places, 5);
+    put.expect("there is room")
+}
+
+#[test]
+fn blocks_become_a_stripe_and_then_blocks_again() {
+    let (meta, pool) = pools();
+    let file = file(&meta, &pool);
+    let put = begin(&meta, &pool, &file);
+    let old = take(&meta, &file.segments[..4]);
+    assert_eq!(
+        meta.commit_conversion(put.id, file.put, &old),
+        Ok(put.stripes.clone())
+    );
+    let after = meta.file("f").unwrap();
+    assert_eq!(after.segments[0], put.stripes[0].id);
+    assert_eq!(after.segments[1..], file.segments[4..]);
+    assert_eq!((after.put, meta.stripe_count()), (file.put, Ok(5)));
+    for old in old {
+        assert_eq!(meta.stripe_status(old.stripe), Ok(StripeStatus::Garbage));
+    }
+    assert_eq!(meta.check(), Ok(vec![]));
+
+    let blocks = vec![place(&[1, 3, 5], 1024); 4];
+    let back = meta
+        .begin_conversion("f", file.put, pool.id, &blocks, 6)
+        .unwrap();
+    let old = take(&meta, &after.segments[..1]);
+    meta.commit_conversion(back.id, file.put, &old).unwrap();
+    let ids: Vec<StripeId> = back.stripes.iter().map(|stripe| stripe.id).collect();
+    assert_eq!(meta.file("f").unwrap().segments[..4], ids);
+    assert_eq!((meta.stripe_count(), meta.check()), (Ok(8), Ok(vec![])));
+}
+
+#[test]
+fn no_node_updates_what_is_new_while_the_old_may_be_served() {
+    let (meta, pool) = pools();
+    let file = file(&meta, &pool);
+    let put = begin(&meta, &pool, &file);
+    let old = take(&meta, &file.segments[..4]);
+    let new = meta.commit_conversion(put.id, file.put, &old).unwrap()[0].id;
+    for old in &old {
+        assert!(matches!(by_node(&meta, new), Err(MetaError::Held { .. })));
+        take(&meta, &[new]);
+        meta.reclaimed(old.stripe).unwrap();
+    }
+    let epoch = take(&meta, &[new])[0].epoch;
+    meta.release(new, epoch).unwrap();
+    assert_eq!(by_node(&meta, new), Ok(()));
+}
+
+#[test]
+fn a_conversion_that_was_overtaken_is_none() {
+    let (meta, pool) = pools();
+    let file = file(&meta, &pool);
+    let put = begin(&meta, &pool, &file);
+    let old = take(&meta, &file.segments[..4]);
+    let refused = |old: &[Displaced]| meta.commit_conversion(put.id, file.put, old).unwrap_err();
+    assert!(
+        matches!(refused(&old[..3]), MetaError::Placement { .. }),
+        "three blocks are no stripe"
+    );
+    let apart = [old[0], old[1], old[3]];
+    assert_eq!(refused(&apart), MetaError::UnknownStripe(old[3].stripe));
+    // Somebody has had the lease of one since.
+    meta.release(old[2].stripe, old[2].epoch).unwrap();
+    by_node(&meta, old[2].stripe).unwrap();
+    assert!(matches!(refused(&old), MetaError::LeaseLost { .. }));
+    assert_eq!(meta.file("f"), Ok(file));
+    assert_eq!(meta.abort_put(put.id), Ok(true));
+    assert_eq!(meta.check(), Ok(vec![]));
+}
+
+#[test]
+fn blocks_come_in_whole_segments_and_pools_keep_one_promise() {
+    let (meta, pool) = pools();
+    for blocks in [
+        vec![place(&[0, 2, 4], 1024); 3],
+        vec![place(&[0, 2, 4], 1024); 5],
+        [1024, 1024, 1024, 512]
+            .map(|b| place(&[0, 2, 4], b))
+            .to_vec(),
+    ] {
+        let refused = meta.begin_put("g", pool.id, 4096, &blocks, 1);
+        assert!(
+            matches!(refused, Err(MetaError::Placement { .. })),
+            "{refused:?}"
+        );
+    }
+    let other = PoolSpec {
+        name: "other".to_owned(),
+        survive: Survive::Nodes(1),
+        ..pool.spec.clone()
+    };
+    let encoded = PoolSpec {
+        name: "other-encoded".to_owned(),
+        ..spec()
+    };
+    let (after, placement) = (EncodeAfter::Full, ReplicaPlacement::Rr);
+    let refused = meta.create_pool_with_lifecycle(&other, &encoded, after, placement);
+    assert!(matches!(refused, Err(MetaError::Pool(_))), "{refused:?}");
+    let lifecycle = Lifecycle {
+        encoded: encoded_of(&meta),
+        after: EncodeAfter::Asked,
+        placement: ReplicaPlacement::Ear,
+    };
+    assert_eq!(
+        meta.pool_named("blocks").unwrap().lifecycle,
+        Some(lifecycle)
+    );
+}
+
+fn encoded_of(meta: &Meta<MemoryStore>) -> PoolId {
+    meta.pool_named("blocks-encoded")
+        .expect("it was made with its pool")
+        .id
+}
+
+#[test]
+fn wishes_die_with_their_file() {
+    let (meta, pool) = pools();
+    assert!(matches!(
+        meta.wish("f", Wish::Encoded),
+        Err(MetaError::UnknownFile(_))
+    ));
+    file(&meta, &pool);
+    assert_eq!(meta.wish_of("f"), Ok(None));
+    meta.wish("f", Wish::Encoded).unwrap();
+    let since_ms = 77;
+    meta.wish("f", Wish::Replicated { since_ms }).unwrap();
+    assert_eq!(meta.wish_of("f"), Ok(Some(Wish::Replicated { since_ms })));
+    let put = meta.file("f").unwrap().put;
+    meta.remove_file("f", put).unwrap();
+    file(&meta, &pool);
+    assert_eq!(meta.wish_of("f"), Ok(None));
+}

@@ -1,0 +1,198 @@
+//! What engines must do: keep transactions whole, refuse what is damaged, and say plainly why.
+
+use crate::fixture::{cluster, cluster_in, one_file};
+use gabion_meta::{ClusterId, FORMAT, KeyValue, MemoryStore, Meta, MetaError, RedbStore};
+use std::path::Path;
+
+/// The same demands on every engine.
+fn keeps_transactions_whole(store: &impl KeyValue) {
+    let put = |key: &'static [u8], value: &'static [u8]| store.write(|txn| txn.put(key, value));
+    for (key, value) in [(b"a", b"1"), (b"b", b"2"), (b"c", b"3")] {
+        put(key, value).expect("a write");
+    }
+    let aborted: Result<(), _> = store.write(|txn| {
+        txn.put(b"b", b"9")?;
+        txn.put(b"bb", b"9")?;
+        txn.delete(b"a")?;
+        let seen = txn.scan(b"a", b"c", 9)?;
+        assert_eq!(
+            seen,
+            rows(&[(b"b", b"9"), (b"bb", b"9")]),
+            "its own changes"
+        );
+        assert_eq!(txn.get(b"a")?, None);
+        Err(MetaError::NoCluster)
+    });
+    assert_eq!(aborted, Err(MetaError::NoCluster));
+    let all = rows(&[(b"a", b"1"), (b"b", b"2"), (b"c", b"3")]);
+    store
+        .read(|txn| {
+            assert_eq!(txn.scan(b"", b"\xff", 9)?, all);
+            assert_eq!(txn.scan(b"a", b"c", 9)?, all[..2], "the end is outside");
+            assert_eq!(txn.scan(b"a\0", b"\xff", 1)?, all[1..2]);
+            assert_eq!(txn.scan(b"c", b"a", 9)?, []);
+            assert_eq!(txn.get(b"b")?.as_deref(), Some(&b"2"[..]));
+            Ok(())
+        })
+        .expect("a read");
+    store
+        .write(|txn| {
+            txn.delete(b"a")?;
+            txn.delete(b"not there")?;
+            assert_eq!(
+                txn.scan(b"", b"\xff", 1)?,
+                all[1..2],
+                "a deleted row frees its place"
+            );
+            Ok(())
+        })
+        .expect("a write");
+    let left = store.read(|txn| txn.scan(b"", b"\xff", 9));
+    assert_eq!(left, Ok(all[1..].to_vec()));
+}
+
+fn rows(rows: &[(&[u8], &[u8])]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let owned = |(key, value): &(&[u8], &[u8])| (key.to_vec(), value.to_vec());
+    rows.iter().map(owned).collect()
+}
+
+#[test]
+fn in_memory() {
+    keeps_transactions_whole(&MemoryStore::new());
+}
+
+#[test]
+fn on_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("meta.redb");
+    let store = RedbStore::create(&path).unwrap();
+    keeps_transactions_whole(&store);
+    drop(store);
+    let store = RedbStore::create(&path).unwrap();
+    let rows = store.read(|txn| txn.scan(b"", b"\xff", 9)).unwrap();
+    assert_eq!(rows.len(), 2, "creating again opens what is there");
+}
+
+#[test]
+fn a_cut_creation_is_repeated() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("meta.redb");
+    let leftover = directory.path().join("meta.redb.unfinished");
+    std::fs::write(&leftover, b"half a store").unwrap();
+    let store = RedbStore::create(&path).unwrap();
+    assert!(!leftover.exists());
+    assert_eq!(Meta::open(store).err(), Some(MetaError::NoCluster));
+    let store = RedbStore::create(&path).unwrap();
+    assert!(Meta::create(store, ClusterId(1)).is_ok());
+}
+
+#[test]
+fn stores_that_cannot_be_opened_say_why() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("meta.redb");
+    let refusal = |path: &Path| RedbStore::open(path).err().unwrap();
+    assert!(matches!(refusal(&path), MetaError::NoStore { .. }));
+    let store = RedbStore::create(&path).unwrap();
+    assert!(matches!(refusal(&path), MetaError::Locked { .. }));
+    drop(store);
+    for content in [vec![], b"no store".to_vec(), vec![0; 65536]] {
+        std::fs::write(&path, content).unwrap();
+        let error = refusal(&path);
+        assert!(matches!(error, MetaError::Damaged { .. }), "{error}");
+    }
+    let error = refusal(directory.path());
+    assert!(matches!(error, MetaError::Storage { .. }), "{error}");
+}
+
+#[test]
+fn a_flipped_bit_is_refused_or_harmless() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("meta.redb");
+    let (meta, pool) = cluster_in(RedbStore::create(&path).unwrap());
+    let files: Vec<_> = ["a", "b", "c"]
+        .map(|name| one_file(&meta, &pool, name))
+        .into();
+    let nodes = meta.nodes().unwrap();
+    drop(meta);
+    let intact = std::fs::read(&path).unwrap();
+    let mut refused = 0;
+    // Every bit would take minutes. Odd steps visit all positions within words and pages; the
+    // header is short and says which commit is the last, so it gets the smaller one.
+    let header = (0..320 * 8).step_by(61);
+    let pages = (320 * 8..intact.len() * 8).step_by(10_007);
+    for bit in header.chain(pages) {
+        let mut damaged = intact.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        std::fs::write(&path, &damaged).unwrap();
+        match RedbStore::open(&path).and_then(Meta::open) {
+            Ok(meta) => {
+                assert_eq!(meta.files("", None, 9).unwrap(), files, "bit {bit}");
+                assert_eq!(meta.nodes().unwrap(), nodes, "bit {bit}");
+                assert_eq!(meta.check(), Ok(vec![]), "bit {bit}");
+            }
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(refused > 0, "no flip hit anything that matters");
+}
+
+#[test]
+fn a_newer_format_is_refused_before_anything_is_read() {
+    let (meta, _) = cluster();
+    let store = meta.into_store();
+    // The format's row: tag 0; version 1; the number. Behind it, rows of a shape not known yet.
+    let newer = u8::try_from(FORMAT).unwrap() + 1;
+    store
+        .write(|txn| {
+            txn.put(&[0], &[1, newer])?;
+            txn.put(&[1], b"\xff what a newer program writes here")
+        })
+        .unwrap();
+    let expected = MetaError::NewerFormat {
+        found: FORMAT + 1,
+        supported: FORMAT,
+    };
+    assert_eq!(Meta::open(store).err(), Some(expected));
+}
+
+#[test]
+fn any_damaged_row_is_an_error_and_never_a_panic() {
+    let (meta, pool) = cluster();
+    let file = one_file(&meta, &pool, "a");
+    meta.begin_put("b", pool.id, 4096, &[crate::fixture::place(1)], 0)
+        .unwrap();
+    one_file(&meta, &pool, "c");
+    let put = meta.file("c").unwrap().put;
+    meta.remove_file("c", put).unwrap();
+    let stripe = file.segments[0];
+    let holder = gabion_meta::Holder::Coordinator { incarnation: 1 };
+    let membership = crate::fixture::membership();
+    meta.acquire(stripe, holder, &membership, 0).unwrap();
+    let store = meta.into_store();
+    let mut noticed = 0;
+    for (key, value) in store.rows() {
+        for at in 0..value.len() {
+            let mut damaged = value.clone();
+            damaged[at] ^= 0xff;
+            store.write(|txn| txn.put(&key, &damaged)).unwrap();
+            // Whatever it answers, it answers: most flips break a row, others look like others.
+            let sound = Meta::<&MemoryStore>::open(&store).is_ok_and(|meta| {
+                let _ = (meta.nodes(), meta.topology(), meta.pools(), meta.puts());
+                let _ = (
+                    meta.files("", None, 9),
+                    meta.stripes_of("a"),
+                    meta.stripe(stripe),
+                );
+                let _ = (
+                    meta.stripes_on(gabion_layout::NodeId(0), None, 9),
+                    meta.garbage(None, 9),
+                );
+                let _ = meta.lease(stripe);
+                meta.check() == Ok(vec![])
+            });
+            noticed += u32::from(!sound);
+            store.write(|txn| txn.put(&key, &value)).unwrap();
+        }
+    }
+    assert!(noticed > 100, "{noticed}");
+}

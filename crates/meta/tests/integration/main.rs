@@ -1,0 +1,9 @@
+//! The integration tests of `meta`, linked once: a module for each subject.
+
+mod conversions;
+mod engines;
+mod fixture;
+mod model;
+mod operations;
+mod placed_anew;
+mod replacements;

@@ -1,0 +1,366 @@
+//! The model: what a cluster's metadata should be, as maps and lists.
+
+use crate::model::operation::{Action, Answer, World};
+use gabion_layout::{
+    ChunkIndex, Epoch, Generation, NodeId, StaleChunk, Start, StripeId, StripeRecord,
+};
+use gabion_meta::{
+    Displaced, FileRecord, Holder, Lease, MetaError, NodeRecord, Placement, Put, PutId, PutRecord,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The name of an error's variant.
+pub(crate) fn kind(error: &MetaError) -> String {
+    let text = format!("{error:?}");
+    let end = text.find(|c: char| !c.is_alphanumeric());
+    text[..end.unwrap_or(text.len())].to_owned()
+}
+
+/// What should be there.
+pub(crate) struct Expected {
+    pub(crate) incarnation: u64,
+    pub(crate) nodes: Vec<NodeRecord>,
+    pub(crate) files: BTreeMap<String, FileRecord>,
+    pub(crate) puts: BTreeMap<PutId, (PutRecord, Vec<StripeRecord>)>,
+    /// Of those puts that replace: the file's put, and what they displace.
+    replacements: BTreeMap<PutId, (PutId, Vec<Displaced>)>,
+    pub(crate) live: BTreeMap<StripeId, StripeRecord>,
+    pub(crate) garbage: BTreeMap<StripeId, StripeRecord>,
+    pub(crate) leases: BTreeMap<StripeId, (Epoch, Option<Holder>)>,
+    /// Puts and replacements that were committed; a model begins too few to forget one.
+    committed: BTreeSet<PutId>,
+    put_count: u64,
+    stripe_count: u64,
+}
+
+type Outcome = Result<Answer, &'static str>;
+
+impl Expected {
+    pub(crate) fn new(incarnation: u64, nodes: Vec<NodeRecord>) -> Self {
+        Self {
+            incarnation,
+            nodes,
+            files: BTreeMap::new(),
+            puts: BTreeMap::new(),
+            replacements: BTreeMap::new(),
+            live: BTreeMap::new(),
+            garbage: BTreeMap::new(),
+            leases: BTreeMap::new(),
+            committed: BTreeSet::new(),
+            put_count: 0,
+            stripe_count: 0,
+        }
+    }
+
+    pub(crate) fn apply(&mut self, action: &Action, world: &World) -> Outcome {
+        match action {
+            Action::Begin {
+                name,
+                size_bytes,
+                placements,
+            } => self.begin(name, *size_bytes, placements, world),
+            Action::Commit(put) => self.commit(*put, world.now_ms),
+            Action::Lead(stripes) => {
+                let incarnation = self.incarnation;
+                let holder = Holder::Coordinator { incarnation };
+                let lease = |stripe: &StripeId| match self.acquire(*stripe, holder, world)? {
+                    Answer::Lease(lease) => Ok(lease),
+                    other => unreachable!("{other:?} is no lease"),
+                };
+                let leases: Result<_, _> = stripes.iter().map(lease).collect();
+                leases.map(Answer::Leases)
+            }
+            Action::Replace {
+                name,
+                file,
+                displaced,
+                nodes,
+            } => self.replace(name, *file, displaced, nodes, world),
+            Action::CommitReplacement(put) => self.commit_replacement(*put),
+            Action::Abort(put) => {
+                let replacement = self.replacements.remove(put);
+                let displaced = replacement.map_or(Vec::new(), |(_, displaced)| displaced);
+                for old in displaced {
+                    if self.holds(old) {
+                        self.leases.insert(old.stripe, (old.epoch, None));
+                    }
+                }
+                let aborted = self.puts.remove(put);
+                let there = aborted.is_some();
+                let stripes = aborted.into_iter().flat_map(|(_, stripes)| stripes);
+                self.garbage
+                    .extend(stripes.map(|stripe| (stripe.id, stripe)));
+                Ok(Answer::Whether(there))
+            }
+            Action::Touch(put) => {
+                let (record, _) = self.puts.get_mut(put).ok_or("UnknownPut")?;
+                record.touched_ms = world.now_ms;
+                Ok(Answer::Done)
+            }
+            Action::Remove(name) => self.remove(name),
+            Action::Reclaim(stripe) => Ok(Answer::Whether(self.garbage.remove(stripe).is_some())),
+            Action::Declare(node, failed) => {
+                let node = self.nodes.get_mut(node.0 as usize).ok_or("UnknownNode")?;
+                node.failed = *failed;
+                node.admitted = node.admitted.or((!failed).then(Start::default));
+                Ok(Answer::Node(node.clone()))
+            }
+            Action::Relocate(id, generation, chunk, node) => {
+                self.relocate(*id, *generation, *chunk, *node)
+            }
+            Action::Stale(id, chunk) => self.mark_stale(*id, *chunk),
+            Action::Acquire(stripe, holder) => self.acquire(*stripe, *holder, world),
+            Action::Release(stripe, epoch) => {
+                let held = self
+                    .leases
+                    .get_mut(stripe)
+                    .filter(|(current, holder)| current == epoch && holder.is_some());
+                Ok(Answer::Whether(
+                    held.is_some_and(|(_, holder)| holder.take().is_some()),
+                ))
+            }
+        }
+    }
+
+    fn begin(
+        &mut self,
+        name: &str,
+        size_bytes: u64,
+        placements: &[Placement],
+        world: &World,
+    ) -> Outcome {
+        if self.files.contains_key(name) {
+            return Err("FileExists");
+        }
+        if placements.iter().any(|place| self.is_short(&place.nodes)) {
+            return Err("NodeFailed");
+        }
+        Ok(Answer::Put(
+            self.reserve(name, size_bytes, placements, world),
+        ))
+    }
+
+    fn has_failed(&self, node: NodeId) -> bool {
+        self.nodes[node.0 as usize].failed
+    }
+
+    /// Whether a new stripe of `rs(4,2)` on these nodes would not survive one more loss.
+    fn is_short(&self, nodes: &[NodeId]) -> bool {
+        let failed = nodes.iter().filter(|node| self.has_failed(**node));
+        failed.count() > 1
+    }
+
+    fn reserve(
+        &mut self,
+        name: &str,
+        size_bytes: u64,
+        placements: &[Placement],
+        world: &World,
+    ) -> Put {
+        let id = PutId(self.put_count);
+        let first_stripe = StripeId(self.stripe_count);
+        let stripe = |(place, id): (&Placement, u64)| StripeRecord {
+            id: StripeId(id),
+            pool: world.pool,
+            chunk_bytes: place.chunk_bytes,
+            generation: Generation(1),
+            nodes: place.nodes.clone(),
+            stale: (0..)
+                .zip(&place.nodes)
+                .filter(|(_, node)| self.has_failed(**node))
+                .map(|(chunk, _)| StaleChunk {
+                    chunk: ChunkIndex(chunk),
+                    missed_after: None,
+                })
+                .collect(),
+        };
+        let numbered = placements.iter().zip(self.stripe_count..);
+        let stripes: Vec<_> = numbered.map(stripe).collect();
+        self.put_count += 1;
+        self.stripe_count += stripes.len() as u64;
+        let record = PutRecord {
+            id,
+            name: name.to_owned(),
+            pool: world.pool,
+            size_bytes,
+            first_stripe,
+            stripe_count: stripes.len() as u64,
+            touched_ms: world.now_ms,
+        };
+        self.puts.insert(id, (record, stripes.clone()));
+        Put { id, stripes }
+    }
+
+    fn holds(&self, old: Displaced) -> bool {
+        let lease = self.leases.get(&old.stripe);
+        matches!(lease, Some((epoch, Some(Holder::Coordinator { .. }))) if *epoch == old.epoch)
+    }
+
+    fn replace(
+        &mut self,
+        name: &str,
+        file: PutId,
+        displaced: &[Displaced],
+        nodes: &[Vec<NodeId>],
+        world: &World,
+    ) -> Outcome {
+        if !displaced.iter().all(|old| self.holds(*old)) {
+            return Err("LeaseLost");
+        }
+        if nodes.iter().any(|nodes| self.is_short(nodes)) {
+            return Err("NodeFailed");
+        }
+        let place = |(old, nodes): (&Displaced, &Vec<NodeId>)| Placement {
+            chunk_bytes: self.live[&old.stripe].chunk_bytes,
+            nodes: nodes.clone(),
+        };
+        let placements: Vec<_> = displaced.iter().zip(nodes).map(place).collect();
+        let size_bytes = self.files[name].size_bytes;
+        let put = self.reserve(name, size_bytes, &placements, world);
+        self.replacements.insert(put.id, (file, displaced.to_vec()));
+        Ok(Answer::Put(put))
+    }
+
+    fn commit_replacement(&mut self, put: PutId) -> Outcome {
+        if self.committed.contains(&put) {
+            return Err("CommittedBefore");
+        }
+        let (file_put, displaced) = self.replacements.get(&put).cloned().ok_or("UnknownPut")?;
+        let (record, stripes) = self.puts[&put].clone();
+        let file = self.files.get(&record.name).ok_or("UnknownFile")?;
+        if file.put != file_put {
+            return Err("FileReplaced");
+        }
+        if displaced
+            .iter()
+            .any(|old| !file.segments.contains(&old.stripe))
+        {
+            return Err("UnknownStripe");
+        }
+        if !displaced.iter().all(|old| self.holds(*old)) {
+            return Err("LeaseLost");
+        }
+        let file = self.files.get_mut(&record.name).expect("it was just there");
+        for (Displaced { stripe: old, .. }, new) in displaced.iter().zip(&stripes) {
+            let segments = file.segments.iter_mut();
+            segments.filter(|id| *id == old).for_each(|id| *id = new.id);
+            self.leases.remove(old);
+            let gone = self.live.remove(old).expect("files have stripes");
+            self.garbage.insert(*old, gone);
+            self.live.insert(new.id, new.clone());
+        }
+        self.puts.remove(&put);
+        self.replacements.remove(&put);
+        self.committed.insert(put);
+        Ok(Answer::Stripes(stripes))
+    }
+
+    fn remove(&mut self, name: &str) -> Outcome {
+        let file = self.files.remove(name).ok_or("UnknownFile")?;
+        for id in &file.segments {
+            let stripe = self.live.remove(id).expect("files have stripes");
+            self.leases.remove(id);
+            self.garbage.insert(*id, stripe);
+        }
+        Ok(Answer::File(file))
+    }
+
+    fn mark_stale(&mut self, id: StripeId, chunk: ChunkIndex) -> Outcome {
+        let stripe = self.live.get_mut(&id).ok_or("UnknownStripe")?;
+        if chunk.at() >= stripe.nodes.len() {
+            return Err("UnknownChunk");
+        }
+        if stripe.stale.iter().all(|stale| stale.chunk != chunk) {
+            let missed_after = None;
+            stripe.stale.push(StaleChunk {
+                chunk,
+                missed_after,
+            });
+            stripe.stale.sort_by_key(|stale| stale.chunk);
+            stripe.generation.0 += 1;
+        }
+        Ok(Answer::Stripe(stripe.clone()))
+    }
+
+    fn commit(&mut self, put: PutId, now_ms: u64) -> Outcome {
+        if self.committed.contains(&put) {
+            return Err("CommittedBefore");
+        }
+        let (record, _) = self.puts.get(&put).ok_or("UnknownPut")?;
+        if self.replacements.contains_key(&put) {
+            return Err("UnknownPut");
+        }
+        if self.files.contains_key(&record.name) {
+            return Err("FileExists");
+        }
+        let (record, stripes) = self.puts.remove(&put).expect("it was just there");
+        let file = FileRecord {
+            name: record.name.clone(),
+            pool: record.pool,
+            size_bytes: record.size_bytes,
+            segments: stripes.iter().map(|stripe| stripe.id).collect(),
+            put,
+            created_ms: now_ms,
+        };
+        self.live
+            .extend(stripes.into_iter().map(|stripe| (stripe.id, stripe)));
+        self.files.insert(record.name, file.clone());
+        self.committed.insert(put);
+        Ok(Answer::File(file))
+    }
+
+    fn relocate(
+        &mut self,
+        id: StripeId,
+        expected: Generation,
+        chunk: ChunkIndex,
+        node: NodeId,
+    ) -> Outcome {
+        let stripe = self.live.get_mut(&id).ok_or("UnknownStripe")?;
+        if stripe.generation != expected {
+            return Err("GenerationChanged");
+        }
+        let old = *stripe.nodes.get(chunk.at()).ok_or("UnknownChunk")?;
+        let target = self.nodes.get(node.0 as usize).ok_or("UnknownNode")?;
+        if target.failed {
+            return Err("NodeFailed");
+        }
+        if old != node && stripe.nodes.contains(&node) {
+            return Err("NodeInStripe");
+        }
+        stripe.nodes[chunk.at()] = node;
+        stripe.stale.retain(|stale| stale.chunk != chunk);
+        stripe.generation.0 += 1;
+        Ok(Answer::Stripe(stripe.clone()))
+    }
+
+    /// Written from the rules and not from the code: by the world's knowledge of who runs, not by
+    /// the membership's.
+    fn acquire(&mut self, stripe: StripeId, asker: Holder, world: &World) -> Outcome {
+        let runs = |holder: Holder| match holder {
+            Holder::Node { node, incarnation } => {
+                world.runs[node.0 as usize] == (incarnation, true)
+            }
+            Holder::Coordinator { incarnation } => incarnation == self.incarnation,
+        };
+        if !runs(asker) {
+            return Err("NodeNotLive");
+        }
+        let generation = self.live.get(&stripe).ok_or("UnknownStripe")?.generation;
+        let (epoch, holder) = self.leases.get(&stripe).copied().unwrap_or_default();
+        let epoch = match holder {
+            Some(holder) if holder == asker => epoch,
+            Some(holder) if runs(holder) && !matches!(asker, Holder::Coordinator { .. }) => {
+                return Err("Held");
+            }
+            _ => Epoch(epoch.0 + 1),
+        };
+        self.leases.insert(stripe, (epoch, Some(asker)));
+        Ok(Answer::Lease(Lease {
+            stripe,
+            epoch,
+            generation,
+            holder: asker,
+        }))
+    }
+}

@@ -1,0 +1,402 @@
+//! Operations drawn at random, made concrete against what exists.
+
+use crate::model::expected::Expected;
+use gabion_layout::{ChunkIndex, Epoch, Generation, NodeId, StripeId, StripeRecord};
+use gabion_meta::{
+    Displaced, FileRecord, Holder, KeyValue, Lease, Membership, Meta, MetaError, NodeRecord,
+    Placement, Put, PutId, Timing,
+};
+use proptest::prelude::*;
+
+/// Nodes of the test's cluster, three a rack.
+pub(crate) const NODES: u32 = 12;
+/// Data bytes of a full stripe of the test's pool: `rs(4,2)` with chunks of 1024 bytes.
+pub(crate) const STRIPE_BYTES: u64 = 4 * 1024;
+/// The timing of the test's membership.
+pub(crate) const TIMING: Timing = Timing {
+    lease_ms: 100,
+    margin_ms: 10,
+    grace_ms: 1000,
+};
+
+/// What is drawn. Numbers pick among what exists, and sometimes miss on purpose.
+#[derive(Clone, Debug)]
+pub(crate) enum Operation {
+    Restart {
+        killed: bool,
+    },
+    Begin {
+        name: u8,
+        size_bytes: u64,
+        place: u32,
+    },
+    Commit {
+        pick: usize,
+    },
+    Lead {
+        name: u8,
+    },
+    Replace {
+        name: u8,
+        first: usize,
+        place: u32,
+    },
+    CommitReplacement {
+        pick: usize,
+    },
+    Abort {
+        pick: usize,
+    },
+    Touch {
+        pick: usize,
+    },
+    Remove {
+        name: u8,
+    },
+    Reclaim {
+        pick: usize,
+    },
+    Relocate {
+        pick: usize,
+        chunk: usize,
+        node: u32,
+        behind: bool,
+    },
+    Stale {
+        pick: usize,
+        chunk: usize,
+    },
+    Declare {
+        node: u32,
+        failed: bool,
+    },
+    Silence {
+        node: u32,
+    },
+    Rerun {
+        node: u32,
+    },
+    Acquire {
+        pick: usize,
+        node: Option<u32>,
+    },
+    Release {
+        pick: usize,
+        behind: bool,
+    },
+}
+
+pub(crate) fn operations(most: usize) -> impl Strategy<Value = Vec<Operation>> {
+    let name = 0u8..4;
+    let (pick, chunk, node) = (0usize..8, 0usize..7, 0u32..NODES + 1);
+    let one = prop_oneof![
+        1 => any::<bool>().prop_map(|killed| Operation::Restart { killed }),
+        4 => (name.clone(), 0..3 * STRIPE_BYTES, 0..NODES)
+            .prop_map(|(name, size_bytes, place)| Operation::Begin { name, size_bytes, place }),
+        4 => (0usize..3).prop_map(|pick| Operation::Commit { pick }),
+        3 => name.clone().prop_map(|name| Operation::Lead { name }),
+        3 => (name.clone(), 0usize..2, 0..NODES)
+            .prop_map(|(name, first, place)| Operation::Replace { name, first, place }),
+        3 => (0usize..3).prop_map(|pick| Operation::CommitReplacement { pick }),
+        1 => (0usize..3).prop_map(|pick| Operation::Abort { pick }),
+        1 => (0usize..3).prop_map(|pick| Operation::Touch { pick }),
+        1 => name.prop_map(|name| Operation::Remove { name }),
+        1 => pick.clone().prop_map(|pick| Operation::Reclaim { pick }),
+        4 => (pick.clone(), chunk.clone(), node.clone(), prop::bool::weighted(0.2))
+            .prop_map(|(pick, chunk, node, behind)| Operation::Relocate { pick, chunk, node, behind }),
+        2 => (pick.clone(), chunk).prop_map(|(pick, chunk)| Operation::Stale { pick, chunk }),
+        1 => (node.clone(), prop::bool::weighted(0.4))
+            .prop_map(|(node, failed)| Operation::Declare { node, failed }),
+        1 => (0..4u32).prop_map(|node| Operation::Silence { node }),
+        1 => (0..4u32).prop_map(|node| Operation::Rerun { node }),
+        6 => (pick.clone(), prop::option::weighted(0.8, 0..4u32))
+            .prop_map(|(pick, node)| Operation::Acquire { pick, node }),
+        2 => (pick, prop::bool::weighted(0.3))
+            .prop_map(|(pick, behind)| Operation::Release { pick, behind }),
+    ];
+    prop::collection::vec(one, 1..most)
+}
+
+/// An operation with its arguments.
+#[derive(Clone, Debug)]
+pub(crate) enum Action {
+    Begin {
+        name: String,
+        size_bytes: u64,
+        placements: Vec<Placement>,
+    },
+    Commit(PutId),
+    /// The coordinator takes the leases of these stripes.
+    Lead(Vec<StripeId>),
+    Replace {
+        name: String,
+        file: PutId,
+        displaced: Vec<Displaced>,
+        nodes: Vec<Vec<NodeId>>,
+    },
+    CommitReplacement(PutId),
+    Abort(PutId),
+    Touch(PutId),
+    Remove(String),
+    Reclaim(StripeId),
+    Relocate(StripeId, Generation, ChunkIndex, NodeId),
+    Stale(StripeId, ChunkIndex),
+    Declare(NodeId, bool),
+    Acquire(StripeId, Holder),
+    Release(StripeId, Epoch),
+}
+
+/// What an operation answered.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Answer {
+    Put(Put),
+    File(FileRecord),
+    Stripe(StripeRecord),
+    Stripes(Vec<StripeRecord>),
+    Node(NodeRecord),
+    Lease(Lease),
+    Leases(Vec<Lease>),
+    Whether(bool),
+    Done,
+}
+
+impl Action {
+    /// Does it.
+    pub(crate) fn apply<K: KeyValue>(
+        &self,
+        meta: &Meta<K>,
+        world: &World,
+    ) -> Result<Answer, MetaError> {
+        let now_ms = world.now_ms;
+        match self {
+            Self::Begin {
+                name,
+                size_bytes,
+                placements,
+            } => meta
+                .begin_put(name, world.pool, *size_bytes, placements, now_ms)
+                .map(Answer::Put),
+            Self::Commit(put) => meta.commit_put(*put, now_ms).map(Answer::File),
+            Self::Lead(stripes) => {
+                let incarnation = meta.incarnation();
+                let holder = Holder::Coordinator { incarnation };
+                let leases = meta.acquire_all(stripes, holder, &world.membership, now_ms)?;
+                let leases: Result<_, _> = leases.into_iter().collect();
+                leases.map(Answer::Leases)
+            }
+            Self::Replace {
+                name,
+                file,
+                displaced,
+                nodes,
+            } => meta
+                .begin_replacement(name, *file, displaced, nodes, now_ms)
+                .map(Answer::Put),
+            Self::CommitReplacement(put) => meta.commit_replacement(*put).map(Answer::Stripes),
+            Self::Abort(put) => meta.abort_put(*put).map(Answer::Whether),
+            Self::Touch(put) => meta.touch_put(*put, now_ms).map(|()| Answer::Done),
+            Self::Remove(name) => {
+                let removed = meta.file(name).map(|file| meta.remove_file(name, file.put));
+                removed.and_then(|removed| removed).map(Answer::File)
+            }
+            Self::Reclaim(stripe) => meta.reclaimed(*stripe).map(Answer::Whether),
+            Self::Relocate(stripe, generation, chunk, node) => meta
+                .relocate(*stripe, *generation, *chunk, (*node, None))
+                .map(Answer::Stripe),
+            Self::Stale(stripe, chunk) => meta.mark_stale(*stripe, *chunk).map(Answer::Stripe),
+            Self::Declare(node, true) => meta.declare_failed(*node).map(Answer::Node),
+            Self::Declare(node, false) => meta
+                .declare_returned(*node, gabion_layout::Start::default(), 0)
+                .map(Answer::Node),
+            Self::Acquire(stripe, holder) => meta
+                .acquire(*stripe, *holder, &world.membership, now_ms)
+                .map(Answer::Lease),
+            Self::Release(stripe, epoch) => meta.release(*stripe, *epoch).map(Answer::Whether),
+        }
+    }
+}
+
+/// What is outside of the metadata: time, and which runs of which nodes send heartbeats.
+pub(crate) struct World {
+    pub(crate) now_ms: u64,
+    pub(crate) pool: gabion_layout::PoolId,
+    pub(crate) membership: Membership,
+    /// The run of each of the first nodes, and whether it was heard of within its lease.
+    pub(crate) runs: Vec<(u64, bool)>,
+}
+
+impl World {
+    pub(crate) fn new(pool: gabion_layout::PoolId) -> Self {
+        let mut world = Self {
+            now_ms: 1000,
+            pool,
+            membership: Membership::new(TIMING),
+            runs: vec![(1, true); 4],
+        };
+        world.beat();
+        world
+    }
+
+    /// Heartbeats of all nodes that are not silent.
+    fn beat(&mut self) {
+        for (node, &(run, up)) in self.runs.iter().enumerate() {
+            if up {
+                self.membership
+                    .heartbeat(NodeId(node as u32), run, self.now_ms);
+            }
+        }
+    }
+
+    /// A new coordinator hears of all nodes anew; the silent ones stay silent beyond their doubt.
+    pub(crate) fn restart(&mut self) {
+        self.membership = Membership::new(TIMING);
+        for node in 0..self.runs.len() {
+            self.membership
+                .expect(NodeId(node as u32), false, self.now_ms);
+        }
+        self.now_ms += TIMING.lease_ms + TIMING.margin_ms;
+        self.beat();
+    }
+
+    /// What an operation changes outside of the metadata.
+    fn happen(&mut self, operation: &Operation) {
+        match *operation {
+            Operation::Silence { node } => {
+                self.runs[node as usize].1 = false;
+                self.now_ms += TIMING.lease_ms + TIMING.margin_ms;
+            }
+            Operation::Rerun { node } => {
+                let run = &mut self.runs[node as usize];
+                *run = (run.0 + 1, true);
+            }
+            _ => {}
+        }
+    }
+
+    /// The present run of a node, or of the coordinator.
+    fn holder(&self, node: Option<u32>, coordinator: u64) -> Holder {
+        match node {
+            Some(node) => Holder::Node {
+                node: NodeId(node),
+                incarnation: self.runs[node as usize].0,
+            },
+            None => Holder::Coordinator {
+                incarnation: coordinator,
+            },
+        }
+    }
+
+    /// What an operation means here and now; none for what happens outside of the metadata.
+    pub(crate) fn action(&mut self, operation: &Operation, expected: &Expected) -> Option<Action> {
+        self.now_ms += 1;
+        self.happen(operation);
+        self.beat();
+        let name = |name: u8| format!("file/{name}");
+        let put = |pick| *expected.puts.keys().nth(pick).unwrap_or(&PutId(999));
+        let stripe = |pick| *expected.live.keys().nth(pick).unwrap_or(&StripeId(9999));
+        let garbage = |pick| {
+            let garbage = expected.garbage.keys().nth(pick);
+            garbage.copied().unwrap_or_else(|| stripe(pick))
+        };
+        Some(match *operation {
+            Operation::Restart { .. } | Operation::Silence { .. } | Operation::Rerun { .. } => {
+                return None;
+            }
+            Operation::Begin {
+                name: n,
+                size_bytes,
+                place,
+            } => Action::Begin {
+                name: name(n),
+                size_bytes,
+                placements: placements(size_bytes, place),
+            },
+            Operation::Commit { pick } => Action::Commit(put(pick)),
+            Operation::Lead { name: n } => {
+                let file = expected.files.get(&name(n))?;
+                Action::Lead(file.segments.clone())
+            }
+            Operation::Replace {
+                name: n,
+                first,
+                place,
+            } => replacement(expected, name(n), first, place)?,
+            Operation::CommitReplacement { pick } => Action::CommitReplacement(put(pick)),
+            Operation::Abort { pick } => Action::Abort(put(pick)),
+            Operation::Touch { pick } => Action::Touch(put(pick)),
+            Operation::Remove { name: n } => Action::Remove(name(n)),
+            Operation::Reclaim { pick } => Action::Reclaim(garbage(pick)),
+            Operation::Relocate {
+                pick,
+                chunk,
+                node,
+                behind,
+            } => {
+                let (id, chunk) = (stripe(pick), ChunkIndex::new(chunk));
+                let generation = generation(expected, id, behind);
+                Action::Relocate(id, generation, chunk, NodeId(node))
+            }
+            Operation::Stale { pick, chunk } => Action::Stale(stripe(pick), ChunkIndex::new(chunk)),
+            Operation::Declare { node, failed } => Action::Declare(NodeId(node), failed),
+            Operation::Acquire { pick, node } => {
+                let holder = self.holder(node, expected.incarnation);
+                Action::Acquire(stripe(pick), holder)
+            }
+            Operation::Release { pick, behind } => {
+                let id = stripe(pick);
+                let epoch = expected.leases.get(&id).map_or(1, |(epoch, _)| epoch.0);
+                Action::Release(id, Epoch(epoch - u64::from(behind)))
+            }
+        })
+    }
+}
+
+/// The replacement of a file's stripes from the `first` on, under the leases that they have.
+fn replacement(expected: &Expected, name: String, first: usize, place: u32) -> Option<Action> {
+    let file = expected.files.get(&name)?;
+    let epoch = |stripe| {
+        expected
+            .leases
+            .get(stripe)
+            .map_or(Epoch(1), |lease| lease.0)
+    };
+    let displaced: Vec<Displaced> = file
+        .segments
+        .iter()
+        .skip(first)
+        .map(|stripe| Displaced {
+            stripe: *stripe,
+            epoch: epoch(stripe),
+        })
+        .collect();
+    Some(Action::Replace {
+        name,
+        file: file.put,
+        nodes: vec![spread(place); displaced.len()],
+        displaced,
+    })
+}
+
+/// The generation of a stripe, or the one before it.
+fn generation(expected: &Expected, stripe: StripeId, behind: bool) -> Generation {
+    let now = expected.live.get(&stripe).map_or(1, |s| s.generation.0);
+    Generation(now - u64::from(behind))
+}
+
+/// Six nodes from `place` on.
+fn spread(place: u32) -> Vec<NodeId> {
+    (0..6).map(|i| NodeId((place + i) % NODES)).collect()
+}
+
+/// Places for a file's segments on six nodes from `place` on; never more than three in a rack.
+fn placements(size_bytes: u64, place: u32) -> Vec<Placement> {
+    let segments = size_bytes.div_ceil(STRIPE_BYTES);
+    let placement = |segment: u64| {
+        let rest = size_bytes - segment * STRIPE_BYTES;
+        Placement {
+            chunk_bytes: rest.min(STRIPE_BYTES).div_ceil(4),
+            nodes: spread(place),
+        }
+    };
+    (0..segments).map(placement).collect()
+}

@@ -1,0 +1,224 @@
+//! What replacements promise: one change, or none.
+
+use crate::fixture::{cluster, membership, one_file, place};
+use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StripeId};
+use gabion_meta::{
+    Displaced, Exclusion, FileRecord, Holder, MemoryStore, Meta, MetaError, PoolRecord, Put, PutId,
+    StripeStatus,
+};
+
+/// A file of three full segments.
+fn three(meta: &Meta<MemoryStore>, pool: &PoolRecord) -> FileRecord {
+    let places = [place(0), place(0), place(0)];
+    let put = meta
+        .begin_put("f", pool.id, 3 * 4096, &places, 1)
+        .expect("a step of the test's own preparation");
+    meta.commit_put(put.id, 2)
+        .expect("a step of the test's own preparation")
+}
+
+/// The coordinator's leases of stripes.
+fn take(meta: &Meta<MemoryStore>, stripes: &[StripeId]) -> Vec<Displaced> {
+    let incarnation = meta.incarnation();
+    let holder = Holder::Coordinator { incarnation };
+    let lease = |&stripe: &StripeId| {
+        let lease = meta
+            .acquire(stripe, holder, &membership(), 1000)
+            .expect("a step of the test's own preparation");
+        let epoch = lease.epoch;
+        Displaced { stripe, epoch }
+    };
+    stripes.iter().map(lease).collect()
+}
+
+fn begin(
+    meta: &Meta<MemoryStore>,
+    file: &FileRecord,
+    displaced: &[Displaced],
+) -> Result<Put, MetaError> {
+    let nodes = vec![place(1).nodes; displaced.len()];
+    meta.begin_replacement("f", file.put, displaced, &nodes, 5)
+}
+
+fn acquire(meta: &Meta<MemoryStore>, stripe: StripeId) -> Result<Epoch, MetaError> {
+    let holder = Holder::Node {
+        node: NodeId(0),
+        incarnation: 1,
+    };
+    let lease = meta.acquire(stripe, holder, &membership(), 1000);
+    lease.map(|lease| lease.epoch)
+}
+
+#[test]
+fn stripes_change_all_at_once_and_the_file_stays_the_same() {
+    let (meta, pool) = cluster();
+    let file = three(&meta, &pool);
+    let displaced = take(&meta, &file.segments[1..]);
+    let put = begin(&meta, &file, &displaced).unwrap();
+    assert_eq!(meta.file("f"), Ok(file.clone()), "nothing is seen yet");
+    assert_eq!(
+        meta.commit_put(put.id, 9),
+        Err(MetaError::UnknownPut(put.id)),
+        "it brings no file of its own"
+    );
+    assert_eq!(meta.check(), Ok(vec![]));
+    assert_eq!(meta.commit_replacement(put.id), Ok(put.stripes.clone()));
+    let after = meta.file("f").unwrap();
+    let segments = vec![file.segments[0], put.stripes[0].id, put.stripes[1].id];
+    assert_eq!(
+        after,
+        FileRecord {
+            segments,
+            ..file.clone()
+        }
+    );
+    assert_eq!(meta.stripes_of("f").unwrap()[1..], put.stripes);
+    assert_eq!(meta.stripe_count(), Ok(3));
+    for old in displaced {
+        assert_eq!(meta.stripe_status(old.stripe), Ok(StripeStatus::Garbage));
+        assert!(acquire(&meta, old.stripe).is_err());
+    }
+    assert_eq!(acquire(&meta, put.stripes[0].id), Ok(Epoch(1)));
+    assert_eq!(meta.check(), Ok(vec![]));
+    let again = meta.commit_replacement(put.id);
+    assert_eq!(again, Err(MetaError::CommittedBefore(put.id)));
+    // Whoever replaces the new stripes changes nothing about that.
+    let file = meta.file("f").unwrap();
+    let next = begin(&meta, &file, &take(&meta, &file.segments)).unwrap();
+    assert!(meta.commit_replacement(next.id).is_ok());
+    let again = meta.commit_replacement(put.id);
+    assert_eq!(again, Err(MetaError::CommittedBefore(put.id)));
+}
+
+#[test]
+fn a_commit_that_fails_anywhere_changes_nothing() {
+    let (meta, pool) = cluster();
+    let file = three(&meta, &pool);
+    let put = begin(&meta, &file, &take(&meta, &file.segments)).unwrap();
+    let before = meta.store().rows();
+    let mut failure_count = 0;
+    loop {
+        meta.store().fail_after(failure_count);
+        let result = meta.commit_replacement(put.id);
+        meta.store().heal();
+        match result {
+            Ok(_) => break,
+            Err(MetaError::Storage { .. }) => assert!(meta.store().rows() == before),
+            Err(error) => panic!("{error}"),
+        }
+        failure_count += 1;
+    }
+    assert!(failure_count > 10, "each write can fail");
+    assert_eq!(meta.check(), Ok(vec![]));
+}
+
+#[test]
+fn whoever_got_a_lease_meanwhile_ends_the_replacement() {
+    let (meta, pool) = cluster();
+    let file = three(&meta, &pool);
+    let displaced = take(&meta, &file.segments[..2]);
+    let put = begin(&meta, &file, &displaced).unwrap();
+    let lost = displaced[1];
+    assert!(matches!(
+        acquire(&meta, lost.stripe),
+        Err(MetaError::Held { .. })
+    ));
+    // The next run of the coordinator may commit what the last one had begun ...
+    let meta = Meta::open(meta.into_store()).unwrap();
+    assert_eq!(meta.puts().unwrap().len(), 1);
+    // ... until it hands a lease out.
+    assert_eq!(acquire(&meta, lost.stripe), Ok(Epoch(2)));
+    let Displaced { stripe, epoch } = lost;
+    let refused = meta.commit_replacement(put.id);
+    assert_eq!(refused, Err(MetaError::LeaseLost { stripe, epoch }));
+    assert_eq!(meta.file("f"), Ok(file.clone()));
+    assert_eq!(meta.abort_put(put.id), Ok(true));
+    let held = meta.lease(lost.stripe).unwrap().map(|lease| lease.epoch);
+    assert_eq!(held, Some(Epoch(2)), "an abort ends no lease of others");
+    assert_eq!(meta.lease(displaced[0].stripe), Ok(None), "but its own");
+    assert_eq!(meta.garbage(None, 9), Ok(put.stripes));
+    assert_eq!(meta.check(), Ok(vec![]));
+}
+
+#[test]
+fn a_later_run_commits_what_nobody_has_touched() {
+    let (meta, pool) = cluster();
+    let file = three(&meta, &pool);
+    let put = begin(&meta, &file, &take(&meta, &file.segments)).unwrap();
+    let meta = Meta::open(meta.into_store()).unwrap();
+    assert_eq!(meta.commit_replacement(put.id), Ok(put.stripes));
+    assert_eq!(meta.check(), Ok(vec![]));
+}
+
+#[test]
+fn only_the_file_s_own_stripes_under_the_coordinator_s_leases_are_replaced() {
+    let (meta, pool) = cluster();
+    let file = three(&meta, &pool);
+    let other = one_file(&meta, &pool, "other").segments[0];
+    let unheld = Displaced {
+        stripe: file.segments[0],
+        epoch: Epoch(1),
+    };
+    let Displaced { stripe, epoch } = unheld;
+    assert_eq!(
+        begin(&meta, &file, &[unheld]),
+        Err(MetaError::LeaseLost { stripe, epoch })
+    );
+    let mut held = take(&meta, &file.segments);
+    let foreign = take(&meta, &[other]);
+    assert_eq!(
+        begin(&meta, &file, &foreign),
+        Err(MetaError::UnknownStripe(other))
+    );
+    held.swap(0, 1);
+    let wrong_order = begin(&meta, &file, &held);
+    assert_eq!(wrong_order, Err(MetaError::UnknownStripe(held[1].stripe)));
+    let twice = begin(&meta, &file, &[held[0], held[0]]);
+    assert_eq!(twice, Err(MetaError::UnknownStripe(held[0].stripe)));
+    let stranger = FileRecord {
+        put: PutId(77),
+        ..file.clone()
+    };
+    assert_eq!(
+        begin(&meta, &stranger, &held),
+        Err(MetaError::FileReplaced("f".to_owned()))
+    );
+    assert_eq!(meta.puts(), Ok(vec![]), "a refused one reserves nothing");
+}
+
+#[test]
+fn a_file_that_is_removed_or_put_anew_is_not_brought_back() {
+    let (meta, pool) = cluster();
+    let file = three(&meta, &pool);
+    let put = begin(&meta, &file, &take(&meta, &file.segments)).unwrap();
+    meta.remove_file("f", file.put).unwrap();
+    assert_eq!(meta.check(), Ok(vec![]));
+    let unknown = MetaError::UnknownFile("f".to_owned());
+    assert_eq!(meta.commit_replacement(put.id), Err(unknown));
+    one_file(&meta, &pool, "f");
+    let replaced = MetaError::FileReplaced("f".to_owned());
+    assert_eq!(meta.commit_replacement(put.id), Err(replaced));
+    assert_eq!(meta.abort_put(put.id), Ok(true));
+    assert_eq!(meta.check(), Ok(vec![]));
+}
+
+#[test]
+fn a_chunk_that_a_settlement_left_out_is_stale_when_its_stripe_ends() {
+    let (meta, pool) = cluster();
+    let file = three(&meta, &pool);
+    let displaced = take(&meta, &file.segments[..1]);
+    let stripe = meta.stripe(displaced[0].stripe).unwrap();
+    let exclusion = Exclusion {
+        epoch: displaced[0].epoch,
+        nodes: vec![stripe.nodes[1]],
+        known: Sequence(0),
+        stood: Vec::new(),
+    };
+    meta.note_settlement(stripe.id, &exclusion).unwrap();
+    assert_eq!(meta.ended_stripe(stripe.id), Ok(None), "it goes on");
+    let put = begin(&meta, &file, &displaced).unwrap();
+    meta.commit_replacement(put.id).unwrap();
+    let ended = meta.ended_stripe(stripe.id).unwrap().unwrap();
+    let stale: Vec<ChunkIndex> = ended.chunks().filter(|&c| ended.is_stale(c)).collect();
+    assert_eq!(stale, [ChunkIndex(1)]);
+}

@@ -1,0 +1,8 @@
+//! The integration tests of `sim`, linked once: a module for each subject.
+
+mod conversions;
+mod flow;
+mod history;
+mod names;
+mod registers;
+mod seeds;
