@@ -7,6 +7,7 @@ use crate::file::Opened;
 use crate::{Client, ClientError, File};
 use bytes::Bytes;
 use gabion_layout::ByteRange;
+use gabion_meta::PutId;
 use std::sync::Arc;
 
 /// A file that was opened with [`Client::open_cached`]. Clones are the same opening of it.
@@ -92,6 +93,11 @@ impl CachedFile {
     /// The file's name.
     pub fn name(&self) -> &str {
         self.file.name()
+    }
+
+    /// The put that brought it. See [`File::put_id`].
+    pub const fn put_id(&self) -> PutId {
+        self.handle.put
     }
 
     /// The file's bytes.

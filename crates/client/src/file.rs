@@ -7,7 +7,7 @@ use crate::{Client, ClientError};
 use futures::{FutureExt, select_biased};
 use gabion_codec::Code;
 use gabion_layout::{ByteRange, ChunkIndex, Geometry, PoolId, StripeId, StripeRecord, Topology};
-use gabion_meta::PoolSpec;
+use gabion_meta::{PoolSpec, PutId};
 use gabion_planner::Stripe;
 use gabion_protocol::message::{FileLayout, NodeStatus};
 use std::collections::BTreeMap;
@@ -162,6 +162,11 @@ impl File {
     /// The file's name.
     pub fn name(&self) -> &str {
         &self.opened.name
+    }
+
+    /// The put that brought it: what tells it from others that have, had or will have its name.
+    pub fn put_id(&self) -> PutId {
+        self.layout().file.file.put
     }
 
     /// The file's bytes.

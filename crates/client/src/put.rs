@@ -32,6 +32,8 @@ const COORDINATOR_DEADLINE_MS: u64 = 10_000;
 /// A file that was stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PutSummary {
+    /// What tells the file from others that have, had or will have its name.
+    pub put: PutId,
     /// The file's bytes.
     pub size_bytes: u64,
     /// Stripes that hold them.
@@ -101,6 +103,7 @@ impl Client {
             stripe.chunk_bytes * chunk_count as u64
         });
         Ok(PutSummary {
+            put: begun.put,
             size_bytes,
             stripe_count: stripes.len() as u64,
             stored_bytes: stored_bytes.sum(),

@@ -3,10 +3,10 @@
 //! then on the update is there or will never be, so that no write is made twice, and none overwrites a
 //! later one of this client.
 
-use crate::File;
 use crate::file::Layout;
+use crate::{ClientError, File};
 use futures::future::join_all;
-use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, StripeId, StripeRecord};
+use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeId, StripeRecord};
 use gabion_planner::update;
 use gabion_protocol::fate::{Witnesses, fate};
 use gabion_protocol::message::{
@@ -17,20 +17,44 @@ use gabion_protocol::ports::{CallError, call_living};
 use gabion_protocol::primary::failed_nodes;
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The most runs that a client remembers after their writes have ended. Nodes keep staged bytes for a
 /// minute, and no run begins later than that.
 const LEFT_COUNT_MAX: usize = 4096;
 
 /// A run that was asked for.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct OpenRun {
     pub(crate) question: RunQuestion,
     /// Where its bytes were staged.
     pub(crate) staged_at: Vec<NodeId>,
     /// The stripe's nodes, by chunk.
     pub(crate) holders: Vec<NodeId>,
+    /// What became of it, once that is known.
+    pub(crate) fate: OnceLock<RunFate>,
+}
+
+/// The last run that a write has asked for: what is left of the write when it fails, or when its caller does not
+/// wait for it any more.
+#[derive(Debug, Default)]
+pub(crate) struct LastRun(Mutex<Option<Arc<OpenRun>>>);
+
+impl LastRun {
+    pub(crate) fn set(&self, run: &Arc<OpenRun>) {
+        *self.lock() = Some(Arc::clone(run));
+    }
+
+    /// Takes the run, unless it is known that it was not made.
+    pub(crate) fn take_doubt(&self) -> Option<Arc<OpenRun>> {
+        let run = self.lock().take();
+        run.filter(|run| run.fate.get() != Some(&RunFate::Never))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<OpenRun>>> {
+        // It is written at once and whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// All runs of a client of which it does not know yet what became.
@@ -111,7 +135,9 @@ impl OpenRuns {
 
 impl Sent {
     /// It is known what became of the run.
-    pub(crate) fn close(self) {
+    pub(crate) fn close(self, fate: RunFate) {
+        // A run has one fate, whoever finds it out.
+        let _ = self.run.fate.set(fate);
         self.runs.forget(self.place);
     }
 }
@@ -137,11 +163,59 @@ impl File {
         let runs = &self.client.shared.open_runs;
         for (place, run) in runs.left(stripe.id) {
             // Whatever became of it, nothing does from now on.
-            self.close_run(layout, Some(stripe), &run, deadline_ms)
-                .await?;
+            self.find_fate(layout, &run, deadline_ms).await?;
             runs.forget(place);
         }
         Ok(())
+    }
+
+    /// What became of a run, after which nothing does, and notes it.
+    async fn find_fate(
+        &self,
+        layout: &Layout,
+        run: &OpenRun,
+        deadline_ms: u64,
+    ) -> Result<RunFate, Refusal> {
+        if let Some(&fate) = run.fate.get() {
+            return Ok(fate);
+        }
+        let mut stripes = layout.file.stripes.iter();
+        let stripe = stripes.find(|stripe| stripe.id == run.question.stripe);
+        let fate = self.close_run(layout, stripe, run, deadline_ms).await?;
+        Ok(*run.fate.get_or_init(|| fate))
+    }
+
+    /// Finds out under which number a run was made whose write has ended without knowing, or that it never will be.
+    ///
+    /// # Errors
+    /// [`ClientError::Undecided`] when that cannot be found out in time; [`ClientError::Forgotten`];
+    /// [`ClientError::Replaced`].
+    pub(crate) async fn decide(&self, run: &OpenRun) -> Result<Option<Sequence>, ClientError> {
+        let what = format!("finding out what became of a write of {}", self.name());
+        let mut attempts = self.client.attempts(what, 0);
+        loop {
+            let found = self
+                .find_fate(&self.layout(), run, attempts.attempt_ms())
+                .await;
+            let missing = match found {
+                Ok(RunFate::Stood(sequence)) => return Ok(Some(sequence)),
+                Ok(RunFate::Never) => return Ok(None),
+                Ok(RunFate::Forgotten) => {
+                    return Err(ClientError::Forgotten(self.name().to_owned()));
+                }
+                Err(refusal) => refusal.to_string(),
+            };
+            let mut again = attempts.pause(&missing).await;
+            if again.is_ok() {
+                again = self.refresh().await;
+            }
+            again.map_err(|error| match error {
+                replaced @ ClientError::Replaced(_) => replaced,
+                other => ClientError::Undecided {
+                    source: Box::new(other),
+                },
+            })?;
+        }
     }
 
     /// Has the nodes where a run's bytes were staged give them up, and gives their answers.
@@ -298,7 +372,7 @@ impl File {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gabion_layout::{Generation, Sequence};
+    use gabion_layout::Generation;
 
     fn run(run: u64, stripe: u64) -> OpenRun {
         OpenRun {
@@ -311,6 +385,7 @@ mod tests {
             },
             staged_at: vec![NodeId(1)],
             holders: vec![NodeId(1)],
+            fate: OnceLock::new(),
         }
     }
 
@@ -325,7 +400,7 @@ mod tests {
         let (first, second) = (runs.send(run(1, 7)), runs.send(run(2, 7)));
         let other = runs.send(run(3, 8));
         assert_eq!(left(&runs, 7), [], "their writes go on");
-        first.close();
+        first.close(RunFate::Never);
         drop(second);
         drop(other);
         assert_eq!((left(&runs, 7), left(&runs, 8)), (vec![2], vec![3]));
@@ -343,6 +418,6 @@ mod tests {
         }
         let left = left(&runs, 7);
         assert_eq!((left.len(), left[0]), (LEFT_COUNT_MAX, 1));
-        going_on.close();
+        going_on.close(RunFate::Never);
     }
 }

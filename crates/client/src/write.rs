@@ -9,7 +9,7 @@ use crate::file::Layout;
 use crate::losses::lost_for_good;
 use crate::primary::NotDone;
 use crate::remedy::{Setback, may_ask_again};
-use crate::runs::{OpenRun, Sent};
+use crate::runs::{LastRun, OpenRun, Sent};
 use crate::{Client, ClientError, File};
 use bytes::Bytes;
 use futures::FutureExt as _;
@@ -21,6 +21,7 @@ use gabion_protocol::initiate::{fits_records, substitutes};
 use gabion_protocol::message::{NodeReply, NodeRequest, Refusal, RunFate, RunId, RunQuestion};
 use gabion_protocol::ports::call_living;
 use gabion_protocol::primary::UPDATE_SLICE_BYTES;
+use std::sync::OnceLock;
 
 /// The most bytes that are staged by one request.
 const STAGE_BYTES: u64 = 1 << 20;
@@ -71,7 +72,12 @@ impl File {
         let extents = self.extents(range);
         match extents.as_slice() {
             [] => Ok(()),
-            [_] => self.write_extents(&extents, &bytes).await.map(drop),
+            [_] => {
+                let last_run = LastRun::default();
+                self.write_extents(&extents, &bytes, &last_run)
+                    .await
+                    .map(drop)
+            }
             several => self.replace(several, &bytes).await,
         }
     }
@@ -80,7 +86,7 @@ impl File {
     /// then the next one's. Gives the stripe and the number of the update.
     ///
     /// What is too large for the nodes' journals is not updated but replaced, stripe and all; of
-    /// several pieces each is atomic then, not all of them together.
+    /// several pieces each is atomic then, not all of them together. `last_run` gets the last run of an update.
     ///
     /// If the stripe becomes others meanwhile, each piece is written as if it came alone, and the answer
     /// says nothing.
@@ -94,8 +100,9 @@ impl File {
         &self,
         extents: &[Extent],
         bytes: &Bytes,
+        last_run: &LastRun,
     ) -> Result<(StripeId, Sequence), ClientError> {
-        let has_moved = match self.update_extents(extents, bytes).await? {
+        let has_moved = match self.update_extents(extents, bytes, last_run).await? {
             Updated::Done(stripe, sequence) => return Ok((stripe, sequence)),
             Updated::TooLarge => false,
             Updated::Moved => true,
@@ -116,7 +123,7 @@ impl File {
                 Box::pin(self.write(extent.file_offset, piece)).await?;
                 last = Some((StripeId(0), Sequence(0)));
             } else {
-                last = Some(Box::pin(self.write_extents(&[*extent], &piece)).await?);
+                last = Some(Box::pin(self.write_extents(&[*extent], &piece, last_run)).await?);
             }
         }
         Ok(last.expect("there is at least one piece"))
@@ -127,6 +134,7 @@ impl File {
         &self,
         extents: &[Extent],
         bytes: &Bytes,
+        last_run: &LastRun,
     ) -> Result<Updated, ClientError> {
         let first = extents.first().expect("there is at least one piece");
         let same = |extent: &Extent| extent.stripe_at == first.stripe_at;
@@ -145,6 +153,7 @@ impl File {
             is_fresh: false,
             named: None,
             sent: None,
+            last_run,
         };
         loop {
             let missing = match update.attempt(&attempts).await {
@@ -236,6 +245,8 @@ struct Update<'a> {
     named: Option<Vec<(ChunkIndex, NodeId)>>,
     /// The last attempt, while it is not known what became of it.
     sent: Option<Sent>,
+    /// The same for the one who asked for the write, also after it has ended.
+    last_run: &'a LastRun,
 }
 
 impl Update<'_> {
@@ -313,6 +324,7 @@ impl Update<'_> {
             },
             staged_at: pieces.nodes(stripe),
             holders: stripe.nodes.clone(),
+            fate: OnceLock::new(),
         };
         let request = NodeRequest::Update {
             run,
@@ -323,9 +335,10 @@ impl Update<'_> {
         };
         // From here on the run is open, also if nobody waits for this any more.
         let sent = shared.open_runs.send(open);
+        self.last_run.set(&sent.run);
         match file.ask_primary(layout, stripe, request, deadline_ms).await {
             Ok(NodeReply::Updated { sequence }) => {
-                sent.close();
+                sent.close(RunFate::Stood(sequence));
                 Ok(sequence)
             }
             Err(NotDone {
@@ -335,7 +348,7 @@ impl Update<'_> {
                 // No part comes for the bytes, and their room is wanted for the next attempt.
                 let withdrawn = file.withdraw(&sent.run, deadline_ms).map(drop);
                 shared.ports.spawn(withdrawn.boxed());
-                sent.close();
+                sent.close(RunFate::Never);
                 Err(refusal)
             }
             answer => {
@@ -362,7 +375,7 @@ impl Update<'_> {
             .map_err(|refusal| Setback::Again(refusal.to_string()))?;
         let stripe = sent.run.question.stripe;
         if let Some(sent) = self.sent.take() {
-            sent.close();
+            sent.close(fate);
         }
         match fate {
             RunFate::Stood(sequence) => Ok(Some(Updated::Done(stripe, sequence))),

@@ -3,6 +3,7 @@
 use crate::extent::Extent;
 use crate::file::Opened;
 use crate::read::{Moment, Reading};
+use crate::runs::{LastRun, OpenRun};
 use crate::{Client, ClientError, File};
 use bytes::Bytes;
 use gabion_layout::{ByteRange, Sequence, StripeId};
@@ -30,14 +31,23 @@ pub(crate) trait Backing: Sync {
     ) -> impl Future<Output = Result<Moment, ClientError>> + Send;
 
     /// Overwrites ranges of the file's segment number `at` by one update, with `bytes`: the first
-    /// range's, then the next one's. Returns when it is durable.
+    /// range's, then the next one's. Returns when it is durable. `last_run` gets the run that may be made though
+    /// this fails or is dropped.
     fn update(
         &self,
         file: &Self::File,
         at: usize,
         ranges: &[ByteRange],
         bytes: Bytes,
+        last_run: &LastRun,
     ) -> impl Future<Output = Result<Version, ClientError>> + Send;
+
+    /// The version that an update which failed or was dropped has made, if it has made any. It makes none after that.
+    fn decide(
+        &self,
+        file: &Self::File,
+        run: &OpenRun,
+    ) -> impl Future<Output = Result<Option<Version>, ClientError>> + Send;
 
     /// Overwrites bytes, in however many segments, atomically; returns when they are durable.
     fn write(
@@ -68,11 +78,22 @@ impl Backing for Client {
         at: usize,
         ranges: &[ByteRange],
         bytes: Bytes,
+        last_run: &LastRun,
     ) -> Result<Version, ClientError> {
         let file = File::of(self, file);
         let extents = file.pieces(at, ranges);
-        let (stripe, sequence) = file.write_extents(&extents, &bytes).await?;
+        let (stripe, sequence) = file.write_extents(&extents, &bytes, last_run).await?;
         Ok(Version { stripe, sequence })
+    }
+
+    async fn decide(
+        &self,
+        file: &Self::File,
+        run: &OpenRun,
+    ) -> Result<Option<Version>, ClientError> {
+        let sequence = File::of(self, file).decide(run).await?;
+        let stripe = run.question.stripe;
+        Ok(sequence.map(|sequence| Version { stripe, sequence }))
     }
 
     async fn write(&self, file: &Self::File, offset: u64, bytes: Bytes) -> Result<(), ClientError> {

@@ -29,6 +29,7 @@ pub use counts::CacheCounts;
 
 use crate::ClientError;
 use crate::extent::Extent;
+use crate::runs::LastRun;
 use backing::Backing;
 use bytes::Bytes;
 use event_listener::Event;
@@ -65,6 +66,8 @@ pub(crate) struct Handle<F> {
 struct Leaving<'a, B: Backing> {
     cache: &'a SegmentCache<B>,
     keys: Vec<Key>,
+    /// The last run of the write, if it is an update.
+    last_run: LastRun,
     /// What a write past the cache overwrites, and whether it is known to have arrived.
     passing: Vec<(Key, ByteRange)>,
     has_passed: bool,
@@ -232,19 +235,47 @@ impl<B: Backing> SegmentCache<B> {
         let Some(leaving) = self.take_changed(key).await else {
             return Ok(());
         };
+        self.decide(backing, key).await?;
         let mut left = self.table().changes(key);
         loop {
             let batch = self.table().next_batch(key, &mut left);
             let Some(batch) = batch else { break };
             let count = batch.bytes.len() as u64;
             let sent = backing
-                .update(&batch.file, key.at, &batch.ranges, batch.bytes.into())
+                .update(
+                    &batch.file,
+                    key.at,
+                    &batch.ranges,
+                    batch.bytes.into(),
+                    &leaving.last_run,
+                )
                 .await;
             self.table().sent(key, count, sent.as_ref().ok().copied());
             sent?;
+            // It has arrived.
+            leaving.last_run.take_doubt();
         }
         drop(leaving);
         Ok(())
+    }
+
+    /// Finds out what became of the last write-back of a segment that was taken, if that is not known: what has
+    /// arrived must not be written once more, over what others have written since.
+    ///
+    /// # Errors
+    /// When it cannot be found out now, or never ([`ClientError::Forgotten`]): then the next write-back writes the
+    /// bytes once more.
+    async fn decide(&self, backing: &B, key: Key) -> Result<(), ClientError> {
+        let Some((file, run)) = self.table().doubted(key) else {
+            return Ok(());
+        };
+        let made = backing.decide(&file, &run).await;
+        match made {
+            Ok(version) => self.table().decide(key, version),
+            Err(ClientError::Forgotten(_)) => self.table().decide(key, None),
+            Err(_) => {}
+        }
+        made.map(drop)
     }
 
     /// Writes back what has changed by now of one file, or of all.
@@ -317,10 +348,11 @@ impl<F> Handle<F> {
 }
 
 impl<'a, B: Backing> Leaving<'a, B> {
-    const fn of(cache: &'a SegmentCache<B>, keys: Vec<Key>) -> Self {
+    fn of(cache: &'a SegmentCache<B>, keys: Vec<Key>) -> Self {
         Self {
             cache,
             keys,
+            last_run: LastRun::default(),
             passing: Vec::new(),
             has_passed: false,
         }
@@ -335,6 +367,9 @@ impl<B: Backing> Drop for Leaving<'_, B> {
         };
         for &(key, range) in &self.passing {
             table.passed(key, range, self.has_passed);
+        }
+        if let (Some(run), [key]) = (self.last_run.take_doubt(), self.keys.as_slice()) {
+            table.doubt(*key, run);
         }
         table.end_leaving(&self.keys);
         drop(table);

@@ -3,8 +3,10 @@
 
 use super::backing::Version;
 use super::range_set::RangeSet;
+use crate::runs::OpenRun;
 use gabion_layout::{ByteRange, Sequence};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Bytes are kept in pages of so many.
 pub(super) const PAGE_BYTES: u64 = 4096;
@@ -41,6 +43,9 @@ pub(super) struct CachedSegment<F> {
     changed: RangeSet,
     /// While bytes are written to the cluster: those of them that nobody has changed again since.
     leaving: Option<RangeSet>,
+    /// A write to the cluster of which it is not known what became, and those of its bytes that have not changed
+    /// here since.
+    doubt: Option<(Arc<OpenRun>, RangeSet)>,
     /// For each read from the cluster that is under way: what must not be kept of it, since it may
     /// have been read before it was written here.
     fetches: BTreeMap<u64, RangeSet>,
@@ -62,6 +67,7 @@ impl<F> CachedSegment<F> {
             valid: RangeSet::default(),
             changed: RangeSet::default(),
             leaving: None,
+            doubt: None,
             fetches: BTreeMap::new(),
             version: None,
         }
@@ -70,9 +76,13 @@ impl<F> CachedSegment<F> {
     /// The memory that the segment takes, near enough.
     pub(super) fn cost_bytes(&self) -> u64 {
         let leaving = self.leaving.as_ref().map_or(0, RangeSet::range_count);
+        let doubted = self.doubt.as_ref().map_or(0, |doubt| doubt.1.range_count());
         let fetches = self.fetches.values().map(|set| 1 + set.range_count());
-        let ranges =
-            self.valid.range_count() + self.changed.range_count() + leaving + fetches.sum::<u64>();
+        let ranges = self.valid.range_count()
+            + self.changed.range_count()
+            + leaving
+            + doubted
+            + fetches.sum::<u64>();
         SEGMENT_COST_BYTES + self.pages.len() as u64 * PAGE_COST_BYTES + ranges * RANGE_COST_BYTES
     }
 
@@ -146,6 +156,7 @@ impl<F> CachedSegment<F> {
         if let Some(leaving) = &mut self.leaving {
             leaving.remove(range);
         }
+        self.trust(range);
         self.spoil(range);
         replaced_bytes
     }
@@ -234,6 +245,39 @@ impl<F> CachedSegment<F> {
         for part in self.take_leaving().iter() {
             self.changed.remove(part);
             self.mark_pages(part);
+            self.trust(part);
+        }
+    }
+
+    /// What became of a write that is in doubt is of no concern to this range any more.
+    fn trust(&mut self, range: ByteRange) {
+        if let Some((_, ranges)) = &mut self.doubt {
+            ranges.remove(range);
+        }
+    }
+
+    /// Notes that it is not known whether what is leaving has arrived by this run.
+    pub(super) fn doubt(&mut self, run: Arc<OpenRun>) {
+        let ranges = self.leaving.clone().unwrap_or_default();
+        self.doubt = Some((run, ranges));
+    }
+
+    /// The run of which it is not known what became.
+    pub(super) fn doubted(&self) -> Option<Arc<OpenRun>> {
+        self.doubt.as_ref().map(|(run, _)| Arc::clone(run))
+    }
+
+    /// It is known what became of the write that was in doubt: it has made this version, or was not made.
+    ///
+    /// # Panics
+    /// Unless [`Self::begin_leaving`] was called.
+    pub(super) fn decide(&mut self, version: Option<Version>) {
+        let Some((_, ranges)) = self.doubt.take() else {
+            return;
+        };
+        if let Some(version) = version {
+            self.leave(ranges);
+            self.arrived(version);
         }
     }
 
@@ -262,6 +306,7 @@ impl<F> CachedSegment<F> {
     /// Gives changes up, as if they had never been made. Returns their bytes.
     pub(super) fn discard(&mut self) -> u64 {
         let changed = std::mem::take(&mut self.changed);
+        self.doubt = None;
         for part in changed.iter() {
             self.valid.remove(part);
             self.mark_pages(part);

@@ -7,9 +7,11 @@ use super::range_set::RangeSet;
 use super::segment::{CachedSegment, PAGE_BYTES, PAGE_COST_BYTES};
 use crate::extent::Extent;
 use crate::read::Moment;
+use crate::runs::OpenRun;
 use gabion_layout::ByteRange;
 use gabion_meta::PutId;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// The most ranges that one update writes back. Plans grow with them.
 const UPDATE_RANGES_MAX: usize = 64;
@@ -370,6 +372,22 @@ impl<F: Clone> Table<F> {
         } else {
             self.counts.failed_update_count += 1;
         }
+    }
+
+    /// The write-back of a segment of which it is not known what became, and its file.
+    pub(super) fn doubted(&self, key: Key) -> Option<(F, Arc<OpenRun>)> {
+        let segment = self.segments.get(&key)?;
+        Some((segment.file.clone(), segment.doubted()?))
+    }
+
+    /// Notes that it is not known whether what is leaving of a segment has arrived.
+    pub(super) fn doubt(&mut self, key: Key, run: Arc<OpenRun>) {
+        self.with(key, |segment| segment.doubt(run));
+    }
+
+    /// Takes note of what became of the write-back in doubt of a segment that was taken.
+    pub(super) fn decide(&mut self, key: Key, version: Option<Version>) {
+        self.with(key, |segment| segment.decide(version));
     }
 
     /// Notes what a write past the cache is about to overwrite in a segment that was taken.

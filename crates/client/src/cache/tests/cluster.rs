@@ -6,11 +6,14 @@ use crate::ClientError;
 use crate::cache::backing::{Backing, Version};
 use crate::extent::{Extent, extents};
 use crate::read::Moment;
+use crate::runs::{LastRun, OpenRun};
 use bytes::Bytes;
-use gabion_layout::{ByteRange, Sequence, StripeId};
+use gabion_layout::{ByteRange, Generation, Sequence, StripeId};
+use gabion_protocol::message::{RunId, RunQuestion};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng as _};
-use std::sync::{Mutex, MutexGuard};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// A cluster with one file.
 pub(super) struct Cluster {
@@ -27,6 +30,8 @@ pub(super) struct State {
     /// Segments that an update is on its way to.
     pub(super) under_way: Vec<usize>,
     pub(super) updates: Vec<(usize, Vec<ByteRange>)>,
+    /// What each run of an update that was done has made.
+    made: BTreeMap<RunId, Version>,
     pub(super) reads: Vec<ByteRange>,
     pub(super) versions_asked: u64,
     /// The answer to a read from this address on waits until somebody clears this.
@@ -42,6 +47,7 @@ impl Cluster {
             fails: false,
             under_way: Vec::new(),
             updates: Vec::new(),
+            made: BTreeMap::new(),
             reads: Vec::new(),
             versions_asked: 0,
             held: None,
@@ -87,6 +93,7 @@ impl State {
         at: usize,
         ranges: &[ByteRange],
         bytes: &[u8],
+        run: RunId,
     ) -> Result<Version, ClientError> {
         if self.fails && self.random.next_u32().is_multiple_of(2) {
             self.failure()?;
@@ -101,8 +108,28 @@ impl State {
         assert_eq!(from, bytes.len());
         self.sequences[at] += 1;
         self.updates.push((at, ranges.to_vec()));
+        self.made.insert(run, self.version(at));
         self.failure()?;
         Ok(self.version(at))
+    }
+
+    /// An update is asked for.
+    fn ask(&mut self, at: usize, last_run: &LastRun) -> RunId {
+        let question = RunQuestion {
+            stripe: StripeId(at as u64),
+            generation: Generation(1),
+            run: RunId(self.random.next_u64()),
+            after: Sequence(0),
+            chunks: Vec::new(),
+        };
+        let run = Arc::new(OpenRun {
+            question,
+            staged_at: Vec::new(),
+            holders: Vec::new(),
+            fate: OnceLock::new(),
+        });
+        last_run.set(&run);
+        run.question.run
     }
 
     fn failure(&self) -> Result<(), ClientError> {
@@ -160,13 +187,23 @@ impl Backing for Cluster {
         at: usize,
         ranges: &[ByteRange],
         bytes: Bytes,
+        last_run: &LastRun,
     ) -> Result<Version, ClientError> {
         let way = UnderWay::begin(self, at);
         self.travel().await;
-        let version = self.state().update(at, ranges, &bytes);
+        let run = self.state().ask(at, last_run);
+        let version = self.state().update(at, ranges, &bytes, run);
         drop(way);
         self.travel().await;
         version
+    }
+
+    async fn decide(&self, (): &(), run: &OpenRun) -> Result<Option<Version>, ClientError> {
+        self.travel().await;
+        let state = self.state();
+        state.failure()?;
+        // A run that has not begun by now never will.
+        Ok(state.made.get(&run.question.run).copied())
     }
 
     async fn write(&self, (): &(), offset: u64, bytes: Bytes) -> Result<(), ClientError> {
