@@ -4,10 +4,6 @@
 //! decoded from chunks that do not belong together, are no cells at all. A cell is smaller than a sector of
 //! 512 bytes, so that a sector that is torn between two writes shows both.
 
-use crate::client::shape;
-use gabion_layout::StripeRecord;
-use gabion_protocol::message::FileLayout;
-
 /// Bytes of a cell.
 pub const CELL_BYTES: u64 = 8;
 
@@ -31,19 +27,6 @@ pub fn writer(cell: u64, bytes: &[u8]) -> Option<UpdateId> {
     let update = UpdateId(u32::from_le_bytes(*name));
     let sum: [u8; 4] = sum.try_into().ok()?;
     (u32::from_le_bytes(sum) == check(update, cell)).then_some(update)
-}
-
-/// The first cell of a stripe in its file.
-pub(crate) fn first_cell(layout: &FileLayout, record: &StripeRecord) -> u64 {
-    let stripes = layout.stripes.iter();
-    let before = stripes.take_while(|stripe| stripe.id != record.id);
-    before.map(|stripe| cell_count(layout, stripe)).sum()
-}
-
-/// Cells of a stripe.
-pub(crate) fn cell_count(layout: &FileLayout, record: &StripeRecord) -> u64 {
-    let (_, geometry) = shape(layout.pool_of(record), record);
-    geometry.stripe_bytes() / CELL_BYTES
 }
 
 /// Not linear over GF(2), so that a sum of cells is no cell.

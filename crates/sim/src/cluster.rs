@@ -1,9 +1,11 @@
 //! The cluster's machines: a coordinator, nodes and clients, each a disk and at most one process.
 //! Processes are killed, lose power and start again here; what survives is what their disks kept.
 
-use crate::client::{Client, Desk};
+use crate::cells::CELL_BYTES;
+use crate::client::{ClientService, SimClient, cell_count};
 use crate::deeds::{Deeds, Tally};
 use crate::ledger::Ledger;
+use crate::meta_disk::{MetaDisk, Onlooker};
 use crate::network::{Network, Party, Reply, Request, Service, Slot};
 use crate::ports::{COORDINATOR, Hangs, SimPorts, address_of};
 use crate::run::Shape;
@@ -11,8 +13,10 @@ use crate::watch::Watch;
 use crate::world::{World, lock};
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use gabion_layout::{NodeId, RackId, Start, StripeRecord};
-use gabion_meta::{ClusterId, KeyValue, MemoryStore, Meta, MetaError, ReadTxn, Timing, WriteTxn};
+use gabion_client::ClientOptions;
+use gabion_codec::Code;
+use gabion_layout::{Geometry, NodeId, RackId, Start, StripeId, StripeRecord};
+use gabion_meta::{ClusterId, Meta, PutId, Timing};
 use gabion_planner::repair::Scheme;
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
 use gabion_protocol::message::{Flow, Purpose};
@@ -20,67 +24,24 @@ use gabion_protocol::node::{JoinError, Node, NodeOptions};
 use gabion_protocol::ports::{Address, Ports};
 use gabion_store::{Disk, SimDisk, Store};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// Bytes of a journal segment: as few as large updates allow, so that segments come and go.
 const SEGMENT_BYTES: u64 = 256 << 10;
 /// Bytes that new chunks leave free.
 const RESERVE_BYTES: u64 = 64 << 10;
 
-/// The coordinator's disk: transactions that were committed survive.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct MetaDisk {
-    store: Arc<MemoryStore>,
-    /// Transactions that were to change something.
-    write_count: Arc<AtomicU64>,
-    /// The number of the transaction whose commit is to say that it failed, although it is durable; 0 is none.
-    doubtful: Arc<AtomicU64>,
-}
+/// How long the operator's client tries anything.
+const OPERATOR_PATIENCE: Duration = Duration::from_secs(10);
 
-impl KeyValue for MetaDisk {
-    fn read<T>(
-        &self,
-        body: impl FnOnce(&dyn ReadTxn) -> Result<T, MetaError>,
-    ) -> Result<T, MetaError> {
-        self.store.read(body)
-    }
-
-    fn write<T>(
-        &self,
-        body: impl Fn(&mut dyn WriteTxn) -> Result<T, MetaError>,
-    ) -> Result<T, MetaError> {
-        let number = 1 + self.write_count.fetch_add(1, Ordering::Relaxed);
-        let done = self.store.write(body);
-        if done.is_ok() && self.doubtful.load(Ordering::Relaxed) == number {
-            self.store.fail_after(0);
-            return Err(MetaError::Storage {
-                operation: "commit",
-                reason: "its outcome is not known".to_owned(),
-            });
-        }
-        done
-    }
-}
-
-/// Somebody who sees the coordinator's disk, whatever becomes of it.
-#[derive(Clone, Debug)]
-pub(crate) struct Onlooker(MetaDisk);
-
-impl KeyValue for Onlooker {
-    fn read<T>(
-        &self,
-        body: impl FnOnce(&dyn ReadTxn) -> Result<T, MetaError>,
-    ) -> Result<T, MetaError> {
-        self.0.store.look(body)
-    }
-
-    fn write<T>(
-        &self,
-        body: impl Fn(&mut dyn WriteTxn) -> Result<T, MetaError>,
-    ) -> Result<T, MetaError> {
-        self.0.write(body)
-    }
+/// Where the bytes of a stripe belong.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) file: PutId,
+    pub(crate) first_cell: u64,
+    pub(crate) file_cells: u64,
 }
 
 /// A node's machine.
@@ -113,7 +74,8 @@ pub(crate) struct Cluster {
     pub(crate) observer: Meta<Onlooker>,
     pub(crate) watch: Watch,
     pub(crate) hangs: Arc<Hangs>,
-    clients: Mutex<Vec<Party>>,
+    /// Clients that run, by number.
+    clients: Mutex<BTreeMap<usize, Party>>,
     coordinator: Mutex<Option<Party>>,
     pub(crate) nodes: Mutex<Vec<NodeMachine>>,
 }
@@ -162,10 +124,14 @@ impl Cluster {
     /// Machines without processes.
     pub(crate) fn new(world: &Arc<World>, shape: Shape) -> Arc<Self> {
         let tally = Arc::new(Tally::default());
-        let ledger = Ledger::new(Arc::clone(world), Arc::clone(&tally));
-        let heard = Arc::clone(&ledger);
-        let witness = Box::new(move |request: &_| heard.witness(request));
-        let machine_count = 1 + shape.node_count + shape.client_count;
+        // Conversions change the borders of stripes, and not those of blocks.
+        let block_bytes = match shape.lifecycle {
+            Some(_) => shape.chunk_bytes,
+            None => shape.stripe_bytes,
+        };
+        let ledger = Ledger::new(Arc::clone(world), block_bytes / CELL_BYTES);
+        // The operator has a machine, too.
+        let machine_count = 1 + shape.node_count + shape.client_count + 1;
         let nodes = (0..shape.node_count).map(|at| NodeMachine {
             rack: RackId(at as u32 % shape.rack_count),
             disk: SimDisk::new(world.roll(crate::dice::Dice::any)),
@@ -178,12 +144,7 @@ impl Cluster {
         let meta = MetaDisk::default();
         let observer = Meta::create(Onlooker(meta.clone()), ClusterId(1));
         let observer = observer.expect("an empty store takes a cluster");
-        let network = Network::new(
-            Arc::clone(world),
-            machine_count,
-            witness,
-            Arc::clone(&tally),
-        );
+        let network = Network::new(Arc::clone(world), machine_count, Arc::clone(&tally));
         if shape.is_thin {
             network.thin_out(Purpose::Repair);
         }
@@ -251,22 +212,67 @@ impl Cluster {
         (1..=self.shape.node_count).map(Slot).collect()
     }
 
-    /// A client on its machine.
-    pub(crate) fn client(&self, number: usize) -> (Arc<Client>, Party) {
+    /// The operator's client, which nothing happens to.
+    pub(crate) async fn operator(&self) -> SimClient {
+        let party = self.begin(Slot(1 + self.shape.node_count + self.shape.client_count));
+        let options = ClientOptions {
+            deadline: OPERATOR_PATIENCE,
+            ..ClientOptions::default()
+        };
+        self.client(party, options).await
+    }
+
+    /// Begins the process of a client.
+    pub(crate) fn begin_client(&self, number: usize) -> Party {
         let party = self.begin(Slot(1 + self.shape.node_count + number));
-        lock(&self.clients).push(party);
-        let desk = Arc::new(Desk::default());
-        self.network
-            .serve(party, Arc::clone(&desk) as Arc<dyn Service>);
-        (
-            Client::new(
-                self.ports(party),
-                Arc::clone(&self.ledger),
-                desk,
-                self.shape.repeat_one_in > 0,
-            ),
-            party,
-        )
+        lock(&self.clients).insert(number, party);
+        party
+    }
+
+    /// Ends the process of a client, whatever it is at.
+    pub(crate) fn kill_client(&self, number: usize) {
+        if let Some(party) = lock(&self.clients).remove(&number) {
+            self.world.note(&format!("client {number} is killed"));
+            self.end(party);
+        }
+    }
+
+    /// A client in its process, once it has found the coordinator.
+    pub(crate) async fn client(&self, party: Party, options: ClientOptions) -> SimClient {
+        let ledger = Arc::clone(&self.ledger);
+        let ports = self.ports(party, Some(Arc::clone(&ledger)));
+        let service = ClientService(Arc::clone(ports.router()));
+        self.network.serve(party, Arc::new(service));
+        SimClient::connect(ports, party, ledger, options).await
+    }
+
+    /// The file of each stripe that counts, the first of its cells there, and how many cells the file has.
+    pub(crate) fn places(&self) -> BTreeMap<StripeId, Place> {
+        let mut places = BTreeMap::new();
+        let files = self.observer.files("", None, usize::MAX);
+        for file in files.expect("onlookers can read") {
+            let stripes = self.observer.stripes_of(&file.name);
+            let mut first_cell = 0;
+            for stripe in stripes.expect("onlookers can read") {
+                let (_, geometry) = self.shape_of(&stripe);
+                let place = Place {
+                    file: file.put,
+                    first_cell,
+                    file_cells: cell_count(file.size_bytes),
+                };
+                places.insert(stripe.id, place);
+                first_cell += cell_count(geometry.stripe_bytes());
+            }
+        }
+        places
+    }
+
+    /// The code and the shape of a stripe.
+    pub(crate) fn shape_of(&self, stripe: &StripeRecord) -> (Code, Geometry) {
+        let pool = self.observer.pool(stripe.pool).expect("onlookers can read");
+        let code: Code = pool.spec.code.parse().expect("pools have known codes");
+        let geometry = Geometry::new(code.k(), code.m(), code.sub_chunks(), stripe.chunk_bytes);
+        (code, geometry.expect("stripes have possible shapes"))
     }
 
     /// Starts the coordinator unless it runs.
@@ -278,7 +284,7 @@ impl Cluster {
         let party = self.begin(COORDINATOR);
         let opened = Meta::open(self.meta.clone()).and_then(|meta| {
             let options = coordinator_options();
-            Coordinator::new(meta, self.ports(party), options)
+            Coordinator::new(meta, self.ports(party, None), options)
         });
         match opened {
             Ok(coordinator) => {
@@ -320,7 +326,7 @@ impl Cluster {
 
     /// All processes that run: the coordinator, nodes and clients.
     pub(crate) fn parties(&self) -> Vec<Party> {
-        let clients = lock(&self.clients).clone();
+        let clients: Vec<Party> = lock(&self.clients).values().copied().collect();
         let coordinator = *lock(&self.coordinator);
         let nodes = lock(&self.nodes);
         let nodes = nodes.iter().filter_map(|machine| machine.running.as_ref());
@@ -380,7 +386,7 @@ impl Cluster {
                 return;
             }
         };
-        let ports = self.ports(party);
+        let ports = self.ports(party, None);
         let node = loop {
             let world = Arc::clone(&ports) as Arc<dyn Ports>;
             match Node::join(Arc::clone(&store), world, options.clone()).await {
@@ -520,9 +526,9 @@ impl Cluster {
         self.world.kill(party.process);
     }
 
-    fn ports(&self, party: Party) -> Arc<SimPorts> {
+    pub(crate) fn ports(&self, party: Party, ledger: Option<Arc<Ledger>>) -> Arc<SimPorts> {
         let (world, network) = (Arc::clone(&self.world), Arc::clone(&self.network));
-        SimPorts::new(world, network, Arc::clone(&self.hangs), party)
+        SimPorts::new(world, network, Arc::clone(&self.hangs), party, ledger)
     }
 }
 

@@ -5,7 +5,7 @@
 //! with two replicas each, becomes a stripe of `rs(2,1)` or blocks again; where it is written all the time, with three
 //! replicas and of `rs(2,2)`. The watch looks on as in every run.
 
-use crate::client::Client;
+use crate::client::{SimClient, cell_count};
 use crate::cluster::Cluster;
 use crate::network::Slot;
 use crate::run::{Shape, start};
@@ -19,9 +19,7 @@ use gabion_layout::{
     UpdateScheme,
 };
 use gabion_protocol::limits::Limits;
-use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, FormOrder, LifecycleWish, Purpose,
-};
+use gabion_protocol::message::{FormOrder, LifecycleWish, Purpose};
 use gabion_store::chunk_path;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -165,12 +163,13 @@ async fn script(
     notes: Arc<Mutex<Notes>>,
 ) {
     let world = Arc::clone(&cluster.world);
-    let (client, party) = start(&cluster);
+    let client = start(&cluster).await;
     create_pool(&cluster, &client).await;
-    while client.put(FILE, cluster.shape.stripe_bytes).await.is_err() {
+    let cells = cell_count(cluster.shape.stripe_bytes);
+    while client.put(FILE, cells).await.is_err() {
         world.sleep(LOOK_EVERY_MS * 1000).await;
     }
-    while update(&client).await.is_none() {
+    while !update(&client).await {
         world.sleep(LOOK_EVERY_MS * 1000).await;
     }
     if !task.encodes {
@@ -191,8 +190,8 @@ async fn script(
     world.steps.count(act);
     order(&client, task.encodes).await;
     let writer = Arc::new(Writer::new(&cluster, &notes, task));
-    let work = Arc::clone(&writer).write(Arc::clone(&client));
-    world.spawn(party.process, work.boxed());
+    let work = Arc::clone(&writer).write(client.clone());
+    world.spawn(client.party.process, work.boxed());
     until(&cluster, "the segment is not converted", |cluster| {
         has_form(cluster, task.encodes)
     })
@@ -233,14 +232,15 @@ impl Writer {
         }
     }
 
-    async fn write(self: Arc<Self>, client: Arc<Client>) {
+    async fn write(self: Arc<Self>, client: SimClient) {
         let mut is_enough = self.task.writes == Writes::None;
         while !is_enough {
-            // It may come too late for the stripes that it knows.
-            let Some(stripe) = update(&client).await else {
+            if !update(&client).await {
                 continue;
-            };
-            if self.old.contains(&stripe) {
+            }
+            // It was an update of an old stripe if that still counts.
+            let stripes = self.cluster.stripes();
+            if stripes.iter().any(|stripe| self.old.contains(&stripe.id)) {
                 let begun = self.cluster.tally.deeds().conversion_count - self.begun_count;
                 let of_attempt = if self.task.encodes { 1 } else { BLOCK_COUNT };
                 let attempt_count = begun.div_ceil(of_attempt) as usize;
@@ -254,24 +254,21 @@ impl Writer {
     }
 }
 
-/// Updates the file's first stripe. Which that is, if it is known to be done.
-async fn update(client: &Client) -> Option<StripeId> {
-    let layout = client.lookup(FILE).await?;
-    let stripe = &layout.stripes[0];
-    let done = client
-        .update(&layout, stripe, (client.ledger.name(), &[3..20, 100..101]))
-        .await;
-    done.is_ok().then_some(stripe.id)
+/// Updates the file's first block. Whether that is known to be done.
+async fn update(client: &SimClient) -> bool {
+    let Ok(file) = client.open(FILE).await else {
+        return false;
+    };
+    client.write(&file, &(3..20)).await.is_ok()
 }
 
-async fn order(client: &Client, is_encoded: bool) {
+async fn order(client: &SimClient, is_encoded: bool) {
     let order = FormOrder {
         pool: "pool".to_owned(),
         file: Some(FILE.to_owned()),
         is_encoded,
     };
-    let order = CoordinatorRequest::OrderForm(order);
-    while client.ask(order.clone()).await != Ok(CoordinatorReply::Done) {}
+    while client.client.order_form(order.clone()).await.is_err() {}
 }
 
 async fn until(cluster: &Cluster, otherwise: &str, is_so: impl Fn(&Cluster) -> bool) {

@@ -3,10 +3,10 @@
 
 use crate::network::{Reply, Request, Slot};
 use crate::world::lock;
-use gabion_layout::StripeId;
+use gabion_layout::{Sequence, StripeId};
 use gabion_plan::Step;
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, Effect, NodeReply, NodeRequest, Purpose, RunPart,
+    CoordinatorReply, CoordinatorRequest, Effect, NodeReply, NodeRequest, Purpose, RunFate, RunPart,
 };
 use std::collections::BTreeSet;
 use std::ops::AddAssign;
@@ -15,9 +15,9 @@ use std::sync::Mutex;
 /// How often each happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Deeds {
-    /// Updates that were acknowledged although a chunk had no part in them.
+    /// Updates that were acknowledged although a chunk that they write is lost.
     pub degraded_update_count: u64,
-    /// Updates that were acknowledged before parity followed.
+    /// Updates that were begun for which parity follows later.
     pub appended_update_count: u64,
     /// Commits that were begun.
     pub commit_count: u64,
@@ -33,23 +33,25 @@ pub struct Deeds {
     pub catch_up_count: u64,
     /// Appends that waited for a merge because a reserve was full.
     pub stalled_append_count: u64,
-    /// Updates without an answer that their client withdrew before they began, and tried again.
+    /// Attempts at updates that their client withdrew before they began.
     pub withdrawn_count: u64,
-    /// Updates without an answer that had begun, and were made as it turned out.
+    /// Attempts at updates without an answer that had begun, and were made as it turned out.
     pub stood_count: u64,
-    /// Updates without an answer that may have begun, and were not made as it turned out.
+    /// Attempts at updates without an answer that may have begun, and were not made as it turned out.
     pub settled_count: u64,
-    /// Updates without an answer of which no node remembered what became.
+    /// Attempts at updates without an answer of which no node remembered what became.
     pub forgotten_count: u64,
     /// Requests and frames that were delivered twice.
     pub repeated_count: u64,
     /// Stripes that were begun to be made of others.
     pub conversion_count: u64,
+    /// Stripes that got others in their place, by a write across borders or one that was too large for records.
+    pub replacement_count: u64,
 }
 
 impl Deeds {
     /// Each count and what it is of.
-    pub fn rows(&self) -> [(&'static str, u64); 15] {
+    pub fn rows(&self) -> [(&'static str, u64); 16] {
         [
             ("degraded updates", self.degraded_update_count),
             ("appended updates", self.appended_update_count),
@@ -66,6 +68,7 @@ impl Deeds {
             ("forgotten updates", self.forgotten_count),
             ("repeated messages", self.repeated_count),
             ("conversions begun", self.conversion_count),
+            ("stripes replaced", self.replacement_count),
         ]
     }
 }
@@ -87,6 +90,7 @@ impl AddAssign for Deeds {
         self.forgotten_count += other.forgotten_count;
         self.repeated_count += other.repeated_count;
         self.conversion_count += other.conversion_count;
+        self.replacement_count += other.replacement_count;
     }
 }
 
@@ -100,6 +104,12 @@ struct State {
     /// Chunks made anew on machines whose nodes have not joined since: these have missed nothing but
     /// what came in between.
     rebuilt: BTreeSet<(StripeId, Slot)>,
+    /// Commits that were begun.
+    commits: BTreeSet<(StripeId, Sequence)>,
+    /// Updates that were begun whose parity follows later.
+    appended: BTreeSet<(StripeId, Sequence)>,
+    /// Stripes that were begun to be made of others.
+    converted: BTreeSet<StripeId>,
 }
 
 /// What a request asks for, of what is counted once it is done.
@@ -109,6 +119,12 @@ pub(crate) enum Intent {
     Group,
     Rebuild(StripeId),
     CatchUp(StripeId),
+    /// An update of which a chunk is lost.
+    UpdateDegraded,
+    /// An attempt at an update is to be over.
+    Close,
+    /// A stripe gets stripes in its place.
+    Replace,
 }
 
 impl Intent {
@@ -117,6 +133,13 @@ impl Intent {
         match request {
             Request::Coordinator(CoordinatorRequest::NoteDegraded { .. }) => {
                 Some(Self::NoteDegraded)
+            }
+            Request::Coordinator(CoordinatorRequest::CommitReplace { .. }) => Some(Self::Replace),
+            Request::Node(_, NodeRequest::Update { substitutes, .. }) => {
+                (!substitutes.is_empty()).then_some(Self::UpdateDegraded)
+            }
+            Request::Node(_, NodeRequest::Unstage { .. } | NodeRequest::Fate(_)) => {
+                Some(Self::Close)
             }
             Request::Node(_, NodeRequest::RunPart(part)) if writes(part) => {
                 let stripe = part.part.stripe;
@@ -144,6 +167,31 @@ fn writes(part: &RunPart) -> bool {
 }
 
 impl Tally {
+    /// Sees a request to a node on its way.
+    pub(crate) fn sent(&self, request: &NodeRequest) {
+        let NodeRequest::RunPart(part) = request else {
+            return;
+        };
+        let state = &mut *lock(&self.0);
+        let stripe = part.part.stripe;
+        match &part.effect {
+            Effect::Convert { .. } => {
+                let is_first = state.converted.insert(stripe);
+                state.deeds.conversion_count += u64::from(is_first);
+            }
+            // A commit is no client's update: it changes nothing that a client reads.
+            Effect::Record { sequence, .. } if part.purpose == Purpose::Commit => {
+                let is_first = state.commits.insert((stripe, *sequence));
+                state.deeds.commit_count += u64::from(is_first);
+            }
+            Effect::Append { sequence, .. } => {
+                let is_first = state.appended.insert((stripe, *sequence));
+                state.deeds.appended_update_count += u64::from(is_first);
+            }
+            _ => {}
+        }
+    }
+
     /// Counts what a machine has answered.
     pub(crate) fn answered(&self, intent: Intent, slot: Slot, reply: &Reply) {
         let state = &mut *lock(&self.0);
@@ -153,6 +201,21 @@ impl Tally {
                 let is_noted = **reply == CoordinatorReply::Done;
                 state.deeds.degraded_note_count += u64::from(is_noted);
             }
+            (Intent::Replace, Reply::Coordinator(reply)) => {
+                let is_done = **reply == CoordinatorReply::Done;
+                state.deeds.replacement_count += u64::from(is_done);
+            }
+            (Intent::UpdateDegraded, Reply::Node(NodeReply::Updated { .. })) => {
+                state.deeds.degraded_update_count += 1;
+            }
+            (Intent::Close, Reply::Node(NodeReply::Unstaged { was_waiting: true })) => {
+                state.deeds.withdrawn_count += 1;
+            }
+            (Intent::Close, Reply::Node(NodeReply::Fate(fate))) => match fate {
+                RunFate::Stood(_) => state.deeds.stood_count += 1,
+                RunFate::Never => state.deeds.settled_count += 1,
+                RunFate::Forgotten => state.deeds.forgotten_count += 1,
+            },
             (Intent::Group, _) if part_is_done => state.deeds.grouped_chunk_count += 1,
             (Intent::Rebuild(stripe), _) if part_is_done => {
                 state.deeds.repair_count += 1;
@@ -174,7 +237,7 @@ impl Tally {
         lock(&self.0).rebuilt.retain(|&(_, other)| other != slot);
     }
 
-    /// Adds what somebody else has counted.
+    /// Adds what was counted elsewhere.
     pub(crate) fn add(&self, change: impl FnOnce(&mut Deeds)) {
         change(&mut lock(&self.0).deeds);
     }

@@ -45,6 +45,8 @@ pub enum Fault {
     Pause,
     /// A process is stopped for long, and its clock with it.
     Suspend,
+    /// A client is killed, and another begins on its machine.
+    KillClient,
     /// The coordinator is killed.
     KillCoordinator,
     /// The coordinator is away for longer than any lease.
@@ -66,7 +68,7 @@ pub enum Fault {
 }
 
 /// As often as each should happen.
-pub(crate) const FAULTS: [(Fault, u64); 28] = [
+pub(crate) const FAULTS: [(Fault, u64); 29] = [
     (Fault::Kill, 3),
     (Fault::PowerLoss, 2),
     (Fault::PowerLossInWrite, 3),
@@ -87,6 +89,7 @@ pub(crate) const FAULTS: [(Fault, u64); 28] = [
     (Fault::Pause, 2),
     // Leases are counted by clocks that count suspension; one that stands still cannot know that it is over.
     (Fault::Suspend, 0),
+    (Fault::KillClient, 2),
     (Fault::KillCoordinator, 2),
     (Fault::CoordinatorAway, 1),
     (Fault::MetaError, 1),

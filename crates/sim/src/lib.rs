@@ -1,5 +1,5 @@
 //! Whole clusters in one thread, reproducible from a seed: the real coordinator, nodes and their
-//! stores, and a client, under a seeded scheduler with virtual time. Disks lose and tear unsynced
+//! stores, and clients, under a seeded scheduler with virtual time. Disks lose and tear unsynced
 //! writes, rot, fail and fill up; processes are killed at any instant; messages are late, lost or
 //! delivered twice, and links are cut. A history of all updates and reads says whether a promise was broken, and
 //! after each storm the cluster must become whole by itself.
@@ -14,7 +14,6 @@
 //! assert_eq!(report.failure, None, "{}", report.log.join("\n"));
 //! ```
 
-mod attempt;
 pub mod cells;
 mod client;
 mod cluster;
@@ -24,14 +23,13 @@ mod dice;
 pub mod disk_model;
 mod faults;
 pub mod flow;
-pub mod history;
 mod images;
 mod journal;
 mod ledger;
+mod meta_disk;
 pub mod names;
 mod network;
 mod ports;
-mod read;
 pub mod registers;
 mod run;
 mod steps;

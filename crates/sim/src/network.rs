@@ -57,14 +57,10 @@ pub(crate) trait Service: Send + Sync {
     fn node(&self) -> Option<NodeId>;
 }
 
-/// Hears of every request to a node when it is sent.
-pub(crate) type Witness = Box<dyn Fn(&NodeRequest) + Send + Sync>;
-
 /// All connections of the cluster.
 pub(crate) struct Network {
     world: Arc<World>,
     state: Mutex<State>,
-    witness: Witness,
     tally: Arc<Tally>,
 }
 
@@ -156,12 +152,7 @@ pub(crate) struct Stream {
 }
 
 impl Network {
-    pub(crate) fn new(
-        world: Arc<World>,
-        machine_count: usize,
-        witness: Witness,
-        tally: Arc<Tally>,
-    ) -> Arc<Self> {
+    pub(crate) fn new(world: Arc<World>, machine_count: usize, tally: Arc<Tally>) -> Arc<Self> {
         let machines = (0..machine_count).map(|_| Machine::default()).collect();
         let state = State {
             machines,
@@ -179,7 +170,6 @@ impl Network {
         Arc::new(Self {
             world,
             state: Mutex::new(state),
-            witness,
             tally,
         })
     }
@@ -291,7 +281,7 @@ impl Network {
         deadline_us: u64,
     ) -> Result<Reply, String> {
         if let Request::Node(_, request) = &request {
-            (self.witness)(request);
+            self.tally.sent(request);
         }
         let (sender, receiver) = oneshot::channel();
         let call = self.world.fresh();
@@ -305,7 +295,9 @@ impl Network {
         );
         match connection {
             Some(connection) => {
-                if self.repeats() {
+                // A client takes it for final that its update was not begun: TCP delivers no copy later.
+                let is_update = matches!(request, Request::Node(_, NodeRequest::Update { .. }));
+                if !is_update && self.repeats() {
                     let request = request.clone();
                     self.send(connection, Message::Request { call, request });
                 }
@@ -321,6 +313,27 @@ impl Network {
                 Err("did not answer in time".to_owned())
             }
         }
+    }
+
+    /// Connects to a machine unless there is a connection. Whether that is there in time.
+    pub(crate) async fn reach(&self, from: Party, to: Slot, deadline_us: u64) -> bool {
+        let took_us = self.world.roll(|dice| dice.between(50, 2_000));
+        let is_cut = {
+            let cuts = &lock(&self.state).cuts;
+            cuts.contains(&(from.slot, to)) || cuts.contains(&(to, from.slot))
+        };
+        if is_cut && !self.is_connected(from, to) {
+            self.world.sleep(deadline_us).await;
+            return false;
+        }
+        self.world.sleep(took_us.min(deadline_us)).await;
+        self.dial(from, to).is_some()
+    }
+
+    fn is_connected(&self, from: Party, to: Slot) -> bool {
+        let state = lock(&self.state);
+        let mut known = state.connections.values();
+        known.any(|known| known.dialer == from && known.listener.slot == to)
     }
 
     /// Opens a stream of frames to a machine, or over a connection back to who dialed it.
@@ -535,7 +548,7 @@ impl Network {
     /// A process asks itself, over no network.
     pub(crate) fn own(&self, party: Party, request: Request) -> Option<BoxFuture<'static, Reply>> {
         if let Request::Node(_, request) = &request {
-            (self.witness)(request);
+            self.tally.sent(request);
         }
         if let Some(request) = trace::request(&request) {
             self.world

@@ -1,5 +1,6 @@
 //! The protocol's ports in the simulated world: what a process sees of it.
 
+use crate::ledger::Ledger;
 use crate::network::{Destination, Network, Party, Reply, Request, Slot};
 use crate::world::{World, lock};
 use futures::FutureExt;
@@ -7,9 +8,11 @@ use futures::channel::mpsc::UnboundedReceiver;
 use futures::future::BoxFuture;
 use futures::stream::StreamExt;
 use gabion_layout::NodeId;
+use gabion_protocol::client_ports::{ClientPorts, FlowRouter, RunFlows};
 use gabion_protocol::event::Event;
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, NodeStatus, Refusal,
+    CoordinatorReply, CoordinatorRequest, Flow, Meter, NodeReply, NodeRequest, NodeStatus, Refusal,
+    RunId,
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
 use std::collections::BTreeMap;
@@ -17,6 +20,8 @@ use std::sync::{Arc, Mutex};
 
 /// Where the coordinator runs.
 pub(crate) const COORDINATOR: Slot = Slot(0);
+/// The coordinator in a sentence.
+const COORDINATOR_NAME: &str = "the coordinator";
 
 /// Parts in a thousand by which clocks run fast or slow: well within what a membership lease's
 /// margin allows.
@@ -71,6 +76,10 @@ pub(crate) struct SimPorts {
     started_us: u64,
     /// Milliseconds that this process's clock counts in a thousand true ones.
     pace: u64,
+    /// Where frames of a client's runs go.
+    router: Arc<FlowRouter>,
+    /// What hears which put a client's file is of, and which one its removal is of.
+    ledger: Option<Arc<Ledger>>,
 }
 
 impl SimPorts {
@@ -79,6 +88,7 @@ impl SimPorts {
         network: Arc<Network>,
         hangs: Arc<Hangs>,
         party: Party,
+        ledger: Option<Arc<Ledger>>,
     ) -> Arc<Self> {
         let pace = world.roll(|dice| dice.between(1000 - DRIFT_PER_MILLE, 1000 + DRIFT_PER_MILLE));
         let started_us = world.now_us();
@@ -90,6 +100,8 @@ impl SimPorts {
             addresses: Mutex::default(),
             started_us,
             pace,
+            router: Arc::default(),
+            ledger,
         })
     }
 
@@ -97,9 +109,39 @@ impl SimPorts {
         &self.world
     }
 
+    pub(crate) fn router(&self) -> &Arc<FlowRouter> {
+        &self.router
+    }
+
     /// True microseconds of a time by this process's clock.
     fn true_us(&self, ms: u64) -> u64 {
         ms.saturating_mul(1_000_000) / self.pace
+    }
+
+    /// Microseconds that this process's clock has counted since its start.
+    fn counted_us(&self) -> u64 {
+        let uncounted_us = self.world.uncounted_us(self.party.process);
+        (self.world.now_us() - self.started_us - uncounted_us) * self.pace / 1000
+    }
+
+    fn reach(
+        &self,
+        to: Option<Slot>,
+        peer: String,
+        deadline_ms: u64,
+    ) -> BoxFuture<'static, Result<(), CallError>> {
+        let (network, party) = (Arc::clone(&self.network), self.party);
+        let wait_us = self.true_us(deadline_ms);
+        async move {
+            match to {
+                Some(to) if network.reach(party, to, wait_us).await => Ok(()),
+                _ => {
+                    let reason = "cannot be reached".to_owned();
+                    Err(CallError { peer, reason })
+                }
+            }
+        }
+        .boxed()
     }
 
     fn call(
@@ -123,6 +165,33 @@ impl SimPorts {
             reply.map_err(|reason| CallError { peer, reason })
         }
         .boxed()
+    }
+}
+
+impl ClientPorts for SimPorts {
+    fn flows_of(&self, run: RunId) -> RunFlows {
+        self.router.register(run)
+    }
+
+    fn reach_coordinator(&self, deadline_ms: u64) -> BoxFuture<'static, Result<(), CallError>> {
+        self.reach(Some(COORDINATOR), COORDINATOR_NAME.to_owned(), deadline_ms)
+    }
+
+    fn reach_node(
+        &self,
+        node: NodeId,
+        deadline_ms: u64,
+    ) -> BoxFuture<'static, Result<(), CallError>> {
+        let to = lock(&self.addresses).get(&node).copied();
+        self.reach(to, node.to_string(), deadline_ms)
+    }
+
+    fn now_us(&self) -> u64 {
+        self.counted_us()
+    }
+
+    fn meter(&self) -> Meter {
+        Meter::default()
     }
 }
 
@@ -163,11 +232,29 @@ impl Ports for SimPorts {
         request: CoordinatorRequest,
         deadline_ms: u64,
     ) -> BoxFuture<'static, Result<CoordinatorReply, CallError>> {
+        let (ledger, client) = (self.ledger.clone(), self.party.slot);
+        let mut name_of_put = None;
+        match &request {
+            CoordinatorRequest::BeginPut { name, .. } => name_of_put = Some(name.clone()),
+            CoordinatorRequest::RemoveFile { name, file } => {
+                if let Some(ledger) = &ledger {
+                    ledger.removing(client, name, *file);
+                }
+            }
+            _ => {}
+        }
         let (to, request) = (Some(COORDINATOR), Request::Coordinator(request));
-        let reply = self.call(to, "the coordinator".to_owned(), request, deadline_ms);
+        let reply = self.call(to, COORDINATOR_NAME.to_owned(), request, deadline_ms);
         async move {
             match reply.await? {
-                Reply::Coordinator(reply) => Ok(*reply),
+                Reply::Coordinator(reply) => {
+                    if let CoordinatorReply::Put { put, .. } = &*reply
+                        && let (Some(name), Some(ledger)) = (&name_of_put, &ledger)
+                    {
+                        ledger.put_has_begun(client, name, *put);
+                    }
+                    Ok(*reply)
+                }
                 Reply::Node(_) => unreachable!("the coordinator answers as one"),
             }
         }
@@ -221,9 +308,7 @@ impl Ports for SimPorts {
     }
 
     fn now_ms(&self) -> u64 {
-        let uncounted_us = self.world.uncounted_us(self.party.process);
-        let counted_us = self.world.now_us() - self.started_us - uncounted_us;
-        counted_us * self.pace / 1_000_000
+        self.counted_us() / 1000
     }
 
     fn sleep_ms(&self, ms: u64) -> BoxFuture<'static, ()> {

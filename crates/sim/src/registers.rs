@@ -137,6 +137,14 @@ impl Registers {
         known.writes.insert(write, called);
     }
 
+    /// A client was told that its write was not made and never will be.
+    ///
+    /// # Errors
+    /// When a read has shown it.
+    pub fn denied(&mut self, _: PutId, _: UpdateId, _: u64) -> Result<(), Anomaly> {
+        Ok(())
+    }
+
     /// A client was told that its write is done.
     ///
     /// # Errors

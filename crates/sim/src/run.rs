@@ -1,16 +1,14 @@
 //! One run: a cluster drawn from a seed, storms and calms, and what came of it.
 
-use crate::client::Client;
+use crate::client::SimClient;
 use crate::cluster::Cluster;
 use crate::deeds::Deeds;
 use crate::dice::Dice;
 use crate::faults::FaultCounts;
-use crate::network::Party;
 use crate::verify::verify;
 use crate::weather::Weather;
-use crate::workload::{Files, prepare, work};
+use crate::workload::{Files, prepare, start_worker};
 use crate::world::World;
-use futures::FutureExt;
 use gabion_codec::Code;
 use gabion_layout::{
     AppendSpec, EncodeAfter, GroupingRule, ReplicaPlacement, Survive, UpdateScheme,
@@ -262,29 +260,29 @@ pub fn simulate(seed: u64, options: &Options) -> Report {
     }
 }
 
-/// Starts the coordinator and all nodes, and gives a client.
-pub(crate) fn start(cluster: &Arc<Cluster>) -> (Arc<Client>, Party) {
+/// Starts the coordinator and all nodes, and gives the operator's client.
+pub(crate) async fn start(cluster: &Arc<Cluster>) -> SimClient {
     cluster.start_coordinator();
     for slot in cluster.node_slots() {
         cluster.start_node(slot);
     }
-    cluster.client(0)
+    cluster.operator().await
 }
 
 async fn script(cluster: Arc<Cluster>, options: Options, faults: Arc<Mutex<FaultCounts>>) {
     let world = Arc::clone(&cluster.world);
-    let (client, party) = start(&cluster);
+    let operator = start(&cluster).await;
     let files = Arc::new(Files::default());
-    prepare(&cluster, &client, &files).await;
+    prepare(&cluster, &operator, &files).await;
     for number in 0..cluster.shape.client_count {
-        let (worker, party) = match number {
-            0 => (Arc::clone(&client), party),
-            _ => cluster.client(number),
-        };
-        let work = work(Arc::clone(&cluster), worker, Arc::clone(&files));
-        world.spawn(party.process, work.boxed());
+        start_worker(&cluster, &files, number);
     }
-    let weather = Weather::new(Arc::clone(&cluster), Arc::clone(&client), world.begin());
+    let weather = Weather::new(
+        Arc::clone(&cluster),
+        operator.clone(),
+        Arc::clone(&files),
+        world.begin(),
+    );
     for storm in 0..options.storm_count {
         weather.storm(options.storm_ms).await;
         *crate::world::lock(&faults) = weather.counts();
@@ -295,5 +293,5 @@ async fn script(cluster: Arc<Cluster>, options: Options, faults: Arc<Mutex<Fault
     }
     // The last requests of the clients have met their deadlines by then.
     world.sleep(20_000_000).await;
-    verify(&cluster, &client).await;
+    verify(&cluster, &operator).await;
 }

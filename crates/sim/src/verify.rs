@@ -1,55 +1,65 @@
 //! What must be true of a cluster that is whole and idle: every file is there, every stripe reads
 //! as its history says, and every chunk as stored is what the code makes of the data.
 
-use crate::cells::cell_count;
-use crate::client::{Client, shape};
+use crate::client::{SimClient, cell_count};
 use crate::cluster::Cluster;
+use crate::ports::SimPorts;
 use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Sequence, StripeRecord};
-use gabion_meta::PoolRecord;
-use gabion_protocol::message::FileLayout;
+use gabion_protocol::message::{FileLayout, NodeReply, NodeRequest, Refusal};
+use gabion_protocol::ports::Ports as _;
 use gabion_store::{Cut, Store, StoreError};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// How often something is tried that a whole cluster should do at once.
 const TRY_COUNT_MAX: u32 = 100;
+/// How long a primary may take to settle a stripe.
+const MARK_DEADLINE_MS: u64 = 15_000;
+/// How many nodes are asked for it.
+const ASK_COUNT_MAX: usize = 16;
 
 /// Checks all files. The first thing that is wrong ends the run.
-pub(crate) async fn verify(cluster: &Cluster, client: &Client) {
-    let mut names = None;
-    for _ in 0..TRY_COUNT_MAX {
-        names = client.list().await;
-        if names.is_some() {
-            break;
+pub(crate) async fn verify(cluster: &Cluster, client: &SimClient) {
+    let names = match client.list().await {
+        Ok(names) => names,
+        Err(error) => {
+            let world = &cluster.world;
+            world.fail(format!("the files cannot be listed: {error}"));
+            return;
         }
-        cluster.world.sleep(100_000).await;
-    }
-    let Some(names) = names else {
-        cluster
-            .world
-            .fail("the coordinator does not list the files".to_owned());
-        return;
     };
+    let ports = cluster.ports(client.party, None);
     for name in names {
         if cluster.world.failure().is_some() {
             return;
         }
-        if let Err(why) = verify_file(cluster, client, &name).await {
+        if let Err(why) = verify_file(cluster, client, &ports, &name).await {
             cluster.world.fail(format!("{name}: {why}"));
         }
     }
 }
 
-async fn verify_file(cluster: &Cluster, client: &Client, name: &str) -> Result<(), String> {
+async fn verify_file(
+    cluster: &Cluster,
+    client: &SimClient,
+    ports: &SimPorts,
+    name: &str,
+) -> Result<(), String> {
+    let file = client.open(name).await.map_err(|error| error.to_string())?;
+    let all = 0..cell_count(file.size_bytes());
+    let read = client.read(&file, &all).await;
+    read.map_err(|error| error.to_string())?;
     let mut why = "the file is gone".to_owned();
     for _ in 0..TRY_COUNT_MAX {
         // A repair that somebody's report has led to may have changed the layout meanwhile.
-        if let Some(layout) = client.lookup(name).await {
-            match verify_layout(cluster, client, &layout).await {
+        if let Ok(layout) = client.client.layout(name).await {
+            ports.learn_nodes(&layout.nodes);
+            match verify_layout(cluster, ports, &layout).await {
                 Ok(()) => return Ok(()),
                 Err(Unverified::Wrong(wrong)) => {
                     // A conversion that has just ended takes chunks away while they are looked at.
-                    let now = client.lookup(name).await;
-                    if now.is_some_and(|now| now.stripes == layout.stripes) {
+                    let now = client.client.layout(name).await;
+                    if now.is_ok_and(|now| now.stripes == layout.stripes) {
                         return Err(wrong);
                     }
                     why = wrong;
@@ -72,29 +82,44 @@ enum Unverified {
 
 async fn verify_layout(
     cluster: &Cluster,
-    client: &Client,
+    ports: &SimPorts,
     layout: &FileLayout,
 ) -> Result<(), Unverified> {
     for record in &layout.stripes {
         let not_yet = |why: String| Unverified::NotYet(format!("{}: {why}", record.id));
-        let mark = client.mark(record, (true, true)).await;
-        let (_, mark) = mark.map_err(|refusal| not_yet(refusal.to_string()))?;
-        let cells = 0..cell_count(layout, record);
-        let read = client.read(layout, record, cells).await;
-        read.map_err(|failed| not_yet(format!("{failed:?}")))?;
-        verify_chunks(cluster, layout.pool_of(record), record, mark)
+        let mark = settle(ports, record).await.map_err(not_yet)?;
+        verify_chunks(cluster, record, mark)
             .map_err(|why| Unverified::Wrong(format!("{} as of {mark}: {why}", record.id)))?;
     }
     Ok(())
 }
 
+/// Has a stripe settled anew, with parity up to date. Gives its mark.
+async fn settle(ports: &SimPorts, record: &StripeRecord) -> Result<Sequence, String> {
+    let stripe = record.id;
+    let (mut why, mut left) = (Vec::new(), VecDeque::from(record.nodes.clone()));
+    // A node that has no chunk of the stripe any more may hold its lease.
+    while let Some(node) = left.pop_front().filter(|_| why.len() < ASK_COUNT_MAX) {
+        let request = NodeRequest::Mark {
+            stripe,
+            settle: true,
+            reconstruct: true,
+        };
+        match ports.call_node(node, request, MARK_DEADLINE_MS).await {
+            Ok(NodeReply::Mark { sequence, .. }) => return Ok(sequence),
+            Ok(NodeReply::Refused(Refusal::NotPrimary(other))) => {
+                why.push(format!("{node} names {other}"));
+                left.push_front(other);
+            }
+            Ok(other) => why.push(format!("{node}: {other:?}")),
+            Err(error) => why.push(error.to_string()),
+        }
+    }
+    Err(why.join(", "))
+}
+
 /// Checks the chunks as their stores have them: as of the mark, with and without records applied.
-fn verify_chunks(
-    cluster: &Cluster,
-    pool: &PoolRecord,
-    record: &StripeRecord,
-    mark: Sequence,
-) -> Result<(), String> {
+fn verify_chunks(cluster: &Cluster, record: &StripeRecord, mark: Sequence) -> Result<(), String> {
     let mut stores = Vec::new();
     for chunk in record.chunks() {
         let node = record.nodes[chunk.at()];
@@ -104,7 +129,7 @@ fn verify_chunks(
     }
     let failed = |error: StoreError| error.to_string();
     let logged = contents(&stores, record, Cut::Exactly(mark)).map_err(failed)?;
-    verify_code(pool, record, &logged)?;
+    verify_code(cluster, record, &logged)?;
     let settled = Cut::Committed { at_least: mark };
     contents(&stores, record, settled).map_err(failed)?;
     for (store, index) in stores.iter().zip(record.chunks()) {
@@ -138,8 +163,8 @@ fn contents(
     chunks.map(read).collect()
 }
 
-fn verify_code(pool: &PoolRecord, record: &StripeRecord, chunks: &[Vec<u8>]) -> Result<(), String> {
-    let (code, geometry) = shape(pool, record);
+fn verify_code(cluster: &Cluster, record: &StripeRecord, chunks: &[Vec<u8>]) -> Result<(), String> {
+    let (code, geometry) = cluster.shape_of(record);
     let (data, parity) = chunks.split_at(geometry.k());
     let data: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
     let mut made = vec![vec![0; record.chunk_bytes as usize]; geometry.m()];

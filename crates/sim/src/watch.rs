@@ -11,9 +11,8 @@
 //! What is read back are copies of disks, so the run is the same with it as without.
 
 use crate::cells::CELL_BYTES;
-use crate::client::shape;
-use crate::cluster::{Cluster, store_options};
-use crate::history::Observation;
+use crate::client::cell_count;
+use crate::cluster::{Cluster, Place, store_options};
 use crate::world::lock;
 use gabion_layout::{
     ByteRange, ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeId, StripeRecord,
@@ -140,8 +139,7 @@ impl Aftermath<'_> {
     }
 
     fn is_whole(&mut self, stripe: &StripeRecord) -> Result<(), String> {
-        let pool = self.cluster.observer.pool(stripe.pool);
-        let (code, geometry) = shape(&pool.expect("onlookers can read"), stripe);
+        let (code, geometry) = self.cluster.shape_of(stripe);
         let settled = self.settled(stripe);
         let (mark, chunks) = settled.map_err(|error| format!("after a loss of power: {error}"))?;
         let stored = |index| chunks.get(&index).map(|chunk| chunk.settled.as_slice());
@@ -160,32 +158,15 @@ impl Aftermath<'_> {
                 }
             }
         }
-        let chunk_cells = stripe.chunk_bytes / CELL_BYTES;
+        let Some(place) = self.cluster.places().get(&stripe.id).copied() else {
+            return Err(format!("{} counts, and no file has it", stripe.id));
+        };
         let there = chunks.into_iter();
         let data = there.filter(|&(index, _)| geometry.is_data(index));
-        let pieces: Vec<(u64, Vec<u8>)> = data
-            .map(|(index, chunk)| (index.at() as u64 * chunk_cells, chunk.newest))
-            .collect();
-        self.shows_all(stripe.id, mark, &pieces)
-    }
-
-    /// Whether data as of a mark are what clients have written.
-    fn shows_all(
-        &self,
-        stripe: StripeId,
-        mark: Sequence,
-        pieces: &[(u64, Vec<u8>)],
-    ) -> Result<(), String> {
-        let now_us = self.cluster.world.now_us();
-        let seen = Observation {
-            stripe,
-            as_of: mark,
-            pieces,
-            began_us: now_us,
-            ended_us: now_us,
-        };
-        let read = self.cluster.ledger.check(&seen);
-        read.map_err(|wrong| format!("after a loss of power: {wrong}"))
+        let pieces = data.map(|(index, chunk)| in_file(place, index, chunk.newest));
+        let pieces: Vec<(u64, Vec<u8>)> = pieces.collect();
+        let read = self.cluster.ledger.check(place.file, &pieces);
+        read.map_err(|wrong| format!("{} after a loss of power: {wrong}", stripe.id))
     }
 
     /// The chunks that count, read when the nodes that have them have settled the stripe among themselves.
@@ -246,6 +227,14 @@ struct Contents {
     settled: Vec<u8>,
     /// With what parity is to follow.
     newest: Vec<u8>,
+}
+
+/// A data chunk as cells of its file, and without what is behind the file's end.
+fn in_file(place: Place, index: ChunkIndex, mut bytes: Vec<u8>) -> (u64, Vec<u8>) {
+    let first = place.first_cell + index.at() as u64 * cell_count(bytes.len() as u64);
+    let left = place.file_cells.saturating_sub(first) * CELL_BYTES;
+    bytes.truncate(left as usize);
+    (first, bytes)
 }
 
 fn chunk_of(stripe: &StripeRecord, index: ChunkIndex) -> ChunkId {

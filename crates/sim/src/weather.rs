@@ -6,15 +6,16 @@
 //! than the pool promises to survive: stripes are written as long as they could bear one more loss
 //! than those that are known.
 
-use crate::client::Client;
+use crate::client::SimClient;
 use crate::cluster::Cluster;
 use crate::dice::Dice;
 use crate::faults::{Fault, FaultCounts};
 use crate::network::Slot;
+use crate::workload::{Files, start_worker};
 use crate::world::lock;
 use futures::FutureExt;
 use gabion_layout::NodeId;
-use gabion_protocol::message::{ClusterStatus, CoordinatorReply, CoordinatorRequest, Liveness};
+use gabion_protocol::message::{ClusterStatus, Liveness};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -27,7 +28,8 @@ const LOOK_EVERY_MS: u64 = 500;
 /// What makes things go wrong.
 pub(crate) struct Weather {
     cluster: Arc<Cluster>,
-    client: Arc<Client>,
+    client: SimClient,
+    files: Arc<Files>,
     script: crate::world::ProcessId,
     /// Machines that have lost something since the last calm.
     harmed: Mutex<BTreeSet<Slot>>,
@@ -39,12 +41,14 @@ pub(crate) struct Weather {
 impl Weather {
     pub(crate) fn new(
         cluster: Arc<Cluster>,
-        client: Arc<Client>,
+        client: SimClient,
+        files: Arc<Files>,
         script: crate::world::ProcessId,
     ) -> Arc<Self> {
         Arc::new(Self {
             cluster,
             client,
+            files,
             script,
             harmed: Mutex::default(),
             under_way_count: Arc::default(),
@@ -118,6 +122,7 @@ impl Weather {
             )
         });
         match fault {
+            Fault::KillClient => self.kill_client(short_ms).await,
             Fault::Kill => self.restart(&[slot], false, long_ms).await,
             Fault::PowerLoss => self.restart(&[slot], true, long_ms).await,
             Fault::AllLosePower => {
@@ -220,6 +225,18 @@ impl Weather {
         world.sleep(paused_ms * 1000).await;
         world.note(&format!("machine {} goes on", party.slot.0));
         world.resume(party.process);
+    }
+
+    /// A client ends at whatever it is, and another begins on its machine.
+    async fn kill_client(&self, down_ms: u64) {
+        let cluster = &self.cluster;
+        let count = cluster.shape.client_count as u64;
+        let number = cluster.world.roll(|dice| dice.below(count)) as usize;
+        cluster.kill_client(number);
+        cluster.world.sleep(down_ms * 1000).await;
+        // Another fault may have started one meanwhile.
+        cluster.kill_client(number);
+        start_worker(cluster, &self.files, number);
     }
 
     async fn hang(&self, slot: Slot, hung_ms: u64) {
@@ -426,10 +443,7 @@ impl Weather {
             world.sleep(LOOK_EVERY_MS * 1000).await;
             if look % 20 == 10 {
                 // Nobody waits for a disk that is gone.
-                let _ = self
-                    .client
-                    .ask(CoordinatorRequest::RepairNow { scheme: None })
-                    .await;
+                let _ = self.client.client.repair_now(None).await;
             }
             match self.look().await {
                 Ok(()) => {
@@ -465,19 +479,14 @@ impl Weather {
         if status.lifecycle.waiting_count > 0 {
             return Err(format!("segments wait: {:?}", status.lifecycle));
         }
-        let scrubbed = self.client.ask(CoordinatorRequest::ScrubAll).await;
-        match scrubbed.map_err(|error| error.to_string())? {
-            CoordinatorReply::Scrubbed {
-                damage,
-                unreachable,
-                ..
-            } if damage.is_empty() => {
-                let is_here = |node: &&NodeId| self.cluster.slot_of(**node).is_some();
-                if let Some(node) = unreachable.iter().find(is_here) {
-                    return Err(format!("{node} was not scrubbed"));
-                }
-            }
-            other => return Err(format!("a scrub says {other:?}")),
+        let scrubbed = self.client.client.scrub().await;
+        let scrubbed = scrubbed.map_err(|error| error.to_string())?;
+        if !scrubbed.damage.is_empty() {
+            return Err(format!("a scrub finds {:?}", scrubbed.damage));
+        }
+        let is_here = |node: &&NodeId| self.cluster.slot_of(**node).is_some();
+        if let Some(node) = scrubbed.unreachable.iter().find(is_here) {
+            return Err(format!("{node} was not scrubbed"));
         }
         // A scrub finds what nobody has read, and a repair may have begun since.
         match self.ask_status().await? {
@@ -487,10 +496,7 @@ impl Weather {
     }
 
     async fn ask_status(&self) -> Result<ClusterStatus, String> {
-        match self.client.ask(CoordinatorRequest::Status).await {
-            Ok(CoordinatorReply::Status(status)) => Ok(status),
-            Ok(other) => Err(format!("{other:?}")),
-            Err(error) => Err(error.to_string()),
-        }
+        let status = self.client.client.status().await;
+        status.map_err(|error| error.to_string())
     }
 }

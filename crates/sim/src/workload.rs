@@ -1,29 +1,30 @@
-//! What clients do in a simulation: read and update the same few places of a few files, put new
-//! files and remove them, and go on with old layouts until they learn better.
+//! What clients do in a simulation: they read and write the same few places of a few files, put new files and remove
+//! them, write across stripes, and work through a cache. They keep files open until they are told that these are
+//! gone. Several do so at once, on several machines, and each may be killed at any instant.
 
-use crate::attempt::Failed;
-use crate::cells::{UpdateId, cell_count};
-use crate::client::Client;
+use crate::client::{Cached, SimClient, cell_count};
 use crate::cluster::Cluster;
-use crate::read::ReadFailed;
+use crate::dice::Dice;
 use crate::world::lock;
-use gabion_layout::{ReserveSpec, Smoothing, StripeId};
-use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, FileLayout, FormOrder, PoolWish, Refusal, RunFate,
-};
+use futures::FutureExt;
+use futures::future::join_all;
+use gabion_client::{ClientError, ClientOptions, File};
+use gabion_layout::{ReserveSpec, Smoothing};
+use gabion_protocol::message::{FormOrder, PoolWish};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-/// How often an update is tried again.
-const ATTEMPT_COUNT_MAX: u32 = 6;
 /// How long after its answer a write is made once more, in runs in which it is.
 const TWICE_AFTER_US: u64 = 2_000_000;
 /// Names of files: few, so that they are taken again.
 const NAME_COUNT: u64 = 6;
 /// Files that are left alone when there are no more.
 const FILE_COUNT_MIN: usize = 2;
+/// The most cells of a write through the cache.
+const CACHED_CELLS_MAX: u64 = 12;
 
 /// The files that clients know to be there.
 #[derive(Default)]
@@ -33,12 +34,8 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    pub(crate) fn add(&self, name: String) {
-        lock(&self.names).insert(name);
-    }
-
     /// The names, in order.
-    pub(crate) fn names(&self) -> Vec<String> {
+    fn names(&self) -> Vec<String> {
         lock(&self.names).iter().cloned().collect()
     }
 
@@ -46,198 +43,174 @@ impl Files {
     pub(crate) fn close(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
 }
 
-/// One client at work until it is told to stop.
-pub(crate) async fn work(cluster: Arc<Cluster>, client: Arc<Client>, files: Arc<Files>) {
-    let world = &cluster.world;
-    let mut known: BTreeMap<String, FileLayout> = BTreeMap::new();
-    // Some keep a layout until they are told that it is old.
-    let keeps_layouts = world.roll(|dice| dice.one_in(3));
-    while !files.is_over.load(Ordering::Relaxed) {
-        let wait_us = world.roll(|dice| dice.below(250_000));
-        world.sleep(wait_us).await;
-        let names = files.names();
-        if names.is_empty() {
-            continue;
-        }
-        let (name, deed) = world.roll(|dice| (dice.pick(&names).clone(), dice.below(100)));
-        let Some(layout) = layout_of(&client, &mut known, &name, deed < 5 && !keeps_layouts).await
-        else {
-            continue;
+/// Starts a client on its machine, which works until it is told to stop.
+pub(crate) fn start_worker(cluster: &Arc<Cluster>, files: &Arc<Files>, number: usize) {
+    let party = cluster.begin_client(number);
+    let (options, hand_count) = cluster.world.roll(|dice| {
+        let options = ClientOptions {
+            deadline: Duration::from_millis(dice.between(2_000, 12_000)),
+            cache_bytes: *dice.pick(&[4 << 10, 64 << 10]),
+            read_ahead_bytes: *dice.pick(&[0, 512]),
+            ..ClientOptions::default()
         };
-        if cluster.shape.lifecycle.is_some() && world.roll(|dice| dice.one_in(40)) {
-            order_form(&cluster, &client, &name).await;
+        (options, dice.between(1, 2))
+    });
+    let (own, files) = (Arc::clone(cluster), Arc::clone(files));
+    let work = async move {
+        let client = own.client(party, options).await;
+        let hands = (0..hand_count).map(|_| Hand::new(&own, &client, &files).work());
+        join_all(hands).await;
+    };
+    cluster.world.spawn(party.process, work.boxed());
+}
+
+/// One thing after another that a client does.
+struct Hand {
+    cluster: Arc<Cluster>,
+    client: SimClient,
+    files: Arc<Files>,
+    /// Files that it has open.
+    open: BTreeMap<String, File>,
+    cached: BTreeMap<String, Cached>,
+}
+
+impl Hand {
+    fn new(cluster: &Arc<Cluster>, client: &SimClient, files: &Arc<Files>) -> Self {
+        Self {
+            cluster: Arc::clone(cluster),
+            client: client.clone(),
+            files: Arc::clone(files),
+            open: BTreeMap::new(),
+            cached: BTreeMap::new(),
         }
-        match deed {
-            5..8 => change_files(&cluster, &client, &files).await,
-            8..10 => {
-                client.list().await;
+    }
+
+    async fn work(mut self) {
+        let cluster = Arc::clone(&self.cluster);
+        let world = &cluster.world;
+        // Some keep a file open until they are told that it is gone.
+        let keeps_open = world.roll(|dice| dice.one_in(3));
+        while !self.files.is_over() {
+            let wait_us = world.roll(|dice| dice.below(250_000));
+            world.sleep(wait_us).await;
+            let names = self.files.names();
+            if names.is_empty() {
+                continue;
             }
-            0..60 => update(&cluster, &client, &layout, &mut known).await,
-            _ => {
-                let is_old = read(&cluster, &client, &layout).await;
-                if is_old == Some(true) || is_old.is_none() && !keeps_layouts {
-                    known.remove(&name);
+            let (name, kind) = world.roll(|dice| (dice.pick(&names).clone(), dice.below(100)));
+            if kind < 5 && !keeps_open {
+                self.open.remove(&name);
+                self.cached.remove(&name);
+            }
+            if cluster.shape.lifecycle.is_some() && world.roll(|dice| dice.one_in(40)) {
+                self.order_form(&name).await;
+            }
+            let done = match kind {
+                0..45 => self.write(&name).await,
+                45..48 => self.change_files().await,
+                48..50 => self.client.list().await.map(drop),
+                50..52 => self.client.get(&name).await,
+                52..64 => self.work_cached(&name).await,
+                _ => self.read(&name).await,
+            };
+            if let Err(error) = done {
+                world.note(&format!("{name}: {error}"));
+                if !matches!(
+                    error,
+                    ClientError::Late { .. } | ClientError::NoCoordinator(_)
+                ) {
+                    self.open.remove(&name);
+                    self.cached.remove(&name);
                 }
             }
         }
     }
-}
 
-async fn layout_of(
-    client: &Client,
-    known: &mut BTreeMap<String, FileLayout>,
-    name: &str,
-    anew: bool,
-) -> Option<FileLayout> {
-    if anew {
-        known.remove(name);
-    }
-    if let Some(layout) = known.get(name) {
-        return Some(layout.clone());
-    }
-    let layout = client.lookup(name).await?;
-    known.insert(name.to_owned(), layout.clone());
-    Some(layout)
-}
-
-async fn update(
-    cluster: &Cluster,
-    client: &Client,
-    layout: &FileLayout,
-    known: &mut BTreeMap<String, FileLayout>,
-) {
-    let world = &cluster.world;
-    let (record, cells) = world.roll(|dice| {
-        let record = dice.pick(&layout.stripes);
-        let total = cell_count(layout, record);
-        let count = dice.between(1, 3);
-        let cells: Vec<Range<u64>> = (0..count).map(|_| choose(dice, total)).collect();
-        (record, without_overlaps(cells))
-    });
-    let write = (client.ledger.name(), cells.as_slice());
-    match client.update(layout, record, write).await {
-        Ok(sequence) => {
-            world.note(&format!("{}: {sequence} is acknowledged", record.id));
-            if cluster.shape.writes_twice {
-                world.sleep(TWICE_AFTER_US).await;
-                // Whatever comes of it: the client has had its answer.
-                let _ = client.update(layout, record, write).await;
-            }
+    async fn file(&mut self, name: &str) -> Result<File, ClientError> {
+        if let Some(file) = self.open.get(name) {
+            return Ok(file.clone());
         }
-        Err(failed) => {
-            let refusal = &failed.refusal;
-            world.note(&format!("{}: an update fails: {refusal}", record.id));
-            if world.roll(|dice| dice.one_in(2)) {
-                known.remove(&layout.file.name);
-                update_again(client, layout, record.id, write, failed).await;
-                return;
-            }
-            // Whoever goes on with an old layout does not learn that a node has been given up.
-            let looks_again = world.roll(|dice| dice.one_in(3));
-            if looks_again || !matches!(refusal, Refusal::NotPrimary(_) | Refusal::Unavailable(_)) {
-                known.remove(&layout.file.name);
-            }
-        }
+        let file = self.client.open(name).await?;
+        self.open.insert(name.to_owned(), file.clone());
+        Ok(file)
     }
-}
 
-/// Makes a write that failed again, each time after it is known that the last attempt was not made.
-async fn update_again(
-    client: &Client,
-    layout: &FileLayout,
-    stripe: StripeId,
-    write: (UpdateId, &[Range<u64>]),
-    mut failed: Failed,
-) {
-    let world = client.ports.world();
-    for _ in 0..ATTEMPT_COUNT_MAX {
-        let wait_us = world.roll(|dice| dice.between(10_000, 1_000_000));
-        world.sleep(wait_us).await;
-        let Some(layout) = client.lookup(&layout.file.name).await else {
-            continue;
+    async fn write(&mut self, name: &str) -> Result<(), ClientError> {
+        let file = self.file(name).await?;
+        let (cluster, client) = (&self.cluster, &self.client);
+        let cells = choose_in(cluster, &file);
+        let bytes = client.write(&file, &cells).await?;
+        if cluster.shape.writes_twice {
+            cluster.world.sleep(TWICE_AFTER_US).await;
+            // Whatever comes of it: the client has had its answer.
+            let _ = file
+                .write(cells.start * crate::cells::CELL_BYTES, bytes)
+                .await;
+        }
+        Ok(())
+    }
+
+    async fn read(&mut self, name: &str) -> Result<(), ClientError> {
+        let file = self.file(name).await?;
+        let cells = choose_in(&self.cluster, &file);
+        self.client.read(&file, &cells).await
+    }
+
+    /// Writes and reads through the cache, and stores what was written or leaves it there.
+    async fn work_cached(&mut self, name: &str) -> Result<(), ClientError> {
+        let cached = match self.cached.get(name) {
+            Some(cached) => cached.clone(),
+            None => self.client.open_cached(name).await?,
         };
-        let Some(record) = layout.stripes.iter().find(|record| record.id == stripe) else {
-            return;
+        self.cached.insert(name.to_owned(), cached.clone());
+        let world = &self.cluster.world;
+        let total = cell_count(cached.file.size_bytes());
+        for _ in 0..world.roll(|dice| dice.between(1, 4)) {
+            let (mut cells, writes) = world.roll(|dice| (choose(dice, total), dice.one_in(2)));
+            if writes {
+                cells.end = cells.end.min(cells.start + CACHED_CELLS_MAX);
+                self.client.write_cached(&cached, &cells).await?;
+            } else {
+                self.client.read_cached(&cached, &cells).await?;
+            }
+        }
+        if world.roll(|dice| dice.one_in(2)) {
+            self.client.flush(&cached).await?;
+        }
+        Ok(())
+    }
+
+    /// Has a file encoded, or its blocks replicated again.
+    async fn order_form(&self, name: &str) {
+        let world = &self.cluster.world;
+        let is_encoded = world.roll(|dice| dice.one_in(2));
+        let order = FormOrder {
+            pool: "pool".to_owned(),
+            file: Some(name.to_owned()),
+            is_encoded,
         };
-        if let Some(open) = failed.open.take() {
-            match client.close(&layout, record, &open).await {
-                Ok(RunFate::Never) => {}
-                Ok(fate) => {
-                    world.note(&format!("{stripe}: an update is over: {fate:?}"));
-                    return;
-                }
-                Err(refusal) => {
-                    world.note(&format!("{stripe}: an update is not closed: {refusal}"));
-                    failed.open = Some(open);
-                    continue;
-                }
-            }
-        }
-        match client.update(&layout, record, write).await {
-            Ok(sequence) => {
-                world.note(&format!("{stripe}: {sequence} is acknowledged at last"));
-                return;
-            }
-            Err(again) => failed = again,
-        }
-        let refusal = &failed.refusal;
-        world.note(&format!("{stripe}: an update fails again: {refusal}"));
+        let is_ordered = self.client.client.order_form(order).await.is_ok();
+        world.note(&format!(
+            "{name} is to be encoded: {is_encoded}: {is_ordered}"
+        ));
     }
-}
 
-/// Reads somewhere. Whether the layout turned out to be old; none when it may be.
-async fn read(cluster: &Cluster, client: &Client, layout: &FileLayout) -> Option<bool> {
-    let world = &cluster.world;
-    let (record, cells) = world.roll(|dice| {
-        let record = dice.pick(&layout.stripes);
-        (record, choose(dice, cell_count(layout, record)))
-    });
-    match client.read(layout, record, cells).await {
-        Ok(as_of) => {
-            world.note(&format!("{}: read as of {as_of}", record.id));
-            Some(false)
+    async fn change_files(&self) -> Result<(), ClientError> {
+        let name = draw_name(&self.cluster);
+        let known = self.files.names();
+        if known.contains(&name) && known.len() > FILE_COUNT_MIN {
+            // From here on no client expects it to be there; whether it is removed is another matter.
+            lock(&self.files.names).remove(&name);
+            return self.client.remove(&name).await;
         }
-        Err(failed) => {
-            world.note(&format!("{}: a read fails: {failed:?}", record.id));
-            match failed {
-                ReadFailed::NoAgreement => Some(false),
-                ReadFailed::LookAgain(_) => Some(true),
-                ReadFailed::NotNow(_) | ReadFailed::TooFew(_) => None,
-            }
-        }
+        put(&self.cluster, &self.client, &self.files, &name).await
     }
-}
-
-/// Has a file encoded, or its blocks replicated again.
-async fn order_form(cluster: &Cluster, client: &Client, name: &str) {
-    let world = &cluster.world;
-    let is_encoded = world.roll(|dice| dice.one_in(2));
-    let order = CoordinatorRequest::OrderForm(FormOrder {
-        pool: "pool".to_owned(),
-        file: Some(name.to_owned()),
-        is_encoded,
-    });
-    let ordered = client.ask(order).await;
-    world.note(&format!(
-        "{name} is to be encoded: {is_encoded}: {}",
-        ordered.is_ok()
-    ));
-}
-
-async fn change_files(cluster: &Cluster, client: &Client, files: &Files) {
-    let world = &cluster.world;
-    let name = draw_name(cluster);
-    let known = files.names();
-    if known.contains(&name) && known.len() > FILE_COUNT_MIN {
-        // From here on nobody expects it to be there; whether it is removed is another matter.
-        lock(&files.names).remove(&name);
-        let removed = client.remove(&name).await;
-        world.note(&format!("removing {name}: {removed:?}"));
-        return;
-    }
-    put(cluster, client, files, name).await;
 }
 
 fn draw_name(cluster: &Cluster) -> String {
@@ -245,14 +218,17 @@ fn draw_name(cluster: &Cluster) -> String {
     format!("file{number}")
 }
 
-async fn put(cluster: &Cluster, client: &Client, files: &Files, name: String) {
-    let world = &cluster.world;
-    let size = world.roll(|dice| dice.between(1, 2 * cluster.shape.stripe_bytes));
-    let put = client.put(&name, size).await;
-    world.note(&format!("putting {name}: {put:?}"));
-    if put.is_ok() {
-        files.add(name);
-    }
+async fn put(
+    cluster: &Cluster,
+    client: &SimClient,
+    files: &Files,
+    name: &str,
+) -> Result<(), ClientError> {
+    let stripe_cells = cell_count(cluster.shape.stripe_bytes);
+    let cells = cluster.world.roll(|dice| dice.between(1, 2 * stripe_cells));
+    client.put(name, cells).await?;
+    lock(&files.names).insert(name.to_owned());
+    Ok(())
 }
 
 /// Reviewed so often that reserves shrink, grow and go within a storm.
@@ -263,11 +239,11 @@ const RESERVE: ReserveSpec = ReserveSpec {
 };
 
 /// Makes the cluster's pool as soon as there are nodes enough.
-pub(crate) async fn create_pool(cluster: &Cluster, client: &Client) {
+pub(crate) async fn create_pool(cluster: &Cluster, client: &SimClient) {
     let shape = &cluster.shape;
     loop {
         cluster.world.sleep(100_000).await;
-        let request = CoordinatorRequest::CreatePool(PoolWish {
+        let wish = PoolWish {
             name: "pool".to_owned(),
             survive: shape.survive,
             code: Some(shape.code.clone()),
@@ -276,47 +252,53 @@ pub(crate) async fn create_pool(cluster: &Cluster, client: &Client) {
             reserve: shape.update.reserves_space().then_some(RESERVE),
             append: shape.append,
             lifecycle: shape.lifecycle,
-        });
+        };
         // Refused until all nodes have joined.
-        if let Ok(CoordinatorReply::Pool(_)) = client.ask(request).await {
+        if client.client.create_pool(wish).await.is_ok() {
             return;
         }
     }
 }
 
 /// Makes the cluster's pool and first files; nothing goes wrong yet.
-pub(crate) async fn prepare(cluster: &Cluster, client: &Client, files: &Files) {
+pub(crate) async fn prepare(cluster: &Cluster, client: &SimClient, files: &Files) {
     create_pool(cluster, client).await;
     let count = cluster.world.roll(|dice| dice.between(1, 3));
     while (files.names().len() as u64) < count {
-        put(cluster, client, files, draw_name(cluster)).await;
+        if let Err(error) = put(cluster, client, files, &draw_name(cluster)).await {
+            cluster.world.note(&format!("a first put fails: {error}"));
+        }
         cluster.world.sleep(100_000).await;
     }
 }
 
+/// Cells of a file, mostly of one stripe.
+fn choose_in(cluster: &Cluster, file: &File) -> Range<u64> {
+    let total = cell_count(file.size_bytes());
+    let stripe_cells = cell_count(cluster.shape.stripe_bytes).min(total);
+    cluster.world.roll(|dice| {
+        if dice.one_in(12) {
+            return choose(dice, total);
+        }
+        let first = dice.below(total.div_ceil(stripe_cells)) * stripe_cells;
+        let cells = choose(dice, stripe_cells.min(total - first));
+        first + cells.start..first + cells.end
+    })
+}
+
 /// A range of cells. Most are short, and begin at few places so that many meet.
-fn choose(dice: &mut crate::dice::Dice, total: u64) -> Range<u64> {
-    let place = total / 16;
+fn choose(dice: &mut Dice, total: u64) -> Range<u64> {
+    let place = (total / 16).max(1);
     let first = match dice.below(4) {
         0 => dice.below(total),
         1 => dice.below(16) * place,
         _ => dice.below(2) * place + dice.below(8),
     };
+    let first = first.min(total - 1);
     let length = match dice.below(10) {
         0 => dice.between(1, total),
         1..4 => dice.between(1, place * 2),
         _ => dice.between(1, 24),
     };
     first..(first + length).min(total)
-}
-
-fn without_overlaps(mut cells: Vec<Range<u64>>) -> Vec<Range<u64>> {
-    cells.sort_unstable_by_key(|range| range.start);
-    let mut apart: Vec<Range<u64>> = Vec::new();
-    for range in cells {
-        if apart.last().is_none_or(|last| last.end <= range.start) {
-            apart.push(range);
-        }
-    }
-    apart
 }

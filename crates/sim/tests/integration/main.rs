@@ -2,7 +2,6 @@
 
 mod conversions;
 mod flow;
-mod history;
 mod names;
 mod registers;
 mod seeds;

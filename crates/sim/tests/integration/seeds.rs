@@ -8,7 +8,9 @@ const SEEDS: std::ops::Range<u64> = 360..420;
 
 /// What all seeds of a run together must have done, in the order of [`Deeds::rows`]: a fraction of what
 /// they did when this was written. Chunks are grouped too seldom to count on here.
-const DEEDS_AT_LEAST: [u64; 15] = [60, 300, 120, 40, 0, 120, 1, 8, 50, 120, 1, 60, 0, 300, 40];
+const DEEDS_AT_LEAST: [u64; 16] = [
+    80, 450, 220, 75, 0, 110, 5, 30, 80, 1000, 90, 180, 0, 700, 45, 15,
+];
 
 /// Seeds of pools under CAU among which chunks are grouped: one in thirty does that.
 const GROUPING_SEED_COUNT_MAX: usize = 200;
