@@ -91,7 +91,7 @@ const UPDATES: &[Mutant] = &[
     Mutant {
         name: "settlements-behind-the-back-of-a-join",
         file: "crates/protocol/src/coordinator/leases/primaries.rs",
-        text: "lock(&self.sessions).note_change(&left_out, stripe);",
+        text: "self.nodes.note_change(&left_out, stripe);",
         replacement: "let _ = (left_out, stripe);",
         check: protocol(
             "coordinator::joins::a_settlement_between_a_page_and_the_end_is_told_before_the_node_counts",

@@ -11,6 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 /// Stripes that are read in one transaction.
 pub(super) const PAGE: usize = 512;
 
+/// How long a node may take for what needs no plan: the stripe's primary waits meanwhile.
+pub(super) const SHORT_DEADLINE_MS: u64 = 5_000;
+
 /// Why a request is not granted: one plain sentence for the user.
 #[derive(Debug)]
 pub(super) struct Denied(pub(super) String);

@@ -9,88 +9,44 @@
 mod core;
 mod files;
 mod garbage;
+mod ground;
 mod leases;
 mod lifecycle;
 mod members;
 mod options;
+mod pool_facts;
 mod repair;
 mod status;
 mod wake_up;
 
 pub use options::CoordinatorOptions;
 
-use self::core::{Answer, Core, Denied, lock};
-use crate::message::{
-    CoordinatorReply, CoordinatorRequest as Ask, LifecycleStatus, Meter, NodeStatus, RepairStatus,
-};
+use self::core::{Answer, Core, Denied};
+use crate::message::{CoordinatorReply, CoordinatorRequest as Ask};
 use crate::ports::Ports;
-use files::pools::PoolFacts;
-use files::replace::{LivePut, Occupied};
+use files::Files;
 use futures::FutureExt;
-use gabion_layout::{ChunkId, ChunkIndex, NodeId, PoolId};
-use gabion_meta::{KeyValue, Meta, MetaError, Progress, PutId};
-use gabion_planner::manager::{LinkMatrix, RepairQueue};
-use gabion_planner::repair::Scheme;
-use lifecycle::grouping::Agenda;
+use gabion_meta::{KeyValue, Meta, MetaError, Progress};
+use garbage::Garbage;
+use ground::Ground;
+use leases::Leases;
+use lifecycle::Lifecycles;
+use lifecycle::grouping::DataGrouping;
 use lifecycle::timetable::Timetable;
-use members::fleet::{Fleet, Roster};
-use members::positions::Witnessed;
-use members::sessions::Sessions;
-use members::space::Reports;
-use members::starts::Starts;
-use members::suspicion::Suspicions;
-use repair::throttle::Throttle;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
-use wake_up::WakeUp;
+use members::Members;
+use repair::Repair;
+use std::sync::Arc;
 
 /// The coordinator of a cluster.
 pub struct Coordinator<K> {
-    core: Arc<Core<K>>,
-    roster: Mutex<Roster>,
-    /// What nodes have said with their last heartbeats.
-    reports: Mutex<Reports>,
-    /// What is held against nodes whose leases run. Locked after the roster.
-    suspicions: Mutex<Suspicions>,
-    /// How often each node has joined since the start. Joins, declarations of failure and the last
-    /// step of each repair hold this lock, because each decides by what the others change.
-    admission: futures::lock::Mutex<BTreeMap<NodeId, u64>>,
-    /// The nodes that join now. Locked after it, and before the roster.
-    sessions: Mutex<Sessions>,
-    /// Pools never change, so what follows from their records is worked out once.
-    pools: Mutex<BTreeMap<PoolId, Arc<PoolFacts>>>,
-    /// How many more losses stripes survive, by what they have lost.
-    endurance: Mutex<BTreeMap<(PoolId, Vec<ChunkIndex>), i32>>,
-    /// When the client of each put was last heard of, and what it is to replace.
-    puts: Mutex<BTreeMap<PutId, LivePut>>,
-    /// Stripes that are being repaired or replaced.
-    occupied: Occupied,
-    queue: Mutex<RepairQueue>,
-    scheme: Mutex<Scheme>,
-    throttle: Mutex<Throttle>,
-    /// What links carry, as nodes have told since the start.
-    links: Mutex<LinkMatrix>,
-    /// Counts since the start; the rest of the fields are filled in when somebody asks.
-    repaired: Mutex<RepairStatus>,
-    /// Chunks of live stripes that nodes may still have and should not. Those that once counted there are
-    /// former holders in the metadata, too; the others cost space and nothing else.
-    leftovers: Mutex<BTreeSet<(NodeId, ChunkId)>>,
-    /// Stripes whose chunks are to change places.
-    agenda: Mutex<Agenda>,
-    /// What nodes were to send for commits and exchanges that the coordinator has run to their end.
-    planned: Mutex<Meter>,
-    /// What has become of segments since the start.
-    converted: Mutex<LifecycleStatus>,
-    /// When files are to be looked at whose blocks are replicated at first.
-    timetable: Mutex<Timetable>,
-    /// This start of the coordinator and earlier ones.
-    starts: Starts,
-    /// How far nodes' journals have come.
-    witnessed: Witnessed,
-    repair_wake_up: WakeUp,
-    garbage_wake_up: WakeUp,
-    grouping_wake_up: WakeUp,
-    lifecycle_wake_up: WakeUp,
+    ground: Ground<K>,
+    members: Arc<Members<K>>,
+    leases: Arc<Leases<K>>,
+    garbage: Arc<Garbage<K>>,
+    repair: Arc<Repair<K>>,
+    files: Arc<Files<K>>,
+    lifecycles: Arc<Lifecycles<K>>,
+    grouping: Arc<DataGrouping<K>>,
 }
 
 impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
@@ -104,54 +60,25 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         ports: Arc<dyn Ports>,
         options: CoordinatorOptions,
     ) -> Result<Arc<Self>, MetaError> {
-        let now_ms = ports.now_ms();
-        let roster = Roster::new(options.timing, meta.nodes()?, meta.standings()?, now_ms);
-        let settings = meta.repair_settings()?;
-        let former = meta.all_former_holders()?;
-        let starts = Starts::new(&meta.note_start(ports.random())?);
-        let witnessed = Witnessed::new(meta.progress()?);
-        // A scheme of another release is none; a user chooses again.
-        let scheme = settings
-            .scheme
-            .as_deref()
-            .and_then(|name| name.parse().ok());
-        // An earlier run's clock says nothing about this one's: all clients get a full time-out.
-        let live = || LivePut {
-            heard_ms: now_ms,
-            occupation: None,
-        };
-        let puts = meta.puts()?.into_iter().map(|put| (put.id, live()));
-        let default_scheme = options.repair_scheme;
-        let core = Core::new(meta, ports, options)?;
-        core.ports
-            .learn_nodes(&roster.statuses(now_ms, &Suspicions::default()));
+        let ground = Ground::new(Core::new(meta, ports, options)?)?;
+        let members = Arc::new(Members::new(&ground)?);
+        let leases = Arc::new(Leases::new(&ground));
+        let garbage = Arc::new(Garbage::new(&ground));
+        let repair = Arc::new(Repair::new(&ground, &leases, &garbage)?);
+        let timetable = Arc::new(Timetable::new(&ground.pools));
+        let files = Files::new(&ground, &leases, &garbage, &repair, &timetable)?;
+        let files = Arc::new(files);
+        let lifecycles = Lifecycles::new(&ground, &leases, &repair, &files, &timetable);
+        let grouping = DataGrouping::new(&ground, &leases, &garbage, &repair);
         Ok(Arc::new(Self {
-            core: Arc::new(core),
-            puts: Mutex::new(puts.collect()),
-            occupied: Occupied::default(),
-            roster: Mutex::new(roster),
-            reports: Mutex::default(),
-            suspicions: Mutex::default(),
-            admission: futures::lock::Mutex::default(),
-            sessions: Mutex::default(),
-            pools: Mutex::default(),
-            endurance: Mutex::default(),
-            queue: Mutex::default(),
-            scheme: Mutex::new(scheme.unwrap_or(default_scheme)),
-            throttle: Mutex::new(Throttle::new(settings)),
-            links: Mutex::default(),
-            repaired: Mutex::default(),
-            leftovers: Mutex::new(former.into_iter().collect()),
-            agenda: Mutex::default(),
-            planned: Mutex::default(),
-            converted: Mutex::default(),
-            timetable: Mutex::default(),
-            starts,
-            witnessed,
-            repair_wake_up: WakeUp::default(),
-            garbage_wake_up: WakeUp::default(),
-            grouping_wake_up: WakeUp::default(),
-            lifecycle_wake_up: WakeUp::default(),
+            ground,
+            members,
+            leases,
+            garbage,
+            repair,
+            files,
+            lifecycles: Arc::new(lifecycles),
+            grouping: Arc::new(grouping),
         }))
     }
 
@@ -159,23 +86,23 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     /// garbage and expiry of puts. It goes on until the metadata store fails. Call it once.
     pub fn start(self: &Arc<Self>) {
         let tasks = [
-            Arc::clone(self).watch_members().boxed(),
-            Arc::clone(self).repair_forever().boxed(),
-            Arc::clone(self).guard_foreground().boxed(),
-            Arc::clone(self).collect_garbage().boxed(),
-            Arc::clone(self).group_forever().boxed(),
-            Arc::clone(self).expire_puts().boxed(),
-            Arc::clone(self).keep_lifecycles().boxed(),
-            Arc::clone(self).keep_progress().boxed(),
+            Arc::clone(&self.members).watch().boxed(),
+            Arc::clone(&self.repair).run().boxed(),
+            Arc::clone(self.repair.throttle()).guard().boxed(),
+            Arc::clone(&self.garbage).collect().boxed(),
+            Arc::clone(&self.grouping).run().boxed(),
+            Arc::clone(&self.files).expire_puts().boxed(),
+            Arc::clone(&self.lifecycles).run().boxed(),
+            self.members.positions().keep().boxed(),
         ];
         for task in tasks {
-            self.core.ports.spawn(task);
+            self.ground.core.ports.spawn(task);
         }
     }
 
     /// Answers a request. What the answer promises is durable.
     pub async fn handle(self: &Arc<Self>, request: Ask) -> CoordinatorReply {
-        let answer = match self.core.check_whole() {
+        let answer = match self.ground.core.check_whole() {
             // Not even a lease is granted: nobody could act on what becomes of the node.
             Err(error) => Err(error.into()),
             Ok(()) => self.answer(request).await,
@@ -183,13 +110,49 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         answer.unwrap_or_else(|Denied(sentence)| CoordinatorReply::Refused(sentence))
     }
 
+    /// Routes a request to the room whose it is.
     async fn answer(self: &Arc<Self>, request: Ask) -> Answer {
         match request {
-            Ask::BeginJoin { node, chunk_count } => self.begin_join(*node, chunk_count).await,
-            Ask::TellChunks(page) => self.tell_chunks(page).await,
-            Ask::SetAside(session) => Ok(self.set_aside(session)),
-            Ask::EndJoin(end) => self.end_join(*end).await,
-            Ask::Accept(node) => self.accept(node),
+            Ask::CommitPool { name } => self.files.commit_pool(name).await,
+            Ask::Nodes => Ok(CoordinatorReply::Nodes(self.ground.nodes.statuses())),
+            Ask::CreatePool(wish) => self.files.create_pool(wish).await,
+            Ask::Reserves(stripes) => self.files.reserves(stripes).await,
+            Ask::Pools => Ok(CoordinatorReply::Pools(
+                self.ground.core.with_meta(Meta::pools).await?,
+            )),
+            put @ (Ask::BeginPut { .. }
+            | Ask::PlaceAnew { .. }
+            | Ask::TouchPut(_)
+            | Ask::CommitPut(_)
+            | Ask::AbortPut(_)
+            | Ask::BeginReplace { .. }
+            | Ask::CommitReplace { .. }
+            | Ask::Ended(_)) => self.answer_put(put).await,
+            Ask::Lookup { name } => self.files.lookup(name).await,
+            Ask::List { prefix } => self.files.list(prefix).await,
+            Ask::RemoveFile { name, file } => self.files.remove_file(name, file).await,
+            Ask::Status => self.status().await,
+            Ask::RepairNow { scheme } => self.repair_now(scheme).await,
+            Ask::OrderRepair(order) => self.repair.throttle().order(order).await,
+            Ask::OrderForm(order) => self.lifecycles.order(order).await,
+            Ask::Drain(node) => self.members.drain(node).await,
+            Ask::Keep(node) => self.members.keep(node).await,
+            Ask::Links => Ok(self.ground.nodes.link_rates()),
+            Ask::ScrubAll => self.repair.scrub_all().await,
+            of_node => self.answer_node(of_node).await,
+        }
+    }
+
+    /// Answers what nodes ask: of their membership, and of the stripes that they lead.
+    async fn answer_node(self: &Arc<Self>, request: Ask) -> Answer {
+        match request {
+            Ask::BeginJoin { node, chunk_count } => {
+                self.members.begin_join(*node, chunk_count).await
+            }
+            Ask::TellChunks(page) => self.members.tell_chunks(page).await,
+            Ask::SetAside(session) => Ok(self.members.set_aside(session)),
+            Ask::EndJoin(end) => self.members.end_join(*end).await,
+            Ask::Accept(node) => self.members.accept(node),
             Ask::Heartbeat {
                 node,
                 incarnation,
@@ -201,56 +164,39 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                     incarnation,
                     position,
                 };
-                self.heartbeat((node, heard), progress, &vitals)
+                let answer = self.members.heartbeat((node, heard), progress, &vitals)?;
+                self.repair.throttle().note_foreground(&vitals);
+                Ok(answer)
             }
-            Ask::EndMembership { session, cause } => self.end_membership(session, cause).await,
-            Ask::StoreFailed(failure) => self.store_failed(failure).await,
+            Ask::EndMembership { session, cause } => {
+                self.members.end_membership(session, cause).await
+            }
+            Ask::StoreFailed(failure) => self.members.store_failed(failure).await,
             Ask::Acquire {
                 stripe,
                 node,
                 incarnation,
                 renounced,
-            } => self.acquire(stripe, node, incarnation, renounced).await,
-            Ask::Suspect { node } => Ok(self.suspect(node)),
-            Ask::Settling { stripe, exclusion } => self.settling(stripe, exclusion).await,
+            } => {
+                self.leases
+                    .acquire(stripe, node, incarnation, renounced)
+                    .await
+            }
+            Ask::Suspect { node } => Ok(self.members.suspect(node)),
+            Ask::Settling { stripe, exclusion } => self.leases.settling(stripe, exclusion).await,
             Ask::NoteDegraded {
                 stripe,
                 epoch,
                 chunks,
-            } => self.note_degraded(stripe, epoch, chunks).await,
+            } => self.leases.degraded(stripe, epoch, chunks).await,
             Ask::NotePhase {
                 stripe,
                 epoch,
                 appends,
-            } => self.note_phase(stripe, epoch, appends).await,
-            Ask::Group { stripe, updated } => Ok(self.note_group(stripe, updated)),
-            Ask::CommitPool { name } => self.commit_pool(name).await,
-            Ask::ReportDamage { node, damage } => self.report_damage(node, damage).await,
-            Ask::Nodes => Ok(CoordinatorReply::Nodes(self.statuses())),
-            Ask::CreatePool(wish) => self.create_pool(wish).await,
-            Ask::Reserves(stripes) => self.reserves(stripes).await,
-            Ask::Pools => Ok(CoordinatorReply::Pools(
-                self.core.with_meta(Meta::pools).await?,
-            )),
-            put @ (Ask::BeginPut { .. }
-            | Ask::PlaceAnew { .. }
-            | Ask::TouchPut(_)
-            | Ask::CommitPut(_)
-            | Ask::AbortPut(_)
-            | Ask::BeginReplace { .. }
-            | Ask::CommitReplace { .. }
-            | Ask::Ended(_)) => self.answer_put(put).await,
-            Ask::Lookup { name } => self.lookup(name).await,
-            Ask::List { prefix } => self.list(prefix).await,
-            Ask::RemoveFile { name, file } => self.remove_file(name, file).await,
-            Ask::Status => self.status().await,
-            Ask::RepairNow { scheme } => self.repair_now(scheme).await,
-            Ask::OrderRepair(order) => self.order_repair(order).await,
-            Ask::OrderForm(order) => self.order_form(order).await,
-            Ask::Drain(node) => self.drain(node).await,
-            Ask::Keep(node) => self.keep(node).await,
-            Ask::Links => Ok(self.link_rates()),
-            Ask::ScrubAll => self.scrub_all().await,
+            } => self.leases.note_phase(stripe, epoch, appends).await,
+            Ask::Group { stripe, updated } => Ok(self.grouping.note(stripe, updated)),
+            Ask::ReportDamage { node, damage } => self.repair.report_damage(node, damage).await,
+            other => Err(Denied(format!("{other:?} is not a node's request"))),
         }
     }
 
@@ -261,23 +207,25 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 name,
                 pool,
                 size_bytes,
-            } => self.begin_put(name, pool, size_bytes).await,
+            } => self.files.begin_put(name, pool, size_bytes).await,
             Ask::PlaceAnew {
                 put,
                 first,
                 failed,
                 avoid,
-            } => self.place_anew(put, first, failed, avoid).await,
-            Ask::TouchPut(put) => self.touch_put(put),
-            Ask::CommitPut(put) => self.commit_put(put).await,
-            Ask::AbortPut(put) => self.abort_put(put).await,
+            } => self.files.place_anew(put, first, failed, avoid).await,
+            Ask::TouchPut(put) => self.files.touch_put(put),
+            Ask::CommitPut(put) => self.files.commit_put(put).await,
+            Ask::AbortPut(put) => self.files.abort_put(put).await,
             Ask::BeginReplace {
                 name,
                 file,
                 stripes,
-            } => self.begin_replace(name, file, stripes).await,
-            Ask::CommitReplace { put, displaced } => self.commit_replace(put, displaced).await,
-            Ask::Ended(stripe) => self.ended(stripe).await,
+            } => self.files.begin_replace(name, file, stripes).await,
+            Ask::CommitReplace { put, displaced } => {
+                self.files.commit_replace(put, displaced).await
+            }
+            Ask::Ended(stripe) => self.files.ended(stripe).await,
             other => Err(Denied(format!("{other:?} is not about a put"))),
         }
     }
@@ -285,16 +233,19 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     /// Waits until the metadata store has failed, and says how. Whoever runs the coordinator ends it
     /// then: it grants no leases any more, and only a restart can find out what is durable.
     pub async fn broken(&self) -> MetaError {
-        self.core.broken().await
+        self.ground.core.broken().await
     }
 
-    fn fleet(&self) -> Fleet {
-        let roster = lock(&self.roster);
-        roster.fleet(self.core.ports.now_ms(), &lock(&self.suspicions))
-    }
-
-    fn statuses(&self) -> Vec<NodeStatus> {
-        let roster = lock(&self.roster);
-        roster.statuses(self.core.ports.now_ms(), &lock(&self.suspicions))
+    /// Repairs what failed nodes hold without waiting for their return, and changes the scheme if
+    /// asked to.
+    async fn repair_now(self: &Arc<Self>, scheme: Option<String>) -> Answer {
+        if let Some(name) = scheme {
+            self.repair.change_scheme(name).await?;
+        }
+        self.members
+            .give_nodes_up(self.ground.nodes.failed())
+            .await?;
+        self.ground.backlog.retry_all();
+        Ok(CoordinatorReply::Done)
     }
 }

@@ -225,7 +225,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "a-failed-store-keeps-its-membership",
-        file: "crates/protocol/src/coordinator/members/fleet.rs",
+        file: "crates/protocol/src/coordinator/members/roster.rs",
         text: "is_member && self.membership.end(node, incarnation, now_ms)",
         replacement: "is_member && incarnation != incarnation && self.membership.end(node, incarnation, now_ms)",
         check: protocol(
@@ -301,17 +301,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "who-complains-is-believed-whatever-it-reaches",
-        file: "crates/protocol/src/coordinator/members/suspicion.rs",
+        file: "crates/protocol/src/coordinator/members/suspicions.rs",
         text: "(complaint_count(other), **other) < (count, node)",
         replacement: "complaint_count(other) < usize::MAX",
         check: unit(
             "gabion-protocol",
-            "coordinator::members::suspicion::tests::the_node_that_reaches_fewest_is_cut_off_and_its_peers_are_not",
+            "coordinator::members::suspicions::tests::the_node_that_reaches_fewest_is_cut_off_and_its_peers_are_not",
         ),
     },
     Mutant {
         name: "one-node-s-word-evicts-another",
-        file: "crates/protocol/src/coordinator/members/suspicion.rs",
+        file: "crates/protocol/src/coordinator/members/suspicions.rs",
         text: "credible_count >= 2 || (count >= 2 && count * 2 > look.other_count)",
         replacement: "credible_count >= 1",
         check: protocol(

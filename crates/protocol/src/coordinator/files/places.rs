@@ -2,11 +2,11 @@
 //! ones, whose chunks are left out until a repair makes them. A stripe that a node did not take while its
 //! put was under way is placed anew, under another id.
 
-use super::pools::PoolFacts;
-use super::replace::Hindrance;
-use crate::coordinator::Coordinator;
+use super::Files;
+use super::rejection::Rejection;
 use crate::coordinator::core::{Answer, Denied};
 use crate::coordinator::members::fleet::{Fleet, is_welcoming};
+use crate::coordinator::pool_facts::PoolFacts;
 use crate::message::{CoordinatorReply, Liveness, NodeStatus};
 use gabion_layout::{ChunkIndex, NodeId, StripeId, Topology};
 use gabion_meta::{Departure, KeyValue, Meta, Placement, PoolSpec, PutId};
@@ -17,7 +17,7 @@ use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     /// Places a stripe of a put anew, on other nodes than those to `avoid`. Answers with the one that has its
     /// place already, if `failed` has not.
     pub(in crate::coordinator) async fn place_anew(
@@ -31,39 +31,39 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let this = Arc::clone(self);
         let find = move |meta: &Meta<K>| {
             let stripe = meta.stripe_of_put(put, first)?;
-            let facts = this.pool_facts(meta, stripe.pool)?;
+            let facts = this.pools.facts(meta, stripe.pool)?;
             Ok((stripe, facts))
         };
         let (mut stripe, facts) = self.core.with_meta(find).await?;
         if stripe.id == failed {
             // Of those, who has failed is found out soon, and who has no room is full for long.
-            let fleet = self.fleet().distrusting(&avoid);
+            let fleet = self.nodes.fleet().distrusting(&avoid);
             let nodes = match self.place(&facts, &[stripe.chunk_bytes], &fleet) {
                 Ok(mut placed) => placed.swap_remove(0).nodes,
-                Err(hindrance) => return hindrance.answer(),
+                Err(rejection) => return rejection.answer(),
             };
             let anew = move |meta: &Meta<K>| meta.place_anew(put, first, failed, &nodes);
             stripe = match self.core.with_meta(anew).await {
                 Ok(stripe) => stripe,
-                Err(error) => return Hindrance::from(error).answer(),
+                Err(error) => return Rejection::from(error).answer(),
             };
-            self.garbage_wake_up.wake();
+            self.leftovers.wake();
         }
         Ok(CoordinatorReply::Put {
             put,
             pool: facts.record.clone(),
             stripes: vec![stripe],
-            nodes: self.statuses(),
+            nodes: self.nodes.statuses(),
         })
     }
 
     /// Places stripes with chunks of these sizes.
-    pub(in crate::coordinator) fn place(
+    pub(super) fn place(
         &self,
         facts: &PoolFacts,
         sizes: &[u64],
         fleet: &Fleet,
-    ) -> Result<Vec<Placement>, Hindrance> {
+    ) -> Result<Vec<Placement>, Rejection> {
         let spec = &facts.record.spec;
         let mut rng = ChaCha8Rng::seed_from_u64(self.core.ports.random());
         let scheme = update::scheme(spec.update);
@@ -80,14 +80,14 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     }
 
     /// Places stripes with chunks of these sizes by `place` where nodes have room.
-    pub(in crate::coordinator) fn place_with_room(
+    pub(super) fn place_with_room(
         &self,
         facts: &PoolFacts,
         sizes: &[u64],
         fleet: &Fleet,
         place: &mut dyn FnMut(&mut Room) -> Result<Vec<Placement>, PlanError>,
-    ) -> Result<Vec<Placement>, Hindrance> {
-        let on = |topology: &Topology| place(&mut self.room(topology.clone()));
+    ) -> Result<Vec<Placement>, Rejection> {
+        let on = |topology: &Topology| place(&mut self.nodes.room(topology.clone()));
         let survives = |placed: &Vec<Placement>, failed: &[NodeId]| {
             let mut nodes = placed.iter().map(|place| &place.nodes[..]);
             nodes.all(|nodes| survives_without(facts, nodes, failed))
@@ -97,18 +97,22 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             let needed = sizes
                 .iter()
                 .map(|&size| needed_bytes(&facts.record.spec, size));
-            let mut no_room = self.no_room(&nodes, needed.clone().max().unwrap_or(0), "");
+            let mut no_room = self
+                .nodes
+                .no_room(&nodes, needed.clone().max().unwrap_or(0), "");
             if no_room.is_none() && place(&mut Room::new(nodes.clone(), BTreeMap::new())).is_ok() {
                 // There is room for one stripe, and not for all.
-                no_room = self.no_room(&nodes, needed.sum(), " before all is stored");
+                no_room = self
+                    .nodes
+                    .no_room(&nodes, needed.sum(), " before all is stored");
             }
-            no_room.map_or_else(|| too_few(fleet, &error), Hindrance::Lasting)
+            no_room.map_or_else(|| too_few(fleet, &error), Rejection::Final)
         })
     }
 }
 
 /// What a chunk takes of its node's room at most: a parity chunk also reserves space behind it.
-pub(in crate::coordinator) fn needed_bytes(spec: &PoolSpec, chunk_bytes: u64) -> u64 {
+pub(super) fn needed_bytes(spec: &PoolSpec, chunk_bytes: u64) -> u64 {
     let reserved = spec.reserve.map_or(0, |r| u64::from(r.initial_chunks));
     chunk_bytes * (1 + reserved)
 }
@@ -118,7 +122,7 @@ pub(in crate::coordinator) fn needed_bytes(spec: &PoolSpec, chunk_bytes: u64) ->
 ///
 /// # Errors
 /// Why the nodes that are up do not suffice.
-pub(in crate::coordinator) fn find_places<T>(
+pub(super) fn find_places<T>(
     fleet: &Fleet,
     mut place: impl FnMut(&Topology) -> Result<T, PlanError>,
     survives: impl Fn(&T, &[NodeId]) -> bool,
@@ -143,11 +147,7 @@ pub(in crate::coordinator) fn find_places<T>(
 }
 
 /// Whether a stripe on `nodes` survives the loss of one more chunk without those on failed nodes.
-pub(in crate::coordinator) fn survives_without(
-    facts: &PoolFacts,
-    nodes: &[NodeId],
-    failed: &[NodeId],
-) -> bool {
+pub(super) fn survives_without(facts: &PoolFacts, nodes: &[NodeId], failed: &[NodeId]) -> bool {
     let lost = nodes.iter().enumerate();
     let lost = lost.filter(|(_, node)| failed.contains(node));
     let lost: Vec<ChunkIndex> = lost.map(|(chunk, _)| ChunkIndex::new(chunk)).collect();
@@ -165,10 +165,10 @@ pub(in crate::coordinator) fn survives_without(
 }
 
 /// Nodes are too few. Whoever is silent may be heard again, or is declared failed before long.
-pub(in crate::coordinator) fn too_few(fleet: &Fleet, error: &PlanError) -> Hindrance {
+pub(super) fn too_few(fleet: &Fleet, error: &PlanError) -> Rejection {
     if fleet.with(Liveness::Suspect).is_empty() {
-        Hindrance::Lasting(Denied(error.to_string()))
+        Rejection::Final(Denied(error.to_string()))
     } else {
-        Hindrance::Passing(error.to_string())
+        Rejection::Retry(error.to_string())
     }
 }

@@ -1,20 +1,15 @@
 //! Pools: how a user's wish becomes a pool that can keep its promise, and what follows from one.
 
-use crate::coordinator::Coordinator;
-use crate::coordinator::core::{Answer, Denied, lock};
+use super::Files;
+use crate::coordinator::core::{Answer, Denied};
 use crate::message::{
     CoordinatorReply, LifecycleWish, Liveness, NodeReply, NodeRequest, PoolWish, Refusal,
 };
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use gabion_codec::Code;
-use gabion_layout::{
-    AppendSpec, ChunkIndex, Geometry, PoolId, ReserveSpec, StripeId, StripeRecord, Topology,
-    UpdateScheme,
-};
+use gabion_layout::{AppendSpec, ReserveSpec, StripeId, StripeRecord, Topology, UpdateScheme};
 use gabion_meta::{Departure, KeyValue, Meta, MetaError, PoolRecord, PoolSpec};
-use gabion_plan::Keepings;
-use gabion_planner::endurance::failures_left;
-use gabion_planner::{pool, update};
+use gabion_planner::pool;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -32,27 +27,6 @@ const CHUNK_BYTES_MIN: u64 = 4 << 10;
 /// Most bytes of a pool's chunks.
 const CHUNK_BYTES_MAX: u64 = 1 << 30;
 
-/// A pool and what follows from its record.
-#[derive(Debug)]
-pub(in crate::coordinator) struct PoolFacts {
-    pub(in crate::coordinator) record: PoolRecord,
-    pub(in crate::coordinator) code: Code,
-}
-
-impl PoolFacts {
-    /// The shape of a stripe of the pool whose chunks have so many bytes.
-    pub(in crate::coordinator) fn geometry(&self, chunk_bytes: u64) -> Result<Geometry, Denied> {
-        let (k, m, rows) = (self.code.k(), self.code.m(), self.code.sub_chunks());
-        Ok(Geometry::new(k, m, rows, chunk_bytes)?)
-    }
-
-    /// How chunks of so many bytes keep the records of updates.
-    pub(in crate::coordinator) fn keepings(&self, chunk_bytes: u64) -> Keepings {
-        let spec = &self.record.spec;
-        update::keepings(spec.update, spec.reserve, chunk_bytes)
-    }
-}
-
 /// What became of a stripe in a round of commits.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Committed {
@@ -64,7 +38,7 @@ enum Committed {
     Refused(String),
 }
 
-impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     /// Makes a pool on the nodes that have not failed, with a code chosen for the promise when
     /// none is given.
     pub(in crate::coordinator) async fn create_pool(&self, wish: PoolWish) -> Answer {
@@ -74,7 +48,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             update,
             ..
         } = wish;
-        let topology = self.fleet().topology(|status| {
+        let topology = self.nodes.fleet().topology(|status| {
             status.liveness != Liveness::Failed && status.departure == Departure::None
         });
         let code: Code = match wish.code {
@@ -119,18 +93,6 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             }
         };
         Ok(CoordinatorReply::Pool(self.core.with_meta(create).await?))
-    }
-
-    /// The pool of the stripes that a pool's blocks become, if they are replicated at first. Waits for the
-    /// disk the first time.
-    pub(in crate::coordinator) fn encoded_of(
-        &self,
-        meta: &Meta<K>,
-        facts: &PoolFacts,
-    ) -> Result<Option<Arc<PoolFacts>>, MetaError> {
-        let lifecycle = facts.record.lifecycle;
-        let encoded = lifecycle.map(|lifecycle| self.pool_facts(meta, lifecycle.encoded));
-        encoded.transpose()
     }
 
     /// Has the primaries of a pool's stripes commit what waits, for as long as a round lasts.
@@ -187,7 +149,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
 
     /// Has a stripe's primary commit. Whoever is asked first says who else that is.
     async fn commit_stripe(&self, stripe: &StripeRecord) -> Result<(), Refusal> {
-        let fleet = self.fleet();
+        let fleet = self.nodes.fleet();
         let mut asked = stripe.nodes.iter().copied().find(|&node| fleet.is_up(node));
         for _ in 0..REDIRECT_COUNT_MAX {
             let Some(node) = asked.take() else { break };
@@ -230,40 +192,6 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ok(found)
         });
         Ok(CoordinatorReply::Reserves(found.await?))
-    }
-
-    /// A pool with its code. Waits for the disk the first time.
-    pub(in crate::coordinator) fn pool_facts(
-        &self,
-        meta: &Meta<K>,
-        id: PoolId,
-    ) -> Result<Arc<PoolFacts>, MetaError> {
-        if let Some(facts) = lock(&self.pools).get(&id) {
-            return Ok(Arc::clone(facts));
-        }
-        let record = meta.pool(id)?;
-        let code = record.spec.code.parse();
-        let code = code.map_err(|error| MetaError::Pool(format!("{error}")))?;
-        let facts = Arc::new(PoolFacts { record, code });
-        lock(&self.pools).insert(id, Arc::clone(&facts));
-        Ok(facts)
-    }
-
-    /// How many more chunk losses a stripe of the pool survives that has lost these. Waits for the
-    /// disk the first time.
-    pub(in crate::coordinator) fn failures_left(
-        &self,
-        meta: &Meta<K>,
-        pool: PoolId,
-        lost: &[ChunkIndex],
-    ) -> Result<i32, MetaError> {
-        let key = (pool, lost.to_vec());
-        if let Some(&known) = lock(&self.endurance).get(&key) {
-            return Ok(known);
-        }
-        let left = failures_left(&self.pool_facts(meta, pool)?.code, lost);
-        lock(&self.endurance).insert(key, left);
-        Ok(left)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Files: how they come in through puts, are looked up, and go.
 
-use super::replace::LivePut;
-use crate::coordinator::Coordinator;
+use super::Files;
+use super::live_puts::LivePut;
 use crate::coordinator::core::{Answer, Denied, lock};
 use crate::message::{CoordinatorReply, FileLayout};
 use gabion_layout::{PoolId, StripeId};
@@ -12,10 +12,10 @@ use std::sync::Arc;
 /// Most stripes of a file: a layout must fit into one message and into memory.
 const STRIPES_MAX: u64 = 1 << 17;
 /// A file's last stripe has chunks of a multiple of so many bytes, so that pages of disks and
-/// memory are not shared between chunks.
+/// memory are not ground between chunks.
 const LAST_CHUNK_UNIT: u64 = 4 << 10;
 
-impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     /// Reserves places for a file. Chunks on failed nodes are left out, where others are too few.
     pub(in crate::coordinator) async fn begin_put(
         self: &Arc<Self>,
@@ -29,10 +29,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 Some(name) => Some(meta.pool_named(&name)?.id),
                 None => only_pool(meta)?,
             };
-            let Some(facts) = id.map(|id| this.pool_facts(meta, id)).transpose()? else {
+            let Some(facts) = id.map(|id| this.pools.facts(meta, id)).transpose()? else {
                 return Ok(None);
             };
-            let encoded = this.encoded_of(meta, &facts)?;
+            let encoded = this.pools.encoded_of(meta, &facts)?;
             Ok(Some((facts, encoded)))
         };
         let Some((facts, encoded)) = self.core.with_meta(find).await? else {
@@ -42,7 +42,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                     .to_owned(),
             ));
         };
-        let fleet = self.fleet();
+        let fleet = self.nodes.fleet();
         let placed = match encoded {
             None => {
                 let sizes = chunk_sizes(&facts.record.spec, size_bytes)?;
@@ -55,7 +55,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         };
         let placements = match placed {
             Ok(placements) => placements,
-            Err(hindrance) => return hindrance.answer(),
+            Err(rejection) => return rejection.answer(),
         };
         let pool = facts.record.id;
         let now_ms = self.core.ports.now_ms();
@@ -71,7 +71,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             put: put.id,
             pool: facts.record.clone(),
             stripes: put.stripes,
-            nodes: self.statuses(),
+            nodes: self.nodes.statuses(),
         })
     }
 
@@ -93,7 +93,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let this = Arc::clone(self);
         let commit = move |meta: &Meta<K>| {
             let file = meta.commit_put(put, created_ms)?;
-            this.enter(meta, &file)?;
+            this.timetable.enter(meta, &file)?;
             match meta.stripes_of(&file.name) {
                 Err(MetaError::UnknownFile(_)) => Ok(Vec::new()),
                 stripes => stripes,
@@ -102,7 +102,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         match self.core.with_meta(commit).await {
             Ok(stripes) => {
                 lock(&self.puts).remove(&put);
-                self.add_repairs(stripes).await?;
+                self.backlog.add(stripes).await?;
             }
             // The first answer was lost.
             Err(MetaError::CommittedBefore(_)) => {}
@@ -118,7 +118,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         if let Some(occupation) = over.and_then(|live| live.occupation) {
             self.leave(occupation).await?;
         }
-        self.garbage_wake_up.wake();
+        self.leftovers.wake();
         Ok(CoordinatorReply::Done)
     }
 
@@ -163,8 +163,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                     .map(|stripe| stripe.id)
                     .eq(file.segments.iter().copied())
                 {
-                    let facts = this.pool_facts(meta, file.pool)?;
-                    let encoded = this.encoded_of(meta, &facts)?;
+                    let facts = this.pools.facts(meta, file.pool)?;
+                    let encoded = this.pools.encoded_of(meta, &facts)?;
                     let pools = (facts.record.clone(), encoded.map(|e| e.record.clone()));
                     let may_append = |pool: &PoolRecord| pool.spec.append.is_some();
                     let appending =
@@ -184,7 +184,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             encoded,
             stripes,
             appending,
-            nodes: self.statuses(),
+            nodes: self.nodes.statuses(),
         }))
     }
 
@@ -194,7 +194,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             .core
             .with_meta(move |meta| meta.remove_file(&name, file));
         match removed.await {
-            Ok(_) => self.garbage_wake_up.wake(),
+            Ok(_) => self.leftovers.wake(),
             // It is gone already, perhaps by an order whose answer was lost.
             Err(MetaError::UnknownFile(_) | MetaError::FileReplaced(_)) => {}
             Err(error) => return Err(error.into()),

@@ -5,90 +5,25 @@
 //! A write is acknowledged when no node serves the old chunks any more: a reader with an old layout
 //! must not see, after the acknowledgement, what was there before it.
 
+use super::Files;
+use super::live_puts::LivePut;
 use super::places::{find_places, needed_bytes, survives_without, too_few};
-use super::pools::PoolFacts;
-use crate::coordinator::Coordinator;
-use crate::coordinator::core::{Answer, Denied, lock};
-use crate::coordinator::repair::survey::Setback;
+use super::rejection::Rejection;
+use crate::coordinator::core::{Answer, lock};
+use crate::coordinator::leases::occupied::Occupation;
+use crate::coordinator::pool_facts::PoolFacts;
 use crate::message::{CoordinatorReply, SettledStripe};
 use futures::future::join_all;
 use gabion_layout::{Epoch, NodeId, PoolId, StripeId, Topology};
-use gabion_meta::{Displaced, Holder, KeyValue, Meta, MetaError, Put, PutId, StripeStatus};
+use gabion_meta::{Displaced, KeyValue, Meta, MetaError, Put, PutId, StripeStatus};
 use gabion_planner::update;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// How many stripes are settled at a time.
 const SETTLE_PARALLEL_COUNT: usize = 16;
-/// A replacement holds other writers up, so its client must be heard of so many times as often as
-/// that of a put.
-const REPLACEMENT_HASTE: u64 = 6;
-
-/// Stripes that are being repaired or replaced: never both, since both hold the stripe's lease as
-/// the same holder.
-#[derive(Clone, Debug, Default)]
-pub(in crate::coordinator) struct Occupied(Arc<Mutex<BTreeSet<StripeId>>>);
-
-impl Occupied {
-    /// Occupies all of the stripes, each named once, or none.
-    ///
-    /// # Errors
-    /// The first stripe that is occupied already.
-    pub(in crate::coordinator) fn occupy(
-        &self,
-        stripes: Vec<StripeId>,
-    ) -> Result<Occupation, StripeId> {
-        let mut taken = lock(&self.0);
-        let mut new = BTreeSet::new();
-        for &stripe in &stripes {
-            if taken.contains(&stripe) || !new.insert(stripe) {
-                return Err(stripe);
-            }
-        }
-        taken.append(&mut new);
-        let all = self.clone();
-        Ok(Occupation { all, stripes })
-    }
-}
-
-/// Stripes that are occupied until this is dropped.
-#[derive(Debug)]
-pub(in crate::coordinator) struct Occupation {
-    all: Occupied,
-    stripes: Vec<StripeId>,
-}
-
-impl Drop for Occupation {
-    fn drop(&mut self) {
-        let mut taken = lock(&self.all.0);
-        for stripe in &self.stripes {
-            taken.remove(stripe);
-        }
-    }
-}
-
-/// A put whose client was heard of.
-#[derive(Debug)]
-pub(in crate::coordinator) struct LivePut {
-    pub(in crate::coordinator) heard_ms: u64,
-    /// The stripes that it is to replace, if that was begun in this run of the coordinator. Those of
-    /// an earlier run need no guard: whoever takes one of their leases ends the replacement.
-    pub(in crate::coordinator) occupation: Option<Occupation>,
-}
-
-impl LivePut {
-    /// How long its client may be silent.
-    pub(in crate::coordinator) fn timeout_ms(&self, put_timeout_ms: u64) -> u64 {
-        match self.occupation {
-            Some(_) => put_timeout_ms / REPLACEMENT_HASTE,
-            None => put_timeout_ms,
-        }
-    }
-}
-
-impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     /// Begins to replace stripes of a file. All of them are taken or none, so that two writers never
     /// wait for each other.
     pub(in crate::coordinator) async fn begin_replace(
@@ -105,17 +40,17 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 )));
             }
         };
-        let leases = match self.take_leases(&stripes).await {
+        let leases = match self.leases.take_leases(&stripes).await {
             Ok(leases) => leases,
-            Err(error) => return Hindrance::from(error).answer(),
+            Err(error) => return Rejection::from(error).answer(),
         };
         let begun = self.begin_leased(name, file, &leases).await;
         let (put, settled) = match begun {
             Ok(begun) => begun,
-            Err(hindrance) => {
-                self.release_leases(leases).await?;
+            Err(rejection) => {
+                self.leases.release_leases(leases).await?;
                 self.leave(occupation).await?;
-                return hindrance.answer();
+                return rejection.answer();
             }
         };
         let live = LivePut {
@@ -127,48 +62,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             put: put.id,
             settled,
             stripes: put.stripes,
-            nodes: self.statuses(),
+            nodes: self.nodes.statuses(),
         })
-    }
-
-    /// The leases of all stripes, or of none.
-    pub(in crate::coordinator) async fn take_leases(
-        &self,
-        stripes: &[StripeId],
-    ) -> Result<Vec<Displaced>, MetaError> {
-        let incarnation = self.core.meta.incarnation();
-        let holder = Holder::Coordinator { incarnation };
-        let membership = lock(&self.roster).membership();
-        let now_ms = self.core.ports.now_ms();
-        let stripes = stripes.to_vec();
-        let take = move |meta: &Meta<K>| {
-            let leases = meta.acquire_all(&stripes, holder, &membership, now_ms)?;
-            let (mut taken, mut refused) = (Vec::new(), None);
-            for lease in leases {
-                match lease {
-                    Ok(lease) => taken.push(Displaced {
-                        stripe: lease.stripe,
-                        epoch: lease.epoch,
-                    }),
-                    Err(error) => refused = Some(error),
-                }
-            }
-            let Some(error) = refused else {
-                return Ok(taken);
-            };
-            release_all(meta, &taken)?;
-            Err(error)
-        };
-        self.core.with_meta(take).await
-    }
-
-    pub(in crate::coordinator) async fn release_leases(
-        &self,
-        leases: Vec<Displaced>,
-    ) -> Result<(), MetaError> {
-        self.core
-            .with_meta(move |meta| release_all(meta, &leases))
-            .await
     }
 
     /// Leaves stripes that were not replaced to others. Settling them may have found chunks to
@@ -177,8 +72,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         self: &Arc<Self>,
         occupation: Occupation,
     ) -> Result<(), MetaError> {
-        let ids = occupation.stripes.clone();
-        drop(occupation);
+        let ids = occupation.end();
         let find = move |meta: &Meta<K>| {
             let mut stripes = Vec::new();
             for id in ids {
@@ -191,8 +85,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ok(stripes)
         };
         let stripes = self.core.with_meta(find).await?;
-        self.add_repairs(stripes).await?;
-        self.retry_repairs();
+        self.backlog.add(stripes).await?;
+        self.backlog.retry_all();
         Ok(())
     }
 
@@ -202,7 +96,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         name: String,
         file: PutId,
         leases: &[Displaced],
-    ) -> Result<(Put, Vec<SettledStripe>), Hindrance> {
+    ) -> Result<(Put, Vec<SettledStripe>), Rejection> {
         let mut settled = Vec::with_capacity(leases.len());
         for some in leases.chunks(SETTLE_PARALLEL_COUNT) {
             let settling = some
@@ -224,10 +118,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         self: &Arc<Self>,
         id: StripeId,
         epoch: Epoch,
-    ) -> Result<SettledStripe, Hindrance> {
-        let gone = || Hindrance::Passing(MetaError::UnknownStripe(id).to_string());
-        let (outcome, absent) = self.settle(id, epoch).await?.ok_or_else(gone)?;
-        let stripe = self.survey(id).await?.ok_or_else(gone)?.stripe;
+    ) -> Result<SettledStripe, Rejection> {
+        let gone = || Rejection::Retry(MetaError::UnknownStripe(id).to_string());
+        let (outcome, absent) = self.repair.settle(id, epoch).await?.ok_or_else(gone)?;
+        let stripe = self.repair.survey(id).await?.ok_or_else(gone)?.stripe;
         Ok(SettledStripe {
             epoch,
             mark: outcome.mark,
@@ -243,15 +137,15 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     async fn new_places(
         self: &Arc<Self>,
         settled: &[SettledStripe],
-    ) -> Result<Vec<Vec<NodeId>>, Hindrance> {
+    ) -> Result<Vec<Vec<NodeId>>, Rejection> {
         let pools: Vec<PoolId> = settled.iter().map(|settled| settled.stripe.pool).collect();
         let this = Arc::clone(self);
         let find = move |meta: &Meta<K>| {
-            let facts = pools.into_iter().map(|pool| this.pool_facts(meta, pool));
+            let facts = pools.into_iter().map(|pool| this.pools.facts(meta, pool));
             facts.collect::<Result<Vec<_>, _>>()
         };
         let facts = self.core.with_meta(find).await?;
-        let fleet = self.fleet();
+        let fleet = self.nodes.fleet();
         let welcoming = fleet.welcoming();
         let mut rng = ChaCha8Rng::seed_from_u64(self.core.ports.random());
         let mut place = |(settled, facts): (&SettledStripe, &Arc<PoolFacts>)| {
@@ -265,7 +159,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             let scheme = update::scheme(spec.update);
             let bytes = needed_bytes(spec, settled.stripe.chunk_bytes);
             let on = |topology: &Topology| {
-                self.room(topology.clone()).place(bytes, |topology| {
+                self.nodes.room(topology.clone()).place(bytes, |topology| {
                     scheme.place(topology, counts, spec.chunks_per_rack, &mut rng)
                 })
             };
@@ -292,7 +186,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let outcome = match committed {
             Ok(stripes) => {
                 lock(&self.puts).remove(&put);
-                self.add_repairs(stripes).await?;
+                self.backlog.add(stripes).await?;
                 Ok(CoordinatorReply::Done)
             }
             Err(MetaError::CommittedBefore(_)) => Ok(CoordinatorReply::Done),
@@ -309,7 +203,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         if self.withdraw(displaced).await? {
             return outcome;
         }
-        self.garbage_wake_up.wake();
+        self.leftovers.wake();
         Ok(CoordinatorReply::Busy(
             "old chunks are not withdrawn from all nodes yet; try again".to_owned(),
         ))
@@ -329,7 +223,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ok(garbage)
         };
         let garbage = self.core.with_meta(find).await?;
-        self.remove_stripes(&garbage).await
+        self.garbage.remove_stripes(&garbage).await
     }
 
     /// What a client has to know of a stripe that has ended, to find out what became of its last updates.
@@ -340,56 +234,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             let sentence = format!("{id} has not ended; look its file up again");
             return Ok(CoordinatorReply::Busy(sentence));
         }
-        let nodes = self.statuses();
+        let nodes = self.nodes.statuses();
         Ok(CoordinatorReply::Ended { stripe, nodes })
     }
-}
-
-/// Why a replacement does not begin.
-pub(in crate::coordinator) enum Hindrance {
-    /// It may begin soon.
-    Passing(String),
-    Lasting(Denied),
-}
-
-impl From<Setback> for Hindrance {
-    fn from(Setback(sentence): Setback) -> Self {
-        Self::Passing(sentence)
-    }
-}
-
-impl From<Hindrance> for Setback {
-    fn from(hindrance: Hindrance) -> Self {
-        match hindrance {
-            Hindrance::Passing(sentence) | Hindrance::Lasting(Denied(sentence)) => Self(sentence),
-        }
-    }
-}
-
-impl From<MetaError> for Hindrance {
-    fn from(error: MetaError) -> Self {
-        match error {
-            // The client's layout is old; with a new one it may succeed, or learn why not.
-            MetaError::UnknownStripe(_)
-            | MetaError::FileReplaced(_)
-            | MetaError::LeaseLost { .. }
-            // A node has failed since it was chosen.
-            | MetaError::NodeFailed(_) => Self::Passing(error.to_string()),
-            other => Self::Lasting(other.into()),
-        }
-    }
-}
-
-impl Hindrance {
-    pub(in crate::coordinator) fn answer(self) -> Answer {
-        match self {
-            Self::Passing(sentence) => Ok(CoordinatorReply::Busy(sentence)),
-            Self::Lasting(denied) => Err(denied),
-        }
-    }
-}
-
-fn release_all<K: KeyValue>(meta: &Meta<K>, leases: &[Displaced]) -> Result<(), MetaError> {
-    let mut leases = leases.iter();
-    leases.try_for_each(|old| meta.release(old.stripe, old.epoch).map(|_| ()))
 }

@@ -1,37 +1,59 @@
 //! Garbage: chunks of removed files and of puts that came to nothing are removed from their nodes,
-//! and only then are their stripes forgotten.
+//! and only then are their stripes forgotten. So are chunks of live stripes that are not their nodes' any
+//! more (`leftovers`).
 
-use crate::coordinator::Coordinator;
-use crate::coordinator::core::{PAGE, lock};
-use crate::coordinator::repair::rounds::SHORT_DEADLINE_MS;
+pub(in crate::coordinator) mod leftovers;
+
+use super::core::{Core, PAGE, SHORT_DEADLINE_MS};
+use super::ground::Ground;
+use super::leases::occupied::Occupied;
+use super::members::nodes::Nodes;
 use crate::message::{Liveness, NodeReply, NodeRequest};
 use futures::future::join_all;
 use futures::{FutureExt, select_biased};
 use gabion_layout::{ChunkId, Epoch, NodeId, StripeRecord};
 use gabion_meta::{KeyValue, Meta, MetaError};
+use leftovers::Leftovers;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Longest time that a node may take to remove a page's chunks.
 const REMOVE_DEADLINE_MS: u64 = 30_000;
 
-impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+/// Removes what counts no more from the nodes.
+pub(in crate::coordinator) struct Garbage<K> {
+    core: Arc<Core<K>>,
+    nodes: Arc<Nodes<K>>,
+    occupied: Occupied,
+    leftovers: Arc<Leftovers>,
+}
+
+impl<K: KeyValue + Send + Sync + 'static> Garbage<K> {
+    pub(in crate::coordinator) fn new(ground: &Ground<K>) -> Self {
+        Self {
+            core: Arc::clone(&ground.core),
+            nodes: Arc::clone(&ground.nodes),
+            occupied: ground.occupied.clone(),
+            leftovers: Arc::clone(&ground.leftovers),
+        }
+    }
+
     /// Removes garbage, until the metadata store fails.
-    pub(in crate::coordinator) async fn collect_garbage(self: Arc<Self>) {
+    pub(in crate::coordinator) async fn collect(self: Arc<Self>) {
         while !self.core.is_broken() {
             // What cannot be read now is garbage still.
             let all_gone = self.remove_garbage().await.unwrap_or(false)
                 & self.remove_leftovers().await.unwrap_or(false);
-            let bell = self.garbage_wake_up.woken();
+            let woken = self.leftovers.woken();
             if all_gone {
-                bell.await;
+                woken.await;
                 continue;
             }
-            // A node that joins or is declared failed rings; one that could not remove something
-            // does not.
+            // A node that joins or is declared failed wakes this task; one that could not remove
+            // something does not.
             let wait_ms = self.core.options.retry_ms << 3;
             select_biased! {
-                () = bell.fuse() => {}
+                () = woken.fuse() => {}
                 () = self.core.ports.sleep_ms(wait_ms).fuse() => {}
             }
         }
@@ -64,7 +86,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let is_gone =
             |stripe: &&StripeRecord| !stripe.nodes.iter().any(|node| pending.contains(node));
         let all_gone = stripes.iter().all(|stripe| is_gone(&stripe));
-        let fleet = self.fleet();
+        let fleet = self.nodes.fleet();
         let is_owed = |stripe: &&StripeRecord| stripe.nodes.iter().any(|&n| fleet.may_return(n));
         let gone: Vec<_> = stripes
             .iter()
@@ -85,9 +107,9 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let (fleet, joining) = {
             // A node whose join is under way was told to keep what was no garbage then; it is asked
             // when it is a member.
-            let _joins = self.admission.lock().await;
-            let joining: BTreeSet<NodeId> = lock(&self.sessions).progress().into_keys().collect();
-            (self.fleet(), joining)
+            let _joins = self.nodes.hold_joins().await;
+            let joining: BTreeSet<NodeId> = self.nodes.joining().into_keys().collect();
+            (self.nodes.fleet(), joining)
         };
         let mut chunks: BTreeMap<NodeId, Vec<ChunkId>> = BTreeMap::new();
         for stripe in page {
@@ -135,12 +157,12 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
 
     /// Gives a node an order by which it has a chunk no more. False when it may carry it out late.
     async fn take_away(&self, node: NodeId, chunk: ChunkId, order: NodeRequest) -> bool {
-        let is_joining = lock(&self.sessions).is_joining(node);
-        let is_done = match self.fleet().liveness(node) {
+        let is_joining = self.nodes.is_joining(node);
+        let is_done = match self.nodes.fleet().liveness(node) {
             Liveness::Failed if !is_joining => true,
             Liveness::Failed | Liveness::Suspect => {
                 // It was not asked, so nothing can arrive there late.
-                self.add_leftover(node, chunk);
+                self.leftovers.add(node, chunk);
                 return true;
             }
             Liveness::Up => self.obeys(node, order, SHORT_DEADLINE_MS).await,
@@ -148,7 +170,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         if is_done {
             self.forget_leftover(node, chunk).await;
         } else {
-            self.add_leftover(node, chunk);
+            self.leftovers.add(node, chunk);
         }
         is_done
     }
@@ -158,20 +180,12 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         // Where that is not durable, the next run of the coordinator gives the order again.
         let forget = move |meta: &Meta<K>| meta.forget_former_holder(node, chunk);
         let _ = self.core.with_meta(forget).await;
-        lock(&self.leftovers).remove(&(node, chunk));
-    }
-
-    /// Notes that a node may have a chunk that is not its any more, and has it removed soon.
-    pub(in crate::coordinator) fn add_leftover(&self, node: NodeId, chunk: ChunkId) {
-        if lock(&self.leftovers).insert((node, chunk)) {
-            self.garbage_wake_up.wake();
-        }
+        self.leftovers.remove(node, chunk);
     }
 
     /// Goes over all leftovers once. Whether none is left.
     async fn remove_leftovers(self: &Arc<Self>) -> Result<bool, MetaError> {
-        let all: Vec<_> = lock(&self.leftovers).iter().copied().collect();
-        for (node, chunk) in all {
+        for (node, chunk) in self.leftovers.all() {
             // Whoever repairs the stripe may be giving the chunk to this very node.
             let Ok(_occupation) = self.occupied.occupy(vec![chunk.stripe]) else {
                 continue;
@@ -195,7 +209,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 self.forget_leftover(node, chunk).await;
             }
         }
-        Ok(lock(&self.leftovers).is_empty())
+        Ok(self.leftovers.is_empty())
     }
 
     /// Gives a node an order. Whether it says in time that it has carried it out. None is given once

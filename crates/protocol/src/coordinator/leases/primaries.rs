@@ -1,14 +1,14 @@
-//! Leases of stripes for primaries, and what primaries and nodes report about chunks.
+//! Leases of stripes for primaries, and what the primaries have noted under them.
 
-use crate::coordinator::Coordinator;
-use crate::coordinator::core::{Answer, Denied, lock};
-use crate::message::{CoordinatorReply, Damage, Liveness, StripeLease};
+use super::Leases;
+use crate::coordinator::core::{Answer, Denied};
+use crate::message::{CoordinatorReply, Liveness, StripeLease};
 use crate::primary::failed_nodes;
-use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StaleChunk, StripeId, StripeRecord};
+use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StaleChunk, StripeId};
 use gabion_meta::{Exclusion, Holder, KeyValue, Meta, MetaError};
 use std::sync::Arc;
 
-impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
     /// Makes a node the primary of a stripe, unless another is.
     pub(in crate::coordinator) async fn acquire(
         self: &Arc<Self>,
@@ -17,7 +17,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         incarnation: u64,
         renounced: Option<Epoch>,
     ) -> Answer {
-        let membership = lock(&self.roster).membership();
+        let membership = self.nodes.membership();
         let now_ms = self.core.ports.now_ms();
         let this = Arc::clone(self);
         let acquire = move |meta: &Meta<K>| {
@@ -29,9 +29,9 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             // Both are read after the lease is granted: no repair changes the layout from then on.
             // The nodes come first: one that has returned by then has its stale chunks in the
             // record.
-            let nodes = this.statuses();
+            let nodes = this.nodes.statuses();
             let record = meta.stripe(stripe)?;
-            let pool = this.pool_facts(meta, record.pool)?.record.clone();
+            let pool = this.pools.facts(meta, record.pool)?.record.clone();
             Ok(StripeLease {
                 epoch: lease.epoch,
                 stripe: record,
@@ -85,20 +85,31 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         Ok(CoordinatorReply::Done)
     }
 
+    /// The same as [`Leases::note_degraded`], as a stripe's primary asks for it.
+    pub(in crate::coordinator) async fn degraded(
+        self: &Arc<Self>,
+        stripe: StripeId,
+        epoch: Epoch,
+        chunks: Vec<(ChunkIndex, Sequence)>,
+    ) -> Answer {
+        self.note_degraded(stripe, epoch, chunks).await?;
+        Ok(CoordinatorReply::Done)
+    }
+
     /// Notes durably that updates of a term leave out chunks which are lost. As with
-    /// [`Coordinator::note_settlement`], a node that returns finds either that its chunk is stale,
+    /// [`Leases::note_settlement`], a node that returns finds either that its chunk is stale,
     /// or that it is counted on.
     pub(in crate::coordinator) async fn note_degraded(
         self: &Arc<Self>,
         stripe: StripeId,
         epoch: Epoch,
         chunks: Vec<(ChunkIndex, Sequence)>,
-    ) -> Answer {
-        let joins = self.admission.lock().await;
+    ) -> Result<(), Denied> {
+        let joins = self.nodes.hold_joins().await;
         let record = self.core.with_meta(move |meta| meta.stripe(stripe)).await?;
         // A node that has returned serves readers, even if its chunk is stale: it has to be fenced by a
         // settlement before an update leaves it out.
-        let fleet = self.fleet();
+        let fleet = self.nodes.fleet();
         let is_failed = |chunk: ChunkIndex| {
             let node = record.node_of(chunk);
             node.is_some_and(|node| fleet.liveness(node) == Liveness::Failed)
@@ -117,10 +128,9 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             .core
             .with_meta(move |meta| meta.note_degraded(stripe, epoch, &stale))
             .await?;
-        lock(&self.sessions).note_change(&record.nodes, stripe);
+        self.nodes.note_change(&record.nodes, stripe);
         drop(joins);
-        self.add_repairs(vec![record]).await?;
-        Ok(CoordinatorReply::Done)
+        Ok(self.backlog.add(vec![record]).await?)
     }
 
     /// Makes durable what a settlement must not forget. It holds joins back meanwhile: a node that
@@ -130,8 +140,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         stripe: StripeId,
         exclusion: Exclusion,
     ) -> Result<(), Denied> {
-        let joins = self.admission.lock().await;
-        let failed = failed_nodes(&self.statuses());
+        let joins = self.nodes.hold_joins().await;
+        let failed = failed_nodes(&self.nodes.statuses());
         if let Some(returned) = exclusion.nodes.iter().find(|node| !failed.contains(node)) {
             return Err(Denied(format!(
                 "{returned} has returned meanwhile; settle {stripe} with it"
@@ -140,36 +150,9 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let left_out = exclusion.nodes.clone();
         let note = move |meta: &Meta<K>| meta.note_settlement(stripe, &exclusion);
         self.core.with_meta(note).await?;
-        lock(&self.sessions).note_change(&left_out, stripe);
+        self.nodes.note_change(&left_out, stripe);
         drop(joins);
         Ok(())
-    }
-
-    /// Notes damage that a node has found.
-    pub(in crate::coordinator) async fn report_damage(
-        self: &Arc<Self>,
-        node: NodeId,
-        damage: Vec<Damage>,
-    ) -> Answer {
-        self.condemn(node, damage).await?;
-        Ok(CoordinatorReply::Done)
-    }
-
-    /// Marks chunks stale that their node has found damaged, and has them repaired. A report about a chunk
-    /// that has moved or was made anew since is passed over.
-    pub(in crate::coordinator) async fn condemn(
-        self: &Arc<Self>,
-        node: NodeId,
-        damage: Vec<Damage>,
-    ) -> Result<(), MetaError> {
-        let condemn = move |meta: &Meta<K>| {
-            let condemned = damage
-                .into_iter()
-                .map(|found| meta.condemn(found.chunk, node, found.generation));
-            condemned.filter_map(Result::transpose).collect()
-        };
-        let records: Vec<StripeRecord> = self.core.with_meta(condemn).await?;
-        self.add_repairs(records).await
     }
 }
 

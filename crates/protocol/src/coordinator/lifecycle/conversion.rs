@@ -11,12 +11,13 @@
 //! of which is on a node that is up. So at no instant less is survived than the pool promises. A crash
 //! before the transaction leaves a put that nobody goes on with, one after it leaves garbage.
 
-use crate::coordinator::Coordinator;
+use super::Lifecycles;
 use crate::coordinator::core::lock;
-use crate::coordinator::files::pools::PoolFacts;
-use crate::coordinator::files::replace::Occupation;
+use crate::coordinator::leases::occupied::Occupation;
 use crate::coordinator::members::fleet::is_welcoming;
-use crate::coordinator::repair::rounds::{OUTRUN_COUNT_MAX, Pins};
+use crate::coordinator::pool_facts::PoolFacts;
+use crate::coordinator::repair::attempt::OUTRUN_COUNT_MAX;
+use crate::coordinator::repair::pins::Pins;
 use crate::coordinator::repair::survey::Setback;
 use crate::initiate::{RunTerms, run_plan};
 use crate::message::{ConversionSource, Effect, Purpose, ReadCut, Refusal, RunId, SettledStripe};
@@ -26,7 +27,6 @@ use gabion_layout::{
 };
 use gabion_meta::{Displaced, KeyValue, Meta, Placement, PutId};
 use gabion_plan::{Cost, Plan, check};
-use gabion_planner::manager::Choice;
 use gabion_planner::{Stripe, encode, placement};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -38,22 +38,22 @@ const BUDGET_WAIT_MS: u64 = 500;
 
 /// What is to become of a segment.
 #[derive(Clone, Debug)]
-pub(in crate::coordinator) struct Conversion {
+pub(super) struct Conversion {
     /// The file's name.
-    pub(in crate::coordinator) name: String,
+    pub(super) name: String,
     /// The put that brought it.
-    pub(in crate::coordinator) file: PutId,
+    pub(super) file: PutId,
     /// The stripes of the segment, in the file's order.
-    pub(in crate::coordinator) sources: Vec<StripeId>,
+    pub(super) sources: Vec<StripeId>,
     /// Data chunks of the segment.
-    pub(in crate::coordinator) data_count: usize,
+    pub(super) data_count: usize,
     /// The pool of the stripes that they become.
-    pub(in crate::coordinator) into: Arc<PoolFacts>,
+    pub(super) into: Arc<PoolFacts>,
 }
 
 impl Conversion {
     /// Whether blocks become a stripe.
-    pub(in crate::coordinator) fn encodes(&self) -> bool {
+    pub(super) fn encodes(&self) -> bool {
         self.into.record.lifecycle.is_none()
     }
 }
@@ -93,12 +93,9 @@ struct Job {
     download_bytes: u64,
 }
 
-impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
     /// Converts a segment.
-    pub(in crate::coordinator) async fn convert(
-        self: &Arc<Self>,
-        conversion: &Conversion,
-    ) -> Result<(), Setback> {
+    pub(super) async fn convert(self: &Arc<Self>, conversion: &Conversion) -> Result<(), Setback> {
         for outrun_count in 0..=OUTRUN_COUNT_MAX {
             let updates_wait = outrun_count == OUTRUN_COUNT_MAX;
             if self.try_convert(conversion, updates_wait).await? {
@@ -128,14 +125,14 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             .make_converted(conversion, &settled, updates_wait)
             .await;
         for pins in pins {
-            self.unpin(pins);
+            self.repair.unpin(pins);
         }
         let (made, held) = match (made, kept) {
             (Ok(made), Some(held)) => (made, held),
             (Ok(made), None) => match self.hold(&conversion.sources).await {
                 Ok(held) => (made, held),
                 Err(setback) => {
-                    self.abort_put(made.put).await?;
+                    self.files.abort_put(made.put).await?;
                     return Err(setback);
                 }
             },
@@ -156,7 +153,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ok(())
         };
         if !is_current || committed.is_err() {
-            self.abort_put(made.put).await?;
+            self.files.abort_put(made.put).await?;
         }
         self.let_go(held).await?;
         committed?;
@@ -173,10 +170,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 "{stripe} is being repaired or rewritten; its conversion waits"
             ))
         })?;
-        let leases = self.take_leases(stripes).await?;
+        let leases = self.leases.take_leases(stripes).await?;
         let settling = leases
             .iter()
-            .map(|old| self.settle_old(old.stripe, old.epoch));
+            .map(|old| self.files.settle_old(old.stripe, old.epoch));
         let settled: Result<Vec<SettledStripe>, _> = join_all(settling).await.into_iter().collect();
         match settled {
             Ok(settled) => Ok(Held {
@@ -184,18 +181,18 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 leases,
                 settled,
             }),
-            Err(hindrance) => {
-                self.release_leases(leases).await?;
-                self.leave(occupation).await?;
-                Err(hindrance.into())
+            Err(rejection) => {
+                self.leases.release_leases(leases).await?;
+                self.files.leave(occupation).await?;
+                Err(rejection.into())
             }
         }
     }
 
     /// Gives the leases back that are the coordinator's still.
     async fn let_go(self: &Arc<Self>, held: Held) -> Result<(), Setback> {
-        self.release_leases(held.leases).await?;
-        Ok(self.leave(held.occupation).await?)
+        self.leases.release_leases(held.leases).await?;
+        Ok(self.files.leave(held.occupation).await?)
     }
 
     /// Has all nodes that may be read from keep the marks readable.
@@ -205,7 +202,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             let nodes = self
                 .readable(settled)
                 .map(|chunk| settled.stripe.nodes[chunk.at()]);
-            self.pin_nodes(settled.stripe.id, settled.mark, nodes.collect(), hold_ms)
+            self.repair
+                .pin_nodes(settled.stripe.id, settled.mark, nodes.collect(), hold_ms)
         });
         join_all(pins).await
     }
@@ -215,7 +213,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         &self,
         settled: &'a SettledStripe,
     ) -> impl Iterator<Item = ChunkIndex> + use<'a, K> {
-        let unreadable = self.fleet().unreadable(&settled.stripe);
+        let unreadable = self.nodes.fleet().unreadable(&settled.stripe);
         let chunks = settled.stripe.chunks();
         chunks.filter(move |c| !unreadable.contains(c) && !settled.unsettled.contains(c))
     }
@@ -263,7 +261,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let sources = self.sources(conversion, settled)?;
         let placements = self.places(conversion, settled, &sources)?;
         let nodes: BTreeSet<NodeId> = placements.iter().flat_map(|p| p.nodes.clone()).collect();
-        let joins = self.joins_of_all(&nodes).await;
+        let joins = self.nodes.joins_of_all(&nodes).await;
         let (name, file, pool) = (
             conversion.name.clone(),
             conversion.file,
@@ -281,7 +279,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let jobs = match done.await {
             Ok(jobs) => jobs,
             Err(setback) => {
-                self.abort_put(put.id).await?;
+                self.files.abort_put(put.id).await?;
                 return Err(setback);
             }
         };
@@ -306,7 +304,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         sources: &[Sources],
     ) -> Result<Vec<Placement>, Setback> {
         let spec = &conversion.into.record.spec;
-        let racks = placement::RackTable::new(&self.fleet().topology(is_welcoming));
+        let racks = placement::RackTable::new(&self.nodes.fleet().topology(is_welcoming));
         let mut rng = ChaCha8Rng::seed_from_u64(self.core.ports.random());
         let nodes = nodes_of(sources);
         let all: Vec<Vec<NodeId>> = if conversion.encodes() {
@@ -331,7 +329,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         sources: &[Sources],
     ) -> Result<Vec<Job>, Setback> {
         let facts = &conversion.into;
-        let fleet = self.fleet();
+        let fleet = self.nodes.fleet();
         let (all, live) = (fleet.topology(|_| true), fleet.topology(is_welcoming));
         let data_count = facts.record.spec.k;
         let mut jobs = Vec::with_capacity(stripes.len());
@@ -411,7 +409,9 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         });
         if let Err(failed) = try_join_all(runs).await {
             if let Refusal::Damaged(damage) = &failed.refusal {
-                self.condemn(failed.node, vec![damage.clone()]).await?;
+                self.repair
+                    .condemn(failed.node, vec![damage.clone()])
+                    .await?;
             }
             return Err(failed.into());
         }
@@ -421,7 +421,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             placed.map(move |(index, &node)| (ChunkId { stripe, index }, node))
         });
         let read_back = chunks.map(|(chunk, node)| async move {
-            match self.read_back(chunk, node).await {
+            match self.repair.read_back(chunk, node).await {
                 Ok(false) => Err(Setback(format!("{node} has not made {chunk} well"))),
                 other => other,
             }
@@ -433,23 +433,17 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     async fn afford(&self, jobs: &[Job], updates_wait: bool) -> u64 {
         let links: Vec<_> = jobs.iter().flat_map(|job| job.cost.links.clone()).collect();
         loop {
-            let topology: Topology = self.fleet().topology(|_| true);
+            let topology: Topology = self.nodes.fleet().topology(|_| true);
             let now_ms = self.core.ports.now_ms();
-            let again_ms = {
-                let mut throttle = lock(&self.throttle);
-                let choice = throttle.choose(&[&links], &topology, now_ms);
-                match choice {
-                    _ if updates_wait => {
-                        // It is as fast as it can be.
-                        throttle.take(&links, &topology, now_ms);
-                        return 0;
-                    }
-                    Choice::Begin(_) if !throttle.is_paused() => {
-                        return throttle.take(&links, &topology, now_ms);
-                    }
-                    Choice::Later(at_ms) => at_ms,
-                    Choice::Begin(_) | Choice::Nothing => now_ms + BUDGET_WAIT_MS,
-                }
+            let throttle = self.repair.throttle();
+            if updates_wait {
+                // It is as fast as it can be.
+                throttle.take(&links, &topology, now_ms);
+                return 0;
+            }
+            let again_ms = match throttle.try_take(&links, &topology, now_ms) {
+                Ok(spread_ms) => return spread_ms,
+                Err(at_ms) => at_ms.unwrap_or(now_ms + BUDGET_WAIT_MS),
             };
             self.core
                 .ports
@@ -465,8 +459,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         made: &Made,
         held: &Held,
     ) -> Result<(), Setback> {
-        let joins = self.admission.lock().await;
-        let fleet = self.fleet();
+        let joins = self.nodes.hold_joins().await;
+        let fleet = self.nodes.fleet();
         let is_there = |node: &NodeId| {
             // One that has joined anew may have told its chunks before the new one was whole.
             fleet.is_up(*node) && joins.get(node) == made.joins.get(node)
@@ -481,10 +475,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let commit = move |meta: &Meta<K>| meta.commit_conversion(put, file, &displaced);
         let stripes = self.core.with_meta(commit).await?;
         drop(joins);
-        self.add_repairs(stripes).await?;
+        self.backlog.add(stripes).await?;
         // What is left is removed as other garbage is; nobody updates the new stripes before.
-        if !self.withdraw(conversion.sources.clone()).await? {
-            self.garbage_wake_up.wake();
+        if !self.files.withdraw(conversion.sources.clone()).await? {
+            self.leftovers.wake();
         }
         Ok(())
     }

@@ -6,27 +6,18 @@
 //! Conversions give way to repairs: none begins while a stripe could be repaired. They keep to the
 //! same limits, make way for the same foreground, and are paused with them.
 
+use super::Lifecycles;
 use super::conversion::Conversion;
 use super::forms::{Condition, Form, next_look_ms, wanted};
 use super::timetable::Quiet;
-use crate::coordinator::Coordinator;
 use crate::coordinator::core::{Answer, PAGE, lock};
-use crate::coordinator::files::pools::PoolFacts;
-use crate::coordinator::files::replace::Hindrance;
-use crate::coordinator::members::fleet::Fleet;
+use crate::coordinator::pool_facts::PoolFacts;
 use crate::coordinator::repair::survey::Setback;
 use crate::message::{CoordinatorReply, FormOrder, NodeReply, NodeRequest};
 use futures::stream::{self, StreamExt};
 use futures::{FutureExt, select_biased};
-use gabion_layout::{
-    EncodeAfter, Lifecycle, NodeId, PoolId, ReplicaPlacement, StripeId, StripeRecord, Topology,
-};
-use gabion_meta::{FileRecord, KeyValue, Meta, MetaError, Placement, PoolSpec, Wish};
-use gabion_planner::placement::{
-    EncodingAware, ParityPlaces, RackTable, ReplicaSpread, Room, StripeRules, random_replication,
-};
-use rand::SeedableRng;
-use rand_chacha::ChaCha8Rng;
+use gabion_layout::{EncodeAfter, Lifecycle, NodeId, PoolId, StripeId, StripeRecord};
+use gabion_meta::{FileRecord, KeyValue, Meta, MetaError, Wish};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -137,9 +128,9 @@ enum Found {
     File(Box<Candidate>),
 }
 
-impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
     /// Converts what is due, until the metadata store fails.
-    pub(in crate::coordinator) async fn keep_lifecycles(self: Arc<Self>) {
+    pub(in crate::coordinator) async fn run(self: Arc<Self>) {
         let (mut noted_ms, mut knows_all) = (0, false);
         while !self.core.is_broken() {
             let mut later = self
@@ -148,7 +139,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 .sleep_ms(self.core.options.lifecycle_scan_ms.max(1))
                 .fuse();
             select_biased! {
-                () = self.lifecycle_wake_up.woken().fuse() => {}
+                () = self.timetable.woken().fuse() => {}
                 () = later => {}
             }
             if !knows_all {
@@ -159,7 +150,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             }
             let lifetime_ms = self.core.lifetime_ms();
             let is_late = lifetime_ms >= noted_ms + LIFETIME_EVERY_MS || noted_ms == 0;
-            if is_late && lock(&self.timetable).is_used() {
+            if is_late && self.timetable.times().is_used() {
                 noted_ms = lifetime_ms;
                 let note = move |meta: &Meta<K>| meta.note_lifetime(lifetime_ms);
                 let _ = self.core.with_meta(note).await;
@@ -186,28 +177,15 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 return Ok(());
             };
             after = Some(last.name.clone());
-            let mut timetable = lock(&self.timetable);
+            let mut times = self.timetable.times();
             for file in page.iter().filter(|file| pools.contains(&file.pool)) {
-                timetable.look_at(&file.name, 0);
+                times.look_at(&file.name, 0);
             }
         }
     }
 
-    /// Has a file looked at soon if its blocks are replicated at first.
-    pub(in crate::coordinator) fn enter(
-        &self,
-        meta: &Meta<K>,
-        file: &FileRecord,
-    ) -> Result<(), MetaError> {
-        if self.pool_facts(meta, file.pool)?.record.lifecycle.is_some() {
-            lock(&self.timetable).look_at(&file.name, 0);
-            self.lifecycle_wake_up.wake();
-        }
-        Ok(())
-    }
-
     /// Notes what users want of files.
-    pub(in crate::coordinator) async fn order_form(self: &Arc<Self>, order: FormOrder) -> Answer {
+    pub(in crate::coordinator) async fn order(self: &Arc<Self>, order: FormOrder) -> Answer {
         let since_ms = self.core.lifetime_ms();
         let wish = if order.is_encoded {
             Wish::Encoded
@@ -230,7 +208,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                     return Err(MetaError::UnknownFile(name));
                 }
                 meta.wish(&name, wish)?;
-                return this.enter(meta, &file);
+                return this.timetable.enter(meta, &file);
             }
             let mut after: Option<String> = None;
             loop {
@@ -241,7 +219,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 after = Some(last.name.clone());
                 for file in page.iter().filter(|file| file.pool == pool.id) {
                     match meta.wish(&file.name, wish) {
-                        Ok(()) => this.enter(meta, file)?,
+                        Ok(()) => this.timetable.enter(meta, file)?,
                         Err(MetaError::UnknownFile(_)) => {}
                         Err(error) => return Err(error),
                     }
@@ -256,17 +234,17 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     async fn convert_due(self: &Arc<Self>) -> Result<(), Setback> {
         let now_ms = self.core.lifetime_ms();
         let mut due = Vec::new();
-        while !self.has_repairs() {
-            let names = lock(&self.timetable).take_due(now_ms, PAGE);
+        while !self.backlog.is_busy() {
+            let names = self.timetable.times().take_due(now_ms, PAGE);
             if names.is_empty() {
                 break;
             }
             match self.look_at(&names).await {
                 Ok(more) => due.extend(more),
                 Err(error) => {
-                    let mut timetable = lock(&self.timetable);
+                    let mut times = self.timetable.times();
                     for name in &names {
-                        timetable.look_at(name, now_ms + self.core.options.lifecycle_scan_ms);
+                        times.look_at(name, now_ms + self.core.options.lifecycle_scan_ms);
                     }
                     return Err(error.into());
                 }
@@ -295,7 +273,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let now_ms = self.core.lifetime_ms();
         let soonest_ms = now_ms + self.core.options.lifecycle_scan_ms.max(1);
         let mut all_due = Vec::new();
-        let mut timetable = lock(&self.timetable);
+        let mut times = self.timetable.times();
         for (name, found) in names.iter().zip(found) {
             let (due, quiet, next_ms) = match found {
                 Found::Nothing => (Vec::new(), QuietBlocks::new(), None),
@@ -308,9 +286,9 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                     (due, quiet, next_ms)
                 }
             };
-            timetable.note(name, due.len() as u64, quiet);
+            times.note(name, due.len() as u64, quiet);
             if let Some(next_ms) = next_ms {
-                timetable.look_at(name, next_ms.max(soonest_ms));
+                times.look_at(name, next_ms.max(soonest_ms));
             }
             all_due.extend(due);
         }
@@ -319,7 +297,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
 
     /// Converts a segment when repairs leave time for it.
     async fn convert_one(self: &Arc<Self>, conversion: Conversion) {
-        if self.core.is_broken() || self.has_repairs() {
+        if self.core.is_broken() || self.backlog.is_busy() {
             // It is found again.
             return;
         }
@@ -327,7 +305,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let done = self.convert(&conversion).await;
         lock(&self.converted).running_count -= 1;
         match done {
-            Ok(()) => lock(&self.timetable).converted(&conversion.name),
+            Ok(()) => self.timetable.times().converted(&conversion.name),
             Err(Setback(sentence)) => {
                 let error = format!("{}: {sentence}", conversion.name);
                 lock(&self.converted).last_error = Some(error);
@@ -335,18 +313,12 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         }
     }
 
-    /// Whether a stripe is being repaired, or could be.
-    fn has_repairs(&self) -> bool {
-        let queue = lock(&self.queue);
-        queue.running_count() > 0 || queue.ready().next().is_some()
-    }
-
     /// What there is of a name.
     fn candidate(&self, meta: &Meta<K>, name: &str) -> Result<Found, MetaError> {
         let found = || {
             let file = meta.file(name)?;
-            let blocks = self.pool_facts(meta, file.pool)?;
-            let encoded = self.encoded_of(meta, &blocks)?;
+            let blocks = self.pools.facts(meta, file.pool)?;
+            let encoded = self.pools.encoded_of(meta, &blocks)?;
             let Some((lifecycle, encoded)) = blocks.record.lifecycle.zip(encoded) else {
                 return Ok(Found::Nothing);
             };
@@ -372,7 +344,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
 
     /// Finds out since when blocks are as they are, where that says when they are encoded.
     async fn quiet_blocks(&self, found: &[Found]) -> QuietBlocks {
-        let fleet = self.fleet();
+        let fleet = self.nodes.fleet();
         let mut asked: BTreeMap<NodeId, Vec<StripeId>> = BTreeMap::new();
         let mut before: QuietBlocks = BTreeMap::new();
         for found in found {
@@ -389,7 +361,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 if let Some(node) = here.and_then(|chunk| block.node_of(chunk)) {
                     asked.entry(node).or_default().push(block.id);
                 }
-                let known = lock(&self.timetable).quiet(&candidate.file.name, block.id);
+                let known = self.timetable.times().quiet(&candidate.file.name, block.id);
                 before.extend(known.map(|known| (block.id, known)));
             }
         }
@@ -417,68 +389,4 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         }
         quiet
     }
-
-    /// Where the replicas of a file's blocks go: `encoded.k` blocks for each segment, of whose chunks these
-    /// are the sizes. Where encoding-aware replication finds no layout, replicas are placed at random: the
-    /// promise of the pool does not depend on where its stripes are to be.
-    pub(in crate::coordinator) fn place_blocks(
-        &self,
-        facts: &PoolFacts,
-        encoded: &PoolSpec,
-        sizes: &[u64],
-        fleet: &Fleet,
-    ) -> Result<Vec<Placement>, Hindrance> {
-        let spec = &facts.record.spec;
-        let replica_count = spec.k + spec.m;
-        let spread = ReplicaSpread::FreshRacks;
-        let is_ear = facts
-            .record
-            .lifecycle
-            .is_some_and(|l| l.placement == ReplicaPlacement::Ear);
-        let rules = StripeRules {
-            data_count: encoded.k,
-            parity_count: encoded.m,
-            replica_count,
-            replica_spread: spread,
-            per_rack: encoded.chunks_per_rack,
-            target_rack_count: None,
-            parity_places: ParityPlaces::CoreFirst,
-        };
-        let mut rng = ChaCha8Rng::seed_from_u64(self.core.ports.random());
-        let mut segment = |topology: &Topology| {
-            let racks = RackTable::new(topology);
-            let aware = is_ear.then(|| EncodingAware::new(&racks, rules)?.place_stripe(&mut rng));
-            let aware = aware.and_then(Result::ok).map(|stripe| stripe.replicas);
-            let aware = aware.filter(|blocks| {
-                let mut blocks = blocks.iter();
-                blocks.all(|nodes| is_within(nodes, spec.chunks_per_rack, topology))
-            });
-            let blocks = match aware {
-                Some(blocks) => blocks,
-                None => (0..encoded.k)
-                    .map(|_| random_replication(&racks, replica_count, spread, &mut rng))
-                    .collect::<Result<_, _>>()?,
-            };
-            Ok(blocks.concat())
-        };
-        let mut place = |room: &mut Room| {
-            let mut placements = Vec::with_capacity(sizes.len() * encoded.k);
-            for &chunk_bytes in sizes {
-                let nodes = room.place(chunk_bytes, &mut segment)?;
-                let blocks = nodes.chunks(replica_count).map(<[NodeId]>::to_vec);
-                placements.extend(blocks.map(|nodes| Placement { chunk_bytes, nodes }));
-            }
-            Ok(placements)
-        };
-        self.place_with_room(facts, sizes, fleet, &mut place)
-    }
-}
-
-/// Whether no rack has more than `per_rack` of the nodes.
-fn is_within(nodes: &[NodeId], per_rack: usize, topology: &Topology) -> bool {
-    let mut counts = BTreeMap::new();
-    for &node in nodes {
-        *counts.entry(topology.rack_of(node)).or_insert(0) += 1;
-    }
-    counts.values().all(|&count| count <= per_rack)
 }

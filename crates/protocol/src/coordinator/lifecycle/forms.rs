@@ -10,28 +10,24 @@ const LOOKS_WHILE_IDLE: u64 = 8;
 
 /// A form of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::coordinator) enum Form {
+pub(super) enum Form {
     Replicated,
     Encoded,
 }
 
 /// What counts of a segment's condition.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::coordinator) struct Condition {
+pub(super) struct Condition {
     /// Whether its chunks are as large as the pool's.
-    pub(in crate::coordinator) is_full: bool,
-    pub(in crate::coordinator) created_ms: u64,
+    pub(super) is_full: bool,
+    pub(super) created_ms: u64,
     /// Since when all of it is known to be as it is.
-    pub(in crate::coordinator) quiet_since_ms: Option<u64>,
-    pub(in crate::coordinator) now_ms: u64,
+    pub(super) quiet_since_ms: Option<u64>,
+    pub(super) now_ms: u64,
 }
 
 /// The form that a segment is to have; none if it may stay as it is.
-pub(in crate::coordinator) fn wanted(
-    after: EncodeAfter,
-    wish: Option<Wish>,
-    condition: Condition,
-) -> Option<Form> {
+pub(super) fn wanted(after: EncodeAfter, wish: Option<Wish>, condition: Condition) -> Option<Form> {
     let since_ms = match wish {
         Some(Wish::Encoded) => return Some(Form::Encoded),
         Some(Wish::Replicated { since_ms }) => since_ms,
@@ -60,7 +56,7 @@ pub(in crate::coordinator) fn wanted(
 
 /// When to look at replicated blocks again that are not to be encoded yet. None if they never will be unless
 /// somebody wishes it: nothing else changes without being noted.
-pub(in crate::coordinator) fn next_look_ms(
+pub(super) fn next_look_ms(
     after: EncodeAfter,
     wish: Option<Wish>,
     condition: Condition,

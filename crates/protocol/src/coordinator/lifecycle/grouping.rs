@@ -9,9 +9,15 @@
 //! the stripe, so whoever leads it next fences off the old layout on both before anything changes, and
 //! until then what they still serve under the old layout is what it was.
 
-use crate::coordinator::Coordinator;
-use crate::coordinator::core::lock;
+use crate::coordinator::core::{Core, lock};
+use crate::coordinator::garbage::Garbage;
+use crate::coordinator::ground::Ground;
+use crate::coordinator::leases::Leases;
+use crate::coordinator::leases::occupied::Occupied;
+use crate::coordinator::members::nodes::Nodes;
+use crate::coordinator::repair::Repair;
 use crate::coordinator::repair::survey::{Setback, Survey};
+use crate::coordinator::wake_up::WakeUp;
 use crate::initiate::{RunTerms, run_plan};
 use crate::message::{CoordinatorReply, Effect, Purpose, ReadCut, RunId};
 use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StripeId, StripeRecord};
@@ -19,18 +25,29 @@ use gabion_meta::{KeyValue, Meta};
 use gabion_plan::{Cost, Plan, check};
 use gabion_planner::update::cau::{self, Grouping};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// Stripes that may wait for their turn. More are forgotten: their next commit asks again.
 const WAITING_COUNT_MAX: usize = 4_096;
 
+/// Moves chunks together that are updated together.
+pub(in crate::coordinator) struct DataGrouping<K> {
+    core: Arc<Core<K>>,
+    nodes: Arc<Nodes<K>>,
+    occupied: Occupied,
+    leases: Arc<Leases<K>>,
+    garbage: Arc<Garbage<K>>,
+    repair: Arc<Repair<K>>,
+    waiting: Mutex<Waiting>,
+    wake_up: WakeUp,
+}
+
 /// Which stripes are to be looked at, and what has come of it so far.
 #[derive(Debug, Default)]
-pub(in crate::coordinator) struct Agenda {
+struct Waiting {
     /// The data chunks of each that were committed together last.
-    waiting: BTreeMap<StripeId, Vec<ChunkIndex>>,
-    /// Chunks that were moved.
-    pub(in crate::coordinator) moved_count: u64,
+    stripes: BTreeMap<StripeId, Vec<ChunkIndex>>,
+    moved_count: u64,
 }
 
 /// Chunks that are to change places, under a lease.
@@ -43,27 +60,51 @@ struct Exchange {
     moves: Vec<(ChunkIndex, NodeId, NodeId, Option<u64>)>,
 }
 
-impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+impl<K: KeyValue + Send + Sync + 'static> DataGrouping<K> {
+    /// Nothing waits yet.
+    pub(in crate::coordinator) fn new(
+        ground: &Ground<K>,
+        leases: &Arc<Leases<K>>,
+        garbage: &Arc<Garbage<K>>,
+        repair: &Arc<Repair<K>>,
+    ) -> Self {
+        Self {
+            core: Arc::clone(&ground.core),
+            nodes: Arc::clone(&ground.nodes),
+            occupied: ground.occupied.clone(),
+            leases: Arc::clone(leases),
+            garbage: Arc::clone(garbage),
+            repair: Arc::clone(repair),
+            waiting: Mutex::default(),
+            wake_up: WakeUp::default(),
+        }
+    }
+
+    /// Chunks that were moved since the start.
+    pub(in crate::coordinator) fn moved_count(&self) -> u64 {
+        lock(&self.waiting).moved_count
+    }
+
     /// Notes that chunks of a stripe were committed together.
-    pub(in crate::coordinator) fn note_group(
+    pub(in crate::coordinator) fn note(
         &self,
         stripe: StripeId,
         updated: Vec<ChunkIndex>,
     ) -> CoordinatorReply {
-        let waiting = &mut lock(&self.agenda).waiting;
+        let waiting = &mut lock(&self.waiting).stripes;
         if waiting.len() < WAITING_COUNT_MAX || waiting.contains_key(&stripe) {
             waiting.insert(stripe, updated);
-            self.grouping_wake_up.wake();
+            self.wake_up.wake();
         }
         CoordinatorReply::Done
     }
 
     /// Moves the chunks of one stripe after the other.
-    pub(in crate::coordinator) async fn group_forever(self: Arc<Self>) {
+    pub(in crate::coordinator) async fn run(self: Arc<Self>) {
         while !self.core.is_broken() {
-            let next = lock(&self.agenda).waiting.pop_first();
+            let next = lock(&self.waiting).stripes.pop_first();
             let Some((stripe, updated)) = next else {
-                self.grouping_wake_up.woken().await;
+                self.wake_up.woken().await;
                 continue;
             };
             // What could not be done now is asked for again by the next commit of the same chunks.
@@ -76,7 +117,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
 
     /// Has chunks of a stripe change places, if the pool's rule would have it so.
     async fn group(self: &Arc<Self>, id: StripeId, updated: &[ChunkIndex]) -> Result<(), Setback> {
-        let Some(survey) = self.survey(id).await? else {
+        let Some(survey) = self.repair.survey(id).await? else {
             return Ok(());
         };
         // Looked at before anybody's updates wait for it.
@@ -86,7 +127,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let Ok(_occupation) = self.occupied.occupy(vec![id]) else {
             return Ok(());
         };
-        let Some(epoch) = self.take_lease(id).await? else {
+        let Some(epoch) = self.leases.take_lease(id).await? else {
             return Ok(());
         };
         let ended = self.exchange(id, epoch, updated).await;
@@ -106,10 +147,10 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         epoch: Epoch,
         updated: &[ChunkIndex],
     ) -> Result<(), Setback> {
-        let Some((outcome, absent)) = self.settle(id, epoch).await? else {
+        let Some((outcome, absent)) = self.repair.settle(id, epoch).await? else {
             return Ok(());
         };
-        let Some(survey) = self.survey(id).await? else {
+        let Some(survey) = self.repair.survey(id).await? else {
             return Ok(());
         };
         let grouping = grouping(&survey, updated)?;
@@ -127,7 +168,9 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         }
         for &(chunk, from, to, _) in &exchange.moves {
             let obsolete = if counted.is_ok() { from } else { to };
-            self.discard(obsolete, survey.id(chunk), epoch).await;
+            self.garbage
+                .discard(obsolete, survey.id(chunk), epoch)
+                .await;
         }
         counted
     }
@@ -144,7 +187,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let placement = grouping.placement;
         let mut joined = Vec::new();
         for (chunk, from, to) in moves(&survey.stripe, &placement) {
-            joined.push((chunk, from, to, self.joins_of(to).await));
+            joined.push((chunk, from, to, self.nodes.joins_of(to).await));
         }
         Ok(Exchange {
             plan,
@@ -161,7 +204,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         epoch: Epoch,
         mark: Sequence,
     ) -> Result<(), Setback> {
-        self.charge(survey, &Cost::of(&exchange.plan, &survey.topology()));
+        self.repair
+            .charge(survey, &Cost::of(&exchange.plan, &survey.topology()));
         let terms = RunTerms {
             run: RunId(self.core.ports.random()),
             epoch,
@@ -180,12 +224,12 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             let blamed = survey.blamed(&failed.refusal);
             let blamed = blamed.filter(|c| survey.stripe.node_of(*c) == Some(failed.node));
             if let Some(chunk) = blamed {
-                self.mark(survey.stripe.id, vec![chunk]).await?;
+                self.repair.mark(survey.stripe.id, vec![chunk]).await?;
             }
             return Err(failed.into());
         }
         for &(chunk, _, to, _) in &exchange.moves {
-            if !self.read_back(survey.id(chunk), to).await? {
+            if !self.repair.read_back(survey.id(chunk), to).await? {
                 return Err(Setback(format!("{to} has not got {chunk} whole")));
             }
         }
@@ -199,7 +243,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         survey: &Survey,
         exchange: &Exchange,
     ) -> Result<(), Setback> {
-        let joins = self.admission.lock().await;
+        let joins = self.nodes.hold_joins().await;
         for &(_, _, to, before) in &exchange.moves {
             if joins.get(&to).copied() != before {
                 return Err(Setback(format!("{to} has joined anew")));
@@ -209,10 +253,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let placement = exchange.placement.clone();
         let exchanged = move |meta: &Meta<K>| meta.exchange(id, generation, &placement);
         self.core.with_meta(exchanged).await?;
-        lock(&self.sessions).note_change(&exchange.placement, id);
-        lock(&self.agenda).moved_count += exchange.moves.len() as u64;
+        self.nodes.note_change(&exchange.placement, id);
+        lock(&self.waiting).moved_count += exchange.moves.len() as u64;
         let topology = survey.topology();
-        lock(&self.planned).count_plan(&exchange.plan, &topology, Purpose::Grouping);
+        self.repair
+            .count_plan(&exchange.plan, &topology, Purpose::Grouping);
         Ok(())
     }
 }

@@ -1,22 +1,74 @@
 //! Which files whose blocks are replicated at first are to be looked at, and when: so that nobody has to go over
 //! all files again and again. A file that nothing can become of by itself is not in it.
 
+use crate::coordinator::core::lock;
+use crate::coordinator::pool_facts::Pools;
+use crate::coordinator::wake_up::WakeUp;
 use gabion_layout::{Sequence, StripeId};
+use gabion_meta::{FileRecord, KeyValue, Meta, MetaError};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// The timetable, and the wake-up of the task that keeps to it.
+pub(in crate::coordinator) struct Timetable {
+    pools: Arc<Pools>,
+    times: Mutex<Times>,
+    wake_up: WakeUp,
+}
+
+impl Timetable {
+    /// An empty one.
+    pub(in crate::coordinator) fn new(pools: &Arc<Pools>) -> Self {
+        Self {
+            pools: Arc::clone(pools),
+            times: Mutex::default(),
+            wake_up: WakeUp::default(),
+        }
+    }
+
+    /// Has a file looked at soon if its blocks are replicated at first.
+    pub(in crate::coordinator) fn enter<K: KeyValue>(
+        &self,
+        meta: &Meta<K>,
+        file: &FileRecord,
+    ) -> Result<(), MetaError> {
+        if self
+            .pools
+            .facts(meta, file.pool)?
+            .record
+            .lifecycle
+            .is_some()
+        {
+            self.times().look_at(&file.name, 0);
+            self.wake_up.wake();
+        }
+        Ok(())
+    }
+
+    /// When which files are to be looked at.
+    pub(super) fn times(&self) -> MutexGuard<'_, Times> {
+        lock(&self.times)
+    }
+
+    /// Waits until a file was entered.
+    pub(super) async fn woken(&self) {
+        self.wake_up.woken().await;
+    }
+}
 
 /// How long a block is as it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::coordinator) struct Quiet {
-    pub(in crate::coordinator) latest: Sequence,
-    pub(in crate::coordinator) since_ms: u64,
+pub(super) struct Quiet {
+    pub(super) latest: Sequence,
+    pub(super) since_ms: u64,
 }
 
 /// The files of a coordinator, by name. Times are milliseconds for which coordinators have run.
 #[derive(Debug, Default)]
-pub(in crate::coordinator) struct Timetable {
-    /// Invariant: the same as `times`.
+pub(super) struct Times {
+    /// Invariant: the same as `by_name`.
     by_time: BTreeSet<(u64, String)>,
-    times: BTreeMap<String, u64>,
+    by_name: BTreeMap<String, u64>,
     /// How many segments of files are to be converted.
     waiting: BTreeMap<String, u64>,
     /// The newest update of blocks that are encoded when they are idle, and since when it is that.
@@ -25,36 +77,36 @@ pub(in crate::coordinator) struct Timetable {
     is_used: bool,
 }
 
-impl Timetable {
+impl Times {
     /// Has a file looked at, at a time or earlier.
-    pub(in crate::coordinator) fn look_at(&mut self, name: &str, at_ms: u64) {
+    pub(super) fn look_at(&mut self, name: &str, at_ms: u64) {
         self.is_used = true;
-        if let Some(&known_ms) = self.times.get(name) {
+        if let Some(&known_ms) = self.by_name.get(name) {
             if known_ms <= at_ms {
                 return;
             }
             self.by_time.remove(&(known_ms, name.to_owned()));
         }
-        self.times.insert(name.to_owned(), at_ms);
+        self.by_name.insert(name.to_owned(), at_ms);
         self.by_time.insert((at_ms, name.to_owned()));
     }
 
     /// Takes the files out whose time has come, at most so many, the longest overdue first.
-    pub(in crate::coordinator) fn take_due(&mut self, now_ms: u64, limit: usize) -> Vec<String> {
+    pub(super) fn take_due(&mut self, now_ms: u64, limit: usize) -> Vec<String> {
         let mut due = Vec::new();
         while due.len() < limit
             && let Some((at_ms, _)) = self.by_time.first()
             && *at_ms <= now_ms
             && let Some((_, name)) = self.by_time.pop_first()
         {
-            self.times.remove(&name);
+            self.by_name.remove(&name);
             due.push(name);
         }
         due
     }
 
     /// Takes note of how many segments of a file are to be converted, and how long its blocks are as they are.
-    pub(in crate::coordinator) fn note(
+    pub(super) fn note(
         &mut self,
         name: &str,
         waiting_count: u64,
@@ -73,7 +125,7 @@ impl Timetable {
     }
 
     /// A segment of a file was converted.
-    pub(in crate::coordinator) fn converted(&mut self, name: &str) {
+    pub(super) fn converted(&mut self, name: &str) {
         if let Some(count) = self.waiting.get_mut(name) {
             *count -= 1;
             if *count == 0 {
@@ -83,17 +135,17 @@ impl Timetable {
     }
 
     /// What was known of a block when its file was looked at last.
-    pub(in crate::coordinator) fn quiet(&self, name: &str, block: StripeId) -> Option<Quiet> {
+    pub(super) fn quiet(&self, name: &str, block: StripeId) -> Option<Quiet> {
         self.quiet.get(name)?.get(&block).copied()
     }
 
     /// How many segments are known to have to be converted.
-    pub(in crate::coordinator) fn waiting_count(&self) -> u64 {
+    pub(super) fn waiting_count(&self) -> u64 {
         self.waiting.values().sum()
     }
 
     /// Whether there was ever a file: without one, nobody asks how old files are.
-    pub(in crate::coordinator) fn is_used(&self) -> bool {
+    pub(super) fn is_used(&self) -> bool {
         self.is_used
     }
 }
@@ -104,7 +156,7 @@ mod tests {
 
     #[test]
     fn the_earlier_time_counts_and_what_is_taken_is_gone() {
-        let mut table = Timetable::default();
+        let mut table = Times::default();
         assert!(!table.is_used());
         for (name, at_ms) in [("b", 20), ("a", 30), ("b", 25), ("c", 40), ("a", 10)] {
             table.look_at(name, at_ms);
@@ -122,7 +174,7 @@ mod tests {
 
     #[test]
     fn what_waits_counts_until_it_is_converted_or_found_to_be_done() {
-        let mut table = Timetable::default();
+        let mut table = Times::default();
         let quiet = Quiet {
             latest: Sequence(3),
             since_ms: 7,

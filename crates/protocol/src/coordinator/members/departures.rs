@@ -2,7 +2,7 @@
 //! serving them, and when it has none left it may be switched off. And failed nodes for which nobody
 //! waits any more, which is durable: another run of the coordinator does not wait for them either.
 
-use crate::coordinator::Coordinator;
+use super::Members;
 use crate::coordinator::core::{Answer, Denied, lock};
 use crate::event::Event;
 use crate::message::CoordinatorReply;
@@ -10,13 +10,13 @@ use gabion_layout::NodeId;
 use gabion_meta::{Departure, KeyValue, Meta};
 use std::sync::Arc;
 
-impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+impl<K: KeyValue + Send + Sync + 'static> Members<K> {
     /// Has all chunks of a node moved to others, from when this is answered.
     pub(in crate::coordinator) async fn drain(self: &Arc<Self>, node: NodeId) -> Answer {
         let drain = move |meta: &Meta<K>| meta.drain(node);
         let standing = self.core.with_meta(drain).await?;
-        lock(&self.roster).learn_standing(node, standing);
-        self.add_repairs_of(node).await?;
+        lock(&self.nodes.roster).learn_standing(node, standing);
+        self.backlog.add_node(node).await?;
         Ok(CoordinatorReply::Done)
     }
 
@@ -24,24 +24,24 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     pub(in crate::coordinator) async fn keep(self: &Arc<Self>, node: NodeId) -> Answer {
         let keep = move |meta: &Meta<K>| meta.keep(node);
         let standing = self.core.with_meta(keep).await?;
-        lock(&self.roster).learn_standing(node, standing);
+        lock(&self.nodes.roster).learn_standing(node, standing);
         // It is a place for chunks again.
-        self.retry_repairs();
+        self.backlog.retry_all();
         Ok(CoordinatorReply::Done)
     }
 
     /// Lets the nodes go that are drained, and looks again at those that are not: a chunk whose node
     /// was silent when its turn came has left the queue.
-    pub(in crate::coordinator) async fn check_departures(self: &Arc<Self>) -> Result<(), Denied> {
-        let draining = lock(&self.roster).draining();
+    pub(super) async fn check_departures(self: &Arc<Self>) -> Result<(), Denied> {
+        let draining = lock(&self.nodes.roster).draining();
         for node in draining {
             let standing = self.core.with_meta(move |meta| meta.drained(node)).await?;
             if standing.departure == Departure::Drained {
-                lock(&self.roster).learn_standing(node, standing);
-                lock(&self.links).forget(node);
+                lock(&self.nodes.roster).learn_standing(node, standing);
+                self.nodes.forget_links(node);
                 self.core.ports.note_event(&Event::Drained(node));
-            } else if lock(&self.queue).is_idle() && self.fleet().is_up(node) {
-                self.add_repairs_of(node).await?;
+            } else if self.backlog.is_idle() && self.nodes.fleet().is_up(node) {
+                self.backlog.add_node(node).await?;
             }
         }
         Ok(())
@@ -55,13 +55,13 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         for node in nodes {
             {
                 // A node that joins meanwhile is not given up, or finds that it was and returns.
-                let _joins = self.admission.lock().await;
+                let _joins = self.nodes.hold_joins().await;
                 let standing = self.core.with_meta(move |meta| meta.give_up(node)).await?;
-                lock(&self.roster).learn_standing(node, standing);
+                lock(&self.nodes.roster).learn_standing(node, standing);
             }
             self.core.ports.note_event(&Event::GivenUp(node));
-            self.add_repairs_of(node).await?;
-            self.garbage_wake_up.wake();
+            self.backlog.add_node(node).await?;
+            self.leftovers.wake();
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! What a joining node says it holds, against what metadata says it should.
 
-use crate::coordinator::Coordinator;
+use super::nodes::Nodes;
+use crate::coordinator::pool_facts::Pools;
 use crate::message::{Decided, HeldChunk, PAGE_CHUNK_COUNT, PageAnswer, Scope};
 use gabion_layout::{ChunkId, NodeId, StaleChunk, StripeId, StripeRecord};
 use gabion_meta::{Held, KeyValue, Meta, MetaError, StripeFacts, StripeStatus, Verdict};
@@ -8,26 +9,26 @@ use std::collections::BTreeMap;
 
 /// A page of an inventory.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::coordinator) struct Request<'a> {
+pub(super) struct Request<'a> {
     /// The node that joins.
-    pub(in crate::coordinator) node: NodeId,
+    pub(super) node: NodeId,
     /// Whether its directory is a copy of another time.
-    pub(in crate::coordinator) went_back: bool,
+    pub(super) went_back: bool,
     /// The stripes.
-    pub(in crate::coordinator) scope: &'a Scope,
+    pub(super) scope: &'a Scope,
     /// All chunks of these that the node holds, by id.
-    pub(in crate::coordinator) chunks: &'a [HeldChunk],
+    pub(super) chunks: &'a [HeldChunk],
 }
 
 /// What came of the comparison.
 #[derive(Debug)]
-pub(in crate::coordinator) struct Inventory {
+pub(super) struct Inventory {
     /// What the node has to do.
-    pub(in crate::coordinator) answer: PageAnswer,
+    pub(super) answer: PageAnswer,
     /// How many of the page's chunks were looked at.
-    pub(in crate::coordinator) answered_count: usize,
+    pub(super) answered_count: usize,
     /// Whether the node has lost a chunk, or holds a stale one.
-    pub(in crate::coordinator) has_repairs: bool,
+    pub(super) has_repairs: bool,
 }
 
 /// Compares a page, and marks the node's lost chunks stale, and those that have missed an update that stands.
@@ -48,8 +49,9 @@ pub(in crate::coordinator) struct Inventory {
 ///
 /// A node that went back in time shows what it had once, and no more: each of its chunks may have missed
 /// whatever came after its mark.
-pub(in crate::coordinator) fn decide<K: KeyValue + Send + Sync + 'static>(
-    coordinator: &Coordinator<K>,
+pub(super) fn decide<K: KeyValue + Send + Sync + 'static>(
+    pools: &Pools,
+    nodes: &Nodes<K>,
     meta: &Meta<K>,
     request: &Request<'_>,
 ) -> Result<Inventory, MetaError> {
@@ -80,7 +82,7 @@ pub(in crate::coordinator) fn decide<K: KeyValue + Send + Sync + 'static>(
         answered_count,
         has_repairs: false,
     };
-    let fleet = coordinator.fleet();
+    let fleet = nodes.fleet();
     for (facts, (chunk, verdict)) in facts.iter().zip(own.iter().zip(judged.verdicts)) {
         let stripe = marked.get(&chunk.stripe).unwrap_or(&facts.record);
         let stale = stripe.staleness(chunk.index);
@@ -88,7 +90,7 @@ pub(in crate::coordinator) fn decide<K: KeyValue + Send + Sync + 'static>(
         let Some(verdict) = verdict else { continue };
         let was_lost = facts.record.staleness(chunk.index);
         if was_lost.is_some_and(|stale| stale.missed_after.is_none())
-            && coordinator.failures_left(meta, stripe.pool, &fleet.lost(stripe))? >= 0
+            && pools.failures_left(meta, stripe.pool, &fleet.lost(stripe))? >= 0
         {
             inventory.answer.obsolete.push(*chunk);
         }

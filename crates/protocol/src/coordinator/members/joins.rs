@@ -1,23 +1,22 @@
 //! How a node is let in: a session in pages, and its end, with which the node is a member.
 
+use super::Members;
 use super::inventory::{Inventory, Request, decide};
 use super::sessions::Beginning;
-use crate::coordinator::Coordinator;
 use crate::coordinator::core::{Answer, Denied, lock};
 use crate::event::Event;
 use crate::message::{
     Applicant, CoordinatorReply, InventoryPage, JoinBegun, JoinEnd, JoinSession, Joined,
     PAGE_CHUNK_COUNT_MAX, PageAnswer, Scope,
 };
-use futures::FutureExt;
-use gabion_layout::{ChunkId, NodeId};
+use gabion_layout::NodeId;
 use gabion_meta::{KeyValue, Meta};
 use std::sync::Arc;
 
 /// Changed stripes that a node is asked about again at once.
 const CHANGED_COUNT: usize = 1024;
 
-impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+impl<K: KeyValue + Send + Sync + 'static> Members<K> {
     /// Begins a node's session. Nothing of it counts yet.
     pub(in crate::coordinator) async fn begin_join(
         self: &Arc<Self>,
@@ -29,12 +28,12 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             return Ok(not_yet);
         }
         self.refuse_copy(&applicant).await?;
-        let shows_less = self.shows_less(&applicant).await?;
+        let shows_less = self.positions.shows_less(&applicant).await?;
         let position = applicant.position;
-        let mut joins = self.admission.lock().await;
+        let mut joins = self.nodes.hold_joins().await;
         let (start, earlier) = (applicant.start, applicant.earlier.clone());
         // A new node that asks twice, or whose message arrives twice, is one node.
-        applicant.node = applicant.node.or(lock(&self.sessions).node_of(start));
+        applicant.node = applicant.node.or(lock(&self.nodes.sessions).node_of(start));
         let node = match self.enter_member(applicant).await? {
             Ok(node) => node,
             Err(not_yet) => return Ok(not_yet),
@@ -43,26 +42,21 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         *joins.entry(node).or_default() += 1;
         let record = self.core.with_meta(move |meta| meta.node(node)).await?;
         let is_next = |admitted| admitted == start || earlier.contains(&admitted);
-        let leftovers: Vec<ChunkId> = {
-            let all = lock(&self.leftovers);
-            let own = all.iter().filter(|(holder, _)| *holder == node);
-            own.map(|&(_, chunk)| chunk).collect()
-        };
         let beginning = Beginning {
             start,
             position,
             went_back: shows_less || record.admitted.is_some_and(|admitted| !is_next(admitted)),
             chunk_count,
-            leftovers,
+            leftovers: self.leftovers.of(node),
         };
         let now_ms = self.core.ports.now_ms();
-        let begun = lock(&self.sessions).begin(node, self.starts.own(), beginning, now_ms);
+        let begun = lock(&self.nodes.sessions).begin(node, self.starts.own(), beginning, now_ms);
         let Ok(session) = begun else {
             return Err(Denied(format!(
                 "a later run of {node} joins already; stop this one"
             )));
         };
-        lock(&self.roster).await_return(node, now_ms);
+        lock(&self.nodes.roster).await_return(node, now_ms);
         Ok(CoordinatorReply::JoinBegun(JoinBegun {
             session,
             cluster: self.core.meta.cluster(),
@@ -75,7 +69,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         self: &Arc<Self>,
         page: InventoryPage,
     ) -> Answer {
-        let _joins = self.admission.lock().await;
+        let _joins = self.nodes.hold_joins().await;
         Ok(match self.answer_page(page).await? {
             Some(answer) => CoordinatorReply::PageTold(answer),
             None => void(),
@@ -89,12 +83,12 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     ) -> Result<Option<PageAnswer>, Denied> {
         check_size(&page)?;
         let (node, now_ms) = (page.session.node, self.core.ports.now_ms());
-        let Some(beginning) = lock(&self.sessions).take_up(&page, now_ms) else {
+        let Some(beginning) = lock(&self.nodes.sessions).take_up(&page, now_ms) else {
             return Ok(None);
         };
-        lock(&self.roster).await_return(node, now_ms);
+        lock(&self.nodes.roster).await_return(node, now_ms);
         let went_back = beginning.went_back;
-        let this = Arc::clone(self);
+        let (pools, nodes) = (Arc::clone(&self.pools), Arc::clone(&self.nodes));
         let work = move |meta: &Meta<K>| {
             let request = Request {
                 node,
@@ -102,7 +96,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 scope: &page.scope,
                 chunks: &page.chunks,
             };
-            let inventory = decide(&this, meta, &request)?;
+            let inventory = decide(&pools, &nodes, meta, &request)?;
             Ok((page, inventory))
         };
         let inventory;
@@ -114,25 +108,14 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         } = inventory;
         page.chunks.truncate(answered_count);
         let unknown_count = answer.unknown.len();
-        lock(&self.sessions).note_page(&page, answer.upto, unknown_count, has_repairs);
+        lock(&self.nodes.sessions).note_page(&page, answer.upto, unknown_count, has_repairs);
         Ok(Some(answer))
-    }
-
-    /// Queues the repair of what a node has lost. Nobody waits for that: it goes over all stripes on the node.
-    pub(in crate::coordinator) fn queue_repairs_of(self: &Arc<Self>, node: NodeId) {
-        let this = Arc::clone(self);
-        let queue = async move {
-            if let Err(error) = this.add_repairs_of(node).await {
-                this.core.note_error(error.to_string());
-            }
-        };
-        self.core.ports.spawn(queue.boxed());
     }
 
     /// Whether a node may set aside what nobody knows.
     pub(in crate::coordinator) fn set_aside(&self, session: JoinSession) -> CoordinatorReply {
         let node = session.node;
-        match lock(&self.sessions).may_set_aside(session, self.core.ports.now_ms()) {
+        match lock(&self.nodes.sessions).may_set_aside(session, self.core.ports.now_ms()) {
             None => void(),
             Some(Ok(())) => CoordinatorReply::Done,
             Some(Err((unknown_count, is_news))) => {
@@ -147,7 +130,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
 
     /// The operator's word that a node may set aside what nobody knows.
     pub(in crate::coordinator) fn accept(&self, node: NodeId) -> Answer {
-        if lock(&self.sessions).accept(node) {
+        if lock(&self.nodes.sessions).accept(node) {
             return Ok(CoordinatorReply::Done);
         }
         Err(Denied(format!("{node} does not wait for a word to join")))
@@ -159,7 +142,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     pub(in crate::coordinator) async fn end_join(self: &Arc<Self>, end: JoinEnd) -> Answer {
         let session = end.session;
         let node = session.node;
-        let mut joins = self.admission.lock().await;
+        let mut joins = self.nodes.hold_joins().await;
         if end.changed.session != session || !matches!(end.changed.scope, Scope::Stripes(_)) {
             return Err(Denied(format!(
                 "{node} ended its join in a way that is none"
@@ -171,7 +154,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         };
         let now_ms = self.core.ports.now_ms();
         let (beginning, changed) = {
-            let mut sessions = lock(&self.sessions);
+            let mut sessions = lock(&self.nodes.sessions);
             let beginning = sessions.take_up(&went_by, now_ms);
             let changed = sessions.changed(session, end.digest, CHANGED_COUNT, now_ms);
             (beginning, changed)
@@ -186,31 +169,32 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let (start, position) = (beginning.start, beginning.position);
         // What repairs began to do to this node since its session began is void, too.
         *joins.entry(node).or_default() += 1;
-        if !lock(&self.roster).admit(node, start.number, now_ms) {
+        if !lock(&self.nodes.roster).admit(node, start.number, now_ms) {
             return Err(Denied(format!(
                 "a later run of {node} has joined already; stop this one"
             )));
         }
-        lock(&self.suspicions).hear(node, start.number);
+        lock(&self.nodes.suspicions).hear(node, start.number);
         let record = self
             .core
             .with_meta(move |meta| meta.declare_returned(node, start, position))
             .await?;
-        lock(&self.roster).learn(record);
-        self.note_arrival(node, (start.number, position), beginning.went_back);
+        lock(&self.nodes.roster).learn(record);
+        self.positions
+            .note_arrival(node, (start.number, position), beginning.went_back);
         for chunk in beginning.leftovers {
-            lock(&self.leftovers).remove(&(node, chunk));
+            self.leftovers.remove(node, chunk);
         }
-        let has_repairs = lock(&self.sessions).end(node);
+        let has_repairs = lock(&self.nodes.sessions).end(node);
         drop(joins);
         self.core.ports.note_event(&Event::Joined(node));
-        let nodes = self.statuses();
+        let nodes = self.nodes.statuses();
         self.core.ports.learn_nodes(&nodes);
         if has_repairs {
-            self.queue_repairs_of(node);
+            self.backlog.add_node_later(node);
         }
-        self.retry_repairs();
-        self.garbage_wake_up.wake();
+        self.backlog.retry_all();
+        self.leftovers.wake();
         Ok(CoordinatorReply::Joined(Joined {
             node,
             lease_ms: self.core.options.timing.lease_ms,

@@ -1,6 +1,6 @@
 //! Members: who may come in, how nodes stay in, and are declared failed when they are silent.
 
-use crate::coordinator::Coordinator;
+use super::Members;
 use crate::coordinator::core::{Answer, Denied, lock};
 use crate::event::Event;
 use crate::message::{
@@ -11,20 +11,17 @@ use gabion_layout::{NodeId, Start};
 use gabion_meta::{KeyValue, Meta, MetaError, Progress};
 use std::sync::Arc;
 
-impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+impl<K: KeyValue + Send + Sync + 'static> Members<K> {
     /// Refuses a second process of a node whose first one still answers where it listens: one of the two
     /// runs on a copy of the other's directory, and the one that has joined stays reachable.
-    pub(in crate::coordinator) async fn refuse_copy(
-        &self,
-        applicant: &Applicant,
-    ) -> Result<(), Denied> {
+    pub(super) async fn refuse_copy(&self, applicant: &Applicant) -> Result<(), Denied> {
         let is_first = |status: &NodeStatus| {
             let is_elsewhere = !status.address.is_empty() && status.address != applicant.address;
             applicant.node == Some(status.node)
                 && is_elsewhere
                 && status.liveness != Liveness::Failed
         };
-        let Some(first) = self.statuses().into_iter().find(is_first) else {
+        let Some(first) = self.nodes.statuses().into_iter().find(is_first) else {
             return Ok(());
         };
         if reach(&*self.core.ports, first.node).await.is_err() {
@@ -38,7 +35,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     }
 
     /// Gives a node its record; or says why it has to wait for that.
-    pub(in crate::coordinator) async fn enter_member(
+    pub(super) async fn enter_member(
         self: &Arc<Self>,
         applicant: Applicant,
     ) -> Result<Result<NodeId, CoordinatorReply>, Denied> {
@@ -60,7 +57,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 }
                 let forget = move |meta: &Meta<K>| meta.forget_address(node);
                 let record = self.core.with_meta(forget).await?;
-                lock(&self.roster).learn(record);
+                lock(&self.nodes.roster).learn(record);
                 self.core.with_meta(admit).await?
             }
             joined => joined?,
@@ -71,11 +68,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     /// Whether a node cannot listen where it did: it was silent for a lease, or for two heartbeats of a
     /// coordinator that has just started. Systems give the port of a process that has ended to another.
     fn has_left_its_address(&self, node: NodeId) -> bool {
-        if lock(&self.sessions).is_joining(node) {
+        if self.nodes.is_joining(node) {
             return false;
         }
         let now_ms = self.core.ports.now_ms();
-        let roster = lock(&self.roster);
+        let roster = lock(&self.nodes.roster);
         let is_up = roster.liveness(node, now_ms) == Liveness::Up;
         let age_ms = self.core.age_ms();
         !is_up || (!roster.was_heard(node) && age_ms >= 2 * self.core.options.heartbeat_ms)
@@ -83,7 +80,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
 
     /// Refuses a node that belongs elsewhere or cannot say who it is, and finds out whether the metadata
     /// is as new as what the node has heard of.
-    pub(in crate::coordinator) fn check_origin(
+    pub(super) fn check_origin(
         &self,
         applicant: &Applicant,
         chunk_count: u64,
@@ -95,7 +92,9 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             )));
         }
         match applicant.node {
-            Some(node) => self.hear(node, applicant.heard),
+            Some(node) => self
+                .starts
+                .hear(&self.nodes, &self.core, node, applicant.heard),
             // To take it for a new node would be to lose what it holds.
             None if chunk_count > 0 => Err(Denied(format!(
                 "the node holds {chunk_count} chunks but has forgotten its id; restore its identity \
@@ -112,22 +111,22 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         progress: Progress,
         vitals: &Vitals,
     ) -> Answer {
-        self.hear(node, heard)?;
+        self.starts.hear(&self.nodes, &self.core, node, heard)?;
         let incarnation = progress.incarnation;
-        self.note_vitals(node, vitals);
+        self.nodes.note_vitals(node, vitals);
         let now_ms = self.core.ports.now_ms();
-        let mut roster = lock(&self.roster);
-        let is_evicted = lock(&self.suspicions).is_evicted(node);
+        let mut roster = lock(&self.nodes.roster);
+        let is_evicted = lock(&self.nodes.suspicions).is_evicted(node);
         Ok(if roster.is_drained(node) {
             CoordinatorReply::Leave
         } else if !is_evicted && roster.renew(node, incarnation, now_ms) {
             roster.note_array(node, vitals.array.clone());
-            self.witnessed.note(node, progress);
-            lock(&self.suspicions).hear_heartbeat(node, incarnation);
+            self.positions.note(node, progress);
+            lock(&self.nodes.suspicions).hear_heartbeat(node, incarnation);
             CoordinatorReply::Alive {
                 coordinator: self.starts.own(),
                 lease_ms: self.core.options.timing.lease_ms,
-                nodes: roster.statuses(now_ms, &lock(&self.suspicions)),
+                nodes: roster.statuses(now_ms, &lock(&self.nodes.suspicions)),
             }
         } else {
             CoordinatorReply::Rejoin
@@ -146,7 +145,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             reason,
         } = failure;
         let now_ms = self.core.ports.now_ms();
-        if lock(&self.roster).end(node, incarnation, now_ms) {
+        if lock(&self.nodes.roster).end(node, incarnation, now_ms) {
             self.core
                 .note_error(format!("the store of {node} has failed: {reason}"));
             self.check_members().await?;
@@ -163,11 +162,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     ) -> Answer {
         let has_ended = {
             // Nobody becomes a member between the look and the end.
-            let _joins = self.admission.lock().await;
-            let incarnation = lock(&self.sessions).incarnation_since(session);
+            let _joins = self.nodes.hold_joins().await;
+            let incarnation = lock(&self.nodes.sessions).incarnation_since(session);
             let now_ms = self.core.ports.now_ms();
             incarnation.is_some_and(|incarnation| {
-                lock(&self.roster).end(session.node, incarnation, now_ms)
+                lock(&self.nodes.roster).end(session.node, incarnation, now_ms)
             })
         };
         if has_ended {
@@ -180,7 +179,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     }
 
     /// Declares silent nodes failed, until the metadata store fails.
-    pub(in crate::coordinator) async fn watch_members(self: Arc<Self>) {
+    pub(in crate::coordinator) async fn watch(self: Arc<Self>) {
         // Twice as often as nodes speak: a failure is found soon after it is one.
         let tick_ms = (self.core.options.heartbeat_ms / 2).max(1);
         while !self.core.is_broken() {
@@ -193,12 +192,12 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
 
     async fn check_members(self: &Arc<Self>) -> Result<(), Denied> {
         let given_up = {
-            let _joins = self.admission.lock().await;
-            let dropped = lock(&self.sessions).drop_silent(self.core.ports.now_ms());
+            let _joins = self.nodes.hold_joins().await;
+            let dropped = lock(&self.nodes.sessions).drop_silent(self.core.ports.now_ms());
             for node in dropped {
-                self.queue_repairs_of(node);
+                self.backlog.add_node_later(node);
             }
-            let (late, silent, given_up) = lock(&self.roster).tick(self.core.ports.now_ms());
+            let (late, silent, given_up) = lock(&self.nodes.roster).tick(self.core.ports.now_ms());
             for node in late {
                 self.core.ports.note_event(&Event::Suspect(node));
             }
@@ -208,13 +207,13 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                     .core
                     .with_meta(move |meta| meta.declare_failed(node))
                     .await?;
-                lock(&self.roster).learn(record);
+                lock(&self.nodes.roster).learn(record);
                 self.core.ports.note_event(&Event::Failed(node));
             }
             if any_silent {
                 // Repairs that waited to hear which it is, alive or failed.
-                self.retry_repairs();
-                self.garbage_wake_up.wake();
+                self.backlog.retry_all();
+                self.leftovers.wake();
             }
             given_up
         };

@@ -5,13 +5,13 @@
 //! one transaction. Other nodes remember in memory what they have heard in answers and marks; they are
 //! asked when the node joins.
 
-use crate::coordinator::Coordinator;
-use crate::coordinator::core::{Denied, lock};
+use super::nodes::Nodes;
+use crate::coordinator::core::{Core, Denied, lock};
 use crate::event::Event;
 use crate::message::{Applicant, Liveness, NodeReply, NodeRequest, NodeStatus};
 use futures::future::join_all;
 use gabion_layout::NodeId;
-use gabion_meta::{KeyValue, Meta, Progress};
+use gabion_meta::{KeyValue, Meta, MetaError, Progress};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -19,21 +19,30 @@ use std::sync::{Arc, Mutex};
 const ASK_DEADLINE_MS: u64 = 500;
 
 /// The farthest that each node has come, by its heartbeats; some of it not durable yet.
-#[derive(Debug)]
-pub(in crate::coordinator) struct Witnessed(Mutex<BTreeMap<NodeId, (Progress, bool)>>);
+pub(in crate::coordinator) struct Positions<K> {
+    core: Arc<Core<K>>,
+    nodes: Arc<Nodes<K>>,
+    /// Each with whether it is news: not durable yet.
+    known: Mutex<BTreeMap<NodeId, (Progress, bool)>>,
+}
 
-impl Witnessed {
+impl<K: KeyValue + Send + Sync + 'static> Positions<K> {
     /// What is durable at the coordinator's own start.
-    pub(in crate::coordinator) fn new(durable: Vec<(NodeId, Progress)>) -> Self {
-        let durable = durable.into_iter();
-        Self(Mutex::new(
-            durable.map(|(node, at)| (node, (at, false))).collect(),
-        ))
+    ///
+    /// # Errors
+    /// When that cannot be read.
+    pub(super) fn new(core: &Arc<Core<K>>, nodes: &Arc<Nodes<K>>) -> Result<Self, MetaError> {
+        let durable = core.meta.progress()?.into_iter();
+        Ok(Self {
+            core: Arc::clone(core),
+            nodes: Arc::clone(nodes),
+            known: Mutex::new(durable.map(|(node, at)| (node, (at, false))).collect()),
+        })
     }
 
     /// Takes a member's word.
-    pub(in crate::coordinator) fn note(&self, node: NodeId, progress: Progress) {
-        let mut all = lock(&self.0);
+    pub(super) fn note(&self, node: NodeId, progress: Progress) {
+        let mut all = lock(&self.known);
         let (known, is_news) = all.entry(node).or_insert((progress, true));
         if *known < progress {
             (*known, *is_news) = (progress, true);
@@ -41,26 +50,21 @@ impl Witnessed {
     }
 
     fn of(&self, node: NodeId) -> Option<Progress> {
-        lock(&self.0).get(&node).map(|&(progress, _)| progress)
+        lock(&self.known).get(&node).map(|&(progress, _)| progress)
     }
 
     /// What is not durable yet; it counts as durable from now on.
     fn take_news(&self) -> Vec<(NodeId, Progress)> {
-        let mut all = lock(&self.0);
+        let mut all = lock(&self.known);
         let news = all.iter_mut().filter_map(|(&node, (progress, is_news))| {
             std::mem::take(is_news).then_some((node, *progress))
         });
         news.collect()
     }
-}
 
-impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     /// Whether an applicant's journal ends before a position that its last run had made durable. The run
     /// itself, which has all in memory, may join anew from anywhere.
-    pub(in crate::coordinator) async fn shows_less(
-        &self,
-        applicant: &Applicant,
-    ) -> Result<bool, Denied> {
+    pub(super) async fn shows_less(&self, applicant: &Applicant) -> Result<bool, Denied> {
         let Some(node) = applicant.node else {
             return Ok(false);
         };
@@ -72,25 +76,20 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             return Ok(false);
         }
         let mut said = self.ask_others(node).await;
-        said.extend(self.witnessed.of(node));
+        said.extend(self.of(node));
         let of_last_run = |progress: &&Progress| progress.incarnation == admitted.number;
         let farthest = said.iter().filter(of_last_run).max();
         Ok(farthest.is_some_and(|farthest| applicant.position < farthest.position))
     }
 
     /// Measures a run of a node that is let in by where its journal is, and has the log say if it went back.
-    pub(in crate::coordinator) fn note_arrival(
-        &self,
-        node: NodeId,
-        run: (u64, u64),
-        went_back: bool,
-    ) {
+    pub(super) fn note_arrival(&self, node: NodeId, run: (u64, u64), went_back: bool) {
         let (incarnation, position) = run;
         let progress = Progress {
             incarnation,
             position,
         };
-        self.witnessed.note(node, progress);
+        self.note(node, progress);
         if went_back {
             self.core.ports.note_event(&Event::WentBack(node));
         }
@@ -99,7 +98,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     /// What the other nodes that are up remember of one. Those that do not answer soon have no say.
     async fn ask_others(&self, node: NodeId) -> Vec<Progress> {
         let is_asked = |other: &NodeStatus| other.node != node && other.liveness == Liveness::Up;
-        let others = self.statuses().into_iter().filter(is_asked);
+        let others = self.nodes.statuses().into_iter().filter(is_asked);
         let asked = others.map(|other| {
             let question = NodeRequest::Progress { node };
             self.core
@@ -115,13 +114,13 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     }
 
     /// Makes durable how far nodes have come, now and then, until the metadata store fails.
-    pub(in crate::coordinator) async fn keep_progress(self: Arc<Self>) {
+    pub(in crate::coordinator) async fn keep(self: Arc<Self>) {
         while !self.core.is_broken() {
             self.core
                 .ports
                 .sleep_ms(self.core.options.progress_ms)
                 .await;
-            let news = self.witnessed.take_news();
+            let news = self.take_news();
             if news.is_empty() {
                 continue;
             }

@@ -36,17 +36,17 @@ struct Told {
 
 /// What a session is from its begin on.
 #[derive(Clone, Debug)]
-pub(in crate::coordinator) struct Beginning {
+pub(super) struct Beginning {
     /// The start of the node that joins.
-    pub(in crate::coordinator) start: Start,
+    pub(super) start: Start,
     /// Where its journal ended, as it says.
-    pub(in crate::coordinator) position: u64,
+    pub(super) position: u64,
     /// Whether its directory is a copy of another time.
-    pub(in crate::coordinator) went_back: bool,
+    pub(super) went_back: bool,
     /// How many chunks it holds, as it says.
-    pub(in crate::coordinator) chunk_count: u64,
+    pub(super) chunk_count: u64,
     /// Chunks that were to be removed from it when the session began.
-    pub(in crate::coordinator) leftovers: Vec<ChunkId>,
+    pub(super) leftovers: Vec<ChunkId>,
 }
 
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl Session {
 
 /// The sessions, at most one of a node.
 #[derive(Debug, Default)]
-pub(in crate::coordinator) struct Sessions {
+pub(super) struct Sessions {
     open: BTreeMap<NodeId, Session>,
     /// The sessions with which memberships began, and the incarnations of their nodes. Nothing is known of
     /// memberships that began under an earlier run of the coordinator.
@@ -91,7 +91,7 @@ impl Sessions {
     ///
     /// # Errors
     /// The later start of the node that joins already.
-    pub(in crate::coordinator) fn begin(
+    pub(super) fn begin(
         &mut self,
         node: NodeId,
         coordinator: Start,
@@ -141,11 +141,7 @@ impl Sessions {
     }
 
     /// Takes a page up, if it is the next one or the last one again. What the session began with.
-    pub(in crate::coordinator) fn take_up(
-        &mut self,
-        page: &InventoryPage,
-        now_ms: u64,
-    ) -> Option<Beginning> {
+    pub(super) fn take_up(&mut self, page: &InventoryPage, now_ms: u64) -> Option<Beginning> {
         let known = self.hear(page.session, now_ms)?;
         if let Scope::Range { after, .. } = page.scope {
             if known.told.is_all || known.told.upto != after {
@@ -160,7 +156,7 @@ impl Sessions {
     }
 
     /// Notes how far the page that was taken up is answered.
-    pub(in crate::coordinator) fn note_page(
+    pub(super) fn note_page(
         &mut self,
         page: &InventoryPage,
         upto: Option<StripeId>,
@@ -186,7 +182,7 @@ impl Sessions {
 
     /// Notes that a stripe has changed on which answers to these nodes depend. Hold the lock of joins from
     /// before the change until after this.
-    pub(in crate::coordinator) fn note_change(&mut self, nodes: &[NodeId], stripe: StripeId) {
+    pub(super) fn note_change(&mut self, nodes: &[NodeId], stripe: StripeId) {
         for node in nodes {
             let Some(known) = self.open.get_mut(node) else {
                 continue;
@@ -203,7 +199,7 @@ impl Sessions {
 
     /// At most `limit` stripes that have changed since they were told. None when the session is void: it
     /// was dropped, what it was told is not what the node has told, or the node has to wait for a word.
-    pub(in crate::coordinator) fn changed(
+    pub(super) fn changed(
         &mut self,
         session: JoinSession,
         digest: InventoryDigest,
@@ -217,7 +213,7 @@ impl Sessions {
 
     /// Whether the node may set aside what is unknown: with nothing if it may, and with how many chunks
     /// it has and whether that is news if it has to wait. None when the session has ended.
-    pub(in crate::coordinator) fn may_set_aside(
+    pub(super) fn may_set_aside(
         &mut self,
         session: JoinSession,
         now_ms: u64,
@@ -233,14 +229,14 @@ impl Sessions {
     }
 
     /// The operator's word for the join of a node that waits for it. Whether it does.
-    pub(in crate::coordinator) fn accept(&mut self, node: NodeId) -> bool {
+    pub(super) fn accept(&mut self, node: NodeId) -> bool {
         let held = self.open.get_mut(&node).filter(|session| session.is_held);
         held.map(|session| session.accepted_count = session.told.unknown_count)
             .is_some()
     }
 
     /// Ends a session. Whether there is something to repair.
-    pub(in crate::coordinator) fn end(&mut self, node: NodeId) -> bool {
+    pub(super) fn end(&mut self, node: NodeId) -> bool {
         let Some(ended) = self.open.remove(&node) else {
             return false;
         };
@@ -252,25 +248,25 @@ impl Sessions {
     }
 
     /// The incarnation that is a member since this session, if none has begun to join since.
-    pub(in crate::coordinator) fn incarnation_since(&self, session: JoinSession) -> Option<u64> {
+    pub(super) fn incarnation_since(&self, session: JoinSession) -> Option<u64> {
         let member = self.members.get(&session.node);
         member.and_then(|&(since, incarnation)| (since == session).then_some(incarnation))
     }
 
     /// The node that joins by this start of it.
-    pub(in crate::coordinator) fn node_of(&self, start: Start) -> Option<NodeId> {
+    pub(super) fn node_of(&self, start: Start) -> Option<NodeId> {
         let mut open = self.open.iter();
         let found = open.find(|(_, session)| session.beginning.start == start);
         found.map(|(&node, _)| node)
     }
 
     /// Whether a node joins now.
-    pub(in crate::coordinator) fn is_joining(&self, node: NodeId) -> bool {
+    pub(super) fn is_joining(&self, node: NodeId) -> bool {
         self.open.contains_key(&node)
     }
 
     /// Drops the sessions of nodes that were silent for too long: those of which chunks are to be repaired.
-    pub(in crate::coordinator) fn drop_silent(&mut self, now_ms: u64) -> Vec<NodeId> {
+    pub(super) fn drop_silent(&mut self, now_ms: u64) -> Vec<NodeId> {
         let is_silent = |session: &Session| now_ms.saturating_sub(session.heard_ms) >= SILENCE_MS;
         let dropped = self.open.extract_if(.., |_, session| is_silent(session));
         let with_repairs = dropped.filter(|(_, session)| session.has_repairs);
@@ -278,7 +274,7 @@ impl Sessions {
     }
 
     /// How far the joins are.
-    pub(in crate::coordinator) fn progress(&self) -> BTreeMap<NodeId, JoinProgress> {
+    pub(super) fn progress(&self) -> BTreeMap<NodeId, JoinProgress> {
         let progress = self.open.iter().map(|(&node, session)| {
             let progress = JoinProgress {
                 told_chunk_count: session.told.digest.chunk_count,

@@ -1,8 +1,8 @@
 //! Which start of the coordinator this is, and whether nodes have heard of one that its metadata does
 //! not know: then the metadata is a copy of another time, and the coordinator stops.
 
-use crate::coordinator::Coordinator;
-use crate::coordinator::core::{Denied, lock};
+use super::nodes::Nodes;
+use crate::coordinator::core::{Core, Denied, lock};
 use gabion_layout::{NodeId, Start};
 use gabion_meta::{KeyValue, MetaError};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 /// What the metadata says of the coordinator's starts, and what nodes say of them.
 #[derive(Debug)]
-pub(in crate::coordinator) struct Starts {
+pub(super) struct Starts {
     own: Start,
     /// Nonces of the starts that are remembered, this one included.
     nonces: BTreeMap<u64, u64>,
@@ -20,7 +20,7 @@ pub(in crate::coordinator) struct Starts {
 
 impl Starts {
     /// The starts that the metadata remembers, the last of which is this one.
-    pub(in crate::coordinator) fn new(known: &[Start]) -> Self {
+    pub(super) fn new(known: &[Start]) -> Self {
         Self {
             own: *known.last().expect("a run notes its own start"),
             nonces: known
@@ -32,7 +32,7 @@ impl Starts {
     }
 
     /// This run.
-    pub(in crate::coordinator) fn own(&self) -> Start {
+    pub(super) fn own(&self) -> Start {
         self.own
     }
 
@@ -44,33 +44,27 @@ impl Starts {
             None => oldest.is_some_and(|oldest| start.number < oldest),
         }
     }
-}
 
-impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     /// Takes note of the newest start of a coordinator that a node has heard of. If the metadata does
     /// not know that start, it is a copy of another time and the coordinator stops, unless most nodes
     /// confirm it: then it is that node which has followed a copy.
-    pub(in crate::coordinator) fn hear(
+    pub(super) fn hear<K: KeyValue + Send + Sync + 'static>(
         &self,
+        nodes: &Nodes<K>,
+        core: &Core<K>,
         node: NodeId,
         heard: Option<Start>,
     ) -> Result<(), Denied> {
         let Some(heard) = heard else {
             return Ok(());
         };
-        let starts = &self.starts;
-        if starts.may_know(heard) {
-            lock(&starts.first_words)
-                .entry(node)
-                .or_insert(heard.number);
+        if self.may_know(heard) {
+            lock(&self.first_words).entry(node).or_insert(heard.number);
             return Ok(());
         }
         let confirming = |number: &&u64| **number >= heard.number;
-        let confirming_count = lock(&starts.first_words)
-            .values()
-            .filter(confirming)
-            .count();
-        if confirming_count * 2 > self.statuses().len() {
+        let confirming_count = lock(&self.first_words).values().filter(confirming).count();
+        if confirming_count * 2 > nodes.statuses().len() {
             return Err(Denied(format!(
                 "{node} has followed a coordinator with an old copy of the metadata; empty its data \
                  directory and start it as a new node with --init"
@@ -80,6 +74,6 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             "{node} has heard of start {} of the coordinator, which it does not know",
             heard.number
         );
-        Err(self.core.stop(MetaError::WentBack { proof }).into())
+        Err(core.stop(MetaError::WentBack { proof }).into())
     }
 }

@@ -12,7 +12,8 @@
 //! its heartbeats arrive all the same. A new start of an evicted node is let in, since it may listen
 //! elsewhere and answers nothing before it has joined; it is looked at as if nothing had been found.
 
-use crate::coordinator::Coordinator;
+use super::Members;
+use super::suspicions::{Look, Verdict};
 use crate::coordinator::core::lock;
 use crate::event::Event;
 use crate::message::{Applicant, CoordinatorReply, Liveness, NodeReply, NodeRequest};
@@ -21,200 +22,16 @@ use futures::FutureExt;
 use futures::future::join_all;
 use gabion_layout::NodeId;
 use gabion_meta::{KeyValue, Meta, MetaError};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How often a suspected node is looked at, in milliseconds.
-const LOOK_EVERY_MS: u64 = 1_000;
-/// The same while looks in a row find it cut off, from one look's beginning to the next one's, and the least
-/// time between them: others wait to do without it.
-const LOOK_AGAIN_EVERY_MS: u64 = 700;
-const LOOK_PAUSE_MS: u64 = 100;
-/// A node is evicted when so many looks in a row find it cut off, and may return when so many in a row do not.
-const LOOK_COUNT: u32 = 3;
-/// How long a node stays evicted at least; it doubles with each eviction, up to the maximum.
-const EVICTED_MS: u64 = 5_000;
-const EVICTED_MS_MAX: u64 = 600_000;
-
-/// What is held against nodes. In memory alone: a coordinator that starts anew finds out anew.
-#[derive(Debug, Default)]
-pub(in crate::coordinator) struct Suspicions(BTreeMap<NodeId, Suspicion>);
-
-#[derive(Debug, Default)]
-struct Suspicion {
-    /// Whether somebody looks after it.
-    is_watched: bool,
-    /// It has not answered the coordinator lately.
-    is_silent: bool,
-    /// How many of the others could not use it at the last look.
-    complaint_count: usize,
-    /// Looks in a row that found what would change its state.
-    look_count: u32,
-    /// The run of it whose heartbeats have come since those looks began, if any have.
-    heard: Option<u64>,
-    evicted: Option<Eviction>,
-    eviction_count: u32,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Eviction {
-    since_ms: u64,
-    /// The run of the node that is evicted.
-    incarnation: u64,
-}
-
-/// What a look at a node has found.
-#[derive(Clone, Debug)]
-struct Look {
-    /// It answers the coordinator.
-    answers: bool,
-    /// The other nodes that are up and cannot use it.
-    complainants: Vec<NodeId>,
-    /// How many other nodes are up.
-    other_count: usize,
-}
-
-/// What is to be done about a node that was looked at.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Verdict {
-    /// Nothing is held against it.
-    Cleared,
-    /// Look again.
-    Open,
-    /// It should be evicted, if the others can do without it.
-    Evict,
-}
-
-impl Suspicions {
-    /// Whether a node had better be left alone though its lease runs.
-    pub(in crate::coordinator) fn is_suspect(&self, node: NodeId) -> bool {
-        let held = self.0.get(&node);
-        held.is_some_and(|held| held.is_silent || held.evicted.is_some())
-    }
-
-    /// Whether a node is evicted.
-    pub(in crate::coordinator) fn is_evicted(&self, node: NodeId) -> bool {
-        let held = self.0.get(&node);
-        held.is_some_and(|held| held.evicted.is_some())
-    }
-
-    /// Whether this run of a node is evicted.
-    fn is_run_evicted(&self, node: NodeId, incarnation: u64) -> bool {
-        let held = self.0.get(&node).and_then(|held| held.evicted);
-        held.is_some_and(|evicted| incarnation <= evicted.incarnation)
-    }
-
-    fn evicted_count(&self) -> usize {
-        let held = self.0.values();
-        held.filter(|held| held.evicted.is_some()).count()
-    }
-
-    /// A run of a node has joined. Of a new one nothing is known.
-    pub(in crate::coordinator) fn hear(&mut self, node: NodeId, incarnation: u64) {
-        let is_evicted = self.is_run_evicted(node, incarnation);
-        if let Some(held) = self.0.get_mut(&node) {
-            (held.is_silent, held.look_count, held.heard) = (false, 0, None);
-            if !is_evicted {
-                held.evicted = None;
-            }
-        }
-    }
-
-    /// A heartbeat of a member has come.
-    pub(in crate::coordinator) fn hear_heartbeat(&mut self, node: NodeId, incarnation: u64) {
-        if let Some(held) = self.0.get_mut(&node) {
-            held.heard = Some(incarnation);
-        }
-    }
-
-    /// In how long to look at a node again, after a look that took so long.
-    fn look_after_ms(&self, node: NodeId, look_took_ms: u64) -> u64 {
-        match self.0.get(&node) {
-            Some(held) if held.evicted.is_none() && (1..LOOK_COUNT).contains(&held.look_count) => {
-                let left_ms = LOOK_AGAIN_EVERY_MS.saturating_sub(look_took_ms);
-                left_ms.max(LOOK_PAUSE_MS)
-            }
-            _ => LOOK_EVERY_MS,
-        }
-    }
-
-    /// Begins to look after a node; false when somebody does already.
-    fn watch(&mut self, node: NodeId) -> bool {
-        !std::mem::replace(&mut self.0.entry(node).or_default().is_watched, true)
-    }
-
-    /// Whether at least two others cannot use a node, and they are most of them or reach more nodes than it does:
-    /// a complaint says as much about who complains. Of nodes that reach equally many, the first is believed.
-    fn is_cut_off(&self, node: NodeId, look: &Look) -> bool {
-        let count = look.complainants.len();
-        let complaint_count = |of: &NodeId| self.0.get(of).map_or(0, |held| held.complaint_count);
-        let reaches_more = |other: &&NodeId| (complaint_count(other), **other) < (count, node);
-        let credible_count = look.complainants.iter().filter(reaches_more).count();
-        credible_count >= 2 || (count >= 2 && count * 2 > look.other_count)
-    }
-
-    /// Takes note of what a look has found.
-    fn note(&mut self, node: NodeId, look: &Look, now_ms: u64) -> Verdict {
-        let is_cut_off = self.is_cut_off(node, look);
-        let held = self.0.entry(node).or_default();
-        held.is_silent = !look.answers;
-        held.complaint_count = look.complainants.len();
-        let would_change = is_cut_off != held.evicted.is_some();
-        if held.look_count == 0 {
-            held.heard = None;
-        }
-        held.look_count = if would_change { held.look_count + 1 } else { 0 };
-        let is_due = held.look_count >= LOOK_COUNT;
-        match held.evicted {
-            None if is_due && held.heard.is_some() => return Verdict::Evict,
-            Some(Eviction { since_ms, .. }) => {
-                let doublings = held.eviction_count.saturating_sub(1).min(16);
-                let term_ms = (EVICTED_MS << doublings).min(EVICTED_MS_MAX);
-                if !is_due || now_ms < since_ms.saturating_add(term_ms) {
-                    return Verdict::Open;
-                }
-                (held.evicted, held.look_count) = (None, 0);
-            }
-            None => {}
-        }
-        if held.is_silent || is_cut_off {
-            return Verdict::Open;
-        }
-        held.is_watched = false;
-        Verdict::Cleared
-    }
-
-    /// Evicts the run of a node that was heard while it was looked at; false when another has joined.
-    fn evict(&mut self, node: NodeId, now_ms: u64) -> bool {
-        let held = self.0.entry(node).or_default();
-        let Some(incarnation) = held.heard.take() else {
-            return false;
-        };
-        held.evicted = Some(Eviction {
-            since_ms: now_ms,
-            incarnation,
-        });
-        held.look_count = 0;
-        held.eviction_count += 1;
-        true
-    }
-
-    /// Nobody looks any more: the node is declared failed, and proves itself when it joins.
-    fn drop_watch(&mut self, node: NodeId) {
-        if let Some(held) = self.0.get_mut(&node) {
-            (held.is_watched, held.is_silent, held.complaint_count) = (false, false, 0);
-        }
-    }
-}
-
-impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+impl<K: KeyValue + Send + Sync + 'static> Members<K> {
     /// Hears that a node does not answer, and begins to look after it.
     pub(in crate::coordinator) fn suspect(self: &Arc<Self>, node: NodeId) -> CoordinatorReply {
         let is_member = {
-            let roster = lock(&self.roster);
+            let roster = lock(&self.nodes.roster);
             !roster.failed().contains(&node) && roster.is_known(node)
         };
-        if is_member && lock(&self.suspicions).watch(node) {
+        if is_member && lock(&self.nodes.suspicions).watch(node) {
             let watch = Arc::clone(self).watch_suspect(node);
             self.core.ports.spawn(watch.boxed());
         }
@@ -227,12 +44,12 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             let began_ms = self.core.ports.now_ms();
             let look = self.inspect(node).await;
             let now_ms = self.core.ports.now_ms();
-            let verdict = lock(&self.suspicions).note(node, &look, now_ms);
+            let verdict = lock(&self.nodes.suspicions).note(node, &look, now_ms);
             match verdict {
                 Verdict::Cleared => return,
                 Verdict::Evict => {
                     if self.can_spare(node).await.unwrap_or(false)
-                        && lock(&self.suspicions).evict(node, now_ms)
+                        && lock(&self.nodes.suspicions).evict(node, now_ms)
                     {
                         self.core.ports.note_event(&Event::Evicted(node));
                         self.core.note_error(format!(
@@ -242,20 +59,20 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 }
                 Verdict::Open => {}
             }
-            let is_failed = lock(&self.roster).failed().contains(&node);
-            if is_failed && !lock(&self.suspicions).is_evicted(node) {
-                lock(&self.suspicions).drop_watch(node);
+            let is_failed = lock(&self.nodes.roster).failed().contains(&node);
+            if is_failed && !lock(&self.nodes.suspicions).is_evicted(node) {
+                lock(&self.nodes.suspicions).drop_watch(node);
                 return;
             }
             let after_ms =
-                lock(&self.suspicions).look_after_ms(node, now_ms.saturating_sub(began_ms));
+                lock(&self.nodes.suspicions).look_after_ms(node, now_ms.saturating_sub(began_ms));
             self.core.ports.sleep_ms(after_ms).await;
         }
     }
 
     async fn inspect(&self, node: NodeId) -> Look {
         let own = reach(&*self.core.ports, node);
-        let mut others = self.fleet().with(Liveness::Up);
+        let mut others = self.nodes.fleet().with(Liveness::Up);
         others.retain(|&other| other != node);
         let asked = others.iter().map(|&other| {
             let request = NodeRequest::Reach { node };
@@ -276,19 +93,19 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
 
     /// Whether all pools survive that a node is lost beside all that are lost already.
     async fn can_spare(self: &Arc<Self>, node: NodeId) -> Result<bool, MetaError> {
-        let mut lost_count = lock(&self.suspicions).evicted_count() + 1;
+        let mut lost_count = lock(&self.nodes.suspicions).evicted_count() + 1;
         lost_count += {
-            let (roster, suspicions) = (lock(&self.roster), lock(&self.suspicions));
+            let (roster, suspicions) = (lock(&self.nodes.roster), lock(&self.nodes.suspicions));
             let failed = roster.failed().into_iter();
             failed
                 .filter(|&failed| failed != node && !suspicions.is_evicted(failed))
                 .count()
         };
-        let this = Arc::clone(self);
+        let pools = Arc::clone(&self.pools);
         self.core
             .with_meta(move |meta: &Meta<K>| {
                 for pool in meta.pools()? {
-                    let left = this.failures_left(meta, pool.id, &[])?;
+                    let left = pools.failures_left(meta, pool.id, &[])?;
                     if usize::try_from(left).unwrap_or(0) < lost_count {
                         return Ok(false);
                     }
@@ -299,153 +116,13 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     }
 
     /// What to tell a run of a node that asks to join while it is evicted.
-    pub(in crate::coordinator) fn refuse_evicted(
-        &self,
-        applicant: &Applicant,
-    ) -> Option<CoordinatorReply> {
+    pub(super) fn refuse_evicted(&self, applicant: &Applicant) -> Option<CoordinatorReply> {
         let node = applicant.node?;
-        let is_evicted = lock(&self.suspicions).is_run_evicted(node, applicant.start.number);
+        let is_evicted = lock(&self.nodes.suspicions).is_run_evicted(node, applicant.start.number);
         is_evicted.then(|| {
             CoordinatorReply::Busy(format!(
                 "other nodes cannot reach {node}; it may join when they can"
             ))
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const NODE: NodeId = NodeId(3);
-    fn look(complainants: &[u32]) -> Look {
-        Look {
-            answers: true,
-            complainants: complainants.iter().copied().map(NodeId).collect(),
-            other_count: 8,
-        }
-    }
-
-    fn fine() -> Look {
-        look(&[])
-    }
-
-    fn cut_off() -> Look {
-        look(&[0, 1, 2, 4, 5])
-    }
-
-    fn silent() -> Look {
-        let answers = false;
-        Look { answers, ..fine() }
-    }
-
-    #[test]
-    fn the_node_that_reaches_fewest_is_cut_off_and_its_peers_are_not() {
-        let mut suspicions = Suspicions::default();
-        let is_cut_off = |suspicions: &mut Suspicions, node, complainants: &[u32]| {
-            let (node, look) = (NodeId(node), look(complainants));
-            let found = suspicions.is_cut_off(node, &look);
-            suspicions.note(node, &look, 0);
-            found
-        };
-        assert!(
-            !is_cut_off(&mut suspicions, 3, &[1]),
-            "one link has two ends"
-        );
-        assert!(is_cut_off(&mut suspicions, 3, &[1, 2, 4]));
-        assert!(!is_cut_off(&mut suspicions, 1, &[3]), "it is the same link");
-        // Node 6 is cut from the same nodes, which reach all others.
-        assert!(is_cut_off(&mut suspicions, 6, &[1, 2, 4]));
-        assert!(!is_cut_off(&mut suspicions, 1, &[3, 6]));
-        // Two sides of the same size accuse each other.
-        let mut suspicions = Suspicions::default();
-        for node in 0..4 {
-            is_cut_off(&mut suspicions, node, &[4, 5, 6, 7]);
-            is_cut_off(&mut suspicions, node + 4, &[0, 1, 2, 3]);
-        }
-        assert!(!is_cut_off(&mut suspicions, 0, &[4, 5, 6, 7]));
-        assert!(is_cut_off(&mut suspicions, 4, &[0, 1, 2, 3]));
-    }
-
-    #[test]
-    fn a_silent_node_is_suspect_until_it_answers() {
-        let mut suspicions = Suspicions::default();
-        assert!(suspicions.watch(NODE) && !suspicions.watch(NODE));
-        assert_eq!(suspicions.note(NODE, &silent(), 0), Verdict::Open);
-        assert!(suspicions.is_suspect(NODE) && !suspicions.is_evicted(NODE));
-        assert_eq!(suspicions.note(NODE, &fine(), 1_000), Verdict::Cleared);
-        assert!(!suspicions.is_suspect(NODE));
-        assert!(suspicions.watch(NODE), "the next report is looked into");
-    }
-
-    #[test]
-    fn who_is_cut_off_for_some_looks_is_evicted_and_returns_later_each_time() {
-        let mut suspicions = Suspicions::default();
-        let evict = |suspicions: &mut Suspicions| {
-            assert_eq!(suspicions.note(NODE, &cut_off(), 0), Verdict::Open);
-            assert_eq!(
-                suspicions.note(NODE, &fine(), 0),
-                Verdict::Cleared,
-                "it begins anew"
-            );
-            for _ in 1..LOOK_COUNT {
-                assert_eq!(suspicions.note(NODE, &cut_off(), 0), Verdict::Open);
-                suspicions.hear_heartbeat(NODE, 1);
-            }
-            assert_eq!(suspicions.note(NODE, &cut_off(), 0), Verdict::Evict);
-            assert!(suspicions.evict(NODE, 0));
-            assert!(suspicions.is_suspect(NODE) && suspicions.is_evicted(NODE));
-        };
-        evict(&mut suspicions);
-        assert_eq!(suspicions.note(NODE, &cut_off(), EVICTED_MS), Verdict::Open);
-        for look in 1..LOOK_COUNT {
-            assert_eq!(
-                suspicions.note(NODE, &fine(), EVICTED_MS),
-                Verdict::Open,
-                "{look}"
-            );
-        }
-        assert_eq!(suspicions.note(NODE, &fine(), EVICTED_MS), Verdict::Cleared);
-        assert!(!suspicions.is_suspect(NODE));
-        evict(&mut suspicions);
-        for _ in 0..2 * LOOK_COUNT {
-            assert_eq!(suspicions.note(NODE, &fine(), EVICTED_MS), Verdict::Open);
-        }
-        assert_eq!(
-            suspicions.note(NODE, &fine(), 2 * EVICTED_MS),
-            Verdict::Cleared
-        );
-    }
-
-    #[test]
-    fn a_node_that_was_heard_only_before_the_looks_is_not_evicted() {
-        let mut suspicions = Suspicions::default();
-        assert_eq!(suspicions.note(NODE, &silent(), 0), Verdict::Open);
-        suspicions.hear_heartbeat(NODE, 1);
-        for _ in 0..2 * LOOK_COUNT {
-            assert_eq!(suspicions.note(NODE, &cut_off(), 0), Verdict::Open);
-        }
-        suspicions.hear_heartbeat(NODE, 1);
-        assert_eq!(suspicions.note(NODE, &cut_off(), 0), Verdict::Evict);
-        suspicions.hear(NODE, 2);
-        assert!(!suspicions.evict(NODE, 0), "another run has joined");
-    }
-
-    #[test]
-    fn an_eviction_holds_for_the_run_that_was_evicted() {
-        let mut suspicions = Suspicions::default();
-        for _ in 0..LOOK_COUNT {
-            suspicions.note(NODE, &cut_off(), 0);
-            suspicions.hear_heartbeat(NODE, 4);
-        }
-        assert!(suspicions.evict(NODE, 0));
-        assert!(suspicions.is_run_evicted(NODE, 4) && !suspicions.is_run_evicted(NODE, 5));
-        suspicions.hear(NODE, 4);
-        assert!(
-            suspicions.is_evicted(NODE),
-            "it asked before it was evicted"
-        );
-        suspicions.hear(NODE, 5);
-        assert!(!suspicions.is_evicted(NODE));
     }
 }

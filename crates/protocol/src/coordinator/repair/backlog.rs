@@ -1,27 +1,54 @@
-//! Which stripes are to be repaired: what fills the queue. The manager empties it.
+//! The backlog: the stripes that are to be repaired, most endangered first. Any room adds to it that finds
+//! a lost chunk or a node that is to leave; `schedule` empties it.
 
-use crate::coordinator::Coordinator;
-use crate::coordinator::core::{Answer, PAGE, lock};
-use crate::message::CoordinatorReply;
+use crate::coordinator::core::{Core, PAGE, lock};
+use crate::coordinator::members::nodes::Nodes;
+use crate::coordinator::pool_facts::Pools;
+use crate::coordinator::wake_up::WakeUp;
+use futures::FutureExt;
 use gabion_layout::{NodeId, StripeId, StripeRecord};
 use gabion_meta::{KeyValue, Meta, MetaError};
-use gabion_planner::repair::Scheme;
-use std::sync::Arc;
+use gabion_planner::manager::RepairQueue;
+use std::sync::{Arc, Mutex};
 
-impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+/// The stripes that are to be repaired, and the wake-up of the task that repairs them.
+pub(in crate::coordinator) struct Backlog<K> {
+    core: Arc<Core<K>>,
+    pools: Arc<Pools>,
+    nodes: Arc<Nodes<K>>,
+    queue: Mutex<RepairQueue>,
+    wake_up: WakeUp,
+}
+
+impl<K: KeyValue + Send + Sync + 'static> Backlog<K> {
+    /// An empty one.
+    pub(in crate::coordinator) fn new(
+        core: &Arc<Core<K>>,
+        pools: &Arc<Pools>,
+        nodes: &Arc<Nodes<K>>,
+    ) -> Self {
+        Self {
+            core: Arc::clone(core),
+            pools: Arc::clone(pools),
+            nodes: Arc::clone(nodes),
+            queue: Mutex::default(),
+            wake_up: WakeUp::default(),
+        }
+    }
+
     /// Queues those of the stripes that have chunks to repair.
-    pub(in crate::coordinator) async fn add_repairs(
+    pub(in crate::coordinator) async fn add(
         self: &Arc<Self>,
         stripes: Vec<StripeRecord>,
     ) -> Result<(), MetaError> {
         let this = Arc::clone(self);
         self.core
-            .with_meta(move |meta| this.queue_repairs(meta, &stripes))
+            .with_meta(move |meta| this.queue_page(meta, &stripes))
             .await
     }
 
     /// Queues all stripes that have a chunk to repair on a node.
-    pub(in crate::coordinator) async fn add_repairs_of(
+    pub(in crate::coordinator) async fn add_node(
         self: &Arc<Self>,
         node: NodeId,
     ) -> Result<(), MetaError> {
@@ -32,37 +59,99 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         self.core.with_meta(add).await
     }
 
+    /// The same, but nobody waits for it: it goes over all stripes on the node.
+    pub(in crate::coordinator) fn add_node_later(self: &Arc<Self>, node: NodeId) {
+        let this = Arc::clone(self);
+        let add = async move {
+            if let Err(error) = this.add_node(node).await {
+                this.core.note_error(error.to_string());
+            }
+        };
+        self.core.ports.spawn(add.boxed());
+    }
+
+    /// Queues a stripe again of whose chunks some are left.
+    pub(super) async fn add_again(self: &Arc<Self>, stripe: StripeId) -> Result<(), MetaError> {
+        let this = Arc::clone(self);
+        let add = move |meta: &Meta<K>| match meta.stripe(stripe) {
+            Ok(stripe) => this.queue_page(meta, &[stripe]),
+            Err(MetaError::UnknownStripe(_)) => Ok(()),
+            Err(error) => Err(error),
+        };
+        self.core.with_meta(add).await
+    }
+
     /// Queues all stripes that have chunks to repair.
-    pub(in crate::coordinator) async fn add_all_repairs(self: &Arc<Self>) -> Result<(), MetaError> {
+    pub(super) async fn add_all(self: &Arc<Self>) -> Result<(), MetaError> {
         let this = Arc::clone(self);
         let add = move |meta: &Meta<K>| this.queue_pages(meta, |after| meta.stripes(after, PAGE));
         self.core.with_meta(add).await
     }
 
     /// Tries stripes again whose repair has failed: something has changed that may help.
-    pub(in crate::coordinator) fn retry_repairs(&self) {
+    pub(in crate::coordinator) fn retry_all(&self) {
         lock(&self.queue).retry_all();
-        self.repair_wake_up.wake();
+        self.wake();
     }
 
-    /// Repairs what failed nodes hold without waiting for their return, and changes the scheme if
-    /// asked to.
-    pub(in crate::coordinator) async fn repair_now(
-        self: &Arc<Self>,
-        scheme: Option<String>,
-    ) -> Answer {
-        if let Some(name) = scheme {
-            let scheme: Scheme = name.parse()?;
-            let change = move |meta: &Meta<K>| {
-                meta.change_repair_settings(|settings| settings.scheme = Some(name.clone()))
-            };
-            self.core.with_meta(change).await?;
-            *lock(&self.scheme) = scheme;
+    /// Whether nothing is queued, waits or runs.
+    pub(in crate::coordinator) fn is_idle(&self) -> bool {
+        lock(&self.queue).is_idle()
+    }
+
+    /// Whether a stripe is being repaired, or could be.
+    pub(in crate::coordinator) fn is_busy(&self) -> bool {
+        let queue = lock(&self.queue);
+        queue.running_count() > 0 || queue.ready().next().is_some()
+    }
+
+    /// How many stripes are being repaired.
+    pub(in crate::coordinator) fn running_count(&self) -> usize {
+        lock(&self.queue).running_count()
+    }
+
+    /// The most endangered stripes that may be repaired now; none where `parallel` are.
+    pub(super) fn window(&self, parallel: usize, limit: usize) -> Vec<StripeId> {
+        let queue = lock(&self.queue);
+        if queue.running_count() >= parallel {
+            return Vec::new();
         }
-        let failed = lock(&self.roster).failed();
-        self.give_nodes_up(failed).await?;
-        self.retry_repairs();
-        Ok(CoordinatorReply::Done)
+        queue.ready().take(limit).collect()
+    }
+
+    /// Takes a stripe out to repair it. Whether it was there.
+    pub(super) fn take(&self, stripe: StripeId) -> bool {
+        lock(&self.queue).take(stripe)
+    }
+
+    /// Notes that a repair that was taken has succeeded, and calls `rest` if it was the last one.
+    pub(super) fn succeeded(&self, stripe: StripeId, rest: impl FnOnce()) {
+        let mut queue = lock(&self.queue);
+        queue.succeeded(stripe);
+        if queue.is_idle() {
+            rest();
+        }
+    }
+
+    /// Notes that a repair that was taken has failed: how often now. It waits until it is retried.
+    pub(super) fn failed(&self, stripe: StripeId) -> u32 {
+        lock(&self.queue).failed(stripe)
+    }
+
+    /// Tries a stripe again whose repair has failed.
+    pub(super) fn retry(&self, stripe: StripeId) {
+        lock(&self.queue).retry(stripe);
+        self.wake();
+    }
+
+    /// Has the backlog looked at: a repair has ended, or the limits have changed.
+    pub(super) fn wake(&self) {
+        self.wake_up.wake();
+    }
+
+    /// Waits for the next wake-up.
+    pub(super) async fn woken(&self) {
+        self.wake_up.woken().await;
     }
 
     fn queue_pages(
@@ -77,24 +166,21 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 return Ok(());
             };
             after = Some(last.id);
-            self.queue_repairs(meta, &page)?;
+            self.queue_page(meta, &page)?;
         }
     }
 
-    pub(in crate::coordinator) fn queue_repairs(
-        &self,
-        meta: &Meta<K>,
-        stripes: &[StripeRecord],
-    ) -> Result<(), MetaError> {
-        let fleet = self.fleet();
+    fn queue_page(&self, meta: &Meta<K>, stripes: &[StripeRecord]) -> Result<(), MetaError> {
+        let fleet = self.nodes.fleet();
         for stripe in stripes
             .iter()
             .filter(|stripe| !fleet.work(stripe).is_empty())
         {
-            let left = self.failures_left(meta, stripe.pool, &fleet.lost(stripe))?;
+            let lost = fleet.lost(stripe);
+            let left = self.pools.failures_left(meta, stripe.pool, &lost)?;
             lock(&self.queue).add(stripe.id, left);
         }
-        self.repair_wake_up.wake();
+        self.wake();
         Ok(())
     }
 }

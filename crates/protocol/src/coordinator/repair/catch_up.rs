@@ -1,9 +1,9 @@
 //! Catching up: a chunk that only missed some updates gets what they changed, and no more.
 
-use super::rounds::{Round, SHORT_DEADLINE_MS};
+use super::Repair;
+use super::attempt::Round;
 use super::survey::{Setback, Survey};
-use crate::coordinator::Coordinator;
-use crate::coordinator::core::lock;
+use crate::coordinator::core::{SHORT_DEADLINE_MS, lock};
 use crate::initiate::{RunTerms, run_plan};
 use crate::message::{Effect, NodeReply, NodeRequest, Purpose, ReadCut, RunId};
 use futures::future::join_all;
@@ -18,10 +18,10 @@ use std::sync::Arc;
 const RECORD_BYTES: u64 = 1 << 20;
 const RECORD_PIECE_COUNT: usize = 1_024;
 
-impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
     /// Makes a returned node's chunk count again that has all updates up to `from`. False when that
     /// is not to be had by what it missed.
-    pub(in crate::coordinator) async fn return_chunk(
+    pub(super) async fn return_chunk(
         self: &Arc<Self>,
         survey: &Survey,
         chunk: ChunkIndex,
@@ -29,14 +29,14 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         round: &Round,
     ) -> Result<bool, Setback> {
         let node = survey.stripe.nodes[chunk.at()];
-        let joins = self.joins_of(node).await;
+        let joins = self.nodes.joins_of(node).await;
         if !self.bring_up(survey, chunk, node, from, round).await?
             || !self.read_back(survey.id(chunk), node).await?
         {
             return Ok(false);
         }
         if self.relocate(survey, chunk, (node, None), joins).await? {
-            lock(&self.repaired).caught_up_chunk_count += 1;
+            lock(&self.counts).caught_up_chunk_count += 1;
         }
         Ok(true)
     }
@@ -44,7 +44,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     /// Brings a chunk on `node` that has all updates up to `from` and nothing that counts behind it
     /// to the round's mark, durably. False when what it missed cannot be found out any more, or is
     /// more than to make the chunk anew, or the node cannot take it.
-    pub(in crate::coordinator) async fn bring_up(
+    pub(super) async fn bring_up(
         self: &Arc<Self>,
         survey: &Survey,
         chunk: ChunkIndex,
@@ -202,7 +202,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         }
         let cost = Cost::of(&plan, &topology);
         self.charge(survey, &cost);
-        let mut repaired = lock(&self.repaired);
+        let mut repaired = lock(&self.counts);
         repaired.caught_up_bytes += ranges.iter().map(|range| range.length).sum::<u64>();
         repaired.planned_cross_rack_bytes += cost.cross_rack_bytes;
         Ok(true)

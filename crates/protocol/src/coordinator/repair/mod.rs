@@ -1,11 +1,142 @@
-//! Repair: how lost chunks are rebuilt.
+//! Repair: how the chunks of a dead node are rebuilt, and those of one that leaves are moved. In the order in
+//! which it happens:
+//!
+//! 1. `backlog`: a room that finds a lost chunk queues its stripe, the most endangered first.
+//! 2. `schedule`: the next stripes get helpers and requestors that keep the network evenly busy.
+//! 3. `throttle`: a repair begins when the limits and the foreground allow it.
+//! 4. `survey`: what the stripe is now, and whether its repair can succeed.
+//! 5. `rounds`: the stripe's lease is taken, chunks are counted or chosen, and the lease is given back.
+//! 6. `settle` decides the updates under way; `pins` keep the settled mark readable.
+//! 7. `rebuild`: which node gets a lost chunk, from which others, by which plan.
+//! 8. `resume`: the plan runs, and goes on with other helpers after one has failed.
+//! 9. `catch_up`: the chunk gets what has changed since, and so does one that only missed updates.
+//! 10. `count`: the chunk counts on its new node.
+//!
+//! `attempt` has what is known of one stripe's repair between these steps. `damage` marks what nodes have
+//! found corrupt.
 
+pub(in crate::coordinator) mod attempt;
 pub(in crate::coordinator) mod backlog;
-pub(in crate::coordinator) mod catch_up;
-pub(in crate::coordinator) mod rebuild;
-pub(in crate::coordinator) mod resume;
-pub(in crate::coordinator) mod rounds;
-pub(in crate::coordinator) mod schedule;
-pub(in crate::coordinator) mod scrub;
+mod catch_up;
+mod count;
+mod damage;
+pub(in crate::coordinator) mod pins;
+mod rebuild;
+mod resume;
+mod rounds;
+mod schedule;
+mod settle;
 pub(in crate::coordinator) mod survey;
 pub(in crate::coordinator) mod throttle;
+
+use super::core::{Core, Denied, lock};
+use super::garbage::Garbage;
+use super::garbage::leftovers::Leftovers;
+use super::ground::Ground;
+use super::leases::Leases;
+use super::leases::occupied::Occupied;
+use super::members::nodes::Nodes;
+use super::pool_facts::Pools;
+use crate::message::{Meter, Purpose, RepairStatus};
+use backlog::Backlog;
+use gabion_layout::Topology;
+use gabion_meta::{KeyValue, Meta, MetaError};
+use gabion_plan::Plan;
+use gabion_planner::repair::Scheme;
+use std::sync::{Arc, Mutex};
+use throttle::Throttle;
+
+/// Rebuilds and moves chunks.
+pub(in crate::coordinator) struct Repair<K> {
+    core: Arc<Core<K>>,
+    pools: Arc<Pools>,
+    nodes: Arc<Nodes<K>>,
+    backlog: Arc<Backlog<K>>,
+    leftovers: Arc<Leftovers>,
+    occupied: Occupied,
+    leases: Arc<Leases<K>>,
+    garbage: Arc<Garbage<K>>,
+    throttle: Arc<Throttle<K>>,
+    /// How lost chunks are brought together.
+    scheme: Mutex<Scheme>,
+    /// Counts since the start; the rest of the fields are filled in when a user asks.
+    counts: Mutex<RepairStatus>,
+    /// What nodes were to send for commits and exchanges that the coordinator has run to their end.
+    planned: Mutex<Meter>,
+}
+
+impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
+    /// What users have said about repairs holds from the start. Waits for the disk.
+    ///
+    /// # Errors
+    /// When that cannot be read.
+    pub(in crate::coordinator) fn new(
+        ground: &Ground<K>,
+        leases: &Arc<Leases<K>>,
+        garbage: &Arc<Garbage<K>>,
+    ) -> Result<Self, MetaError> {
+        let settings = ground.core.meta.repair_settings()?;
+        // A scheme of another release is none; a user chooses again.
+        let scheme = settings
+            .scheme
+            .as_deref()
+            .and_then(|name| name.parse().ok());
+        let scheme = scheme.unwrap_or(ground.core.options.repair_scheme);
+        Ok(Self {
+            core: Arc::clone(&ground.core),
+            pools: Arc::clone(&ground.pools),
+            nodes: Arc::clone(&ground.nodes),
+            backlog: Arc::clone(&ground.backlog),
+            leftovers: Arc::clone(&ground.leftovers),
+            occupied: ground.occupied.clone(),
+            leases: Arc::clone(leases),
+            garbage: Arc::clone(garbage),
+            throttle: Arc::new(Throttle::new(&ground.core, &ground.backlog, settings)),
+            scheme: Mutex::new(scheme),
+            counts: Mutex::default(),
+            planned: Mutex::default(),
+        })
+    }
+
+    /// The limits, which have a timer of their own.
+    pub(in crate::coordinator) fn throttle(&self) -> &Arc<Throttle<K>> {
+        &self.throttle
+    }
+
+    /// Changes how lost chunks are brought together, durably.
+    pub(in crate::coordinator) async fn change_scheme(&self, name: String) -> Result<(), Denied> {
+        let scheme: Scheme = name.parse()?;
+        let change = move |meta: &Meta<K>| {
+            meta.change_repair_settings(|settings| settings.scheme = Some(name.clone()))
+        };
+        self.core.with_meta(change).await?;
+        *lock(&self.scheme) = scheme;
+        Ok(())
+    }
+
+    /// What has been repaired since the start, and how.
+    pub(in crate::coordinator) fn counts(&self) -> RepairStatus {
+        let scheme = *lock(&self.scheme);
+        let mut names = Scheme::NAMES.iter();
+        let name = names.find(|(_, known)| *known == scheme);
+        RepairStatus {
+            scheme: name.expect("every scheme has a name").0.to_owned(),
+            ..lock(&self.counts).clone()
+        }
+    }
+
+    /// What nodes were to send for commits and exchanges.
+    pub(in crate::coordinator) fn planned(&self) -> Meter {
+        lock(&self.planned).clone()
+    }
+
+    /// Counts what nodes were to send for a plan that has run to its end.
+    pub(in crate::coordinator) fn count_plan(
+        &self,
+        plan: &Plan,
+        topology: &Topology,
+        purpose: Purpose,
+    ) {
+        lock(&self.planned).count_plan(plan, topology, purpose);
+    }
+}

@@ -2,11 +2,10 @@
 //! requestor has kept what it has written, and other helpers bring the rest, as of the same update.
 //! `ECPipe` leaves failures during a repair open; here they cost no more than the slices under way.
 
-use super::rebuild::{Made, Rebuild};
-use super::rounds::{OUTRUN_COUNT_MAX, Progress, SHORT_DEADLINE_MS};
+use super::Repair;
+use super::attempt::{Made, OUTRUN_COUNT_MAX, Progress, Rebuild};
 use super::survey::{Setback, Survey};
-use crate::coordinator::Coordinator;
-use crate::coordinator::core::lock;
+use crate::coordinator::core::{SHORT_DEADLINE_MS, lock};
 use crate::initiate::{PartFailed, RunTerms, run_plan};
 use crate::message::{Effect, NodeReply, NodeRequest, Purpose, ReadCut, Refusal, RunId};
 use gabion_layout::{ByteRange, ChunkIndex};
@@ -22,12 +21,12 @@ enum Rest {
     Lost,
 }
 
-impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
     /// Runs the plan and has the requestors read the new chunks back. When a helper fails, others go on
     /// from where it stopped; when one of several requestors does, the others' chunks are finished
     /// without it. False when there must be another plan for the whole; otherwise those chunks are left
     /// in `rebuild` that came out whole, one at least.
-    pub(in crate::coordinator) async fn make(
+    pub(super) async fn make(
         &self,
         survey: &Survey,
         rebuild: &mut Rebuild,
@@ -70,7 +69,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         rebuild: &mut Rebuild,
         progress: &mut Progress,
     ) -> Result<bool, Setback> {
-        let mut ran = self.run(survey, rebuild, None).await;
+        let mut ran = self.execute(survey, rebuild, None).await;
         while let Err(failed) = ran {
             for made in &mut rebuild.made {
                 made.is_done |= failed.done.contains(&made.requestor);
@@ -110,8 +109,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 rebuild.made.remove(at);
                 continue;
             };
-            lock(&self.repaired).resumed_count += 1;
-            if let Err(failed) = self.run(survey, rebuild, Some(&rest)).await {
+            lock(&self.counts).resumed_count += 1;
+            if let Err(failed) = self.execute(survey, rebuild, Some(&rest)).await {
                 return Ok(Err(failed));
             }
             rebuild.made[at].is_done = true;
@@ -120,7 +119,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     }
 
     /// Runs the rebuild's plan, or one for the rest of a chunk.
-    async fn run(
+    async fn execute(
         &self,
         survey: &Survey,
         rebuild: &Rebuild,
@@ -232,7 +231,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     /// Has what there may be of a chunk removed that was not finished.
     fn leave_over(&self, survey: &Survey, made: &Made) {
         if !made.in_place {
-            self.add_leftover(made.requestor, survey.id(made.chunk));
+            self.leftovers.add(made.requestor, survey.id(made.chunk));
         }
     }
 

@@ -1,16 +1,15 @@
-//! The repair manager: what waits for repair is looked at some stripes at a time, most endangered
+//! The schedule: what waits for repair is looked at some stripes at a time, most endangered
 //! first; one schedule says who helps and who receives, so that together they keep the network evenly
 //! busy (`ECPipe` section 3.3 does so greedily); and each repair begins when the budget allows it.
 
-use super::rebuild::Target;
-use super::rounds::Ended;
-use super::survey::{Setback, Survey};
-use crate::coordinator::Coordinator;
+use super::Repair;
+use super::attempt::{Admitted, Ended, Intent};
+use super::survey::{Setback, Survey, Target};
 use crate::coordinator::core::lock;
 use crate::event::Event;
 use futures::{FutureExt, select_biased};
 use gabion_layout::{ChunkIndex, NodeId, StripeId, Topology};
-use gabion_meta::{KeyValue, Meta, MetaError};
+use gabion_meta::KeyValue;
 use gabion_plan::{Cost, LinkBytes};
 use gabion_planner::manager::{Choice, LinkMatrix};
 use gabion_planner::repair::{
@@ -37,34 +36,14 @@ const BANDWIDTHS: Bandwidths = Bandwidths {
     rack_bytes_per_s: 1_000_000_000,
 };
 
-/// What a repair is to begin with.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(in crate::coordinator) struct Intent {
-    /// The chunks that are made together and who receives them; at least one.
-    pub(in crate::coordinator) targets: Vec<Target>,
-    /// The helpers in the order of the chain; empty for a chunk that is moved.
-    pub(in crate::coordinator) path: Vec<ChunkIndex>,
-    /// Whether the path goes around slow links, so that it must be a chain in this order.
-    pub(in crate::coordinator) is_detour: bool,
-    links: Vec<LinkBytes>,
-}
-
-/// A repair that has its share of the budget.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(in crate::coordinator) struct Admitted {
-    pub(in crate::coordinator) intent: Intent,
-    /// Over how long it is to spread what it sends.
-    pub(in crate::coordinator) spread_ms: u64,
-}
-
 /// What was decided about the stripes that were looked at last; none for those that need no more
 /// than catching up, or something that only their repair finds out.
 type Intents = BTreeMap<StripeId, Option<Intent>>;
 
-impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
     /// Repairs what is in the queue, until the metadata store fails.
-    pub(in crate::coordinator) async fn repair_forever(self: Arc<Self>) {
-        if let Err(error) = self.add_all_repairs().await {
+    pub(in crate::coordinator) async fn run(self: Arc<Self>) {
+        if let Err(error) = self.backlog.add_all().await {
             self.core.note_error(error.to_string());
         }
         let mut intents = Intents::new();
@@ -78,7 +57,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 None => futures::future::pending().boxed().fuse(),
             };
             select_biased! {
-                () = self.repair_wake_up.woken().fuse() => {}
+                () = self.backlog.woken().fuse() => {}
                 () = later => {}
             }
         }
@@ -87,16 +66,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     /// Begins all repairs that may begin. When to try again, if time alone makes others possible.
     async fn start_repairs(self: &Arc<Self>, intents: &mut Intents) -> Option<u64> {
         loop {
-            if lock(&self.throttle).is_paused() {
+            if self.throttle.is_paused() {
                 return None;
             }
-            let window: Vec<StripeId> = {
-                let queue = lock(&self.queue);
-                if queue.running_count() >= self.core.options.repair_parallel.max(1) {
-                    return None;
-                }
-                queue.ready().take(WINDOW).collect()
-            };
+            let parallel = self.core.options.repair_parallel.max(1);
+            let window = self.backlog.window(parallel, WINDOW);
             if !intents.contains_key(window.first()?) {
                 *intents = self.plan_repairs(window.clone()).await;
             }
@@ -113,9 +87,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 })
                 .collect();
             let now_ms = self.core.ports.now_ms();
-            let topology = self.fleet().topology(|_| true);
-            let choice = lock(&self.throttle).choose(&links, &topology, now_ms);
-            match choice {
+            let topology = self.nodes.fleet().topology(|_| true);
+            match self.throttle.choose(&links, &topology, now_ms) {
                 Choice::Begin(at) => self.begin(window[at], intents, &topology, now_ms),
                 Choice::Later(at_ms) => return Some(at_ms),
                 Choice::Nothing => return None,
@@ -132,40 +105,31 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         now_ms: u64,
     ) {
         let intent = intents.remove(&stripe).flatten();
-        if !lock(&self.queue).take(stripe) {
+        if !self.backlog.take(stripe) {
             return;
         }
-        let admitted = {
-            let mut throttle = lock(&self.throttle);
-            throttle.made().begin(now_ms);
-            intent.map(|intent| Admitted {
-                spread_ms: throttle.take(&intent.links, topology, now_ms),
-                intent,
-            })
-        };
+        self.throttle.begin(now_ms);
+        let admitted = intent.map(|intent| Admitted {
+            spread_ms: self.throttle.take(&intent.links, topology, now_ms),
+            intent,
+        });
         self.core.ports.note_event(&Event::RepairBegan(stripe));
         let this = Arc::clone(self);
         let repair = async move {
             let ended = Arc::clone(&this).repair_stripe(stripe, admitted).await;
             this.note_end(stripe, ended).await;
-            this.repair_wake_up.wake();
+            this.backlog.wake();
         };
         self.core.ports.spawn(repair.boxed());
     }
 
     async fn note_end(self: &Arc<Self>, stripe: StripeId, ended: Result<Ended, Setback>) {
-        let failure_count = {
-            let mut queue = lock(&self.queue);
-            match &ended {
-                Ok(_) => {
-                    queue.succeeded(stripe);
-                    if queue.is_idle() {
-                        lock(&self.throttle).made().rest();
-                    }
-                    0
-                }
-                Err(_) => queue.failed(stripe),
+        let failure_count = match &ended {
+            Ok(_) => {
+                self.backlog.succeeded(stripe, || self.throttle.rest());
+                0
             }
+            Err(_) => self.backlog.failed(stripe),
         };
         match &ended {
             Ok(_) => self.core.ports.note_event(&Event::RepairEnded(stripe)),
@@ -177,13 +141,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         match ended {
             Ok(Ended::Done) => {}
             Ok(Ended::Unfinished) => {
-                let this = Arc::clone(self);
-                let requeue = move |meta: &Meta<K>| match meta.stripe(stripe) {
-                    Ok(stripe) => this.queue_repairs(meta, &[stripe]),
-                    Err(MetaError::UnknownStripe(_)) => Ok(()),
-                    Err(error) => Err(error),
-                };
-                if let Err(error) = self.core.with_meta(requeue).await {
+                if let Err(error) = self.backlog.add_again(stripe).await {
                     self.core.note_error(format!("{stripe}: {error}"));
                 }
             }
@@ -193,8 +151,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 let this = Arc::clone(self);
                 let retry = async move {
                     this.core.ports.sleep_ms(wait_ms).await;
-                    lock(&this.queue).retry(stripe);
-                    this.repair_wake_up.wake();
+                    this.backlog.retry(stripe);
                 };
                 self.core.ports.spawn(retry.boxed());
             }
@@ -211,21 +168,21 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             }
         }
         let mut rng = ChaCha8Rng::seed_from_u64(self.core.ports.random());
-        let wishes: Vec<Wish<'_>> = surveys
+        let all_pending: Vec<Pending<'_>> = surveys
             .iter()
             .filter_map(|survey| {
-                let mut wish = Wish::of(survey)?;
+                let mut pending = Pending::of(survey)?;
                 let bytes = survey.stripe.chunk_bytes;
-                wish.requestors = lock(&self.reports).roomy(wish.requestors, bytes);
-                wish.requestors.shuffle(&mut rng);
-                wish.requestors.truncate(REQUESTOR_COUNT_MAX);
-                (!wish.requestors.is_empty()).then_some(wish)
+                pending.requestors = self.nodes.roomy(pending.requestors, bytes);
+                pending.requestors.shuffle(&mut rng);
+                pending.requestors.truncate(REQUESTOR_COUNT_MAX);
+                (!pending.requestors.is_empty()).then_some(pending)
             })
             .collect();
         let scheme = *lock(&self.scheme);
         let mut intents: Intents = window.into_iter().map(|stripe| (stripe, None)).collect();
-        let links = lock(&self.links).clone();
-        for (stripe, intent) in scheduled(&wishes, scheme, &links) {
+        let links = self.nodes.links();
+        for (stripe, intent) in scheduled(&all_pending, scheme, &links) {
             intents.insert(stripe, Some(intent));
         }
         intents
@@ -233,7 +190,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
 }
 
 /// A chunk that is to be made or moved, and who may receive it.
-struct Wish<'a> {
+struct Pending<'a> {
     survey: &'a Survey,
     chunk: ChunkIndex,
     /// Chunks that cannot be read.
@@ -243,7 +200,7 @@ struct Wish<'a> {
     others: Vec<ChunkIndex>,
 }
 
-impl<'a> Wish<'a> {
+impl<'a> Pending<'a> {
     /// What a stripe's repair does first. None when it has only to catch up, or cannot go on.
     fn of(survey: &'a Survey) -> Option<Self> {
         let work = survey.fleet.work(&survey.stripe);
@@ -378,41 +335,45 @@ impl<'a> Wish<'a> {
     }
 }
 
-/// The wishes as one schedule; those that cannot be met are left out.
-fn scheduled(wishes: &[Wish<'_>], scheme: Scheme, links: &LinkMatrix) -> Vec<(StripeId, Intent)> {
-    let Some(topology) = wishes.first().map(|wish| wish.survey.topology()) else {
+/// All that is pending as one schedule; what cannot be rebuilt now is left out.
+fn scheduled(
+    all_pending: &[Pending<'_>],
+    scheme: Scheme,
+    links: &LinkMatrix,
+) -> Vec<(StripeId, Intent)> {
+    let Some(topology) = all_pending.first().map(|pending| pending.survey.topology()) else {
         return Vec::new();
     };
-    let (moves, rebuilds): (Vec<&Wish<'_>>, Vec<&Wish<'_>>) =
-        wishes.iter().partition(|wish| wish.is_move());
-    let copied = moves.into_iter().filter_map(|wish| {
-        let targets = vec![(wish.chunk, wish.requestors[0])];
-        wish.intent(targets, (Vec::new(), false), scheme, &topology)
+    let (moves, rebuilds): (Vec<&Pending<'_>>, Vec<&Pending<'_>>) =
+        all_pending.iter().partition(|pending| pending.is_move());
+    let copied = moves.into_iter().filter_map(|pending| {
+        let targets = vec![(pending.chunk, pending.requestors[0])];
+        pending.intent(targets, (Vec::new(), false), scheme, &topology)
     });
     let mut intents: Vec<(StripeId, Intent)> = copied.collect();
     let mut jobs = Vec::with_capacity(rebuilds.len());
     let mut possible = Vec::with_capacity(rebuilds.len());
-    for wish in rebuilds {
-        let Ok(stripe) = wish.survey.stripe_for_plans(&wish.lost) else {
+    for pending in rebuilds {
+        let Ok(stripe) = pending.survey.stripe_for_plans(&pending.lost) else {
             continue;
         };
         let helpers: Vec<usize> = stripe.available().map(ChunkIndex::at).collect();
         if stripe
             .code
-            .repair_equations(wish.chunk.at(), &helpers)
+            .repair_equations(pending.chunk.at(), &helpers)
             .is_ok()
         {
             jobs.push(Job {
                 stripe,
-                lost: wish.chunk,
-                requestors: &wish.requestors,
+                lost: pending.chunk,
+                requestors: &pending.requestors,
             });
-            possible.push(wish);
+            possible.push(pending);
         }
     }
     let schedule = balanced_recovery(&jobs, &topology, BANDWIDTHS);
     let assignments = schedule.map_or_else(|_| Vec::new(), |schedule| schedule.assignments);
     let rebuilt = possible.into_iter().zip(assignments);
-    intents.extend(rebuilt.filter_map(|(wish, way)| wish.scheduled(way, scheme, links)));
+    intents.extend(rebuilt.filter_map(|(pending, way)| pending.scheduled(way, scheme, links)));
     intents
 }

@@ -1,15 +1,17 @@
 //! A look at one stripe, and whether there is hope to repair it now.
 
-use super::rebuild::Target;
-use crate::coordinator::Coordinator;
+use super::Repair;
 use crate::coordinator::core::Denied;
-use crate::coordinator::files::pools::PoolFacts;
 use crate::coordinator::members::fleet::Fleet;
+use crate::coordinator::pool_facts::PoolFacts;
 use crate::message::{Liveness, Refusal};
 use gabion_layout::{ChunkId, ChunkIndex, NodeId, Sequence, StripeId, StripeRecord, Topology};
 use gabion_meta::{KeyValue, Meta, MetaError};
 use gabion_planner::{Stripe, placement};
 use std::sync::Arc;
+
+/// A chunk and the node that is to hold it.
+pub(super) type Target = (ChunkIndex, NodeId);
 
 /// Why a stripe is not repaired for now, as a plain sentence.
 #[derive(Debug)]
@@ -49,7 +51,7 @@ impl Survey {
     }
 
     /// Refuses a repair that cannot succeed now, before it holds up the stripe's primary.
-    pub(in crate::coordinator) fn check_hope(&self) -> Result<(), Setback> {
+    pub(super) fn check_hope(&self) -> Result<(), Setback> {
         let is_silent = |node: &&NodeId| self.fleet.liveness(**node) == Liveness::Suspect;
         if let Some(node) = self.stripe.nodes.iter().find(is_silent) {
             let chunk = self.stripe.chunk_on(*node);
@@ -80,7 +82,7 @@ impl Survey {
 
     /// Who may receive a lost chunk, or one that is to be moved, of those that `can_take` it: its own
     /// node if it is up and stays, or else those that keep the rack limit.
-    pub(in crate::coordinator) fn requestors(
+    pub(super) fn requestors(
         &self,
         chunk: ChunkIndex,
         can_take: impl Fn(NodeId) -> bool,
@@ -89,7 +91,7 @@ impl Survey {
     }
 
     /// The same when `taken` chunks come to their nodes, too.
-    pub(in crate::coordinator) fn requestors_beside(
+    pub(super) fn requestors_beside(
         &self,
         chunk: ChunkIndex,
         taken: &[Target],
@@ -164,22 +166,22 @@ impl Survey {
     }
 }
 
-impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
     /// Looks at a stripe. None when it is gone.
     pub(in crate::coordinator) async fn survey(
         self: &Arc<Self>,
         id: StripeId,
     ) -> Result<Option<Survey>, Setback> {
-        let this = Arc::clone(self);
+        let (nodes, pools) = (Arc::clone(&self.nodes), Arc::clone(&self.pools));
         let look = move |meta: &Meta<K>| {
             // Before the stripe: a node that has returned by now has its stale chunks in the record.
-            let fleet = this.fleet();
+            let fleet = nodes.fleet();
             let stripe = match meta.stripe(id) {
                 Ok(stripe) => stripe,
                 Err(MetaError::UnknownStripe(_)) => return Ok(None),
                 Err(error) => return Err(error),
             };
-            let facts = this.pool_facts(meta, stripe.pool)?;
+            let facts = pools.facts(meta, stripe.pool)?;
             let appends = meta.appends(id)?;
             let mut keepers = Vec::new();
             for stale in stripe.stale.iter().filter(|_| appends) {

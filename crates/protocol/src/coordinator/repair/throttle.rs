@@ -2,14 +2,14 @@
 //! them. The arithmetic is `gabion_planner::manager`'s; here are the clock, the durable settings and
 //! the nodes' word on how clients fare.
 
-use crate::coordinator::Coordinator;
-use crate::coordinator::core::{Answer, Denied, lock};
-use crate::message::{CoordinatorReply, LinkRate, RepairOrder, Vitals};
-use gabion_layout::{NodeId, Topology};
+use super::backlog::Backlog;
+use crate::coordinator::core::{Answer, Core, Denied, lock};
+use crate::message::{CoordinatorReply, RepairOrder, RepairStatus, Vitals};
+use gabion_layout::Topology;
 use gabion_meta::{KeyValue, Meta, RepairSettings};
 use gabion_plan::LinkBytes;
 use gabion_planner::manager::{Budget, Choice, Guard, Latencies, Limits, Progress};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// How often the guard looks at the foreground.
 const GUARD_EVERY_MS: u64 = 1_000;
@@ -18,7 +18,7 @@ const BYTES_PER_S_MIN: u64 = 1_000;
 
 /// What repairs are allowed and what they have done of late.
 #[derive(Debug, Default)]
-pub(in crate::coordinator) struct Throttle {
+struct State {
     settings: RepairSettings,
     budget: Budget,
     guard: Guard,
@@ -32,38 +32,22 @@ pub(in crate::coordinator) struct Throttle {
     made: Progress,
 }
 
-impl Throttle {
+impl State {
     /// Nothing is under way yet.
-    pub(in crate::coordinator) fn new(settings: RepairSettings) -> Self {
+    fn new(settings: RepairSettings) -> Self {
         Self {
             settings,
             ..Self::default()
         }
     }
 
-    pub(in crate::coordinator) fn is_paused(&self) -> bool {
-        self.settings.is_paused
-    }
-
     /// What users have set.
-    pub(in crate::coordinator) fn limits(&self) -> Limits {
+    fn limits(&self) -> Limits {
         limits_of(&self.settings)
     }
 
-    pub(in crate::coordinator) fn p99_target_ms(&self) -> Option<u64> {
-        self.settings.p99_target_ms
-    }
-
-    pub(in crate::coordinator) fn p99_ms(&self) -> Option<u64> {
-        self.p99_ms
-    }
-
-    pub(in crate::coordinator) fn guard_bytes_per_s(&self) -> Option<u64> {
+    fn guard_bytes_per_s(&self) -> Option<u64> {
         self.guard.limit_bytes_per_s()
-    }
-
-    pub(in crate::coordinator) fn made(&mut self) -> &mut Progress {
-        &mut self.made
     }
 
     /// What is in force: what users have set, or less while the foreground suffers.
@@ -78,23 +62,13 @@ impl Throttle {
     }
 
     /// Which of some repairs may begin.
-    pub(in crate::coordinator) fn choose(
-        &self,
-        repairs: &[&[LinkBytes]],
-        topology: &Topology,
-        now_ms: u64,
-    ) -> Choice {
+    fn choose(&self, repairs: &[&[LinkBytes]], topology: &Topology, now_ms: u64) -> Choice {
         self.budget
             .choose(repairs, topology, &self.limits_now(), now_ms)
     }
 
     /// Takes what a repair is to send from the budget. Over how long it is to spread that.
-    pub(in crate::coordinator) fn take(
-        &mut self,
-        links: &[LinkBytes],
-        topology: &Topology,
-        now_ms: u64,
-    ) -> u64 {
+    fn take(&mut self, links: &[LinkBytes], topology: &Topology, now_ms: u64) -> u64 {
         let bytes = links.iter().map(|link| link.bytes).sum();
         self.sent.note(bytes, now_ms);
         let limits = self.limits_now();
@@ -126,50 +100,131 @@ fn limits_of(settings: &RepairSettings) -> Limits {
     }
 }
 
-impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
-    /// Takes in how a node and its clients fare.
-    pub(in crate::coordinator) fn note_vitals(&self, node: NodeId, vitals: &Vitals) {
-        self.note_space(node, vitals);
-        lock(&self.throttle).foreground.add(&vitals.foreground);
-        let now_ms = self.core.ports.now_ms();
-        let mut links = lock(&self.links);
-        for &(to, bytes_per_s) in &vitals.links {
-            links.note(node, to, bytes_per_s, now_ms);
+/// The limits of repairs and conversions, and the guard of the foreground.
+pub(in crate::coordinator) struct Throttle<K> {
+    core: Arc<Core<K>>,
+    backlog: Arc<Backlog<K>>,
+    state: Mutex<State>,
+}
+
+impl<K: KeyValue + Send + Sync + 'static> Throttle<K> {
+    /// Nothing is under way yet.
+    pub(super) fn new(
+        core: &Arc<Core<K>>,
+        backlog: &Arc<Backlog<K>>,
+        settings: RepairSettings,
+    ) -> Self {
+        Self {
+            core: Arc::clone(core),
+            backlog: Arc::clone(backlog),
+            state: Mutex::new(State::new(settings)),
         }
     }
 
-    /// What links were found to carry.
-    pub(in crate::coordinator) fn link_rates(&self) -> CoordinatorReply {
+    /// Whether users have paused repairs.
+    pub(super) fn is_paused(&self) -> bool {
+        lock(&self.state).settings.is_paused
+    }
+
+    /// Which of some repairs may begin.
+    pub(super) fn choose(
+        &self,
+        repairs: &[&[LinkBytes]],
+        topology: &Topology,
+        now_ms: u64,
+    ) -> Choice {
+        lock(&self.state).choose(repairs, topology, now_ms)
+    }
+
+    /// Whether a repair that sends this may go on now.
+    pub(super) fn may_begin(&self, links: &[LinkBytes], topology: &Topology, now_ms: u64) -> bool {
+        let state = lock(&self.state);
+        let choice = state.choose(&[links], topology, now_ms);
+        !state.settings.is_paused && choice == Choice::Begin(0)
+    }
+
+    /// Takes what a repair is to send from the budget. Over how long it is to spread that.
+    pub(in crate::coordinator) fn take(
+        &self,
+        links: &[LinkBytes],
+        topology: &Topology,
+        now_ms: u64,
+    ) -> u64 {
+        lock(&self.state).take(links, topology, now_ms)
+    }
+
+    /// Takes it if the budget has it now.
+    ///
+    /// # Errors
+    /// When it may have it, if time alone brings that.
+    pub(in crate::coordinator) fn try_take(
+        &self,
+        links: &[LinkBytes],
+        topology: &Topology,
+        now_ms: u64,
+    ) -> Result<u64, Option<u64>> {
+        let mut state = lock(&self.state);
+        match state.choose(&[links], topology, now_ms) {
+            Choice::Begin(_) if !state.settings.is_paused => {
+                Ok(state.take(links, topology, now_ms))
+            }
+            Choice::Later(at_ms) => Err(Some(at_ms)),
+            Choice::Begin(_) | Choice::Nothing => Err(None),
+        }
+    }
+
+    /// Notes that a repair begins.
+    pub(super) fn begin(&self, now_ms: u64) {
+        lock(&self.state).made.begin(now_ms);
+    }
+
+    /// Notes that a chunk of so many bytes was made.
+    pub(super) fn note_made(&self, bytes: u64, now_ms: u64) {
+        lock(&self.state).made.note(bytes, now_ms);
+    }
+
+    /// Notes that no repair is under way.
+    pub(super) fn rest(&self) {
+        lock(&self.state).made.rest();
+    }
+
+    /// How fast repairs are and may be, and how long they will take.
+    pub(in crate::coordinator) fn tell_speed(&self, repair: &mut RepairStatus) {
         let now_ms = self.core.ports.now_ms();
-        let links = lock(&self.links);
-        let rates = links.all().map(|(from, to, measured)| LinkRate {
-            from,
-            to,
-            bytes_per_s: measured.bytes_per_s,
-            age_ms: now_ms.saturating_sub(measured.at_ms),
-        });
-        CoordinatorReply::Links(rates.collect())
+        let state = lock(&self.state);
+        repair.bytes_per_s = state.made.bytes_per_s(now_ms);
+        repair.rest_ms = state.made.rest_ms(repair.left_bytes, now_ms);
+        repair.is_paused = state.settings.is_paused;
+        repair.limits = state.limits();
+        repair.p99_target_ms = state.settings.p99_target_ms;
+        repair.p99_ms = state.p99_ms;
+        repair.guard_bytes_per_s = state.guard_bytes_per_s();
+    }
+
+    /// Takes in what clients saw of a node.
+    pub(in crate::coordinator) fn note_foreground(&self, vitals: &Vitals) {
+        lock(&self.state).foreground.add(&vitals.foreground);
     }
 
     /// Lets the guard look at the foreground, until the metadata store fails.
-    pub(in crate::coordinator) async fn guard_foreground(self: Arc<Self>) {
+    pub(in crate::coordinator) async fn guard(self: Arc<Self>) {
         while !self.core.is_broken() {
             self.core.ports.sleep_ms(GUARD_EVERY_MS).await;
             let now_ms = self.core.ports.now_ms();
             let changed = {
-                let mut throttle = lock(&self.throttle);
-                let before = throttle.guard_bytes_per_s();
-                throttle.look(now_ms);
-                throttle.guard_bytes_per_s() != before
+                let mut state = lock(&self.state);
+                let before = state.guard_bytes_per_s();
+                state.look(now_ms);
+                state.guard_bytes_per_s() != before
             };
             if changed {
-                self.repair_wake_up.wake();
+                self.backlog.wake();
             }
         }
     }
 
     /// Changes how repairs are made, durably.
-    pub(in crate::coordinator) async fn order_repair(&self, order: RepairOrder) -> Answer {
+    pub(in crate::coordinator) async fn order(&self, order: RepairOrder) -> Answer {
         if let RepairOrder::Limit { limits, .. } = &order {
             check_limits(limits)?;
         }
@@ -190,8 +245,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             .core
             .with_meta(move |meta: &Meta<K>| meta.change_repair_settings(change));
         let settings = changed.await?;
-        lock(&self.throttle).learn(settings);
-        self.repair_wake_up.wake();
+        lock(&self.state).learn(settings);
+        self.backlog.wake();
         Ok(CoordinatorReply::Done)
     }
 }

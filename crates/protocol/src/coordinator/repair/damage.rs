@@ -1,17 +1,17 @@
-//! A scrub of the whole cluster, when a user asks for one.
+//! Damage: chunks that their nodes have found corrupt, in a scrub or on their own, are marked stale and repaired.
 
-use crate::coordinator::Coordinator;
+use super::Repair;
 use crate::coordinator::core::{Answer, Denied};
 use crate::message::{CoordinatorReply, Damage, NodeReply, NodeRequest};
 use futures::future::join_all;
-use gabion_layout::NodeId;
+use gabion_layout::{NodeId, StripeRecord};
 use gabion_meta::{KeyValue, Meta, MetaError, StripeStatus};
 use std::sync::Arc;
 
-impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
+impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
     /// Has every node that is up verify all its bytes, and has what is damaged repaired.
     pub(in crate::coordinator) async fn scrub_all(self: &Arc<Self>) -> Answer {
-        let fleet = self.fleet();
+        let fleet = self.nodes.fleet();
         let scrubs = fleet.nodes().iter().map(|status| {
             let node = status.node;
             let is_up = fleet.is_up(node);
@@ -78,8 +78,35 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ok(left)
         };
         for chunk in self.core.with_meta(not_its_own).await? {
-            self.add_leftover(node, chunk);
+            self.leftovers.add(node, chunk);
         }
         Ok(self.condemn(node, found.to_vec()).await?)
+    }
+
+    /// Notes damage that a node has found.
+    pub(in crate::coordinator) async fn report_damage(
+        self: &Arc<Self>,
+        node: NodeId,
+        damage: Vec<Damage>,
+    ) -> Answer {
+        self.condemn(node, damage).await?;
+        Ok(CoordinatorReply::Done)
+    }
+
+    /// Marks chunks stale that their node has found damaged, and has them repaired. A report about a chunk
+    /// that has moved or was made anew since is passed over.
+    pub(in crate::coordinator) async fn condemn(
+        self: &Arc<Self>,
+        node: NodeId,
+        damage: Vec<Damage>,
+    ) -> Result<(), MetaError> {
+        let condemn = move |meta: &Meta<K>| {
+            let condemned = damage
+                .into_iter()
+                .map(|found| meta.condemn(found.chunk, node, found.generation));
+            condemned.filter_map(Result::transpose).collect()
+        };
+        let records: Vec<StripeRecord> = self.core.with_meta(condemn).await?;
+        self.backlog.add(records).await
     }
 }

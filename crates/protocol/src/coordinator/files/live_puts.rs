@@ -1,0 +1,26 @@
+//! Puts whose clients were heard of.
+
+use crate::coordinator::leases::occupied::Occupation;
+
+/// A replacement holds other writers up, so its client must be heard of so many times as often as
+/// that of a put.
+const REPLACEMENT_HASTE: u64 = 6;
+
+/// A put whose client was heard of.
+#[derive(Debug)]
+pub(super) struct LivePut {
+    pub(super) heard_ms: u64,
+    /// The stripes that it is to replace, if that was begun in this run of the coordinator. Those of
+    /// an earlier run need no guard: whoever takes one of their leases ends the replacement.
+    pub(super) occupation: Option<Occupation>,
+}
+
+impl LivePut {
+    /// How long its client may be silent.
+    pub(super) fn timeout_ms(&self, put_timeout_ms: u64) -> u64 {
+        match self.occupation {
+            Some(_) => put_timeout_ms / REPLACEMENT_HASTE,
+            None => put_timeout_ms,
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What all rooms stand on: the metadata and ports, what is known of pools and nodes, and where work is left
+//! for repair and for garbage.
+
+use super::core::Core;
+use super::garbage::leftovers::Leftovers;
+use super::leases::occupied::Occupied;
+use super::members::nodes::Nodes;
+use super::pool_facts::Pools;
+use super::repair::backlog::Backlog;
+use gabion_meta::{KeyValue, MetaError};
+use std::sync::Arc;
+
+/// What all rooms stand on. Each takes what it needs.
+pub(super) struct Ground<K> {
+    pub(super) core: Arc<Core<K>>,
+    pub(super) pools: Arc<Pools>,
+    pub(super) nodes: Arc<Nodes<K>>,
+    /// Stripes that are to be repaired.
+    pub(super) backlog: Arc<Backlog<K>>,
+    /// Chunks that are to be removed.
+    pub(super) leftovers: Arc<Leftovers>,
+    /// Stripes that are being repaired, replaced, converted or grouped.
+    pub(super) occupied: Occupied,
+}
+
+impl<K: KeyValue + Send + Sync + 'static> Ground<K> {
+    /// What the metadata say at the start. Waits for the disk.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub(super) fn new(core: Core<K>) -> Result<Self, MetaError> {
+        let core = Arc::new(core);
+        let pools = Arc::new(Pools::default());
+        let nodes = Arc::new(Nodes::new(&core)?);
+        Ok(Self {
+            backlog: Arc::new(Backlog::new(&core, &pools, &nodes)),
+            leftovers: Arc::new(Leftovers::new(core.meta.all_former_holders()?)),
+            occupied: Occupied::default(),
+            core,
+            pools,
+            nodes,
+        })
+    }
+}

@@ -1,0 +1,211 @@
+//! What the coordinator knows of its nodes, for all rooms: who is up, how often each has joined, what
+//! each has said of its disk and its links. The rest of `members` changes it; other rooms read it.
+//!
+//! Locks are taken in this order: joins, sessions, roster, suspicions. The others are held alone.
+
+use super::fleet::Fleet;
+use super::roster::Roster;
+use super::sessions::Sessions;
+use super::space::Reports;
+use super::suspicions::Suspicions;
+use crate::coordinator::core::{Core, Denied, lock};
+use crate::message::{
+    ArrayStatus, CoordinatorReply, JoinProgress, LinkRate, Liveness, NodeStatus, Vitals,
+};
+use futures::lock::MutexGuard;
+use gabion_layout::{NodeId, StripeId, Topology};
+use gabion_meta::{KeyValue, Membership, MetaError};
+use gabion_planner::manager::LinkMatrix;
+use gabion_planner::placement::{Room, Space};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+/// How often each node has joined since the start.
+pub(in crate::coordinator) type Joins = BTreeMap<NodeId, u64>;
+
+/// The nodes as the coordinator knows them.
+pub(in crate::coordinator) struct Nodes<K> {
+    core: Arc<Core<K>>,
+    /// Joins, declarations of failure and the last step of each repair hold this lock, because each
+    /// decides by what the others change.
+    joins: futures::lock::Mutex<Joins>,
+    /// The nodes that join now.
+    pub(super) sessions: Mutex<Sessions>,
+    /// Records and leases.
+    pub(super) roster: Mutex<Roster>,
+    /// What is held against nodes whose leases run.
+    pub(super) suspicions: Mutex<Suspicions>,
+    /// What nodes have said with their last heartbeats.
+    reports: Mutex<Reports>,
+    /// What links carry, as nodes have told since the start.
+    links: Mutex<LinkMatrix>,
+}
+
+impl<K: KeyValue + Send + Sync + 'static> Nodes<K> {
+    /// The nodes of the metadata, each of which gets the benefit of the doubt, told to the ports.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub(in crate::coordinator) fn new(core: &Arc<Core<K>>) -> Result<Self, MetaError> {
+        let (records, standings) = (core.meta.nodes()?, core.meta.standings()?);
+        let now_ms = core.ports.now_ms();
+        let nodes = Self {
+            core: Arc::clone(core),
+            joins: futures::lock::Mutex::default(),
+            sessions: Mutex::default(),
+            roster: Mutex::new(Roster::new(core.options.timing, records, standings, now_ms)),
+            suspicions: Mutex::default(),
+            reports: Mutex::default(),
+            links: Mutex::default(),
+        };
+        core.ports.learn_nodes(&nodes.statuses());
+        Ok(nodes)
+    }
+
+    /// All nodes at this instant.
+    pub(in crate::coordinator) fn fleet(&self) -> Fleet {
+        let roster = lock(&self.roster);
+        roster.fleet(self.core.ports.now_ms(), &lock(&self.suspicions))
+    }
+
+    /// The same, as others are told.
+    pub(in crate::coordinator) fn statuses(&self) -> Vec<NodeStatus> {
+        let roster = lock(&self.roster);
+        roster.statuses(self.core.ports.now_ms(), &lock(&self.suspicions))
+    }
+
+    /// The failed nodes.
+    pub(in crate::coordinator) fn failed(&self) -> Vec<NodeId> {
+        lock(&self.roster).failed()
+    }
+
+    /// A copy of the membership, for questions that metadata asks of it.
+    pub(in crate::coordinator) fn membership(&self) -> Membership {
+        lock(&self.roster).membership()
+    }
+
+    /// Holds joins and declarations of failure back. How often each node has joined.
+    pub(in crate::coordinator) async fn hold_joins(&self) -> MutexGuard<'_, Joins> {
+        self.joins.lock().await
+    }
+
+    /// How often a node has joined.
+    pub(in crate::coordinator) async fn joins_of(&self, node: NodeId) -> Option<u64> {
+        self.joins.lock().await.get(&node).copied()
+    }
+
+    /// How often each of some nodes has joined; those that have not since the start are left out.
+    pub(in crate::coordinator) async fn joins_of_all(&self, nodes: &BTreeSet<NodeId>) -> Joins {
+        let joins = self.joins.lock().await;
+        let known = nodes
+            .iter()
+            .filter_map(|node| Some((*node, *joins.get(node)?)));
+        known.collect()
+    }
+
+    /// Notes that a stripe has changed on which answers to joining nodes depend. Hold joins back from before
+    /// the change until after this.
+    pub(in crate::coordinator) fn note_change(&self, nodes: &[NodeId], stripe: StripeId) {
+        lock(&self.sessions).note_change(nodes, stripe);
+    }
+
+    /// Whether a node joins now.
+    pub(in crate::coordinator) fn is_joining(&self, node: NodeId) -> bool {
+        lock(&self.sessions).is_joining(node)
+    }
+
+    /// How far the joins are.
+    pub(in crate::coordinator) fn joining(&self) -> BTreeMap<NodeId, JoinProgress> {
+        lock(&self.sessions).progress()
+    }
+
+    /// The arrays of nodes that are not failed.
+    pub(in crate::coordinator) fn arrays(&self) -> BTreeMap<NodeId, ArrayStatus> {
+        lock(&self.roster).arrays(self.core.ports.now_ms())
+    }
+
+    /// Notes what a node has said of its disk and its links.
+    pub(super) fn note_vitals(&self, node: NodeId, vitals: &Vitals) {
+        let now_ms = self.core.ports.now_ms();
+        let event = lock(&self.reports).note(node, vitals.space, now_ms);
+        if let Some(event) = event {
+            self.core.ports.note_event(&event);
+        }
+        let mut links = lock(&self.links);
+        for &(to, bytes_per_s) in &vitals.links {
+            links.note(node, to, bytes_per_s, now_ms);
+        }
+    }
+
+    /// Forgets the links of a node that is drained.
+    pub(super) fn forget_links(&self, node: NodeId) {
+        lock(&self.links).forget(node);
+    }
+
+    /// What links carry.
+    pub(in crate::coordinator) fn links(&self) -> LinkMatrix {
+        lock(&self.links).clone()
+    }
+
+    /// The same, as users are told.
+    pub(in crate::coordinator) fn link_rates(&self) -> CoordinatorReply {
+        let now_ms = self.core.ports.now_ms();
+        let links = lock(&self.links);
+        let rates = links.all().map(|(from, to, measured)| LinkRate {
+            from,
+            to,
+            bytes_per_s: measured.bytes_per_s,
+            age_ms: now_ms.saturating_sub(measured.at_ms),
+        });
+        CoordinatorReply::Links(rates.collect())
+    }
+
+    /// What nodes that are not failed have last said of their disks, and how long ago.
+    pub(in crate::coordinator) fn last_heard(
+        &self,
+        fleet: &Fleet,
+    ) -> (BTreeMap<NodeId, Space>, BTreeMap<NodeId, u64>) {
+        let now_ms = self.core.ports.now_ms();
+        let reports = lock(&self.reports);
+        let live = fleet.nodes().iter();
+        let live = live.filter(|status| status.liveness != Liveness::Failed);
+        let live: Vec<NodeId> = live.map(|status| status.node).collect();
+        let nodes = live.iter().copied();
+        let spaces = nodes.filter_map(|node| Some((node, reports.space(node)?)));
+        let nodes = live.iter().copied();
+        let silences = nodes.filter_map(|node| Some((node, reports.silence_ms(node, now_ms)?)));
+        (spaces.collect(), silences.collect())
+    }
+
+    /// Those of some nodes that are not full; all of them where all are.
+    pub(in crate::coordinator) fn roomy(&self, nodes: Vec<NodeId>, bytes: u64) -> Vec<NodeId> {
+        lock(&self.reports).roomy(nodes, bytes)
+    }
+
+    /// The room on some nodes.
+    pub(in crate::coordinator) fn room(&self, nodes: Topology) -> Room {
+        Room::new(nodes, lock(&self.reports).spaces())
+    }
+
+    /// Why new chunks of `bytes` a node have no places, where that is because of disks that are full `when`.
+    pub(in crate::coordinator) fn no_room(
+        &self,
+        nodes: &Topology,
+        bytes: u64,
+        when: &str,
+    ) -> Option<Denied> {
+        let reports = lock(&self.reports);
+        let is_short = |node: &NodeId| {
+            let space = reports.space(*node);
+            space.is_some_and(|space| space.free_bytes < bytes)
+        };
+        let short = nodes.nodes().map(|place| place.node).filter(is_short);
+        let short: Vec<String> = short.map(|node| node.to_string()).collect();
+        (!short.is_empty()).then(|| {
+            Denied(format!(
+                "the disk is full of {}{when}, and the other nodes are too few for a stripe; delete files or add nodes",
+                short.join(", ")
+            ))
+        })
+    }
+}

@@ -1,0 +1,191 @@
+//! The nodes' records, which are durable, and their heartbeats, which are not.
+
+use super::fleet::Fleet;
+use super::suspicions::Suspicions;
+use crate::message::{ArrayStatus, Liveness, NodeStatus};
+use gabion_layout::NodeId;
+use gabion_meta::{Departure, Heartbeat, Membership, NodeRecord, NodeState, Standing, Timing};
+use std::collections::BTreeMap;
+
+/// Nodes as they are now.
+#[derive(Debug)]
+pub(super) struct Roster {
+    membership: Membership,
+    records: BTreeMap<NodeId, NodeRecord>,
+    /// Nodes that are not named have the default.
+    standings: BTreeMap<NodeId, Standing>,
+    /// As nodes said with their last heartbeats.
+    arrays: BTreeMap<NodeId, ArrayStatus>,
+}
+
+impl Roster {
+    /// The nodes that a coordinator finds at its own start.
+    pub(super) fn new(
+        timing: Timing,
+        records: Vec<NodeRecord>,
+        standings: Vec<(NodeId, Standing)>,
+        now_ms: u64,
+    ) -> Self {
+        let mut membership = Membership::new(timing);
+        for record in &records {
+            membership.expect(record.id, record.failed, now_ms);
+        }
+        let records = records.into_iter().map(|r| (r.id, r)).collect();
+        Self {
+            membership,
+            records,
+            standings: standings.into_iter().collect(),
+            arrays: BTreeMap::new(),
+        }
+    }
+
+    /// A copy of the membership, for questions that metadata asks of it.
+    pub(super) fn membership(&self) -> Membership {
+        self.membership.clone()
+    }
+
+    /// A node counts as failed when that is durable and not before: until then others may still
+    /// act on its being a member.
+    pub(super) fn liveness(&self, node: NodeId, now_ms: u64) -> Liveness {
+        match (self.records.get(&node), self.membership.state(node, now_ms)) {
+            (None, _) => Liveness::Failed,
+            (Some(record), _) if record.failed => Liveness::Failed,
+            (_, Some(NodeState::Up)) => Liveness::Up,
+            _ => Liveness::Suspect,
+        }
+    }
+
+    /// Renews a member's lease. Whether it is renewed: a node that is unknown, failed or superseded
+    /// must join first.
+    pub(super) fn renew(&mut self, node: NodeId, incarnation: u64, now_ms: u64) -> bool {
+        let failed = self.records.get(&node).is_none_or(|record| record.failed)
+            || self.membership.state(node, now_ms) >= Some(NodeState::Failed);
+        !failed && self.admit(node, incarnation, now_ms)
+    }
+
+    /// Lets a failed node take its time to come back.
+    pub(super) fn await_return(&mut self, node: NodeId, now_ms: u64) {
+        self.membership.await_return(node, now_ms);
+    }
+
+    /// Whether a node was heard since the coordinator's start.
+    pub(super) fn was_heard(&self, node: NodeId) -> bool {
+        self.membership.was_heard(node)
+    }
+
+    /// Starts the lease of a node that joins. False when a later run of it has joined already.
+    pub(super) fn admit(&mut self, node: NodeId, incarnation: u64, now_ms: u64) -> bool {
+        match self.membership.heartbeat(node, incarnation, now_ms) {
+            Heartbeat::Granted(_) => true,
+            Heartbeat::Superseded { .. } => false,
+        }
+    }
+
+    /// Ends a member's lease, since that run of it serves nothing more. Whether it had one.
+    pub(super) fn end(&mut self, node: NodeId, incarnation: u64, now_ms: u64) -> bool {
+        let is_member = self.records.get(&node).is_some_and(|record| !record.failed);
+        is_member && self.membership.end(node, incarnation, now_ms)
+    }
+
+    /// Takes over what is durable now.
+    pub(super) fn learn(&mut self, record: NodeRecord) {
+        if !record.failed
+            && let Some(standing) = self.standings.get_mut(&record.id)
+        {
+            standing.given_up = false;
+        }
+        self.records.insert(record.id, record);
+    }
+
+    /// Takes over what is durable now of a node's standing.
+    pub(super) fn learn_standing(&mut self, node: NodeId, standing: Standing) {
+        self.standings.insert(node, standing);
+    }
+
+    /// Takes over what a node says of its array; none where it has none.
+    pub(super) fn note_array(&mut self, node: NodeId, array: Option<ArrayStatus>) {
+        match array {
+            Some(array) => self.arrays.insert(node, array),
+            None => self.arrays.remove(&node),
+        };
+    }
+
+    /// The arrays of nodes that are not failed.
+    pub(super) fn arrays(&self, now_ms: u64) -> BTreeMap<NodeId, ArrayStatus> {
+        let mut arrays = self.arrays.clone();
+        arrays.retain(|&node, _| self.liveness(node, now_ms) != Liveness::Failed);
+        arrays
+    }
+
+    fn standing(&self, node: NodeId) -> Standing {
+        self.standings.get(&node).copied().unwrap_or_default()
+    }
+
+    /// Whether a node is drained, so that it may leave.
+    pub(super) fn is_drained(&self, node: NodeId) -> bool {
+        self.standing(node).departure == Departure::Drained
+    }
+
+    /// Lets time pass: the nodes whose leases have just ended, those to declare failed, and those whose
+    /// time of grace has just ended.
+    pub(super) fn tick(&mut self, now_ms: u64) -> (Vec<NodeId>, Vec<NodeId>, Vec<NodeId>) {
+        let transitions = self.membership.tick(now_ms);
+        let that_became = |state| {
+            let became = transitions.iter().filter(move |t| t.to == state);
+            became.map(|t| t.node).collect()
+        };
+        let (late, ended) = (
+            that_became(NodeState::Suspect),
+            that_became(NodeState::Dead),
+        );
+        let silent = |record: &&NodeRecord| {
+            !record.failed && self.membership.state(record.id, now_ms) >= Some(NodeState::Failed)
+        };
+        let silent = self.records.values().filter(silent).map(|r| r.id).collect();
+        (late, silent, ended)
+    }
+
+    /// The failed nodes.
+    pub(super) fn failed(&self) -> Vec<NodeId> {
+        let failed = self.records.values().filter(|record| record.failed);
+        failed.map(|record| record.id).collect()
+    }
+
+    /// The nodes that are being drained.
+    pub(super) fn draining(&self) -> Vec<NodeId> {
+        let draining = self.standings.iter();
+        let draining = draining.filter(|(_, s)| s.departure == Departure::Draining);
+        draining.map(|(&node, _)| node).collect()
+    }
+
+    /// Whether there is such a node.
+    pub(super) fn is_known(&self, node: NodeId) -> bool {
+        self.records.contains_key(&node)
+    }
+
+    /// All nodes, by id. One that is suspected is none to rely on, though its lease may run.
+    pub(super) fn statuses(&self, now_ms: u64, suspicions: &Suspicions) -> Vec<NodeStatus> {
+        let liveness = |node| match self.liveness(node, now_ms) {
+            Liveness::Up if suspicions.is_suspect(node) => Liveness::Suspect,
+            known => known,
+        };
+        let status = |record: &NodeRecord| NodeStatus {
+            node: record.id,
+            rack: record.rack,
+            address: record.address.clone(),
+            liveness: liveness(record.id),
+            departure: self.standing(record.id).departure,
+        };
+        self.records.values().map(status).collect()
+    }
+
+    /// A picture of now.
+    pub(super) fn fleet(&self, now_ms: u64, suspicions: &Suspicions) -> Fleet {
+        let given_up = |record: &&NodeRecord| {
+            let dead = self.membership.state(record.id, now_ms) == Some(NodeState::Dead);
+            record.failed && (dead || self.standing(record.id).given_up)
+        };
+        let given_up = self.records.values().filter(given_up).map(|r| r.id);
+        Fleet::new(self.statuses(now_ms, suspicions), given_up.collect())
+    }
+}

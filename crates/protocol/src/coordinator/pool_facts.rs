@@ -1,0 +1,88 @@
+//! What follows from a pool's record: worked out once for all rooms, since pools never change.
+
+use super::core::{Denied, lock};
+use gabion_codec::Code;
+use gabion_layout::{ChunkIndex, Geometry, PoolId};
+use gabion_meta::{KeyValue, Meta, MetaError, PoolRecord};
+use gabion_plan::Keepings;
+use gabion_planner::endurance::failures_left;
+use gabion_planner::update;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+/// A pool and what follows from its record.
+#[derive(Debug)]
+pub(super) struct PoolFacts {
+    pub(super) record: PoolRecord,
+    pub(super) code: Code,
+}
+
+impl PoolFacts {
+    /// The shape of a stripe of the pool whose chunks have so many bytes.
+    pub(super) fn geometry(&self, chunk_bytes: u64) -> Result<Geometry, Denied> {
+        let (k, m, rows) = (self.code.k(), self.code.m(), self.code.sub_chunks());
+        Ok(Geometry::new(k, m, rows, chunk_bytes)?)
+    }
+
+    /// How chunks of so many bytes keep the records of updates.
+    pub(super) fn keepings(&self, chunk_bytes: u64) -> Keepings {
+        let spec = &self.record.spec;
+        update::keepings(spec.update, spec.reserve, chunk_bytes)
+    }
+}
+
+/// The pools that were asked for since the start.
+#[derive(Debug, Default)]
+pub(super) struct Pools {
+    facts: Mutex<BTreeMap<PoolId, Arc<PoolFacts>>>,
+    /// How many more losses stripes survive, by what they have lost.
+    endurance: Mutex<BTreeMap<(PoolId, Vec<ChunkIndex>), i32>>,
+}
+
+impl Pools {
+    /// A pool with its code. Waits for the disk the first time.
+    pub(super) fn facts<K: KeyValue>(
+        &self,
+        meta: &Meta<K>,
+        id: PoolId,
+    ) -> Result<Arc<PoolFacts>, MetaError> {
+        if let Some(facts) = lock(&self.facts).get(&id) {
+            return Ok(Arc::clone(facts));
+        }
+        let record = meta.pool(id)?;
+        let code = record.spec.code.parse();
+        let code = code.map_err(|error| MetaError::Pool(format!("{error}")))?;
+        let facts = Arc::new(PoolFacts { record, code });
+        lock(&self.facts).insert(id, Arc::clone(&facts));
+        Ok(facts)
+    }
+
+    /// The pool of the stripes that a pool's blocks become, if they are replicated at first. Waits for the
+    /// disk the first time.
+    pub(super) fn encoded_of<K: KeyValue>(
+        &self,
+        meta: &Meta<K>,
+        facts: &PoolFacts,
+    ) -> Result<Option<Arc<PoolFacts>>, MetaError> {
+        let lifecycle = facts.record.lifecycle;
+        let encoded = lifecycle.map(|lifecycle| self.facts(meta, lifecycle.encoded));
+        encoded.transpose()
+    }
+
+    /// How many more chunk losses a stripe of the pool survives that has lost these. Waits for the
+    /// disk the first time.
+    pub(super) fn failures_left<K: KeyValue>(
+        &self,
+        meta: &Meta<K>,
+        pool: PoolId,
+        lost: &[ChunkIndex],
+    ) -> Result<i32, MetaError> {
+        let key = (pool, lost.to_vec());
+        if let Some(&known) = lock(&self.endurance).get(&key) {
+            return Ok(known);
+        }
+        let left = failures_left(&self.facts(meta, pool)?.code, lost);
+        lock(&self.endurance).insert(key, left);
+        Ok(left)
+    }
+}

@@ -1,0 +1,149 @@
+//! One attempt at a stripe: what was scheduled, what is being made, and what has been learnt so far.
+
+use super::survey::{Setback, Survey, Target};
+use crate::settle::Outcome;
+use gabion_layout::{ChunkIndex, Epoch, Generation, NodeId, Sequence, StripeRecord};
+use gabion_plan::{Cost, LinkBytes, Plan};
+use std::collections::BTreeSet;
+
+/// How often a chunk may be made in vain because updates went further than the logs reach. After
+/// that, updates wait until it is made.
+pub(in crate::coordinator) const OUTRUN_COUNT_MAX: u32 = 2;
+
+/// What a repair is to begin with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Intent {
+    /// The chunks that are made together and who receives them; at least one.
+    pub(super) targets: Vec<Target>,
+    /// The helpers in the order of the chain; empty for a chunk that is moved.
+    pub(super) path: Vec<ChunkIndex>,
+    /// Whether the path goes around slow links, so that it must be a chain in this order.
+    pub(super) is_detour: bool,
+    pub(super) links: Vec<LinkBytes>,
+}
+
+/// A repair that has its share of the budget.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Admitted {
+    pub(super) intent: Intent,
+    /// Over how long it is to spread what it sends.
+    pub(super) spread_ms: u64,
+}
+
+/// How a stripe's repair has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Ended {
+    /// There is nothing left to do, or nothing that can be done now.
+    Done,
+    /// There is more to do when the budget allows it: the stripe goes back to the queue.
+    Unfinished,
+}
+
+/// What has become of the stripe's repair so far.
+#[derive(Default)]
+pub(super) struct Progress {
+    /// The share of the budget with which it began, until it is used.
+    pub(super) admitted: Option<Admitted>,
+    /// Whether a chunk has been begun.
+    pub(super) has_begun: bool,
+    /// Whether something is left that the budget does not allow now.
+    pub(super) is_unfinished: bool,
+    /// Nodes that could not take a chunk, or may yet carry out an order to remove one that they were
+    /// given: a later term is safe from that, and the next round may not have one.
+    pub(super) avoided: BTreeSet<NodeId>,
+    /// Nodes that have failed as helpers.
+    pub(super) distrusted: BTreeSet<NodeId>,
+    /// How often a made chunk was too old to be brought up to date.
+    pub(super) outrun_count: u32,
+    /// Chunks for which there is no place.
+    pub(super) homeless: BTreeSet<ChunkIndex>,
+    /// Chunks that cannot be brought up to date by what they missed.
+    pub(super) beyond_logs: BTreeSet<ChunkIndex>,
+    /// Why the last of the homeless is.
+    pub(super) no_place: Option<Setback>,
+}
+
+impl Progress {
+    /// Those of the chunks whose nodes have not failed as helpers.
+    pub(super) fn trusted(&self, stripe: &StripeRecord, chunks: &[ChunkIndex]) -> Vec<ChunkIndex> {
+        let is_trusted = |chunk: &ChunkIndex| !self.distrusted.contains(&stripe.nodes[chunk.at()]);
+        chunks.iter().copied().filter(is_trusted).collect()
+    }
+
+    /// The helpers that were chosen when the repair was admitted, if it is this one.
+    pub(super) fn path_for(&self, targets: &[Target]) -> Option<Vec<ChunkIndex>> {
+        let intent = &self.admitted.as_ref()?.intent;
+        let is_it = intent.targets == targets && !intent.path.is_empty();
+        is_it.then(|| intent.path.clone())
+    }
+
+    /// Whether the scheduled path goes around slow links.
+    pub(super) fn is_detour(&self) -> bool {
+        let admitted = self.admitted.as_ref();
+        admitted.is_some_and(|admitted| admitted.intent.is_detour)
+    }
+
+    /// The node that was to have a chunk when the repair was admitted, if it still may.
+    pub(super) fn scheduled(&self, chunk: ChunkIndex, candidates: &[NodeId]) -> Option<NodeId> {
+        let targets = &self.admitted.as_ref()?.intent.targets;
+        let (_, node) = targets.iter().find(|target| target.0 == chunk)?;
+        candidates.contains(node).then_some(*node)
+    }
+
+    /// Whether a chunk that has to be repaired is to be made, and not brought up to date or left.
+    pub(super) fn is_to_be_made(&self, survey: &Survey, chunk: ChunkIndex) -> bool {
+        let catches_up = survey.behind(chunk).is_some() && !self.beyond_logs.contains(&chunk);
+        !catches_up && !self.homeless.contains(&chunk)
+    }
+}
+
+/// A term of the coordinator's, under which the stripe is settled and nothing changes.
+pub(super) struct Round {
+    pub(super) epoch: Epoch,
+    pub(super) outcome: Outcome,
+    /// Nodes that were failed when updates were settled. One that returns meanwhile may hold records
+    /// of updates that nobody has told it about, so it helps only after the next settling.
+    pub(super) absent: Vec<NodeId>,
+}
+
+/// One try to make a chunk, or all lost ones of a stripe together (`ECPipe` section 4.4).
+pub(super) struct Rebuild {
+    /// At least one. More than one are all lost.
+    pub(super) made: Vec<Made>,
+    /// The term under which it was planned.
+    pub(super) epoch: Epoch,
+    /// The generation in which it is made.
+    pub(super) generation: Generation,
+    /// The update as of which it is made.
+    pub(super) base: Sequence,
+    pub(super) plan: Plan,
+    /// Chunks that could not be read when it was planned.
+    pub(super) lost: Vec<ChunkIndex>,
+    pub(super) cost: Cost,
+    /// Whether the chunk is whole where it is, and is moved.
+    pub(super) is_move: bool,
+    /// Over how long its reads are spread.
+    pub(super) spread_ms: u64,
+    pub(super) began_ms: u64,
+}
+
+impl Rebuild {
+    /// What is made, and where.
+    pub(super) fn targets(&self) -> Vec<Target> {
+        let made = self.made.iter();
+        made.map(|made| (made.chunk, made.requestor)).collect()
+    }
+}
+
+/// A chunk that is being made, and may be done before others of its rebuild.
+#[derive(Clone, Copy)]
+pub(super) struct Made {
+    pub(super) chunk: ChunkIndex,
+    pub(super) requestor: NodeId,
+    /// How often the requestor had joined when the try began.
+    pub(super) joins: Option<u64>,
+    /// Whether the requestor holds the chunk that is to be replaced.
+    pub(super) in_place: bool,
+    /// Whether the requestor has said that it is whole.
+    pub(super) is_done: bool,
+}

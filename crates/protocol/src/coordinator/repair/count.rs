@@ -1,0 +1,185 @@
+//! Making chunks count that were made: they catch up under the lease, and one transaction says where they
+//! are.
+
+use super::Repair;
+use super::attempt::{Made, Progress, Rebuild, Round};
+use super::survey::{Setback, Survey};
+use crate::coordinator::core::lock;
+use crate::fence::fence;
+use gabion_layout::{ChunkId, ChunkIndex, Epoch, Generation, NodeId, StaleChunk, StripeId};
+use gabion_meta::{KeyValue, Meta, MetaError};
+use std::sync::Arc;
+
+/// What has become of a chunk that was made.
+enum Fate {
+    /// It counts.
+    Counts,
+    /// The stripe has changed, or needs it no more.
+    Moot,
+    /// Updates have gone further than logs reach.
+    Outrun,
+}
+
+impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
+    /// Brings made chunks up to date and makes them count, under a lease. Those with which that does not
+    /// succeed were made for nothing.
+    pub(super) async fn count_made(
+        self: &Arc<Self>,
+        id: StripeId,
+        round: &Round,
+        rebuild: &Rebuild,
+        progress: &mut Progress,
+    ) -> Result<(), Setback> {
+        let (mut counts, mut is_outrun, mut setback) = (false, false, None);
+        for made in &rebuild.made {
+            let fate = self.try_count(id, round, rebuild, *made, progress).await;
+            counts |= matches!(fate, Ok(Fate::Counts));
+            is_outrun |= matches!(fate, Ok(Fate::Outrun));
+            if !matches!(fate, Ok(Fate::Counts)) {
+                self.give_up(id, made, round.epoch, progress).await;
+            }
+            setback = setback.or(fate.err());
+        }
+        progress.outrun_count += u32::from(is_outrun);
+        if counts {
+            let mut repaired = lock(&self.counts);
+            repaired.planned_cross_rack_bytes += rebuild.cost.cross_rack_bytes;
+            repaired.busy_ms += self.core.ports.now_ms().saturating_sub(rebuild.began_ms);
+        }
+        setback.map_or(Ok(()), Err)
+    }
+
+    async fn try_count(
+        self: &Arc<Self>,
+        id: StripeId,
+        round: &Round,
+        rebuild: &Rebuild,
+        made: Made,
+        progress: &mut Progress,
+    ) -> Result<Fate, Setback> {
+        let (chunk, requestor) = (made.chunk, made.requestor);
+        let Some(mut survey) = self.survey(id).await? else {
+            return Ok(Fate::Moot);
+        };
+        if !survey.fleet.work(&survey.stripe).contains(&chunk) {
+            // Its node has returned with it, or stays.
+            return Ok(Fate::Moot);
+        }
+        if !self
+            .bring_up(&survey, chunk, requestor, rebuild.base, round)
+            .await?
+        {
+            return Ok(Fate::Outrun);
+        }
+        let is_whole = !survey.stripe.is_stale(chunk);
+        if rebuild.is_move && is_whole && !self.retire(&mut survey, chunk, round).await? {
+            return Ok(Fate::Moot);
+        }
+        let place = (requestor, Some(rebuild.generation));
+        if !self.relocate(&survey, chunk, place, made.joins).await? {
+            return Ok(Fate::Moot);
+        }
+        self.count(&survey, rebuild);
+        if !made.in_place {
+            let holder = survey.stripe.nodes[chunk.at()];
+            if !self
+                .garbage
+                .discard(holder, survey.id(chunk), round.epoch)
+                .await
+            {
+                progress.avoided.insert(holder);
+            }
+        }
+        Ok(Fate::Counts)
+    }
+
+    /// Ends the service of a chunk that has been copied, under the lease and before the copy counts: it
+    /// is stale from now on, durably, and its node, which is up, refuses whoever knows a layout in
+    /// which it is not. Otherwise a reader could find it there after updates that it took no part in. A
+    /// crash after this leaves a chunk that has missed nothing, and counts again as soon as somebody
+    /// looks. False when the stripe has changed meanwhile.
+    async fn retire(
+        &self,
+        survey: &mut Survey,
+        chunk: ChunkIndex,
+        round: &Round,
+    ) -> Result<bool, Setback> {
+        let id = survey.stripe.id;
+        let stale = StaleChunk {
+            chunk,
+            missed_after: Some(round.outcome.mark),
+        };
+        let expected = survey.stripe.generation.0 + 1;
+        let note = move |meta: &Meta<K>| meta.note_stale(id, &[stale]);
+        survey.stripe = self.core.with_meta(note).await?;
+        if survey.stripe.generation.0 != expected {
+            return Ok(false);
+        }
+        let holder = survey.stripe.nodes[chunk.at()];
+        let term = (id, round.epoch, survey.stripe.generation);
+        fence(&*self.core.ports, holder, term).await?;
+        Ok(true)
+    }
+
+    /// Has a chunk removed that was made and will not count. One that was made in place is replaced
+    /// by the next.
+    pub(super) async fn give_up(
+        &self,
+        stripe: StripeId,
+        made: &Made,
+        epoch: Epoch,
+        progress: &mut Progress,
+    ) {
+        let index = made.chunk;
+        if !made.in_place {
+            let chunk = ChunkId { stripe, index };
+            if !self.garbage.discard(made.requestor, chunk, epoch).await {
+                progress.avoided.insert(made.requestor);
+            }
+        }
+    }
+
+    /// Makes a chunk count on a node, where it was made in this generation or has caught up. False when the
+    /// stripe has changed since it was planned for.
+    pub(super) async fn relocate(
+        &self,
+        survey: &Survey,
+        chunk: ChunkIndex,
+        (node, made_in): (NodeId, Option<Generation>),
+        joins_before: Option<u64>,
+    ) -> Result<bool, Setback> {
+        let (id, generation) = (survey.stripe.id, survey.stripe.generation);
+        let joins = self.nodes.hold_joins().await;
+        if joins.get(&node).copied() != joins_before {
+            // It may have told its chunks before this one was whole, and been told to delete it.
+            return Err(Setback(format!(
+                "{node} has joined anew while it was given {chunk}"
+            )));
+        }
+        let moved = self
+            .core
+            .with_meta(move |meta| meta.relocate(id, generation, chunk, (node, made_in)))
+            .await;
+        match moved {
+            Ok(_) => {
+                self.nodes.note_change(&survey.stripe.nodes, id);
+                Ok(true)
+            }
+            Err(MetaError::GenerationChanged { .. } | MetaError::UnknownStripe(_)) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn count(&self, survey: &Survey, rebuild: &Rebuild) {
+        let (now_ms, bytes) = (self.core.ports.now_ms(), survey.stripe.chunk_bytes);
+        self.throttle.note_made(bytes, now_ms);
+        let mut repaired = lock(&self.counts);
+        if rebuild.is_move {
+            repaired.moved_chunk_count += 1;
+            repaired.moved_bytes += bytes;
+        } else {
+            repaired.repaired_chunk_count += 1;
+            repaired.repaired_bytes += bytes;
+        }
+    }
+}

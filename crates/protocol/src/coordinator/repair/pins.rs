@@ -1,0 +1,51 @@
+//! Pins: settled marks that nodes keep readable while a chunk is made of them and updates go on.
+
+use super::Repair;
+use crate::coordinator::core::SHORT_DEADLINE_MS;
+use crate::message::NodeRequest;
+use futures::FutureExt;
+use futures::future::join_all;
+use gabion_layout::{NodeId, Sequence, StripeId};
+use gabion_meta::KeyValue;
+
+/// A mark that nodes keep readable.
+pub(in crate::coordinator) struct Pins {
+    stripe: StripeId,
+    cut: Sequence,
+    nodes: Vec<NodeId>,
+}
+
+impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
+    /// Has nodes keep a mark readable.
+    pub(in crate::coordinator) async fn pin_nodes(
+        &self,
+        stripe: StripeId,
+        cut: Sequence,
+        nodes: Vec<NodeId>,
+        hold_ms: u64,
+    ) -> Pins {
+        let request = NodeRequest::Pin {
+            stripe,
+            cut,
+            hold_ms,
+        };
+        let calls = nodes.iter().map(|&node| {
+            self.core
+                .ports
+                .call_node(node, request.clone(), SHORT_DEADLINE_MS)
+        });
+        join_all(calls).await;
+        Pins { stripe, cut, nodes }
+    }
+
+    /// Tells nodes that a mark need not stay readable. One that does not hear it forgets the pin in
+    /// time.
+    pub(in crate::coordinator) fn unpin(&self, pins: Pins) {
+        let Pins { stripe, cut, nodes } = pins;
+        for node in nodes {
+            let request = NodeRequest::Unpin { stripe, cut };
+            let told = self.core.ports.call_node(node, request, SHORT_DEADLINE_MS);
+            self.core.ports.spawn(told.map(|_| ()).boxed());
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Settling a stripe under the coordinator's own lease: no older term goes on, all updates under way are
+//! decided, and what was appended is committed, so that the code knows all that the stripe is.
+
+use super::Repair;
+use super::attempt::Round;
+use super::survey::{Setback, Survey};
+use crate::commit::{Absent, Commit, CommitTerms};
+use crate::coordinator::core::Denied;
+use crate::message::{Purpose, Refusal};
+use crate::progress::Heard;
+use crate::settle::{
+    Outcome, check_copies, collect, exclusion, is_proof, recovery_rule, resolve,
+    verify_irreplaceable, verify_survivors,
+};
+use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StripeId};
+use gabion_meta::{KeyValue, Meta, MetaError};
+use gabion_planner::update;
+use std::sync::Arc;
+
+impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
+    /// Fences off older terms and decides about all updates under way, without the failed nodes,
+    /// which it names. None when the stripe is gone.
+    pub(in crate::coordinator) async fn settle(
+        self: &Arc<Self>,
+        id: StripeId,
+        epoch: Epoch,
+    ) -> Result<Option<(Outcome, Vec<NodeId>)>, Setback> {
+        loop {
+            let Some(survey) = self.survey(id).await? else {
+                return Ok(None);
+            };
+            survey.check_hope()?;
+            let failed = survey.failed();
+            let stripe = &survey.stripe;
+            if survey.appends {
+                check_appended(&survey)?;
+            }
+            let holdings =
+                match collect(&*self.core.ports, stripe, &survey.former, epoch, &failed).await {
+                    Ok(holdings) => holdings,
+                    Err(refusal) => {
+                        let blamed = survey.blamed(&refusal).ok_or(refusal)?;
+                        self.mark(id, vec![blamed]).await?;
+                        continue;
+                    }
+                };
+            if !is_proof(&survey.facts.code, &holdings) {
+                // So few prove nothing about what was committed.
+                let (asked, all) = (holdings.len(), stripe.nodes.len());
+                let sentence = format!("{id} is down to {asked} of {all} nodes");
+                return Err(Denied(sentence).into());
+            }
+            let outcome = recovery_rule(&holdings);
+            let exclusion = exclusion(stripe, &failed, epoch, &outcome);
+            let code = &survey.facts.code;
+            let verified = verify_survivors(&*self.core.ports, code, stripe, &exclusion, &holdings);
+            if let Err(refusal) = verified.await {
+                let blamed = survey.blamed(&refusal).ok_or(refusal)?;
+                self.mark(id, vec![blamed]).await?;
+                continue;
+            }
+            // Durable before anybody is told how the updates ended.
+            self.leases.note_settlement(id, exclusion).await?;
+            resolve(&*self.core.ports, stripe, epoch, &failed, &outcome).await?;
+            if survey.appends
+                && let Some((chunk, from)) = unharmed(&survey, outcome.mark)
+            {
+                let round = Round {
+                    epoch,
+                    outcome,
+                    absent: failed,
+                };
+                if !self.return_chunk(&survey, chunk, from, &round).await? {
+                    return Err(Setback(format!(
+                        "{chunk} of {id} may have copies of updates and cannot be returned"
+                    )));
+                }
+                continue;
+            }
+            if outcome.appended.is_empty() {
+                return Ok(Some((outcome, failed)));
+            }
+            match self.commit_settled(&survey, epoch, &failed, outcome).await {
+                Ok(outcome) => return Ok(Some((outcome, failed))),
+                Err(refusal) => {
+                    let blamed = survey.blamed(&refusal).ok_or(refusal)?;
+                    self.mark(id, vec![blamed]).await?;
+                }
+            }
+        }
+    }
+
+    /// Commits what waits on a stripe that has just been settled: a chunk is made, caught up or replaced
+    /// as the code knows it, so the code has to know everything.
+    async fn commit_settled(
+        self: &Arc<Self>,
+        survey: &Survey,
+        epoch: Epoch,
+        failed: &[NodeId],
+        outcome: Outcome,
+    ) -> Result<Outcome, Refusal> {
+        let stripe = &survey.stripe;
+        let is_lost = |chunk: &ChunkIndex| {
+            let node = stripe.node_of(*chunk);
+            stripe.is_stale(*chunk) || node.is_some_and(|node| failed.contains(&node))
+        };
+        let lost: Vec<ChunkIndex> = stripe.chunks().filter(is_lost).collect();
+        let says = |why: String| Refusal::Failed(why);
+        let view = survey.stripe_for_plans(&lost);
+        let view = view.map_err(|Setback(why)| says(why))?;
+        let facts = &survey.facts;
+        let scheme = update::scheme(facts.record.spec.update);
+        let how = (scheme, facts.keepings(stripe.chunk_bytes));
+        let waiting = outcome.waiting(stripe);
+        let commit = Commit::plan(&view, &survey.topology(), how, &waiting)?;
+        let fresh = commit
+            .missed
+            .iter()
+            .filter(|chunk| !stripe.is_stale(**chunk));
+        let fresh: Vec<ChunkIndex> = fresh.copied().collect();
+        let due = survey.fleet.due(stripe);
+        let absent = if fresh.iter().all(|chunk| due.contains(chunk)) {
+            Absent::GivenUp
+        } else {
+            Absent::MayReturn
+        };
+        Commit::check_left(&view, &fresh, absent)?;
+        if !fresh.is_empty() {
+            // Those that are left out count no more, so damage must come out before.
+            let left: Vec<ChunkIndex> = view.available().collect();
+            verify_irreplaceable(&*self.core.ports, view.code, stripe, &left).await?;
+            let noted = fresh.iter().map(|&chunk| (chunk, outcome.mark)).collect();
+            let noted = self.leases.note_degraded(stripe.id, epoch, noted).await;
+            noted.map_err(|Denied(why)| says(why))?;
+        }
+        let terms = CommitTerms {
+            epoch,
+            generation: stripe.generation,
+            mark: outcome.mark,
+            sequence: outcome.next,
+        };
+        let ran = commit
+            .run(&*self.core.ports, terms, &Heard::default())
+            .await;
+        ran.map_err(|failed| failed.refusal)?;
+        self.count_plan(&commit.plan, &survey.topology(), Purpose::Commit);
+        let committed = Outcome {
+            known: outcome.next,
+            mark: outcome.next,
+            stood: outcome.stood,
+            dropped: Vec::new(),
+            next: outcome.next.next(),
+            appended: Vec::new(),
+        };
+        resolve(&*self.core.ports, stripe, epoch, failed, &committed).await?;
+        let id = stripe.id;
+        let ended = self
+            .core
+            .with_meta(move |meta| meta.note_phase(id, epoch, false))
+            .await;
+        ended.map_err(|error| says(error.to_string()))?;
+        Ok(committed)
+    }
+
+    /// Notes that chunks are gone or corrupt.
+    pub(in crate::coordinator) async fn mark(
+        &self,
+        id: StripeId,
+        chunks: Vec<ChunkIndex>,
+    ) -> Result<(), MetaError> {
+        let mark = move |meta: &Meta<K>| {
+            let mut chunks = chunks.into_iter();
+            chunks.try_for_each(|chunk| meta.mark_stale(id, chunk).map(|_| ()))
+        };
+        self.core.with_meta(mark).await
+    }
+}
+
+/// Refuses to settle a stripe in its append phase that has lost all copies of what was appended to some
+/// chunk. A chunk that was left out of updates may still have them.
+fn check_appended(survey: &Survey) -> Result<(), Setback> {
+    let mut lost = survey.fleet.lost(&survey.stripe);
+    lost.retain(|chunk| !survey.keepers.iter().any(|(keeper, _)| keeper == chunk));
+    let spec = &survey.facts.record.spec;
+    let how = (update::scheme(spec.update), spec.append.as_ref());
+    check_copies(&survey.stripe_for_plans(&lost)?, &survey.topology(), how)?;
+    Ok(())
+}
+
+/// A chunk that was noted as left out by a commit that does not stand, so that it has missed nothing as
+/// of the settled mark. It may have the only copies of what waits, so it has to count before anything is
+/// committed. If something after that stands it is one that the code knows, and nothing waits from
+/// before it.
+fn unharmed(survey: &Survey, mark: Sequence) -> Option<(ChunkIndex, Sequence)> {
+    let mut keepers = survey.keepers.iter().copied();
+    keepers.find(|&(_, last)| mark <= last)
+}
