@@ -47,7 +47,7 @@ pub(crate) struct Primaries {
     marks: Arc<Marks>,
     /// How far participants have come.
     heard: Arc<Heard>,
-    stripes: Mutex<BTreeMap<StripeId, Arc<Desk>>>,
+    stripes: Mutex<BTreeMap<StripeId, Arc<LedStripe>>>,
     codes: Mutex<BTreeMap<String, Code>>,
     phases: Mutex<Phases>,
     /// What the plans that were run to their end said.
@@ -55,7 +55,7 @@ pub(crate) struct Primaries {
 }
 
 /// A stripe's primary, and what it says to those who need not wait for it.
-struct Desk {
+struct LedStripe {
     /// Whoever has the turn runs the stripe's only update.
     turns: Turns,
     /// Locked in turn.
@@ -149,9 +149,9 @@ impl Primaries {
     ) -> Result<Sequence, NotMade> {
         let ended = self.end_phases(update, nodes).await;
         ended.map_err(NotMade::NotBegun)?;
-        let desk = self.desk(update.stripe);
-        let _turn = desk.turns.wait().await;
-        let mut primary = desk.primary.lock().await;
+        let led = self.led(update.stripe);
+        let _turn = led.turns.wait().await;
+        let mut primary = led.primary.lock().await;
         let prepared = self.prepare(&mut primary, update, nodes).await;
         let plan = prepared.map_err(NotMade::NotBegun)?;
         let made = self.run(&mut primary, update, &plan).await;
@@ -279,22 +279,22 @@ impl Primaries {
         (settle, reconstruct): (bool, bool),
         nodes: &[NodeStatus],
     ) -> Result<(Epoch, Sequence), Refusal> {
-        let desk = self.desk(stripe);
-        let settled = *desk.settled.lock();
+        let led = self.led(stripe);
+        let settled = *led.settled.lock();
         if !settle
             && !reconstruct
             && let Some(settled) = settled
         {
             // Who asks has met a node that has not heard, perhaps because it was restarted. If an
             // update is running, its mark will be told soon.
-            let primary = desk.primary.try_lock();
+            let primary = led.primary.try_lock();
             if let Some(term) = primary.as_ref().and_then(|primary| primary.term.as_ref()) {
                 self.spread_mark(term);
             }
             return Ok(settled);
         }
-        let _turn = desk.turns.wait().await;
-        let mut primary = desk.primary.lock().await;
+        let _turn = led.turns.wait().await;
+        let mut primary = led.primary.lock().await;
         if settle {
             primary.renounce();
         }
@@ -309,11 +309,11 @@ impl Primaries {
         Ok((term.epoch, term.mark))
     }
 
-    fn desk(&self, stripe: StripeId) -> Arc<Desk> {
+    fn led(&self, stripe: StripeId) -> Arc<LedStripe> {
         let mut stripes = self.stripes.lock().unwrap_or_else(PoisonError::into_inner);
         let is_full = stripes.len() >= self.limits.primary_stripe_count;
         if is_full && !stripes.contains_key(&stripe) {
-            stripes.retain(|_, desk| !is_forgettable(desk));
+            stripes.retain(|_, led| !is_forgettable(led));
         }
         Arc::clone(stripes.entry(stripe).or_default())
     }
@@ -467,13 +467,13 @@ impl Primaries {
     }
 }
 
-impl Default for Desk {
+impl Default for LedStripe {
     fn default() -> Self {
         Self::new(Primary::default())
     }
 }
 
-impl Desk {
+impl LedStripe {
     fn new(primary: Primary) -> Self {
         let settled = Arc::clone(&primary.settled);
         Self {
@@ -526,11 +526,11 @@ impl Primary {
 /// Whether nothing is lost by forgetting a stripe: nobody works on it, and either its term goes on,
 /// which the coordinator remembers and a new settlement finds as it is, or it never had one. A term
 /// that was given up must be named to the coordinator, so it is never forgotten.
-fn is_forgettable(desk: &Arc<Desk>) -> bool {
-    let Some(state) = desk.primary.try_lock() else {
+fn is_forgettable(led: &Arc<LedStripe>) -> bool {
+    let Some(state) = led.primary.try_lock() else {
         return false;
     };
-    Arc::strong_count(desk) == 1 && (state.term.is_some() || state.renounced.is_none())
+    Arc::strong_count(led) == 1 && (state.term.is_some() || state.renounced.is_none())
 }
 
 /// The nodes that the coordinator has declared failed.
@@ -548,7 +548,7 @@ mod tests {
 
     #[test]
     fn only_a_stripe_whose_term_goes_on_is_forgotten() {
-        let fresh = Arc::new(Desk::default());
+        let fresh = Arc::new(LedStripe::default());
         assert!(is_forgettable(&fresh));
         let waiting = Arc::clone(&fresh);
         assert!(!is_forgettable(&fresh), "somebody is about to use it");
@@ -557,6 +557,6 @@ mod tests {
             renounced: Some(Epoch(3)),
             ..Primary::default()
         };
-        assert!(!is_forgettable(&Arc::new(Desk::new(renounced))));
+        assert!(!is_forgettable(&Arc::new(LedStripe::new(renounced))));
     }
 }

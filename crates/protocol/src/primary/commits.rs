@@ -36,17 +36,17 @@ impl Primaries {
 
     /// A stripe's pool, if it has append phases.
     async fn append_pool(&self, stripe: StripeId) -> Result<Option<PoolId>, Refusal> {
-        let desk = self.desk(stripe);
-        if let Some(&known) = desk.append_pool.get() {
+        let led = self.led(stripe);
+        if let Some(&known) = led.append_pool.get() {
             return Ok(known);
         }
         // Whoever asks is about to need the term anyway.
-        let _turn = desk.turns.wait().await;
-        let mut primary = desk.primary.lock().await;
+        let _turn = led.turns.wait().await;
+        let mut primary = led.primary.lock().await;
         self.ensure_term(&mut primary, stripe).await?;
         let term = primary.term.as_ref().expect("ensure_term has set it");
         let pool = term.append.as_ref().map(|&(pool, _)| pool);
-        Ok(*desk.append_pool.get_or_init(|| pool))
+        Ok(*led.append_pool.get_or_init(|| pool))
     }
 
     /// Commits what has waited for as long as it may.
@@ -72,9 +72,9 @@ impl Primaries {
         stripe: StripeId,
         nodes: &[NodeStatus],
     ) -> Result<(), Refusal> {
-        let desk = self.desk(stripe);
-        let _turn = desk.turns.wait().await;
-        let mut primary = desk.primary.lock().await;
+        let led = self.led(stripe);
+        let _turn = led.turns.wait().await;
+        let mut primary = led.primary.lock().await;
         self.ensure_whole_term(&mut primary, stripe, nodes).await?;
         self.commit_waiting(&mut primary, nodes).await
     }
@@ -84,9 +84,9 @@ impl Primaries {
     pub(crate) async fn adopt(&self, mut stripes: Vec<StripeId>) {
         stripes.retain(|&stripe| !lock(&self.phases).has(stripe));
         for stripe in stripes {
-            let desk = self.desk(stripe);
-            let _turn = desk.turns.wait().await;
-            let mut primary = desk.primary.lock().await;
+            let led = self.led(stripe);
+            let _turn = led.turns.wait().await;
+            let mut primary = led.primary.lock().await;
             // If it cannot be now, it is asked for again.
             let _ = self.ensure_term(&mut primary, stripe).await;
         }

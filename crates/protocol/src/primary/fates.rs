@@ -32,9 +32,9 @@ impl Primaries {
         asked: &RunQuestion,
         nodes: &[NodeStatus],
     ) -> Result<RunFate, Refusal> {
-        let desk = self.desk(asked.stripe);
-        let _turn = desk.turns.wait().await;
-        let mut primary = desk.primary.lock().await;
+        let led = self.led(asked.stripe);
+        let _turn = led.turns.wait().await;
+        let mut primary = led.primary.lock().await;
         self.ensure_term(&mut primary, asked.stripe).await?;
         let term = primary.term.as_ref().expect("ensure_term has set it");
         let heard = recollect(&*self.ports, term, asked.run, nodes).await;
