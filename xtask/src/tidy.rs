@@ -1,5 +1,6 @@
 //! `cargo xtask tidy`: the rules that rustc, clippy and rustfmt do not know.
 //!
+//! - [`circles`]: files of a crate that import each other.
 //! - [`layers`]: which crate may use which, as ARCHITECTURE.md's own table says.
 //! - [`purity`]: no clocks, sockets, threads, ambient randomness or hash order below `wire`.
 //! - [`shape`]: file headers, lengths of files and functions, module names, unfinished code.
@@ -9,6 +10,7 @@
 //! stops at the first one. The two tables live in documents that people read, so that the documents
 //! cannot go stale without a failing check.
 
+mod circles;
 mod glossary;
 mod layers;
 mod lexer;
@@ -73,6 +75,7 @@ fn check(tree: &Tree) -> Vec<Problem> {
     let sources = source::parse_all(tree);
     let (layers, mut problems) = layers::Layers::read(tree);
     problems.extend(layers.check(tree, &sources));
+    problems.extend(circles::check(&sources));
     problems.extend(purity::check(tree, &sources, &layers));
     problems.extend(shape::check(&sources));
     problems.extend(glossary::check(tree, &sources));

@@ -1,0 +1,210 @@
+//! Circles: files of a crate that import each other, directly or through others.
+//!
+//! Who wants to understand one file of a circle reads them all. Most crates have none of more than a few
+//! files; those that are not there yet have a row in [`ALLOWED`], which only ever shrinks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::source::Source;
+use super::{Problem, crate_of};
+
+/// Most files of a circle in a crate that is not in [`ALLOWED`].
+const FILE_COUNT_MAX: usize = 3;
+
+/// Most files of a circle, by crate; 1 for crates without any.
+const ALLOWED: [(&str, usize); 14] = [
+    ("client", 20),
+    ("exec", 6),
+    ("gabion", 10),
+    ("lab", 50),
+    ("layout", 6),
+    ("meta", 22),
+    ("plan", 8),
+    ("planner", 11),
+    ("protocol", 26),
+    ("server", 8),
+    ("sim", 12),
+    ("store", 1),
+    ("torture", 5),
+    ("wire", 15),
+];
+
+/// The files of one crate that each file names in its code, by their paths.
+type Imports<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
+
+/// Every circle that is larger than its crate may have, told at its first file.
+pub(crate) fn check(sources: &[Source<'_>]) -> Vec<Problem> {
+    let mut crates: BTreeMap<&str, Vec<&Source<'_>>> = BTreeMap::new();
+    for source in sources.iter().filter(|source| !source.is_test(1)) {
+        if let Some(name) = crate_of(source.path) {
+            crates.entry(name).or_default().push(source);
+        }
+    }
+    let mut problems = Vec::new();
+    for (name, sources) in crates {
+        let allowed = ALLOWED.iter().find(|(allowed, _)| *allowed == name);
+        let allowed = allowed.map_or(FILE_COUNT_MAX, |&(_, count)| count);
+        for circle in circles(&imports(&sources)) {
+            if circle.len() > allowed {
+                let message = format!(
+                    "{} files import each other in a circle ({}); crate `{name}` may have circles of at most {allowed}",
+                    circle.len(),
+                    circle.join(", "),
+                );
+                problems.push(Problem::new(circle[0], 1, message));
+            }
+        }
+    }
+    problems
+}
+
+/// Which file of the crate imports which.
+fn imports<'a>(sources: &[&Source<'a>]) -> Imports<'a> {
+    let modules: BTreeMap<Vec<&str>, &'a str> = sources
+        .iter()
+        .map(|source| (module_of(source.path), source.path))
+        .collect();
+    let imported = |source: &&Source<'a>| {
+        let own = module_of(source.path);
+        let paths = source.paths().into_iter();
+        let paths = paths.filter(|path| !source.is_test(path.line));
+        let files = paths.filter_map(|path| file_of(&own, &path.segments, &modules));
+        let others = files.filter(|file| *file != source.path);
+        (source.path, others.collect())
+    };
+    sources.iter().map(imported).collect()
+}
+
+/// The module that a file is: `["a", "b"]` for `src/a/b.rs` and `src/a/b/mod.rs`.
+fn module_of(path: &str) -> Vec<&str> {
+    let (_, inside) = path.split_once("/src/").unwrap_or(("", path));
+    let mut names: Vec<&str> = inside.trim_end_matches(".rs").split('/').collect();
+    if matches!(names.last(), Some(&("mod" | "lib" | "main"))) {
+        names.pop();
+    }
+    names
+}
+
+/// The file that a path in module `own` leads into, if it is one of the crate.
+fn file_of<'a>(
+    own: &[&str],
+    path: &[&str],
+    modules: &BTreeMap<Vec<&str>, &'a str>,
+) -> Option<&'a str> {
+    let mut target: Vec<&str> = match path {
+        // A lone name may be anything, such as the `crate` of `pub(crate)`.
+        [_] => return None,
+        ["crate", ..] => Vec::new(),
+        ["self" | "super", ..] => own.to_vec(),
+        [first, ..] if modules.contains_key(&[own, &[*first]].concat()) => own.to_vec(),
+        _ => return None,
+    };
+    for name in path {
+        match *name {
+            "crate" | "self" => {}
+            "super" => drop(target.pop()),
+            name => target.push(name),
+        }
+    }
+    loop {
+        if let Some(file) = modules.get(&target) {
+            return Some(file);
+        }
+        target.pop()?;
+    }
+}
+
+/// The largest sets of files that all lead to each other, each in order.
+fn circles<'a>(imports: &Imports<'a>) -> Vec<Vec<&'a str>> {
+    let reached: Imports<'a> = imports
+        .keys()
+        .map(|&file| (file, reach(imports, file)))
+        .collect();
+    let mut found = Vec::new();
+    for (file, ahead) in &reached {
+        let is_in_circle = |other: &&&str| reached[**other].contains(file);
+        let circle: Vec<&str> = ahead.iter().filter(is_in_circle).copied().collect();
+        if circle.first() == Some(file) {
+            found.push(circle);
+        }
+    }
+    found
+}
+
+/// The files that `file` leads to; itself only if one of them leads back.
+fn reach<'a>(imports: &Imports<'a>, file: &str) -> BTreeSet<&'a str> {
+    let mut found = BTreeSet::new();
+    let mut next: Vec<&str> = vec![file];
+    while let Some(file) = next.pop() {
+        for &imported in imports.get(file).into_iter().flatten() {
+            if found.insert(imported) {
+                next.push(imported);
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::source;
+    use super::super::tree::Tree;
+    use super::*;
+
+    fn check_files(files: &[(&str, &str)], expected: &[&str]) {
+        let tree = Tree::of(files);
+        let problems = check(&source::parse_all(&tree));
+        let problems: Vec<String> = problems.iter().map(Problem::to_string).collect();
+        assert_eq!(problems, expected);
+    }
+
+    #[test]
+    fn files_that_import_each_other_are_a_circle() {
+        check_files(
+            &[
+                ("crates/store/src/lib.rs", "mod a;\nmod b;\nmod c;\n"),
+                ("crates/store/src/a.rs", "use crate::b::{C, d::E};\n"),
+                ("crates/store/src/b/mod.rs", "mod d;\nuse d::E;\n"),
+                (
+                    "crates/store/src/b/d.rs",
+                    "fn f() { super::super::c::g(); }\n",
+                ),
+                ("crates/store/src/c.rs", "use crate::a::H;\n"),
+            ],
+            &[
+                "crates/store/src/a.rs:1: 4 files import each other in a circle \
+                 (crates/store/src/a.rs, crates/store/src/b/d.rs, crates/store/src/b/mod.rs, crates/store/src/c.rs); \
+                 crate `store` may have circles of at most 1",
+            ],
+        );
+    }
+
+    #[test]
+    fn tests_other_crates_and_names_of_values_make_no_circle() {
+        check_files(
+            &[
+                ("crates/store/src/lib.rs", "mod a;\nmod b;\n"),
+                ("crates/store/src/a.rs", "use crate::b::B;\n"),
+                (
+                    "crates/store/src/b.rs",
+                    "use gabion_plan::a::A;\nfn f(a: u8) -> u8 { a }\n#[cfg(test)]\nmod tests {\n use crate::a::A;\n}\n",
+                ),
+                ("crates/store/tests/t/main.rs", "mod a;\nuse crate::a::A;\n"),
+                ("crates/store/tests/t/a.rs", "use crate::B;\n"),
+            ],
+            &[],
+        );
+    }
+
+    #[test]
+    fn a_few_files_may_import_each_other_where_nothing_else_is_said() {
+        let two = [
+            (
+                "crates/codec/src/lib.rs",
+                "mod a;\nuse a::B;\npub struct C;\n",
+            ),
+            ("crates/codec/src/a.rs", "use crate::C;\n"),
+        ];
+        check_files(&two, &[]);
+    }
+}
