@@ -46,7 +46,7 @@ pub(crate) fn accept(store: &Store, decided: Vec<Decided>) -> Result<(), StoreEr
         stands: decided.stands,
     };
     let decisions: Vec<Decision> = decided.into_iter().map(decision).collect();
-    store.obey(&decisions)
+    store.adopt_decisions(&decisions)
 }
 
 pub(crate) fn remove(store: &Store, chunks: &[ChunkId]) -> Result<(), StoreError> {

@@ -74,7 +74,7 @@ impl Upkeep {
         &mut self,
         participant: &Participant,
     ) -> Result<Vec<Damage>, Refusal> {
-        bear_witness(participant).await?;
+        log_witnesses(participant).await?;
         let mut damage = apply(participant).await?;
         let now_ms = participant.ports.now_ms();
         let counts = participant.store.counts();
@@ -199,10 +199,10 @@ fn found_reserves(store: &Store) -> Result<Vec<(ReserveStats, u64)>, StoreError>
 
 /// Makes it durable how far updates are settled, as far as is known, and which records are durable:
 /// until then damage to the last one may pass for a torn tail after a crash.
-async fn bear_witness(participant: &Participant) -> Result<(), Refusal> {
+async fn log_witnesses(participant: &Participant) -> Result<(), Refusal> {
     let witnessed = participant.with_store(|store| {
         store.log_marks()?;
-        store.bear_witness()
+        store.log_witnesses()
     });
     match witnessed.await {
         // Applying makes room, and the next round tries again.

@@ -374,7 +374,7 @@ impl Weather {
         };
         if store
             .sync_all()
-            .and_then(|()| store.bear_witness())
+            .and_then(|()| store.log_witnesses())
             .is_err()
         {
             return false;

@@ -10,6 +10,18 @@
 //! the planners. It has no threads, clocks or sockets, and runs on any [`Disk`]: a directory
 //! ([`RealDisk`]), an array of SSDs ([`FlashDisk`]), or memory that crashes on request ([`SimDisk`]).
 //!
+//! Five rooms keep its state, each with its own fields:
+//!
+//! - `disk`: what the store asks of a disk, and the disks there are;
+//! - `journal`: segments of frames, checkpoints, one sync for all who wait;
+//! - `chunk`: files of chunks, their headers and checksums, reading, merging, removing;
+//! - `reserve`: space behind a chunk that holds its records;
+//! - `records`: records in the journal, runs, pins, and promises about stripes.
+//!
+//! The index (`index`) has an entry for each chunk, made of what each room keeps of it; `state` is all that is
+//! under the store's lock. Types stand below the state and operations above it, so no file imports itself
+//! through others.
+//!
 //! `docs/format.md` has the layout of every file and says what a crash can tear of each.
 //!
 //! ```

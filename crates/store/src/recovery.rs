@@ -286,7 +286,7 @@ impl Replay {
                 chunk,
                 birth_lsn,
                 synced_lsn,
-            } => self.state.believe(
+            } => self.state.note_witness(
                 chunk,
                 Witness {
                     birth_lsn,

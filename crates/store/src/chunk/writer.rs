@@ -254,7 +254,7 @@ impl ChunkWriter {
                 known.check_epoch(chunk.stripe, epoch)?;
             }
         }
-        shared.announce_made(chunk, spec.base)?;
+        shared.announce_base(chunk, spec.base)?;
         let spilled = shared.spill_replaced(chunk, spec.base)?;
         let disk = &shared.disk;
         shared.require(disk.rename(&self.path, &path).context("rename", &path))?;
@@ -268,7 +268,7 @@ impl ChunkWriter {
             replaced.reserve = None;
         }
         state.set_header(header);
-        state.end_making(chunk, spec.base);
+        state.end_announcement(chunk, spec.base);
         state.adopt_spilled(spilled);
         shared.reserve_syncs.forget(chunk);
         state.clear_suspicion(chunk);

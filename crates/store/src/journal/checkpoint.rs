@@ -48,7 +48,7 @@ impl State {
 
     /// Begins a new segment with a checkpoint of all stripes.
     pub(crate) fn rotate(&mut self) -> Result<(), StoreError> {
-        self.dismiss_witnesses();
+        self.drop_stale_witnesses();
         let least_bytes = self.spare_bytes_min();
         if !self.journal.has_spare(least_bytes) {
             match self.make_spare() {

@@ -124,7 +124,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NoSpace`], [`StoreError::Io`] and [`StoreError::Failed`]; it is not known then which of
     /// the decisions are durable.
-    pub fn obey(&self, decisions: &[Decision]) -> Result<(), StoreError> {
+    pub fn adopt_decisions(&self, decisions: &[Decision]) -> Result<(), StoreError> {
         let mut needed_lsn = 0;
         for decision in decisions {
             if let Some((epoch, dropped)) = self.shared.fence_off(decision)? {

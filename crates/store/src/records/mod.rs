@@ -83,7 +83,7 @@ pub(crate) struct Records {
     listed: Option<ListedRecords>,
     run_order: RunOrder,
     /// Chunks that are about to be visible, each with the update up to which no run is known.
-    making: BTreeMap<ChunkId, Sequence>,
+    announced: BTreeMap<ChunkId, Sequence>,
 }
 
 impl Records {
@@ -94,7 +94,7 @@ impl Records {
             pending_bytes: 0,
             listed: None,
             run_order: RunOrder::new(options),
-            making: BTreeMap::new(),
+            announced: BTreeMap::new(),
         }
     }
 

@@ -4,7 +4,7 @@ use crate::error::StoreError;
 use crate::journal::checkpoint::Room;
 use crate::journal::entry::Entry;
 use crate::records::record::RunMemory;
-use crate::records::runs::{Runs, made, made_bytes_max};
+use crate::records::runs::{Runs, base_entry, base_entry_bytes_max};
 use crate::state::State;
 use crate::store::{Shared, Store};
 use gabion_layout::{ChunkId, RunId, Sequence};
@@ -54,17 +54,17 @@ impl Shared {
 
     /// Makes durable that nothing is known of runs up to `base`, before a chunk is visible that has
     /// all updates up to there in its own bytes.
-    pub(crate) fn announce_made(&self, chunk: ChunkId, base: Sequence) -> Result<(), StoreError> {
+    pub(crate) fn announce_base(&self, chunk: ChunkId, base: Sequence) -> Result<(), StoreError> {
         if base == Sequence(0) {
             return Ok(());
         }
         let lsn = {
             let mut state = self.lock();
             // Checkpoints say so too until the chunk is here.
-            state.records.making.insert(chunk, base);
-            let appended = self.append(&mut state, &made(chunk, base), &[], Room::Reserved);
+            state.records.announced.insert(chunk, base);
+            let appended = self.append(&mut state, &base_entry(chunk, base), &[], Room::Reserved);
             if appended.is_err() {
-                state.records.making.remove(&chunk);
+                state.records.announced.remove(&chunk);
             }
             appended?.end_lsn()
         };
@@ -102,8 +102,8 @@ impl State {
     }
 
     /// Takes over that a chunk is visible that has all updates up to `base` in its own bytes.
-    pub(crate) fn end_making(&mut self, chunk: ChunkId, base: Sequence) {
-        self.records.making.remove(&chunk);
+    pub(crate) fn end_announcement(&mut self, chunk: ChunkId, base: Sequence) {
+        self.records.announced.remove(&chunk);
         self.note_run(chunk, base, None);
     }
 
@@ -125,9 +125,9 @@ impl State {
         let chunks = self.all_chunks();
         let known = chunks.filter(|(_, chunk)| !chunk.runs.is_trivial());
         let known = known.flat_map(|(id, chunk)| chunk.runs.entries(id, Sequence(0)));
-        let making = self.records.making.iter();
+        let announced = self.records.announced.iter();
         known
-            .chain(making.map(|(&chunk, &base)| made(chunk, base)))
+            .chain(announced.map(|(&chunk, &base)| base_entry(chunk, base)))
             .collect()
     }
 
@@ -145,6 +145,6 @@ impl State {
         let known: u64 = chunks
             .map(|(_, chunk)| chunk.runs.checkpoint_bytes_max())
             .sum();
-        known + made_bytes_max() * self.records.making.len() as u64
+        known + base_entry_bytes_max() * self.records.announced.len() as u64
     }
 }

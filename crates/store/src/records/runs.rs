@@ -161,7 +161,7 @@ impl RunOrder {
 }
 
 /// The entry that says that nothing is known of runs up to the base of a chunk that is being made.
-pub(super) fn made(chunk: ChunkId, base: Sequence) -> Entry {
+pub(super) fn base_entry(chunk: ChunkId, base: Sequence) -> Entry {
     Entry::Runs {
         chunk,
         complete_after: base,
@@ -170,6 +170,6 @@ pub(super) fn made(chunk: ChunkId, base: Sequence) -> Entry {
 }
 
 /// Bytes that such an entry takes at most.
-pub(super) fn made_bytes_max() -> u64 {
+pub(super) fn base_entry_bytes_max() -> u64 {
     frame::frame_bytes(HEAD_BYTES_MAX, 0) as u64
 }

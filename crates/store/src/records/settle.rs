@@ -202,7 +202,7 @@ impl Shared {
             let _changing = gate.begin_change();
             match self.empty_reserve(&gate, chunk, &stamps) {
                 Ok(()) | Err(StoreError::NoSuchChunk { .. }) => {}
-                Err(StoreError::Corrupt { .. }) => self.condemn(&gate, chunk)?,
+                Err(StoreError::Corrupt { .. }) => self.invalidate(&gate, chunk)?,
                 Err(error) => return Err(error),
             }
         }

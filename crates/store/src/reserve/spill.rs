@@ -149,7 +149,7 @@ impl Shared {
 
     /// Makes a chunk damaged as a whole, durably: what it holds can neither be kept nor told apart
     /// from what must go.
-    pub(crate) fn condemn(&self, gate: &Gate, chunk: ChunkId) -> Result<(), StoreError> {
+    pub(crate) fn invalidate(&self, gate: &Gate, chunk: ChunkId) -> Result<(), StoreError> {
         let _alone = gate.exclude_readers();
         let file = self.lock().open_file(chunk)?;
         self.write_header(chunk, &*file, &[0; HEADER_BYTES])?;

@@ -18,14 +18,14 @@ impl Store {
     /// # Errors
     /// [`StoreError::NoSpace`]: the journal is full; call again later.
     /// [`StoreError::Io`] and [`StoreError::Failed`]: the store takes no writes any more.
-    pub fn bear_witness(&self) -> Result<(), StoreError> {
+    pub fn log_witnesses(&self) -> Result<(), StoreError> {
         let mut state = self.shared.lock();
         for (chunk, synced_lsn) in state.reserves.syncs.unwitnessed() {
             if let Some(witness) = state.witness(chunk, synced_lsn) {
                 let entry = witness.entry(chunk);
                 self.shared
                     .append(&mut state, &entry, &[], Room::Ordinary)?;
-                state.believe(chunk, witness);
+                state.note_witness(chunk, witness);
             }
             state.reserves.syncs.witnessed(chunk);
         }
@@ -37,7 +37,7 @@ impl Store {
 
 impl State {
     /// Takes over what the journal says of a chunk's reserve.
-    pub(crate) fn believe(&mut self, chunk: ChunkId, witness: Witness) {
+    pub(crate) fn note_witness(&mut self, chunk: ChunkId, witness: Witness) {
         self.reserves.witnesses.insert(chunk, witness);
     }
 
@@ -55,7 +55,7 @@ impl State {
     }
 
     /// Forgets what concerns records that have left their reserves since.
-    pub(crate) fn dismiss_witnesses(&mut self) {
+    pub(crate) fn drop_stale_witnesses(&mut self) {
         let stripes = &self.stripes;
         self.reserves.witnesses.retain(|chunk, witness| {
             let stripe = stripes.get(&chunk.stripe);

@@ -83,7 +83,7 @@ fn prepare() -> (SimDisk, Vec<(ChunkId, Vec<u8>)>) {
         expected.push((id, bytes));
     }
     store.sync_all().unwrap();
-    store.bear_witness().unwrap();
+    store.log_witnesses().unwrap();
     (disk, expected)
 }
 

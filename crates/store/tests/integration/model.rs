@@ -48,7 +48,7 @@ pub(crate) enum Op {
     /// Make everything durable.
     Sync,
     /// Make it durable what is durable.
-    BearWitness,
+    LogWitnesses,
     /// Raise the mark as far as it may go.
     Commit { stripe: u64 },
     /// A new primary: fence, keep the first of the unsettled updates, drop the others.
@@ -90,7 +90,7 @@ impl Op {
                 index,
                 bytes: random.below(5) * 4096,
             },
-            18 => Self::BearWitness,
+            18 => Self::LogWitnesses,
             _ => Self::Remove { stripe, index },
         }
     }
@@ -175,7 +175,7 @@ impl<D: CrashDisk> Model<D> {
                 is_synced,
             } => self.update(stripe, salt, is_synced),
             Op::Sync => self.sync(),
-            Op::BearWitness => self.store.bear_witness(),
+            Op::LogWitnesses => self.store.log_witnesses(),
             Op::Commit { stripe } => self.commit(stripe),
             Op::Resolve { stripe } => self.resolve(stripe),
             Op::Apply { stripe } => self.apply(stripe),

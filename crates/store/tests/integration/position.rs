@@ -70,9 +70,9 @@ fn a_copy_that_is_opened_again_and_again_shows_no_more_than_it_had() {
 #[test]
 fn what_a_reserve_takes_moves_the_position_with_the_next_witness() {
     let (_, store, id, _) = prepare();
-    store.bear_witness().unwrap();
+    store.log_witnesses().unwrap();
     let before = store.position();
     update(&store, id, 1);
-    store.bear_witness().unwrap();
+    store.log_witnesses().unwrap();
     assert!(store.position() > before);
 }

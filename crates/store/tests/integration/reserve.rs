@@ -228,7 +228,7 @@ fn records_of_two_lives_of_a_chunk_that_begin_at_one_position_are_told_apart() {
 fn a_witness_counts_for_one_life_of_a_chunk() {
     let (disk, store, id, bytes) = prepare();
     update(&store, id, 1);
-    store.bear_witness().unwrap();
+    store.log_witnesses().unwrap();
     store.merge(id).unwrap();
     drop(store);
     let disk = disk.after_crash(0);

@@ -19,7 +19,7 @@ fn every_flipped_bit_of_a_reserve_is_noticed() {
     let (store, _) = open(&disk);
     check(&store, id, &bytes, 3);
     store.sync_all().unwrap();
-    store.bear_witness().unwrap();
+    store.log_witnesses().unwrap();
     drop(store);
     let (mut range_count, mut whole_count) = (0, 0);
     for bit in (0..used_bytes * 8).step_by(409) {
@@ -123,9 +123,9 @@ fn damage_to_the_last_record_is_known_for_damage_at_every_later_start() {
     let (cut_off, _) = open(&rotten);
     assert_eq!(cut_off.reserve(id).unwrap().unwrap().used_bytes, 0);
 
-    store.bear_witness().unwrap();
+    store.log_witnesses().unwrap();
     let sync_count = disk.counts().sync_count;
-    store.bear_witness().unwrap();
+    store.log_witnesses().unwrap();
     assert_eq!(disk.counts().sync_count, sync_count, "there is nothing new");
     for at in [4, used_bytes - 100] {
         let mut rotten = disk.after_crash(0);
