@@ -42,6 +42,8 @@ pub(crate) struct Reading {
     pub(crate) reconstructs: bool,
     /// Chunks that failed this read.
     avoided: BTreeSet<ChunkIndex>,
+    /// Chunks that a cut of a quorum says nothing of: their nodes may know nothing of updates up to it.
+    unreadable: Vec<ChunkIndex>,
     /// Whether all nodes that help send to the client itself, since one may not hear another.
     is_direct: bool,
     /// What has been delivered to the attempt under way.
@@ -138,8 +140,15 @@ impl Reading {
     pub(crate) fn agree_on(&mut self, agreement: &Agreement, stripe: &StripeRecord) {
         self.cut = Some(ChosenCut::Agreed(agreement.epoch, agreement.mark));
         let is_readable = |chunk: &ChunkIndex| agreement.readable.contains(chunk);
-        self.avoided
-            .extend(stripe.chunks().filter(|chunk| !is_readable(chunk)));
+        self.unreadable = stripe.chunks().filter(|c| !is_readable(c)).collect();
+    }
+
+    /// The chunks that must not be read as of its cut, whatever else there is.
+    fn forbidden(&self) -> &[ChunkIndex] {
+        match self.cut {
+            Some(ChosenCut::Agreed(..)) => &self.unreadable,
+            Some(ChosenCut::Vouched(..)) | None => &[],
+        }
     }
 
     /// The nodes of the chunks that failed it.
@@ -441,9 +450,12 @@ impl File {
         let mut lost_or_ailing = lost_now.clone();
         let ailing = self.client.ailing();
         lost_or_ailing.extend(ailing.iter().filter_map(|&node| record.chunk_on(node)));
-        lost_or_ailing.sort_unstable();
-        lost_or_ailing.dedup();
-        let choices = [lost_or_ailing, lost_now, lost_for_good(record, nodes)];
+        let mut choices = [lost_or_ailing, lost_now, lost_for_good(record, nodes)];
+        for lost in &mut choices {
+            lost.extend(reading.forbidden());
+            lost.sort_unstable();
+            lost.dedup();
+        }
         let mut missing = String::new();
         for (at, lost) in choices.iter().enumerate() {
             let stripe = self.stripe(record, geometry, lost);

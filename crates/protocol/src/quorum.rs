@@ -48,6 +48,9 @@ pub enum NoQuorum {
     /// The layout is old.
     #[error("the stripe's layout has changed")]
     OldLayout,
+    /// No node of the newest term has a chunk that counts.
+    #[error("no node of the stripe's newest term has been asked")]
+    NothingCurrent,
     /// Every node that was asked holds this update. Whether it was acknowledged, only a settlement
     /// can tell.
     #[error("{0} of the stripe is not settled")]
@@ -89,7 +92,7 @@ pub fn agree(
         .map(|(&chunk, known)| (chunk, known))
         .collect();
     let marks = current.values().map(|known| known.mark);
-    let mark = marks.max().unwrap_or_default();
+    let mark = marks.max().ok_or(NoQuorum::NothingCurrent)?;
     let undecided = current.values().flat_map(|known| &known.records);
     for update in undecided.filter(|record| record.sequence > mark) {
         // What one of its participants does not hold was not acknowledged when that one was asked.
@@ -244,6 +247,20 @@ mod tests {
         let nodes = (0..3).map(|chunk| knows(chunk, 2, 7, &[])).collect();
         let readable = agree(&record, 4, &nodes).unwrap().readable;
         assert_eq!(readable, [ChunkIndex(0), ChunkIndex(2)]);
+    }
+
+    #[test]
+    fn the_nodes_of_stale_chunks_alone_know_no_mark() {
+        let mut record = record();
+        record.stale = vec![StaleChunk {
+            chunk: ChunkIndex(0),
+            missed_after: None,
+        }];
+        // The newest term has fenced the node of the stale chunk, and no other yet.
+        let mut nodes: BTreeMap<_, _> = (1..4).map(|chunk| knows(chunk, 2, 7, &[])).collect();
+        nodes.extend([knows(0, 3, 6, &[])]);
+        let agreed = agree(&record, 4, &nodes);
+        assert_eq!(agreed.unwrap_err(), NoQuorum::NothingCurrent);
     }
 
     #[test]
