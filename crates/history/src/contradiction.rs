@@ -98,6 +98,28 @@ pub enum Contradiction<W: Debug> {
     NoOrder(Vec<Operation<W>>),
 }
 
+impl<W: Debug> Contradiction<W> {
+    /// A cell that shows it, where it is about cells.
+    pub fn cell(&self) -> Option<u64> {
+        match self {
+            Self::Unwritten { cell, .. } => Some(*cell),
+            Self::Circle(circle) => circle.cell(),
+            Self::NoSide { older, newer, .. } => older.cell().or(newer.cell()),
+            Self::Early { .. } | Self::Denied { .. } | Self::NoOrder(_) => None,
+        }
+    }
+}
+
+impl<W> Circle<W> {
+    fn cell(&self) -> Option<u64> {
+        let mut reasons = self.0.iter().map(|(_, reason)| reason);
+        reasons.find_map(|reason| match reason {
+            Reason::Replaced { cell, .. } | Reason::Hidden { cell, .. } => Some(*cell),
+            Reason::Answered | Reason::Shown => None,
+        })
+    }
+}
+
 impl<W: Debug> Display for Operation<W> {
     fn fmt(&self, to: &mut Formatter<'_>) -> Written {
         match self {

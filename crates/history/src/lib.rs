@@ -5,11 +5,11 @@
 //! says of itself: the simulator and the torture test of real processes give it what their clients saw.
 
 mod block;
+mod blocks;
 mod choices;
 mod contradiction;
 mod order;
-mod register;
 
 pub use block::Block;
+pub use blocks::Blocks;
 pub use contradiction::{Circle, Contradiction, Operation, Reason};
-pub use register::{Contradiction as RegisterContradiction, Register, Zone};

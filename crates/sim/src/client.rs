@@ -70,14 +70,6 @@ pub(crate) const fn cell_count(size_bytes: u64) -> u64 {
     size_bytes / CELL_BYTES
 }
 
-/// Whether an error of a write leaves open what became of it. After any other it was not made and never will be.
-const fn is_undecided(error: &ClientError) -> bool {
-    matches!(
-        error,
-        ClientError::Undecided { .. } | ClientError::Forgotten(_)
-    )
-}
-
 impl SimClient {
     /// Connects, however long that takes.
     pub(crate) async fn connect(
@@ -168,7 +160,8 @@ impl SimClient {
         });
         match &written {
             Ok(()) => self.ledger.written(id, write),
-            Err(error) if is_undecided(error) => {}
+            Err(ClientError::Undecided { .. }) => {}
+            Err(ClientError::Forgotten(_)) => self.ledger.ended(id, write),
             Err(_) => self.ledger.denied(id, write),
         }
         written.map(|()| bytes)

@@ -1,7 +1,7 @@
 //! What clients called and were answered, for those that check it: [`Registers`] has the bytes of files, [`Names`]
 //! the files as a whole. It knows nothing that the system says of itself beside who is who: which put a file is of.
 
-use crate::cells::{CELL_BYTES, UpdateId};
+use crate::cells::UpdateId;
 use crate::names::{Names, Span};
 use crate::network::Slot;
 use crate::registers::{Registers, Seen};
@@ -65,7 +65,7 @@ impl Ledger {
             return;
         };
         state.names.putting(name, file, called_us);
-        state.registers.add_file(file, cell_count);
+        state.registers.add_file(file, self.block_cells);
         let all = 0..cell_count;
         state
             .registers
@@ -137,8 +137,13 @@ impl Ledger {
 
     /// A client was told that its write was not made and never will be.
     pub(crate) fn denied(&self, file: PutId, write: UpdateId) {
+        self.judge(lock(&self.state).registers.denied(file, write));
+    }
+
+    /// A write is over, and its client does not know whether it was made.
+    pub(crate) fn ended(&self, file: PutId, write: UpdateId) {
         let now_us = self.world.now_us();
-        self.judge(lock(&self.state).registers.denied(file, write, now_us));
+        self.judge(lock(&self.state).registers.ended(file, write, now_us));
     }
 
     /// Whether a write was of a file.
@@ -151,31 +156,12 @@ impl Ledger {
         let answered_us = self.world.now_us();
         let state = &mut *lock(&self.state);
         state.read_count += 1;
-        for (_, pieces) in self.by_block(pieces) {
-            let read = state.registers.read(&Seen {
-                file,
-                pieces: &pieces,
-                called_us,
-                answered_us,
-            });
-            self.judge(read);
-        }
-    }
-
-    /// Pieces cut at the borders of blocks: a read is atomic in each.
-    fn by_block(&self, pieces: &[(u64, Vec<u8>)]) -> BTreeMap<u64, Vec<(u64, Vec<u8>)>> {
-        let mut blocks: BTreeMap<u64, Vec<(u64, Vec<u8>)>> = BTreeMap::new();
-        for (first, bytes) in pieces {
-            let (mut cell, mut rest) = (*first, bytes.as_slice());
-            while !rest.is_empty() {
-                let left = (self.block_cells - cell % self.block_cells) * CELL_BYTES;
-                let (part, behind) = rest.split_at(rest.len().min(left as usize));
-                let block = blocks.entry(cell / self.block_cells).or_default();
-                block.push((cell, part.to_vec()));
-                (cell, rest) = (cell + left / CELL_BYTES, behind);
-            }
-        }
-        blocks
+        self.judge(state.registers.read(&Seen {
+            file,
+            pieces,
+            called_us,
+            answered_us,
+        }));
     }
 
     /// What would be wrong with a read at this instant that no client makes.
@@ -184,17 +170,13 @@ impl Ledger {
     /// In words.
     pub(crate) fn check(&self, file: PutId, pieces: &[(u64, Vec<u8>)]) -> Result<(), String> {
         let now_us = self.world.now_us();
-        for (_, pieces) in self.by_block(pieces) {
-            let seen = Seen {
-                file,
-                pieces: &pieces,
-                called_us: now_us,
-                answered_us: now_us,
-            };
-            let read = lock(&self.state).registers.check(&seen);
-            read.map_err(|anomaly| anomaly.to_string())?;
-        }
-        Ok(())
+        let checked = lock(&self.state).registers.check(&Seen {
+            file,
+            pieces,
+            called_us: now_us,
+            answered_us: now_us,
+        });
+        checked.map_err(|anomaly| anomaly.to_string())
     }
 
     /// How many writes were acknowledged and how many reads were checked.

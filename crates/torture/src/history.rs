@@ -1,17 +1,17 @@
-//! What clients saw of one file, and whether it can be: linearizability of each cell by real time.
+//! What clients saw of one file, and whether it can be: linearizability of its blocks by real time.
 //!
-//! Each cell is a register whose writes have distinct contents: `gabion_history` judges it. Here is what bytes a
+//! Each write has contents of its own: `gabion_history` judges which of them reads show. Here is what bytes a
 //! write has, and what people are told when no order of the operations explains what was read.
 
 use crate::cells::{CELL_BYTES, Cell, OperationId, place};
-use gabion_history::{Register, RegisterContradiction as Contradiction};
-use std::collections::BTreeMap;
+use gabion_history::{Blocks, Contradiction};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::ops::Range;
 use thiserror::Error;
 
-/// Reads of a cell that its history keeps for people to read.
-const READS_KEPT: usize = 40;
+/// Reads of a file that its history keeps for people to read.
+const READS_KEPT: usize = 1_000;
 
 /// An instant in microseconds since the start.
 pub(crate) type Instant = u64;
@@ -27,19 +27,32 @@ pub(crate) struct Violation {
     history: String,
 }
 
-#[derive(Clone, Debug, Default)]
-struct CellHistory {
-    register: Register<OperationId>,
-    /// The client of each write, and when it was acknowledged.
-    writes: BTreeMap<OperationId, (u32, Option<Instant>)>,
-    reads: Vec<(u32, Instant, Instant, OperationId)>,
+/// A write as people are told of it.
+#[derive(Clone, Debug)]
+struct Written {
+    client: u32,
+    cells: Range<u64>,
+    started: Instant,
+    /// When it was acknowledged, if it was.
+    acknowledged: Option<Instant>,
+}
+
+/// A read as people are told of it.
+#[derive(Clone, Debug)]
+struct Shown {
+    client: u32,
+    started: Instant,
+    ended: Instant,
+    runs: Vec<(Range<u64>, OperationId)>,
 }
 
 /// All operations on one file.
 #[derive(Clone, Debug)]
 pub(crate) struct History {
     file: u32,
-    cells: Vec<CellHistory>,
+    blocks: Blocks<OperationId>,
+    writes: BTreeMap<OperationId, Written>,
+    reads: VecDeque<Shown>,
 }
 
 /// A finished read.
@@ -50,18 +63,22 @@ pub(crate) struct Observation<'a> {
     pub(crate) ended: Instant,
     pub(crate) first_cell: u64,
     pub(crate) bytes: &'a [u8],
+    /// Whether each cell may be as of an instant of its own, since a cache has brought them.
+    pub(crate) is_cached: bool,
 }
 
 impl History {
     /// The history of a file that was stored by operation 0 of client 0 before `stored`.
-    pub(crate) fn new(file: u32, cell_count: u64, stored: Instant) -> Self {
+    pub(crate) fn new(file: u32, cell_count: u64, block_cells: u64, stored: Instant) -> Self {
         let put = OperationId(0);
         let mut history = Self {
             file,
-            cells: vec![CellHistory::default(); cell_count as usize],
+            blocks: Blocks::new(block_cells),
+            writes: BTreeMap::new(),
+            reads: VecDeque::new(),
         };
         history.begin_write(0, put, 0..cell_count, 0);
-        let stored = history.acknowledged(put, 0..cell_count, stored);
+        let stored = history.acknowledged(put, stored);
         stored.expect("nothing else has happened yet");
         history
     }
@@ -74,130 +91,157 @@ impl History {
         cells: Range<u64>,
         started: Instant,
     ) {
-        for cell in cells {
-            let history = &mut self.cells[cell as usize];
-            history.register.called(operation, started);
-            history.writes.insert(operation, (client, None));
-        }
+        let ranges = std::slice::from_ref(&cells);
+        self.blocks.called(operation, ranges, started);
+        let written = Written {
+            client,
+            cells,
+            started,
+            acknowledged: None,
+        };
+        self.writes.insert(operation, written);
     }
 
     /// Notes that a write was acknowledged.
     ///
     /// # Errors
-    /// The first cell for which no order exists any more.
+    /// What no order explains any more.
     pub(crate) fn acknowledged(
         &mut self,
         operation: OperationId,
-        cells: Range<u64>,
         ended: Instant,
     ) -> Result<(), Violation> {
-        for cell in cells {
-            let history = &mut self.cells[cell as usize];
-            if let Some((_, acknowledged)) = history.writes.get_mut(&operation) {
-                *acknowledged = Some(ended);
-            }
-            let noted = history.register.acknowledged(operation, ended);
-            noted.map_err(|contradiction| self.violation(cell, in_words(contradiction)))?;
+        if let Some(written) = self.writes.get_mut(&operation) {
+            written.acknowledged = Some(ended);
         }
-        Ok(())
+        let noted = self.blocks.answered(operation, ended);
+        noted.map_err(|why| self.violation(&why, self.first_cell(operation)))
+    }
+
+    /// Notes that a write has failed for good: all of it is there by now, or never.
+    ///
+    /// # Errors
+    /// What no order explains any more.
+    pub(crate) fn ended(
+        &mut self,
+        operation: OperationId,
+        ended: Instant,
+    ) -> Result<(), Violation> {
+        let noted = self.blocks.ended(operation, ended);
+        noted.map_err(|why| self.violation(&why, self.first_cell(operation)))
+    }
+
+    /// Notes that a client has left a write, which may still be made until an instant.
+    pub(crate) fn left(&mut self, operation: OperationId, until: Instant) {
+        self.blocks.left(operation, until);
     }
 
     /// Notes a read.
     ///
     /// # Errors
-    /// Bytes that no write put at their place; the first cell for which no order exists any more.
+    /// Bytes that no write put at their place; what no order explains any more.
     pub(crate) fn read(&mut self, seen: &Observation<'_>) -> Result<(), Violation> {
-        let pieces = seen.bytes.chunks(CELL_BYTES as usize);
-        for (cell, bytes) in (seen.first_cell..).zip(pieces) {
-            let Some(found) = Cell::parse(bytes) else {
-                let what = format!(
-                    "client {} read bytes that no write made: {:02x?}...",
-                    seen.client,
-                    &bytes[..bytes.len().min(24)]
-                );
-                return Err(self.violation(cell, what));
-            };
-            if found.place != place(self.file, cell) {
-                let what = format!(
-                    "client {} read bytes of operation {} at place {:#x}, which did not write here",
-                    seen.client, found.operation.0, found.place
-                );
-                return Err(self.violation(cell, what));
-            }
-            let history = &mut self.cells[cell as usize];
-            if history.reads.len() == READS_KEPT {
-                history.reads.remove(0);
-            }
-            let read = (seen.client, seen.started, seen.ended, found.operation);
-            history.reads.push(read);
-            let noted = history
-                .register
-                .saw(found.operation, seen.started, seen.ended);
-            noted.map_err(|contradiction| self.violation(cell, in_words(contradiction)))?;
+        let runs = self.runs(seen)?;
+        if self.reads.len() == READS_KEPT {
+            self.reads.pop_front();
+        }
+        self.reads.push_back(Shown {
+            client: seen.client,
+            started: seen.started,
+            ended: seen.ended,
+            runs: runs.clone(),
+        });
+        let reads: Vec<&[_]> = if seen.is_cached {
+            runs.chunks(1).collect()
+        } else {
+            vec![&runs]
+        };
+        for read in reads {
+            let noted = self.blocks.read(read, seen.started, seen.ended);
+            noted.map_err(|why| self.violation(&why, seen.first_cell))?;
         }
         Ok(())
     }
 
-    fn violation(&self, cell: u64, what: String) -> Violation {
-        let history = self.cells[cell as usize].render();
+    /// The writes that a read shows; neighbours in one piece unless they may be of different instants.
+    fn runs(&self, seen: &Observation<'_>) -> Result<Vec<(Range<u64>, OperationId)>, Violation> {
+        let mut runs: Vec<(Range<u64>, OperationId)> = Vec::new();
+        let pieces = seen.bytes.chunks(CELL_BYTES as usize);
+        for (cell, bytes) in (seen.first_cell..).zip(pieces) {
+            let garbage = |what| Err(self.told(cell, what));
+            let Some(found) = Cell::parse(bytes) else {
+                return garbage(format!(
+                    "client {} read bytes that no write made: {:02x?}...",
+                    seen.client,
+                    &bytes[..bytes.len().min(24)]
+                ));
+            };
+            if found.place != place(self.file, cell) {
+                return garbage(format!(
+                    "client {} read bytes of operation {} at place {:#x}, which did not write here",
+                    seen.client, found.operation.0, found.place
+                ));
+            }
+            match runs.last_mut() {
+                Some((range, last)) if !seen.is_cached && *last == found.operation => {
+                    range.end = cell + 1;
+                }
+                _ => runs.push((cell..cell + 1, found.operation)),
+            }
+        }
+        Ok(runs)
+    }
+
+    fn first_cell(&self, operation: OperationId) -> u64 {
+        let written = self.writes.get(&operation);
+        written.map_or(0, |written| written.cells.start)
+    }
+
+    /// A contradiction, with what was done to the cell that shows it, or else to another.
+    fn violation(&self, why: &Contradiction<OperationId>, or_else: u64) -> Violation {
+        self.told(why.cell().unwrap_or(or_else), why.to_string())
+    }
+
+    fn told(&self, cell: u64, what: String) -> Violation {
         Violation {
             file: self.file,
             cell,
             what,
-            history,
+            history: self.render(cell),
         }
     }
-}
 
-fn in_words(contradiction: Contradiction<OperationId>) -> String {
-    match contradiction {
-        Contradiction::Unwritten(write) => {
-            format!("operation {} was read, which did not write here", write.0)
-        }
-        Contradiction::Early(write) => format!("operation {} was read before it began", write.0),
-        Contradiction::Again { one, other } => format!(
-            "operation {} was there, then operation {}, then the first again",
-            one.0, other.0
-        ),
-    }
-}
-
-impl CellHistory {
-    /// The cell's writes, and its last reads.
-    fn render(&self) -> String {
+    /// A cell's writes, and its last reads.
+    fn render(&self, cell: u64) -> String {
         let mut text = String::new();
         let seconds = |at: Instant| format!("{:.6}", at as f64 / 1e6);
         let mut line =
             |words: String| writeln!(text, "  {words}").expect("a string takes all text");
-        for (id, zone) in self.register.zones() {
-            let (client, acknowledged) = self.writes.get(&id).copied().unwrap_or_default();
-            let ended = acknowledged.map_or_else(
+        let is_here = |(_, written): &(&OperationId, &Written)| written.cells.contains(&cell);
+        for (id, written) in self.writes.iter().filter(is_here) {
+            let ended = written.acknowledged.map_or_else(
                 || "without an acknowledgement".to_owned(),
                 |ended| format!("acknowledged {} s", seconds(ended)),
             );
-            let was_seen = zone.first_answer < acknowledged.unwrap_or(Instant::MAX)
-                || zone.last_call > zone.written_from;
-            let seen = was_seen.then(|| {
-                format!(
-                    "; its zone is from {} to {} s",
-                    seconds(zone.first_answer),
-                    seconds(zone.last_call)
-                )
-            });
             line(format!(
-                "write {} of client {client}: started {} s, {ended}{}",
+                "write {} of client {}, cells {:?}: started {} s, {ended}",
                 id.0,
-                seconds(zone.written_from),
-                seen.unwrap_or_default()
+                written.client,
+                written.cells,
+                seconds(written.started),
             ));
         }
-        for &(client, started, ended, found) in &self.reads {
-            line(format!(
-                "read of client {client}: {} to {} s found {}",
-                seconds(started),
-                seconds(ended),
-                found.0
-            ));
+        for read in &self.reads {
+            let mut runs = read.runs.iter();
+            if let Some((_, found)) = runs.find(|(cells, _)| cells.contains(&cell)) {
+                line(format!(
+                    "read of client {}: {} to {} s found {}",
+                    read.client,
+                    seconds(read.started),
+                    seconds(read.ended),
+                    found.0
+                ));
+            }
         }
         text
     }
@@ -215,33 +259,54 @@ mod tests {
             ended: started + 1,
             first_cell: 0,
             bytes,
+            is_cached: false,
         })
     }
 
     #[test]
     fn a_lost_write_is_told_with_all_that_was_done_to_its_cell() {
-        let mut history = History::new(0, 1, 1);
+        let mut history = History::new(0, 1, 1, 1);
         let write = OperationId(7);
         history.begin_write(1, write, 0..1, 10);
-        assert_eq!(history.acknowledged(write, 0..1, 20), Ok(()));
+        assert_eq!(history.acknowledged(write, 20), Ok(()));
         let found = read(&mut history, &fill(0, 0, OperationId(0), 0, 1), 30);
         assert_eq!(
             found.expect_err("it is lost").to_string(),
-            "file 0, cell 0: operation 0 was there, then operation 7, then the first again\n  \
-             write 0 of client 0: started 0.000000 s, acknowledged 0.000001 s\n  \
-             write 7 of client 1: started 0.000010 s, acknowledged 0.000020 s\n  \
+            "file 0, cell 0: write OperationId(7) comes before the read from 30 to 31 (answered before that was \
+             called); the read from 30 to 31 before write OperationId(7) (which replaced the OperationId(0) that it \
+             shows in cell 0)\n  \
+             write 0 of client 0, cells 0..1: started 0.000000 s, acknowledged 0.000001 s\n  \
+             write 7 of client 1, cells 0..1: started 0.000010 s, acknowledged 0.000020 s\n  \
              read of client 2: 0.000030 to 0.000031 s found 0\n"
         );
     }
 
     #[test]
     fn bytes_of_another_place_and_garbage_are_refused() {
-        let mut history = History::new(0, 2, 1);
-        let mut seen = |bytes: &[u8]| read(&mut history, bytes, 2);
+        let seen = |bytes: &[u8]| read(&mut History::new(0, 2, 2, 1), bytes, 2);
         assert!(seen(&fill(0, 0, OperationId(0), 1, 1)).is_err());
         assert!(seen(&fill(1, 0, OperationId(0), 0, 1)).is_err());
         assert!(seen(&fill(0, 1, OperationId(5), 0, 1)).is_err());
         assert!(seen(&[0; 512]).is_err());
         assert_eq!(seen(&fill(0, 0, OperationId(0), 0, 2)), Ok(()));
+    }
+
+    #[test]
+    fn a_read_that_shows_half_of_a_write_is_refused_unless_a_cache_brought_it() {
+        for (is_cached, is_fine) in [(false, false), (true, true)] {
+            let mut history = History::new(0, 2, 2, 1);
+            history.begin_write(1, OperationId(7), 0..2, 10);
+            let mut bytes = fill(0, 1, OperationId(7), 0, 1);
+            bytes.extend(fill(0, 0, OperationId(0), 1, 1));
+            let found = history.read(&Observation {
+                client: 2,
+                started: 5,
+                ended: 20,
+                first_cell: 0,
+                bytes: &bytes,
+                is_cached,
+            });
+            assert_eq!(found.is_ok(), is_fine, "{found:?}");
+        }
     }
 }

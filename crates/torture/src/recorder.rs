@@ -54,6 +54,7 @@ pub(crate) struct UnderWay {
     kind: Kind,
     pub(crate) span: Span,
     started: Instant,
+    is_cached: bool,
 }
 
 #[derive(Debug, Default)]
@@ -71,6 +72,8 @@ struct State {
 
 /// Shorter gaps are not kept.
 const GAP_MIN_US: u64 = 50_000;
+/// How long a write may still be made after its client has left it: a minute, and how late a stopped process may be.
+const LEFT_US: u64 = 90_000_000;
 /// Different sentences that are kept.
 const ERRORS_MAX: usize = 40;
 
@@ -90,9 +93,10 @@ pub(crate) struct Recorded {
 }
 
 impl UnderWay {
-    /// Counts from an earlier instant: what is found may be as of then.
+    /// Counts from an earlier instant: a cache brings what is found, and each cell may be as of an instant since then.
     pub(crate) fn since(mut self, started: Instant) -> Self {
         self.started = self.started.min(started);
+        self.is_cached = true;
         self
     }
 }
@@ -117,12 +121,13 @@ impl Recorder {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a file that was stored before this is called.
-    pub(crate) fn add_file(&self, cell_count: u64) {
+    /// Adds a file that was stored before this is called. `block_cells` of it are atomic.
+    pub(crate) fn add_file(&self, cell_count: u64, block_cells: u64) {
         let stored = self.now();
         let mut state = self.state();
         let file = state.histories.len() as u32;
-        state.histories.push(History::new(file, cell_count, stored));
+        let history = History::new(file, cell_count, block_cells, stored);
+        state.histories.push(history);
     }
 
     /// Notes that an operation begins.
@@ -142,6 +147,7 @@ impl Recorder {
             kind,
             span,
             started,
+            is_cached: false,
         }
     }
 
@@ -155,6 +161,7 @@ impl Recorder {
             ended,
             first_cell: read.span.cells.start,
             bytes,
+            is_cached: read.is_cached,
         };
         if let Err(violation) = state.histories[read.span.file as usize].read(&seen) {
             state.note_broken(violation.to_string());
@@ -168,12 +175,24 @@ impl Recorder {
         let ended = self.now();
         let mut state = self.state();
         let history = &mut state.histories[write.span.file as usize];
-        let noted = history.acknowledged(write.operation, write.span.cells.clone(), ended);
+        let noted = history.acknowledged(write.operation, ended);
         if let Err(violation) = noted {
             state.note_broken(violation.to_string());
         }
         state.counts.written += 1;
         state.succeeded(write.client, write.kind, ended);
+    }
+
+    /// Notes that a write has failed: for good, or so that it may still be made for a minute.
+    pub(crate) fn write_failed(&self, write: &UnderWay, is_over: bool) {
+        let ended = self.now();
+        let mut state = self.state();
+        let history = &mut state.histories[write.span.file as usize];
+        if !is_over {
+            history.left(write.operation, ended + LEFT_US);
+        } else if let Err(violation) = history.ended(write.operation, ended) {
+            state.note_broken(violation.to_string());
+        }
     }
 
     /// Notes that a client waits for a file to open.
@@ -273,7 +292,7 @@ mod tests {
     #[test]
     fn a_lost_write_is_found_through_the_recorder() {
         let recorder = Recorder::new();
-        recorder.add_file(4);
+        recorder.add_file(4, 4);
         let span = |cells| Span { file: 0, cells };
         let write = recorder.begin(1, Kind::Write, span(1..3));
         recorder.acknowledged(&write);

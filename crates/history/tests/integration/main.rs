@@ -3,4 +3,4 @@
 mod blocks;
 mod long;
 mod oracle;
-mod registers;
+mod spanning;

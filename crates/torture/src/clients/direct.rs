@@ -4,7 +4,7 @@ use super::{One, range, within_limit};
 use crate::cells::fill;
 use crate::recorder::{Kind, Span, UnderWay};
 use bytes::Bytes;
-use gabion_client::{Client, File};
+use gabion_client::{Client, ClientError, File};
 use std::collections::BTreeMap;
 
 /// Operations until a file is opened anew, on average: an open file keeps its layout.
@@ -70,9 +70,19 @@ async fn make(one: &One, file: &File, operation: &UnderWay, kind: Kind) -> Resul
     } else {
         let (first, count) = (span.cells.start, span.cells.end - span.cells.start);
         let bytes = fill(span.file, one.number, operation.operation, first, count);
-        let write = file.write(range.offset, Bytes::from(bytes));
-        within_limit(recorder, "a write", write).await?;
-        recorder.acknowledged(operation);
+        let mut is_over = false;
+        let write = async {
+            let made = file.write(range.offset, Bytes::from(bytes)).await;
+            is_over = !matches!(made, Err(ClientError::Undecided { .. }));
+            made
+        };
+        match within_limit(recorder, "a write", write).await {
+            Ok(()) => recorder.acknowledged(operation),
+            Err(error) => {
+                recorder.write_failed(operation, is_over);
+                return Err(error);
+            }
+        }
     }
     Ok(())
 }

@@ -374,4 +374,38 @@ pub(super) const MUTANTS: &[Mutant] = &[
         replacement: "if found.is_file() || found.uid() < u32::MAX {",
         check: command("output_file::tests::a_fifo_is_written_into_and_stays"),
     },
+    // Who says whether what clients saw can be.
+    Mutant {
+        name: "only-circles-of-two-are-found",
+        file: "crates/history/src/order.rs",
+        text: "node.first <= first && node.last <= last",
+        replacement: "node.first < first && node.last < last",
+        check: test(
+            "gabion-history",
+            "integration",
+            "blocks::histories_without_an_order_are_found",
+        ),
+    },
+    Mutant {
+        name: "choices-that-time-does-not-make-are-not-searched",
+        file: "crates/history/src/choices.rs",
+        text: "self.open.insert(number);\n        self.is_changed = true;",
+        replacement: "self.open.insert(number);",
+        check: test(
+            "gabion-history",
+            "integration",
+            "blocks::a_write_that_has_no_side_for_several_reasons_is_found",
+        ),
+    },
+    Mutant {
+        name: "a-failed-write-may-stay-in-one-block",
+        file: "crates/history/src/blocks.rs",
+        text: "spanning.ended.get_or_insert(at);",
+        replacement: "spanning.ended.take();",
+        check: test(
+            "gabion-history",
+            "integration",
+            "spanning::a_write_that_failed_is_in_all_blocks_or_in_none",
+        ),
+    },
 ];
