@@ -225,15 +225,6 @@ pub(crate) trait IoContext<T> {
     /// [`StoreError::Busy`], which latches nothing. A write or a sync may be half done and never
     /// comes here.
     fn context_or_busy(self, operation: &'static str, path: &str) -> Result<T, StoreError>;
-
-    /// As [`IoContext::context`] for allocating `needed_bytes` for `operation`: a full disk is a clean
-    /// refusal.
-    fn or_no_space(
-        self,
-        operation: &'static str,
-        path: &str,
-        needed_bytes: u64,
-    ) -> Result<T, StoreError>;
 }
 
 impl<T> IoContext<T> for io::Result<T> {
@@ -255,22 +246,20 @@ impl<T> IoContext<T> for io::Result<T> {
             }
         })
     }
+}
 
-    fn or_no_space(
-        self,
-        operation: &'static str,
-        path: &str,
-        needed_bytes: u64,
-    ) -> Result<T, StoreError> {
-        self.map_err(|source| {
-            if source.kind() == io::ErrorKind::StorageFull {
-                StoreError::NoSpace {
-                    operation,
-                    needed_bytes,
-                }
-            } else {
-                StoreError::io("allocate", path, source)
-            }
-        })
+/// What allocating `needed_bytes` for something has come to: a full disk is a clean refusal.
+pub(crate) fn allocated(
+    outcome: io::Result<()>,
+    operation: &'static str,
+    path: &str,
+    needed_bytes: u64,
+) -> Result<(), StoreError> {
+    match outcome {
+        Err(source) if source.kind() == io::ErrorKind::StorageFull => Err(StoreError::NoSpace {
+            operation,
+            needed_bytes,
+        }),
+        other => other.context("allocate", path),
     }
 }

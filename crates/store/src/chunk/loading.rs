@@ -180,7 +180,7 @@ impl State {
 
     /// A chunk's file. The caller holds the chunk's gate, so that the file stays the chunk's.
     pub(crate) fn open_file(&mut self, chunk: ChunkId) -> Result<Arc<dyn DiskFile>, StoreError> {
-        if let Some(file) = self.chunks.opened(chunk) {
+        if let Some(file) = self.chunks.open.get(chunk) {
             return Ok(file);
         }
         let file = self.open_chunk(chunk)?;

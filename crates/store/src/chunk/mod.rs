@@ -14,7 +14,7 @@ mod scrub;
 pub(crate) mod trash;
 pub(crate) mod writer;
 
-use crate::disk::{Disk, DiskFile};
+use crate::disk::Disk;
 use crate::error::{IoContext, StoreError};
 use crate::paths::{CHUNKS_DIRECTORY, TMP_DIRECTORY, chunk_directory};
 use file::ChunkHeader;
@@ -86,11 +86,6 @@ impl ChunkFiles {
     fn temporary_path(&mut self) -> String {
         self.next_temporary += 1;
         format!("{TMP_DIRECTORY}/{:016x}", self.next_temporary)
-    }
-
-    /// A chunk's file, if it is open.
-    fn opened(&self, chunk: ChunkId) -> Option<Arc<dyn DiskFile>> {
-        self.open.get(chunk)
     }
 
     /// Forgets a chunk that is gone.

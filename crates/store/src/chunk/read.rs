@@ -160,7 +160,7 @@ impl State {
             let is_known = matches!(entry.header, Header::Known(_));
             is_known && entry.reserve.is_none() && !entry.records.has_listed()
         };
-        self.chunk(chunk).is_some_and(is_in_memory) && self.chunks.opened(chunk).is_some()
+        self.chunk(chunk).is_some_and(is_in_memory) && self.chunks.open.get(chunk).is_some()
     }
 
     fn view(&mut self, chunk: ChunkId, range: ByteRange, cut: Cut) -> Result<View, StoreError> {

@@ -7,7 +7,7 @@
 use crate::checksum::{combine, crc32c};
 use crate::chunk::file::{BLOCK_BYTES, ChunkHeader, Extent, RESERVE_BYTES_MAX, is_possible_size};
 use crate::disk::DiskFile;
-use crate::error::{IoContext, StoreError};
+use crate::error::{IoContext, StoreError, allocated};
 use crate::paths::{chunk_directory, chunk_path};
 use crate::records::record::ChunkSpec;
 use crate::state::State;
@@ -73,8 +73,8 @@ impl Store {
             parts: BTreeMap::new(),
             written: BTreeMap::new(),
         };
-        let allocated = writer.file().allocate(0, file_bytes);
-        allocated.or_no_space("a chunk", &writer.path, file_bytes)?;
+        let outcome = writer.file().allocate(0, file_bytes);
+        allocated(outcome, "a chunk", &writer.path, file_bytes)?;
         Ok(writer)
     }
 }

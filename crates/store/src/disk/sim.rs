@@ -208,6 +208,14 @@ impl SimDisk {
         }
     }
 
+    fn handle(&self, inode: Arc<Mutex<Inode>>, state: &State) -> Arc<dyn DiskFile> {
+        Arc::new(SimFile {
+            disk: self.clone(),
+            inode,
+            incarnation: state.incarnation,
+        })
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -232,21 +240,13 @@ impl Disk for SimDisk {
             unlink: None,
             link: Some((path.to_owned(), Node::File(Arc::clone(&inode)))),
         })?;
-        Ok(Arc::new(SimFile {
-            disk: self.clone(),
-            inode,
-            incarnation: state.incarnation,
-        }))
+        Ok(self.handle(inode, &state))
     }
 
     fn open(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
         let state = self.lock();
         state.check_descriptors()?;
-        Ok(Arc::new(SimFile {
-            disk: self.clone(),
-            inode: state.file(path)?,
-            incarnation: state.incarnation,
-        }))
+        Ok(self.handle(state.file(path)?, &state))
     }
 
     fn create_directory(&self, path: &str) -> io::Result<()> {

@@ -9,7 +9,7 @@ use crate::chunk::apply::ApplySummary;
 use crate::chunk::file::{BLOCK_BYTES, ChunkHeader, RESERVE_BYTES_MAX};
 use crate::chunk::gate::Gate;
 use crate::disk::DiskFile;
-use crate::error::{IoContext, StoreError};
+use crate::error::{IoContext, StoreError, allocated};
 use crate::paths::chunk_path;
 use crate::records::record::ChunkInfo;
 use crate::state::State;
@@ -131,8 +131,8 @@ impl Store {
         shared.check_free("a reserve", more_bytes)?;
         let file = shared.lock().open_file(chunk)?;
         let offset = header.extent().reserve_offset() + old_bytes;
-        let allocated = file.allocate(offset, more_bytes);
-        allocated.or_no_space("a reserve", &path, more_bytes)?;
+        let outcome = file.allocate(offset, more_bytes);
+        allocated(outcome, "a reserve", &path, more_bytes)?;
         // The file must have the room, durably, before the header says so.
         shared.require(file.sync().context("sync", &path))?;
         shared.counters.add(|c| &c.sync_count, 1);
