@@ -1,6 +1,7 @@
 //! The mutants: rules on which the promise of docs/update-protocol.md rests, each broken. A mend of the
 //! protocol brings its mutant, and a mutant that no check notices brings a test.
 
+mod clients;
 mod surroundings;
 
 use super::Mutant;
@@ -24,7 +25,10 @@ const fn store(name: &'static str) -> Check {
 
 /// All of them.
 pub(super) fn all() -> impl Iterator<Item = &'static Mutant> {
-    UPDATES.iter().chain(surroundings::MUTANTS)
+    UPDATES
+        .iter()
+        .chain(surroundings::MUTANTS)
+        .chain(clients::MUTANTS)
 }
 
 /// Those of updates, leases and settlements.

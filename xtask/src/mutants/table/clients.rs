@@ -1,0 +1,75 @@
+//! Rules of the client, which the simulator runs as it is.
+
+use super::{Check, Mutant};
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "a-write-is-tried-again-under-its-run",
+        file: "crates/client/src/write.rs",
+        text: "let run = file.client.draw_run();",
+        replacement: "let first = self.bytes.first_chunk::<4>().copied().unwrap_or_default();\n        \
+                      let run = RunId(u64::from(u32::from_le_bytes(first)));",
+        check: Check::Simulator,
+    },
+    Mutant {
+        name: "a-degraded-read-has-no-cut",
+        file: "crates/client/src/read.rs",
+        text: "let (epoch, cut) = reading.cut.map_or(unvouched, ChosenCut::terms);",
+        replacement: "let (epoch, cut) = reading.cut.filter(|_| !is_degraded).map_or(unvouched, ChosenCut::terms);",
+        check: Check::Simulator,
+    },
+    Mutant {
+        name: "a-put-is-closed-before-its-last-stripe-is-durable",
+        file: "crates/client/src/put.rs",
+        text: "    while !storing.is_empty() {",
+        replacement: "    while storing.len() > 1 {",
+        check: Check::Simulator,
+    },
+    Mutant {
+        name: "cached-pages-outlive-an-opening",
+        file: "crates/client/src/cache/table.rs",
+        text: "if segment.checked_at < opened_at {",
+        replacement: "if segment.checked_at < opened_at && opened_at == u64::MAX {",
+        check: Check::Simulator,
+    },
+    Mutant {
+        name: "a-write-across-stripes-is-one-update-a-stripe",
+        file: "crates/client/src/write.rs",
+        text: "several => self.replace(several, &bytes).await,",
+        replacement: "several => {\n                let (mut rest, last_run) = (bytes.clone(), LastRun::default());\n                \
+                      for extent in several {\n                    \
+                      let piece = rest.split_to(extent.range.length as usize);\n                    \
+                      self.write_extents(&[*extent], &piece, &last_run).await?;\n                }\n                \
+                      Ok(())\n            }",
+        check: Check::Simulator,
+    },
+    Mutant {
+        name: "a-cut-of-a-quorum-is-read-anywhere",
+        file: "crates/client/src/read.rs",
+        text: "lost.extend(reading.forbidden());",
+        replacement: "lost.extend(reading.forbidden().iter().take(0));",
+        check: Check::Simulator,
+    },
+    Mutant {
+        name: "what-was-written-back-without-an-answer-is-written-again",
+        file: "crates/client/src/cache/mod.rs",
+        text: "self.decide(backing, key).await?;",
+        replacement: "let _ = self.decide(backing, key);",
+        check: Check::Test {
+            package: "gabion-client",
+            target: "lib",
+            name: "cache::tests::what_has_arrived_is_not_written_again_over_what_came_later",
+        },
+    },
+    Mutant {
+        name: "stale-chunks-alone-give-a-quorum-its-mark",
+        file: "crates/protocol/src/quorum.rs",
+        text: "let mark = marks.max().ok_or(NoQuorum::NothingCurrent)?;",
+        replacement: "let mark = marks.max().unwrap_or_default();",
+        check: Check::Test {
+            package: "gabion-protocol",
+            target: "lib",
+            name: "quorum::tests::the_nodes_of_stale_chunks_alone_know_no_mark",
+        },
+    },
+];
