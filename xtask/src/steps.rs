@@ -4,7 +4,7 @@
 //! is wrong, not the first thing.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -12,11 +12,13 @@ use anyhow::Context;
 
 use crate::tidy;
 
-/// One step: a run of Cargo, or this program's own tidy.
+/// One step: a run of Cargo, of what Cargo has built, or this program's own tidy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step<'a> {
     /// `cargo` with these arguments, in the workspace's directory.
     Cargo(&'a [&'a str]),
+    /// A program that lies beside this one, because Cargo has built it in the same directory, with its arguments.
+    Built(&'a str, &'a [&'a str]),
     /// [`tidy::run`].
     Tidy,
 }
@@ -43,6 +45,7 @@ impl fmt::Display for Step<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cargo(words) => write!(formatter, "cargo {}", words.join(" ")),
+            Self::Built(program, words) => write!(formatter, "{program} {}", words.join(" ")),
             Self::Tidy => write!(formatter, "tidy"),
         }
     }
@@ -62,7 +65,8 @@ pub(crate) fn run(root: &Path, steps: &[Step<'_>]) -> anyhow::Result<bool> {
         eprintln!("\n=== step {} of {}: {step}", index + 1, steps.len());
         let start = Instant::now();
         let passed = match step {
-            Step::Cargo(words) => cargo(root, words)?,
+            Step::Cargo(words) => succeeds(root, Path::new("cargo"), words)?,
+            Step::Built(program, words) => succeeds(root, &beside_this(program)?, words)?,
             Step::Tidy => tidy::run(root)?,
         };
         outcomes.push(Outcome {
@@ -87,17 +91,23 @@ fn summary(outcome: &Outcome<'_>) -> String {
     )
 }
 
-/// Runs Cargo in `root`; `false` means that it ended with a failure.
+/// Runs a program in `root`; `false` means that it ended with a failure.
 ///
 /// Standard input is closed, so that no step can wait for somebody to type.
-fn cargo(root: &Path, words: &[&str]) -> anyhow::Result<bool> {
-    let status = Command::new("cargo")
+fn succeeds(root: &Path, program: &Path, words: &[&str]) -> anyhow::Result<bool> {
+    let status = Command::new(program)
         .args(words)
         .current_dir(root)
         .stdin(Stdio::null())
         .status()
-        .with_context(|| format!("cannot start `cargo {}`", words.join(" ")))?;
+        .with_context(|| format!("cannot start `{} {}`", program.display(), words.join(" ")))?;
     Ok(status.success())
+}
+
+/// The file of a program in the directory of this one.
+fn beside_this(program: &str) -> anyhow::Result<PathBuf> {
+    let own = std::env::current_exe().context("cannot find this program's own file")?;
+    Ok(own.with_file_name(program))
 }
 
 #[cfg(test)]
