@@ -19,6 +19,8 @@
 //! have moments of their own: a read across a border of stripes is one for each. A write is atomic
 //! whatever it spans; see [`File::write`].
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
+
 mod attempts;
 mod cache;
 mod cached_file;

@@ -24,6 +24,8 @@
 //! # Ok::<(), gabion_codec::CodeError>(())
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
+
 mod code;
 mod equations;
 mod error;

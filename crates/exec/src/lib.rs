@@ -16,6 +16,8 @@
 //! credit for a slice that was not sent. The driver keeps the order of each link; fetches and
 //! stores may end in any order.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
+
 mod command;
 mod executor;
 mod graph;

@@ -32,6 +32,8 @@
 //! # }
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
+
 mod allotment;
 mod array;
 mod backing;

@@ -4,6 +4,8 @@
 //! It knows calls, answers, times and values. It does not know what bytes a value is, nor anything that the system
 //! says of itself: the simulator and the torture test of real processes give it what their clients saw.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
+
 mod block;
 mod blocks;
 mod choices;

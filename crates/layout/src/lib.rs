@@ -4,6 +4,8 @@
 //! chunks on `n = k + m` nodes; chunk indices run over the data chunks first, then the parity
 //! chunks. See GLOSSARY.md for every term.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
+
 mod append_spec;
 mod geometry;
 mod ids;

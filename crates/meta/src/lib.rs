@@ -7,6 +7,8 @@
 //! server with an event loop calls them from a thread that may wait. docs/metadata.md describes
 //! every table and what a crash can leave.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
+
 mod check;
 mod conversions;
 mod error;

@@ -28,6 +28,8 @@
 //! assert_eq!(Cost::of(&plan, &Topology::uniform(2, 1)).cross_rack_bytes, 50);
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
+
 mod builder;
 mod check;
 mod cost;

@@ -5,6 +5,8 @@
 //! passes [`gabion_plan::check`], and `tests/` says so for random codes, layouts, ranges and
 //! failures.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
+
 pub mod bound;
 pub mod encode;
 pub mod endurance;

@@ -5,6 +5,8 @@
 //! The promise and its proof are in docs/update-protocol.md. No scheme logic is here: planners
 //! make the plans that these roles start and take part in.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
+
 pub mod client_ports;
 mod commit;
 pub mod coordinator;

@@ -14,6 +14,8 @@
 //! assert_eq!(report.failure, None, "{}", report.log.join("\n"));
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
+
 pub mod cells;
 mod client;
 mod cluster;

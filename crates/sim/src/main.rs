@@ -1,6 +1,8 @@
 //! `gabion-sim`: runs seeds one after another and stops at the first broken promise, with its event
 //! log and the command that shows it again. `cargo xtask sim` runs it.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
+
 use gabion_layout::UpdateScheme;
 use gabion_sim::{Deeds, FaultCounts, Options, scheme_of, simulate};
 use std::process::ExitCode;

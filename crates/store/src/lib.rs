@@ -61,6 +61,8 @@
 //! # }
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
+
 mod checksum;
 mod chunk;
 mod codec;

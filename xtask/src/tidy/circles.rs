@@ -68,7 +68,10 @@ fn imports<'a>(sources: &[&Source<'a>]) -> Imports<'a> {
         let own = module_of(source.path);
         let paths = source.paths().into_iter();
         let paths = paths.filter(|path| !source.is_test(path.line));
-        let files = paths.filter_map(|path| file_of(&own, &path.segments, &modules));
+        let files = paths.filter_map(|path| {
+            let segments: Vec<&str> = path.segments.iter().map(String::as_str).collect();
+            file_of(&own, &segments, &modules)
+        });
         let others = files.filter(|file| *file != source.path);
         (source.path, others.collect())
     };

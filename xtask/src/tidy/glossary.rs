@@ -5,7 +5,6 @@
 //! A line that must use such a word, say to name another system's field, ends with
 //! `// tidy: allow(word) reason`, or stands below a line that holds only that comment.
 
-use super::lexer::{Token, TokenKind};
 use super::source::Source;
 use super::tree::Tree;
 use super::{Problem, crate_of, markdown};
@@ -152,18 +151,15 @@ impl<'a> Glossary<'a> {
 }
 
 fn check_source(source: &Source<'_>, bans: &[Ban<'_>]) -> Vec<Problem> {
-    let mut escapes = escapes(&source.tokens);
+    let mut escapes = escapes(source.text);
     let mut problems = Vec::new();
-    for token in &source.tokens {
-        let is_escape = token.kind == TokenKind::Comment && token.text.contains(ESCAPE);
-        if token.kind == TokenKind::Punctuation || is_escape {
-            continue;
-        }
-        for phrase in phrases(token) {
+    for (line, text) in (1..).zip(source.text.lines()) {
+        let said = split_escape(text).map_or(text, |(said, _)| said);
+        for phrase in phrases(said) {
             for ban in bans.iter().filter(|ban| says(&phrase, &ban.words)) {
                 let mut allowed = false;
                 for escape in &mut escapes {
-                    if escape.target == token.line && escape.written == ban.written {
+                    if escape.target == line && escape.written == ban.written {
                         escape.is_used = true;
                         allowed = true;
                     }
@@ -173,7 +169,7 @@ fn check_source(source: &Source<'_>, bans: &[Ban<'_>]) -> Vec<Problem> {
                         "`{}` is another word for `{}`; say that ({DOCUMENT}:{}), or give a reason: `// {ESCAPE}{}) reason`",
                         ban.written, ban.term, ban.line, ban.written
                     );
-                    problems.push(Problem::new(source.path, token.line, message));
+                    problems.push(Problem::new(source.path, line, message));
                 }
             }
         }
@@ -192,38 +188,32 @@ fn check_source(source: &Source<'_>, bans: &[Ban<'_>]) -> Vec<Problem> {
     problems
 }
 
-/// The escapes in `tokens`.
-fn escapes<'a>(tokens: &[Token<'a>]) -> Vec<Escape<'a>> {
-    let mut escapes = Vec::new();
-    for (index, token) in tokens.iter().enumerate() {
-        if token.kind != TokenKind::Comment {
-            continue;
-        }
-        let Some((_, rest)) = token.text.split_once(ESCAPE) else {
-            continue;
-        };
-        let (written, reason) = rest.split_once(')').unwrap_or((rest, ""));
-        let stands_alone = index == 0 || tokens[index - 1].line != token.line;
-        escapes.push(Escape {
-            written: written.trim(),
-            has_reason: !reason.trim().is_empty(),
-            line: token.line,
-            target: if stands_alone {
-                token.line + 1
-            } else {
-                token.line
-            },
-            is_used: false,
-        });
-    }
-    escapes
+/// A line's text before the comment that holds an escape, and what follows the escape's opening.
+fn split_escape(line: &str) -> Option<(&str, &str)> {
+    let (before, rest) = line.split_once(ESCAPE)?;
+    Some((&before[..before.rfind("//")?], rest))
 }
 
-/// The runs of words in a token; punctuation other than a hyphen or a code mark ends a run.
-fn phrases(token: &Token<'_>) -> Vec<Vec<String>> {
-    token
-        .text
-        .split(|c: char| !(c.is_alphanumeric() || c.is_whitespace() || "-_`*".contains(c)))
+/// The escapes in a source.
+fn escapes(text: &str) -> Vec<Escape<'_>> {
+    let escape = |(line, text)| {
+        let (said, rest) = split_escape(text)?;
+        let (written, reason) = rest.split_once(')').unwrap_or((rest, ""));
+        let stands_alone = said.trim().is_empty();
+        Some(Escape {
+            written: written.trim(),
+            has_reason: !reason.trim().is_empty(),
+            line,
+            target: if stands_alone { line + 1 } else { line },
+            is_used: false,
+        })
+    };
+    (1..).zip(text.lines()).filter_map(escape).collect()
+}
+
+/// The runs of words in a line; punctuation other than a hyphen or a code mark ends a run.
+fn phrases(line: &str) -> Vec<Vec<String>> {
+    line.split(|c: char| !(c.is_alphanumeric() || c.is_whitespace() || "-_`*".contains(c)))
         .map(words)
         .filter(|phrase| !phrase.is_empty())
         .collect()

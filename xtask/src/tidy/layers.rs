@@ -7,9 +7,8 @@
 use std::collections::BTreeSet;
 
 use super::manifest::{self, Section};
-use super::source::Source;
 use super::tree::Tree;
-use super::{Problem, crate_of, markdown};
+use super::{Problem, markdown};
 
 /// The document that holds the table.
 const DOCUMENT: &str = "ARCHITECTURE.md";
@@ -105,8 +104,8 @@ impl Layers {
         self.above(FIRST_IMPURE).any(|pure| pure == name)
     }
 
-    /// Holds every manifest and every product source to the table.
-    pub(crate) fn check(&self, tree: &Tree, sources: &[Source<'_>]) -> Vec<Problem> {
+    /// Holds every manifest to the table. A source cannot use what its manifest does not name.
+    pub(crate) fn check(&self, tree: &Tree) -> Vec<Problem> {
         if self.rows.is_empty() {
             // `read` has said so once; a problem for each crate would only bury it.
             return Vec::new();
@@ -127,9 +126,6 @@ impl Layers {
         for (name, path, text) in tree.manifests() {
             problems.extend(self.check_manifest(name, path, text));
         }
-        for source in sources {
-            problems.extend(self.check_source(source));
-        }
         problems
     }
 
@@ -140,7 +136,7 @@ impl Layers {
         };
         let mut problems = Vec::new();
         for dependency in manifest::dependencies(text) {
-            let Some(used) = crate_of_package(dependency.name, '-') else {
+            let Some(used) = crate_of_package(dependency.name) else {
                 continue;
             };
             let message = match dependency.section {
@@ -152,28 +148,6 @@ impl Layers {
                 )),
             };
             problems.extend(message.map(|message| Problem::new(path, dependency.line, message)));
-        }
-        problems
-    }
-
-    fn check_source(&self, source: &Source<'_>) -> Vec<Problem> {
-        let Some(layer) = crate_of(source.path).and_then(|name| self.get(name)) else {
-            return Vec::new();
-        };
-        let mut problems = Vec::new();
-        for path in source.paths() {
-            // Cargo's manifest check already covers what tests may use.
-            if source.is_test(path.line) {
-                continue;
-            }
-            let used = path
-                .segments
-                .first()
-                .and_then(|first| crate_of_package(first, '_'));
-            let message = used
-                .filter(|used| *used != layer.name)
-                .and_then(|used| layer.judge(used));
-            problems.extend(message.map(|message| Problem::new(source.path, path.line, message)));
         }
         problems
     }
@@ -193,11 +167,10 @@ impl Layer {
     }
 }
 
-/// The crate of a package such as `gabion-codec`, or of its library `gabion_codec`.
-fn crate_of_package(package: &str, separator: char) -> Option<&str> {
+/// The crate of a package such as `gabion-codec`.
+fn crate_of_package(package: &str) -> Option<&str> {
     package
-        .strip_prefix("gabion")?
-        .strip_prefix(separator)
+        .strip_prefix("gabion-")
         .filter(|name| !name.is_empty())
 }
 
@@ -213,7 +186,6 @@ fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::source;
     use super::*;
 
     const TABLE: &str = "\
@@ -240,9 +212,8 @@ mod tests {
         );
         all.extend_from_slice(files);
         let tree = Tree::of(&all);
-        let sources = source::parse_all(&tree);
         let (layers, mut problems) = Layers::read(&tree);
-        problems.extend(layers.check(&tree, &sources));
+        problems.extend(layers.check(&tree));
         problems.iter().map(Problem::to_string).collect()
     }
 
@@ -258,39 +229,20 @@ mod tests {
                 "[dependencies]\ngabion-codec.workspace = true\n",
             ),
             (
-                "crates/plan/src/lib.rs",
-                "use gabion_codec::Code;\nuse gabion_plan::X;\n",
-            ),
-            (
                 "crates/wire/Cargo.toml",
                 "[dev-dependencies]\ngabion-codec.workspace = true\n",
             ),
-            (
-                "crates/wire/src/lib.rs",
-                "#[cfg(test)]\nmod tests {\n    use gabion_codec::Code;\n}\n",
-            ),
-            ("crates/wire/tests/all.rs", "use gabion_codec::Code;\n"),
         ];
         check(TABLE, &files, &[]);
     }
 
     #[test]
-    fn a_forbidden_dependency_is_reported_in_manifest_and_source() {
-        let files = [
-            (
-                "crates/wire/Cargo.toml",
-                "[dependencies]\ngabion-codec.workspace = true\n",
-            ),
-            (
-                "crates/wire/src/lib.rs",
-                "//! Frames.\nuse gabion_codec::{Code, rs::Rs};\n",
-            ),
-        ];
-        let expected = [
-            "crates/wire/Cargo.toml:2: `wire` may not use `codec`; allowed: plan",
-            "crates/wire/src/lib.rs:2: `wire` may not use `codec`; allowed: plan",
-            "crates/wire/src/lib.rs:2: `wire` may not use `codec`; allowed: plan",
-        ];
+    fn a_forbidden_dependency_is_reported() {
+        let files = [(
+            "crates/wire/Cargo.toml",
+            "[dependencies]\ngabion-codec.workspace = true\n",
+        )];
+        let expected = ["crates/wire/Cargo.toml:2: `wire` may not use `codec`; allowed: plan"];
         check(TABLE, &files, &expected);
     }
 

@@ -10,43 +10,13 @@ use super::source::Source;
 use super::tree::Tree;
 use super::{Problem, crate_of};
 
-/// Names that reach outside a pure crate's inputs, and what to use in their place.
-///
-/// Addresses such as `std::net::IpAddr` are plain data and may stay; sockets and name look-ups may
-/// not.
-const BANNED_PATHS: [(&[&str], &str); 25] = [
-    (&["HashMap"], ORDER),
-    (&["HashSet"], ORDER),
-    (&["RandomState"], ORDER),
-    (&["Instant", "now"], CLOCK),
-    (&["time", "Instant"], CLOCK),
-    (&["SystemTime"], CLOCK),
-    (&["UNIX_EPOCH"], CLOCK),
-    (&["std", "thread"], THREAD),
-    (&["thread", "spawn"], THREAD),
-    (&["thread", "scope"], THREAD),
-    (&["thread", "sleep"], THREAD),
-    (&["TcpListener"], SOCKET),
-    (&["TcpStream"], SOCKET),
-    (&["ToSocketAddrs"], SOCKET),
-    (&["UdpSocket"], SOCKET),
-    (&["UnixDatagram"], SOCKET),
-    (&["UnixListener"], SOCKET),
-    (&["UnixStream"], SOCKET),
-    (&["rand", "rng"], CHANCE),
-    (&["rand", "random"], CHANCE),
-    (&["thread_rng"], CHANCE),
-    (&["from_os_rng"], CHANCE),
-    (&["OsRng"], CHANCE),
-    (&["SysRng"], CHANCE),
-    (&["from_entropy"], CHANCE),
-];
+/// What stands in the root of each library and binary below `wire`. The workspace allows these lints, and
+/// clippy.toml says what they refuse. Its tests, benches and examples may do as they like.
+const DENIAL: &str =
+    "#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]";
 
-const ORDER: &str = "use BTreeMap, BTreeSet or Vec, whose order is the same in every run";
-const CLOCK: &str = "take the time as an argument";
-const THREAD: &str = "return work to the caller, who owns the threads";
-const SOCKET: &str = "return messages to the caller, who owns the sockets";
-const CHANCE: &str = "take a seeded generator as an argument";
+/// What names one of these lints.
+const LINTS: &str = "clippy::disallowed_";
 
 /// Packages that bring a runtime, a clock, sockets, threads or ambient randomness.
 const BANNED_PACKAGES: [&str; 12] = [
@@ -96,16 +66,26 @@ pub(crate) fn check(tree: &Tree, sources: &[Source<'_>], layers: &Layers) -> Vec
     problems
 }
 
+/// A crate's root has [`DENIAL`], and nothing in the crate allows what it denies.
 fn check_source(source: &Source<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
-    for path in source.paths() {
-        if source.is_test(path.line) {
-            continue;
-        }
-        let ban = BANNED_PATHS.iter().find(|(names, _)| path.contains(names));
-        if let Some((names, instead)) = ban {
-            let message = format!("`{}` below `wire`; {instead}", names.join("::"));
-            problems.push(Problem::new(source.path, path.line, message));
+    let mut report = |line, message: String| {
+        problems.push(Problem::new(source.path, line, message));
+    };
+    let is_root = ["/src/lib.rs", "/src/main.rs"]
+        .iter()
+        .any(|root| source.path.ends_with(root));
+    if is_root && !source.text.lines().any(|line| line == DENIAL) {
+        report(
+            1,
+            format!("a crate below `wire` denies what clippy.toml lists; write `{DENIAL}`"),
+        );
+    }
+    for (line, text) in (1..).zip(source.text.lines()) {
+        if text.contains(LINTS) && text != DENIAL && !source.is_test(line) {
+            let message =
+                "a crate below `wire` has no exception; return to the caller what needs one";
+            report(line, message.to_owned());
         }
     }
     problems
@@ -143,58 +123,34 @@ mod tests {
     }
 
     #[test]
-    fn each_ban_fires_below_wire() {
-        let path = "crates/store/src/lib.rs";
-        let cases = [
-            ("use std::collections::{BTreeMap, HashMap};", "`HashMap`"),
-            (
-                "fn a() { let s = std::collections::HashSet::<u8>::new(); }",
-                "`HashSet`",
-            ),
-            (
-                "fn a() { assert!(HashMap::<u8, u8>::new().is_empty()); }",
-                "`HashMap`",
-            ),
-            ("fn a() { let t = Instant::now(); }", "`Instant::now`"),
-            ("use std::time::{Duration, Instant};", "`time::Instant`"),
-            ("use std::time::SystemTime;", "`SystemTime`"),
-            ("use std::{fmt, thread};", "`std::thread`"),
-            ("fn a() { thread::spawn(|| ()); }", "`thread::spawn`"),
-            ("use std::{io, net::TcpStream};", "`TcpStream`"),
-            ("fn a() { rand::rng(); }", "`rand::rng`"),
-            ("fn a() { StdRng::from_os_rng(); }", "`from_os_rng`"),
-        ];
-        for (text, start) in cases {
-            check_tree(&[(path, text)], &[(path, 1, start)]);
+    fn a_crate_below_wire_denies_what_clippy_knows() {
+        let denies = format!("//! X.\n\n{DENIAL}\n");
+        let lib = "crates/store/src/lib.rs";
+        check_tree(&[(lib, &denies)], &[]);
+        for root in [lib, "crates/store/src/main.rs"] {
+            let start = "a crate below `wire` denies";
+            check_tree(&[(root, "//! X.\n")], &[(root, 1, start)]);
         }
-    }
-
-    #[test]
-    fn bans_do_not_misfire() {
-        let allowed = "\
-use std::time::Duration;
-use std::net::{IpAddr, SocketAddr};
-use std::collections::BTreeMap;
-// HashMap would lose the order; Instant::now would lose the replay.
-const TEXT: &str = \"HashMap std::net\";
-struct Instant(u64);
-mod net {}
-fn thread(rng: &mut impl rand::Rng) { x.random(); let now = 1; }
-#[cfg(test)]
-mod tests {
-    use std::collections::HashMap;
-    use std::thread;
-}
-";
-        check_tree(&[("crates/store/src/lib.rs", allowed)], &[]);
-        let impure = "use std::collections::HashMap;\nuse std::net::TcpStream;\n";
+        check_tree(&[("crates/store/src/chunk.rs", "//! X.\n")], &[]);
         for path in [
             "crates/wire/src/lib.rs",
             "xtask/src/main.rs",
             "crates/store/benches/b.rs",
+            "crates/store/tests/integration/main.rs",
         ] {
-            check_tree(&[(path, impure)], &[]);
+            check_tree(&[(path, "//! X.\n")], &[]);
         }
+    }
+
+    #[test]
+    fn a_crate_below_wire_has_no_exception() {
+        let path = "crates/store/src/chunk.rs";
+        let exception = "#![allow(clippy::disallowed_types)]\n";
+        check_tree(
+            &[(path, exception)],
+            &[(path, 1, "a crate below `wire` has no exception")],
+        );
+        check_tree(&[("crates/wire/src/chunk.rs", exception)], &[]);
     }
 
     #[test]

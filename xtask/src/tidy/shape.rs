@@ -1,14 +1,12 @@
-//! The shape of a file: its header, its length, its functions' lengths, its modules' names, and
-//! that nothing in it is left unfinished.
+//! The shape of a file: its header, its length, its functions' lengths and its modules' names.
 
 use super::Problem;
-use super::lexer::TokenKind;
 use super::source::Source;
 
 /// The most lines of a function, from its signature to its closing brace.
 const FUNCTION_LINES_MAX: usize = 70;
 
-/// The most lines of a file, tests included.
+/// The most lines of a file, without its tests.
 const FILE_LINES_MAX: usize = 600;
 
 /// Module names that say nothing of what is inside.
@@ -22,9 +20,6 @@ const EMPTY_NAMES: [&str; 8] = [
     "utils",
     "shared",
 ];
-
-/// Macros that mark unfinished code.
-const UNFINISHED: [&str; 2] = ["todo", "unimplemented"];
 
 /// Every breach of shape in `sources`.
 pub(crate) fn check(sources: &[Source<'_>]) -> Vec<Problem> {
@@ -43,10 +38,11 @@ pub(crate) fn check(sources: &[Source<'_>]) -> Vec<Problem> {
             let message = "no `//!` at the top; say what the file is and what it is not";
             report(1, message.to_owned());
         }
-        let line_count = source.text.lines().count();
+        let line_count = source.product_line_count();
         if line_count > FILE_LINES_MAX {
-            let message =
-                format!("{line_count} lines; a file has at most {FILE_LINES_MAX}, so split it");
+            let message = format!(
+                "{line_count} lines without tests; a file has at most {FILE_LINES_MAX}, so split it"
+            );
             report(FILE_LINES_MAX + 1, message);
         }
         for function in source
@@ -60,37 +56,11 @@ pub(crate) fn check(sources: &[Source<'_>]) -> Vec<Problem> {
             );
             report(function.line, message);
         }
-        problems.extend(check_tokens(source));
-    }
-    problems
-}
-
-fn check_tokens(source: &Source<'_>) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    let code: Vec<_> = source
-        .tokens
-        .iter()
-        .filter(|token| token.kind != TokenKind::Comment)
-        .collect();
-    for pair in code.windows(2) {
-        let [first, second] = pair else { continue };
-        if first.kind != TokenKind::Identifier {
-            continue;
-        }
-        if UNFINISHED.contains(&first.text) && second.is_punctuation("!") {
+        for (line, name) in source.modules.iter().filter(|(_, name)| says_nothing(name)) {
             let message = format!(
-                "`{}!` is unfinished code; finish it or leave it out",
-                first.text
+                "module `{name}` does not say what it holds; name it after its one subject"
             );
-            problems.push(Problem::new(source.path, first.line, message));
-        }
-        if first.text == "mod" && second.kind == TokenKind::Identifier && says_nothing(second.text)
-        {
-            let message = format!(
-                "module `{}` does not say what it holds; name it after its one subject",
-                second.text
-            );
-            problems.push(Problem::new(source.path, second.line, message));
+            report(*line, message);
         }
     }
     problems
@@ -147,7 +117,23 @@ mod tests {
     fn files_have_at_most_600_lines() {
         let file = |line_count: usize| format!("//! X.\n{}", "\n".repeat(line_count - 1));
         check_text(&file(600), &[]);
-        check_text(&file(601), &[(601, "601 lines")]);
+        check_text(&file(601), &[(601, "601 lines without tests")]);
+    }
+
+    #[test]
+    fn tests_do_not_count_as_lines_of_a_file() {
+        let with_tests = |line_count: usize| {
+            format!(
+                "//! X.\n{}#[cfg(test)]\nmod tests {{\n{}}}\n",
+                "\n".repeat(line_count - 1),
+                "\n".repeat(600)
+            )
+        };
+        check_text(&with_tests(600), &[]);
+        check_text(&with_tests(601), &[(601, "601 lines without tests")]);
+        let tests = format!("//! X.\n{}", "\n".repeat(900));
+        let tree = Tree::of(&[("crates/x/tests/integration/all.rs", &tests)]);
+        assert_eq!(check(&source::parse_all(&tree)), []);
     }
 
     #[test]
@@ -160,19 +146,6 @@ mod tests {
         }
         check_text(
             "//! X.\nmod helper;\nmod vandermonde;\nmod v;\nfn utils() {}\n// mod utils\n",
-            &[],
-        );
-    }
-
-    #[test]
-    fn unfinished_code_is_found_inside_macros_too() {
-        check_text("//! X.\nfn a() { todo!() }\n", &[(2, "`todo!`")]);
-        check_text(
-            "//! X.\nfn a() { vec![unimplemented!()]; }\n",
-            &[(2, "`unimplemented!`")],
-        );
-        check_text(
-            "//! todo!() in words.\nfn todo() { b(\"todo!\"); todo(); }\n",
             &[],
         );
     }

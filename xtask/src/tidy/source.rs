@@ -1,13 +1,13 @@
-//! One Rust source, taken apart once for all rules: its tokens, its functions and its test code.
+//! One Rust source, taken apart once for all rules: its functions, its modules and its test code.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, Meta};
 
-use super::lexer::{self, Token, TokenKind};
 use super::tree::Tree;
 
 /// One Rust source.
@@ -16,10 +16,10 @@ pub(crate) struct Source<'a> {
     pub(crate) path: &'a str,
     /// Its text.
     pub(crate) text: &'a str,
-    /// Its text as tokens.
-    pub(crate) tokens: Vec<Token<'a>>,
     /// Its functions and methods, nested ones included.
     pub(crate) functions: Vec<Function>,
+    /// The modules that it declares, in files of their own or here: the line and the name of each.
+    pub(crate) modules: Vec<(usize, String)>,
     /// Where and why `syn` could not read it; the fields after this one are then empty.
     pub(crate) parse_error: Option<(usize, String)>,
     /// The lines of items that are compiled for tests only.
@@ -52,8 +52,8 @@ impl<'a> Source<'a> {
         Self {
             path,
             text,
-            tokens: lexer::lex(text),
             functions: outline.functions,
+            modules: outline.modules,
             parse_error,
             test_lines: outline.test_lines,
             test_modules: outline.test_modules,
@@ -61,14 +61,20 @@ impl<'a> Source<'a> {
         }
     }
 
+    /// How many of its lines are not test code.
+    pub(crate) fn product_line_count(&self) -> usize {
+        let line_count = self.text.lines().count();
+        (1..=line_count).filter(|&line| !self.is_test(line)).count()
+    }
+
+    /// The paths that the code names; see [`paths`]. None where the file cannot be parsed.
+    pub(crate) fn paths(&self) -> Vec<Path> {
+        self.text.parse().map(paths).unwrap_or_default()
+    }
+
     /// Whether line `line` is test code, which may do what the product may not.
     pub(crate) fn is_test(&self, line: usize) -> bool {
         self.all_test || self.test_lines.iter().any(|lines| lines.contains(&line))
-    }
-
-    /// The paths that the code names; see [`paths`].
-    pub(crate) fn paths(&self) -> Vec<Path<'a>> {
-        paths(&self.tokens)
     }
 }
 
@@ -124,6 +130,7 @@ fn is_product(path: &str) -> bool {
 #[derive(Default)]
 struct Outline {
     functions: Vec<Function>,
+    modules: Vec<(usize, String)>,
     test_lines: Vec<RangeInclusive<usize>>,
     test_modules: Vec<String>,
 }
@@ -153,6 +160,12 @@ impl<'ast> Visit<'ast> for Outline {
             }
         }
         visit::visit_item(self, item);
+    }
+
+    fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
+        let line = module.ident.span().start().line;
+        self.modules.push((line, module.ident.to_string()));
+        visit::visit_item_mod(self, module);
     }
 
     fn visit_item_fn(&mut self, function: &'ast syn::ItemFn) {
@@ -209,63 +222,49 @@ fn is_for_tests(attribute: &Attribute) -> bool {
 
 /// A path in the code, such as `std::net::TcpStream`.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Path<'a> {
+pub(crate) struct Path {
     /// The line of its last segment.
     pub(crate) line: usize,
     /// Its names, in order.
-    pub(crate) segments: Vec<&'a str>,
-}
-
-impl Path<'_> {
-    /// Whether `names` occur in the path, one directly after another.
-    pub(crate) fn contains(&self, names: &[&str]) -> bool {
-        self.segments
-            .windows(names.len())
-            .any(|window| window == names)
-    }
+    pub(crate) segments: Vec<String>,
 }
 
 /// Every path in `tokens`, those inside macros too; a lone name is a path of one segment.
 ///
 /// A use tree gives one path for each leaf: `use a::{b, c::d}` gives `a::b` and `a::c::d`.
-fn paths<'a>(tokens: &[Token<'a>]) -> Vec<Path<'a>> {
-    let code: Vec<&Token<'a>> = tokens
-        .iter()
-        .filter(|token| matches!(token.kind, TokenKind::Identifier | TokenKind::Punctuation))
-        .collect();
-    let is = |index: usize, text: &str| {
-        code.get(index)
-            .is_some_and(|token: &&Token<'_>| token.is_punctuation(text))
-    };
+fn paths(tokens: TokenStream) -> Vec<Path> {
+    let mut code = Vec::new();
+    flatten(tokens, &mut code);
+    let is = |index: usize, mark: char| matches!(code.get(index), Some(Word::Mark(found)) if *found == mark);
     let mut paths = Vec::new();
     // One entry for each open brace: the path before it in a use tree, nothing in a block.
-    let mut prefixes: Vec<Vec<&str>> = Vec::new();
+    let mut prefixes: Vec<Vec<String>> = Vec::new();
     let mut index = 0;
     while let Some(token) = code.get(index) {
         index += 1;
-        if token.is_punctuation("{") {
-            prefixes.push(Vec::new());
-        } else if token.is_punctuation("}") {
-            prefixes.pop();
-        }
-        if token.kind != TokenKind::Identifier {
-            continue;
-        }
-        let mut segments = prefixes.last().cloned().unwrap_or_default();
-        segments.push(token.text);
-        let mut line = token.line;
-        while is(index, ":") && is(index + 1, ":") {
-            index += 2;
-            match code.get(index) {
-                Some(next) if next.kind == TokenKind::Identifier => {
-                    segments.push(next.text);
-                    line = next.line;
-                    index += 1;
+        let (name, mut line) = match token {
+            Word::Name(name, line) => (name, *line),
+            Word::Mark(mark) => {
+                match mark {
+                    '{' => prefixes.push(Vec::new()),
+                    '}' => drop(prefixes.pop()),
+                    _ => {}
                 }
-                _ => break,
+                continue;
             }
+        };
+        let mut segments = prefixes.last().cloned().unwrap_or_default();
+        segments.push(name.clone());
+        while is(index, ':') && is(index + 1, ':') {
+            index += 2;
+            let Some(Word::Name(next, next_line)) = code.get(index) else {
+                break;
+            };
+            segments.push(next.clone());
+            line = *next_line;
+            index += 1;
         }
-        let opens_group = is(index, "{") && is(index - 1, ":");
+        let opens_group = is(index, '{') && is(index - 1, ':');
         if opens_group {
             prefixes.push(segments);
             index += 1;
@@ -276,12 +275,42 @@ fn paths<'a>(tokens: &[Token<'a>]) -> Vec<Path<'a>> {
     paths
 }
 
+/// What paths are made of.
+enum Word {
+    /// An identifier and its line.
+    Name(String, usize),
+    /// One character of punctuation, or a delimiter.
+    Mark(char),
+}
+
+/// Appends the words of `tokens`, those inside groups too.
+fn flatten(tokens: TokenStream, words: &mut Vec<Word>) {
+    for token in tokens {
+        match token {
+            TokenTree::Ident(name) => {
+                words.push(Word::Name(name.to_string(), name.span().start().line));
+            }
+            TokenTree::Punct(mark) => words.push(Word::Mark(mark.as_char())),
+            TokenTree::Literal(_) => words.push(Word::Mark('"')),
+            TokenTree::Group(group) => {
+                let (open, close) = match group.delimiter() {
+                    Delimiter::Brace => ('{', '}'),
+                    _ => ('(', ')'),
+                };
+                words.push(Word::Mark(open));
+                flatten(group.stream(), words);
+                words.push(Word::Mark(close));
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn check_paths(text: &str, expected: &[&str]) {
-        let found: Vec<String> = paths(&lexer::lex(text))
+        let found: Vec<String> = paths(text.parse().expect("tokens"))
             .iter()
             .map(|path| path.segments.join("::"))
             .collect();
@@ -373,12 +402,5 @@ trait U {
         assert!(is_test("crates/x/src/y/proofs.rs", 1));
         assert!(is_test("crates/x/tests/all.rs", 1));
         assert!(!is_test("xtask/src/main.rs", 1));
-    }
-
-    #[test]
-    fn a_file_that_does_not_parse_keeps_its_tokens() {
-        let source = Source::parse("crates/x/src/lib.rs", "fn a() {}\nfn {}\n");
-        assert_eq!(source.parse_error.as_ref().map(|(line, _)| *line), Some(2));
-        assert!(!source.tokens.is_empty());
     }
 }
