@@ -4,8 +4,10 @@
 
 use crate::message::{NodeReply, NodeRequest, Refusal};
 use crate::ports::{Ports, call_living};
-use crate::settle::{SETTLE_DEADLINE_MS, unexpected};
 use gabion_layout::{Epoch, Generation, NodeId, StripeId, StripeRecord};
+
+/// How long a node may take to say what it holds.
+pub(crate) const SETTLE_DEADLINE_MS: u64 = 5_000;
 
 /// The nodes that have, or may have, chunks of the stripe that the term leaves out: those of stale chunks
 /// and the `former` holders. Nodes in `failed` serve nothing, and survivors are asked anyway.
@@ -40,7 +42,7 @@ pub(crate) async fn fence(
     match call_living(ports, node, request, SETTLE_DEADLINE_MS).await {
         Ok(NodeReply::Done) => Ok(()),
         Ok(NodeReply::Refused(refusal)) => Err(refusal),
-        Ok(other) => Err(unexpected(&other)),
+        Ok(other) => Err(other.unexpected()),
         Err(error) => Err(Refusal::Unavailable(error.peer)),
     }
 }

@@ -49,10 +49,6 @@ pub(crate) fn accept(store: &Store, decided: Vec<Decided>) -> Result<(), StoreEr
     store.adopt_decisions(&decisions)
 }
 
-pub(crate) fn remove(store: &Store, chunks: &[ChunkId]) -> Result<(), StoreError> {
-    chunks.iter().try_for_each(|&chunk| store.remove(chunk))
-}
-
 /// Takes chunks out of the store that the coordinator does not count on; their files stay for a day.
 pub(crate) fn set_aside(store: &Store, chunks: &[ChunkId]) -> Result<(), StoreError> {
     store.set_aside(chunks)

@@ -7,15 +7,18 @@
 
 use crate::event::Event;
 use crate::holdings::{accept, begin, held_chunks, set_aside};
+use crate::limits::Limits;
 use crate::message::{
     Applicant, CoordinatorReply, CoordinatorRequest, HeldChunk, InventoryDigest, InventoryPage,
     JoinBegun, JoinEnd, JoinSession, Joined, NodeStatus, PageAnswer, Refusal, Scope,
 };
-use crate::node::{JoinError, MEMBERSHIP_DEADLINE_MS, NodeOptions};
 use crate::participant::Participant;
-use gabion_layout::{ChunkId, NodeId, StripeId};
+use gabion_layout::{ChunkId, NodeId, RackId, Start, StripeId};
 use gabion_store::{Identity, Store};
+use thiserror::Error;
 
+/// How long the coordinator may take to answer a join or a heartbeat.
+pub(crate) const MEMBERSHIP_DEADLINE_MS: u64 = 2_000;
 /// How often a message of a session is sent before the node begins anew.
 const TRY_COUNT: usize = 3;
 /// How often the node asks whether the operator has spoken, and says that it is at work.
@@ -26,6 +29,42 @@ const SET_ASIDE_COUNT: usize = 16;
 const CHANGE_ROUND_COUNT: usize = 64;
 /// Stripes whose answers may wait until the node is a member.
 const LATE_COUNT_MAX: usize = 256;
+
+/// What a node is when it starts.
+#[derive(Clone, Debug)]
+pub struct NodeOptions {
+    /// Its id, if it has been in this cluster before; its store says so too, unless that is new.
+    pub node: Option<NodeId>,
+    /// Its rack.
+    pub rack: RackId,
+    /// Where it listens, as `host:port`.
+    pub address: String,
+    /// Bytes that it can store.
+    pub capacity_bytes: u64,
+    /// Bytes that shrinking and merging reserves may move in a second in which no updates come.
+    pub reserve_bytes_per_s: u64,
+    /// Chunks that it tells of in one page when it joins; at least 1, at most
+    /// [`PAGE_CHUNK_COUNT`](crate::message::PAGE_CHUNK_COUNT).
+    pub page_chunk_count: usize,
+    /// This start of it. The number, its incarnation, is higher than at its last start.
+    pub start: Start,
+    /// How much it keeps at most.
+    pub limits: Limits,
+}
+
+/// Why a node is not part of the cluster.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum JoinError {
+    /// The coordinator did not answer; it may later.
+    #[error("the coordinator does not answer: {0}")]
+    Unreachable(String),
+    /// The coordinator said no, in one plain sentence.
+    #[error("{0}")]
+    Refused(String),
+    /// The node's own store failed.
+    #[error("{0}")]
+    Store(String),
+}
 
 /// What a join brings.
 pub(crate) struct Membership {

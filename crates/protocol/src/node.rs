@@ -4,11 +4,11 @@
 mod inform;
 mod participate;
 
-pub use crate::store_failure::Left;
+pub use crate::joining::{JoinError, NodeOptions};
 
 use crate::event::Event;
-use crate::joining::ask_to_join;
-use crate::limits::Limits;
+use crate::joining::{MEMBERSHIP_DEADLINE_MS, ask_to_join};
+use crate::locks::lock;
 use crate::message::{
     CoordinatorReply, CoordinatorRequest, Damage, EndCause, Flow, JoinSession, Meter, NodeReply,
     NodeRequest, NodeStatus, Progress, Purpose, Refusal, Vitals,
@@ -22,52 +22,22 @@ use crate::staging::Staging;
 use crate::upkeep::Upkeep;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use gabion_layout::{ChunkId, ClusterId, NodeId, RackId, Sequence, Start, StripeId};
+use gabion_layout::{ChunkId, ClusterId, NodeId, Sequence, StripeId};
 use gabion_planner::placement::Space;
 use gabion_store::Store;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use thiserror::Error;
+use std::sync::{Arc, Mutex};
 
-/// How long the coordinator may take to answer a join or a heartbeat.
-pub(crate) const MEMBERSHIP_DEADLINE_MS: u64 = 2_000;
 /// How often committed records are brought into their chunks, and reserves are seen to.
 const UPKEEP_EVERY_MS: u64 = 1_000;
 
-/// What a node is when it starts.
-#[derive(Clone, Debug)]
-pub struct NodeOptions {
-    /// Its id, if it has been in this cluster before; its store says so too, unless that is new.
-    pub node: Option<NodeId>,
-    /// Its rack.
-    pub rack: RackId,
-    /// Where it listens, as `host:port`.
-    pub address: String,
-    /// Bytes that it can store.
-    pub capacity_bytes: u64,
-    /// Bytes that shrinking and merging reserves may move in a second in which no updates come.
-    pub reserve_bytes_per_s: u64,
-    /// Chunks that it tells of in one page when it joins; at least 1, at most
-    /// [`PAGE_CHUNK_COUNT`](crate::message::PAGE_CHUNK_COUNT).
-    pub page_chunk_count: usize,
-    /// This start of it. The number, its incarnation, is higher than at its last start.
-    pub start: Start,
-    /// How much it keeps at most.
-    pub limits: Limits,
-}
-
-/// Why a node is not part of the cluster.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub enum JoinError {
-    /// The coordinator did not answer; it may later.
-    #[error("the coordinator does not answer: {0}")]
-    Unreachable(String),
-    /// The coordinator said no, in one plain sentence.
-    #[error("{0}")]
-    Refused(String),
-    /// The node's own store failed.
-    #[error("{0}")]
-    Store(String),
+/// Why a node has left its cluster.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Left {
+    /// It was drained, and holds nothing that counts.
+    Drained,
+    /// Its store has failed; the first failure, as a sentence.
+    StoreFailed(String),
 }
 
 /// A member of a cluster.
@@ -569,9 +539,4 @@ fn progress(participant: &Participant, incarnation: u64) -> Progress {
         incarnation,
         position: participant.store.position(),
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that holds these locks can leave its state half changed when it panics.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,7 @@
 //! A part's own bytes at a node: what it reads, recalls and takes as input, and what it puts aside until
 //! its end, when the participant makes records of it.
 
+use crate::locks::lock;
 use crate::message::{ConversionSource, Effect, ReadCut, Refusal};
 use crate::participant::Participant;
 use crate::run::LocalIo;
@@ -13,7 +14,7 @@ use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Sequence, StripeId};
 use gabion_plan::Log;
 use gabion_store::{ChunkWriter, Cut, Recalled, RecordKind, StoreError};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// The most bytes that are read where nothing may wait.
 const READ_NOW_BYTES_MAX: u64 = 16 << 10;
@@ -311,9 +312,4 @@ impl LocalIo for NodeIo {
             }
         }
     }
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // A panic while holding the lock leaves pieces that nobody will finish; the part fails anyway.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

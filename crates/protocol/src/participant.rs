@@ -1,23 +1,13 @@
 //! A participant's half of the protocol: its store, its parts of plans, its answers to a new
 //! primary. Every answer that promises something is given after that something is durable.
 
-use crate::holdings::remove;
-use crate::message::{
-    Attestation, CommittedMark, ConversionSource, Damage, Effect, Holding, PendingRecord, ReadCut,
-    Refusal, RunPart,
-};
-use crate::part_io::{Gathered, NodeIo, Use, lock};
-use crate::ports::{Address, Ports, run_blocking};
-use crate::run::{RunContext, run_part};
-use crate::staging::Arrivals;
+use crate::locks::lock;
+use crate::message::{Attestation, CommittedMark, Damage, Holding, PendingRecord, Refusal};
+use crate::ports::{Ports, run_blocking};
 use crate::unfinished::Unfinished;
 use futures::{FutureExt, select_biased};
-use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Sequence, Start, StripeId};
-use gabion_plan::{PartStep, Step};
-use gabion_store::{
-    ChunkSpec, ChunkWriter, Piece, Record, RecordSummary, Store, StoreError, StripeState,
-    UpdateStamp,
-};
+use gabion_layout::{ByteRange, ChunkId, Epoch, Generation, Sequence, Start, StripeId};
+use gabion_store::{RecordSummary, Store, StoreError, StripeState};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// The most undecided records of a stripe that a node tells a quorum read of.
@@ -56,8 +46,16 @@ impl Participant {
         .await;
     }
 
+    /// The membership that runs now.
+    pub(crate) fn membership(&self) -> u64 {
+        *self
+            .membership
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Makes something durable for a part that began in a membership.
-    async fn store_for_part<R: Send + 'static>(
+    pub(crate) async fn store_for_part<R: Send + 'static>(
         &self,
         began_in: u64,
         work: impl FnOnce(&Store) -> Result<R, StoreError> + Send + 'static,
@@ -184,7 +182,8 @@ impl Participant {
     pub(crate) async fn remove(&self, chunks: Vec<ChunkId>) -> Result<(), Refusal> {
         let are_meant = |chunk: ChunkId, _: Epoch| chunks.contains(&chunk);
         self.give_up_unfinished(are_meant).await;
-        self.with_store(move |store| remove(store, &chunks)).await
+        self.with_store(move |store| chunks.iter().try_for_each(|&chunk| store.remove(chunk)))
+            .await
     }
 
     /// Deletes a chunk and what is unfinished of it, unless a term after `epoch` has to do with it.
@@ -194,280 +193,10 @@ impl Participant {
         self.with_store(move |store| store.discard(chunk, epoch))
             .await
     }
-
-    /// Does a part of a plan, which is durable when this returns. Says as of which update it has read.
-    pub(crate) async fn run(
-        &self,
-        request: RunPart,
-        arrivals: Arrivals,
-        origin: Address,
-    ) -> Result<Sequence, Refusal> {
-        let began_in = *self
-            .membership
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
-        let admitted_at = self.admit(&request).await?;
-        let sources = self.sources(&request).await?;
-        let writer = self.writer(&request).await?;
-        let io = NodeIo {
-            participant: self.clone(),
-            stripe: request.part.stripe,
-            holds: request.part.holds,
-            cut: request.cut,
-            use_of: Use::of(&request.effect),
-            sources,
-            inputs: arrivals.inputs,
-            gathered: Arc::new(Mutex::new(Gathered {
-                writer,
-                ..Gathered::default()
-            })),
-        };
-        let context = RunContext {
-            run: request.run,
-            origin,
-            purpose: request.purpose,
-            spread_ms: request.spread_ms,
-            deadline_ms: request.deadline_ms,
-            stall_ms: request.stall_ms,
-        };
-        let mut flows = arrivals.flows;
-        let ran = run_part(&*self.ports, &io, &request.part, context, &mut flows).await;
-        if let Err(refusal) = ran {
-            let writer = lock(&io.gathered).writer.take();
-            self.leave(&request, writer, &refusal).await;
-            return Err(refusal);
-        }
-        let gathered = std::mem::take(&mut *lock(&io.gathered));
-        let as_of = gathered.read_at.unwrap_or(admitted_at);
-        self.finish(request, gathered, began_in).await?;
-        Ok(as_of)
-    }
-
-    /// Whether the part may run here at all, and as of which update it reads.
-    async fn admit(&self, request: &RunPart) -> Result<Sequence, Refusal> {
-        let stripe = request.part.stripe;
-        let held = match self.store.held_now(stripe) {
-            Some(held) => Ok(held),
-            None => self.with_store(move |store| Ok(store.held(stripe))).await,
-        };
-        match held? {
-            Ok(state) => judge(request, &state),
-            // A node that is to get its first chunk of the stripe knows nothing of it yet.
-            Err(StoreError::NoSuchStripe { .. }) => Ok(Sequence(0)),
-            Err(error) => Err(refusal(&error)),
-        }
-    }
-
-    /// The chunks of other stripes that the part reads here, if it makes a stripe of others. Each must be
-    /// settled as far as it is read.
-    async fn sources(&self, request: &RunPart) -> Result<Option<Vec<ConversionSource>>, Refusal> {
-        let Effect::Convert { sources } = &request.effect else {
-            return Ok(None);
-        };
-        let here = sources
-            .iter()
-            .filter(|source| source.node == request.part.node);
-        let here: Vec<ConversionSource> = here.copied().collect();
-        let asked = here.clone();
-        let are_settled = self.with_store(move |store| {
-            let mut are_settled = true;
-            for source in asked {
-                let state = store.held(source.held.stripe)?;
-                are_settled &= vouches(&state, Epoch(0), source.cut);
-            }
-            Ok(are_settled)
-        });
-        if are_settled.await? {
-            Ok(Some(here))
-        } else {
-            Err(Refusal::Unsettled)
-        }
-    }
-
-    /// A writer for the chunk that the part installs, if it does.
-    async fn writer(&self, request: &RunPart) -> Result<Option<ChunkWriter>, Refusal> {
-        let Some(base) = request.effect.base() else {
-            return Ok(None);
-        };
-        let Some(chunk) = installed_chunk(request)? else {
-            return Ok(None);
-        };
-        if matches!(request.effect, Effect::Resume { .. }) {
-            let left = lock(&self.unfinished).resume(chunk, request.generation, base);
-            let gone = || Refusal::Unavailable(format!("what was made of {chunk}"));
-            return left.map(Some).ok_or_else(gone);
-        }
-        let spec = ChunkSpec {
-            generation: request.generation,
-            chunk_bytes: request.part.chunk_bytes,
-            base,
-            keeping: request.part.keeping,
-        };
-        self.with_store(move |store| store.create(chunk, spec))
-            .await
-            .map(Some)
-    }
-
-    /// Makes durable what the part gathered.
-    async fn finish(
-        &self,
-        request: RunPart,
-        gathered: Gathered,
-        began_in: u64,
-    ) -> Result<(), Refusal> {
-        match request.effect {
-            Effect::None => Ok(()),
-            Effect::Install { .. } | Effect::Resume { .. } | Effect::Convert { .. } => {
-                let base = request.effect.base().unwrap_or_default();
-                let Some(writer) = gathered.writer else {
-                    return Ok(());
-                };
-                let (stripe, epoch) = (request.part.stripe, request.epoch);
-                self.store_for_part(began_in, move |store| {
-                    // A part of an earlier term or try that took long must not replace a newer chunk.
-                    match store.held(stripe) {
-                        Ok(state) if epoch < state.epoch => Err(StoreError::Fenced {
-                            stripe,
-                            current: state.epoch,
-                        }),
-                        Ok(state) if base < state.mark => Err(StoreError::Settled {
-                            stripe,
-                            mark: state.mark,
-                            sequence: base,
-                        }),
-                        Ok(_) | Err(StoreError::NoSuchStripe { .. }) => writer.finish_in(epoch),
-                        Err(error) => Err(error),
-                    }
-                })
-                .await
-            }
-            Effect::Record {
-                sequence,
-                ref participants,
-            }
-            | Effect::Append {
-                sequence,
-                ref participants,
-            } => {
-                let participants = participants.clone();
-                self.append(&request, gathered, sequence, participants, began_in)
-                    .await
-            }
-            Effect::CatchUp { sequence } => {
-                // Nobody else has a record of it, so nobody else is asked whether it stands.
-                let own = gathered.pieces.keys().map(|&(chunk, _)| chunk).collect();
-                self.append(&request, gathered, sequence, own, began_in)
-                    .await
-            }
-        }
-    }
-
-    /// Makes what was put aside durable as records of one number.
-    async fn append(
-        &self,
-        request: &RunPart,
-        gathered: Gathered,
-        sequence: Sequence,
-        participants: Vec<ChunkIndex>,
-        began_in: u64,
-    ) -> Result<(), Refusal> {
-        let stamp = UpdateStamp {
-            epoch: request.epoch,
-            sequence,
-        };
-        let (stripe, generation) = (request.part.stripe, request.generation);
-        let mark = request.known_mark();
-        // What a chunk has missed is the work of runs that nobody names any more.
-        let is_update = !matches!(request.effect, Effect::CatchUp { .. });
-        let run = is_update.then_some(request.run);
-        self.store_for_part(began_in, move |store| {
-            mark.map_or(Ok(()), |mark| hear(store, &mark))?;
-            let mut appended = Vec::new();
-            for (index, kind, pieces) in gathered.records() {
-                let record = Record {
-                    chunk: ChunkId { stripe, index },
-                    generation,
-                    stamp,
-                    run,
-                    participants: participants.clone(),
-                    kind,
-                    pieces: pieces
-                        .iter()
-                        .map(|(data, offset, bytes)| Piece {
-                            data: *data,
-                            offset: *offset,
-                            bytes,
-                        })
-                        .collect(),
-                };
-                appended.push(store.append(&record)?);
-            }
-            appended.into_iter().try_for_each(|lsn| store.sync(lsn))
-        })
-        .await
-    }
-}
-
-/// The chunk that a part installs on its node, if it writes any.
-pub(crate) fn installed_chunk(request: &RunPart) -> Result<Option<ChunkId>, Refusal> {
-    let writes = |step: &PartStep| match step.step {
-        Step::Write { chunk, .. } => Some(chunk),
-        _ => None,
-    };
-    let mut written = request.part.steps.iter().filter_map(writes);
-    let Some(index) = written.next() else {
-        return Ok(None);
-    };
-    if written.any(|other| other != index) {
-        return Err(Refusal::Invalid(
-            "a node holds one chunk of a stripe".to_owned(),
-        ));
-    }
-    let stripe = request.part.stripe;
-    Ok(Some(ChunkId { stripe, index }))
-}
-
-/// Whether a part may run where a stripe stands so, and as of which update it reads.
-fn judge(request: &RunPart, state: &StripeState) -> Result<Sequence, Refusal> {
-    let is_write = |step: &PartStep| matches!(step.step, Step::Write { .. } | Step::Append { .. });
-    let writes = request.effect != Effect::None && request.part.steps.iter().any(is_write);
-    // What is settled and pinned may be read whatever has become of the stripe since.
-    let is_timeless = matches!(request.cut, ReadCut::Settled(_)) && !writes;
-    let (cut_epoch, sequence) = match request.cut {
-        ReadCut::Committed(epoch, sequence) | ReadCut::Attested(epoch, sequence) => {
-            (epoch, sequence)
-        }
-        ReadCut::Exactly(sequence) => (request.epoch, sequence),
-        ReadCut::Settled(sequence) => (Epoch(0), sequence),
-    };
-    // Attested is what nodes of one term know. A node of another one was not asked, or was left out.
-    if matches!(request.cut, ReadCut::Attested(..)) && cut_epoch != state.epoch {
-        let current = state.epoch;
-        return Err(Refusal::Fenced { current });
-    }
-    // A cut of an older term may miss updates that a newer primary has acknowledged.
-    let is_old_cut = cut_epoch < state.epoch && cut_epoch != Epoch(0);
-    if is_old_cut || (writes && request.epoch < state.epoch) {
-        let current = state.epoch;
-        return Err(Refusal::Fenced { current });
-    }
-    if request.generation < state.generation && !is_timeless {
-        let current = state.generation;
-        return Err(Refusal::StaleGeneration { current });
-    }
-    if !vouches(state, cut_epoch, sequence) {
-        return Err(Refusal::Unsettled);
-    }
-    Ok(match request.cut {
-        ReadCut::Committed(_, sequence) => state.mark.max(sequence),
-        ReadCut::Exactly(sequence)
-        | ReadCut::Settled(sequence)
-        | ReadCut::Attested(_, sequence) => sequence,
-    })
 }
 
 /// Takes a primary's word of how far updates are settled, as far as it reaches.
-fn hear(store: &Store, mark: &CommittedMark) -> Result<(), StoreError> {
+pub(crate) fn hear(store: &Store, mark: &CommittedMark) -> Result<(), StoreError> {
     match store.held(mark.stripe) {
         Ok(state) if vouches(&state, mark.epoch, mark.sequence) => {
             store.commit(mark.stripe, mark.sequence)
@@ -492,7 +221,7 @@ fn hear_now(store: &Store, mark: &CommittedMark) -> bool {
 
 /// Whether a mark of term `epoch` says anything about what this node holds: records of another
 /// term at or below the mark were never settled here, so the mark does not mean them.
-fn vouches(state: &StripeState, epoch: Epoch, sequence: Sequence) -> bool {
+pub(crate) fn vouches(state: &StripeState, epoch: Epoch, sequence: Sequence) -> bool {
     let foreign = |r: &RecordSummary| r.stamp.sequence <= sequence && r.stamp.epoch != epoch;
     sequence == Sequence(0) || !state.records.iter().any(foreign)
 }

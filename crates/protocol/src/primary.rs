@@ -6,19 +6,21 @@
 mod commits;
 mod fates;
 
-use self::commits::check_leased_copies;
+pub use crate::commit::UPDATE_SLICE_BYTES;
 use crate::initiate::{PartFailed, run_heard, substitutes};
 use crate::limits::Limits;
+use crate::locks::lock;
 use crate::marks::{Marks, OwnProgress};
+pub use crate::message::failed_nodes;
 use crate::message::{
-    CommittedMark, CoordinatorReply, CoordinatorRequest, Liveness, Meter, NodeStatus, Refusal,
-    RunId, StripeLease,
+    CommittedMark, CoordinatorReply, CoordinatorRequest, Meter, NodeStatus, Refusal, RunId,
+    StripeLease,
 };
 use crate::phases::Phases;
 use crate::ports::Ports;
 use crate::progress::Heard;
 use crate::settle::{collect, exclusion, is_proof, recovery_rule, resolve, verify_survivors};
-use crate::term::{Planned, Term, topology_of};
+use crate::term::{Planned, Term, check_leased_copies, topology_of};
 use crate::turns::Turns;
 use futures::FutureExt;
 use futures::lock::Mutex as AsyncMutex;
@@ -32,9 +34,6 @@ use gabion_planner::update;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Slice size of update plans, in bytes: small enough to pipeline a large update, large enough that
-/// a small one is a single slice.
-pub const UPDATE_SLICE_BYTES: u64 = 64 << 10;
 /// How long the coordinator may take to answer.
 const COORDINATOR_DEADLINE_MS: u64 = 5_000;
 
@@ -492,11 +491,6 @@ impl Settled {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that holds these locks can leave its state half changed when it panics.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Primary {
     /// Begins a term: the stripe is settled under it.
     fn begin(&mut self, term: Term) {
@@ -531,15 +525,6 @@ fn is_forgettable(led: &Arc<LedStripe>) -> bool {
         return false;
     };
     Arc::strong_count(led) == 1 && (state.term.is_some() || state.renounced.is_none())
-}
-
-/// The nodes that the coordinator has declared failed.
-pub fn failed_nodes(nodes: &[NodeStatus]) -> Vec<NodeId> {
-    nodes
-        .iter()
-        .filter(|n| n.liveness == Liveness::Failed)
-        .map(|n| n.node)
-        .collect()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! it. [`recovery_rule`] is the rule itself, a pure function; [`collect`] and [`resolve`] carry the
 //! question and the answer.
 
-use crate::fence::{fence, left_out};
+use crate::fence::{SETTLE_DEADLINE_MS, fence, left_out};
 use crate::message::{Holding, NodeReply, NodeRequest, PendingRecord, Refusal};
 use crate::ports::{Ports, call_living};
 use futures::future::{join, join_all};
@@ -19,9 +19,6 @@ use gabion_planner::Stripe;
 use gabion_planner::update::{Scheme, Waiting};
 use gabion_store::AppendedPiece;
 use std::collections::BTreeMap;
-
-/// How long a node may take to say what it holds.
-pub(crate) const SETTLE_DEADLINE_MS: u64 = 5_000;
 
 /// How long a node may take to read a whole chunk.
 const VERIFY_DEADLINE_MS: u64 = 60_000;
@@ -249,7 +246,7 @@ pub(crate) async fn verify_irreplaceable(
                 Some(damage) => return Err(Refusal::Damaged(damage)),
             },
             Ok(NodeReply::Refused(refusal)) => return Err(refusal),
-            Ok(other) => return Err(unexpected(&other)),
+            Ok(other) => return Err(other.unexpected()),
             Err(error) => return Err(Refusal::Unavailable(error.peer)),
         }
     }
@@ -316,7 +313,7 @@ pub async fn collect(
     for (chunk, answer) in answers {
         match answer? {
             NodeReply::Holding(holding) => holdings.insert(chunk, holding),
-            other => return Err(unexpected(&other)),
+            other => return Err(other.unexpected()),
         };
     }
     fences.into_iter().collect::<Result<(), Refusal>>()?;
@@ -343,16 +340,10 @@ pub async fn resolve(
     for (_, answer) in ask_survivors(ports, stripe, failed, &request).await {
         match answer? {
             NodeReply::Done => {}
-            other => return Err(unexpected(&other)),
+            other => return Err(other.unexpected()),
         }
     }
     Ok(())
-}
-
-pub(crate) fn unexpected(reply: &NodeReply) -> Refusal {
-    Refusal::Failed(format!(
-        "a node's reply does not fit the question: {reply:?}"
-    ))
 }
 
 async fn ask_survivors(

@@ -5,20 +5,12 @@
 //! request, tells the coordinator, and its process ends. The coordinator declares it failed at once, as
 //! it would after the lease had run out: from the first refusal on the node serves nothing.
 
+use crate::joining::MEMBERSHIP_DEADLINE_MS;
 use crate::message::{CoordinatorRequest, Damage, StoreFailure};
-use crate::node::{MEMBERSHIP_DEADLINE_MS, Node};
+use crate::node::Node;
 use futures::FutureExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// Why a node has left its cluster.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Left {
-    /// It was drained, and holds nothing that counts.
-    Drained,
-    /// Its store has failed; the first failure, as a sentence.
-    StoreFailed(String),
-}
 
 impl Node {
     /// Tells the coordinator of damage; a report that is lost is made again by the next read or

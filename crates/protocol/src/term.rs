@@ -1,17 +1,19 @@
 //! A lease term as its primary keeps it: the stripe as it was granted, how far it is settled, what waits
 //! for a commit, and the plans that follow from these.
 
-use crate::commit::{Absent, Commit};
+use crate::commit::{Absent, Commit, UPDATE_SLICE_BYTES};
 use crate::fate::Witnesses;
 use crate::initiate::{
     RECORD_BYTES_MAX, RECORD_PIECE_COUNT_MAX, RunTerms, fits_records, patience_ms, record_holders,
 };
-use crate::message::{Effect, NodeStatus, Purpose, ReadCut, Refusal, RunId};
-use crate::primary::{UPDATE_SLICE_BYTES, failed_nodes};
+use crate::message::{
+    Effect, NodeStatus, Purpose, ReadCut, Refusal, RunId, StripeLease, failed_nodes,
+};
+use crate::settle::check_copies;
 use gabion_codec::Code;
 use gabion_layout::{
-    AppendSpec, ChunkIndex, ChunkRange, Epoch, Geometry, NodePlace, PoolId, Sequence, StripeRecord,
-    Topology,
+    AppendSpec, ChunkIndex, ChunkRange, Epoch, Geometry, NodeId, NodePlace, PoolId, Sequence,
+    StripeRecord, Topology,
 };
 use gabion_plan::{Goal, Keepings, Plan};
 use gabion_planner::update::{self, Waiting, cau};
@@ -233,4 +235,33 @@ fn refusal(error: &PlanError) -> Refusal {
         },
         ref other => Refusal::Invalid(other.to_string()),
     }
+}
+
+/// Refuses a lease of a stripe in its append phase without copies of what may have been appended.
+pub(crate) fn check_leased_copies(
+    lease: &StripeLease,
+    code: &Code,
+    geometry: Geometry,
+    failed: &[NodeId],
+) -> Result<(), Refusal> {
+    if !lease.appends {
+        return Ok(());
+    }
+    let record = &lease.stripe;
+    let is_lost = |chunk: &ChunkIndex| {
+        let node = record.node_of(*chunk);
+        record.is_stale(*chunk) || node.is_some_and(|node| failed.contains(&node))
+    };
+    let lost: Vec<ChunkIndex> = record.chunks().filter(is_lost).collect();
+    let stripe = Stripe {
+        id: record.id,
+        code,
+        geometry,
+        placement: &record.nodes,
+        lost: &lost,
+    };
+    let topology = topology_of(record, &lease.nodes)?;
+    let spec = &lease.pool.spec;
+    let how = (update::scheme(spec.update), spec.append.as_ref());
+    check_copies(&stripe, &topology, how)
 }

@@ -2,10 +2,6 @@
 //! the run that writes the rest (`ECPipe` leaves failures during a repair open), and are given up when
 //! none comes: nothing of them outlives the node's process, its membership, or the wait.
 
-use crate::message::{Effect, Purpose, Refusal, RunPart};
-use crate::part_io::lock;
-use crate::participant::{Participant, installed_chunk};
-use crate::ports::run_blocking;
 use gabion_layout::{ByteRange, ChunkId, Epoch, Generation, Sequence};
 use gabion_store::ChunkWriter;
 use std::collections::BTreeMap;
@@ -20,73 +16,18 @@ pub(crate) struct Unfinished {
 }
 
 /// A chunk as it was left.
-struct Left {
-    writer: ChunkWriter,
-    epoch: Epoch,
-    generation: Generation,
-    base: Sequence,
-    since_ms: u64,
-}
-
-impl Participant {
-    /// Keeps what a failed part has written, if its repair may go on without whoever failed.
-    pub(crate) async fn leave(
-        &self,
-        request: &RunPart,
-        writer: Option<ChunkWriter>,
-        refusal: &Refusal,
-    ) {
-        let Some(writer) = writer else { return };
-        let base = match request.effect {
-            Effect::Install { base } | Effect::Resume { base }
-                if request.purpose == Purpose::Repair && refusal.is_temporary() =>
-            {
-                Some(base)
-            }
-            _ => None,
-        };
-        let chunk = installed_chunk(request).ok().flatten();
-        let dropped = match base.zip(chunk) {
-            None => Some(writer),
-            Some((base, chunk)) => {
-                let left = Left {
-                    writer,
-                    epoch: request.epoch,
-                    generation: request.generation,
-                    base,
-                    since_ms: self.ports.now_ms(),
-                };
-                lock(&self.unfinished).leave(chunk, left)
-            }
-        };
-        self.drop_writers(dropped.into_iter().collect()).await;
-    }
-
-    /// Gives up unfinished chunks that are not to be made here any more, by which they are and in which
-    /// term they were begun.
-    pub(crate) async fn give_up_unfinished(&self, is_meant: impl Fn(ChunkId, Epoch) -> bool) {
-        let gone = lock(&self.unfinished).give_up(is_meant);
-        self.drop_writers(gone).await;
-    }
-
-    /// Gives up unfinished chunks that nobody went on with.
-    pub(crate) async fn expire_unfinished(&self) {
-        let gone = lock(&self.unfinished).expire(self.ports.now_ms());
-        self.drop_writers(gone).await;
-    }
-
-    /// Removes the files of chunks that are given up, which waits for the disk.
-    async fn drop_writers(&self, writers: Vec<ChunkWriter>) {
-        if !writers.is_empty() {
-            run_blocking(&*self.ports, move || drop(writers)).await;
-        }
-    }
+pub(crate) struct Left {
+    pub(crate) writer: ChunkWriter,
+    pub(crate) epoch: Epoch,
+    pub(crate) generation: Generation,
+    pub(crate) base: Sequence,
+    pub(crate) since_ms: u64,
 }
 
 impl Unfinished {
     /// Keeps a chunk. One that was left before is given back, to be dropped where that may take time.
     #[must_use]
-    fn leave(&mut self, chunk: ChunkId, left: Left) -> Option<ChunkWriter> {
+    pub(crate) fn leave(&mut self, chunk: ChunkId, left: Left) -> Option<ChunkWriter> {
         self.chunks.insert(chunk, left).map(|old| old.writer)
     }
 
@@ -112,7 +53,10 @@ impl Unfinished {
 
     /// Gives up the chunks that nobody wants any more, to be dropped where that may take time.
     #[must_use]
-    fn give_up(&mut self, is_meant: impl Fn(ChunkId, Epoch) -> bool) -> Vec<ChunkWriter> {
+    pub(crate) fn give_up(
+        &mut self,
+        is_meant: impl Fn(ChunkId, Epoch) -> bool,
+    ) -> Vec<ChunkWriter> {
         let is_gone = |chunk: &ChunkId, left: &mut Left| is_meant(*chunk, left.epoch);
         let gone = self.chunks.extract_if(.., is_gone);
         gone.map(|(_, left)| left.writer).collect()

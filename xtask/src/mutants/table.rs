@@ -57,7 +57,7 @@ const UPDATES: &[Mutant] = &[
     },
     Mutant {
         name: "records-not-synced-before-the-reply",
-        file: "crates/protocol/src/participant.rs",
+        file: "crates/protocol/src/parts.rs",
         text: "appended.into_iter().try_for_each(|lsn| store.sync(lsn))",
         replacement: "appended.into_iter().take(0).try_for_each(|lsn| store.sync(lsn))",
         check: Check::Simulator,

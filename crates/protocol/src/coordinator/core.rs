@@ -6,7 +6,9 @@ use super::wake_up::WakeUp;
 use crate::message::CoordinatorReply;
 use crate::ports::{Ports, run_blocking};
 use gabion_meta::{KeyValue, Meta, MetaError};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
+
+pub(super) use crate::locks::lock;
 
 /// Stripes that are read in one transaction.
 pub(super) const PAGE: usize = 512;
@@ -130,10 +132,4 @@ impl<K: KeyValue + Send + Sync + 'static> Core<K> {
     pub(super) fn last_error(&self) -> Option<String> {
         lock(&self.last_error).clone()
     }
-}
-
-/// Locks a mutex also after a panic of another task.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No code that holds one of these locks leaves its contents half changed when it panics.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,10 +1,9 @@
 //! What the coordinator is asked, by nodes and by clients, and what it answers. How the cluster
 //! fares is in [`ClusterStatus`].
 
-use super::{
-    ClusterStatus, Damage, InventoryPage, JoinBegun, JoinEnd, JoinSession, Joined, LinkRate,
-    NodeStatus, PageAnswer, Vitals,
-};
+use super::join::{InventoryPage, JoinBegun, JoinEnd, JoinSession, Joined, PageAnswer};
+use super::refusal::Damage;
+use super::status::{ClusterStatus, LinkRate, NodeStatus, Vitals};
 use gabion_layout::{
     AppendSpec, ChunkIndex, ClusterId, EncodeAfter, Epoch, NodeId, RackId, ReplicaPlacement,
     ReserveSpec, Sequence, Start, StripeId, StripeRecord, Survive, UpdateScheme,

@@ -1,8 +1,9 @@
 //! The frames that move a plan's slices from node to node, and the credit that comes back. Which
 //! frame may be sent when is `gabion-exec`'s to say.
 
-use super::{Purpose, RunId};
+use super::purpose::Purpose;
 use bytes::Bytes;
+use gabion_layout::RunId;
 use gabion_plan::ValueId;
 
 /// A piece of a plan's data on its way from one node to another.

@@ -1,6 +1,6 @@
 //! What a node and the coordinator say to each other while the node joins: a session in pages.
 
-use super::NodeStatus;
+use super::status::NodeStatus;
 use gabion_layout::{ChunkId, ClusterId, Epoch, Generation, NodeId, Sequence, Start, StripeId};
 use serde::{Deserialize, Serialize};
 
@@ -163,16 +163,4 @@ pub struct Joined {
     pub answer: PageAnswer,
     /// All nodes.
     pub nodes: Vec<NodeStatus>,
-}
-
-/// How far a node's join is.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct JoinProgress {
-    /// Chunks that it has told of.
-    pub told_chunk_count: u64,
-    /// Chunks that it holds.
-    pub chunk_count: u64,
-    /// Chunks that it has and of which nothing is known, when it waits for the operator's word to set
-    /// them aside; none when it does not wait.
-    pub waits_with_unknown: Option<u64>,
 }

@@ -1,7 +1,7 @@
 //! What a node counts of the bytes that it sends, so that a cluster's traffic can be held against
 //! what its plans said.
 
-use super::Purpose;
+use super::purpose::Purpose;
 use gabion_layout::{RackId, Topology};
 use gabion_plan::{Cost, Plan};
 use serde::{Deserialize, Serialize};

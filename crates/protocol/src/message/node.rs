@@ -1,11 +1,15 @@
 //! What a node is asked, by clients, by the coordinator and by other nodes, and what it answers.
 //! Why it may refuse is in [`Refusal`].
 
-use super::{Meter, Progress, Purpose, Refusal, RunId};
+use super::meter::Meter;
+use super::purpose::Purpose;
+use super::refusal::{Damage, Refusal};
 use bytes::Bytes;
 use gabion_layout::{
-    ByteRange, ChunkId, ChunkIndex, ChunkRange, Epoch, Generation, NodeId, Sequence, StripeId,
+    ByteRange, ChunkId, ChunkIndex, ChunkRange, Epoch, Generation, NodeId, RunId, Sequence,
+    StripeId,
 };
+use gabion_meta::Progress;
 use gabion_plan::Part;
 use gabion_store::{AppendedState, RunMemory, StoreCounts};
 use serde::{Deserialize, Serialize};
@@ -219,18 +223,6 @@ pub struct Attestation {
     pub mark: Sequence,
     /// Its records above the mark.
     pub records: Vec<PendingRecord>,
-}
-
-/// What damage a node found in what it stores.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Damage {
-    /// The chunk.
-    pub chunk: ChunkId,
-    /// The generation in which the node's chunk was made; where its header is bad, the newest that the node
-    /// knows of the stripe.
-    pub generation: Generation,
-    /// Bytes that cannot be trusted; all of them when even the header is bad.
-    pub range: ByteRange,
 }
 
 /// A request to a node.
@@ -501,4 +493,13 @@ pub enum NodeReply {
     /// The update is not made: it was refused before it got a number, so no part of it was started. This
     /// request starts none later.
     NotBegun(Refusal),
+}
+
+impl NodeReply {
+    /// What a reply that does not fit its question comes to.
+    pub(crate) fn unexpected(&self) -> Refusal {
+        Refusal::Failed(format!(
+            "a node's reply does not fit the question: {self:?}"
+        ))
+    }
 }

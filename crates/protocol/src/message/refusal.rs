@@ -1,9 +1,20 @@
 //! Why a node does not do what it was asked, so that the asker knows whether to ask again, to ask
 //! another, or to give up.
 
-use super::Damage;
-use gabion_layout::{ChunkId, ChunkIndex, Epoch, Generation, NodeId, Sequence};
+use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, NodeId, Sequence};
 use serde::{Deserialize, Serialize};
+
+/// What damage a node found in what it stores.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Damage {
+    /// The chunk.
+    pub chunk: ChunkId,
+    /// The generation in which the node's chunk was made; where its header is bad, the newest that the node
+    /// knows of the stripe.
+    pub generation: Generation,
+    /// Bytes that cannot be trusted; all of them when even the header is bad.
+    pub range: ByteRange,
+}
 
 /// Why a node did not do what it was asked.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]

@@ -1,12 +1,25 @@
 //! How the cluster fares: its nodes, what its stripes still survive, and what repair is doing.
 
-use super::{ArrayStatus, JoinProgress, Meter};
+use super::array::ArrayStatus;
+use super::meter::Meter;
 use gabion_layout::{NodeId, RackId};
 use gabion_meta::Departure;
 use gabion_planner::manager::{Latencies, Limits};
 use gabion_planner::placement::Space;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+/// How far a node's join is.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct JoinProgress {
+    /// Chunks that it has told of.
+    pub told_chunk_count: u64,
+    /// Chunks that it holds.
+    pub chunk_count: u64,
+    /// Chunks that it has and of which nothing is known, when it waits for the operator's word to set
+    /// them aside; none when it does not wait.
+    pub waits_with_unknown: Option<u64>,
+}
 
 /// What the coordinator knows of a node's life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -173,4 +186,13 @@ pub struct RepairStatus {
     pub scheme: String,
     /// Why the last failed repair failed.
     pub last_error: Option<String>,
+}
+
+/// The nodes that the coordinator has declared failed.
+pub fn failed_nodes(nodes: &[NodeStatus]) -> Vec<NodeId> {
+    nodes
+        .iter()
+        .filter(|n| n.liveness == Liveness::Failed)
+        .map(|n| n.node)
+        .collect()
 }

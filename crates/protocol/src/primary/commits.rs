@@ -5,14 +5,11 @@
 use super::{COORDINATOR_DEADLINE_MS, Primaries, Primary, Update, lock};
 use crate::commit::CommitTerms;
 use crate::initiate::PartFailed;
-use crate::message::{CoordinatorRequest, NodeStatus, Purpose, Refusal, StripeLease};
-use crate::settle::check_copies;
-use crate::term::{Term, topology_of};
+use crate::message::{CoordinatorRequest, NodeStatus, Purpose, Refusal};
+use crate::term::Term;
 use futures::FutureExt;
-use gabion_codec::Code;
-use gabion_layout::{ChunkIndex, Geometry, NodeId, PoolId, StripeId};
-use gabion_planner::Stripe;
-use gabion_planner::update::{self, Waiting};
+use gabion_layout::{PoolId, StripeId};
+use gabion_planner::update::Waiting;
 
 impl Primaries {
     /// Commits what waits on stripes, when an update would make it more than may wait. The limits are
@@ -169,33 +166,4 @@ impl Primaries {
         term.appends = appends;
         Ok(())
     }
-}
-
-/// Refuses a lease of a stripe in its append phase without copies of what may have been appended.
-pub(super) fn check_leased_copies(
-    lease: &StripeLease,
-    code: &Code,
-    geometry: Geometry,
-    failed: &[NodeId],
-) -> Result<(), Refusal> {
-    if !lease.appends {
-        return Ok(());
-    }
-    let record = &lease.stripe;
-    let is_lost = |chunk: &ChunkIndex| {
-        let node = record.node_of(*chunk);
-        record.is_stale(*chunk) || node.is_some_and(|node| failed.contains(&node))
-    };
-    let lost: Vec<ChunkIndex> = record.chunks().filter(is_lost).collect();
-    let stripe = Stripe {
-        id: record.id,
-        code,
-        geometry,
-        placement: &record.nodes,
-        lost: &lost,
-    };
-    let topology = topology_of(record, &lease.nodes)?;
-    let spec = &lease.pool.spec;
-    let how = (update::scheme(spec.update), spec.append.as_ref());
-    check_copies(&stripe, &topology, how)
 }

@@ -5,9 +5,11 @@
 //! terms are refused, and of a later term the nodes would tell. Whoever asks has withdrawn the run
 //! before, so that it does not begin afterwards.
 
-use super::{Primaries, failed_nodes};
+use super::Primaries;
 use crate::fate::fate;
-use crate::message::{NodeReply, NodeRequest, NodeStatus, Refusal, RunFate, RunId, RunQuestion};
+use crate::message::{
+    NodeReply, NodeRequest, NodeStatus, Refusal, RunFate, RunId, RunQuestion, failed_nodes,
+};
 use crate::ports::{Ports, call_living};
 use crate::term::Term;
 use futures::future::join_all;

@@ -266,7 +266,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "quorum-reads-ignore-the-term",
-        file: "crates/protocol/src/participant.rs",
+        file: "crates/protocol/src/parts.rs",
         text: "if matches!(request.cut, ReadCut::Attested(..)) && cut_epoch != state.epoch {",
         replacement: "if matches!(request.cut, ReadCut::Attested(..)) && cut_epoch > state.epoch {",
         check: protocol(

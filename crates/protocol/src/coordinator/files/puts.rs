@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Most stripes of a file: a layout must fit into one message and into memory.
 const STRIPES_MAX: u64 = 1 << 17;
 /// A file's last stripe has chunks of a multiple of so many bytes, so that pages of disks and
-/// memory are not ground between chunks.
+/// memory are not shared between chunks.
 const LAST_CHUNK_UNIT: u64 = 4 << 10;
 
 impl<K: KeyValue + Send + Sync + 'static> Files<K> {
@@ -283,7 +283,7 @@ mod tests {
     fn the_last_stripe_is_as_small_as_pages_and_rows_allow() {
         let sizes = |spec: &PoolSpec, bytes| chunk_sizes(spec, bytes).unwrap();
         let pool = spec(1, 1 << 20);
-        assert_eq!(sizes(&pool, 0), []);
+        assert_eq!(sizes(&pool, 0), [0; 0]);
         assert_eq!(sizes(&pool, 1), [4096]);
         assert_eq!(sizes(&pool, 4 * 4096 + 1), [8192]);
         assert_eq!(sizes(&pool, 4 << 20), [1 << 20]);

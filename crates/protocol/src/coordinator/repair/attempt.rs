@@ -56,10 +56,10 @@ pub(super) struct Progress {
     /// How often a made chunk was too old to be brought up to date.
     pub(super) outrun_count: u32,
     /// Chunks for which there is no place.
-    pub(super) homeless: BTreeSet<ChunkIndex>,
+    pub(super) unplaced: BTreeSet<ChunkIndex>,
     /// Chunks that cannot be brought up to date by what they missed.
     pub(super) beyond_logs: BTreeSet<ChunkIndex>,
-    /// Why the last of the homeless is.
+    /// Why the last of these has no place.
     pub(super) no_place: Option<Setback>,
 }
 
@@ -93,7 +93,7 @@ impl Progress {
     /// Whether a chunk that has to be repaired is to be made, and not brought up to date or left.
     pub(super) fn is_to_be_made(&self, survey: &Survey, chunk: ChunkIndex) -> bool {
         let catches_up = survey.behind(chunk).is_some() && !self.beyond_logs.contains(&chunk);
-        !catches_up && !self.homeless.contains(&chunk)
+        !catches_up && !self.unplaced.contains(&chunk)
     }
 }
 

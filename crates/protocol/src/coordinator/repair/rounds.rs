@@ -134,10 +134,10 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             counted?;
         }
         // Each turn makes a chunk whole, learns of a lost one, avoids one more node, or finds a
-        // chunk homeless or beyond the logs, so that there is a last one.
+        // chunk without a place or beyond the logs, so that there is a last one.
         while let Some(survey) = self.survey(id).await? {
             let mut work = survey.fleet.work(&survey.stripe).into_iter();
-            let Some(chunk) = work.find(|chunk| !progress.homeless.contains(chunk)) else {
+            let Some(chunk) = work.find(|chunk| !progress.unplaced.contains(chunk)) else {
                 break;
             };
             let behind = survey.behind(chunk);
@@ -150,7 +150,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             let requestor = match self.choose_requestor(&survey, chunk, progress).await {
                 Ok(requestor) => requestor,
                 Err(setback) => {
-                    progress.homeless.insert(chunk);
+                    progress.unplaced.insert(chunk);
                     progress.no_place = Some(setback);
                     continue;
                 }
