@@ -387,10 +387,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
-        name: "choices-that-time-does-not-make-are-not-searched",
+        name: "what-a-search-does-not-find-is-taken-for-explained",
         file: "crates/history/src/choices.rs",
-        text: "self.open.insert(number);\n        self.is_changed = true;",
-        replacement: "self.open.insert(number);",
+        text: "return Err(failed);",
+        replacement: "return Ok(());",
         check: test(
             "gabion-history",
             "integration",
