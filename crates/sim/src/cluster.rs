@@ -33,6 +33,8 @@ const SEGMENT_BYTES: u64 = 256 << 10;
 /// Bytes that new chunks leave free.
 const RESERVE_BYTES: u64 = 64 << 10;
 
+/// Chunks are a multiple of this.
+const PAGE_BYTES: u64 = 4096;
 /// How long the operator's client tries anything.
 const OPERATOR_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -124,9 +126,10 @@ impl Cluster {
     /// Machines without processes.
     pub(crate) fn new(world: &Arc<World>, shape: Shape) -> Arc<Self> {
         let tally = Arc::new(Tally::default());
-        // Conversions change the borders of stripes, and not those of blocks.
+        // Conversions change the borders of stripes. What they never cut is a page: the last segment of a file has
+        // smaller chunks than the others, of whole pages.
         let block_bytes = match shape.lifecycle {
-            Some(_) => shape.chunk_bytes,
+            Some(_) => PAGE_BYTES,
             None => shape.stripe_bytes,
         };
         let ledger = Ledger::new(Arc::clone(world), block_bytes / CELL_BYTES);

@@ -190,7 +190,7 @@ impl Episode<'_> {
             let source = source.display().to_string();
             self.cluster
                 .run(&["put", &source, &name, "--pool", &pool.name])?;
-            self.recorder.add_file(cell_count, pool.stripe_cells);
+            self.recorder.add_file(cell_count, pool.atomic_cells);
             files.push(SharedFile {
                 number,
                 name,

@@ -235,16 +235,25 @@ impl History {
             let mut runs = read.runs.iter();
             if let Some((_, found)) = runs.find(|(cells, _)| cells.contains(&cell)) {
                 line(format!(
-                    "read of client {}: {} to {} s found {}",
+                    "read of client {}: {} to {} s found {}, in all {}",
                     read.client,
                     seconds(read.started),
                     seconds(read.ended),
-                    found.0
+                    found.0,
+                    shown(&read.runs),
                 ));
             }
         }
         text
     }
+}
+
+/// The writes that a read shows, by cells.
+fn shown(runs: &[(Range<u64>, OperationId)]) -> String {
+    let runs = runs
+        .iter()
+        .map(|(cells, found)| format!("{cells:?}: {}", found.0));
+    runs.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

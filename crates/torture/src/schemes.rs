@@ -14,6 +14,8 @@ pub(crate) struct Pool {
     pub(crate) survives: usize,
     /// Cells of a full stripe of its files, as they are stored first.
     pub(crate) stripe_cells: u64,
+    /// Cells that are of one chunk whatever form their stripe has: operations on them are atomic.
+    pub(crate) atomic_cells: u64,
     /// The scheme, for people.
     pub(crate) scheme: &'static str,
 }
@@ -50,6 +52,10 @@ pub(crate) fn draw_pool(number: u32, dice: &mut Dice) -> Pool {
         options.push(format!("--update={scheme}"));
     }
     let data_chunks = if scheme == "replicate" { 1 } else { 4 };
+    let stripe_cells = data_chunks * chunk_bytes / CELL_BYTES;
+    // The last segment of replicated blocks has smaller ones, of whole pages.
+    let is_replicated = scheme == "replicate";
+    let page_cells = 4 * KIB / CELL_BYTES;
     Pool {
         name: format!("pool-{number}"),
         options,
@@ -59,7 +65,12 @@ pub(crate) fn draw_pool(number: u32, dice: &mut Dice) -> Pool {
         } else {
             2
         },
-        stripe_cells: data_chunks * chunk_bytes / CELL_BYTES,
+        stripe_cells,
+        atomic_cells: if is_replicated {
+            page_cells
+        } else {
+            stripe_cells
+        },
         scheme,
     }
 }
