@@ -286,7 +286,7 @@ mod tests {
              shows in cell 0)\n  \
              write 0 of client 0, cells 0..1: started 0.000000 s, acknowledged 0.000001 s\n  \
              write 7 of client 1, cells 0..1: started 0.000010 s, acknowledged 0.000020 s\n  \
-             read of client 2: 0.000030 to 0.000031 s found 0\n"
+             read of client 2: 0.000030 to 0.000031 s found 0, in all 0..1: 0\n"
         );
     }
 
