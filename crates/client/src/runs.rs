@@ -136,7 +136,7 @@ impl OpenRuns {
 impl Sent {
     /// It is known what became of the run.
     pub(crate) fn close(self, fate: RunFate) {
-        // A run has one fate, whoever finds it out.
+        // A run has one fate, so a second answer says the same.
         let _ = self.run.fate.set(fate);
         self.runs.forget(self.place);
     }

@@ -37,7 +37,7 @@ pub struct Blocks<W: Debug> {
 }
 
 impl<W: Copy + Ord + Debug> Blocks<W> {
-    /// A file whose blocks have so many cells each; the last one may have fewer.
+    /// A file with blocks of `cells_per_block` cells. The last block may have fewer.
     ///
     /// # Panics
     /// When that is none.

@@ -6,8 +6,6 @@ use gabion_meta::MetaError;
 use gabion_protocol::node::JoinError;
 use gabion_store::StoreError;
 use gabion_wire::WireError;
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -123,11 +121,7 @@ pub(crate) fn no_randomness(source: std::io::Error) -> ServerError {
     io_error("read", Path::new("/dev/urandom"))(source)
 }
 
-/// Bytes that nobody can guess.
+/// Bytes that no peer can guess.
 pub(crate) fn random_bytes<const N: usize>() -> Result<[u8; N], ServerError> {
-    let path = Path::new("/dev/urandom");
-    let mut bytes = [0; N];
-    let drawn = File::open(path).and_then(|mut file| file.read_exact(&mut bytes));
-    drawn.map_err(io_error("read", path))?;
-    Ok(bytes)
+    gabion_wire::random_bytes().map_err(no_randomness)
 }

@@ -23,7 +23,7 @@ pub(crate) struct Ledger {
 struct State {
     registers: Registers,
     names: Names,
-    /// What a client that puts a name stores, and how many cells that is.
+    /// The write with which a client puts a name, how many cells it has, and when the put was called.
     puts: BTreeMap<(Slot, String), (UpdateId, u64, u64)>,
     /// The number of the last removal of a name that a client has called.
     removals: BTreeMap<(Slot, String), usize>,

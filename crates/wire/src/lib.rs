@@ -46,5 +46,5 @@ pub use link::{LinkSpec, LinkTable};
 pub use link_rates::{LinkRates, probe_links};
 pub use meter::TrafficMeter;
 pub use peers::Peers;
-pub use ports::{ArrayLook, Own, ProcessPorts};
+pub use ports::{ArrayLook, Own, ProcessPorts, random_bytes};
 pub use rate::{RateError, parse_rate};

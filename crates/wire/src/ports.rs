@@ -28,10 +28,10 @@ use tokio::time::{Instant, timeout_at};
 
 /// The coordinator is told of a node that does not answer at most once in so long.
 const SUSPECT_EVERY: Duration = Duration::from_secs(1);
-/// The coordinator in a sentence.
-const COORDINATOR: &str = "the coordinator";
 /// How long it may take to hear of it.
 const SUSPECT_DEADLINE_MS: u64 = 2_000;
+/// The coordinator in a sentence.
+const COORDINATOR: &str = "the coordinator";
 
 /// Answers the process's calls to itself.
 pub type Own = Box<dyn Fn(NodeRequest) -> BoxFuture<'static, NodeReply> + Send + Sync>;
@@ -88,8 +88,7 @@ impl ProcessPorts {
         coordinator: Option<String>,
         endpoint: Arc<Endpoint>,
     ) -> Result<Self, std::io::Error> {
-        let mut seed = [0; 32];
-        File::open("/dev/urandom")?.read_exact(&mut seed)?;
+        let seed = random_bytes()?;
         Ok(Self {
             coordinator,
             peers: RwLock::new(Arc::new(Peers::new(endpoint))),
@@ -461,6 +460,16 @@ impl ClientPorts for ProcessPorts {
     fn meter(&self) -> Meter {
         self.peers().endpoint().meter().snapshot()
     }
+}
+
+/// Bytes that no peer can guess.
+///
+/// # Errors
+/// When the system gives no randomness.
+pub fn random_bytes<const N: usize>() -> Result<[u8; N], std::io::Error> {
+    let mut bytes = [0; N];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Waits for a connection until the deadline.

@@ -107,8 +107,8 @@ impl<K: KeyValue + Send + Sync + 'static> Core<K> {
         self.broken.get().cloned().map_or(Ok(()), Err)
     }
 
-    /// Whether the metadata store has failed: all requests are refused until a restart, and all
-    /// work that nobody asks for ends.
+    /// Whether the metadata store has failed: the coordinator refuses all requests until a
+    /// restart, and its background work ends.
     pub(super) fn is_broken(&self) -> bool {
         self.broken.get().is_some()
     }

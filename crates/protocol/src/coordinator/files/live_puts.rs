@@ -2,8 +2,8 @@
 
 use crate::coordinator::leases::occupied::Occupation;
 
-/// A replacement holds other writers up, so its client must be heard of so many times as often as
-/// that of a put.
+/// A replacement blocks other writers, so its client must report this many times as often as the
+/// client of a put.
 const REPLACEMENT_HASTE: u64 = 6;
 
 /// A put whose client was heard of.
@@ -11,7 +11,7 @@ const REPLACEMENT_HASTE: u64 = 6;
 pub(super) struct LivePut {
     pub(super) heard_ms: u64,
     /// The stripes that it is to replace, if that was begun in this run of the coordinator. Those of
-    /// an earlier run need no guard: whoever takes one of their leases ends the replacement.
+    /// an earlier run need no guard: a node that takes one of their leases ends the replacement.
     pub(super) occupation: Option<Occupation>,
 }
 

@@ -1,6 +1,6 @@
-//! Nodes that leave for good: the chunks of one that is up are moved to others while it goes on
-//! serving them, and when it has none left it may be switched off. And failed nodes for which nobody
-//! waits any more, which is durable: another run of the coordinator does not wait for them either.
+//! Nodes that leave for good. A node that drains serves its chunks until they have moved to other nodes; then
+//! it may be switched off. And failed nodes whose return the coordinator awaits no longer: that is durable, so
+//! its next run does not wait for them either.
 
 use super::Members;
 use crate::coordinator::core::{Answer, Denied, lock};
@@ -54,7 +54,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
     ) -> Result<(), Denied> {
         for node in nodes {
             {
-                // A node that joins meanwhile is not given up, or finds that it was and returns.
+                // No join runs beside this: a node either joins first and stays, or joins after it and returns.
                 let _joins = self.nodes.hold_joins().await;
                 let standing = self.core.with_meta(move |meta| meta.give_up(node)).await?;
                 lock(&self.nodes.roster).learn_standing(node, standing);

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 pub(in crate::coordinator) struct Fleet {
     /// By id.
     nodes: Vec<NodeStatus>,
-    /// Failed nodes for which nobody waits any more.
+    /// Failed nodes whose return the coordinator awaits no longer.
     given_up: BTreeSet<NodeId>,
 }
 
