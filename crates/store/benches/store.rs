@@ -1,5 +1,5 @@
-//! What durability and checksums cost on this machine: the store beside the bare file operations
-//! that it cannot do without. `--quick` for a first look; files go below the temporary directory.
+//! Measures the cost of durability and checksums: the store beside the bare file operations that it
+//! needs. `--quick` gives a first estimate; files go below the temporary directory.
 
 use gabion_layout::{
     ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Keeping, RunId, Sequence, StripeId,
@@ -82,7 +82,7 @@ fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Both sides take turns, so that a slow moment of the disk meets both.
+/// Both sides take turns, so that a slow moment of the disk affects both.
 fn create(store: &Store, raw: &Path, chunk_bytes: usize, count: usize) -> Outcome<()> {
     let bytes = vec![0x5a; chunk_bytes];
     let (mut ours, mut plain) = (0.0, 0.0);
@@ -204,8 +204,8 @@ fn append(store: &Store, raw: &Path, threads: usize, count: usize) -> Outcome<()
     Ok(())
 }
 
-/// Committed updates of 4 KiB by the keeping of their chunks, with merges in the figures. All
-/// keepings take turns.
+/// Committed updates of 4 KiB for each keeping of their chunks, merges included. All keepings take
+/// turns.
 fn keep(store: &Store, threads: usize, count: usize) -> Outcome<()> {
     let keepings = [
         ("in place", Keeping::InPlace),
@@ -283,7 +283,7 @@ fn update(store: &Store, chunk: ChunkId, turn: usize) -> Result<(), StoreError> 
     Ok(())
 }
 
-/// What was spent before, and from one count to the next.
+/// Adds the counts between two readings to earlier ones.
 fn sum(known: StoreCounts, from: StoreCounts, to: StoreCounts) -> StoreCounts {
     StoreCounts {
         sync_count: known.sync_count + to.sync_count - from.sync_count,

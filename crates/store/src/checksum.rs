@@ -7,7 +7,7 @@ pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
-/// The CRC32C of a position followed by bytes: right bytes in the wrong place do not match it.
+/// The CRC32C of a position followed by bytes: the right bytes at another position do not match it.
 pub(crate) fn crc32c_at(position: u64, parts: [&[u8]; 2]) -> u32 {
     let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
     digest.update(&position.to_le_bytes());
@@ -17,7 +17,7 @@ pub(crate) fn crc32c_at(position: u64, parts: [&[u8]; 2]) -> u32 {
     digest.finalize() as u32
 }
 
-/// The CRC32C of two byte strings laid end to end, from theirs; the second has `second_bytes`.
+/// The CRC32C of two adjacent byte strings, from theirs; the second has `second_bytes`.
 pub(crate) fn combine(first: u32, second: u32, second_bytes: u64) -> u32 {
     crc_fast::checksum_combine(
         CrcAlgorithm::Crc32Iscsi,

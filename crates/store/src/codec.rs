@@ -1,4 +1,4 @@
-//! Little-endian and variable-length integers, as the journal lays them out.
+//! Little-endian and variable-length integers of the journal's format.
 
 /// Appends an integer in base 128, low digits first; every byte but the last has its top bit set.
 pub(crate) fn put_varint(output: &mut Vec<u8>, mut value: u64) {
@@ -9,8 +9,8 @@ pub(crate) fn put_varint(output: &mut Vec<u8>, mut value: u64) {
     output.push(value as u8);
 }
 
-/// Takes integers off the front of stored bytes. `None` means that the bytes are not what a writer
-/// of this crate makes.
+/// Decodes integers from the front of stored bytes. `None` means that no writer of this crate made
+/// the bytes.
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
 }
@@ -54,7 +54,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// Ends the reading; `None` when bytes are left over.
+    /// Ends decoding; `None` if bytes remain.
     pub(crate) fn finish(self) -> Option<()> {
         self.bytes.is_empty().then_some(())
     }

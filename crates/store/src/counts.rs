@@ -1,12 +1,12 @@
-//! What the store has done since it was opened, for measurements.
+//! Counters of the store since it was opened, for measurements.
 
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Makes the counts that are told and the counters behind them of one list of names.
+/// Makes the public counts and their counters from one list of names.
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What a store has done since it was opened. What its opening cost is not in it.
+        /// Counters of a store since it was opened. The cost of opening is not included.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
         pub struct StoreCounts {
             $($(#[$doc])* pub $name: u64,)*
@@ -19,7 +19,7 @@ macro_rules! counts {
         }
 
         impl Counters {
-            /// What they have counted so far.
+            /// Their current values.
             pub(crate) fn read(&self) -> StoreCounts {
                 StoreCounts {
                     $($name: self.$name.load(Ordering::Relaxed),)*
@@ -34,24 +34,24 @@ counts! {
     append_count,
     /// Syncs of files' data.
     sync_count,
-    /// Bytes written to the journal, images apart.
+    /// Bytes written to the journal, without images.
     journal_bytes,
     /// Bytes of images written to the journal.
     image_bytes,
     /// Bytes written to reserves.
     reserve_bytes,
-    /// Bytes that merges have written to chunks in place, checksums and headers included.
+    /// Bytes that merges wrote to chunks in place, with checksums and headers.
     in_place_bytes,
     /// Merges that an append waited for.
     foreground_merge_count,
-    /// Merges that nobody waited for.
+    /// Merges in the background.
     background_merge_count,
     /// Appends that waited for a merge because their chunk's reserve was full, or was given back.
     stalled_append_count,
-    /// Bytes of these appends' records, without what is kept beside the bytes.
+    /// Bytes of these appends' records, without overhead.
     stalled_append_bytes,
-    /// Records that a reserve had no room for, or had to give up unmerged, and that are in the
-    /// journal instead.
+    /// Records that went to the journal because a reserve had no space for them, or was emptied
+    /// before they could be merged.
     spilled_record_count,
     /// Bytes of reserves given back to the file system.
     punched_bytes,

@@ -1,4 +1,4 @@
-//! Everything that the store can answer instead of doing what it was asked.
+//! Errors of the store.
 
 use crate::records::record::{Damage, UpdateStamp};
 use gabion_layout::{ByteRange, ChunkId, Epoch, Generation, Sequence, StripeId};
@@ -6,18 +6,18 @@ use rustix::io::Errno;
 use std::io;
 use thiserror::Error;
 
-/// Why the store did not do what it was asked.
+/// Why an operation of the store failed.
 #[derive(Debug, Error)]
 pub enum StoreError {
-    /// A file operation failed. When a required write or sync did, the store is latched and
-    /// answers [`StoreError::Failed`] to writes from then on.
+    /// A file operation failed. After a failed required write or sync, the store is latched and
+    /// answers later writes with [`StoreError::Failed`].
     #[error("cannot {operation} {path}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
-        /// On which file or directory, relative to the store's root.
+        /// The file or directory, relative to the store's root.
         path: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Another process has the store's directory.
@@ -28,60 +28,62 @@ pub enum StoreError {
         /// The directory.
         path: String,
     },
-    /// The process has no descriptor or memory left to open or read a file. Nothing was done; the
+    /// The process has no descriptor or memory left to open or read a file. Nothing changed; the
     /// same call may succeed later.
-    #[error("cannot {operation} {path} now: {source}; try again later")]
+    #[error(
+        "cannot {operation} {path} for lack of descriptors or memory: {source}; try again later"
+    )]
     Busy {
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
-        /// On which file, relative to the store's root.
+        /// The file, relative to the store's root.
         path: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The directory holds something that this version cannot read.
+    /// This version cannot read the directory's contents.
     #[error("{path} is not a store that this version can read: {reason}")]
     UnknownFormat {
-        /// The file that says so, relative to the store's root.
+        /// The file that shows this, relative to the store's root.
         path: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// The disk has no room. Nothing was half done.
+    /// The disk has no space. Nothing was changed.
     #[error("no space left for {operation}: {needed_bytes} bytes needed beyond the reserve")]
     NoSpace {
-        /// What was refused.
+        /// The refused operation.
         operation: &'static str,
-        /// Bytes that it would have taken.
+        /// Bytes that it needs.
         needed_bytes: u64,
     },
-    /// An earlier required write or sync failed, so nothing can be promised about new ones.
-    #[error("the store takes no writes since an earlier one failed: {cause}")]
+    /// An earlier required write or sync failed, so the store cannot guarantee new ones.
+    #[error("the store refuses writes after a failed one: {cause}")]
     Failed {
         /// The first failure.
         cause: String,
     },
     /// The store does not hold the chunk.
-    #[error("{chunk} is not here")]
+    #[error("this store does not hold {chunk}")]
     NoSuchChunk {
-        /// The chunk asked for.
+        /// The requested chunk.
         chunk: ChunkId,
     },
     /// The store knows nothing of the stripe.
-    #[error("nothing is here of {stripe}")]
+    #[error("this store holds nothing of {stripe}")]
     NoSuchStripe {
-        /// The stripe asked for.
+        /// The requested stripe.
         stripe: StripeId,
     },
-    /// The caller acts under an epoch that is past.
-    #[error("{stripe} has passed to {current}")]
+    /// The caller's epoch is stale.
+    #[error("{stripe} is at {current}; this request is of an earlier epoch")]
     Fenced {
         /// The stripe.
         stripe: StripeId,
-        /// The epoch that the store has promised to.
+        /// The epoch that the store has promised.
         current: Epoch,
     },
-    /// The caller acts under a layout that is past.
+    /// The caller's layout is stale.
     #[error("the layout of {stripe} is now {current}")]
     StaleGeneration {
         /// The stripe.
@@ -89,14 +91,14 @@ pub enum StoreError {
         /// The generation that the store knows.
         current: Generation,
     },
-    /// The update's number is at or below the committed mark, or below what the chunk includes.
-    #[error("{stripe} is settled up to {mark}, so {sequence} comes too late")]
+    /// The update's number is at or below the committed mark, or below the chunk's base.
+    #[error("{sequence} of {stripe} is too late; the committed mark is {mark}")]
     Settled {
         /// The stripe.
         stripe: StripeId,
         /// The committed mark.
         mark: Sequence,
-        /// The update refused.
+        /// The refused update.
         sequence: Sequence,
     },
     /// The recovery rule dropped this update; a late copy of it changes nothing.
@@ -104,43 +106,45 @@ pub enum StoreError {
     Dropped {
         /// The stripe.
         stripe: StripeId,
-        /// The update refused.
+        /// The refused update.
         sequence: Sequence,
     },
-    /// Another update with this number is recorded already.
-    #[error("{chunk} holds {} of {} already", held.sequence, held.epoch)]
+    /// The chunk already holds another update with this number.
+    #[error("{chunk} already holds {} of {}", held.sequence, held.epoch)]
     SequenceTaken {
         /// The chunk.
         chunk: ChunkId,
-        /// The stamp of the record that is held.
+        /// The stamp of the held record.
         held: UpdateStamp,
     },
-    /// A range leaves the chunk.
-    #[error("bytes {}..{} leave {chunk}, which has {chunk_bytes} bytes", range.offset, range.end())]
+    /// A range exceeds the chunk.
+    #[error("bytes {}..{} exceed {chunk}, which has {chunk_bytes} bytes", range.offset, range.end())]
     OutOfChunk {
         /// The chunk.
         chunk: ChunkId,
-        /// The range asked for.
+        /// The requested range.
         range: ByteRange,
         /// The chunk's size.
         chunk_bytes: u64,
     },
-    /// A record or chunk is not of a shape that can be stored.
+    /// The store cannot keep a record or chunk of this shape.
     #[error("cannot store this: {reason}")]
     Malformed {
-        /// What is wrong with it.
+        /// The reason.
         reason: &'static str,
     },
-    /// A record is larger than the journal takes.
-    #[error("a record of {bytes} bytes is more than the journal's {limit_bytes}; split the update")]
+    /// A record exceeds the journal's limit.
+    #[error(
+        "a record of {bytes} bytes exceeds the journal's limit of {limit_bytes}; split the update"
+    )]
     RecordTooLarge {
         /// Bytes of the record.
         bytes: u64,
         /// The limit.
         limit_bytes: u64,
     },
-    /// A chunk writer was given bytes that it has already.
-    #[error("bytes {}..{} of {chunk} were written before", range.offset, range.end())]
+    /// A chunk writer was given the same bytes twice.
+    #[error("bytes {}..{} of {chunk} were already written", range.offset, range.end())]
     Overlap {
         /// The chunk.
         chunk: ChunkId,
@@ -155,8 +159,9 @@ pub enum StoreError {
         /// The first bytes that were never written.
         missing: ByteRange,
     },
-    /// A record above the committed mark touches the range: whether it stands is not known here.
-    #[error("{first} of {chunk} is not settled; the mark is {above}")]
+    /// A record above the committed mark touches the range; this store does not know whether it
+    /// stands.
+    #[error("{first} of {chunk} is not settled; the committed mark is {above}")]
     Unsettled {
         /// The chunk.
         chunk: ChunkId,
@@ -165,20 +170,20 @@ pub enum StoreError {
         /// The first unsettled update that touches the range.
         first: Sequence,
     },
-    /// The chunk already includes updates behind the cut.
-    #[error("{chunk} includes updates up to {applied}, behind the cut asked for")]
+    /// The chunk already includes updates after the requested cut.
+    #[error("{chunk} includes updates up to {applied}, which is after the requested cut")]
     CutPassed {
         /// The chunk.
         chunk: ChunkId,
         /// The last update that the chunk's own bytes include.
         applied: Sequence,
     },
-    /// Stored bytes are not what was written. They are not served; the chunk needs repair.
+    /// Stored bytes differ from those written. They are not served; the chunk needs repair.
     #[error("bytes {}..{} of {chunk} are corrupt", range.offset, range.end())]
     Corrupt {
         /// The chunk.
         chunk: ChunkId,
-        /// The bytes of it that cannot be trusted.
+        /// The untrusted bytes of it.
         range: ByteRange,
     },
 }
@@ -192,13 +197,13 @@ impl StoreError {
         }
     }
 
-    /// Damage that leaves nothing of a chunk to serve.
+    /// Damage to the whole chunk.
     pub(crate) fn corrupt_whole(chunk: ChunkId) -> Self {
         let range = Damage::WHOLE;
         Self::Corrupt { chunk, range }
     }
 
-    /// Whether the disk had no room, said by the disk or by the store's own reserve.
+    /// Whether the disk has no space, by its own report or by the store's reserve.
     pub fn is_no_space(&self) -> bool {
         match self {
             Self::NoSpace { .. } => true,
@@ -208,8 +213,7 @@ impl StoreError {
     }
 }
 
-/// Whether the process or the system ran out of descriptors or memory: nothing is wrong with the
-/// disk then.
+/// Whether the process or the system ran out of descriptors or memory; the disk is intact then.
 pub(crate) fn is_shortage(error: &io::Error) -> bool {
     let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
     let code = error.raw_os_error();
@@ -221,9 +225,9 @@ pub(crate) fn is_shortage(error: &io::Error) -> bool {
 pub(crate) trait IoContext<T> {
     fn context(self, operation: &'static str, path: &str) -> Result<T, StoreError>;
 
-    /// As [`IoContext::context`] for an operation that fails as a whole or not at all: a shortage is
-    /// [`StoreError::Busy`], which latches nothing. A write or a sync may be half done and never
-    /// comes here.
+    /// Like [`IoContext::context`] for an operation that either succeeds or changes nothing: a
+    /// shortage is [`StoreError::Busy`], which latches nothing. A write or a sync may be half
+    /// complete and never uses this.
     fn context_or_busy(self, operation: &'static str, path: &str) -> Result<T, StoreError>;
 }
 
@@ -248,7 +252,7 @@ impl<T> IoContext<T> for io::Result<T> {
     }
 }
 
-/// What allocating `needed_bytes` for something has come to: a full disk is a clean refusal.
+/// The result of allocating `needed_bytes`: a full disk is a clean refusal.
 pub(crate) fn allocated(
     outcome: io::Result<()>,
     operation: &'static str,

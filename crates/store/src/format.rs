@@ -1,4 +1,4 @@
-//! The file that says that a disk holds a store, and of which format.
+//! The file that marks a disk as a store and gives its format version.
 
 use crate::checksum::crc32c;
 use crate::disk::{Disk, rename_in_root, write_file};
@@ -12,16 +12,16 @@ const MAGIC: [u8; 8] = *b"GABIONST";
 const VERSION: u32 = 3;
 const BYTES: usize = 16;
 
-/// Checks that the disk holds a store that this version can read, or makes an empty one of a disk
-/// that holds none. Answers whether it did.
+/// Checks that the disk holds a store that this version can read, or creates one on an empty disk.
+/// Returns whether it created one.
 pub(crate) fn check_or_create(disk: &dyn Disk) -> Result<bool, StoreError> {
     let names = disk.list("").context("list", "")?;
     if names.iter().any(|name| name == PATH) {
         check(disk)?;
-        // A store that an earlier version has made has none.
+        // A store of an earlier version has no trash directory.
         disk.create_directory(TRASH_DIRECTORY)
             .context("create directory", TRASH_DIRECTORY)?;
-        // The process that gave it its name may have ended before that was durable.
+        // The process that renamed it may have ended before the rename was durable.
         disk.sync_directory("").context("sync directory", "")?;
         return Ok(false);
     }
@@ -53,7 +53,7 @@ pub(crate) fn check_or_create(disk: &dyn Disk) -> Result<bool, StoreError> {
 }
 
 impl Store {
-    /// Whether a disk holds a store, of whatever format, so that [`Store::open`] makes none there.
+    /// Whether a disk holds a store of any format, so that [`Store::open`] creates none there.
     ///
     /// # Errors
     /// [`StoreError::Io`].

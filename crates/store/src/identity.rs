@@ -1,9 +1,9 @@
-//! The file that says whose store this is: the cluster, the node, the node's starts, and the newest
-//! start of the cluster's coordinator that the node has heard of.
+//! The store's identity file: the cluster, the node, the node's starts, and the newest coordinator
+//! start that the node knows.
 //!
-//! It lies beside the chunks, so that a copy of them from another time brings its own: the
-//! coordinator then finds that the starts do not follow on those it knows. The file is replaced
-//! whole. The store keeps it and draws no conclusions.
+//! The file lies beside the chunks, so that an older copy of them brings its own: the coordinator
+//! then finds that the starts do not follow those that it knows. The file is replaced atomically.
+//! The store keeps it and draws no conclusions.
 
 use crate::checksum::crc32c;
 use crate::codec::{Reader, put_varint};
@@ -16,29 +16,29 @@ const PATH: &str = "identity";
 const UNFINISHED_PATH: &str = "identity.new";
 const MAGIC: [u8; 8] = *b"GABIONID";
 const VERSION: u32 = 1;
-/// Starts that are kept; a node that starts more often without being let in is taken for a copy.
+/// Most starts kept; a node with more starts that were not admitted is taken for a copy.
 const START_COUNT_MAX: usize = 64;
 
-/// Whose store it is.
+/// The identity of a store.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Identity {
     /// The cluster, once the node has joined it.
     pub cluster: Option<ClusterId>,
     /// The node's id, once it has joined.
     pub node: Option<NodeId>,
-    /// The node's starts since the last one that the coordinator is known to have let in, that one
-    /// included, oldest first.
+    /// The node's starts since the last one that the coordinator is known to have admitted, that
+    /// one included, oldest first.
     pub starts: Vec<Start>,
-    /// The newest start of the coordinator that the node has heard of.
+    /// The newest start of the coordinator that the node knows.
     pub coordinator: Option<Start>,
-    /// Where the journal ended when the store was first opened after the last start that was let in. A
-    /// store that is opened appends to its journal, so a copy of another time would look newer each
-    /// time. `None` while that start runs.
+    /// The journal's end when the store was first opened after the last admitted start. Opening a
+    /// store appends to its journal, so each opening of an older copy would look newer. `None`
+    /// while that start runs.
     pub found_position: Option<u64>,
 }
 
 impl Identity {
-    /// Counts a start, unless it is counted already, and forgets the oldest if there are too many.
+    /// Adds a start, unless it is listed, and forgets the oldest if there are too many.
     pub fn begin(&mut self, start: Start) {
         if self.starts.last() == Some(&start) {
             return;
@@ -120,8 +120,8 @@ fn read_start(reader: &mut Reader<'_>) -> Option<Start> {
     Some(Start { number, nonce })
 }
 
-/// What the disk says; nothing where the file is missing or damaged. A node without it is treated as
-/// one whose disk went back in time, which is safe.
+/// The identity on the disk; empty if the file is missing or damaged. A node without one is treated
+/// as one whose disk was rolled back, which is safe.
 pub(crate) fn read(disk: &dyn Disk) -> Result<Identity, StoreError> {
     remove_if_there(disk, UNFINISHED_PATH)?;
     let file = match disk.open(PATH) {
@@ -130,20 +130,20 @@ pub(crate) fn read(disk: &dyn Disk) -> Result<Identity, StoreError> {
         Err(error) => return Err(StoreError::io("open", PATH, error)),
     };
     let length = file.length().context("measure", PATH)?;
-    // More than any identity has is damage.
+    // A file larger than any identity is damaged.
     let mut bytes = vec![0; length.min(4096) as usize];
     file.read_exact_at(&mut bytes, 0).context("read", PATH)?;
     Ok(Identity::decode(&bytes).unwrap_or_default())
 }
 
-/// Remembers where the journal ends, unless an earlier opening since the last start that was let in has
-/// done so. To be called before anything is appended to the journal.
+/// Records where the journal ends, unless an earlier opening since the last admitted start did.
+/// Call it before any append to the journal.
 pub(crate) fn note_found(
     disk: &dyn Disk,
     identity: &mut Identity,
     position: u64,
 ) -> Result<(), StoreError> {
-    // Nobody knows anything of a store that has not joined.
+    // A store that has not joined needs no record.
     if identity.node.is_none() || identity.found_position.is_some() {
         return Ok(());
     }
@@ -152,14 +152,15 @@ pub(crate) fn note_found(
     rename_in_root(disk, UNFINISHED_PATH, PATH)
 }
 
-/// Replaces the identity on the disk. `require` sees the outcome of what may be half done when it fails.
+/// Replaces the identity on the disk. `require` sees the outcome of operations that may fail
+/// half-way.
 pub(crate) fn replace(
     disk: &dyn Disk,
     identity: &Identity,
     require: impl FnOnce(Result<(), StoreError>) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     if let Err(error) = write_file(disk, UNFINISHED_PATH, &identity.encode()) {
-        // What is left of it is in the way of the next one, and of nothing else.
+        // A leftover would only block the next replacement.
         let _ = disk.remove(UNFINISHED_PATH);
         return Err(error);
     }

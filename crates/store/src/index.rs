@@ -1,4 +1,4 @@
-//! The store's index in memory: each stripe's promises, and for each chunk what its rooms keep of it.
+//! The store's index in memory: the promises of each stripe, and the state of each chunk by room.
 //! Bytes stay on the disk.
 
 use crate::chunk::Header;
@@ -13,7 +13,7 @@ use gabion_layout::{
 };
 use std::collections::BTreeMap;
 
-/// A stripe of which the store holds chunks or has promised something.
+/// A stripe with chunks or promises in this store.
 #[derive(Debug, Default)]
 pub(crate) struct Stripe {
     epoch: Epoch,
@@ -24,19 +24,19 @@ pub(crate) struct Stripe {
     pub(crate) chunks: BTreeMap<ChunkIndex, Chunk>,
 }
 
-/// A chunk whose file is there.
+/// A chunk with a file.
 #[derive(Debug, Default)]
 pub(crate) struct Chunk {
     pub(crate) header: Header,
     pub(crate) records: ChunkRecords,
-    /// Where the chunk keeps records instead. Invariant: `Some` only while the header is known and
-    /// says that there is one.
+    /// The reserve of the chunk's records, if it has one. Invariant: `Some` only while the header
+    /// is known and has a reserve.
     pub(crate) reserve: Option<Reserve>,
     pub(crate) runs: Runs,
 }
 
 impl Stripe {
-    /// The highest epoch that was promised to.
+    /// The highest epoch promised.
     pub(crate) fn epoch(&self) -> Epoch {
         self.epoch
     }
@@ -56,7 +56,7 @@ impl Stripe {
         &self.dropped
     }
 
-    /// Refuses an epoch that is past.
+    /// Refuses a stale epoch.
     pub(crate) fn check_epoch(&self, stripe: StripeId, epoch: Epoch) -> Result<(), StoreError> {
         if epoch < self.epoch {
             let current = self.epoch;
@@ -65,7 +65,7 @@ impl Stripe {
         Ok(())
     }
 
-    /// Refuses a generation that is past.
+    /// Refuses a stale generation.
     pub(crate) fn check_generation(
         &self,
         stripe: StripeId,
@@ -78,7 +78,7 @@ impl Stripe {
         Ok(())
     }
 
-    /// Takes over what an entry or a header says; each part only grows.
+    /// Merges the contents of an entry or a header; each part only grows.
     pub(crate) fn learn(&mut self, epoch: Epoch, generation: Generation, mark: Sequence) {
         self.epoch = self.epoch.max(epoch);
         self.generation = self.generation.max(generation);
@@ -104,8 +104,8 @@ impl Stripe {
         self.dropped.dedup();
     }
 
-    /// Forgets dropped updates that are refused without a list: at or below the mark, or from an older
-    /// epoch.
+    /// Forgets dropped updates that the store refuses without a list: at or below the mark, or from
+    /// an older epoch.
     pub(crate) fn trim_dropped(&mut self) {
         let (mark, epoch) = (self.mark, self.epoch);
         let is_needed = |stamp: &UpdateStamp| stamp.sequence > mark && stamp.epoch >= epoch;
@@ -129,7 +129,7 @@ impl Stripe {
 }
 
 impl Chunk {
-    /// How it keeps records; `None` while its header is not known.
+    /// Its keeping; `None` while its header is unknown.
     pub(crate) fn keeping(&self) -> Option<Keeping> {
         match self.header {
             Header::Known(header) => Some(header.spec.keeping),
@@ -137,7 +137,7 @@ impl Chunk {
         }
     }
 
-    /// Serves nothing more of it: its header is `lost`.
+    /// Stops serving it: its header is `lost`.
     pub(crate) fn lose(&mut self, lost: Header) {
         self.header = lost;
         self.reserve = None;

@@ -1,28 +1,29 @@
 //! A node's durable state: chunks, the records of updates that the chunks do not include yet, and
-//! what the node has promised about stripes.
+//! the node's promises about stripes.
 //!
-//! This crate holds one participant's durable half of the update protocol, for data nodes (new
-//! bytes, kept apart until they are settled) and parity nodes (parity deltas) alike. Each chunk says
-//! how it keeps records ([`Keeping`](gabion_layout::Keeping)): in the node-wide journal, or in space
-//! reserved behind the chunk, after "Parity Logging with Reserved Space" (`CodFS`, FAST '14).
+//! This crate is the durable half of a participant in the update protocol, for data nodes (new
+//! bytes, kept apart until they are settled) and parity nodes (parity deltas) alike. Each chunk has
+//! a [`Keeping`](gabion_layout::Keeping), which places its records: in the node-wide journal, or in
+//! space reserved behind the chunk, after "Parity Logging with Reserved Space" (`CodFS`, FAST '14).
 //!
-//! It decides nothing: which update stands is for the protocol above, which chunk goes where for
-//! the planners. It has no threads, clocks or sockets, and runs on any [`Disk`]: a directory
-//! ([`RealDisk`]), an array of SSDs ([`FlashDisk`]), or memory that crashes on request ([`SimDisk`]).
+//! It makes no decisions: the protocol above decides which update stands, the planners where a
+//! chunk is placed. It has no threads, clocks or sockets, and runs on any [`Disk`]: a directory
+//! ([`RealDisk`]), an array of SSDs ([`FlashDisk`]), or memory that crashes on request
+//! ([`SimDisk`]).
 //!
 //! Five rooms keep its state, each with its own fields:
 //!
-//! - `disk`: what the store asks of a disk, and the disks there are;
-//! - `journal`: segments of frames, checkpoints, one sync for all who wait;
+//! - `disk`: the store's interface to a disk, and its implementations;
+//! - `journal`: segments of frames, checkpoints, group commit;
 //! - `chunk`: files of chunks, their headers and checksums, reading, merging, removing;
 //! - `reserve`: space behind a chunk that holds its records;
 //! - `records`: records in the journal, runs, pins, and promises about stripes.
 //!
-//! The index (`index`) has an entry for each chunk, made of what each room keeps of it; `state` is all that is
-//! under the store's lock. Types stand below the state and operations above it, so no file imports itself
-//! through others.
+//! The index (`index`) has an entry for each chunk, made of each room's state of it; `state` is
+//! everything under the store's lock. Types stand below the state and operations above it, so no
+//! file imports itself through others.
 //!
-//! `docs/format.md` has the layout of every file and says what a crash can tear of each.
+//! `docs/format.md` has the layout of every file and the effect of a crash on each.
 //!
 //! ```
 //! use gabion_layout::{

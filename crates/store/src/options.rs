@@ -1,16 +1,16 @@
 //! Sizes that a store is opened with.
 
-/// Sizes that a store is opened with. They may change from one start to the next.
+/// Sizes that a store is opened with. They may change at each start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Bytes of a journal segment; two are allocated at any time. The largest record is a quarter.
+    /// Journal segment size in bytes; two segments stay allocated. The largest record is a quarter.
     pub segment_bytes: u64,
-    /// Bytes that new chunks leave free on the disk, so that the journal can go on.
+    /// Bytes that new chunks leave free on the disk for the journal.
     pub free_bytes: u64,
-    /// Above this many segments, an apply copies the last needed records out of the oldest one.
+    /// Segments above which an apply copies the last needed records out of the oldest one.
     pub segment_count_max: usize,
-    /// Settled records of chunks that keep them in the log are merged in the background only while
-    /// there are more than so many bytes of them.
+    /// Bytes of settled records above which the background merges them, for chunks that keep
+    /// records in the log.
     pub log_bytes: u64,
 }
 
@@ -25,7 +25,7 @@ impl Default for Options {
     }
 }
 
-/// Smallest segment that makes sense: a quarter of it holds a block's image with all headers.
+/// Smallest useful segment: a quarter of it holds a block's image with all headers.
 const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 
 impl Options {
@@ -33,7 +33,7 @@ impl Options {
         self.segment_bytes.max(SEGMENT_BYTES_MIN)
     }
 
-    /// Largest record, so that one always fits into a fresh segment, and its image too.
+    /// Largest record: it always fits into a fresh segment, and so does its image.
     pub(crate) fn record_bytes_max(self) -> u64 {
         self.segment_bytes() / 4
     }

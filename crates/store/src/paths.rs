@@ -1,4 +1,4 @@
-//! Where the files of a store lie on its disk.
+//! Paths of a store's files on its disk.
 
 use gabion_layout::{ChunkId, ChunkIndex, StripeId};
 
@@ -6,7 +6,7 @@ use gabion_layout::{ChunkId, ChunkIndex, StripeId};
 pub(crate) const CHUNKS_DIRECTORY: &str = "chunks";
 /// Directory of chunks that are being written.
 pub(crate) const TMP_DIRECTORY: &str = "tmp";
-/// Directory of the files of chunks that are set aside.
+/// Directory of the files of removed chunks.
 pub(crate) const TRASH_DIRECTORY: &str = "trash";
 /// Directory of all journal segments.
 pub(crate) const JOURNAL_DIRECTORY: &str = "journal";
@@ -20,7 +20,7 @@ pub fn chunk_path(chunk: ChunkId) -> String {
 
 /// The directory of a chunk's file. Chunks spread over 256 directories by their stripe.
 pub(crate) fn chunk_directory(chunk: ChunkId) -> String {
-    // Fibonacci hashing: stripes are numbered in order, and neighbours should part.
+    // Fibonacci hashing spreads stripes, which are numbered in order, over the directories.
     let spread = chunk.stripe.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
     format!("{CHUNKS_DIRECTORY}/{spread:02x}")
 }
@@ -30,7 +30,7 @@ pub(crate) fn chunk_name(chunk: ChunkId) -> String {
     format!("{:016x}-{:02x}", chunk.stripe.0, chunk.index.0)
 }
 
-/// The chunk whose file has this name, if it is one that [`chunk_name`] makes.
+/// The chunk of a file with this name; `None` unless [`chunk_name`] made the name.
 pub(crate) fn parse_chunk_name(name: &str) -> Option<ChunkId> {
     let (stripe, index) = name.split_once('-')?;
     let chunk = ChunkId {
@@ -45,7 +45,7 @@ pub(crate) fn segment_path(number: u64) -> String {
     format!("{JOURNAL_DIRECTORY}/{number:016x}.log")
 }
 
-/// The number of the journal segment whose file has this name, if it is one.
+/// The number of the journal segment with this file name; `None` for other names.
 pub(crate) fn parse_segment_name(name: &str) -> Option<u64> {
     let number = u64::from_str_radix(name.strip_suffix(".log")?, 16).ok()?;
     (segment_path(number) == format!("{JOURNAL_DIRECTORY}/{name}")).then_some(number)

@@ -1,8 +1,8 @@
-//! Opening a store: find its files, replay the journal, write unfinished images again, finish
-//! unfinished removals, begin a new segment.
+//! Opens a store: finds its files, replays the journal, writes unfinished images again, finishes
+//! unfinished removals, begins a new segment.
 //!
-//! Everything here may be interrupted by another crash and is done again then: replaying twice is
-//! replaying once. What is damaged is reported and not served; the rest works.
+//! Another crash may interrupt any step, which is then repeated: replay is idempotent. Damage is
+//! reported and not served; the rest works.
 
 use crate::chunk::Header;
 use crate::chunk::apply::write_in_place;
@@ -29,36 +29,36 @@ use gabion_layout::{ByteRange, ChunkId, Sequence};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What opening a store found and did.
+/// What opening a store found and repaired.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RecoveryReport {
-    /// Whether there was no store before.
+    /// Whether the disk held no store before.
     pub is_new: bool,
     /// Chunks found.
     pub chunk_count: u64,
     /// Journal entries replayed.
     pub entry_count: u64,
-    /// Records in the journal that are pending now. A reserve is read when its chunk is first
-    /// needed; so is damage in it found.
+    /// Records in the journal that are pending. A reserve is read, and its damage found, when its
+    /// chunk is first needed.
     pub pending_count: u64,
-    /// Bytes cut off the journal's end: what a crash had left of frames never synced.
+    /// Bytes cut off the journal's end: unsynced frames that a crash left.
     pub torn_bytes: u64,
     /// Chunks whose interrupted apply was finished.
     pub redone: Vec<ChunkId>,
-    /// Chunks whose interrupted removal was finished. Their files are in the trash: nothing says any more
-    /// whether they were to be kept.
+    /// Chunks whose interrupted removal was finished. Their files are in the trash, since it is
+    /// unknown whether they were to be kept.
     pub removed: Vec<ChunkId>,
     /// Unfinished chunk files removed.
     pub unfinished_count: u64,
-    /// Bytes of chunks that cannot be served and need repair.
+    /// Chunk bytes that cannot be served and need repair.
     pub damage: Vec<Damage>,
-    /// Bytes of the journal that cannot be read.
+    /// Unreadable bytes of the journal.
     pub journal_damage: Vec<JournalDamage>,
-    /// Files in the chunks' directories that are not chunks. They are left alone.
+    /// Files in the chunks' directories that are not chunks. They stay in place.
     pub foreign: Vec<String>,
 }
 
-/// An image that is not known to be in place.
+/// An image that may not be in place.
 struct OpenImage {
     position: Position,
     birth_lsn: u64,
@@ -67,25 +67,26 @@ struct OpenImage {
     is_damaged: bool,
 }
 
-/// What replay gathers besides the state itself.
+/// The result of replay besides the state itself.
 struct Replay {
     disk: Arc<dyn Disk>,
     state: State,
     images: BTreeMap<ChunkId, Vec<OpenImage>>,
     /// The position of each chunk's last removal.
     removed: BTreeMap<ChunkId, u64>,
-    /// Nothing before this position can be trusted, since something in it is unreadable.
+    /// Positions before this one are untrusted, since the journal is unreadable somewhere before
+    /// it.
     trusted_lsn: u64,
     report: RecoveryReport,
 }
 
 impl Store {
-    /// Opens the store on `disk`, making an empty one of an empty disk.
+    /// Opens the store on `disk`, or creates one if the disk is empty.
     ///
     /// # Errors
-    /// [`StoreError::UnknownFormat`] when the disk holds something else; [`StoreError::NoSpace`]
-    /// when there is no room for the journal; [`StoreError::Io`] when the disk fails. Damage is
-    /// no error; the report names it.
+    /// [`StoreError::UnknownFormat`] when the disk holds other data; [`StoreError::NoSpace`] when
+    /// there is no space for the journal; [`StoreError::Io`] when the disk fails. Damage is no
+    /// error; the report names it.
     pub fn open(
         disk: Arc<dyn Disk>,
         options: Options,
@@ -128,7 +129,7 @@ impl Store {
 }
 
 impl Replay {
-    /// Lists the chunks there are and removes what was never finished.
+    /// Lists the chunks, and removes unfinished files.
     fn find_chunks(&mut self) -> Result<(), StoreError> {
         let disk = Arc::clone(&self.disk);
         for name in disk.list(TMP_DIRECTORY).context("list", TMP_DIRECTORY)? {
@@ -156,8 +157,8 @@ impl Replay {
                     _ => self.report.foreign.push(path),
                 }
             }
-            // A killed process may leave names that are seen but not yet durable, and they are
-            // about to be relied on.
+            // A killed process may leave names that are visible but not yet durable, and the store
+            // is about to depend on them.
             disk.sync_directory(&directory)
                 .context("sync directory", &directory)?;
             self.state.chunks.note_directory(directory);
@@ -177,7 +178,7 @@ impl Replay {
                 None => self.skip_segment(number, end_lsn),
             }
             if let Some((_, next_lsn)) = next.filter(|&(next, _)| next != number + 1) {
-                // Segments go from the front only, so one in the middle is lost.
+                // Segments are removed from the front only, so a missing one in the middle is lost.
                 let (segment, range) = (number + 1, Damage::WHOLE);
                 let lost = JournalDamage { segment, range };
                 self.report.journal_damage.push(lost);
@@ -188,7 +189,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Takes a segment with a damaged header for one unreadable stretch.
+    /// Treats a segment with a damaged header as one unreadable stretch.
     fn skip_segment(&mut self, segment: u64, end_lsn: Option<u64>) {
         let range = self.state.journal.skip_segment(segment, end_lsn);
         self.trusted_lsn = self.trusted_lsn.max(self.state.journal.end_lsn());
@@ -204,7 +205,7 @@ impl Replay {
     ) -> Result<(), StoreError> {
         let frames = self.state.journal.frames(number).expect("it was added");
         let (frames, unreadable_bytes) = frames.read_device()?;
-        // What the disk refuses to give may have been synced, and the frames before it are no tail.
+        // Unreadable bytes may have been synced, so the frames before them are no torn tail.
         let synced_lsn = if unreadable_bytes > 0 {
             base_lsn + unreadable_bytes
         } else {
@@ -313,8 +314,8 @@ impl Replay {
         }
     }
 
-    /// With unreadable bytes in the journal, keeps only chunks that are younger than them: of
-    /// any other, a record or a promise may be lost.
+    /// If the journal has unreadable bytes, trusts only chunks that are younger: any other may have
+    /// lost a record or a promise.
     fn distrust(&mut self) -> Result<(), StoreError> {
         if self.trusted_lsn == 0 {
             return Ok(());
@@ -322,7 +323,7 @@ impl Replay {
         for chunk in self.chunk_ids() {
             match self.state.header(chunk) {
                 Ok(header) if header.birth_lsn >= self.trusted_lsn => {
-                    // Its records from before it was written were not trusted then either.
+                    // Its earlier records were not trusted then either.
                     if let Some(entry) = self.state.chunk_mut(chunk) {
                         let untrusted = entry.records.take_before(self.trusted_lsn);
                         self.state.release(untrusted);
@@ -358,7 +359,7 @@ impl Replay {
                     self.state.forget_chunk(chunk);
                     self.report.removed.push(chunk);
                 }
-                // It was written anew since, or is gone, or nobody can tell.
+                // It was rewritten since, or removed, or its header is unreadable.
                 Ok(_) | Err(StoreError::NoSuchChunk { .. } | StoreError::Corrupt { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -376,7 +377,7 @@ impl Replay {
             let open = images.iter().filter(|image| image.birth_lsn == birth_lsn);
             for image in open {
                 if !self.redo(chunk, image)? {
-                    // The chunk may be half changed and nothing can tell what it was.
+                    // The chunk may be half changed, and its former bytes are lost.
                     self.state.suspect(chunk);
                     self.state.journal.mark_damaged(image.position.segment);
                     self.report_whole(chunk);
@@ -413,7 +414,7 @@ impl Replay {
         Ok(true)
     }
 
-    /// Notes which images are in place, so that the next start need not write them again.
+    /// Logs which images are in place, so that the next start need not write them again.
     fn note_redone(&mut self) -> Result<(), StoreError> {
         for &chunk in &self.report.redone {
             let Ok(header) = self.state.header(chunk) else {
@@ -426,7 +427,8 @@ impl Replay {
         Ok(())
     }
 
-    /// Reads the headers of all chunks with pending records, which says which are still pending.
+    /// Reads the headers of all chunks with pending records, to find which records are still
+    /// pending.
     fn settle_pending(&mut self) -> Result<(), StoreError> {
         let chunks = self.state.all_chunks();
         let with_pending = chunks.filter(|(_, chunk)| !chunk.records.is_empty());

@@ -1,4 +1,4 @@
-//! Everything under the store's lock: the index, and what each room keeps of its own.
+//! Everything under the store's lock: the index, and the state of each room.
 
 use crate::chunk::ChunkFiles;
 use crate::disk::Disk;
@@ -11,7 +11,7 @@ use gabion_layout::{ChunkId, StripeId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Everything under the state lock. What a room keeps, only its own files change.
+/// Everything under the state lock. Only a room's own files change its state.
 pub(crate) struct State {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) options: Options,

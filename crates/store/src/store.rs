@@ -1,4 +1,4 @@
-//! The store: what is locked by what, how many callers share one sync, and how a failure latches.
+//! The store: locks, shared syncs, and the latch after a failure.
 
 use crate::counts::{Counters, StoreCounts};
 use crate::disk::Disk;
@@ -30,7 +30,7 @@ pub(crate) struct Shared {
     pub(crate) reserve_syncs: Arc<ReserveSyncs>,
     state: Mutex<State>,
     pub(crate) group: GroupCommit,
-    /// As it is on the disk.
+    /// The identity on the disk.
     identity: Mutex<Identity>,
     /// The first failure of a required write or sync.
     latch: OnceLock<String>,
@@ -75,7 +75,7 @@ impl Shared {
         self.identity.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The state, unless somebody uses it.
+    /// The state, unless another thread holds it.
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
         match self.state.try_lock() {
             Ok(state) => Some(state),
@@ -94,8 +94,8 @@ impl Shared {
         }
     }
 
-    /// Passes a required write's or sync's outcome on, and latches the store when it failed. A
-    /// clean refusal for want of space is none.
+    /// Passes on the outcome of a required write or sync, and latches the store if it failed. A
+    /// refusal for lack of space does not latch.
     pub(crate) fn require<T>(&self, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
         if let Err(error @ StoreError::Io { .. }) = &outcome {
             // Only the first cause is kept; a second failure changes nothing.
@@ -104,13 +104,13 @@ impl Shared {
         outcome
     }
 
-    /// Bytes of the disk that new chunks may take.
+    /// Bytes of the disk available to new chunks.
     fn free_bytes(&self) -> Result<u64, StoreError> {
         let available = self.disk.available_bytes().context("measure", "")?;
         Ok(available.saturating_sub(self.options.free_bytes))
     }
 
-    /// Refuses an operation that needs more of the disk than new chunks may take.
+    /// Refuses an operation that needs more than the bytes available to new chunks.
     pub(crate) fn check_free(
         &self,
         operation: &'static str,
@@ -142,8 +142,7 @@ impl Shared {
         self.require(state.journal.append(entry.kind(), &head, body))
     }
 
-    /// Returns once everything before `lsn` is durable. One of the callers that wait syncs for
-    /// all.
+    /// Returns once everything before `lsn` is durable. One of the waiting callers syncs for all.
     pub(crate) fn sync(&self, lsn: u64) -> Result<(), StoreError> {
         self.group
             .wait(lsn, || self.check_latch(), || self.lead_sync())
@@ -152,12 +151,12 @@ impl Shared {
     fn lead_sync(&self) -> Result<(), StoreError> {
         let tail = self.lock().journal.tail();
         let (number, file, end_lsn) =
-            tail.expect("what waits for a sync was appended to a segment");
+            tail.expect("a caller that waits for a sync appended to a segment");
         self.require(file.sync().context("sync", &segment_path(number)))?;
         self.counters.add(|c| &c.sync_count, 1);
         self.group.reached(end_lsn);
-        // The last entry of a quiet journal has no later one that says it was synced, so damage to
-        // it would look like a torn tail. This marker says so, from the next sync on.
+        // No later entry confirms that the last entry of a quiet journal was synced, so damage to
+        // it would look like a torn tail. This marker confirms it, from the next sync on.
         let mut state = self.lock();
         let journal = &mut state.journal;
         if (journal.needed_lsn(), journal.end_lsn()) == (end_lsn, end_lsn) {
@@ -168,11 +167,11 @@ impl Shared {
 }
 
 impl Store {
-    /// Makes the record appended at `lsn` durable, and all before it in the same log. Callers that
-    /// wait for the journal, or for the same chunk's reserve, share one sync.
+    /// Makes the record appended at `lsn` durable, and all earlier ones in the same log. Callers
+    /// that wait for the journal, or for the same chunk's reserve, share one sync.
     ///
     /// # Errors
-    /// [`StoreError::Io`] and [`StoreError::Failed`]: it is not known what is durable.
+    /// [`StoreError::Io`] and [`StoreError::Failed`]: it is unknown what is durable.
     pub fn sync(&self, lsn: Lsn) -> Result<(), StoreError> {
         match lsn.place() {
             (None, behind) => self.shared.sync(behind),
@@ -180,8 +179,8 @@ impl Store {
         }
     }
 
-    /// Makes everything appended so far durable, marks that are otherwise allowed to be lost
-    /// included. A store that ends this way starts with nothing torn.
+    /// Makes everything appended so far durable, with marks, which may otherwise be lost. A store
+    /// closed this way starts with nothing torn.
     ///
     /// # Errors
     /// As [`Store::sync`].
@@ -192,36 +191,36 @@ impl Store {
         self.shared.sync_reserves()
     }
 
-    /// Up to where the journal is durable. No crash takes it back behind that: when the store is opened
-    /// again, the journal ends there or later, unless the directory is a copy of another time or the disk
-    /// has lost what was synced. What is in reserves has moved it once it was borne witness of.
+    /// The position up to which the journal is durable. No crash lowers it: when the store is
+    /// reopened, the journal ends there or later, unless the directory is an older copy or the disk
+    /// has lost synced bytes. Records in reserves raise it once a witness covers them.
     pub fn position(&self) -> u64 {
         self.shared.group.synced_lsn()
     }
 
-    /// What the store has done since it was opened.
+    /// Counters since the store was opened.
     pub fn counts(&self) -> StoreCounts {
         self.shared.counters.read()
     }
 
-    /// Bytes of the disk that new chunks may take.
+    /// Bytes of the disk available to new chunks.
     ///
     /// # Errors
-    /// When the disk does not say.
+    /// If the disk does not report them.
     pub fn free_bytes(&self) -> Result<u64, StoreError> {
         self.shared.free_bytes()
     }
 
-    /// Bytes of the journal that pending records take. Records in reserves are not in it.
+    /// Journal bytes of pending records, without records in reserves.
     pub fn pending_bytes(&self) -> u64 {
         self.shared.lock().records.pending_bytes()
     }
 
-    /// Shows that the store still takes writes, with a marker in the journal and a sync. Reads do
-    /// not latch: after one that the disk refused, this tells a bad page from a dead disk.
+    /// Proves that the store still accepts writes, with a marker in the journal and a sync. Failed
+    /// reads do not latch; after one, this distinguishes a bad page from a dead disk.
     ///
     /// # Errors
-    /// As [`Store::sync`]; [`StoreError::NoSpace`] and [`StoreError::Busy`], which show nothing.
+    /// As [`Store::sync`]; [`StoreError::NoSpace`] and [`StoreError::Busy`], which prove nothing.
     pub fn prove_writable(&self) -> Result<(), StoreError> {
         let lsn = {
             let mut state = self.shared.lock();
@@ -234,12 +233,12 @@ impl Store {
         self.shared.sync(lsn)
     }
 
-    /// Whose store it is.
+    /// The store's identity.
     pub fn identity(&self) -> Identity {
         self.shared.lock_identity().clone()
     }
 
-    /// Changes whose store it is, durably.
+    /// Replaces the store's identity durably.
     ///
     /// # Errors
     /// [`StoreError::Io`] with nothing changed, or with the store latched; [`StoreError::Failed`].
@@ -255,7 +254,7 @@ impl Store {
         Ok(())
     }
 
-    /// The first failure of a required write or sync, if there was one.
+    /// The first failure of a required write or sync, if any.
     pub fn failure(&self) -> Option<String> {
         self.shared.latch.get().cloned()
     }

@@ -1,10 +1,10 @@
-//! Bringing settled records into the chunks' own bytes, and freeing the journal of them.
+//! Merges settled records into the chunks' own bytes and frees their journal space.
 //!
 //! An apply takes a batch of one chunk's settled records, reads and checks the blocks that they
-//! touch, journals the changed bytes as an image and syncs it, and only then writes in place: the
-//! blocks, their checksums, the header with the new base. From the image on, a crash at any point
-//! ends with the image in place, for writing it again changes nothing. Reads go on meanwhile but
-//! for the writing itself.
+//! touch, and journals the changed bytes as an image. Once the image is synced, the apply writes in
+//! place: the blocks, their checksums, the header with the new base. A crash after the image's sync
+//! always ends with the image in place, since writing it again changes nothing. Reads go on, except
+//! during the writes in place.
 
 use crate::checksum::crc32c;
 use crate::chunk::file::{BLOCK_BYTES, ChunkHeader, Extent, read_blocks};
@@ -28,32 +28,32 @@ use std::io;
 const BATCH_BYTES: u64 = 4 << 20;
 const BATCH_BLOCK_COUNT: u64 = 4096;
 
-/// What an apply did.
+/// Result of an apply.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ApplySummary {
-    /// Records that are now part of their chunks' own bytes.
+    /// Records merged into their chunks' own bytes.
     pub record_count: u64,
-    /// Bytes of the journal that they took.
+    /// Journal bytes of these records.
     pub record_bytes: u64,
-    /// Damage that kept records from being applied. They stay pending until the chunk is repaired.
+    /// Damage that blocked records. They stay pending until the chunk is repaired.
     pub damage: Vec<Damage>,
-    /// Journal segments that were removed.
+    /// Journal segments removed.
     pub segment_count: u64,
 }
 
 /// The settled records of one chunk that are applied together.
 struct Batch {
     header: ChunkHeader,
-    /// The update that the chunk includes afterwards.
+    /// The chunk's base after the batch.
     upto: Sequence,
     layers: Vec<Layer>,
-    /// Where the chunk's reserve begins afterwards. Elsewhere than before when the batch empties
-    /// it; it is closed then, and records in it that are not in the batch move to the journal.
+    /// Start of the chunk's reserve after the batch. It moves if the batch empties the reserve; the
+    /// reserve is then closed, and its records outside the batch move to the journal.
     reserve_lsn: u64,
 }
 
 impl Store {
-    /// Applies all settled records of a stripe, then frees what the journal no longer needs.
+    /// Applies all settled records of a stripe, then frees unneeded journal space.
     ///
     /// # Errors
     /// [`StoreError::NoSuchStripe`]; [`StoreError::NoSpace`], [`StoreError::Io`] and
@@ -70,8 +70,8 @@ impl Store {
         self.shared.apply_chunks(chunks, u64::MAX)
     }
 
-    /// Merges all settled records of one chunk, then frees what the journal no longer needs. A
-    /// chunk that is not here, or has none, stays as it is.
+    /// Merges all settled records of one chunk, then frees unneeded journal space. A missing chunk,
+    /// or one without records, stays unchanged.
     ///
     /// # Errors
     /// As [`Store::apply`].
@@ -79,10 +79,9 @@ impl Store {
         self.shared.apply_chunks(vec![chunk], u64::MAX)
     }
 
-    /// Applies settled records, those first that lie furthest back in the journal, until about
-    /// `limit_bytes` of it are applied; then frees what the journal no longer needs. Records in
-    /// reserves stay there, and those of chunks that keep them in the log while there are not more
-    /// than [`Options::log_bytes`].
+    /// Applies settled records, oldest in the journal first, until about `limit_bytes` of it are
+    /// applied; then frees unneeded journal space. Records in reserves stay there. Records of
+    /// chunks that keep them in the log stay until they exceed [`Options::log_bytes`].
     ///
     /// # Errors
     /// As [`Store::apply`].
@@ -94,8 +93,8 @@ impl Store {
 }
 
 impl State {
-    /// The chunks with records to merge in the background, the one with the oldest first. Those
-    /// that keep them in the log are spared while the log has no more than `log_bytes` of them.
+    /// The chunks with records to merge in the background, oldest record first. Chunks that keep
+    /// records in the log are left out until their records exceed `log_bytes`.
     fn chunks_to_apply(&self, log_bytes: u64) -> Vec<ChunkId> {
         let mut found = Vec::new();
         let mut logged_bytes = 0;
@@ -104,7 +103,7 @@ impl State {
             let Some((oldest, backlog_bytes)) = backlog else {
                 continue;
             };
-            // Of a reserve, only what it had no room for is in the journal.
+            // Of a reserve's records, only those that did not fit are in the journal.
             let is_logged = matches!(
                 entry.keeping(),
                 Some(Keeping::Log | Keeping::Reserve { bytes: 1.. })
@@ -172,7 +171,7 @@ impl State {
 
 impl Shared {
     /// Applies the settled records of chunks in turn until about `limit_bytes` of the journal are
-    /// applied, then frees what the journal no longer needs.
+    /// applied, then frees unneeded journal space.
     fn apply_chunks(
         &self,
         chunks: Vec<ChunkId>,
@@ -205,7 +204,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Applies a chunk's settled records, batch by batch. Damage ends it and is reported. The
+    /// Applies a chunk's settled records in batches. Damage ends the apply and is reported. The
     /// caller has begun to change the chunk.
     pub(crate) fn apply_chunk(
         &self,
@@ -277,14 +276,14 @@ impl Shared {
             let written = write_in_place(&*file, header, &blocks, &image.block_crcs);
             let written_bytes = self.require_or_distrust(chunk, written.context("write", &path))?;
             self.counters.add(|c| &c.in_place_bytes, written_bytes);
-            // Readers take the new base and the records that are left from here on.
+            // From here on, readers use the new base and the remaining records.
             let mut state = self.lock();
             let included = state.take_included(header);
             state.adopt_spilled(spilled);
             included
         };
-        // Until the file is durable, the journal keeps the image and the records. When it cannot
-        // be made so, it keeps them for the next start.
+        // The journal keeps the image and the records until the file is durable. If its sync fails,
+        // it keeps them for the next start.
         self.require_or_distrust(chunk, file.sync().context("sync", &path))?;
         self.counters.add(|c| &c.sync_count, 1);
         summary.record_count += batch.layers.len() as u64;
@@ -294,18 +293,19 @@ impl Shared {
         state.release(included);
         state.journal.release(position);
         if batch.reserve_lsn != batch.header.reserve_lsn {
-            // All that was in the reserve is in the chunk, or durable in the journal.
+            // All records of the reserve are in the chunk, or durable in the journal.
             self.reserve_syncs.forget(chunk);
         }
         let done = Entry::Applied { chunk, upto };
         match self.append(&mut state, &done, &[], Room::Ordinary) {
-            // Without it, the next start writes the image once more.
+            // Without this entry, the next start writes the image again.
             Ok(_) | Err(StoreError::NoSpace { .. } | StoreError::Busy { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Moves to the journal what a batch leaves behind in a reserve that it empties.
+    /// Moves the records that a batch does not take from the reserve that it empties to the
+    /// journal.
     fn spill_rest(&self, batch: &Batch) -> Result<Vec<Pending>, StoreError> {
         if batch.reserve_lsn == batch.header.reserve_lsn {
             return Ok(Vec::new());
@@ -314,7 +314,7 @@ impl Shared {
         self.spill(&mut state, batch.header.chunk, batch.upto, &[])
     }
 
-    /// Makes a batch's image durable, and with it all that was appended to the journal before.
+    /// Makes a batch's image durable, and every earlier journal entry with it.
     fn append_image(&self, batch: &Batch, image: &Image) -> Result<Position, StoreError> {
         let entry = Entry::Image {
             chunk: batch.header.chunk,
@@ -337,7 +337,7 @@ impl Shared {
 /// Stretches of whole blocks by the offset of their first byte. Invariant: disjoint, not adjacent.
 type Blocks = BTreeMap<u64, Vec<u8>>;
 
-/// Works out what the blocks that a batch touches look like afterwards.
+/// Computes the new contents of the blocks that a batch touches.
 fn compute(file: &dyn DiskFile, batch: &Batch) -> Result<(Blocks, Image), StoreError> {
     let (chunk, extent) = (batch.header.chunk, batch.header.extent());
     let pieces = || batch.layers.iter().flat_map(|layer| &layer.head.pieces);
@@ -379,7 +379,7 @@ fn compute(file: &dyn DiskFile, batch: &Batch) -> Result<(Blocks, Image), StoreE
     Ok((runs, image))
 }
 
-/// Writes blocks or parts of them, their checksums and the header. Answers how many bytes it wrote.
+/// Writes blocks or parts of them, their checksums and the header. Returns the bytes written.
 pub(crate) fn write_in_place(
     file: &dyn DiskFile,
     header: ChunkHeader,
@@ -392,7 +392,7 @@ pub(crate) fn write_in_place(
         file.write_all_at(bytes, extent.data_offset(offset))?;
         written_bytes += bytes.len();
     }
-    // Neighbouring checksums go with one write.
+    // One write covers neighbouring checksums.
     let mut entries = block_crcs.iter().peekable();
     while let Some((&first, crc)) = entries.next() {
         let mut table = crc.to_le_bytes().to_vec();

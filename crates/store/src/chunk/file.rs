@@ -1,8 +1,8 @@
 //! A chunk on disk: header, checksum table, data.
 //!
 //! The header fits in one sector, so it never tears. The table has a CRC32C for every 4 KiB block
-//! of data, the last block being shorter where the chunk's size is no multiple. Data begins at a
-//! 4 KiB boundary. Nothing is read from here without its checksum being checked.
+//! of data; the last block is shorter if the chunk's size is not a multiple. Data begins at a 4 KiB
+//! boundary. Every read verifies the checksum.
 
 use crate::checksum::crc32c;
 use crate::codec::Reader;
@@ -13,18 +13,18 @@ use crate::records::record::{ChunkSpec, Damage};
 use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Generation, Keeping, Sequence, StripeId};
 use std::io;
 
-/// Bytes that one checksum of the table covers.
+/// Bytes covered by one checksum of the table.
 pub(crate) const BLOCK_BYTES: u64 = 4096;
 /// Bytes before the table; the first sector of them is the header.
 const HEADER_PAGE_BYTES: u64 = 4096;
 pub(crate) const HEADER_BYTES: usize = 88;
 const MAGIC: [u8; 8] = *b"GABIONCK";
 const VERSION: u32 = 2;
-/// Largest chunk that the store takes, which bounds the table to 16 MiB.
+/// Largest chunk that the store accepts; it bounds the table to 16 MiB.
 pub(crate) const CHUNK_BYTES_MAX: u64 = 16 << 30;
-/// Largest reserve that the store takes, so that it can be read in one piece.
+/// Largest reserve that the store accepts, so that one read can fetch it.
 pub(crate) const RESERVE_BYTES_MAX: u64 = 256 << 20;
-/// Bytes that are read and checked at a time, so that checking finds them in the processor's cache.
+/// Bytes read and checked at a time, so that they are still in the processor's cache when checked.
 const STRIDE_BYTES: u64 = 256 << 10;
 
 /// The header of a chunk file.
@@ -32,15 +32,15 @@ const STRIDE_BYTES: u64 = 256 << 10;
 pub(crate) struct ChunkHeader {
     pub(crate) chunk: ChunkId,
     pub(crate) spec: ChunkSpec,
-    /// The journal's position when the file was created. Tells one file of a chunk from another.
+    /// The journal's position when the file was created. Distinguishes successive files of a chunk.
     pub(crate) birth_lsn: u64,
-    /// The position of the first byte of the reserve. Each time that the reserve is emptied it
-    /// grows by what the reserve held, so that no frame of before counts again.
+    /// The position of the reserve's first byte. Each time the reserve is emptied, it grows by the
+    /// bytes that the reserve held, so that older frames never become valid again.
     pub(crate) reserve_lsn: u64,
 }
 
 impl ChunkHeader {
-    /// The header's sector, without what follows it.
+    /// Encodes the header's sector, without padding.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES);
         bytes.extend_from_slice(&MAGIC);
@@ -63,7 +63,7 @@ impl ChunkHeader {
         bytes
     }
 
-    /// Reads the header back; `None` when it is not one of `chunk`.
+    /// Decodes the header; `None` if it is not a header of `chunk`.
     fn decode(bytes: &[u8], chunk: ChunkId) -> Option<Self> {
         let mut reader = Reader::new(bytes);
         if reader.bytes(8)? != MAGIC || reader.u32()? != VERSION {
@@ -98,7 +98,7 @@ impl ChunkHeader {
         })
     }
 
-    /// Where the bytes of a chunk lie.
+    /// The layout of the chunk's file.
     pub(crate) fn extent(&self) -> Extent {
         Extent::new(self.spec.chunk_bytes)
     }
@@ -141,11 +141,11 @@ pub(crate) struct Extent {
 
 impl Extent {
     /// # Panics
-    /// When the store takes no chunk of this size.
+    /// If the chunk size is zero or above the limit.
     pub(crate) fn new(chunk_bytes: u64) -> Self {
         assert!(
             is_possible_size(chunk_bytes),
-            "sizes are checked at the door"
+            "the caller has checked the size"
         );
         Self { chunk_bytes }
     }
@@ -198,12 +198,12 @@ impl Extent {
     }
 }
 
-/// Why bytes of a chunk file could not be had.
+/// Why bytes of a chunk file could not be read.
 pub(crate) enum ReadFailure {
-    /// There was no memory for them, or the disk took no write that had to go before.
+    /// Memory ran out, or the disk refused a write that had to come first.
     Io(io::Error),
-    /// These bytes of the chunk do not match their checksum, are not there, or the disk refuses to
-    /// give them.
+    /// These bytes of the chunk do not match their checksum, are missing, or the disk cannot read
+    /// them.
     Corrupt(ByteRange),
 }
 
@@ -225,7 +225,7 @@ pub(crate) fn read_header(file: Source<'_>, chunk: ChunkId) -> Result<ChunkHeade
     ChunkHeader::decode(&bytes, chunk).ok_or(ReadFailure::Corrupt(Damage::WHOLE))
 }
 
-/// Reads whole blocks and checks each. `span` is a block span of the extent; `output` has its
+/// Reads whole blocks and verifies each. `span` is a block span of the extent; `output` has its
 /// length.
 pub(crate) fn read_blocks(
     file: Source<'_>,
@@ -256,8 +256,8 @@ pub(crate) fn read_blocks(
     Ok(())
 }
 
-/// Reads bytes of a file. A file that ends early, or a disk that refuses to give them, is damage to
-/// `range` of the chunk.
+/// Reads bytes of a file. An early end of file or a read error counts as damage to `range` of the
+/// chunk.
 pub(crate) fn read_exact(
     file: Source<'_>,
     output: &mut [u8],

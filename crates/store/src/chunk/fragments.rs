@@ -1,8 +1,8 @@
-//! In how many pieces a chunk lies on its disk.
+//! The number of fragments of a chunk on its disk.
 //!
-//! What a scheme's log costs those who read a chunk with its records is how far they lie apart:
-//! `CodFS` counts the fragments of a chunk (section 5.2.1, "storage fragmentation"). The file
-//! system says where the bytes are, so its own fragments are in the count.
+//! `CodFS` counts the fragments of a chunk and its records (section 5.2.1, "storage
+//! fragmentation"): they are the cost of a scheme's log for readers. The file system reports the
+//! location of the bytes, so its own fragmentation is included.
 
 use crate::chunk::file::BLOCK_BYTES;
 use crate::disk::PhysicalExtent;
@@ -11,21 +11,21 @@ use crate::paths::chunk_path;
 use crate::store::Store;
 use gabion_layout::{ByteRange, ChunkId, Sequence};
 
-/// In how many runs of neighbouring blocks something lies on a disk.
+/// Runs of neighbouring disk blocks that hold a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Fragments {
     /// Runs of the chunk's own bytes.
     pub chunk_count: u64,
-    /// Runs of the chunk's own bytes and all records that they do not include yet.
+    /// Runs of the chunk's own bytes and of all records not yet merged into them.
     pub total_count: u64,
 }
 
 impl Store {
-    /// In how many pieces a chunk lies on the disk, alone and with its records.
+    /// Counts the fragments of a chunk on the disk, alone and with its records.
     ///
     /// # Errors
     /// [`StoreError::NoSuchChunk`]; [`StoreError::Corrupt`] when the chunk as a whole is damaged;
-    /// [`StoreError::Io`], also when the file system does not tell where a file lies.
+    /// [`StoreError::Io`], also when the file system does not report the location of a file.
     pub fn fragments(&self, chunk: ChunkId) -> Result<Fragments, StoreError> {
         let gate = self.shared.lock().chunks.gate(chunk);
         let _shared = gate.begin_read();
@@ -53,7 +53,7 @@ impl Store {
     }
 }
 
-/// The blocks of the disk that extents have part in: the first, and the one behind the last.
+/// The disk blocks that extents touch: the first, and the one behind the last.
 fn blocks_of(extents: &[PhysicalExtent]) -> Vec<(u64, u64)> {
     let blocks = |extent: &PhysicalExtent| {
         let end = (extent.physical + extent.length).div_ceil(BLOCK_BYTES);
@@ -62,7 +62,7 @@ fn blocks_of(extents: &[PhysicalExtent]) -> Vec<(u64, u64)> {
     extents.iter().map(blocks).collect()
 }
 
-/// How many runs of neighbouring blocks there are; sorts them.
+/// Counts runs of neighbouring blocks; sorts the blocks.
 fn run_count(blocks: &mut [(u64, u64)]) -> u64 {
     blocks.sort_unstable();
     let mut count = 0;

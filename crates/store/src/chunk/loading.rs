@@ -1,5 +1,5 @@
-//! Reading the headers of chunks when they are first needed, opening their files, and serving nothing
-//! more of chunks that cannot be trusted.
+//! Loads chunk headers on first use, opens chunk files, and stops serving chunks that cannot be
+//! trusted.
 
 use crate::chunk::Header;
 use crate::chunk::file::{ChunkHeader, ReadFailure, read_header};
@@ -28,8 +28,8 @@ impl Shared {
         Ok(state.chunks.gate(chunk))
     }
 
-    /// Latches the store when a write to a chunk in use failed, and serves nothing of the chunk
-    /// any more: what is on the disk of it is known again only after the next start.
+    /// Latches the store when a write to a chunk in use failed, and stops serving the chunk: the
+    /// state of its file is unknown until the next start.
     pub(crate) fn require_or_distrust<T>(
         &self,
         chunk: ChunkId,
@@ -57,7 +57,7 @@ impl Shared {
 }
 
 impl State {
-    /// The header of a chunk, read from its file when it is needed for the first time.
+    /// The header of a chunk, read from its file on first use.
     ///
     /// # Errors
     /// [`StoreError::NoSuchChunk`], [`StoreError::Corrupt`] for the whole chunk,
@@ -76,8 +76,8 @@ impl State {
         }
         let file = self.open_chunk(chunk)?;
         let read = read_header(Source::File(&*file), chunk).and_then(|header| {
-            // A header beside a reserve changes without an image in the journal, so after a failed
-            // sync the system's memory may have another than the device.
+            // The header of a chunk with a reserve changes without an image in the journal, so
+            // after a failed sync the page cache may differ from the device.
             match header.spec.keeping.reserve_bytes() {
                 Some(_) => read_header(Source::Device(&*file), chunk),
                 None => Ok(header),
@@ -100,8 +100,8 @@ impl State {
         }
     }
 
-    /// Takes over a chunk's header as it is on disk now: the stripe learns from it, and records
-    /// that it includes are no longer pending.
+    /// Takes over a chunk's header as it is on disk now: the stripe's state includes it, and
+    /// records that the chunk includes are no longer pending.
     pub(crate) fn set_header(&mut self, header: ChunkHeader) {
         let included = self.take_included(header);
         self.release(included);
@@ -119,8 +119,8 @@ impl State {
         entry.records.take_upto(spec.base)
     }
 
-    /// A stripe, with the headers of all its chunks read so that its state includes what they say.
-    /// Damaged ones say nothing.
+    /// A stripe whose chunk headers have all been read, so that its state includes them. Damaged
+    /// headers are skipped.
     ///
     /// # Errors
     /// [`StoreError::NoSuchStripe`], and as [`State::header`].
@@ -129,7 +129,7 @@ impl State {
         known.ok_or(StoreError::NoSuchStripe { stripe })
     }
 
-    /// As [`State::know_stripe`]; `None` when nothing of the stripe is here.
+    /// As [`State::know_stripe`]; `None` if the store holds nothing of the stripe.
     pub(crate) fn find_stripe(&mut self, stripe: StripeId) -> Result<Option<&Stripe>, StoreError> {
         let chunks = self.stripes.get(&stripe).into_iter();
         let chunks = chunks.flat_map(|known| &known.chunks);
@@ -144,7 +144,7 @@ impl State {
         Ok(self.stripes.get(&stripe))
     }
 
-    /// Serves nothing more of a chunk whose file cannot be used, until it is replaced.
+    /// Stops serving a chunk with an unusable file, until it is replaced.
     pub(crate) fn lose(&mut self, chunk: ChunkId) -> StoreError {
         if let Some(entry) = self.chunk_mut(chunk) {
             entry.lose(Header::Damaged);
@@ -152,7 +152,7 @@ impl State {
         StoreError::corrupt_whole(chunk)
     }
 
-    /// Serves nothing of a chunk until it is replaced, now or at any later start.
+    /// Stops serving a chunk until it is replaced, also after later starts.
     pub(crate) fn suspect(&mut self, chunk: ChunkId) {
         if let Some(entry) = self.chunk_mut(chunk) {
             entry.lose(Header::Damaged);
@@ -162,14 +162,14 @@ impl State {
         }
     }
 
-    /// Takes over that a chunk was replaced or removed.
+    /// Notes that a chunk was replaced or removed.
     pub(crate) fn clear_suspicion(&mut self, chunk: ChunkId) {
         if self.chunks.suspects.remove(&chunk) && !self.chunks.has_suspects() {
             self.journal.clear_damage();
         }
     }
 
-    /// Opens a chunk's file. One that has vanished, or that the disk refuses to open, costs the chunk.
+    /// Opens a chunk's file. If the file is missing or cannot be opened, the chunk is lost.
     fn open_chunk(&mut self, chunk: ChunkId) -> Result<Arc<dyn DiskFile>, StoreError> {
         let path = chunk_path(chunk);
         match self.disk.open(&path) {
@@ -178,7 +178,7 @@ impl State {
         }
     }
 
-    /// A chunk's file. The caller holds the chunk's gate, so that the file stays the chunk's.
+    /// A chunk's file. The caller holds the chunk's gate, so that the file is not replaced.
     pub(crate) fn open_file(&mut self, chunk: ChunkId) -> Result<Arc<dyn DiskFile>, StoreError> {
         if let Some(file) = self.chunks.open.get(chunk) {
             return Ok(file);

@@ -1,6 +1,6 @@
 //! The files of chunks: their layout, writing, reading, merging, checking and removing.
 //!
-//! [`ChunkFiles`] is what the store keeps in memory of all of them together.
+//! [`ChunkFiles`] is the in-memory state of all chunk files.
 
 pub(crate) mod apply;
 pub(crate) mod file;
@@ -24,28 +24,28 @@ use open_files::OpenFiles;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What is known of a chunk's header.
+/// What the store knows of a chunk's header.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Header {
-    /// It was not needed yet.
+    /// Not read yet.
     #[default]
     Unread,
     /// As it is on disk.
     Known(ChunkHeader),
-    /// It or the chunk as a whole cannot be trusted.
+    /// The header or the whole chunk cannot be trusted.
     Damaged,
-    /// A write to the chunk failed, and the store with it. What is on the disk is known again after the
-    /// next start, when the journal mends what was half written: it is not damage.
+    /// A write to the chunk failed, and latched the store. The next start repairs the half-written
+    /// bytes from the journal, so this is not damage.
     Torn,
 }
 
-/// What the store keeps in memory of chunks' files.
+/// The in-memory state of chunk files.
 #[derive(Default)]
 pub(crate) struct ChunkFiles {
     gates: BTreeMap<ChunkId, Arc<Gate>>,
     open: OpenFiles,
-    /// Chunks that damage to the journal may concern; none of them is served. While there are
-    /// any, damaged segments stay, so that the next start distrusts the same chunks.
+    /// Chunks that damage to the journal may concern; none of them is served. While there are any,
+    /// damaged segments stay, so that the next start distrusts the same chunks.
     suspects: BTreeSet<ChunkId>,
     /// Directories of chunks that are known to exist durably.
     directories: BTreeSet<String>,
@@ -59,17 +59,17 @@ impl ChunkFiles {
         Arc::clone(self.gates.entry(chunk).or_default())
     }
 
-    /// Whether some chunks are distrusted since the journal is damaged.
+    /// Whether journal damage makes some chunks untrusted.
     pub(crate) fn has_suspects(&self) -> bool {
         !self.suspects.is_empty()
     }
 
-    /// Takes over that a directory of chunks exists durably.
+    /// Notes that a directory of chunks exists durably.
     pub(crate) fn note_directory(&mut self, directory: String) {
         self.directories.insert(directory);
     }
 
-    /// Makes the directory of a chunk's file durable before a file in it has to be.
+    /// Makes the directory of a chunk's file durable, before the file itself.
     fn make_directory(&mut self, disk: &dyn Disk, chunk: ChunkId) -> Result<(), StoreError> {
         let directory = chunk_directory(chunk);
         if !self.directories.contains(&directory) {
@@ -82,7 +82,7 @@ impl ChunkFiles {
         Ok(())
     }
 
-    /// The path of a new file for a chunk that is not finished.
+    /// A new path for an unfinished chunk.
     fn temporary_path(&mut self) -> String {
         self.next_temporary += 1;
         format!("{TMP_DIRECTORY}/{:016x}", self.next_temporary)

@@ -1,4 +1,4 @@
-//! A bounded set of open chunk files, so that a small read need not open one.
+//! A bounded set of open chunk files, so that a small read need not open its file.
 
 use crate::disk::DiskFile;
 use gabion_layout::ChunkId;
@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Most files kept open at a time.
+/// Most files kept open at once.
 const FILE_COUNT_MAX: usize = 256;
 
-/// Open files by chunk. Whoever replaces or removes a chunk's file must forget it here.
+/// Open files by chunk. A caller that replaces or removes a chunk's file must forget it here.
 #[derive(Default)]
 pub(super) struct OpenFiles {
     files: BTreeMap<ChunkId, Arc<dyn DiskFile>>,
-    /// The chunk whose file was closed last. Files are closed in the order of their chunks, round
-    /// and round, which needs no clock and spares recently opened ones well enough.
+    /// The chunk whose file was closed last. Files are closed round-robin in chunk order. This
+    /// needs no clock and mostly spares recently opened files.
     hand: Option<ChunkId>,
 }
 
@@ -24,7 +24,7 @@ impl OpenFiles {
         self.files.get(&chunk).map(Arc::clone)
     }
 
-    /// Keeps a file open, at the cost of another when there are too many.
+    /// Keeps a file open, and closes another if there are too many.
     pub(super) fn insert(&mut self, chunk: ChunkId, file: Arc<dyn DiskFile>) {
         if self.files.len() >= FILE_COUNT_MAX {
             let behind = match self.hand {

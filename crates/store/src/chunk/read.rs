@@ -1,9 +1,9 @@
-//! Reading chunks as of an update, and the inventory.
+//! Chunk reads as of an update, and the inventory.
 //!
-//! A chunk as of update s is its own bytes, which include all updates up to its base, and over
-//! them the pending records up to s in their order: new bytes replace, parity deltas are added.
-//! A data node's overlay and a parity node's logged deltas are thus read by one function. Appended
-//! bytes of a data chunk lie over it in the same way, for readers of data; the code reads without.
+//! A chunk as of update s is its own bytes, which include all updates up to its base, overlaid with
+//! the pending records up to s in order: new bytes replace, parity deltas are added. One function
+//! thus reads a data node's overlay and a parity node's logged deltas. Appended bytes of a data
+//! chunk are overlaid in the same way for readers of data; reads for the code leave them out.
 
 use crate::chunk::Header;
 use crate::chunk::file::{ChunkHeader, ReadFailure, read_blocks};
@@ -18,7 +18,7 @@ use crate::store::Store;
 use gabion_layout::{ByteRange, ChunkId, Sequence};
 use std::sync::Arc;
 
-/// Everything that a read needs to know, taken at one instant.
+/// A consistent snapshot of everything that a read needs.
 struct View {
     file: Arc<dyn DiskFile>,
     header: ChunkHeader,
@@ -27,9 +27,9 @@ struct View {
 }
 
 impl Store {
-    /// Reads bytes of a chunk as of `cut` into `output`, whose earlier contents are lost. The
-    /// answer is the update as of which they are. All bytes served have matched their checksums.
-    /// On an error, `output` holds nothing of use.
+    /// Reads bytes of a chunk as of `cut` into `output` and overwrites its earlier contents.
+    /// Returns the update as of which the bytes are. All bytes served have matched their checksums.
+    /// On an error, the contents of `output` are undefined.
     ///
     /// # Errors
     /// - [`StoreError::NoSuchChunk`], [`StoreError::OutOfChunk`].
@@ -37,8 +37,8 @@ impl Store {
     ///   range.
     /// - [`StoreError::CutPassed`] for [`Cut::Exactly`] when the chunk's own bytes include later
     ///   updates.
-    /// - [`StoreError::Corrupt`] when the disk does not give back what was written.
-    /// - [`StoreError::Io`] when it gives nothing back. Reads do not latch.
+    /// - [`StoreError::Corrupt`] when the disk returns bytes other than those written.
+    /// - [`StoreError::Io`] when the disk cannot read them. Reads do not latch.
     pub fn read(
         &self,
         chunk: ChunkId,
@@ -59,8 +59,8 @@ impl Store {
         Ok(view.as_of)
     }
 
-    /// The same as [`Store::read`] where that waits neither for the disk nor for whoever uses the
-    /// store or changes the chunk. `None` where it would, and where [`Store::read`] would fail.
+    /// Like [`Store::read`], if it need not wait for the disk, for other users of the store or for
+    /// a change of the chunk. `None` if it would wait, or if [`Store::read`] would fail.
     pub fn read_now(
         &self,
         chunk: ChunkId,
@@ -83,7 +83,7 @@ impl Store {
             }
             state.view(chunk, range, cut).ok()?
         };
-        // Records are in files that are written all the time.
+        // Records lie in files with ongoing writes.
         if !view.layers.is_empty() {
             return None;
         }
@@ -92,7 +92,7 @@ impl Store {
         Some(view.as_of)
     }
 
-    /// All chunks, in the order of their ids. Reads each header that was not needed before.
+    /// All chunks, in the order of their ids. Reads each header that is not in memory.
     ///
     /// # Errors
     /// [`StoreError::Io`] when the disk fails; a damaged chunk is an entry, not an error.
@@ -105,7 +105,7 @@ impl Store {
         for chunk in ids {
             match self.chunk_info(chunk) {
                 Ok(info) => infos.push(info),
-                // It was removed since.
+                // It was removed after the listing.
                 Err(StoreError::NoSuchChunk { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -154,7 +154,7 @@ impl View {
 }
 
 impl State {
-    /// Whether all that a [`View`] of a chunk says is in memory.
+    /// Whether memory holds everything that a [`View`] of a chunk needs.
     fn is_seen_from_memory(&self, chunk: ChunkId) -> bool {
         let is_in_memory = |entry: &Chunk| {
             let is_known = matches!(entry.header, Header::Known(_));

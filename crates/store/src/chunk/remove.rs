@@ -1,4 +1,4 @@
-//! Taking chunks away.
+//! Chunk removal.
 
 use crate::disk::{Disk, remove_if_there};
 use crate::error::{IoContext, StoreError};
@@ -11,9 +11,9 @@ use crate::store::Store;
 use gabion_layout::{ChunkId, Epoch};
 
 impl Store {
-    /// Removes a chunk and its records, durably. Does nothing when it is not here.
+    /// Removes a chunk and its records durably. Does nothing if the chunk is missing.
     ///
-    /// With its last chunk the store also forgets what it has promised about the stripe.
+    /// With the last chunk of a stripe, the store also forgets its promises about the stripe.
     ///
     /// # Errors
     /// [`StoreError::NoSpace`], [`StoreError::Io`] and [`StoreError::Failed`].
@@ -21,19 +21,18 @@ impl Store {
         self.remove_if(chunk, |_| Ok(()))
     }
 
-    /// Removes a chunk as [`Store::remove`] does, for somebody who knows nothing of the stripe's terms
-    /// after `epoch`: where a later one was promised to, the chunk may be another than was meant, and
-    /// stays.
+    /// Removes a chunk as [`Store::remove`] does, for a caller that knows no term of the stripe
+    /// after `epoch`. If the store has promised a later epoch, the chunk may be a newer one than
+    /// the caller means, so it stays.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`] when a later epoch was promised to; as [`Store::remove`].
+    /// [`StoreError::Fenced`] when a later epoch was promised; as [`Store::remove`].
     pub fn discard(&self, chunk: ChunkId, epoch: Epoch) -> Result<(), StoreError> {
         let check = |known: &Stripe| known.check_epoch(chunk.stripe, epoch);
         self.remove_if(chunk, check)
     }
 
-    /// Removes a chunk if nothing that is known of its stripe speaks against it at the instant from
-    /// which the chunk is gone.
+    /// Removes a chunk unless the stripe's state at the instant of the removal forbids it.
     fn remove_if(
         &self,
         chunk: ChunkId,
@@ -43,8 +42,8 @@ impl Store {
         self.remove_checked(&[chunk], check, put_away)
     }
 
-    /// Removes those of the chunks that are here. Their files are put away durably, each with the position
-    /// of the journal's entry.
+    /// Removes those of the chunks that are here. `put_away` handles their files durably; it gets
+    /// each chunk with the position of its journal entry.
     pub(crate) fn remove_all(
         &self,
         chunks: &[ChunkId],
@@ -60,7 +59,8 @@ impl Store {
         put_away: impl FnOnce(&dyn Disk, &[(ChunkId, u64)]) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let shared = &self.shared;
-        // In their order, and each once: whoever else takes several gates does the same.
+        // Gates are taken in order and once each, like every caller that takes several; this
+        // excludes deadlocks.
         let mut chunks = chunks.to_vec();
         chunks.sort_unstable();
         chunks.dedup();
@@ -77,8 +77,8 @@ impl Store {
         }
         let _changing: Vec<_> = gates.iter().map(|gate| gate.begin_change()).collect();
         let _alone: Vec<_> = gates.iter().map(|gate| gate.exclude_readers()).collect();
-        // The journal goes first: with the file gone and its records still there, a new file of
-        // the same chunk would take the old records for its own.
+        // The journal entry comes first: if the file went while its records remained, a new file of
+        // the same chunk would adopt the old records.
         let mut removed = Vec::with_capacity(chunks.len());
         let mut needed_lsn = 0;
         for chunk in chunks {
@@ -102,7 +102,7 @@ impl Store {
     }
 }
 
-/// Removes a chunk's file durably; a file that has vanished stays so.
+/// Removes a chunk's file durably; a missing file is no error.
 fn unlink(disk: &dyn Disk, chunk: ChunkId) -> Result<(), StoreError> {
     let path = chunk_path(chunk);
     let directory = chunk_directory(chunk);

@@ -1,4 +1,4 @@
-//! Looking for damage to chunks before their bytes are needed.
+//! Scrubs chunks, to find damage before their bytes are needed.
 
 use crate::chunk::file::{BLOCK_BYTES, ChunkHeader, ReadFailure, read_blocks, read_header};
 use crate::disk::Source;
@@ -8,13 +8,13 @@ use crate::records::record::Damage;
 use crate::store::Store;
 use gabion_layout::{ByteRange, ChunkId, Sequence};
 
-/// Bytes of a chunk that are checked while changes of it wait.
+/// Bytes of a chunk checked at a time; changes of the chunk wait for it.
 const STRETCH_BYTES: u64 = 1 << 20;
 
 impl Store {
-    /// Checks a chunk's header, checksums and every byte, and the records that are pending for it.
-    /// The answer is what cannot be served, in order, neighbouring blocks joined; bytes that the
-    /// disk refuses to give count as damaged, and so does a file that has vanished.
+    /// Checks a chunk's header, checksums, every byte, and its pending records. Returns the damaged
+    /// ranges in order, with neighbouring blocks joined. Bytes that the disk cannot read count as
+    /// damaged, and so does a missing file.
     ///
     /// # Errors
     /// [`StoreError::NoSuchChunk`]; [`StoreError::Busy`] when no descriptor is left to open the file.
@@ -25,7 +25,7 @@ impl Store {
         let mut bad = Vec::new();
         let mut offset = 0;
         loop {
-            // Looked at anew each time, for the chunk may be replaced between two stretches.
+            // Read again for each stretch, since the chunk may be replaced between two stretches.
             let _shared = gate.begin_read();
             let whole = vec![Damage {
                 chunk,
@@ -61,7 +61,7 @@ impl Store {
         Ok(ByteRange::union(bad).into_iter().map(damage).collect())
     }
 
-    /// The ranges of pending records of a chunk that cannot be read.
+    /// The ranges of a chunk's pending records that cannot be read.
     fn bad_records(&self, chunk: ChunkId) -> Result<Vec<ByteRange>, StoreError> {
         let mut bad = Vec::new();
         let records = {
@@ -90,7 +90,7 @@ impl Store {
     }
 }
 
-/// The blocks of a stretch that cannot be read. Reads all at once when all is well.
+/// The blocks of a stretch that cannot be read. An intact stretch takes one read.
 fn bad_blocks(
     span: ByteRange,
     read: impl Fn(ByteRange, &mut [u8]) -> Result<(), ReadFailure>,

@@ -1,8 +1,9 @@
-//! Chunks that are set aside: gone from the store, while their files lie in a directory of their own.
+//! Trash: chunks that the store no longer has, while their files remain in a directory of their
+//! own.
 //!
-//! A chunk's file is moved there by one rename, after the journal says that the chunk is removed. A
-//! start that finds the entry and the file in its old place moves the file then. So it is in one of
-//! both places after any crash, and never in none. Nothing but [`Store::empty_trash`] deletes it.
+//! Once the journal says that the chunk is removed, one rename moves its file to the trash. A start
+//! that finds the entry and the file in its old place completes the move. So after any crash the
+//! file is in exactly one of the two places. Only [`Store::empty_trash`] deletes it.
 
 use crate::disk::Disk;
 use crate::disk::remove_if_there;
@@ -13,17 +14,18 @@ use gabion_layout::ChunkId;
 use std::io::ErrorKind;
 
 impl Store {
-    /// Removes chunks and their records as [`Store::remove`] does, but keeps their files in the trash, with
-    /// all settled records in them that can be merged. Records that are not settled go. One sync of the
-    /// journal does for all, and one of each directory.
+    /// Removes chunks and their records as [`Store::remove`] does, but keeps their files in the
+    /// trash, with all settled records merged that can be. Unsettled records are dropped. One sync
+    /// of the journal and one of each directory cover all chunks.
     ///
     /// # Errors
-    /// As [`Store::merge`] and [`Store::remove`]. Each chunk is where it was then, or set aside, by the
-    /// next start at the latest; none is lost.
+    /// As [`Store::merge`] and [`Store::remove`]. After an error, the next start finds each chunk
+    /// in its old place or in the trash; none is lost.
     pub fn set_aside(&self, chunks: &[ChunkId]) -> Result<(), StoreError> {
         for &chunk in chunks {
             match self.merge(chunk) {
-                // Damage and want of room keep records out; the rest of the chunk is worth keeping.
+                // Damage and lack of space can block records; the rest of the chunk is worth
+                // keeping.
                 Ok(_) | Err(StoreError::NoSpace { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -31,7 +33,7 @@ impl Store {
         self.remove_all(chunks, move_to_trash)
     }
 
-    /// The names of the files in the trash, sorted. Each is used for one file only, ever.
+    /// The names of the files in the trash, sorted. A name is never used for a second file.
     ///
     /// # Errors
     /// [`StoreError::Io`].
@@ -40,10 +42,10 @@ impl Store {
         disk.list(TRASH_DIRECTORY).context("list", TRASH_DIRECTORY)
     }
 
-    /// Deletes these files in the trash. One that is not there is what was wanted.
+    /// Deletes these files from the trash. A missing file is no error.
     ///
     /// # Errors
-    /// [`StoreError::Io`]; some of them may be gone then.
+    /// [`StoreError::Io`]; some of them may be deleted then.
     pub fn empty_trash(&self, names: &[String]) -> Result<(), StoreError> {
         let disk = &*self.shared.disk;
         names
@@ -52,10 +54,10 @@ impl Store {
     }
 }
 
-/// Moves chunks' files into the trash, durably; a file that has vanished stays so. Its name there
-/// ends in the journal's position of the removal, so that no two removals share one.
+/// Moves chunks' files into the trash durably; a missing file is skipped. The trash name ends in
+/// the removal's journal position, so that no two removals share one.
 pub(crate) fn move_to_trash(disk: &dyn Disk, removed: &[(ChunkId, u64)]) -> Result<(), StoreError> {
-    // The new names first: each file has one at any time.
+    // Sync the new names first, so that each file has a name at all times.
     let mut directories = vec![TRASH_DIRECTORY.to_owned()];
     for &(chunk, removed_lsn) in removed {
         let path = chunk_path(chunk);

@@ -1,8 +1,8 @@
-//! Writing whole chunks.
+//! Writes whole chunks.
 //!
-//! A chunk is written into an unfinished file, in any order and without being held in memory, and
-//! becomes visible with one rename once all of it is durable. What a crash leaves unfinished is
-//! removed at the next start.
+//! A chunk is written into an unfinished file, in any order and without holding it in memory. One
+//! rename makes it visible once all of it is durable. The next start removes unfinished files of a
+//! crash.
 
 use crate::checksum::{combine, crc32c};
 use crate::chunk::file::{BLOCK_BYTES, ChunkHeader, Extent, RESERVE_BYTES_MAX, is_possible_size};
@@ -16,7 +16,7 @@ use gabion_layout::{ByteRange, ChunkId, Epoch, Keeping};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Writes one chunk. Dropping it before [`ChunkWriter::finish`] leaves nothing behind.
+/// Writes one chunk. If it is dropped before [`ChunkWriter::finish`], nothing remains.
 pub struct ChunkWriter {
     shared: Arc<Shared>,
     chunk: ChunkId,
@@ -25,22 +25,22 @@ pub struct ChunkWriter {
     path: String,
     /// `None` once the file has its final name.
     file: Option<Arc<dyn DiskFile>>,
-    /// The checksum of each block that is complete, 4 bytes a block.
+    /// The checksum of each complete block, 4 bytes a block.
     table: Vec<u8>,
-    /// Checksums of the parts of blocks that are not, by offset.
+    /// Checksums of the parts of incomplete blocks, by offset.
     parts: BTreeMap<u64, Vec<(ByteRange, u32)>>,
-    /// Which bytes are written: end by beginning. Invariant: disjoint and not adjacent.
+    /// Written ranges: end by beginning. Invariant: disjoint and not adjacent.
     written: BTreeMap<u64, u64>,
 }
 
 impl Store {
-    /// Begins to write a chunk. It may replace one of the same or an older generation.
+    /// Creates a writer for a chunk. The chunk may replace one of the same or an older generation.
     ///
     /// # Errors
     /// - [`StoreError::Malformed`] when the chunk has no bytes or more than 16 GiB, or its reserve
     ///   more than 256 MiB.
-    /// - [`StoreError::StaleGeneration`] when the stripe's layout has moved on.
-    /// - [`StoreError::NoSpace`] when the disk has no room beyond the reserve.
+    /// - [`StoreError::StaleGeneration`] when the stripe's layout is newer.
+    /// - [`StoreError::NoSpace`] when the disk has no space beyond the reserve.
     /// - [`StoreError::Io`], [`StoreError::Failed`].
     pub fn create(&self, chunk: ChunkId, spec: ChunkSpec) -> Result<ChunkWriter, StoreError> {
         if !is_possible_size(spec.chunk_bytes) {
@@ -80,7 +80,7 @@ impl Store {
 }
 
 impl State {
-    /// Refuses a chunk that is older than what is here.
+    /// Refuses a chunk that is older than the stored one.
     fn check_replaces(&mut self, chunk: ChunkId, spec: ChunkSpec) -> Result<(), StoreError> {
         match self.find_stripe(chunk.stripe)? {
             Some(known) => known.check_generation(chunk.stripe, spec.generation),
@@ -133,7 +133,7 @@ impl ChunkWriter {
         Ok(())
     }
 
-    /// What is written so far, in order, without overlaps or neighbours.
+    /// The written ranges, in order, disjoint and not adjacent.
     pub fn written(&self) -> Vec<ByteRange> {
         let ranges = self.written.iter();
         ranges
@@ -141,7 +141,7 @@ impl ChunkWriter {
             .collect()
     }
 
-    /// Takes the checksums of the blocks that `bytes` complete, and of the parts of others.
+    /// Computes the checksums of the blocks that `bytes` complete, and of the parts of others.
     fn checksum(&mut self, offset: u64, bytes: &[u8]) {
         let mut at = offset;
         let mut rest = bytes;
@@ -202,18 +202,18 @@ impl ChunkWriter {
     ///
     /// # Errors
     /// - [`StoreError::Incomplete`] when bytes are missing.
-    /// - [`StoreError::StaleGeneration`] when the stripe's layout has moved on meanwhile.
+    /// - [`StoreError::StaleGeneration`] when the stripe's layout has become newer.
     /// - [`StoreError::Io`], [`StoreError::Failed`].
     pub fn finish(self) -> Result<(), StoreError> {
         self.complete(None)
     }
 
-    /// As [`ChunkWriter::finish`] for a chunk that was made in a term: from the instant at which the
-    /// chunk is visible the store refuses every epoch before `epoch`, so that nothing late replaces
-    /// the chunk or takes it away. Epoch 0 is before every term, and promises nothing.
+    /// Like [`ChunkWriter::finish`] for a chunk made in a term: from the instant at which the chunk
+    /// is visible, the store refuses every epoch before `epoch`, so that no late request replaces
+    /// or removes the chunk. Epoch 0 precedes every term and promises nothing.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`] when a later epoch was promised to; [`StoreError::NoSpace`] when the
+    /// [`StoreError::Fenced`] when a later epoch was promised; [`StoreError::NoSpace`] when the
     /// journal is full, with the chunk in its place; as [`ChunkWriter::finish`].
     pub fn finish_in(self, epoch: Epoch) -> Result<(), StoreError> {
         self.complete(Some(epoch))
@@ -247,7 +247,7 @@ impl ChunkWriter {
         let (path, directory) = (chunk_path(chunk), chunk_directory(chunk));
         let _alone = gate.exclude_readers();
         {
-            // A fence may have come while the data went to the disk.
+            // A fence may have arrived while the data was written.
             let mut state = shared.lock();
             state.check_replaces(chunk, spec)?;
             if let (Some(epoch), Some(known)) = (term, state.stripes.get(&chunk.stripe)) {
@@ -299,7 +299,7 @@ impl ChunkWriter {
 impl Drop for ChunkWriter {
     fn drop(&mut self) {
         if self.file.take().is_some() {
-            // What cannot be removed now is removed at the next start.
+            // If the file cannot be removed now, the next start removes it.
             let _ = self.shared.disk.remove(&self.path);
         }
     }

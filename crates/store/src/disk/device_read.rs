@@ -1,12 +1,12 @@
-//! Reading what a file has on its device, past the system's page cache.
+//! Reads a file from its device, past the system's page cache.
 //!
 //! After a failed `fsync`, Linux marks the pages clean: it goes on serving them, never writes them
 //! again, and a later `fsync` succeeds ("Can Applications Recover from fsync Failures?", USENIX ATC
-//! '20). So a start must not believe the cache. It writes back what is still dirty, drops the cached
-//! pages, reads with `O_DIRECT`, and holds what is cached nevertheless against what it has read.
+//! '20). So a start must not trust the cache. It writes back dirty pages, drops the cached pages,
+//! reads with `O_DIRECT`, and compares any pages that remain cached with the device's bytes.
 //!
-//! A file system without `O_DIRECT` is read after the drop alone, once no page is left in the cache.
-//! `tmpfs` has no device below, and what its pages hold is all there is.
+//! Without `O_DIRECT`, the file is read only once no page of it is cached. `tmpfs` has no device,
+//! so its pages are the only copy.
 
 use rustix::fs::{Advice, OFlags, fadvise, fstatfs};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
@@ -15,18 +15,18 @@ use std::io::{self, ErrorKind, IoSliceMut};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
-/// Whatever a device's sectors are, offsets and buffers aligned to this are aligned to them.
+/// Alignment of offsets and buffers, a multiple of any device's sector.
 const ALIGNMENT: usize = 4096;
 /// Bytes read at a time.
 const STRIDE_BYTES: usize = 1 << 20;
 /// File systems in memory: tmpfs and ramfs.
 const MEMORY_FILE_SYSTEMS: [u32; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// Fills `output` from `offset` with what the device has.
+/// Fills `output` from `offset` with the device's bytes.
 ///
 /// # Errors
-/// [`ErrorKind::UnexpectedEof`] when the file is too short; when the device fails, or the cache goes on
-/// holding something else.
+/// [`ErrorKind::UnexpectedEof`] when the file is too short; when the device fails, or the cache
+/// keeps holding other bytes.
 pub(crate) fn read_exact_at(file: &File, output: &mut [u8], offset: u64) -> io::Result<()> {
     file.sync_data()?;
     let is_in_memory = MEMORY_FILE_SYSTEMS.contains(&(fstatfs(file)?.f_type as u32));
@@ -59,7 +59,7 @@ fn open_direct(file: &File) -> io::Result<File> {
         .open(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// Whether the file system reads only through the cache, or there is no `/proc` to ask for more.
+/// Whether the file system reads only through the cache, or `/proc` is missing.
 fn has_no_direct(error: &io::Error) -> bool {
     let codes = [Errno::INVAL, Errno::OPNOTSUPP];
     error.kind() == ErrorKind::NotFound
@@ -79,7 +79,7 @@ fn read_direct(direct: &File, output: &mut [u8], offset: u64) -> io::Result<()> 
         let wanted = (output.len() - filled + skipped).min(STRIDE_BYTES);
         let aligned = wanted.next_multiple_of(ALIGNMENT);
         let count = direct.read_at(&mut buffer[..aligned], at - skipped as u64)?;
-        // The file's end is the only reason for less than was asked for.
+        // A short read means the end of the file.
         let found = &buffer[..count.min(wanted)];
         let Some(found) = found.get(skipped..).filter(|found| !found.is_empty()) else {
             return Err(ErrorKind::UnexpectedEof.into());
@@ -90,7 +90,7 @@ fn read_direct(direct: &File, output: &mut [u8], offset: u64) -> io::Result<()> 
     Ok(())
 }
 
-/// Holds pages that are still cached, of `length` bytes from `offset`, against what they should hold.
+/// Compares pages that are still cached, `length` bytes from `offset`, with the expected bytes.
 fn check_cache(
     file: &File,
     offset: u64,
@@ -110,7 +110,7 @@ fn check_cache(
             ReadWriteFlags::NOWAIT,
         );
         if read == Ok(count) && !is_right(at, &page[..count]) {
-            let reason = "the system's cache holds other bytes than the device and keeps them";
+            let reason = "the page cache differs from the device and cannot be dropped";
             return Err(io::Error::other(reason));
         }
         at += count;

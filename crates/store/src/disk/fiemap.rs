@@ -1,6 +1,7 @@
-//! Where a file lies on its disk: the FIEMAP call of Linux, `Documentation/filesystems/fiemap.rst`.
+//! The location of a file on its disk: the FIEMAP call of Linux,
+//! `Documentation/filesystems/fiemap.rst`.
 
-// The call takes a structure whose length follows from its contents.
+// The call takes a structure of variable length.
 #![allow(unsafe_code)]
 
 use crate::disk::PhysicalExtent;
@@ -9,15 +10,15 @@ use rustix::ioctl::{Direction, Opcode, Updater, ioctl, opcode};
 use std::fs::File;
 use std::io;
 
-/// Extents asked for at a time.
+/// Extents requested per call.
 const EXTENT_COUNT: usize = 64;
-/// The number of the call, which has the size of the request without its extents in it.
+/// The number of the call; it encodes the size of the request without its extents.
 const FIEMAP: Opcode = opcode::from_components(Direction::ReadWrite, b'f', 11, 32);
-/// Allocates what is not yet allocated before answering.
+/// Allocate unallocated bytes before the answer.
 const FLAG_SYNC: u32 = 1;
-/// Of an extent: the file's last.
+/// Extent flag: the file's last.
 const EXTENT_LAST: u32 = 1;
-/// Of an extent: nobody knows where it is.
+/// Extent flag: location unknown.
 const EXTENT_UNKNOWN: u32 = 2;
 
 /// `struct fiemap` with room for extents behind it.
@@ -58,8 +59,8 @@ pub(crate) fn extents(file: &File, range: ByteRange) -> io::Result<Vec<PhysicalE
             reserved: 0,
             extents: [RawExtent::default(); EXTENT_COUNT],
         };
-        // SAFETY: the call reads and writes a `struct fiemap` followed by as many extents as its
-        // `extent_count` says, which is what `Request` is.
+        // SAFETY: the call reads and writes a `struct fiemap` followed by `extent_count` extents,
+        // which is the layout of `Request`.
         unsafe {
             ioctl(file, Updater::<FIEMAP, Request>::new(&mut request))?;
         }
@@ -68,7 +69,7 @@ pub(crate) fn extents(file: &File, range: ByteRange) -> io::Result<Vec<PhysicalE
         for raw in mapped {
             if raw.flags & EXTENT_UNKNOWN != 0 {
                 return Err(io::Error::other(
-                    "the file system does not say where a file is",
+                    "the file system does not report the location of a file",
                 ));
             }
             let whole = ByteRange::new(raw.logical, raw.length);

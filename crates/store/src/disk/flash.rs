@@ -1,10 +1,10 @@
-//! A flash store ([`gabion_flash`]) as a [`Disk`]: a node's chunks, reserves and journal on an array of
-//! SSDs that is written in whole stripes only (`CodFS` thesis, chapter 6).
+//! A flash store ([`gabion_flash`]) as a [`Disk`]: keeps a node's chunks, reserves and journal on
+//! an array of SSDs that is written in whole stripes only (`CodFS` thesis, chapter 6).
 //!
-//! Names and lengths are durable at once, so directories need no syncs. Bytes are durable after a sync,
-//! of any file, in the flash store's non-volatile memory. Directories are empty files whose names end in
-//! `/`. A file that is removed or replaced while somebody has it open goes with its last handle, or when
-//! the flash store is opened again.
+//! Names and lengths are durable at once, so directories need no syncs. A sync of any file makes
+//! all bytes durable in the flash store's non-volatile memory. Directories are empty files whose
+//! names end in `/`. A removed or replaced file that is still open is deleted with its last handle,
+//! or when the flash store is opened again.
 
 use crate::disk::{Disk, DiskFile, PhysicalExtent};
 use gabion_flash::{Device, FileId, FlashError, FlashStore, Nvram};
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Called when the flash store has something to do besides writes.
+/// Called when the flash store has maintenance due.
 type OnDue = Box<dyn Fn() + Send + Sync>;
 
 /// A [`Disk`] on a flash store. Clones share it.
@@ -23,7 +23,7 @@ pub struct FlashDisk<D: Device + 'static, N: Nvram + 'static> {
 
 struct Shared<D, N> {
     store: FlashStore<D, N>,
-    /// Files that have handles. Locked while names change, so that a file is not opened while it goes.
+    /// Files with handles. Locked while names change, so that no file is opened during its removal.
     open: Mutex<BTreeMap<FileId, Open>>,
     on_due: Option<OnDue>,
 }
@@ -31,7 +31,7 @@ struct Shared<D, N> {
 #[derive(Clone, Copy, Debug, Default)]
 struct Open {
     handle_count: usize,
-    /// Whether the file goes with its last handle.
+    /// Whether the file is deleted with its last handle.
     is_unlinked: bool,
 }
 
@@ -50,19 +50,19 @@ impl<D: Device, N: Nvram> Clone for FlashDisk<D, N> {
 }
 
 impl<D: Device, N: Nvram> FlashDisk<D, N> {
-    /// A disk on `store`, which nobody else writes to.
+    /// A disk on `store`, which has no other writer.
     ///
     /// # Errors
-    /// When the flash store fails.
+    /// If the flash store fails.
     pub fn new(store: FlashStore<D, N>) -> io::Result<Self> {
         Self::make(store, None)
     }
 
-    /// The same, which calls `on_due` after a write when [`FlashStore::maintain`] has something to do.
-    /// It must return at once: who writes waits for it.
+    /// Like [`FlashDisk::new`], but calls `on_due` after a write when [`FlashStore::maintain`] has
+    /// work. It must return at once, since the writer waits for it.
     ///
     /// # Errors
-    /// When the flash store fails.
+    /// If the flash store fails.
     pub fn with_maintenance(store: FlashStore<D, N>, on_due: OnDue) -> io::Result<Self> {
         Self::make(store, Some(on_due))
     }
@@ -98,7 +98,7 @@ impl<D: Device, N: Nvram> FlashDisk<D, N> {
         found.ok_or_else(|| ErrorKind::NotFound.into())
     }
 
-    /// Refuses a path in a directory that is not there.
+    /// Refuses a path in a missing directory.
     fn check_parent(&self, path: &str) -> io::Result<()> {
         let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
         self.find(&directory_name(parent)).map(|_| ())
@@ -112,7 +112,7 @@ fn directory_name(path: &str) -> String {
 
 impl<D: Device, N: Nvram> Shared<D, N> {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<FileId, Open>> {
-        // Counts are whole after every change, whoever panics between two of them.
+        // Counts are consistent after every change, even if a thread panics between two of them.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -274,13 +274,14 @@ impl<D: Device + 'static, N: Nvram + 'static> Drop for FlashFile<D, N> {
         let is_unlinked = file.is_unlinked;
         open.remove(&self.file);
         if is_unlinked {
-            // A flash store that has failed says so to the next who writes; its next start deletes it.
+            // A failed flash store reports its failure to the next writer; its next start deletes
+            // the file.
             let _ = self.shared.store.delete(self.file);
         }
     }
 }
 
-/// What a file system would say.
+/// The equivalent error of a file system.
 fn io_error(error: FlashError) -> io::Error {
     let kind = match &error {
         FlashError::NoSpace { .. } | FlashError::FullBelow { .. } => ErrorKind::StorageFull,

@@ -1,7 +1,7 @@
-//! What the store asks of a disk: a handful of file operations over relative paths.
+//! The store's interface to a disk: a few file operations over relative paths.
 //!
 //! Paths are relative to the store's root, use `/` and never contain `..`. The store decides what
-//! must be durable and when; a disk only says honestly whether it did what it was told.
+//! must be durable and when; a disk reports truthfully whether an operation succeeded.
 //! [`RealDisk`](crate::RealDisk) is a directory of a file system, [`SimDisk`](crate::SimDisk) a
 //! disk in memory that crashes on request.
 
@@ -16,25 +16,25 @@ use gabion_layout::ByteRange;
 use std::io;
 use std::sync::Arc;
 
-/// Bytes that a disk writes all or nothing. The store lets a header fit in one sector and expects
-/// a larger write to tear between sectors when the power fails.
+/// Bytes that a disk writes atomically. The store keeps a header within one sector and expects a
+/// larger write to tear between sectors when the power fails.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// Bytes of a file that lie together on its disk.
+/// A contiguous run of a file's bytes on its disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PhysicalExtent {
     /// The first byte, in the file.
     pub offset: u64,
-    /// The same byte's place on the disk.
+    /// Its place on the disk.
     pub physical: u64,
-    /// How many bytes.
+    /// Length in bytes.
     pub length: u64,
 }
 
-/// A place with files. Operations block; all of them may run from several threads at once.
+/// A place for files. Operations block; several threads may call any of them at once.
 pub trait Disk: Send + Sync + 'static {
-    /// Creates an empty file and opens it. The name is durable only after
-    /// [`Disk::sync_directory`] on its directory.
+    /// Creates an empty file and opens it. The name is durable only after [`Disk::sync_directory`]
+    /// of its directory.
     ///
     /// # Errors
     /// When the file exists already, or the disk fails or is full.
@@ -43,7 +43,7 @@ pub trait Disk: Send + Sync + 'static {
     /// Opens a file for reading and writing.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`] when there is none, or whatever the disk fails with.
+    /// [`io::ErrorKind::NotFound`] if it is missing, or any error of the disk.
     fn open(&self, path: &str) -> io::Result<Arc<dyn DiskFile>>;
 
     /// Creates a directory; does nothing when it exists.
@@ -62,21 +62,20 @@ pub trait Disk: Send + Sync + 'static {
     /// Removes a file's name. Open handles stay readable.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`] when there is none, or whatever the disk fails with.
+    /// [`io::ErrorKind::NotFound`] if it is missing, or any error of the disk.
     fn remove(&self, path: &str) -> io::Result<()>;
 
     /// The names in a directory, sorted; the empty path is the root.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`] when there is no such directory, or whatever the disk fails with.
+    /// [`io::ErrorKind::NotFound`] if the directory is missing, or any error of the disk.
     fn list(&self, directory: &str) -> io::Result<Vec<String>>;
 
-    /// Makes the creations, renames and removals in a directory durable. It takes no descriptor
-    /// beyond one that it keeps for each directory from the first time on: what has happened must
-    /// not stay in doubt for want of one.
+    /// Makes the creations, renames and removals in a directory durable. It keeps one descriptor
+    /// for each directory from the first call on, so that a later sync never fails for lack of one.
     ///
     /// # Errors
-    /// When the disk fails: nothing is known then about what is durable.
+    /// If the disk fails: it is unknown then what is durable.
     fn sync_directory(&self, directory: &str) -> io::Result<()>;
 
     /// Bytes that can still be allocated.
@@ -91,57 +90,57 @@ pub trait DiskFile: Send + Sync + 'static {
     /// Fills `output` from `offset`.
     ///
     /// # Errors
-    /// [`io::ErrorKind::UnexpectedEof`] when the file is too short, or whatever the disk fails
-    /// with.
+    /// [`io::ErrorKind::UnexpectedEof`] when the file is too short, or any error of the disk.
     fn read_exact_at(&self, output: &mut [u8], offset: u64) -> io::Result<()>;
 
-    /// Fills `output` from `offset` with what the device below has, whatever the system remembers of
-    /// the file, and lets the system forget what it remembers: after a failed sync, systems go on
-    /// serving from memory what never reached the device. A disk without such a memory reads.
+    /// Fills `output` from `offset` with the bytes of the device below, and drops the system's
+    /// cached pages of the file: after a failed sync, systems go on serving cached pages that never
+    /// reached the device. A disk without a cache reads normally.
     ///
     /// # Errors
-    /// As [`DiskFile::read_exact_at`], and when the system cannot be made to forget.
+    /// As [`DiskFile::read_exact_at`], and if the system keeps its cached pages.
     fn read_device_at(&self, output: &mut [u8], offset: u64) -> io::Result<()> {
         self.read_exact_at(output, offset)
     }
 
-    /// Fills `output` from `offset` if that waits for nothing, and says whether it did. If not,
-    /// nothing is said of why, nor of what `output` holds. A disk that cannot tell never does.
+    /// Fills `output` from `offset` if that needs no wait, and returns whether it did. If not, the
+    /// reason is unknown and the contents of `output` are undefined. A disk that cannot tell
+    /// returns false.
     fn read_cached_at(&self, output: &mut [u8], offset: u64) -> bool {
         let _ = (output, offset);
         false
     }
 
-    /// Writes all of `bytes` at `offset`, growing the file where needed.
+    /// Writes all of `bytes` at `offset` and grows the file if needed.
     ///
     /// # Errors
-    /// When the disk fails or is full; part of the bytes may have been written then.
+    /// If the disk fails or is full; some of the bytes may have been written.
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
     /// Makes everything written so far durable, the file's length included.
     ///
     /// # Errors
-    /// When the disk fails: nothing is known then about what is durable.
+    /// If the disk fails: it is unknown then what is durable.
     fn sync(&self) -> io::Result<()>;
 
-    /// Reserves the space of `bytes` from `offset` on. What was written there stays; what was not
-    /// is zeros. The file grows to the end of it where needed.
+    /// Allocates `bytes` from `offset` on. Written bytes stay; unwritten ones read as zeros. The
+    /// file grows if needed.
     ///
     /// # Errors
-    /// [`io::ErrorKind::StorageFull`] when the disk has no room, or whatever it fails with.
+    /// [`io::ErrorKind::StorageFull`] when the disk has no space, or any error of the disk.
     fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()>;
 
-    /// Gives the space of `bytes` from `offset` on back and leaves zeros, in a file that keeps its
-    /// length. It is durable after [`DiskFile::sync`]; a crash before may undo it.
+    /// Frees `bytes` from `offset` on and leaves zeros; the file keeps its length. It is durable
+    /// after [`DiskFile::sync`]; an earlier crash may undo it.
     ///
     /// # Errors
-    /// When the disk fails. A file system without holes leaves zeros that take space.
+    /// If the disk fails. A file system without holes writes zeros, which take space.
     fn punch_hole(&self, offset: u64, bytes: u64) -> io::Result<()>;
 
-    /// Where `range` of the file lies on the disk, in the order of the file; holes lie nowhere.
+    /// The location of `range` on the disk, in file order; holes have none.
     ///
     /// # Errors
-    /// When the file system does not tell.
+    /// If the file system does not report it.
     fn extents(&self, range: ByteRange) -> io::Result<Vec<PhysicalExtent>>;
 
     /// The file's length.
@@ -157,14 +156,14 @@ pub trait DiskFile: Send + Sync + 'static {
     fn truncate(&self, bytes: u64) -> io::Result<()>;
 }
 
-/// Where bytes of a file are read from.
+/// The source of a read.
 #[derive(Clone, Copy)]
 pub(crate) enum Source<'a> {
-    /// The file, as the system gives it.
+    /// The file, through the page cache.
     File(&'a dyn DiskFile),
-    /// What of it is in memory.
+    /// Only its cached pages.
     Cached(&'a dyn DiskFile),
-    /// What of it is on its device, whatever the system remembers of it.
+    /// The device, past the page cache.
     Device(&'a dyn DiskFile),
 }
 
@@ -180,7 +179,7 @@ impl Source<'_> {
     }
 }
 
-/// Removes a file. One that is gone already is what was wanted.
+/// Removes a file. A missing file is no error.
 pub(crate) fn remove_if_there(disk: &dyn Disk, path: &str) -> Result<(), StoreError> {
     match disk.remove(path) {
         Err(source) if source.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -195,7 +194,7 @@ pub(crate) fn write_file(disk: &dyn Disk, path: &str, bytes: &[u8]) -> Result<()
     file.sync().context("sync", path)
 }
 
-/// Gives a file of the root another name there, durably.
+/// Renames a file within the root, durably.
 pub(crate) fn rename_in_root(disk: &dyn Disk, from: &str, to: &str) -> Result<(), StoreError> {
     disk.rename(from, to).context("rename", to)?;
     disk.sync_directory("").context("sync directory", "")

@@ -1,7 +1,7 @@
 //! A directory of a real file system as a [`Disk`].
 //!
-//! The directory is locked for as long as the disk lives, so that two processes cannot write to
-//! one store. The lock belongs to the process and goes with it, however it ends.
+//! The directory is locked while the disk exists, so that two processes cannot write to one store.
+//! The lock belongs to the process and ends with it.
 
 use crate::disk::device_read;
 use crate::disk::fiemap;
@@ -17,25 +17,25 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Name of the file whose lock says that a process has the directory.
+/// The file whose lock marks the directory as in use.
 const LOCK_NAME: &str = "lock";
 
 /// A [`Disk`] on a directory.
 #[derive(Debug)]
 pub struct RealDisk {
     root: PathBuf,
-    /// Directories that were synced before, by path. There are 256 of chunks and a few more.
+    /// Directories synced before, by path: 256 of chunks and a few more.
     directories: Mutex<BTreeMap<String, Arc<File>>>,
     /// Invariant: holds an exclusive lock. Dropping it releases the directory.
     _lock: File,
 }
 
 impl RealDisk {
-    /// Opens the directory `root`, creating it if need be, and locks it.
+    /// Opens the directory `root`, creates it if it is missing, and locks it.
     ///
     /// # Errors
-    /// [`StoreError::Locked`] when another process (or another `RealDisk` of this one) has it;
-    /// [`StoreError::Io`] when the directory cannot be created or the lock file not opened.
+    /// [`StoreError::Locked`] when another process, or another `RealDisk` of this one, holds the
+    /// lock; [`StoreError::Io`] when the directory cannot be created or the lock file not opened.
     pub fn open(root: impl AsRef<Path>) -> Result<Self, StoreError> {
         let root = root.as_ref().to_path_buf();
         let failed = |operation, path: &Path| {
@@ -67,9 +67,9 @@ impl RealDisk {
         self.root.join(path)
     }
 
-    /// A directory's descriptor, which stays open.
+    /// A directory's descriptor, kept open.
     fn directory(&self, path: &str) -> io::Result<Arc<File>> {
-        // A map of open files is whole after every call, even if another thread panics in one.
+        // A map of open files is consistent after every call, even if another thread panics in one.
         let known = self.directories.lock();
         let mut known = known.unwrap_or_else(PoisonError::into_inner);
         if let Some(directory) = known.get(path) {
@@ -104,7 +104,7 @@ impl Disk for RealDisk {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             other => other?,
         }
-        // Its first file must not be the first to need a descriptor of it.
+        // Opens the descriptor now, so that a sync never needs a new one.
         self.directory(path).map(|_| ())
     }
 
@@ -119,7 +119,7 @@ impl Disk for RealDisk {
     fn list(&self, directory: &str) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(self.at(directory))? {
-            // A name that is not UTF-8 is none of ours.
+            // A name that is not UTF-8 is foreign.
             if let Ok(name) = entry?.file_name().into_string() {
                 names.push(name);
             }
@@ -152,7 +152,7 @@ impl DiskFile for File {
     }
 
     fn read_cached_at(&self, output: &mut [u8], offset: u64) -> bool {
-        // A part of it means that the rest is on the disk or behind the file's end.
+        // A short read means that the rest is on the disk or behind the file's end.
         let length = output.len();
         let read = preadv2(
             self,
@@ -176,7 +176,7 @@ impl DiskFile for File {
             return Ok(());
         }
         match fallocate(self, FallocateFlags::empty(), offset, bytes) {
-            // A file system that cannot reserve space still gives a file of zeros. A disk that
+            // If the file system cannot reserve space, the file is filled with zeros. A disk that
             // fills up later then fails a write, which latches the store instead of refusing.
             Err(Errno::OPNOTSUPP) if self.metadata()?.len() < offset + bytes => {
                 self.set_len(offset + bytes)
@@ -210,7 +210,7 @@ impl DiskFile for File {
     }
 }
 
-/// Zeros in place of a hole.
+/// Writes zeros in place of a hole.
 fn write_zeros(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
     let zeros = vec![0; bytes.min(1 << 20) as usize];
     let mut at = offset;

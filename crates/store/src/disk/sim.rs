@@ -1,13 +1,13 @@
-//! A disk in memory that fails as real ones do, reproducibly from a seed.
+//! A simulated disk in memory that fails like a real one, reproducibly from a seed.
 //!
-//! What [`SimDisk::crash`] keeps: everything synced; each unsynced write is kept, lost or torn
-//! between sectors; each unsynced creation, rename and removal is kept or lost. A failed sync
-//! drops what it should have made durable, while reads go on seeing it, as page caches do: also those
-//! of the next process ([`SimDisk::restart_process`]), but for reads from the device.
-//! A hole takes no space. Clones share one disk. Handles opened before a crash fail after it.
+//! [`SimDisk::crash`] keeps all synced bytes; each unsynced write is kept, lost or torn between
+//! sectors; each unsynced creation, rename and removal is kept or lost. A failed sync loses the
+//! bytes that it should have made durable, while reads still see them, as with page caches. The
+//! next process ([`SimDisk::restart_process`]) sees them too, except in reads from the device. A
+//! hole takes no space. Clones share one disk. Handles opened before a crash fail after it.
 //!
-//! Not modelled: latency, and reordering of one unsynced write before an older one to the same
-//! sector (both are kept or lost, but in their order).
+//! Not modelled: latency, and reordering of unsynced writes to the same sector (each is kept or
+//! lost, but in order).
 
 mod model;
 
@@ -19,7 +19,7 @@ use model::{Change, Fate, Inode, NameChange, Node, State, directory_of, lock_ino
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes that a [`SimFile`] has in memory together.
+/// Size of a page that is cached or not as a whole.
 const PAGE_BYTES: u64 = 4096;
 
 /// The disk. See the module's documentation for what it models.
@@ -37,53 +37,52 @@ pub struct SimFile {
 }
 
 impl SimDisk {
-    /// An empty disk without limits whose crashes are drawn from `seed`.
+    /// An empty disk without limits; `seed` decides its crashes.
     pub fn new(seed: u64) -> Self {
         Self {
             state: Arc::new(Mutex::new(State::new(seed))),
         }
     }
 
-    /// What the disk was asked to do so far.
+    /// Operations so far.
     pub fn counts(&self) -> DiskCounts {
         self.lock().counts
     }
 
-    /// Lets the operation that brings `operation_count` to `number` fail with an I/O error. Later
+    /// Makes the operation that raises `operation_count` to `number` fail with an I/O error. Later
     /// ones work again.
     pub fn fail_operation(&self, number: u64) {
         self.lock().fail_at = Some(number);
     }
 
-    /// Lets the next sync of a file fail with an I/O error. Later ones work again.
+    /// Makes the next sync of a file fail with an I/O error. Later ones work again.
     pub fn fail_next_sync(&self) {
         self.lock().fails_next.sync = true;
     }
 
-    /// Lets the next read that memory does not answer fail with an I/O error. Later ones work again.
+    /// Makes the next read that misses the cache fail with an I/O error. Later ones work again.
     pub fn fail_next_read(&self) {
         self.lock().fails_next.read = true;
     }
 
-    /// Cuts the power during the operation that brings `operation_count` to `number`: that one may
-    /// leave a part behind, and everything fails until [`SimDisk::crash`].
+    /// Cuts the power during the operation that raises `operation_count` to `number`: that one may
+    /// take effect in part, and everything fails until [`SimDisk::crash`].
     pub fn power_off_at(&self, number: u64) {
         self.lock().power_off_at = Some(number);
     }
 
-    /// Lets every operation and every read fail with an I/O error from now on, as a file system does
-    /// whose device is gone.
+    /// Makes every further operation and read fail with an I/O error, as when the device is gone.
     pub fn die(&self) {
         self.lock().is_dead = true;
     }
 
-    /// Whether files can be opened and created; each attempt fails for want of a descriptor while not.
+    /// Whether descriptors are available; without them every open or create fails.
     pub fn give_descriptors(&self, are_there: bool) {
         self.lock().is_out_of_descriptors = !are_there;
     }
 
-    /// Lets every read that touches the 4 KiB page around `offset` of a file fail with an I/O error.
-    /// Does nothing when the file is missing.
+    /// Makes every read that touches the 4 KiB page around `offset` of a file fail with an I/O
+    /// error. Does nothing when the file is missing.
     pub fn lose_page(&self, path: &str, offset: u64) {
         if let Some(Node::File(inode)) = self.lock().names.get(path) {
             let page = (offset / PAGE_BYTES) as usize;
@@ -91,7 +90,7 @@ impl SimDisk {
         }
     }
 
-    /// Whether some page of a file cannot be read. False when the file is missing.
+    /// Whether some page of a file is unreadable. False when the file is missing.
     pub fn has_lost_pages(&self, path: &str) -> bool {
         match self.lock().names.get(path) {
             Some(Node::File(inode)) => !lock_inode(inode).unreadable.is_empty(),
@@ -99,7 +98,7 @@ impl SimDisk {
         }
     }
 
-    /// Ends the process that has the disk: its handles are dead, and the system's memory stays.
+    /// Ends the process that uses the disk: its handles become invalid, and the page cache stays.
     pub fn restart_process(&self) {
         let mut state = self.lock();
         state.incarnation += 1;
@@ -111,12 +110,12 @@ impl SimDisk {
         self.lock().is_off()
     }
 
-    /// Lets the files hold at most `bytes` in all.
+    /// Limits the bytes of all files to `bytes`.
     pub fn set_capacity(&self, bytes: u64) {
         self.lock().capacity_bytes = bytes;
     }
 
-    /// Loses power and comes back: see the module's documentation for what survives.
+    /// Loses power and restarts: see the module's documentation for what survives.
     pub fn crash(&self) {
         let mut state = self.lock();
         let names = state.survivors();
@@ -129,7 +128,7 @@ impl SimDisk {
         state.forget_faults();
     }
 
-    /// What a crash now could leave, as a disk of its own; this one goes on. Different seeds give
+    /// A copy of the disk after a crash at this point; the original goes on. Different seeds give
     /// different outcomes of the same crash.
     #[must_use]
     pub fn after_crash(&self, seed: u64) -> Self {
@@ -137,7 +136,7 @@ impl SimDisk {
         {
             let state = self.lock();
             let mut other = copy.lock();
-            // Copy every inode once, so that several names of one inode still share it.
+            // Copy every inode once, so that its names still share it.
             let mut copies: Vec<(*const Mutex<Inode>, Arc<Mutex<Inode>>)> = Vec::new();
             let mut duplicate = |node: &Node| match node {
                 Node::Directory => Node::Directory,
@@ -180,13 +179,13 @@ impl SimDisk {
         state.names.iter().filter_map(is_file).collect()
     }
 
-    /// Whether there is a file of this name after any crash now, the one of today or another that is about to take
-    /// its place.
+    /// Whether a file of this name exists after any crash now, today's or one that is about to
+    /// replace it.
     pub fn keeps(&self, path: &str) -> bool {
         self.lock().keeps(path)
     }
 
-    /// The bytes of a file, if there is such a file.
+    /// The bytes of a file, if it exists.
     pub fn contents(&self, path: &str) -> Option<Vec<u8>> {
         match self.lock().names.get(path)? {
             Node::Directory => None,
@@ -194,8 +193,8 @@ impl SimDisk {
         }
     }
 
-    /// Lets bit `bit` (counted from the start of the file) of a file rot, both in what is synced
-    /// and in what is read. Does nothing when the file is missing or shorter.
+    /// Flips bit `bit` of a file (counted from its start), both in the synced and in the readable
+    /// bytes. Does nothing when the file is missing or shorter.
     pub fn flip_bit(&self, path: &str, bit: u64) {
         if let Some(Node::File(inode)) = self.lock().names.get(path) {
             let inode = &mut *lock_inode(inode);
@@ -365,7 +364,7 @@ impl DiskFile for SimFile {
 
     fn read_cached_at(&self, output: &mut [u8], offset: u64) -> bool {
         let is_well = self.state().is_ok_and(|state| state.check().is_ok());
-        // Two pages of three are in memory, the same ones in each run.
+        // Two pages of three are cached, the same ones in each run.
         let is_cached = is_well && !(offset / PAGE_BYTES).is_multiple_of(3);
         is_cached && lock_inode(&self.inode).read(output, offset).is_ok()
     }
@@ -412,7 +411,7 @@ impl DiskFile for SimFile {
 
     fn extents(&self, range: ByteRange) -> io::Result<Vec<PhysicalExtent>> {
         let _state = self.state()?;
-        // Each file has a part of the disk for itself, in which it lies as a whole.
+        // Each file lies in a contiguous part of the disk of its own.
         let physical = (lock_inode(&self.inode).number << 40) + range.offset;
         let extent = PhysicalExtent {
             offset: range.offset,

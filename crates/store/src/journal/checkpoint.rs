@@ -1,4 +1,4 @@
-//! Making room in the journal, and the checkpoint with which each segment begins.
+//! Makes room in the journal, and writes the checkpoint at the front of each segment.
 
 use crate::error::StoreError;
 use crate::index::Stripe;
@@ -8,26 +8,26 @@ use crate::journal::segment::SEGMENT_HEADER_BYTES;
 use crate::state::State;
 use gabion_layout::StripeId;
 
-/// Whether an append may use the room that is set aside for making room.
+/// Whether an append may use the space reserved for freeing space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Room {
-    /// No: it can be refused.
+    /// No: the append can be refused.
     Ordinary,
-    /// Yes: it settles, fences or frees.
+    /// Yes: the append settles, fences or frees.
     Reserved,
 }
 
 impl State {
-    /// Sees to it that a frame of this size can be appended.
+    /// Ensures that a frame of this size can be appended.
     ///
     /// # Errors
-    /// [`StoreError::NoSpace`] when the disk is full, with nothing changed that matters.
+    /// [`StoreError::NoSpace`] when the disk is full; nothing relevant has changed then.
     pub(crate) fn make_room(&mut self, frame_bytes: u64, room: Room) -> Result<(), StoreError> {
         if !self.journal.fits(frame_bytes) {
             self.rotate()?;
         }
         if !self.journal.fits(frame_bytes) {
-            // A full disk has left a small segment.
+            // A full disk forced a small segment.
             return Err(StoreError::NoSpace {
                 operation: "the journal",
                 needed_bytes: frame_bytes,
@@ -52,7 +52,7 @@ impl State {
         let least_bytes = self.spare_bytes_min();
         if !self.journal.has_spare(least_bytes) {
             match self.make_spare() {
-                // Half a segment is enough to apply and so to make room.
+                // Half a segment suffices for an apply, which frees space.
                 Err(StoreError::NoSpace { .. }) => self.journal.make_spare(least_bytes)?,
                 other => other?,
             }
@@ -70,10 +70,10 @@ impl State {
         Ok(())
     }
 
-    /// Bytes that the next segment needs to hold a checkpoint and still be of use.
+    /// Bytes that the next segment needs for a checkpoint and some entries.
     fn spare_bytes_min(&self) -> u64 {
-        // A stripe's state has at most 4 numbers and a count, of 10 bytes each at most, and as
-        // much as two numbers for each update dropped. Tens of bytes are usual.
+        // A stripe's state has at most 4 numbers and a count, of 10 bytes each at most, and two
+        // numbers' worth for each dropped update. Tens of bytes are usual.
         let bound =
             |stripe: &Stripe| frame::frame_bytes(50 + 20 * stripe.dropped().len(), 0) as u64;
         let states_bytes: u64 = self.stripes.values().map(bound).sum();

@@ -1,7 +1,7 @@
-//! What the journal's entries say.
+//! Contents of the journal's entries.
 //!
 //! An entry has a head of a few numbers and, for updates and images, a body with chunk bytes.
-//! `docs/format.md` has the layout; every decoder here answers `None` to bytes that no writer
+//! `docs/format.md` has the layout. Every decoder here returns `None` for bytes that no writer
 //! makes.
 
 use crate::codec::{Reader, put_varint};
@@ -12,10 +12,11 @@ use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, RunId, Se
 /// An entry's head, decoded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Entry {
-    /// A participant's record. The pieces' bytes are the body, end to end. A reserve has these alone.
+    /// A participant's record. The body is the pieces' bytes, end to end. A reserve contains only
+    /// these.
     Update(UpdateHead),
-    /// What is known of a stripe: a fence, a committed mark or a checkpoint of both, and records
-    /// that the recovery rule dropped.
+    /// State of a stripe: a fence, a committed mark or a checkpoint of both, and records that the
+    /// recovery rule dropped.
     State {
         stripe: StripeMark,
         dropped: Vec<UpdateStamp>,
@@ -25,17 +26,18 @@ pub(crate) enum Entry {
         chunk: ChunkId,
         birth_lsn: u64,
         upto: Sequence,
-        /// Where the chunk's reserve begins afterwards: elsewhere when the apply empties it.
+        /// Start of the chunk's reserve after the apply; it moves when the apply empties the
+        /// reserve.
         reserve_lsn: u64,
     },
     /// The image up to `upto` is in place and durable.
     Applied { chunk: ChunkId, upto: Sequence },
     /// The chunk and all its records are gone.
     Removed { chunk: ChunkId },
-    /// Everything before this position is synced. Says nothing else.
+    /// Everything before this position is synced. It has no other content.
     Synced,
-    /// Where records of a chunk lie that the process no longer lists in memory. The next start
-    /// does without.
+    /// Positions of a chunk's records that the process no longer lists in memory. A start ignores
+    /// it.
     List { chunk: ChunkId },
     /// The reserve of the chunk born at `birth_lsn` was synced up to a position of its own.
     Witness {
@@ -43,8 +45,8 @@ pub(crate) enum Entry {
         birth_lsn: u64,
         synced_lsn: u64,
     },
-    /// The runs of all records of a chunk after an update, or some of them: others are in further
-    /// entries. They add to what is known by then.
+    /// The runs of a chunk's records after an update, or some of them: further entries have the
+    /// others. They add to the runs known so far.
     Runs {
         chunk: ChunkId,
         complete_after: Sequence,
@@ -52,7 +54,7 @@ pub(crate) enum Entry {
     },
 }
 
-/// The state of a stripe that the journal keeps; each part only ever grows.
+/// The part of a stripe's state that the journal keeps; each field only grows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct StripeMark {
     pub(crate) stripe: StripeId,
@@ -133,7 +135,7 @@ impl UpdateHead {
         }
     }
 
-    /// Bytes that the record takes in a log.
+    /// Bytes of the record in a log.
     pub(crate) fn frame_bytes(&self) -> u64 {
         let mut head = Vec::with_capacity(48);
         put_update(&mut head, self);
@@ -145,13 +147,13 @@ impl UpdateHead {
         self.pieces.iter().map(|piece| piece.range.length).sum()
     }
 
-    /// Whether one of its pieces has a byte of `range`.
+    /// Whether one of its pieces overlaps `range`.
     pub(crate) fn touches(&self, range: ByteRange) -> bool {
         let mut pieces = self.pieces.iter().enumerate();
         pieces.any(|(at, piece)| piece.range.intersect(range).is_some() && self.changes_chunk(at))
     }
 
-    /// Whether a piece is of the record's own chunk: appended ones may be originals, or of a data
+    /// Whether a piece is of the record's own chunk: appended pieces may be originals, or of a data
     /// chunk on another node.
     pub(crate) fn changes_chunk(&self, at: usize) -> bool {
         match self.kind {
@@ -186,7 +188,7 @@ impl Entry {
         }
     }
 
-    /// Whether entries of a kind say only what other frames are, so that nothing is lost with one.
+    /// Whether entries of this kind only confirm other frames, so that losing one loses nothing.
     pub(crate) fn only_confirms(kind: u8) -> bool {
         matches!(kind, SYNCED | WITNESS)
     }

@@ -1,29 +1,29 @@
-//! How an entry lies in a journal segment: prefix, head, body, padding.
+//! Layout of an entry in a journal segment: prefix, head, body, padding.
 //!
-//! Prefix and head have one checksum, body and padding another, so that damage to an entry's
-//! bytes still leaves known which chunk and range they were for. Both are taken over the entry's
-//! position too: stale bytes of another place never pass. An entry also says how much of the
-//! journal was not yet synced when it was written. That tells a torn tail from damage: bytes
-//! before a later entry's synced position cannot have been lost in a crash.
+//! Prefix and head have one checksum, body and padding another, so that the chunk and range of an
+//! entry remain known if only its bytes are damaged. Both include the entry's position, so stale
+//! bytes of another position never match. An entry also records how much of the journal was not yet
+//! synced when it was written. This separates a torn tail from damage: a crash cannot lose bytes
+//! before a later entry's synced position.
 
 use crate::checksum::crc32c_at;
 use crate::codec::Reader;
 
 /// Bytes of a frame before its head.
 pub(crate) const PREFIX_BYTES: usize = 19;
-/// Where in the prefix the kind is.
+/// Offset of the kind in the prefix.
 const KIND_AT: usize = 14;
 /// Frames begin at multiples of this.
 pub(crate) const ALIGN_BYTES: usize = 8;
 
-/// What a frame's bytes turned out to be.
+/// Result of checking a frame's bytes.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Check<'a> {
-    /// As written.
+    /// Intact.
     Whole(Frame<'a>),
-    /// The head is as written; the body is not.
+    /// The head is intact; the body is not.
     BodyDamaged(Frame<'a>),
-    /// Nothing can be said about it, not even its length.
+    /// Unreadable, its length included.
     Unreadable,
 }
 
@@ -44,11 +44,11 @@ pub(crate) fn frame_bytes(head_bytes: usize, body_bytes: usize) -> usize {
     (PREFIX_BYTES + head_bytes + body_bytes).next_multiple_of(ALIGN_BYTES)
 }
 
-/// Lays a frame for position `lsn` out in `output`, which is cleared first.
+/// Encodes a frame for position `lsn` into `output`, which is cleared first.
 ///
 /// # Panics
-/// When the head or the body is longer than the format can say, or the position lies 4 GiB or
-/// more behind what is synced.
+/// If the head or the body exceeds the format's limit, or the position lies 4 GiB or more behind
+/// the synced one.
 pub(crate) fn encode(
     output: &mut Vec<u8>,
     lsn: u64,
@@ -80,11 +80,11 @@ pub(crate) fn encode(
     output[..4].copy_from_slice(&head_crc.to_le_bytes());
 }
 
-/// Looks at the frame at the front of `bytes`, which stand at position `lsn`.
+/// Decodes the frame at the front of `bytes`, which begin at position `lsn`.
 pub(crate) fn decode(bytes: &[u8], lsn: u64) -> Check<'_> {
     decode_head(bytes, lsn).map_or(Check::Unreadable, |(frame, body_crc)| {
         let padded = &bytes[PREFIX_BYTES + frame.head.len()..frame.padded_bytes];
-        // Without a body there is only padding to get wrong, which says nothing.
+        // Without a body, the second checksum covers only padding, whose damage is harmless.
         if frame.body.is_empty() || crc32c_at(lsn, [padded, &[]]) == body_crc {
             Check::Whole(frame)
         } else {
@@ -102,7 +102,7 @@ fn decode_head(bytes: &[u8], lsn: u64) -> Option<(Frame<'_>, u32)> {
     let kind = reader.u8()?;
     let unsynced_bytes = reader.u32()?;
     let frame_bytes = frame_bytes(head_bytes, body_bytes);
-    // No entry has kind 0, so zeroed space is told apart without taking a checksum.
+    // No entry has kind 0, so zeroed space is recognized without a checksum.
     if kind == 0 || bytes.len() < frame_bytes {
         return None;
     }
@@ -120,8 +120,8 @@ fn decode_head(bytes: &[u8], lsn: u64) -> Option<(Frame<'_>, u32)> {
     Some((frame, body_crc))
 }
 
-/// The kind and the head of the frame at the front of `bytes`, which stand at `lsn` and need not
-/// have the body; `None` when the head is not as written or reaches beyond them.
+/// The kind and the head of the frame at the front of `bytes`, which begin at `lsn` and need not
+/// include the body; `None` if the head is damaged or incomplete.
 pub(crate) fn front(bytes: &[u8], lsn: u64) -> Option<(u8, &[u8])> {
     let prefix: &[u8; PREFIX_BYTES] = bytes.first_chunk()?;
     let head_bytes = usize::from(u16::from_le_bytes([prefix[12], prefix[13]]));
@@ -130,12 +130,12 @@ pub(crate) fn front(bytes: &[u8], lsn: u64) -> Option<(u8, &[u8])> {
     is_written.then_some((prefix[KIND_AT], &with_head[PREFIX_BYTES..]))
 }
 
-/// The offset in `bytes` of the next frame with a readable head behind `from`, if any. `lsn` is
-/// the position of the front of `bytes`.
+/// The offset in `bytes` of the next frame with a readable head behind `from`, if any. `lsn` is the
+/// position of the first byte.
 pub(crate) fn find_next(bytes: &[u8], lsn: u64, from: usize) -> Option<usize> {
     let mut at = from + ALIGN_BYTES;
     while at + PREFIX_BYTES <= bytes.len() {
-        // Most of what is searched is zeroed space, so look at the kind before anything else.
+        // Most of the searched space is zeroed, so the kind is checked first.
         if bytes[at + KIND_AT] != 0 && decode_head(&bytes[at..], lsn + at as u64).is_some() {
             return Some(at);
         }
@@ -144,7 +144,7 @@ pub(crate) fn find_next(bytes: &[u8], lsn: u64, from: usize) -> Option<usize> {
     None
 }
 
-/// Whether a frame with a readable head begins anywhere in `bytes`, which stand at `lsn`.
+/// Whether a frame with a readable head begins anywhere in `bytes`, which begin at `lsn`.
 pub(crate) fn has_frame(bytes: &[u8], lsn: u64) -> bool {
     decode_head(bytes, lsn).is_some() || find_next(bytes, lsn, 0).is_some()
 }

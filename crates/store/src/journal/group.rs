@@ -1,4 +1,4 @@
-//! One sync of the journal for all who wait for it: a group commit.
+//! Group commit: one sync of the journal for all callers that wait for it.
 
 use crate::error::StoreError;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 const POISONED: &str = "no thread panics while it holds this lock";
 
-/// Lets one caller sync the journal for all who wait.
+/// Lets one caller sync the journal for all that wait.
 pub(crate) struct GroupCommit {
     synced_lsn: Arc<AtomicU64>,
     /// Whether a caller is syncing.
@@ -15,7 +15,8 @@ pub(crate) struct GroupCommit {
 }
 
 impl GroupCommit {
-    /// One for a journal that is durable up to `synced_lsn`, which the journal raises too.
+    /// A group commit for a journal that is durable up to `synced_lsn`, which the journal also
+    /// raises.
     pub(crate) fn new(synced_lsn: Arc<AtomicU64>) -> Self {
         Self {
             synced_lsn,
@@ -24,18 +25,18 @@ impl GroupCommit {
         }
     }
 
-    /// Up to where the journal is durable.
+    /// The position up to which the journal is durable.
     pub(crate) fn synced_lsn(&self) -> u64 {
         self.synced_lsn.load(Ordering::Acquire)
     }
 
-    /// Takes over that the journal is durable up to here.
+    /// Notes that the journal is durable up to here.
     pub(crate) fn reached(&self, synced_lsn: u64) {
         self.synced_lsn.fetch_max(synced_lsn, Ordering::AcqRel);
     }
 
-    /// Returns once everything before `lsn` is durable. One of the callers that wait syncs for all,
-    /// with `lead`; `check` ends the waiting with an error.
+    /// Returns once everything before `lsn` is durable. One of the waiting callers syncs for all,
+    /// with `lead`; `check` ends the wait with an error.
     pub(crate) fn wait(
         &self,
         lsn: u64,

@@ -1,9 +1,9 @@
-//! The body of an image entry: what an apply is about to write into a chunk, and the checksums of
-//! the blocks that it touches.
+//! The body of an image entry: the bytes that an apply is about to write into a chunk, and the
+//! checksums of the blocks that it touches.
 //!
-//! Only the changed bytes are kept. The other bytes of a touched block are the same before and
-//! after, so a block torn by a crash is whole again once the changed bytes are written over it.
-//! An image therefore never takes much more than the records that it stands for.
+//! The image has only the changed bytes. The other bytes of a touched block stay the same, so a
+//! block torn by a crash is whole again once the changed bytes are written over it. An image is
+//! therefore never much larger than its records.
 
 use crate::codec::Reader;
 use gabion_layout::ByteRange;

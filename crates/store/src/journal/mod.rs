@@ -1,10 +1,10 @@
-//! The node's journal: numbered segments of frames, appended to in one place.
+//! The node's journal: numbered segments of frames, appended at one end.
 //!
 //! A position in the journal (`lsn`) counts the bytes of all frames ever appended. A segment's
-//! header says at which position it begins; the segment before it ends there. A fresh segment
-//! begins with a checkpoint of all stripes' state, so an older one may go once no record or image
-//! in it is needed. A spare segment is kept allocated: when the disk is full, updates are refused
-//! while the spare still lets fences and applies, which make room, go on.
+//! header gives the position at which it begins; the previous segment ends there. A segment begins
+//! with a checkpoint of all stripes' state, so an older one may be removed once no record or image
+//! in it is needed. A spare segment stays allocated: when the disk is full, updates are refused,
+//! but fences and applies, which free space, still have the spare.
 
 pub(crate) mod checkpoint;
 pub(crate) mod entry;
@@ -30,19 +30,19 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Space for the next segment. It stays open, so that a rotation needs no descriptor.
+/// Space for the next segment. Its file stays open, so that a rotation needs no descriptor.
 struct Spare {
     file: Arc<dyn DiskFile>,
     bytes: u64,
 }
 
-/// The journal. All its methods run under the store's state lock but [`Journal::synced`].
+/// The journal. All its methods except [`Journal::synced`] run under the store's state lock.
 pub(crate) struct Journal {
     disk: Arc<dyn Disk>,
     segments: BTreeMap<u64, Segment>,
     /// The position behind the last frame.
     end_lsn: u64,
-    /// The position behind the last frame that somebody may wait for.
+    /// The position behind the last frame that a caller may wait for.
     needed_lsn: u64,
     synced_lsn: Arc<AtomicU64>,
     /// The next segment's file. Invariant: it is at [`SPARE_PATH`], and zeros.
@@ -52,7 +52,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// A journal without segments. It takes no appends before [`Journal::rotate`].
+    /// A journal without segments. It accepts no appends before [`Journal::rotate`].
     pub(crate) fn new(disk: Arc<dyn Disk>) -> Self {
         Self {
             disk,
@@ -66,8 +66,8 @@ impl Journal {
         }
     }
 
-    /// Opens the segments that are on the disk, and tells where each begins; `None` where the header is
-    /// damaged.
+    /// Opens the segments on the disk, and returns the position at which each begins; `None` if its
+    /// header is damaged.
     pub(crate) fn open_segments(&mut self) -> Result<BTreeMap<u64, Option<u64>>, StoreError> {
         let names = self.disk.list(JOURNAL_DIRECTORY);
         let names = names.context("list", JOURNAL_DIRECTORY)?;
@@ -102,19 +102,19 @@ impl Journal {
         Ok(base_lsn)
     }
 
-    /// Takes a segment with a damaged header for one unreadable stretch, which ends at `end_lsn` where
-    /// that is known. The answer is its bytes, as offsets in its file.
+    /// Treats a segment with a damaged header as one unreadable stretch, which ends at `end_lsn` if
+    /// that is known. Returns its bytes, as offsets in its file.
     pub(crate) fn skip_segment(&mut self, number: u64, end_lsn: Option<u64>) -> ByteRange {
         let begin_lsn = self.end_lsn;
         let segment = self.segment_mut(number);
         segment.base_lsn = begin_lsn;
         let range = ByteRange::new(0, segment.capacity_bytes);
-        // Positions are never used twice, so take as many as it can have held.
+        // Positions are never reused, so skip as many as it can have held.
         self.end_lsn = end_lsn.unwrap_or(begin_lsn + range.length);
         range
     }
 
-    /// Takes over where the readable frames end that were replayed so far.
+    /// Notes the end of the readable frames replayed so far.
     pub(crate) fn ends_at(&mut self, end_lsn: u64) {
         self.end_lsn = end_lsn;
     }
@@ -124,7 +124,7 @@ impl Journal {
         self.end_lsn
     }
 
-    /// The position behind the last frame that somebody may wait for.
+    /// The position behind the last frame that a caller may wait for.
     pub(crate) fn needed_lsn(&self) -> u64 {
         self.needed_lsn
     }
@@ -147,18 +147,17 @@ impl Journal {
         spans.map(|((&n, s), end)| (n, s.base_lsn, end)).collect()
     }
 
-    /// What the store counts, for all who count.
+    /// The store's counters, shared.
     pub(crate) fn counters(&self) -> Arc<Counters> {
         Arc::clone(&self.counters)
     }
 
-    /// Up to which position everything is durable.
+    /// The position up to which everything is durable, shared.
     pub(crate) fn synced(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.synced_lsn)
     }
 
-    /// The segment that is appended to, and the position up to which a sync of it makes the
-    /// journal durable.
+    /// The current segment, and the position up to which a sync of it makes the journal durable.
     pub(crate) fn tail(&self) -> Option<(u64, Arc<dyn DiskFile>, u64)> {
         let (number, segment) = self.segments.last_key_value()?;
         Some((*number, Arc::clone(&segment.file), self.end_lsn))
@@ -179,10 +178,10 @@ impl Journal {
             .is_some_and(|spare| spare.bytes >= bytes)
     }
 
-    /// Allocates a spare segment of `bytes`, replacing one that is smaller.
+    /// Allocates a spare segment of `bytes`, and replaces a smaller one.
     ///
     /// # Errors
-    /// [`StoreError::NoSpace`] when the disk has no room, with nothing left behind.
+    /// [`StoreError::NoSpace`] when the disk has no space; nothing remains allocated then.
     pub(crate) fn make_spare(&mut self, bytes: u64) -> Result<(), StoreError> {
         if self.has_spare(bytes) {
             return Ok(());
@@ -210,17 +209,17 @@ impl Journal {
         }
     }
 
-    /// Removes the spare segment, whatever is in it.
+    /// Removes the spare segment with its contents.
     pub(crate) fn discard_spare(&mut self) -> Result<(), StoreError> {
         self.spare = None;
         remove_if_there(&*self.disk, SPARE_PATH)
     }
 
-    /// Ends the current segment and turns the spare into the next one, with `checkpoint` in front.
-    /// Everything appended so far is durable afterwards.
+    /// Ends the current segment and turns the spare into the next one, which begins with
+    /// `checkpoint`. Everything appended before is durable afterwards.
     ///
     /// # Panics
-    /// When there is no spare that the checkpoint fits into.
+    /// If no spare can hold the checkpoint.
     pub(crate) fn rotate(
         &mut self,
         checkpoint: impl Iterator<Item = Entry>,
@@ -276,7 +275,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Appends an entry without a body if the current segment has room for it. Nobody waits for it.
+    /// Appends an entry without a body if the current segment has space for it. No caller waits for
+    /// it.
     pub(crate) fn append_if_fits(&mut self, entry: &Entry) -> Result<(), StoreError> {
         let head = entry.encode_head();
         if self.fits(frame::frame_bytes(head.len(), 0) as u64) {
@@ -288,7 +288,7 @@ impl Journal {
     /// Appends a frame, which is not durable before a sync.
     ///
     /// # Panics
-    /// When the frame does not fit: the caller makes room first.
+    /// If the frame does not fit: the caller makes room first.
     pub(crate) fn append(
         &mut self,
         kind: u8,
@@ -331,7 +331,7 @@ impl Journal {
         })
     }
 
-    /// The segment of a frame of which only the position is known.
+    /// The location of a frame, from its position.
     ///
     /// # Panics
     /// When the frame's segment was removed while the frame was in use.
@@ -348,7 +348,7 @@ impl Journal {
         }
     }
 
-    /// Finds a frame's bytes.
+    /// Locates a frame's bytes.
     ///
     /// # Panics
     /// When the frame's segment was removed while the frame was in use.
@@ -363,7 +363,7 @@ impl Journal {
         }
     }
 
-    /// A segment's frames for reading outside the lock, if the segment is there.
+    /// A segment's frames, to be read outside the lock; `None` if the segment is gone.
     pub(crate) fn frames(&self, number: u64) -> Option<Frames> {
         let segment = self.segments.get(&number)?;
         Some(Frames {
@@ -373,8 +373,8 @@ impl Journal {
         })
     }
 
-    /// Gives back the space behind the last frame, before another segment is begun. Whether a
-    /// crash undoes it makes no difference: the next start finds the same end.
+    /// Frees the space behind the last frame before a new segment begins. A crash may undo it
+    /// without effect: the next start finds the same end.
     pub(crate) fn trim(&mut self) -> Result<(), StoreError> {
         let end_lsn = self.end_lsn;
         let Some((&number, segment)) = self.segments.iter_mut().next_back() else {
@@ -391,7 +391,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Notes that a record or image is needed, or no longer.
+    /// Notes that a record or image is needed.
     pub(crate) fn keep(&mut self, position: Position) {
         self.segment_mut(position.segment).live_count += 1;
     }
@@ -401,22 +401,22 @@ impl Journal {
         self.release_many(position.segment, 1);
     }
 
-    /// [`Journal::release`] for so many of a segment.
+    /// [`Journal::release`] for `count` entries of a segment.
     pub(crate) fn release_many(&mut self, segment: u64, count: u64) {
         let live_count = &mut self.segment_mut(segment).live_count;
         *live_count = live_count
             .checked_sub(count)
-            .expect("what is released was kept");
+            .expect("a released position was kept");
     }
 
-    /// Keeps a segment with unreadable bytes for the next start to see.
+    /// Keeps a segment with unreadable bytes for the next start.
     pub(crate) fn mark_damaged(&mut self, number: u64) {
         if let Some(segment) = self.segments.get_mut(&number) {
             segment.is_damaged = true;
         }
     }
 
-    /// Lets damaged segments go: nothing depends any more on their damage being seen.
+    /// Releases damaged segments: the next start no longer needs to find their damage.
     pub(crate) fn clear_damage(&mut self) {
         for segment in self.segments.values_mut() {
             segment.is_damaged = false;
@@ -430,7 +430,7 @@ impl Journal {
     }
 
     /// Removes segments from the front while nothing in them is needed. Each removal is durable
-    /// before the next: what drops a record must never go before the record.
+    /// before the next: the entry that drops a record must never be removed before the record.
     pub(crate) fn reclaim(&mut self) -> Result<u64, StoreError> {
         let mut removed_count = 0;
         while self.segments.len() > 1 {

@@ -1,4 +1,4 @@
-//! Freeing the journal's space: removing segments, and copying what is still needed out of old ones.
+//! Frees the journal's space: removes segments, and copies needed entries out of old ones.
 
 use crate::chunk::apply::ApplySummary;
 use crate::error::StoreError;
@@ -9,9 +9,9 @@ use crate::state::State;
 use crate::store::Shared;
 
 impl Shared {
-    /// Removes segments that nothing needs. When too many are left, merges what the oldest one has of
-    /// long logs, and copies what else is needed of it to the end of the journal first: one stripe
-    /// that nobody settles must not hold on to everybody's records.
+    /// Removes segments that nothing needs. If too many remain, first merges the long logs of the
+    /// oldest one and copies its other needed entries to the journal's end, so that one unsettled
+    /// stripe does not hold the space of all.
     pub(crate) fn reclaim(&self, summary: &mut ApplySummary) -> Result<(), StoreError> {
         let mut state = self.lock();
         self.check_latch()?;
@@ -22,7 +22,7 @@ impl Shared {
         let Some(oldest) = state.journal.oldest_segment() else {
             return Ok(());
         };
-        // Records that are listed in the journal are too many to be copied.
+        // Records listed in the journal are too many to copy.
         let listed = state.listed_in(oldest);
         drop(state);
         for chunk in listed {
@@ -41,9 +41,9 @@ impl Shared {
         Ok(())
     }
 
-    /// Appends copies of the pending records of a segment. The older copies are needed until the
-    /// newer ones are durable, which [`Journal::reclaim`](crate::journal::Journal::reclaim) is
-    /// called after. A record that cannot be read stays where it is, and the segment with it.
+    /// Appends copies of a segment's pending records. The older copies are needed until the newer
+    /// ones are durable; the caller runs [`Journal::reclaim`](crate::journal::Journal::reclaim)
+    /// after that. An unreadable record stays in place and keeps its segment.
     fn copy_records(&self, state: &mut State, segment: u64) -> Result<(), StoreError> {
         let chunks = state.all_chunks();
         let found = chunks.flat_map(|(_, chunk)| chunk.records.in_segment(segment));

@@ -1,21 +1,21 @@
-//! Walking the frames of a journal segment, and telling a torn tail from damage.
+//! Scans the frames of a journal segment, and separates a torn tail from damage.
 //!
-//! After a crash, frames that were not synced may be there, missing or torn in any combination.
-//! Every frame says up to where the journal was synced when it was written, so bytes that cannot
-//! be read are damage when a later frame calls them synced, and the torn tail otherwise. The tail
-//! is cut at its first bad frame: nobody was told that anything behind it was durable.
+//! After a crash, unsynced frames may be present, missing or torn in any combination. Every frame
+//! records the journal's synced position when it was written. Unreadable bytes are damage if a
+//! later frame gives them as synced, and the torn tail otherwise. The tail is cut at its first bad
+//! frame: nothing behind it was ever reported as durable.
 
 use crate::journal::entry::Entry;
 use crate::journal::frame::{self, Check, Frame};
 
-/// What a stretch of a segment turned out to be.
+/// Content of a stretch of a segment.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Found<'a> {
-    /// A frame as it was written.
+    /// An intact frame.
     Whole(Frame<'a>),
-    /// A frame of which only the head is as it was written.
+    /// A frame with an intact head and a damaged body.
     BodyDamaged(Frame<'a>),
-    /// So many bytes that were synced once and cannot be read.
+    /// Unreadable bytes that were synced once, and how many.
     Unreadable(u64),
 }
 
@@ -28,10 +28,10 @@ pub(crate) fn decode_entry(frame: &Frame<'_>) -> Option<Entry> {
     }
 }
 
-/// Calls `visit` with everything found and its position, in order; answers the position at which
-/// the readable frames end. `frames` is what follows a segment's header, at position `base_lsn`.
-/// Everything before `synced_lsn` is known to have been synced. `end_lsn` is where a later segment
-/// takes over, or `None` for the last segment.
+/// Calls `visit` with each find and its position, in order; returns the position at which the
+/// readable frames end. `frames` is the content behind a segment's header, at position `base_lsn`.
+/// Everything before `synced_lsn` is known to be synced. `end_lsn` is the beginning of the next
+/// segment, or `None` for the last segment.
 pub(crate) fn scan<'a>(
     frames: &'a [u8],
     base_lsn: u64,
@@ -76,7 +76,7 @@ pub(crate) fn scan<'a>(
     end_lsn.unwrap_or(base_lsn + frames.len() as u64)
 }
 
-/// The highest position that a frame behind `from` calls synced.
+/// The highest position that a frame behind `from` gives as synced.
 fn last_synced(frames: &[u8], base_lsn: u64, from: usize) -> u64 {
     let mut highest = 0;
     let mut at = from;
@@ -95,8 +95,8 @@ fn last_synced(frames: &[u8], base_lsn: u64, from: usize) -> u64 {
 mod tests {
     use super::*;
 
-    /// Frames of 32 bytes each from position 1000 on; each says how many bytes before it are not
-    /// synced.
+    /// Frames of 32 bytes each from position 1000 on; each gives the number of bytes before it that
+    /// are not synced.
     fn frames(unsynced_bytes: &[u64]) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut frame = Vec::new();

@@ -1,4 +1,4 @@
-//! Looking for damage to the journal before a start needs it.
+//! Scrubs the journal, to find damage before a start needs its entries.
 
 use crate::error::StoreError;
 use crate::journal::scan::{Found, scan};
@@ -6,7 +6,7 @@ use crate::journal::segment::SEGMENT_HEADER_BYTES;
 use crate::store::Store;
 use gabion_layout::ByteRange;
 
-/// Bytes of a journal segment that cannot be read.
+/// Unreadable bytes of a journal segment.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct JournalDamage {
     /// The segment's number, which is its file's name in hexadecimal.
@@ -16,8 +16,8 @@ pub struct JournalDamage {
 }
 
 impl Store {
-    /// Checks every frame of the journal that was there when it began, and makes it durable first:
-    /// only what must be readable can be told to be damaged.
+    /// Makes the journal durable, then checks every frame that was there at the beginning: only
+    /// synced frames can be known to be damaged.
     ///
     /// # Errors
     /// [`StoreError::Io`] and [`StoreError::Failed`].
@@ -27,7 +27,7 @@ impl Store {
         let mut damage = Vec::new();
         for (segment, base_lsn, end_lsn) in segments {
             let frames = self.shared.lock().journal.frames(segment);
-            // It may have been reclaimed since.
+            // It may have been reclaimed since the listing.
             let Some(frames) = frames else { continue };
             let frames = frames.read(end_lsn - base_lsn)?;
             scan(&frames, base_lsn, (0, Some(end_lsn)), |lsn, found| {

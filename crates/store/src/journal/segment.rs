@@ -1,7 +1,7 @@
-//! One segment of the journal: its header, where frames lie in it, and reading them.
+//! One segment of the journal: its header, the location of its frames, and reads of them.
 //!
-//! Segments are never recycled: space behind the last frame is zeros or a torn frame of the same
-//! life of the store.
+//! Segments are never recycled: the space behind the last frame holds zeros or a torn frame of the
+//! same store.
 
 use crate::checksum::crc32c;
 use crate::codec::Reader;
@@ -14,13 +14,13 @@ use std::sync::Arc;
 
 /// Bytes of a segment before its first frame; the first sector of them is the header.
 pub(crate) const SEGMENT_HEADER_BYTES: u64 = 4096;
-/// Bytes that are tried by themselves where a whole segment cannot be read.
+/// Granularity of reads where a whole segment cannot be read.
 const PAGE_BYTES: usize = 4096;
 const HEADER_BYTES: usize = 40;
 const MAGIC: [u8; 8] = *b"GABIONJL";
 const VERSION: u32 = 2;
 
-/// Where a frame is.
+/// Location of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Position {
     pub(crate) lsn: u64,
@@ -35,7 +35,7 @@ impl Position {
     }
 }
 
-/// A frame's bytes, found but not read; valid even if the file is removed meanwhile.
+/// The location of a frame's bytes; valid even if the file is removed before the read.
 pub(crate) struct Located {
     pub(crate) file: Arc<dyn DiskFile>,
     pub(crate) offset: u64,
@@ -44,12 +44,12 @@ pub(crate) struct Located {
     pub(crate) holder: Holder,
 }
 
-/// The file that a frame is in.
+/// The file that holds a frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Holder {
     /// A segment of the journal.
     Segment(u64),
-    /// A chunk's file, which has a reserve.
+    /// A chunk's file with a reserve.
     Chunk(ChunkId),
 }
 
@@ -63,8 +63,8 @@ impl Holder {
 }
 
 impl Located {
-    /// Reads the frame into `buffer`. The caller decodes it, which checks it; of a frame that the disk
-    /// refuses to give, it finds nothing.
+    /// Reads the frame into `buffer`. The caller verifies it by decoding. A frame that the disk
+    /// cannot read comes back as zeros, which never decode.
     pub(crate) fn read(&self, buffer: &mut Vec<u8>) -> Result<(), StoreError> {
         self.read_front(buffer, self.frame_bytes)
     }
@@ -80,7 +80,7 @@ impl Located {
             Err(error) if is_shortage(&error) => {
                 Err(error).context_or_busy("read", &self.holder.path())
             }
-            // What the disk refuses to give is damaged, and no frame is all zeros.
+            // Bytes that the disk cannot read are damaged; zeros never form a frame.
             Err(_) => {
                 buffer.fill(0);
                 Ok(())
@@ -90,7 +90,7 @@ impl Located {
     }
 }
 
-/// What follows the header of a segment.
+/// The bytes behind a segment's header.
 pub(crate) struct Frames {
     pub(super) file: Arc<dyn DiskFile>,
     pub(super) number: u64,
@@ -98,18 +98,20 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// Reads the first `limit_bytes` of them, or all there are.
+    /// Reads the first `limit_bytes` of the frames, or all of them if they are fewer.
     pub(crate) fn read(&self, limit_bytes: u64) -> Result<Vec<u8>, StoreError> {
         let (frames, _) = self.read_pages(Source::File(&*self.file), limit_bytes)?;
         Ok(frames)
     }
 
-    /// All of them as the device has them, and behind how many of their bytes all could be read.
+    /// Reads all frames from the device; also returns the length behind which all bytes were
+    /// readable.
     pub(crate) fn read_device(&self) -> Result<(Vec<u8>, u64), StoreError> {
         self.read_pages(Source::Device(&*self.file), u64::MAX)
     }
 
-    /// Reads all at once, or page by page where the disk refuses to give some: those are zeros.
+    /// Reads all bytes at once, or page by page if some cannot be read; unreadable pages become
+    /// zeros.
     fn read_pages(
         &self,
         source: Source<'_>,
@@ -143,9 +145,9 @@ pub(super) struct Segment {
     pub(super) file: Arc<dyn DiskFile>,
     pub(super) base_lsn: u64,
     pub(super) capacity_bytes: u64,
-    /// Records and images in it that are still needed.
+    /// Number of records and images in it that are needed.
     pub(super) live_count: u64,
-    /// Whether it has unreadable bytes that the next start must see again.
+    /// Whether it has unreadable bytes that the next start must find again.
     pub(super) is_damaged: bool,
 }
 
@@ -162,8 +164,8 @@ pub(super) fn encode_header(number: u64, base_lsn: u64) -> Vec<u8> {
     bytes
 }
 
-/// The position at which segment `number` begins, from the front of its file; `None` when its
-/// header is damaged.
+/// The position at which segment `number` begins, from the front of its file; `None` if its header
+/// is damaged.
 pub(super) fn decode_header(bytes: &[u8], number: u64) -> Option<u64> {
     let mut reader = Reader::new(bytes.get(..HEADER_BYTES)?);
     if reader.bytes(8)? != MAGIC || reader.u32()? != VERSION {

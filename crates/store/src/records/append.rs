@@ -1,4 +1,4 @@
-//! Taking a record: whether the protocol lets it in, and where it goes by the chunk's keeping.
+//! Appends a record: checks whether the protocol admits it, and places it by the chunk's keeping.
 
 use crate::chunk::Header;
 use crate::chunk::apply::ApplySummary;
@@ -20,21 +20,22 @@ use gabion_layout::{ChunkId, Keeping, Sequence};
 const PIECE_COUNT_MAX: usize = 4096;
 
 impl Store {
-    /// Appends a record, which is durable once [`Store::sync`] has returned for the answer.
+    /// Appends a record, which is durable once [`Store::sync`] has returned for the returned
+    /// position.
     ///
-    /// A record that is held already changes nothing; the answer is its position. A record of an
+    /// A record that is already held changes nothing; its position is returned. A record of an
     /// epoch or generation above the known ones raises them, so that older primaries are refused
     /// from then on.
     ///
     /// # Errors
-    /// - [`StoreError::Fenced`], [`StoreError::StaleGeneration`]: the sender is past.
-    /// - [`StoreError::Settled`], [`StoreError::Dropped`]: the record comes too late.
+    /// - [`StoreError::Fenced`], [`StoreError::StaleGeneration`]: the sender is stale.
+    /// - [`StoreError::Settled`], [`StoreError::Dropped`]: the record is too late.
     /// - [`StoreError::SequenceTaken`]: another epoch's update of this number is held.
     /// - [`StoreError::NoSuchChunk`], [`StoreError::OutOfChunk`], [`StoreError::Malformed`],
     ///   [`StoreError::RecordTooLarge`]: it cannot be kept.
     /// - [`StoreError::Corrupt`]: the chunk as a whole needs repair first.
     /// - [`StoreError::NoSpace`]: the disk is full; nothing was appended.
-    /// - [`StoreError::Io`], [`StoreError::Failed`]: the store takes no writes any more.
+    /// - [`StoreError::Io`], [`StoreError::Failed`]: the store no longer accepts writes.
     pub fn append(&self, record: &Record<'_>) -> Result<Lsn, StoreError> {
         let head = UpdateHead::of(record);
         check_shape(record, &head, self.shared.options)?;
@@ -67,7 +68,7 @@ impl Store {
 }
 
 impl Shared {
-    /// Whether the store takes a record. The position of the record when it is held already.
+    /// Whether the store admits a record; its position if it is already held.
     fn admit(
         &self,
         state: &mut State,
@@ -80,11 +81,11 @@ impl Shared {
         state.admit(record)
     }
 
-    /// Merges a chunk's settled records so that it can take another one.
+    /// Merges a chunk's settled records to make space for another one.
     fn merge_first(&self, record: &Record<'_>, has_stalled: bool) -> Result<(), StoreError> {
         let gate = self.lock().chunks.gate(record.chunk);
         let _changing = gate.begin_change();
-        // Damage keeps records where they are, which refuses nothing.
+        // Damage keeps records in place, which is no reason to refuse.
         let mut summary = ApplySummary::default();
         self.apply_chunk(&gate, record.chunk, u64::MAX, &mut summary)?;
         let merge_count = u64::from(summary.record_count > 0);
@@ -124,12 +125,12 @@ impl Shared {
     }
 }
 
-/// Where the next record of a chunk goes.
+/// Placement of a chunk's next record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
     Journal,
     Reserve,
-    /// Nowhere before settled records are merged.
+    /// None until settled records are merged.
     Merge,
 }
 
@@ -140,7 +141,7 @@ impl Chunk {
 }
 
 impl State {
-    /// Where a record of a chunk whose header is known goes.
+    /// Placement of a record of a chunk whose header is known.
     fn place_of(&self, head: &UpdateHead) -> Place {
         let chunk = head.chunk;
         let Some(entry) = self.chunk(chunk) else {
@@ -178,7 +179,7 @@ impl State {
         }
     }
 
-    /// Whether the protocol lets a record in. The position of the record when it is held already.
+    /// Whether the protocol admits a record; its position if it is already held.
     fn admit(&self, record: &Record<'_>) -> Result<Option<Lsn>, StoreError> {
         let (chunk, stamp) = (record.chunk, record.stamp);
         let known = &self.stripes[&chunk.stripe];
@@ -238,7 +239,7 @@ fn check_shape(record: &Record<'_>, head: &UpdateHead, options: Options) -> Resu
         return malformed("a record has more originals than pieces");
     }
     if !record.participants.contains(&record.chunk.index) {
-        return malformed("a record's own chunk takes part in its update");
+        return malformed("a record's participants must include its own chunk");
     }
     let bytes = frame::PREFIX_BYTES as u64 + head.piece_bytes();
     let limit_bytes = options.record_bytes_max();

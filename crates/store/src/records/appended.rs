@@ -1,11 +1,11 @@
-//! Appended bytes: what a node's log has of data chunks that parity does not follow yet.
+//! Appended bytes: new bytes of data chunks in a node's log that parity does not include yet.
 //!
 //! Between two commits a data node keeps new bytes beside its chunk (the append log of CAU, section
-//! 3.1), and parity nodes keep copies of other nodes' (interim replicas of CAU, section 3.4; old and
-//! new data of PARIX). They are records like others, numbered, settled and dropped alike, but no part
-//! of what the code knows: they are never merged. A commit is an update of the other kinds, made of
-//! what is recalled here; when it stands, what was appended before it is in the chunks' codeword, and
-//! the records go when the commit's own record is merged.
+//! 3.1), and parity nodes keep copies of other nodes' bytes (interim replicas of CAU, section 3.4;
+//! old and new data of PARIX). They are records like others, numbered, settled and dropped alike,
+//! but the code does not include them: they are never merged. A commit is an update of the other
+//! kinds, made of recalled bytes. Once it stands, the chunks' codeword includes everything appended
+//! before it, and the records are removed when the commit's own record is merged.
 
 use crate::chunk::Header;
 use crate::error::StoreError;
@@ -16,20 +16,20 @@ use crate::state::State;
 use crate::store::Store;
 use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Sequence, StripeId};
 
-/// Which appended bytes to recall.
+/// Selects appended bytes to recall.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Recalled {
     /// The data chunk.
     pub data: ChunkIndex,
-    /// What it had at the last commit, instead of what is newest.
+    /// Whether to recall its bytes as of the last commit instead of the newest.
     pub is_original: bool,
     /// Which of its bytes.
     pub range: ByteRange,
 }
 
 impl Store {
-    /// What the store holds of a stripe's append phase. Nothing when the stripe is not here. It need
-    /// not be durable; [`Store::collect`] before it sees to that.
+    /// The store's state of a stripe's append phase; empty if the stripe is not here. It need not
+    /// be durable; an earlier [`Store::collect`] ensures that.
     ///
     /// # Errors
     /// [`StoreError::Io`] and [`StoreError::Failed`].
@@ -50,7 +50,7 @@ impl Store {
         Ok(AppendedState { covered, records })
     }
 
-    /// The stripes of which the store holds appended records that no commit is known to have taken in.
+    /// The stripes with appended records that no known commit includes.
     pub fn appended_stripes(&self) -> Vec<StripeId> {
         let state = self.shared.lock();
         let waits = |(&id, held): (&StripeId, &Stripe)| {
@@ -63,8 +63,8 @@ impl Store {
         state.stripes.iter().filter_map(waits).collect()
     }
 
-    /// Reads appended bytes of a data chunk as of `upto` from the records of this node's `chunk` into
-    /// `output`, whose earlier contents are lost.
+    /// Reads appended bytes of a data chunk as of `upto` from the records of this node's `chunk`
+    /// into `output`, and overwrites its earlier contents.
     ///
     /// # Errors
     /// [`StoreError::NoSuchChunk`]; [`StoreError::Malformed`] when not all of the bytes were appended
@@ -91,7 +91,7 @@ impl Store {
         let mut frame = Vec::new();
         let mut layers: Vec<_> = layers.into_values().collect();
         if wanted.is_original {
-            // What was there first is what the last commit left.
+            // The first record has the bytes that the last commit left.
             layers.reverse();
         }
         for layer in layers {
@@ -109,14 +109,14 @@ impl Store {
         if ByteRange::union(found) == [wanted.range] {
             Ok(())
         } else {
-            let reason = "not all of these bytes were appended since the last commit";
+            let reason = "some of these bytes were not appended since the last commit";
             Err(StoreError::Malformed { reason })
         }
     }
 }
 
 impl State {
-    /// The last update up to `upto` of a chunk that the code covers.
+    /// The last update up to `upto` that the code covers, for a chunk.
     fn covered(&self, chunk: ChunkId, upto: Sequence) -> Sequence {
         let entry = self.chunk(chunk);
         entry.map_or(Sequence(0), |entry| entry.covered(upto))
@@ -124,8 +124,8 @@ impl State {
 }
 
 impl Chunk {
-    /// The last update up to `upto` that the code covers, as far as this chunk tells. Records in
-    /// reserved space are not asked: no chunk of a pool with append phases has any.
+    /// The last update up to `upto` that the code covers, by this chunk's records. Records in
+    /// reserves are not checked: no chunk of a pool with append phases has a reserve.
     fn covered(&self, upto: Sequence) -> Sequence {
         let base = match self.header {
             Header::Known(header) => header.spec.base,
@@ -145,7 +145,7 @@ impl Chunk {
 }
 
 impl UpdateHead {
-    /// The pieces that have wanted bytes, each with the position of its bytes in the body.
+    /// The pieces that overlap the recalled range, each with the position of its bytes in the body.
     fn wanted_pieces(&self, wanted: Recalled) -> impl Iterator<Item = (ByteRange, usize)> {
         let mut behind = 0;
         self.pieces

@@ -1,5 +1,5 @@
-//! What a node tells of itself when it joins, and what it makes durable of the answer: both many stripes
-//! at a time, so that neither costs a sync a stripe.
+//! The inventory that a node reports when it joins, and the decisions that it then makes durable:
+//! both cover many stripes at a time, so that neither needs a sync for each stripe.
 
 use crate::error::StoreError;
 use crate::records::record::{StripeState, UpdateStamp};
@@ -13,10 +13,10 @@ use std::ops::Bound;
 pub struct HeldStripe {
     /// The stripe.
     pub stripe: StripeId,
-    /// Its chunks here, each with the generation under which it was made, in their order. One with a
-    /// damaged header is left out.
+    /// Its chunks here, each with its generation, in their order. Chunks with a damaged header are
+    /// left out.
     pub chunks: Vec<(ChunkIndex, Generation)>,
-    /// What the store holds above the mark.
+    /// The store's state above the mark.
     pub state: StripeState,
 }
 
@@ -25,16 +25,17 @@ pub struct HeldStripe {
 pub struct HeldPage {
     /// The stripes.
     pub stripes: Vec<HeldStripe>,
-    /// The last stripe that was looked at; none when there are no more behind it.
+    /// The last stripe examined; none if no stripe follows.
     pub upto: Option<StripeId>,
 }
 
-/// What has become of the updates of a stripe that the store could not decide about.
+/// The decision about updates of a stripe that the store had left undecided.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Decision {
     /// The stripe.
     pub stripe: StripeId,
-    /// Earlier epochs are refused from now on, and their records dropped that are not in `stands`.
+    /// Earlier epochs are refused from now on, and their records that are not in `stands` are
+    /// dropped.
     pub epoch: Epoch,
     /// Earlier generations are refused from now on.
     pub generation: Generation,
@@ -43,15 +44,15 @@ pub struct Decision {
 }
 
 impl Store {
-    /// How many chunks are here, those with damaged headers included.
+    /// Number of chunks here, with those with damaged headers.
     pub fn chunk_count(&self) -> u64 {
         let state = self.shared.lock();
         let counts = state.stripes.values().map(|held| held.chunks.len() as u64);
         counts.sum()
     }
 
-    /// Stripes behind `after`, until they have `limit` chunks and unsettled records between them. What
-    /// is said of them is durable: one sync is enough for all.
+    /// Stripes behind `after`, until they have `limit` chunks and unsettled records between them.
+    /// The reported state is durable; one sync covers all.
     ///
     /// # Errors
     /// [`StoreError::Io`] and [`StoreError::Failed`].
@@ -81,7 +82,7 @@ impl Store {
         Ok(page)
     }
 
-    /// The same of these stripes; those of which nothing is here are left out.
+    /// Like [`Store::held_page`] for the given stripes; stripes that are not here are left out.
     ///
     /// # Errors
     /// As [`Store::held_page`].
@@ -98,7 +99,7 @@ impl Store {
         let mut state = self.shared.lock();
         let found = match state.held(stripe) {
             Ok(found) => found,
-            // Removed since it was listed.
+            // It was removed after the listing.
             Err(StoreError::NoSuchStripe { .. }) => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -118,12 +119,12 @@ impl Store {
         }))
     }
 
-    /// Makes durable what others have decided while this store was away, with one sync for all that goes
-    /// to the journal. Stripes of which nothing is here are passed over.
+    /// Makes decisions durable that the others took while this store was away, with one journal
+    /// sync for all. Stripes that are not here are skipped.
     ///
     /// # Errors
-    /// [`StoreError::NoSpace`], [`StoreError::Io`] and [`StoreError::Failed`]; it is not known then which of
-    /// the decisions are durable.
+    /// [`StoreError::NoSpace`], [`StoreError::Io`] and [`StoreError::Failed`]; some of the
+    /// decisions may be durable then.
     pub fn adopt_decisions(&self, decisions: &[Decision]) -> Result<(), StoreError> {
         let mut needed_lsn = 0;
         for decision in decisions {
@@ -139,7 +140,7 @@ impl Store {
 }
 
 impl Shared {
-    /// Makes durable all that was said of stripes.
+    /// Makes the reported state of stripes durable.
     pub(crate) fn sync_held(
         &self,
         stripes: impl IntoIterator<Item = StripeId>,
@@ -157,8 +158,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Refuses what is before a decision, not durably yet, and says which records go by it. None when
-    /// nothing of its stripe is here.
+    /// Refuses, not yet durably, everything before a decision, and returns the records that it
+    /// drops. None if its stripe is not here.
     fn fence_off(&self, decision: &Decision) -> Result<Option<(Epoch, Vec<Sequence>)>, StoreError> {
         let Decision {
             stripe,
@@ -174,11 +175,11 @@ impl Shared {
             Err(StoreError::NoSuchStripe { .. }) => return Ok(None),
             Err(error) => return Err(error),
         };
-        // A later term may have asked this node since, without getting as far as deciding.
+        // A later term may have fenced this node since, without reaching a decision.
         let own_epoch = known.epoch.max(*epoch);
         let own_generation = known.generation.max(*generation);
         self.promise(&mut state, *stripe, own_epoch, own_generation)?;
-        // What arrived after it was said what is here is of a past term, and goes too.
+        // Records that arrived after the report are of a past term, and are dropped too.
         let stands = |stamp: &UpdateStamp| stands.contains(&(stamp.epoch, stamp.sequence));
         let past = known.records.iter().map(|record| record.stamp);
         let past = past.filter(|stamp| stamp.epoch < *epoch && !stands(stamp));
@@ -190,7 +191,7 @@ impl Shared {
 }
 
 impl State {
-    /// Up to where the reserves of a stripe's chunks are written.
+    /// The ends of the reserves of a stripe's chunks.
     fn reserve_ends(&self, stripe: StripeId) -> Vec<(ChunkId, u64)> {
         let chunks = self.stripes.get(&stripe).into_iter();
         let chunks = chunks.flat_map(|known| &known.chunks);

@@ -1,4 +1,4 @@
-//! A record and where it lies, and laying it over a chunk's bytes.
+//! A record with its location, and overlaying it on a chunk's bytes.
 
 use crate::error::StoreError;
 use crate::journal::entry::UpdateHead;
@@ -15,14 +15,14 @@ pub(crate) struct Pending {
     pub(crate) position: Position,
 }
 
-/// A record to lay over a chunk's bytes: what it says, and where its bytes are.
+/// A record to overlay on a chunk's bytes: its head and the location of its bytes.
 pub(crate) struct Layer {
     pub(crate) head: UpdateHead,
     pub(crate) located: Located,
 }
 
 impl Layer {
-    /// Reads the record's bytes and checks them.
+    /// Reads and verifies the record's bytes.
     ///
     /// # Errors
     /// [`StoreError::Corrupt`] with the smallest range around the record's pieces.
@@ -38,7 +38,7 @@ impl Layer {
     }
 }
 
-/// Lays a record's body over `output`, which holds the bytes `range` of the chunk.
+/// Overlays a record's body on `output`, which holds the bytes `range` of the chunk.
 pub(crate) fn lay_over(output: &mut [u8], range: ByteRange, head: &UpdateHead, body: &[u8]) {
     let mut rest = body;
     for (at, piece) in head.pieces.iter().enumerate() {

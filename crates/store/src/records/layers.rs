@@ -1,4 +1,4 @@
-//! Finding a chunk's records, wherever they lie.
+//! Finds a chunk's records in the journal, its lists and the reserve.
 
 use crate::error::StoreError;
 use crate::journal::entry::UpdateHead;
@@ -8,7 +8,8 @@ use gabion_layout::{ChunkId, Sequence};
 use std::collections::BTreeMap;
 
 impl State {
-    /// The records of a chunk after `base` up to `upto` that `is_wanted`, wherever they lie.
+    /// A chunk's records after `base` up to `upto` that `is_wanted`, from the journal, its lists
+    /// and the reserve.
     ///
     /// # Errors
     /// As [`State::reserved`] and [`State::listed`].
@@ -35,7 +36,7 @@ impl State {
             let after = entry.records.after(base);
             after.take_while(|record| record.head.stamp.sequence <= upto)
         });
-        // A record may be in both after a crash while it moved to the journal.
+        // After a crash during its move to the journal, a record may be in both places.
         for record in listed.iter().chain(pending) {
             if is_needed(&record.head) {
                 layers.insert(record.head.stamp.sequence, self.journaled(record));

@@ -1,4 +1,4 @@
-//! Lists of records in the journal: what is in memory of them, and their layout.
+//! Lists of records in the journal: their in-memory state and their layout.
 
 use crate::codec::{Reader, put_varint};
 use crate::journal::segment::Position;
@@ -18,7 +18,7 @@ pub(super) struct Listed {
     pub(super) newest: Sequence,
     /// Bytes of the records' frames.
     pub(super) bytes: u64,
-    /// How much each segment keeps for this, records and lists.
+    /// Entries that each segment keeps for this, records and lists.
     pub(super) kept: BTreeMap<u64, u64>,
 }
 
@@ -55,7 +55,7 @@ impl Listed {
     }
 }
 
-/// The body of a list: where the list before is, then where each record is.
+/// Encodes the body of a list: the location of the previous list, then of each record.
 pub(super) fn encode(before: Option<Position>, listed: &[(Sequence, Position)]) -> Vec<u8> {
     let mut body = Vec::with_capacity(listed.len() * 8);
     put_varint(&mut body, before.map_or(0, |position| position.lsn + 1));

@@ -1,10 +1,10 @@
-//! Keeping the memory of long logs small.
+//! Bounds the memory of long logs.
 //!
-//! A chunk that keeps its records in the log may have any number of them. Of settled ones, only
-//! the last few are listed in memory one by one. Others are listed in the journal itself, in
-//! entries that name the positions of many records and of the entry before. In memory are the
-//! last entry's position and how much there is. Nothing of this outlives the process: a start
-//! reads all records anyway, and lists them anew.
+//! A chunk that keeps its records in the log may have any number of them. Memory lists only the
+//! last few settled ones individually. Entries in the journal list the others: each names the
+//! positions of many records and of the previous entry. Memory keeps the last entry's position and
+//! the totals. The lists end with the process: a start reads all records anyway, and lists them
+//! again.
 
 use crate::error::StoreError;
 use crate::index::Chunk;
@@ -19,15 +19,15 @@ use crate::store::Shared;
 use gabion_layout::{ChunkId, Keeping, Sequence};
 use std::sync::Arc;
 
-/// Most settled records of a log that are listed in memory one by one.
+/// Most settled records of a log that memory lists individually.
 const LISTED_COUNT_MAX: usize = 128;
 
-/// Bytes of a frame that are read at first to learn its head.
+/// Bytes of a frame that the first read takes to decode its head.
 const HEAD_BYTES: u32 = 192;
 
 impl Shared {
-    /// Lists a chunk's settled records in the journal when there are many and its keeping lets
-    /// them stay there. A full disk keeps them in memory.
+    /// Lists a chunk's settled records in the journal if there are many and its keeping leaves them
+    /// there. On a full disk they stay in memory.
     pub(crate) fn list_settled(&self, state: &mut State, chunk: ChunkId) -> Result<(), StoreError> {
         let mark = state.stripes[&chunk.stripe].mark();
         let is_long = |entry: &&Chunk| {
@@ -116,7 +116,7 @@ impl State {
     ) -> Result<Pending, StoreError> {
         let position = self.journal.position_at(lsn, frame_bytes);
         let mut buffer = Vec::new();
-        // The body is read when somebody needs it. Most heads are short.
+        // The body is read on demand. Most heads are short.
         for limit_bytes in [HEAD_BYTES, frame_bytes] {
             let located = self.journal.locate(position);
             located.read_front(&mut buffer, limit_bytes)?;

@@ -1,4 +1,4 @@
-//! What an append answers: the place of the record, which a sync takes.
+//! The result of an append: the record's position, which a sync takes.
 
 use gabion_layout::ChunkId;
 
@@ -7,7 +7,7 @@ use gabion_layout::ChunkId;
 pub struct Lsn {
     /// The chunk whose reserve it is in; `None` for the journal.
     holder: Option<ChunkId>,
-    /// The position behind it there.
+    /// The position behind the record there.
     behind: u64,
     has_stalled: bool,
 }

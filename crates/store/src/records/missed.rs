@@ -1,7 +1,7 @@
-//! Which bytes of a stripe have changed since an update, as far as records still tell.
+//! The bytes of a stripe that changed since an update, as far as the records show.
 //!
-//! A node that was away missed updates. Where the others' logs still hold all of them, only the
-//! ranges that they touched need to be brought up to date.
+//! A node that was away missed updates. If the others' logs still hold all of them, only the ranges
+//! that they touched need to be brought up to date.
 
 use crate::error::StoreError;
 use crate::store::Store;
@@ -9,13 +9,12 @@ use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Sequence};
 use std::collections::BTreeMap;
 
 impl Store {
-    /// The ranges that settled updates after `from` have touched, with the data chunk that each
-    /// change came from, joined and in order; `None` when the chunk's own bytes include later
-    /// updates than `from`, so that some records may be gone. A parity chunk's answer has the
-    /// ranges of the parity chunk.
+    /// The ranges that settled updates after `from` touched, with the data chunk of each change,
+    /// joined and in order; `None` if the chunk's own bytes include later updates than `from`, so
+    /// that some records may be gone. For a parity chunk, the ranges are those of the parity chunk.
     ///
-    /// It speaks of updates up to the committed mark that this store knows of, and only of those
-    /// in which the chunk took part.
+    /// Covers updates up to the committed mark that this store knows, and only those in which the
+    /// chunk took part.
     ///
     /// # Errors
     /// [`StoreError::NoSuchChunk`]; [`StoreError::Corrupt`] when the chunk as a whole is damaged;

@@ -1,7 +1,7 @@
-//! Records of updates that chunks do not include yet, and what the store has promised about them.
+//! Records of updates that chunks do not include yet, and the store's promises about them.
 //!
-//! [`ChunkRecords`] is what each chunk has of them in the journal, [`Records`] what belongs to all chunks
-//! together. Records in space reserved behind a chunk are the next room's, [`crate::reserve`].
+//! [`ChunkRecords`] is the state of one chunk's records in the journal, [`Records`] the state
+//! shared by all chunks. [`crate::reserve`] has the records in reserves.
 
 mod append;
 pub(crate) mod appended;
@@ -33,11 +33,11 @@ use std::ops::Bound;
 pub(crate) struct ChunkRecords {
     /// Invariant: the journal keeps each.
     pending: BTreeMap<Sequence, Pending>,
-    /// Settled records that are not among the pending ones, which are later.
+    /// Settled records that are not among the pending ones; all pending ones are later.
     listed: Option<Listed>,
 }
 
-/// Records that no chunk needs any more.
+/// Records that no chunk needs.
 #[derive(Debug, Default)]
 #[must_use = "the journal keeps them until they are released"]
 pub(crate) struct Obsolete {
@@ -45,7 +45,7 @@ pub(crate) struct Obsolete {
     listed: Option<Listed>,
 }
 
-/// Which cuts of which stripes are pinned, and how often. Invariant: no count is zero.
+/// The pinned cuts of each stripe, with their counts. Invariant: no count is zero.
 #[derive(Debug, Default)]
 struct Pins {
     counts: BTreeMap<(StripeId, Sequence), u64>,
@@ -65,24 +65,24 @@ impl Pins {
         }
     }
 
-    /// The oldest cut of a stripe that is pinned.
+    /// The lowest pinned cut of a stripe.
     fn lowest(&self, stripe: StripeId) -> Option<Sequence> {
         let all = (stripe, Sequence(0))..=(stripe, Sequence(u64::MAX));
         self.counts.range(all).next().map(|(&(_, cut), _)| cut)
     }
 }
 
-/// What belongs to the records of all chunks together.
+/// State shared by the records of all chunks.
 pub(crate) struct Records {
     pins: Pins,
     /// Stripes whose mark is higher than the journal says.
     unlogged_marks: BTreeSet<StripeId>,
     /// Bytes of the frames of all pending and listed records.
     pending_bytes: u64,
-    /// The listed records that were read last: one chunk is read at a time as a rule.
+    /// The listed records that were read last: usually one chunk is read at a time.
     listed: Option<ListedRecords>,
     run_order: RunOrder,
-    /// Chunks that are about to be visible, each with the update up to which no run is known.
+    /// Chunks that are about to become visible, each with the update up to which no run is known.
     announced: BTreeMap<ChunkId, Sequence>,
 }
 
@@ -98,12 +98,12 @@ impl Records {
         }
     }
 
-    /// Bytes of the journal that records take which chunks do not include yet.
+    /// Journal bytes of records that chunks do not include yet.
     pub(crate) fn pending_bytes(&self) -> u64 {
         self.pending_bytes
     }
 
-    /// Takes over that the journal has the marks of all stripes.
+    /// Notes that the journal has the marks of all stripes.
     pub(crate) fn marks_are_logged(&mut self) {
         self.unlogged_marks.clear();
     }
@@ -114,7 +114,7 @@ impl ChunkRecords {
         self.pending.is_empty() && self.listed.is_none()
     }
 
-    /// How many records are pending, listed ones apart.
+    /// Number of pending records, without listed ones.
     pub(crate) fn pending_count(&self) -> u64 {
         self.pending.len() as u64
     }
@@ -128,13 +128,14 @@ impl ChunkRecords {
         self.listed.is_some()
     }
 
-    /// Pending records up to a sequence that are to become part of the chunk's own bytes.
+    /// Pending records up to a sequence that are to be merged into the chunk's own bytes.
     pub(crate) fn mergeable(&self, upto: Sequence) -> impl Iterator<Item = &Pending> {
         let settled = self.pending.range(..=upto).map(|(_, record)| record);
         settled.filter(|record| !record.head.kind.is_appended())
     }
 
-    /// The oldest record that is to become part of the chunk's own bytes, and the bytes of all of them.
+    /// The oldest record to be merged into the chunk's own bytes, and the bytes of all such
+    /// records.
     pub(crate) fn backlog(&self, upto: Sequence) -> Option<(Position, u64)> {
         let settled = || self.mergeable(upto).map(|record| record.position);
         let listed = self.listed.as_ref();
@@ -161,7 +162,7 @@ impl ChunkRecords {
         listed.is_some_and(|listed| listed.kept.contains_key(&segment))
     }
 
-    /// Takes away what a chunk with this base includes.
+    /// Removes the records that a chunk with this base includes.
     pub(crate) fn take_upto(&mut self, base: Sequence) -> Obsolete {
         let next = base.0.checked_add(1);
         let later = next.map(|next| self.pending.split_off(&Sequence(next)));
@@ -172,7 +173,7 @@ impl ChunkRecords {
         }
     }
 
-    /// Takes away what lies before a position.
+    /// Removes the records before a position.
     pub(crate) fn take_before(&mut self, lsn: u64) -> Obsolete {
         let is_before = |_: &Sequence, record: &mut Pending| record.position.lsn < lsn;
         let before = self.pending.extract_if(.., is_before);
@@ -182,7 +183,7 @@ impl ChunkRecords {
         }
     }
 
-    /// Takes away all.
+    /// Removes all records.
     pub(crate) fn take_all(&mut self) -> Obsolete {
         let all = std::mem::take(self);
         Obsolete {

@@ -1,4 +1,5 @@
-//! Keeping pending records for their chunks, and letting the journal know when they are needed no more.
+//! Keeps pending records for their chunks, and releases them in the journal when they are no longer
+//! needed.
 
 use crate::index::Stripe;
 use crate::records::Obsolete;
@@ -25,7 +26,7 @@ impl State {
         }
     }
 
-    /// Lets the journal know that records are needed no more.
+    /// Releases records in the journal that are no longer needed.
     pub(crate) fn release(&mut self, obsolete: Obsolete) {
         for pending in &obsolete.pending {
             self.release_pending(pending);
@@ -44,7 +45,7 @@ impl State {
         self.journal.release(pending.position);
     }
 
-    /// Takes over that records are in the journal, which keeps them, and no longer in a reserve.
+    /// Notes that records have moved from a reserve to the journal, which keeps them.
     pub(crate) fn adopt_spilled(&mut self, spilled: Vec<Pending>) {
         for pending in spilled {
             if self.chunk(pending.head.chunk).is_some() {
@@ -55,7 +56,7 @@ impl State {
         }
     }
 
-    /// Forgets copies in the journal of records that stay in their reserve.
+    /// Forgets journal copies of records that stay in their reserve.
     pub(crate) fn unspill(&mut self, spilled: Vec<Pending>) {
         for pending in spilled {
             self.journal.release(pending.position);

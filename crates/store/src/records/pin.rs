@@ -1,12 +1,11 @@
-//! Keeping a stripe's chunks readable at one cut while updates go on.
+//! Keeps a stripe's chunks readable at one cut while updates go on.
 //!
-//! A repair reads every helper at one cut, for as long as moving a chunk takes. Settled records
-//! above the cut would meanwhile be merged into the helpers' own bytes, which then no longer have
-//! the cut in them. A pin holds such records back: they stay where they are kept, and readers of
-//! the present see them as ever. Appends are never refused for a pin; what a chunk would have had
-//! to merge first goes to the journal.
+//! A repair reads every helper at one cut, for the whole time of moving a chunk. During that time,
+//! merges of settled records above the cut would remove the cut from the helpers' own bytes. A pin
+//! holds such records back: they stay in place, and other readers still see them. A pin never
+//! refuses an append; records that the chunk would have to merge first go to the journal.
 //!
-//! Pins live in memory. After a restart the cut may have been passed, which a read then says.
+//! Pins live in memory. After a restart the cut may have been passed; a read then reports that.
 
 use crate::chunk::gate::Gate;
 use crate::error::StoreError;
@@ -15,15 +14,14 @@ use gabion_layout::{ChunkId, Sequence, StripeId};
 use std::sync::Arc;
 
 impl Store {
-    /// Sees to it that no record above `cut` is merged into a chunk of the stripe, until
-    /// [`Store::unpin`] was called as often as this for the same cut, or the store is opened anew.
-    /// Merges that run already have ended when this returns. A chunk that is replaced by a newer
-    /// one passes the cut all the same.
+    /// Prevents merges of records above `cut` into the stripe's chunks, until [`Store::unpin`] was
+    /// called as often for the same cut, or the store is reopened. Running merges have ended when
+    /// this returns. Replacing a chunk by a newer one passes the cut despite the pin.
     ///
     /// # Errors
-    /// [`StoreError::NoSuchStripe`]; [`StoreError::CutPassed`] when a chunk's own bytes include
-    /// later updates already; [`StoreError::Io`]. Nothing is pinned then. A damaged chunk is no
-    /// error: it cannot be read at any cut.
+    /// [`StoreError::NoSuchStripe`]; [`StoreError::CutPassed`] when a chunk's own bytes already
+    /// include later updates; [`StoreError::Io`]. Nothing is pinned then. A damaged chunk is no
+    /// error: it is unreadable at any cut.
     pub fn pin(&self, stripe: StripeId, cut: Sequence) -> Result<(), StoreError> {
         let gates: Vec<(ChunkId, Arc<Gate>)> = {
             let mut state = self.shared.lock();
@@ -33,7 +31,7 @@ impl Store {
             ids.into_iter().map(gate_of).collect()
         };
         for (chunk, gate) in gates {
-            // A merge that was planned before the pin ends before this is ours.
+            // A merge planned before the pin ends before this lock is taken.
             let _changing = gate.begin_change();
             let header = self.shared.lock().header(chunk);
             let passed = match header {
@@ -52,7 +50,7 @@ impl Store {
         Ok(())
     }
 
-    /// Ends a [`Store::pin`]. Does nothing when there is none.
+    /// Ends a [`Store::pin`]. Does nothing if there is none.
     pub fn unpin(&self, stripe: StripeId, cut: Sequence) {
         self.shared.lock().records.pins.remove(stripe, cut);
     }

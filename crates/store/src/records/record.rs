@@ -1,4 +1,5 @@
-//! The public nouns of updates: stamps, records, cuts and what recovery learns about a stripe.
+//! The public types of updates: stamps, records, cuts and the state of a stripe that recovery
+//! collects.
 //!
 //! A record is one participant's share of one update, durable before the update is acknowledged.
 //! The protocol that gives records their meaning is the update protocol of the architecture
@@ -7,7 +8,7 @@
 use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Keeping, RunId, Sequence};
 use serde::{Deserialize, Serialize};
 
-/// Names one update of a stripe: who numbered it and how.
+/// Identifies an update of a stripe by the numbering epoch and the number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct UpdateStamp {
     /// The lease epoch of the primary that numbered it.
@@ -16,7 +17,7 @@ pub struct UpdateStamp {
     pub sequence: Sequence,
 }
 
-/// What the bytes of a record do to the chunk.
+/// The effect of a record's bytes on the chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum RecordKind {
     /// They replace the chunk's bytes: the record of a data node.
@@ -24,18 +25,18 @@ pub enum RecordKind {
     /// They are added (XOR) to the chunk's bytes: the record of a parity node. The code's
     /// coefficient has been applied already.
     ParityDelta,
-    /// They are bytes of data chunks that parity does not follow yet: appended on the data node
-    /// itself, or copies on a parity node. They are kept beside the chunk, which the code knows
-    /// without them, until an update of the other kinds shows that a commit has taken them in.
+    /// They are bytes of data chunks that parity does not include yet: appended on the data node
+    /// itself, or copies on a parity node. They are kept beside the chunk until an update of the
+    /// other kinds shows that a commit has included them. The code covers the chunk without them.
     Appended {
-        /// So many pieces, the first ones, are what the data chunk had at the last commit; the others
+        /// The first pieces, in this number, are the data chunk as of the last commit; the others
         /// are new.
         original_count: u16,
     },
 }
 
 impl RecordKind {
-    /// Whether the code does not know of the bytes.
+    /// Whether the code does not cover the bytes.
     pub const fn is_appended(self) -> bool {
         matches!(self, Self::Appended { .. })
     }
@@ -44,17 +45,17 @@ impl RecordKind {
 /// Bytes of a record for one range of the chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece<'a> {
-    /// The data chunk whose change this comes from; the record's own chunk where a parity chunk's
-    /// delta may come from any.
+    /// The data chunk of the change; the record's own chunk where a parity chunk's delta may come
+    /// from any.
     pub data: ChunkIndex,
-    /// First byte, in the chunk that the record is for; in the data chunk if the record is appended.
+    /// First byte, in the record's chunk; in the data chunk if the record is appended.
     pub offset: u64,
     /// The bytes; never empty.
     pub bytes: &'a [u8],
 }
 
 impl Piece<'_> {
-    /// The bytes of the chunk that the piece touches.
+    /// The bytes of the chunk that the piece covers.
     pub fn range(&self) -> ByteRange {
         ByteRange::new(self.offset, self.bytes.len() as u64)
     }
@@ -67,16 +68,16 @@ pub struct Record<'a> {
     pub chunk: ChunkId,
     /// The stripe's generation under which the primary sent it.
     pub generation: Generation,
-    /// Which update.
+    /// The update.
     pub stamp: UpdateStamp,
-    /// The run of the update, remembered for a client that asks what became of it. None for a record
-    /// that stands for all updates up to its own: what runs these were is not known here.
+    /// The run of the update, remembered for a client that asks for its outcome. None for a record
+    /// that stands for all updates up to its own: their runs are unknown here.
     pub run: Option<RunId>,
     /// The chunks whose nodes must hold a record of the update before it is committed; increasing.
     pub participants: Vec<ChunkIndex>,
-    /// What the bytes do.
+    /// The effect of the bytes.
     pub kind: RecordKind,
-    /// The bytes, one piece a range. Pieces may overlap; they act in their order.
+    /// The bytes, one piece a range. Pieces may overlap; they apply in order.
     pub pieces: Vec<Piece<'a>>,
 }
 
@@ -85,59 +86,59 @@ pub struct Record<'a> {
 pub struct RecordSummary {
     /// The chunk that it changes.
     pub chunk: ChunkId,
-    /// Which update.
+    /// The update.
     pub stamp: UpdateStamp,
     /// The chunks whose nodes must hold a record of the update.
     pub participants: Vec<ChunkIndex>,
 }
 
-/// What a store remembers of a run at one chunk.
+/// A store's memory of a run at one chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RunMemory {
-    /// The update of the run, if the chunk has a record of it or had one that was not dropped.
+    /// The update of the run, if the chunk has a record of it, or had one that was not dropped.
     pub sequence: Option<Sequence>,
     /// The store remembers the runs of all updates after this one that have a record at the chunk.
     pub complete_after: Sequence,
 }
 
-/// What a store holds of a stripe above its committed mark.
+/// A store's state of a stripe above its committed mark.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct StripeState {
-    /// The highest epoch promised to.
+    /// The highest epoch promised.
     pub epoch: Epoch,
     /// The highest generation known.
     pub generation: Generation,
-    /// Updates up to here are known to be settled.
+    /// Updates up to here are settled.
     pub mark: Sequence,
     /// The records above the mark, all of them durable, in the order of their chunks and
     /// sequences.
     pub records: Vec<RecordSummary>,
 }
 
-/// As of which update a chunk is read.
+/// The update as of which a chunk is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Cut {
-    /// As of the committed mark, which is raised to `at_least` first: the caller vouches that all
-    /// updates up to there are settled.
+    /// As of the committed mark, which is raised to `at_least` first: the caller guarantees that
+    /// all updates up to there are settled.
     Committed {
-        /// A mark that the caller knows of.
+        /// A mark that the caller knows.
         at_least: Sequence,
     },
-    /// As of exactly this update, which the caller vouches is committed, as the code knows the chunk:
-    /// without appended bytes that wait for a commit. [`Cut::Committed`] has them.
+    /// As of exactly this update, which the caller guarantees is committed, as the code covers the
+    /// chunk: without appended bytes that wait for a commit. [`Cut::Committed`] includes those.
     Exactly(Sequence),
     /// As of exactly this update, with the appended bytes that wait for a commit.
     Newest(Sequence),
 }
 
-/// Bytes of a data chunk that a node has in its log beside its chunk.
+/// Bytes of a data chunk in a node's log, beside its chunk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct AppendedPiece {
     /// The data chunk.
     pub data: ChunkIndex,
     /// Its bytes as of the last commit, not new ones.
     pub is_original: bool,
-    /// Which bytes of the data chunk.
+    /// The range in the data chunk.
     pub range: ByteRange,
 }
 
@@ -146,23 +147,23 @@ pub struct AppendedPiece {
 pub struct AppendedSummary {
     /// The chunk of the node that holds it.
     pub chunk: ChunkId,
-    /// Which update.
+    /// The update.
     pub stamp: UpdateStamp,
-    /// What it has.
+    /// Its pieces.
     pub pieces: Vec<AppendedPiece>,
 }
 
-/// What a store holds of a stripe's append phase.
+/// A store's state of a stripe's append phase.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct AppendedState {
-    /// The last settled update of which this store knows that the code covers it. The code then covers
-    /// all before it: such updates are made only when nothing is left that was appended.
+    /// The last settled update that the store knows the code to cover. The code then covers all
+    /// earlier ones: such an update is made only when no appended bytes remain.
     pub covered: Sequence,
     /// Appended records above it, settled or not, in the order of their chunks and sequences.
     pub records: Vec<AppendedSummary>,
 }
 
-/// What a chunk is, apart from its bytes.
+/// A chunk's properties, without its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ChunkSpec {
     /// The stripe's generation under which the chunk was written.
@@ -171,7 +172,7 @@ pub struct ChunkSpec {
     pub chunk_bytes: u64,
     /// The last update that the chunk's own bytes include.
     pub base: Sequence,
-    /// How it keeps the records of later ones.
+    /// Where it keeps the records of later updates.
     pub keeping: Keeping,
 }
 
@@ -180,7 +181,7 @@ pub struct ChunkSpec {
 pub struct ChunkInfo {
     /// The chunk.
     pub chunk: ChunkId,
-    /// What it is, or `None` when its header is damaged and the whole chunk needs repair.
+    /// Its properties, or `None` if its header is damaged and the whole chunk needs repair.
     pub spec: Option<ChunkSpec>,
 }
 

@@ -1,4 +1,4 @@
-//! Noting, logging and recalling which runs made the updates of chunks.
+//! Notes, logs and recalls the runs of chunks' updates.
 
 use crate::error::StoreError;
 use crate::journal::checkpoint::Room;
@@ -10,8 +10,9 @@ use crate::store::{Shared, Store};
 use gabion_layout::{ChunkId, RunId, Sequence};
 
 impl Store {
-    /// What the store remembers of a run at one of its chunks. It speaks of what is appended by now,
-    /// durable or not, settled or not. Of a chunk that was removed lately, it speaks of what was settled.
+    /// The store's memory of a run at one of its chunks. It includes everything appended so far,
+    /// durable or not, settled or not. For a chunk that was removed recently, it includes settled
+    /// updates only.
     ///
     /// # Errors
     /// [`StoreError::NoSuchChunk`]; [`StoreError::Corrupt`] when the chunk as a whole is damaged;
@@ -24,7 +25,7 @@ impl Store {
         {
             return Ok(runs.memory(run));
         }
-        // Its reserve may have records that no start has looked at.
+        // Its reserve may have records that this process has not read yet.
         state.header(chunk)?;
         let entry = state.chunk(chunk);
         let entry = entry.ok_or(StoreError::NoSuchChunk { chunk })?;
@@ -33,8 +34,8 @@ impl Store {
 }
 
 impl Shared {
-    /// Writes down which runs a chunk's records are of, as far as the current segment does not say so.
-    /// The caller syncs the journal.
+    /// Logs the runs of a chunk's records that the current segment does not name yet. The caller
+    /// syncs the journal.
     pub(crate) fn log_runs(&self, state: &mut State, chunk: ChunkId) -> Result<(), StoreError> {
         let Some(entry) = state.chunk(chunk) else {
             return Ok(());
@@ -52,15 +53,15 @@ impl Shared {
         Ok(())
     }
 
-    /// Makes durable that nothing is known of runs up to `base`, before a chunk is visible that has
-    /// all updates up to there in its own bytes.
+    /// Makes durable that no run up to `base` is known, before a chunk becomes visible whose own
+    /// bytes include all updates up to there.
     pub(crate) fn announce_base(&self, chunk: ChunkId, base: Sequence) -> Result<(), StoreError> {
         if base == Sequence(0) {
             return Ok(());
         }
         let lsn = {
             let mut state = self.lock();
-            // Checkpoints say so too until the chunk is here.
+            // Checkpoints repeat this until the chunk is visible.
             state.records.announced.insert(chunk, base);
             let appended = self.append(&mut state, &base_entry(chunk, base), &[], Room::Reserved);
             if appended.is_err() {
@@ -73,7 +74,7 @@ impl Shared {
 }
 
 impl State {
-    /// Takes note of the run of a record of a chunk, or of a record that stands for all before it.
+    /// Notes the run of a chunk's record, or a record that stands for all earlier updates.
     pub(crate) fn note_run(&mut self, chunk: ChunkId, sequence: Sequence, run: Option<RunId>) {
         let Some(entry) = self.chunk_mut(chunk) else {
             return;
@@ -94,20 +95,20 @@ impl State {
         }
     }
 
-    /// Remembers for a while the runs of a chunk that was removed, if all its updates are settled.
+    /// Remembers the runs of a removed chunk for some time, if all its updates are settled.
     pub(crate) fn retire_runs(&mut self, chunk: ChunkId, runs: Runs, mark: Sequence) {
         if runs.newest() <= mark {
             self.records.run_order.retire(chunk, runs);
         }
     }
 
-    /// Takes over that a chunk is visible that has all updates up to `base` in its own bytes.
+    /// Notes that a chunk is visible whose own bytes include all updates up to `base`.
     pub(crate) fn end_announcement(&mut self, chunk: ChunkId, base: Sequence) {
         self.records.announced.remove(&chunk);
         self.note_run(chunk, base, None);
     }
 
-    /// Takes over what an entry of the journal says of a chunk's runs.
+    /// Takes over a journal entry about a chunk's runs.
     pub(crate) fn recall_runs(
         &mut self,
         chunk: ChunkId,
@@ -120,7 +121,7 @@ impl State {
         self.note_run(chunk, complete_after, None);
     }
 
-    /// Entries for a checkpoint that say all that is known of runs.
+    /// Checkpoint entries with all known runs.
     pub(crate) fn runs_checkpoint(&self) -> Vec<Entry> {
         let chunks = self.all_chunks();
         let known = chunks.filter(|(_, chunk)| !chunk.runs.is_trivial());
@@ -131,7 +132,7 @@ impl State {
             .collect()
     }
 
-    /// Takes over that the current segment has the checkpoint.
+    /// Notes that the current segment has the checkpoint.
     pub(crate) fn runs_are_logged(&mut self) {
         let stripes = self.stripes.values_mut();
         for chunk in stripes.flat_map(|held| held.chunks.values_mut()) {
@@ -139,7 +140,7 @@ impl State {
         }
     }
 
-    /// Bytes that a checkpoint of all runs takes at most.
+    /// Upper bound of the bytes of a checkpoint of all runs.
     pub(crate) fn runs_checkpoint_bytes_max(&self) -> u64 {
         let chunks = self.all_chunks();
         let known: u64 = chunks

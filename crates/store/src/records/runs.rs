@@ -1,10 +1,10 @@
-//! Which runs made the updates of a chunk, for clients that lost an answer and ask what became of it.
+//! The runs of a chunk's updates, for clients that lost an answer and ask for the outcome.
 //!
-//! The store remembers the runs of its newest records, whichever chunks they are of; a count bounds
-//! them all together. Each chunk knows after which of its updates nothing is missing. An entry goes
-//! with its record when the recovery rule drops that, and otherwise when newer ones need its place.
-//! Every new segment begins with what is known by then. Records in reserves are written down before
-//! a reserve is emptied, so that a start finds all others in the journal or in reserves.
+//! The store remembers the runs of its newest records over all chunks, up to a total count. Each
+//! chunk knows the update after which its memory is complete. An entry is removed when the recovery
+//! rule drops its record, or when newer entries need its place. Every new segment begins with all
+//! runs known by then. The runs of a reserve's records are logged before the reserve is emptied, so
+//! that a start finds all others in the journal or in reserves.
 
 use crate::journal::entry::Entry;
 use crate::journal::frame;
@@ -14,16 +14,16 @@ use gabion_layout::{ChunkId, RunId, Sequence};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
-/// Most runs that one entry names, which bounds a frame's head.
+/// Most runs in one entry, which bounds a frame's head.
 const ENTRY_RUN_COUNT_MAX: usize = 2048;
 /// Most bytes of a run in an entry: a number of 10 bytes, and the run.
 const RUN_BYTES_MAX: usize = 18;
 /// Most bytes of the rest of an entry's head: a chunk and two numbers.
 const HEAD_BYTES_MAX: usize = 31;
-/// Bytes of a segment for each run that the store remembers: all of them take a small part of one.
+/// Segment bytes for each remembered run: all runs take a small part of a segment.
 const SEGMENT_BYTES_PER_RUN: u64 = 512;
 
-/// What is known of one chunk's runs.
+/// The known runs of one chunk.
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
     /// The runs of all records after this update are known.
@@ -34,22 +34,22 @@ pub(crate) struct Runs {
     logged: Sequence,
 }
 
-/// Chunks that were removed lately whose runs are remembered.
+/// Most recently removed chunks whose runs are remembered.
 const REMOVED_COUNT_MAX: usize = 1024;
-/// Newest runs that are remembered of each of them.
+/// Most runs remembered of each of them, the newest.
 const REMOVED_RUN_COUNT_MAX: usize = 256;
 
-/// The runs of all chunks in the order in which they came.
+/// The runs of all chunks in order of arrival.
 #[derive(Debug)]
 pub(crate) struct RunOrder {
     order: VecDeque<(ChunkId, Sequence)>,
     count_max: usize,
-    /// The runs of chunks that were removed, oldest first. A restart forgets them.
+    /// The runs of removed chunks, oldest first. A restart forgets them.
     removed: VecDeque<(ChunkId, Runs)>,
 }
 
 impl Runs {
-    /// Takes note of a run. Whether it was new.
+    /// Notes a run. Returns whether it was new.
     pub(super) fn note(&mut self, sequence: Sequence, run: RunId) -> bool {
         sequence > self.complete_after && self.known.insert(sequence, run).is_none()
     }
@@ -77,7 +77,7 @@ impl Runs {
         }
     }
 
-    /// Whether a start knows as much without an entry.
+    /// Whether a start learns as much without an entry.
     pub(super) fn is_trivial(&self) -> bool {
         self.complete_after == Sequence(0) && self.known.is_empty()
     }
@@ -97,23 +97,23 @@ impl Runs {
         runs.chunks(ENTRY_RUN_COUNT_MAX).map(entry).collect()
     }
 
-    /// Up to which update the current segment names all runs.
+    /// The update up to which the current segment names all runs.
     pub(super) fn logged(&self) -> Sequence {
         self.logged
     }
 
-    /// Takes over that the current segment names all runs.
+    /// Notes that the current segment names all runs.
     pub(super) fn are_logged(&mut self) {
         self.logged = self.newest();
     }
 
-    /// The newest update whose run is known, or up to which none is.
+    /// The newest update whose run is known, or the one up to which no run is.
     pub(crate) fn newest(&self) -> Sequence {
         let newest = self.known.last_key_value();
         newest.map_or(self.complete_after, |(&sequence, _)| sequence)
     }
 
-    /// Bytes that a checkpoint of it takes at most.
+    /// Upper bound of the bytes of a checkpoint of it.
     pub(crate) fn checkpoint_bytes_max(&self) -> u64 {
         if self.is_trivial() {
             return 0;
@@ -134,14 +134,14 @@ impl RunOrder {
         }
     }
 
-    /// Adds a run, and takes those out that are too many, oldest first.
+    /// Adds a run, and removes the oldest ones above the limit.
     pub(super) fn add(&mut self, chunk: ChunkId, sequence: Sequence) -> Vec<(ChunkId, Sequence)> {
         self.order.push_back((chunk, sequence));
         let excess = self.order.len().saturating_sub(self.count_max);
         self.order.drain(..excess).collect()
     }
 
-    /// Remembers for a while the runs of a chunk that is removed. All of its updates are settled.
+    /// Remembers the runs of a removed chunk for some time. All its updates are settled.
     pub(crate) fn retire(&mut self, chunk: ChunkId, mut runs: Runs) {
         let mut newest_first = runs.known.keys().rev();
         if let Some(&oldest) = newest_first.nth(REMOVED_RUN_COUNT_MAX) {
@@ -160,7 +160,7 @@ impl RunOrder {
     }
 }
 
-/// The entry that says that nothing is known of runs up to the base of a chunk that is being made.
+/// The entry that no run up to the base of a new chunk is known.
 pub(super) fn base_entry(chunk: ChunkId, base: Sequence) -> Entry {
     Entry::Runs {
         chunk,
@@ -169,7 +169,7 @@ pub(super) fn base_entry(chunk: ChunkId, base: Sequence) -> Entry {
     }
 }
 
-/// Bytes that such an entry takes at most.
+/// Upper bound of the bytes of such an entry.
 pub(super) fn base_entry_bytes_max() -> u64 {
     frame::frame_bytes(HEAD_BYTES_MAX, 0) as u64
 }

@@ -1,7 +1,7 @@
 //! Promises about a stripe's updates: fence, collect, commit, resolve.
 //!
-//! This is a participant's durable half of the update protocol. The store decides nothing about
-//! which update stands; it keeps what it was told, refuses what is past, and says what it has.
+//! This is a participant's durable half of the update protocol. The store does not decide which
+//! update stands; it records decisions, refuses stale requests, and reports what it holds.
 
 use crate::chunk::Header;
 use crate::error::StoreError;
@@ -14,16 +14,16 @@ use crate::state::State;
 use crate::store::{Shared, Store};
 use gabion_layout::{ChunkId, ChunkIndex, Epoch, Generation, Sequence, StripeId};
 
-/// Most updates of an epoch that are remembered as dropped, which bounds a frame's head.
+/// Most dropped updates of an epoch that are remembered, which bounds a frame's head.
 const DROPPED_COUNT_MAX: usize = 2048;
 
 impl Store {
-    /// Promises, durably, to refuse every epoch before `epoch` and generation before
-    /// `generation`. Repeating a fence is harmless.
+    /// Promises, durably, to refuse every epoch before `epoch` and generation before `generation`.
+    /// A repeated fence has no effect.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`] and [`StoreError::StaleGeneration`] when a later one was promised to
-    /// already; [`StoreError::NoSpace`], [`StoreError::Io`], [`StoreError::Failed`].
+    /// [`StoreError::Fenced`] and [`StoreError::StaleGeneration`] when a later one was already
+    /// promised; [`StoreError::NoSpace`], [`StoreError::Io`], [`StoreError::Failed`].
     pub fn fence(
         &self,
         stripe: StripeId,
@@ -39,7 +39,7 @@ impl Store {
         self.shared.sync(needed_lsn)
     }
 
-    /// What the store holds of a stripe above its mark. Everything reported is durable.
+    /// The store's state of a stripe above its mark. Everything reported is durable.
     ///
     /// # Errors
     /// [`StoreError::NoSuchStripe`]; [`StoreError::Io`] and [`StoreError::Failed`].
@@ -49,8 +49,8 @@ impl Store {
         Ok(found)
     }
 
-    /// The same as [`Store::collect`], but what it says need not be durable yet: for deciding here
-    /// and now, never for telling others. It waits for no sync.
+    /// Like [`Store::collect`], but the reported state need not be durable yet: for local decisions
+    /// only, never for reports to others. It waits for no sync.
     ///
     /// # Errors
     /// [`StoreError::NoSuchStripe`]; [`StoreError::Io`] and [`StoreError::Failed`].
@@ -60,8 +60,8 @@ impl Store {
         state.held(stripe)
     }
 
-    /// The same as [`Store::held`] where that can be said without waiting, neither for the disk
-    /// nor for whoever uses the store.
+    /// Like [`Store::held`], if it need not wait for the disk or for other users of the store;
+    /// `None` otherwise.
     ///
     /// # Errors
     /// As [`Store::held`].
@@ -76,9 +76,9 @@ impl Store {
         Some(latched.and_then(|()| state.held(stripe)))
     }
 
-    /// Takes over that all updates up to `upto` are settled. It counts at once, and is logged by
-    /// the next [`Store::log_marks`]: after a crash the store may know a lower mark, and hold more
-    /// as unsettled.
+    /// Notes that all updates up to `upto` are settled. It takes effect at once, and the next
+    /// [`Store::log_marks`] logs it: after a crash the store may know a lower mark, and hold more
+    /// records as unsettled.
     ///
     /// # Errors
     /// [`StoreError::NoSuchStripe`] and [`StoreError::Failed`].
@@ -87,7 +87,7 @@ impl Store {
         self.shared.commit(&mut state, stripe, upto)
     }
 
-    /// The same as [`Store::commit`] where that waits for nobody who uses the store.
+    /// Like [`Store::commit`], if it need not wait for other users of the store; `None` otherwise.
     ///
     /// # Errors
     /// As [`Store::commit`].
@@ -96,8 +96,8 @@ impl Store {
         Some(self.shared.commit(&mut state, stripe, upto))
     }
 
-    /// Logs the marks that were raised since the last time, without a sync: a stripe that takes
-    /// many updates need not log each of its marks.
+    /// Logs the marks raised since the last call, without a sync: a stripe with many updates need
+    /// not log each mark.
     ///
     /// # Errors
     /// [`StoreError::Io`] and [`StoreError::Failed`].
@@ -110,7 +110,7 @@ impl Store {
             };
             let entry = state_entry(known.state_mark(stripe), Vec::new());
             match self.shared.append(&mut state, &entry, &[], Room::Ordinary) {
-                // A full disk may cost the mark, which costs nothing but a recovery's time.
+                // A full disk may lose the mark, which only makes a recovery longer.
                 Ok(_) | Err(StoreError::NoSpace { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -118,14 +118,14 @@ impl Store {
         Ok(())
     }
 
-    /// Makes the recovery rule's outcome durable: updates up to `mark` stand but those `dropped`.
+    /// Makes the recovery rule's outcome durable: updates up to `mark` stand except `dropped`.
     /// Records above the mark from epochs before `epoch` are dropped too, listed or not: their
-    /// primary is fenced and whoever resolves has decided about all that stand.
+    /// primary is fenced, and the resolver has decided about all that stand.
     ///
     /// # Errors
-    /// - [`StoreError::Fenced`] when a later epoch was promised to.
-    /// - [`StoreError::Settled`] when a record to drop is held at or below the mark that was known
-    ///   before: it stood already.
+    /// - [`StoreError::Fenced`] when a later epoch was promised.
+    /// - [`StoreError::Settled`] when a record to drop is held at or below the earlier mark: it
+    ///   stood already.
     /// - [`StoreError::NoSuchStripe`], [`StoreError::NoSpace`], [`StoreError::Io`],
     ///   [`StoreError::Failed`]; [`StoreError::Malformed`] when more than 2048 updates are dropped.
     pub fn resolve(
@@ -141,7 +141,7 @@ impl Store {
 }
 
 impl Shared {
-    /// [`Store::resolve`], which is durable when the journal is synced as far as this answers.
+    /// [`Store::resolve`], which is durable once the journal is synced up to the returned position.
     pub(crate) fn resolve(
         &self,
         stripe: StripeId,
@@ -149,15 +149,15 @@ impl Shared {
         mark: Sequence,
         dropped: &[Sequence],
     ) -> Result<u64, StoreError> {
-        // What is dropped from a reserve goes before the outcome counts: once the mark is above
-        // it, a record in a reserve is taken for settled.
+        // Dropped records leave their reserve before the outcome takes effect: once the mark is
+        // above it, a record in a reserve counts as settled.
         let emptied = self.empty_of_dropped(stripe, epoch, mark, dropped)?;
         let mut state = self.lock();
         self.check_latch()?;
         let known = state.know_stripe(stripe)?;
         known.check_epoch(stripe, epoch)?;
         let mut stamps = known.stamps_to_drop(stripe, epoch, mark, dropped)?;
-        // The journal may have copies of them from an emptying that was interrupted.
+        // An interrupted emptying may have left copies of them in the journal.
         stamps.extend(emptied);
         stamps.sort_unstable();
         stamps.dedup();
@@ -173,8 +173,8 @@ impl Shared {
         Ok(position.end_lsn())
     }
 
-    /// Empties the reserves of a stripe that hold records which a resolution drops, and answers
-    /// the stamps of these.
+    /// Empties the reserves of a stripe that hold records dropped by a resolution, and returns the
+    /// stamps of these records.
     fn empty_of_dropped(
         &self,
         stripe: StripeId,
@@ -215,8 +215,8 @@ impl Shared {
 }
 
 impl Shared {
-    /// Promises to refuse what is before an epoch and a generation of a stripe whose headers are read.
-    /// It is durable when the journal is synced as far as this answers.
+    /// Promises to refuse everything before an epoch and a generation of a stripe whose headers are
+    /// read. The promise is durable once the journal is synced up to the returned position.
     pub(crate) fn promise(
         &self,
         state: &mut State,
@@ -235,8 +235,8 @@ impl Shared {
             generation,
             mark,
         };
-        // An equal fence may have been learned from a record that is not durable yet, or that
-        // will be gone before the journal has a checkpoint. So it is written all the same.
+        // An equal fence may have come from a record that is not durable yet, or that will be
+        // removed before the journal has a checkpoint. So the fence is written in any case.
         let entry = state_entry(fence, Vec::new());
         let position = self.append(state, &entry, &[], Room::Reserved)?;
         let known = state.stripes.entry(stripe).or_default();
@@ -244,7 +244,7 @@ impl Shared {
         Ok(position.end_lsn())
     }
 
-    /// Takes over that all updates up to `upto` are settled.
+    /// Notes that all updates up to `upto` are settled.
     fn commit(
         &self,
         state: &mut State,
@@ -265,7 +265,7 @@ impl Shared {
 }
 
 impl State {
-    /// What the store knows of a stripe, with its records above the mark.
+    /// The store's state of a stripe, with its records above the mark.
     pub(crate) fn held(&mut self, stripe: StripeId) -> Result<StripeState, StoreError> {
         let known = self.know_stripe(stripe)?;
         let unsettled = known.chunks.values().flat_map(|chunk| {
@@ -280,7 +280,7 @@ impl State {
         })
     }
 
-    /// Takes over what a state entry says, now or at replay.
+    /// Applies a state entry, now or at replay.
     pub(crate) fn learn(&mut self, outcome: StripeMark, dropped: Vec<UpdateStamp>) {
         let stripe = self.stripes.entry(outcome.stripe).or_default();
         let mut gone = Vec::new();
@@ -308,7 +308,7 @@ impl State {
 
 impl Stripe {
     /// The stamps that a resolution drops: those listed and held, those listed for late copies of
-    /// this epoch, and those that older epochs left above the mark.
+    /// this epoch, and those of older epochs above the mark.
     fn stamps_to_drop(
         &self,
         stripe: StripeId,

@@ -13,7 +13,7 @@ use crate::store::Shared;
 use gabion_layout::Sequence;
 
 impl Shared {
-    /// Appends a record to its chunk's reserve, which has room for it.
+    /// Appends a record to its chunk's reserve, which has space for it.
     pub(crate) fn append_to_reserve(
         &self,
         state: &mut State,
@@ -27,7 +27,7 @@ impl Shared {
         let known_synced_lsn = self.reserve_syncs.synced_lsn(chunk);
         let body: Vec<&[u8]> = record.pieces.iter().map(|piece| piece.bytes).collect();
         let reserve = state.reserve_mut(chunk);
-        let reserve = reserve.expect("the caller saw that it has room");
+        let reserve = reserve.expect("the caller has checked for space");
         let lsn = reserve.end_lsn;
         let synced_lsn = known_synced_lsn.unwrap_or(lsn);
         let entry = Entry::Update(head);
@@ -44,7 +44,7 @@ impl Shared {
         let offset = header.extent().reserve_offset() + reserve.used_bytes();
         assert!(
             reserve.fits(bytes.len() as u64),
-            "the caller saw that it has room"
+            "the caller has checked for space"
         );
         let written = file.write_all_at(&bytes, offset);
         self.require(written.context("write", &chunk_path(chunk)))?;
@@ -62,8 +62,8 @@ impl Shared {
         Ok(Lsn::in_reserve(chunk, end_lsn))
     }
 
-    /// Writes down in the journal what a record says of its stripe's epoch and generation when
-    /// that is new: the reserve will be emptied before any checkpoint may have it.
+    /// Logs a record's epoch and generation in the journal if they are new to the stripe: the
+    /// reserve may be emptied before a checkpoint includes them.
     fn log_promises(&self, state: &mut State, record: &Record<'_>) -> Result<(), StoreError> {
         let stripe = state.stripes.entry(record.chunk.stripe).or_default();
         let known = (stripe.epoch(), stripe.generation());

@@ -1,4 +1,4 @@
-//! What reserves hold: taken over when a chunk is first needed, and read again for those who read it.
+//! Contents of reserves: loaded when a chunk is first needed, and read again on demand.
 
 use crate::chunk::file;
 use crate::disk::{DiskFile, Source};
@@ -12,7 +12,7 @@ use gabion_layout::{ChunkId, Sequence};
 use std::sync::Arc;
 
 impl State {
-    /// Takes over what was found in the reserve of a chunk whose header is known.
+    /// Takes over the records found in the reserve of a chunk whose header is known.
     pub(crate) fn adopt_reserve(
         &mut self,
         chunk: ChunkId,
@@ -39,16 +39,16 @@ impl State {
             self.note_run(chunk, sequence, run);
         }
         if is_used {
-            // What a killed process has left may be in the system's memory only.
+            // Frames left by a killed process may be in the page cache only.
             self.reserves.syncs.note(chunk, file, first_lsn, end_lsn);
         }
     }
 
-    /// The heads of all records in a chunk's reserve, in their order; none when it has no reserve.
+    /// The heads of all records in a chunk's reserve, in order; empty if it has no reserve.
     ///
     /// # Errors
-    /// As [`State::header`]; [`StoreError::Corrupt`] for the whole chunk when something in the
-    /// reserve cannot be read.
+    /// As [`State::header`]; [`StoreError::Corrupt`] for the whole chunk when the reserve is
+    /// unreadable somewhere.
     pub(crate) fn reserved(&mut self, chunk: ChunkId) -> Result<Arc<Vec<Reserved>>, StoreError> {
         let header = self.header(chunk)?;
         let reserve = self.chunk(chunk).and_then(|entry| entry.reserve.as_ref());

@@ -1,16 +1,16 @@
-//! Space reserved behind a chunk, in the chunk's own file, that holds the records of its updates.
+//! Reserves: space behind a chunk, in the chunk's own file, that holds the records of its updates.
 //!
-//! After `CodFS` 4.1: a parity chunk and its deltas lie next to each other, so that both are read
-//! in one go and a delta is written once. Here the reserve is also the log that makes a record
-//! durable; its records are never in the journal, unless the reserve has no room for them.
+//! After `CodFS` 4.1: a parity chunk and its deltas are adjacent, so that one read covers both and
+//! a delta is written once. Here the reserve is also the log that makes a record durable; its
+//! records go to the journal only if the reserve has no space for them.
 //!
-//! A reserve holds the journal's frames, one behind the other from its beginning. Positions go on
-//! growing when it is emptied: the header then says that its first byte has the position behind
-//! the last frame. Frames of before stay where they are but have other positions in their
-//! checksums, so they never count again.
+//! A reserve holds frames of the journal's format, one behind the other from its beginning.
+//! Positions keep growing when it is emptied: the header then gives the position behind the last
+//! frame as that of the first byte. Older frames stay on disk, but their checksums include other
+//! positions, so they never become valid again.
 //!
-//! In memory are the reserve's ends and the heads of records above the committed mark. The heads
-//! of others are read when somebody needs them, and kept for the few chunks read last.
+//! Memory holds the reserve's ends and the heads of records above the committed mark. Other heads
+//! are read on demand, and kept for the few chunks read last.
 
 mod append;
 mod contents;
@@ -44,7 +44,7 @@ pub(crate) struct Reserve {
     /// The position behind its last frame.
     end_lsn: u64,
     bytes: u64,
-    /// Whether it is being emptied or resized; nobody appends then.
+    /// Whether it is being emptied or resized; appends are refused then.
     is_closed: bool,
     record_count: u64,
     oldest: Option<Sequence>,
@@ -55,11 +55,12 @@ pub(crate) struct Reserve {
     appended_bytes: u64,
     /// How often it was emptied since the store was opened.
     merge_count: u64,
-    /// Appends that waited for a merge since the store was opened: it was full, or nothing was left.
+    /// Appends that waited for a merge since the store was opened, because the reserve was full or
+    /// had no space left.
     stalled_count: u64,
 }
 
-/// A record in a reserve, and where.
+/// A record in a reserve, with its location.
 #[derive(Clone, Debug)]
 pub(crate) struct Reserved {
     pub(crate) head: UpdateHead,
@@ -95,44 +96,44 @@ impl HeadCache {
     }
 }
 
-/// What belongs to all reserves together.
+/// State shared by all reserves.
 #[derive(Default)]
 pub(crate) struct Reserves {
     heads: HeadCache,
     syncs: Arc<ReserveSyncs>,
-    /// What the journal says of each reserve.
+    /// The journal's witness of each reserve.
     witnesses: BTreeMap<ChunkId, Witness>,
 }
 
 impl Reserves {
-    /// Which frames in reserves are not durable yet.
+    /// The frames in reserves that are not durable yet.
     pub(crate) fn syncs(&self) -> Arc<ReserveSyncs> {
         Arc::clone(&self.syncs)
     }
 
-    /// Forgets the heads of a chunk's records, since another file takes its place. Two lives of a chunk
+    /// Forgets the heads of a chunk's records, since a new file replaces the chunk's. Both files
     /// may have begun at the same position of the journal.
     pub(crate) fn forget_heads(&mut self, chunk: ChunkId) {
         self.heads.take(chunk);
     }
 
-    /// The position up to which the journal says that the reserve of a chunk with this header was
-    /// synced; 0 if it says nothing.
+    /// The position up to which the journal shows the reserve of a chunk with this header as
+    /// synced; 0 if unknown.
     pub(crate) fn witnessed_lsn(&self, header: &ChunkHeader) -> u64 {
         let witness = self.witnesses.get(&header.chunk);
         witness.map_or(0, |witness| witness.of(header))
     }
 }
 
-/// What a stretch of a reserve holds.
+/// Contents of a stretch of a reserve.
 struct Stretch {
     records: Vec<Reserved>,
     end_lsn: u64,
-    /// Whether nothing in it is unreadable to the last.
+    /// Whether it is readable up to its end.
     is_readable: bool,
 }
 
-/// What is found in a reserve when its chunk is needed for the first time.
+/// The contents of a reserve when its chunk is first needed.
 pub(crate) struct FoundReserve {
     records: Vec<Reserved>,
     end_lsn: u64,
@@ -155,7 +156,7 @@ impl Reserve {
         }
     }
 
-    /// This reserve once the header says that it begins at `first_lsn` and has so many bytes.
+    /// This reserve after a header change to this beginning and size.
     fn changed_to(self, first_lsn: u64, bytes: u64) -> Self {
         if first_lsn == self.first_lsn {
             return Self { bytes, ..self };
@@ -177,12 +178,12 @@ impl Reserve {
         self.used_bytes() + frame_bytes <= self.bytes
     }
 
-    /// Forgets the heads of records that are settled by now.
+    /// Forgets the heads of records that are now settled.
     pub(crate) fn settle(&mut self, mark: Sequence) {
         self.unsettled.retain(|sequence, _| *sequence > mark);
     }
 
-    /// Forgets a record that was dropped. Its own copy in the reserve went before.
+    /// Forgets a dropped record. Its copy in the reserve was removed before.
     pub(crate) fn drop_update(&mut self, stamp: UpdateStamp) {
         let is_other = |_: &Sequence, record: &mut Reserved| record.head.stamp != stamp;
         self.unsettled.retain(is_other);
@@ -203,29 +204,29 @@ impl Reserve {
         self.end_lsn
     }
 
-    /// The lowest number of an update of which it holds a record.
+    /// The lowest update number in it.
     pub(crate) fn oldest(&self) -> Option<Sequence> {
         self.oldest
     }
 
-    /// Whether it may take a record of this size at some time: now, or once it is empty.
+    /// Whether a record of this size fits, now or once the reserve is empty.
     pub(crate) fn may_take(&self, frame_bytes: u64) -> bool {
         !self.is_closed && frame_bytes <= self.bytes
     }
 
-    /// Takes note of an append that waited for a merge.
+    /// Counts an append that waited for a merge.
     pub(crate) fn note_stall(&mut self) {
         self.stalled_count += 1;
     }
 
-    /// Lets nobody append, until it is opened again, if it holds something. Answers where it ends then.
+    /// Refuses appends until it is reopened, if it holds records. Returns its end then.
     pub(crate) fn close(&mut self) -> Option<u64> {
         let is_used = self.used_bytes() > 0;
         self.is_closed |= is_used;
         is_used.then_some(self.end_lsn)
     }
 
-    /// Takes over what was found in it; what is at or below the mark is settled.
+    /// Takes over its contents; records at or below the mark are settled.
     fn adopt(&mut self, found: FoundReserve, mark: Sequence) {
         for record in found.records {
             self.add(&record);
@@ -237,7 +238,7 @@ impl Reserve {
         self.end_lsn = found.end_lsn;
     }
 
-    /// Takes over that a record was written behind the others. Answers where the reserve ends now.
+    /// Notes a record written at its end. Returns the new end.
     fn append(&mut self, record: Reserved) -> u64 {
         self.add(&record);
         self.end_lsn += u64::from(record.frame_bytes);
@@ -254,7 +255,7 @@ impl Reserve {
     }
 }
 
-/// The reserve of a chunk that had the `known` one once its header is this.
+/// The reserve of a chunk with this header, from its `known` earlier state.
 pub(crate) fn follow(known: Option<Reserve>, header: &ChunkHeader) -> Option<Reserve> {
     let bytes = header.spec.keeping.reserve_bytes()?;
     Some(match known {
@@ -264,7 +265,7 @@ pub(crate) fn follow(known: Option<Reserve>, header: &ChunkHeader) -> Option<Res
 }
 
 /// The records in a stretch of `chunk`'s reserve, which begins at position `first_lsn` and ends at
-/// `end_lsn` or, when that is not known, somewhere behind `synced_lsn`.
+/// `end_lsn` or, if that is unknown, somewhere behind `synced_lsn`.
 fn stretch(
     frames: &[u8],
     chunk: ChunkId,
@@ -275,7 +276,7 @@ fn stretch(
     let mut is_readable = true;
     let end_lsn = scan(frames, first_lsn, (synced_lsn, end_lsn), |lsn, found| {
         let record = match found {
-            // A damaged body is found again when the record is read.
+            // A damaged body is reported when the record is read.
             Found::Whole(frame) | Found::BodyDamaged(frame) => match decode_entry(&frame) {
                 Some(Entry::Update(head)) if head.chunk == chunk => Some(Reserved {
                     head,
@@ -296,12 +297,12 @@ fn stretch(
     }
 }
 
-/// Reads what a reserve holds, and cuts off what a crash has left of frames never synced. Those
-/// before `synced_lsn` were, for all that the journal knows.
+/// Reads a reserve's contents, and cuts off unsynced frames that a crash left. Frames before
+/// `synced_lsn` were synced.
 ///
 /// # Errors
-/// [`ReadFailure::Corrupt`] when something that was synced cannot be read: it may have been a
-/// record of any bytes of the chunk.
+/// [`ReadFailure::Corrupt`] when a synced frame cannot be read: it may have been a record of any
+/// bytes of the chunk.
 pub(crate) fn find(
     file: &dyn DiskFile,
     header: &ChunkHeader,
@@ -312,7 +313,7 @@ pub(crate) fn find(
     };
     let mut frames = vec![0; bytes as usize];
     let offset = header.extent().reserve_offset();
-    // What a failed sync left in the system's memory alone must not come back as durable.
+    // Frames that a failed sync left only in the page cache must not become durable.
     file::read_exact(Source::Device(file), &mut frames, offset, Damage::WHOLE)?;
     let found = stretch(
         &frames,
@@ -324,8 +325,8 @@ pub(crate) fn find(
         return Err(ReadFailure::Corrupt(Damage::WHOLE));
     }
     let end = (found.end_lsn - header.reserve_lsn) as usize;
-    // An unsynced frame may have survived behind one that did not. It must not count again once
-    // new frames have been written up to it.
+    // An unsynced frame may have survived behind one that did not. It must not become valid again
+    // once new frames reach it.
     if frame::has_frame(&frames[end..], found.end_lsn) {
         frames[end..].fill(0);
         let cleared = file.write_all_at(&frames[end..], offset + end as u64);

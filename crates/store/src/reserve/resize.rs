@@ -1,9 +1,9 @@
-//! What a manager of reserves sees and does: how full each is, giving space back, taking more.
+//! The interface of a reserve manager: fill levels, shrinking, growing.
 //!
-//! A reserve shrinks from its end by a hole in the chunk's file (`CodFS` 4.2), after a merge where
-//! records lie there, and grows by an allocation. The header says first what is no longer
-//! reserved, and last what is. A crash between leaves space that is allocated and not used, which
-//! the next shrinking gives back.
+//! A reserve shrinks from its end by a hole in the chunk's file (`CodFS` 4.2), after a merge if
+//! records lie there, and grows by an allocation. The header drops space before it is freed and
+//! adds it after it is allocated. A crash between leaves space that is allocated and unused, which
+//! the next shrinking frees.
 
 use crate::chunk::apply::ApplySummary;
 use crate::chunk::file::{BLOCK_BYTES, ChunkHeader, RESERVE_BYTES_MAX};
@@ -17,7 +17,7 @@ use crate::store::{Shared, Store};
 use gabion_layout::{ChunkId, Keeping, Sequence};
 use std::sync::Arc;
 
-/// A chunk's reserve as it is now. Counts begin when the store is opened.
+/// A snapshot of a chunk's reserve. Counts begin when the store is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReserveStats {
     /// The chunk.
@@ -28,20 +28,20 @@ pub struct ReserveStats {
     pub used_bytes: u64,
     /// Records in it.
     pub record_count: u64,
-    /// The lowest number of an update of which it holds a record.
+    /// The lowest update number in it.
     pub oldest: Option<Sequence>,
-    /// The highest.
+    /// The highest update number in it.
     pub newest: Option<Sequence>,
-    /// Bytes of records and their frames that were appended to it.
+    /// Bytes of records and frames appended to it.
     pub appended_bytes: u64,
     /// How often it was emptied.
     pub merge_count: u64,
-    /// Appends that waited for a merge because it was full, or because nothing of it was left.
+    /// Appends that waited for a merge because it was full, or had no space left.
     pub stalled_append_count: u64,
 }
 
 impl Store {
-    /// The reserve of a chunk; `None` when the chunk has none by its keeping.
+    /// The reserve of a chunk; `None` if its keeping has none.
     ///
     /// # Errors
     /// [`StoreError::NoSuchChunk`]; [`StoreError::Corrupt`] when the chunk as a whole is damaged;
@@ -63,16 +63,15 @@ impl Store {
         Ok(chunks.iter().filter_map(of).collect())
     }
 
-    /// Shrinks a chunk's reserve to `new_bytes` or a little more: what is given back is a whole
-    /// multiple of `unit_bytes`. Records that lie there are merged first, and those that may not
-    /// be merged move to the journal. The answer is the bytes given back. With none left, the chunk
-    /// merges each record before it takes the next.
+    /// Shrinks a chunk's reserve to `new_bytes` or a little more: the freed bytes are a multiple of
+    /// `unit_bytes`. Records there are merged first, and those that may not be merged move to the
+    /// journal. Returns the freed bytes. With a reserve of 0 bytes, the chunk merges each record
+    /// before it takes the next.
     ///
     /// # Errors
-    /// - [`StoreError::Malformed`] when the chunk keeps no reserve, or the unit is no multiple of
+    /// - [`StoreError::Malformed`] when the chunk has no reserve, or the unit is not a multiple of
     ///   4 KiB.
-    /// - [`StoreError::NoSuchChunk`]; [`StoreError::Corrupt`] when damage keeps it from being
-    ///   emptied.
+    /// - [`StoreError::NoSuchChunk`]; [`StoreError::Corrupt`] when damage prevents emptying it.
     /// - [`StoreError::NoSpace`], [`StoreError::Io`], [`StoreError::Failed`].
     pub fn shrink(
         &self,
@@ -98,7 +97,7 @@ impl Store {
         shared.lock().open_reserve(chunk);
         let file = resized?;
         let offset = header.extent().reserve_offset() + left_bytes;
-        // All behind it, so that what a crash has once kept from being given back goes too.
+        // Free everything behind it, so that space left by an earlier crash is freed too.
         let path = chunk_path(chunk);
         let length = file.length().context("measure", &path)?;
         let punched = file.punch_hole(offset, length.saturating_sub(offset));
@@ -107,12 +106,11 @@ impl Store {
         Ok(given_bytes)
     }
 
-    /// Lets a chunk's reserve have `new_bytes`; does nothing when it has as many.
+    /// Grows a chunk's reserve to `new_bytes`; does nothing if it is at least as large.
     ///
     /// # Errors
-    /// - [`StoreError::Malformed`] when the chunk keeps no reserve, or it would have more than 256
-    ///   MiB.
-    /// - [`StoreError::NoSpace`] when the disk has no room beyond what must stay free.
+    /// - [`StoreError::Malformed`] when the chunk has no reserve, or it would exceed 256 MiB.
+    /// - [`StoreError::NoSpace`] when the disk has no space beyond the bytes that must stay free.
     /// - [`StoreError::NoSuchChunk`], [`StoreError::Corrupt`], [`StoreError::Io`],
     ///   [`StoreError::Failed`].
     pub fn grow(&self, chunk: ChunkId, new_bytes: u64) -> Result<(), StoreError> {
@@ -133,7 +131,7 @@ impl Store {
         let offset = header.extent().reserve_offset() + old_bytes;
         let outcome = file.allocate(offset, more_bytes);
         allocated(outcome, "a reserve", &path, more_bytes)?;
-        // The file must have the room, durably, before the header says so.
+        // The file must have the space, durably, before the header includes it.
         shared.require(file.sync().context("sync", &path))?;
         shared.counters.add(|c| &c.sync_count, 1);
         let resized = shared.set_reserve_bytes(&gate, chunk, new_bytes);
@@ -146,13 +144,13 @@ impl Shared {
     fn reserve_header(&self, chunk: ChunkId) -> Result<(ChunkHeader, u64), StoreError> {
         self.check_latch()?;
         let header = self.lock().header(chunk)?;
-        let reason = "this chunk keeps its records elsewhere than in a reserve";
+        let reason = "this chunk has no reserve";
         let bytes = header.spec.keeping.reserve_bytes();
         let bytes = bytes.ok_or(StoreError::Malformed { reason })?;
         Ok((header, bytes))
     }
 
-    /// Sees to it that the records of a reserve fit into `bytes` of it, and leaves it closed.
+    /// Makes the records of a reserve fit into `bytes` of it, and leaves it closed.
     fn make_fit(&self, gate: &Gate, chunk: ChunkId, bytes: u64) -> Result<(), StoreError> {
         if self.lock().close_if_fits(chunk, bytes) {
             return Ok(());
@@ -168,7 +166,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes a header that says how many bytes the reserve has.
+    /// Writes a header with the new size of the reserve.
     fn set_reserve_bytes(
         &self,
         gate: &Gate,
@@ -205,7 +203,7 @@ impl State {
         })
     }
 
-    /// Closes a reserve whose records fit into so many bytes.
+    /// Closes a reserve if its records fit into `bytes`.
     fn close_if_fits(&mut self, chunk: ChunkId, bytes: u64) -> bool {
         let Some(reserve) = self.reserve_mut(chunk) else {
             return true;

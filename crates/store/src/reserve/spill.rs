@@ -1,9 +1,10 @@
-//! Emptying a reserve without merging it: its records move to the journal.
+//! Empties a reserve without a merge: its records move to the journal.
 //!
-//! That happens to records that may not be merged yet when the reserve is merged around them, to
-//! all of a reserve when one of its records is dropped, for a drop must outlive the record, and
-//! when a chunk's file is replaced. The journal's copies are durable before the reserve's header
-//! says that it begins anew. A crash between leaves both, and the journal's count.
+//! This happens in three cases: records that may not be merged yet, when the rest of the reserve is
+//! merged; all records of a reserve, when one of them is dropped, since the drop must outlive the
+//! record; and when a chunk's file is replaced. The journal's copies are durable before the header
+//! gives the reserve its new beginning. A crash between leaves both copies, and the journal's are
+//! used.
 
 use crate::chunk::Header;
 use crate::chunk::file::HEADER_BYTES;
@@ -18,9 +19,9 @@ use crate::store::Shared;
 use gabion_layout::{ChunkId, Sequence};
 
 impl Shared {
-    /// Appends copies of a reserve's records after `base` to the journal but those `left_out`. The
-    /// journal keeps them for the caller, who gives them to [`State::adopt_spilled`] once the
-    /// reserve is empty or to [`State::unspill`].
+    /// Appends copies of a reserve's records after `base`, except those `left_out`, to the journal.
+    /// The journal keeps them for the caller, which passes them to [`State::adopt_spilled`] once
+    /// the reserve is empty, or to [`State::unspill`].
     pub(crate) fn spill(
         &self,
         state: &mut State,
@@ -28,7 +29,7 @@ impl Shared {
         base: Sequence,
         left_out: &[UpdateStamp],
     ) -> Result<Vec<Pending>, StoreError> {
-        // What is in the chunk's own bytes is written down nowhere else once the reserve is empty.
+        // The runs of merged records are logged nowhere else once the reserve is empty.
         self.log_runs(state, chunk)?;
         let mut spilled = Vec::new();
         match self.spill_into(state, chunk, base, left_out, &mut spilled) {
@@ -70,8 +71,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Moves a reserve's records to the journal, durably, but those `left_out`, which are gone
-    /// then. The caller has begun to change the chunk.
+    /// Moves a reserve's records to the journal, durably, except those `left_out`, which are then
+    /// gone. The caller has begun to change the chunk.
     pub(crate) fn empty_reserve(
         &self,
         gate: &Gate,
@@ -115,12 +116,12 @@ impl Shared {
         Ok(())
     }
 
-    /// Moves to the journal, durably, what a chunk's reserve holds after `base`, the base of the
-    /// file that is about to take the place of the chunk's. The reserve stays closed.
+    /// Moves the records of a chunk's reserve after `base` to the journal, durably, where `base` is
+    /// that of the file about to replace the chunk's. The reserve stays closed.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] when a record after `base` cannot be read. It costs the chunk, as it does
-    /// at a start, so the next file takes its place without the reserve. [`StoreError::Busy`],
+    /// [`StoreError::Corrupt`] when a record after `base` cannot be read. The chunk is then lost,
+    /// as at a start, so the next file replaces it without the reserve. [`StoreError::Busy`],
     /// [`StoreError::NoSpace`], [`StoreError::Io`] and [`StoreError::Failed`].
     pub(crate) fn spill_replaced(
         &self,
@@ -147,8 +148,8 @@ impl Shared {
         Ok(spilled)
     }
 
-    /// Makes a chunk damaged as a whole, durably: what it holds can neither be kept nor told apart
-    /// from what must go.
+    /// Marks a chunk durably as damaged as a whole: its records can neither be kept nor told from
+    /// those that must be dropped.
     pub(crate) fn invalidate(&self, gate: &Gate, chunk: ChunkId) -> Result<(), StoreError> {
         let _alone = gate.exclude_readers();
         let file = self.lock().open_file(chunk)?;
@@ -161,13 +162,12 @@ impl Shared {
 }
 
 impl State {
-    /// Lets nobody append to a chunk's reserve, and answers where it ends; `None` when there is
-    /// nothing in it.
+    /// Refuses appends to a chunk's reserve, and returns its end; `None` if it is empty.
     pub(crate) fn close_reserve(&mut self, chunk: ChunkId) -> Option<u64> {
         self.reserve_mut(chunk)?.close()
     }
 
-    /// Lets everybody append to a chunk's reserve again.
+    /// Allows appends to a chunk's reserve again.
     pub(crate) fn open_reserve(&mut self, chunk: ChunkId) {
         if let Some(reserve) = self.reserve_mut(chunk) {
             reserve.is_closed = false;

@@ -1,8 +1,8 @@
-//! Which frames in reserves are durable, and one sync of a file for all who wait for it.
+//! The durable frames in reserves, and one sync of a file for all callers that wait for it.
 //!
-//! Callers that wait for different files sync them at the same time, each the file that it waits
-//! for, so a file system that joins commits and a disk that joins flushes share theirs among them.
-//! Callers that wait for the same file share one sync: while it runs, the next one gathers.
+//! Callers that wait for different files sync them concurrently, so a file system that joins
+//! commits, or a disk that joins flushes, can combine them. Callers that wait for the same file
+//! share one sync: while it runs, callers of the next one gather.
 
 use crate::disk::DiskFile;
 use crate::error::StoreError;
@@ -10,13 +10,13 @@ use gabion_layout::ChunkId;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-/// Chunk files with frames that are not known to be durable.
+/// Chunk files with frames that may not be durable.
 ///
-/// Order of locks: the store's state, then this.
+/// Lock order: the store's state, then this.
 #[derive(Default)]
 pub(crate) struct ReserveSyncs {
     files: Mutex<BTreeMap<ChunkId, Unsynced>>,
-    /// Up to where frames became durable since the journal was last told.
+    /// Positions up to which frames became durable since the journal last recorded them.
     unwitnessed: Mutex<BTreeMap<ChunkId, u64>>,
     done: Condvar,
 }
@@ -40,8 +40,8 @@ impl ReserveSyncs {
         self.files.lock().expect(POISONED)
     }
 
-    /// Notes that frames up to `written_lsn` were written. Of a file of which nothing is known yet,
-    /// those up to `synced_lsn` are durable.
+    /// Notes that frames up to `written_lsn` were written. For a file that is not listed, those up
+    /// to `synced_lsn` are durable.
     pub(crate) fn note(
         &self,
         chunk: ChunkId,
@@ -60,7 +60,7 @@ impl ReserveSyncs {
         known.written_lsn = known.written_lsn.max(written_lsn);
     }
 
-    /// Up to which position a chunk's frames are durable; `None` for all of them.
+    /// The position up to which a chunk's frames are durable; `None` for all of them.
     pub(crate) fn synced_lsn(&self, chunk: ChunkId) -> Option<u64> {
         self.lock().get(&chunk).map(|known| known.synced_lsn)
     }
@@ -77,8 +77,8 @@ impl ReserveSyncs {
         files.iter().map(|(&c, f)| (c, f.written_lsn)).collect()
     }
 
-    /// Returns the file to sync, with the position up to which that counts; `None` once the frames
-    /// before `lsn` are durable. `check` ends the waiting with an error.
+    /// Returns the file to sync, with the position that the sync covers; `None` once the frames
+    /// before `lsn` are durable. `check` ends the wait with an error.
     pub(super) fn begin(
         &self,
         chunk: ChunkId,
@@ -101,20 +101,21 @@ impl ReserveSyncs {
         }
     }
 
-    /// The chunks whose frames have become durable since the journal was told, and up to where.
+    /// The chunks with frames that became durable since the journal recorded them, each with the
+    /// position.
     pub(crate) fn unwitnessed(&self) -> BTreeMap<ChunkId, u64> {
         self.unwitnessed.lock().expect(POISONED).clone()
     }
 
-    /// The journal was told, or need not be.
+    /// Notes that the journal has recorded the chunk, or need not.
     pub(crate) fn witnessed(&self, chunk: ChunkId) {
         self.unwitnessed.lock().expect(POISONED).remove(&chunk);
     }
 
-    /// Takes over how a sync ended.
+    /// Notes the outcome of a sync.
     pub(super) fn end(&self, chunk: ChunkId, file: &Arc<dyn DiskFile>, synced_lsn: Option<u64>) {
         let mut files = self.lock();
-        // Another file may have taken the chunk's place meanwhile.
+        // Another file may have replaced the chunk's since.
         if let Some(known) = files.get_mut(&chunk)
             && Arc::ptr_eq(&known.file, file)
         {

@@ -14,7 +14,7 @@ impl Shared {
             let synced = self.require(synced);
             self.counters.add(|c| &c.sync_count, 1);
             let reached = synced.is_ok().then_some(written_lsn);
-            // Under the state's lock, for the file to stay the chunk's.
+            // Under the state's lock, so that the file is not replaced.
             let state = self.lock();
             self.reserve_syncs.end(chunk, &file, reached);
             drop(state);
@@ -23,7 +23,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Makes all that was appended to reserves durable.
+    /// Makes everything appended to reserves durable.
     pub(crate) fn sync_reserves(&self) -> Result<(), StoreError> {
         for (chunk, lsn) in self.reserve_syncs.unsynced() {
             self.sync_reserve(chunk, lsn)?;

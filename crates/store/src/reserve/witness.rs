@@ -1,9 +1,9 @@
-//! What the journal says of reserves: up to where each was synced.
+//! Witnesses: journal entries with the position up to which each reserve was synced.
 //!
-//! The last record of a reserve has no later one that says it was synced, so damage to it would
-//! look like what a crash leaves of a record that was never acknowledged, and it would be cut off.
-//! A witness in the journal tells the two apart. It is written for all reserves at once, some time
-//! after their records, and is none of what makes a record durable.
+//! No later record confirms that the last record of a reserve was synced, so damage to it would
+//! look like a record that was never acknowledged, and it would be cut off. A witness in the
+//! journal distinguishes the two. It is written for all reserves at once, some time after their
+//! records, and does not contribute to a record's durability.
 
 use crate::chunk::file::ChunkHeader;
 use crate::journal::entry::Entry;
@@ -13,7 +13,7 @@ use gabion_layout::ChunkId;
 /// Most bytes of a witness's frame: an index and three numbers of 10 bytes.
 pub(crate) const WITNESS_BYTES_MAX: u64 = (frame::PREFIX_BYTES + 31).next_multiple_of(8) as u64;
 
-/// Up to where the reserve of one life of a chunk was synced.
+/// The position up to which the reserve of one file of a chunk was synced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Witness {
     pub(crate) birth_lsn: u64,

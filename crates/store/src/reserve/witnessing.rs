@@ -1,4 +1,4 @@
-//! Writing down in the journal up to where reserves were synced, and believing it.
+//! Logs in the journal up to where reserves were synced, and applies these entries.
 
 use crate::chunk::Header;
 use crate::error::StoreError;
@@ -10,14 +10,14 @@ use crate::store::Store;
 use gabion_layout::ChunkId;
 
 impl Store {
-    /// Makes it durable that everything synced so far was synced. From then on damage to any of it
-    /// is known for damage, while before, damage to the last record of the journal or of a reserve
-    /// and a crash together pass for a record that was never synced. One sync of the journal, or
-    /// none when there is nothing new.
+    /// Makes it durable that everything synced so far was synced. From then on, damage to any of it
+    /// is recognized as damage. Before that, damage to the last record of the journal or of a
+    /// reserve, together with a crash, looks like a record that was never synced. Takes one sync of
+    /// the journal, or none if nothing is new.
     ///
     /// # Errors
-    /// [`StoreError::NoSpace`]: the journal is full; call again later.
-    /// [`StoreError::Io`] and [`StoreError::Failed`]: the store takes no writes any more.
+    /// [`StoreError::NoSpace`]: the journal is full; call again later. [`StoreError::Io`] and
+    /// [`StoreError::Failed`]: the store no longer accepts writes.
     pub fn log_witnesses(&self) -> Result<(), StoreError> {
         let mut state = self.shared.lock();
         for (chunk, synced_lsn) in state.reserves.syncs.unwitnessed() {
@@ -36,12 +36,12 @@ impl Store {
 }
 
 impl State {
-    /// Takes over what the journal says of a chunk's reserve.
+    /// Takes over a journal entry about a chunk's reserve.
     pub(crate) fn note_witness(&mut self, chunk: ChunkId, witness: Witness) {
         self.reserves.witnesses.insert(chunk, witness);
     }
 
-    /// What to say of a chunk's reserve, unless its records have left it.
+    /// The witness of a chunk's reserve, unless its records have left it.
     fn witness(&self, chunk: ChunkId, synced_lsn: u64) -> Option<Witness> {
         let entry = self.chunk(chunk)?;
         let (Header::Known(header), Some(reserve)) = (entry.header, &entry.reserve) else {
@@ -54,7 +54,7 @@ impl State {
         })
     }
 
-    /// Forgets what concerns records that have left their reserves since.
+    /// Forgets witnesses of records that have left their reserves since.
     pub(crate) fn drop_stale_witnesses(&mut self) {
         let stripes = &self.stripes;
         self.reserves.witnesses.retain(|chunk, witness| {
@@ -63,7 +63,7 @@ impl State {
                 return false;
             };
             match (&entry.header, &entry.reserve) {
-                // What is damaged must not seem whole at the next start.
+                // A damaged reserve must not seem intact at the next start.
                 (Header::Unread | Header::Damaged | Header::Torn, _) => true,
                 (Header::Known(header), Some(reserve)) => witness.of(header) > reserve.first_lsn,
                 (Header::Known(_), None) => false,
@@ -71,13 +71,13 @@ impl State {
         });
     }
 
-    /// Entries for a checkpoint that say up to where reserves were synced.
+    /// Checkpoint entries with the synced positions of reserves.
     pub(crate) fn witnesses_checkpoint(&self) -> Vec<Entry> {
         let witnesses = self.reserves.witnesses.iter();
         witnesses.map(|(&chunk, w)| w.entry(chunk)).collect()
     }
 
-    /// Bytes that a checkpoint of all witnesses takes at most.
+    /// Upper bound of the bytes of a checkpoint of all witnesses.
     pub(crate) fn witnesses_checkpoint_bytes_max(&self) -> u64 {
         WITNESS_BYTES_MAX * self.reserves.witnesses.len() as u64
     }

@@ -1,4 +1,4 @@
-//! Appended records: who reads them, how long they stay, and what crashes leave of them.
+//! Appended records: their readers, their lifetime, and their state after crashes.
 
 use crate::{append, chunk, open, pattern, read, spec, stamp, write_chunk};
 use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Epoch, Generation, RunId, Sequence, StripeId};
@@ -21,8 +21,7 @@ fn with_chunks() -> (SimDisk, Store) {
     (disk, store)
 }
 
-/// A copy of data chunk 0 on the parity chunk's node: first what it had, if that is told, then what is
-/// new.
+/// A copy of data chunk 0 on the parity chunk's node: its old bytes, if given, then the new ones.
 fn copy(store: &Store, stamp: UpdateStamp, offset: u64, old: Option<&[u8]>, new: &[u8]) {
     let piece = |bytes| Piece {
         data: ChunkIndex(0),
@@ -106,7 +105,11 @@ fn a_copy_of_another_chunk_is_no_part_of_the_node_s_own() {
     copy(&store, stamp(1, 1), 100, Some(b"before"), b"behind");
     let parity = &pattern(4, BYTES as usize)[100..106];
     let at = |cut| read(&store, chunk(1, 4), 100, 6, cut).unwrap();
-    assert_eq!(at(NEWEST), parity, "it is not even unsettled for them");
+    assert_eq!(
+        at(NEWEST),
+        parity,
+        "not even unsettled for the node's own chunk"
+    );
     commit(&store, 1);
     assert_eq!(
         (at(NEWEST), at(Cut::Exactly(Sequence(1)))),

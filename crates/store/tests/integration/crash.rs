@@ -7,8 +7,8 @@ use gabion_layout::{Keeping, Sequence, StripeId};
 use gabion_store::{ChunkSpec, Cut, RecordKind, SimDisk};
 use std::sync::Arc;
 
-/// Something of everything: overlapping updates of both kinds, a resolution with drops, applies of
-/// both sorts, a repair in place over pending records, a removal and a new life.
+/// A script of all operations: overlapping updates of both kinds, a resolution with drops, both
+/// sorts of applies, a repair in place over pending records, a removal and a recreated chunk.
 pub(crate) const SCRIPT: [Op; 34] = {
     const RESIZE: Op = Op::Resize {
         stripe: 1,
@@ -42,7 +42,7 @@ pub(crate) const SCRIPT: [Op; 34] = {
         Op::ApplyPending,
         update(9, true),
         Op::Commit { stripe: 1 },
-        // Fills a reserve up, with a record above the mark in it when it is merged.
+        // Fills a reserve, with a record above the mark in it when it is merged.
         update(20, true),
         update(21, true),
         Op::Commit { stripe: 1 },
@@ -81,7 +81,7 @@ pub(crate) const SCRIPT: [Op; 34] = {
     ]
 };
 
-/// Runs the script until the power goes during operation `number` of the disk; `None` when it ends
+/// Runs the script until the power fails during operation `number` of the disk; `None` if it ends
 /// before that.
 fn run_until(number: u64, keepings: [Keeping; 2]) -> Option<Model> {
     let mut model: Model = Model::new(number, keepings);
@@ -113,7 +113,7 @@ fn check_every_crash(keepings: [Keeping; 2]) {
             let mut model = run_until(number, keepings).expect("the script is the same");
             let survivor = model.disk.after_crash(number * 1000 + outcome);
             model.reopen(survivor);
-            // The store goes on as if nothing had happened.
+            // The store goes on normally.
             for op in [SCRIPT[0], SCRIPT[3], SCRIPT[5]] {
                 model.run(op).unwrap();
             }
@@ -162,7 +162,7 @@ fn random_operations_and_crashes_keep_to_the_model() {
     }
 }
 
-/// Lives through some crashes, each within so many operations of the disk after the last.
+/// Runs through several crashes, each within `operations` operations of the disk after the last.
 pub(crate) fn live_and_crash<D: CrashDisk>(seed: u64, operations: u64) {
     let mut random = Random(seed);
     let mut model = Model::<D>::new(seed, SCHEMES[seed as usize % SCHEMES.len()]);
@@ -205,8 +205,8 @@ fn replaying_twice_is_replaying_once() {
 
 #[test]
 fn a_stale_frame_behind_a_cut_tail_never_comes_back() {
-    // An unsynced record survives behind one that is lost; the tail is cut before both. Writing
-    // the first again must not make the second valid.
+    // An unsynced record survives behind one that is lost; the tail is cut before both. Rewriting
+    // the first must not make the second valid.
     let bytes = pattern(1, 2000);
     let mut was_cut = false;
     for seed in 0..200 {
@@ -279,7 +279,7 @@ fn an_apply_is_redone_from_its_image() {
 }
 
 #[test]
-fn what_any_of_many_waiting_threads_was_told_survives() {
+fn records_that_concurrent_threads_were_told_are_durable_survive() {
     // A reserve that overflows into the journal, since nothing is settled.
     let reserve = Keeping::Reserve { bytes: 20_000 };
     for keeping in [Keeping::InPlace, reserve] {
@@ -300,7 +300,7 @@ fn check_waiting_threads(keeping: Keeping) {
             write_chunk(&store, chunk(thread, 0), spec, &pattern(2, 8192)).unwrap();
         }
         disk.power_off_at(disk.counts().operation_count + 20 + seed * 10);
-        // Each thread counts how many of its records it was told are durable.
+        // Each thread counts its records that it was told are durable.
         let run = |thread: u64| {
             let one = |sequence| {
                 let stamp = stamp(1, sequence);
@@ -338,14 +338,14 @@ fn check_waiting_threads(keeping: Keeping) {
                 .len() as u64;
             assert!(
                 held >= told,
-                "thread {thread} was told {told}, {held} are there"
+                "thread {thread} was told {told}; the store holds {held}"
             );
         }
     }
 }
 
 #[test]
-fn a_new_life_of_a_chunk_never_takes_over_records_of_the_old_one() {
+fn a_recreated_chunk_never_adopts_records_of_its_predecessor() {
     for number in 1..8 {
         for outcome in 0..8 {
             let disk = SimDisk::new(number);

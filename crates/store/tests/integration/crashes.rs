@@ -1,4 +1,4 @@
-//! What the crash tests ask of a disk that loses power: the simulated one, and an array of SSDs.
+//! The crash tests' interface to a disk that loses power: the simulated one, and an array of SSDs.
 
 use gabion_flash::{
     FlashOptions, FlashStore, Geometry, HotnessOptions, Power, SimDevice, SimNvram,
@@ -11,12 +11,12 @@ use std::sync::Arc;
 pub(crate) trait CrashDisk: Disk + Clone {
     /// An empty one.
     fn fresh(seed: u64) -> Self;
-    /// Whatever changed it so far, or made a change durable.
+    /// Number of operations that changed it, or made a change durable.
     fn operation_count(&self) -> u64;
     /// Cuts the power during that operation.
     fn power_off_at(&self, number: u64);
     fn has_lost_power(&self) -> bool;
-    /// What a crash now could leave.
+    /// A possible state after a crash now.
     fn after_crash(&self, seed: u64) -> Self;
 }
 
@@ -76,12 +76,13 @@ const OPTIONS: FlashOptions = FlashOptions {
 };
 
 impl SimFlash {
-    /// One whose devices are files with holes, on file systems with room for so many stripes.
+    /// An array whose devices are files with holes, on file systems with space for `stripe_count`
+    /// stripes.
     pub(crate) fn with_room_for(stripe_count: usize) -> Self {
         Self::on(1, |device| device.leave_room(stripe_count * STRIPE_PAGES))
     }
 
-    /// Has their file systems have room for so many stripes more.
+    /// Gives their file systems space for `stripe_count` stripes more.
     pub(crate) fn leave_room(&self, stripe_count: usize) {
         for device in &self.devices {
             device.leave_room(stripe_count * STRIPE_PAGES);
@@ -106,7 +107,7 @@ impl SimFlash {
         }
     }
 
-    /// The array with a device less, as after a start without it.
+    /// The array without one device, as after a start without it.
     pub(crate) fn without_device(&self, index: usize) -> Self {
         let devices = self.devices.iter().cloned().enumerate();
         let devices = devices.map(|(at, device)| (at != index).then_some(device));

@@ -1,4 +1,4 @@
-//! Rotten bits: noticed, named, never served.
+//! Bit rot is noticed and reported, and never served.
 
 use crate::{Random, append, chunk, is_segment, open, pattern, read, spec, stamp, write_chunk};
 use gabion_layout::{ByteRange, ChunkId, Epoch, Generation, Sequence, StripeId};
@@ -29,9 +29,9 @@ fn only_sound_bytes_in_memory_without_records_are_read_at_once() {
         let as_of = store.read_now(id, range, Cut::Exactly(Sequence(cut)), &mut bytes);
         as_of.map(|as_of| (as_of, bytes.clone()))
     };
-    assert_eq!(read_now(100, 0), None, "nobody has opened the file yet");
+    assert_eq!(read_now(100, 0), None, "the file is not open yet");
     read(&store, id, 0, 1, Cut::Exactly(Sequence(0))).unwrap();
-    // The disk has the first and the third of these pages in memory, and not the second.
+    // The first and the third of these pages are cached, the second is not.
     for offset in [100, 9000] {
         let expected = whole[offset..offset + 1000].to_vec();
         assert_eq!(read_now(offset as u64, 0), Some((Sequence(0), expected)));
@@ -154,7 +154,7 @@ fn scrub_names_chunk_and_blocks() {
     assert_eq!(store.scrub(expected[1].0).unwrap(), []);
     let found = read(&store, *id, 0, 4096, Cut::Exactly(Sequence(2))).unwrap();
     assert_eq!(found, bytes[..4096]);
-    // Repair in place brings it back.
+    // A repair in place restores it.
     write_chunk(&store, *id, spec(1, CHUNK_BYTES as u64, 2), bytes).unwrap();
     assert_eq!(store.scrub(*id).unwrap(), []);
     assert_eq!(whole(&store, *id).unwrap(), *bytes);
@@ -211,7 +211,7 @@ fn a_rotten_record_names_its_chunk_and_range() {
         Err(StoreError::Corrupt { .. })
     ));
     assert_eq!(whole(&store, expected[1].0).unwrap(), expected[1].1);
-    // It cannot be applied either, and says so.
+    // It cannot be applied either, and the apply reports it.
     store.commit(StripeId(1), Sequence(2)).unwrap();
     assert_eq!(store.apply(StripeId(1)).unwrap().damage, [damage]);
     write_chunk(&store, *id, spec(1, CHUNK_BYTES as u64, 2), bytes).unwrap();

@@ -1,4 +1,4 @@
-//! A directory of a file system and an array of SSDs do the same when they are asked the same.
+//! A directory of a file system and an array of SSDs answer the same operations alike.
 
 use crate::crashes::{CrashDisk, SimFlash};
 use crate::{Random, pattern};
@@ -10,7 +10,7 @@ const PATHS: [&str; 6] = ["a", "b", "d/a", "d/b", "d/e/a", "none/a"];
 const DIRECTORIES: [&str; 4] = ["", "d", "d/e", "none"];
 const FILE_BYTES_MAX: u64 = 60_000;
 
-/// Asks for something random of names. Gives what a file system would say, as text.
+/// Runs a random operation on names. Returns the answer of a file system as text.
 fn ask_names(disk: &dyn Disk, files: &mut Vec<Arc<dyn DiskFile>>, random: &mut Random) -> String {
     let path = PATHS[random.below(6) as usize];
     let directory = DIRECTORIES[random.below(4) as usize];
@@ -20,7 +20,7 @@ fn ask_names(disk: &dyn Disk, files: &mut Vec<Arc<dyn DiskFile>>, random: &mut R
         4 => said(disk.rename(path, PATHS[random.below(6) as usize])),
         5 => said(disk.remove(path)),
         6 => said(disk.create_directory(directory)),
-        // The lock of a directory is no file of the store.
+        // The directory's lock file does not belong to the store.
         _ => said(disk.list(directory).map(|names| {
             let names = names.into_iter().filter(|name| name != "lock");
             names.collect::<Vec<String>>()
@@ -28,7 +28,7 @@ fn ask_names(disk: &dyn Disk, files: &mut Vec<Arc<dyn DiskFile>>, random: &mut R
     }
 }
 
-/// Asks for something random of an open file.
+/// Runs a random operation on an open file.
 fn ask_file(file: &dyn DiskFile, random: &mut Random) -> String {
     let offset = random.below(FILE_BYTES_MAX / 2);
     let bytes = random.below(FILE_BYTES_MAX / 2);

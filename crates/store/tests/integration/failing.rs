@@ -1,4 +1,4 @@
-//! Disks that fail while the process lives, and processes that end while the disk's memory lives on.
+//! Disks that fail while the process lives, and processes that end while the page cache lives on.
 
 use crate::crash::SCRIPT;
 use crate::crashes::CrashDisk;
@@ -38,7 +38,7 @@ fn is_damage_of(id: ChunkId, error: &StoreError) -> bool {
     matches!(error, StoreError::Corrupt { chunk, .. } if *chunk == id)
 }
 
-/// The store serves and updates chunk 2-0, and nothing has latched it.
+/// Checks that the store serves and updates chunk 2-0, and is not latched.
 fn check_lives(store: &Store) {
     let other = chunk(2, 0);
     assert_eq!(whole(store, other, FIRST).unwrap(), pattern(2, BYTES));
@@ -129,7 +129,7 @@ fn a_page_of_the_journal_that_cannot_be_read_costs_the_records_in_it() {
     disk.lose_page(&tail, 8192);
     let (store, report) = open(&disk);
     let damaged: Vec<ChunkId> = report.damage.iter().map(|damage| damage.chunk).collect();
-    assert_eq!(damaged, [id], "its head tells whose it is");
+    assert_eq!(damaged, [id], "its head names its chunk");
     let newest = Cut::Newest(Sequence(1));
     assert!(is_damage_of(id, &whole(&store, id, newest).unwrap_err()));
     check_lives(&store);
@@ -220,7 +220,7 @@ fn a_dead_disk_is_told_from_a_bad_page() {
     assert!(store.failure().is_some());
 }
 
-/// All that a store says it has, which is durable then.
+/// The store's reported state, which is durable then.
 fn said(store: &Store) -> Vec<String> {
     store.sync_all().unwrap();
     let mut said = Vec::new();
@@ -286,7 +286,7 @@ fn a_record_whose_sync_failed_does_not_come_back_as_durable() {
         drop(store);
         disk.restart_process();
         let (store, _) = open(&disk);
-        // As a new primary would ask. It must hear nothing that the power can take back.
+        // As a new primary would ask. The answer must hold nothing that a power failure can undo.
         let state = store.collect(StripeId(1)).unwrap();
         assert_eq!(state.records, [], "{keeping:?}");
         disk.crash();
@@ -295,9 +295,10 @@ fn a_record_whose_sync_failed_does_not_come_back_as_durable() {
     }
 }
 
-/// A process that ends while it makes a store leaves names that the next one sees, and a loss of power takes.
+/// A process that ends while it creates a store leaves names that the next one sees, and a power
+/// failure loses.
 #[test]
-fn a_store_that_opens_has_a_durable_format_wherever_its_making_was_interrupted() {
+fn a_store_that_opens_has_a_durable_format_wherever_its_creation_was_interrupted() {
     let mut interrupted_count = 0;
     for number in 1.. {
         let disk = SimDisk::new(number);

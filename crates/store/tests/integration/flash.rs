@@ -1,4 +1,5 @@
-//! The store on an array of SSDs: the same model, the same crashes, and a device that goes meanwhile.
+//! The store on an array of SSDs: the same model, the same crashes, and a device that fails in
+//! between.
 
 use crate::crash::live_and_crash;
 use crate::crashes::{CrashDisk, SimFlash};
@@ -69,7 +70,7 @@ fn a_store_outlives_a_full_file_system_below_its_array() {
     let refused = (0..100).find_map(|number| Some((number, write(&store, number).err()?)));
     let (written, refused) = refused.expect("the file system below gets full");
     assert!(refused.is_no_space() && written > 0, "{refused}");
-    // What is granted goes on as long as the journal needs no new segment.
+    // Promises go on as long as the journal needs no new segment.
     let update = |store: &Store, sequence| {
         let stamp = crate::stamp(1, sequence);
         let kind = RecordKind::NewBytes;

@@ -1,6 +1,6 @@
-//! A failed `fsync` of a real disk: a loop device whose backing file has no room to write to.
+//! A failed `fsync` of a real disk: a loop device whose backing file has no space.
 //!
-//! It needs root, to mount. Where it cannot be set up, the test says so and passes.
+//! It needs root, to mount. Where the setup fails, the test prints that and passes.
 
 use crate::{OPTIONS, append, chunk, pattern, spec, stamp, write_chunk};
 use gabion_layout::{Keeping, StripeId};
@@ -41,7 +41,7 @@ impl Mounts {
         self.directory.path().join(name)
     }
 
-    /// Leaves the loop device no room, until the file that this makes is cut.
+    /// Fills the space behind the loop device, until the returned file is truncated.
     fn fill(&self) -> fs::File {
         let mut filler = fs::File::create(self.at("below/filler")).unwrap();
         for block_bytes in [1 << 16, 4096] {
@@ -76,7 +76,7 @@ fn newest_segment(store: &Path) -> PathBuf {
 #[test]
 fn a_record_that_only_the_page_cache_has_is_not_durable() {
     let Some(mounts) = Mounts::new() else {
-        println!("skipped: it takes root, loop devices and mkfs.ext4 to make a sync fail");
+        println!("skipped: this test needs root, loop devices and mkfs.ext4");
         return;
     };
     for keeping in [Keeping::InPlace, Keeping::Reserve { bytes: 12_288 }] {
@@ -95,7 +95,8 @@ fn a_record_that_only_the_page_cache_has_is_not_durable() {
         assert!(store.failure().is_some());
         drop(store);
         filler.set_len(0).unwrap();
-        // The premise: the system remembers the record, and syncs it without an error and without writing.
+        // The premise: the page cache holds the record, and the system syncs it without an error
+        // and without a write.
         let holder = match keeping {
             Keeping::Reserve { .. } => root.join(gabion_store::chunk_path(id)),
             _ => newest_segment(&root),

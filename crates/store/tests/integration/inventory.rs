@@ -1,4 +1,4 @@
-//! What a store tells of itself in pages, and what it obeys many stripes at a time.
+//! The paged inventory, and decisions for many stripes at a time.
 
 use crate::{append, chunk, open, pattern, spec, stamp, write_chunk};
 use gabion_layout::{ChunkId, Epoch, Generation, Sequence, StripeId};
@@ -6,14 +6,14 @@ use gabion_store::{Decision, HeldStripe, RecordKind::NewBytes, SimDisk, Store};
 
 const STRIPE_COUNT: u64 = 400;
 
-/// A store of many stripes, each with an update whose fate is not known.
+/// A store of many stripes, each with an undecided update.
 fn with_undecided(seed: u64) -> (SimDisk, Store, Vec<ChunkId>) {
     let disk = SimDisk::new(seed);
     let (store, _) = open(&disk);
     let ids: Vec<ChunkId> = (1..=STRIPE_COUNT).map(|stripe| chunk(stripe, 0)).collect();
     for &id in &ids {
         write_chunk(&store, id, spec(1, 4096, 0), &pattern(1, 4096)).unwrap();
-        append(&store, id, stamp(1, 1), NewBytes, 0, b"of an unknown fate").unwrap();
+        append(&store, id, stamp(1, 1), NewBytes, 0, b"undecided bytes").unwrap();
     }
     store.sync_all().unwrap();
     (disk, store, ids)

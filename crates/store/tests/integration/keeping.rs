@@ -1,4 +1,5 @@
-//! Where records lie and when they move, for each keeping, and what a pin holds back.
+//! The location of records and their moves, for each keeping, and the records that a pin holds
+//! back.
 
 use crate::{append, chunk, open, pattern, read, spec, stamp, write_chunk};
 use gabion_layout::{ByteRange, ChunkId, ChunkIndex, Keeping, Sequence, StripeId};
@@ -7,7 +8,7 @@ use std::sync::Arc;
 
 const CHUNK_BYTES: u64 = 64 << 10;
 
-/// A store with one chunk that keeps records as told, and the chunk's bytes.
+/// A store with one chunk of the given keeping, and the chunk's bytes.
 fn store_with(keeping: Keeping) -> (SimDisk, Store, ChunkId, Vec<u8>) {
     let disk = SimDisk::new(7);
     let (store, _) = open(&disk);
@@ -155,7 +156,7 @@ fn long_log(store: &Store, id: ChunkId, bytes: &mut [u8], sequences: std::ops::R
 #[test]
 fn a_long_log_reads_merges_and_comes_back_as_a_short_one_does() {
     let disk = SimDisk::new(7);
-    // Nothing is merged before it must be.
+    // Nothing is merged early.
     let options = gabion_store::Options {
         log_bytes: 1 << 30,
         segment_count_max: 100,
@@ -198,9 +199,9 @@ fn a_long_log_reads_merges_and_comes_back_as_a_short_one_does() {
 }
 
 #[test]
-fn a_long_log_gives_old_segments_up_and_goes_with_its_chunk() {
+fn a_long_log_frees_old_segments_and_is_removed_with_its_chunk() {
     let (_, store, id, mut bytes) = store_with(Keeping::Log);
-    // More than the log may have, and more segments: the oldest are merged away.
+    // More records than the log may have, and more segments: the oldest are merged.
     for from in (1..4000).step_by(200) {
         long_log(&store, id, &mut bytes, from..from + 200);
         store.apply_pending(1).unwrap();

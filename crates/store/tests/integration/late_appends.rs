@@ -1,4 +1,4 @@
-//! What is appended while the disk syncs is not durable by that sync.
+//! A sync does not make records durable that were appended while it ran.
 
 use crate::{OPTIONS, append, chunk, open, pattern, spec, stamp, write_chunk};
 use gabion_layout::{ByteRange, StripeId};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 type Deed = Box<dyn FnOnce() + Send>;
 
-/// A disk that does something else as soon as a file is synced, once.
+/// A disk that runs another operation once, as soon as a file is synced.
 #[derive(Clone)]
 struct BusyDisk {
     disk: SimDisk,

@@ -1,4 +1,4 @@
-//! The store as its users see it: against a model, through crashes, damage and full disks.
+//! The store through its public interface: against a model, through crashes, damage and full disks.
 
 #![expect(
     clippy::unwrap_used,
@@ -66,7 +66,7 @@ fn stamp(epoch: u64, sequence: u64) -> UpdateStamp {
     }
 }
 
-/// Bytes that look like nothing else.
+/// A recognizable byte pattern.
 fn pattern(seed: u64, length: usize) -> Vec<u8> {
     let mut random = Random(seed ^ 0x5eed);
     (0..length).map(|_| random.next() as u8).collect()

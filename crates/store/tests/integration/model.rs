@@ -1,8 +1,8 @@
-//! What a store must hold after any crash, worked out beside it.
+//! A model of the states that a store may have after any crash.
 //!
-//! The model runs operations on a store as a well-behaved primary would, remembers which it was
-//! told are durable, and after a crash accepts exactly the states that are allowed: what was
-//! acknowledged is there, what was in doubt is there wholly or not at all.
+//! The model runs operations on a store as a correct primary would, remembers which were reported
+//! durable, and after a crash accepts exactly the allowed states: acknowledged operations are
+//! there, those in doubt are there wholly or not at all.
 
 use crate::crashes::CrashDisk;
 use crate::{OPTIONS, Random, append, chunk, pattern, spec, stamp};
@@ -20,8 +20,8 @@ pub(crate) const INDICES: [u8; 2] = [0, 4];
 /// Room for a few records.
 pub(crate) const RESERVE_BYTES: u64 = 12_288;
 
-/// How the data chunks and the parity chunks of each update scheme keep their records: FO, FL, PL,
-/// PLR. In the last, not a scheme, data chunks too have a reserve.
+/// The keepings of the data chunks and the parity chunks of each update scheme: FO, FL, PL, PLR.
+/// The last is no scheme; there data chunks too have a reserve.
 pub(crate) const SCHEMES: [[Keeping; 2]; 5] = [
     [Keeping::AtOnce, Keeping::AtOnce],
     [Keeping::Log, Keeping::Log],
@@ -34,7 +34,7 @@ const RESERVE: Keeping = Keeping::Reserve {
     bytes: RESERVE_BYTES,
 };
 
-/// One thing to do. Numbers that stand for choices are taken modulo what there is.
+/// One operation. Numbers that stand for choices are taken modulo the number of choices.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Op {
     /// Write the chunk as of the mark, whether or not it is there.
@@ -47,23 +47,23 @@ pub(crate) enum Op {
     },
     /// Make everything durable.
     Sync,
-    /// Make it durable what is durable.
+    /// Log witnesses.
     LogWitnesses,
-    /// Raise the mark as far as it may go.
+    /// Raise the mark as far as allowed.
     Commit { stripe: u64 },
     /// A new primary: fence, keep the first of the unsettled updates, drop the others.
     Resolve { stripe: u64 },
     /// Apply one stripe.
     Apply { stripe: u64 },
-    /// Apply whatever is oldest.
+    /// Apply the oldest records.
     ApplyPending,
     /// Remove a chunk.
     Remove { stripe: u64, index: u8 },
-    /// Pin the stripe at its mark, if it is not pinned, or end that.
+    /// Pin the stripe at its mark if it is not pinned, else unpin it.
     Pin { stripe: u64 },
     /// Merge one chunk.
     Merge { stripe: u64, index: u8 },
-    /// Let a chunk's reserve, if it keeps one, have about so many bytes.
+    /// Resize a chunk's reserve, if it has one, to about `bytes`.
     Resize { stripe: u64, index: u8, bytes: u64 },
 }
 
@@ -101,7 +101,7 @@ struct Update {
     epoch: u64,
     offset: u64,
     bytes: Vec<u8>,
-    /// Told to be durable.
+    /// Reported durable.
     is_acknowledged: bool,
 }
 
@@ -118,13 +118,13 @@ struct Chunk {
 struct Stripe {
     chunks: BTreeMap<u8, Chunk>,
     epoch: u64,
-    /// The epoch in which a chunk was made that is here, or to which the stripe was fenced since.
+    /// The epoch in which a present chunk was made, or to which the stripe was fenced since.
     promised_epoch: u64,
-    /// An epoch that was asked for and not acknowledged.
+    /// An epoch that was requested and not acknowledged.
     epoch_in_doubt: u64,
     mark: u64,
     next_sequence: u64,
-    /// A resolution that was begun and not acknowledged: the mark, and what it drops.
+    /// A resolution that was begun and not acknowledged: the mark, and the dropped updates.
     resolution_in_doubt: Option<(u64, BTreeSet<u64>)>,
 }
 
@@ -165,7 +165,7 @@ impl<D: CrashDisk> Model<D> {
         model
     }
 
-    /// Does one thing. On an error, what was asked is in doubt.
+    /// Runs one operation. After an error, its outcome is in doubt.
     pub(crate) fn run(&mut self, op: Op) -> Result<(), StoreError> {
         match op {
             Op::Write { stripe, index } => self.write(stripe, index),
@@ -212,7 +212,7 @@ impl<D: CrashDisk> Model<D> {
             is_in_doubt: true,
         });
         if is_new {
-            // What it missed while it was away is part of what it begins with.
+            // The updates that it missed are part of its base.
             entry.initial = content(entry, kind, mark);
             entry.updates.clear();
         }
@@ -269,7 +269,7 @@ impl<D: CrashDisk> Model<D> {
     }
 
     fn commit(&mut self, stripe: u64) -> Result<(), StoreError> {
-        // Only what is durable everywhere may be called settled.
+        // Only updates that are durable everywhere may be settled.
         self.sync()?;
         let held = self.stripes.get_mut(&stripe).unwrap();
         if held.chunks.is_empty() {
@@ -291,7 +291,7 @@ impl<D: CrashDisk> Model<D> {
         held.epoch = epoch.0;
         held.promised_epoch = epoch.0;
         let state = self.store.collect(id)?;
-        // A crash may have cost the store the mark, never given it a higher one.
+        // A crash may lose the mark, but never raise it.
         assert!(state.epoch == epoch && state.mark.0 <= held.mark);
         let above = |entry: &Chunk| entry.updates.range(held.mark + 1..).map(|u| *u.0).collect();
         let unsettled: BTreeSet<u64> = held
@@ -329,7 +329,7 @@ impl<D: CrashDisk> Model<D> {
         Ok(())
     }
 
-    /// Nothing is damaged, but a disk without power gives nothing back.
+    /// Checks that nothing is damaged; a disk without power may report damage.
     fn check_applied(&self, summary: &ApplySummary) {
         if !self.disk.has_lost_power() {
             assert_eq!(summary.damage, []);
@@ -385,8 +385,8 @@ impl<D: CrashDisk> Model<D> {
         Ok(())
     }
 
-    /// Opens the store that a crash left and checks that it is one of the allowed ones, which the
-    /// model then takes over.
+    /// Opens the store after a crash, checks that its state is allowed, and updates the model to
+    /// it.
     pub(crate) fn reopen(&mut self, disk: D) -> RecoveryReport {
         let (store, report) = Store::open(Arc::new(disk.clone()), OPTIONS).unwrap();
         assert_eq!((&report.damage, &report.journal_damage), (&vec![], &vec![]));
@@ -407,7 +407,7 @@ impl<D: CrashDisk> Model<D> {
         report
     }
 
-    /// Reads every chunk as of every update that it may be read at.
+    /// Reads every chunk at every readable update.
     pub(crate) fn check(&self) {
         for (&stripe, held) in &self.stripes {
             for (&index, entry) in &held.chunks {
@@ -453,7 +453,7 @@ fn check_chunk(store: &Store, id: ChunkId, held: &Stripe, entry: &Chunk, pin: Op
     }
 }
 
-/// What the store says was missed since every update must be what the model knows of.
+/// Checks the reported missed ranges since every update against the model.
 fn check_missed(store: &Store, id: ChunkId, held: &Stripe, entry: &Chunk, base: u64) {
     let state = store.collect(id.stripe).unwrap();
     for from in 0..held.next_sequence {
@@ -491,7 +491,7 @@ impl Stripe {
         }
     }
 
-    /// Takes over what a crash left of a stripe, if it is allowed.
+    /// Takes over the state of a stripe after a crash, if it is allowed.
     fn adopt(&mut self, store: &Store, stripe: u64, present: &BTreeSet<ChunkId>) {
         self.chunks.retain(|&index, entry| {
             let is_present = present.contains(&chunk(stripe, index));
@@ -523,10 +523,10 @@ impl Stripe {
         {
             self.settle_resolution();
         }
-        // A reserve lets go of what is dropped before the outcome counts.
+        // Dropped records leave a reserve before the outcome takes effect.
         let in_doubt = self.resolution_in_doubt.take();
         let may_be_gone = in_doubt.map_or(BTreeSet::new(), |(_, dropped)| dropped);
-        assert!(state.mark.0 <= self.mark, "the mark is made up");
+        assert!(state.mark.0 <= self.mark, "the mark was never set");
         let mark = state.mark.0;
         for (&index, entry) in &mut self.chunks {
             entry.updates.retain(|&sequence, update| {
@@ -535,7 +535,7 @@ impl Stripe {
                     is_held || !update.is_acknowledged || may_be_gone.contains(&sequence),
                     "update {sequence} of chunk {index} of stripe {stripe} is lost"
                 );
-                // A start makes durable what it found.
+                // A start makes durable whatever it found.
                 update.is_acknowledged = true;
                 is_held
             });
@@ -551,7 +551,7 @@ impl Stripe {
     fn adopt_epoch(&mut self, epoch: u64) {
         assert!(
             epoch == self.epoch_in_doubt || epoch <= self.epoch,
-            "epoch {epoch} is made up"
+            "epoch {epoch} was never requested"
         );
         self.epoch = self.epoch.max(epoch);
         self.epoch_in_doubt = self.epoch;

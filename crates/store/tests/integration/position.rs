@@ -1,4 +1,4 @@
-//! The position up to which a journal is durable, by which a node that went back in time is known.
+//! The position up to which a journal is durable, which reveals a node whose disk was rolled back.
 
 use crate::reserve::{prepare, update};
 use crate::{append, chunk, open, pattern, spec, stamp, write_chunk};
@@ -55,7 +55,7 @@ fn a_copy_that_is_opened_again_and_again_shows_no_more_than_it_had() {
         assert!(found >= position);
         assert!(opened.position() > found, "it has appended since");
     }
-    // Once it is let in, it counts from where it has come to by itself.
+    // Once it is admitted, it counts from its own position.
     let (opened, _) = open(&copy);
     let identity = Identity {
         found_position: None,

@@ -39,7 +39,7 @@ fn an_older_epoch_is_refused_also_after_a_crash() {
 }
 
 #[test]
-fn a_chunk_made_in_a_term_is_not_taken_away_by_what_is_left_of_earlier_ones() {
+fn a_chunk_made_in_a_term_is_not_removed_by_late_requests_of_earlier_terms() {
     let disk = SimDisk::new(1);
     let (store, _) = open(&disk);
     let id = chunk(1, 0);

@@ -34,7 +34,7 @@ fn a_store_on_a_directory_comes_back_as_it_was_left() {
     assert_eq!((report.damage.len(), report.torn_bytes), (0, 0));
     let found = read(&store, id, 0, 300_000, Cut::Exactly(Sequence(20))).unwrap();
     assert!(found == bytes);
-    // What was read just now is in memory; but not every file system says so.
+    // These bytes were just read, so they are cached; but not every file system reports that.
     let (range, cut) = (ByteRange::new(0, 4096), Cut::Exactly(Sequence(20)));
     let mut at_once = Vec::new();
     if let Some(as_of) = store.read_now(id, range, cut, &mut at_once) {
@@ -48,7 +48,7 @@ fn a_store_on_a_directory_comes_back_as_it_was_left() {
 }
 
 #[test]
-fn two_cannot_have_one_directory() {
+fn one_directory_cannot_be_opened_twice() {
     let directory = tempfile::tempdir().unwrap();
     let first = RealDisk::open(directory.path()).unwrap();
     let second = RealDisk::open(directory.path());
@@ -58,7 +58,7 @@ fn two_cannot_have_one_directory() {
 }
 
 #[test]
-fn a_directory_of_something_else_is_left_alone() {
+fn a_foreign_directory_is_left_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::create_dir(directory.path().join("journal")).unwrap();
     std::fs::write(directory.path().join("journal/diary"), b"dear diary").unwrap();

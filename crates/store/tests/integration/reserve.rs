@@ -1,4 +1,4 @@
-//! Space reserved behind a chunk: what it costs, what happens when it is full or resized.
+//! Reserves: their cost, and their behaviour when full or resized.
 
 use crate::{OPTIONS, append, chunk, open, pattern, read, spec, stamp, write_chunk};
 use gabion_layout::{ChunkId, Keeping, Sequence};
@@ -211,11 +211,11 @@ fn a_killed_process_loses_nothing_and_collecting_makes_what_it_left_durable() {
 }
 
 #[test]
-fn records_of_two_lives_of_a_chunk_that_begin_at_one_position_are_told_apart() {
+fn records_of_two_files_of_a_chunk_that_begin_at_one_position_are_distinguished() {
     let (_disk, store, id, bytes) = prepare();
     append_one(&store, id, 1);
     for sequence in 2..=9 {
-        // Nothing comes to the journal between two of these but the records of the life before.
+        // Between two of these files, the journal gets only the records of the earlier one.
         if sequence % 2 == 0 {
             create(&store, id);
         }
@@ -225,7 +225,7 @@ fn records_of_two_lives_of_a_chunk_that_begin_at_one_position_are_told_apart() {
 }
 
 #[test]
-fn a_witness_counts_for_one_life_of_a_chunk() {
+fn a_witness_counts_for_one_file_of_a_chunk() {
     let (disk, store, id, bytes) = prepare();
     update(&store, id, 1);
     store.log_witnesses().unwrap();
@@ -335,7 +335,7 @@ fn an_epoch_learned_from_a_record_outlives_the_reserve() {
     let kind = RecordKind::ParityDelta;
     let lsn = append(&store, id, stamp(3, 1), kind, 0, b"delta").unwrap();
     store.sync(lsn).unwrap();
-    // A mark that comes with a read is not written down.
+    // A mark that comes with a read is not logged.
     let at_least = Sequence(1);
     read(&store, id, 0, 5, Cut::Committed { at_least }).unwrap();
     store.merge(id).unwrap();
@@ -388,7 +388,7 @@ fn shrinking_gives_whole_units_back_and_growing_takes_them() {
     ));
     assert_eq!(store.shrink(id, 0, 4096).unwrap(), 12 << 10);
     for sequence in 4..=6 {
-        // Each waits for the one before it to be merged, which is what growth is told of.
+        // Each append waits for the merge of the one before it, which the growth decision sees.
         assert_eq!(update(&store, id, sequence).has_stalled(), sequence > 4);
         assert_eq!(base(&store, id), sequence - 1, "as in place");
     }
@@ -438,7 +438,9 @@ fn on_a_file_system_a_reserve_lies_behind_its_chunk_and_a_hole_frees_it() {
     }
     match store.fragments(id) {
         Ok(fragments) => assert_eq!(fragments.chunk_count, fragments.total_count),
-        Err(StoreError::Io { .. }) => eprintln!("this file system does not say where files lie"),
+        Err(StoreError::Io { .. }) => {
+            eprintln!("this file system does not report the location of files")
+        }
         Err(error) => panic!("{error}"),
     }
     let file = std::fs::read_dir(root.join("chunks"))

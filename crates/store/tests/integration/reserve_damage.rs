@@ -1,4 +1,4 @@
-//! Damage to the space reserved behind a chunk: noticed, named, and mended by making the chunk anew.
+//! Damage to a reserve is noticed and reported, and repaired by replacing the chunk.
 
 use crate::reserve::{
     CHUNK_BYTES, RESERVE_BYTES, RESERVE_OFFSET, check, expected, offset_of, path_of, prepare,
@@ -50,7 +50,7 @@ fn every_flipped_bit_of_a_reserve_is_noticed() {
     assert!(range_count > 150 && whole_count > 0);
 }
 
-/// Makes the chunk anew with all updates up to `base` in its own bytes.
+/// Replaces the chunk by one whose own bytes include all updates up to `base`.
 fn make_anew(store: &Store, id: ChunkId, base: u64, bytes: &[u8]) -> Result<(), StoreError> {
     let keeping = Keeping::Reserve {
         bytes: RESERVE_BYTES,
@@ -63,7 +63,7 @@ fn make_anew(store: &Store, id: ChunkId, base: u64, bytes: &[u8]) -> Result<(), 
 }
 
 #[test]
-fn a_reserve_that_cannot_be_read_does_not_keep_its_chunk_from_being_made_anew() {
+fn an_unreadable_reserve_does_not_prevent_replacing_its_chunk() {
     let is_corrupt = |outcome: Result<(), StoreError>| {
         assert!(
             matches!(outcome, Err(StoreError::Corrupt { .. })),
@@ -83,8 +83,8 @@ fn a_reserve_that_cannot_be_read_does_not_keep_its_chunk_from_being_made_anew() 
         let whole = || read(&store, id, 0, CHUNK_BYTES, Cut::Exactly(Sequence(3)));
         is_corrupt(whole().map(drop));
         if !is_restarted {
-            // It would lose the third update, whose record nothing else has. The store gives the chunk
-            // up, and takes no records for it that would seem to follow that one.
+            // It would lose the third update, whose record exists nowhere else. The store marks the
+            // chunk as damaged, and accepts no records that would seem to follow that one.
             is_corrupt(make_anew(&store, id, 2, &bytes));
             let kind = RecordKind::ParityDelta;
             is_corrupt(append(&store, id, stamp(1, 4), kind, 0, b"late").map(drop));
@@ -110,14 +110,14 @@ fn a_reserve_that_a_new_file_includes_is_not_read_when_the_file_replaces_it() {
 }
 
 #[test]
-fn damage_to_the_last_record_is_known_for_damage_at_every_later_start() {
+fn damage_to_the_last_record_is_recognized_at_every_later_start() {
     let (disk, store, id, _) = prepare();
     update(&store, id, 1);
     let used_bytes = store.reserve(id).unwrap().unwrap().used_bytes;
     let rot = |disk: &SimDisk, at| disk.flip_bit(&path_of(disk), (RESERVE_OFFSET + at) * 8);
     let cut = Cut::Exactly(Sequence(1));
 
-    // Without a witness nothing tells the rotten record from one that was never synced.
+    // Without a witness, the damaged record looks like one that was never synced.
     let rotten = disk.after_crash(0);
     rot(&rotten, 4);
     let (cut_off, _) = open(&rotten);
@@ -130,7 +130,7 @@ fn damage_to_the_last_record_is_known_for_damage_at_every_later_start() {
     for at in [4, used_bytes - 100] {
         let mut rotten = disk.after_crash(0);
         rot(&rotten, at);
-        // Each start begins a segment, and the ones before it go.
+        // Each start begins a segment, and earlier ones are removed.
         for number in 0..4 {
             let (store, _) = open(&rotten);
             let found = read(&store, id, offset_of(1), 4096, cut);

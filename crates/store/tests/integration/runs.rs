@@ -1,5 +1,5 @@
-//! The runs of updates: how long the store remembers them, and that it never forgets one without saying
-//! so, whatever crashes.
+//! The runs of updates: how long the store remembers them, and that it reports each one that it
+//! forgets, across crashes.
 
 use crate::{OPTIONS, append, chunk, open, pattern, spec, stamp, write_chunk};
 use gabion_layout::{ChunkId, Epoch, Keeping, RunId, Sequence};
@@ -7,7 +7,7 @@ use gabion_store::{ChunkSpec, RecordKind, RunMemory, SimDisk, Store};
 
 const BYTES: u64 = 64 << 10;
 
-/// Some small segments hold so many records of 4 KiB.
+/// A few small segments hold this many records of 4 KiB.
 const MANY: u64 = 60;
 
 fn prepare(keeping: Keeping) -> (SimDisk, Store, ChunkId) {
@@ -22,7 +22,7 @@ fn prepare(keeping: Keeping) -> (SimDisk, Store, ChunkId) {
     (disk, store, id)
 }
 
-/// A durable record of some bytes, made by the run that has the update's number.
+/// A durable record of some bytes, made by the run with the update's number.
 fn record(store: &Store, id: ChunkId, sequence: u64, bytes: usize) {
     let offset = sequence * 4096 % BYTES;
     let delta = pattern(sequence, bytes);
@@ -31,7 +31,7 @@ fn record(store: &Store, id: ChunkId, sequence: u64, bytes: usize) {
     store.sync(lsn).unwrap();
 }
 
-/// The same, committed and brought into the chunk.
+/// Like [`record`], then committed and merged.
 fn update(store: &Store, id: ChunkId, sequence: u64) {
     record(store, id, sequence, 4096);
     store.commit(id.stripe, Sequence(sequence)).unwrap();
@@ -66,7 +66,7 @@ fn runs_outlive_their_records_and_the_process() {
         let disk = disk.after_crash(5);
         let (store, _) = open(&disk);
         check(&store);
-        // What an emptied reserve held is in no log but where the runs are.
+        // The runs of an emptied reserve are logged nowhere else.
         store.merge(id).unwrap();
         drop(store);
         let (store, _) = open(&disk.after_crash(6));
@@ -92,13 +92,13 @@ fn the_run_of_a_dropped_update_is_forgotten_and_nothing_else() {
 }
 
 #[test]
-fn a_chunk_that_was_made_anew_says_from_where_on_it_knows() {
+fn a_replaced_chunk_reports_from_which_update_on_it_knows_runs() {
     let (disk, store, id) = prepare(Keeping::InPlace);
     for sequence in 1..=3 {
         update(&store, id, sequence);
     }
     record(&store, id, 4, 100);
-    // Update 4 is another one for those who made the chunk.
+    // For the maker of the chunk, update 4 is another one.
     let made = spec(1, BYTES, 9);
     write_chunk(&store, id, made, &pattern(2, BYTES as usize)).unwrap();
     let other = chunk(2, 0);
@@ -158,7 +158,7 @@ fn the_oldest_runs_of_all_chunks_make_room_for_new_ones() {
     assert_eq!(first, (None, 1));
     drop(store);
     let (store, _) = open(&disk.after_crash(4));
-    // A start may remember others, and says so as well.
+    // A start may remember others, and reports that as well.
     for run in 1..=count_max + 1 {
         let (found, complete_after) = memory(&store, id, run);
         assert!(found == Some(run) || complete_after >= run, "run {run}");
@@ -177,5 +177,5 @@ fn runs_of_a_removed_chunk_are_remembered_if_they_are_settled() {
     record(&store, id, 1, 4096);
     store.remove(id).unwrap();
     let memory = store.run_memory(id, RunId(1));
-    assert!(memory.is_err(), "nobody has decided about it: {memory:?}");
+    assert!(memory.is_err(), "it is undecided: {memory:?}");
 }

@@ -118,7 +118,7 @@ fn a_failure_at_any_operation_latches_or_changes_nothing() {
             latched_count += 1;
             let refused = append(&store, id, stamp(1, 99), NewBytes, 0, b"x");
             assert!(matches!(refused, Err(StoreError::Failed { .. })));
-            // What the disk holds of a chunk that was being written is known after a restart, and sound.
+            // The disk's state of an unfinished chunk is known after a restart, and sound.
             let newest = Cut::Committed {
                 at_least: Sequence(0),
             };
@@ -145,7 +145,7 @@ fn a_failure_at_any_operation_latches_or_changes_nothing() {
 }
 
 #[test]
-fn one_unsettled_record_does_not_hold_the_journal() {
+fn one_unsettled_record_does_not_block_the_journal() {
     let disk = SimDisk::new(1);
     let (store, _) = open(&disk);
     for stripe in 1..=2 {
@@ -163,7 +163,7 @@ fn one_unsettled_record_does_not_hold_the_journal() {
         stamp(1, 1),
         NewBytes,
         0,
-        b"nobody settles me",
+        b"never settled yet",
     )
     .unwrap();
     for sequence in 1..=100 {
@@ -186,5 +186,5 @@ fn one_unsettled_record_does_not_hold_the_journal() {
     );
     let (store, _) = open(&disk.after_crash(1));
     let found = read(&store, chunk(2, 0), 0, 17, Cut::Exactly(Sequence(1))).unwrap();
-    assert_eq!(found, b"nobody settles me");
+    assert_eq!(found, b"never settled yet");
 }

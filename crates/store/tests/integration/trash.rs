@@ -1,4 +1,4 @@
-//! Chunks that are set aside.
+//! Removed chunks whose files stay in the trash.
 
 use crate::{append, chunk, open, pattern, read, spec, stamp, write_chunk};
 use gabion_layout::{ChunkId, Sequence, StripeId};
@@ -8,7 +8,7 @@ const NEW: &[u8] = b"settled, and not merged yet";
 /// Where a small chunk's data begin in its file.
 const DATA_OFFSET: usize = 8192;
 
-/// A store with a chunk that an update has changed, which is settled.
+/// A store with a chunk that a settled update has changed.
 fn updated(seed: u64) -> (SimDisk, Store, ChunkId) {
     let disk = SimDisk::new(seed);
     let (store, _) = open(&disk);
@@ -44,7 +44,7 @@ fn a_chunk_that_is_set_aside_is_not_served_and_its_file_stays() {
         Err(StoreError::NoSuchChunk { .. })
     ));
 
-    // A new life of the chunk has nothing of the old one, and does not take its place in the trash.
+    // The recreated chunk has nothing of the old one, and does not take its place in the trash.
     let bytes = pattern(2, 10_000);
     write_chunk(&store, id, spec(2, 10_000, 0), &bytes).unwrap();
     let settled = Cut::Exactly(Sequence(0));

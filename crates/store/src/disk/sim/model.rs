@@ -1,4 +1,4 @@
-//! What is on a simulated disk, what of it is durable, and what a crash leaves.
+//! The contents of a simulated disk, which of them are durable, and the effect of a crash.
 
 use crate::disk::SECTOR_BYTES;
 use rustix::io::Errno;
@@ -7,10 +7,10 @@ use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How often a simulated disk was asked to do what.
+/// Operations of a simulated disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DiskCounts {
-    /// Everything that changes the disk or makes a change durable; the clock of injected faults.
+    /// Operations that change the disk or make a change durable; the clock of injected faults.
     pub operation_count: u64,
     /// Writes to files.
     pub write_count: u64,
@@ -18,11 +18,12 @@ pub struct DiskCounts {
     pub written_bytes: u64,
     /// Syncs of files and directories.
     pub sync_count: u64,
-    /// Whatever may have changed which names a crash leaves: changes of names, syncs of directories, crashes.
+    /// Operations that affect which names survive a crash: changes of names, syncs of directories,
+    /// crashes.
     pub name_count: u64,
 }
 
-/// Which operation fails the next time that it is tried.
+/// Which operation fails at its next attempt.
 #[derive(Debug, Default)]
 pub(super) struct FailsNext {
     pub(super) sync: bool,
@@ -37,16 +38,16 @@ pub(super) struct State {
     pub(super) durable_names: BTreeMap<String, Node>,
     /// Changes of names since the last sync of their directory, oldest first.
     pub(super) unsynced_names: Vec<NameChange>,
-    /// Raised by each crash; a handle of an older one is dead.
+    /// Raised by each crash; older handles are invalid.
     pub(super) incarnation: u64,
     pub(super) counts: DiskCounts,
     pub(super) fail_at: Option<u64>,
     pub(super) fails_next: FailsNext,
     pub(super) power_off_at: Option<u64>,
     pub(super) capacity_bytes: u64,
-    /// Whether the device answers nothing but errors.
+    /// Whether the device fails every operation.
     pub(super) is_dead: bool,
-    /// Whether the process may open nothing more.
+    /// Whether the process is out of descriptors.
     pub(super) is_out_of_descriptors: bool,
     /// Files ever created.
     pub(super) inode_count: u64,
@@ -72,7 +73,7 @@ impl State {
     }
 }
 
-/// What a name stands for.
+/// The target of a name.
 #[derive(Clone, Debug)]
 pub(super) enum Node {
     Directory,
@@ -89,27 +90,26 @@ pub(super) struct NameChange {
 /// A file's bytes, whatever its name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inode {
-    /// Tells the file from all others.
+    /// The file's unique number.
     pub(super) number: u64,
     pub(super) current: Contents,
     pub(super) durable: Contents,
     /// Changes since the last sync, oldest first.
     pub(super) unsynced: Vec<Change>,
-    /// Pages of which the system holds in memory what a failed sync has not written, and takes them
-    /// for written.
+    /// Pages that a failed sync has not written; the system caches them and considers them clean.
     pub(super) forgotten: BTreeSet<usize>,
-    /// Pages that the device refuses to give.
+    /// Pages that the device cannot read.
     pub(super) unreadable: BTreeSet<usize>,
 }
 
-/// Bytes that one mark of a hole stands for.
+/// Granularity of holes.
 const PAGE_BYTES: usize = 4096;
 
-/// What a file holds.
+/// A file's contents.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Contents {
     pub(super) bytes: Vec<u8>,
-    /// Pages, by number, that take no space. Invariant: each is all zeros.
+    /// Numbers of the pages that take no space. Invariant: each is all zeros.
     pub(super) holes: BTreeSet<usize>,
 }
 
@@ -160,7 +160,7 @@ pub(super) fn directory_of(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(directory, _)| directory)
 }
 
-/// What a device answers that cannot do what it was asked.
+/// The error of a device that cannot carry out a request.
 pub(super) fn input_output_error() -> io::Error {
     Errno::IO.into()
 }
@@ -169,17 +169,17 @@ pub(super) fn powered_off() -> io::Error {
     io::Error::other("the simulated disk has no power")
 }
 
-/// What becomes of one operation.
+/// The outcome of one operation.
 #[derive(PartialEq, Eq)]
 pub(super) enum Fate {
     Works,
     Fails,
-    /// The power goes: the change is issued, but nobody learns whether it took place.
+    /// The power fails: the change is issued, but its outcome is unknown.
     LosesPower,
 }
 
 impl State {
-    /// Counts an operation and says whether a fault was injected into it.
+    /// Counts an operation and returns its injected fault, if any.
     pub(super) fn step(&mut self) -> Result<Fate, io::Error> {
         if self.is_dead {
             return Err(input_output_error());
@@ -190,7 +190,7 @@ impl State {
             _ => self.counts.operation_count = number,
         }
         if self.power_off_at == Some(number) {
-            // Nothing moves past this number, so every later operation fails.
+            // The count stops here, so every later operation fails.
             self.power_off_at = Some(number - 1);
             return Ok(Fate::LosesPower);
         }
@@ -201,7 +201,7 @@ impl State {
         Ok(Fate::Works)
     }
 
-    /// Refuses when there is no power, or the device is dead.
+    /// Refuses if the power is off or the device is dead.
     pub(super) fn check(&self) -> io::Result<()> {
         if self.is_off() {
             return Err(powered_off());
@@ -212,7 +212,7 @@ impl State {
         Ok(())
     }
 
-    /// As [`State::check`] for a read of the device.
+    /// Like [`State::check`], for a read of the device.
     pub(super) fn check_read(&mut self) -> io::Result<()> {
         self.check()?;
         if std::mem::take(&mut self.fails_next.read) {
@@ -221,14 +221,14 @@ impl State {
         Ok(())
     }
 
-    /// Lets nothing fail that was to fail.
+    /// Cancels all injected faults.
     pub(super) fn forget_faults(&mut self) {
         self.fail_at = None;
         self.fails_next.sync = false;
         self.fails_next.read = false;
     }
 
-    /// As [`State::check`] for what takes a descriptor.
+    /// Like [`State::check`], for an operation that takes a descriptor.
     pub(super) fn check_descriptors(&self) -> io::Result<()> {
         self.check()?;
         if self.is_out_of_descriptors {
@@ -287,7 +287,7 @@ impl State {
         is_file && is_in && !self.unsynced_names.iter().any(may_go)
     }
 
-    /// The names, and through them the files, that a crash leaves.
+    /// The names that survive a crash, and through them the files.
     pub(super) fn survivors(&mut self) -> BTreeMap<String, Node> {
         let mut names = self.durable_names.clone();
         for change in std::mem::take(&mut self.unsynced_names) {
@@ -339,7 +339,7 @@ impl Inode {
             .filter(|page| self.forgotten.remove(page))
             .collect();
         self.unsynced.push(change);
-        // Systems write whole pages, with what they hold of them.
+        // Systems write whole pages, as cached.
         for page in rewritten {
             let offset = page * PAGE_BYTES;
             let end = (offset + PAGE_BYTES).min(self.current.bytes.len());
@@ -348,8 +348,8 @@ impl Inode {
         }
     }
 
-    /// Drops what was written since the last sync while reads go on seeing it, as page caches do. What
-    /// a file system's own journal writes is still to come.
+    /// Loses everything written since the last sync while reads still see it, as page caches do.
+    /// The file system's own journal writes may still follow.
     pub(super) fn fail_sync(&mut self) {
         let is_data = |change: &mut Change| matches!(change, Change::Write { .. });
         for lost in self.unsynced.extract_if(.., is_data) {
@@ -357,7 +357,7 @@ impl Inode {
         }
     }
 
-    /// Writes back what is to be written, and forgets what is only in memory.
+    /// Writes back dirty pages, and drops the others from the cache.
     pub(super) fn forget_cached(&mut self) {
         if self.forgotten.is_empty() {
             return;
@@ -369,7 +369,7 @@ impl Inode {
         }
     }
 
-    /// The bytes of a range, if the file is long enough and the device gives them.
+    /// The bytes of a range, if the file is long enough and the device can read them.
     pub(super) fn read(&self, output: &mut [u8], offset: u64) -> io::Result<()> {
         let end = usize::try_from(offset)
             .ok()
@@ -411,7 +411,7 @@ impl Inode {
 }
 
 impl Change {
-    /// The pages that a change fills with something.
+    /// The pages into which a change writes data.
     fn pages(&self) -> Range<usize> {
         let (offset, bytes) = match self {
             Self::Length(_) | Self::Punch { .. } => return 0..0,
@@ -421,7 +421,7 @@ impl Change {
         offset / PAGE_BYTES..(offset + bytes).div_ceil(PAGE_BYTES)
     }
 
-    /// How much more space the file takes afterwards.
+    /// The space that the change adds to the file.
     pub(super) fn growth_bytes(&self, file: &Contents) -> u64 {
         let end = match self {
             Self::Length(_) | Self::Punch { .. } => 0,
