@@ -1,6 +1,6 @@
-//! What the flash store does on this machine's files: synchronous writes of 4 KiB beside an array that is
-//! updated in place over as many files of the same size, a start after a crash, and what its metadata takes.
-//! `--quick` for a first look; files go below the temporary directory.
+//! Measures the flash store on this machine's files: synchronous writes of 4 KiB beside an array
+//! that is updated in place over as many files of the same size, a start after a crash, and the
+//! size of its metadata. `--quick` gives a first estimate; files go below the temporary directory.
 
 use gabion_flash::{
     Device, FileDevice, FileId, FlashError, FlashOptions, FlashStore, Geometry, InPlaceRaid,
@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 
 const PAGE: u64 = PAGE_BYTES as u64;
 const DEVICE_COUNT: usize = 5;
-/// Where files are memory.
+/// Directory of files in memory.
 const MEMORY: &str = "/dev/shm";
-/// Set for the process that opens a store again: where it is.
+/// Set for the process that reopens a store: the store's directory.
 const RESTARTED: &str = "GABION_FLASH_RESTARTED";
-/// Bytes of data of the store that is started again.
+/// Bytes of data of the reopened store.
 const RESTARTED_BYTES: u64 = 10 << 30;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -38,7 +38,7 @@ fn main() -> Outcome<()> {
     restart(directory.path())
 }
 
-/// Makes a store whose non-volatile memory is a file of its own.
+/// Creates a store whose non-volatile memory is a file of its own.
 fn format<D: Device>(
     directory: &Path,
     nvram: &Path,
@@ -60,9 +60,9 @@ fn format<D: Device>(
     Ok(FlashStore::format(geometry, 1, devices, nvram, options)?)
 }
 
-/// All in turns, on files that are three quarters full, by writers that each wait for their write: in place;
-/// TWEEN with its non-volatile memory in a file on the same disk; and TWEEN with it in a file of memory, which
-/// loses power but takes as long as memory that does not.
+/// Compares three stores in turns, on files that are three quarters full, with writers that each
+/// wait for their write: in place; TWEEN with its non-volatile memory in a file on the same disk;
+/// and TWEEN with it in a file in memory, which is not durable but as fast as durable memory.
 fn synchronous_writes(directory: &Path, turns: usize, span: Duration) -> Outcome<()> {
     let geometry = Geometry::new(DEVICE_COUNT - 1, 1, 160);
     let memory = tempfile::tempdir_in(MEMORY)?;
@@ -127,7 +127,7 @@ fn synchronous_writes(directory: &Path, turns: usize, span: Duration) -> Outcome
     Ok(())
 }
 
-/// Runs something while a thread flushes and collects, as a node's does.
+/// Runs something while a thread flushes and collects, as in a node.
 fn while_maintained<D: Device, T>(store: &Store<D>, run: impl FnOnce() -> T) -> T {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -142,7 +142,7 @@ fn while_maintained<D: Device, T>(store: &Store<D>, run: impl FnOnce() -> T) -> 
     })
 }
 
-/// Writers that write pages at random, four of five of them in a fifth of the volume.
+/// Writers of random pages, four of five of them in a fifth of the volume.
 #[derive(Clone, Copy)]
 struct Load {
     writers: usize,
@@ -152,12 +152,13 @@ struct Load {
 }
 
 impl Load {
-    /// Writes a second, of all writers.
+    /// Writes a second of all writers.
     fn rate(
         self,
         write: impl Fn(u64, &[u8]) -> Result<(), FlashError> + Sync,
     ) -> Result<f64, FlashError> {
-        // What the one before has left in the disk's own caches is not for this one to wait for.
+        // Sync first, so that data of the previous run in the disk's caches does not delay this
+        // one.
         std::thread::sleep(self.span / 2);
         let begun = Instant::now();
         let write = &write;
@@ -196,8 +197,8 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// A file that stays a hole where only zeros are written to what is one: a store of zeros is as any other
-/// to the store, and needs no room here.
+/// A file that stays a hole where only zeros are written: the store handles pages of zeros like any
+/// others, and here they need no disk space.
 struct SparseDevice(FileDevice);
 
 impl SparseDevice {
@@ -234,8 +235,8 @@ impl Device for SparseDevice {
     }
 }
 
-/// Opens a store of 10 GiB in files of 64 MiB as a process does whose predecessor was killed, with nothing of
-/// its files in memory.
+/// Opens a store of 10 GiB in files of 64 MiB as a process does after its predecessor was killed,
+/// with nothing of its files cached.
 fn restart(directory: &Path) -> Outcome<()> {
     let directory = directory.join("restarted");
     let geometry = Geometry::new(DEVICE_COUNT - 1, 1, 1400);
@@ -267,7 +268,7 @@ fn restart(directory: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// What the process that starts again does.
+/// Work of the process that reopens the store.
 fn open_again(directory: &Path) -> Outcome<()> {
     let nvram_path = directory.join("nvram");
     let mut paths = vec![nvram_path.clone()];
@@ -300,13 +301,13 @@ fn open_again(directory: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// Ordinary memory of this process: what is mapped of files is not counted.
+/// Ordinary memory of this process, without mapped files.
 fn resident_bytes() -> Outcome<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status
         .lines()
         .find_map(|line| line.strip_prefix("RssAnon:"));
     let kib = line.and_then(|line| line.trim().strip_suffix("kB"));
-    let kib = kib.ok_or("the system does not say how much memory a process has")?;
+    let kib = kib.ok_or("the system does not report the memory of a process")?;
     Ok(kib.trim().parse::<u64>()? * 1024)
 }

@@ -1,12 +1,12 @@
-//! The allotment of a file: pages of it that may be written whatever else the store takes in meanwhile,
-//! as `fallocate` promises. The thesis has none; a node's store asks for it.
+//! The allotment of a file: pages of it that can be written even when the store is full, as
+//! `fallocate` promises. The thesis has none; a node's store needs it.
 //!
-//! Nothing is written to allot a page, since in a log it would be written elsewhere the next time anyway.
-//! A page that is allotted and not written yet counts as if it were, and that is all.
+//! Allotting a page writes nothing, since the log would write the page elsewhere the next time
+//! anyway. An allotted, unwritten page only counts as if it were written.
 
 use std::ops::Range;
 
-/// Ranges that an inode has room for.
+/// Most ranges in an inode.
 pub(crate) const ALLOTTED_MAX: usize = 5;
 
 /// Ranges of pages.
@@ -18,7 +18,7 @@ pub(crate) struct Allotment {
 }
 
 impl Allotment {
-    /// From ranges as an inode has them. Those that are empty are none.
+    /// Takes ranges as an inode has them. Empty ones are ignored.
     pub(crate) fn new(ranges: impl IntoIterator<Item = Range<u32>>) -> Self {
         let mut allotment = Self::default();
         for range in ranges {
@@ -35,8 +35,8 @@ impl Allotment {
         self.ranges.iter().any(|range| range.contains(&page))
     }
 
-    /// Allots pages. Where that makes too many ranges, what lies between the two that are closest is
-    /// allotted too: that takes more than was asked for, but never promises what is not kept.
+    /// Allots pages. If that makes too many ranges, the gap between the two closest is allotted
+    /// too: this takes more than requested, but every promise is kept.
     pub(crate) fn add(&mut self, mut added: Range<u32>) {
         if added.is_empty() {
             return;
@@ -60,7 +60,7 @@ impl Allotment {
         }
     }
 
-    /// Takes pages back. Where that makes too many ranges, they stay allotted.
+    /// Withdraws pages. If that makes too many ranges, they stay allotted.
     pub(crate) fn subtract(&mut self, taken: &Range<u32>) {
         let mut left = Vec::new();
         for range in &self.ranges {

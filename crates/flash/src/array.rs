@@ -1,7 +1,7 @@
-//! The array of devices as a RAID of whole stripes: writes a stripe with its parities, reads any part of
-//! it, also where devices are missing.
+//! The array of devices as a RAID of whole stripes: writes a stripe with its parities, and reads
+//! any part of it, also when devices are missing.
 //!
-//! It never writes a part of a stripe, except when it brings a chunk back to a device that lacks it.
+//! It never writes a part of a stripe, except to restore a chunk on a device that lacks it.
 
 use crate::device::Device;
 use crate::error::FlashError;
@@ -13,15 +13,15 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// Devices that hold stripes.
 pub(crate) struct Array<D> {
     geometry: Geometry,
-    /// None where there is no parity.
+    /// None without parity.
     code: Option<Code>,
-    /// None is a device that is absent or has failed.
+    /// None for a device that is absent or has failed.
     devices: RwLock<Vec<Option<Arc<D>>>>,
 }
 
 impl<D: Device> Array<D> {
     /// # Errors
-    /// [`FlashError::Unsupported`] when there is no such code.
+    /// [`FlashError::Unsupported`] when the code does not exist.
     pub(crate) fn new(geometry: Geometry, devices: Vec<Option<D>>) -> Result<Self, FlashError> {
         let refuse = |reason: String| FlashError::Unsupported { reason };
         if devices.len() != geometry.device_count() {
@@ -68,7 +68,7 @@ impl<D: Device> Array<D> {
     }
 
     /// # Errors
-    /// [`FlashError::TooManyMissing`] when these devices are more than the parities.
+    /// [`FlashError::TooManyMissing`] when `missing` has more devices than the array has parities.
     pub(crate) fn check(&self, missing: u16) -> Result<(), FlashError> {
         let survivable = self.geometry.parity_devices;
         let missing = missing.count_ones() as usize;
@@ -81,16 +81,16 @@ impl<D: Device> Array<D> {
         Ok(())
     }
 
-    /// Whether a device may find no room below it.
+    /// Whether a device may find no space below it.
     pub(crate) fn is_sparse(&self) -> bool {
         let devices = self.devices.read().unwrap_or_else(PoisonError::into_inner);
         let mut present = devices.iter().flatten();
-        // One that does not say fails soon enough otherwise.
+        // A device that fails the query will fail its writes too.
         present.any(|device| device.is_sparse().unwrap_or(false))
     }
 
-    /// Gets room below all devices for so many stripes. A device that fails otherwise says so when it is
-    /// written to.
+    /// Allocates space below all devices for `stripe_count` stripes. A device that fails otherwise
+    /// reports that at its next write.
     ///
     /// # Errors
     /// [`FlashError::FullBelow`].
@@ -107,12 +107,12 @@ impl<D: Device> Array<D> {
         Ok(())
     }
 
-    /// Writes a stripe from its data and makes it durable. Devices that fail on the way are given up.
-    /// Gives a bit for each device that lacks its chunk.
+    /// Writes a stripe from its data and makes it durable. A device that fails during the write is
+    /// marked as failed. Returns a bit for each device that lacks its chunk.
     ///
     /// # Errors
-    /// [`FlashError::TooManyMissing`] when too few devices have theirs; [`FlashError::FullBelow`] when a
-    /// device has no room for it, which can be tried again.
+    /// [`FlashError::TooManyMissing`] when too few devices hold their chunk;
+    /// [`FlashError::FullBelow`] when a device has no space for it, which can be retried.
     pub(crate) fn write_stripe(
         &self,
         stripe: u32,
@@ -146,7 +146,7 @@ impl<D: Device> Array<D> {
         Ok(missing)
     }
 
-    /// Makes everything written durable, and gives devices up that cannot.
+    /// Makes everything written durable; a device that cannot sync is marked as failed.
     fn sync(&self) {
         for index in 0..self.geometry.device_count() {
             if let Some(device) = self.device(index)
@@ -157,11 +157,11 @@ impl<D: Device> Array<D> {
         }
     }
 
-    /// Fills `output` from a chunk of a stripe, rebuilt from the others where its device is in
-    /// `missing`, absent, or fails to read.
+    /// Fills `output` from a chunk of a stripe. The chunk is rebuilt from the others if its device
+    /// is in `missing`, is absent, or fails the read.
     ///
     /// # Errors
-    /// [`FlashError::TooManyMissing`], or the system's error where there is no parity.
+    /// [`FlashError::TooManyMissing`], or the system's error without parity.
     pub(crate) fn read(
         &self,
         stripe: u32,
@@ -196,10 +196,10 @@ impl<D: Device> Array<D> {
         device.read_at(self.geometry.chunk_offset(stripe) + offset, output)
     }
 
-    /// Fills `output` with bytes of a chunk from those of the others.
+    /// Rebuilds bytes of a chunk into `output` from those of the others.
     ///
     /// # Errors
-    /// [`FlashError::TooManyMissing`] when too few others can be read.
+    /// [`FlashError::TooManyMissing`] when too few others are readable.
     pub(crate) fn rebuild(
         &self,
         stripe: u32,
@@ -240,11 +240,11 @@ impl<D: Device> Array<D> {
         }
     }
 
-    /// Says that nothing of a stripe is needed any more.
+    /// Discards a stripe that is no longer needed.
     pub(crate) fn discard(&self, stripe: u32) {
         for index in 0..self.geometry.device_count() {
             if let Some(device) = self.device(index) {
-                // A discard is a hint: a device that refuses it loses nothing that is needed.
+                // A discard is a hint: a refusal loses nothing.
                 let _ = device.discard(
                     self.geometry.chunk_offset(stripe),
                     self.geometry.chunk_bytes,
@@ -254,7 +254,7 @@ impl<D: Device> Array<D> {
     }
 }
 
-/// What a device's error is, if it is that there is no room below it.
+/// Converts a device's error that there is no space below it; `None` for other errors.
 pub(crate) fn full_below(device: usize, error: &io::Error) -> Option<FlashError> {
     use io::ErrorKind::{QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded).then_some(FlashError::FullBelow { device })

@@ -1,7 +1,8 @@
-//! Room below the devices. A device may be a file with holes, whose file system can be full when the store
-//! fills them. So stripes get room on all devices before they are used, and pages are granted only where
-//! stripes with room suffice for them: a full file system refuses new pages and never one that was granted,
-//! and is no fault of a device. The thesis has nothing of this; its devices have all their room.
+//! Space below the devices. A device may be a file with holes, whose file system can be full when
+//! the store fills them. So stripes get space on all devices before they are used, and a page is
+//! granted only if stripes with space suffice for it: a full file system refuses new pages and
+//! never a granted one, and the device does not count as failed. The thesis omits this; its devices
+//! have all their space.
 
 use crate::array::full_below;
 use crate::device::Device;
@@ -10,12 +11,12 @@ use crate::log::{Halt, Shortage};
 use crate::nvram::Nvram;
 use crate::store::{FlashStore, State};
 
-/// Stripes that get room together, where there is enough.
+/// Stripes that get space together, if there is enough.
 const BACKED_TOGETHER: u32 = 16;
 
 impl<D: Device, N: Nvram> FlashStore<D, N> {
-    /// Gets room for what the store holds, at its start. Where there is none it starts nevertheless: what
-    /// it holds can be read, and pages can be deleted.
+    /// Allocates space for the store's contents at its start. Without it the store starts
+    /// nevertheless: its contents can be read, and pages can be deleted.
     pub(crate) fn back_at_start(&self) {
         if !self.array.is_sparse() {
             return;
@@ -33,10 +34,10 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         }
     }
 
-    /// Gets room for so many stripes, and for some more where there is enough.
+    /// Allocates space for `stripe_count` stripes, and for some more if there is enough.
     ///
     /// # Errors
-    /// [`FlashError::FullBelow`], which passes when there is room.
+    /// [`FlashError::FullBelow`], until there is space.
     pub(crate) fn back(&self, stripe_count: u32) -> Result<(), FlashError> {
         let last = self.geometry.stripe_count;
         let wanted = stripe_count.min(last);
@@ -59,7 +60,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         }
     }
 
-    /// Looks whether there is room again, where there was none.
+    /// Checks for space again after there was none.
     pub(crate) fn back_again(&self) {
         let backed = {
             let state = self.lock();
@@ -68,11 +69,11 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
             }
             state.stripes.backed()
         };
-        // If not, it is looked for the next time.
+        // If there is none, the next maintenance checks again.
         let _ = self.back(backed + 1);
     }
 
-    /// Refuses pages beyond what the store may hold, and those that need room first.
+    /// Refuses pages beyond the store's capacity, and those that need space first.
     pub(crate) fn check_space(&self, state: &State, fresh_pages: u64) -> Result<(), Halt> {
         let capacity_pages = self.geometry.capacity_pages();
         let granted_pages = state.map.page_count() + state.allotted_pages + fresh_pages;
@@ -86,7 +87,8 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         Ok(())
     }
 
-    /// Refuses a device for a place of the array that has no room for what others have.
+    /// Refuses a device for a place of the array if it has no space for the stripes that the others
+    /// hold.
     ///
     /// # Errors
     /// [`FlashError::FullBelow`].

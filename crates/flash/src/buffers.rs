@@ -1,12 +1,12 @@
-//! The buffers in the non-volatile memory: which stripe each is for, and which of its slots are free.
+//! The buffers in the non-volatile memory: the stripe of each, and its free slots.
 //!
-//! A page that is written again while it is still in a buffer goes to another slot, and its old slot is
-//! used again once the new one is durable. So a buffer fills up only with pages that differ, and what is
-//! rewritten all the time never reaches the devices.
+//! A page that is rewritten while it is in a buffer goes to another slot, and its old slot is
+//! reused once the new one is durable. So a buffer fills only with distinct pages, and a constantly
+//! rewritten page never reaches the devices.
 //!
-//! A buffer that is full stays, and gets pages of its group in the slots that become free, until no other
-//! buffer is idle. Then the fullest leaves, so that no stripe has more holes than it must. The longer pages
-//! stay, the more of them are written again before they cost anything.
+//! A full buffer stays, and takes pages of its group in slots that become free, until no other
+//! buffer is idle. Then the fullest is flushed, so that stripes have as few holes as possible. The
+//! longer pages stay, the more of them are rewritten before they cost a device write.
 
 use std::collections::VecDeque;
 
@@ -15,15 +15,15 @@ use std::collections::VecDeque;
 struct Buffer {
     stripe: u32,
     group: usize,
-    /// Invariant: empty unless it takes pages.
+    /// Invariant: empty unless the buffer takes pages.
     free: Vec<u32>,
-    /// Slots whose page is elsewhere, but perhaps not yet durably.
+    /// Slots whose page has moved, but perhaps not durably yet.
     retired_count: usize,
-    /// Whether slots that become free are used again: it is neither on its way to the devices nor too old.
+    /// Whether free slots are reused: not while it is being flushed, nor when it is too old.
     takes_pages: bool,
 }
 
-/// A slot that may be used again once everything up to a ticket is durable.
+/// A slot that may be reused once everything up to a ticket is durable.
 #[derive(Clone, Copy, Debug)]
 struct Retired {
     ticket: u64,
@@ -32,18 +32,18 @@ struct Retired {
     slot: u32,
 }
 
-/// What a group's buffer has for another page.
+/// Space for another page in a group's buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Room {
-    /// A slot of a buffer, taken.
+    /// A slot of a buffer, now taken.
     Slot {
         buffer: usize,
         stripe: u32,
         slot: u32,
     },
-    /// None, but there will be once more is durable.
+    /// None yet; slots become free once more is durable.
     Retired,
-    /// None, and the group has no open buffer. If it had one, that is full now.
+    /// None, and the group has no open buffer. If it had one, that now counts as full.
     None,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Buffers {
     all: Vec<Option<Buffer>>,
     /// The open buffer of each group.
     open: Vec<Option<usize>>,
-    /// Those that were open and have been full since, oldest first.
+    /// Buffers that were open and became full, oldest first.
     full: VecDeque<usize>,
     retired: VecDeque<Retired>,
     slot_count: u32,
@@ -70,8 +70,8 @@ impl Buffers {
         }
     }
 
-    /// A buffer that a restart found, with its free slots. It is some group's open one if a group has none
-    /// and there are free slots, otherwise it counts as full.
+    /// Adds a buffer found at a restart, with its free slots. It becomes a group's open one if a
+    /// group has none and there are free slots, otherwise it counts as full.
     pub(crate) fn restore(&mut self, buffer: usize, stripe: u32, free: Vec<u32>) {
         let group = self.open.iter().position(Option::is_none);
         let group = group.filter(|_| !free.is_empty());
@@ -88,17 +88,17 @@ impl Buffers {
         });
     }
 
-    /// A buffer that nothing is in.
+    /// An empty buffer.
     pub(crate) fn idle(&self) -> Option<usize> {
         self.all.iter().position(Option::is_none)
     }
 
-    /// Gives a group an idle buffer for a stripe.
+    /// Opens an idle buffer for a stripe in a group.
     pub(crate) fn open(&mut self, group: usize, buffer: usize, stripe: u32) {
         self.all[buffer] = Some(Buffer {
             stripe,
             group,
-            // Slots are taken from the end, so the first is the last here.
+            // Slots are taken from the end, so the first comes last here.
             free: (0..self.slot_count).rev().collect(),
             retired_count: 0,
             takes_pages: true,
@@ -106,10 +106,10 @@ impl Buffers {
         self.open[group] = Some(buffer);
     }
 
-    /// Takes a slot of the group's open buffer, or else one that has become free in a full one: these are
-    /// used last, so that a buffer whose pages are written again and again is not the fullest and stays.
-    /// An open buffer with few slots to come is given up as full, since a sync for each few of them would
-    /// cost more than it spares.
+    /// Takes a slot of the group's open buffer, or else one that has become free in a full one.
+    /// Freed slots are used last, so that a buffer whose pages are constantly rewritten is not the
+    /// fullest and stays. An open buffer with few slots left counts as full, since a sync for each
+    /// few of them would cost more than it saves.
     pub(crate) fn take(&mut self, group: usize) -> Room {
         let mut of_group = self.open[group].iter().chain(&self.full).copied();
         if let Some(index) = of_group.find(|&index| self.has_room(index, group)) {
@@ -123,7 +123,7 @@ impl Buffers {
         Room::None
     }
 
-    /// Takes a slot that has become free in a full buffer, in the one that will be flushed soonest.
+    /// Takes a freed slot in a full buffer, the one that will be flushed first.
     pub(crate) fn take_freed(&mut self) -> Option<Room> {
         let full = self.full.iter().copied();
         let with_room = full.filter(|&index| self.free_count(index) > 0);
@@ -142,7 +142,7 @@ impl Buffers {
         }
     }
 
-    /// Free slots of a buffer; none of one that is idle.
+    /// Free slots of a buffer; zero if it is idle.
     fn free_count(&self, index: usize) -> usize {
         let buffer = self.all[index].as_ref();
         buffer.map_or(0, |buffer| buffer.free.len())
@@ -153,14 +153,14 @@ impl Buffers {
         buffer.is_some_and(|buffer| buffer.group == group && !buffer.free.is_empty())
     }
 
-    /// The group's open buffer counts as full.
+    /// Moves the group's open buffer to the full ones.
     fn give_up(&mut self, group: usize) {
         if let Some(index) = self.open[group].take() {
             self.full.push_back(index);
         }
     }
 
-    /// A buffer gets no more pages.
+    /// Stops taking pages into a buffer.
     pub(crate) fn close(&mut self, index: usize) {
         if let Some(buffer) = &mut self.all[index] {
             buffer.takes_pages = false;
@@ -172,7 +172,7 @@ impl Buffers {
         }
     }
 
-    /// A group with a free slot, whichever.
+    /// Any group with a free slot.
     pub(crate) fn group_with_room(&self) -> Option<usize> {
         let with_room = self
             .all
@@ -189,7 +189,7 @@ impl Buffers {
         (0..self.open.len()).min_by_key(free_count).unwrap_or(0)
     }
 
-    /// A slot's page is elsewhere since this ticket.
+    /// Notes that a slot's page has moved since this ticket.
     pub(crate) fn retire(&mut self, index: usize, stripe: u32, slot: u32, ticket: u64) {
         if let Some(buffer) = &mut self.all[index] {
             buffer.retired_count += 1;
@@ -202,13 +202,13 @@ impl Buffers {
         }
     }
 
-    /// Everything up to a ticket is durable: slots that waited for it may be used again.
+    /// Notes that everything up to a ticket is durable: slots that waited for it may be reused.
     pub(crate) fn settle(&mut self, ticket: u64) {
         while let Some(retired) = self.retired.front().copied()
             && retired.ticket <= ticket
         {
             self.retired.pop_front();
-            // The buffer may be another stripe's by now, or on its way to the devices as it is.
+            // The buffer may belong to another stripe by now, or be in a flush.
             if let Some(buffer) = &mut self.all[retired.buffer]
                 && buffer.stripe == retired.stripe
             {
@@ -220,7 +220,8 @@ impl Buffers {
         }
     }
 
-    /// Takes the full buffer with the fewest free slots to flush it, the oldest of several, and its stripe.
+    /// Takes the full buffer with the fewest free slots, the oldest of several, and its stripe, to
+    /// flush it.
     pub(crate) fn next_full(&mut self) -> Option<(usize, u32)> {
         let free_count = |at: &usize| self.free_count(self.full[*at]);
         let fullest = (0..self.full.len()).min_by_key(free_count)?;
@@ -230,7 +231,7 @@ impl Buffers {
         Some((index, buffer.expect("a full buffer is in use").stripe))
     }
 
-    /// A full buffer could not leave, and is the next to.
+    /// Returns a full buffer that could not be flushed, as the next one to flush.
     pub(crate) fn keep_full(&mut self, index: usize) {
         self.full.push_front(index);
     }
@@ -240,12 +241,12 @@ impl Buffers {
         !self.full.is_empty()
     }
 
-    /// Whether a full buffer should leave now, since no other is idle.
+    /// Whether a full buffer should be flushed, since no other is idle.
     pub(crate) fn is_flush_due(&self) -> bool {
         self.has_full() && self.idle().is_none()
     }
 
-    /// The buffer's stripe is on the devices: nothing is in it any more.
+    /// Notes that the buffer's stripe is on the devices: the buffer is empty.
     pub(crate) fn release(&mut self, index: usize) {
         self.all[index] = None;
     }
@@ -278,7 +279,7 @@ mod tests {
         assert_eq!(buffers.take(1), slot(3));
         assert_eq!(buffers.take(1), Room::None, "full");
         assert_eq!(buffers.next_full(), Some((idle, 40)));
-        // What is retired while it is flushed does not come back, not even for the next stripe.
+        // A slot retired during the flush does not come back, not even for the next stripe.
         buffers.retire(idle, 40, 5, 18);
         buffers.release(idle);
         buffers.open(0, idle, 41);

@@ -2,7 +2,7 @@
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-/// The CRC32C (Castagnoli) of byte strings laid end to end.
+/// The CRC32C (Castagnoli) of concatenated byte strings.
 pub(crate) fn crc32c(parts: &[&[u8]]) -> u32 {
     if let [bytes] = parts {
         return crc_fast::crc32_iscsi(bytes);
@@ -14,19 +14,19 @@ pub(crate) fn crc32c(parts: &[&[u8]]) -> u32 {
     digest.finalize() as u32
 }
 
-/// The sum of a string that goes on.
+/// An unfinished checksum.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Begun(Digest);
 
 impl Begun {
-    /// The string begins with these bytes.
+    /// Begins with these bytes.
     pub(crate) fn with(bytes: &[u8]) -> Self {
         let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
         digest.update(bytes);
         Self(digest)
     }
 
-    /// The sum of the string that ends with these bytes.
+    /// Ends with these bytes, and returns the checksum.
     pub(crate) fn then(self, bytes: &[u8]) -> u32 {
         let mut digest = self.0;
         digest.update(bytes);

@@ -1,9 +1,9 @@
-//! Collection (`CodFS` thesis, section 6.2.2): the live pages of a stripe go back through the hotness module into
-//! the buffers, and the stripe is free.
+//! Collection (`CodFS` thesis, section 6.2.2): the live pages of a stripe go back through the
+//! hotness module into the buffers, which frees the stripe.
 //!
-//! The thesis's two modes are the caller's: active is [`FlashStore::maintain`] often, periodic is
-//! [`FlashStore::collect`] when there is little else to do. Neither holds the state's lock for longer
-//! than one page takes, so writes go on meanwhile.
+//! The caller selects the thesis's mode: active is frequent [`FlashStore::maintain`], periodic is
+//! [`FlashStore::collect`] at times of low load. Neither holds the state's lock for longer than one
+//! page takes, so writes go on.
 
 use crate::device::Device;
 use crate::error::FlashError;
@@ -15,8 +15,9 @@ use crate::store::FlashStore;
 use std::sync::PoisonError;
 
 impl<D: Device, N: Nvram> FlashStore<D, N> {
-    /// Does what is due besides writes: looks whether there is room below the devices where there was none,
-    /// flushes a full buffer where none is idle, and collects while too few stripes are free. For a thread of the caller's, so that writes need not do it themselves.
+    /// Runs due maintenance: checks for space below the devices after there was none, flushes a
+    /// full buffer if none is idle, and collects while too few stripes are free. For a thread of
+    /// the caller's, so that writes need not do this work.
     ///
     /// # Errors
     /// The first failure of the store.
@@ -31,7 +32,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         Ok(())
     }
 
-    /// Whether [`FlashStore::maintain`] has something to do.
+    /// Whether [`FlashStore::maintain`] has work.
     pub fn is_maintenance_due(&self) -> bool {
         let wanted = self.wanted_free_count();
         let state = self.lock();
@@ -44,7 +45,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         self.geometry.reserved_stripes() + (share / 1000) as u32
     }
 
-    /// Empties one stripe. Gives false when none has stale pages.
+    /// Empties one stripe. Returns false if none has stale pages.
     ///
     /// # Errors
     /// The first failure of the store, or [`FlashError::Damaged`] when a live page cannot be read.
@@ -66,8 +67,8 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
             self.lock().stripes.give_back(victim);
             return Err(error);
         }
-        // What took its pages' place has to be durable before the stripe may be overwritten, and that it
-        // is free before anybody else writes to it.
+        // The new copies of its pages must be durable before the stripe may be overwritten, and its
+        // header must be free before any other use.
         self.persist()?;
         self.stage_header(&mut self.lock(), victim, StripeState::Free)?;
         self.persist()?;
@@ -110,7 +111,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
             self.read_slot(place, &entry, missing, &mut contents)?;
             let summed = Summed::of(&contents);
             self.attempt(Writer::Collector, |state| {
-                // A write may have overtaken the move.
+                // A write may have replaced the page during the move.
                 if state.map.get(entry.file, entry.page) != Some(place) {
                     return Ok(());
                 }

@@ -1,8 +1,8 @@
-//! What the store asks of an SSD: reads, writes, syncs and discards of byte ranges.
+//! The store's interface to an SSD: reads, writes, syncs and discards of byte ranges.
 //!
-//! [`FileDevice`] is a file or a raw block device; [`ModelDevice`](crate::ModelDevice) counts what a
-//! modelled SSD would do; [`SimDevice`](crate::SimDevice) loses power on request. A device says
-//! honestly whether it did what it was told, and nothing else.
+//! [`FileDevice`] is a file or a raw block device; [`ModelDevice`](crate::ModelDevice) counts the
+//! operations of a modelled SSD; [`SimDevice`](crate::SimDevice) loses power on request. A device
+//! reports truthfully whether an operation succeeded, and has no other duty.
 
 use crate::geometry::PAGE_BYTES;
 use rustix::fs::{FallocateFlags, fallocate, major, minor};
@@ -12,53 +12,56 @@ use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// What a file's metadata counts its room in, whatever the file system's own blocks are.
+/// Unit of the allocated space in a file's metadata, for any block size.
 const STAT_BLOCK_BYTES: u64 = 512;
 
 /// One device of an array. Offsets and lengths are bytes. Operations block; several may run at once.
 pub trait Device: Send + Sync {
-    /// Bytes that the device holds.
+    /// The device's capacity in bytes.
     ///
     /// # Errors
-    /// When the device fails.
+    /// If the device fails.
     fn capacity_bytes(&self) -> io::Result<u64>;
 
     /// Fills `output` from `offset`.
     ///
     /// # Errors
-    /// When the range is not on the device or the device fails.
+    /// If the range is not on the device or the device fails.
     fn read_at(&self, offset: u64, output: &mut [u8]) -> io::Result<()>;
 
     /// Writes all of `bytes` at `offset`. They are durable after [`Device::sync`].
     ///
     /// # Errors
-    /// When the range is not on the device or the device fails; a part may have been written then.
+    /// If the range is not on the device or the device fails; some of the bytes may have been
+    /// written.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
     /// Makes everything written so far durable.
     ///
     /// # Errors
-    /// When the device fails: nothing is known then about what is durable.
+    /// If the device fails: it is unknown then what is durable.
     fn sync(&self) -> io::Result<()>;
 
-    /// Says that the bytes of a range are no longer needed (TRIM). They may read as anything from then on.
+    /// Discards the bytes of a range that are no longer needed (TRIM). Later reads of them return
+    /// arbitrary bytes.
     ///
     /// # Errors
-    /// When the device fails. A device that cannot discard does nothing.
+    /// If the device fails. A device without discard does nothing.
     fn discard(&self, offset: u64, bytes: u64) -> io::Result<()>;
 
-    /// Whether a write within the device may find no room below it, as in a file with holes.
+    /// Whether a write within the device may find no space below it, as in a file with holes.
     ///
     /// # Errors
-    /// When the device fails.
+    /// If the device fails.
     fn is_sparse(&self) -> io::Result<bool> {
         Ok(false)
     }
 
-    /// Gets room for the first `bytes`, so that writes to them find it. What is there stays.
+    /// Allocates space for the first `bytes`, so that writes to them cannot run out of it. Their
+    /// contents stay.
     ///
     /// # Errors
-    /// [`io::ErrorKind::StorageFull`] when there is none, or when the device fails.
+    /// [`io::ErrorKind::StorageFull`] when there is none, or any error of the device.
     fn reserve(&self, bytes: u64) -> io::Result<()> {
         let _ = bytes;
         Ok(())
@@ -103,14 +106,14 @@ pub struct FileDevice {
 }
 
 impl FileDevice {
-    /// Opens a file or block device that exists.
+    /// Opens an existing file or block device.
     ///
     /// # Errors
-    /// When it cannot be opened for reading and writing, or does not tell its length.
+    /// If it cannot be opened for reading and writing, or does not report its length.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         let mut end = &file;
-        // Block devices have no length in their metadata, but an end that can be sought.
+        // Block devices have no length in their metadata; seeking to the end gives it.
         let capacity_bytes = io::Seek::seek(&mut end, io::SeekFrom::End(0))?;
         Ok(Self {
             file,
@@ -118,10 +121,10 @@ impl FileDevice {
         })
     }
 
-    /// Makes a file of `capacity_bytes`, with its space reserved where the file system can.
+    /// Creates a file of `capacity_bytes`, with its space reserved if the file system can.
     ///
     /// # Errors
-    /// When it exists already, or the file system fails or is full.
+    /// If it exists already, or the file system fails or is full.
     pub fn create(path: &Path, capacity_bytes: u64) -> io::Result<Self> {
         let file = OpenOptions::new()
             .read(true)
@@ -131,8 +134,8 @@ impl FileDevice {
         Self::enlarge(file, capacity_bytes)
     }
 
-    /// Opens a file or block device, or makes the file. One that is missing or empty gets
-    /// `capacity_bytes`, reserved where the file system can.
+    /// Opens a file or block device, or creates the file. A missing or empty one gets
+    /// `capacity_bytes`, reserved if the file system can.
     ///
     /// # Errors
     /// As for [`FileDevice::open`] and [`FileDevice::create`].
@@ -160,10 +163,11 @@ impl FileDevice {
     }
 }
 
-/// Whether a device looks unused: its first page is zeros. An array takes no other for a new one.
+/// Whether a device looks unused: its first page is zeros. An array accepts only such a device as a
+/// new one.
 ///
 /// # Errors
-/// When the device fails.
+/// If the device fails.
 pub fn is_blank(device: &impl Device) -> io::Result<bool> {
     let mut page = [0; PAGE_BYTES];
     if device.capacity_bytes()? < page.len() as u64 {
@@ -173,8 +177,8 @@ pub fn is_blank(device: &impl Device) -> io::Result<bool> {
     Ok(page == [0; PAGE_BYTES])
 }
 
-/// The disk that a file lies on, or that a block device is or is a part of: its place in the system where that
-/// tells, and otherwise the number of the file system. None where nothing is to be found out.
+/// The disk of a file or a block device: its sysfs path if that exists, otherwise the number of the
+/// file system. None if neither can be found.
 pub fn disk_of(path: &Path) -> Option<PathBuf> {
     let found = fs::metadata(path).ok()?;
     let number = if found.file_type().is_block_device() {
@@ -216,8 +220,8 @@ impl Device for FileDevice {
                 other => other.map_err(io::Error::from),
             };
         }
-        // A hole in a file would give its space away and fragment it; the file system below would
-        // gain nothing that the next stripe does not take back.
+        // A hole in a file would free its space and fragment it; the next stripe would need the
+        // space again.
         Ok(())
     }
     fn is_sparse(&self) -> io::Result<bool> {

@@ -1,57 +1,57 @@
-//! Everything that the flash store can answer instead of doing what it was asked.
+//! Errors of the flash store.
 
 use std::io;
 use thiserror::Error;
 
-/// Why the flash store did not do what it was asked.
+/// Why an operation of the flash store failed.
 #[derive(Debug, Error)]
 pub enum FlashError {
-    /// A device or the non-volatile memory failed, and redundancy does not make up for it.
+    /// A device or the non-volatile memory failed, beyond what redundancy covers.
     #[error("cannot {operation}: {source}")]
     Io {
-        /// What was tried, and on what.
+        /// The operation and its object.
         operation: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The parameters contradict each other.
-    #[error("a flash store cannot be made so: {reason}")]
+    #[error("invalid flash store parameters: {reason}")]
     Unsupported {
-        /// What is wrong with them.
+        /// The reason.
         reason: String,
     },
-    /// What is on a device or in the non-volatile memory is not this store, or not readable.
+    /// A device or the non-volatile memory does not hold this store, or is unreadable.
     #[error("{place} does not hold this flash store: {reason}")]
     UnknownFormat {
-        /// Which device or memory.
+        /// The device or memory.
         place: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// More devices are missing than there are parities.
-    #[error("{missing} devices are missing, and the array survives {survivable}")]
+    /// More devices are missing than the array has parities.
+    #[error("{missing} devices are missing; the array tolerates {survivable}")]
     TooManyMissing {
         /// Devices that failed or are absent.
         missing: usize,
         /// Parities.
         survivable: usize,
     },
-    /// Stored bytes fail their checksum, and cannot be rebuilt from the other devices.
-    #[error("page {page} of file {file} is damaged on more devices than the array survives")]
+    /// Stored bytes fail their checksum, and the other devices cannot rebuild them.
+    #[error("page {page} of file {file} is damaged on more devices than the array tolerates")]
     Damaged {
         /// The file's number.
         file: u32,
-        /// The page of it.
+        /// The page's number in the file.
         page: u32,
     },
-    /// There is no room for more pages. Overwriting stays possible.
-    #[error("no space left: {capacity_pages} pages hold all that the store may hold")]
+    /// There is no space for more pages. Overwriting stays possible.
+    #[error("no space left: the store's capacity is {capacity_pages} pages")]
     NoSpace {
-        /// Pages that files may have in all.
+        /// Capacity for pages of files.
         capacity_pages: u64,
     },
-    /// A device's own bytes have no room where they lie: its file has holes, and the file system below is
-    /// full. Nothing is wrong with the device, and what was written stays. Overwriting stays possible.
+    /// There is no space below a device: it is a file with holes, and its file system is full. The
+    /// device is intact, and written data stays. Overwriting stays possible.
     #[error("no space left below device {device}: its file system is full")]
     FullBelow {
         /// The device's number.
@@ -60,25 +60,25 @@ pub enum FlashError {
     /// There is no such file.
     #[error("there is no file {name}")]
     NoSuchFile {
-        /// The name or number asked for.
+        /// The requested name or number.
         name: String,
     },
-    /// The name is taken.
-    #[error("{name} exists already")]
+    /// The name exists already.
+    #[error("{name} already exists")]
     Exists {
         /// The name.
         name: String,
     },
-    /// A name that cannot be stored, or an offset beyond what a file can hold.
+    /// An invalid name, or an offset beyond the file size limit.
     #[error("{what}; {limit}")]
     OutOfRange {
-        /// What was asked for.
+        /// The request.
         what: String,
-        /// What is allowed.
+        /// The limit.
         limit: String,
     },
-    /// An earlier write or sync failed, so nothing can be promised about new ones.
-    #[error("the flash store takes no writes since an earlier one failed: {cause}")]
+    /// An earlier write or sync failed, so the store cannot guarantee new ones.
+    #[error("the flash store refuses writes after a failed one: {cause}")]
     Failed {
         /// The first failure.
         cause: String,

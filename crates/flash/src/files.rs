@@ -1,5 +1,5 @@
-//! Files by name: create, delete, rename, list. Their inodes are the contents of a file of the log, the
-//! table, so that nothing about files needs a place of its own.
+//! Files by name: create, delete, rename, list. Their inodes are the contents of a file of the log,
+//! the table, so that they need no separate place.
 
 use crate::device::Device;
 use crate::error::FlashError;
@@ -14,10 +14,10 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) const TABLE: u32 = 1;
 /// The first number of a file with a name.
 const FIRST_NAMED: u32 = 2;
-/// Inodes of a page of the table.
+/// Inodes in a page of the table.
 pub(crate) const INODES_PER_PAGE: u32 = (PAGE_BYTES / INODE_BYTES) as u32;
 
-/// A file that was looked up. It is good until the file is deleted.
+/// A file that was looked up. Valid until the file is deleted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FileId(pub(crate) u32);
 
@@ -32,8 +32,9 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Files that a restart found. Of two with one name the later has it; the other is gone, and so is one
-    /// without a name. Their numbers are given, and their inodes must be removed.
+    /// Takes the files that a restart found. Of two with one name the later keeps it; the other is
+    /// removed, and so is one without a name. Also returns the numbers of removed files, whose
+    /// inodes must be cleared.
     pub(crate) fn new(found: BTreeMap<u32, Inode>) -> (Self, Vec<u32>) {
         let next = found
             .last_key_value()
@@ -86,7 +87,7 @@ impl Files {
         {
             self.numbers.remove(&older.name);
         }
-        // A file whose name was given to another may live on, and change, without getting it back.
+        // A file that lost its name to another may live on and change, without getting it back.
         let holder = self.number(&name);
         let is_ours = holder.is_none_or(|holder| self.inodes[&holder].named <= named);
         if is_ours && !name.is_empty() {
@@ -107,7 +108,7 @@ impl Files {
         self.free.first().copied().unwrap_or(self.next)
     }
 
-    /// The page of the table with a file's inode, as it is once that has changed.
+    /// The page of the table with a file's changed inode.
     fn table_page(&self, number: u32, inode: Option<&Inode>) -> (u32, Vec<u8>) {
         let page = number / INODES_PER_PAGE;
         let mut contents = vec![0; PAGE_BYTES];
@@ -127,7 +128,7 @@ impl Files {
 }
 
 impl<D: Device, N: Nvram> FlashStore<D, N> {
-    /// Makes an empty file, durably. A name is up to 120 bytes of any text.
+    /// Creates an empty file, durably. A name is up to 120 bytes of any text.
     ///
     /// # Errors
     /// [`FlashError::Exists`], [`FlashError::OutOfRange`] for a name that is too long,
@@ -146,7 +147,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
                 named: state.sequence,
                 ..Inode::default()
             };
-            // Later changes of inodes overwrite a page that is there.
+            // Later changes of the inode overwrite an existing page.
             if state.map.get(TABLE, number / INODES_PER_PAGE).is_none() {
                 self.check_space(state, 1)?;
             }
@@ -156,7 +157,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         Ok(FileId(number))
     }
 
-    /// The file of a name, if there is one.
+    /// The file with this name, if any.
     pub fn find(&self, name: &str) -> Option<FileId> {
         self.lock().files.number(name).map(FileId)
     }
@@ -196,8 +197,8 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         })
     }
 
-    /// Takes a file's name away, durably. It can be read and written until it is deleted; opening the
-    /// store deletes it.
+    /// Removes a file's name, durably. The file can be read and written until it is deleted;
+    /// opening the store deletes it.
     ///
     /// # Errors
     /// [`FlashError::NoSuchFile`], or the first failure of the store.
@@ -206,9 +207,9 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         Ok(())
     }
 
-    /// Gives a file another name, durably. A file that had it is without a name from that instant on, as
-    /// if by [`FlashStore::unlink`], and is given for the caller to delete. Threads that change the same
-    /// names take turns by themselves.
+    /// Renames a file, durably. A file that had the name loses it at that instant, as if by
+    /// [`FlashStore::unlink`], and is returned for the caller to delete. Threads that change the
+    /// same names must serialize themselves.
     ///
     /// # Errors
     /// [`FlashError::NoSuchFile`], [`FlashError::OutOfRange`] for a name that is too long, or the
@@ -217,12 +218,13 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         check_name(name)?;
         let replaced = self.change(|state| {
             let replaced = state.files.number(name).filter(|&other| other != file.0);
-            // From here on the later name counts, also after a crash that leaves both inodes.
+            // From here on the later name counts, even after a crash that leaves both inodes.
             self.put_name(state, file, name.to_owned())?;
             Ok(replaced)
         })?;
-        // Its inode still has the name, which must not be its again once the file that took it is gone.
-        // Only now: the other way round, a crash in between would leave the name to none.
+        // Its inode still has the name, which it must not regain once the file that took it is
+        // gone. This comes last: in the other order, a crash in between would leave the name
+        // without a file.
         let replaced = replaced.map(FileId);
         replaced.map_or(Ok(()), |replaced| self.unlink(replaced))?;
         Ok(replaced)
@@ -238,7 +240,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         self.put_inode(state, file.0, Some(inode))
     }
 
-    /// Makes a change under the lock, and makes it durable.
+    /// Makes a change under the lock, then makes it durable.
     pub(crate) fn change<T>(
         &self,
         attempt: impl FnMut(&mut State) -> Result<T, Halt>,
@@ -275,7 +277,7 @@ pub(crate) fn no_such(number: u32) -> FlashError {
 }
 
 /// # Errors
-/// [`FlashError::OutOfRange`] when no file can be so long.
+/// [`FlashError::OutOfRange`] when the file would exceed the size limit.
 pub(crate) fn check_end(end: u64) -> Result<(), FlashError> {
     let limit = u64::from(u32::MAX - 1) * PAGE_BYTES as u64;
     if end > limit {

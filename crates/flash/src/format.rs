@@ -1,9 +1,9 @@
-//! The bytes of everything but page contents: superblock, device header, stripe header, entry, summary
-//! and inode. All numbers are little-endian.
+//! Encoding of everything but page contents: superblock, device header, stripe header, entry,
+//! summary and inode. All numbers are little-endian.
 //!
-//! Whatever is changed in place in the non-volatile memory is one word of eight bytes, which no crash
-//! tears, or is checked by what it describes (an entry of a buffer, by its page's checksum). The superblock
-//! does not change.
+//! Whatever changes in place in the non-volatile memory is one word of eight bytes, which no crash
+//! tears, or is verified by its contents (an entry of a buffer, by its page's checksum). The
+//! superblock does not change.
 
 use crate::allotment::{ALLOTTED_MAX, Allotment};
 use crate::checksum::{Begun, crc32c};
@@ -19,10 +19,10 @@ pub(crate) const SUPERBLOCK_BYTES: usize = 64;
 pub(crate) const INODE_BYTES: usize = 256;
 /// Bytes of a file's name at most.
 pub(crate) const NAME_BYTES_MAX: usize = 120;
-/// Cuts that an inode remembers.
+/// Most cuts in an inode.
 pub(crate) const CUTS_MAX: usize = 4;
 
-/// What makes a store this one: its numbers, and an identity that its devices share.
+/// A store's parameters, and an identity that its devices share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Superblock {
     pub(crate) identity: u64,
@@ -63,7 +63,7 @@ impl Superblock {
         Self::parse(bytes, *SUPERBLOCK_MAGIC)
     }
 
-    /// The header of a device, and which of the array it is.
+    /// Decodes a device's header, and returns its index in the array.
     pub(crate) fn decode_device(bytes: &[u8]) -> Option<(Self, usize)> {
         Some((Self::parse(bytes, *DEVICE_MAGIC)?, bytes[48] as usize))
     }
@@ -100,14 +100,14 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(word)
 }
 
-/// What a stripe is used for, as its header says.
+/// The use of a stripe, as its header gives it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum StripeState {
-    /// Nothing in it is needed.
+    /// It holds nothing.
     Free,
     /// Its slots are in a buffer.
     Open {
-        /// Which one.
+        /// The buffer's number.
         buffer: u8,
     },
     /// Its slots are on the devices.
@@ -117,8 +117,8 @@ pub(crate) enum StripeState {
     },
 }
 
-/// The header's first word, which changes whole. The second is `base`, and does not change while the
-/// first says anything but free.
+/// Encodes the header. Its first word changes atomically. The second is `base`, and does not change
+/// unless the first is free.
 pub(crate) fn encode_header(stripe: u32, base: u64, state: StripeState) -> [u8; 8] {
     let mut word = [0; 8];
     match state {
@@ -134,7 +134,7 @@ pub(crate) fn encode_header(stripe: u32, base: u64, state: StripeState) -> [u8; 
     word
 }
 
-/// The state and base of a stripe, unless its header is damaged.
+/// The state and base of a stripe; `None` if its header is damaged.
 pub(crate) fn decode_header(stripe: u32, bytes: &[u8; 16]) -> Option<(StripeState, u64)> {
     let base = u64_at(bytes, 8);
     let missing = u16::from_le_bytes([bytes[2], bytes[3]]);
@@ -147,15 +147,15 @@ pub(crate) fn decode_header(stripe: u32, bytes: &[u8; 16]) -> Option<(StripeStat
     (encode_header(stripe, base, state) == bytes[..8]).then_some((state, base))
 }
 
-/// What is in a slot.
+/// The content of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
-    /// Never 0: that is an empty slot.
+    /// Never 0, which marks an empty slot.
     pub(crate) file: u32,
     pub(crate) page: u32,
     /// Larger for later writes of the same page.
     pub(crate) sequence: u64,
-    /// Of file, page, sequence and contents.
+    /// Covers file, page, sequence and contents.
     pub(crate) checksum: u32,
 }
 
@@ -172,7 +172,7 @@ impl Entry {
         entry
     }
 
-    /// Whether these are the contents that it was made for.
+    /// Whether the checksum matches these contents.
     pub(crate) fn fits(&self, contents: &[u8]) -> bool {
         self.sum(&Summed::of(contents)) == self.checksum
     }
@@ -185,7 +185,8 @@ impl Entry {
         contents.0.then(&name)
     }
 
-    /// As it stands in the table of a stripe whose base is at most 2^32 - 1 below the sequence.
+    /// Encodes the entry for the table of a stripe whose base is at most 2^32 - 1 below the
+    /// sequence.
     pub(crate) fn encode(&self, base: u64) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[..4].copy_from_slice(&self.file.to_le_bytes());
@@ -208,8 +209,8 @@ impl Entry {
     }
 }
 
-/// The sum of a page's contents, to be gone on with by what its entry says: that much of the work needs no
-/// lock.
+/// The checksum over a page's contents, to be continued with the entry's fields: this much of the
+/// work needs no lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Summed(Begun);
 
@@ -239,7 +240,7 @@ pub(crate) fn encode_summary(
     header[60..].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The base and the table of a summary, if it is this stripe's.
+/// The base and the table of a summary, if it belongs to this stripe.
 pub(crate) fn decode_summary(identity: u64, stripe: u32, bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (header, body) = bytes.split_at(SUMMARY_HEADER_BYTES);
     let is_ours = &header[..8] == SUMMARY_MAGIC
@@ -249,7 +250,7 @@ pub(crate) fn decode_summary(identity: u64, stripe: u32, bytes: &[u8]) -> Option
     is_ours.then(|| (u64_at(header, 16), body))
 }
 
-/// Pages of a file that were given up: what of them is older than `sequence` is stale.
+/// Freed pages of a file: those older than `sequence` are stale.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Cut {
     pub(crate) first: u32,
@@ -258,24 +259,24 @@ pub(crate) struct Cut {
     pub(crate) sequence: u64,
 }
 
-/// Where an inode's cuts begin, its name, and its allotment.
+/// Offsets in an inode of its cuts, its name and its allotment.
 const CUTS_AT: usize = 32;
 const NAME_AT: usize = CUTS_AT + CUTS_MAX * 16;
 const ALLOTMENT_AT: usize = NAME_AT + NAME_BYTES_MAX;
 const _: () = assert!(ALLOTMENT_AT + ALLOTTED_MAX * 8 <= INODE_BYTES);
 
-/// A file.
+/// The inode of a file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Inode {
-    /// Empty for one that lives only as long as it is in use: a restart removes it.
+    /// Empty for a file that lives only while it is in use: a restart removes it.
     pub(crate) name: String,
     pub(crate) length_bytes: u64,
-    /// What is older belongs to an earlier file of this number.
+    /// Older pages belong to an earlier file with this number.
     pub(crate) born: u64,
-    /// When it got its name: the later of two with one name has it.
+    /// When it got its name: the later of two with one name keeps it.
     pub(crate) named: u64,
     pub(crate) cuts: Vec<Cut>,
-    /// Pages that may be written whatever else is.
+    /// Pages that can be written even when the store is full.
     pub(crate) allotment: Allotment,
 }
 
@@ -314,7 +315,8 @@ impl Inode {
         }
     }
 
-    /// The inode in these bytes, if there is one. They have passed their page's checksum.
+    /// Decodes the inode in these bytes, if there is one. The bytes have passed their page's
+    /// checksum.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Self>, FlashError> {
         if bytes[25] == 0 {
             return Ok(None);
@@ -325,7 +327,7 @@ impl Inode {
             .and_then(|name| std::str::from_utf8(name).ok());
         let name = name.ok_or_else(|| FlashError::UnknownFormat {
             place: "the table of files".to_owned(),
-            reason: "a name is no text".to_owned(),
+            reason: "a name is not UTF-8".to_owned(),
         })?;
         let cuts = bytes[CUTS_AT..NAME_AT].chunks(16).map(|place| Cut {
             first: u32_at(place, 0),

@@ -1,15 +1,15 @@
-//! How a store is cut up: pages, slots, stripes, chunks, and where each part of the non-volatile memory
-//! lies. All of it follows from a few numbers that the superblock keeps.
+//! The layout of a store: pages, slots, stripes, chunks, and each part of the non-volatile memory.
+//! A few numbers of the superblock determine all of it.
 //!
-//! A stripe is `data_devices` chunks of `chunk_bytes` with their parities, at the same place of every
-//! device; the chunks rotate over the devices. The first pages of a stripe are its summary, the others
-//! are slots for pages of files.
+//! A stripe is `data_devices` chunks of `chunk_bytes` with their parities, at the same offset of
+//! every device; the chunks rotate over the devices. The first pages of a stripe are its summary,
+//! the others are slots for pages of files.
 
 use crate::error::FlashError;
 
-/// Bytes of a page, the unit that files are mapped in.
+/// Page size in bytes; files are mapped in pages.
 pub const PAGE_BYTES: usize = 4096;
-/// Bytes of an entry of a stripe's table: file, page, age and checksum of what is in a slot.
+/// Bytes of an entry of a stripe's table: file, page, age and checksum of a slot's content.
 pub(crate) const ENTRY_BYTES: u64 = 16;
 /// Bytes of a stripe's header in the non-volatile memory.
 pub(crate) const HEADER_BYTES: u64 = 16;
@@ -20,7 +20,7 @@ const SUPERBLOCK_AREA_BYTES: u64 = PAGE_BYTES as u64;
 /// The most devices: a stripe's header has a bit for each.
 const DEVICES_MAX: usize = 16;
 
-/// The numbers that a store is made with.
+/// Parameters of a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Geometry {
     /// Devices that hold data of a stripe, the code's k.
@@ -33,14 +33,14 @@ pub struct Geometry {
     pub stripe_count: u32,
     /// Hotness groups; each has one buffer.
     pub group_count: usize,
-    /// Buffers beyond one a group. One lets writes go on while another is flushed; the others keep full ones
-    /// back, in which pages are written again that need not go to the devices then.
+    /// Buffers beyond one a group. One lets writes go on during a flush; the others hold full
+    /// buffers back, so that pages rewritten in them need no device write.
     pub spare_buffers: usize,
 }
 
 impl Geometry {
-    /// The thesis's default on the devices given: stripes of 8 MiB of data (a little less where 8 MiB
-    /// does not divide) and four groups; and as many spare buffers.
+    /// The thesis's default on the given devices: stripes of 8 MiB of data (a little less where 8
+    /// MiB does not divide), four groups, and as many spare buffers.
     pub fn new(data_devices: usize, parity_devices: usize, stripe_count: u32) -> Self {
         let page = PAGE_BYTES as u64;
         let chunk_bytes = (8 << 20) / data_devices.max(1) as u64 / page * page;
@@ -54,10 +54,10 @@ impl Geometry {
         }
     }
 
-    /// The same with as many stripes as devices of `capacity_bytes` hold.
+    /// Sets the stripe count to fill devices of `capacity_bytes`.
     #[must_use]
     pub fn filling(mut self, capacity_bytes: u64) -> Self {
-        // One chunk's room at the beginning of each device is for its header.
+        // Each device begins with one chunk's space for its header.
         let count = (capacity_bytes / self.chunk_bytes.max(1)).saturating_sub(1);
         self.stripe_count = count.min(u64::from(u32::MAX)) as u32;
         self
@@ -72,7 +72,7 @@ impl Geometry {
             })
         };
         if self.data_devices == 0 || self.device_count() > DEVICES_MAX {
-            return refuse("an array has 1 to 16 devices, one of them for data");
+            return refuse("an array has 1 to 16 devices, at least one of them for data");
         }
         if self.group_count == 0 || self.spare_buffers == 0 || self.buffer_count() > 255 {
             return refuse("there are 1 to 254 groups, and 1 to 254 spare buffers");
@@ -100,7 +100,7 @@ impl Geometry {
         self.data_devices + self.parity_devices
     }
 
-    /// Bytes of each device that are used.
+    /// Used bytes of each device.
     pub fn device_bytes(&self) -> u64 {
         self.chunk_bytes * (u64::from(self.stripe_count) + 1)
     }
@@ -112,7 +112,7 @@ impl Geometry {
 
     /// Pages of a stripe's summary.
     pub(crate) fn summary_pages(&self) -> u64 {
-        // One entry too many for each page of the summary itself is simpler than exact, and costs nothing
+        // This counts entries for the summary's own pages too, which is simpler and costs nothing
         // for stripes below 256 pages.
         let bytes = SUMMARY_HEADER_BYTES as u64 + self.stripe_pages() * ENTRY_BYTES;
         bytes.div_ceil(PAGE_BYTES as u64)
@@ -128,29 +128,29 @@ impl Geometry {
         self.group_count + self.spare_buffers
     }
 
-    /// Stripes that only collection may fill: one for each group, and two to have choice.
+    /// Stripes that only collection may fill: one for each group, and two for choice.
     pub(crate) fn reserved_stripes(&self) -> u32 {
         self.group_count as u32 + 2
     }
 
-    /// Stripes that collection needs in order to gain always: the reserved ones, and one for each buffer,
-    /// since buffers may be nearly empty.
+    /// Stripes that collection needs to always gain space: the reserved ones, and one for each
+    /// buffer, since buffers may be nearly empty.
     fn unusable_stripes(&self) -> u32 {
         self.reserved_stripes() + self.buffer_count() as u32
     }
 
-    /// Pages of files that the store may hold.
+    /// Capacity for pages of files.
     pub fn capacity_pages(&self) -> u64 {
         self.capacity_of(self.stripe_count)
     }
 
-    /// Pages of files that so many of its stripes may hold.
+    /// Capacity of `stripe_count` of its stripes for pages of files.
     pub(crate) fn capacity_of(&self, stripe_count: u32) -> u64 {
         let usable = stripe_count.saturating_sub(self.unusable_stripes());
         u64::from(usable) * u64::from(self.slot_count())
     }
 
-    /// The fewest stripes that may hold so many pages of files, at most all.
+    /// The fewest stripes with a capacity of `pages`, at most all.
     pub(crate) fn stripes_for(&self, pages: u64) -> u32 {
         let usable = pages.div_ceil(u64::from(self.slot_count()));
         let usable = u32::try_from(usable).unwrap_or(u32::MAX);
@@ -159,17 +159,17 @@ impl Geometry {
             .min(self.stripe_count)
     }
 
-    /// Bytes of non-volatile memory that the store needs.
+    /// Bytes of non-volatile memory required.
     pub fn nvram_bytes(&self) -> u64 {
         self.buffer_offset(self.buffer_count())
     }
 
-    /// Bytes of non-volatile memory that metadata takes: all but the buffers.
+    /// Bytes of non-volatile memory for metadata: all but the buffers.
     pub fn nvram_metadata_bytes(&self) -> u64 {
         self.buffer_offset(0)
     }
 
-    /// Where the entry of a slot lies in the non-volatile memory.
+    /// Offset of a slot's entry in the non-volatile memory.
     pub(crate) fn entry_offset(&self, stripe: u32, slot: u32) -> u64 {
         let headers = header_offset(self.stripe_count);
         let tables = headers.next_multiple_of(PAGE_BYTES as u64);
@@ -177,31 +177,32 @@ impl Geometry {
         tables + number * ENTRY_BYTES
     }
 
-    /// Where a buffer lies in the non-volatile memory.
+    /// Offset of a buffer in the non-volatile memory.
     pub(crate) fn buffer_offset(&self, buffer: usize) -> u64 {
         let end = self.entry_offset(self.stripe_count, 0);
         let first = end.next_multiple_of(PAGE_BYTES as u64);
         first + buffer as u64 * u64::from(self.slot_count()) * PAGE_BYTES as u64
     }
 
-    /// Where the stripe's chunk lies on its device.
+    /// Offset of the stripe's chunk on its device.
     pub(crate) fn chunk_offset(&self, stripe: u32) -> u64 {
         self.chunk_bytes * (u64::from(stripe) + 1)
     }
 
-    /// The device of a chunk of a stripe, data chunks first. Chunks rotate, so that parity is everywhere.
+    /// The device of a chunk of a stripe, data chunks first. Chunks rotate, so that all devices
+    /// hold parity.
     pub(crate) fn device_of(&self, stripe: u32, chunk: usize) -> usize {
         (stripe as usize + chunk) % self.device_count()
     }
 
-    /// The data chunk and the offset in it of a page of a stripe.
+    /// The data chunk of a stripe's page, and the offset in it.
     pub(crate) fn locate(&self, stripe_page: u64) -> (usize, u64) {
         let byte = stripe_page * PAGE_BYTES as u64;
         ((byte / self.chunk_bytes) as usize, byte % self.chunk_bytes)
     }
 }
 
-/// Where a stripe's header lies in the non-volatile memory.
+/// Offset of a stripe's header in the non-volatile memory.
 pub(crate) fn header_offset(stripe: u32) -> u64 {
     SUPERBLOCK_AREA_BYTES + u64::from(stripe) * HEADER_BYTES
 }

@@ -1,36 +1,37 @@
-//! How often data is written, and which group it belongs to (`CodFS` thesis, section 6.2.2, Algorithm 2).
+//! Hotness: how often data is written, and the group that it belongs to (`CodFS` thesis, section
+//! 6.2.2, Algorithm 2).
 //!
 //! The hotness of a unit is a moving average of the inverse interval between its writes; sequential
-//! K-means sorts hotness values into groups. The thesis's unit is a file. Here it is a page, or a run of
-//! pages up to a whole file, since a volume's or a database's file has hot and cold places. Time is the
-//! number of pages written so far, so that groups follow the load and not its pace.
+//! K-means sorts hotness values into groups. The thesis's unit is a file. Here it is a page, or a
+//! run of pages up to a whole file, since volumes and databases have hot and cold regions. Time is
+//! the number of pages written so far, so that groups follow the load and not its rate.
 //!
-//! A unit takes three bytes of ordinary memory: its hotness to a twelfth, and the time of its last write
-//! in ticks, of which the clock's whole round is sixteen times what the store holds. Both are finer than
-//! groups need to be told apart. They are learnt anew after a restart.
+//! A unit takes three bytes of ordinary memory: its hotness to a twelfth, and the tick of its last
+//! write; the clock wraps after sixteen times the store's capacity. Both are finer than the
+//! distance between groups. A restart learns them anew.
 
 use std::collections::BTreeMap;
 
-/// How hotness values are compared.
+/// Comparison of hotness values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HotnessScale {
-    /// By their difference, as in the thesis. Intervals spread over orders of magnitude, and most
-    /// centres come to lie among the few hottest.
+    /// By difference, as in the thesis. Intervals spread over orders of magnitude, so most centres
+    /// end up among the few hottest values.
     Linear,
-    /// By the difference of their logarithms: by how many times one is hotter than the other.
+    /// By the difference of logarithms, i.e. the ratio.
     Logarithmic,
 }
 
-/// What decides the groups.
+/// Parameters of the grouping.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct HotnessOptions {
     /// Weight of the newest interval in the average, above 0 and at most 1: the thesis's alpha.
     pub alpha: f64,
-    /// How far a group's centre follows the value that was put into it, 0 to 1: the thesis's beta.
+    /// How far a group's centre follows a value added to it, 0 to 1: the thesis's beta.
     pub beta: f64,
-    /// Pages of a file that have one hotness; `u32::MAX` is a whole file.
+    /// Pages of a file that share one hotness; `u32::MAX` is a whole file.
     pub unit_pages: u32,
-    /// How values are compared.
+    /// Comparison of values.
     pub scale: HotnessScale,
 }
 
@@ -47,33 +48,33 @@ impl Default for HotnessOptions {
 
 /// Units of a leaf.
 const LEAF_UNITS: u32 = 256;
-/// Steps of a coded hotness within a factor of two; 32 such factors have room in a byte.
+/// Steps of a coded hotness within a factor of two; a byte covers 32 such factors.
 const STEPS_PER_OCTAVE: f64 = 254.0 / 32.0;
 
-/// What the history of some units comes to.
+/// The history of some units.
 #[derive(Clone, Debug)]
 struct Leaf {
-    /// As [`encode`] has it; 0 is a unit that was never written.
+    /// Coded by [`encode`]; 0 is a unit that was never written.
     hotness: [u8; LEAF_UNITS as usize],
     /// Low bits of the tick of the last write.
     written_at: [u16; LEAF_UNITS as usize],
 }
 
-/// The hotness of everything, and the groups' centres.
+/// The hotness of all units, and the groups' centres.
 #[derive(Clone, Debug)]
 pub(crate) struct Hotness {
     options: HotnessOptions,
     leaves: BTreeMap<(u32, u32), Box<Leaf>>,
     centres: Vec<f64>,
-    /// A tick is so many doublings of one written page.
+    /// Base-2 logarithm of the written pages in a tick.
     tick_shift: u32,
 }
 
 impl Hotness {
     /// For a store that holds `capacity_pages`.
     pub(crate) fn new(options: HotnessOptions, group_count: usize, capacity_pages: u64) -> Self {
-        // The thesis guesses at random. Centres that begin orders of magnitude apart meet the values
-        // wherever these are.
+        // The thesis draws random centres. Centres that begin orders of magnitude apart suit values
+        // of any range.
         let guess = |group: usize| 0.1_f64.powf(group as f64 + 1.0);
         let centres = (0..group_count)
             .map(guess)
@@ -87,7 +88,7 @@ impl Hotness {
         }
     }
 
-    /// Where the history of a page's unit is: the leaf, and the unit in it.
+    /// The location of a unit's history: the leaf, and the unit in it.
     fn place(&self, file: u32, page: u32) -> ((u32, u32), usize) {
         let unit = page / self.options.unit_pages;
         ((file, unit / LEAF_UNITS), (unit % LEAF_UNITS) as usize)
@@ -97,18 +98,19 @@ impl Hotness {
         (now >> self.tick_shift) as u16
     }
 
-    /// Pages that were written between two ticks: at least half a tick's.
+    /// Pages written between two ticks: at least half a tick's.
     fn interval(&self, from: u16, to: u16) -> f64 {
         let ticks = f64::from(to.wrapping_sub(from)).max(0.5);
         ticks * f64::from(1_u32 << self.tick_shift)
     }
 
-    /// The group of a page that is written now. The first write of a unit, and further pages of one
-    /// write at the same time, tell nothing about intervals.
+    /// The group of a page that is being written. The first write of a unit, and further pages of
+    /// one write at the same time, give no interval.
     pub(crate) fn written(&mut self, file: u32, page: u32, now: u64) -> usize {
         let (key, at) = self.place(file, page);
         let tick = self.tick(now);
-        // Within one tick, one page was written again; of many, perhaps each once.
+        // Writes within one tick: a unit of one page was rewritten; in a larger unit each page may
+        // have been written once.
         let is_told = self.options.unit_pages == 1 && self.tick_shift > 0;
         let leaf = self.leaves.get(&key);
         let (code, written_at) =
@@ -129,15 +131,15 @@ impl Hotness {
         self.classify(hotness)
     }
 
-    /// The group of a page that collection moves: its hotness as if it were written now, so that what
-    /// was hot once cools down.
+    /// The group of a page that collection moves: its hotness as if it were written now, so that
+    /// formerly hot data cools down.
     pub(crate) fn moved(&mut self, file: u32, page: u32, now: u64) -> usize {
         let (key, at) = self.place(file, page);
         let alpha = self.options.alpha;
         let known = self.leaves.get(&key).filter(|leaf| leaf.hotness[at] != 0);
         let hotness = known.map_or(0.0, |leaf| {
             let interval = self.interval(leaf.written_at[at], self.tick(now)).max(1.0);
-            // No average of intervals is above what the time since the last write allows.
+            // The average of intervals cannot exceed what the time since the last write implies.
             let blended = alpha / interval + (1.0 - alpha) * decode(leaf.hotness[at]);
             blended.min(1.0 / interval)
         });
@@ -165,7 +167,7 @@ impl Hotness {
     }
 }
 
-/// A hotness in a byte: its logarithm, and never 0. The coldest, as after a first write, is 1.
+/// Codes a hotness in a byte: its logarithm, never 0. The coldest, as after a first write, is 1.
 fn encode(hotness: f64) -> u8 {
     let octaves = hotness.clamp(2_f64.powi(-32), 1.0).log2() + 32.0;
     1 + (octaves * STEPS_PER_OCTAVE).round() as u8
@@ -178,7 +180,7 @@ fn decode(code: u8) -> f64 {
     (f64::from(code - 1) / STEPS_PER_OCTAVE - 32.0).exp2()
 }
 
-/// A hotness on its scale. The coldest values are as cold as one write in 2^32 pages.
+/// The hotness on the chosen scale, cut off at one write in 2^32 pages.
 fn position(scale: HotnessScale, hotness: f64) -> f64 {
     match scale {
         HotnessScale::Linear => hotness,
@@ -211,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_often_is_apart_from_what_is_written_once() {
+    fn often_written_pages_are_in_another_group_than_once_written_ones() {
         for scale in [HotnessScale::Logarithmic, HotnessScale::Linear] {
             let mut hotness = hotness(scale);
             let mut groups = (0, 0);
@@ -234,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_hot_cools_down_when_it_is_moved_later() {
+    fn hot_pages_cool_down_when_they_are_moved_later() {
         let mut hotness = hotness(HotnessScale::Logarithmic);
         let mut hot = 0;
         for now in 0..1000 {

@@ -1,9 +1,9 @@
-//! The rival: a RAID-5 or RAID-6 volume that updates data and parity in place.
+//! The baseline: a RAID-5 or RAID-6 volume that updates data and parity in place.
 //!
 //! Each part of a row is updated by read-modify-write or by reconstruct-write, whichever reads less
-//! (`CodFS` thesis, sections 2.1.2 and 6.1.2). It takes no care of the write hole: parity that a crash leaves behind its
-//! data stays so, which a real array prevents with a journal or a map of dirty rows at further cost. It
-//! serves healthy arrays only; it is here to be compared with.
+//! (`CodFS` thesis, sections 2.1.2 and 6.1.2). It leaves the write hole open: after a crash, stale
+//! parity stays. A real array prevents this with a journal or a map of dirty rows, at further cost.
+//! It serves healthy arrays only, for comparison.
 
 use crate::device::Device;
 use crate::error::FlashError;
@@ -13,19 +13,19 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Rows that are locked together are so many rows apart.
+/// Distance in rows between rows that share a lock.
 const LOCK_COUNT: usize = 64;
 
-/// What an in-place array did so far.
+/// Counters of an in-place array.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct InPlaceCounts {
-    /// Writes to a row that did not cover all of it.
+    /// Writes that covered a row in part.
     pub partial_stripe_writes: u64,
-    /// Writes to a row that did.
+    /// Writes that covered a whole row.
     pub full_stripe_writes: u64,
-    /// Pieces of rows updated by reading what changes.
+    /// Pieces of rows updated by reading the old bytes.
     pub read_modify_writes: u64,
-    /// Pieces of rows updated by reading what does not.
+    /// Pieces of rows updated by reading the unchanged strips.
     pub reconstruct_writes: u64,
 }
 
@@ -39,11 +39,12 @@ pub struct InPlaceRaid<D> {
 }
 
 impl<D: Device> InPlaceRaid<D> {
-    /// An array of these devices, the last `parity_devices` of each row's for parity, rotating. A strip
-    /// is what a row has of each device, in bytes.
+    /// An array of these devices, with rotating parity on `parity_devices` of them in each row. A
+    /// strip is a row's part on one device, in bytes.
     ///
     /// # Errors
-    /// [`FlashError::Unsupported`] when there is no such code, or a strip is not of whole pages.
+    /// [`FlashError::Unsupported`] when the code does not exist, or a strip is not a whole number
+    /// of pages.
     pub fn new(
         devices: Vec<D>,
         parity_devices: usize,
@@ -65,12 +66,12 @@ impl<D: Device> InPlaceRaid<D> {
         })
     }
 
-    /// What it did so far.
+    /// Its counters.
     pub fn counts(&self) -> InPlaceCounts {
         *self.lock_counts()
     }
 
-    /// The devices, in their order.
+    /// The devices, in order.
     pub fn devices(&self) -> &[D] {
         &self.devices
     }
@@ -107,7 +108,7 @@ impl<D: Device> InPlaceRaid<D> {
         Ok(())
     }
 
-    /// Writes at `offset`, a multiple of 4 KiB as the length is, with parity. Durable after
+    /// Writes at `offset` with parity; offset and length are multiples of 4 KiB. Durable after
     /// [`InPlaceRaid::sync`].
     ///
     /// # Errors
@@ -116,7 +117,7 @@ impl<D: Device> InPlaceRaid<D> {
         self.write_rows(offset, bytes).map(|_| ())
     }
 
-    /// Writes as [`InPlaceRaid::write`] does, and syncs the devices that it wrote to.
+    /// Writes as [`InPlaceRaid::write`] does, and syncs the written devices.
     ///
     /// # Errors
     /// [`FlashError::Io`] when a device fails.
@@ -145,7 +146,7 @@ impl<D: Device> InPlaceRaid<D> {
         Ok(())
     }
 
-    /// Gives a bit for each device that was written to.
+    /// Returns a bit for each device written to.
     fn write_rows(&self, offset: u64, bytes: &[u8]) -> Result<u64, FlashError> {
         let mut touched = 0;
         let mut at = offset;
@@ -177,7 +178,7 @@ impl<D: Device> InPlaceRaid<D> {
             let last = end.max(start).min(start + self.strip_bytes);
             first - start..last - start
         };
-        // Between these borders each strip is written all along or not at all.
+        // Between these borders, each strip is written completely or not at all.
         let mut borders: Vec<u64> = (0..self.code.k())
             .map(touched)
             .filter(|range| !range.is_empty())
@@ -203,7 +204,7 @@ impl<D: Device> InPlaceRaid<D> {
         Ok(devices)
     }
 
-    /// Writes the strips given over a range of all strips of a row, and updates parity there.
+    /// Writes the given strips over a range of all strips of a row, and updates parity there.
     fn write_column(
         &self,
         row: u64,

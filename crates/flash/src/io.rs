@@ -12,13 +12,13 @@ use crate::store::{FlashStore, State};
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
-/// Where a page was found.
+/// The source of a page.
 enum Fetched {
-    /// It is a hole: zeros.
+    /// A hole: zeros.
     Hole,
-    /// It was in a buffer.
+    /// A buffer.
     Buffered,
-    /// It is on the devices.
+    /// The devices.
     Stored {
         place: Place,
         entry: Entry,
@@ -27,12 +27,12 @@ enum Fetched {
 }
 
 impl<D: Device, N: Nvram> FlashStore<D, N> {
-    /// Reads into `output` from `offset` on, and gives the number of bytes, fewer only at the file's
-    /// end.
+    /// Reads into `output` from `offset` on. Returns the number of bytes, which is smaller only at
+    /// the file's end.
     ///
     /// # Errors
     /// [`FlashError::NoSuchFile`]; [`FlashError::Damaged`] and [`FlashError::TooManyMissing`] when
-    /// more is lost than the array survives.
+    /// the loss exceeds the array's tolerance.
     pub fn read(&self, file: FileId, offset: u64, output: &mut [u8]) -> Result<usize, FlashError> {
         let left = self.length(file)?.saturating_sub(offset);
         let wanted = (output.len() as u64).min(left) as usize;
@@ -49,8 +49,8 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         Ok(wanted)
     }
 
-    /// Writes `bytes` at `offset`, durably; the file grows where needed. A crash meanwhile leaves each
-    /// page as it was or as it is to be.
+    /// Writes `bytes` at `offset`, durably; the file grows if needed. A crash during the write
+    /// leaves each page either old or new.
     ///
     /// # Errors
     /// [`FlashError::NoSuchFile`], [`FlashError::OutOfRange`], [`FlashError::NoSpace`], or the first
@@ -60,7 +60,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         self.persist_up_to(ticket)
     }
 
-    /// Writes `bytes` at `offset` as [`FlashStore::write`] does, but durable only after
+    /// Writes `bytes` at `offset` as [`FlashStore::write`] does, but it is durable only after
     /// [`FlashStore::sync`].
     ///
     /// # Errors
@@ -74,14 +74,14 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         self.stage_write(file, offset, bytes).map(|_| ())
     }
 
-    /// Writes, and gives the ticket up to which it is to be made durable.
+    /// Writes, and returns the ticket to persist.
     fn stage_write(&self, file: FileId, offset: u64, bytes: &[u8]) -> Result<u64, FlashError> {
         let end = offset.saturating_add(bytes.len() as u64);
         check_end(end)?;
         if bytes.is_empty() {
             return Ok(0);
         }
-        // A page of a file that is long enough is by far the most common, and takes one turn.
+        // Usually the page lies within the file, and one turn suffices.
         let is_page = bytes.len() == PAGE_BYTES && offset.is_multiple_of(PAGE);
         if is_page
             && let Some(ticket) = self.write_within(file.0, (offset / PAGE) as u32, end, bytes)?
@@ -97,7 +97,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
             let (page, within) = ((at / PAGE) as u32, (at % PAGE) as usize);
             let rest = &bytes[done..];
             if within == 0 && rest.len() >= stripe_bytes {
-                // Durable when this returns, with all that came before.
+                // Durable when this returns, with all earlier changes.
                 self.write_direct(file.0, page, &rest[..stripe_bytes])?;
                 done += stripe_bytes;
             } else if within == 0 && rest.len() >= PAGE_BYTES {
@@ -112,7 +112,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         Ok(ticket)
     }
 
-    /// Makes everything durable that was written so far, to any file.
+    /// Makes every earlier write to any file durable.
     ///
     /// # Errors
     /// The first failure of the store.
@@ -120,7 +120,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         self.persist()
     }
 
-    /// Makes the file reach to `end`, before anything is written there.
+    /// Grows the file to `end`, before anything is written there.
     fn grow(&self, file: FileId, end: u64) -> Result<(), FlashError> {
         self.attempt(Writer::User, |state| {
             let inode = state.files.get(file.0).ok_or_else(|| no_such(file.0))?;
@@ -135,7 +135,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         })
     }
 
-    /// Replaces a page. The file keeps its length. Gives the ticket.
+    /// Replaces a page. The file keeps its length. Returns the ticket.
     pub(crate) fn write_page(
         &self,
         file: u32,
@@ -143,10 +143,11 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         contents: &[u8],
     ) -> Result<u64, FlashError> {
         let written = self.write_within(file, page, 0, contents)?;
-        Ok(written.expect("every file is as long as nothing"))
+        Ok(written.expect("every file has at least length 0"))
     }
 
-    /// Replaces a page, if the file reaches to `end`. Gives the ticket; none if it does not.
+    /// Replaces a page if the file reaches to `end`. Returns the ticket, or none if the file is
+    /// shorter.
     fn write_within(
         &self,
         file: u32,
@@ -167,7 +168,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         })
     }
 
-    /// Refuses a page of a file that is gone, or one more than there may be.
+    /// Refuses a page of a deleted file, or one beyond the capacity.
     fn check_fresh(&self, state: &State, file: u32, page: u32) -> Result<(), Halt> {
         state.files.get(file).ok_or_else(|| no_such(file))?;
         if state.is_granted(file, page) {
@@ -176,7 +177,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         self.check_space(state, 1)
     }
 
-    /// Changes a part of a page, whatever else is written to it meanwhile. Gives the ticket.
+    /// Changes a part of a page, with concurrent writes to its other parts. Returns the ticket.
     fn write_part(
         &self,
         file: u32,
@@ -208,7 +209,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         }
     }
 
-    /// Reads a page, and gives its age; none for a hole.
+    /// Reads a page and returns its age; none for a hole.
     fn fetch(&self, file: u32, page: u32, output: &mut [u8]) -> Result<Option<u64>, FlashError> {
         let mut seen = None;
         loop {
@@ -224,8 +225,8 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
                     _,
                 ) => (place, entry, missing),
             };
-            // Unlocked, a stripe may be collected and written anew while it is read: then the page
-            // has another place, and is read again from there.
+            // Without the lock, the stripe may be collected and rewritten during the read: then the
+            // page has another place, and is read again from there.
             let is_moving = seen != Some((place, entry.sequence));
             match self.read_slot(place, &entry, missing, output) {
                 Ok(()) => return Ok(Some(entry.sequence)),
@@ -275,7 +276,8 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         Ok((found, 0))
     }
 
-    /// Reads a slot of a sealed stripe. Bytes that fail their checksum are rebuilt from the other devices.
+    /// Reads a slot of a sealed stripe. Bytes that fail their checksum are rebuilt from the other
+    /// devices.
     pub(crate) fn read_slot(
         &self,
         place: Place,

@@ -1,16 +1,16 @@
-//! TWEEN: a store of files on an array of SSDs that only ever writes full stripes, and a model of SSDs to
-//! see what that spares ("Toward Write Efficiency and Endurance in SSD RAID", chapter 6 of the `CodFS`
-//! thesis).
+//! TWEEN: a store of files on an array of SSDs that writes full stripes only, and a model of SSDs
+//! to measure the savings ("Toward Write Efficiency and Endurance in SSD RAID", chapter 6 of the
+//! `CodFS` thesis).
 //!
-//! Small writes wait in buffers of non-volatile memory, one for each group of data that is written about
-//! equally often. A full buffer goes to the devices as one RAID-5 or RAID-6 stripe whose chunks are whole
-//! erase blocks, so neither the array nor the SSDs read, modify and write again. Live pages of stripes
-//! that are mostly stale go back through the same buffers.
+//! Small writes wait in buffers of non-volatile memory, one for each group of data with a similar
+//! write rate. A full buffer goes to the devices as one RAID-5 or RAID-6 stripe whose chunks are
+//! whole erase blocks, so neither the array nor the SSDs do read-modify-write. Live pages of mostly
+//! stale stripes go back through the same buffers.
 //!
-//! It is not: a file system (names are flat, and there are no permissions), nor does it have threads or
-//! clocks. [`FlashStore::maintain`] is for a thread of the caller's.
+//! It is not a file system (names are flat, and there are no permissions), and has no threads or
+//! clocks. The caller's thread runs [`FlashStore::maintain`].
 //!
-//! `docs/flash.md` has the layout of everything, what a crash can tear of it, and what was measured.
+//! `docs/flash.md` has the complete layout, the effects of a crash, and measurements.
 //!
 //! ```
 //! use gabion_flash::{FlashOptions, FlashStore, Geometry, Power, SimDevice, SimNvram};

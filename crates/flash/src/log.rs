@@ -1,5 +1,5 @@
-//! The log module (`CodFS` thesis, section 6.2.2): pages go to the buffer of their group, full buffers go
-//! to the devices as whole stripes, and what is as large as a stripe goes there at once.
+//! The log module (`CodFS` thesis, section 6.2.2): pages go to the buffer of their group, full
+//! buffers go to the devices as whole stripes, and writes as large as a stripe go there at once.
 
 use crate::buffers::{Buffers, Room};
 use crate::device::Device;
@@ -12,7 +12,7 @@ use crate::page_map::Place;
 use crate::store::{FlashStore, State};
 use std::sync::PoisonError;
 
-/// Who appends.
+/// The origin of an append.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Writer {
     /// A user, who may not take the reserved stripes.
@@ -21,24 +21,24 @@ pub(crate) enum Writer {
     Collector,
 }
 
-/// What is short.
+/// The missing resource.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Shortage {
     /// A stripe that is ready to be opened.
     Stripe,
-    /// A buffer with nothing in it.
+    /// An empty buffer.
     Buffer,
     /// Slots that wait for their successors to be durable.
     Slots,
-    /// Room below the devices for so many stripes.
+    /// Space below the devices for this many stripes.
     Below(u32),
 }
 
-/// Why an attempt did not come to its end.
+/// Why an attempt halted.
 pub(crate) enum Halt {
-    /// It may succeed once this is there.
+    /// It may succeed once this resource is available.
     Short(Shortage),
-    /// It will not.
+    /// It cannot succeed.
     Failed(FlashError),
 }
 
@@ -49,8 +49,8 @@ impl From<FlashError> for Halt {
 }
 
 impl<D: Device, N: Nvram> FlashStore<D, N> {
-    /// Attempts something under the state's lock, gets what it lacks without the lock, and attempts it
-    /// again. An attempt that halts must have changed nothing.
+    /// Attempts an operation under the state's lock. If it lacks a resource, obtains that without
+    /// the lock and retries. An attempt that halts must have changed nothing.
     pub(crate) fn attempt<T>(
         &self,
         writer: Writer,
@@ -75,8 +75,8 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         }
     }
 
-    /// Puts a page into a group's buffer, or without a group into the one that will be flushed soonest, and
-    /// has the map say so.
+    /// Puts a page into a group's buffer, or without a group into the one that will be flushed
+    /// first, and updates the map.
     pub(crate) fn append(
         &self,
         state: &mut State,
@@ -101,7 +101,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         Ok(())
     }
 
-    /// A place's page is elsewhere now, or gone. Gives whether it was in a buffer.
+    /// Notes that the page of a place has moved or is gone. Returns whether it was in a buffer.
     pub(crate) fn release(&self, state: &mut State, place: Place) -> bool {
         let (stripe, slot) = self.split(place);
         let now = state.clock;
@@ -116,8 +116,8 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         true
     }
 
-    /// Takes a slot of the group's buffer, which is opened if need be. Without a group it takes one that is
-    /// flushed soon.
+    /// Takes a slot of the group's buffer, and opens one if needed. Without a group it takes a slot
+    /// that will be flushed soon.
     fn slot(
         &self,
         state: &mut State,
@@ -139,8 +139,9 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
                 } => {
                     let age = state.sequence - state.stripes.get(stripe).base;
                     if age > u64::from(u32::MAX) {
-                        // Entries count from the stripe's base in 32 bits. A buffer that is so old is
-                        // flushed with what it has; that slot and its other free ones stay empty.
+                        // An entry's sequence is relative to the stripe's base in 32 bits. A buffer
+                        // too old for that is flushed as it is; that slot and its other free ones
+                        // stay empty.
                         state.buffers.close(buffer);
                         continue;
                     }
@@ -153,7 +154,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
                 return Err(Halt::Short(Shortage::Buffer));
             };
             let Some(stripe) = state.prepared.pop() else {
-                // Where even collection finds no free stripe, any slot is better than none.
+                // If even collection finds no free stripe, any slot will do.
                 let other = state.buffers.group_with_room();
                 if writer == Writer::Collector
                     && state.stripes.free_count() == 0
@@ -173,8 +174,8 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         }
     }
 
-    /// Makes a free stripe ready to be opened: its table is empty, durably, before its header says that
-    /// there is anything in it. Collects first where only reserved stripes are free.
+    /// Makes a free stripe ready to be opened: its table is durably empty before its header marks
+    /// it as used. Collects first if only reserved stripes are free.
     fn prepare(&self, writer: Writer) -> Result<(), FlashError> {
         let reserved = match writer {
             Writer::User => self.geometry.reserved_stripes(),
@@ -199,15 +200,16 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
                     let wanted = state.stripes.backed() + 1;
                     drop(state);
                     match self.back(wanted) {
-                        // Those that have room are collected, as where no other is free.
+                        // Without space for more, stripes that have space are collected.
                         Ok(()) | Err(FlashError::FullBelow { .. }) => continue,
                         Err(error) => return Err(error),
                     }
                 }
                 state.counts.stall_count += u64::from(writer == Writer::User);
             }
-            // Collection is not to collect for its own sake, and gains nothing where nothing is stale.
-            // What waits to be flushed may be stale, and another thread may have freed a stripe meanwhile.
+            // Collection must not collect recursively, and gains nothing without stale pages.
+            // Buffers that wait for a flush may be stale, and another thread may have freed a
+            // stripe.
             let is_stuck = writer == Writer::Collector || !self.collect()?;
             if is_stuck && is_last {
                 return Err(FlashError::NoSpace {
@@ -224,7 +226,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         Ok(())
     }
 
-    /// Empties the table of a stripe, and gives it its base.
+    /// Clears the table of a stripe, and sets its base.
     fn stage_empty(&self, state: &mut State, stripe: u32, base: u64) -> Result<(), FlashError> {
         let zeros = vec![0; self.geometry.slot_count() as usize * ENTRY_BYTES as usize];
         let header = header_offset(stripe);
@@ -262,7 +264,8 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
                 };
                 (buffer, stripe, state.stripes.get(stripe).base)
             };
-            // Entries of a sealed stripe are believed without their pages, so they come first.
+            // Entries of a sealed stripe are trusted without their pages, so they are made durable
+            // first.
             self.persist()?;
             let mut table = self.table(stripe)?;
             let data = self.lay_out(stripe, base, &mut table, &mut scratch.data);
@@ -296,7 +299,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         Ok(table)
     }
 
-    /// Makes `data` a stripe with its summary, and gives the part where its pages go.
+    /// Lays `data` out as a stripe with its summary, and returns the part for its pages.
     fn lay_out<'a>(
         &self,
         stripe: u32,
@@ -311,7 +314,8 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         pages
     }
 
-    /// Writes a stripe's worth of pages of a file without a buffer. The file must be as long already.
+    /// Writes a stripe's worth of pages of a file without a buffer. The file must already reach
+    /// that far.
     pub(crate) fn write_direct(
         &self,
         file: u32,
@@ -357,8 +361,8 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         self.adopt(stripe, missing, (file, first), sequence)
     }
 
-    /// Has the map say what a stripe holds that was written without a buffer, except where something
-    /// newer came in between.
+    /// Updates the map for a stripe that was written without a buffer, except for pages that were
+    /// rewritten during the write.
     fn adopt(
         &self,
         stripe: u32,
@@ -393,8 +397,8 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         Ok(())
     }
 
-    /// Puts a page into the group that its hotness says. For users; collection asks the hotness for what
-    /// it moves. Pages of the table go with what is flushed next, so that the devices hold a recent one
+    /// Puts a page into the group of its hotness. For users; collection classifies the pages that
+    /// it moves. Pages of the table go into the next flush, so that the devices hold a recent copy
     /// however hot it is.
     pub(crate) fn append_written(
         &self,
@@ -404,7 +408,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         contents: (&[u8], &Summed),
     ) -> Result<(), Halt> {
         let clock = state.clock;
-        // Once, however often it is attempted.
+        // Classified once, over all attempts.
         let group = match file {
             TABLE => None,
             _ => Some(*group.get_or_insert_with(|| state.hotness.written(file, page, clock))),

@@ -1,14 +1,15 @@
 //! Non-volatile memory in a mapped file.
 //!
-//! On a file system mounted with DAX the file is the memory itself: it is written through the map and made
-//! durable with `msync`, which flushes the processor's caches. A mapping that asks for cache-line flushes
-//! without the system call (`MAP_SYNC`) is not made, because no machine of ours could test it. Elsewhere the
-//! map shows the page cache before a disk. It is read there, and written with `pwrite` and `fdatasync`: a
-//! page that is dirtied through a map costs a fault and a change of page tables with every sync, which was
-//! five to ten times the sync itself on the disk at hand. [`MappedNvram::kind`] says which of the two it is.
+//! On a file system mounted with DAX the file is the memory itself: it is written through the map
+//! and made durable with `msync`, which flushes the processor's caches. `MAP_SYNC` mappings, which
+//! need no system call, are not used, since no machine was available to test them. Elsewhere the
+//! map shows the page cache of a disk. It is read there, and written with `pwrite` and `fdatasync`:
+//! dirtying a page through a map costs a fault and a page table change with every sync, which took
+//! five to ten times as long as the sync itself. [`MappedNvram::kind`] returns which of the two it
+//! is.
 //!
-//! The map is a slice of atomic words, so that threads may touch it as they like without undefined
-//! behaviour. What they may touch when is the store's business.
+//! The map is a slice of atomic words, so that concurrent access is not undefined behaviour. The
+//! store orders the accesses.
 
 // The view of the memory map as atomics is a cast.
 #![allow(unsafe_code)]
@@ -28,7 +29,7 @@ const WORD_BYTES: usize = size_of::<u64>();
 /// `msync` takes addresses that are multiples of the system's page size; this is one of all sizes in use.
 const SYNC_ALIGN_BYTES: u64 = 64 << 10;
 
-/// What stands behind a mapped file.
+/// The medium of a mapped file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NvramKind {
     /// Persistent memory, mapped directly.
@@ -48,20 +49,20 @@ pub struct MappedNvram {
 }
 
 impl MappedNvram {
-    /// Makes a file of `length_bytes` zeros and maps it.
+    /// Creates a file of `length_bytes` zeros and maps it.
     ///
     /// # Errors
-    /// When it exists already, or cannot be made or mapped.
+    /// If it exists already, or cannot be created or mapped.
     pub fn create(path: &Path, length_bytes: u64) -> io::Result<Self> {
         let file = OpenOptions::new()
             .read(true)
             .write(true)
             .create_new(true)
             .open(path)?;
-        // Zeros that are written take no allocation later, within the first sync of each page.
+        // Written zeros save an allocation within the first sync of each page.
         let zeros = vec![0; 1 << 20];
         let mut at = 0;
-        // A file that cannot be as large as asked for should say so now, not when a page is touched.
+        // If the file system cannot hold the file, fail now, not when a page is touched.
         match fallocate(&file, FallocateFlags::empty(), 0, length_bytes) {
             Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
             Err(error) => return Err(error.into()),
@@ -75,10 +76,10 @@ impl MappedNvram {
         Self::map(file, path)
     }
 
-    /// Maps a file that exists.
+    /// Maps an existing file.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] when another process has it, or whatever mapping it fails with.
+    /// [`io::ErrorKind::WouldBlock`] when another process holds it, or any error of the mapping.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         Self::map(file, path)
@@ -87,13 +88,13 @@ impl MappedNvram {
     fn map(file: File, path: &Path) -> io::Result<Self> {
         file.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => {
-                io::Error::new(io::ErrorKind::WouldBlock, "another process has it")
+                io::Error::new(io::ErrorKind::WouldBlock, "another process uses it")
             }
             TryLockError::Error(error) => error,
         })?;
         let map = MmapRaw::map_raw(&file)?;
         if map.len() % WORD_BYTES != 0 {
-            let words = "its length is no multiple of eight bytes";
+            let words = "its length is not a multiple of eight bytes";
             return Err(io::Error::new(io::ErrorKind::InvalidData, words));
         }
         let attributes = statx(CWD, path, AtFlags::empty(), StatxFlags::BASIC_STATS)
@@ -106,7 +107,7 @@ impl MappedNvram {
         Ok(Self { map, kind, file })
     }
 
-    /// What stands behind it.
+    /// The medium of the file.
     pub fn kind(&self) -> NvramKind {
         self.kind
     }
@@ -122,9 +123,9 @@ impl MappedNvram {
             start <= self.map.len() && bytes <= self.map.len() - start,
             "accesses are within the memory"
         );
-        // SAFETY: the range is within the map, which lives as long as `self`, is page-aligned and is
-        // never shortened while the lock is held. All accesses of this process are through atomics,
-        // and the lock keeps other processes away, so there are no data races.
+        // SAFETY: the range is within the map, which lives as long as `self`, is page-aligned and
+        // is never shortened while the lock is held. All accesses of this process are through
+        // atomics, and the lock excludes other processes, so there are no data races.
         unsafe {
             let first = self.map.as_mut_ptr().cast::<()>().byte_add(start);
             std::slice::from_raw_parts(first.cast::<AtomicU64>(), bytes / WORD_BYTES)

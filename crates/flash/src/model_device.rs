@@ -1,7 +1,8 @@
-//! A device that runs the SSD model beside the bytes that it holds in memory, and memory to go with it.
+//! A device with the SSD model and its bytes in memory, and an in-memory counterpart of the
+//! non-volatile memory.
 //!
-//! Pages of zeros take no memory, so an experiment whose user data is zeros can run the real store on
-//! arrays of any size. It is not for keeping data: everything goes with the process.
+//! Pages of zeros take no memory, so an experiment whose user data is zeros can run the real store
+//! on arrays of any size. Nothing outlives the process.
 
 use crate::device::Device;
 use crate::geometry::PAGE_BYTES;
@@ -37,17 +38,17 @@ impl ModelDevice {
         }
     }
 
-    /// What the SSD did so far.
+    /// The SSD's counters.
     pub fn counts(&self) -> SsdCounts {
         self.lock().ssd.counts()
     }
 
-    /// How its erases are spread.
+    /// The distribution of its erases.
     pub fn wear(&self) -> Wear {
         self.lock().ssd.wear()
     }
 
-    /// Forgets what was counted, and keeps the state.
+    /// Resets the counters, and keeps the state.
     pub fn reset_counts(&self) {
         self.lock().ssd.reset_counts();
     }
@@ -57,14 +58,14 @@ impl ModelDevice {
     }
 }
 
-/// A range in flash pages: the first, how many it touches, and how many of these it does not cover.
+/// A range in flash pages: the first, how many it touches, and how many of these it covers in part.
 struct Touched {
     first: u32,
     count: u32,
     partial_count: u32,
 }
 
-/// The flash pages of a range, which must begin at a border of 4 KiB.
+/// The flash pages of a range, which must begin at a multiple of 4 KiB.
 fn touched(ssd: &Ssd, offset: u64, bytes: usize) -> io::Result<Touched> {
     let spec = ssd.spec();
     let end = offset + bytes as u64;
@@ -114,7 +115,7 @@ impl Device for ModelDevice {
         if !bytes.len().is_multiple_of(PAGE_BYTES) {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
         }
-        // What is written in part is read, and programmed anew with the rest of it.
+        // A page written in part is read and programmed again.
         model.ssd.read(pages.first, pages.partial_count);
         model.ssd.write(pages.first, pages.count);
         for (page, bytes) in numbers(offset).zip(bytes.chunks(PAGE_BYTES)) {
@@ -145,14 +146,14 @@ impl Device for ModelDevice {
     }
 }
 
-/// Ordinary memory in the place of non-volatile memory, for stores on modelled SSDs.
+/// Ordinary memory in place of non-volatile memory, for stores on modelled SSDs.
 #[derive(Debug)]
 pub struct ModelNvram {
     bytes: Mutex<Vec<u8>>,
 }
 
 impl ModelNvram {
-    /// Memory of so many zeros.
+    /// Memory of `length_bytes` zeros.
     pub fn new(length_bytes: u64) -> Self {
         Self {
             bytes: Mutex::new(vec![0; length_bytes as usize]),

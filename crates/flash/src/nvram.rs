@@ -1,40 +1,40 @@
-//! What the store asks of non-volatile memory: small reads and writes, and a way to make them durable.
+//! The store's interface to non-volatile memory: small reads and writes, and a persist operation.
 //!
-//! [`MappedNvram`](crate::MappedNvram) is a mapped file; [`SimNvram`](crate::SimNvram) loses power on
-//! request. A write becomes durable with the next [`Nvram::persist`] of its range, or earlier; until
-//! then any of its aligned words may be durable and others not. That holds for every kind of such
-//! memory, so nothing in the store relies on more than one word of eight bytes being whole.
+//! [`MappedNvram`](crate::MappedNvram) is a mapped file; [`SimNvram`](crate::SimNvram) loses power
+//! on request. A write becomes durable with the next [`Nvram::persist`] of its range, or earlier;
+//! until then some of its aligned words may be durable and others not. This holds for every such
+//! memory, so the store relies on the atomicity of single words of eight bytes only.
 
 use std::io;
 use std::ops::Range;
 
 /// Non-volatile memory. Offsets and lengths are bytes and multiples of 8.
 pub trait Nvram: Send + Sync {
-    /// Bytes of the memory.
+    /// The memory's size in bytes.
     fn length_bytes(&self) -> u64;
 
     /// Fills `output` from `offset`.
     ///
     /// # Errors
-    /// When the memory has failed.
+    /// If the memory has failed.
     ///
     /// # Panics
-    /// When the range is not within the memory or not of whole words.
+    /// If the range is not within the memory or not of whole words.
     fn read(&self, offset: u64, output: &mut [u8]) -> io::Result<()>;
 
-    /// Stores `bytes` at `offset`. Each aligned word of eight bytes is stored whole.
+    /// Stores `bytes` at `offset`. Each aligned word of eight bytes is stored atomically.
     ///
     /// # Errors
-    /// When the memory has failed.
+    /// If the memory has failed.
     ///
     /// # Panics
-    /// When the range is not within the memory or not of whole words.
+    /// If the range is not within the memory or not of whole words.
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Makes everything that was stored in `ranges` before the call durable.
+    /// Makes everything stored in `ranges` before the call durable.
     ///
     /// # Errors
-    /// When the memory fails: nothing is known then about what is durable.
+    /// If the memory fails: it is unknown then what is durable.
     fn persist(&self, ranges: &[Range<u64>]) -> io::Result<()>;
 }
 

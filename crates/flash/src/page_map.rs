@@ -1,4 +1,4 @@
-//! Where each page of each file is: four bytes a page, in leaves of 256 pages.
+//! The map of each file's pages to their places: four bytes a page, in leaves of 256 pages.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ impl PageMap {
         (place != NOWHERE).then_some(Place(place))
     }
 
-    /// Gives the page's place before.
+    /// Returns the page's previous place.
     pub(crate) fn set(&mut self, file: u32, page: u32, place: Place) -> Option<Place> {
         let leaf = self
             .leaves
@@ -41,7 +41,7 @@ impl PageMap {
         (before != NOWHERE).then_some(Place(before))
     }
 
-    /// How many pages of a file from `first` to below `end` have a place.
+    /// Number of pages of a file from `first` to below `end` that have a place.
     pub(crate) fn count(&self, file: u32, first: u32, end: u32) -> u64 {
         let leaves = (file, first / LEAF_PAGES)..=(file, end / LEAF_PAGES);
         let mut count = 0;
@@ -55,8 +55,8 @@ impl PageMap {
         count
     }
 
-    /// Takes the pages of a file from `first` to below `end`, or to the file's end for `u32::MAX`, out
-    /// of the map, and gives their places.
+    /// Removes the pages of a file from `first` to below `end`, or to the file's end for
+    /// `u32::MAX`, from the map, and returns their places.
     pub(crate) fn take(&mut self, file: u32, first: u32, end: u32) -> Vec<Place> {
         let mut taken = Vec::new();
         let mut emptied = Vec::new();

@@ -1,12 +1,13 @@
-//! Devices and non-volatile memory in one machine that loses power on request, reproducibly from a seed.
+//! Devices and non-volatile memory of one machine that loses power on request, reproducibly from a
+//! seed.
 //!
-//! Every write and sync of any of them is an operation, and the power may go out at any. What a crash
-//! keeps: everything synced; of unsynced writes, each granule (a sector of a device, a sector or a word
-//! of the memory) has what it had after some number of the writes to it, drawn for each granule by
-//! itself. So writes tear, and later ones may be durable before earlier ones. The operation at which the
-//! power goes out is torn in the same way.
+//! Every write and sync is an operation, and the power may fail at any. A crash keeps everything
+//! synced. Each granule (a sector of a device, a sector or a word of the memory) with unsynced
+//! writes has the contents after some number of these, drawn independently for each granule. So
+//! writes tear, and later ones may be durable before earlier ones. The operation during which the
+//! power fails is torn in the same way.
 //!
-//! Not modelled: latencies, and bytes that rot.
+//! Not modelled: latencies and bit rot.
 
 use crate::device::Device;
 use crate::geometry::PAGE_BYTES;
@@ -16,7 +17,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes that a device writes all or nothing.
+/// Bytes that a device writes atomically.
 const SECTOR_BYTES: usize = 512;
 
 /// The power supply of a simulated machine, and the clock of its crashes. Clones share it.
@@ -33,7 +34,7 @@ struct Supply {
 }
 
 impl Power {
-    /// Power that stays on.
+    /// A supply that stays on.
     pub fn on() -> Self {
         let state = Supply {
             operation_count: 0,
@@ -45,7 +46,7 @@ impl Power {
         }
     }
 
-    /// Cuts the power during the operation that brings the count to `number`.
+    /// Cuts the power during the operation that raises the count to `number`.
     pub fn off_at(&self, number: u64) {
         self.lock().off_at = Some(number);
     }
@@ -55,7 +56,7 @@ impl Power {
         self.lock().operation_count
     }
 
-    /// Whether the power is out.
+    /// Whether the power is off.
     pub fn is_off(&self) -> bool {
         self.lock().is_off
     }
@@ -64,7 +65,7 @@ impl Power {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts an operation. Gives whether the power goes out during it.
+    /// Counts an operation. Returns whether the power fails during it.
     fn operate(&self) -> io::Result<bool> {
         let mut supply = self.lock();
         if supply.is_off {
@@ -87,12 +88,12 @@ fn powered_off() -> io::Error {
     io::Error::other("the power is out")
 }
 
-/// Bytes, and what of them is not durable yet.
+/// Bytes, and which of them are not durable yet.
 #[derive(Clone, Debug)]
 struct Contents {
     current: Vec<u8>,
     granule_bytes: usize,
-    /// For each granule with unsynced writes: what is durable, and what it was after each write but
+    /// For each granule with unsynced writes: its durable contents, and those after each write but
     /// the last.
     unsynced: BTreeMap<usize, Vec<Vec<u8>>>,
     /// The file system below, where the bytes are a file with holes.
@@ -102,14 +103,14 @@ struct Contents {
 /// The file system below a file with holes.
 #[derive(Clone, Debug)]
 struct Below {
-    /// Pages of the file that are no holes.
+    /// Pages of the file that are not holes.
     filled: BTreeSet<usize>,
-    /// Pages that it still has room for.
+    /// Pages for which it still has space.
     left: usize,
 }
 
 impl Below {
-    /// Fills holes, as far as there is room.
+    /// Fills holes, as far as there is space.
     fn fill(&mut self, range: &Range<usize>) -> io::Result<()> {
         for page in range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES) {
             if self.filled.contains(&page) {
@@ -176,7 +177,7 @@ impl Contents {
         self.unsynced.append(&mut rest);
     }
 
-    /// Loses power: each granule has what it had at some moment since it was last synced.
+    /// Loses power: each granule has its contents at some moment since its last sync.
     fn crash(&mut self, random: &mut impl FnMut(u64) -> u64) {
         for (granule, older) in std::mem::take(&mut self.unsynced) {
             let pick = random(older.len() as u64 + 1) as usize;
@@ -188,7 +189,7 @@ impl Contents {
     }
 }
 
-/// Draws below a bound from a seed: `SplitMix64`, which is enough for fates of sectors.
+/// Draws below a bound from a seed: `SplitMix64`, which suffices for the fates of sectors.
 fn draws(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut state = seed;
     move |bound| {
@@ -208,7 +209,7 @@ pub struct SimDevice {
 }
 
 impl SimDevice {
-    /// A device of so many zeros.
+    /// A device of `capacity_bytes` zeros.
     pub fn new(power: &Power, capacity_bytes: usize) -> Self {
         Self {
             contents: Arc::new(Mutex::new(Contents::new(capacity_bytes, SECTOR_BYTES))),
@@ -216,7 +217,7 @@ impl SimDevice {
         }
     }
 
-    /// What a crash now leaves, on another supply. This one keeps what it has.
+    /// A copy after a crash now, on another supply. The original keeps its contents.
     #[must_use]
     pub fn after_crash(&self, power: &Power, seed: u64) -> Self {
         let contents = survivor(&self.contents, seed);
@@ -226,7 +227,7 @@ impl SimDevice {
         }
     }
 
-    /// Makes it a file with holes, on a file system that has room for so many pages more.
+    /// Makes it a file with holes, on a file system with space for `pages` more pages.
     pub fn leave_room(&self, pages: usize) {
         let mut contents = lock(&self.contents);
         let filled = contents
@@ -239,10 +240,10 @@ impl SimDevice {
         });
     }
 
-    /// Changes a byte behind the store's back, durably.
+    /// Changes a byte durably, without the store's knowledge.
     ///
     /// # Panics
-    /// When the device has no such byte.
+    /// If the device has no such byte.
     pub fn rot(&self, offset: u64) {
         lock(&self.contents).current[offset as usize] ^= 0x55;
     }
@@ -278,7 +279,7 @@ impl Device for SimDevice {
     }
 
     fn sync(&self) -> io::Result<()> {
-        // What a sync that the power interrupts has written is as open as what it had before it.
+        // The bytes written by an interrupted sync are as undecided as before it.
         if self.power.operate()? {
             return Err(powered_off());
         }
@@ -287,7 +288,7 @@ impl Device for SimDevice {
     }
 
     fn discard(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        // The harshest reading of a discard: the bytes change at once.
+        // The strictest reading of a discard: the bytes change at once.
         let goes_out = self.power.operate()?;
         lock(&self.contents).write(offset, &vec![0xdd; bytes as usize])?;
         if goes_out {
@@ -316,8 +317,8 @@ pub struct SimNvram {
 }
 
 impl SimNvram {
-    /// Memory of so many zeros that tears between granules: 8 bytes as in mapped persistent memory, or
-    /// a disk's sector as in a mapped file.
+    /// Memory of `length_bytes` zeros that tears between granules: 8 bytes as in mapped persistent
+    /// memory, or a disk's sector as in a mapped file.
     pub fn new(power: &Power, length_bytes: usize, granule_bytes: usize) -> Self {
         Self {
             contents: Arc::new(Mutex::new(Contents::new(length_bytes, granule_bytes))),
@@ -325,7 +326,7 @@ impl SimNvram {
         }
     }
 
-    /// What a crash now leaves, on another supply. This one keeps what it has.
+    /// A copy after a crash now, on another supply. The original keeps its contents.
     #[must_use]
     pub fn after_crash(&self, power: &Power, seed: u64) -> Self {
         let contents = survivor(&self.contents, seed);

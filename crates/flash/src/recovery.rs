@@ -1,10 +1,10 @@
-//! Making a store, opening it after whatever ended it, and rebuilding its metadata from the log.
+//! Creates a store, opens it after any end, and rebuilds its metadata from the log.
 //!
-//! The map of pages is not kept: it follows from the tables of all stripes, in which the newest entry of
-//! a page counts. Opening reads the tables from the non-volatile memory, 16 bytes a page. Where that
-//! memory is lost, the same tables are read from the stripes' summaries on the devices; what was only in
-//! buffers is lost with it, older bytes of these pages may be back, and so may bytes in holes that were
-//! punched and lengths that were cut since.
+//! The map of pages is not stored: it follows from the tables of all stripes, in which the newest
+//! entry of a page counts. Opening reads the tables from the non-volatile memory, 16 bytes a page.
+//! If that memory is lost, the same tables are read from the stripes' summaries on the devices. The
+//! contents of buffers are lost then. Older bytes of these pages may be back, and so may bytes in
+//! holes punched and lengths cut since.
 
 use crate::array::Array;
 use crate::buffers::Buffers;
@@ -26,11 +26,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl<D: Device, N: Nvram> FlashStore<D, N> {
-    /// Makes an empty store of new devices and memory. `identity` tells its devices from other stores'.
+    /// Creates an empty store of new devices and memory. `identity` distinguishes its devices from
+    /// other stores'.
     ///
     /// # Errors
-    /// [`FlashError::Unsupported`] when the numbers contradict each other or something is too small, or
-    /// when a device fails.
+    /// [`FlashError::Unsupported`] when the parameters contradict each other or a part is too
+    /// small, or when a device fails.
     pub fn format(
         geometry: Geometry,
         identity: u64,
@@ -47,11 +48,11 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         Self::open(devices.into_iter().map(Some).collect(), nvram, options)
     }
 
-    /// Opens a store. Devices are given in their order; one that is absent is none.
+    /// Opens a store. Devices are given in order; `None` is an absent one.
     ///
     /// # Errors
-    /// [`FlashError::UnknownFormat`] when something is not this store's, or damaged;
-    /// [`FlashError::TooManyMissing`]; or what the system fails with.
+    /// [`FlashError::UnknownFormat`] when a part belongs to another store or is damaged;
+    /// [`FlashError::TooManyMissing`]; or any error of the system.
     pub fn open(
         devices: Vec<Option<D>>,
         nvram: N,
@@ -71,7 +72,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         }
         let array = Array::new(geometry, devices)?;
         array.check(array.absent())?;
-        // What a process that was killed has left is there, but perhaps not yet durable.
+        // Changes left by a killed process are visible, but perhaps not durable yet.
         nvram
             .persist(std::slice::from_ref(&(0..geometry.nvram_bytes())))
             .map_err(|source| FlashError::io("sync the non-volatile memory", source))?;
@@ -85,8 +86,8 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         Ok(store)
     }
 
-    /// Opens a store whose non-volatile memory is lost, on a new one. See the module's documentation for
-    /// what cannot come back.
+    /// Opens a store whose non-volatile memory is lost, on a new one. See the module's
+    /// documentation for the losses.
     ///
     /// # Errors
     /// As for [`FlashStore::open`].
@@ -135,7 +136,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
     }
 }
 
-/// The base and table of a stripe's summary, if it has one that is whole, or can be made so.
+/// The base and table of a stripe's summary, if it is whole or can be rebuilt.
 fn read_summary<'a, D: Device>(
     superblock: &Superblock,
     array: &Array<D>,
@@ -201,7 +202,7 @@ fn read_superblock<N: Nvram>(nvram: &N) -> Result<Superblock, FlashError> {
     Ok(superblock)
 }
 
-/// Finds out what a store holds.
+/// Scans a store's contents.
 struct Scan<'a, D, N> {
     geometry: Geometry,
     array: &'a Array<D>,
@@ -248,10 +249,10 @@ impl<'a, D: Device, N: Nvram> Scan<'a, D, N> {
         })
     }
 
-    /// Gives what was found, and the numbers of files whose name is a later file's.
+    /// Returns the contents, and the numbers of files that lost their name to a later file.
     fn run(mut self) -> Result<(Found, Vec<u32>), FlashError> {
         self.drop_torn()?;
-        // The table first: it says which pages of the others count.
+        // The table comes first: it determines which other pages count.
         self.scan(|entry| (entry.file == TABLE).then_some(true))?;
         let inodes = self.inodes()?;
         let (files, replaced) = Files::new(inodes);
@@ -266,7 +267,7 @@ impl<'a, D: Device, N: Nvram> Scan<'a, D, N> {
         for (_, _, place) in self.map.pages() {
             self.stripes[(place.0 / slot_count) as usize].live += 1;
         }
-        // Emptied slots stay so, whatever happens next.
+        // Make cleared slots durable, so that they stay cleared.
         self.nvram
             .persist(std::slice::from_ref(&(0..self.geometry.nvram_bytes())))
             .map_err(|source| FlashError::io("sync the non-volatile memory", source))?;
@@ -297,7 +298,7 @@ impl<'a, D: Device, N: Nvram> Scan<'a, D, N> {
             .map_err(|source| FlashError::io("read the non-volatile memory", source))
     }
 
-    /// Empties a slot whose entry is worth nothing, before anybody believes it.
+    /// Clears a slot with an invalid entry, before it is used.
     fn clear(&self, stripe: u32, slot: u32) -> Result<(), FlashError> {
         let offset = self.geometry.entry_offset(stripe, slot);
         self.nvram
@@ -305,7 +306,7 @@ impl<'a, D: Device, N: Nvram> Scan<'a, D, N> {
             .map_err(|source| FlashError::io("write to the non-volatile memory", source))
     }
 
-    /// Empties the slots of buffers whose entry and page do not fit each other: writes that a crash tore.
+    /// Clears the slots of buffers whose entry and page do not match: writes that a crash tore.
     fn drop_torn(&mut self) -> Result<(), FlashError> {
         let mut page = vec![0; PAGE_BYTES];
         for stripe in 0..self.geometry.stripe_count {
@@ -326,8 +327,8 @@ impl<'a, D: Device, N: Nvram> Scan<'a, D, N> {
         Ok(())
     }
 
-    /// Puts entries into the map: `judge` says of each whether it counts, and has those emptied that
-    /// belong to nothing and must not come back, which is false.
+    /// Puts entries into the map. `judge` returns for each whether it counts; `Some(false)`: it
+    /// does not belong to a file and must not come back, so its slot is cleared.
     fn scan(&mut self, judge: impl Fn(&Entry) -> Option<bool>) -> Result<(), FlashError> {
         let slot_count = self.geometry.slot_count();
         let mut table = vec![0; slot_count as usize * ENTRY_BYTES as usize];
@@ -363,7 +364,7 @@ impl<'a, D: Device, N: Nvram> Scan<'a, D, N> {
         Ok(())
     }
 
-    /// The files that the table tells of.
+    /// The files in the table.
     fn inodes(&self) -> Result<BTreeMap<u32, Inode>, FlashError> {
         let mut inodes = BTreeMap::new();
         let mut contents = vec![0; PAGE_BYTES];
@@ -410,7 +411,7 @@ impl<'a, D: Device, N: Nvram> Scan<'a, D, N> {
         })
     }
 
-    /// The buffers with their free slots. All that is found is durable, so whatever is stale is free.
+    /// The buffers with their free slots. Everything found is durable, so every stale slot is free.
     fn buffers(&self) -> Result<Buffers, FlashError> {
         let geometry = &self.geometry;
         let slot_count = geometry.slot_count();

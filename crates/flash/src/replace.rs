@@ -1,4 +1,4 @@
-//! Devices that are lost and replaced: what they held is rebuilt stripe by stripe while the store serves.
+//! Replaces lost devices: their contents are rebuilt stripe by stripe while the store serves.
 
 use crate::array::full_below;
 use crate::device::Device;
@@ -18,8 +18,8 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
             .collect()
     }
 
-    /// Of each device, how many stripes lack their chunk of it: all where it is absent, and those that are to
-    /// be rebuilt where it has been replaced.
+    /// Number of stripes that lack their chunk on each device: all for an absent one, and those
+    /// still to be rebuilt for a replaced one.
     pub fn lacking_stripes(&self) -> Vec<u32> {
         let absent = self.array.absent();
         let mut lacking = vec![0; self.geometry.device_count()];
@@ -31,7 +31,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         lacking
     }
 
-    /// Whether a device is the one of that number of this array, perhaps with what it held long ago.
+    /// Whether a device is the one with this number of this array, perhaps with old contents.
     pub fn is_own_device(&self, index: usize, device: &D) -> bool {
         let superblock = Superblock {
             identity: self.identity,
@@ -40,20 +40,20 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         read_device_header(device, index).is_ok_and(|found| found == superblock)
     }
 
-    /// Gives a device up. Reads rebuild what it held, and writes go on without it.
+    /// Removes a device. Reads rebuild its contents, and writes go on without it.
     ///
     /// # Errors
-    /// [`FlashError::TooManyMissing`] when the array does not survive that, or a stripe that is still to be
-    /// rebuilt does not; nothing is changed then.
+    /// [`FlashError::TooManyMissing`] when the array does not tolerate that, or a stripe that still
+    /// has to be rebuilt does not; nothing changes then.
     ///
     /// # Panics
-    /// When there is no device of that number.
+    /// If there is no device with this number.
     pub fn remove_device(&self, index: usize) -> Result<(), FlashError> {
         assert!(
             index < self.geometry.device_count(),
             "there is no device {index}"
         );
-        // No stripe comes to lack a chunk meanwhile.
+        // No stripe may lose a chunk during the check.
         let _collecting = self
             .collecting
             .lock()
@@ -73,16 +73,16 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         Ok(())
     }
 
-    /// Puts a new device in the place of one that is absent. It takes part in writes at once, and gets
-    /// what it lacks by [`FlashStore::rebuild`].
+    /// Puts a new device in the place of an absent one. It takes part in writes at once;
+    /// [`FlashStore::rebuild`] rebuilds the chunks that it lacks.
     ///
     /// # Errors
     /// [`FlashError::Unsupported`] when the place is taken or the device too small,
-    /// [`FlashError::FullBelow`] when it has no room below it, or when the device fails.
+    /// [`FlashError::FullBelow`] when there is no space below it, or when the device fails.
     pub fn replace_device(&self, index: usize, device: D) -> Result<(), FlashError> {
         let refuse = |reason: String| Err(FlashError::Unsupported { reason });
         if !self.absent_devices().contains(&index) {
-            return refuse(format!("device {index} is there"));
+            return refuse(format!("device {index} is not missing"));
         }
         let superblock = Superblock {
             identity: self.identity,
@@ -90,7 +90,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         };
         self.check_room(index, &device)?;
         write_device_header(&superblock, index, &device)?;
-        // No stripe changes hands meanwhile, so each either is marked here or includes the device.
+        // No stripe changes its state here, so each is either marked or written with the device.
         let _collecting = self
             .collecting
             .lock()
@@ -111,10 +111,11 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         Ok(())
     }
 
-    /// Rebuilds what one stripe lacks on devices that are there. Gives false when no stripe lacks any.
+    /// Rebuilds one stripe's missing chunks on present devices. Returns false if no stripe lacks
+    /// any.
     ///
     /// # Errors
-    /// [`FlashError::TooManyMissing`] when the array does not suffice, or when a device fails.
+    /// [`FlashError::TooManyMissing`] when too few devices are readable, or when a device fails.
     pub fn rebuild(&self) -> Result<bool, FlashError> {
         let _turn = self
             .collecting
@@ -166,7 +167,8 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
     }
 }
 
-/// Makes a device one of the array. A whole chunk is written, so that no erase block is begun in part.
+/// Makes a device a member of the array. It writes a whole chunk, so that no erase block is written
+/// in part.
 pub(crate) fn write_device_header<D: Device>(
     superblock: &Superblock,
     index: usize,

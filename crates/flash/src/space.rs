@@ -1,4 +1,4 @@
-//! The space that files take: allotting it, giving it back in whole or in part, and how much is left.
+//! The space of files: allotting it, freeing it in whole or in part, and the space left.
 
 use crate::allotment::Allotment;
 use crate::device::Device;
@@ -12,25 +12,25 @@ use crate::page_map::{PageMap, Place};
 use crate::store::{FlashStore, State};
 use std::ops::Range;
 
-/// Bytes of a file that lie together in the log.
+/// A contiguous run of a file's bytes in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Located {
     /// The first byte, in the file.
     pub offset: u64,
-    /// The same byte's place in the log: stripe for stripe, slot for slot.
+    /// Its place in the log: stripe for stripe, slot for slot.
     pub place: u64,
-    /// How many bytes.
+    /// Length in bytes.
     pub length: u64,
 }
 
 impl State {
-    /// Pages of a file that are allotted and not written.
+    /// Allotted pages of a file that are not written.
     pub(crate) fn pending_pages(&self, file: u32) -> u64 {
         let inode = self.files.get(file);
         inode.map_or(0, |inode| self.pending_of(file, &inode.allotment))
     }
 
-    /// Pages of a file that are not written, of an allotment that it has or may get.
+    /// Unwritten pages of a file in an allotment that it has or may get.
     fn pending_of(&self, file: u32, allotment: &Allotment) -> u64 {
         let pending = |range: &Range<u32>| {
             u64::from(range.end - range.start) - self.map.count(file, range.start, range.end)
@@ -38,13 +38,13 @@ impl State {
         allotment.ranges().iter().map(pending).sum()
     }
 
-    /// Whether a page may be written however full the store is.
+    /// Whether a page may be written even when the store is full.
     pub(crate) fn is_granted(&self, file: u32, page: u32) -> bool {
         let is_allotted = |inode: &Inode| inode.allotment.contains(page);
         self.map.get(file, page).is_some() || self.files.get(file).is_some_and(is_allotted)
     }
 
-    /// Has the map say where a page is. Gives its place before.
+    /// Sets a page's place in the map. Returns its previous place.
     pub(crate) fn set_place(&mut self, file: u32, page: u32, place: Place) -> Option<Place> {
         let older = self.map.set(file, page, place);
         let is_allotted = |inode: &Inode| inode.allotment.contains(page);
@@ -56,15 +56,15 @@ impl State {
 }
 
 impl<D: Device, N: Nvram> FlashStore<D, N> {
-    /// Bytes of whole pages that can still be allotted or written anew.
+    /// Bytes of whole pages that can still be allotted or written.
     pub fn available_bytes(&self) -> u64 {
         let usage = self.usage();
         let used_pages = usage.live_pages + usage.allotted_pages;
         usage.capacity_pages.saturating_sub(used_pages) * PAGE_BYTES as u64
     }
 
-    /// Allots a range of a file, durably: writes to it find room whatever else is stored. What was
-    /// written there stays, and what was not is zeros. The file grows to the end of it where needed.
+    /// Allots a range of a file, durably: writes to it find space even when the store is full.
+    /// Written bytes stay; unwritten ones read as zeros. The file grows if needed.
     ///
     /// # Errors
     /// [`FlashError::NoSpace`] with nothing changed, [`FlashError::NoSuchFile`],
@@ -85,15 +85,15 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
             if inode == *older {
                 return Ok(());
             }
-            // None is taken back, so there are no fewer than before.
+            // None is withdrawn, so the count does not shrink.
             let fresh = state.pending_of(file.0, &inode.allotment) - state.pending_pages(file.0);
             self.check_space(state, fresh)?;
             self.put_inode(state, file.0, Some(inode))
         })
     }
 
-    /// Where a range of a file lies in the log, in the order of the file; holes lie nowhere. A buffer's
-    /// slots lie where they will be once it is flushed.
+    /// The location of a range of a file in the log, in file order; holes have none. A buffer's
+    /// slots have the place that they will have after the flush.
     ///
     /// # Errors
     /// [`FlashError::NoSuchFile`].
@@ -140,7 +140,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         check_end(length_bytes)?;
         let before = self.length(file)?;
         if length_bytes < before {
-            // The rest of the last page is zeros, for when the file grows again.
+            // The rest of the last page becomes zeros, for a later growth.
             let page = PAGE_BYTES as u64;
             let end = length_bytes.next_multiple_of(page).min(before);
             let zeros = vec![0; (end - length_bytes) as usize];
@@ -157,8 +157,8 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         })
     }
 
-    /// Makes a range of a file zeros that take no space, where whole pages allow it. Durable after
-    /// [`FlashStore::sync`]. A file does not grow by it.
+    /// Makes a range of a file zeros, without space where whole pages allow it. Durable after
+    /// [`FlashStore::sync`]. The file does not grow.
     ///
     /// # Errors
     /// [`FlashError::NoSuchFile`], or the first failure of the store.
@@ -177,8 +177,8 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         self.cut(file, (first / page) as u32, (last / page) as u32)
     }
 
-    /// Gives pages of a file up. The inode remembers that what is older is stale; where it has no room
-    /// for that, the pages are overwritten with zeros.
+    /// Frees pages of a file. The inode records that older pages are stale; if it has no space for
+    /// that, the pages are overwritten with zeros.
     fn cut(&self, file: FileId, first: u32, end: u32) -> Result<(), FlashError> {
         let is_noted = self.attempt(Writer::User, |state| {
             let inode = state.files.get(file.0).ok_or_else(|| no_such(file.0))?;
@@ -204,13 +204,13 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         }
         let pages: Vec<u32> = self.lock().map.pages_of(file.0).collect();
         for page in pages.into_iter().filter(|page| (first..end).contains(page)) {
-            // Whole pages, also beyond the end of the last one: the file does not grow by it.
+            // Whole pages, also beyond the file's end: the file does not grow.
             self.write_page(file.0, page, &[0; PAGE_BYTES])?;
         }
         Ok(())
     }
 
-    /// Takes pages of a file out of the map.
+    /// Removes pages of a file from the map.
     pub(crate) fn drop_pages(&self, state: &mut State, file: u32, first: u32, end: u32) {
         let before = state.pending_pages(file);
         let places = state.map.take(file, first, end);
@@ -221,8 +221,8 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
     }
 }
 
-/// The cuts of a file with one more, if the inode has room for it. A cut that is within the new one is
-/// forgotten. One that touches it is joined to it if nothing was written there since.
+/// The cuts of a file with one more, if the inode has space for it. A cut within the new one is
+/// dropped. One that touches it is joined to it if nothing was written there since.
 fn with_cut(inode: &Inode, cut: Cut, number: u32, map: &PageMap) -> Option<Vec<Cut>> {
     let mut cuts = inode.cuts.clone();
     cuts.retain(|older| older.first < cut.first || older.end > cut.end);

@@ -1,8 +1,9 @@
-//! The store: what its parts share, and how staged changes of the non-volatile memory become durable.
+//! The store: the state that its parts share, and how staged changes of the non-volatile memory
+//! become durable.
 //!
-//! Locks are taken in this order: `collecting`, `flushing`, `persisting`, `state`. No device is read or
-//! written, and nothing is made durable, under `state`. So a write waits for another's bookkeeping, never
-//! for its input and output, while free stripes and buffers remain.
+//! Lock order: `collecting`, `flushing`, `persisting`, `state`. No device is read or written, and
+//! nothing is made durable, under `state`. So a write waits for another's bookkeeping, never for
+//! its I/O, while free stripes and buffers remain.
 
 use crate::array::Array;
 use crate::buffers::Buffers;
@@ -19,18 +20,18 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How a store behaves; none of it is on the devices.
+/// Options of a store; the devices do not record them.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FlashOptions {
-    /// What decides the groups.
+    /// Parameters of the grouping by hotness.
     pub hotness: HotnessOptions,
-    /// Which stripe is collected next.
+    /// Selection of the next stripe to collect.
     pub victims: Victims,
-    /// [`FlashStore::maintain`] collects while fewer stripes than this share of all are free, in per
-    /// mille, beyond those that are reserved: the thesis's active mode. 0 leaves it to writes that find
-    /// none, and to [`FlashStore::collect`], which is the periodic mode.
+    /// Share of free stripes, in per mille of all and beyond the reserved ones, below which
+    /// [`FlashStore::maintain`] collects: the thesis's active mode. With 0, only writes that find
+    /// no free stripe and [`FlashStore::collect`] collect, which is the periodic mode.
     pub active_permille: u32,
-    /// Whether devices hear of stripes that are free (TRIM).
+    /// Whether free stripes are discarded on the devices (TRIM).
     pub discards: bool,
 }
 
@@ -45,14 +46,14 @@ impl Default for FlashOptions {
     }
 }
 
-/// What a store did since it was opened. Pages are of 4 KiB.
+/// Counters of a store since it was opened. Pages are of 4 KiB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FlashCounts {
     /// Pages of files written, whole or in part.
     pub written_pages: u64,
     /// Pages of the table of files written.
     pub table_pages: u64,
-    /// Pages whose older bytes were still in a buffer and went no further.
+    /// Pages whose older bytes were still in a buffer and never reached a device.
     pub absorbed_pages: u64,
     /// Pages that collection moved.
     pub moved_pages: u64,
@@ -62,30 +63,30 @@ pub struct FlashCounts {
     pub direct_stripes: u64,
     /// Stripes that collection emptied.
     pub collected_stripes: u64,
-    /// Times that a write had to collect by itself.
+    /// Times that a write had to collect.
     pub stall_count: u64,
 }
 
-/// How the space of a store is used.
+/// The space usage of a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlashUsage {
     /// Pages of files, the table included.
     pub live_pages: u64,
     /// Pages that are allotted to files and not written yet.
     pub allotted_pages: u64,
-    /// Pages that may be live or allotted at most; fewer while there is no room below the devices.
+    /// Capacity for live and allotted pages; lower while there is no space below the devices.
     pub capacity_pages: u64,
-    /// Stripes without anything needed.
+    /// Free stripes.
     pub free_stripes: u32,
     /// All stripes.
     pub stripe_count: u32,
     /// Stripes on the devices.
     pub sealed_stripes: u32,
-    /// Those of them that lack a chunk now: its device is absent, or is there and has not got it yet.
+    /// Sealed stripes that lack a chunk now: its device is absent, or has not been rebuilt yet.
     pub degraded_stripes: u32,
 }
 
-/// Changes of the non-volatile memory that are not known to be durable.
+/// Changes of the non-volatile memory that may not be durable.
 #[derive(Debug, Default)]
 pub(crate) struct Staged {
     ranges: Vec<Range<u64>>,
@@ -100,7 +101,7 @@ pub(crate) struct State {
     pub(crate) stripes: Stripes,
     pub(crate) buffers: Buffers,
     pub(crate) hotness: Hotness,
-    /// Of the next entry.
+    /// Sequence of the next entry.
     pub(crate) sequence: u64,
     /// Pages of files ever written: the store's clock.
     pub(crate) clock: u64,
@@ -113,7 +114,7 @@ pub(crate) struct State {
     failure: Option<String>,
 }
 
-/// Memory for a stripe on its way to the devices.
+/// Memory for a stripe during its flush.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     pub(crate) data: Vec<u8>,
@@ -178,17 +179,17 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         }
     }
 
-    /// The numbers that the store was made with.
+    /// The store's parameters.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// What it did since it was opened.
+    /// Its counters since it was opened.
     pub fn counts(&self) -> FlashCounts {
         self.lock().counts
     }
 
-    /// How its space is used.
+    /// Its space usage.
     pub fn usage(&self) -> FlashUsage {
         let absent = self.array.absent();
         let state = self.lock();
@@ -217,7 +218,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Refuses when an earlier write or sync failed.
+    /// Refuses after an earlier write or sync failed.
     pub(crate) fn check(state: &State) -> Result<(), FlashError> {
         match &state.failure {
             Some(cause) => Err(FlashError::Failed {
@@ -227,7 +228,8 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         }
     }
 
-    /// Remembers a failure after which nothing can be promised. A device without room below it is none.
+    /// Records a failure after which the store guarantees nothing. Lack of space below a device is
+    /// not one.
     pub(crate) fn latch(&self, error: FlashError) -> FlashError {
         if matches!(error, FlashError::FullBelow { .. }) {
             return error;
@@ -268,7 +270,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         self.stage(state, header_offset(stripe), &word)
     }
 
-    /// Makes everything staged so far durable, and slots usable again that wait for that.
+    /// Makes everything staged so far durable, and frees the slots that wait for that.
     ///
     /// # Errors
     /// Latches the store when the memory fails.
@@ -281,7 +283,8 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         Ok(())
     }
 
-    /// Makes what was staged up to a ticket durable. Callers that come while another is at it share the next.
+    /// Makes changes up to a ticket durable. Callers that arrive during another's sync share the
+    /// next one.
     ///
     /// # Errors
     /// Latches the store when the memory fails.
@@ -321,7 +324,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         Place(stripe * self.geometry.slot_count() + slot)
     }
 
-    /// What the table says of a place.
+    /// The table's entry of a place.
     pub(crate) fn entry(&self, state: &State, place: Place) -> Result<Option<Entry>, FlashError> {
         let (stripe, slot) = self.split(place);
         let mut bytes = [0; ENTRY_BYTES as usize];
@@ -331,13 +334,13 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         Ok(Entry::decode(state.stripes.get(stripe).base, &bytes))
     }
 
-    /// Where a slot of a buffer lies in the non-volatile memory.
+    /// Offset of a buffer's slot in the non-volatile memory.
     pub(crate) fn slot_offset(&self, buffer: usize, slot: u32) -> u64 {
         self.geometry.buffer_offset(buffer) + u64::from(slot) * PAGE_BYTES as u64
     }
 }
 
-/// What a store starts from.
+/// The initial contents of a store.
 pub(crate) struct Found {
     pub(crate) geometry: Geometry,
     pub(crate) map: PageMap,

@@ -1,42 +1,43 @@
-//! What each stripe is used for, how much of it is live, and which one collection takes next.
+//! The use of each stripe, its live pages, and the next stripe to collect.
 
 use crate::format::StripeState;
 use std::collections::{BTreeSet, VecDeque};
 
-/// How collection chooses among sealed stripes.
+/// Selection of the sealed stripe to collect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Victims {
-    /// The one with most stale data, as the thesis does.
+    /// The one with the most stale data, as in the thesis.
     Greedy,
-    /// The one with the best ratio of room and age to the work that it makes, as the log-structured
-    /// file system of Rosenblum and Ousterhout does: `(1 - u) * age / (1 + u)`.
+    /// The one with the best ratio of space and age to work, as in the log-structured file system
+    /// of Rosenblum and Ousterhout: `(1 - u) * age / (1 + u)`.
     CostBenefit,
-    /// The one whose cost declines least while it waits (Lomet and Luo, "Efficiently Reclaiming Space in a
-    /// Log Structured Store"): what still goes stale fast had better be left to do so, and what has ceased
-    /// to is taken with more live data in it. The most of `room^2 * t / live`, where `t` is how long ago,
-    /// on average, pages of the stripe went stale.
+    /// The one whose cost declines least while it waits (Lomet and Luo, "Efficiently Reclaiming
+    /// Space in a Log Structured Store"): a stripe whose pages still become stale quickly waits,
+    /// and one whose pages no longer do is collected with more live data in it. Takes the highest
+    /// `room^2 * t / live`, where `t` is how long ago, on average, pages of the stripe became
+    /// stale.
     DecliningCost,
 }
 
-/// Stripes that are compared at most, those with most stale data: looking at all of a large store would
-/// keep writes waiting.
+/// Most stripes compared, those with most stale data: comparing all of a large store would delay
+/// writes.
 const COMPARED_MAX: usize = 1000;
-/// The time at which pages went stale is a moving average of about so many.
+/// Number of samples in the moving average of the time at which pages became stale.
 const STALED_WEIGHT: u64 = 16;
 
 /// A stripe in memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stripe {
     pub(crate) state: StripeState,
-    /// Entries of its table count from here.
+    /// Entries of its table are relative to this sequence.
     pub(crate) base: u64,
     /// Slots that hold the newest bytes of their page.
     pub(crate) live: u32,
-    /// When it was sealed, in pages written.
+    /// Time of sealing, in pages written.
     pub(crate) sealed_at: u64,
-    /// When pages of it went stale of late, on average, in pages written.
+    /// Average time at which pages of it became stale recently, in pages written.
     pub(crate) staled_at: u64,
-    /// Whether collection or preparation is at work on it.
+    /// Whether collection or preparation uses it.
     pub(crate) is_busy: bool,
 }
 
@@ -44,11 +45,11 @@ pub(crate) struct Stripe {
 #[derive(Clone, Debug)]
 pub(crate) struct Stripes {
     all: Vec<Stripe>,
-    /// Oldest first, so that all stripes wear alike.
+    /// Oldest first, so that all stripes wear evenly.
     free: VecDeque<u32>,
-    /// Stripes below this number have room below their devices.
+    /// Stripes below this number have space below the devices.
     backed: u32,
-    /// Whether there was none for more of them when it was last asked for.
+    /// Whether the last attempt to allocate space for more of them failed.
     is_full_below: bool,
     /// Sealed stripes by live slots.
     sealed: BTreeSet<(u32, u32)>,
@@ -87,7 +88,8 @@ impl Stripes {
         self.all.len() as u32
     }
 
-    /// Free stripes: those that have room below their devices where others cannot get any.
+    /// Free stripes; while no further space can be allocated, only those with space below the
+    /// devices.
     pub(crate) fn free_count(&self) -> u32 {
         if self.is_full_below {
             return self.ready_count();
@@ -95,7 +97,7 @@ impl Stripes {
         self.free.len() as u32
     }
 
-    /// Free stripes that have room below their devices.
+    /// Free stripes with space below the devices.
     pub(crate) fn ready_count(&self) -> u32 {
         if self.backed == self.count() {
             return self.free.len() as u32;
@@ -104,35 +106,36 @@ impl Stripes {
         self.free.iter().filter(is_ready).count() as u32
     }
 
-    /// Stripes that have room below their devices: all before this number.
+    /// Stripes before this number have space below the devices.
     pub(crate) fn backed(&self) -> u32 {
         self.backed
     }
 
-    /// Stripes before this number have room below their devices, and others may get it.
+    /// Notes that stripes before this number have space below the devices, and that others may get
+    /// it.
     pub(crate) fn set_backed(&mut self, backed: u32) {
         self.backed = backed;
         self.is_full_below = false;
     }
 
-    /// There is no room below the devices for more stripes.
+    /// Notes that there is no space below the devices for more stripes.
     pub(crate) fn set_full_below(&mut self) {
         self.is_full_below = true;
     }
 
-    /// Whether there was no room below the devices when it was last asked for.
+    /// Whether the last attempt to allocate space below the devices failed.
     pub(crate) fn is_full_below(&self) -> bool {
         self.is_full_below
     }
 
-    /// The stripe behind the last that is in use.
+    /// The number after the last stripe in use.
     pub(crate) fn end_of_used(&self) -> u32 {
         let is_used = |stripe: &Stripe| stripe.state != StripeState::Free;
         let last = self.all.iter().rposition(is_used);
         last.map_or(0, |last| last as u32 + 1)
     }
 
-    /// Of each stripe on the devices, a bit for each device that lacks its chunk.
+    /// For each stripe on the devices, a bit for each device that lacks its chunk.
     pub(crate) fn sealed_missing(&self) -> impl Iterator<Item = u16> {
         self.all.iter().filter_map(|stripe| match stripe.state {
             StripeState::Sealed { missing } => Some(missing),
@@ -140,7 +143,7 @@ impl Stripes {
         })
     }
 
-    /// Takes a free stripe that has room below its devices, to prepare it.
+    /// Takes a free stripe with space below the devices, to prepare it.
     pub(crate) fn take_free(&mut self, base: u64, now: u64) -> Option<u32> {
         let backed = self.backed;
         let at = self.free.iter().position(|number| *number < backed)?;
@@ -153,14 +156,14 @@ impl Stripes {
         Some(number)
     }
 
-    /// The stripe's slots are in this buffer from now on.
+    /// Notes that the stripe's slots are in this buffer.
     pub(crate) fn open(&mut self, number: u32, buffer: u8) {
         let stripe = &mut self.all[number as usize];
         stripe.state = StripeState::Open { buffer };
         stripe.is_busy = false;
     }
 
-    /// The stripe is on the devices from now on.
+    /// Notes that the stripe is on the devices.
     pub(crate) fn seal(&mut self, number: u32, missing: u16, now: u64) {
         let stripe = &mut self.all[number as usize];
         stripe.state = StripeState::Sealed { missing };
@@ -191,16 +194,16 @@ impl Stripes {
         let before = stripe.live;
         stripe.live = before
             .checked_add_signed(by)
-            .expect("a stripe has no fewer than no live slots");
+            .expect("a stripe's count of live slots is not negative");
         if self.sealed.remove(&(before, number)) {
             self.sealed.insert((stripe.live, number));
         }
     }
 
-    /// The stripe that collection should take, if any has stale slots. It is busy then.
+    /// The stripe that collection should take, if any has stale slots. It is marked busy.
     pub(crate) fn choose(&mut self, victims: Victims, now: u64) -> Option<u32> {
         type Score = fn(&Stripe, u32, u64) -> f64;
-        // The first is the one with most stale data.
+        // The first has the most stale data.
         let (score, compared): (Score, usize) = match victims {
             Victims::Greedy => (|_, _, _| 0.0, 1),
             Victims::CostBenefit => (benefit, COMPARED_MAX),
@@ -219,13 +222,13 @@ impl Stripes {
         Some(number)
     }
 
-    /// A busy stripe that collection did not empty after all.
+    /// Returns a busy stripe that collection did not empty.
     pub(crate) fn give_back(&mut self, number: u32) {
         self.all[number as usize].is_busy = false;
         self.sealed.insert((self.get(number).live, number));
     }
 
-    /// A busy stripe holds nothing any more, and may be taken by others.
+    /// Frees a busy stripe.
     pub(crate) fn free(&mut self, number: u32) {
         let stripe = &mut self.all[number as usize];
         assert_eq!(stripe.live, 0, "live pages were moved away");
@@ -235,14 +238,15 @@ impl Stripes {
     }
 }
 
-/// What cost-benefit compares: room and age for the work.
+/// The score of cost-benefit: space and age for the work.
 fn benefit(stripe: &Stripe, slot_count: u32, now: u64) -> f64 {
     let used = f64::from(stripe.live) / f64::from(slot_count);
     let age = now.saturating_sub(stripe.sealed_at) + 1;
     (1.0 - used) * age as f64 / (1.0 + used)
 }
 
-/// What declining cost compares. A stripe without live pages is infinitely slow: it cannot get better.
+/// The score of declining cost. A stripe without live pages has an infinite score: its cost cannot
+/// decline.
 fn slowness(stripe: &Stripe, slot_count: u32, now: u64) -> f64 {
     let room = f64::from(slot_count - stripe.live);
     let since = now.saturating_sub(stripe.staled_at) + 1;

@@ -1,5 +1,5 @@
-//! The erase blocks of a modelled SSD: who owns each page, how many live pages each block has, which
-//! blocks are erased, and how worn they are.
+//! The erase blocks of a modelled SSD: the owner of each page, the live pages and the wear of each
+//! block, and which blocks are erased.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use std::ops::Range;
 /// No page.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// What a block is used for.
+/// The use of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     /// Erased.
@@ -71,7 +71,7 @@ impl Blocks {
         block * self.pages_per_block..(block + 1) * self.pages_per_block
     }
 
-    /// Takes the least worn erased block, which is open then.
+    /// Takes the least worn erased block and opens it.
     pub(super) fn take_least_worn(&mut self) -> u32 {
         let (_, block) = self
             .free
@@ -86,7 +86,7 @@ impl Blocks {
         self.live[(physical / self.pages_per_block) as usize] += 1;
     }
 
-    /// The block is written to its end.
+    /// Notes that the block is full.
     pub(super) fn close(&mut self, block: u32) {
         self.states[block as usize] = State::Full;
         let live = self.live[block as usize] as usize;
@@ -94,7 +94,7 @@ impl Blocks {
         self.emptiest = self.emptiest.min(live);
     }
 
-    /// The page is stale from now on.
+    /// Marks the page as stale.
     pub(super) fn invalidate(&mut self, physical: u32) {
         self.owners[physical as usize] = NONE;
         let block = physical / self.pages_per_block;

@@ -1,14 +1,15 @@
 //! A model of one SSD: pages, erase blocks, a page-mapped translation layer, greedy garbage collection,
 //! over-provisioning, wear, TRIM and latencies.
 //!
-//! It keeps no bytes, only where each logical page lies; [`ModelDevice`](crate::ModelDevice) adds bytes.
-//! It follows the thesis's picture of an SSD (section 6.1.1: out-of-place writes, blocks that mix live
-//! and stale pages, live pages copied before an erase). Wear levelling is dynamic: the least worn free
-//! block is taken next. Static wear levelling, bad blocks, read disturbance and a write cache of the
-//! device are not modelled; a cache would help in-place writes to neighbouring pages a little.
+//! It keeps no bytes, only the place of each logical page; [`ModelDevice`](crate::ModelDevice) adds
+//! bytes. It follows the thesis's description of an SSD (section 6.1.1: out-of-place writes, blocks
+//! that mix live and stale pages, live pages copied before an erase). Wear levelling is dynamic:
+//! the least worn free block is taken next. Static wear levelling, bad blocks, read disturbance and
+//! a write cache of the device are not modelled; a cache would speed up in-place writes to
+//! neighbouring pages a little.
 //!
-//! Times add up what the flash chips do, divided by the channels that work at the same time. A write
-//! that has to collect first pays for it, which is what makes the slowest writes of an SSD slow.
+//! Times are the sum over the flash operations, divided by the parallel channels. A write that has
+//! to collect first includes that time, which makes the slowest writes of an SSD slow.
 
 mod blocks;
 mod wear;
@@ -29,20 +30,20 @@ pub struct SsdSpec {
     pub logical_pages: u32,
     /// Flash beyond the logical pages, in per mille of them.
     pub over_provisioning_permille: u32,
-    /// Time to read a page from flash and hand it out.
+    /// Time to read a page from flash and transfer it.
     pub read_ns: u64,
-    /// Time to take a page and program it.
+    /// Time to transfer a page and program it.
     pub program_ns: u64,
     /// Time to erase a block.
     pub erase_ns: u64,
-    /// Pages that are read or programmed at the same time.
+    /// Pages read or programmed in parallel.
     pub channel_count: u32,
 }
 
 impl SsdSpec {
-    /// An SSD of so many pages of 4 KiB: blocks of 1 MiB, 7 % over-provisioning, 50 us to read a page,
-    /// 200 us to program one (the thesis's figure for NAND flash, section 6.2.1), 1.5 ms to erase a
-    /// block, 8 channels.
+    /// An SSD of `logical_pages` pages of 4 KiB: blocks of 1 MiB, 7 % over-provisioning, 50 us to
+    /// read a page, 200 us to program one (the thesis's figure for NAND flash, section 6.2.1), 1.5
+    /// ms to erase a block, 8 channels.
     pub fn new(logical_pages: u32) -> Self {
         Self {
             page_bytes: PAGE_BYTES as u64,
@@ -56,8 +57,8 @@ impl SsdSpec {
         }
     }
 
-    /// Blocks of flash: those of the logical pages, the over-provisioned ones, and never fewer than the
-    /// two frontiers and the block that collection needs.
+    /// Blocks of flash: those of the logical pages, the over-provisioned ones, and at least the two
+    /// frontiers and the block that collection needs.
     pub fn block_count(&self) -> u32 {
         let logical = self.logical_pages.div_ceil(self.pages_per_block);
         let extra = u64::from(logical) * u64::from(self.over_provisioning_permille) / 1000;
@@ -65,25 +66,25 @@ impl SsdSpec {
     }
 }
 
-/// Collection starts when no more blocks than these are erased.
+/// Collection starts when no more blocks than this are erased.
 const FREE_BLOCKS_LEAST: u32 = 2;
 
-/// What an SSD did so far.
+/// Counters of an SSD.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SsdCounts {
     /// Pages that the host read.
     pub host_read_pages: u64,
     /// Pages that the host wrote.
     pub host_written_pages: u64,
-    /// Pages programmed, those that collection moved included.
+    /// Pages programmed, including those moved by collection.
     pub flash_written_pages: u64,
-    /// Pages that the host discarded and that were mapped.
+    /// Mapped pages that the host discarded.
     pub discarded_pages: u64,
     /// Blocks erased.
     pub erase_count: u64,
-    /// Writes of the host that did not begin and end at borders of erase blocks.
+    /// Writes of the host that were not aligned to erase blocks.
     pub partial_block_writes: u64,
-    /// Time that the flash was busy.
+    /// Time during which the flash was busy.
     pub busy_ns: u64,
 }
 
@@ -97,7 +98,7 @@ impl SsdCounts {
     }
 }
 
-/// Where the next pages of one kind go.
+/// The next free pages for one kind of write.
 #[derive(Clone, Copy, Debug, Default)]
 struct Frontier {
     block: u32,
@@ -112,11 +113,11 @@ pub struct Ssd {
     blocks: Blocks,
     /// Physical page of each logical page, or [`NONE`].
     mapping: Vec<u32>,
-    /// Pages from the host and pages that collection moves go to blocks of their own.
+    /// Pages from the host and pages moved by collection go to separate blocks.
     host: Frontier,
     moved: Frontier,
     counts: SsdCounts,
-    /// What the request under way has cost, before division by the channels.
+    /// Cost of the current request, before division by the channels.
     programs: u64,
     reads: u64,
     erases: u64,
@@ -126,7 +127,7 @@ impl Ssd {
     /// A fresh SSD, all erased.
     ///
     /// # Panics
-    /// When there are no pages, channels or pages of a block, or more pages than 32 bits number.
+    /// If there are no pages, channels or pages of a block, or more pages than 32 bits can number.
     pub fn new(spec: SsdSpec) -> Self {
         assert!(
             spec.logical_pages > 0 && spec.pages_per_block > 0 && spec.channel_count > 0,
@@ -152,12 +153,12 @@ impl Ssd {
         &self.spec
     }
 
-    /// What it did so far.
+    /// Its counters.
     pub fn counts(&self) -> SsdCounts {
         self.counts
     }
 
-    /// Forgets what was counted, wear included, and keeps the state: for measuring after a warm-up.
+    /// Resets the counters, wear included, and keeps the state: for measurements after a warm-up.
     pub fn reset_counts(&mut self) {
         self.counts = SsdCounts::default();
         self.blocks.reset_wear();
@@ -168,10 +169,10 @@ impl Ssd {
         Wear::of(self.blocks.erases())
     }
 
-    /// Reads pages, and gives the time that it takes. Pages that were never written cost a transfer too.
+    /// Reads pages, and returns the time. Pages that were never written also cost a transfer.
     ///
     /// # Panics
-    /// When a page does not exist.
+    /// If a page does not exist.
     pub fn read(&mut self, first: u32, count: u32) -> u64 {
         self.check(first, count);
         self.counts.host_read_pages += u64::from(count);
@@ -179,10 +180,10 @@ impl Ssd {
         self.settle_time()
     }
 
-    /// Writes pages, and gives the time that it takes, collection included.
+    /// Writes pages, and returns the time, collection included.
     ///
     /// # Panics
-    /// When a page does not exist.
+    /// If a page does not exist.
     pub fn write(&mut self, first: u32, count: u32) -> u64 {
         self.check(first, count);
         let block = self.spec.pages_per_block;
@@ -296,8 +297,8 @@ impl Ssd {
         }
     }
 
-    /// The time of what was done since the last call. Chips work in step: a request of few pages takes
-    /// as long as one, and one that has to collect waits for that.
+    /// The time of the operations since the last call. Chips work in parallel: a request of few
+    /// pages takes as long as one, and a request that has to collect waits for it.
     fn settle_time(&mut self) -> u64 {
         let channels = u64::from(self.spec.channel_count);
         let ns = self.reads.div_ceil(channels) * self.spec.read_ns

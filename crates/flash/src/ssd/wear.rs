@@ -1,6 +1,6 @@
-//! How erases are spread over an SSD's blocks.
+//! The distribution of erases over an SSD's blocks.
 
-/// Erases by block, summed up.
+/// Statistics of erases by block.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Wear {
     /// Erases of the least worn block.

@@ -1,15 +1,15 @@
-//! A process that writes to a store on real files is killed again and again.
+//! Kills a process that writes to a store on real files, repeatedly.
 //!
-//! What it was told is durable must be there, and every page must be whole. A killed process loses
-//! nothing that the system has taken, so this shows less than losing power does; but it is the real
-//! mapped memory, real files and real system calls. `GABION_FLASH_KILLS` says how often.
+//! Acknowledged writes must be there, and every page must be whole. A kill loses nothing that the
+//! system has accepted, so this shows less than a power failure; but it uses the real mapped
+//! memory, real files and real system calls. `GABION_FLASH_KILLS` sets the number of kills.
 
 use gabion_flash::{FileDevice, FlashOptions, FlashStore, Geometry, MappedNvram, PAGE_BYTES};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Set for the process that writes: where the store is.
+/// Set for the process that writes: the store's directory.
 const DIRECTORY: &str = "GABION_FLASH_KILLED_IN";
 /// Pages that are overwritten at random.
 const PAGES: u64 = 600;
@@ -38,7 +38,7 @@ fn format(directory: &Path) -> Store {
 fn open(directory: &Path) -> Store {
     let device = |index| FileDevice::open(&directory.join(format!("device{index}"))).ok();
     let devices = (0..4).map(device).collect();
-    let nvram = MappedNvram::open(&directory.join("nvram")).expect("nobody else has it");
+    let nvram = MappedNvram::open(&directory.join("nvram")).expect("no other process uses it");
     FlashStore::open(devices, nvram, FlashOptions::default()).expect("it was a store")
 }
 
@@ -63,7 +63,7 @@ fn version(store: &Store, number: u64) -> u64 {
     version
 }
 
-/// Not a test by itself: what the killed process does.
+/// Not a test by itself: the work of the killed process.
 #[test]
 fn writes_until_it_is_killed() {
     let Some(directory) = std::env::var_os(DIRECTORY) else {

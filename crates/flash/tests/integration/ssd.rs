@@ -1,16 +1,16 @@
-//! The SSD model against a naive oracle that looks for everything from the beginning each time.
+//! The SSD model against a naive oracle that searches all blocks each time.
 
 use gabion_flash::{Device as _, ModelDevice, Ssd, SsdCounts, SsdSpec};
 use proptest::prelude::*;
 
-/// A block as a list of what was programmed, and how often it was erased.
+/// A block as the list of its programmed pages, and its erase count.
 #[derive(Clone, Default)]
 struct Block {
     pages: Vec<Option<u32>>,
     erase_count: u32,
 }
 
-/// The same SSD without any index: every question is answered by looking at all blocks.
+/// The same SSD without any index: every query searches all blocks.
 struct Oracle {
     spec: SsdSpec,
     blocks: Vec<Block>,
@@ -62,7 +62,7 @@ impl Oracle {
             .min_by_key(|&at| self.live(at))
             .expect("a block is full");
         let pages = std::mem::take(&mut self.blocks[victim].pages);
-        // Until the block is erased nobody may take it.
+        // Until the block is erased, it is not available.
         self.blocks[victim].pages = vec![None; pages.len()];
         for logical in pages.into_iter().flatten() {
             let at = self.moved.unwrap_or_else(|| self.fresh());

@@ -1,4 +1,4 @@
-//! Power loss at seeded points. `GABION_FLASH_CRASHES` says how many; the usual number is for CI.
+//! Power loss at seeded points. `GABION_FLASH_CRASHES` sets their number; the default is for CI.
 
 use crate::store::machine::{Draws, Machine, geometry};
 use crate::store::model::Model;
@@ -26,7 +26,7 @@ fn machine(seed: u64) -> Machine {
     .with_victims(victims)
 }
 
-/// Lives through several crashes. Gives the stripes that were collected and flushed on the way.
+/// Runs through several crashes. Returns the stripes that were collected and flushed.
 fn live(seed: u64) -> (u64, u64) {
     let mut draws = Draws::new(seed);
     let mut machine = machine(seed);
@@ -49,7 +49,7 @@ fn live(seed: u64) -> (u64, u64) {
         let context = format!("seed {seed}, round {round}, after: {error}");
         assert!(machine.power.is_off(), "{context}");
         machine = machine.after_crash(draws.below(u64::MAX));
-        // The power may go out again while the store is opened.
+        // The power may fail again while the store is opened.
         machine.power.off_at(1 + draws.below(60));
         if let Ok(opened) = machine.open(None) {
             drop(opened);
@@ -68,7 +68,7 @@ fn live(seed: u64) -> (u64, u64) {
             store
                 .replace_device(index, machine.devices[index].clone())
                 .unwrap_or_else(|error| panic!("{context}: {error}"));
-            // Half of the time the next crash comes while it is not yet rebuilt.
+            // With a chance of about a half, the next crash comes before the rebuild has ended.
             while draws.below(8) != 0 && store.rebuild().expect("enough devices are there") {}
         }
     }
@@ -82,7 +82,7 @@ fn no_acknowledged_write_is_lost_wherever_the_power_goes_out() {
         let (collected, flushed) = live(seed);
         seen = (seen.0 + collected, seen.1 + flushed);
     }
-    // A workload that never collects or flushes would show nothing.
+    // A workload that never collects or flushes would prove nothing.
     assert!(seen.0 > crash_count() / 2, "{} collected", seen.0);
     assert!(seen.1 > crash_count(), "{} flushed", seen.1);
 }
@@ -94,10 +94,10 @@ fn the_map_is_rebuilt_from_the_log_when_the_memory_is_lost() {
         let mut draws = Draws::new(seed);
         let store = machine.format();
         let file = store.create("kept").expect("room");
-        // Whole stripes go to the devices at once, so nothing of them is in buffers.
+        // Whole stripes go to the devices at once, so no buffer holds any of them.
         let bytes = draws.bytes(55 * gabion_flash::PAGE_BYTES);
         store.write(file, 0, &bytes).expect("room");
-        // And enough of another file that the table's page is flushed too.
+        // Enough pages of another file, so that the table's page is flushed too.
         let other = store.create("other").expect("room");
         for page in 0..80 {
             store

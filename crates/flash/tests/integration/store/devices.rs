@@ -54,7 +54,7 @@ fn a_device_is_removed_and_replaced_under_load() {
         model.settle();
         store.sync().expect("nothing fails");
         drop(store);
-        // Now another device may go: the new one holds what it should.
+        // Now another device may fail: the new one holds its chunks.
         let machine = Machine {
             devices: (0..4)
                 .map(|at| {
@@ -75,7 +75,7 @@ fn a_device_is_removed_and_replaced_under_load() {
 }
 
 #[test]
-fn a_device_that_fails_writes_is_given_up() {
+fn a_device_that_fails_writes_is_marked_as_failed() {
     let machine = Machine::new(geometry(1), 512);
     let broken = Power::on();
     let mut devices = machine.devices.clone();
@@ -105,7 +105,7 @@ fn rot_is_found_and_rebuilt_and_never_served() {
     for page in 4..machine.geometry.device_bytes() / PAGE_BYTES as u64 {
         machine.devices[2].rot(page * PAGE_BYTES as u64 + page % 4096);
     }
-    model.check(&store).expect("the others make up for it");
+    model.check(&store).expect("the others rebuild it");
     for page in 4..machine.geometry.device_bytes() / PAGE_BYTES as u64 {
         machine.devices[0].rot(page * PAGE_BYTES as u64 + page % 4096);
     }

@@ -17,7 +17,7 @@ pub(crate) struct Machine {
     pub(crate) options: FlashOptions,
 }
 
-/// Stripes of 11 slots, so that everything happens within a few dozen writes.
+/// Stripes of 11 slots, so that a few dozen writes reach every case.
 pub(crate) fn geometry(parity_devices: usize) -> Geometry {
     Geometry {
         chunk_bytes: 16 << 10,
@@ -69,7 +69,7 @@ impl Machine {
             .collect()
     }
 
-    /// What is left of it after a loss of power.
+    /// Its state after a power failure.
     pub(crate) fn after_crash(&self, seed: u64) -> Self {
         let power = Power::on();
         let devices = self.devices.iter().zip(seed..);

@@ -1,5 +1,5 @@
 //! The flash store against a model of files, with power loss at any operation, lost and replaced
-//! devices, rot, and threads.
+//! devices, bit rot, and threads.
 
 mod crash;
 mod devices;

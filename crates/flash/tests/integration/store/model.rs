@@ -1,4 +1,4 @@
-//! What files may hold: all that a crash may leave of them, given what was asked and acknowledged.
+//! A model of the allowed file contents after a crash, given the requests and acknowledgements.
 
 use crate::store::machine::{Draws, Store};
 use gabion_flash::{FileId, FlashError, PAGE_BYTES};
@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 type Page = Vec<u8>;
 
-/// A file. Of each list the last is what it is now; the first is durable, and a crash may leave any.
+/// A file. The last element of each list is the current one; the first is durable, and a crash may
+/// leave any.
 #[derive(Clone, Default)]
 struct File {
     lengths: Vec<u64>,
@@ -54,20 +55,20 @@ fn zeros() -> Page {
     vec![0; PAGE_BYTES]
 }
 
-/// All files, and what was asked last if it was not acknowledged.
+/// All files, and the last request if it was not acknowledged.
 #[derive(Clone, Default)]
 pub(crate) struct Model {
     files: BTreeMap<String, File>,
-    /// The files as they would be had the request under way been made, if it changes names.
+    /// The files as if the current request had succeeded, if it changes names.
     other: Option<BTreeMap<String, File>>,
 }
 
-/// How many pages the workload writes to.
+/// Number of pages that the workload writes to.
 const FILE_PAGES: u64 = 30;
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
 impl Model {
-    /// Makes a random request, of the model and the store.
+    /// Makes a random request to the model and the store.
     pub(crate) fn step(&mut self, store: &Store, draws: &mut Draws) -> Result<(), FlashError> {
         let name = NAMES[draws.below(4) as usize];
         let Some(file) = store.find(name) else {
@@ -94,14 +95,14 @@ impl Model {
             6..=8 => store.maintain()?,
             9 => _ = store.collect()?,
             10..=11 => {
-                // Two stripes and more, so that some of it needs no buffer.
+                // More than two stripes, so that some of it bypasses the buffers.
                 let page = draws.below(4) * PAGE_BYTES as u64;
                 let length = 22 * PAGE_BYTES + draws.below(5000) as usize;
                 self.write(store, file, name, (page, &draws.bytes(length)), draws)?;
             }
             12 => self.allocate(store, file, name, draws)?,
             13 if draws.below(3) == 0 => {
-                // Not even its name is left, but what is written to it must not harm the others.
+                // Not even its name is left, but writes to it must not harm the others.
                 let mut after = self.files.clone();
                 after.remove(name);
                 self.other = Some(after);
@@ -228,7 +229,7 @@ impl Model {
         store.punch_hole(file, offset, bytes)
     }
 
-    /// Everything is durable.
+    /// Notes that everything is durable.
     pub(crate) fn settle(&mut self) {
         self.files.values_mut().for_each(File::settle);
     }
@@ -238,7 +239,7 @@ impl Model {
         self.settle();
     }
 
-    /// Compares with what a store holds after a crash, and goes on from there.
+    /// Compares the model with a store's contents after a crash, and continues from these.
     pub(crate) fn check(&mut self, store: &Store) -> Result<(), String> {
         let names = store.list("");
         let has_names = |files: &BTreeMap<String, File>| files.keys().eq(names.iter());
@@ -257,7 +258,7 @@ impl Model {
     }
 }
 
-/// The files as the store has them, if they may be so.
+/// The store's files, if they are allowed.
 fn observe(
     files: &BTreeMap<String, File>,
     store: &Store,
@@ -279,7 +280,9 @@ fn observe(
             let zeros = vec![zeros()];
             let mut versions = versions.unwrap_or(&zeros).iter();
             if !versions.any(|version| version[..part.len()] == *part) {
-                return Err(format!("page {number} of {name} is none that it may be"));
+                return Err(format!(
+                    "page {number} of {name} has bytes that the model does not allow"
+                ));
             }
             let mut page = part.to_vec();
             page.resize(PAGE_BYTES, 0);

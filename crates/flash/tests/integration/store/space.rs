@@ -1,11 +1,11 @@
-//! Space that is allotted, given back, and left.
+//! Space: allotted, freed, and left.
 
 use crate::store::machine::{Draws, Machine, Store, geometry};
 use gabion_flash::{FileId, FlashError, PAGE_BYTES};
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
-/// Writes new pages of a file until there is no room, and gives how many that were.
+/// Writes new pages of a file until there is no space, and returns how many.
 fn fill(store: &Store, file: FileId, draws: &mut Draws) -> u64 {
     for page in 0.. {
         match store.write(file, page * PAGE, &draws.bytes(PAGE_BYTES)) {
@@ -14,11 +14,11 @@ fn fill(store: &Store, file: FileId, draws: &mut Draws) -> u64 {
             Err(error) => panic!("page {page}: {error}"),
         }
     }
-    unreachable!("a store is full at some time")
+    unreachable!("every store fills up")
 }
 
 #[test]
-fn what_is_allotted_can_be_written_however_full_the_store_is() {
+fn allotted_pages_can_be_written_when_the_store_is_full() {
     let machine = Machine::new(geometry(1), 8);
     let store = machine.format();
     let mut draws = Draws::new(3);
@@ -84,7 +84,7 @@ fn a_file_without_a_name_lives_until_it_is_deleted_or_the_store_is_opened() {
     store.write(new, 0, b"new").expect("room");
     assert_eq!(store.rename(new, "old").expect("both are there"), Some(old));
     assert_eq!(store.find("old"), Some(new));
-    // It changes, and still does not get the name back.
+    // It changes, but does not get the name back.
     store.write(old, 9000, b"longer").expect("it lives");
     let mut bytes = [0; 3];
     store.read(old, 0, &mut bytes).expect("it lives");
@@ -103,7 +103,7 @@ fn a_file_without_a_name_lives_until_it_is_deleted_or_the_store_is_opened() {
 }
 
 #[test]
-fn a_range_is_found_where_its_pages_lie() {
+fn a_range_is_located_where_its_pages_are() {
     let machine = Machine::new(geometry(1), 8);
     let store = machine.format();
     let file = store.create("file").expect("room");
@@ -118,7 +118,7 @@ fn a_range_is_found_where_its_pages_lie() {
     assert_eq!(found[0].place - 100, found[1].place + PAGE);
 }
 
-/// Leaves room for so many stripes below each device.
+/// Leaves space for `stripe_count` stripes below each device.
 fn leave_room(machine: &Machine, stripe_count: usize) {
     let pages = machine.geometry.chunk_bytes as usize / PAGE_BYTES;
     for device in &machine.devices {
@@ -156,7 +156,7 @@ fn a_full_file_system_below_refuses_new_pages_and_no_page_that_was_granted() {
     };
     overwrite(&store, &mut draws);
     drop(store);
-    // So after a start.
+    // The same holds after a restart.
     let store = machine.open(None).expect("it was closed in order");
     overwrite(&store, &mut draws);
     leave_room(&machine, 1000);
@@ -179,7 +179,7 @@ fn a_start_that_finds_no_room_below_serves_and_goes_on_when_there_is_some() {
     let bytes = draws.bytes(60 * PAGE_BYTES);
     store.write(file, 0, &bytes).expect("room");
     drop(store);
-    // As after a copy that kept holes as holes.
+    // As after a copy that preserved holes.
     leave_room(&machine, 0);
     let store = machine
         .open(None)

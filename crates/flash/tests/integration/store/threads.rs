@@ -1,10 +1,10 @@
-//! Writers, a reader and maintenance at the same time, and what the store does when it is full.
+//! Concurrent writers, a reader and maintenance, and the behaviour of a full store.
 
 use crate::store::machine::{Machine, geometry};
 use gabion_flash::{FlashError, PAGE_BYTES};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A page that says where it belongs and how new it is.
+/// A page that records its position and version.
 fn page(file: u64, number: u64, version: u64) -> Vec<u8> {
     let words = [file, number, version];
     let word = |at: usize| words[at % 3].wrapping_mul(0x9e37_79b9) + at as u64 / 3;
@@ -110,7 +110,7 @@ fn a_full_store_refuses_new_pages_and_takes_overwrites() {
 }
 
 #[test]
-fn what_is_rewritten_all_the_time_stays_in_its_buffer() {
+fn a_constantly_rewritten_page_stays_in_its_buffer() {
     let machine = Machine::new(geometry(1), 8);
     let store = machine.format();
     let file = store.create("hot").expect("room");
