@@ -1,4 +1,5 @@
-//! Checks that all rows agree. Operations keep them so; this finds what damage or a bug broke.
+//! Checks that all rows agree. Operations keep them consistent; this finds the effects of damage or
+//! a bug.
 
 use crate::kv::{KeyValue, ReadTxn};
 use crate::pools::pool;
@@ -13,8 +14,8 @@ use gabion_layout::{NodeId, PoolId, StripeId, StripeRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl<K: KeyValue> Meta<K> {
-    /// Reads every row in one transaction and says in a sentence each where two disagree. None
-    /// when all is well. Holds all stripes in memory.
+    /// Reads every row in one transaction and returns a sentence for each contradiction, none if
+    /// all rows agree. Holds all stripes in memory.
     ///
     /// # Errors
     /// When the store fails or a row cannot be decoded.
@@ -77,13 +78,13 @@ impl<'t> Check<'t> {
         }
     }
 
-    /// Each stripe is in one table, has its pool's shape, and an id that was handed out.
+    /// Each stripe is in one table, has its pool's shape, and an id that was issued.
     fn stripes(&mut self) -> Result<(), MetaError> {
         let next = Counter::NextStripe.value(self.txn)?;
         let count = Counter::StripeCount.value(self.txn)?;
         let live = self.live.len();
         self.demand(count == live as u64, || {
-            format!("{live} stripes are live and {count} were counted")
+            format!("{live} stripes are live, but the counter says {count}")
         });
         let tables = [&self.live, &self.pending, &self.garbage];
         let mut seen = BTreeSet::new();
@@ -100,7 +101,7 @@ impl<'t> Check<'t> {
                 distinct.len() == spec.k + spec.m && stripe.chunk_bytes <= spec.chunk_bytes
             });
             if !shape || distinct.len() != stripe.nodes.len() {
-                faults.push(format!("{id} has not the shape of {}", stripe.pool));
+                faults.push(format!("{id} does not have the shape of {}", stripe.pool));
             }
             if distinct.iter().any(|node| !self.nodes.contains(node)) {
                 faults.push(format!("{id} is on an unknown node"));
@@ -112,7 +113,7 @@ impl<'t> Check<'t> {
                     .iter()
                     .any(|s| s.chunk.at() >= stripe.nodes.len())
             {
-                faults.push(format!("{id} has an impossible list of stale chunks"));
+                faults.push(format!("{id} has an invalid list of stale chunks"));
             }
         }
         self.faults.append(&mut faults);
@@ -128,7 +129,9 @@ impl<'t> Check<'t> {
                 format!("file '{name}' has the record of '{}'", file.name)
             });
             if !self.fills_segments(&file)? {
-                faults.push(format!("file '{name}' has blocks that make no segment"));
+                faults.push(format!(
+                    "file '{name}' has blocks that do not form segments"
+                ));
             }
             for id in file.segments {
                 self.demand(unclaimed.remove(&id), || {
@@ -137,14 +140,15 @@ impl<'t> Check<'t> {
             }
         }
         for id in unclaimed {
-            self.faults.push(format!("{id} is live in no file"));
+            self.faults
+                .push(format!("{id} is live, but no file refers to it"));
         }
         self.faults.append(&mut faults);
         Ok(())
     }
 
-    /// Whether the replicated blocks of a file are as many for each segment, and as large, as the chunks
-    /// that they are to be.
+    /// Whether a file's replicated blocks match the chunks that they will become, in number for
+    /// each segment and in size.
     fn fills_segments(&self, file: &FileRecord) -> Result<bool, MetaError> {
         let Some(lifecycle) = pool(self.txn, file.pool)?.lifecycle else {
             return Ok(true);
@@ -159,7 +163,7 @@ impl<'t> Check<'t> {
         Ok(wanted > 0 && replicated.all(|run| run.len().is_multiple_of(wanted)))
     }
 
-    /// Each pending stripe belongs to one put, and so does each that was placed anew.
+    /// Each pending stripe belongs to one put, and so does each re-placed one.
     fn puts(&mut self) -> Result<(), MetaError> {
         let anew = PLACED_ANEW.scan(self.txn, &PLACED_ANEW.all(), usize::MAX)?;
         let mut anew: BTreeSet<StripeId> = anew.into_iter().map(|(first, _)| first).collect();
@@ -175,27 +179,28 @@ impl<'t> Check<'t> {
         }
         for first in anew {
             self.faults
-                .push(format!("{first} is placed anew in no put"));
+                .push(format!("{first} was placed again, but belongs to no put"));
         }
         for id in unclaimed {
-            self.faults.push(format!("{id} is pending in no put"));
+            self.faults
+                .push(format!("{id} is pending, but belongs to no put"));
         }
         Ok(())
     }
 
-    /// Each replacement is a put with a stripe for each that it displaces.
+    /// Each replacement is a put with one stripe for each displaced one.
     fn replacements(&mut self) -> Result<(), MetaError> {
         for (id, record) in REPLACEMENTS.scan(self.txn, &REPLACEMENTS.all(), usize::MAX)? {
             let put = PUTS.get(self.txn, &id)?;
             let count = record.displaced.len() as u64;
             self.demand(put.is_some_and(|put| put.stripe_count == count), || {
-                format!("{id} is no put of {count} stripes to replace others")
+                format!("{id} replaces {count} stripes, but its put does not match")
             });
         }
         Ok(())
     }
 
-    /// The index by node is what the live stripes' records say.
+    /// The index by node matches the records of the live stripes.
     fn index(&mut self) -> Result<(), MetaError> {
         let rows = STRIPES_ON.scan(self.txn, &STRIPES_ON.all(), usize::MAX)?;
         let indexed: BTreeSet<_> = rows.into_iter().map(|(key, ())| key).collect();
@@ -205,7 +210,8 @@ impl<'t> Check<'t> {
         };
         let recorded: BTreeSet<_> = self.live.values().flat_map(on_node).collect();
         for (node, stripe) in indexed.symmetric_difference(&recorded) {
-            let fault = format!("the index and the record of {stripe} disagree about {node}");
+            let fault =
+                format!("the index and the record of {stripe} contradict each other about {node}");
             self.faults.push(fault);
         }
         Ok(())
@@ -216,22 +222,22 @@ impl<'t> Check<'t> {
         for (id, lease) in LEASES.scan(self.txn, &LEASES.all(), usize::MAX)? {
             let sound = self.live.contains_key(&id) && lease.epoch.0 > 0;
             self.demand(sound, || {
-                format!("{id} has a lease in {} and should not", lease.epoch)
+                format!("{id} is not live, but has a lease in {}", lease.epoch)
             });
         }
         Ok(())
     }
 
-    /// Standings are those of known nodes.
+    /// Only known nodes have standings.
     fn standings(&mut self) -> Result<(), MetaError> {
         for (id, _) in STANDINGS.scan(self.txn, &STANDINGS.all(), usize::MAX)? {
             let is_known = self.nodes.contains(&id);
-            self.demand(is_known, || format!("{id} has a standing and is unknown"));
+            self.demand(is_known, || format!("{id} is unknown, but has a standing"));
         }
         Ok(())
     }
 
-    /// Former holders may serve, and have not got the chunk again.
+    /// Former holders are nodes that may serve and do not hold the chunk.
     fn former_holders(&mut self) -> Result<(), MetaError> {
         for (id, holders) in FORMER_HOLDERS.scan(self.txn, &FORMER_HOLDERS.all(), usize::MAX)? {
             for (node, chunk) in holders {
@@ -246,7 +252,7 @@ impl<'t> Check<'t> {
         Ok(())
     }
 
-    /// Pools and their names agree.
+    /// Pools match their names.
     fn pools(&mut self) -> Result<(), MetaError> {
         let names = POOL_NAMES.scan(self.txn, &POOL_NAMES.all(), usize::MAX)?;
         let by_id: BTreeMap<_, _> = names.into_iter().map(|(name, id)| (id, name)).collect();
@@ -256,7 +262,7 @@ impl<'t> Check<'t> {
             .map(|(&id, spec)| (id, spec.name.clone()))
             .collect();
         self.demand(by_id == recorded, || {
-            "the pools' names and records disagree".to_owned()
+            "the pools' names and records contradict each other".to_owned()
         });
         Ok(())
     }

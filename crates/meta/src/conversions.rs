@@ -1,13 +1,13 @@
-//! Conversions: stripes of a file give their places to others that hold the same bytes otherwise,
-//! replicated blocks to one stripe or the other way round (EAR, section II-B).
+//! Conversions: stripes of a file are replaced by others with the same bytes in another form,
+//! replicated blocks by one stripe or the reverse (EAR, section II-B).
 //!
-//! The new stripes are written beside the old ones under a put of their own, and updates of the old ones
-//! go on meanwhile. Whoever commits has taken the leases of the old stripes, has settled them and has
-//! found that they are as they were when the new ones were made of them.
+//! The new stripes are written beside the old ones under a put of their own, while updates of the
+//! old ones go on. Before a commit, the coordinator has taken the leases of the old stripes, has
+//! settled them, and has found them unchanged since the new ones were made.
 //!
-//! No node becomes a new stripe's primary while an old one's chunks may be served: a reader with an old
-//! layout would find them there after updates that they have no part in. So the new stripe's row of
-//! predecessors stands until these are garbage no more.
+//! No node becomes a new stripe's primary while an old one's chunks may be served: a reader with an
+//! old layout would read them, without later updates. So the new stripe's row of predecessors
+//! remains until these are removed as garbage.
 
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::pools::pool;
@@ -19,8 +19,7 @@ use crate::{Displaced, Meta, MetaError, Placement, Put, PutId};
 use gabion_layout::{PoolId, StripeId, StripeRecord};
 
 impl<K: KeyValue> Meta<K> {
-    /// Makes room for stripes of a pool that are to take the places of others of the file that the put
-    /// `file` brought.
+    /// Reserves stripes of a pool that are to replace others of the file that the put `file` made.
     ///
     /// # Errors
     /// [`MetaError::UnknownFile`]; [`MetaError::FileReplaced`]; [`MetaError::UnknownPool`]; those of
@@ -42,15 +41,15 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Puts the new stripes in the places of the old ones, which follow each other in the file, and become
-    /// garbage; their leases end. The caller vouches that every new chunk is durable on its node, and
-    /// holds the same bytes as the old ones as of their last update.
+    /// Replaces the old stripes, which must be consecutive in the file, by the new ones. The old
+    /// ones become garbage and their leases end. The caller guarantees that every new chunk is
+    /// durable on its node, and holds the same bytes as the old ones as of their last update.
     ///
     /// # Errors
     /// [`MetaError::UnknownPut`]; [`MetaError::UnknownFile`]; [`MetaError::FileReplaced`];
-    /// [`MetaError::UnknownStripe`] when an old stripe is the file's no more, or they do not follow each
-    /// other; [`MetaError::LeaseLost`] when one may have been updated since it was settled;
-    /// [`MetaError::Placement`] unless the new stripes have as much room as the old ones.
+    /// [`MetaError::UnknownStripe`] when an old stripe no longer belongs to the file, or they are
+    /// not consecutive; [`MetaError::LeaseLost`] when one may have been updated since it was
+    /// settled; [`MetaError::Placement`] unless the new stripes have the capacity of the old ones.
     pub fn commit_conversion(
         &self,
         put: PutId,
@@ -84,7 +83,7 @@ impl<K: KeyValue> Meta<K> {
                 PREDECESSORS.put(txn, &new.id, &predecessors)?;
             }
             if old_bytes != new_bytes {
-                let problem = format!("{new_bytes} bytes cannot take the place of {old_bytes}");
+                let problem = format!("{new_bytes} bytes cannot replace {old_bytes}");
                 return Err(MetaError::Placement {
                     segment: first,
                     problem,
@@ -101,13 +100,14 @@ impl<K: KeyValue> Meta<K> {
     }
 }
 
-/// Bytes of data that a stripe has room for.
+/// Capacity of a stripe for data, in bytes.
 fn data_bytes(txn: &dyn ReadTxn, stripe: &StripeRecord) -> Result<u64, MetaError> {
     let data_count = pool(txn, stripe.pool)?.spec.k as u64;
     Ok(data_count.saturating_mul(stripe.chunk_bytes))
 }
 
-/// Whether nobody serves any more what a stripe has taken the place of; when that is so, nobody asks again.
+/// Whether all predecessors of a stripe are gone; if so, removes the row, so that later calls skip
+/// the check.
 pub(crate) fn is_alone(txn: &mut dyn WriteTxn, stripe: StripeId) -> Result<bool, MetaError> {
     let Some(predecessors) = PREDECESSORS.get(txn, &stripe)? else {
         return Ok(true);

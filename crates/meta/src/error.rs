@@ -1,21 +1,21 @@
-//! The one error of this crate, with a plain sentence for each way an operation can be refused.
+//! The error of this crate, with one plain sentence for each refusal.
 
 use crate::{ClusterId, Holder, PutId};
 use gabion_layout::{ChunkId, Epoch, Generation, NodeId, RackId, StripeId};
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why a metadata operation did not happen. After every variant but [`MetaError::Storage`] the
-/// state is exactly what it was before the call.
+/// Why a metadata operation failed. After every variant but [`MetaError::Storage`] the state is
+/// unchanged.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum MetaError {
-    /// The engine failed. Whether a write's commit reached the disk is unknown: close the store
-    /// and open it again before anything else.
+    /// The engine failed. It is unknown whether a commit reached the disk: close the store and
+    /// reopen it before any other operation.
     #[error("the metadata store could not {operation}: {reason}; check the disk, then restart")]
     Storage {
-        /// What was being done.
+        /// The operation.
         operation: &'static str,
-        /// The engine's own words.
+        /// The engine's message.
         reason: String,
     },
     /// Another process has the store open.
@@ -24,21 +24,21 @@ pub enum MetaError {
         /// The store's file.
         path: PathBuf,
     },
-    /// There is no store where one was expected.
+    /// There is no store at the path.
     #[error("there is no metadata store at {}; create a cluster first or correct the path", path.display())]
     NoStore {
-        /// The file looked for.
+        /// The file.
         path: PathBuf,
     },
-    /// The store's file is not one, or its pages do not match their checksums.
+    /// The file is not a store, or its pages do not match their checksums.
     #[error("{} is not an intact metadata store ({reason}); restore it from a backup", path.display())]
     Damaged {
         /// The store's file.
         path: PathBuf,
-        /// The engine's own words.
+        /// The engine's message.
         reason: String,
     },
-    /// A row cannot be understood, or two rows contradict each other.
+    /// A row cannot be decoded, or two rows contradict each other.
     #[error(
         "a row of the {table} table is corrupt (key {key}: {reason}); restore the store from a backup"
     )]
@@ -47,24 +47,24 @@ pub enum MetaError {
         table: &'static str,
         /// The row's key, in hexadecimal.
         key: String,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
-    /// A fresh store was opened as a cluster.
+    /// A store without a cluster was opened.
     #[error("the metadata store holds no cluster; create one first")]
     NoCluster,
-    /// A cluster was to be created over another.
+    /// The store to create a cluster in already holds one.
     #[error(
-        "the metadata store already holds cluster {0}; open it, or choose an empty place for a new one"
+        "the metadata store already holds cluster {0}; open it, or choose another directory for a new one"
     )]
     ClusterExists(ClusterId),
-    /// Nodes know more than the metadata: it is a copy of another time.
+    /// Nodes know later state than the metadata: it is an old copy.
     #[error(
         "the coordinator's metadata is an old copy ({proof}); nothing is served and nothing deleted: \
          put the newest copy back and start the coordinator again"
     )]
     WentBack {
-        /// What a node knows that the metadata does not.
+        /// The later state that a node knows.
         proof: String,
     },
     /// A newer program wrote the store.
@@ -77,25 +77,25 @@ pub enum MetaError {
         /// The newest format that this program knows.
         supported: u32,
     },
-    /// A file name that is not allowed.
+    /// An invalid file name.
     #[error(
         "a file name {problem}; use 1 to {} bytes of UTF-8 without control characters",
         crate::FILE_NAME_BYTES
     )]
     FileName {
-        /// What is wrong with it.
+        /// The reason.
         problem: &'static str,
     },
-    /// A pool name that is not allowed.
+    /// An invalid pool name.
     #[error(
-        "'{0}' is no pool name; use a lower-case letter, then up to 63 lower-case letters, digits, '-' or '_'"
+        "'{0}' is not a valid pool name; use a lower-case letter, then up to 63 lower-case letters, digits, '-' or '_'"
     )]
     PoolName(String),
-    /// A pool that could not keep its promise, or makes no sense.
-    #[error("the pool is impossible: {0}")]
+    /// A pool with contradictory parameters.
+    #[error("invalid pool: {0}")]
     Pool(String),
-    /// A node's address that cannot be dialled.
-    #[error("'{0}' is no address of a node; write host:port with a port from 1 to 65535")]
+    /// An invalid address of a node.
+    #[error("'{0}' is not a node address; write host:port with a port from 1 to 65535")]
     Address(String),
     /// Another node has the address.
     #[error(
@@ -104,60 +104,60 @@ pub enum MetaError {
     AddressInUse {
         /// The address.
         address: String,
-        /// Who has it.
+        /// The node that has it.
         node: NodeId,
     },
-    /// A returning node stands in another rack than before.
+    /// A returning node reports another rack than before.
     #[error(
-        "{node} is recorded in {recorded} and says it is in {given}; start it with its old rack, or as a new node"
+        "{node} is recorded in {recorded}, but reports {given}; start it with its old rack, or as a new node"
     )]
     RackChanged {
         /// The node.
         node: NodeId,
-        /// Where it was.
+        /// The recorded rack.
         recorded: RackId,
-        /// Where it says it is.
+        /// The reported rack.
         given: RackId,
     },
     /// No such node.
     #[error("{0} is not in the cluster; join it as a new node")]
     UnknownNode(NodeId),
     /// The node is declared failed and gets no chunks.
-    #[error("{0} is declared failed and can take no chunk; choose another node")]
+    #[error("{0} is declared failed and cannot take a chunk; choose another node")]
     NodeFailed(NodeId),
     /// The node is being drained and gets no new chunks.
-    #[error("{0} is leaving the cluster and can take no chunk; choose another node")]
+    #[error("{0} is leaving the cluster and cannot take a chunk; choose another node")]
     NodeLeaving(NodeId),
-    /// The node has no running membership lease.
-    #[error("{0} has no running membership lease; it must send a heartbeat before it asks again")]
+    /// The node's membership lease has expired.
+    #[error("{0} has no valid membership lease; it must send a heartbeat before it retries")]
     NodeNotLive(NodeId),
-    /// Ids of a kind are used up.
+    /// All ids of a kind are used up.
     #[error("all {0} ids are used up; start another cluster")]
     IdsExhausted(&'static str),
     /// No such pool.
     #[error("there is no pool '{0}'; create it or use one from the list of pools")]
     UnknownPool(String),
-    /// The pool's name is taken.
-    #[error("there is a pool '{0}' already; choose another name")]
+    /// The pool's name exists already.
+    #[error("pool '{0}' already exists; choose another name")]
     PoolExists(String),
     /// No such file.
     #[error("there is no file '{0}'; check the name against the list of files")]
     UnknownFile(String),
-    /// The file's name is taken.
-    #[error("there is a file '{0}' already; remove it first or choose another name")]
+    /// The file's name exists already.
+    #[error("file '{0}' already exists; remove it first or choose another name")]
     FileExists(String),
-    /// Another file has the name.
-    #[error("'{0}' is another file now; open it again")]
+    /// Another file has replaced the file.
+    #[error("'{0}' was replaced by another file; open it again")]
     FileReplaced(String),
-    /// A stripe that is being replaced may have been updated meanwhile.
+    /// A stripe may have been updated during its replacement.
     #[error("{epoch} of {stripe} is over; begin the replacement again")]
     LeaseLost {
         /// The stripe.
         stripe: StripeId,
-        /// The term under which it was being replaced.
+        /// The term of the replacement.
         epoch: Epoch,
     },
-    /// The stripe's lease has another holder by now, or none.
+    /// The stripe's lease has another holder, or none.
     #[error("{epoch} of {stripe} is over; a newer primary has taken over")]
     TermOver {
         /// The stripe.
@@ -166,33 +166,33 @@ pub enum MetaError {
         epoch: Epoch,
     },
     /// No such put: it was aborted or has expired.
-    #[error("{0} is not under way; put the file again")]
+    #[error("{0} was aborted or has expired; put the file again")]
     UnknownPut(PutId),
-    /// The put was committed already.
-    #[error("{0} was committed before")]
+    /// The put was already committed.
+    #[error("{0} was already committed")]
     CommittedBefore(PutId),
-    /// A segment's place or size breaks a rule of its pool.
+    /// A segment's nodes or size break a rule of its pool.
     #[error("segment {segment} cannot be placed: {problem}")]
     Placement {
-        /// Position of the segment in its file.
+        /// The segment's index in its file.
         segment: usize,
-        /// Which rule, and what it allows.
+        /// The broken rule and its limit.
         problem: String,
     },
-    /// No such stripe among those that files refer to.
+    /// No file refers to the stripe.
     #[error("{0} belongs to no file; read the file's record again")]
     UnknownStripe(StripeId),
     /// No such chunk in the stripe.
     #[error("there is no {0}; read the stripe's record again")]
     UnknownChunk(ChunkId),
     /// The stripe's layout has changed since the caller read it.
-    #[error("{stripe} is at {current}, not at {expected}; read its record again and decide anew")]
+    #[error("{stripe} is at {current}, not at {expected}; read its record again and retry")]
     GenerationChanged {
         /// The stripe.
         stripe: StripeId,
-        /// What the caller expected.
+        /// The expected generation.
         expected: Generation,
-        /// What it is.
+        /// The current generation.
         current: Generation,
     },
     /// The node holds another chunk of the stripe.
@@ -204,13 +204,13 @@ pub enum MetaError {
         stripe: StripeId,
     },
     /// Another live holder has the stripe's lease.
-    #[error("{stripe} is led by {holder} in {epoch}; send the update there or ask again later")]
+    #[error("{stripe} has the primary {holder} in {epoch}; send the update there or retry later")]
     Held {
         /// The stripe.
         stripe: StripeId,
-        /// Who has the lease.
+        /// The holder of the lease.
         holder: Holder,
-        /// Under which epoch.
+        /// Its epoch.
         epoch: Epoch,
     },
 }

@@ -1,13 +1,14 @@
-//! Settlements that left nodes out. A node that was declared failed may come back with records of
-//! updates that the others have decided without it, and whose numbers they may have used again. No
-//! later settlement could tell what became of them, so each that leaves nodes out is noted here,
-//! with what it let stand, until those nodes hold nothing of the stripe any more. When one returns,
-//! the notes say what its chunk is worth ([`Meta::judge`]).
+//! Settlements that left nodes out. A node that was declared failed may return with records of
+//! updates that the others have decided without it, and whose numbers they may have reused. No
+//! later settlement could determine the outcome of these records. So each settlement that leaves
+//! nodes out is noted here, with the updates that stand by it, until those nodes hold nothing of
+//! the stripe. When such a node returns, its chunk is judged by the notes ([`Meta::judge`]).
 //!
-//! A note is made before its settlement has any effect, and one that had none may be followed by
-//! another that asks other nodes. What a note lets stand stands for ever all the same: every chunk
-//! that took part and counts holds its record from then on, because a node that returns without it
-//! has a stale chunk. What a note does not let stand may still stand by a later one.
+//! A note is made before its settlement takes effect; a settlement that never took effect may be
+//! followed by another that asks other nodes. The updates that stand by a note still stand for
+//! ever: every valid chunk that took part holds their records from then on, because a node that
+//! returns without one has a stale chunk. An update that does not stand by one note may still stand
+//! by a later one.
 
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::leases::check_term;
@@ -17,19 +18,19 @@ use crate::{Meta, MetaError};
 use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeId, StripeRecord};
 use serde::{Deserialize, Serialize};
 
-/// Exclusions of one stripe that are kept. A node that is away for longer has missed something for
-/// all that is known.
+/// Most exclusions kept for one stripe. A node that is away for longer is taken to have missed an
+/// update.
 const KEPT_COUNT_MAX: usize = 32;
 
-/// A settlement that left nodes out, and how it ended for updates of earlier terms.
+/// A settlement that left nodes out, and its outcome for updates of earlier terms.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Exclusion {
     /// The term of the settlement.
     pub epoch: Epoch,
     /// The nodes that were not asked.
     pub nodes: Vec<NodeId>,
-    /// The highest mark that one of those asked knew: what nobody had dropped up to here stood
-    /// already.
+    /// The highest mark that one of the asked nodes knew: updates up to here that were not dropped
+    /// stood already.
     pub known: Sequence,
     /// The updates above it that stand and in which one of the nodes takes part, in order.
     pub stood: Vec<StoodUpdate>,
@@ -54,43 +55,45 @@ pub(crate) struct Exclusions {
     kept: Vec<Exclusion>,
 }
 
-/// What a returning node says of a chunk.
+/// A returning node's report of a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Held<'a> {
     /// The node.
     pub node: NodeId,
     /// The chunk.
     pub chunk: ChunkId,
-    /// The newest term of the stripe that the node knows of.
+    /// The newest term of the stripe that the node knows.
     pub epoch: Epoch,
-    /// Up to here the node knows which updates stand, and has its records of them.
+    /// The node knows the outcome of all updates up to here, and has the records of those that
+    /// stand.
     pub mark: Sequence,
     /// The updates above the mark of which it has a record, by term and number.
     pub undecided: &'a [(Epoch, Sequence)],
 }
 
-/// What a returning node's chunk is worth.
+/// The state of a returning node's chunk.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Verdict {
-    /// The newest settlement that left the node out since the chunk was last settled, if any did.
+    /// The newest settlement that left the node out since the chunk was last settled, if any.
     /// Undecided records of earlier terms that do not stand were dropped.
     pub excluded_by: Option<Epoch>,
     /// Undecided records that stand.
     pub stands: Vec<(Epoch, Sequence)>,
-    /// Undecided records about which no settlement has decided without the node.
+    /// Undecided records that no settlement without the node has decided.
     pub open: Vec<(Epoch, Sequence)>,
-    /// If the chunk has missed an update that stands: it has all up to this one.
+    /// Set if the chunk has missed an update that stands: it has all up to this one.
     pub missed_after: Option<Sequence>,
-    /// The last term that the stripe ever had.
+    /// The last term of the stripe.
     pub last_epoch: Epoch,
 }
 
 impl<K: KeyValue> Meta<K> {
-    /// Notes whom a settlement leaves out, if anybody. To be durable before anybody acts on that
-    /// settlement.
+    /// Notes the nodes that a settlement leaves out, if any. The note must be durable before the
+    /// settlement takes effect.
     ///
     /// # Errors
-    /// [`MetaError::UnknownStripe`]; [`MetaError::TermOver`] unless it is a settlement of the present term.
+    /// [`MetaError::UnknownStripe`]; [`MetaError::TermOver`] unless the settlement is of the
+    /// current term.
     pub fn note_settlement(
         &self,
         stripe: StripeId,
@@ -102,8 +105,8 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Whether a settlement that left a chunk's node out may have let an update after `after` stand in
-    /// which the chunk takes part, for all that is remembered.
+    /// Whether, by the remembered notes, a settlement that left the chunk's node out may have let
+    /// an update after `after` stand in which the chunk takes part.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
@@ -118,7 +121,7 @@ impl<K: KeyValue> Meta<K> {
         Ok(missed || all.forgotten > Epoch(0))
     }
 
-    /// What the chunk of a returning node is worth, after the settlements that left the node out.
+    /// Judges the chunk of a returning node by the settlements that left the node out.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
@@ -152,7 +155,7 @@ fn keep(txn: &mut dyn WriteTxn, stripe: StripeId, exclusion: &Exclusion) -> Resu
     EXCLUSIONS.put(txn, &stripe, &all)
 }
 
-/// The chunks of a stripe whose nodes a settlement has left out, for all that is remembered.
+/// The chunks of a stripe whose nodes a remembered settlement has left out.
 pub(crate) fn left_out(
     txn: &dyn ReadTxn,
     stripe: &StripeRecord,
@@ -167,15 +170,15 @@ pub(crate) fn left_out(
 }
 
 impl Held<'_> {
-    /// The newest term of which the node is known to have heard all that was decided.
+    /// The newest term up to which the node is known to have all decisions.
     fn since(&self) -> Epoch {
         let oldest = self.undecided.iter().map(|&(epoch, _)| epoch).min();
         oldest.map_or(self.epoch, |oldest| oldest.min(self.epoch))
     }
 
-    /// What the chunk is worth by these notes, which are all that there are since the node was away,
-    /// in the order of their terms. A record stands only if it stands on all chunks that took part
-    /// and count, and a chunk that lacks one has missed something.
+    /// Judges the chunk by these notes, all those since the node was away, in the order of their
+    /// terms. A record stands only if it stands on all valid chunks that took part; a chunk that
+    /// lacks one has missed it.
     pub fn judge(&self, notes: &[Exclusion]) -> Verdict {
         let (held, since) = (self, self.since());
         let is_without = |e: &&Exclusion| e.epoch > since && e.nodes.contains(&held.node);
@@ -190,8 +193,8 @@ impl Held<'_> {
         let stood = || without.iter().flat_map(|e| &e.stood);
         for &(epoch, sequence) in held.undecided {
             let is_it = |update: &StoodUpdate| (update.epoch, update.sequence) == (epoch, sequence);
-            // The first settlement without the node has decided; what it knew to be settled was
-            // settled before the node was away, in the record's own term.
+            // The first settlement without the node has decided. Updates that it knew as settled
+            // were settled before the node was away, in the record's own term.
             let first = without.iter().find(|e| e.epoch > epoch);
             if stood().any(is_it) || first.is_some_and(|e| sequence <= e.known) {
                 verdict.stands.push((epoch, sequence));
@@ -218,8 +221,8 @@ impl Held<'_> {
 }
 
 impl Exclusions {
-    /// Where notes are forgotten that may have been about the node, nothing behind its own mark is
-    /// known to be as it should.
+    /// If notes that may have concerned the node are forgotten, nothing behind its own mark can be
+    /// trusted.
     pub(crate) fn judge(&self, held: &Held<'_>) -> Verdict {
         let verdict = held.judge(&self.kept);
         if held.since() >= self.forgotten {
@@ -274,7 +277,7 @@ mod tests {
     /// Updates by term and number.
     type Stamps<'a> = &'a [(u64, u64)];
 
-    /// A settlement without node 1 that knew `known` and let the updates given stand, each with its
+    /// A settlement without node 1 that knew `known` and let the given updates stand, each with its
     /// term and in chunks 0 and 1.
     fn exclusion(epoch: u64, known: u64, stood: &[(u64, u64)]) -> Exclusion {
         let stood_update = |&(epoch, sequence): &(u64, u64)| StoodUpdate {
@@ -290,8 +293,9 @@ mod tests {
         }
     }
 
-    /// What is said of chunk 1 on node 1 that knows of term `epoch` and the mark: the terms of the
-    /// newest note, what stands, what is open, and after which update something is missing.
+    /// Checks the verdict on chunk 1 of node 1 that knows term `epoch` and the mark: the term of
+    /// the newest note, the standing records, the open ones, and the update after which one is
+    /// missing.
     #[track_caller]
     fn check(
         notes: &[Exclusion],
@@ -327,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_nobody_left_out_has_decided_nothing_yet() {
+    fn without_notes_all_records_of_the_node_are_open() {
         check(&[], (1, 4, &[(1, 5)]), (None, &[], &[(1, 5)], None));
         let other = Exclusion {
             nodes: vec![NodeId(2)],
@@ -337,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stood_without_the_node_stands_if_it_has_it_and_is_missed_if_not() {
+    fn an_update_that_stood_without_the_node_stands_or_is_missed() {
         let notes = [exclusion(2, 4, &[(1, 5), (1, 6)])];
         let all = [(1, 5), (1, 6)];
         check(&notes, (1, 4, &all), (Some(2), &all, &[], None));
@@ -351,16 +355,16 @@ mod tests {
     }
 
     #[test]
-    fn what_was_settled_before_stands_and_what_nobody_else_had_does_not() {
+    fn settled_records_stand_and_records_on_no_other_node_do_not() {
         let notes = [exclusion(2, 5, &[])];
         let held = [(1, 5), (1, 6)];
         check(&notes, (1, 4, &held), (Some(2), &[(1, 5)], &[], None));
     }
 
     #[test]
-    fn a_number_that_was_used_again_is_another_update() {
-        // Update 5 of term 1 was dropped; that of term 2 stands. The first note decides by its mark,
-        // the later one's is of the new history.
+    fn a_reused_number_is_another_update() {
+        // Update 5 of term 1 was dropped; that of term 2 stands. The first note decides by its
+        // mark; that of the later note is of the new history.
         let notes = [exclusion(2, 4, &[]), exclusion(3, 5, &[])];
         check(&notes, (1, 4, &[(1, 5)]), (Some(3), &[], &[], None));
         let used_again = [exclusion(2, 4, &[]), exclusion(3, 4, &[(2, 5)])];
@@ -390,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn after_too_many_nobody_knows() {
+    fn after_too_many_notes_nothing_is_known() {
         let count = KEPT_COUNT_MAX as u64 + 1;
         let notes: Vec<Exclusion> = (2..2 + count).map(|at| exclusion(at, 4, &[])).collect();
         let newest = Some(count + 1);
@@ -399,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stripe_that_is_gone_is_not_noted() {
+    fn a_removed_stripe_is_not_noted() {
         let (meta, _) = stripe_on_three_nodes();
         assert_eq!(
             meta.note_settlement(StripeId(99), &exclusion(2, 4, &[])),

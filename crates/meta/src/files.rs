@@ -1,4 +1,4 @@
-//! Files: finding, listing and removing them, and the garbage that removal leaves.
+//! Files: finding, listing and removing them, and the garbage of removed ones.
 
 use crate::kv::{KeyValue, ReadTxn};
 use crate::replacements::{discard, same_file};
@@ -8,7 +8,7 @@ use crate::{FileRecord, Meta, MetaError, PutId};
 use gabion_layout::{StripeId, StripeRecord};
 
 impl<K: KeyValue> Meta<K> {
-    /// The file of a name.
+    /// The file with this name.
     ///
     /// # Errors
     /// [`MetaError::UnknownFile`].
@@ -16,8 +16,8 @@ impl<K: KeyValue> Meta<K> {
         self.store.read(|txn| file(txn, name))
     }
 
-    /// At most `limit` files whose names start with `prefix`, by their names' bytes. For the next
-    /// page, pass the last name as `after`.
+    /// At most `limit` files with this prefix, in the byte order of their names. For the next page,
+    /// pass the last name as `after`.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
@@ -34,7 +34,7 @@ impl<K: KeyValue> Meta<K> {
             .collect()
     }
 
-    /// The stripes of a file, in the order of its segments, all as of one instant.
+    /// The stripes of a file, in the order of its segments, from one consistent view.
     ///
     /// # Errors
     /// [`MetaError::UnknownFile`].
@@ -46,11 +46,11 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Removes the file of a name that a put has brought. Its stripes become garbage, and their leases
-    /// end: primaries learn it from the order to remove their chunks.
+    /// Removes the file with this name that `put` made. Its stripes become garbage, and their
+    /// leases end: primaries learn of it with the order to remove their chunks.
     ///
     /// # Errors
-    /// [`MetaError::UnknownFile`], [`MetaError::FileReplaced`]: that file is gone.
+    /// [`MetaError::UnknownFile`]; [`MetaError::FileReplaced`] when that file is gone.
     pub fn remove_file(&self, name: &str, put: PutId) -> Result<FileRecord, MetaError> {
         self.store.write(|txn| {
             let file = same_file(txn, name, put)?;
@@ -66,7 +66,7 @@ impl<K: KeyValue> Meta<K> {
     }
 
     /// At most `limit` stripes whose chunks are to be removed from their nodes, by id, behind
-    /// `after` when it is given: one that waits for a failed node must not hide the rest.
+    /// `after` if it is given: a stripe that waits for a failed node must not hide the others.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
@@ -82,8 +82,8 @@ impl<K: KeyValue> Meta<K> {
             .collect()
     }
 
-    /// Forgets a garbage stripe whose chunks are gone. Whether there was one to forget. Chunks on
-    /// nodes that could not be asked may be left: they show up in those nodes' inventories as
+    /// Forgets a garbage stripe whose chunks are gone. Returns whether it was known. Chunks may
+    /// remain on nodes that did not answer; those nodes' inventories show them as
     /// [`crate::StripeStatus::Unknown`].
     ///
     /// # Errors
@@ -99,27 +99,28 @@ impl<K: KeyValue> Meta<K> {
     }
 }
 
-/// The file of a name.
+/// The file with this name.
 pub(crate) fn file(txn: &dyn ReadTxn, name: &str) -> Result<FileRecord, MetaError> {
     let record = FILES.get(txn, &name.to_owned())?;
     let record = record.ok_or_else(|| MetaError::UnknownFile(name.to_owned()))?;
     checked(name, record)
 }
 
-/// Refuses a record under another file's name.
+/// Refuses a record of another file name.
 fn checked(name: &str, record: FileRecord) -> Result<FileRecord, MetaError> {
     if record.name != name {
-        let reason = format!("the record is that of '{}'", record.name);
+        let reason = format!("the record belongs to '{}'", record.name);
         return Err(FILES.contradiction(&name.to_owned(), reason));
     }
     Ok(record)
 }
 
-/// A stripe that a file refers to; that it is not there is damage, not a caller's mistake.
+/// A stripe that a file refers to. If it is missing, the store is damaged; the caller made no
+/// mistake.
 fn segment(txn: &dyn ReadTxn, file: &FileRecord, id: StripeId) -> Result<StripeRecord, MetaError> {
     live_stripe(txn, id).map_err(|error| match error {
         MetaError::UnknownStripe(_) => {
-            FILES.contradiction(&file.name, format!("its {id} is not there"))
+            FILES.contradiction(&file.name, format!("its {id} is missing"))
         }
         other => other,
     })

@@ -1,10 +1,10 @@
-//! Former holders: nodes that may still have a chunk of a live stripe that counts elsewhere now. The row
-//! is written in the transaction that moves the chunk, so no restart forgets it. Every term fences these
-//! nodes before it serves, since a reader with an old layout may still ask them.
+//! Former holders: nodes that may still have a chunk of a live stripe after the chunk has moved
+//! elsewhere. The transaction that moves the chunk writes the row, so no restart loses it. Every
+//! term fences these nodes before it serves, since a reader with an old layout may still ask them.
 //!
-//! A row goes when the node confirms that the chunk is removed, when the node gets the chunk again, and
-//! when the node is declared failed or joins: a node that joins removes what is not its own before it
-//! serves.
+//! A row is removed when the node confirms that the chunk is removed, when the node gets the chunk
+//! again, and when the node is declared failed or joins: a joining node removes foreign chunks
+//! before it serves.
 
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::nodes::node;
@@ -16,7 +16,7 @@ use gabion_layout::{ChunkId, ChunkIndex, NodeId, StripeId};
 type Holders = Vec<(NodeId, ChunkIndex)>;
 
 impl<K: KeyValue> Meta<K> {
-    /// The nodes that may still have chunks of a stripe that count elsewhere, in no order, each once.
+    /// The nodes that may still have moved chunks of a stripe, unordered, each once.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
@@ -43,8 +43,7 @@ impl<K: KeyValue> Meta<K> {
         Ok(rows.into_iter().flat_map(of_stripe).collect())
     }
 
-    /// Notes that a node has no longer a chunk that was its own once. Nothing is written if that was
-    /// known.
+    /// Notes that a node no longer has a chunk that it once held. Writes nothing if that is known.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
@@ -61,8 +60,8 @@ fn holders_of(txn: &dyn ReadTxn, stripe: StripeId) -> Result<Holders, MetaError>
     Ok(FORMER_HOLDERS.get(txn, &stripe)?.unwrap_or_default())
 }
 
-/// Notes that a chunk that was on `holder` counts elsewhere from now on. A node that is declared failed
-/// removes it before it serves again, and is not noted.
+/// Notes that a chunk has moved away from `holder`. A node that is declared failed removes it
+/// before it serves again, and is not noted.
 pub(crate) fn leave_behind(
     txn: &mut dyn WriteTxn,
     holder: NodeId,
@@ -76,7 +75,7 @@ pub(crate) fn leave_behind(
     FORMER_HOLDERS.put(txn, &chunk.stripe, &holders)
 }
 
-/// Takes a former holder off the list.
+/// Removes a former holder from a stripe's list.
 pub(crate) fn forget(
     txn: &mut dyn WriteTxn,
     holder: NodeId,
@@ -88,7 +87,7 @@ pub(crate) fn forget(
     })
 }
 
-/// Takes a node off all lists.
+/// Removes a node from all lists.
 pub(crate) fn forget_node(txn: &mut dyn WriteTxn, gone: NodeId) -> Result<(), MetaError> {
     let rows = FORMER_HOLDERS.scan(txn, &FORMER_HOLDERS.all(), usize::MAX)?;
     for (stripe, holders) in rows {
@@ -97,7 +96,7 @@ pub(crate) fn forget_node(txn: &mut dyn WriteTxn, gone: NodeId) -> Result<(), Me
     Ok(())
 }
 
-/// Writes what is left of a stripe's list, if that is news.
+/// Writes a stripe's list if it has changed.
 fn keep(
     txn: &mut dyn WriteTxn,
     stripe: StripeId,

@@ -1,5 +1,5 @@
-//! What a joining node's inventory is held against: a page of its stripes at once, read in one
-//! transaction and where that is cheaper in ranges of ids, and what is noted of them in another.
+//! The metadata side of a joining node's inventory: a page of its stripes read in one transaction,
+//! by ranges of ids where that is cheaper, and stale chunks noted in another.
 
 use crate::exclusions::{Exclusions, Held, Verdict};
 use crate::kv::{KeyValue, ReadTxn};
@@ -12,11 +12,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 
-/// A range of ids is read whole if it has at most this many ids for each wanted one: skipping a row costs
-/// less than looking one up.
+/// Most ids in a range per wanted id for which the range is read whole: skipping a row costs less
+/// than looking one up.
 const SPARSE_RATIO: u64 = 4;
 
-/// What is known of a stripe that has a chunk on the node.
+/// The metadata of a stripe with a chunk on the node.
 #[derive(Clone, Debug)]
 pub struct StripeFacts {
     /// Its record.
@@ -28,14 +28,14 @@ pub struct StripeFacts {
 /// Stripes in the order of their ids.
 #[derive(Clone, Debug, Default)]
 pub struct FactsPage {
-    /// What is known of each.
+    /// Metadata of each.
     pub facts: Vec<StripeFacts>,
-    /// The last stripe that was looked at, when there may be others of the range behind it.
+    /// The last stripe examined, if more of the range may follow.
     pub upto: Option<StripeId>,
 }
 
 impl StripeFacts {
-    /// What a chunk of the stripe is worth, as [`Meta::judge`] says.
+    /// Judges a chunk of the stripe, as [`Meta::judge`].
     pub fn judge(&self, held: &Held<'_>) -> Verdict {
         let last_epoch = self.last_epoch;
         Verdict {
@@ -72,7 +72,8 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// The same of those of these stripes, sorted, that have a chunk on `node`.
+    /// Like [`Meta::facts_on`], for those of the given stripes, sorted, that have a chunk on
+    /// `node`.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
@@ -90,11 +91,11 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Notes of each of these chunks that it misses updates, or more, all in one transaction. Stripes
-    /// that are gone are passed over. The records as they are then, in the same order.
+    /// Marks each of these chunks as stale, all in one transaction. Stripes that are gone are
+    /// skipped. Returns the updated records in the same order.
     ///
     /// # Errors
-    /// [`MetaError::UnknownChunk`]; then nothing is noted.
+    /// [`MetaError::UnknownChunk`]; nothing is written then.
     pub fn note_all_stale(
         &self,
         stale: &[(StripeId, StaleChunk)],
@@ -116,7 +117,7 @@ impl<K: KeyValue> Meta<K> {
     }
 }
 
-/// What is known of live stripes, by id.
+/// The metadata of live stripes, by id.
 fn facts_of(txn: &dyn ReadTxn, ids: &[StripeId]) -> Result<Vec<StripeFacts>, MetaError> {
     let (Some(&first), Some(&last)) = (ids.first(), ids.last()) else {
         return Ok(Vec::new());
@@ -140,7 +141,7 @@ fn facts_of(txn: &dyn ReadTxn, ids: &[StripeId]) -> Result<Vec<StripeFacts>, Met
     ids.iter().map(fact).collect()
 }
 
-/// The rows of some ids, in order; those without a row are left out. Others may be among them.
+/// The rows of some ids, in order; ids without a row are left out. Other rows may be included.
 fn rows_of<V: Serialize + DeserializeOwned>(
     txn: &dyn ReadTxn,
     table: &Table<StripeId, V>,

@@ -1,6 +1,5 @@
-//! The ordered, transactional key-value engine that metadata needs: small enough that an embedded
-//! engine, a map in memory or a distributed store can stand behind it. No types here but bytes;
-//! `table.rs` puts types on top.
+//! The ordered, transactional key-value engine that metadata needs: small enough for an embedded
+//! engine, a map in memory or a distributed store. It deals in bytes only; `table.rs` adds types.
 
 use crate::MetaError;
 
@@ -30,7 +29,7 @@ pub trait WriteTxn: ReadTxn {
     /// When the engine fails.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), MetaError>;
 
-    /// Removes `key`; says nothing when it is not there.
+    /// Removes `key`; does nothing if it is missing.
     ///
     /// # Errors
     /// When the engine fails.
@@ -50,10 +49,10 @@ pub trait KeyValue {
 
     /// Runs `body` and commits: when this returns `Ok`, all its changes are durable. An error from
     /// `body` drops all of them. An engine with optimistic transactions may run `body` again after
-    /// a conflict, which is why it is `Fn`.
+    /// a conflict, so it is `Fn`.
     ///
     /// # Errors
-    /// What `body` returns, or [`MetaError::Storage`] when the engine fails; then it is unknown
+    /// The error of `body`, or [`MetaError::Storage`] when the engine fails; it is unknown then
     /// whether the changes are durable.
     fn write<T>(
         &self,

@@ -1,7 +1,7 @@
-//! Leases of stripes: who may serialise a stripe's updates, under which epoch. An epoch is durable
-//! before it is handed out and none is handed out twice, so that nodes which refuse lower epochs
-//! than they have seen fence every former holder, whether or not it knows that it is one. A node
-//! acts on a stripe's lease only while its own membership lease runs (`membership.rs`).
+//! Stripe leases: the right to serialise a stripe's updates, under an epoch. An epoch is durable
+//! before it is issued and is never issued twice. So nodes that refuse lower epochs than they have
+//! seen fence every former holder, whether or not it knows that it is one. A node uses a stripe's
+//! lease only while its own membership lease is valid (`membership.rs`).
 
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::schema::{LEASES, LeaseRecord};
@@ -10,16 +10,16 @@ use crate::{Holder, Lease, Membership, Meta, MetaError, NodeState, conversions};
 use gabion_layout::{Epoch, StripeId};
 
 impl<K: KeyValue> Meta<K> {
-    /// Hands out the lease of a stripe.
+    /// Grants the lease of a stripe.
     ///
-    /// Who has it already gets it again, with the same epoch. Otherwise it is granted under the
-    /// next epoch when it is free, when its holder may no longer serve, when it is held by an
-    /// earlier incarnation of the asker or of the coordinator, and always to the coordinator
-    /// itself: the higher epoch fences the holder.
+    /// The current holder gets it again, with the same epoch. Otherwise it is granted under the
+    /// next epoch when it is free, when its holder may no longer serve, when an earlier incarnation
+    /// of the asker or of the coordinator holds it, and always to the coordinator itself: the
+    /// higher epoch fences the holder.
     ///
     /// # Errors
-    /// [`MetaError::UnknownStripe`]; [`MetaError::NodeNotLive`] when the asker is a node whose
-    /// membership lease does not run; [`MetaError::Held`].
+    /// [`MetaError::UnknownStripe`]; [`MetaError::NodeNotLive`] when the asker is a node
+    /// without a valid membership lease; [`MetaError::Held`].
     pub fn acquire(
         &self,
         stripe: StripeId,
@@ -32,13 +32,13 @@ impl<K: KeyValue> Meta<K> {
             .write(|txn| self.grant(txn, stripe, holder, membership, now_ms))
     }
 
-    /// Hands out the leases of many stripes in one transaction, as a node that takes over another's
-    /// needs them: one wait for the disk, not one a stripe. Answers in the order of `stripes`; a
-    /// stripe that is held or unknown does not keep the others back.
+    /// Grants the leases of many stripes in one transaction, for a node that takes over another's:
+    /// one wait for the disk in all. Answers are in the order of `stripes`; a held or unknown
+    /// stripe does not affect the others.
     ///
     /// # Errors
-    /// [`MetaError::NodeNotLive`], or when the store fails or a row is corrupt; then no lease is
-    /// handed out.
+    /// [`MetaError::NodeNotLive`], or when the store fails or a row is corrupt; no lease is granted
+    /// then.
     pub fn acquire_all(
         &self,
         stripes: &[StripeId],
@@ -61,8 +61,8 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Takes a lease back from its holder. Whether the stripe was still held under `epoch`: a
-    /// former holder changes nothing.
+    /// Releases a lease. Returns whether the stripe was still held under `epoch`: a former holder
+    /// changes nothing.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
@@ -77,7 +77,7 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// The lease of a stripe as last handed out, unless it was given back. Its holder may be gone.
+    /// The lease of a stripe as last granted, unless it was released. Its holder may have failed.
     ///
     /// # Errors
     /// [`MetaError::UnknownStripe`].
@@ -96,7 +96,7 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// The last term that a stripe has had, whether or not it is over; 0 before the first.
+    /// The last term of a stripe, current or over; 0 before the first.
     ///
     /// # Errors
     /// [`MetaError::UnknownStripe`].
@@ -108,7 +108,7 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// The lease of one stripe for an asker that may serve.
+    /// Grants the lease of one stripe to a asker that may serve.
     fn grant(
         &self,
         txn: &mut dyn WriteTxn,
@@ -150,7 +150,7 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Why another than the present holder does not get the lease, if so.
+    /// The reason to refuse the lease to another than the current holder, if any.
     fn refusal(
         &self,
         stripe: StripeId,
@@ -192,7 +192,7 @@ impl<K: KeyValue> Meta<K> {
     }
 }
 
-/// Refuses what a past term says, in the transaction that would make it durable.
+/// Refuses a request of a past term, in the transaction that would make it durable.
 ///
 /// # Errors
 /// [`MetaError::TermOver`]; [`MetaError::UnknownStripe`].
@@ -208,7 +208,7 @@ pub(crate) fn check_term(
     }
 }
 
-/// Refuses a node that must not serve by its own clock, or whose later run was heard of.
+/// Refuses a node that must not serve by its own clock, or that has a later run.
 fn check_asker(holder: Holder, membership: &Membership, now_ms: u64) -> Result<(), MetaError> {
     if let Holder::Node { node, incarnation } = holder {
         let up = membership.state(node, now_ms) == Some(NodeState::Up);

@@ -1,11 +1,11 @@
 //! The metadata state machine over an ordered key-value trait: nodes, pools, files, stripes and
-//! leases, each operation one transaction, and beside them the membership of nodes.
+//! leases, each operation one transaction, and the membership of nodes.
 //!
-//! It is a library of decisions that must be durable before anybody acts on them. It has no clock
-//! (every `now_ms` comes in, from a clock that does not jump), no sockets and no threads; it does
-//! not choose where chunks go, and it does not talk to nodes. Operations block on the disk: a
-//! server with an event loop calls them from a thread that may wait. docs/metadata.md describes
-//! every table and what a crash can leave.
+//! It takes decisions that must be durable before they take effect. It has no clock (every `now_ms`
+//! is an argument, from a clock that does not jump), no sockets and no threads; it does not place
+//! chunks, and does not talk to nodes. Operations block on the disk: a server with an event loop
+//! calls them from a thread that may wait. docs/metadata.md describes every table and the effects
+//! of a crash.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
@@ -65,10 +65,10 @@ pub struct Meta<K> {
 }
 
 impl<K: KeyValue> Meta<K> {
-    /// Makes a cluster in an empty store. The caller draws `cluster` at random.
+    /// Creates a cluster in an empty store. The caller draws `cluster` at random.
     ///
     /// # Errors
-    /// [`MetaError::ClusterExists`] when the store holds one, even the same.
+    /// [`MetaError::ClusterExists`] when the store already holds one, even the same.
     pub fn create(store: K, cluster: ClusterId) -> Result<Self, MetaError> {
         store.write(|txn| {
             check_format(FORMATS.get(txn, &())?)?;
@@ -85,7 +85,7 @@ impl<K: KeyValue> Meta<K> {
     ///
     /// # Errors
     /// [`MetaError::NoCluster`] in an empty store; [`MetaError::NewerFormat`] when a newer program
-    /// wrote it, which is found out before any other row is read.
+    /// wrote it, which is checked before any other row is read.
     pub fn open(store: K) -> Result<Self, MetaError> {
         let (cluster, incarnation) = store.write(|txn| {
             check_format(FORMATS.get(txn, &())?)?;
@@ -99,28 +99,28 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Which cluster this is.
+    /// The cluster's id.
     pub fn cluster(&self) -> ClusterId {
         self.cluster
     }
 
-    /// Which run of the coordinator this is: grows with each [`Meta::open`], durably.
+    /// The number of this run of the coordinator: each [`Meta::open`] raises it, durably.
     pub fn incarnation(&self) -> u64 {
         self.incarnation
     }
 
-    /// The store, for backups and for tests. Rows written past this type are not checked.
+    /// The store, for backups and for tests. Rows written directly are not checked.
     pub fn store(&self) -> &K {
         &self.store
     }
 
-    /// Gives the store back.
+    /// Returns the store.
     pub fn into_store(self) -> K {
         self.store
     }
 }
 
-/// Refuses formats that this program does not know. An empty store has none.
+/// Refuses unknown formats. An empty store has none.
 fn check_format(found: Option<u32>) -> Result<(), MetaError> {
     match found {
         None | Some(FORMAT) => Ok(()),
@@ -128,6 +128,6 @@ fn check_format(found: Option<u32>) -> Result<(), MetaError> {
             found,
             supported: FORMAT,
         }),
-        Some(older) => Err(FORMATS.contradiction(&(), format!("there never was format {older}"))),
+        Some(older) => Err(FORMATS.contradiction(&(), format!("format {older} never existed"))),
     }
 }

@@ -1,37 +1,36 @@
-//! Which nodes are alive, by their heartbeats. In memory only: a restarted coordinator gives every
-//! node a full lease's benefit of the doubt before it draws conclusions.
+//! Node health by heartbeats. In memory only: a restarted coordinator treats every node as up for a
+//! full lease before it draws conclusions.
 //!
 //! A node's lease runs for `lease_ms` from when the node *sent* a heartbeat that was answered; when
-//! it ends, the node stops to serve by itself. The coordinator counts from when it *received* the
-//! heartbeat, which is later, and waits `margin_ms` more before it declares the node failed. So by
-//! then the node has stopped, provided that the two clocks run at rates so near each other that
-//! over a lease they drift apart by less than the margin. Clocks need not agree on the time, and
-//! messages may take any time.
+//! it ends, the node stops serving by itself. The coordinator counts from when it *received* the
+//! heartbeat, which is later, and waits `margin_ms` more before it declares the node failed. So the
+//! node has stopped by then, provided that the two clocks drift apart by less than the margin
+//! during a lease. Clocks need not agree on the time, and messages may take any time.
 
 use gabion_layout::NodeId;
 use std::collections::BTreeMap;
 
-/// How long silence means what. All in milliseconds.
+/// Timeouts of membership, in milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timing {
     /// How long a heartbeat lets a node serve.
     pub lease_ms: u64,
-    /// How much longer the coordinator waits, for clocks that run at different rates.
+    /// Additional wait of the coordinator, for clock drift.
     pub margin_ms: u64,
-    /// How long a failed node may return before its chunks are repaired elsewhere.
+    /// How long a failed node may take to return before its chunks are repaired elsewhere.
     pub grace_ms: u64,
 }
 
-/// How a node fares.
+/// Health of a node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum NodeState {
     /// Its lease runs.
     Up,
-    /// Its lease has ended, but by its own clock it may still serve.
+    /// Its lease has ended by the coordinator's clock, but by its own clock it may still serve.
     Suspect,
-    /// It has stopped to serve: its chunks count as lost, and its stripes may get new primaries.
+    /// It has stopped serving: its chunks count as lost, and its stripes may get new primaries.
     Failed,
-    /// It has been failed for the time of grace: its chunks are to be repaired.
+    /// It has been failed for the grace time: its chunks are to be repaired.
     Dead,
 }
 
@@ -40,35 +39,35 @@ pub enum NodeState {
 pub struct Transition {
     /// The node.
     pub node: NodeId,
-    /// What it was.
+    /// The old state.
     pub from: NodeState,
-    /// What it is.
+    /// The new state.
     pub to: NodeState,
 }
 
-/// What becomes of a heartbeat.
+/// Result of a heartbeat.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Heartbeat {
-    /// The node's lease runs anew. The changes since the last tick, in order: a heartbeat that
-    /// comes too late finds its node failed first, and then up again.
+    /// The node's lease is renewed. Contains the changes since the last tick, in order: a heartbeat
+    /// that comes too late finds its node failed first, and then up again.
     Granted(Vec<Transition>),
-    /// A later run of the node has been heard of; this process must stop.
+    /// A later run of the node is known; this process must stop.
     Superseded {
         /// The later run.
         incarnation: u64,
     },
 }
 
-/// What is known of one node.
+/// State of one node.
 #[derive(Clone, Copy, Debug)]
 struct Member {
-    /// Its latest run heard of; none since the coordinator's own start.
+    /// Its latest known run; none since the coordinator's own start.
     incarnation: Option<u64>,
-    /// When silence began.
+    /// When its silence began.
     silent_since_ms: u64,
-    /// Whether silence began with the node declared failed.
+    /// Whether the node was declared failed when its silence began.
     began_failed: bool,
-    /// The state last told to the coordinator.
+    /// The state last reported to the coordinator.
     told: NodeState,
 }
 
@@ -88,23 +87,22 @@ impl Membership {
         }
     }
 
-    /// The timing it was made with.
+    /// Its timing.
     pub fn timing(&self) -> Timing {
         self.timing
     }
 
-    /// Expects a node whose record the coordinator finds at its own start. A node with a record of
-    /// failure starts as failed, with a new time of grace: others have acted on that failure. Any
-    /// other node starts as up, as if it had just been heard. A node that is known already stays
-    /// as it is.
+    /// Adds a node whose record the coordinator finds at its own start. A node recorded as failed
+    /// starts as failed, with a new grace time: others have acted on that failure. Any other node
+    /// starts as up, as if its heartbeat had just arrived. A known node stays unchanged.
     pub fn expect(&mut self, node: NodeId, failed: bool, now_ms: u64) {
         self.members
             .entry(node)
             .or_insert_with(|| Member::found(failed, now_ms));
     }
 
-    /// Takes a heartbeat of a node that has joined. The answer to the node must say which heartbeat
-    /// it answers, so that the node counts its lease from when it sent that one.
+    /// Processes a heartbeat of a node that has joined. The reply must identify the heartbeat, so
+    /// that the node counts its lease from when it sent that one.
     pub fn heartbeat(&mut self, node: NodeId, incarnation: u64, now_ms: u64) -> Heartbeat {
         let member = self
             .members
@@ -127,7 +125,7 @@ impl Membership {
         }
         *member = Member {
             incarnation: Some(incarnation),
-            // A clock that steps back must not shorten a lease that was granted.
+            // A clock that steps back must not shorten a granted lease.
             silent_since_ms: if state == NodeState::Up {
                 now_ms.max(member.silent_since_ms)
             } else {
@@ -139,14 +137,15 @@ impl Membership {
         Heartbeat::Granted(transitions)
     }
 
-    /// Whether a node was heard since the coordinator's own start.
+    /// Whether a node sent a heartbeat since the coordinator's own start.
     pub fn was_heard(&self, node: NodeId) -> bool {
         let member = self.members.get(&node);
         member.is_some_and(|member| member.incarnation.is_some())
     }
 
-    /// Ends a node's lease by the word of this run of it: the node is failed from now on. Whether that
-    /// changed anything; a later run, or a failure that was noticed, stays as it is.
+    /// Ends a node's lease at the request of this run of it: the node is failed from now on.
+    /// Returns whether that changed anything; a later run, or a failure already noticed, stays
+    /// unchanged.
     pub fn end(&mut self, node: NodeId, incarnation: u64, now_ms: u64) -> bool {
         let Some(member) = self.members.get_mut(&node) else {
             return false;
@@ -166,7 +165,7 @@ impl Membership {
         true
     }
 
-    /// A failed node that is on its way back gets a new time of grace.
+    /// Gives a returning failed node a new grace time.
     pub fn await_return(&mut self, node: NodeId, now_ms: u64) {
         if let Some(member) = self.members.get_mut(&node)
             && member.state(self.timing, now_ms) == NodeState::Failed
@@ -176,14 +175,14 @@ impl Membership {
         }
     }
 
-    /// How a node fares now; none for a node never expected nor heard.
+    /// A node's health; none for an unknown node.
     pub fn state(&self, node: NodeId, now_ms: u64) -> Option<NodeState> {
         let member = self.members.get(&node)?;
         Some(member.state(self.timing, now_ms))
     }
 
-    /// Whether the given run of a node may still serve, by its own clock. A run is over when a
-    /// later one was heard: a node's store admits one process at a time.
+    /// Whether the given run of a node may still serve, by its own clock. A later run ends an
+    /// earlier one: a node's store admits one process at a time.
     pub fn may_serve(&self, node: NodeId, incarnation: u64, now_ms: u64) -> bool {
         self.members.get(&node).is_some_and(|member| {
             member.state(self.timing, now_ms) <= NodeState::Suspect
@@ -193,8 +192,8 @@ impl Membership {
         })
     }
 
-    /// The changes of state since the last tick or heartbeat, by node and then by time. Each state
-    /// passed through is told, however late the tick.
+    /// The changes of state since the last tick or heartbeat, by node and then by time. Reports
+    /// each state passed through, however late the tick.
     pub fn tick(&mut self, now_ms: u64) -> Vec<Transition> {
         let mut transitions = Vec::new();
         for (&node, member) in &mut self.members {
@@ -206,7 +205,7 @@ impl Membership {
 }
 
 impl Member {
-    /// A node of which only its record is known.
+    /// A node of which only the record is known.
     fn found(failed: bool, now_ms: u64) -> Self {
         let told = if failed {
             NodeState::Failed
@@ -237,11 +236,11 @@ impl Member {
         } else {
             NodeState::Up
         };
-        // What was told has been acted upon; a clock that steps back does not undo it.
+        // Reported changes have taken effect; a clock that steps back does not undo them.
         timed.max(self.told)
     }
 
-    /// Appends the steps from the state last told to `state`.
+    /// Appends the steps from the state last reported to `state`.
     fn tell_up_to(&mut self, node: NodeId, state: NodeState, out: &mut Vec<Transition>) {
         while self.told < state {
             let next = match self.told {
@@ -283,8 +282,8 @@ mod tests {
     }
 
     #[test]
-    fn silence_means_more_and_more() {
-        // When the node was last heard at 50: the time, the state, what a tick tells.
+    fn silence_leads_from_suspect_to_failed_to_dead() {
+        // For a node last heard at 50: the time, the state, and the changes that a tick reports.
         let table = [
             (50, Up, vec![]),
             (149, Up, vec![]),
@@ -311,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_tick_tells_every_step_by_node() {
+    fn a_late_tick_reports_every_step_by_node() {
         let mut membership = Membership::new(TIMING);
         membership.heartbeat(NodeId(2), 1, 0);
         membership.heartbeat(NodeId(1), 1, 1040);
@@ -331,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heartbeat_that_comes_before_the_tick_still_tells_of_the_failure() {
+    fn a_heartbeat_before_the_tick_still_reports_the_failure() {
         let mut membership = Membership::new(TIMING);
         membership.heartbeat(NODE, 1, 0);
         assert_eq!(
@@ -365,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_restart_nodes_have_the_benefit_of_the_doubt() {
+    fn after_a_restart_nodes_count_as_up_for_a_lease() {
         let (healthy, lost) = (NodeId(1), NodeId(2));
         let mut membership = Membership::new(TIMING);
         membership.expect(healthy, false, 5000);
@@ -380,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_ends_its_lease_has_failed_at_once_unless_a_later_one_was_heard() {
+    fn a_run_that_ends_its_lease_fails_at_once_unless_a_later_one_is_known() {
         let mut membership = Membership::new(TIMING);
         membership.heartbeat(NODE, 2, 0);
         assert!(!membership.end(NODE, 1, 10), "an earlier run has no lease");
@@ -402,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_steps_back_takes_nothing_back() {
+    fn a_clock_that_steps_back_undoes_nothing() {
         let mut membership = Membership::new(TIMING);
         membership.heartbeat(NODE, 1, 1000);
         membership.heartbeat(NODE, 1, 900);

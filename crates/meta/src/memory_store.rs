@@ -1,5 +1,5 @@
-//! An engine in memory, for tests and simulations: nothing survives the process, and it fails when
-//! it is told to.
+//! An engine in memory, for tests and simulations: nothing survives the process, and it fails on
+//! request.
 
 use crate::MetaError;
 use crate::kv::{KeyValue, ReadTxn, Row, WriteTxn};
@@ -17,7 +17,7 @@ pub struct MemoryStore {
 #[derive(Debug, Default)]
 struct State {
     rows: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Operations that still succeed; without a number, all do.
+    /// Operations that still succeed; `None` for all.
     allowance: Option<u64>,
 }
 
@@ -33,12 +33,13 @@ impl MemoryStore {
         self.lock().allowance = Some(operations);
     }
 
-    /// Ends what [`MemoryStore::fail_after`] began.
+    /// Ends [`MemoryStore::fail_after`].
     pub fn heal(&self) {
         self.lock().allowance = None;
     }
 
-    /// Reads as an onlooker: it is no operation of [`MemoryStore::fail_after`], and never fails by it.
+    /// Reads without counting as an operation of [`MemoryStore::fail_after`], and never fails by
+    /// it.
     ///
     /// # Errors
     /// Those of `body`.
@@ -63,7 +64,7 @@ impl MemoryStore {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A transaction that panicked has changed nothing: its changes are set aside until commit.
+        // A transaction that panicked has changed nothing: changes are kept apart until commit.
         match self.state.lock() {
             Ok(guard) => guard,
             Err(poisoned) => poisoned.into_inner(),
@@ -104,7 +105,7 @@ impl KeyValue for MemoryStore {
     }
 }
 
-/// The rows as they were, and the changes on top: `None` is a removed row.
+/// The rows before, and the changes on top: `None` is a removed row.
 struct Transaction<'s> {
     rows: &'s BTreeMap<Vec<u8>, Vec<u8>>,
     changes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
@@ -127,7 +128,7 @@ impl<'s> Transaction<'s> {
         let Some(less) = left.checked_sub(1) else {
             return Err(MetaError::Storage {
                 operation,
-                reason: "the failure was asked for".to_owned(),
+                reason: "injected failure".to_owned(),
             });
         };
         self.allowance.set(Some(less));

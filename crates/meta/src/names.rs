@@ -1,4 +1,4 @@
-//! Which names and addresses are allowed.
+//! Rules for names and addresses.
 
 use crate::MetaError;
 
@@ -35,7 +35,7 @@ pub(crate) fn check_pool_name(name: &str) -> Result<(), MetaError> {
     }
 }
 
-/// Refuses what is not `host:port`.
+/// Refuses addresses that are not `host:port`.
 pub(crate) fn check_address(address: &str) -> Result<(), MetaError> {
     let dialable = address.len() <= 255
         && address
@@ -48,7 +48,7 @@ pub(crate) fn check_address(address: &str) -> Result<(), MetaError> {
     }
 }
 
-/// Whether `host` has only characters of host names and of IP addresses, version 6 in brackets.
+/// Whether `host` has only characters of host names and IP addresses, version 6 in brackets.
 fn is_host(host: &str) -> bool {
     let bracketed = host.starts_with('[') && host.ends_with(']');
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '-' || c == '_';

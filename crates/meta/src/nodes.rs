@@ -1,4 +1,4 @@
-//! Nodes: who belongs to the cluster, where it stands, and whether it is declared failed.
+//! Nodes: the cluster's members, their racks, and whether they are declared failed.
 
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::names::check_address;
@@ -9,9 +9,9 @@ use crate::{Departure, Meta, MetaError, NodeRecord, former_holders};
 use gabion_layout::{NodeId, NodePlace, RackId, Start, Topology};
 
 impl<K: KeyValue> Meta<K> {
-    /// Lets a node in: a new one without an id, or a returning one with the id it was given. A
-    /// returning node may change its address and capacity, keeps its rack, and stays failed if it
-    /// is declared so, until [`Meta::declare_returned`].
+    /// Admits a node: a new one without an id, or a returning one with its id. A returning node may
+    /// change its address and capacity, and keeps its rack. If it is declared failed, it stays so
+    /// until [`Meta::declare_returned`].
     ///
     /// # Errors
     /// [`MetaError::Address`], [`MetaError::AddressInUse`], [`MetaError::UnknownNode`],
@@ -55,8 +55,8 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Takes the address of a node that does not listen there any more, for another that does. It has none
-    /// until it joins again.
+    /// Removes the address of a node that no longer listens there, for another node that does. The
+    /// node has none until it joins again.
     ///
     /// # Errors
     /// [`MetaError::UnknownNode`].
@@ -85,8 +85,8 @@ impl<K: KeyValue> Meta<K> {
         self.store.read(nodes)
     }
 
-    /// Where all nodes stand, failed ones too: their chunks have a place as long as they are
-    /// theirs.
+    /// The racks of all nodes, failed ones included: their chunks keep their place as long as the
+    /// nodes hold them.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
@@ -104,7 +104,7 @@ impl<K: KeyValue> Meta<K> {
         Ok(topology)
     }
 
-    /// Declares that a node's chunks count as lost. Once more says nothing new.
+    /// Declares a node's chunks as lost. Has no effect if they are.
     ///
     /// # Errors
     /// [`MetaError::UnknownNode`].
@@ -113,8 +113,8 @@ impl<K: KeyValue> Meta<K> {
         self.store.write(|txn| declare(txn, id, change))
     }
 
-    /// Takes [`Meta::declare_failed`] back, since this start of the node is let in, whose journal has
-    /// come to this position: its chunks count again, but those that became stale meanwhile.
+    /// Undoes [`Meta::declare_failed`] when this start of the node is admitted, with its journal at
+    /// this position: its chunks are valid again, except those that became stale since.
     ///
     /// # Errors
     /// [`MetaError::UnknownNode`].
@@ -151,7 +151,7 @@ fn declare(
     if record != known {
         NODES.put(txn, &id, &record)?;
     }
-    // Before it serves again it removes what is not its own.
+    // It removes foreign chunks before it serves again.
     former_holders::forget_node(txn, id)?;
     if !record.failed {
         change_standing(txn, id, |standing| standing.given_up = false)?;
@@ -165,15 +165,15 @@ pub(crate) fn node(txn: &dyn ReadTxn, id: NodeId) -> Result<NodeRecord, MetaErro
     checked(id, record)
 }
 
-/// Refuses a record under another node's key, and the id that is kept for clients.
+/// Refuses a record of another node's key, and the id reserved for clients.
 fn checked(id: NodeId, record: NodeRecord) -> Result<NodeRecord, MetaError> {
     if record.id != id || id == NodeId::CLIENT {
-        return Err(NODES.contradiction(&id, format!("the record is that of {}", record.id)));
+        return Err(NODES.contradiction(&id, format!("the record belongs to {}", record.id)));
     }
     Ok(record)
 }
 
-/// The record of a node that is to take a chunk that it does not have.
+/// The record of a node that is to take a new chunk.
 pub(crate) fn welcoming_node(txn: &dyn ReadTxn, id: NodeId) -> Result<NodeRecord, MetaError> {
     staying_node(txn, id)?;
     usable_node(txn, id)
@@ -212,7 +212,7 @@ fn new_node_id(txn: &mut dyn WriteTxn) -> Result<NodeId, MetaError> {
 }
 
 /// Two nodes at one address would each get the other's messages. A failed node has no claim: its
-/// machine may have come back with empty disks, as a new node.
+/// machine may have returned with empty disks, as a new node.
 fn check_address_is_free(txn: &dyn ReadTxn, id: NodeId, address: &str) -> Result<(), MetaError> {
     let taken = |other: &NodeRecord| other.id != id && !other.failed && other.address == address;
     match nodes(txn)?.into_iter().find(taken) {

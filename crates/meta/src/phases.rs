@@ -1,6 +1,6 @@
-//! Which stripes are in an append phase (CAU, section 3.1): they may have updates of which parity knows
-//! nothing, and survive only what their copies do. The note is durable before the first of these is
-//! made, and goes after a commit; so it may say too much, and never too little.
+//! Stripes in an append phase (CAU, section 3.1): they may have updates that parity does not
+//! include, protected by their copies only. The note is durable before the first of these is made,
+//! and is removed after a commit; so it may exist without such updates, but never the reverse.
 
 use crate::kv::KeyValue;
 use crate::leases::check_term;
@@ -12,7 +12,7 @@ impl<K: KeyValue> Meta<K> {
     /// Notes that a stripe of a file begins an append phase in a term, or has ended it.
     ///
     /// # Errors
-    /// [`MetaError::UnknownStripe`] for one that no file has; [`MetaError::TermOver`].
+    /// [`MetaError::UnknownStripe`] when no file has the stripe; [`MetaError::TermOver`].
     pub fn note_phase(
         &self,
         stripe: StripeId,

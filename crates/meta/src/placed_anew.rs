@@ -1,6 +1,6 @@
-//! Stripes of a put under way that are placed anew, since a node of the first places did not take its
-//! chunk. A stripe placed anew has a new id, so that nothing which is still on its way to the old places
-//! can be taken for a chunk of the new ones. The old stripe becomes garbage in the same transaction.
+//! Stripes of a put that are placed again, since a node of the first placement did not take its
+//! chunk. The new placement has a new stripe id, so that no late message to the old nodes can be
+//! taken for one to the new nodes. The old stripe becomes garbage in the same transaction.
 
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::pools::pool;
@@ -11,7 +11,7 @@ use crate::{Meta, MetaError, Placement, PutId, PutRecord};
 use gabion_layout::{NodeId, StripeId, StripeRecord};
 
 impl<K: KeyValue> Meta<K> {
-    /// The stripe of a segment of a put under way, in the place where it is now.
+    /// The current stripe of a segment of a put.
     ///
     /// # Errors
     /// [`MetaError::UnknownPut`], also for a replacement; [`MetaError::UnknownStripe`] when the put has no
@@ -20,9 +20,9 @@ impl<K: KeyValue> Meta<K> {
         self.store.read(|txn| current(txn, put, first))
     }
 
-    /// Gives the stripe of a segment of a put under way other places and a new id, and makes garbage of the
-    /// one that `failed`. `first` is the id that the segment's stripe had when the put began. When another
-    /// stripe has its place already, that one is given and nothing changes, so this can be repeated.
+    /// Gives the stripe of a put's segment other nodes and a new id, and makes the `failed` one
+    /// garbage. `first` is the id of the segment's stripe when the put began. If another stripe has
+    /// already replaced it, returns that one and changes nothing, so this can be repeated.
     ///
     /// # Errors
     /// [`MetaError::UnknownPut`], also for a replacement; [`MetaError::UnknownStripe`] when the put has no
@@ -74,11 +74,12 @@ fn current(txn: &dyn ReadTxn, put: PutId, first: StripeId) -> Result<StripeRecor
     }
     let now = PLACED_ANEW.get(txn, &first)?.unwrap_or(first);
     let stripe = PENDING.get(txn, &now)?;
-    let stripe = stripe.ok_or_else(|| PUTS.contradiction(&put, "its stripes are not all there"))?;
+    let stripe =
+        stripe.ok_or_else(|| PUTS.contradiction(&put, "some of its stripes are missing"))?;
     stripe_row(&PENDING, (now, stripe))
 }
 
-/// Forgets which stripes of a put were placed anew, when the put is over.
+/// Forgets which stripes of a put were placed again, when the put ends.
 pub(crate) fn forget_anew(txn: &mut dyn WriteTxn, put: &PutRecord) -> Result<(), MetaError> {
     let end = StripeId(put.first_stripe.0.saturating_add(put.stripe_count));
     let span = PLACED_ANEW.between(&put.first_stripe, &end);

@@ -1,4 +1,4 @@
-//! Pools: what their files are promised, checked as far as it can be without knowing the code.
+//! Pools: their guarantees, checked as far as possible without knowing the code.
 
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::names::check_pool_name;
@@ -13,23 +13,23 @@ use serde::Deserialize;
 const CODE_BYTES: usize = 64;
 
 impl<K: KeyValue> Meta<K> {
-    /// Makes a pool. That the code's text is one the codec knows, and that the cluster has the
-    /// racks for it, the caller has checked.
+    /// Creates a pool. The caller has checked that the codec knows the code, and that the cluster
+    /// has enough racks for it.
     ///
     /// # Errors
-    /// [`MetaError::PoolName`], [`MetaError::Pool`] when the numbers cannot hold the promise,
+    /// [`MetaError::PoolName`], [`MetaError::Pool`] when the parameters cannot give the guarantee,
     /// [`MetaError::PoolExists`], [`MetaError::IdsExhausted`].
     pub fn create_pool(&self, spec: &PoolSpec) -> Result<PoolRecord, MetaError> {
         check_spec(spec)?;
         self.store.write(|txn| enter(txn, spec, None))
     }
 
-    /// Makes a pool whose blocks are replicated at first, and the pool of the stripes that they become,
-    /// `encoded`. Both keep the same promise.
+    /// Creates a pool whose blocks are replicated at first, and the pool of the stripes that they
+    /// become, `encoded`. Both give the same guarantee.
     ///
     /// # Errors
-    /// As [`Meta::create_pool`]; [`MetaError::Pool`] unless the first pool's stripes are copies of one
-    /// block, of the same size as the other's chunks.
+    /// As [`Meta::create_pool`]; [`MetaError::Pool`] unless the first pool's stripes are copies of
+    /// one block, of the size of the other's chunks.
     pub fn create_pool_with_lifecycle(
         &self,
         spec: &PoolSpec,
@@ -58,7 +58,7 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// The pool of an id.
+    /// The pool with this id.
     ///
     /// # Errors
     /// [`MetaError::UnknownPool`].
@@ -66,7 +66,7 @@ impl<K: KeyValue> Meta<K> {
         self.store.read(|txn| pool(txn, id))
     }
 
-    /// The pool of a name.
+    /// The pool with this name.
     ///
     /// # Errors
     /// [`MetaError::UnknownPool`].
@@ -92,7 +92,7 @@ impl<K: KeyValue> Meta<K> {
     }
 }
 
-/// Writes a new pool down.
+/// Adds a new pool.
 fn enter(
     txn: &mut dyn WriteTxn,
     spec: &PoolSpec,
@@ -112,7 +112,7 @@ fn enter(
     Ok(record)
 }
 
-/// The pool of an id.
+/// The pool with this id.
 pub(crate) fn pool(txn: &dyn ReadTxn, id: PoolId) -> Result<PoolRecord, MetaError> {
     let record = POOLS.get(txn, &id)?;
     let record = record.ok_or_else(|| MetaError::UnknownPool(id.to_string()))?;
@@ -122,14 +122,14 @@ pub(crate) fn pool(txn: &dyn ReadTxn, id: PoolId) -> Result<PoolRecord, MetaErro
 /// Refuses a record that this crate could not have written.
 fn checked(id: PoolId, record: PoolRecord) -> Result<PoolRecord, MetaError> {
     if record.id != id {
-        return Err(POOLS.contradiction(&id, format!("the record is that of {}", record.id)));
+        return Err(POOLS.contradiction(&id, format!("the record belongs to {}", record.id)));
     }
     check_spec(&record.spec).map_err(|error| POOLS.contradiction(&id, error.to_string()))?;
     Ok(record)
 }
 
-/// Reads a pool's row of version 1, from before pools had an update scheme. What they did then is
-/// parity logging.
+/// Reads a pool's row of version 1, from before pools had an update scheme. Such pools use parity
+/// logging.
 pub(crate) fn read_older(version: u8, body: &[u8]) -> Option<PoolRecord> {
     #[derive(Deserialize)]
     struct First {
@@ -145,8 +145,8 @@ pub(crate) fn read_older(version: u8, body: &[u8]) -> Option<PoolRecord> {
     }
     match version {
         1 => {}
-        // Before schemes whose parity follows later, a record ended where it now says that there are
-        // no append phases, and before lifecycles where it says that there is none of these.
+        // Older records end before the fields for append phases and lifecycles; missing fields mean
+        // that there are none.
         2 => return postcard::from_bytes(&[body, &[0, 0]].concat()).ok(),
         3 => return postcard::from_bytes(&[body, &[0]].concat()).ok(),
         _ => return None,
@@ -172,7 +172,7 @@ pub(crate) fn read_older(version: u8, body: &[u8]) -> Option<PoolRecord> {
     })
 }
 
-/// Reserved space is what its scheme has, and no other.
+/// Checks that a pool reserves space exactly if its scheme does.
 fn check_reserve(spec: &PoolSpec) -> Result<(), MetaError> {
     let wrong = match (spec.update.reserves_space(), &spec.reserve) {
         (true, Some(reserve)) if reserve.is_valid(spec.chunk_bytes) => return Ok(()),
@@ -192,14 +192,14 @@ fn check_reserve(spec: &PoolSpec) -> Result<(), MetaError> {
     Err(MetaError::Pool(wrong))
 }
 
-/// Append phases are what schemes have whose parity follows later, and no other.
+/// Checks that a pool has append phases exactly if its scheme does.
 fn check_append(spec: &PoolSpec) -> Result<(), MetaError> {
     let wrong = match (spec.update.appends(), &spec.append) {
         (true, Some(append)) if !append.is_valid() => {
-            "an append phase has at least one stripe, one byte and one second".to_owned()
+            "an append phase needs at least one stripe, one byte and one second".to_owned()
         }
         (true, Some(append)) if usize::from(append.replicas) > spec.m => format!(
-            "{} interim replicas are more than the {} parity nodes that keep them; use fewer",
+            "{} interim replicas exceed the {} parity nodes that keep them; use fewer",
             append.replicas, spec.m
         ),
         (true, Some(_)) | (false, None) => return Ok(()),
@@ -213,7 +213,7 @@ fn check_append(spec: &PoolSpec) -> Result<(), MetaError> {
     Err(MetaError::Pool(wrong))
 }
 
-/// What must hold for any code: `m` lost chunks are the most that it can rebuild.
+/// Checks the rules for any code: it can rebuild at most `m` lost chunks.
 fn check_spec(spec: &PoolSpec) -> Result<(), MetaError> {
     check_pool_name(&spec.name)?;
     check_reserve(spec)?;
@@ -222,7 +222,7 @@ fn check_spec(spec: &PoolSpec) -> Result<(), MetaError> {
     let printable = code.chars().all(|c| c.is_ascii_graphic());
     if code.is_empty() || code.len() > CODE_BYTES || !printable {
         return Err(MetaError::Pool(format!(
-            "'{}' names no code; use a text such as rs(6,3)",
+            "'{}' is not a code; use a text such as rs(6,3)",
             code.escape_default()
         )));
     }
@@ -273,8 +273,8 @@ mod tests {
             append: None,
         };
         let record = meta.create_pool(&spec).unwrap();
-        // Version 1 lacks the four fields that stand last, version 2 the last two of them and version 3
-        // the last: one byte each here.
+        // Version 1 lacks the last four fields, version 2 the last two and version 3 the last one:
+        // one byte each here.
         let body = postcard::to_allocvec(&record).unwrap();
         let (third, new) = body.split_at(body.len() - 1);
         assert_eq!(new, [0]);

@@ -1,5 +1,5 @@
-//! How far nodes' journals have come. A node whose journal ends before what it has once said went back in
-//! time: its directory is a copy, or its disk has lost what it had synced.
+//! Journal positions of nodes. A node whose journal ends before a position that it once reported
+//! was rolled back: its directory is a copy, or its disk has lost synced bytes.
 
 use crate::kv::{KeyValue, WriteTxn};
 use crate::schema::PROGRESS;
@@ -7,19 +7,19 @@ use crate::{Meta, MetaError};
 use gabion_layout::NodeId;
 use serde::{Deserialize, Serialize};
 
-/// How far a run of a node has come. A later run counts for more, however far it is.
+/// The journal position of a run of a node. A later run compares higher, whatever its position.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
 )]
 pub struct Progress {
     /// The run: the number of the node's start.
     pub incarnation: u64,
-    /// All that its journal has before this position is durable.
+    /// The journal is durable up to this position.
     pub position: u64,
 }
 
 impl<K: KeyValue> Meta<K> {
-    /// How far each node has come that was ever let in, by node. Rows may be behind what nodes have said.
+    /// The position of each admitted node, by node. Rows may lag behind the nodes' reports.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
@@ -28,8 +28,8 @@ impl<K: KeyValue> Meta<K> {
         self.store.read(|txn| PROGRESS.scan(txn, &all, usize::MAX))
     }
 
-    /// Takes over how far nodes have come, all in one transaction. What a run says that is not the one
-    /// let in last is left out.
+    /// Records nodes' positions, all in one transaction. Reports of a run other than the last
+    /// admitted one are skipped.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
@@ -48,7 +48,7 @@ impl<K: KeyValue> Meta<K> {
     }
 }
 
-/// Begins to count for a run that is let in; for one that was let in already, goes on.
+/// Starts the position of a newly admitted run; keeps that of a run admitted before.
 pub(crate) fn begin(
     txn: &mut dyn WriteTxn,
     node: NodeId,

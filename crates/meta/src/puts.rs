@@ -1,6 +1,6 @@
-//! Puts: how a file comes in. A put reserves stripe ids and places; its client then writes all
-//! chunks; the commit makes the file visible with all its stripes at once. Until then nothing of
-//! it is seen, and whatever becomes of the client, no id is used again and no chunk is forgotten.
+//! Puts: how a file is stored. A put reserves stripe ids and nodes; its client then writes all
+//! chunks; the commit makes the file visible with all its stripes at once. Until then nothing of it
+//! is visible. Whatever happens to the client, no id is reused and no chunk is forgotten.
 
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::names::check_file_name;
@@ -21,8 +21,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The generation of a stripe that has not changed since it was placed.
 const FIRST: Generation = Generation(1);
 
-/// How many puts may begin after one before it is forgotten that it was committed: far more than do
-/// while its client waits for an answer.
+/// How many later puts may begin before a commit is forgotten: far more than while its client waits
+/// for an answer.
 const REMEMBERED_COUNT: u64 = 1 << 16;
 
 /// A put that has begun.
@@ -35,9 +35,9 @@ pub struct Put {
 }
 
 impl<K: KeyValue> Meta<K> {
-    /// Begins to bring in a file. Segments fill in order: each but the last has the pool's full
-    /// chunk size, and the last is large enough for the rest. The name stays free for others: of
-    /// two puts of one name the first to commit wins.
+    /// Begins a put. Segments fill in order: each but the last has the pool's full chunk size, and
+    /// the last is large enough for the rest. The name stays free for others: of two puts of one
+    /// name the first to commit wins.
     ///
     /// # Errors
     /// [`MetaError::FileName`], [`MetaError::FileExists`], [`MetaError::UnknownPool`],
@@ -70,13 +70,13 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Makes the file of a put visible. The caller vouches that every chunk is durable on its
-    /// node. After an error the put is still under way.
+    /// Makes the file of a put visible. The caller guarantees that every chunk is durable on its
+    /// node. After an error the put remains open.
     ///
     /// # Errors
-    /// [`MetaError::CommittedBefore`] when a commit whose answer was lost is repeated, until 65,536
-    /// more puts have begun; [`MetaError::UnknownPut`], [`MetaError::FileExists`] when another put of the name was
-    /// faster.
+    /// [`MetaError::CommittedBefore`] when a commit with a lost answer is repeated, until 65,536
+    /// more puts have begun; [`MetaError::UnknownPut`]; [`MetaError::FileExists`] when another put
+    /// of the name was committed first.
     pub fn commit_put(&self, put: PutId, now_ms: u64) -> Result<FileRecord, MetaError> {
         self.store.write(|txn| {
             check_not_committed(txn, put)?;
@@ -108,9 +108,8 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Gives a put up; its stripes become garbage, and if it was a replacement, its leases end.
-    /// Whether there was one to give up: one that has
-    /// been committed or aborted is left as it is.
+    /// Aborts a put; its stripes become garbage, and if it was a replacement, its leases end.
+    /// Returns whether it was open: a committed or aborted one stays unchanged.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
@@ -130,7 +129,7 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Notes that a put's client is still at work.
+    /// Notes that a put's client is still active.
     ///
     /// # Errors
     /// [`MetaError::UnknownPut`]: the client must stop.
@@ -145,7 +144,7 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// All puts under way, by id.
+    /// All open puts, by id.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
@@ -156,8 +155,8 @@ impl<K: KeyValue> Meta<K> {
         Ok(rows.into_iter().map(|(_, record)| record).collect())
     }
 
-    /// The puts whose clients were not heard of for `timeout_ms` or longer, by id. After a restart
-    /// of the coordinator, give clients a time-out's time before asking.
+    /// The puts whose clients have been silent for `timeout_ms` or longer, by id. After a restart
+    /// of the coordinator, wait one timeout before the first call.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
@@ -168,7 +167,7 @@ impl<K: KeyValue> Meta<K> {
     }
 }
 
-/// Writes down a put of a file of a pool and so many bytes, and its stripes with their pools and new ids.
+/// Creates a put of a file with its pool and size, and its stripes with their pools and new ids.
 pub(crate) fn reserve(
     txn: &mut dyn WriteTxn,
     name: &str,
@@ -213,12 +212,12 @@ pub(crate) fn check_not_committed(txn: &dyn ReadTxn, put: PutId) -> Result<(), M
     }
 }
 
-/// Ends a put that is committed, and forgets the oldest ones of which that is remembered.
+/// Ends a committed put, and forgets the oldest remembered ones.
 pub(crate) fn end_committed(txn: &mut dyn WriteTxn, put: PutId) -> Result<(), MetaError> {
     PUTS.delete(txn, &put)?;
     COMMITTED.put(txn, &put, &())?;
     let next = Counter::NextPut.value(txn)?;
-    // Two at a time, so that no more and more are left when few begin between them.
+    // Two at a time, so that the rows do not accumulate when few puts begin between two commits.
     for (oldest, ()) in COMMITTED.scan(txn, &COMMITTED.all(), 2)? {
         if oldest.0.saturating_add(REMEMBERED_COUNT) < next {
             COMMITTED.delete(txn, &oldest)?;
@@ -231,16 +230,16 @@ pub(crate) fn put_record(txn: &dyn ReadTxn, put: PutId) -> Result<PutRecord, Met
     PUTS.get(txn, &put)?.ok_or(MetaError::UnknownPut(put))
 }
 
-/// The stripes that a put reserved, all of them in the order of its segments.
+/// All stripes that a put reserved, in the order of its segments.
 pub(crate) fn pending_stripes(
     txn: &dyn ReadTxn,
     put: &PutRecord,
 ) -> Result<Vec<StripeRecord>, MetaError> {
     let first = put.first_stripe;
     let end = first.0.checked_add(put.stripe_count);
-    let end = end.ok_or_else(|| PUTS.contradiction(&put.id, "its stripes have no ids"))?;
+    let end = end.ok_or_else(|| PUTS.contradiction(&put.id, "its stripe ids exceed the range"))?;
     let span = PENDING.between(&first, &StripeId(end));
-    // By the first ids, whose order is that of the segments.
+    // Sorted by the first ids, whose order is that of the segments.
     let mut stripes = BTreeMap::new();
     for row in PENDING.scan(txn, &span, usize::MAX)? {
         stripes.insert(row.0, stripe_row(&PENDING, row)?);
@@ -253,7 +252,7 @@ pub(crate) fn pending_stripes(
     }
     if stripes.len() as u64 != put.stripe_count {
         let reason = format!(
-            "{} of its {} stripes are there",
+            "only {} of its {} stripes exist",
             stripes.len(),
             put.stripe_count
         );
@@ -269,14 +268,14 @@ fn check_name_is_free(txn: &dyn ReadTxn, name: &str) -> Result<(), MetaError> {
     }
 }
 
-/// The segments of replicated blocks, of which `encoded.k` make one: a placement for each, whose nodes say
-/// nothing.
+/// The segments of replicated blocks, `encoded.k` of them each: one placement for each, without
+/// meaningful nodes.
 fn as_segments(encoded: &PoolSpec, blocks: &[Placement]) -> Result<Vec<Placement>, MetaError> {
     let segments = blocks.chunks(encoded.k).enumerate();
     let segments = segments.map(|(segment, blocks)| {
         let chunk_bytes = blocks[0].chunk_bytes;
         if blocks.len() != encoded.k || blocks.iter().any(|b| b.chunk_bytes != chunk_bytes) {
-            let problem = format!("it has not {} blocks of one size", encoded.k);
+            let problem = format!("it does not have {} blocks of one size", encoded.k);
             return Err(MetaError::Placement { segment, problem });
         }
         let nodes = Vec::new();
@@ -285,7 +284,8 @@ fn as_segments(encoded: &PoolSpec, blocks: &[Placement]) -> Result<Vec<Placement
     segments.collect()
 }
 
-/// Segments must fill in order without waste, so that an offset alone finds its segment.
+/// Checks that segments fill in order without waste, so that an offset alone determines its
+/// segment.
 fn check_sizes(
     spec: &PoolSpec,
     size_bytes: u64,
@@ -325,7 +325,8 @@ fn check_sizes(
     Ok(())
 }
 
-/// How many chunks of a new stripe of a pool may be left out: it must survive the loss of one more.
+/// Most chunks of a new stripe of a pool that may be left out: it must still survive the loss of
+/// one more.
 pub(crate) fn left_out_max(pool: &PoolRecord) -> usize {
     pool.spec.m.saturating_sub(1)
 }
@@ -341,15 +342,15 @@ pub(crate) fn left_out(nodes: &[NodeId], failed: &BTreeSet<NodeId>) -> Vec<Stale
     stale.collect()
 }
 
-/// Each segment needs a node of its own for each chunk, no rack too many of them, and at most so many
-/// that have failed, which this gives.
+/// Checks each segment's nodes: one node for each chunk, no rack with too many chunks, and at most
+/// the allowed number of failed nodes, which are returned.
 pub(crate) fn check_nodes(
     txn: &dyn ReadTxn,
     spec: &PoolSpec,
     placements: &[Placement],
     left_out_max: usize,
 ) -> Result<BTreeSet<NodeId>, MetaError> {
-    // Each node is looked up once, however many segments it is to take part in.
+    // Each node is looked up once for all segments.
     let all: BTreeSet<NodeId> = placements.iter().flat_map(|p| p.nodes.clone()).collect();
     let (mut racks, mut failed) = (BTreeMap::new(), BTreeSet::new());
     for id in all {

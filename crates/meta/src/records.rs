@@ -1,5 +1,5 @@
-//! What the tables hold and callers see. A change of any field here changes the stored format:
-//! raise the table's version in `schema.rs`, and keep reading the old one.
+//! The records of the tables, as callers see them. A change of any field here changes the stored
+//! format: raise the table's version in `schema.rs`, and keep reading the old one.
 
 use gabion_layout::{
     AppendSpec, Epoch, Generation, Geometry, GeometryError, Lifecycle, NodeId, PoolId, RackId,
@@ -8,7 +8,7 @@ use gabion_layout::{
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A file on its way in. Never used again.
+/// Identifies a put. Never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct PutId(pub u64);
 
@@ -25,60 +25,59 @@ pub struct NodeRecord {
     pub id: NodeId,
     /// Its rack, kept for life.
     pub rack: RackId,
-    /// Where it listens, as `host:port`.
+    /// Its address, as `host:port`.
     pub address: String,
-    /// What it offers.
+    /// Its capacity.
     pub capacity_bytes: u64,
     /// Declared failed: its chunks count as lost and it gets no new ones until it is declared
     /// returned.
     pub failed: bool,
     /// When it last joined, in milliseconds of the coordinator's clock.
     pub joined_ms: u64,
-    /// The start of it that was let in last. A directory that does not know it is a copy of another
-    /// time.
+    /// The start that was admitted last. A directory that does not know it is an old copy.
     pub admitted: Option<Start>,
 }
 
-/// What is decided of a node beside whether it is failed. A node without a record has the default.
+/// Decisions about a node other than its failure. A node without a record has the default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Standing {
-    /// It is failed and nobody waits for it any more: its time of grace is over, or a user has ended
-    /// it. Taken back when it returns.
+    /// It is failed and the cluster no longer waits for it: its grace time is over, or a user has
+    /// removed it. Cleared when it returns.
     pub given_up: bool,
-    /// Whether it is on its way out.
+    /// Its departure.
     pub departure: Departure,
 }
 
-/// How far a node is on its way out of the cluster.
+/// Progress of a node's departure from the cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum Departure {
     /// It stays.
     #[default]
     None,
-    /// It gets no new chunks, and those that it has are moved to others.
+    /// It gets no new chunks, and its chunks are moved to other nodes.
     Draining,
-    /// It has nothing any more, and gets nothing: it may be switched off for good.
+    /// It holds nothing, and gets nothing: it may be switched off for good.
     Drained,
 }
 
-/// What users have told the repair manager.
+/// Users' settings of the repair manager.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct RepairSettings {
     /// No repair begins.
     pub is_paused: bool,
-    /// How lost chunks are brought together, if a user has chosen. Opaque here: planners know it.
+    /// The repair scheme, if a user has chosen one. Opaque here: planners know it.
     pub scheme: Option<String>,
-    /// The most that repairs may send into, and out of, each node.
+    /// Bandwidth limit of repairs into, and out of, each node.
     pub node_bytes_per_s: Option<u64>,
-    /// The most that they may send into, and out of, each rack.
+    /// Bandwidth limit of repairs into, and out of, each rack.
     pub rack_bytes_per_s: Option<u64>,
-    /// The most that all of them may send together.
+    /// Total bandwidth limit of repairs.
     pub total_bytes_per_s: Option<u64>,
-    /// They make way while the 99th percentile of the clients' latencies is above this.
+    /// Repairs are throttled while the 99th percentile of the clients' latencies is above this.
     pub p99_target_ms: Option<u64>,
 }
 
-/// What a pool is asked to be.
+/// Parameters of a pool.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PoolSpec {
     /// The pool's name, unique in the cluster.
@@ -89,19 +88,19 @@ pub struct PoolSpec {
     pub k: usize,
     /// Parity chunks of a stripe.
     pub m: usize,
-    /// Rows that the code sees in a chunk.
+    /// Rows of a chunk in the code.
     pub sub_chunks: usize,
-    /// Bytes of a chunk of every stripe but a file's last.
+    /// Bytes of a chunk of every stripe except a file's last.
     pub chunk_bytes: u64,
-    /// The failure that the pool promises to survive.
+    /// The failure that the pool survives.
     pub survive: Survive,
-    /// Most chunks of one stripe that a rack may hold when the stripe is first placed.
+    /// Most chunks of one stripe on a rack when the stripe is first placed.
     pub chunks_per_rack: usize,
-    /// How updates are kept until they are in their chunks.
+    /// Where updates are kept until they are merged into their chunks.
     pub update: UpdateScheme,
-    /// The space behind parity chunks, if the update scheme reserves any.
+    /// Reserved space behind parity chunks, if the update scheme has it.
     pub reserve: Option<ReserveSpec>,
-    /// The append phases, if parity follows later under the update scheme.
+    /// The append phases, if the update scheme updates parity later.
     pub append: Option<AppendSpec>,
 }
 
@@ -109,7 +108,7 @@ impl PoolSpec {
     /// The shape of a full stripe.
     ///
     /// # Errors
-    /// [`GeometryError`] when the counts and sizes make no stripe; never for a stored pool.
+    /// [`GeometryError`] when the counts and sizes form no valid stripe; never for a stored pool.
     pub fn geometry(&self) -> Result<Geometry, GeometryError> {
         Geometry::new(self.k, self.m, self.sub_chunks, self.chunk_bytes)
     }
@@ -120,31 +119,31 @@ impl PoolSpec {
 pub struct PoolRecord {
     /// Its id.
     pub id: PoolId,
-    /// What it was asked to be; checked when the pool was created.
+    /// Its parameters; checked when the pool was created.
     pub spec: PoolSpec,
-    /// What becomes of its blocks, if they are replicated only at first.
+    /// The lifecycle of its blocks, if they are replicated only at first.
     pub lifecycle: Option<Lifecycle>,
 }
 
-/// What a user wants of a file whose blocks are replicated at first, against what its pool says.
+/// A user's request for a file whose blocks are replicated at first, which overrides its pool's
+/// lifecycle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Wish {
-    /// Its blocks are to be replicated again, as if the file had come then, in milliseconds that
-    /// coordinators had run by then.
+    /// Replicate its blocks again, as if the file had been stored at `since_ms`.
     Replicated {
-        /// When it was wished.
+        /// Time of the request, in milliseconds that coordinators had run by then.
         since_ms: u64,
     },
-    /// All of its blocks are to be encoded now.
+    /// Encode all of its blocks now.
     Encoded,
 }
 
-/// A wish of a file. It dies with the put that brought the file.
+/// A request for a file. It ends with the put that made the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WishRecord {
     /// The put.
     pub file: PutId,
-    /// What is wished.
+    /// The request.
     pub wish: Wish,
 }
 
@@ -155,18 +154,18 @@ pub struct FileRecord {
     pub name: String,
     /// Its pool.
     pub pool: PoolId,
-    /// Its bytes. Segments fill in order: each but the last holds `k` full chunks.
+    /// Its size in bytes. Segments fill in order: each but the last holds `k` full chunks.
     pub size_bytes: u64,
-    /// Its segments in order, one stripe each; a segment that is replicated has a stripe for each of its
-    /// blocks. None for an empty file.
+    /// Its segments in order, one stripe each; a replicated segment has a stripe for each of its
+    /// blocks. Empty for an empty file.
     pub segments: Vec<StripeId>,
-    /// The put that brought it. A client that lost the answer to its commit compares this.
+    /// The put that made it. A client that lost the answer to its commit compares this.
     pub put: PutId,
     /// When it was committed, in milliseconds that coordinators had run by then.
     pub created_ms: u64,
 }
 
-/// Where one segment is to go.
+/// Placement of one segment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Placement {
     /// Bytes of each of its chunks.
@@ -175,30 +174,30 @@ pub struct Placement {
     pub nodes: Vec<NodeId>,
 }
 
-/// A stripe that a replacement takes out of its file.
+/// A stripe that a replacement removes from its file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Displaced {
     /// The stripe.
     pub stripe: StripeId,
-    /// The lease term under which the coordinator keeps others from updating it.
+    /// The lease term under which the coordinator prevents other updates.
     pub epoch: Epoch,
 }
 
-/// What makes a put a replacement: its stripes go into a file that is there already.
+/// Makes a put a replacement: its stripes go into an existing file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ReplacementRecord {
-    /// The put that brought the file.
+    /// The put that made the file.
     pub file: PutId,
-    /// What its stripes displace, one for one, in the file's order.
+    /// The displaced stripes, one for each new stripe, in the file's order.
     pub displaced: Vec<Displaced>,
 }
 
-/// A put under way. Its stripes have ids `first_stripe..first_stripe + stripe_count`.
+/// An open put. Its stripes have ids `first_stripe..first_stripe + stripe_count`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PutRecord {
     /// Its id.
     pub id: PutId,
-    /// The name that the file is to have, or has when stripes of it are replaced.
+    /// The file's name, in a replacement that of the existing file.
     pub name: String,
     /// The file's pool.
     pub pool: PoolId,
@@ -206,14 +205,14 @@ pub struct PutRecord {
     pub size_bytes: u64,
     /// Its first stripe.
     pub first_stripe: StripeId,
-    /// How many stripes it has.
+    /// Number of its stripes.
     pub stripe_count: u64,
-    /// When its client was last heard of, in milliseconds of the coordinator's clock.
+    /// When its client was last active, in milliseconds of the coordinator's clock.
     pub touched_ms: u64,
 }
 
-/// Who may hold a stripe's lease. An incarnation numbers the runs of one process: a later run
-/// never continues what an earlier run had begun.
+/// A possible holder of a stripe's lease. An incarnation numbers the runs of one process: a later
+/// run never continues the work of an earlier one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Holder {
     /// A node, as the stripe's primary.
@@ -225,7 +224,7 @@ pub enum Holder {
     },
     /// The coordinator, for repair, encoding and commit.
     Coordinator {
-        /// Its run, as [`crate::Meta::incarnation`] says.
+        /// Its run, as [`crate::Meta::incarnation`].
         incarnation: u64,
     },
 }
@@ -239,20 +238,20 @@ impl fmt::Display for Holder {
     }
 }
 
-/// The right to serialise a stripe's updates, for as long as nobody has a higher epoch.
+/// The right to serialise a stripe's updates, as long as no higher epoch exists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Lease {
     /// The stripe.
     pub stripe: StripeId,
     /// The lease's term, higher than any that the stripe has had before.
     pub epoch: Epoch,
-    /// The stripe's generation when the lease was handed out.
+    /// The stripe's generation when the lease was granted.
     pub generation: Generation,
-    /// Who has it.
+    /// The holder.
     pub holder: Holder,
 }
 
-/// What a stripe id stands for now; a node that finds an old chunk asks this.
+/// The current status of a stripe id; a node that finds an old chunk asks for this.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StripeStatus {
     /// A put under way is writing it.

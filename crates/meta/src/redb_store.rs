@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 
 const ROWS: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("metadata");
 
-/// Memory for cached pages. Metadata is small next to data; the hot rows of a large cluster fit.
+/// Memory for cached pages. Metadata is small next to data; this holds the hot rows of a large
+/// cluster.
 const CACHE_BYTES: usize = 256 << 20;
 
 /// A [`KeyValue`] engine over one file.
@@ -23,8 +24,8 @@ pub struct RedbStore {
 }
 
 impl RedbStore {
-    /// Makes a store at `path`, or opens the one that is there: a creation that a crash cut short
-    /// is repeated by calling this again.
+    /// Creates a store at `path`, or opens an existing one; call it again after a crash interrupted
+    /// a creation.
     ///
     /// # Errors
     /// As [`RedbStore::open`], without [`MetaError::NoStore`].
@@ -32,8 +33,8 @@ impl RedbStore {
         if path.try_exists().map_err(storage("look for the store"))? {
             return Self::open(path);
         }
-        // The file gets its name only when it is whole: a crash before leaves no half-made store
-        // behind that would have to be told from a damaged one.
+        // The file gets its name only when it is complete: a crash before that leaves no partial
+        // store that would look damaged.
         let unfinished = unfinished(path);
         match std::fs::remove_file(&unfinished) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -48,16 +49,16 @@ impl RedbStore {
         txn.open_table(ROWS).map_err(storage("make its table"))?;
         txn.commit().map_err(storage("commit"))?;
         database.close().map_err(|error| opening(path, error))?;
-        std::fs::rename(&unfinished, path).map_err(storage("name the new file"))?;
+        std::fs::rename(&unfinished, path).map_err(storage("rename the new file"))?;
         sync_parent(path)?;
         Self::open(path)
     }
 
-    /// Opens the store at `path` and verifies the checksum of each of its pages, so that what has
-    /// rotted is refused here and not served later. Reads the whole file.
+    /// Opens the store at `path` and verifies the checksum of each of its pages, so that bit rot is
+    /// refused here and never served. Reads the whole file.
     ///
     /// # Errors
-    /// [`MetaError::NoStore`] without a file, [`MetaError::Locked`] when another process has it,
+    /// [`MetaError::NoStore`] without a file, [`MetaError::Locked`] when another process uses it,
     /// [`MetaError::Damaged`] when it is not intact, [`MetaError::Storage`] when reading fails.
     pub fn open(path: &Path) -> Result<Self, MetaError> {
         let database = builder()
@@ -74,7 +75,7 @@ fn builder() -> Builder {
     builder
 }
 
-/// Where a store is made before it gets its name.
+/// The path of a store during its creation.
 fn unfinished(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".unfinished");
@@ -92,7 +93,7 @@ fn sync_parent(path: &Path) -> Result<(), MetaError> {
         .map_err(storage("sync its directory"))
 }
 
-/// Wraps what the engine says of an operation.
+/// Converts an engine error of an operation.
 fn storage<E: std::fmt::Display>(operation: &'static str) -> impl FnOnce(E) -> MetaError {
     move |error| MetaError::Storage {
         operation,
@@ -100,7 +101,7 @@ fn storage<E: std::fmt::Display>(operation: &'static str) -> impl FnOnce(E) -> M
     }
 }
 
-/// Says in our words why a file could not be opened.
+/// Converts the error of opening a file.
 fn opening(path: &Path, error: DatabaseError) -> MetaError {
     let path = path.to_owned();
     match error {
@@ -109,7 +110,7 @@ fn opening(path: &Path, error: DatabaseError) -> MetaError {
         }
         DatabaseError::Storage(StorageError::Io(error)) => match error.kind() {
             ErrorKind::NotFound => MetaError::NoStore { path },
-            // redb says so of a file without its magic number or cut short.
+            // redb's error for a file without its magic number or cut short.
             ErrorKind::InvalidData | ErrorKind::UnexpectedEof => MetaError::Damaged {
                 path,
                 reason: error.to_string(),
@@ -155,7 +156,7 @@ impl KeyValue for RedbStore {
         let result = body(&mut writer);
         let changed = writer.changed;
         drop(writer);
-        // Nothing to make durable is no reason to wait for the disk.
+        // An empty transaction need not wait for the disk.
         if result.is_ok() && changed {
             txn.commit().map_err(storage("commit"))?;
         } else {
@@ -165,7 +166,7 @@ impl KeyValue for RedbStore {
     }
 }
 
-/// A transaction's view through a table of redb, one for reading or one for writing.
+/// A transaction's view through a table of redb, for reading or for writing.
 struct View<T> {
     table: T,
 }

@@ -1,11 +1,11 @@
-//! Replacements: how a write that spans stripes becomes one change. Its client writes new stripes
-//! beside the old ones, and the commit puts them into the file in one transaction.
+//! Replacements: they make a write that spans stripes one atomic change. The client writes new
+//! stripes beside the old ones, and the commit puts them into the file in one transaction.
 //!
-//! A replacement is a put whose stripes go into a file that is there already; it is touched, expires
-//! and is aborted as any put. From before its client reads the old stripes until the commit, nobody
-//! else may update them, so the coordinator holds their leases. The commit asks the leases
-//! themselves whether that is still so: whoever else got one since has a higher epoch, and a
-//! replacement that was begun by an earlier run of the coordinator stands as long as nobody has.
+//! A replacement is a put whose stripes go into an existing file; it is touched, expires and is
+//! aborted like any put. From before the client reads the old stripes until the commit, no other
+//! client may update them, so the coordinator holds their leases. The commit checks the leases: any
+//! other holder since has a higher epoch. A replacement of an earlier run of the coordinator is
+//! valid as long as there is none.
 
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::pools::pool;
@@ -26,18 +26,18 @@ use gabion_layout::{NodeId, StaleChunk, StripeId, StripeRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl<K: KeyValue> Meta<K> {
-    /// Begins to replace stripes of the file that the put `file` brought, given in the file's order:
-    /// the new stripes have their chunk sizes and lie on `nodes`, each on a set of its own. The
-    /// coordinator holds the leases of the old stripes under the epochs given and has settled them.
+    /// Begins to replace stripes of the file that the put `file` made, in the file's order: the new
+    /// stripes have their chunk sizes and lie on `nodes`, one set each. The coordinator holds the
+    /// leases of the old stripes under the given epochs and has settled them.
     ///
     /// # Errors
     /// [`MetaError::UnknownFile`]; [`MetaError::FileReplaced`]; [`MetaError::UnknownStripe`] when a
-    /// stripe is none of the file's or out of order; [`MetaError::LeaseLost`];
+    /// stripe is not the file's or out of order; [`MetaError::LeaseLost`];
     /// [`MetaError::Placement`], [`MetaError::UnknownNode`] and [`MetaError::NodeFailed`] as for a
     /// put; [`MetaError::IdsExhausted`].
     ///
     /// # Panics
-    /// Unless there are as many sets of nodes as stripes.
+    /// Unless there is one set of nodes for each stripe.
     pub fn begin_replacement(
         &self,
         name: &str,
@@ -46,7 +46,11 @@ impl<K: KeyValue> Meta<K> {
         nodes: &[Vec<NodeId>],
         now_ms: u64,
     ) -> Result<Put, MetaError> {
-        assert_eq!(displaced.len(), nodes.len(), "a place for each stripe");
+        assert_eq!(
+            displaced.len(),
+            nodes.len(),
+            "one set of nodes for each stripe"
+        );
         self.store.write(|txn| {
             let target = same_file(txn, name, file)?;
             positions(&target, displaced)?;
@@ -82,17 +86,17 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Puts the new stripes of a replacement in the places of the old ones, which become garbage;
-    /// their leases end. The caller vouches that every new chunk is durable on its node. After an
-    /// error the replacement is still under way, but only an abort can follow.
+    /// Replaces the old stripes by the new ones. The old ones become garbage, and their leases end.
+    /// The caller guarantees that every new chunk is durable on its node. After an error the
+    /// replacement remains open, but can only be aborted.
     ///
-    /// The file stays the one that it was: its [`FileRecord::put`] does not change.
+    /// The file's identity stays: its [`FileRecord::put`] does not change.
     ///
     /// # Errors
-    /// [`MetaError::CommittedBefore`] when a commit whose answer was lost is repeated, until 65,536
+    /// [`MetaError::CommittedBefore`] when a commit with a lost answer is repeated, until 65,536
     /// more puts have begun; [`MetaError::UnknownPut`]; [`MetaError::UnknownFile`];
-    /// [`MetaError::FileReplaced`]; [`MetaError::UnknownStripe`] when an old stripe is the file's no
-    /// more; [`MetaError::LeaseLost`] when it may have been updated meanwhile.
+    /// [`MetaError::FileReplaced`]; [`MetaError::UnknownStripe`] when an old stripe no longer
+    /// belongs to the file; [`MetaError::LeaseLost`] when it may have been updated since.
     pub fn commit_replacement(&self, put: PutId) -> Result<Vec<StripeRecord>, MetaError> {
         self.store.write(|txn| {
             check_not_committed(txn, put)?;
@@ -122,8 +126,7 @@ impl<K: KeyValue> Meta<K> {
     }
 }
 
-/// Gives the leases of a replacement back that are still its own, and forgets it. Nothing for other
-/// puts.
+/// Releases the leases that a replacement still holds, and forgets it. Does nothing for other puts.
 pub(crate) fn give_up(txn: &mut dyn WriteTxn, put: PutId) -> Result<(), MetaError> {
     let Some(record) = REPLACEMENTS.get(txn, &put)? else {
         return Ok(());
@@ -138,12 +141,12 @@ pub(crate) fn give_up(txn: &mut dyn WriteTxn, put: PutId) -> Result<(), MetaErro
     REPLACEMENTS.delete(txn, &put)
 }
 
-/// Makes garbage of a stripe of a file. Its place in the file is the caller's to fill.
+/// Makes a stripe of a file garbage. The caller fills its place in the file.
 pub(crate) fn discard(txn: &mut dyn WriteTxn, id: StripeId) -> Result<(), MetaError> {
     let mut stripe = live_stripe(txn, id)?;
     STRIPES.delete(txn, &id)?;
     unindex_stripe(txn, &stripe)?;
-    // Its exclusions end with it, and clients ask later which chunks have missed nothing.
+    // Its exclusions end with it, but clients ask later which chunks have missed nothing.
     for chunk in exclusions::left_out(txn, &stripe)? {
         let missed_after = None;
         stripe.note_stale(StaleChunk {
@@ -159,7 +162,7 @@ pub(crate) fn discard(txn: &mut dyn WriteTxn, id: StripeId) -> Result<(), MetaEr
     GARBAGE.put(txn, &id, &stripe)
 }
 
-/// The file of a name, if it is the one that the put `file` brought.
+/// The file with this name, if the put `file` made it.
 pub(crate) fn same_file(
     txn: &dyn ReadTxn,
     name: &str,
@@ -172,7 +175,7 @@ pub(crate) fn same_file(
     Ok(found)
 }
 
-/// Where in the file the displaced stripes are; they are in its order and each is there once.
+/// The positions of the displaced stripes in the file; they are in its order and unique.
 pub(crate) fn positions(
     file: &FileRecord,
     displaced: &[Displaced],
@@ -189,7 +192,7 @@ pub(crate) fn positions(
 }
 
 /// Whether the coordinator has held the lease without a break since the epoch began. A later run of
-/// it takes its leases under epochs of their own.
+/// it takes its leases under new epochs.
 fn is_held(txn: &dyn ReadTxn, old: Displaced) -> Result<bool, MetaError> {
     let last = LEASES.get(txn, &old.stripe)?;
     Ok(last.is_some_and(|last| {

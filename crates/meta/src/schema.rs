@@ -1,5 +1,5 @@
-//! All tables in one place: tag, key, value and version. docs/metadata.md says what each holds and
-//! which rows must agree.
+//! All tables: tag, key, value and version. docs/metadata.md describes each and which rows must
+//! agree.
 
 use crate::exclusions::Exclusions;
 use crate::kv::{ReadTxn, WriteTxn};
@@ -15,11 +15,11 @@ use serde::{Deserialize, Serialize};
 /// The format that this program writes, and the newest that it reads.
 pub const FORMAT: u32 = 1;
 
-/// The store's format. It never changes its own shape, so every program can read it.
+/// The store's format. Its own shape never changes, so every program can read it.
 pub(crate) const FORMATS: Table<(), u32> = Table::new("format", 0, 1);
-/// Which cluster this is.
+/// The cluster's id.
 pub(crate) const CLUSTER: Table<(), ClusterId> = Table::new("cluster", 1, 1);
-/// Numbers that only one transaction at a time may move.
+/// Counters, which only one transaction at a time may change.
 pub(crate) const COUNTERS: Table<Counter, u64> = Table::new("counters", 2, 1);
 /// Nodes.
 pub(crate) const NODES: Table<NodeId, NodeRecord> = Table::new("nodes", 3, 2);
@@ -28,63 +28,62 @@ pub(crate) const POOLS: Table<PoolId, PoolRecord> =
     Table::new("pools", 4, 4).reading(pools::read_older);
 /// Pools by name.
 pub(crate) const POOL_NAMES: Table<String, PoolId> = Table::new("pool names", 5, 1);
-/// Files that can be seen.
+/// Visible files.
 pub(crate) const FILES: Table<String, FileRecord> = Table::new("files", 6, 1);
-/// Puts under way.
+/// Open puts.
 pub(crate) const PUTS: Table<PutId, PutRecord> = Table::new("puts", 7, 1);
-/// Stripes of puts under way.
+/// Stripes of open puts.
 pub(crate) const PENDING: Table<StripeId, StripeRecord> = Table::new("pending stripes", 8, 2);
-/// The stripes of puts under way that were placed anew: by the ids that they had at first, those that they
-/// have now.
+/// Stripes of open puts that were placed again: from their first id to their current one.
 pub(crate) const PLACED_ANEW: Table<StripeId, StripeId> = Table::new("stripes placed anew", 26, 1);
 /// Stripes of files.
 pub(crate) const STRIPES: Table<StripeId, StripeRecord> = Table::new("stripes", 9, 2);
 /// Stripes of files by the nodes that hold their chunks.
 pub(crate) const STRIPES_ON: Table<(NodeId, StripeId), ()> = Table::new("stripes by node", 10, 1);
-/// Stripes that no file refers to and whose chunks are still on nodes.
+/// Stripes without a file whose chunks are still on nodes.
 pub(crate) const GARBAGE: Table<StripeId, StripeRecord> = Table::new("garbage", 11, 2);
 /// The last lease of each stripe that ever had one.
 pub(crate) const LEASES: Table<StripeId, LeaseRecord> = Table::new("leases", 12, 1);
 /// Settlements that left out nodes which may return.
 pub(crate) const EXCLUSIONS: Table<StripeId, Exclusions> = Table::new("exclusions", 14, 2);
-/// Stripes that may have updates of which parity knows nothing yet.
+/// Stripes that may have updates that parity does not include yet.
 pub(crate) const PHASES: Table<StripeId, ()> = Table::new("append phases", 17, 1);
-/// Stripes that have taken the places of others, which may still be served; no node updates the new ones
-/// before they are not.
+/// Stripes that have replaced others, which may still be served; until those are removed, no node
+/// updates the new ones.
 pub(crate) const PREDECESSORS: Table<StripeId, Vec<StripeId>> = Table::new("predecessors", 18, 1);
-/// Nodes that may still have chunks of live stripes that count elsewhere, each with the chunk.
+/// Nodes that may still have moved chunks of live stripes, each with the chunk.
 pub(crate) const FORMER_HOLDERS: Table<StripeId, Vec<(NodeId, ChunkIndex)>> =
     Table::new("former holders", 24, 1);
-/// Chunks that were made anew since their stripe was, each with the generation in which. Reports about
-/// what their nodes had before say nothing about them.
+/// Chunks that were rebuilt since their stripe was made, each with the generation of that. Reports
+/// about their nodes' earlier chunks do not concern them.
 pub(crate) const REMADE: Table<StripeId, Vec<(ChunkIndex, Generation)>> =
     Table::new("remade chunks", 25, 1);
-/// What users want of files that are replicated at first.
+/// Users' requests for files that are replicated at first.
 pub(crate) const WISHES: Table<String, WishRecord> = Table::new("wishes", 19, 1);
-/// Puts under way whose stripes replace others.
+/// Open puts whose stripes replace others.
 pub(crate) const REPLACEMENTS: Table<PutId, ReplacementRecord> = Table::new("replacements", 13, 1);
-/// Puts and replacements that were committed lately.
+/// Puts and replacements that were committed recently.
 pub(crate) const COMMITTED: Table<PutId, ()> = Table::new("committed puts", 20, 1);
-/// What users have told the repair manager; no row is as good as [`RepairSettings::default`].
+/// Users' settings of the repair manager; a missing row means [`RepairSettings::default`].
 pub(crate) const REPAIR_SETTINGS: Table<(), RepairSettings> = Table::new("repair settings", 15, 1);
-/// Nodes of which more is decided than whether they are failed.
+/// Decisions about nodes other than their failure.
 pub(crate) const STANDINGS: Table<NodeId, Standing> = Table::new("standings", 16, 1);
 
-/// How far the journals of nodes have come, by what they have said.
+/// Reported journal positions of nodes.
 pub(crate) const PROGRESS: Table<NodeId, Progress> = Table::new("progress", 31, 1);
 
 /// The coordinator's last starts: their nonces by their numbers.
 pub(crate) const STARTS: Table<u64, u64> = Table::new("starts", 30, 1);
 
-/// The last lease of a stripe. The epoch stays when the lease is given back: it only ever grows.
+/// The last lease of a stripe. The epoch stays when the lease is released: it only grows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct LeaseRecord {
     pub(crate) epoch: Epoch,
-    /// None once it was given back.
+    /// None once it was released.
     pub(crate) holder: Option<Holder>,
 }
 
-/// What is counted. A counter without a row is 0.
+/// Counters. A counter without a row is 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Counter {
     /// The id of the next new node.
@@ -99,7 +98,7 @@ pub(crate) enum Counter {
     StripeCount = 4,
     /// How often the cluster has been opened.
     Incarnation = 5,
-    /// For how many milliseconds coordinators have run, up to when it was last noted.
+    /// Total run time of coordinators in milliseconds, as last noted.
     LifetimeMs = 6,
 }
 
@@ -114,12 +113,12 @@ impl Counter {
         Self::LifetimeMs,
     ];
 
-    /// What it counts.
+    /// Its value.
     pub(crate) fn value(self, txn: &dyn ReadTxn) -> Result<u64, MetaError> {
         Ok(COUNTERS.get(txn, &self)?.unwrap_or(0))
     }
 
-    /// Takes `count` ids of which none reaches `limit`, and returns the first.
+    /// Takes `count` ids below `limit`, and returns the first.
     pub(crate) fn take(
         self,
         txn: &mut dyn WriteTxn,
@@ -134,19 +133,19 @@ impl Counter {
         Ok(first)
     }
 
-    /// Counts `more`, and returns the new count.
+    /// Adds `more`, and returns the new value.
     pub(crate) fn raise(self, txn: &mut dyn WriteTxn, more: u64) -> Result<u64, MetaError> {
         let value = self.value(txn)?.checked_add(more);
         self.set(txn, value)
     }
 
-    /// Counts `fewer` less, and returns the new count.
+    /// Subtracts `fewer`, and returns the new value.
     pub(crate) fn lower(self, txn: &mut dyn WriteTxn, fewer: u64) -> Result<u64, MetaError> {
         let value = self.value(txn)?.checked_sub(fewer);
         self.set(txn, value)
     }
 
-    /// Counts up to `value`, unless it has counted further.
+    /// Raises the counter to `value`, unless it is higher.
     pub(crate) fn reach(self, txn: &mut dyn WriteTxn, value: u64) -> Result<(), MetaError> {
         if self.value(txn)? < value {
             self.set(txn, Some(value))?;

@@ -1,5 +1,5 @@
-//! What the repair manager must not forget: for which nodes nobody waits any more, which are on their
-//! way out, and what users have told it. What it does about them is the coordinator's.
+//! Durable state of the repair manager: nodes that the cluster no longer waits for, nodes that are
+//! leaving, and users' settings. The coordinator acts on it.
 
 use crate::kv::{KeyValue, WriteTxn};
 use crate::nodes::node;
@@ -8,7 +8,7 @@ use crate::{Departure, Meta, MetaError, RepairSettings, Standing};
 use gabion_layout::{NodeId, StripeId};
 
 impl<K: KeyValue> Meta<K> {
-    /// What is decided of nodes, by id; those that are not named have [`Standing::default`].
+    /// The standings of nodes, by id; nodes that are not listed have [`Standing::default`].
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
@@ -17,7 +17,8 @@ impl<K: KeyValue> Meta<K> {
             .read(|txn| STANDINGS.scan(txn, &STANDINGS.all(), usize::MAX))
     }
 
-    /// Notes that nobody waits any more for a failed node. Of one that is not failed it says nothing.
+    /// Notes that the cluster no longer waits for a failed node. Has no effect on a node that is
+    /// not failed.
     ///
     /// # Errors
     /// [`MetaError::UnknownNode`].
@@ -28,8 +29,8 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Begins a node's departure, which goes on until [`Meta::drained`] or [`Meta::keep`]. One that
-    /// is drained stays so.
+    /// Begins a node's departure, which lasts until [`Meta::drained`] or [`Meta::keep`]. A drained
+    /// node stays drained.
     ///
     /// # Errors
     /// [`MetaError::UnknownNode`].
@@ -44,7 +45,7 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Takes a node's departure back.
+    /// Cancels a node's departure.
     ///
     /// # Errors
     /// [`MetaError::UnknownNode`].
@@ -55,8 +56,8 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Ends the departure of a draining node of which no stripe and no put under way has a chunk any
-    /// more. Whether it has.
+    /// Completes the departure of a draining node if no stripe and no open put has a chunk on it.
+    /// Returns its standing.
     ///
     /// # Errors
     /// [`MetaError::UnknownNode`].
@@ -77,7 +78,7 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// What users have told the repair manager.
+    /// Users' settings of the repair manager.
     ///
     /// # Errors
     /// When the store fails or the row is corrupt.
@@ -86,7 +87,7 @@ impl<K: KeyValue> Meta<K> {
         Ok(settings.unwrap_or_default())
     }
 
-    /// Changes what users have told the repair manager, and gives all of it.
+    /// Changes the settings of the repair manager, and returns all of them.
     ///
     /// # Errors
     /// When the store fails or the row is corrupt.
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn only_failed_nodes_are_given_up_and_until_they_return() {
+    fn only_failed_nodes_are_abandoned_and_until_they_return() {
         let meta = cluster(2);
         let node = NodeId(1);
         assert!(!meta.give_up(node).unwrap().given_up);
@@ -186,7 +187,7 @@ mod tests {
         assert_eq!(
             meta.drained(node).map(departure),
             Ok(Departure::Draining),
-            "a put under way counts"
+            "an open put counts"
         );
         meta.commit_put(put.id, 0).unwrap();
         assert_eq!(meta.drained(node).map(departure), Ok(Departure::Draining));

@@ -1,17 +1,17 @@
-//! The coordinator's own starts. Nodes remember the newest that they have heard of, so that a copy of
-//! the metadata from another time gives itself away.
+//! The coordinator's own starts. Nodes remember the newest one that they know, which reveals an old
+//! copy of the metadata.
 
 use crate::kv::KeyValue;
 use crate::schema::{Counter, STARTS};
 use crate::{Meta, MetaError};
 use gabion_layout::{Start, StripeId};
 
-/// Starts that are remembered. Of older ones nothing is concluded.
+/// Number of starts remembered. Older ones give no conclusions.
 const START_COUNT_MAX: u64 = 1024;
 
 impl<K: KeyValue> Meta<K> {
-    /// Gives this run of the coordinator its nonce, which the caller draws at random, and answers all
-    /// starts that are remembered, oldest first; the last is this one.
+    /// Records the nonce of this run of the coordinator, which the caller draws at random. Returns
+    /// all remembered starts, oldest first; the last is this one.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
@@ -31,7 +31,7 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Whether the id of a stripe was ever handed out.
+    /// Whether a stripe id was ever issued.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.

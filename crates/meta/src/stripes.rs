@@ -1,4 +1,4 @@
-//! Stripes of files: where their chunks are, which of them are stale, and the index by node.
+//! Stripes of files: the places of their chunks, which chunks are stale, and the index by node.
 
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::leases::check_term;
@@ -14,13 +14,13 @@ impl<K: KeyValue> Meta<K> {
     /// The record of a file's stripe.
     ///
     /// # Errors
-    /// [`MetaError::UnknownStripe`], also for stripes of puts under way and for garbage.
+    /// [`MetaError::UnknownStripe`], also for stripes of open puts and for garbage.
     pub fn stripe(&self, id: StripeId) -> Result<StripeRecord, MetaError> {
         self.store.read(|txn| live_stripe(txn, id))
     }
 
-    /// The last record of a stripe that has ended, while its chunks wait for removal. Stale are also
-    /// chunks whose nodes a settlement has left out, as far as it is not known that they missed nothing.
+    /// The last record of an ended stripe, while its chunks wait for removal. Chunks whose nodes a
+    /// settlement has left out also count as stale, unless they are known to have missed nothing.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
@@ -30,7 +30,7 @@ impl<K: KeyValue> Meta<K> {
             .transpose()
     }
 
-    /// What a stripe id stands for now.
+    /// The current status of a stripe id.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
@@ -50,7 +50,7 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// How many stripes files have.
+    /// The number of stripes of files.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
@@ -94,7 +94,7 @@ impl<K: KeyValue> Meta<K> {
             let stripe = |(key, ()): ((NodeId, StripeId), ())| {
                 live_stripe(txn, key.1).map_err(|error| match error {
                     MetaError::UnknownStripe(_) => {
-                        STRIPES_ON.contradiction(&key, "the stripe is not there")
+                        STRIPES_ON.contradiction(&key, "the stripe is missing")
                     }
                     other => other,
                 })
@@ -103,11 +103,10 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Notes that `chunk` is whole on `node` now and no longer where it was, and raises the
-    /// generation. The node may be the one that had it: then the chunk was repaired in place.
-    /// Whether the racks still suit the pool is for the planner to weigh: a chunk in a crowded
-    /// rack is better than none. `made_in` is the generation in which it was made; none for one that has
-    /// caught up.
+    /// Notes that `chunk` is now whole on `node` and no longer in its former place, and raises the
+    /// generation. The node may be the former one: then the chunk was repaired in place. The
+    /// planner decides whether the racks still suit the pool: a chunk in a crowded rack is better
+    /// than none. `made_in` is the generation in which it was rebuilt; none if it has caught up.
     ///
     /// # Errors
     /// [`MetaError::UnknownStripe`]; [`MetaError::GenerationChanged`] unless the stripe is at
@@ -150,16 +149,17 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Notes that chunks of a stripe have changed places among its nodes, in one transaction, and raises
-    /// the generation. `nodes` says where each is whole now. Racks keep as many chunks as they had.
+    /// Notes that chunks of a stripe have changed places among its nodes, in one transaction, and
+    /// raises the generation. `nodes` gives the new node of each chunk. Racks keep their number of
+    /// chunks.
     ///
     /// # Errors
     /// [`MetaError::UnknownStripe`]; [`MetaError::GenerationChanged`] unless the stripe is at
     /// `expected`; [`MetaError::UnknownNode`] and [`MetaError::NodeFailed`] for a node that gets a chunk.
     ///
     /// # Panics
-    /// When `nodes` are not the stripe's nodes in some order, or a chunk of the stripe at `expected` is
-    /// stale: whoever moves chunks has looked.
+    /// If `nodes` are not the stripe's nodes in some order, or a chunk of the stripe at `expected`
+    /// is stale: the caller has checked both.
     pub fn exchange(
         &self,
         id: StripeId,
@@ -181,7 +181,7 @@ impl<K: KeyValue> Meta<K> {
             assert_eq!(
                 sorted(nodes),
                 sorted(&stripe.nodes),
-                "nobody joins or leaves"
+                "the set of nodes stays the same"
             );
             for ((&to, &from), index) in nodes.iter().zip(&stripe.nodes).zip(stripe.chunks()) {
                 if to != from {
@@ -199,8 +199,8 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Notes that `chunk` is gone or corrupt: it counts as lost until [`Meta::relocate`] says that
-    /// it is whole. Raises the generation unless it says nothing new.
+    /// Notes that `chunk` is gone or corrupt: it counts as lost until [`Meta::relocate`] makes it
+    /// whole. Raises the generation unless the chunk is already stale.
     ///
     /// # Errors
     /// [`MetaError::UnknownStripe`], [`MetaError::UnknownChunk`].
@@ -215,8 +215,8 @@ impl<K: KeyValue> Meta<K> {
         )
     }
 
-    /// Notes that chunks miss updates of a term, in one transaction with the question whether that term goes
-    /// on. They count as lost until [`Meta::relocate`] says that they are whole.
+    /// Notes that chunks miss updates of a term, in one transaction with the check that the term
+    /// goes on. They count as lost until [`Meta::relocate`] makes them whole.
     ///
     /// # Errors
     /// [`MetaError::TermOver`]; as [`Meta::note_stale`].
@@ -232,9 +232,9 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Marks a chunk stale as a report of damage says: `node` has found that its chunk, which was made in
-    /// `generation`, cannot be trusted. None when that is not the chunk that counts: it is elsewhere, or was
-    /// made anew since, or its stripe is gone.
+    /// Marks a chunk stale after a report of damage: `node` has found that its chunk, made in
+    /// `generation`, cannot be trusted. Returns none if that is not the valid chunk: it has moved,
+    /// or was rebuilt since, or its stripe is gone.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
@@ -265,11 +265,11 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Notes that chunks miss updates, or more, in one transaction. They count as lost until
-    /// [`Meta::relocate`] says that they are whole. Raises the generation for each that is news.
+    /// Notes that chunks miss updates, or are lost, in one transaction. They count as lost until
+    /// [`Meta::relocate`] makes them whole. Raises the generation for each that was not stale.
     ///
     /// # Errors
-    /// As [`Meta::mark_stale`]; then nothing is noted.
+    /// As [`Meta::mark_stale`]; nothing is written then.
     pub fn note_stale(
         &self,
         id: StripeId,
@@ -279,7 +279,7 @@ impl<K: KeyValue> Meta<K> {
     }
 }
 
-/// Notes in which generation a chunk was made anew.
+/// Notes the generation in which a chunk was rebuilt.
 fn note_remade(
     txn: &mut dyn WriteTxn,
     chunk: ChunkId,
@@ -350,15 +350,15 @@ pub(crate) fn live_stripe(txn: &dyn ReadTxn, id: StripeId) -> Result<StripeRecor
     stripe_row(&STRIPES, (id, record.ok_or(MetaError::UnknownStripe(id))?))
 }
 
-/// Refuses a record that lies under another stripe's key or has more chunks than a stripe can.
+/// Refuses a record of another stripe's key or with too many chunks.
 pub(crate) fn stripe_row(
     table: &Table<StripeId, StripeRecord>,
     (id, record): (StripeId, StripeRecord),
 ) -> Result<StripeRecord, MetaError> {
     if record.id != id {
-        return Err(table.contradiction(&id, format!("the record is that of {}", record.id)));
+        return Err(table.contradiction(&id, format!("the record belongs to {}", record.id)));
     }
-    // More would have no chunk index, and asking for one would panic.
+    // Further chunks would have no index, and asking for one would panic.
     if record.nodes.len() > 255 {
         let reason = format!("it has {} chunks", record.nodes.len());
         return Err(table.contradiction(&id, reason));
@@ -366,7 +366,7 @@ pub(crate) fn stripe_row(
     Ok(record)
 }
 
-/// Enters a stripe into the index by node.
+/// Adds a stripe to the index by node.
 pub(crate) fn index_stripe(txn: &mut dyn WriteTxn, stripe: &StripeRecord) -> Result<(), MetaError> {
     for &node in &stripe.nodes {
         STRIPES_ON.put(txn, &(node, stripe.id), &())?;
@@ -374,7 +374,7 @@ pub(crate) fn index_stripe(txn: &mut dyn WriteTxn, stripe: &StripeRecord) -> Res
     Ok(())
 }
 
-/// Takes a stripe out of the index by node.
+/// Removes a stripe from the index by node.
 pub(crate) fn unindex_stripe(
     txn: &mut dyn WriteTxn,
     stripe: &StripeRecord,

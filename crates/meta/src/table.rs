@@ -1,5 +1,5 @@
-//! Typed tables over byte rows: keys keep their order as bytes, values carry a version, and what
-//! cannot be decoded is [`MetaError::Corrupt`], never a panic.
+//! Typed tables over byte rows: keys keep their order as bytes, values carry a version, and a row
+//! that cannot be decoded is [`MetaError::Corrupt`], never a panic.
 
 use crate::kv::{ReadTxn, WriteTxn};
 use crate::{MetaError, PutId};
@@ -9,12 +9,12 @@ use serde::de::DeserializeOwned;
 use std::fmt::Write as _;
 use std::marker::PhantomData;
 
-/// A key whose bytes order as the key itself does.
+/// A key whose encoding keeps its order.
 pub(crate) trait Key: Sized {
     /// Appends the key's bytes.
     fn encode(&self, out: &mut Vec<u8>);
 
-    /// Reads the key back from all of `bytes`.
+    /// Decodes the key from all of `bytes`.
     fn decode(bytes: &[u8]) -> Option<Self>;
 }
 
@@ -60,7 +60,7 @@ macro_rules! big_endian_key {
     )*};
 }
 
-/// Lets the macro above name `from_be_bytes` without naming the integer.
+/// Lets the macro above call `from_be_bytes` without naming the integer.
 trait FromBytes<const N: usize> {
     fn from_be(bytes: [u8; N]) -> Self;
 }
@@ -97,8 +97,8 @@ pub(crate) struct Table<K, V> {
     tag: u8,
     /// First byte of each value. Raised when the value's fields change.
     version: u8,
-    /// Reads the body of a value of an older version; none when that version never was, or when the
-    /// body is not of it.
+    /// Reads the body of a value of an older version; none for an unknown version or an invalid
+    /// body.
     older: fn(version: u8, body: &[u8]) -> Option<V>,
     types: PhantomData<fn() -> (K, V)>,
 }
@@ -110,7 +110,7 @@ pub(crate) struct Span {
 }
 
 impl<K: Key, V: Serialize + DeserializeOwned> Table<K, V> {
-    /// A table. Tags must differ, and 255 is none: a span ends at the next tag.
+    /// A table. Tags must differ and be below 255: a span ends at the next tag.
     pub(crate) const fn new(name: &'static str, tag: u8, version: u8) -> Self {
         assert!(tag < u8::MAX);
         Self {
@@ -122,7 +122,7 @@ impl<K: Key, V: Serialize + DeserializeOwned> Table<K, V> {
         }
     }
 
-    /// The same table, which reads values of older versions as `older` says.
+    /// The same table, which reads older values with `older`.
     pub(crate) const fn reading(mut self, older: fn(u8, &[u8]) -> Option<V>) -> Self {
         self.older = older;
         self
@@ -138,7 +138,7 @@ impl<K: Key, V: Serialize + DeserializeOwned> Table<K, V> {
     /// Sets the row of `key`.
     pub(crate) fn put(&self, txn: &mut dyn WriteTxn, key: &K, value: &V) -> Result<(), MetaError> {
         let bytes = postcard::to_extend(value, vec![self.version])
-            .expect("records hold only what postcard can write");
+            .expect("postcard can encode every record");
         txn.put(&self.key_bytes(key), &bytes)
     }
 
@@ -181,7 +181,7 @@ impl<K: Key, V: Serialize + DeserializeOwned> Table<K, V> {
         span
     }
 
-    /// The rows from `first` up to and without `end`.
+    /// The rows from `first` up to but without `end`.
     pub(crate) fn between(&self, first: &K, end: &K) -> Span {
         Span {
             start: self.key_bytes(first),
@@ -189,7 +189,7 @@ impl<K: Key, V: Serialize + DeserializeOwned> Table<K, V> {
         }
     }
 
-    /// The error for a row of this table that makes no sense.
+    /// The error for a row of this table that contradicts others.
     pub(crate) fn contradiction(&self, key: &K, reason: impl Into<String>) -> MetaError {
         self.corrupt(&self.key_bytes(key), reason)
     }
@@ -208,7 +208,7 @@ impl<K: Key, V: Serialize + DeserializeOwned> Table<K, V> {
             if let Some(value) = (self.older)(version, body) {
                 return Ok(value);
             }
-            let reason = format!("version {version} of the value is not known");
+            let reason = format!("version {version} of the value is unknown");
             return Err(self.corrupt(key, reason));
         }
         match postcard::take_from_bytes(body) {
@@ -224,7 +224,7 @@ impl<K: Key, V: Serialize + DeserializeOwned> Table<K, V> {
     fn corrupt(&self, key: &[u8], reason: impl Into<String>) -> MetaError {
         let mut hexadecimal = String::new();
         for byte in key {
-            write!(hexadecimal, "{byte:02x}").expect("a string takes every write");
+            write!(hexadecimal, "{byte:02x}").expect("writes to a string succeed");
         }
         MetaError::Corrupt {
             table: self.name,
@@ -235,7 +235,7 @@ impl<K: Key, V: Serialize + DeserializeOwned> Table<K, V> {
 }
 
 impl<V: Serialize + DeserializeOwned> Table<String, V> {
-    /// The rows whose names start with `prefix`, or only those of them behind `after`.
+    /// The rows whose names start with `prefix`, or only those behind `after`.
     pub(crate) fn prefix(&self, prefix: &str, after: Option<&str>) -> Span {
         let first = self.key_bytes(&prefix.to_owned());
         let behind = self.after(after.map(str::to_owned).as_ref()).start;

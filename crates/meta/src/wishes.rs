@@ -1,6 +1,6 @@
-//! What users want of files whose blocks are replicated at first: to be encoded now, or to be replicated
-//! again. A wish is durable when it is answered; what it asks for is done when there is time. Beside them
-//! the clock by which files are old.
+//! Users' requests for files whose blocks are replicated at first: encode now, or replicate again.
+//! A request is durable when it is answered, and carried out in the background. This file also
+//! keeps the clock for files' ages.
 
 use crate::files::file;
 use crate::kv::KeyValue;
@@ -8,7 +8,7 @@ use crate::schema::{Counter, WISHES};
 use crate::{Meta, MetaError, Wish, WishRecord};
 
 impl<K: KeyValue> Meta<K> {
-    /// Notes what is wanted of a file from now on; a new wish takes the place of an older one.
+    /// Records a request for a file; a new one replaces an older one.
     ///
     /// # Errors
     /// [`MetaError::UnknownFile`].
@@ -19,8 +19,8 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// For how many milliseconds coordinators of this cluster have run, as it was last noted. Clocks of
-    /// processes begin anew with each; a file's age is counted by this.
+    /// Total run time of this cluster's coordinators in milliseconds, as last noted. A process's
+    /// clock begins at zero; files' ages are counted by this.
     ///
     /// # Errors
     /// When the store fails.
@@ -28,7 +28,7 @@ impl<K: KeyValue> Meta<K> {
         self.store.read(|txn| Counter::LifetimeMs.value(txn))
     }
 
-    /// Notes for how long coordinators have run.
+    /// Notes the total run time of coordinators.
     ///
     /// # Errors
     /// When the store fails.
@@ -37,7 +37,7 @@ impl<K: KeyValue> Meta<K> {
             .write(|txn| Counter::LifetimeMs.reach(txn, lifetime_ms))
     }
 
-    /// What is wanted of a file, if anything is.
+    /// The request for a file, if any.
     ///
     /// # Errors
     /// [`MetaError::UnknownFile`].

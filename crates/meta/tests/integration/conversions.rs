@@ -1,5 +1,5 @@
-//! What conversions promise: blocks and stripes change places in one step, nobody updates the new ones
-//! while the old may be served, and wishes live as long as their file.
+//! Guarantees of conversions: blocks and stripes are replaced in one step, no node updates the new
+//! ones while the old may be served, and requests live as long as their file.
 
 use crate::fixture::{cluster, membership, spec};
 use gabion_layout::{EncodeAfter, Lifecycle, NodeId, PoolId, ReplicaPlacement, StripeId, Survive};
@@ -65,7 +65,7 @@ fn by_node(meta: &Meta<MemoryStore>, stripe: StripeId) -> Result<(), MetaError> 
         .map(|_| ())
 }
 
-/// Room for a stripe in the place of the first segment.
+/// Reserves a stripe in place of the first segment.
 fn begin(meta: &Meta<MemoryStore>, pool: &PoolRecord, file: &FileRecord) -> Put {
     let places = [place(&[0, 2, 4, 6, 8, 10], 1024)];
     let put = meta.begin_conversion("f", file.put, encoded(pool), &places, 5);
@@ -103,7 +103,7 @@ fn blocks_become_a_stripe_and_then_blocks_again() {
 }
 
 #[test]
-fn no_node_updates_what_is_new_while_the_old_may_be_served() {
+fn no_node_updates_new_stripes_while_the_old_may_be_served() {
     let (meta, pool) = pools();
     let file = file(&meta, &pool);
     let put = begin(&meta, &pool, &file);
@@ -120,7 +120,7 @@ fn no_node_updates_what_is_new_while_the_old_may_be_served() {
 }
 
 #[test]
-fn a_conversion_that_was_overtaken_is_none() {
+fn an_overtaken_conversion_is_refused() {
     let (meta, pool) = pools();
     let file = file(&meta, &pool);
     let put = begin(&meta, &pool, &file);
@@ -128,11 +128,11 @@ fn a_conversion_that_was_overtaken_is_none() {
     let refused = |old: &[Displaced]| meta.commit_conversion(put.id, file.put, old).unwrap_err();
     assert!(
         matches!(refused(&old[..3]), MetaError::Placement { .. }),
-        "three blocks are no stripe"
+        "three blocks do not form a stripe"
     );
     let apart = [old[0], old[1], old[3]];
     assert_eq!(refused(&apart), MetaError::UnknownStripe(old[3].stripe));
-    // Somebody has had the lease of one since.
+    // Another holder has had the lease of one since.
     meta.release(old[2].stripe, old[2].epoch).unwrap();
     by_node(&meta, old[2].stripe).unwrap();
     assert!(matches!(refused(&old), MetaError::LeaseLost { .. }));

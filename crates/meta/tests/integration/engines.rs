@@ -1,10 +1,10 @@
-//! What engines must do: keep transactions whole, refuse what is damaged, and say plainly why.
+//! Requirements of engines: atomic transactions, refusal of damage, and clear errors.
 
 use crate::fixture::{cluster, cluster_in, one_file};
 use gabion_meta::{ClusterId, FORMAT, KeyValue, MemoryStore, Meta, MetaError, RedbStore};
 use std::path::Path;
 
-/// The same demands on every engine.
+/// The same checks for every engine.
 fn keeps_transactions_whole(store: &impl KeyValue) {
     let put = |key: &'static [u8], value: &'static [u8]| store.write(|txn| txn.put(key, value));
     for (key, value) in [(b"a", b"1"), (b"b", b"2"), (b"c", b"3")] {
@@ -116,8 +116,8 @@ fn a_flipped_bit_is_refused_or_harmless() {
     drop(meta);
     let intact = std::fs::read(&path).unwrap();
     let mut refused = 0;
-    // Every bit would take minutes. Odd steps visit all positions within words and pages; the
-    // header is short and says which commit is the last, so it gets the smaller one.
+    // Every bit would take minutes. Odd steps visit all positions within words and pages; the short
+    // header, which identifies the last commit, gets the smaller step.
     let header = (0..320 * 8).step_by(61);
     let pages = (320 * 8..intact.len() * 8).step_by(10_007);
     for bit in header.chain(pages) {
@@ -140,7 +140,7 @@ fn a_flipped_bit_is_refused_or_harmless() {
 fn a_newer_format_is_refused_before_anything_is_read() {
     let (meta, _) = cluster();
     let store = meta.into_store();
-    // The format's row: tag 0; version 1; the number. Behind it, rows of a shape not known yet.
+    // The format's row: tag 0; version 1; the number. Behind it, rows of an unknown shape.
     let newer = u8::try_from(FORMAT).unwrap() + 1;
     store
         .write(|txn| {
@@ -175,7 +175,8 @@ fn any_damaged_row_is_an_error_and_never_a_panic() {
             let mut damaged = value.clone();
             damaged[at] ^= 0xff;
             store.write(|txn| txn.put(&key, &damaged)).unwrap();
-            // Whatever it answers, it answers: most flips break a row, others look like others.
+            // Any answer is allowed, but no panic: most flips break a row, others give another
+            // valid one.
             let sound = Meta::<&MemoryStore>::open(&store).is_ok_and(|meta| {
                 let _ = (meta.nodes(), meta.topology(), meta.pools(), meta.puts());
                 let _ = (

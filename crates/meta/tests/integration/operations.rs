@@ -1,4 +1,4 @@
-//! What each operation promises, one story a test.
+//! Guarantees of each operation, one scenario a test.
 
 use crate::fixture::{cluster, membership, one_file, place, spec};
 use gabion_layout::{
@@ -160,7 +160,7 @@ fn chunks_go_to_different_nodes_that_have_not_failed() {
     assert_eq!(
         begin(&|_| {}),
         MetaError::NodeFailed(place(0).nodes[1]),
-        "a stripe of which one more loss would cost data is no place for new bytes"
+        "a stripe must survive one more loss when it is written"
     );
     assert_eq!(meta.puts(), Ok(vec![]), "a refused put reserves nothing");
 }
@@ -262,7 +262,7 @@ fn a_node_is_a_former_holder_from_the_move_until_its_chunk_is_gone() {
     assert_eq!(meta.all_former_holders(), Ok(vec![(old, chunk)]));
     assert_eq!(move_to(old), [new], "it has the chunk again");
     meta.forget_former_holder(old, chunk).unwrap();
-    assert_eq!(meta.former_holders(id), Ok(vec![new]), "only what is named");
+    assert_eq!(meta.former_holders(id), Ok(vec![new]), "only the named one");
     meta.forget_former_holder(new, chunk).unwrap();
     assert_eq!(meta.former_holders(id), Ok(vec![]));
     assert_eq!(move_to(new), [old]);
@@ -294,13 +294,13 @@ fn a_report_condemns_the_chunk_that_it_is_about_and_no_later_one() {
         meta.relocate(id, generation, index, place).unwrap();
         generation.0
     };
-    assert!(!condemns(new, 1), "it is not that node's");
+    assert!(!condemns(new, 1), "another node holds it");
     assert!(condemns(old, 1));
     let made_in = make(old);
-    assert!(!condemns(old, made_in - 1), "it was made anew since");
+    assert!(!condemns(old, made_in - 1), "it was rebuilt since");
     assert!(condemns(old, made_in));
     let made_in = make(new);
-    assert!(!condemns(old, made_in), "it is elsewhere");
+    assert!(!condemns(old, made_in), "it has moved");
     assert_eq!(meta.stripe(id).unwrap().stale, []);
     assert!(condemns(new, made_in));
     assert_eq!(meta.check(), Ok(vec![]));
@@ -571,5 +571,5 @@ fn chunks_change_places_at_a_new_generation_or_not_at_all() {
     assert_eq!(meta.stripe(id), Ok(after.clone()));
     assert_eq!((after.nodes, after.generation), (nodes.clone(), old));
     let on_first = meta.stripes_on(nodes[1], None, 9).unwrap();
-    assert_eq!(on_first.len(), 1, "nobody has left");
+    assert_eq!(on_first.len(), 1, "no node has left");
 }

@@ -1,10 +1,10 @@
-//! Stripes of a put that are placed anew while it is under way.
+//! Stripes of an open put that are placed again.
 
 use crate::fixture::{cluster, place};
 use gabion_meta::MetaError;
 
 #[test]
-fn a_stripe_that_is_placed_anew_keeps_its_place_in_the_file() {
+fn a_stripe_that_is_placed_again_keeps_its_position_in_the_file() {
     let (meta, pool) = cluster();
     let places = [place(0), place(0), place(1)];
     let begin = |name| meta.begin_put(name, pool.id, 9000, &places, 0).unwrap();

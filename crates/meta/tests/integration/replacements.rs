@@ -1,4 +1,4 @@
-//! What replacements promise: one change, or none.
+//! Guarantees of replacements: one change, or none.
 
 use crate::fixture::{cluster, membership, one_file, place};
 use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StripeId};
@@ -82,7 +82,7 @@ fn stripes_change_all_at_once_and_the_file_stays_the_same() {
     assert_eq!(meta.check(), Ok(vec![]));
     let again = meta.commit_replacement(put.id);
     assert_eq!(again, Err(MetaError::CommittedBefore(put.id)));
-    // Whoever replaces the new stripes changes nothing about that.
+    // A replacement of the new stripes does not change that.
     let file = meta.file("f").unwrap();
     let next = begin(&meta, &file, &take(&meta, &file.segments)).unwrap();
     assert!(meta.commit_replacement(next.id).is_ok());
@@ -113,7 +113,7 @@ fn a_commit_that_fails_anywhere_changes_nothing() {
 }
 
 #[test]
-fn whoever_got_a_lease_meanwhile_ends_the_replacement() {
+fn a_new_lease_holder_ends_the_replacement() {
     let (meta, pool) = cluster();
     let file = three(&meta, &pool);
     let displaced = take(&meta, &file.segments[..2]);
@@ -123,10 +123,10 @@ fn whoever_got_a_lease_meanwhile_ends_the_replacement() {
         acquire(&meta, lost.stripe),
         Err(MetaError::Held { .. })
     ));
-    // The next run of the coordinator may commit what the last one had begun ...
+    // The next run of the coordinator may commit the last one's replacement ...
     let meta = Meta::open(meta.into_store()).unwrap();
     assert_eq!(meta.puts().unwrap().len(), 1);
-    // ... until it hands a lease out.
+    // ... until it grants a lease.
     assert_eq!(acquire(&meta, lost.stripe), Ok(Epoch(2)));
     let Displaced { stripe, epoch } = lost;
     let refused = meta.commit_replacement(put.id);
@@ -141,7 +141,7 @@ fn whoever_got_a_lease_meanwhile_ends_the_replacement() {
 }
 
 #[test]
-fn a_later_run_commits_what_nobody_has_touched() {
+fn a_later_run_commits_an_untouched_replacement() {
     let (meta, pool) = cluster();
     let file = three(&meta, &pool);
     let put = begin(&meta, &file, &take(&meta, &file.segments)).unwrap();
@@ -187,7 +187,7 @@ fn only_the_file_s_own_stripes_under_the_coordinator_s_leases_are_replaced() {
 }
 
 #[test]
-fn a_file_that_is_removed_or_put_anew_is_not_brought_back() {
+fn a_removed_or_replaced_file_is_not_brought_back() {
     let (meta, pool) = cluster();
     let file = three(&meta, &pool);
     let put = begin(&meta, &file, &take(&meta, &file.segments)).unwrap();

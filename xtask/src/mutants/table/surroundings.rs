@@ -22,7 +22,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         check: test(
             "gabion-meta",
             "integration",
-            "placed_anew::a_stripe_that_is_placed_anew_keeps_its_place_in_the_file",
+            "placed_anew::a_stripe_that_is_placed_again_keeps_its_position_in_the_file",
         ),
     },
     Mutant {

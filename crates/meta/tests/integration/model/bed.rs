@@ -1,16 +1,16 @@
-//! Stores to test on, and what befalls them.
+//! Stores to test on, with their failures.
 
 use gabion_meta::{KeyValue, MemoryStore, Meta, MetaError, RedbStore};
 use std::path::PathBuf;
 use tempfile::TempDir;
 
-/// A store and its misfortunes.
+/// A store and its failures.
 pub(crate) trait Bed {
     type Store: KeyValue;
 
     fn create(&mut self) -> Self::Store;
 
-    /// What the coordinator finds after it was stopped, or killed.
+    /// The store that the coordinator finds after it was stopped, or killed.
     fn reopen(&mut self, store: Self::Store, killed: bool) -> Self::Store;
 
     /// Performs an operation, perhaps after a failure that must leave no trace.
@@ -23,7 +23,7 @@ pub(crate) trait Bed {
 
 /// In memory: operations fail at changing points and are tried again.
 pub(crate) struct MemoryBed {
-    /// Decides where; its own small generator, so that a failing case can be replayed.
+    /// Chooses the failure points; its own small generator, so that a failing case can be replayed.
     pub(crate) cuts: u64,
 }
 
@@ -88,7 +88,7 @@ impl Bed for RedbBed {
 
     fn reopen(&mut self, store: RedbStore, killed: bool) -> RedbStore {
         if killed {
-            // The copy lacks what an orderly end would have written.
+            // The copy lacks the writes of a clean shutdown.
             let old = self.path();
             self.runs += 1;
             std::fs::copy(old, self.path()).expect("a copy");

@@ -1,4 +1,4 @@
-//! The model: what a cluster's metadata should be, as maps and lists.
+//! The model: the expected metadata of a cluster, as maps and lists.
 
 use crate::model::operation::{Action, Answer, World};
 use gabion_layout::{
@@ -16,13 +16,13 @@ pub(crate) fn kind(error: &MetaError) -> String {
     text[..end.unwrap_or(text.len())].to_owned()
 }
 
-/// What should be there.
+/// The expected state.
 pub(crate) struct Expected {
     pub(crate) incarnation: u64,
     pub(crate) nodes: Vec<NodeRecord>,
     pub(crate) files: BTreeMap<String, FileRecord>,
     pub(crate) puts: BTreeMap<PutId, (PutRecord, Vec<StripeRecord>)>,
-    /// Of those puts that replace: the file's put, and what they displace.
+    /// For those puts that replace: the file's put, and the displaced stripes.
     replacements: BTreeMap<PutId, (PutId, Vec<Displaced>)>,
     pub(crate) live: BTreeMap<StripeId, StripeRecord>,
     pub(crate) garbage: BTreeMap<StripeId, StripeRecord>,
@@ -65,7 +65,7 @@ impl Expected {
                 let holder = Holder::Coordinator { incarnation };
                 let lease = |stripe: &StripeId| match self.acquire(*stripe, holder, world)? {
                     Answer::Lease(lease) => Ok(lease),
-                    other => unreachable!("{other:?} is no lease"),
+                    other => unreachable!("{other:?} is not a lease"),
                 };
                 let leases: Result<_, _> = stripes.iter().map(lease).collect();
                 leases.map(Answer::Leases)
@@ -334,8 +334,8 @@ impl Expected {
         Ok(Answer::Stripe(stripe.clone()))
     }
 
-    /// Written from the rules and not from the code: by the world's knowledge of who runs, not by
-    /// the membership's.
+    /// Written from the rules and not from the code: by the world's knowledge of running processes,
+    /// not by the membership's.
     fn acquire(&mut self, stripe: StripeId, asker: Holder, world: &World) -> Outcome {
         let runs = |holder: Holder| match holder {
             Holder::Node { node, incarnation } => {

@@ -73,7 +73,7 @@ fn check_epoch(epochs: &mut BTreeMap<StripeId, (Epoch, Holder)>, lease: Lease) {
     assert!(same || higher, "{lease:?} after {last:?}");
 }
 
-/// Every answer that the cluster can give must be the model's.
+/// Compares every answer of the cluster with the model's.
 fn compare<K: KeyValue>(meta: &Meta<K>, expected: &Expected) {
     let all = usize::MAX;
     assert_eq!(meta.check(), Ok(Vec::new()));

@@ -1,4 +1,4 @@
-//! Operations drawn at random, made concrete against what exists.
+//! Random operations, made concrete against the current state.
 
 use crate::model::expected::Expected;
 use gabion_layout::{ChunkIndex, Epoch, Generation, NodeId, StripeId, StripeRecord};
@@ -19,7 +19,7 @@ pub(crate) const TIMING: Timing = Timing {
     grace_ms: 1000,
 };
 
-/// What is drawn. Numbers pick among what exists, and sometimes miss on purpose.
+/// The drawn operations. Numbers pick among existing items, and sometimes miss on purpose.
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
     Restart {
@@ -146,7 +146,7 @@ pub(crate) enum Action {
     Release(StripeId, Epoch),
 }
 
-/// What an operation answered.
+/// The answer to an operation.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Answer {
     Put(Put),
@@ -161,7 +161,7 @@ pub(crate) enum Answer {
 }
 
 impl Action {
-    /// Does it.
+    /// Carries it out.
     pub(crate) fn apply<K: KeyValue>(
         &self,
         meta: &Meta<K>,
@@ -216,12 +216,12 @@ impl Action {
     }
 }
 
-/// What is outside of the metadata: time, and which runs of which nodes send heartbeats.
+/// The world outside the metadata: time, and which runs of which nodes send heartbeats.
 pub(crate) struct World {
     pub(crate) now_ms: u64,
     pub(crate) pool: gabion_layout::PoolId,
     pub(crate) membership: Membership,
-    /// The run of each of the first nodes, and whether it was heard of within its lease.
+    /// The run of each of the first nodes, and whether it is known within its lease.
     pub(crate) runs: Vec<(u64, bool)>,
 }
 
@@ -247,7 +247,8 @@ impl World {
         }
     }
 
-    /// A new coordinator hears of all nodes anew; the silent ones stay silent beyond their doubt.
+    /// A new coordinator hears from all nodes again; the silent ones stay silent beyond their first
+    /// lease.
     pub(crate) fn restart(&mut self) {
         self.membership = Membership::new(TIMING);
         for node in 0..self.runs.len() {
@@ -258,7 +259,7 @@ impl World {
         self.beat();
     }
 
-    /// What an operation changes outside of the metadata.
+    /// The effect of an operation outside of the metadata.
     fn happen(&mut self, operation: &Operation) {
         match *operation {
             Operation::Silence { node } => {
@@ -273,7 +274,7 @@ impl World {
         }
     }
 
-    /// The present run of a node, or of the coordinator.
+    /// The current run of a node, or of the coordinator.
     fn holder(&self, node: Option<u32>, coordinator: u64) -> Holder {
         match node {
             Some(node) => Holder::Node {
@@ -286,7 +287,7 @@ impl World {
         }
     }
 
-    /// What an operation means here and now; none for what happens outside of the metadata.
+    /// The concrete action; none for an event outside of the metadata.
     pub(crate) fn action(&mut self, operation: &Operation, expected: &Expected) -> Option<Action> {
         self.now_ms += 1;
         self.happen(operation);
@@ -351,7 +352,7 @@ impl World {
     }
 }
 
-/// The replacement of a file's stripes from the `first` on, under the leases that they have.
+/// The replacement of a file's stripes from the `first` on, under their current leases.
 fn replacement(expected: &Expected, name: String, first: usize, place: u32) -> Option<Action> {
     let file = expected.files.get(&name)?;
     let epoch = |stripe| {
