@@ -23,8 +23,9 @@ pub(crate) struct Ledger {
 struct State {
     registers: Registers,
     names: Names,
-    /// The write with which a client puts a name, how many cells it has, and when the put was called.
-    puts: BTreeMap<(Slot, String), (UpdateId, u64, u64)>,
+    /// The write with which a client puts so many cells under a name, and when the put was called. Several puts of
+    /// a client and a name may be under way: their sizes are drawn, so they differ.
+    puts: BTreeMap<(Slot, String, u64), (UpdateId, u64)>,
     /// The number of the last removal of a name that a client has called.
     removals: BTreeMap<(Slot, String), usize>,
     /// The file of each write.
@@ -51,17 +52,16 @@ impl Ledger {
     /// A client is about to put a file of so many cells.
     pub(crate) fn putting(&self, client: Slot, name: &str, write: UpdateId, cell_count: u64) {
         let now_us = self.world.now_us();
-        let what = (write, cell_count, now_us);
         lock(&self.state)
             .puts
-            .insert((client, name.to_owned()), what);
+            .insert((client, name.to_owned(), cell_count), (write, now_us));
     }
 
     /// The coordinator has told a client which put its file is of; it may do so several times for one call.
-    pub(crate) fn put_has_begun(&self, client: Slot, name: &str, file: PutId) {
+    pub(crate) fn put_has_begun(&self, client: Slot, name: &str, cell_count: u64, file: PutId) {
         let state = &mut *lock(&self.state);
-        let Some(&(write, cell_count, called_us)) = state.puts.get(&(client, name.to_owned()))
-        else {
+        let put = state.puts.get(&(client, name.to_owned(), cell_count));
+        let Some(&(write, called_us)) = put else {
             return;
         };
         state.names.putting(name, file, called_us);

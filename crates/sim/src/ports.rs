@@ -1,5 +1,6 @@
 //! The protocol's ports in the simulated world: what a process sees of it.
 
+use crate::client::cell_count;
 use crate::ledger::Ledger;
 use crate::network::{Destination, Network, Party, Reply, Request, Slot};
 use crate::world::{World, lock};
@@ -233,9 +234,11 @@ impl Ports for SimPorts {
         deadline_ms: u64,
     ) -> BoxFuture<'static, Result<CoordinatorReply, CallError>> {
         let (ledger, client) = (self.ledger.clone(), self.party.slot);
-        let mut name_of_put = None;
+        let mut put_of = None;
         match &request {
-            CoordinatorRequest::BeginPut { name, .. } => name_of_put = Some(name.clone()),
+            CoordinatorRequest::BeginPut {
+                name, size_bytes, ..
+            } => put_of = Some((name.clone(), cell_count(*size_bytes))),
             CoordinatorRequest::RemoveFile { name, file } => {
                 if let Some(ledger) = &ledger {
                     ledger.removing(client, name, *file);
@@ -249,9 +252,9 @@ impl Ports for SimPorts {
             match reply.await? {
                 Reply::Coordinator(reply) => {
                     if let CoordinatorReply::Put { put, .. } = &*reply
-                        && let (Some(name), Some(ledger)) = (&name_of_put, &ledger)
+                        && let (Some((name, cells)), Some(ledger)) = (&put_of, &ledger)
                     {
-                        ledger.put_has_begun(client, name, *put);
+                        ledger.put_has_begun(client, name, *cells, *put);
                     }
                     Ok(*reply)
                 }

@@ -42,12 +42,12 @@ pub(crate) trait Backing: Sync {
         last_run: &LastRun,
     ) -> impl Future<Output = Result<Version, ClientError>> + Send;
 
-    /// The version that an update which failed or was dropped has made, if it has made any. It makes none after that.
+    /// Whether an update that failed or was dropped was made. It is not made after that.
     fn decide(
         &self,
         file: &Self::File,
         run: &OpenRun,
-    ) -> impl Future<Output = Result<Option<Version>, ClientError>> + Send;
+    ) -> impl Future<Output = Result<bool, ClientError>> + Send;
 
     /// Overwrites bytes, in however many segments, atomically; returns when they are durable.
     fn write(
@@ -86,14 +86,9 @@ impl Backing for Client {
         Ok(Version { stripe, sequence })
     }
 
-    async fn decide(
-        &self,
-        file: &Self::File,
-        run: &OpenRun,
-    ) -> Result<Option<Version>, ClientError> {
-        let sequence = File::of(self, file).decide(run).await?;
-        let stripe = run.question.stripe;
-        Ok(sequence.map(|sequence| Version { stripe, sequence }))
+    async fn decide(&self, file: &Self::File, run: &OpenRun) -> Result<bool, ClientError> {
+        let stood = File::of(self, file).decide(run).await?;
+        Ok(stood.is_some())
     }
 
     async fn write(&self, file: &Self::File, offset: u64, bytes: Bytes) -> Result<(), ClientError> {

@@ -271,8 +271,8 @@ impl<B: Backing> SegmentCache<B> {
         };
         let made = backing.decide(&file, &run).await;
         match made {
-            Ok(version) => self.table().decide(key, version),
-            Err(ClientError::Forgotten(_)) => self.table().decide(key, None),
+            Ok(made) => self.table().decide(key, made),
+            Err(ClientError::Forgotten(_)) => self.table().decide(key, false),
             Err(_) => {}
         }
         made.map(drop)

@@ -43,6 +43,9 @@ pub(super) struct CachedSegment<F> {
     changed: RangeSet,
     /// While bytes are written to the cluster: those of them that nobody has changed again since.
     leaving: Option<RangeSet>,
+    /// Whether the segment was compared with the cluster's after `leaving` began. What arrives then may be older
+    /// than what was compared.
+    was_checked: bool,
     /// A write to the cluster of which it is not known what became, and those of its bytes that have not changed
     /// here since.
     doubt: Option<(Arc<OpenRun>, RangeSet)>,
@@ -67,6 +70,7 @@ impl<F> CachedSegment<F> {
             valid: RangeSet::default(),
             changed: RangeSet::default(),
             leaving: None,
+            was_checked: false,
             doubt: None,
             fetches: BTreeMap::new(),
             version: None,
@@ -210,6 +214,7 @@ impl<F> CachedSegment<F> {
     pub(super) fn begin_leaving(&mut self) {
         assert!(self.leaving.is_none(), "one write to a segment at a time");
         self.leaving = Some(RangeSet::default());
+        self.was_checked = false;
     }
 
     /// Says what is written to the cluster next.
@@ -221,8 +226,13 @@ impl<F> CachedSegment<F> {
         self.leaving = Some(ranges);
     }
 
-    /// What was leaving is durable in the cluster, as a part of this version.
+    /// What was leaving is durable in the cluster, as a part of this version. It stays here, unless a file may have
+    /// been opened since: another client may have overwritten it before that.
     pub(super) fn arrived(&mut self, version: Version) {
+        if self.was_checked {
+            self.drop_leaving();
+            return;
+        }
         let others_are_clean = self.has_clean_bytes();
         for part in self.take_leaving().iter() {
             self.changed.remove(part);
@@ -232,8 +242,12 @@ impl<F> CachedSegment<F> {
             Some(old) if others_are_clean => {
                 let follows =
                     old.stripe == version.stripe && old.sequence.next() == version.sequence;
-                // If somebody else has written in between, the others may be older than that.
-                Some(if follows { version } else { old })
+                // If somebody else has written in between, the others may be older than that, or newer.
+                if follows {
+                    Some(version)
+                } else {
+                    oldest(old, version)
+                }
             }
             None if others_are_clean => None,
             _ => Some(version),
@@ -242,11 +256,20 @@ impl<F> CachedSegment<F> {
 
     /// What was leaving is durable in the cluster by a write past the cache; it is not kept here.
     pub(super) fn passed(&mut self) {
-        for part in self.take_leaving().iter() {
-            self.changed.remove(part);
-            self.mark_pages(part);
+        for part in self.drop_leaving().iter() {
             self.trust(part);
         }
+    }
+
+    /// What was leaving is durable in the cluster, and not kept here. Returns its ranges.
+    fn drop_leaving(&mut self) -> RangeSet {
+        let left = self.take_leaving();
+        for part in left.iter() {
+            self.changed.remove(part);
+            self.mark_pages(part);
+            self.forget(part);
+        }
+        left
     }
 
     /// What became of a write that is in doubt is of no concern to this range any more.
@@ -267,17 +290,18 @@ impl<F> CachedSegment<F> {
         self.doubt.as_ref().map(|(run, _)| Arc::clone(run))
     }
 
-    /// It is known what became of the write that was in doubt: it has made this version, or was not made.
+    /// It is known what became of the write that was in doubt: it was made or not.
     ///
     /// # Panics
     /// Unless [`Self::begin_leaving`] was called.
-    pub(super) fn decide(&mut self, version: Option<Version>) {
+    pub(super) fn decide(&mut self, made: bool) {
         let Some((_, ranges)) = self.doubt.take() else {
             return;
         };
-        if let Some(version) = version {
+        // Others may have overwritten it long ago.
+        if made {
             self.leave(ranges);
-            self.arrived(version);
+            self.drop_leaving();
         }
     }
 
@@ -326,6 +350,7 @@ impl<F> CachedSegment<F> {
             self.version = None;
         }
         self.checked_at = now;
+        self.was_checked = true;
         is_same
     }
 

@@ -386,8 +386,8 @@ impl<F: Clone> Table<F> {
     }
 
     /// Takes note of what became of the write-back in doubt of a segment that was taken.
-    pub(super) fn decide(&mut self, key: Key, version: Option<Version>) {
-        self.with(key, |segment| segment.decide(version));
+    pub(super) fn decide(&mut self, key: Key, made: bool) {
+        self.with(key, |segment| segment.decide(made));
     }
 
     /// Notes what a write past the cache is about to overwrite in a segment that was taken.

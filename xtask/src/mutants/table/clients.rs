@@ -62,6 +62,39 @@ pub(super) const MUTANTS: &[Mutant] = &[
         },
     },
     Mutant {
+        name: "what-arrives-after-an-opening-stays-in-the-cache",
+        file: "crates/client/src/cache/segment.rs",
+        text: "if self.was_checked {",
+        replacement: "if self.was_checked && self.pages.is_empty() {",
+        check: Check::Test {
+            package: "gabion-client",
+            target: "lib",
+            name: "cache::tests::what_was_overwritten_on_its_way_is_not_read_by_who_opens_later",
+        },
+    },
+    Mutant {
+        name: "what-arrives-is-as-new-as-what-was-read-meanwhile",
+        file: "crates/client/src/cache/segment.rs",
+        text: "oldest(old, version)\n                }",
+        replacement: "oldest(old, old)\n                }",
+        check: Check::Test {
+            package: "gabion-client",
+            target: "lib",
+            name: "cache::tests::what_was_overwritten_on_its_way_is_not_read_by_who_opens_later",
+        },
+    },
+    Mutant {
+        name: "what-turns-out-to-have-arrived-stays-in-the-cache",
+        file: "crates/client/src/cache/segment.rs",
+        text: "            self.leave(ranges);\n            self.drop_leaving();",
+        replacement: "            for part in ranges.iter() {\n                self.changed.remove(part);\n                self.mark_pages(part);\n            }",
+        check: Check::Test {
+            package: "gabion-client",
+            target: "lib",
+            name: "cache::tests::what_turns_out_to_have_arrived_is_read_from_the_cluster",
+        },
+    },
+    Mutant {
         name: "stale-chunks-alone-give-a-quorum-its-mark",
         file: "crates/protocol/src/quorum.rs",
         text: "let mark = marks.max().ok_or(NoQuorum::NothingCurrent)?;",

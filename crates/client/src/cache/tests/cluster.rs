@@ -12,7 +12,7 @@ use gabion_layout::{ByteRange, Generation, Sequence, StripeId};
 use gabion_protocol::message::{RunId, RunQuestion};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng as _};
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// A cluster with one file.
@@ -30,12 +30,14 @@ pub(super) struct State {
     /// Segments that an update is on its way to.
     pub(super) under_way: Vec<usize>,
     pub(super) updates: Vec<(usize, Vec<ByteRange>)>,
-    /// What each run of an update that was done has made.
-    made: BTreeMap<RunId, Version>,
+    /// The runs of the updates that were done.
+    made: BTreeSet<RunId>,
     pub(super) reads: Vec<ByteRange>,
     pub(super) versions_asked: u64,
     /// The answer to a read from this address on waits until somebody clears this.
     pub(super) held: Option<u64>,
+    /// Whether the answers to updates wait until somebody clears this.
+    pub(super) holds_updates: bool,
 }
 
 impl Cluster {
@@ -47,10 +49,11 @@ impl Cluster {
             fails: false,
             under_way: Vec::new(),
             updates: Vec::new(),
-            made: BTreeMap::new(),
+            made: BTreeSet::new(),
             reads: Vec::new(),
             versions_asked: 0,
             held: None,
+            holds_updates: false,
         };
         Self {
             state: Mutex::new(state),
@@ -108,7 +111,7 @@ impl State {
         assert_eq!(from, bytes.len());
         self.sequences[at] += 1;
         self.updates.push((at, ranges.to_vec()));
-        self.made.insert(run, self.version(at));
+        self.made.insert(run);
         self.failure()?;
         Ok(self.version(at))
     }
@@ -194,16 +197,19 @@ impl Backing for Cluster {
         let run = self.state().ask(at, last_run);
         let version = self.state().update(at, ranges, &bytes, run);
         drop(way);
+        while self.state().holds_updates {
+            tokio::task::yield_now().await;
+        }
         self.travel().await;
         version
     }
 
-    async fn decide(&self, (): &(), run: &OpenRun) -> Result<Option<Version>, ClientError> {
+    async fn decide(&self, (): &(), run: &OpenRun) -> Result<bool, ClientError> {
         self.travel().await;
         let state = self.state();
         state.failure()?;
         // A run that has not begun by now never will.
-        Ok(state.made.get(&run.question.run).copied())
+        Ok(state.made.contains(&run.question.run))
     }
 
     async fn write(&self, (): &(), offset: u64, bytes: Bytes) -> Result<(), ClientError> {

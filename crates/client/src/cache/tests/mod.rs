@@ -304,6 +304,63 @@ fn who_opens_after_a_close_reads_what_was_written() {
     });
 }
 
+/// A flush whose answer takes long, and what another client overwrites meanwhile.
+#[test]
+fn what_was_overwritten_on_its_way_is_not_read_by_who_opens_later() {
+    for is_opened_meanwhile in [false, true] {
+        let cluster = Cluster::new(2);
+        let cache = SegmentCache::new(CAPACITY, 0);
+        now(async {
+            let writer = Client::open(&cluster, &cache);
+            writer.write(0, vec![7; 4]).await.unwrap();
+            cluster.state().holds_updates = true;
+            let mut flush = std::pin::pin!(writer.flush());
+            while cluster.state().updates.is_empty() {
+                assert!(futures::poll!(flush.as_mut()).is_pending());
+                tokio::task::yield_now().await;
+            }
+            cluster.write_elsewhere(1, &[9; 2]);
+            let mut reader = Client::open(&cluster, &cache);
+            if is_opened_meanwhile {
+                assert_eq!(reader.read(0, 4).await, [7; 4], "it has not arrived");
+            } else {
+                // Other bytes of the segment are as of the other client's write.
+                writer.read(100, 10).await;
+            }
+            cluster.state().holds_updates = false;
+            flush.await.unwrap();
+            if !is_opened_meanwhile {
+                reader = Client::open(&cluster, &cache);
+            }
+            assert_eq!(reader.read(0, 4).await, [7, 9, 9, 7]);
+        });
+    }
+}
+
+#[test]
+fn what_turns_out_to_have_arrived_is_read_from_the_cluster() {
+    let mut arrived_count = 0;
+    for seed in 0..20 {
+        let cluster = Cluster::new(seed);
+        let cache = SegmentCache::new(CAPACITY, 0);
+        now(async {
+            let writer = Client::open(&cluster, &cache);
+            writer.write(0, vec![7; 4]).await.unwrap();
+            cluster.state().fails = true;
+            assert!(writer.flush().await.is_err());
+            cluster.write_elsewhere(1, &[9; 2]);
+            let reader = Client::open(&cluster, &cache);
+            reader.read(100, 10).await;
+            cluster.state().fails = false;
+            writer.flush().await.unwrap();
+            let stored = cluster.state().bytes[..4].to_vec();
+            arrived_count += u64::from(stored[1] == 9);
+            assert_eq!(reader.read(0, 4).await, stored, "seed {seed}");
+        });
+    }
+    assert!((4..17).contains(&arrived_count), "{arrived_count}");
+}
+
 #[test]
 fn bytes_that_came_later_do_not_make_the_others_newer() {
     let cluster = Cluster::new(8);
