@@ -32,7 +32,7 @@ impl<K: KeyValue> Meta<K> {
         placements: &[Placement],
         now_ms: u64,
     ) -> Result<Put, MetaError> {
-        self.store.write(|txn| {
+        self.change(|txn| {
             let size_bytes = same_file(txn, name, file)?.size_bytes;
             let failed = check_nodes(txn, &pool(txn, pool_id)?.spec, placements, 0)?;
             let placements: Vec<_> = placements.iter().map(|place| (pool_id, place)).collect();
@@ -56,7 +56,7 @@ impl<K: KeyValue> Meta<K> {
         file: PutId,
         displaced: &[Displaced],
     ) -> Result<Vec<StripeRecord>, MetaError> {
-        self.store.write(|txn| {
+        self.change(|txn| {
             let put_row = put_record(txn, put)?;
             let stripes = pending_stripes(txn, &put_row)?;
             let mut file = same_file(txn, &put_row.name, file)?;

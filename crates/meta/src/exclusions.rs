@@ -99,7 +99,7 @@ impl<K: KeyValue> Meta<K> {
         stripe: StripeId,
         exclusion: &Exclusion,
     ) -> Result<(), MetaError> {
-        self.store.write(|txn| {
+        self.change(|txn| {
             check_term(txn, stripe, exclusion.epoch)?;
             keep(txn, stripe, exclusion)
         })

@@ -52,7 +52,7 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// [`MetaError::UnknownFile`]; [`MetaError::FileReplaced`] when that file is gone.
     pub fn remove_file(&self, name: &str, put: PutId) -> Result<FileRecord, MetaError> {
-        self.store.write(|txn| {
+        self.change(|txn| {
             let file = same_file(txn, name, put)?;
             for &id in &file.segments {
                 let stripe = segment(txn, &file, id)?;
@@ -89,7 +89,7 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// When the store fails.
     pub fn reclaimed(&self, stripe: StripeId) -> Result<bool, MetaError> {
-        self.store.write(|txn| {
+        self.change(|txn| {
             let present = GARBAGE.get(txn, &stripe)?.is_some();
             if present {
                 GARBAGE.delete(txn, &stripe)?;

@@ -52,7 +52,7 @@ impl<K: KeyValue> Meta<K> {
         if !holders.contains(&(node, chunk.index)) {
             return Ok(());
         }
-        self.store.write(|txn| forget(txn, node, chunk))
+        self.change(|txn| forget(txn, node, chunk))
     }
 }
 

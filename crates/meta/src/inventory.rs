@@ -3,11 +3,11 @@
 
 use crate::exclusions::{Exclusions, Held, Verdict};
 use crate::kv::{KeyValue, ReadTxn};
-use crate::schema::{EXCLUSIONS, LEASES, STRIPES, STRIPES_ON};
+use crate::schema::{EXCLUSIONS, LEASES, REMADE, STRIPES, STRIPES_ON};
 use crate::stripes::{add_stale, live_stripe, stripe_row};
 use crate::table::Table;
 use crate::{Meta, MetaError};
-use gabion_layout::{Epoch, NodeId, StaleChunk, StripeId, StripeRecord};
+use gabion_layout::{ChunkIndex, Epoch, Generation, NodeId, StaleChunk, StripeId, StripeRecord};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -23,6 +23,8 @@ pub struct StripeFacts {
     pub record: StripeRecord,
     last_epoch: Epoch,
     exclusions: Exclusions,
+    /// Chunks that were made anew, and in which generation.
+    remade: Vec<(ChunkIndex, Generation)>,
 }
 
 /// Stripes in the order of their ids.
@@ -35,6 +37,14 @@ pub struct FactsPage {
 }
 
 impl StripeFacts {
+    /// Whether a chunk was made anew after the generation of the one that a node holds. Then the node's directory
+    /// is a copy of an earlier time, and nothing follows from what it knows: a chunk that is to be made anew in place
+    /// is settled first, so its mark is ahead of its bytes.
+    pub fn was_remade_after(&self, chunk: ChunkIndex, held: Generation) -> bool {
+        let made_later = |&(index, made): &(ChunkIndex, Generation)| index == chunk && made > held;
+        self.remade.iter().any(made_later)
+    }
+
     /// Judges a chunk of the stripe, as [`Meta::judge`].
     pub fn judge(&self, held: &Held<'_>) -> Verdict {
         let last_epoch = self.last_epoch;
@@ -103,7 +113,7 @@ impl<K: KeyValue> Meta<K> {
         if stale.is_empty() {
             return Ok(Vec::new());
         }
-        self.store.write(|txn| {
+        self.change(|txn| {
             let mut records = Vec::with_capacity(stale.len());
             for &(id, stale) in stale {
                 match add_stale(txn, id, stale) {
@@ -126,6 +136,7 @@ fn facts_of(txn: &dyn ReadTxn, ids: &[StripeId]) -> Result<Vec<StripeFacts>, Met
     let leases = rows_of(txn, &LEASES, ids)?;
     let span = EXCLUSIONS.between(&first, &StripeId(last.0.saturating_add(1)));
     let excluded = EXCLUSIONS.scan(txn, &span, usize::MAX)?;
+    let mut remade = rows_of(txn, &REMADE, ids)?;
     let mut excluded: BTreeMap<StripeId, Exclusions> = excluded.into_iter().collect();
     let fact = |&id: &StripeId| {
         let record = match records.remove(&id) {
@@ -136,6 +147,7 @@ fn facts_of(txn: &dyn ReadTxn, ids: &[StripeId]) -> Result<Vec<StripeFacts>, Met
             record,
             last_epoch: leases.get(&id).map_or(Epoch(0), |lease| lease.epoch),
             exclusions: excluded.remove(&id).unwrap_or_default(),
+            remade: remade.remove(&id).unwrap_or_default(),
         })
     };
     ids.iter().map(fact).collect()

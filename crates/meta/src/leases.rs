@@ -28,8 +28,7 @@ impl<K: KeyValue> Meta<K> {
         now_ms: u64,
     ) -> Result<Lease, MetaError> {
         check_asker(holder, membership, now_ms)?;
-        self.store
-            .write(|txn| self.grant(txn, stripe, holder, membership, now_ms))
+        self.change(|txn| self.grant(txn, stripe, holder, membership, now_ms))
     }
 
     /// Grants the leases of many stripes in one transaction, for a node that takes over another's:
@@ -47,7 +46,7 @@ impl<K: KeyValue> Meta<K> {
         now_ms: u64,
     ) -> Result<Vec<Result<Lease, MetaError>>, MetaError> {
         check_asker(holder, membership, now_ms)?;
-        self.store.write(|txn| {
+        self.change(|txn| {
             let mut answers = Vec::with_capacity(stripes.len());
             for &stripe in stripes {
                 match self.grant(txn, stripe, holder, membership, now_ms) {
@@ -67,7 +66,7 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// When the store fails or a row is corrupt.
     pub fn release(&self, stripe: StripeId, epoch: Epoch) -> Result<bool, MetaError> {
-        self.store.write(|txn| match LEASES.get(txn, &stripe)? {
+        self.change(|txn| match LEASES.get(txn, &stripe)? {
             Some(last) if last.epoch == epoch && last.holder.is_some() => {
                 let holder = None;
                 LEASES.put(txn, &stripe, &LeaseRecord { epoch, holder })?;

@@ -55,6 +55,7 @@ pub use redb_store::RedbStore;
 pub use schema::FORMAT;
 
 use schema::{CLUSTER, Counter, FORMATS};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A cluster's metadata in a store.
 #[derive(Debug)]
@@ -62,6 +63,8 @@ pub struct Meta<K> {
     store: K,
     cluster: ClusterId,
     incarnation: u64,
+    /// See [`Meta::change_count`].
+    change_count: AtomicU64,
 }
 
 impl<K: KeyValue> Meta<K> {
@@ -87,15 +90,17 @@ impl<K: KeyValue> Meta<K> {
     /// [`MetaError::NoCluster`] in an empty store; [`MetaError::NewerFormat`] when a newer program
     /// wrote it, which is checked before any other row is read.
     pub fn open(store: K) -> Result<Self, MetaError> {
-        let (cluster, incarnation) = store.write(|txn| {
+        let (cluster, incarnation, change_count) = store.write(|txn| {
             check_format(FORMATS.get(txn, &())?)?;
             let cluster = CLUSTER.get(txn, &())?.ok_or(MetaError::NoCluster)?;
-            Ok((cluster, Counter::Incarnation.raise(txn, 1)?))
+            let incarnation = Counter::Incarnation.raise(txn, 1)?;
+            Ok((cluster, incarnation, Counter::Changes.raise(txn, 1)?))
         })?;
         Ok(Self {
             store,
             cluster,
             incarnation,
+            change_count: AtomicU64::new(change_count),
         })
     }
 
@@ -107,6 +112,25 @@ impl<K: KeyValue> Meta<K> {
     /// The number of this run of the coordinator: each [`Meta::open`] raises it, durably.
     pub fn incarnation(&self) -> u64 {
         self.incarnation
+    }
+
+    /// How many transactions have changed the metadata, all of them durable. A copy of an earlier time has made
+    /// fewer.
+    pub fn change_count(&self) -> u64 {
+        self.change_count.load(Ordering::Acquire)
+    }
+
+    /// Runs and counts a transaction that changes the metadata.
+    fn change<T>(
+        &self,
+        body: impl Fn(&mut dyn WriteTxn) -> Result<T, MetaError>,
+    ) -> Result<T, MetaError> {
+        let (done, count) = self.store.write(|txn| {
+            let done = body(txn)?;
+            Ok((done, Counter::Changes.raise(txn, 1)?))
+        })?;
+        self.change_count.fetch_max(count, Ordering::AcqRel);
+        Ok(done)
     }
 
     /// The store, for backups and for tests. Rows written directly are not checked.

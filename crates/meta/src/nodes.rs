@@ -25,7 +25,7 @@ impl<K: KeyValue> Meta<K> {
         now_ms: u64,
     ) -> Result<NodeId, MetaError> {
         check_address(address)?;
-        self.store.write(|txn| {
+        self.change(|txn| {
             let (id, failed, admitted) = match returning {
                 Some(id) => {
                     let known = node(txn, id)?;
@@ -61,7 +61,7 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// [`MetaError::UnknownNode`].
     pub fn forget_address(&self, id: NodeId) -> Result<NodeRecord, MetaError> {
-        self.store.write(|txn| {
+        self.change(|txn| {
             let mut record = node(txn, id)?;
             record.address.clear();
             NODES.put(txn, &id, &record)?;
@@ -110,7 +110,7 @@ impl<K: KeyValue> Meta<K> {
     /// [`MetaError::UnknownNode`].
     pub fn declare_failed(&self, id: NodeId) -> Result<NodeRecord, MetaError> {
         let change = |record: &mut NodeRecord| record.failed = true;
-        self.store.write(|txn| declare(txn, id, change))
+        self.change(|txn| declare(txn, id, change))
     }
 
     /// Undoes [`Meta::declare_failed`] when this start of the node is admitted, with its journal at
@@ -128,7 +128,7 @@ impl<K: KeyValue> Meta<K> {
             record.failed = false;
             record.admitted = Some(start);
         };
-        self.store.write(|txn| {
+        self.change(|txn| {
             let incarnation = start.number;
             let progress = Progress {
                 incarnation,

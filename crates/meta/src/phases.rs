@@ -19,7 +19,7 @@ impl<K: KeyValue> Meta<K> {
         epoch: Epoch,
         appends: bool,
     ) -> Result<(), MetaError> {
-        self.store.write(|txn| {
+        self.change(|txn| {
             check_term(txn, stripe, epoch)?;
             if appends {
                 PHASES.put(txn, &stripe, &())

@@ -35,7 +35,7 @@ impl<K: KeyValue> Meta<K> {
         failed: StripeId,
         nodes: &[NodeId],
     ) -> Result<StripeRecord, MetaError> {
-        self.store.write(|txn| {
+        self.change(|txn| {
             let old = current(txn, put, first)?;
             if old.id != failed {
                 return Ok(old);

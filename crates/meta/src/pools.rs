@@ -21,7 +21,7 @@ impl<K: KeyValue> Meta<K> {
     /// [`MetaError::PoolExists`], [`MetaError::IdsExhausted`].
     pub fn create_pool(&self, spec: &PoolSpec) -> Result<PoolRecord, MetaError> {
         check_spec(spec)?;
-        self.store.write(|txn| enter(txn, spec, None))
+        self.change(|txn| enter(txn, spec, None))
     }
 
     /// Creates a pool whose blocks are replicated at first, and the pool of the stripes that they
@@ -47,7 +47,7 @@ impl<K: KeyValue> Meta<K> {
                 spec.chunk_bytes, spec.survive, encoded.chunk_bytes, encoded.survive
             )));
         }
-        self.store.write(|txn| {
+        self.change(|txn| {
             let encoded = enter(txn, encoded, None)?.id;
             let lifecycle = Lifecycle {
                 encoded,

@@ -34,7 +34,7 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// When the store fails or a row is corrupt.
     pub fn note_progress(&self, said: &[(NodeId, Progress)]) -> Result<(), MetaError> {
-        self.store.write(|txn| {
+        self.change(|txn| {
             for &(node, progress) in said {
                 let known = PROGRESS.get(txn, &node)?;
                 if known.is_some_and(|known| {

@@ -53,7 +53,7 @@ impl<K: KeyValue> Meta<K> {
         now_ms: u64,
     ) -> Result<Put, MetaError> {
         check_file_name(name)?;
-        self.store.write(|txn| {
+        self.change(|txn| {
             check_name_is_free(txn, name)?;
             let record = pool(txn, pool_id)?;
             match record.lifecycle {
@@ -78,7 +78,7 @@ impl<K: KeyValue> Meta<K> {
     /// more puts have begun; [`MetaError::UnknownPut`]; [`MetaError::FileExists`] when another put
     /// of the name was committed first.
     pub fn commit_put(&self, put: PutId, now_ms: u64) -> Result<FileRecord, MetaError> {
-        self.store.write(|txn| {
+        self.change(|txn| {
             check_not_committed(txn, put)?;
             let record = put_record(txn, put)?;
             if REPLACEMENTS.get(txn, &put)?.is_some() {
@@ -114,7 +114,7 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// When the store fails or a row is corrupt.
     pub fn abort_put(&self, put: PutId) -> Result<bool, MetaError> {
-        self.store.write(|txn| {
+        self.change(|txn| {
             let Some(record) = PUTS.get(txn, &put)? else {
                 return Ok(false);
             };
@@ -134,7 +134,7 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// [`MetaError::UnknownPut`]: the client must stop.
     pub fn touch_put(&self, put: PutId, now_ms: u64) -> Result<(), MetaError> {
-        self.store.write(|txn| {
+        self.change(|txn| {
             let mut record = put_record(txn, put)?;
             if record.touched_ms < now_ms {
                 record.touched_ms = now_ms;

@@ -51,7 +51,7 @@ impl<K: KeyValue> Meta<K> {
             nodes.len(),
             "one set of nodes for each stripe"
         );
-        self.store.write(|txn| {
+        self.change(|txn| {
             let target = same_file(txn, name, file)?;
             positions(&target, displaced)?;
             let mut placements = Vec::with_capacity(displaced.len());
@@ -98,7 +98,7 @@ impl<K: KeyValue> Meta<K> {
     /// [`MetaError::FileReplaced`]; [`MetaError::UnknownStripe`] when an old stripe no longer
     /// belongs to the file; [`MetaError::LeaseLost`] when it may have been updated since.
     pub fn commit_replacement(&self, put: PutId) -> Result<Vec<StripeRecord>, MetaError> {
-        self.store.write(|txn| {
+        self.change(|txn| {
             check_not_committed(txn, put)?;
             let record = REPLACEMENTS.get(txn, &put)?;
             let record = record.ok_or(MetaError::UnknownPut(put))?;

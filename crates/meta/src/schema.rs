@@ -100,10 +100,12 @@ pub(crate) enum Counter {
     Incarnation = 5,
     /// Total run time of coordinators in milliseconds, as last noted.
     LifetimeMs = 6,
+    /// Transactions that have changed the metadata.
+    Changes = 7,
 }
 
 impl Counter {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::NextNode,
         Self::NextPool,
         Self::NextPut,
@@ -111,6 +113,7 @@ impl Counter {
         Self::StripeCount,
         Self::Incarnation,
         Self::LifetimeMs,
+        Self::Changes,
     ];
 
     /// Its value.

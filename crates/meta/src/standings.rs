@@ -23,7 +23,7 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// [`MetaError::UnknownNode`].
     pub fn give_up(&self, id: NodeId) -> Result<Standing, MetaError> {
-        self.store.write(|txn| {
+        self.change(|txn| {
             let failed = node(txn, id)?.failed;
             change_standing(txn, id, |standing| standing.given_up |= failed)
         })
@@ -35,7 +35,7 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// [`MetaError::UnknownNode`].
     pub fn drain(&self, id: NodeId) -> Result<Standing, MetaError> {
-        self.store.write(|txn| {
+        self.change(|txn| {
             node(txn, id)?;
             change_standing(txn, id, |standing| {
                 if standing.departure == Departure::None {
@@ -50,7 +50,7 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// [`MetaError::UnknownNode`].
     pub fn keep(&self, id: NodeId) -> Result<Standing, MetaError> {
-        self.store.write(|txn| {
+        self.change(|txn| {
             node(txn, id)?;
             change_standing(txn, id, |standing| standing.departure = Departure::None)
         })
@@ -62,7 +62,7 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// [`MetaError::UnknownNode`].
     pub fn drained(&self, id: NodeId) -> Result<Standing, MetaError> {
-        self.store.write(|txn| {
+        self.change(|txn| {
             node(txn, id)?;
             let span = STRIPES_ON.between(&(id, StripeId(0)), &(id, StripeId(u64::MAX)));
             let mut is_empty = STRIPES_ON.scan(txn, &span, 1)?.is_empty();
@@ -95,7 +95,7 @@ impl<K: KeyValue> Meta<K> {
         &self,
         change: impl Fn(&mut RepairSettings),
     ) -> Result<RepairSettings, MetaError> {
-        self.store.write(|txn| {
+        self.change(|txn| {
             let mut settings = REPAIR_SETTINGS.get(txn, &())?.unwrap_or_default();
             change(&mut settings);
             REPAIR_SETTINGS.put(txn, &(), &settings)?;

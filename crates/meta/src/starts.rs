@@ -17,7 +17,7 @@ impl<K: KeyValue> Meta<K> {
     /// When the store fails or a row is corrupt.
     pub fn note_start(&self, nonce: u64) -> Result<Vec<Start>, MetaError> {
         let number = self.incarnation();
-        self.store.write(|txn| {
+        self.change(|txn| {
             STARTS.put(txn, &number, &nonce)?;
             let rows = STARTS.scan(txn, &STARTS.all(), usize::MAX)?;
             let (old, kept): (Vec<_>, Vec<_>) = rows

@@ -119,7 +119,7 @@ impl<K: KeyValue> Meta<K> {
         chunk: ChunkIndex,
         (node, made_in): (NodeId, Option<Generation>),
     ) -> Result<StripeRecord, MetaError> {
-        self.store.write(|txn| {
+        self.change(|txn| {
             let mut stripe = live_stripe(txn, id)?;
             check_generation(&stripe, expected)?;
             let old = holder_of(&stripe, chunk)?;
@@ -166,7 +166,7 @@ impl<K: KeyValue> Meta<K> {
         expected: Generation,
         nodes: &[NodeId],
     ) -> Result<StripeRecord, MetaError> {
-        self.store.write(|txn| {
+        self.change(|txn| {
             let mut stripe = live_stripe(txn, id)?;
             check_generation(&stripe, expected)?;
             assert!(
@@ -226,7 +226,7 @@ impl<K: KeyValue> Meta<K> {
         epoch: Epoch,
         stale: &[StaleChunk],
     ) -> Result<StripeRecord, MetaError> {
-        self.store.write(|txn| {
+        self.change(|txn| {
             check_term(txn, id, epoch)?;
             add_all_stale(txn, id, stale)
         })
@@ -244,7 +244,7 @@ impl<K: KeyValue> Meta<K> {
         node: NodeId,
         generation: Generation,
     ) -> Result<Option<StripeRecord>, MetaError> {
-        self.store.write(|txn| {
+        self.change(|txn| {
             let stripe = match live_stripe(txn, chunk.stripe) {
                 Ok(stripe) => stripe,
                 Err(MetaError::UnknownStripe(_)) => return Ok(None),
@@ -275,7 +275,7 @@ impl<K: KeyValue> Meta<K> {
         id: StripeId,
         stale: &[StaleChunk],
     ) -> Result<StripeRecord, MetaError> {
-        self.store.write(|txn| add_all_stale(txn, id, stale))
+        self.change(|txn| add_all_stale(txn, id, stale))
     }
 }
 

@@ -13,7 +13,7 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// [`MetaError::UnknownFile`].
     pub fn wish(&self, name: &str, wish: Wish) -> Result<(), MetaError> {
-        self.store.write(|txn| {
+        self.change(|txn| {
             let file = file(txn, name)?.put;
             WISHES.put(txn, &name.to_owned(), &WishRecord { file, wish })
         })
@@ -33,8 +33,7 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// When the store fails.
     pub fn note_lifetime(&self, lifetime_ms: u64) -> Result<(), MetaError> {
-        self.store
-            .write(|txn| Counter::LifetimeMs.reach(txn, lifetime_ms))
+        self.change(|txn| Counter::LifetimeMs.reach(txn, lifetime_ms))
     }
 
     /// The request for a file, if any.

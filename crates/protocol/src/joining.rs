@@ -102,7 +102,7 @@ pub(crate) async fn ask_to_join(
         start,
         position: shown_position(&participant.store, &identity),
         earlier: identity.starts,
-        heard: identity.coordinator,
+        heard: participant.heard(),
         rack: options.rack,
         address: options.address.clone(),
         capacity_bytes: options.capacity_bytes,
@@ -333,7 +333,8 @@ impl Joining<'_> {
             cluster: Some(begun.cluster),
             node: Some(node),
             starts: vec![options.start],
-            coordinator: Some(begun.coordinator),
+            coordinator: Some(begun.coordinator.start),
+            metadata_changes: Some(begun.coordinator.change_count),
             found_position: None,
         };
         let participant = self.participant;

@@ -438,7 +438,7 @@ impl Node {
         let request = CoordinatorRequest::Heartbeat {
             node: self.id,
             incarnation: self.options.start.number,
-            heard: self.participant.store.identity().coordinator,
+            heard: self.participant.heard(),
             position: self.participant.store.position(),
             vitals: self.take_vitals().await,
         };
@@ -451,7 +451,11 @@ impl Node {
                 lease_ms,
                 nodes,
             }) => {
-                if self.participant.follow(coordinator).await.is_ok() {
+                let is_followed = match coordinator {
+                    Some(coordinator) => self.participant.follow(coordinator).await.is_ok(),
+                    None => true,
+                };
+                if is_followed {
                     self.renew(sent_ms + lease_ms, nodes);
                 }
             }

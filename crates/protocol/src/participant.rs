@@ -2,16 +2,19 @@
 //! primary. Every answer that promises something is given after that something is durable.
 
 use crate::locks::lock;
-use crate::message::{Attestation, CommittedMark, Damage, Holding, PendingRecord, Refusal};
+use crate::message::{Attestation, CommittedMark, Damage, Holding, Origin, PendingRecord, Refusal};
 use crate::ports::{Ports, run_blocking};
 use crate::unfinished::Unfinished;
 use futures::{FutureExt, select_biased};
-use gabion_layout::{ByteRange, ChunkId, Epoch, Generation, Sequence, Start, StripeId};
+use gabion_layout::{ByteRange, ChunkId, Epoch, Generation, Sequence, StripeId};
 use gabion_store::{RecordSummary, Store, StoreError, StripeState};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// The most undecided records of a stripe that a node tells a quorum read of.
 const ATTESTED_RECORD_COUNT_MAX: usize = 256;
+/// How often a node writes down how many changes of the coordinator's metadata it has heard of.
+const NOTE_CHANGES_MS: u64 = 10_000;
 
 /// A node's store as the protocol uses it.
 #[derive(Clone)]
@@ -21,6 +24,10 @@ pub(crate) struct Participant {
     /// How often the node has asked to join. Held while a part makes something durable, which it may
     /// only in the membership in which it began: what a joining node says that it holds is final.
     membership: Arc<RwLock<u64>>,
+    /// Changes of the coordinator's metadata that the node has heard of in this run.
+    known_changes: Arc<AtomicU64>,
+    /// When they were written down last.
+    noted_changes_ms: Arc<AtomicU64>,
     /// Chunks whose repair may go on with other helpers.
     pub(crate) unfinished: Arc<Mutex<Unfinished>>,
 }
@@ -31,6 +38,8 @@ impl Participant {
             store,
             ports,
             membership: Arc::default(),
+            known_changes: Arc::default(),
+            noted_changes_ms: Arc::default(),
             unfinished: Arc::default(),
         }
     }
@@ -97,21 +106,48 @@ impl Participant {
         }
     }
 
-    /// Remembers a start of the coordinator, unless it is older than one that is remembered or another
-    /// one of the same number: then that coordinator has an old copy of the metadata.
-    pub(crate) async fn follow(&self, coordinator: Start) -> Result<(), Refusal> {
-        let mut identity = self.store.identity();
-        match identity.coordinator {
-            Some(known) if known == coordinator => return Ok(()),
-            Some(known) if known.number >= coordinator.number => {
-                let why = "the coordinator has an old copy of its metadata";
-                return Err(Refusal::Invalid(why.to_owned()));
-            }
-            _ => {}
+    /// The newest coordinator that the node has heard of. What its metadata has changed in the last seconds before
+    /// the node's start is forgotten.
+    pub(crate) fn heard(&self) -> Option<Origin> {
+        let identity = self.store.identity();
+        let change_count = self.known_changes.load(Ordering::Acquire);
+        Some(Origin {
+            start: identity.coordinator?,
+            change_count: change_count.max(identity.metadata_changes.unwrap_or(0)),
+        })
+    }
+
+    /// Remembers a coordinator, unless its start is older than one that is remembered or another one of the
+    /// same number, or its metadata has made fewer changes: then it has an old copy of the metadata.
+    pub(crate) async fn follow(&self, coordinator: Origin) -> Result<(), Refusal> {
+        let Origin {
+            start,
+            change_count,
+        } = coordinator;
+        let known = self.heard();
+        // Answers of one start may overtake each other.
+        let is_old = known.is_some_and(|known| {
+            known.start != start
+                && (known.start.number >= start.number || known.change_count > change_count)
+        });
+        if is_old {
+            let why = "the coordinator has an old copy of its metadata";
+            return Err(Refusal::Invalid(why.to_owned()));
         }
-        identity.coordinator = Some(coordinator);
-        self.with_store(move |store| store.set_identity(&identity))
-            .await
+        let now_ms = self.ports.now_ms();
+        let noted_ms = self.noted_changes_ms.load(Ordering::Acquire);
+        let is_news = known.is_none_or(|known| known.change_count < change_count);
+        let is_due = is_news && now_ms >= noted_ms + NOTE_CHANGES_MS;
+        if is_due || known.is_none_or(|known| known.start != start) {
+            let mut identity = self.store.identity();
+            identity.coordinator = Some(start);
+            identity.metadata_changes = Some(change_count);
+            self.with_store(move |store| store.set_identity(&identity))
+                .await?;
+            self.noted_changes_ms.store(now_ms, Ordering::Release);
+        }
+        self.known_changes.fetch_max(change_count, Ordering::AcqRel);
+        Ok(())
     }
 
     /// Fences off older terms, then says what is held of the stripe.

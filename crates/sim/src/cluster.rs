@@ -58,6 +58,10 @@ pub(crate) struct NodeMachine {
     pub(crate) running: Option<Running>,
 }
 
+/// Age of a copy of the metadata that may come back: nodes have heard of later changes since, and have written that
+/// down.
+const IMAGE_AGE_US: u64 = 20_000_000;
+
 pub(crate) struct Running {
     party: Party,
     /// Once it has joined.
@@ -72,6 +76,8 @@ pub(crate) struct Cluster {
     pub(crate) tally: Arc<Tally>,
     pub(crate) shape: Shape,
     meta: MetaDisk,
+    /// A copy of the metadata of an earlier time, and when it was made.
+    meta_image: Mutex<Option<(MetaDisk, u64)>>,
     /// Looks at the metadata beside the coordinator.
     pub(crate) observer: Meta<Onlooker>,
     pub(crate) watch: Watch,
@@ -158,6 +164,7 @@ impl Cluster {
             tally,
             shape,
             meta,
+            meta_image: Mutex::default(),
             observer,
             watch: Watch::default(),
             hangs: Arc::default(),
@@ -280,12 +287,36 @@ impl Cluster {
 
     /// Starts the coordinator unless it runs.
     pub(crate) fn start_coordinator(&self) {
+        self.start_coordinator_on(self.meta.clone());
+    }
+
+    /// Makes a copy of the metadata.
+    pub(crate) fn keep_meta_image(&self) {
+        let image = (self.meta.copy(), self.world.now_us());
+        *lock(&self.meta_image) = Some(image);
+    }
+
+    /// Starts the coordinator with the copy of the metadata, if there is one that nodes have heard enough after to
+    /// give away. Whether it was started.
+    pub(crate) fn start_coordinator_on_image(&self) -> bool {
+        let now_us = self.world.now_us();
+        let image = lock(&self.meta_image).take_if(|(_, at_us)| *at_us + IMAGE_AGE_US <= now_us);
+        let Some((image, _)) = image else {
+            return false;
+        };
+        self.world
+            .note("the coordinator gets an old copy of its metadata");
+        self.start_coordinator_on(image);
+        true
+    }
+
+    fn start_coordinator_on(&self, disk: MetaDisk) {
         let mut running = lock(&self.coordinator);
         if running.is_some() {
             return;
         }
         let party = self.begin(COORDINATOR);
-        let opened = Meta::open(self.meta.clone()).and_then(|meta| {
+        let opened = Meta::open(disk).and_then(|meta| {
             let options = coordinator_options();
             Coordinator::new(meta, self.ports(party, None), options)
         });

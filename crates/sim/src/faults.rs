@@ -51,6 +51,8 @@ pub enum Fault {
     KillCoordinator,
     /// The coordinator is away for longer than any lease.
     CoordinatorAway,
+    /// The coordinator runs with an old copy of its metadata for a while, and then with the newer one again.
+    OldMetadata,
     /// Transactions of the metadata fail.
     MetaError,
     /// A transaction of the metadata is durable, and its commit says that it failed.
@@ -68,7 +70,7 @@ pub enum Fault {
 }
 
 /// As often as each should happen.
-pub(crate) const FAULTS: [(Fault, u64); 29] = [
+pub(crate) const FAULTS: [(Fault, u64); 30] = [
     (Fault::Kill, 3),
     (Fault::PowerLoss, 2),
     (Fault::PowerLossInWrite, 3),
@@ -92,6 +94,7 @@ pub(crate) const FAULTS: [(Fault, u64); 29] = [
     (Fault::KillClient, 2),
     (Fault::KillCoordinator, 2),
     (Fault::CoordinatorAway, 1),
+    (Fault::OldMetadata, 1),
     (Fault::MetaError, 1),
     (Fault::UnknownCommit, 1),
     (Fault::Cut, 2),

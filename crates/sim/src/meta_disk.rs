@@ -14,6 +14,20 @@ pub(crate) struct MetaDisk {
     pub(crate) doubtful: Arc<AtomicU64>,
 }
 
+impl MetaDisk {
+    /// A disk with a copy of what is on this one now.
+    pub(crate) fn copy(&self) -> Self {
+        let copy = Self::default();
+        let rows = self.store.rows();
+        let written = copy.store.write(|txn| {
+            let mut rows = rows.iter();
+            rows.try_for_each(|(key, value)| txn.put(key, value))
+        });
+        written.expect("a new disk does not fail");
+        copy
+    }
+}
+
 impl KeyValue for MetaDisk {
     fn read<T>(
         &self,

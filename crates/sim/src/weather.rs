@@ -98,6 +98,9 @@ impl Weather {
     fn keep_image(&self) {
         let slots = self.cluster.node_slots();
         let is_kept = |dice: &mut Dice| dice.one_in(4).then(|| *dice.pick(&slots));
+        if self.cluster.world.roll(|dice| dice.one_in(12)) {
+            self.cluster.keep_meta_image();
+        }
         if let Some(slot) = self.cluster.world.roll(is_kept) {
             self.cluster.keep_image(slot);
         }
@@ -156,6 +159,7 @@ impl Weather {
             Fault::Suspend => self.pause(lasting_ms, false).await,
             Fault::KillCoordinator => self.restart_coordinator(long_ms).await,
             Fault::CoordinatorAway => self.restart_coordinator(4_000 + lasting_ms).await,
+            Fault::OldMetadata => return self.use_old_metadata(short_ms, long_ms).await,
             Fault::MetaError | Fault::UnknownCommit => {
                 self.fail_meta(fault, long_ms / 2, short_ms).await;
             }
@@ -199,6 +203,20 @@ impl Weather {
         self.cluster.kill_coordinator();
         self.cluster.world.sleep(down_ms * 1000).await;
         self.cluster.start_coordinator();
+    }
+
+    /// The coordinator's metadata is a copy of an earlier time for a while. Whether there was one.
+    async fn use_old_metadata(&self, down_ms: u64, old_ms: u64) -> bool {
+        let (cluster, world) = (&self.cluster, &self.cluster.world);
+        cluster.kill_coordinator();
+        world.sleep(down_ms * 1000).await;
+        let has_happened = cluster.start_coordinator_on_image();
+        if has_happened {
+            world.sleep(old_ms * 1000).await;
+            cluster.kill_coordinator();
+        }
+        cluster.start_coordinator();
+        has_happened
     }
 
     async fn fail_meta(&self, fault: Fault, failing_ms: u64, down_ms: u64) {

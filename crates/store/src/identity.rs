@@ -31,6 +31,8 @@ pub struct Identity {
     pub starts: Vec<Start>,
     /// The newest start of the coordinator that the node knows.
     pub coordinator: Option<Start>,
+    /// How many changes the coordinator's metadata had made when that was written last.
+    pub metadata_changes: Option<u64>,
     /// The journal's end when the store was first opened after the last admitted start. Opening a
     /// store appends to its journal, so each opening of an older copy would look newer. `None`
     /// while that start runs.
@@ -56,7 +58,8 @@ impl Identity {
             flag(self.cluster.is_some(), 0)
                 | flag(self.node.is_some(), 1)
                 | flag(self.coordinator.is_some(), 2)
-                | flag(self.found_position.is_some(), 3),
+                | flag(self.found_position.is_some(), 3)
+                | flag(self.metadata_changes.is_some(), 4),
         );
         if let Some(cluster) = self.cluster {
             bytes.extend_from_slice(&cluster.0.to_le_bytes());
@@ -69,8 +72,8 @@ impl Identity {
             put_varint(&mut bytes, start.number);
             put_varint(&mut bytes, start.nonce);
         }
-        if let Some(position) = self.found_position {
-            put_varint(&mut bytes, position);
+        for number in [self.found_position, self.metadata_changes] {
+            number.inspect(|&number| put_varint(&mut bytes, number));
         }
         let crc = crc32c(&bytes);
         bytes.extend_from_slice(&crc.to_le_bytes());
@@ -108,6 +111,9 @@ impl Identity {
         }
         if has(3) {
             identity.found_position = Some(reader.varint()?);
+        }
+        if has(4) {
+            identity.metadata_changes = Some(reader.varint()?);
         }
         reader.finish()?;
         Some(identity)
@@ -184,6 +190,7 @@ mod tests {
         identity.node = Some(NodeId(7));
         identity.coordinator = Some(start(3));
         identity.found_position = Some(u64::MAX);
+        identity.metadata_changes = Some(300);
         identity.begin(start(1));
         identity.begin(start(2));
         let bytes = identity.encode();

@@ -83,21 +83,28 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     }
 
     /// Starts the work that nobody asks for: declaring silent nodes failed, repair, removal of
-    /// garbage and expiry of puts. It goes on until the metadata store fails. Call it once.
+    /// garbage and expiry of puts. It goes on until the metadata store fails. What changes nodes begins when
+    /// they have spoken. Call it once.
     pub fn start(self: &Arc<Self>) {
+        let ports = &self.ground.core.ports;
+        ports.spawn(Arc::clone(&self.members).watch().boxed());
+        ports.spawn(self.members.positions().keep().boxed());
         let tasks = [
-            Arc::clone(&self.members).watch().boxed(),
             Arc::clone(&self.repair).run().boxed(),
             Arc::clone(self.repair.throttle()).guard().boxed(),
             Arc::clone(&self.garbage).collect().boxed(),
             Arc::clone(&self.grouping).run().boxed(),
             Arc::clone(&self.files).expire_puts().boxed(),
             Arc::clone(&self.lifecycles).run().boxed(),
-            self.members.positions().keep().boxed(),
         ];
-        for task in tasks {
-            self.ground.core.ports.spawn(task);
-        }
+        let this = Arc::clone(self);
+        let begin = async move {
+            this.members.all_heard().await;
+            for task in tasks {
+                this.ground.core.ports.spawn(task);
+            }
+        };
+        ports.spawn(begin.boxed());
     }
 
     /// Answers a request. What the answer promises is durable.
@@ -110,8 +117,13 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         answer.unwrap_or_else(|Denied(sentence)| CoordinatorReply::Refused(sentence))
     }
 
-    /// Routes a request to the room whose it is.
+    /// Routes a request to the room whose it is. What clients ask waits until the nodes would have given an old
+    /// copy of the metadata away.
     async fn answer(self: &Arc<Self>, request: Ask) -> Answer {
+        if request.is_of_client() {
+            self.members.most_heard().await;
+            self.ground.core.check_whole()?;
+        }
         match request {
             Ask::CommitPool { name } => self.files.commit_pool(name).await,
             Ask::Nodes => Ok(CoordinatorReply::Nodes(self.ground.nodes.statuses())),

@@ -12,6 +12,16 @@ use gabion_meta::{Exclusion, FileRecord, PoolRecord, PutId};
 use gabion_planner::manager::Limits;
 use serde::{Deserialize, Serialize};
 
+/// Which metadata the coordinator decides by. A node remembers the newest, so that a copy of an earlier time
+/// gives itself away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Origin {
+    /// The coordinator's start.
+    pub start: Start,
+    /// How many changes its metadata has made, all of them durable.
+    pub change_count: u64,
+}
+
 /// What a node says of itself when it joins.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Applicant {
@@ -28,8 +38,8 @@ pub struct Applicant {
     /// Where its journal ended when its store was first opened after the last start that was let in; for
     /// that start itself, up to where its journal is durable.
     pub position: u64,
-    /// The newest start of a coordinator that it has heard of.
-    pub heard: Option<Start>,
+    /// The newest coordinator that it has heard of.
+    pub heard: Option<Origin>,
     /// Its rack.
     pub rack: RackId,
     /// Where it listens, as `host:port`.
@@ -83,8 +93,8 @@ pub enum CoordinatorRequest {
         node: NodeId,
         /// Its incarnation.
         incarnation: u64,
-        /// The newest start of a coordinator that it has heard of.
-        heard: Option<Start>,
+        /// The newest coordinator that it has heard of.
+        heard: Option<Origin>,
         /// Up to where its journal is durable.
         position: u64,
         /// How it fares.
@@ -264,6 +274,33 @@ pub enum CoordinatorRequest {
     Ended(StripeId),
 }
 
+impl CoordinatorRequest {
+    /// Whether a client asks for what the metadata says of files and pools, or for a change of it.
+    pub(crate) const fn is_of_client(&self) -> bool {
+        matches!(
+            self,
+            Self::CommitPool { .. }
+                | Self::CreatePool(_)
+                | Self::Reserves(_)
+                | Self::Pools
+                | Self::BeginPut { .. }
+                | Self::PlaceAnew { .. }
+                | Self::TouchPut(_)
+                | Self::CommitPut(_)
+                | Self::AbortPut(_)
+                | Self::BeginReplace { .. }
+                | Self::CommitReplace { .. }
+                | Self::Ended(_)
+                | Self::Lookup { .. }
+                | Self::List { .. }
+                | Self::RemoveFile { .. }
+                | Self::OrderForm(_)
+                | Self::Drain(_)
+                | Self::Keep(_)
+        )
+    }
+}
+
 /// How repairs are to be made. Durable when it is answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum RepairOrder {
@@ -347,8 +384,9 @@ pub enum CoordinatorReply {
     Joined(Joined),
     /// The lease goes on.
     Alive {
-        /// The coordinator's start, which the node remembers.
-        coordinator: Start,
+        /// The coordinator, which the node remembers; none while too few nodes have spoken to it to know that its
+        /// metadata is no old copy.
+        coordinator: Option<Origin>,
         /// How long from when the node sent the heartbeat.
         lease_ms: u64,
         /// All nodes.

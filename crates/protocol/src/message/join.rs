@@ -1,7 +1,8 @@
 //! What a node and the coordinator say to each other while the node joins: a session in pages.
 
+use super::Origin;
 use super::status::NodeStatus;
-use gabion_layout::{ChunkId, ClusterId, Epoch, Generation, NodeId, Sequence, Start, StripeId};
+use gabion_layout::{ChunkId, ClusterId, Epoch, Generation, NodeId, Sequence, StripeId};
 use serde::{Deserialize, Serialize};
 
 /// Chunks, with their unsettled records, that a node tells of in one page, give or take one stripe.
@@ -57,8 +58,8 @@ pub struct JoinBegun {
     pub session: JoinSession,
     /// The cluster.
     pub cluster: ClusterId,
-    /// The coordinator's start, which the node remembers.
-    pub coordinator: Start,
+    /// The coordinator, which the node remembers.
+    pub coordinator: Origin,
 }
 
 /// Which stripes a page is about.

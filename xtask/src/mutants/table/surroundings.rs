@@ -161,6 +161,42 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
+        name: "old-metadata-works-before-nodes-have-spoken",
+        file: "crates/protocol/src/coordinator/mod.rs",
+        text: "this.members.all_heard().await;",
+        replacement: "drop(this.members.all_heard());",
+        check: protocol(
+            "coordinator::identity::a_coordinator_has_nothing_removed_before_all_nodes_have_spoken",
+        ),
+    },
+    Mutant {
+        name: "old-metadata-answers-clients-before-nodes-have-spoken",
+        file: "crates/protocol/src/coordinator/mod.rs",
+        text: "if request.is_of_client() {",
+        replacement: "if request.is_of_client() && false {",
+        check: protocol(
+            "coordinator::identity::a_coordinator_answers_clients_when_most_nodes_have_spoken",
+        ),
+    },
+    Mutant {
+        name: "changes-of-the-metadata-not-compared",
+        file: "crates/protocol/src/coordinator/members/starts.rs",
+        text: "if change_count > own_count {",
+        replacement: "if change_count > own_count && false {",
+        check: protocol(
+            "coordinator::identity::a_coordinator_whose_metadata_has_made_fewer_changes_than_nodes_know_stops",
+        ),
+    },
+    Mutant {
+        name: "a-copy-of-a-replaced-chunk-counts-by-its-mark",
+        file: "crates/protocol/src/coordinator/members/inventory.rs",
+        text: "_ if facts.was_remade_after(chunk.index, held.generation) => Some(None),",
+        replacement: "_ if facts.was_remade_after(chunk.index, held.generation) && false => Some(None),",
+        check: protocol(
+            "coordinator::identity::a_copy_from_before_its_chunk_was_made_anew_is_worth_nothing",
+        ),
+    },
+    Mutant {
         name: "an-old-directory-counts-as-whole",
         file: "crates/protocol/src/coordinator/members/inventory.rs",
         text: "_ if request.went_back => Some(Some(held.mark)),",

@@ -166,6 +166,7 @@ fn judge<K: KeyValue>(
             return Err(MetaError::WentBack { proof });
         }
         let missed_after = match verdict.missed_after {
+            _ if facts.was_remade_after(chunk.index, held.generation) => Some(None),
             // Of what was appended copies may be missing, and nobody could tell which: nothing is trusted.
             _ if request.went_back && meta.appends(chunk.stripe)? => Some(None),
             _ if request.went_back => Some(Some(held.mark)),

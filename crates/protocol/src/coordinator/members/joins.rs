@@ -24,6 +24,9 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         chunk_count: u64,
     ) -> Answer {
         self.check_origin(&applicant, chunk_count)?;
+        // The node would obey an old copy of the metadata, too.
+        self.most_heard().await;
+        self.core.check_whole()?;
         if let Some(not_yet) = self.refuse_evicted(&applicant) {
             return Ok(not_yet);
         }
@@ -38,6 +41,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
             Ok(node) => node,
             Err(not_yet) => return Ok(not_yet),
         };
+        self.starts.note_word(node);
         // From here on, what repairs were about to do to this node is void.
         *joins.entry(node).or_default() += 1;
         let record = self.core.with_meta(move |meta| meta.node(node)).await?;
@@ -60,7 +64,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         Ok(CoordinatorReply::JoinBegun(JoinBegun {
             session,
             cluster: self.core.meta.cluster(),
-            coordinator: self.starts.own(),
+            coordinator: self.origin(),
         }))
     }
 

@@ -4,10 +4,11 @@ use super::Members;
 use crate::coordinator::core::{Answer, Denied, lock};
 use crate::event::Event;
 use crate::message::{
-    Applicant, CoordinatorReply, EndCause, JoinSession, Liveness, NodeStatus, StoreFailure, Vitals,
+    Applicant, CoordinatorReply, EndCause, JoinSession, Liveness, NodeStatus, Origin, StoreFailure,
+    Vitals,
 };
 use crate::ports::reach;
-use gabion_layout::{NodeId, Start};
+use gabion_layout::NodeId;
 use gabion_meta::{KeyValue, Meta, MetaError, Progress};
 use std::sync::Arc;
 
@@ -104,16 +105,25 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         }
     }
 
+    /// Which metadata this coordinator decides by.
+    pub(super) fn origin(&self) -> Origin {
+        Origin {
+            start: self.starts.own(),
+            change_count: self.core.meta.change_count(),
+        }
+    }
+
     /// Renews the lease of a node, which says of which coordinator it has heard, unless it may leave.
     pub(in crate::coordinator) fn heartbeat(
         &self,
-        (node, heard): (NodeId, Option<Start>),
+        (node, heard): (NodeId, Option<Origin>),
         progress: Progress,
         vitals: &Vitals,
     ) -> Answer {
         self.starts.hear(&self.nodes, &self.core, node, heard)?;
         let incarnation = progress.incarnation;
         self.nodes.note_vitals(node, vitals);
+        let silence = self.silence();
         let now_ms = self.core.ports.now_ms();
         let mut roster = lock(&self.nodes.roster);
         let is_evicted = lock(&self.nodes.suspicions).is_evicted(node);
@@ -123,8 +133,9 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
             roster.note_array(node, vitals.array.clone());
             self.positions.note(node, progress);
             lock(&self.nodes.suspicions).hear_heartbeat(node, incarnation);
+            let (silent_count, up_count) = silence;
             CoordinatorReply::Alive {
-                coordinator: self.starts.own(),
+                coordinator: are_few(silent_count, up_count).then(|| self.origin()),
                 lease_ms: self.core.options.timing.lease_ms,
                 nodes: roster.statuses(now_ms, &lock(&self.nodes.suspicions)),
             }
@@ -178,6 +189,38 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         Ok(CoordinatorReply::Done)
     }
 
+    /// Waits until each node has spoken to this run of the coordinator, or its lease has run out. By then a
+    /// coordinator with an old copy of the metadata has stopped: what the copy knows nothing of, its work would
+    /// remove.
+    pub(in crate::coordinator) async fn all_heard(&self) {
+        self.heard(|silent_count, _| silent_count == 0).await;
+    }
+
+    /// Waits until most of the nodes whose leases run have spoken to this run of the coordinator. Most have also
+    /// spoken to any other run that clients or nodes have followed.
+    pub(in crate::coordinator) async fn most_heard(&self) {
+        self.heard(are_few).await;
+    }
+
+    /// Waits until this holds for the nodes that have not spoken and all whose leases run, or the coordinator stops.
+    async fn heard(&self, is_enough: impl Fn(usize, usize) -> bool) {
+        let tick_ms = (self.core.options.heartbeat_ms / 4).max(1);
+        while !self.core.is_broken() {
+            let (silent_count, up_count) = self.silence();
+            if is_enough(silent_count, up_count) {
+                return;
+            }
+            self.core.ports.sleep_ms(tick_ms).await;
+        }
+    }
+
+    /// How many of the nodes whose leases run have not spoken to this run of the coordinator, and how many there are.
+    fn silence(&self) -> (usize, usize) {
+        let up = lock(&self.nodes.roster).up(self.core.ports.now_ms());
+        let silent = up.iter().filter(|&&node| !self.starts.has_confirmed(node));
+        (silent.count(), up.len())
+    }
+
     /// Declares silent nodes failed, until the metadata store fails.
     pub(in crate::coordinator) async fn watch(self: Arc<Self>) {
         // Twice as often as nodes speak: a failure is found soon after it is one.
@@ -220,4 +263,9 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         self.give_nodes_up(given_up).await?;
         self.check_departures().await
     }
+}
+
+/// Whether so many silent nodes are less than half of those whose leases run.
+fn are_few(silent_count: usize, up_count: usize) -> bool {
+    2 * silent_count < up_count || up_count == 0
 }

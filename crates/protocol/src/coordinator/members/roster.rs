@@ -73,6 +73,14 @@ impl Roster {
         self.membership.was_heard(node)
     }
 
+    /// The nodes that count as up.
+    pub(super) fn up(&self, now_ms: u64) -> Vec<NodeId> {
+        let nodes = self.records.keys().copied();
+        nodes
+            .filter(|&node| self.liveness(node, now_ms) == Liveness::Up)
+            .collect()
+    }
+
     /// Starts the lease of a node that joins. False when a later run of it has joined already.
     pub(super) fn admit(&mut self, node: NodeId, incarnation: u64, now_ms: u64) -> bool {
         match self.membership.heartbeat(node, incarnation, now_ms) {

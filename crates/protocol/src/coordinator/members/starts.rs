@@ -3,6 +3,7 @@
 
 use super::nodes::Nodes;
 use crate::coordinator::core::{Core, Denied, lock};
+use crate::message::Origin;
 use gabion_layout::{NodeId, Start};
 use gabion_meta::{KeyValue, MetaError};
 use std::collections::BTreeMap;
@@ -36,6 +37,16 @@ impl Starts {
         self.own
     }
 
+    /// Notes that a node which knows of no coordinator has spoken to this run.
+    pub(super) fn note_word(&self, node: NodeId) {
+        lock(&self.first_words).entry(node).or_default();
+    }
+
+    /// Whether a node has spoken to this run and knew of no newer metadata.
+    pub(super) fn has_confirmed(&self, node: NodeId) -> bool {
+        lock(&self.first_words).contains_key(&node)
+    }
+
     /// Whether a start may have been one of this metadata. Of forgotten ones nothing is known.
     fn may_know(&self, start: Start) -> bool {
         let oldest = self.nonces.first_key_value().map(|(&number, _)| number);
@@ -53,12 +64,24 @@ impl Starts {
         nodes: &Nodes<K>,
         core: &Core<K>,
         node: NodeId,
-        heard: Option<Start>,
+        heard: Option<Origin>,
     ) -> Result<(), Denied> {
-        let Some(heard) = heard else {
+        let Some(Origin {
+            start: heard,
+            change_count,
+        }) = heard
+        else {
+            self.note_word(node);
             return Ok(());
         };
         if self.may_know(heard) {
+            let own_count = core.meta.change_count();
+            if change_count > own_count {
+                let proof = format!(
+                    "{node} has heard of change {change_count} of the metadata, which ends with change {own_count}"
+                );
+                return Err(core.stop(MetaError::WentBack { proof }).into());
+            }
             lock(&self.first_words).entry(node).or_insert(heard.number);
             return Ok(());
         }

@@ -165,12 +165,7 @@ fn an_address_is_taken_from_a_node_that_is_not_there_any_more() {
         bed.stop(NodeId(node));
     }
     bed.restart();
-    let busy = join(&mut bed, 0, &others);
-    assert!(
-        matches!(busy, CoordinatorReply::Busy(_)),
-        "it may be heard yet: {busy:?}"
-    );
-    bed.pass(400);
+    // The answer takes until the others could have been heard.
     let joined = join(&mut bed, 0, &others);
     assert!(matches!(joined, CoordinatorReply::Joined(_)), "{joined:?}");
     assert_eq!(address_of(&mut bed, 0), others);

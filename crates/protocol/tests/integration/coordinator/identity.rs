@@ -7,8 +7,9 @@ use gabion_layout::{ChunkId, ChunkIndex, ClusterId, Epoch, Generation, NodeId, S
 use gabion_protocol::event::Event;
 use gabion_protocol::message::{
     Applicant, CoordinatorReply, CoordinatorRequest, HeldChunk, JoinBegun, NodeReply, NodeRequest,
-    Progress, RepairOrder, Vitals,
+    Origin, Progress, RepairOrder, Vitals,
 };
+use std::sync::Arc;
 
 #[track_caller]
 fn assert_refused(reply: &CoordinatorReply, words: &str) {
@@ -20,6 +21,13 @@ fn assert_refused(reply: &CoordinatorReply, words: &str) {
 
 fn start(number: u64, nonce: u64) -> Start {
     Start { number, nonce }
+}
+
+fn of_start(start: Start) -> Origin {
+    Origin {
+        start,
+        change_count: 0,
+    }
 }
 
 fn held(chunk: ChunkId, epoch: u64, mark: u64) -> HeldChunk {
@@ -132,7 +140,7 @@ fn a_coordinator_that_nodes_know_more_of_than_itself_stops() {
         let heartbeat = CoordinatorRequest::Heartbeat {
             node: NodeId(3),
             incarnation: u64::MAX,
-            heard: Some(start(number, nonce)),
+            heard: Some(of_start(start(number, nonce))),
             position: 0,
             vitals: Vitals::default(),
         };
@@ -149,6 +157,133 @@ fn a_coordinator_that_nodes_know_more_of_than_itself_stops() {
 }
 
 #[test]
+fn a_coordinator_whose_metadata_has_made_fewer_changes_than_nodes_know_stops() {
+    for is_old in [false, true] {
+        let mut bed = Bed::three_racks();
+        let node = Box::new(bed.applicant(Some(NodeId(0)), 0, 0, 2));
+        let reply = bed.ask(CoordinatorRequest::BeginJoin {
+            node,
+            chunk_count: 0,
+        });
+        let CoordinatorReply::JoinBegun(JoinBegun { coordinator, .. }) = reply else {
+            panic!("{reply:?}");
+        };
+        assert!(coordinator.change_count > 0, "the nodes joined");
+        let change_count = if is_old {
+            u64::MAX
+        } else {
+            coordinator.change_count
+        };
+        let heartbeat = CoordinatorRequest::Heartbeat {
+            node: NodeId(3),
+            incarnation: u64::MAX,
+            heard: Some(Origin {
+                change_count,
+                ..coordinator
+            }),
+            position: 0,
+            vitals: Vitals::default(),
+        };
+        let answer = bed.ask(heartbeat);
+        if is_old {
+            assert_refused(&answer, "is an old copy (node 3 has heard of change");
+            assert_refused(&bed.ask(CoordinatorRequest::Nodes), "is an old copy");
+        } else {
+            let is_alive = matches!(answer, CoordinatorReply::Alive { .. });
+            assert!(is_alive, "{answer:?}");
+        }
+    }
+}
+
+#[test]
+fn a_coordinator_answers_clients_when_most_nodes_have_spoken() {
+    let mut bed = Bed::three_racks();
+    bed.put("f", 1);
+    bed.restart();
+    let coordinator = Arc::clone(&bed.coordinator);
+    let lookup = CoordinatorRequest::Lookup {
+        name: "f".to_owned(),
+    };
+    let mut answer = std::pin::pin!(coordinator.handle(lookup));
+    for node in (0..5).map(NodeId) {
+        let none_yet = answer.as_mut().now_or_never();
+        assert!(none_yet.is_none(), "before {node} has spoken: {none_yet:?}");
+        bed.heartbeat(node, Vitals::default());
+    }
+    bed.pass(100);
+    let answer = answer.now_or_never();
+    assert!(
+        matches!(answer, Some(CoordinatorReply::File(_))),
+        "{answer:?}"
+    );
+    // An operator wants to know more before that.
+    bed.restart();
+    assert!(
+        bed.coordinator
+            .handle(CoordinatorRequest::Status)
+            .now_or_never()
+            .is_some()
+    );
+}
+
+#[test]
+fn a_coordinator_has_nothing_removed_before_all_nodes_have_spoken() {
+    let mut bed = Bed::three_racks();
+    let (file, stripes) = bed.begin_put("f", 4 << 20);
+    bed.ask(CoordinatorRequest::CommitPut(file));
+    bed.hook(|node, request| {
+        matches!(request, NodeRequest::Remove { .. }).then(|| ready(Err(gone(node))).boxed())
+    });
+    bed.ask(CoordinatorRequest::RemoveFile {
+        name: "f".to_owned(),
+        file,
+    });
+    bed.unhook();
+    bed.take_log();
+    bed.restart();
+    let asked_at = |bed: &mut Bed| {
+        let log = bed.take_log();
+        let removals = log
+            .iter()
+            .filter(|asked| matches!(asked.request, NodeRequest::Remove { .. }));
+        removals.map(|asked| asked.node).collect::<Vec<_>>()
+    };
+    for node in (0..9).map(NodeId) {
+        assert_eq!(asked_at(&mut bed), [], "not before {node} has spoken");
+        bed.heartbeat(node, Vitals::default());
+    }
+    bed.pass(100);
+    let mut asked = asked_at(&mut bed);
+    let mut nodes = stripes[0].nodes.clone();
+    asked.sort_unstable();
+    nodes.sort_unstable();
+    assert_eq!(asked, nodes);
+}
+
+#[test]
+fn a_copy_from_before_its_chunk_was_made_anew_is_worth_nothing() {
+    for (generation, is_trusted) in [(1, false), (2, true)] {
+        let mut bed = Bed::three_racks();
+        let stripe = bed.put("f", 1).remove(0);
+        let node = stripe.nodes[3];
+        let chunk = chunk_on(&stripe, node);
+        bed.report_damage(chunk);
+        bed.pass(100);
+        assert_eq!(bed.stripe("f").stale, [], "it was made anew in place");
+        bed.ask(CoordinatorRequest::OrderRepair(RepairOrder::Pause));
+        let applicant = bed.applicant(Some(node), node.0, node.0 / 3, u64::MAX);
+        let told = HeldChunk {
+            generation: Generation(generation),
+            ..held(chunk, 1, 0)
+        };
+        bed.let_in(applicant, vec![told]);
+        let stale = bed.stripe("f").staleness(chunk.index);
+        let missed_after = stale.map(|stale| stale.missed_after);
+        assert_eq!(missed_after, (!is_trusted).then_some(None), "{generation}");
+    }
+}
+
+#[test]
 fn one_node_that_followed_an_old_copy_does_not_stop_a_coordinator_that_most_confirm() {
     let mut bed = Bed::three_racks();
     let applicant = bed.applicant(Some(NodeId(0)), 0, 0, 2);
@@ -161,16 +296,22 @@ fn one_node_that_followed_an_old_copy_does_not_stop_a_coordinator_that_most_conf
         panic!("{reply:?}");
     };
     bed.restart();
-    for node in 0..5 {
-        let applicant = Applicant {
+    for node in (0..5).map(NodeId) {
+        let heartbeat = CoordinatorRequest::Heartbeat {
+            node,
+            incarnation: bed.incarnation(node),
             heard: Some(coordinator),
-            ..bed.applicant(Some(NodeId(node)), node, node / 3, u64::MAX)
+            position: 0,
+            vitals: Vitals::default(),
         };
-        let reply = bed.let_in(applicant, vec![]);
-        assert!(matches!(reply, CoordinatorReply::Joined(_)), "{reply:?}");
+        let reply = bed.ask(heartbeat);
+        assert!(matches!(reply, CoordinatorReply::Alive { .. }), "{reply:?}");
     }
     let misled = Applicant {
-        heard: Some(start(coordinator.number, coordinator.nonce + 1)),
+        heard: Some(of_start(start(
+            coordinator.start.number,
+            coordinator.start.nonce + 1,
+        ))),
         ..bed.applicant(Some(NodeId(8)), 8, 2, u64::MAX)
     };
     assert_refused(&bed.let_in(misled, vec![]), "old copy of the metadata");

@@ -449,6 +449,7 @@ fn a_coordinator_that_crashes_in_a_repair_does_it_again() {
     );
     bed.unhook();
     bed.restart();
+    bed.pass(100);
     assert_eq!(
         bed.failures_left(),
         [(2, 1)],

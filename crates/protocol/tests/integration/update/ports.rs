@@ -13,8 +13,8 @@ use gabion_layout::{
 use gabion_meta::{PoolRecord, PoolSpec};
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Decided, Effect, EndCause, Flow, InventoryPage,
-    JoinBegun, JoinSession, Joined, Liveness, NodeReply, NodeRequest, NodeStatus, PageAnswer,
-    Refusal, Scope, StripeLease,
+    JoinBegun, JoinSession, Joined, Liveness, NodeReply, NodeRequest, NodeStatus, Origin,
+    PageAnswer, Refusal, Scope, StripeLease,
 };
 use gabion_protocol::node::Node;
 use gabion_protocol::ports::{Address, CallError, Ports};
@@ -85,6 +85,15 @@ pub(crate) struct BedPorts {
     pub(crate) me: NodeId,
     pub(crate) world: Arc<Mutex<World>>,
 }
+
+/// The coordinator that speaks here.
+const ORIGIN: Origin = Origin {
+    start: gabion_layout::Start {
+        number: 0,
+        nonce: 0,
+    },
+    change_count: 0,
+};
 
 fn pool(update: UpdateScheme) -> PoolRecord {
     PoolRecord {
@@ -190,7 +199,7 @@ impl BedPorts {
                     number: 1,
                 },
                 cluster: gabion_layout::ClusterId(1),
-                coordinator: gabion_layout::Start::default(),
+                coordinator: ORIGIN,
             }),
             CoordinatorRequest::TellChunks(page) => self.told(&page),
             CoordinatorRequest::EndJoin(end) => CoordinatorReply::Joined(Joined {
@@ -204,7 +213,7 @@ impl BedPorts {
                 CoordinatorReply::Rejoin
             }
             CoordinatorRequest::Heartbeat { .. } => CoordinatorReply::Alive {
-                coordinator: gabion_layout::Start::default(),
+                coordinator: Some(ORIGIN),
                 lease_ms: self.lease_ms(),
                 nodes: self.joined(),
             },
