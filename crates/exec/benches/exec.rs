@@ -1,7 +1,7 @@
-//! What the executor costs beside the sums that it computes: each line runs a part whose reads are
-//! answered and whose sends are credited at once, and then the bare kernel over the same buffers.
-//! The two take turns; a figure is the best of all rounds, because a busy machine only ever adds to
-//! it. Rates count the bytes that are read or received.
+//! Measures the executor's overhead beside the sums that it computes. Each line runs a part whose
+//! reads are answered and whose sends are credited at once, and then the bare kernel over the same
+//! buffers. The two take turns; a figure is the best of all rounds, since a busy machine only adds
+//! time. Rates count the bytes read or received.
 //!
 //! `cargo bench -p gabion-exec --bench exec [-- --quick]`
 
@@ -18,14 +18,14 @@ use std::hint::black_box;
 use std::time::Instant;
 
 const KIB: u64 = 1 << 10;
-/// What the executor should reach of the bare kernel's rate.
+/// Target share of the bare kernel's rate.
 const GOAL: f64 = 0.85;
 /// Buffers that stand for all slices of a value, as many as a disk cache or a socket would reuse.
 const BUFFER_COUNT: u64 = 8;
 const CACHE_LINE_BYTES: usize = 64;
 
 fn main() {
-    // Cargo passes `--bench`, which says nothing new.
+    // Cargo passes `--bench`, which is redundant.
     let is_quick = std::env::args().any(|argument| argument == "--quick");
     let round_count = if is_quick { 25 } else { 200 };
     println!(
@@ -47,7 +47,7 @@ fn main() {
 struct Case {
     name: &'static str,
     part: Part,
-    /// The sums of one slice; none where only events are of interest.
+    /// The sums of one slice; none where only events are measured.
     kernel: Option<(Coefficients, u64)>,
 }
 
@@ -129,7 +129,7 @@ fn sums_of(plan: &Plan, at: NodeId) -> Coefficients {
 }
 
 impl Case {
-    /// Measures and prints. Says whether the goal, if there is one, is met.
+    /// Measures and prints. Returns whether the goal, if any, is met.
     fn measure(&self, round_count: usize) -> bool {
         let mut world = World::new(&self.part);
         let bytes = world.incoming_bytes() as f64;
@@ -156,7 +156,7 @@ impl Case {
     }
 }
 
-/// A value that comes from outside.
+/// A value from outside the part.
 struct Incoming {
     id: ValueId,
     slices: Slices,
@@ -203,7 +203,7 @@ impl World {
         self.incoming.iter().map(|v| v.slices.bytes()).sum()
     }
 
-    /// Runs the part to its end. Returns how many events that took.
+    /// Runs the part to its end. Returns the number of events.
     fn run(&mut self, part: &Part) -> u64 {
         let (mut executor, commands) = Executor::new(part).expect("a planner's part");
         self.answer(commands);
@@ -254,7 +254,7 @@ impl World {
         }
     }
 
-    /// Seconds that the sums alone take, over the same slices.
+    /// Time of the sums alone over the same slices, in seconds.
     fn run_bare(&self, coefficients: &Coefficients, slice_bytes: u64) -> f64 {
         let length = slice_bytes as usize;
         // One buffer a sum, used before and on whole cache lines: the best that a caller could do.

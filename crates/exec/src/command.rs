@@ -1,32 +1,32 @@
-//! What an executor hears and what it asks for.
+//! The executor's events and commands.
 
 use bytes::Bytes;
 use gabion_layout::{ByteRange, ChunkIndex, NodeId};
 use gabion_plan::{Log, ValueId};
 
-/// Where bytes are fetched from.
+/// Source of fetched bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
     /// A stored chunk.
     Chunk(ChunkIndex),
-    /// New bytes of a data chunk that the asker gave.
+    /// New bytes of a data chunk from the initiator.
     Input(ChunkIndex),
     /// Bytes of a data chunk in one of this node's logs.
     Log(Log, ChunkIndex),
 }
 
-/// Where bytes are stored.
+/// Destination of stored bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sink {
     /// A chunk.
     Write(ChunkIndex),
     /// The record of an update, for a log.
     Append(Log, ChunkIndex),
-    /// The asker's memory.
+    /// The initiator's memory.
     Deliver(ChunkIndex),
 }
 
-/// What happened.
+/// Input to the executor.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A [`Command::Fetch`] has its bytes.
@@ -35,7 +35,7 @@ pub enum Event {
         step: ValueId,
         /// The slice of the command.
         slice: u64,
-        /// Exactly the bytes asked for.
+        /// Exactly the requested bytes.
         bytes: Bytes,
     },
     /// A slice of an incoming value arrived.
@@ -47,37 +47,37 @@ pub enum Event {
         /// Its bytes.
         bytes: Bytes,
     },
-    /// The receiver of an outgoing value has room.
+    /// The receiver of an outgoing value grants credit.
     Credited {
         /// The sending step.
         value: ValueId,
-        /// For how many more slices.
+        /// Number of further slices.
         slices: u64,
     },
-    /// A [`Command::Store`] is done (not necessarily durable; the driver sees to that at the end).
+    /// A [`Command::Store`] is done (not necessarily durable; the driver ensures that at the end).
     Stored {
         /// The step of the command.
         step: ValueId,
     },
 }
 
-/// What the driver has to do.
+/// Work for the driver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Command {
-    /// Get bytes and answer with [`Event::Fetched`].
+    /// Fetch bytes and answer with [`Event::Fetched`].
     Fetch {
-        /// Names the answer.
+        /// Identifies the answer.
         step: ValueId,
-        /// Names the answer.
+        /// Identifies the answer.
         slice: u64,
-        /// Where they are.
+        /// Their source.
         source: Source,
-        /// Which bytes of the chunk.
+        /// The bytes of the chunk.
         range: ByteRange,
     },
     /// Send a slice.
     Send {
-        /// To whom.
+        /// The receiver.
         to: NodeId,
         /// The sending step.
         value: ValueId,
@@ -86,22 +86,22 @@ pub enum Command {
         /// Its bytes.
         bytes: Bytes,
     },
-    /// Tell the sender of an incoming value that there is room.
+    /// Grant credit to the sender of an incoming value.
     Grant {
         /// The sender.
         from: NodeId,
         /// The sending step.
         value: ValueId,
-        /// For how many more slices.
+        /// Number of further slices.
         slices: u64,
     },
-    /// Put bytes somewhere and answer with [`Event::Stored`].
+    /// Store bytes and answer with [`Event::Stored`].
     Store {
-        /// Names the answer.
+        /// Identifies the answer.
         step: ValueId,
-        /// Where they go.
+        /// Their destination.
         sink: Sink,
-        /// Which bytes of the chunk.
+        /// The bytes of the chunk.
         range: ByteRange,
         /// The bytes.
         bytes: Bytes,

@@ -1,4 +1,4 @@
-//! The executor as its drivers see it: a part, and one of two ways through its slices.
+//! The executor's interface: a part, run in one of two step orders.
 
 use crate::command::{Command, Event};
 use crate::graph::MalformedPart;
@@ -11,15 +11,15 @@ use thiserror::Error;
 /// Why a part cannot go on: its plan or a peer is wrong.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum ExecError {
-    /// The part makes no sense.
+    /// The part is invalid.
     #[error(transparent)]
     Malformed(#[from] MalformedPart),
-    /// An event that does not belong here.
+    /// An invalid event.
     #[error("step {} {reason}", step.0)]
     Unexpected {
-        /// The step that the event names.
+        /// The step in the event.
         step: ValueId,
-        /// Why it does not belong.
+        /// The reason.
         reason: &'static str,
     },
 }
@@ -37,10 +37,10 @@ enum Way {
 }
 
 impl Executor {
-    /// An executor of `part` and its first commands.
+    /// Creates an executor of `part`, with its first commands.
     ///
     /// # Errors
-    /// [`ExecError::Malformed`] when the part makes no sense.
+    /// [`ExecError::Malformed`] when the part is invalid.
     pub fn new(part: &Part) -> Result<(Self, Vec<Command>), ExecError> {
         let (way, commands) = match part.order {
             StepOrder::Streamed => {
@@ -63,8 +63,8 @@ impl Executor {
         }
     }
 
-    /// The nodes without whose slices or credit nothing more can happen here, as far as peers are to
-    /// blame. Empty when only fetches and stores of this node are missing.
+    /// The nodes whose slices or credit the executor needs to go on. Empty when only fetches and
+    /// stores of this node are missing.
     pub fn awaited_peers(&self) -> Vec<NodeId> {
         match &self.way {
             Way::Streamed(streamed) => streamed.awaited_peers(),
@@ -72,11 +72,11 @@ impl Executor {
         }
     }
 
-    /// Takes an event and gives the commands that follow from it.
+    /// Processes an event and returns the resulting commands.
     ///
     /// # Errors
-    /// [`ExecError::Unexpected`] when the event does not belong to the part: a peer is wrong. The
-    /// executor must not be used further.
+    /// [`ExecError::Unexpected`] when the event does not fit the part: a peer is wrong. The
+    /// executor must not be used any further.
     pub fn handle(&mut self, event: Event) -> Result<Vec<Command>, ExecError> {
         match &mut self.way {
             Way::Streamed(streamed) => streamed.handle(event),

@@ -1,5 +1,5 @@
-//! A part as a graph of values, producers and consumers, made once from what a peer sent and
-//! trusted by the executor from then on.
+//! A part as a graph of values, producers and consumers. It is made once from a peer's message and
+//! validated; the executor trusts it from then on.
 
 use crate::RING_SLICES;
 use gabion_codec::kernel::Coefficients;
@@ -7,32 +7,32 @@ use gabion_layout::{ChunkIndex, NodeId, Slices};
 use gabion_plan::{Log, Part, PartStep, Step, Term, ValueId};
 use thiserror::Error;
 
-/// The most steps that a part may have.
+/// Most steps of a part.
 pub const MAX_STEPS: usize = 65_536;
-/// The most terms that the sums of a part may have together. The repair of a chunk of the largest
-/// array code has fewer than half as many.
+/// Most terms in the sums of a part. The repair of a chunk of the largest array code has fewer than
+/// half as many.
 pub const MAX_TERMS: usize = 65_536;
-/// The largest slice that a part may have.
+/// Largest slice of a part.
 pub const MAX_SLICE_BYTES: u64 = 16 << 20;
-/// The most bytes that all rings of a part may hold together.
+/// Most bytes in the rings of a part.
 pub const MAX_BUFFER_BYTES: u64 = 2 << 30;
 
-/// A part that cannot be run; a peer sent nonsense.
+/// A part that cannot be run; a peer sent an invalid one.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("the part's step {step} {reason}")]
 pub struct MalformedPart {
     /// The step's number in its plan.
     pub step: u32,
-    /// What is wrong with it.
+    /// The reason.
     pub reason: &'static str,
 }
 
-/// Where a value's slices come from.
+/// The origin of a value's slices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Producer {
     /// Read from a chunk.
     Chunk(ChunkIndex),
-    /// Given by the asker.
+    /// Given by the initiator.
     Input(ChunkIndex),
     /// Recalled from a log.
     Log(Log, ChunkIndex),
@@ -48,11 +48,11 @@ pub(crate) struct Value {
     pub(crate) id: ValueId,
     pub(crate) slices: Slices,
     pub(crate) producer: Producer,
-    /// Numbers of the consumers that take every slice of it.
+    /// Numbers of the consumers that take each of its slices.
     pub(crate) consumers: Vec<usize>,
 }
 
-/// Where a consumer puts the slices.
+/// The destination of a consumer's slices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outlet {
     /// To another node.
@@ -61,13 +61,13 @@ pub(crate) enum Outlet {
     Write(ChunkIndex),
     /// Into a log.
     Append(Log, ChunkIndex),
-    /// To the asker, as bytes of a chunk.
+    /// To the initiator, as bytes of a chunk.
     Deliver(ChunkIndex),
     /// Into the group with this number.
     Group(usize),
 }
 
-/// Something that takes a value slice by slice.
+/// A consumer takes a value slice by slice.
 #[derive(Debug)]
 pub(crate) struct Consumer {
     pub(crate) id: ValueId,
@@ -81,7 +81,7 @@ pub(crate) struct Consumer {
 /// Combine steps with the same terms' values: all their sums are computed in one pass.
 #[derive(Debug)]
 pub(crate) struct Group {
-    /// Numbers of the values that are combined, in the order of the matrix's columns.
+    /// Numbers of the combined values, in the order of the matrix's columns.
     pub(crate) inputs: Vec<usize>,
     /// This group's consumer of the first input; the others follow it.
     pub(crate) first_consumer: usize,
@@ -97,19 +97,19 @@ pub(crate) struct Graph {
     pub(crate) values: Vec<Value>,
     /// Invariant: outlets to the outside first, by ascending id; then those of the groups.
     pub(crate) consumers: Vec<Consumer>,
-    /// Consumers that are not groups'.
+    /// Number of consumers outside the groups.
     pub(crate) outlet_count: usize,
     pub(crate) groups: Vec<Group>,
 }
 
-/// Combine steps on their way to becoming a [`Group`].
+/// Combine steps that will become a [`Group`].
 struct Sums {
     inputs: Vec<usize>,
     outputs: Vec<usize>,
     rows: Vec<u8>,
 }
 
-/// What has been read of a part so far, beside the graph.
+/// The state of reading a part, beside the graph.
 #[derive(Default)]
 struct Reading {
     last_id: Option<ValueId>,
@@ -119,7 +119,7 @@ struct Reading {
 }
 
 impl Graph {
-    /// Reads a part; everything in it is suspect.
+    /// Reads a part; every field of it is untrusted.
     pub(crate) fn new(part: &Part) -> Result<Self, MalformedPart> {
         let mut graph = Self::default();
         let mut reading = Reading::default();
@@ -129,9 +129,11 @@ impl Graph {
                 reason,
             };
             if at >= MAX_STEPS {
-                return Err(malformed("is one too many"));
+                return Err(malformed(
+                    "exceeds the number of steps that a part may have",
+                ));
             }
-            // Plans number their steps, so this also says that no two have the same number.
+            // Plans number their steps, so this also ensures that the numbers are unique.
             if reading.last_id.replace(step.id) >= Some(step.id) {
                 return Err(malformed("is out of order"));
             }
@@ -163,7 +165,7 @@ impl Graph {
     ) -> Result<(), &'static str> {
         let slices = step.slices;
         if !slices.is_valid() || slices.slice_bytes > MAX_SLICE_BYTES {
-            return Err("has a stream of slices that makes no sense");
+            return Err("has an invalid stream of slices");
         }
         if step.step.makes_value() && step.step.node() == part.node {
             reading.buffer_bytes += slices.slice_bytes * slices.count.min(RING_SLICES);
@@ -172,7 +174,7 @@ impl Graph {
             }
         }
         if own_slices(&step.step).is_some_and(|own| own != slices) {
-            return Err("says two places in its chunk");
+            return Err("gives two ranges of its chunk");
         }
         let in_chunk = slices.span().end() <= part.chunk_bytes;
         match &step.step {
@@ -186,7 +188,7 @@ impl Graph {
                 Ok(())
             }
             Step::Send { .. } => Err("sends neither from nor to this node"),
-            other if other.node() != part.node => Err("is another node's"),
+            other if other.node() != part.node => Err("belongs to another node"),
             Step::Input { chunk, .. } if in_chunk => {
                 self.produce(step.id, slices, Producer::Input(*chunk));
                 Ok(())
@@ -217,7 +219,7 @@ impl Graph {
                 self.consume(step.id, value, slices, Outlet::Deliver(*chunk));
                 Ok(())
             }
-            _ => Err("leaves the chunk"),
+            _ => Err("exceeds the chunk"),
         }
     }
 
@@ -230,7 +232,7 @@ impl Graph {
     ) -> Result<(), &'static str> {
         reading.term_count += terms.len();
         if terms.is_empty() || reading.term_count > MAX_TERMS {
-            return Err("combines nothing or too much");
+            return Err("combines no terms or too many");
         }
         let sums = &mut reading.sums;
         let mut inputs = Vec::with_capacity(terms.len());
@@ -238,7 +240,7 @@ impl Graph {
             inputs.push(self.known(term.value, slices)?);
         }
         let row = terms.iter().map(|term| term.coefficient);
-        // Only the last group may grow: an older one could be an input of something in between.
+        // Only the last group may grow: an older one could be an input of a step between.
         let number = match sums.last_mut() {
             Some(last) if last.inputs == inputs => {
                 last.rows.extend(row);
@@ -309,7 +311,7 @@ impl Graph {
     }
 }
 
-/// The bytes of a chunk that a step itself says it touches.
+/// The bytes of a chunk that a step touches by its own fields.
 fn own_slices(step: &Step) -> Option<Slices> {
     match step {
         Step::Input { slices, .. }

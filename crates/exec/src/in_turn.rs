@@ -1,10 +1,11 @@
-//! One slice after another, and of each slice one step after another: what `ECPipe` calls `Pipe-S` (its
-//! section 6.4), a yardstick for what it is worth that the steps of different slices overlap.
+//! One slice after another, and for each slice one step after another: `Pipe-S` of `ECPipe` (its
+//! section 6.4), a baseline that shows the gain from overlapping the steps of different slices.
 //!
-//! A slice passes a link while both ends do nothing else. The receiver gives credit twice for each: when
-//! it has come to the slice, and when it has it. The first lets the sender send, the second lets it go
-//! on. All nodes go through the steps in the plan's order, so two that wait for each other in a ring
-//! cannot be: the first step of the first slice that is missing anywhere has both of its ends ready.
+//! A slice passes a link while both ends do nothing else. The receiver grants credit twice for
+//! each: when it has reached the slice, and when it has received it. The first lets the sender
+//! send, the second lets it go on. All nodes go through the steps in the plan's order, so there can
+//! be no cycle of waiting nodes: the first step of the first slice missing anywhere has both of its
+//! ends ready.
 
 use crate::command::{Command, Event, Sink, Source};
 use crate::executor::ExecError;
@@ -14,10 +15,10 @@ use gabion_codec::kernel::Coefficients;
 use gabion_layout::{NodeId, Slices};
 use gabion_plan::{Part, PartStep, Step, Term, ValueId};
 
-/// Credits that a receiver gives for a slice.
+/// Credits granted for a slice.
 const CREDITS_A_SLICE: u64 = 2;
 
-/// What a step does with each slice. Values are named by the position of their step in the part.
+/// A step's work on each slice. A value is identified by its step's position in the part.
 #[derive(Debug)]
 enum Deed {
     Fetch(Source),
@@ -40,7 +41,7 @@ enum Deed {
     },
 }
 
-/// A step, and the slice of its value that is at hand.
+/// A step, and the current slice of its value.
 #[derive(Debug)]
 struct Stage {
     id: ValueId,
@@ -53,21 +54,21 @@ struct Stage {
 #[derive(Debug)]
 pub(crate) struct InTurn {
     stages: Vec<Stage>,
-    /// The slice that all stages are at.
+    /// The current slice of all stages.
     slice: u64,
-    /// The stage whose turn it is.
+    /// The current stage.
     at: usize,
     /// Slices of the longest stream.
     slice_count: u64,
 }
 
 impl InTurn {
-    /// An executor of `part` and its first commands.
+    /// Creates an executor of `part`, with its first commands.
     ///
     /// # Errors
-    /// [`ExecError::Malformed`] when the part makes no sense.
+    /// [`ExecError::Malformed`] when the part is invalid.
     pub(crate) fn new(part: &Part) -> Result<(Self, Vec<Command>), ExecError> {
-        // Whatever makes sense as a graph makes sense in turn.
+        // A valid graph is also valid in turn.
         Graph::new(part)?;
         let stages: Vec<Stage> = part.steps.iter().map(|step| stage(part, step)).collect();
         let mut executor = Self {
@@ -94,10 +95,10 @@ impl InTurn {
         }
     }
 
-    /// Takes an event and gives the commands that follow from it.
+    /// Processes an event and returns the resulting commands.
     ///
     /// # Errors
-    /// [`ExecError::Unexpected`] when it does not belong to the part.
+    /// [`ExecError::Unexpected`] when the event does not fit the part.
     pub(crate) fn handle(&mut self, event: Event) -> Result<Vec<Command>, ExecError> {
         let mut commands = Vec::new();
         match event {
@@ -125,7 +126,7 @@ impl InTurn {
                 self.expect(step, self.slice, |deed| matches!(deed, Deed::Store { .. }))?;
             }
         }
-        // A send whose receiver has just become ready is still to be done.
+        // The receiver has just become ready, so the send is still to be done.
         if !self.is_ready_to_send() {
             self.at += 1;
         }
@@ -133,7 +134,7 @@ impl InTurn {
         Ok(commands)
     }
 
-    /// Fails unless it is the turn of this step and slice.
+    /// Fails unless this step and slice are the current ones.
     fn expect(
         &self,
         step: ValueId,
@@ -145,11 +146,11 @@ impl InTurn {
         if is_its_turn && slice == self.slice {
             return Ok(());
         }
-        let reason = "has an event out of its turn";
+        let reason = "has an event out of turn";
         Err(ExecError::Unexpected { step, reason })
     }
 
-    /// Takes a slice that was fetched or received.
+    /// Takes a fetched or received slice.
     fn take(
         &mut self,
         step: ValueId,
@@ -167,11 +168,11 @@ impl InTurn {
         Ok(())
     }
 
-    /// Notes credit, and says whether the present stage can go on by it.
+    /// Notes credit, and returns whether it lets the current stage go on.
     fn credited(&mut self, step: ValueId, slices: u64) -> Result<bool, ExecError> {
         let unexpected = |reason| ExecError::Unexpected { step, reason };
         let found = self.stages.binary_search_by_key(&step, |stage| stage.id);
-        let number = found.map_err(|_| unexpected("is no step of this part"))?;
+        let number = found.map_err(|_| unexpected("is not a step of this part"))?;
         let Deed::Send {
             credit_count,
             sent_count,
@@ -187,7 +188,7 @@ impl InTurn {
         Ok(number == self.at)
     }
 
-    /// Whether it is a send's turn whose receiver waits for it.
+    /// Whether the current stage is a send whose receiver is ready.
     fn is_ready_to_send(&self) -> bool {
         match self.stages.get(self.at).map(|stage| &stage.deed) {
             Some(Deed::Send {
@@ -199,7 +200,7 @@ impl InTurn {
         }
     }
 
-    /// Goes on until something has to be waited for.
+    /// Goes on until it has to wait.
     fn advance(&mut self, commands: &mut Vec<Command>) {
         while self.slice < self.slice_count {
             if self.at == self.stages.len() {
@@ -240,7 +241,7 @@ impl InTurn {
         }
     }
 
-    /// Sends the present stage's slice if its receiver is ready.
+    /// Sends the current stage's slice if its receiver is ready.
     fn send(&mut self, commands: &mut Vec<Command>) {
         if !self.is_ready_to_send() {
             return;
@@ -265,7 +266,7 @@ impl InTurn {
         }
     }
 
-    /// The present stage's sum.
+    /// The current stage's sum.
     fn sum(&self, length: usize) -> Bytes {
         let mut sum = BytesMut::zeroed(length);
         if let Deed::Sum {
@@ -291,11 +292,11 @@ fn grant(from: NodeId, value: ValueId) -> Command {
     }
 }
 
-/// A step of a part that makes sense.
+/// A step of a valid part.
 fn stage(part: &Part, step: &PartStep) -> Stage {
     let position = |value: ValueId| {
         let found = part.steps.binary_search_by_key(&value, |step| step.id);
-        found.expect("a part that makes sense uses values that it makes")
+        found.expect("a valid part uses only values that it makes")
     };
     let store = |sink, value| Deed::Store {
         sink,

@@ -1,6 +1,6 @@
-//! The slices of one value between its producer and its consumers. A ring knows how many consumers
-//! still want each slice, and which buffers may be written again; what the slices mean and who may
-//! take them is the executor's to know.
+//! The slices of one value between its producer and its consumers. A ring tracks how many consumers
+//! still need each slice, and which buffers may be reused; the executor knows the meaning of the
+//! slices and their consumers.
 
 use crate::RING_SLICES;
 use bytes::{Buf, Bytes, BytesMut};
@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 const CACHE_LINE_BYTES: usize = 64;
 
-/// One slice's place.
+/// A slot for one slice.
 #[derive(Debug)]
 struct Slot {
     /// None while the slice is being fetched.
@@ -25,8 +25,8 @@ pub(crate) struct Ring {
     base: u64,
     /// Slices from `base` on. Invariant: at most [`RING_SLICES`].
     slots: VecDeque<Slot>,
-    /// Sums that all consumers have taken, oldest first. Whoever sends or stores one may still hold
-    /// it; once nobody does, its memory serves for the next sum. Invariant: at most
+    /// Sums that all consumers have taken, oldest first. A pending send or store may still hold
+    /// one; once it is released, its memory is reused for the next sum. Invariant: at most
     /// [`RING_SLICES`].
     spent: VecDeque<Bytes>,
 }
@@ -41,7 +41,7 @@ impl Ring {
         }
     }
 
-    /// Number of the first slice that is still here or still to come.
+    /// Number of the first slice that is present or expected.
     pub(crate) fn base(&self) -> u64 {
         self.base
     }
@@ -65,7 +65,7 @@ impl Ring {
         slot.is_some_and(|slot| slot.bytes.is_none())
     }
 
-    /// Adds a slot at the end, with its bytes if they are there already.
+    /// Adds a slot at the end, with its bytes if they are available.
     pub(crate) fn push(&mut self, bytes: Option<Bytes>) {
         assert!(self.has_room(), "a full ring takes no slices");
         self.slots.push_back(Slot {
@@ -87,17 +87,17 @@ impl Ring {
         self.slots[at].waiting_count -= 1;
     }
 
-    /// Whether the front slice can go.
+    /// Whether the front slice can be dropped.
     pub(crate) fn is_front_taken(&self) -> bool {
         let front = self.slots.front();
         front.is_some_and(|slot| slot.waiting_count == 0 && slot.bytes.is_some())
     }
 
-    /// Drops the slices at the front that all consumers have taken. With `keep`, their buffers are kept
+    /// Drops the front slices that all consumers have taken. With `keep`, their buffers are kept
     /// for [`Ring::blank`].
     pub(crate) fn trim(&mut self, keep: bool) {
         while self.is_front_taken() {
-            let slot = self.slots.pop_front().expect("the front was just seen");
+            let slot = self.slots.pop_front().expect("the front exists");
             if keep {
                 self.spent.extend(slot.bytes);
                 if self.spent.len() as u64 > RING_SLICES {
@@ -108,8 +108,8 @@ impl Ring {
         }
     }
 
-    /// A buffer for the next sum, with any content: the oldest spent one if nobody holds it any
-    /// more. New memory costs its zeroing, which for large slices is a good part of the sum itself.
+    /// A buffer for the next sum, with any content: the oldest spent one if it is no longer in use.
+    /// New memory must be zeroed, which for large slices costs a good part of the sum itself.
     pub(crate) fn blank(&mut self, length: usize) -> BytesMut {
         match self.spent.pop_front().map(Bytes::try_into_mut) {
             Some(Ok(mut buffer)) => {
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_spent_buffer_is_written_again_only_when_nobody_holds_it() {
+    fn a_spent_buffer_is_reused_only_after_its_release() {
         let mut ring = Ring::new(0);
         let first = ring.blank(100);
         let address = first.as_ptr();

@@ -1,5 +1,5 @@
-//! All steps at once, slice by slice: what an event makes possible is done at once, and nothing else is
-//! looked at, so that an event costs the same in a small part and in a large one.
+//! All steps at once, slice by slice. An event triggers exactly the work that it makes possible, so
+//! it costs the same in a small part and in a large one.
 
 use crate::command::{Command, Event, Sink, Source};
 use crate::executor::ExecError;
@@ -10,21 +10,21 @@ use bytes::{Bytes, BytesMut};
 use gabion_layout::NodeId;
 use gabion_plan::{Part, ValueId};
 
-/// How far a consumer is.
+/// A consumer's progress.
 #[derive(Clone, Copy, Debug)]
 struct Progress {
     /// Slices taken.
     taken: u64,
-    /// Slices that may be taken: what the receiver or the sink has finished, plus a ring.
+    /// Slices that may be taken: those that the receiver or the sink has finished, plus a ring.
     allowed: u64,
 }
 
-/// Something that may be possible now.
+/// Work that may be possible now.
 #[derive(Clone, Copy, Debug)]
 enum Chance {
     /// The outlet with this number may have a slice to take.
     Drain(usize),
-    /// The group with this number may have all its terms, and room for the sums.
+    /// The group with this number may have all its terms, and space for the sums.
     Compute(usize),
     /// The ring with this number has slices that all consumers have taken.
     Trim(usize),
@@ -36,23 +36,23 @@ pub(crate) struct Streamed {
     graph: Graph,
     /// One a value.
     rings: Vec<Ring>,
-    /// One a value: for how many slices a sender has credit.
+    /// By value: the slices for which a sender has credit.
     granted: Vec<u64>,
-    /// One a consumer.
+    /// By consumer.
     progress: Vec<Progress>,
-    /// One a group: how many of its inputs, from the first on, are known to have the next slice.
+    /// By group: the number of its leading inputs that are known to have the next slice.
     ready: Vec<usize>,
-    /// What to look at before the event is done with. Invariant: empty between events.
+    /// Work to check before the event is finished. Invariant: empty between events.
     chances: Vec<Chance>,
     /// Outlets that still have slices to take or stores to wait for.
     unfinished_count: usize,
 }
 
 impl Streamed {
-    /// An executor of `part` and its first commands.
+    /// Creates an executor of `part`, with its first commands.
     ///
     /// # Errors
-    /// [`ExecError::Malformed`] when the part makes no sense.
+    /// [`ExecError::Malformed`] when the part is invalid.
     pub(crate) fn new(part: &Part) -> Result<(Self, Vec<Command>), ExecError> {
         let graph = Graph::new(part)?;
         let rings = graph.values.iter().map(|v| Ring::new(v.consumers.len()));
@@ -82,8 +82,8 @@ impl Streamed {
         self.unfinished_count == 0
     }
 
-    /// The nodes without whose slices or credit nothing more can happen here, as far as peers are to
-    /// blame. Empty when only fetches and stores of this node are missing.
+    /// The nodes whose slices or credit the executor needs to go on. Empty when only fetches and
+    /// stores of this node are missing.
     pub(crate) fn awaited_peers(&self) -> Vec<NodeId> {
         let dry = self.graph.values.iter().zip(&self.rings);
         let senders = dry.filter_map(|(value, ring)| match value.producer {
@@ -108,11 +108,11 @@ impl Streamed {
         awaited
     }
 
-    /// Takes an event and gives the commands that follow from it.
+    /// Processes an event and returns the resulting commands.
     ///
     /// # Errors
-    /// [`ExecError::Unexpected`] when the event does not belong to the part: a peer is wrong. The
-    /// executor must not be used further.
+    /// [`ExecError::Unexpected`] when the event does not fit the part: a peer is wrong. The
+    /// executor must not be used any further.
     pub(crate) fn handle(&mut self, event: Event) -> Result<Vec<Command>, ExecError> {
         match event {
             Event::Fetched { step, slice, bytes } => self.fetched(step, slice, bytes)?,
@@ -142,7 +142,7 @@ impl Streamed {
             .value(step)
             .ok_or(unexpected("was never fetched"))?;
         if !self.rings[number].is_awaited(slice) {
-            return Err(unexpected("was fetched without being asked for"));
+            return Err(unexpected("was fetched without a request"));
         }
         if bytes.len() as u64 != self.graph.values[number].slices.slice(slice).length {
             return Err(unexpected("was fetched with a wrong length"));
@@ -157,11 +157,11 @@ impl Streamed {
         let number = self
             .graph
             .value(id)
-            .ok_or(unexpected("is no incoming value"))?;
+            .ok_or(unexpected("is not an incoming value"))?;
         let value = &self.graph.values[number];
         let ring = &mut self.rings[number];
         if !matches!(value.producer, Producer::Incoming(_)) {
-            return Err(unexpected("is no incoming value"));
+            return Err(unexpected("is not an incoming value"));
         }
         if slice != ring.end() || slice >= value.slices.count {
             return Err(unexpected("arrived out of order"));
@@ -177,8 +177,8 @@ impl Streamed {
         Ok(())
     }
 
-    /// A receiver gives credit for slices that it has got and used, so more than that is a lie; to
-    /// believe it would be to queue a whole chunk in memory.
+    /// A receiver grants credit for slices that it has received and used, so more credit is
+    /// invalid; accepting it would queue a whole chunk in memory.
     fn credited(&mut self, id: ValueId, slices: u64) -> Result<(), ExecError> {
         let is_send = |outlet| matches!(outlet, Outlet::Send(_));
         let number = self.outlet(id, is_send)?;
@@ -204,7 +204,7 @@ impl Streamed {
         if stored > progress.taken {
             return Err(ExecError::Unexpected {
                 step,
-                reason: "was stored without being asked",
+                reason: "was stored without a request",
             });
         }
         progress.allowed += 1;
@@ -221,14 +221,14 @@ impl Streamed {
             .filter(|&number| is(self.graph.consumers[number].outlet))
             .ok_or(ExecError::Unexpected {
                 step: id,
-                reason: "is no step of that kind here",
+                reason: "is not a step of that kind here",
             })
     }
 
-    /// Shows a new slice of a value to its consumers.
+    /// Offers a new slice of a value to its consumers.
     fn offer(&mut self, number: usize) {
         if self.rings[number].is_front_taken() {
-            // Nobody wants the value.
+            // The value has no consumer.
             self.chances.push(Chance::Trim(number));
         }
         for &consumer in &self.graph.values[number].consumers {
@@ -252,8 +252,8 @@ impl Streamed {
         progress.taken += 1;
     }
 
-    /// Asks for as many slices of a stored or given value as its ring has room for, if these are a batch
-    /// or the last.
+    /// Requests as many slices of a stored or given value as its ring has space for, if these are a
+    /// batch or the last.
     fn request(&mut self, number: usize, commands: &mut Vec<Command>) {
         let value = &self.graph.values[number];
         let ring = &mut self.rings[number];
@@ -279,12 +279,12 @@ impl Streamed {
         }
     }
 
-    /// Computes a group's next sums while their terms are there and they have room.
+    /// Computes a group's next sums while their terms are present and they have space.
     fn compute(&mut self, number: usize) {
         loop {
             let group = &self.graph.groups[number];
             let slice = self.rings[group.outputs[0]].end();
-            // An input that has the slice keeps it until the group takes it: none is asked twice.
+            // An input keeps the slice until the group takes it, so none is checked twice.
             let is_there = |&&input: &&usize| self.rings[input].get(slice).is_some();
             let waiting = &group.inputs[self.ready[number]..];
             self.ready[number] += waiting.iter().take_while(is_there).count();
@@ -319,7 +319,7 @@ impl Streamed {
         }
     }
 
-    /// Sends or stores every slice of a value that is there and allowed.
+    /// Sends or stores every slice of a value that is present and allowed.
     fn drain(&mut self, number: usize, commands: &mut Vec<Command>) {
         let consumer = &self.graph.consumers[number];
         let (step, slices, outlet) = (consumer.id, consumer.slices, consumer.outlet);
@@ -358,7 +358,7 @@ impl Streamed {
         }
     }
 
-    /// Drops slices that all consumers have taken, and lets the producer fill their room.
+    /// Drops slices that all consumers have taken, and lets the producer fill the space.
     fn trim(&mut self, number: usize, commands: &mut Vec<Command>) {
         let value = &self.graph.values[number];
         let ring = &mut self.rings[number];
@@ -370,7 +370,7 @@ impl Streamed {
             }
             Producer::Group(group) => self.chances.push(Chance::Compute(group)),
             Producer::Incoming(from) => {
-                // No sender needs credit past the end.
+                // A sender needs no credit beyond the end.
                 let sendable = value.slices.count.min(ring.base() + RING_SLICES);
                 let due = sendable.saturating_sub(self.granted[number]);
                 if due >= BATCH_SLICES || (due > 0 && sendable == value.slices.count) {

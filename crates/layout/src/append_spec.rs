@@ -1,21 +1,22 @@
-//! What is promised of a pool whose parity follows later: how many copies appended bytes have until
-//! then, when it follows at the latest, and whether chunks move after that (CAU, sections 3.1, 3.3 and
-//! 3.4).
+//! Append phases of pools whose parity is updated later: the number of copies of appended bytes
+//! until then, the limits of a phase, and whether chunks move afterwards (CAU, sections 3.1, 3.3
+//! and 3.4).
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// When data grouping moves chunks (CAU, section 3.3). Both rules move the updated chunks of one rack into
-/// another and count as gain what the next commit of the same chunks would save, less what moving costs.
+/// When data grouping moves chunks (CAU, section 3.3). Both rules move the updated chunks of one
+/// rack into another. The gain is what the next commit of the same chunks would save, less the cost
+/// of moving.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum GroupingRule {
-    /// Algorithm 1 as it is printed: into the rack with most updated chunks, from the rack with the
+    /// Algorithm 1 as printed: into the rack with most updated chunks, from the rack with the
     /// highest gain, if that is above 0.
     Algorithm1,
-    /// What the authors' own program does: a gain of 0 is enough, and a lone updated chunk is brought
-    /// into the rack with most parity chunks.
+    /// The authors' own program: a gain of 0 is enough, and a lone updated chunk moves into the
+    /// rack with most parity chunks.
     Authors,
 }
 
@@ -28,7 +29,7 @@ impl fmt::Display for GroupingRule {
     }
 }
 
-/// A name that no rule of data grouping has.
+/// An unknown name of a grouping rule.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("there is no rule '{0}'; choose from algorithm-1, authors")]
 pub struct GroupingRuleParseError(String);
@@ -52,16 +53,17 @@ pub struct AppendSpec {
     pub replicas: u8,
     /// The most stripes of one primary with appended updates, CAU's `u_s`.
     pub stripes_max: u64,
-    /// The most bytes that one primary's stripes have in append logs.
+    /// The most bytes in the append logs of one primary's stripes.
     pub log_bytes_max: u64,
-    /// The longest that an update waits for its parity, in seconds.
+    /// The longest delay of an update's parity, in seconds.
     pub age_max_s: u64,
-    /// Whether chunks that were committed together move into one rack, and when. For CAU alone.
+    /// Whether, and by which rule, chunks that were committed together move into one rack. For CAU
+    /// only.
     pub grouping: Option<GroupingRule>,
 }
 
 impl AppendSpec {
-    /// Whether there is a phase at all: without a stripe, a byte or a second there is none.
+    /// Whether the limits allow a phase: each must be above zero.
     pub const fn is_valid(&self) -> bool {
         self.stripes_max > 0 && self.log_bytes_max > 0 && self.age_max_s > 0
     }

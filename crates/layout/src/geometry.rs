@@ -4,7 +4,7 @@ use crate::ChunkIndex;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// A range of bytes; of what, the context says.
+/// A range of bytes; the context gives the object.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct ByteRange {
     /// First byte.
@@ -29,7 +29,7 @@ impl ByteRange {
         self.length == 0
     }
 
-    /// The bytes that both ranges have, if any.
+    /// The bytes in both ranges, if any.
     #[must_use]
     pub fn intersect(self, other: Self) -> Option<Self> {
         let offset = self.offset.max(other.offset);
@@ -65,41 +65,41 @@ impl ByteRange {
 /// A range of bytes within one chunk of a stripe.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct ChunkRange {
-    /// Which chunk.
+    /// The chunk.
     pub chunk: ChunkIndex,
     /// Bytes within that chunk.
     pub range: ByteRange,
 }
 
-/// What is wrong with a geometry or an address in it.
+/// An invalid geometry, or an address outside of it.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum GeometryError {
-    /// The counts of chunks are not possible.
+    /// The counts of chunks are invalid.
     #[error(
         "a stripe needs at least 1 data chunk and at most 255 chunks in all, not {k} data and {m} parity chunks"
     )]
     Chunks {
-        /// Data chunks asked for.
+        /// Data chunks requested.
         k: usize,
-        /// Parity chunks asked for.
+        /// Parity chunks requested.
         m: usize,
     },
-    /// The chunk size cannot be cut into the code's sub-chunks.
+    /// The chunk size is not divisible into the code's sub-chunks.
     #[error(
         "a chunk of {chunk_bytes} bytes cannot be cut into {sub_chunks} equal sub-chunks; use a multiple of {sub_chunks} bytes"
     )]
     ChunkBytes {
-        /// The chunk size asked for.
+        /// The chunk size requested.
         chunk_bytes: u64,
-        /// Sub-chunks a chunk of this code has.
+        /// Sub-chunks of a chunk of this code.
         sub_chunks: usize,
     },
-    /// A range leaves the stripe.
-    #[error("bytes {offset}..{end} leave the stripe, which holds {stripe_bytes} data bytes")]
+    /// A range exceeds the stripe.
+    #[error("bytes {offset}..{end} exceed the stripe, which holds {stripe_bytes} data bytes")]
     OutOfStripe {
-        /// First byte asked for.
+        /// First byte requested.
         offset: u64,
-        /// One past the last byte asked for.
+        /// One past the last byte requested.
         end: u64,
         /// Data bytes of the stripe.
         stripe_bytes: u64,
@@ -162,7 +162,7 @@ impl Geometry {
         self.k() + self.m()
     }
 
-    /// Rows that the code sees in a chunk.
+    /// Rows of a chunk in the code.
     pub const fn sub_chunks(self) -> usize {
         self.sub_chunks as usize
     }
@@ -206,7 +206,7 @@ impl Geometry {
     /// bytes fill chunk 0 first, then chunk 1.
     ///
     /// # Errors
-    /// [`GeometryError::OutOfStripe`] when the range leaves the stripe.
+    /// [`GeometryError::OutOfStripe`] when the range exceeds the stripe.
     pub fn split(self, range: ByteRange) -> Result<Vec<ChunkRange>, GeometryError> {
         if range.end() > self.stripe_bytes() {
             return Err(GeometryError::OutOfStripe {

@@ -1,4 +1,4 @@
-//! Newtypes for ids and counters, so that one cannot stand where another is meant.
+//! Newtypes for ids and counters, so that they cannot be confused.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -20,7 +20,7 @@ macro_rules! id {
 }
 
 id!(
-    /// A storage node. [`NodeId::CLIENT`] stands for whoever asked for a plan and is in no rack.
+    /// A storage node. [`NodeId::CLIENT`] stands for the initiator of a plan and is in no rack.
     NodeId(u32), "node "
 );
 id!(
@@ -32,11 +32,11 @@ id!(
     RegionId(u32), "region "
 );
 id!(
-    /// A pool: files that share a code, a chunk size and a promise.
+    /// A pool: files that share a code, a chunk size and a guarantee.
     PoolId(u32), "pool "
 );
 id!(
-    /// A stripe, unique in the cluster and never used again.
+    /// A stripe, unique in the cluster and never reused.
     StripeId(u64), "stripe "
 );
 id!(
@@ -44,7 +44,7 @@ id!(
     ChunkIndex(u8), "chunk "
 );
 id!(
-    /// How often a stripe's layout has changed. Nodes refuse work for a generation that is past.
+    /// Number of layout changes of a stripe. Nodes refuse requests of a stale generation.
     Generation(u64), "generation "
 );
 id!(
@@ -52,19 +52,19 @@ id!(
     Epoch(u64), "epoch "
 );
 id!(
-    /// Number of an update within its stripe. It grows across epochs and is never used again, so
-    /// a sequence alone orders a stripe's updates. 0 means "before the first update".
+    /// Number of an update within its stripe. It grows across epochs and is never reused, so a
+    /// sequence alone orders a stripe's updates. 0 means "before the first update".
     Sequence(u64), "update "
 );
 
 id!(
-    /// One run of one plan. Its initiator draws it at random: among the runs that a node remembers of
-    /// a chunk, at most a few 100,000, two are equal with a probability below 2^-28, and only an
-    /// equal one of the same chunk could be taken for another.
+    /// One run of one plan. Its initiator draws it at random: among the runs that a node remembers
+    /// of a chunk, at most a few 100,000, two are equal with a probability below 2^-28, and only an
+    /// equal one of the same chunk could be confused with another.
     RunId(u64), "run "
 );
 
-/// Names a cluster for its whole life, so that a process never takes a foreign one for its own.
+/// Identifies a cluster for its whole life, so that a process never joins a foreign one by mistake.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
 )]
@@ -89,8 +89,8 @@ pub struct Start {
 }
 
 impl NodeId {
-    /// The asker of a plan: a client that holds new bytes or wants to receive some. It is in no
-    /// rack, so what it sends and receives counts as client traffic, not as cross-rack traffic.
+    /// The initiator of a plan: a client that holds new bytes or wants to receive some. It is in no
+    /// rack, so its traffic counts as client traffic, not as cross-rack traffic.
     pub const CLIENT: Self = Self(u32::MAX);
 }
 
@@ -103,11 +103,11 @@ impl ChunkIndex {
     /// The chunk index of position `at` in a stripe.
     ///
     /// # Panics
-    /// When `at` is 255 or more: no stripe has so many chunks.
+    /// If `at` is 255 or more: a stripe has at most 255 chunks.
     pub fn new(at: usize) -> Self {
         assert!(
             at < 255,
-            "a stripe has at most 255 chunks, so {at} is no chunk index"
+            "a stripe has at most 255 chunks, so {at} is not a chunk index"
         );
         Self(at as u8)
     }
@@ -121,7 +121,7 @@ impl Sequence {
     }
 }
 
-/// One chunk of one stripe. The node that holds it is the stripe record's business.
+/// One chunk of one stripe. The stripe's record gives its node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct ChunkId {
     /// The stripe.

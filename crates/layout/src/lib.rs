@@ -1,8 +1,8 @@
-//! Typed ids, geometry, topology and stripe records: the nouns that every other crate shares.
+//! Typed ids, geometry, topology and stripe records: the types that all other crates share.
 //!
-//! Nothing here decides, computes codes or does I/O. A *stripe* is `k` data chunks and `m` parity
-//! chunks on `n = k + m` nodes; chunk indices run over the data chunks first, then the parity
-//! chunks. See GLOSSARY.md for every term.
+//! This crate makes no decisions, computes no codes and does no I/O. A *stripe* is `k` data chunks
+//! and `m` parity chunks on `n = k + m` nodes; chunk indices run over the data chunks first, then
+//! the parity chunks. See GLOSSARY.md for every term.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 

@@ -1,7 +1,7 @@
-//! When blocks of a pool stop being replicas and become stripes, and how their replicas are placed
-//! until then (EAR, section II): the names that a pool's record and the command line share.
+//! When a pool's replicated blocks become stripes, and how their replicas are placed until then
+//! (EAR, section II): the names shared by a pool's record and the command line.
 //!
-//! How replicas are placed, and how they become stripes, is in `planner`.
+//! `planner` has the placement of replicas and the encoding.
 
 use crate::PoolId;
 use serde::{Deserialize, Serialize};
@@ -9,54 +9,55 @@ use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// How long nothing must be written before a file is idle, unless it is told.
+/// Default time without writes after which a file is idle, in seconds.
 const IDLE_S: u64 = 600;
 
-/// What a pool has whose blocks are replicated at first.
+/// The lifecycle of a pool whose blocks are replicated at first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Lifecycle {
     /// The pool of the stripes that the blocks become.
     pub encoded: PoolId,
-    /// When they do.
+    /// When they are encoded.
     pub after: EncodeAfter,
-    /// How replicas are placed.
+    /// The placement of replicas.
     pub placement: ReplicaPlacement,
 }
 
 /// When replicated blocks are encoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum EncodeAfter {
-    /// So many seconds after the file came, or was promoted.
+    /// At this age in seconds, since the file was stored or promoted.
     Age(u64),
-    /// When for so many seconds nothing was written to the blocks of a stripe.
+    /// After this many seconds without writes to the blocks of a stripe.
     Idle(u64),
-    /// As soon as there are blocks for a whole stripe. What is left at a file's end stays replicated,
-    /// and so does a file that was promoted.
+    /// As soon as there are blocks for a whole stripe. The remainder at a file's end stays
+    /// replicated, and so does a promoted file.
     Full,
-    /// When a user says so.
+    /// On a user's request.
     Asked,
 }
 
-/// How the replicas of blocks that are to be encoded are placed.
+/// The placement of the replicas of blocks that are to be encoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum ReplicaPlacement {
-    /// Encoding-aware: the blocks of a stripe have a core rack, and nothing moves when they are encoded.
+    /// Encoding-aware: the blocks of a stripe have a core rack, and no block moves when they are
+    /// encoded.
     #[default]
     Ear,
-    /// Random replication, as HDFS does it.
+    /// Random replication, as in HDFS.
     Rr,
 }
 
-/// A text that says nothing about when to encode, or how to place replicas.
+/// An invalid time to encode or placement of replicas.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum LifecycleParseError {
-    /// Not a time to encode.
+    /// An invalid time to encode.
     #[error(
-        "'{0}' is no time to encode; use an age such as 1h, 'idle', 'idle:30m', 'full' or 'asked'"
+        "'{0}' is not a time to encode; use an age such as 1h, 'idle', 'idle:30m', 'full' or 'asked'"
     )]
     After(String),
-    /// Not a placement.
-    #[error("'{0}' is no placement of replicas; use ear or rr")]
+    /// An invalid placement.
+    #[error("'{0}' is not a replica placement; use ear or rr")]
     Placement(String),
 }
 
@@ -89,7 +90,7 @@ impl FromStr for EncodeAfter {
     }
 }
 
-/// A time such as `45s`, `30m`, `12h` or `7d`.
+/// A duration such as `45s`, `30m`, `12h` or `7d`.
 fn parse_seconds(text: &str) -> Option<u64> {
     let units = [('s', 1), ('m', 60), ('h', 3600), ('d', 86_400)];
     let mut units = units.iter();
@@ -135,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown_is_read_back() {
+    fn displayed_values_parse_back() {
         for after in [
             EncodeAfter::Age(3600),
             EncodeAfter::Idle(45),

@@ -1,18 +1,18 @@
-//! A stream of slices in a few numbers, so that a plan for a 64 MiB chunk is as small as one for
-//! 4 KiB: nothing is unrolled.
+//! A stream of slices in a few numbers, so that a plan for a 64 MiB chunk is as small as one for 4
+//! KiB.
 
 use crate::ByteRange;
 use serde::{Deserialize, Serialize};
 
 /// Byte positions within a chunk, as `count` slices: slice `t` starts at `offset + t * stride` and
-/// has `slice_bytes` bytes, but the last one has `tail_bytes`. With `stride == slice_bytes` the
-/// slices are contiguous; a larger stride interleaves several streams, as the cyclic version of
+/// has `slice_bytes` bytes, except the last, which has `tail_bytes`. With `stride == slice_bytes`
+/// the slices are contiguous; a larger stride interleaves several streams, as the cyclic version of
 /// repair pipelining does (`ECPipe` 4.1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Slices {
     /// First byte of the first slice.
     pub offset: u64,
-    /// Bytes of each slice but the last.
+    /// Bytes of each slice except the last.
     pub slice_bytes: u64,
     /// Distance between the first bytes of neighbouring slices; at least `slice_bytes`.
     pub stride: u64,
@@ -26,7 +26,7 @@ impl Slices {
     /// The range in one slice.
     ///
     /// # Panics
-    /// When the range is empty: there is no empty stream.
+    /// If the range is empty: a stream has at least one byte.
     pub fn whole(range: ByteRange) -> Self {
         Self::contiguous(range, range.length)
     }
@@ -34,7 +34,7 @@ impl Slices {
     /// The range as neighbouring slices of at most `slice_bytes` bytes.
     ///
     /// # Panics
-    /// When the range or a slice is empty.
+    /// If the range or a slice is empty.
     pub fn contiguous(range: ByteRange, slice_bytes: u64) -> Self {
         assert!(
             range.length > 0 && slice_bytes > 0,
@@ -52,7 +52,7 @@ impl Slices {
         }
     }
 
-    /// Whether the numbers make sense; what comes from a peer is asked before it is used.
+    /// Whether the numbers are valid; a peer's stream is checked before use.
     pub const fn is_valid(&self) -> bool {
         let shape = self.count >= 1
             && self.slice_bytes >= 1
@@ -73,10 +73,10 @@ impl Slices {
         (self.count - 1) * self.slice_bytes + self.tail_bytes
     }
 
-    /// Where slice `t` lies.
+    /// The range of slice `t`.
     ///
     /// # Panics
-    /// When there is no slice `t`.
+    /// If there is no slice `t`.
     pub fn slice(&self, t: u64) -> ByteRange {
         assert!(t < self.count, "slice {t} of {}", self.count);
         let length = if t + 1 == self.count {

@@ -1,15 +1,15 @@
-//! The record of one stripe: who holds which chunk, under which generation.
+//! The record of one stripe: the nodes of its chunks, and its generation.
 
 use crate::{ChunkIndex, Generation, NodeId, PoolId, Sequence, StripeId};
 use serde::{Deserialize, Serialize};
 
-/// Where a stripe's chunks are. The coordinator keeps it; clients and primaries cache it and find
-/// out by [`StripeRecord::generation`] that theirs is old.
+/// The nodes of a stripe's chunks. The coordinator keeps it; clients and primaries cache it and
+/// find by [`StripeRecord::generation`] that their copy is stale.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct StripeRecord {
     /// The stripe.
     pub id: StripeId,
-    /// Its pool, which says code, chunk size and promise.
+    /// Its pool, which gives code, chunk size and guarantee.
     pub pool: PoolId,
     /// Bytes of each of its chunks: the pool's chunk size, or less for a file's last stripe.
     pub chunk_bytes: u64,
@@ -22,13 +22,13 @@ pub struct StripeRecord {
     pub stale: Vec<StaleChunk>,
 }
 
-/// A chunk that does not count, and what of it is still worth something.
+/// A stale chunk, and how much of it is valid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct StaleChunk {
     /// The chunk.
     pub chunk: ChunkIndex,
-    /// It has all updates up to this one and may have missed any later one, so that what it missed
-    /// is enough to make it whole. None when nothing of it can be trusted.
+    /// It has all updates up to this one and may have missed any later one, so the missed ranges
+    /// suffice to make it whole. None if none of it can be trusted.
     pub missed_after: Option<Sequence>,
 }
 
@@ -56,8 +56,8 @@ impl StripeRecord {
         self.staleness(chunk).is_some()
     }
 
-    /// Takes over that a chunk is stale. Of two reports about one chunk the worse counts. Whether it
-    /// says anything new.
+    /// Notes that a chunk is stale. Of two reports about one chunk the worse counts. Returns
+    /// whether this changed the record.
     pub fn note_stale(&mut self, stale: StaleChunk) -> bool {
         match self
             .stale
@@ -70,7 +70,7 @@ impl StripeRecord {
         true
     }
 
-    /// How `chunk` is stale, if it is.
+    /// The staleness of `chunk`, if it is stale.
     pub fn staleness(&self, chunk: ChunkIndex) -> Option<StaleChunk> {
         self.stale
             .iter()

@@ -1,4 +1,4 @@
-//! Nodes, racks and regions, and the failures that a pool declares over them.
+//! Nodes, racks and regions, and the failures that a pool survives.
 
 use crate::{NodeId, RackId, RegionId};
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// Where one node stands.
+/// The rack of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct NodePlace {
     /// The node.
@@ -16,22 +16,22 @@ pub struct NodePlace {
     pub rack: RackId,
 }
 
-/// What is wrong with a topology.
+/// An invalid topology.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum TopologyError {
-    /// One node is named twice.
-    #[error("{0} is named twice; each node stands in one rack")]
+    /// A node is listed twice.
+    #[error("{0} is listed twice; each node is in one rack")]
     DuplicateNode(NodeId),
-    /// The id is kept for whoever asks for a plan.
+    /// The id is reserved for the initiator of a plan.
     #[error("node id {} is reserved for clients; use a smaller one", NodeId::CLIENT.0)]
     ReservedNode,
 }
 
-/// The cluster as planners see it: which node is in which rack, which rack in which region.
+/// The cluster for planners: the rack of each node, and the region of each rack.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Topology {
     racks: BTreeMap<NodeId, RackId>,
-    /// Racks that are in a region other than region 0.
+    /// Racks in a region other than region 0.
     regions: BTreeMap<RackId, RegionId>,
 }
 
@@ -39,7 +39,7 @@ impl Topology {
     /// The topology of the given nodes, all in region 0.
     ///
     /// # Errors
-    /// When a node is named twice or bears the client's reserved id.
+    /// If a node is listed twice or has the client's reserved id.
     pub fn new(nodes: impl IntoIterator<Item = NodePlace>) -> Result<Self, TopologyError> {
         let mut topology = Self::default();
         for place in nodes {
@@ -51,7 +51,7 @@ impl Topology {
     /// `racks` racks of `nodes_per_rack` nodes: node `v` is in rack `v / nodes_per_rack`.
     ///
     /// # Panics
-    /// When there are more nodes than ids.
+    /// If there are more nodes than ids.
     pub fn uniform(racks: u32, nodes_per_rack: u32) -> Self {
         let count = racks
             .checked_mul(nodes_per_rack)
@@ -66,7 +66,7 @@ impl Topology {
     /// Adds a node.
     ///
     /// # Errors
-    /// When the node is there already or bears the client's reserved id.
+    /// If the node exists already or has the client's reserved id.
     pub fn add(&mut self, place: NodePlace) -> Result<(), TopologyError> {
         if place.node == NodeId::CLIENT {
             return Err(TopologyError::ReservedNode);
@@ -115,18 +115,18 @@ impl Topology {
     }
 }
 
-/// The failure that a pool declares to survive.
+/// The failure that a pool survives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Survive {
-    /// Any so many nodes at once.
+    /// Any of this number of nodes at once.
     Nodes(u32),
-    /// Any so many whole racks at once.
+    /// Any of this number of whole racks at once.
     Racks(u32),
 }
 
-/// A promise that could not be read.
+/// An invalid failure to survive.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[error("'{0}' is no failure to survive; write a count and a unit, such as 1-rack or 2-nodes")]
+#[error("'{0}' is not a failure to survive; write a count and a unit, such as 1-rack or 2-nodes")]
 pub struct SurviveParseError(String);
 
 impl FromStr for Survive {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn promises_parse_and_print() {
+    fn guarantees_parse_and_print() {
         for text in ["1-rack", "2-racks", "1-node", "3-nodes"] {
             assert_eq!(text.parse::<Survive>().unwrap().to_string(), text);
         }
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_stands_once() {
+    fn a_node_is_listed_once() {
         let place = NodePlace {
             node: NodeId(1),
             rack: RackId(0),

@@ -1,16 +1,17 @@
-//! How a pool's updates are kept until they are in their chunks' own bytes: the names that a pool's
-//! record, the command line and the planners share, and what is promised of reserved space.
+//! Update schemes: the names shared by a pool's record, the command line and the planners, and the
+//! parameters of reserved space.
 //!
-//! What a scheme *does* is in `planner::update`, one file a scheme; this is only what it is called.
+//! `planner::update` has the behaviour of each scheme, one file a scheme; this file has only the
+//! names.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// An update scheme (TWEEN thesis, sections 2.1.2 and 4.1; CAU, section 3; `RackCU`, section III). All
-/// of them keep the same promise and run the same protocol; they differ in the way of the bytes that
-/// parity follows from, in where records are kept and in when they are merged.
+/// An update scheme (TWEEN thesis, sections 2.1.2 and 4.1; CAU, section 3; `RackCU`, section III).
+/// All of them give the same guarantee and run the same protocol; they differ in the path of the
+/// bytes from which parity is updated, in where records are kept and in when they are merged.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 pub enum UpdateScheme {
     /// Full overwrite: data and parity in place at once, through the journal.
@@ -22,9 +23,10 @@ pub enum UpdateScheme {
     /// Parity logging with reserved space: data in place, deltas behind their parity chunk.
     #[default]
     Plr,
-    /// Speculative partial writes: parity nodes log data, and parity follows at a commit.
+    /// Speculative partial writes: parity nodes log data, and a commit updates parity.
     Parix,
-    /// Cross-rack-aware updates: data nodes log, with interim replicas, and parity follows at a commit.
+    /// Cross-rack-aware updates: data nodes log, with interim replicas, and a commit updates
+    /// parity.
     Cau,
     /// Rack-coordinated updates: deltas go through a collector rack; kept as under PLR.
     Rackcu,
@@ -42,11 +44,10 @@ impl UpdateScheme {
         ("rackcu", Self::Rackcu),
     ];
 
-    /// The schemes of which the TWEEN thesis measures each against the others (section 5.2). All of
-    /// them send the same bytes.
+    /// The schemes that the TWEEN thesis compares (section 5.2). All of them send the same bytes.
     pub const BY_DELTA: [Self; 4] = [Self::Fo, Self::Fl, Self::Pl, Self::Plr];
 
-    /// Whether parity follows later, so that pools have append phases.
+    /// Whether a commit updates parity later, so that pools have append phases.
     pub const fn appends(self) -> bool {
         matches!(self, Self::Parix | Self::Cau)
     }
@@ -64,9 +65,9 @@ impl fmt::Display for UpdateScheme {
     }
 }
 
-/// A name that no update scheme has.
+/// An unknown name of an update scheme.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[error("'{0}' is no update scheme; use {known}", known = known_names())]
+#[error("'{0}' is not an update scheme; use {known}", known = known_names())]
 pub struct UpdateSchemeParseError(String);
 
 fn known_names() -> String {
@@ -108,7 +109,7 @@ impl Smoothing {
         f64::from(self.0) / 1000.0
     }
 
-    /// Whether the weight can be one: a decoder may have made it of any number.
+    /// Whether the weight is in range: a decoder may have made it from any number.
     pub const fn is_valid(self) -> bool {
         Self::from_thousandths(self.0).is_some()
     }
@@ -120,10 +121,10 @@ impl fmt::Display for Smoothing {
     }
 }
 
-/// A weight that could not be read.
+/// An invalid weight.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error(
-    "'{0}' is no weight for a moving average; write a number above 0 and up to 1, such as 0.3 \
+    "'{0}' is not a weight for a moving average; write a number above 0 and up to 1, such as 0.3 \
      (at most three decimals)"
 )]
 pub struct SmoothingParseError(String);
@@ -145,14 +146,14 @@ impl FromStr for Smoothing {
     }
 }
 
-/// The space behind each parity chunk of a pool, and how it follows the workload (thesis, Algorithm
-/// 1). Sizes are whole chunks, so that what is given back holds a chunk.
+/// The space behind each parity chunk of a pool, and its adaptation to the workload (thesis,
+/// Algorithm 1). Sizes are whole chunks, so that freed space can hold a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ReserveSpec {
-    /// Space behind a new parity chunk, in chunks of its stripe's size. With none, updates of parity
+    /// Space behind a new parity chunk, in chunks of its stripe's size. With 0, updates of parity
     /// chunks are in place until they become frequent.
     pub initial_chunks: u32,
-    /// How often utility is measured and unused space given back, in seconds.
+    /// Period of measuring utility and freeing unused space, in seconds.
     pub period_s: u64,
     /// The weight of the newest period in the utility.
     pub smoothing: Smoothing,
@@ -167,8 +168,8 @@ impl ReserveSpec {
     /// Most bytes that may be reserved behind a chunk.
     pub const BYTES_MAX: u64 = 256 << 20;
 
-    /// What is usual for chunks of so many bytes: [`ReserveSpec::default`], and nothing behind chunks
-    /// of which one is more than may be reserved.
+    /// The default for chunks of this size: [`ReserveSpec::default`], or no reserve if a single
+    /// chunk exceeds the limit.
     pub fn usual(chunk_bytes: u64) -> Self {
         let usual = Self::default();
         let is_too_large = usual.initial_bytes(chunk_bytes) > Self::BYTES_MAX;
@@ -196,8 +197,8 @@ impl ReserveSpec {
         Self::unit_bytes(chunk_bytes).saturating_mul(self.initial_chunks as u64)
     }
 
-    /// What reserves of chunks of `chunk_bytes` are multiples of: the chunk in whole pages, since a
-    /// file system gives back nothing smaller.
+    /// The unit of reserves of chunks of `chunk_bytes`: the chunk in whole pages, since a file
+    /// system frees nothing smaller.
     pub const fn unit_bytes(chunk_bytes: u64) -> u64 {
         const PAGE_BYTES: u64 = 4096;
         chunk_bytes.div_ceil(PAGE_BYTES).saturating_mul(PAGE_BYTES)
@@ -206,8 +207,8 @@ impl ReserveSpec {
 
 impl Default for ReserveSpec {
     /// One chunk, and the thesis's period and weight: twice a day, 0.3 (section 5.3.2). The thesis
-    /// begins with eight chunks on disks that are otherwise empty; with one a new pool costs as much
-    /// more as one parity chunk for each parity chunk, and growth adds where updates are frequent.
+    /// begins with eight chunks on disks that are otherwise empty. With one, each parity chunk of a
+    /// new pool takes the space of two, and growth adds space where updates are frequent.
     fn default() -> Self {
         Self {
             initial_chunks: 1,
@@ -231,7 +232,7 @@ mod tests {
         let message = "PLR".parse::<UpdateScheme>().unwrap_err().to_string();
         assert_eq!(
             message,
-            "'PLR' is no update scheme; use fo, fl, pl, plr, parix, cau or rackcu"
+            "'PLR' is not an update scheme; use fo, fl, pl, plr, parix, cau or rackcu"
         );
     }
 

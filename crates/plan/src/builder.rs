@@ -1,4 +1,4 @@
-//! Builds plans step by step, so that planners read like the papers' prose.
+//! Builds plans step by step, so that planners read like the papers' descriptions.
 
 use crate::{Goal, Keepings, Log, Plan, Step, StepOrder, Term, ValueId};
 use gabion_layout::{ChunkIndex, Geometry, NodeId, Slices, StripeId};
@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub struct PlanBuilder {
     plan: Plan,
-    /// What [`PlanBuilder::read_once`] has read.
+    /// Values of [`PlanBuilder::read_once`].
     read: BTreeMap<(ChunkIndex, Slices), ValueId>,
-    /// What [`PlanBuilder::send_once`] has sent.
+    /// Values of [`PlanBuilder::send_once`].
     sent: BTreeMap<(ValueId, NodeId), ValueId>,
 }
 
@@ -18,7 +18,7 @@ impl PlanBuilder {
     /// A plan for `stripe`, whose chunk `j` is on `placement[j]`, with no steps yet.
     ///
     /// # Panics
-    /// When there is not one node for each chunk.
+    /// Unless there is one node for each chunk.
     pub fn new(stripe: StripeId, geometry: Geometry, placement: Vec<NodeId>) -> Self {
         assert_eq!(
             placement.len(),
@@ -42,7 +42,7 @@ impl PlanBuilder {
         }
     }
 
-    /// Says which chunks cannot be read.
+    /// Declares the chunks that cannot be read.
     #[must_use]
     pub fn without(mut self, lost: Vec<ChunkIndex>) -> Self {
         self.plan.lost = lost;
@@ -52,12 +52,12 @@ impl PlanBuilder {
     /// The node that holds a chunk before the plan runs.
     ///
     /// # Panics
-    /// When the stripe has no such chunk.
+    /// If the stripe has no such chunk.
     pub fn node_of(&self, chunk: ChunkIndex) -> NodeId {
         self.plan.placement[chunk.at()]
     }
 
-    /// New bytes of a data chunk that the asker gave to `node`.
+    /// New bytes of a data chunk that the initiator gave to `node`.
     pub fn input(&mut self, node: NodeId, chunk: ChunkIndex, slices: Slices) -> ValueId {
         self.push(Step::Input {
             node,
@@ -66,10 +66,10 @@ impl PlanBuilder {
         })
     }
 
-    /// Reads stored bytes where the chunk is.
+    /// Reads stored bytes at the chunk's node.
     ///
     /// # Panics
-    /// When the stripe has no such chunk.
+    /// If the stripe has no such chunk.
     pub fn read(&mut self, chunk: ChunkIndex, slices: Slices) -> ValueId {
         self.push(Step::Read {
             node: self.node_of(chunk),
@@ -78,11 +78,11 @@ impl PlanBuilder {
         })
     }
 
-    /// As [`PlanBuilder::read`], but what this was asked for before is that value again: rows of a lost
-    /// chunk whose equations overlap share what they read.
+    /// Like [`PlanBuilder::read`], but a repeated call returns the same value: rows of a lost chunk
+    /// whose equations overlap share reads.
     ///
     /// # Panics
-    /// When the stripe has no such chunk.
+    /// If the stripe has no such chunk.
     pub fn read_once(&mut self, chunk: ChunkIndex, slices: Slices) -> ValueId {
         if let Some(&value) = self.read.get(&(chunk, slices)) {
             return value;
@@ -101,7 +101,7 @@ impl PlanBuilder {
         })
     }
 
-    /// Takes bytes of a data chunk out of a log of `node`.
+    /// Reads bytes of a data chunk from a log of `node`.
     pub fn recall(&mut self, node: NodeId, log: Log, chunk: ChunkIndex, slices: Slices) -> ValueId {
         self.push(Step::Recall {
             node,
@@ -111,8 +111,7 @@ impl PlanBuilder {
         })
     }
 
-    /// Sums coefficient times value at `node`. One value with coefficient 1 is that value already,
-    /// so no step is made for it.
+    /// Sums coefficient times value at `node`. A single value with coefficient 1 needs no step.
     pub fn combine(&mut self, node: NodeId, terms: &[(u8, ValueId)]) -> ValueId {
         if let [(1, value)] = terms {
             return *value;
@@ -124,10 +123,10 @@ impl PlanBuilder {
         self.push(Step::Combine { node, terms })
     }
 
-    /// Brings a value to `to`; no step is made when it is there already.
+    /// Sends a value to `to`; makes no step if it is already there.
     ///
     /// # Panics
-    /// When there is no such value.
+    /// If there is no such value.
     pub fn send(&mut self, value: ValueId, to: NodeId) -> ValueId {
         let from = self.plan.steps[value.at()].node();
         if from == to {
@@ -136,11 +135,10 @@ impl PlanBuilder {
         self.push(Step::Send { from, to, value })
     }
 
-    /// As [`PlanBuilder::send`], but a value that this was asked to bring there before is not sent
-    /// twice.
+    /// Like [`PlanBuilder::send`], but a repeated call does not send the value again.
     ///
     /// # Panics
-    /// When there is no such value.
+    /// If there is no such value.
     pub fn send_once(&mut self, value: ValueId, to: NodeId) -> ValueId {
         if let Some(&sent) = self.sent.get(&(value, to)) {
             return sent;
@@ -150,10 +148,10 @@ impl PlanBuilder {
         sent
     }
 
-    /// Writes a value, where it is, as bytes of a chunk.
+    /// Writes a value, at its node, as bytes of a chunk.
     ///
     /// # Panics
-    /// When there is no such value.
+    /// If there is no such value.
     pub fn write(&mut self, chunk: ChunkIndex, slices: Slices, value: ValueId) {
         let node = self.plan.steps[value.at()].node();
         self.push(Step::Write {
@@ -164,10 +162,10 @@ impl PlanBuilder {
         });
     }
 
-    /// Appends a value, where it is, to a log.
+    /// Appends a value, at its node, to a log.
     ///
     /// # Panics
-    /// When there is no such value.
+    /// If there is no such value.
     pub fn append(&mut self, log: Log, chunk: ChunkIndex, slices: Slices, value: ValueId) {
         let node = self.plan.steps[value.at()].node();
         self.push(Step::Append {
@@ -179,10 +177,10 @@ impl PlanBuilder {
         });
     }
 
-    /// Hands a value, where it is, to the asker.
+    /// Delivers a value, at its node, to the initiator.
     ///
     /// # Panics
-    /// When there is no such value.
+    /// If there is no such value.
     pub fn deliver(&mut self, chunk: ChunkIndex, slices: Slices, value: ValueId) {
         let node = self.plan.steps[value.at()].node();
         self.push(Step::Deliver {
@@ -193,7 +191,7 @@ impl PlanBuilder {
         });
     }
 
-    /// The plan, which is to reach `goal`.
+    /// The plan for `goal`.
     #[must_use]
     pub fn finish(mut self, goal: Goal) -> Plan {
         self.plan.goal = goal;

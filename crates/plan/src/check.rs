@@ -1,9 +1,9 @@
-//! The symbolic checker: runs a plan on symbols instead of bytes and proves that what it leaves
-//! behind is what the code demands for its goal.
+//! The symbolic checker: runs a plan on symbols instead of bytes and proves that its result is the
+//! one that the code requires for its goal.
 //!
-//! Every planner's every plan passes it, in tests for all codes and layouts, and in the servers
-//! before a plan runs. It trusts nothing: a plan from a peer is checked like our own, and whatever
-//! numbers a peer puts into it, checking ends soon (see [`WORK_MAX`]) and never panics.
+//! Every plan of every planner passes it, in tests for all codes and layouts, and in the servers
+//! before a plan runs. It trusts nothing: a plan from a peer is checked like our own. For any
+//! numbers in a plan, the check ends soon (see [`WORK_MAX`]) and never panics.
 
 use crate::demand::demands;
 use crate::effect::{Claim, Kind, Target, compare};
@@ -14,35 +14,35 @@ use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId, Slices}
 use std::rc::Rc;
 use thiserror::Error;
 
-/// The most work that checking a plan may take, in symbols handled. Repairs of the widest array
-/// codes and 64 MiB chunks in interleaved slices of 1 KiB need a tenth of it; it keeps a hostile
-/// plan, which may name `2^60` slices in a few bytes, from holding up a server.
+/// Limit of the work to check a plan, in symbols handled. Repairs of the widest array codes and 64
+/// MiB chunks in interleaved slices of 1 KiB need a tenth of it. It prevents a hostile plan, which
+/// can name `2^60` slices in a few bytes, from blocking a server.
 const WORK_MAX: u64 = 1 << 24;
 
-/// Why a plan is refused. Every variant means a bug in a planner or a peer that lies.
+/// Why a plan is refused. Every variant means a bug in a planner or a hostile peer.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum CheckError {
-    /// Plan and code do not belong together.
-    #[error("the plan's geometry is not that of {code}")]
+    /// Plan and code have different geometries.
+    #[error("the plan's geometry does not match {code}")]
     Geometry {
-        /// The code that was given.
+        /// The given code.
         code: String,
     },
-    /// A step's streams, chunks or nodes make no sense.
+    /// A step's streams, chunks or nodes are invalid.
     #[error("step {step} {reason}")]
     Malformed {
         /// Number of the step.
         step: usize,
-        /// What is wrong with it.
+        /// The reason.
         reason: &'static str,
     },
-    /// The goal itself makes no sense.
+    /// The goal itself is invalid.
     #[error("the goal {reason}")]
     Goal {
-        /// What is wrong with it.
+        /// The reason.
         reason: &'static str,
     },
-    /// Bytes end up with two meanings.
+    /// Bytes are written twice.
     #[error("{chunk} bytes {}..{} are written twice", range.offset, range.end())]
     WrittenTwice {
         /// The chunk.
@@ -50,37 +50,37 @@ pub enum CheckError {
         /// Bytes of the chunk.
         range: ByteRange,
     },
-    /// The plan touches what its goal does not name.
-    #[error("{chunk} bytes {}..{} are changed although the goal does not ask for it", range.offset, range.end())]
+    /// The plan changes bytes outside its goal.
+    #[error("{chunk} bytes {}..{} are changed, but the goal does not name them", range.offset, range.end())]
     NotAsked {
         /// The chunk.
         chunk: ChunkIndex,
         /// Bytes of the chunk.
         range: ByteRange,
     },
-    /// The plan leaves out what its goal names.
-    #[error("{chunk} bytes {}..{} are demanded but never made", range.offset, range.end())]
+    /// The plan omits bytes of its goal.
+    #[error("{chunk} bytes {}..{} are required but never made", range.offset, range.end())]
     Missing {
         /// The chunk.
         chunk: ChunkIndex,
         /// Bytes of the chunk.
         range: ByteRange,
     },
-    /// The bytes are not what the code demands.
-    #[error("{chunk} bytes {}..{} get {found} where {demanded} is demanded", range.offset, range.end())]
+    /// The bytes are not those that the code requires.
+    #[error("{chunk} bytes {}..{} get {found}, but {demanded} is required", range.offset, range.end())]
     Wrong {
         /// The chunk.
         chunk: ChunkIndex,
         /// Bytes of the chunk.
         range: ByteRange,
-        /// What the plan makes, over data rows as `old(chunk,row)` and `new(chunk,row)`.
+        /// The plan's result, over data rows as `old(chunk,row)` and `new(chunk,row)`.
         found: String,
-        /// What the code demands.
+        /// The result that the code requires.
         demanded: String,
     },
 }
 
-/// Proves that a plan does what its goal says under `code`.
+/// Proves that a plan achieves its goal under `code`.
 ///
 /// # Errors
 /// The first flaw found; see [`CheckError`].
@@ -109,8 +109,8 @@ pub fn check(plan: &Plan, code: &Code) -> Result<(), CheckError> {
     compare(run.effects, demands)
 }
 
-/// A parity chunk that gets one delta for all data chunks is held against the sum of what is
-/// demanded for each of them.
+/// A parity chunk that gets one delta for all data chunks is compared with the sum of the demands
+/// for each of them.
 fn sum_demands(effects: &[Claim], demands: &mut [Claim]) {
     let mut is_summed = [false; 256];
     for effect in effects {
@@ -126,8 +126,8 @@ fn sum_demands(effects: &[Claim], demands: &mut [Claim]) {
     }
 }
 
-/// Plan and code must be of one shape, and the shape one that geometries can have: one that came
-/// over the wire was never asked.
+/// Checks that plan and code have the same geometry, and that it is a valid one: a geometry from
+/// the wire was never validated.
 fn check_shape(plan: &Plan, code: &Code) -> Result<(), CheckError> {
     let g = plan.geometry;
     let expected = Geometry::new(code.k(), code.m(), code.sub_chunks(), g.chunk_bytes());
@@ -140,16 +140,16 @@ fn check_shape(plan: &Plan, code: &Code) -> Result<(), CheckError> {
     }
 }
 
-/// What is left of [`WORK_MAX`].
+/// The remainder of [`WORK_MAX`].
 pub(crate) struct Budget {
     left: u64,
 }
 
-/// The plan takes more work to check than [`WORK_MAX`].
+/// The plan exceeds [`WORK_MAX`].
 pub(crate) struct OverBudget;
 
 impl Budget {
-    /// Takes note of work before it is done.
+    /// Counts work before it is done.
     pub(crate) fn spend(&mut self, work: u64) -> Result<(), OverBudget> {
         self.left = self.left.checked_sub(work).ok_or(OverBudget)?;
         Ok(())
@@ -158,11 +158,11 @@ impl Budget {
 
 impl From<OverBudget> for &'static str {
     fn from(_: OverBudget) -> Self {
-        "makes the plan larger than any that makes sense"
+        "makes the plan too large to check"
     }
 }
 
-/// What a value is: where, which bytes of a row, and what they mean.
+/// A value in the check: its node, its bytes of a row, and their meaning.
 struct Value {
     node: NodeId,
     /// Positions within the row, so that rows of different chunks can be compared.
@@ -175,7 +175,7 @@ struct Run<'a> {
     code: &'a Code,
     /// By chunk index.
     is_lost: [bool; 256],
-    /// One entry a step; none for steps that make no value.
+    /// By step; none for steps that make no value.
     values: Vec<Option<Value>>,
     effects: Vec<Claim>,
     budget: Budget,
@@ -284,7 +284,7 @@ impl Run<'_> {
             return Err("reads a lost chunk");
         }
         match &self.plan.goal {
-            Goal::Encode => return Err("reads a stripe that is only being made"),
+            Goal::Encode => return Err("reads a stripe that does not exist yet"),
             Goal::Commit { ranges, logged } => {
                 self.budget.spend((ranges.len() + logged.len()) as u64)?;
                 if !is_as_committed(ranges, logged, chunk, slices.span()) {
@@ -302,7 +302,7 @@ impl Run<'_> {
         })
     }
 
-    /// Whether the node has the chunk before the plan runs: its own, or a replica that the goal names.
+    /// Whether the node has the chunk before the plan runs: its own, or a replica in the goal.
     fn is_held(&mut self, node: NodeId, chunk: ChunkIndex) -> Result<bool, &'static str> {
         match &self.plan.goal {
             Goal::EncodeReplicas { replicas } | Goal::Convert { sources: replicas } => {
@@ -322,20 +322,20 @@ impl Run<'_> {
     ) -> Result<Value, &'static str> {
         let (row, in_row) = self.row_of(chunk, slices)?;
         let Goal::Commit { logged, .. } = &self.plan.goal else {
-            return Err("recalls logged bytes although it is no commit");
+            return Err("recalls logged bytes, but the plan is not a commit");
         };
         self.budget.spend(logged.len() as u64)?;
         let keeps = |kept: &Logged| {
             kept.node == node && kept.log == log && covers(kept.part, chunk, slices.span())
         };
         if !logged.iter().any(keeps) {
-            return Err("recalls bytes that no log keeps");
+            return Err("recalls bytes that are in no log");
         }
         let symbol = match log {
             Log::Journal | Log::Replica => Symbol::new(chunk.at(), row),
             Log::Original => Symbol::old(chunk.at(), row),
             Log::Parity { .. } | Log::ParitySum => {
-                return Err("recalls deltas, which are merged and not recalled");
+                return Err("recalls deltas, which can only be merged");
             }
         };
         Ok(Value {
@@ -380,7 +380,7 @@ impl Run<'_> {
         let (_, in_row) = self.row_of(chunk, slices)?;
         let value = self.value(value, node)?;
         if value.in_row != in_row {
-            return Err("puts bytes where they do not belong");
+            return Err("puts bytes in a wrong place");
         }
         let expression = Rc::clone(&value.expression);
         let node = (kind != Kind::Deliver).then_some(node);
@@ -393,7 +393,7 @@ impl Run<'_> {
         Ok(None)
     }
 
-    /// The value, if it was made before and is at `node`.
+    /// The value, if an earlier step made it and it is at `node`.
     fn value(&self, value: ValueId, node: NodeId) -> Result<&Value, &'static str> {
         let made = self.values.get(value.at()).and_then(Option::as_ref);
         let made = made.ok_or("uses a value that no earlier step makes")?;
@@ -411,11 +411,11 @@ impl Run<'_> {
             return Err("names a chunk that the stripe does not have");
         }
         if !slices.is_valid() {
-            return Err("has a stream of slices that makes no sense");
+            return Err("has an invalid stream of slices");
         }
         let span = slices.span();
         if span.end() > geometry.chunk_bytes() {
-            return Err("leaves the chunk");
+            return Err("exceeds the chunk");
         }
         let row_bytes = geometry.sub_chunk_bytes();
         let row = span.offset / row_bytes;
@@ -430,8 +430,8 @@ fn covers(part: ChunkRange, chunk: ChunkIndex, span: ByteRange) -> bool {
     part.chunk == chunk && part.range.offset <= span.offset && span.end() <= part.range.end()
 }
 
-/// Whether a chunk has its bytes as of the last commit: it did not change there, or its journal
-/// keeps what is new.
+/// Whether a chunk has its bytes as of the last commit: it was not changed there, or its journal
+/// keeps the new bytes.
 fn is_as_committed(
     ranges: &[ChunkRange],
     logged: &[Logged],

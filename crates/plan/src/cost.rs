@@ -1,5 +1,5 @@
-//! What a plan costs: bytes by link, and disk operations. The lab prints these numbers, the
-//! simulator times them, and the wire must carry exactly them.
+//! The cost of a plan: bytes by link, and disk operations. The lab prints these numbers, the
+//! simulator times them, and the wire must carry exactly these bytes.
 
 use crate::{Log, Plan, Step};
 use gabion_layout::{Keeping, NodeId, RackId, Topology};
@@ -17,15 +17,15 @@ pub struct LinkBytes {
     pub bytes: u64,
 }
 
-/// What one or several plans cost. Bytes are payload, without frames and headers.
+/// The cost of one or several plans. Bytes are payload, without frames and headers.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Cost {
     /// Bytes sent between nodes of different racks.
     pub cross_rack_bytes: u64,
     /// Bytes sent between nodes of one rack.
     pub inner_rack_bytes: u64,
-    /// Bytes between a node and the asker, who is in no rack, and new bytes that the asker gave to
-    /// nodes.
+    /// Bytes between a node and the initiator, which is in no rack, and new bytes that the
+    /// initiator gave to nodes.
     pub client_bytes: u64,
     /// Bytes read from chunks and logs.
     pub read_bytes: u64,
@@ -35,19 +35,18 @@ pub struct Cost {
     pub write_bytes: u64,
     /// Write and append steps, and writes of a merge.
     pub write_count: u64,
-    /// Places on a disk where reads and writes begin: a spinning disk's head moves to each.
+    /// Disk positions at which reads and writes begin: a spinning disk seeks to each.
     pub seek_count: u64,
     /// Bytes by link, sorted by sender and receiver.
     pub links: Vec<LinkBytes>,
 }
 
 impl Cost {
-    /// The cost of one plan up to the answer to its asker. Records that are kept [`Keeping::AtOnce`]
-    /// are in their chunks by then, or are when the next update asks; what others are yet to cost
-    /// says [`Cost::of_merge`].
+    /// The cost of one plan up to its answer. Records with [`Keeping::AtOnce`] are in their chunks
+    /// by then, or at the next update; [`Cost::of_merge`] gives the later cost of other records.
     ///
     /// # Panics
-    /// When the plan does not hold together, which [`crate::check`] finds out before.
+    /// If the plan is inconsistent, which [`crate::check`] finds before.
     pub fn of(plan: &Plan, topology: &Topology) -> Self {
         let mut cost = Self::default();
         let streams = plan.streams();
@@ -90,8 +89,8 @@ impl Cost {
         cost
     }
 
-    /// What it costs to bring a plan's records into their chunks later, if each is merged by itself.
-    /// Updates of the same bytes that are merged together cost less, never more.
+    /// The cost of merging a plan's records into their chunks later, each by itself. Updates of the
+    /// same bytes that are merged together cost less, never more.
     pub fn of_merge(plan: &Plan) -> Self {
         let mut cost = Self::default();
         for step in &plan.steps {
@@ -99,10 +98,10 @@ impl Cost {
                 continue;
             };
             match plan.keepings.of(*log) {
-                // Copies that wait for a commit are dropped after it, and the commit is a plan.
+                // Copies for a commit are dropped after it, and the commit itself is a plan.
                 _ if matches!(log, Log::Replica | Log::Original) => {}
                 keeping if keeping.is_at_once() => {}
-                // Reserved space begins where its chunk ends, so the head is there already.
+                // Reserved space begins where its chunk ends, so it needs no seek.
                 Keeping::Reserve { .. } => {
                     cost.read(slices.bytes());
                     cost.bring_in(*log, slices.bytes());
@@ -117,8 +116,8 @@ impl Cost {
         cost
     }
 
-    /// Brings a record that is at hand into its chunk: deltas are added to what is there, new bytes
-    /// are written over it.
+    /// Merges a record that is in memory into its chunk: deltas are added to the stored bytes, new
+    /// bytes replace them.
     fn bring_in(&mut self, log: Log, bytes: u64) {
         if matches!(log, Log::Parity { .. } | Log::ParitySum) {
             self.read(bytes);
@@ -153,7 +152,7 @@ impl Cost {
     }
 
     /// The most bytes that one node sends or receives between nodes: with equal links and enough
-    /// slices, the plan takes at least as long as this node's link needs for them.
+    /// slices, this node's link bounds the time of the plan from below.
     pub fn busiest_link_bytes(&self) -> u64 {
         let ends = self.links.iter().flat_map(|l| [l.from, l.to]);
         let sent = |node| {
@@ -175,7 +174,8 @@ impl Cost {
             .unwrap_or(0)
     }
 
-    /// Bytes sent, by the racks of sender and receiver, as nodes meter them. The asker is in no rack.
+    /// Bytes sent, by the racks of sender and receiver, as nodes measure them. The initiator is in
+    /// no rack.
     pub fn by_racks(&self, topology: &Topology) -> BTreeMap<(Option<RackId>, Option<RackId>), u64> {
         let mut sums = BTreeMap::new();
         for link in &self.links {

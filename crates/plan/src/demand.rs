@@ -1,5 +1,5 @@
-//! What a goal demands of a plan's effects: which bytes of which chunks and logs must be made, and
-//! what they must mean under the code.
+//! The demands of a goal on a plan's effects: the bytes of chunks and logs that must be made, and
+//! their meaning under the code.
 
 use crate::check::{Budget, OverBudget};
 use crate::effect::{Claim, Kind, Target};
@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 impl From<OverBudget> for CheckError {
     fn from(_: OverBudget) -> Self {
-        goal_error("names more than any plan does that makes sense")
+        goal_error("names too many bytes to check")
     }
 }
 
@@ -19,7 +19,7 @@ const fn goal_error(reason: &'static str) -> CheckError {
     CheckError::Goal { reason }
 }
 
-/// All demands of the plan's goal, in no order.
+/// All demands of the plan's goal, unordered.
 pub(crate) fn demands(
     plan: &Plan,
     code: &Code,
@@ -28,7 +28,7 @@ pub(crate) fn demands(
     match &plan.goal {
         Goal::Update { ranges } => {
             let mut claims = parity_demands(plan, code, ranges, budget)?;
-            // New bytes of a lost chunk are in the parity chunks alone.
+            // Only the parity chunks have the new bytes of a lost chunk.
             let is_there = |part: &&ChunkRange| !plan.lost.contains(&part.chunk);
             let there: Vec<ChunkRange> = ranges.iter().filter(is_there).copied().collect();
             claims.extend(journal_demands(plan, &there, budget)?);
@@ -38,7 +38,7 @@ pub(crate) fn demands(
         Goal::Commit { ranges, logged } => {
             check_logged(plan, ranges, logged, budget)?;
             let mut claims = parity_demands(plan, code, ranges, budget)?;
-            // What a data node has kept beside its chunk becomes part of it with the commit.
+            // The commit merges a data node's journaled bytes into its chunk.
             let journaled = logged.iter().filter(|kept| kept.log == Log::Journal);
             let journaled: Vec<ChunkRange> = journaled.map(|kept| kept.part).collect();
             claims.extend(journal_demands(plan, &journaled, budget)?);
@@ -58,7 +58,7 @@ pub(crate) fn demands(
     }
 }
 
-/// Each chunk that is not lost must be written whole where it belongs. These must determine the stripe.
+/// Each chunk that is not lost must be written whole at its node. These must determine the stripe.
 fn encode_demands(plan: &Plan, code: &Code) -> Result<Vec<Claim>, CheckError> {
     let stored = plan.geometry.chunks();
     let stored: Vec<ChunkIndex> = stored.filter(|c| !plan.lost.contains(c)).collect();
@@ -71,7 +71,7 @@ fn encode_demands(plan: &Plan, code: &Code) -> Result<Vec<Claim>, CheckError> {
     }))
 }
 
-/// Each of some chunks is written whole at its place, with these rows.
+/// Each of the given chunks must be written whole at its node, with these rows.
 fn whole_chunks(
     plan: &Plan,
     chunks: impl Iterator<Item = ChunkIndex>,
@@ -85,7 +85,7 @@ fn whole_chunks(
     claims.collect()
 }
 
-/// Replicas are of data chunks and named once each; gives them sorted.
+/// Checks that replicas are of data chunks and named once each; returns them sorted.
 fn check_replicas(
     plan: &Plan,
     replicas: &[(ChunkIndex, NodeId)],
@@ -96,7 +96,9 @@ fn check_replicas(
     sorted.sort_unstable();
     let g = plan.geometry;
     if sorted.iter().any(|(chunk, _)| !g.is_data(*chunk)) {
-        return Err(goal_error("names replicas of what is no data chunk"));
+        return Err(goal_error(
+            "names replicas of a chunk that is not a data chunk",
+        ));
     }
     if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
         return Err(goal_error("names one replica twice"));
@@ -104,7 +106,7 @@ fn check_replicas(
     Ok(sorted)
 }
 
-/// Each chunk must be written whole where it belongs, but for data chunks with a replica there.
+/// Each chunk must be written whole at its node, except data chunks with a replica there.
 fn encode_replicas_demands(
     plan: &Plan,
     code: &Code,
@@ -126,7 +128,7 @@ fn encode_replicas_demands(
     Ok(claims)
 }
 
-/// Each chunk named must be written whole at the node named.
+/// Each named chunk must be written whole at the named node.
 fn repair_demands(
     plan: &Plan,
     code: &Code,
@@ -165,7 +167,7 @@ fn read_demands(
     stored_demands(plan, code, ranges, target, budget)
 }
 
-/// Each range must be written at the node as it should be stored, all of one chunk.
+/// Each range, all of one chunk, must be written at the node as it should be stored.
 fn catch_up_demands(
     plan: &Plan,
     code: &Code,
@@ -180,7 +182,7 @@ fn catch_up_demands(
     stored_demands(plan, code, ranges, target, budget)
 }
 
-/// What is stored in each range must come to its target.
+/// The stored bytes of each range must reach their target.
 fn stored_demands(
     plan: &Plan,
     code: &Code,
@@ -207,7 +209,7 @@ fn stored_demands(
     Ok(claims)
 }
 
-/// Each range must be journaled where its chunk is.
+/// Each range must be journaled at its chunk's node.
 fn journal_demands(
     plan: &Plan,
     ranges: &[ChunkRange],
@@ -222,7 +224,7 @@ fn journal_demands(
     Ok(claims)
 }
 
-/// Each range must be journaled, and each copy kept where the goal says.
+/// Each range must be journaled, and each copy kept at the goal's node.
 fn append_demands(
     plan: &Plan,
     ranges: &[ChunkRange],
@@ -235,7 +237,11 @@ fn append_demands(
         let (kind, symbol): (Kind, fn(usize, usize) -> Symbol) = match copy.log {
             Log::Replica => (Kind::Replica, Symbol::new),
             Log::Original => (Kind::Original, Symbol::old),
-            _ => return Err(goal_error("calls a copy what is none")),
+            _ => {
+                return Err(goal_error(
+                    "names a copy in a log that does not hold copies",
+                ));
+            }
         };
         let target = stored_at(kind, copy.part.chunk, copy.node);
         claim_rows(plan, copy.part, target, symbol, budget, &mut claims)?;
@@ -243,7 +249,7 @@ fn append_demands(
     Ok(claims)
 }
 
-/// Claims that a target gets each row of a part as it is, in the version that `symbol` names.
+/// Demands that a target gets each row of a part unchanged, in the version of `symbol`.
 fn claim_rows(
     plan: &Plan,
     part: ChunkRange,
@@ -266,7 +272,7 @@ fn claim_rows(
     Ok(())
 }
 
-/// What logs keep must be of what changed, in logs and at nodes that can keep it, and named once.
+/// Logged bytes must be of changed ranges, in logs and at nodes that can keep them, and named once.
 fn check_logged(
     plan: &Plan,
     ranges: &[ChunkRange],
@@ -303,9 +309,9 @@ fn check_logged(
     Ok(())
 }
 
-/// Each parity row must get the sum of the changes of all data rows that it depends on, wherever
-/// those changes lie in the row. Of lost parity chunks nothing is demanded, and nothing may be logged
-/// for them; but the chunks that are left must be enough to give all new bytes back.
+/// Each parity row must get the sum of the changes of all data rows that it depends on, for any
+/// range of the row. Lost parity chunks have no demands, and nothing may be logged for them; but
+/// the remaining chunks must suffice to recover all new bytes.
 fn parity_demands(
     plan: &Plan,
     code: &Code,

@@ -1,25 +1,25 @@
-//! What a plan leaves behind, range by range, and whether it is what the goal demands.
+//! The effects of a plan, range by range, compared with the goal's demands.
 //!
-//! A chunk's bytes are cut at every border that an effect or a demand has; on each piece between
-//! two borders all of them are constant, so comparing piece by piece compares every byte.
+//! A chunk's bytes are cut at every border of an effect or a demand; on each piece between two
+//! borders all of them are constant, so comparing the pieces compares every byte.
 
 use crate::CheckError;
 use crate::expression::Expression;
 use gabion_layout::{ByteRange, ChunkIndex, Geometry, NodeId, Slices};
 use std::rc::Rc;
 
-/// How an effect changes what is there.
+/// The kind of an effect.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Kind {
     /// A write in place or of a new chunk.
     Write,
     /// New bytes in a journal.
     Journal,
-    /// A delta of one data chunk in a parity log: several add up, but those of each data chunk are
-    /// held against the demand on their own, because a parity node recognises resent deltas by the
-    /// data chunk that they bear.
+    /// A delta of one data chunk in a parity log. Several add up, but those of each data chunk are
+    /// compared with the demand separately, because a parity node recognises resent deltas by their
+    /// data chunk.
     ParityLog {
-        /// The data chunk whose change the log entry says it carries.
+        /// The data chunk of the log entry.
         data: ChunkIndex,
     },
     /// One delta in a parity log for all data chunks that the plan changes.
@@ -28,16 +28,16 @@ pub(crate) enum Kind {
     Replica,
     /// Bytes of a data chunk as of the last commit on another node.
     Original,
-    /// Bytes handed to the asker.
+    /// Bytes delivered to the initiator.
     Deliver,
 }
 
-/// Where effects land that are compared with each other.
+/// The target of effects that are compared with each other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Target {
     pub(crate) kind: Kind,
     pub(crate) chunk: ChunkIndex,
-    /// None for bytes handed to the asker, who is wherever the plan says.
+    /// None for bytes delivered to the initiator, at whichever node.
     pub(crate) node: Option<NodeId>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// How many claims a stream makes: one if its slices touch, one a slice otherwise.
+    /// Number of claims of a stream: one if its slices touch, one a slice otherwise.
     pub(crate) const fn count_of_stream(slices: &Slices) -> u64 {
         if slices.is_contiguous() {
             1
@@ -60,7 +60,8 @@ impl Claim {
         }
     }
 
-    /// The claims of a stream. Whoever calls this has found [`Claim::count_of_stream`] bearable.
+    /// The claims of a stream. The caller has checked [`Claim::count_of_stream`] against the
+    /// budget.
     pub(crate) fn of_stream(
         target: Target,
         slices: Slices,
@@ -118,7 +119,7 @@ fn first_target(effects: &[Claim], demands: &[Claim]) -> Option<Target> {
     }
 }
 
-/// Both lists are sorted by offset. Sweeps over the borders with the claims that are open.
+/// Both lists are sorted by offset. Sweeps over the borders with the open claims.
 fn compare_target(target: Target, effects: &[Claim], demands: &[Claim]) -> Result<(), CheckError> {
     let mut borders: Vec<u64> = effects
         .iter()
@@ -165,9 +166,9 @@ fn compare_target(target: Target, effects: &[Claim], demands: &[Claim]) -> Resul
     Ok(())
 }
 
-/// Walks up the claims of a target and keeps the sum of those that cover the current position.
-/// Each claim is added once where it starts and taken away once where it ends, so many claims on
-/// the same bytes cost no more than many claims side by side.
+/// Walks along the claims of a target and keeps the sum of those that cover the current position.
+/// Each claim is added once where it starts and removed once where it ends, so many claims on the
+/// same bytes cost no more than many claims side by side.
 struct Sweep<'a> {
     /// Claims that start further up, by offset.
     starting: &'a [Claim],
@@ -190,7 +191,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// Moves up to `position`; claims that end there no longer count, those that start there do.
+    /// Moves to `position`; claims that end there are removed, those that start there are added.
     fn advance(&mut self, position: u64) {
         while let Some(claim) = self.ending.pop_if(|claim| claim.range.end() <= position) {
             self.open_count -= 1;

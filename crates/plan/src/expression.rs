@@ -1,7 +1,7 @@
-//! What a value means: a linear combination of the stripe's old and new data rows.
+//! The meaning of a value: a linear combination of the stripe's old and new data rows.
 //!
-//! Old parity rows are never symbols of their own: the code says which old data rows they are the
-//! sum of, so two values are equal exactly when their expressions are.
+//! Old parity rows are not symbols of their own: the code gives them as sums of old data rows, so
+//! two values are equal exactly when their expressions are.
 
 use gabion_codec::{Code, gf};
 use gabion_layout::ChunkIndex;
@@ -34,8 +34,8 @@ impl Expression {
         Self(vec![(symbol, 1)])
     }
 
-    /// The sum of coefficient times expression. Everything is gathered before it is put in order, so
-    /// the work grows with the summands and not with their number times the sum.
+    /// The sum of coefficient times expression. All symbols are collected before they are sorted,
+    /// so the work grows with the summands' length and not with their number times the sum.
     pub(crate) fn sum<'a>(terms: impl Iterator<Item = (u8, &'a Self)>) -> Self {
         let mut all = Vec::new();
         for (coefficient, expression) in terms {
@@ -59,12 +59,12 @@ impl Expression {
         self.0.len()
     }
 
-    /// A stored row of a chunk, data or parity, as the stripe was before the plan.
+    /// A stored row of a chunk, data or parity, before the plan.
     pub(crate) fn stored(code: &Code, chunk: ChunkIndex, row: usize) -> Self {
         Self::row(code, chunk, row, Symbol::old)
     }
 
-    /// A row of a chunk, data or parity, as the stripe of only new data would have it.
+    /// A row of a chunk, data or parity, in the stripe of new data only.
     pub(crate) fn encoded(code: &Code, chunk: ChunkIndex, row: usize) -> Self {
         Self::row(code, chunk, row, Symbol::new)
     }
@@ -85,7 +85,7 @@ impl Expression {
         Self(terms)
     }
 
-    /// Adds another expression. Adding it once more takes it away.
+    /// Adds another expression. Adding it twice removes it.
     pub(crate) fn add(&mut self, other: &Self) {
         *self = Self::sum([(1, &*self), (1, other)].into_iter());
     }

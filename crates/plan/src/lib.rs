@@ -1,7 +1,6 @@
-//! Plans: which node reads what, combines it with which coefficients, sends it where and writes
-//! what. A [`Plan`] is a small DAG of [`Step`]s over streams of slices; planners make them, the
-//! checker proves them, the cost counts them, and executors run them. Nothing here decides and
-//! nothing does I/O.
+//! Plans: the reads, sums, sends and writes of each node. A [`Plan`] is a small DAG of [`Step`]s
+//! over streams of slices; planners make it, the checker proves it, the cost counts it, and
+//! executors run it. This crate makes no decisions and does no I/O.
 //!
 //! ```
 //! use gabion_codec::Code;

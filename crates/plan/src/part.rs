@@ -1,22 +1,22 @@
-//! One node's part of a plan: what a coordinator or client sends to each participant.
+//! One node's part of a plan: the message from a coordinator or client to each participant.
 
 use crate::{Plan, Step, StepOrder, ValueId};
 use gabion_layout::{ChunkIndex, Keeping, NodeId, Slices, StripeId};
 use serde::{Deserialize, Serialize};
 
-/// One step as a participant needs it: with its number and the stream that it works on.
+/// One step for a participant, with its number and its stream.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PartStep {
     /// The step's number in the plan, which is its value's name on the wire.
     pub id: ValueId,
-    /// The bytes that flow through the step: positions in a chunk for the steps that touch one,
-    /// and for all others at least the right shape.
+    /// The stream of the step: positions in a chunk for steps that touch one, otherwise only the
+    /// shape matters.
     pub slices: Slices,
     /// The step.
     pub step: Step,
 }
 
-/// All steps of a plan in which one node takes part, senders' and receivers' sends included.
+/// All steps of a plan in which one node takes part, including sends to and from it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Part {
     /// The stripe.
@@ -27,19 +27,19 @@ pub struct Part {
     pub chunk_bytes: u64,
     /// The chunk of the stripe that the node holds before the plan runs.
     pub holds: Option<ChunkIndex>,
-    /// How records are kept of the chunk of the stripe that the node writes.
+    /// The keeping of the stripe's chunk that the node writes.
     pub keeping: Keeping,
-    /// How the node goes through its slices.
+    /// The step order.
     pub order: StepOrder,
     /// Its steps in the plan's order.
     pub steps: Vec<PartStep>,
 }
 
 impl Plan {
-    /// The part of `node`; it has no steps when the node takes no part.
+    /// The part of `node`; without steps if the node takes no part.
     ///
     /// # Panics
-    /// When the plan does not hold together, which [`crate::check`] finds out before.
+    /// If the plan is inconsistent, which [`crate::check`] finds before.
     pub fn part(&self, node: NodeId) -> Part {
         let is_mine = |step: &Step| match step {
             Step::Send { from, to, .. } => *from == node || *to == node,
@@ -72,7 +72,7 @@ impl Plan {
         held.map(ChunkIndex::new)
     }
 
-    /// How records are kept of the chunk that `node` writes; it holds one chunk of the stripe.
+    /// The keeping of the chunk that `node` writes; it holds one chunk of the stripe.
     fn keeping_at(&self, node: NodeId) -> Keeping {
         let written = self.steps.iter().find_map(|step| match step {
             Step::Write {

@@ -1,4 +1,4 @@
-//! Plans as people read them: one line a step, or a Graphviz drawing with a box a rack.
+//! Plans in readable form: one line a step, or a Graphviz drawing with a box a rack.
 //!
 //! A step's value is written `#` and the step's number; `7*#4 + #5` is 7 times the value of step 4,
 //! over GF(2^8), plus that of step 5. Byte positions are of the chunk, and `[a..b)` leaves out `b`.
@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 /// node and action.
 ///
 /// # Panics
-/// When the plan does not hold together, which [`crate::check`] finds out before.
+/// If the plan is inconsistent, which [`crate::check`] finds before.
 pub fn text(plan: &Plan, code: &Code, topology: &Topology) -> String {
     let mut out = format!(
         "{} of {}: {}\n{code} with chunks of {}\n{}\n\n",
@@ -98,7 +98,7 @@ fn cost_line(cost: &Cost) -> String {
     )
 }
 
-/// What a step does, as a verb and its object. Where it does it is the caller's to say.
+/// A step as a verb and its object. The caller gives the node.
 fn action(step: &Step, keepings: Keepings, topology: &Topology) -> (&'static str, String) {
     match step {
         Step::Input { chunk, slices, .. } => {
@@ -159,7 +159,7 @@ fn action(step: &Step, keepings: Keepings, topology: &Topology) -> (&'static str
     }
 }
 
-/// Where a record goes, by its log and how the pool keeps it.
+/// The destination of a record, by its log and the pool's keeping.
 const fn log_place(log: Log, keepings: Keepings) -> &'static str {
     match (log, keepings.of(log)) {
         (Log::Replica | Log::Original, _) | (_, Keeping::InPlace) => log_name(log),
@@ -242,7 +242,7 @@ fn sum(terms: &[Term]) -> String {
 /// where bytes cross racks.
 ///
 /// # Panics
-/// When the plan does not hold together, which [`crate::check`] finds out before.
+/// If the plan is inconsistent, which [`crate::check`] finds before.
 pub fn graphviz(plan: &Plan, topology: &Topology) -> String {
     let mut out = String::from("digraph plan {\n  rankdir=LR;\n  node [shape=box];\n");
     let mut nodes = plan.participants();
@@ -293,7 +293,7 @@ pub fn graphviz(plan: &Plan, topology: &Topology) -> String {
     out
 }
 
-/// A step as a box in the drawing: what arrows show is left out.
+/// A step as a box in the drawing, without the information of the arrows.
 fn box_label(at: usize, step: &Step) -> String {
     let node = match step.node() {
         NodeId::CLIENT => "client".to_owned(),

@@ -19,44 +19,44 @@ impl ValueId {
 /// One summand of a [`Step::Combine`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Term {
-    /// Factor in GF(2^8); 1 adds the value as it is.
+    /// Factor in GF(2^8); 1 adds the value unchanged.
     pub coefficient: u8,
-    /// The value that is multiplied.
+    /// The multiplied value.
     pub value: ValueId,
 }
 
-/// Where a [`Step::Append`] puts its bytes.
+/// The destination of a [`Step::Append`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Log {
     /// The data node's log: new bytes, to be applied once committed.
     Journal,
     /// The parity node's parity log: a parity delta, to be added once committed.
     Parity {
-        /// The data chunk whose change the delta carries; it makes a resent delta recognisable.
+        /// The data chunk of the delta; it identifies a resent delta.
         data: ChunkIndex,
     },
     /// The parity node's parity log: one parity delta for all data chunks that the plan changes,
-    /// summed on the way. A plan logs at most one for each byte, so its update alone makes a resent
-    /// delta recognisable.
+    /// summed on the way. A plan logs at most one for each byte, so its update alone identifies a
+    /// resent delta.
     ParitySum,
     /// New bytes of a data chunk on a node that does not hold it, until the next commit: the
     /// interim replica of CAU (section 3.4), the new data of PARIX.
     Replica,
-    /// The bytes that a data chunk had at the last commit, on a node that does not hold it: the old
-    /// data of PARIX, from which a parity node makes the delta itself.
+    /// A data chunk's bytes as of the last commit, on a node that does not hold it: the old data of
+    /// PARIX, from which a parity node makes the delta itself.
     Original,
 }
 
-/// One step. Steps that make a value are named by their number in the plan.
+/// One step. A value is identified by its step's number in the plan.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Step {
-    /// New bytes of a data chunk, as the asker of the plan gave them to `node`. Makes a value.
+    /// New bytes of a data chunk, given to `node` by the plan's initiator. Makes a value.
     Input {
-        /// Where the bytes are.
+        /// The node with the bytes.
         node: NodeId,
-        /// The data chunk that they belong to.
+        /// Their data chunk.
         chunk: ChunkIndex,
-        /// Which bytes of the chunk.
+        /// The bytes of the chunk.
         slices: Slices,
     },
     /// Stored bytes, read and verified. Makes a value.
@@ -65,7 +65,7 @@ pub enum Step {
         node: NodeId,
         /// The chunk.
         chunk: ChunkIndex,
-        /// Which bytes of the chunk.
+        /// The bytes of the chunk.
         slices: Slices,
     },
     /// Bytes of a data chunk that earlier plans appended to a log since the last commit. Makes a
@@ -75,14 +75,14 @@ pub enum Step {
         node: NodeId,
         /// Which log: a journal, replicas or originals.
         log: Log,
-        /// The data chunk whose bytes they are.
+        /// Their data chunk.
         chunk: ChunkIndex,
-        /// Which bytes of the chunk.
+        /// The bytes of the chunk.
         slices: Slices,
     },
     /// The sum of coefficient times value, byte by byte, over GF(2^8). Makes a value.
     Combine {
-        /// Where it is computed; all terms must be there.
+        /// The node that computes it; all terms must be there.
         node: NodeId,
         /// The summands; their streams have the same shape.
         terms: Vec<Term>,
@@ -93,48 +93,48 @@ pub enum Step {
         from: NodeId,
         /// The node that gets it.
         to: NodeId,
-        /// What is sent.
+        /// The value.
         value: ValueId,
     },
     /// Writes a value as bytes of a chunk.
     Write {
-        /// The node that stores the chunk from now on.
+        /// The node that stores the chunk from then on.
         node: NodeId,
         /// The chunk.
         chunk: ChunkIndex,
-        /// Which bytes of the chunk.
+        /// The bytes of the chunk.
         slices: Slices,
-        /// What is written.
+        /// The value.
         value: ValueId,
     },
     /// Makes a value durable in a log as part of an update's record.
     Append {
-        /// The node that keeps the log: the chunk's, but for replicas and originals another.
+        /// The node that keeps the log: the chunk's node, except for replicas and originals.
         node: NodeId,
-        /// Which log.
+        /// The log.
         log: Log,
         /// The chunk that the record changes, or whose bytes it keeps.
         chunk: ChunkIndex,
-        /// Which bytes of the chunk.
+        /// The bytes of the chunk.
         slices: Slices,
-        /// What is appended.
+        /// The value.
         value: ValueId,
     },
-    /// Hands a value to the asker of the plan as bytes of a chunk.
+    /// Delivers a value to the plan's initiator as bytes of a chunk.
     Deliver {
-        /// Where the asker takes it.
+        /// The node at which the initiator receives it.
         node: NodeId,
-        /// The chunk whose bytes they are.
+        /// The chunk of the bytes.
         chunk: ChunkIndex,
-        /// Which bytes of the chunk.
+        /// The bytes of the chunk.
         slices: Slices,
-        /// What is handed over.
+        /// The value.
         value: ValueId,
     },
 }
 
 impl Step {
-    /// The node where the step's result is: the receiver of a send, the worker otherwise.
+    /// The node with the step's result: the receiver of a send, otherwise the node of the step.
     pub const fn node(&self) -> NodeId {
         match self {
             Self::Input { node, .. }
@@ -148,7 +148,7 @@ impl Step {
         }
     }
 
-    /// Whether other steps can use what this one makes.
+    /// Whether the step makes a value for other steps.
     pub const fn makes_value(&self) -> bool {
         matches!(
             self,
@@ -168,72 +168,74 @@ pub struct Logged {
     pub node: NodeId,
     /// A journal (at the chunk's node), replicas or originals (at any other).
     pub log: Log,
-    /// Which bytes of which data chunk.
+    /// The range of the data chunk.
     pub part: ChunkRange,
 }
 
-/// What a plan is for; the checker holds its steps against this.
+/// The purpose of a plan; the checker compares its steps with this.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Goal {
-    /// The data ranges get new bytes, and every parity chunk follows.
+    /// The data ranges get new bytes, and every parity chunk is updated.
     Update {
-        /// What changes; data chunks only, no overlaps.
+        /// The changed ranges; data chunks only, no overlaps.
         ranges: Vec<ChunkRange>,
     },
-    /// The data ranges get new bytes in their nodes' journals, and copies on other nodes. Parity
-    /// does not follow before a commit.
+    /// The data ranges get new bytes in their nodes' journals, and copies on other nodes. Parity is
+    /// not updated before a commit.
     Append {
-        /// What changes; data chunks only, no overlaps.
+        /// The changed ranges; data chunks only, no overlaps.
         ranges: Vec<ChunkRange>,
         /// Replicas (new bytes) and originals (bytes as of the last commit) that other nodes keep,
         /// all of them within the ranges.
         copies: Vec<Logged>,
     },
-    /// Every parity chunk follows what changed since the last commit, and the data chunks themselves get
-    /// what their journals keep of it.
+    /// Every parity chunk gets the changes since the last commit, and the data chunks get the new
+    /// bytes in their journals.
     Commit {
-        /// What changed; data chunks only, no overlaps.
+        /// The changed ranges; data chunks only, no overlaps.
         ranges: Vec<ChunkRange>,
-        /// What logs keep of it. Where a journal is among them, the chunk itself still has its
-        /// bytes as of the last commit; elsewhere they are overwritten, and only logs have them.
+        /// The logged bytes of these changes. If they include a journal, the chunk itself still has
+        /// its bytes as of the last commit; otherwise these are overwritten, and only logs have
+        /// them.
         logged: Vec<Logged>,
     },
-    /// All `n` chunks of a new stripe are written at their places.
+    /// All `n` chunks of a new stripe are written at their nodes.
     Encode,
     /// Lost chunks are written whole at the given nodes.
     Repair {
         /// Each lost chunk and the node that gets it.
         chunks: Vec<(ChunkIndex, NodeId)>,
     },
-    /// Chunks are written whole at other nodes, as they are.
+    /// Chunks are written whole at other nodes, unchanged.
     Move {
         /// Each chunk that moves and the node that gets it.
         chunks: Vec<(ChunkIndex, NodeId)>,
     },
-    /// Ranges of a chunk that missed updates are written as they should be, at the node that has the
-    /// rest of it.
+    /// Ranges of a chunk that missed updates are written as they should be, at the node with the
+    /// rest of the chunk.
     CatchUp {
         /// The node.
         node: NodeId,
-        /// What is written: ranges of one chunk, without overlaps.
+        /// The written ranges: of one chunk, without overlaps.
         ranges: Vec<ChunkRange>,
     },
-    /// The asker receives stored bytes.
+    /// The initiator receives stored bytes.
     Read {
-        /// What it receives; no overlaps.
+        /// The delivered ranges; no overlaps.
         ranges: Vec<ChunkRange>,
     },
-    /// Replicated data chunks become a stripe: all parity chunks are written at their places, and so is
-    /// each data chunk that has no replica at its own. Replicas elsewhere stay until somebody has seen
-    /// that all of this is durable; no plan deletes them.
+    /// Replicated data chunks become a stripe: all parity chunks are written at their nodes, and so
+    /// is each data chunk without a replica at its own node. Replicas elsewhere stay until all of
+    /// this is known to be durable; no plan deletes them.
     EncodeReplicas {
         /// Data chunks and nodes that have a whole replica of each.
         replicas: Vec<(ChunkIndex, NodeId)>,
     },
-    /// A stripe takes the place of others that have the same data: all of its chunks are written at
-    /// their places, from chunks of these others.
+    /// A stripe replaces others with the same data: all of its chunks are written at their nodes,
+    /// from chunks of these others.
     Convert {
-        /// Data chunks of the new stripe and nodes on which a whole chunk of another has their bytes.
+        /// Data chunks of the new stripe and nodes on which a whole chunk of another has their
+        /// bytes.
         sources: Vec<(ChunkIndex, NodeId)>,
     },
 }
@@ -254,8 +256,8 @@ impl Goal {
     }
 }
 
-/// How the records that a plan appends are kept until they are in their chunks: what the pool's update
-/// scheme says. The header of each chunk has the last word, because reserved space shrinks and grows.
+/// The keeping of a plan's records until they are merged: that of the pool's update scheme. The
+/// header of each chunk takes precedence, because reserved space shrinks and grows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Keepings {
     /// Of data chunks.
@@ -265,7 +267,7 @@ pub struct Keepings {
 }
 
 impl Keepings {
-    /// That of the records in a log. Copies that wait for a commit are in the node's log.
+    /// The keeping of the records in a log. Copies for a commit are in the node's log.
     pub const fn of(&self, log: Log) -> Keeping {
         match log {
             Log::Journal => self.data,
@@ -275,14 +277,14 @@ impl Keepings {
     }
 }
 
-/// How a node goes through the slices of its part of a plan.
+/// The order in which a node processes the slices of its part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum StepOrder {
     /// All steps at once, each as far ahead as its buffers allow.
     #[default]
     Streamed,
-    /// One slice after another, and of each slice one step after another: a node that receives does not
-    /// read, combine or send meanwhile (`Pipe-S`, `ECPipe` section 6.4).
+    /// One slice after another, and for each slice one step after another: a node that receives
+    /// does not read, combine or send at the same time (`Pipe-S`, `ECPipe` section 6.4).
     InTurn,
 }
 
@@ -298,36 +300,36 @@ pub struct Plan {
     pub placement: Vec<NodeId>,
     /// Chunks that cannot be read.
     pub lost: Vec<ChunkIndex>,
-    /// What the plan is for.
+    /// Its purpose.
     pub goal: Goal,
-    /// How its records are kept.
+    /// The keeping of its records.
     pub keepings: Keepings,
-    /// How nodes go through its slices.
+    /// The step order of its nodes.
     pub order: StepOrder,
     /// The steps; a step uses values of earlier ones only.
     pub steps: Vec<Step>,
 }
 
 impl Plan {
-    /// The same plan, whose records and new chunks are kept as the pool's update scheme says.
+    /// The same plan with these keepings of records and new chunks.
     #[must_use]
     pub const fn kept(mut self, keepings: Keepings) -> Self {
         self.keepings = keepings;
         self
     }
 
-    /// The same plan, through whose slices nodes go in this order.
+    /// The same plan with this step order.
     #[must_use]
     pub const fn in_order(mut self, order: StepOrder) -> Self {
         self.order = order;
         self
     }
 
-    /// The bytes that flow through each step: positions in a chunk for the steps that touch one; a
-    /// combined or sent value lies where its (first) source does.
+    /// The stream of each step: positions in a chunk for steps that touch one; a combined or sent
+    /// value has those of its (first) source.
     ///
     /// # Panics
-    /// When the plan does not hold together, which [`crate::check`] finds out before.
+    /// If the plan is inconsistent, which [`crate::check`] finds before.
     pub fn streams(&self) -> Vec<Slices> {
         let mut streams: Vec<Slices> = Vec::with_capacity(self.steps.len());
         for step in &self.steps {

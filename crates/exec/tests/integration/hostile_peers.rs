@@ -1,5 +1,5 @@
-//! Peers that lie: whatever part and events they send, an executor answers with commands or an
-//! error, does not panic, and holds no more than its rings.
+//! Hostile peers: for any parts and events, an executor answers with commands or an error, does not
+//! panic, and holds no more than its rings.
 
 use bytes::Bytes;
 use gabion_exec::{
@@ -72,8 +72,7 @@ fn stream(count: u64) -> Slices {
     Slices::contiguous(ByteRange::new(0, count * 4 - 1), 4)
 }
 
-/// What a hop of a pipeline does, with a chunk that is written too: every kind of event belongs to
-/// one of its steps.
+/// The part of a pipeline hop that also writes a chunk: it has a step for every kind of event.
 fn hop() -> Part {
     let slices = stream(20);
     part(vec![
@@ -87,7 +86,7 @@ fn hop() -> Part {
 
 fn refusal(part: &Part) -> String {
     let refused = Executor::new(part).map(|_| ());
-    refused.expect_err("the part makes no sense").to_string()
+    refused.expect_err("the part is invalid").to_string()
 }
 
 fn zeros(length: usize) -> Bytes {
@@ -96,7 +95,7 @@ fn zeros(length: usize) -> Bytes {
 
 #[track_caller]
 fn check_refused(events: &[Event], reason: &str) {
-    let (mut executor, _) = Executor::new(&hop()).expect("a part that makes sense");
+    let (mut executor, _) = Executor::new(&hop()).expect("a valid part");
     let (last, before) = events.split_last().expect("there is an event");
     for event in before {
         executor.handle(event.clone()).expect("an honest event");
@@ -134,28 +133,28 @@ fn stored(step: u32) -> Event {
 }
 
 #[test]
-fn answers_that_were_not_asked_for_are_refused() {
+fn answers_without_a_request_are_refused() {
     check_refused(&[fetched(4, 0, 4)], "was never fetched");
-    let unasked = "was fetched without being asked for";
+    let unasked = "was fetched without a request";
     check_refused(&[fetched(3, RING_SLICES, 4)], unasked);
     check_refused(&[fetched(3, u64::MAX, 4)], unasked);
     check_refused(&[fetched(3, 2, 4), fetched(3, 2, 4)], unasked);
     check_refused(&[fetched(5, 0, 4)], unasked);
     check_refused(&[fetched(6, 0, 4)], unasked);
     check_refused(&[fetched(3, 0, 3)], "was fetched with a wrong length");
-    check_refused(&[stored(9)], "was stored without being asked");
+    check_refused(&[stored(9)], "was stored without a request");
     let one_sum = vec![fetched(3, 0, 4), received(5, 0, 4)];
     let twice = [one_sum, vec![stored(9), stored(9)]].concat();
-    check_refused(&twice, "was stored without being asked");
-    check_refused(&[stored(7)], "is no step of that kind here");
-    check_refused(&[stored(6)], "is no step of that kind here");
-    check_refused(&[stored(8)], "is no step of that kind here");
+    check_refused(&twice, "was stored without a request");
+    check_refused(&[stored(7)], "is not a step of that kind here");
+    check_refused(&[stored(6)], "is not a step of that kind here");
+    check_refused(&[stored(8)], "is not a step of that kind here");
 }
 
 #[test]
 fn slices_out_of_turn_are_refused() {
-    check_refused(&[received(8, 0, 4)], "is no incoming value");
-    check_refused(&[received(3, 0, 4)], "is no incoming value");
+    check_refused(&[received(8, 0, 4)], "is not an incoming value");
+    check_refused(&[received(3, 0, 4)], "is not an incoming value");
     check_refused(&[received(5, 1, 4)], "arrived out of order");
     check_refused(&[received(5, u64::MAX, 4)], "arrived out of order");
     let twice = vec![received(5, 0, 4), received(5, 0, 4)];
@@ -175,8 +174,8 @@ fn credit_for_slices_that_were_not_sent_is_refused() {
     check_refused(&more, lie);
     let twice = [one_sent, vec![credited(7, 1), credited(7, 1)]].concat();
     check_refused(&twice, lie);
-    check_refused(&[credited(9, 1)], "is no step of that kind here");
-    check_refused(&[credited(5, 1)], "is no step of that kind here");
+    check_refused(&[credited(9, 1)], "is not a step of that kind here");
+    check_refused(&[credited(5, 1)], "is not a step of that kind here");
 }
 
 #[test]
@@ -184,7 +183,7 @@ fn a_slice_past_the_end_is_refused() {
     let slices = stream(1);
     let steps = vec![step(0, slices, send(PEER, NODE, 9))];
     let (mut executor, _) = Executor::new(&part(steps)).unwrap();
-    assert!(executor.is_finished(), "nobody wants the value");
+    assert!(executor.is_finished(), "the value has no consumer");
     executor.handle(received(0, 0, 3)).unwrap();
     let error = executor.handle(received(0, 1, 3)).unwrap_err();
     assert_eq!(error.to_string(), "step 0 arrived out of order");
@@ -196,7 +195,10 @@ fn parts_that_contradict_themselves_are_refused() {
     let other = stream(4);
     for (second, reason) in [
         (step(0, slices, read(slices)), "is out of order"),
-        (step(1, slices, read(other)), "says two places in its chunk"),
+        (
+            step(1, slices, read(other)),
+            "gives two ranges of its chunk",
+        ),
         (
             step(1, slices, send(PEER, NodeId(3), 0)),
             "sends neither from nor to this node",
@@ -215,11 +217,11 @@ fn parts_that_contradict_themselves_are_refused() {
         ),
         (
             step(1, slices, combine(&[])),
-            "combines nothing or too much",
+            "combines no terms or too many",
         ),
         (
             step(1, slices.at(CHUNK_BYTES), write(slices.at(CHUNK_BYTES), 0)),
-            "leaves the chunk",
+            "exceeds the chunk",
         ),
         (
             step(
@@ -232,7 +234,7 @@ fn parts_that_contradict_themselves_are_refused() {
                     value: ValueId(0),
                 },
             ),
-            "is another node's",
+            "belongs to another node",
         ),
     ] {
         let text = format!("the part's step {} {reason}", second.id.0);
@@ -241,7 +243,7 @@ fn parts_that_contradict_themselves_are_refused() {
     }
 }
 
-/// A short message must not make a node set memory aside for terabytes.
+/// A short message must not make a node allocate terabytes.
 #[test]
 fn parts_that_need_too_much_memory_are_refused() {
     let huge = Slices::contiguous(ByteRange::new(0, CHUNK_BYTES), MAX_SLICE_BYTES);
@@ -256,7 +258,7 @@ fn parts_that_need_too_much_memory_are_refused() {
     assert_eq!(refusal(&incoming(MAX_STEPS as u64)), text);
 
     let larger = Slices::whole(ByteRange::new(0, MAX_SLICE_BYTES + 1));
-    let reason = "has a stream of slices that makes no sense";
+    let reason = "has an invalid stream of slices";
     let steps = vec![step(0, larger, read(larger))];
     assert_eq!(refusal(&part(steps)), format!("the part's step 0 {reason}"));
 }
@@ -269,7 +271,8 @@ fn parts_of_too_many_steps_or_terms_are_refused() {
         part(ids.map(|id| step(id, slices, read(slices))).collect())
     };
     assert!(Executor::new(&reads(MAX_STEPS)).is_ok());
-    let text = format!("the part's step {MAX_STEPS} is one too many");
+    let text =
+        format!("the part's step {MAX_STEPS} exceeds the number of steps that a part may have");
     assert_eq!(refusal(&reads(MAX_STEPS + 1)), text);
 
     let sum = |terms: usize| {
@@ -277,7 +280,7 @@ fn parts_of_too_many_steps_or_terms_are_refused() {
         part(vec![step(0, slices, read(slices)), sum])
     };
     assert!(Executor::new(&sum(MAX_TERMS)).is_ok());
-    let text = "the part's step 1 combines nothing or too much";
+    let text = "the part's step 1 combines no terms or too many";
     assert_eq!(refusal(&sum(MAX_TERMS + 1)), text);
 }
 
@@ -343,7 +346,7 @@ fn any_step() -> impl Strategy<Value = PartStep> {
     )
 }
 
-/// Steps numbered as a plan does, or not quite.
+/// Steps numbered as in a plan, or almost.
 fn any_part() -> impl Strategy<Value = Part> {
     let gaps = prop_oneof![20 => Just(1u32), 1 => 0u32..4];
     let order = prop_oneof![2 => Just(StepOrder::Streamed), 1 => Just(StepOrder::InTurn)];
@@ -371,7 +374,7 @@ fn any_event() -> impl Strategy<Value = Event> {
     })
 }
 
-/// What an honest peer or disk says to a command.
+/// The answer of an honest peer or disk to a command.
 fn answer(command: &Command) -> Option<Event> {
     match command {
         Command::Fetch {
@@ -386,8 +389,8 @@ fn answer(command: &Command) -> Option<Event> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Honest answers bring a part well into its run before and between what liars send. What an
-    /// event sets off stays within the rings: some slices of each step, and never the whole stream.
+    /// Honest answers bring a part well into its run before and between hostile ones. Each event's
+    /// effects stay within the rings: some slices of each step, and never the whole stream.
     #[test]
     fn garbage_is_an_error_and_never_a_panic(
         part in any_part(), events in proptest::collection::vec((any_event(), 0usize..40), 1..20),
@@ -411,7 +414,8 @@ proptest! {
             }
             match executor.handle(lie) {
                 Ok(commands) => {
-                    // The lie was what an honest peer would have said, who now says it again.
+                    // The hostile event was the one that an honest peer would have sent, which now
+                    // sends it again.
                     has_lied = true;
                     prop_assert!(commands.len() <= limit);
                     owed.extend(commands.iter().filter_map(answer));
@@ -426,7 +430,7 @@ proptest! {
     }
 }
 
-/// In turn, a peer may neither hurry a node nor make it send before its receiver is ready.
+/// In turn, a peer can neither hurry a node nor make it send before its receiver is ready.
 #[test]
 fn events_out_of_turn_are_refused() {
     let slices = Slices::contiguous(ByteRange::new(0, 8), 4);
@@ -444,7 +448,7 @@ fn events_out_of_turn_are_refused() {
         value: ValueId(3),
         slices,
     };
-    // Read, received and sent, so that the receiver's word is missing that it has the slice.
+    // Read, received and sent; only the receiver's second credit is missing.
     let sent = [fetched(0, 0, 4), credit(1), received(1, 0, 4)];
     let refused: [(&[Event], Event); 8] = [
         (&[], fetched(0, 1, 4)),

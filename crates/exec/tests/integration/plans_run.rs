@@ -1,6 +1,6 @@
-//! Whole plans on executors that talk over a network in memory: whatever the code, the layout, the
-//! failure and the order of events, every run comes to its end, leaves the bytes that the code's
-//! own encoder makes, and sends over each link what the plan's cost says, to the byte.
+//! Whole plans on executors that communicate over a network in memory. For every code, layout,
+//! failure and order of events, each run finishes, leaves the bytes of the code's own encoder, and
+//! sends exactly the plan's cost in bytes over each link.
 
 use crate::network::{Image, Network, Outcome, Slow};
 use crate::setting::bytes::{Chunks, encoded, overwritten, random_stripe};
@@ -18,7 +18,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
 
-/// Losses from random numbers: as many as the planner can cope with, the first one at least.
+/// Losses from random numbers: as many as the planner can handle, the first one at least.
 fn losses(setting: &Setting, numbers: &[usize]) -> Vec<ChunkIndex> {
     let mut lost: Vec<usize> = Vec::new();
     for number in numbers {
@@ -41,7 +41,7 @@ fn any_order() -> impl Strategy<Value = StepOrder> {
     prop_oneof![Just(StepOrder::Streamed), Just(StepOrder::InTurn)]
 }
 
-/// Runs a plan with one node slower than all others, and checks what holds for every plan.
+/// Runs a plan with one node slower than all others, and checks the properties of every plan.
 fn run(plan: &Plan, setting: &Setting, stored: &Chunks, new: &Chunks, seed: u64) -> Outcome {
     let participants = plan.participants();
     let slow = match seed % 4 {
@@ -53,7 +53,7 @@ fn run(plan: &Plan, setting: &Setting, stored: &Chunks, new: &Chunks, seed: u64)
     assert_eq!(
         outcome.links(),
         Cost::of(plan, &setting.topology).links,
-        "links carry what the cost says"
+        "links carry the plan's cost"
     );
     outcome
 }
@@ -106,7 +106,7 @@ proptest! {
         prop_assert_eq!(&outcome.merged, &expected);
     }
 
-    /// So it is where deltas are brought together on their way between racks.
+    /// The same holds when deltas are combined on their way between racks.
     #[test]
     fn cross_rack_updates_leave_the_parity_of_the_new_data(
         setting in any_setting(), numbers in any_numbers(), slice in 1u64..100, seed in any::<u64>(),
@@ -128,8 +128,8 @@ proptest! {
         }
     }
 
-    /// A commit gives data chunks what was appended for them and parity what follows, with chunks lost
-    /// or not; lost chunks stay as they were.
+    /// A commit gives data chunks their appended bytes, and parity the resulting changes, with
+    /// chunks lost or not; lost chunks stay as they were.
     #[test]
     fn commits_leave_the_parity_of_what_was_appended(
         setting in any_setting(), numbers in any_numbers(), losses in any_numbers(),
@@ -194,7 +194,7 @@ proptest! {
         let lost = losses(&setting, &numbers);
         let stripe = setting.stripe(&lost);
         let helpers: Vec<ChunkIndex> = stripe.available().collect();
-        // Each chunk comes back to its own node, as after a restart with an empty disk.
+        // Each chunk is rebuilt on its own node, as after a restart with an empty disk.
         let targets: Vec<_> = lost.iter().map(|&chunk| (chunk, stripe.node_of(chunk))).collect();
         let scheme = match scheme {
             0 => MultiScheme::Dedicated,
@@ -231,8 +231,8 @@ proptest! {
     }
 }
 
-/// A requestor whose disk hangs stops the whole chain, each value with about one full ring: the sink has
-/// taken one ring of slices, and from there each ring on the way back to a read holds another.
+/// A requestor whose disk hangs stops the whole chain, each value with about one full ring: the
+/// sink has taken one ring of slices, and each ring from there back to a read holds another.
 #[test]
 fn a_stuck_disk_stops_a_pipeline_with_one_ring_a_value() {
     const CHUNK_BYTES: u64 = 1000;
@@ -252,13 +252,13 @@ fn a_stuck_disk_stops_a_pipeline_with_one_ring_a_value() {
     let chunks = vec![vec![0; CHUNK_BYTES as usize]; 6];
     for seed in 0..20 {
         let outcome = Network::run(&plan, &chunks, &chunks, Slow::Stuck(requestor), seed);
-        assert_eq!(outcome.unfinished.len(), 5, "nobody is done");
+        assert_eq!(outcome.unfinished.len(), 5, "no node has finished");
         let reads = plan.steps.iter().filter(|s| matches!(s, Step::Read { .. }));
         assert_eq!(reads.count(), 4);
         // Sink, incoming value and sum, then the last helper's read; each hop before adds an
         // incoming value and a sum.
         for (&fetched, rings) in outcome.fetched.values().zip([10, 8, 6, 4]) {
-            // Less than half a ring is not asked for, at each hop.
+            // At each hop, less than half a ring is not requested.
             let most = rings * RING_SLICES;
             let least = most - 4 * (RING_SLICES / 2 - 1);
             assert!((least..=most).contains(&fetched), "{fetched} of {most}");

@@ -1,11 +1,11 @@
-//! Plans from peers that lie: whatever the numbers, the checker answers, soon and without a panic.
+//! Hostile plans: for any numbers, the checker answers, soon and without a panic.
 
 use gabion_codec::Code;
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId, Slices, StripeId};
 use gabion_plan::{CheckError, Goal, Keepings, Log, Plan, Step, StepOrder, Term, ValueId, check};
 use proptest::prelude::*;
 
-/// Numbers where arithmetic breaks, beside small ones that make a plan look right.
+/// Numbers at the limits of arithmetic, beside small ones that make a plan look right.
 fn any_number() -> impl Strategy<Value = u64> {
     prop_oneof![
         4 => 0u64..70,
@@ -145,7 +145,7 @@ fn any_plan() -> impl Strategy<Value = Plan> {
     )
 }
 
-/// A stripe of two data chunks and a parity chunk, huge enough that any stream of slices fits.
+/// A stripe of two data chunks and a parity chunk, large enough for any stream of slices.
 fn huge_plan(goal: Goal, steps: Vec<Step>) -> Plan {
     Plan {
         stripe: StripeId(1),
@@ -180,7 +180,7 @@ proptest! {
             plan.geometry = Geometry::new(code.k(), code.m(), w as usize, chunk_bytes).unwrap();
             plan.placement = (0..code.n() as u32).map(NodeId).collect();
         }
-        // A plan that is accepted must also be fit for those who take it next.
+        // An accepted plan must also work for its later users.
         if check(&plan, &code).is_ok() {
             prop_assert_eq!(plan.streams().len(), plan.steps.len());
         }
@@ -343,7 +343,7 @@ fn a_goal_cannot_cancel_itself() {
     assert!(matches!(error, CheckError::Goal { .. }), "{error}");
 }
 
-/// Geometries that no constructor makes arrive over the wire.
+/// Geometries that no constructor makes can arrive over the wire.
 #[test]
 fn impossible_geometries_are_refused() {
     for (sub_chunks, chunk_bytes) in [(0u64, 64u64), (1, 0), (4, 3), (4, 0), (4, u64::MAX)] {

@@ -1,7 +1,7 @@
 //! Nodes, disks and links in memory: runs all parts of a plan, each on an executor of its own, with
-//! events in an order drawn from a seed. Links keep their order, as connections do; disks answer
-//! in any order. It asserts as it goes that no value has more slices under way than a ring, and that a
-//! node which goes in turn does one thing at a time.
+//! events in an order drawn from a seed. Links keep their order, as connections do; disks answer in
+//! any order. It asserts throughout that no value has more slices in flight than a ring, and that a
+//! node that runs in turn does one thing at a time.
 
 use crate::setting::bytes::Chunks;
 use bytes::Bytes;
@@ -12,10 +12,10 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Bytes by position, so that a byte that is stored twice or not at all is noticed.
+/// Bytes by position, so that a byte stored twice or not at all is noticed.
 pub(crate) type Image = BTreeMap<u64, u8>;
 
-/// What a run left behind.
+/// The result of a run.
 #[derive(Default)]
 pub(crate) struct Outcome {
     pub(crate) written: BTreeMap<(NodeId, ChunkIndex), Image>,
@@ -26,18 +26,18 @@ pub(crate) struct Outcome {
     pub(crate) sent: BTreeMap<(NodeId, NodeId), u64>,
     /// Slices that each step asked for.
     pub(crate) fetched: BTreeMap<ValueId, u64>,
-    /// Nodes whose part did not come to its end.
+    /// Nodes whose part did not finish.
     pub(crate) unfinished: Vec<NodeId>,
 }
 
 impl Outcome {
-    /// Bytes by link as plans count them.
+    /// Bytes by link, in the form of a plan's cost.
     pub(crate) fn links(&self) -> Vec<LinkBytes> {
         let link = |(&(from, to), &bytes): (&(NodeId, NodeId), &u64)| LinkBytes { from, to, bytes };
         self.sent.iter().map(link).collect()
     }
 
-    /// What was written of a chunk at a node, if it was the whole chunk.
+    /// The bytes written to a chunk at a node, if it was the whole chunk.
     pub(crate) fn whole(&self, node: NodeId, chunk: ChunkIndex) -> Option<Vec<u8>> {
         let image = self.written.get(&(node, chunk))?;
         let is_whole = image
@@ -48,18 +48,18 @@ impl Outcome {
     }
 }
 
-/// A disk or a connection that is late.
+/// A slow disk or connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Slow {
-    /// All are alike.
+    /// All have the same speed.
     Nobody,
-    /// This node hears of nothing while anyone else does.
+    /// This node gets its events last.
     Node(NodeId),
-    /// This node never hears that its bytes are stored.
+    /// This node's stores are never confirmed.
     Stuck(NodeId),
 }
 
-/// Counts of one value or outlet, from which follows how many slices are buffered.
+/// Counters of one value or outlet, which give the number of buffered slices.
 #[derive(Default)]
 struct Tally {
     begun: u64,
@@ -91,7 +91,7 @@ pub(crate) struct Network<'a> {
     executors: BTreeMap<NodeId, Executor>,
     /// Events on their way from node to node.
     links: BTreeMap<(NodeId, NodeId), VecDeque<Event>>,
-    /// Answers that disks owe.
+    /// Pending answers of disks.
     disks: BTreeMap<NodeId, Vec<Event>>,
     /// Slices sent and credited.
     flows: BTreeMap<ValueId, Tally>,
@@ -101,8 +101,8 @@ pub(crate) struct Network<'a> {
 }
 
 impl<'a> Network<'a> {
-    /// Runs `plan` on a stripe's `stored` chunks and the asker's `new` ones until nothing happens
-    /// any more.
+    /// Runs `plan` on a stripe's `stored` chunks and the initiator's `new` ones until no event
+    /// remains.
     pub(crate) fn run(
         plan: &Plan,
         stored: &'a Chunks,
@@ -126,7 +126,8 @@ impl<'a> Network<'a> {
                 ..Outcome::default()
             },
         };
-        // Slices may arrive before a part does; the run buffers them, so here all parts come first.
+        // In reality slices may arrive before a part does, and the driver buffers them; here all
+        // parts come first.
         let mut first = Vec::new();
         for node in plan.participants() {
             let (executor, commands) = Executor::new(&plan.part(node)).expect("planners' parts");
@@ -146,7 +147,7 @@ impl<'a> Network<'a> {
         network.outcome
     }
 
-    /// Draws what happens next. None when nothing can.
+    /// Draws the next event. None if there is none.
     fn next(&mut self) -> Option<(NodeId, Event)> {
         let slow = self.slow;
         let is_late = |node| slow == Slow::Node(node);
@@ -175,7 +176,7 @@ impl<'a> Network<'a> {
         Some((node, event))
     }
 
-    /// Whether a slice is on its way to this node, or its disk owes an answer.
+    /// Whether a slice is on its way to this node, or its disk has a pending answer.
     fn is_busy(&self, node: NodeId) -> bool {
         let into = self.links.iter().filter(|((_, to), _)| *to == node);
         let is_slice = |event: &Event| matches!(event, Event::Received { .. });
