@@ -1,11 +1,10 @@
-//! Times encoding and updating on every back end beside ISA-L, on one core, and says whether the
-//! goals are met.
+//! Times encoding and updating on every back end beside ISA-L, on one core, and checks the goals.
 //!
-//! Contenders take turns within each round, so that a noisy machine disturbs them alike; a figure
+//! Contenders take turns within each round, so that a noisy machine affects them equally; a figure
 //! is the median over the rounds, and a ratio the median of the rounds' ratios. Rates count bytes
-//! of data (k chunks of an encoding, one chunk of an update). The last column is a yardstick for what
-//! the memory allows: the rate at which `memcpy`, in the same buffers, moves as many cache lines.
-//! After the rates come the times to build a code and to derive equations from it.
+//! of data (k chunks of an encoding, one chunk of an update). The last column is the memory's
+//! limit: the rate at which `memcpy`, in the same buffers, moves as many cache lines. After the
+//! rates come the times to build a code and to derive equations from it.
 //!
 //! `cargo bench -p gabion-codec --bench kernel [-- --quick]`
 
@@ -20,27 +19,27 @@ use gabion_codec::Code;
 use gabion_codec::kernel::{Backend, Coefficients};
 use isal::{Encoder, Isal};
 
-/// Codes and chunk sizes that the goals are set for.
+/// Codes and chunk sizes with goals.
 const CODES: [&str; 3] = ["rs(6,3)", "rs(10,4)", "rs(12,4)"];
 const SIZES_BYTES: [usize; 3] = [64 << 10, 256 << 10, 1 << 20];
 
-/// What a contender should reach of ISA-L's rate when encoding with 512-bit vectors, for each size.
+/// Target share of ISA-L's rate when encoding with 512-bit vectors, for each size.
 const ENCODE_GOALS: [f64; 3] = [1.5, 1.3, 1.2];
-/// What the 256-bit back ends should reach of ISA-L on a processor without AVX-512.
+/// Target share of ISA-L's rate for the 256-bit back ends on a processor without AVX-512.
 const AVX2_GOAL: f64 = 0.95;
-/// Sizes of the updates: a small one, which is what most updates are, and whole chunks.
+/// Sizes of the updates: a small one, as most updates are, and whole chunks.
 const UPDATE_SIZES_BYTES: [usize; 4] = [4 << 10, 64 << 10, 256 << 10, 1 << 20];
-/// What an update should reach of ISA-L's: once the parities outgrow the first-level cache, both run
-/// at its refill rate, and equality is all there is to reach.
+/// Target share of ISA-L's rate for updates: once the parities exceed the first-level cache, both
+/// run at its refill rate, so equality is the limit.
 const UPDATE_GOAL: f64 = 1.0;
-/// By how much a ratio may fall short of its goal before that is more than noise.
+/// Shortfall of a ratio below its goal that counts as noise.
 const NOISE: f64 = 0.02;
 
-/// Data that one turn of a contender works through, so that reading the clock costs nothing.
+/// Data of one turn of a contender, so that reading the clock costs nothing.
 const TURN_BYTES: usize = 8 << 20;
 
 fn main() {
-    // Cargo passes `--bench`, which says nothing new.
+    // Cargo passes `--bench`, which is redundant.
     let mut quick = false;
     for argument in std::env::args().skip(1) {
         match argument.as_str() {
@@ -91,7 +90,7 @@ fn main() {
     }
 }
 
-/// Prints how long it takes to build a code, and to derive the equations for its first chunks.
+/// Prints the time to build a code, and to derive the equations for its first chunks.
 fn print_latencies(text: &str, lost_count: usize) {
     let code: Code = text.parse().expect("the list holds codes");
     let available: Vec<usize> = (lost_count..code.n()).collect();
@@ -154,7 +153,7 @@ struct Bench<'a> {
     k: usize,
     m: usize,
     size_bytes: usize,
-    /// Data chunks, then parity chunks, end to end as they are cut from a segment.
+    /// Data chunks, then parity chunks, adjacent as in a segment.
     stripe: Arena,
     prepared: Vec<Coefficients>,
     rival: Option<(&'a Isal, isal::Tables)>,
@@ -277,8 +276,8 @@ impl<'a> Bench<'a> {
 
     /// Turns figures into a row; `read_count` chunks of data went into the parities.
     fn row(&self, backend: Backend, read_count: usize, goal: f64, figures: &Figures) -> Row {
-        // Each parity line comes into the cache before it is written, and goes out again; so does
-        // each line that a copy writes, beside the one that it reads.
+        // Each parity line is loaded into the cache before it is written, and written back; so is
+        // each line that a copy writes, beside the line that it reads.
         let moved = read_count + 2 * self.m;
         let moved_by_copy = 3.0;
         let rival_gbps = figures.rates.get(1).copied();

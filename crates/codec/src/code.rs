@@ -1,8 +1,8 @@
-//! A code: its generator matrix, and everything that follows from the matrix alone.
+//! A code: its generator matrix, and the operations that follow from the matrix alone.
 //!
 //! Chunk i of a stripe has w sub-chunks, rows `i * w` to `i * w + w - 1` of the generator; columns
-//! are the sub-chunks of the data chunks. The upper part is the identity. How each family fills the
-//! rest is the business of [`Family`].
+//! are the sub-chunks of the data chunks. The upper part is the identity. [`Family`] fills the
+//! rest.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -15,8 +15,8 @@ use crate::matrix::Matrix;
 use crate::regions;
 use crate::rotated;
 
-/// Up to how many failure patterns of one size are tried to find out how many failures a code
-/// survives beyond what its construction promises.
+/// Most failure patterns of one size that are tried, to find how many failures a code survives
+/// beyond its construction's guarantee.
 const PATTERNS_MAX: usize = 20_000;
 
 /// An erasure code. Cheap to clone, immutable, and equal to any code of the same family and
@@ -31,12 +31,12 @@ pub struct Code {
 struct Inner {
     family: Family,
     generator: Matrix,
-    /// The parity rows made ready for the kernels, on first use.
+    /// The parity rows prepared for the kernels, on first use.
     encoder: OnceLock<Coefficients>,
     failures_survived: OnceLock<usize>,
 }
 
-/// A parity sub-chunk that a change of a data sub-chunk touches: its delta is `coefficient` times
+/// A parity sub-chunk affected by a change of a data sub-chunk: its delta is `coefficient` times
 /// the data's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeltaTarget {
@@ -163,7 +163,7 @@ impl Code {
         self.inner.generator.column_count() / self.k()
     }
 
-    /// What the length of a chunk in bytes must be a multiple of.
+    /// The unit of a chunk's length in bytes.
     #[must_use]
     pub fn chunk_alignment(&self) -> usize {
         self.sub_chunks()
@@ -175,11 +175,10 @@ impl Code {
         &self.inner.generator
     }
 
-    /// What sub-chunk `data_row` of data chunk `data_chunk` is multiplied with in sub-chunk `row`
-    /// of `chunk`.
+    /// The factor of sub-chunk `data_row` of data chunk `data_chunk` in sub-chunk `row` of `chunk`.
     ///
     /// # Panics
-    /// When a chunk or sub-chunk does not exist.
+    /// If a chunk or sub-chunk does not exist.
     #[must_use]
     pub fn coefficient(&self, chunk: usize, row: usize, data_chunk: usize, data_row: usize) -> u8 {
         let w = self.sub_chunks();
@@ -206,8 +205,8 @@ impl Code {
         regions::combine(encoder, self.sub_chunks(), data, parity)
     }
 
-    /// Whether the available chunks determine the whole stripe. Numbers that are repeated or not
-    /// below n count for nothing.
+    /// Whether the available chunks determine the whole stripe. Repeated and invalid numbers are
+    /// ignored.
     #[must_use]
     pub fn is_sufficient(&self, available: &[usize]) -> bool {
         let mut seen = vec![false; self.n()];
@@ -229,10 +228,10 @@ impl Code {
 
     /// The equations that compute the `wanted` chunks from available ones.
     ///
-    /// Helpers are chosen in the caller's order of `available`, each that adds something until they
-    /// suffice; those that turn out to contribute nothing are left out. Two things come before that
-    /// order: a wanted chunk that is available is its own helper, and the local groups of an LRC's
-    /// wanted chunks are tried first. Repeated numbers in `available` are ignored.
+    /// Helpers are chosen in the caller's order of `available`: each independent one is added until
+    /// they suffice, and those that contribute nothing are left out. Two rules precede that order:
+    /// a wanted chunk that is available is its own helper, and the local groups of an LRC's wanted
+    /// chunks are tried first. Repeated numbers in `available` are ignored.
     ///
     /// # Errors
     /// [`CodeError::NotSufficient`] when the available chunks do not determine the wanted ones,
@@ -303,7 +302,7 @@ impl Code {
     /// in the order of parity chunks and rows.
     ///
     /// # Panics
-    /// When the data chunk or sub-chunk does not exist.
+    /// If the data chunk or sub-chunk does not exist.
     #[must_use]
     pub fn delta_rows(&self, data_chunk: usize, data_row: usize) -> Vec<DeltaTarget> {
         assert!(
@@ -330,9 +329,9 @@ impl Code {
     /// The largest f such that the loss of any f chunks is recoverable.
     ///
     /// m for MDS codes and replication. g + 1 for an LRC with a group of more than g data chunks.
-    /// For other LRCs, whose groups are so small that they survive more, patterns of g + 2 and more
-    /// failures are tried one by one while there are at most some thousands of them; for larger codes
-    /// the answer is a lower bound.
+    /// Other LRCs have groups so small that they may survive more. For them, patterns of g + 2 and
+    /// more failures are tried one by one while there are at most some thousands; for larger codes
+    /// the result is a lower bound.
     #[must_use]
     pub fn failures_survived(&self) -> usize {
         *self
@@ -351,8 +350,8 @@ impl Code {
             })
     }
 
-    /// Whether every loss of `failure_count` chunks is recoverable, or false if there are too many
-    /// patterns to tell.
+    /// Whether every loss of `failure_count` chunks is recoverable; false if there are too many
+    /// patterns to try.
     fn survives_all_patterns_of(&self, failure_count: usize) -> bool {
         let n = self.n();
         let patterns = (0..failure_count).try_fold(1usize, |product, place| {
@@ -381,7 +380,7 @@ impl Code {
         }
     }
 
-    /// Sets of helpers whose absence leads to another, sensible way of repairing `lost`.
+    /// Sets of helpers whose absence leads to another useful repair of `lost`.
     fn avoidable(&self, lost: usize, helpers: &[usize]) -> Vec<Vec<usize>> {
         match self.inner.family {
             Family::Lrc { k, l, .. } => {
@@ -403,7 +402,7 @@ impl Code {
         }
     }
 
-    /// Expresses the wanted chunks by those of `order`, preferring the earlier.
+    /// Expresses the wanted chunks by those of `order`; earlier ones are preferred.
     ///
     /// One Gauss-Jordan elimination of the transposed generator, a column for each sub-chunk of
     /// `order` and then of `wanted`: pivots are found from left to right, so that they are the first
@@ -448,7 +447,7 @@ impl Code {
         Ok(Equations::new(wanted, order, w, &solution))
     }
 
-    /// Says what is missing, given a system whose first `rank` rows are all that `order` yields.
+    /// Reports the shortfall, given a system whose first `rank` rows are all that `order` yields.
     fn shortfall(
         &self,
         mut system: Matrix,
@@ -508,7 +507,7 @@ impl PartialEq for Code {
 impl Eq for Code {}
 
 impl fmt::Debug for Code {
-    /// The text form: a generator of some thousand elements helps nobody in a log.
+    /// The text form: a generator of some thousand elements is useless in a log.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Code({self})")
     }

@@ -1,8 +1,8 @@
 //! Equations: some chunks of a stripe as linear combinations of others.
 //!
-//! They are what decoding, repair and degraded reads come down to. [`crate::Code`] derives them;
-//! planners read their coefficients to spread the work over nodes, and [`Equations::apply`] runs
-//! them in one place.
+//! Decoding, repair and degraded reads all evaluate equations. [`crate::Code`] derives them;
+//! planners read their coefficients to spread the work over nodes, and [`Equations::apply`]
+//! evaluates them in one place.
 
 use std::sync::OnceLock;
 
@@ -15,20 +15,20 @@ use crate::regions;
 /// `coefficient(o, r, h, s)` times `helpers[h]`'s sub-chunk s.
 #[derive(Debug, Clone)]
 pub struct Equations {
-    /// The chunks that are computed, in the order in which they were asked for.
+    /// The computed chunks, in the order of the request.
     pub outputs: Vec<usize>,
-    /// The chunks they are computed from, in the caller's order of preference. Each contributes
-    /// something to some output.
+    /// The chunks that they are computed from, in the caller's order of preference. Each
+    /// contributes to some output.
     pub helpers: Vec<usize>,
     sub_chunks: usize,
     /// `outputs * sub_chunks` rows, `helpers * sub_chunks` columns.
     matrix: Matrix,
-    /// `matrix` made ready for the kernels, on first use.
+    /// `matrix` prepared for the kernels, on first use.
     prepared: OnceLock<Coefficients>,
 }
 
 impl Equations {
-    /// Keeps of a solution in terms of `candidates` those that it uses. `solution` has a row for
+    /// Reduces a solution in terms of `candidates` to those that it uses. `solution` has a row for
     /// each sub-chunk of the outputs and a column for each of the candidates'.
     pub(crate) fn new(
         outputs: &[usize],
@@ -68,11 +68,11 @@ impl Equations {
         self.sub_chunks
     }
 
-    /// What sub-chunk `helper_row` of the helper at `helper_position` is multiplied with on its way
-    /// into sub-chunk `output_row` of the output at `output_position`.
+    /// The factor of sub-chunk `helper_row` of the helper at `helper_position` in sub-chunk
+    /// `output_row` of the output at `output_position`.
     ///
     /// # Panics
-    /// When a position or row does not exist.
+    /// If a position or row does not exist.
     #[must_use]
     pub fn coefficient(
         &self,
@@ -89,11 +89,11 @@ impl Equations {
         )
     }
 
-    /// The sub-chunks of the helper at `helper_position` that are used at all, ascending: all of
-    /// them when there are k helpers of an MDS code.
+    /// The sub-chunks of the helper at `helper_position` that are read, ascending: all of them for
+    /// k helpers of an MDS code.
     ///
     /// # Panics
-    /// When there is no such helper.
+    /// If there is no such helper.
     #[must_use]
     pub fn reads(&self, helper_position: usize) -> Vec<usize> {
         assert!(
@@ -113,8 +113,8 @@ impl Equations {
     /// [`Equations::outputs`] and [`Equations::helpers`].
     ///
     /// # Errors
-    /// [`CodeError::ChunkCount`] when there are more or fewer chunks,
-    /// [`CodeError::UnequalLengths`] or [`CodeError::Misaligned`] when their lengths do not fit.
+    /// [`CodeError::ChunkCount`] when the number of chunks is wrong, [`CodeError::UnequalLengths`]
+    /// or [`CodeError::Misaligned`] when their lengths do not fit.
     pub fn apply(&self, helpers: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), CodeError> {
         let w = self.sub_chunks;
         regions::check_count("helper", self.matrix.column_count() / w, helpers.len())?;

@@ -1,19 +1,19 @@
-//! The one error type of the crate.
+//! The error type of the crate.
 
 use std::fmt;
 
 use thiserror::Error;
 
-/// Why a code could not be built, or an operation on chunks could not be carried out.
+/// Why a code could not be built, or an operation on chunks could not be done.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CodeError {
-    /// The text of a code names no family that exists.
+    /// The text names an unknown family.
     #[error(
         "there is no code family called \"{name}\": use rs(k,m), cauchy(k,m), rdp(k), evenodd(k), \
          lrc(k,l,g), rotated(k,m,r) or rep(n)"
     )]
     UnknownFamily {
-        /// The name as given.
+        /// The given name.
         name: String,
     },
     /// The text of a code is not a family's name with numbers in parentheses.
@@ -22,9 +22,9 @@ pub enum CodeError {
          between them"
     )]
     Malformed {
-        /// The text as given.
+        /// The given text.
         text: String,
-        /// The form that was expected.
+        /// The expected form.
         expected: &'static str,
     },
     /// The family exists, but not with these parameters.
@@ -32,29 +32,31 @@ pub enum CodeError {
     UnsupportedParameters {
         /// The code in its text form.
         code: String,
-        /// What the family allows.
+        /// The parameters that the family allows.
         allowed: &'static str,
     },
     /// A chunk's number is not below n.
     #[error("there is no chunk {chunk}: this code's chunks are numbered 0 to {}", n - 1)]
     NoSuchChunk {
-        /// The number as given.
+        /// The given number.
         chunk: usize,
         /// The code's number of chunks.
         n: usize,
     },
-    /// Another number of chunks was handed in than the operation works on.
+    /// The number of chunks passed in is wrong.
     #[error("{needed} {role} chunks are needed, and {given} were given")]
     ChunkCount {
-        /// What the chunks are for.
+        /// The role of the chunks.
         role: &'static str,
-        /// How many the operation works on.
+        /// The number required.
         needed: usize,
-        /// How many were handed in.
+        /// The number passed in.
         given: usize,
     },
     /// The chunks of one operation differ in length.
-    #[error("all chunks of a stripe are of one length, and these have {first} and {other} bytes")]
+    #[error(
+        "all chunks of a stripe must have one length, but these have {first} and {other} bytes"
+    )]
     UnequalLengths {
         /// Bytes of the first chunk.
         first: usize,
@@ -66,7 +68,7 @@ pub enum CodeError {
     Misaligned {
         /// Bytes of the chunk.
         length: usize,
-        /// What its length must be a multiple of.
+        /// The unit of its length.
         alignment: usize,
     },
     /// The available chunks do not determine the wanted ones.
@@ -77,13 +79,13 @@ pub enum CodeError {
         ChunksAre(missing)
     )]
     NotSufficient {
-        /// The chunks that were asked for and are not determined.
+        /// The requested chunks that are not determined.
         wanted: Vec<usize>,
-        /// The chunks that were offered.
+        /// The offered chunks.
         available: Vec<usize>,
         /// The chunks that were not offered, any of which may help.
         missing: Vec<usize>,
-        /// A lower bound on how many of `missing` would have to be offered as well.
+        /// A lower bound on the number of further chunks of `missing` that are required.
         missing_count: usize,
     },
     /// A matrix has no inverse.
@@ -94,12 +96,12 @@ pub enum CodeError {
         /// How many of its rows are independent.
         rank: usize,
     },
-    /// Matrices of shapes that do not go together.
+    /// Matrices with mismatched shapes.
     #[error("matrix shapes do not match: {needed} needed, {given} given")]
     Shape {
-        /// The shape that the operation needs.
+        /// The required shape.
         needed: String,
-        /// The shape that it was given.
+        /// The given shape.
         given: String,
     },
 }

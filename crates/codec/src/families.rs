@@ -1,7 +1,7 @@
-//! The code families: which parameters each allows and how its generator matrix is made.
+//! The code families: the allowed parameters and the generator matrix of each.
 //!
-//! Every construction here comes with the reason why it recovers what it promises; the tests check
-//! the promises exhaustively for small sizes. Using the matrices is the business of [`crate::Code`].
+//! Every construction here comes with a proof of its guarantee; the tests check the guarantees
+//! exhaustively for small sizes. [`crate::Code`] uses the matrices.
 
 use crate::error::CodeError;
 use crate::gf;
@@ -11,8 +11,8 @@ use crate::rotated;
 /// The most chunks a stripe of any code has.
 const CHUNKS_MAX: usize = 255;
 
-/// The most sub-chunks of an array code's chunk, the prime above it being 31: beyond it, the
-/// generator matrix, which grows with the fourth power, is no longer a small thing to keep.
+/// The most sub-chunks of an array code's chunk plus one, a prime: beyond it, the generator matrix,
+/// which grows with the fourth power, becomes too large to keep.
 const ARRAY_PRIME_MAX: usize = 31;
 
 /// The most rows that the data chunks of a rotated code have together, for the same reason.
@@ -55,8 +55,8 @@ pub enum Family {
         /// Global parities.
         g: usize,
     },
-    /// Rotated Reed-Solomon (Khan et al., FAST '12) with `r` rows a chunk: later parities look one row
-    /// further in some of the data, so that repairs read less. MDS.
+    /// Rotated Reed-Solomon (Khan et al., FAST '12) with `r` rows a chunk: later parities use some
+    /// of the data one row further, so that repairs read less. MDS.
     Rotated {
         /// Data chunks.
         k: usize,
@@ -101,8 +101,8 @@ impl Family {
         !matches!(self, Self::Lrc { .. })
     }
 
-    /// The chunks that determine `chunk` among themselves, it included, where the family has a
-    /// smaller such set than k chunks.
+    /// The set of chunks that determine each other and include `chunk`, if the family has a set
+    /// smaller than k chunks.
     pub(crate) fn local_group(self, chunk: usize) -> Option<Vec<usize>> {
         let Self::Lrc { k, l, .. } = self else {
             return None;
@@ -159,7 +159,7 @@ impl Family {
         })
     }
 
-    /// The rows of the generator below its identity, for parameters that are valid.
+    /// The rows of the generator below its identity, for valid parameters.
     pub(crate) fn parity_rows(self) -> Matrix {
         match self {
             Self::ReedSolomon { k, m } => vandermonde_parities(k, m),
@@ -210,7 +210,7 @@ fn vandermonde_parities(k: usize, m: usize) -> Matrix {
 }
 
 /// The Cauchy matrix of the points k..k+m against 0..k. Every square part of a Cauchy matrix is
-/// regular, which under an identity is what MDS means.
+/// regular, which under an identity means MDS.
 fn cauchy_parities(k: usize, m: usize) -> Matrix {
     filled(m, k, |row, column| gf::invert(((k + row) ^ column) as u8))
 }
@@ -235,14 +235,14 @@ fn lrc_group(k: usize, l: usize, group: usize) -> std::ops::Range<usize> {
 /// Local parities, then global parities.
 ///
 /// A pyramid code (Huang et al., 2007): an MDS code with g + 1 parities, the first of which is a
-/// plain sum and is split into one sum a group. While all local parities live they give that first
-/// parity back, so g + 1 failures of other chunks are recovered as in the MDS code; each failed
-/// local parity costs at most the first parity, which leaves g for at most g other failures. Hence
-/// any g + 1 failures are recoverable, and by the Singleton-like bound for locality no code of this
-/// shape does better when a group has more than g chunks of data.
+/// plain sum and is split into one sum a group. While all local parities are available they add up
+/// to that first parity, so g + 1 failures of other chunks are recovered as in the MDS code; each
+/// failed local parity costs at most the first parity, which leaves g for at most g other failures.
+/// Hence any g + 1 failures are recoverable, and by the Singleton-like bound for locality no code
+/// of this shape does better when a group has more than g chunks of data.
 ///
-/// Where the field allows, the global rows are chosen so that every pattern is recoverable that
-/// any coefficients could recover; see [`lrc_points`].
+/// Where the field allows, the global rows are chosen so that every pattern is recoverable that is
+/// recoverable with any coefficients; see [`lrc_points`].
 fn lrc_parities(k: usize, l: usize, g: usize) -> Matrix {
     let points = if g <= 2 { lrc_points(k, l) } else { None };
     let globals = if let Some(points) = points {
@@ -267,12 +267,12 @@ fn lrc_parities(k: usize, l: usize, g: usize) -> Matrix {
 /// nothing if there are too many groups, or too large ones, for the field.
 ///
 /// With the rows 1, a, a^2 every square part is regular while the points are distinct and nonzero
-/// (squaring permutes the field), which is what the pyramid construction needs. Beyond that, the
-/// patterns to recover are two failures more than local parities undo: three in one group is a
+/// (squaring permutes the field), as the pyramid construction requires. Beyond that, the patterns
+/// to recover are two failures more than local parities recover: three in one group is a
 /// Vandermonde matrix of three points; two in each of two groups has the determinant `s * t * (s +
 /// t)`, s and t being the sums of the two points in each group. Points of one group are taken from
-/// one multiple of the subfield GF(16), which is closed under addition; multiples of it by different
-/// powers of 2 below 17 meet in 0 alone, so s and t are never equal.
+/// one multiple of the subfield GF(16), which is closed under addition; multiples of it by
+/// different powers of 2 below 17 intersect in 0 alone, so s and t are never equal.
 fn lrc_points(k: usize, l: usize) -> Option<Vec<u8>> {
     const SUBFIELDS: usize = 17;
     const UNITS: usize = 15;
@@ -300,8 +300,8 @@ fn rdp_prime(k: usize) -> usize {
     smallest_prime_from(k + 1)
 }
 
-/// EVENODD's prime: the data chunks are p columns. It must be odd, for with p = 2 both parities are
-/// the same.
+/// EVENODD's prime: the data chunks are p columns. It must be odd, since with p = 2 both parities
+/// are the same.
 fn evenodd_prime(k: usize) -> usize {
     smallest_prime_from(k.max(3))
 }
@@ -309,8 +309,8 @@ fn evenodd_prime(k: usize) -> usize {
 /// RDP: the first parity is the exclusive or of each row, the second that of each diagonal over data
 /// and row parity, the diagonal p - 1 being left out.
 ///
-/// Column c of the p-1 by p array is data chunk c, columns k..p-1 are imagined zeros, and the row
-/// parity stands in column p-1; cell (r, c) lies on diagonal (r + c) mod p.
+/// Column c of the p-1 by p array is data chunk c, columns k..p-1 are imaginary zeros, and column
+/// p-1 is the row parity; cell (r, c) lies on diagonal (r + c) mod p.
 fn rdp_parities(k: usize) -> Matrix {
     let p = rdp_prime(k);
     let w = p - 1;

@@ -1,9 +1,9 @@
 //! Arithmetic of single elements of GF(2^8), and the constant tables that the kernels multiply with.
 //!
-//! The field is that of the polynomial x^8 + x^4 + x^3 + x^2 + 1 (0x11d), in which 2 generates every
-//! nonzero element: the field of ISA-L, Jerasure and the Linux RAID-6 driver, so that parity of
-//! the same matrix is the same bytes there and here. Whole buffers are the business of
-//! [`crate::kernel`]; nothing here is fast on more than a few bytes.
+//! The field has the polynomial x^8 + x^4 + x^3 + x^2 + 1 (0x11d), in which 2 generates every
+//! nonzero element. ISA-L, Jerasure and the Linux RAID-6 driver use the same field, so the same
+//! matrix gives the same parity bytes. [`crate::kernel`] handles whole buffers; nothing here is
+//! fast on more than a few bytes.
 
 /// The reduction polynomial with its leading bit.
 const POLYNOMIAL: u16 = 0x11d;
@@ -14,7 +14,7 @@ const GROUP_ORDER: usize = 255;
 /// Powers of 2, twice over so that a sum of two logarithms needs no reduction.
 static POWERS: [u8; 2 * GROUP_ORDER] = powers();
 
-/// Logarithms to base 2; the entry of 0 is meaningless and never read.
+/// Logarithms to base 2; the entry of 0 is never read.
 static LOGARITHMS: [u8; 256] = logarithms();
 
 /// `PRODUCTS[a][b]` is `a * b`.

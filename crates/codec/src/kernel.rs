@@ -1,11 +1,11 @@
-//! Sums and products of whole buffers over GF(2^8), on the fastest instructions the processor has.
+//! Sums and products of whole buffers over GF(2^8), on the fastest instructions of the processor.
 //!
-//! One safe interface stands over all of them: buffers of any length and alignment, any
-//! coefficients. [`Coefficients`] is a matrix prepared for one back end; the functions [`add_assign`],
-//! [`mul_add`] and [`mul_slice`] serve single coefficients.
+//! One safe interface covers all of them: buffers of any length and alignment, any coefficients.
+//! [`Coefficients`] is a matrix prepared for one back end; the functions [`add_assign`],
+//! [`mul_add`] and [`mul_slice`] take single coefficients.
 //!
-//! It is not: a place for matrices of codes (that is [`crate::Matrix`]), and no function here
-//! allocates in proportion to the data or runs threads.
+//! [`crate::Matrix`] has the matrices of codes. No function here allocates in proportion to the
+//! data or runs threads.
 
 mod backend;
 mod coefficients;
@@ -25,7 +25,7 @@ const GROUP_MAX: usize = 6;
 /// Adds `source` to `output`, byte by byte.
 ///
 /// # Panics
-/// When the lengths differ.
+/// If the lengths differ.
 pub fn add_assign(output: &mut [u8], source: &[u8]) {
     Backend::detect().add_assign(output, source);
 }
@@ -33,7 +33,7 @@ pub fn add_assign(output: &mut [u8], source: &[u8]) {
 /// Adds `coefficient * source` to `output`.
 ///
 /// # Panics
-/// When the lengths differ.
+/// If the lengths differ.
 pub fn mul_add(coefficient: u8, source: &[u8], output: &mut [u8]) {
     Backend::detect().mul_add(coefficient, source, output);
 }
@@ -41,7 +41,7 @@ pub fn mul_add(coefficient: u8, source: &[u8], output: &mut [u8]) {
 /// Overwrites `output` with `coefficient * source`.
 ///
 /// # Panics
-/// When the lengths differ.
+/// If the lengths differ.
 pub fn mul_slice(coefficient: u8, source: &[u8], output: &mut [u8]) {
     Backend::detect().mul_slice(coefficient, source, output);
 }

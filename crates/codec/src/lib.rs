@@ -1,12 +1,12 @@
 //! Erasure codes over GF(2^8) and the kernels that run them.
 //!
-//! A [`Code`] is a systematic generator matrix with a family's name: it encodes stripes, says which
-//! sets of chunks suffice, derives the [`Equations`] that rebuild lost chunks, and names the parity
-//! sub-chunks that a change of data touches. [`kernel`] is the arithmetic on whole buffers, chosen
-//! once at run time for the processor at hand.
+//! A [`Code`] is a systematic generator matrix with a family's name. It encodes stripes, determines
+//! which sets of chunks suffice, derives the [`Equations`] that rebuild lost chunks, and lists the
+//! parity sub-chunks affected by a change of data. [`kernel`] is the arithmetic on whole buffers,
+//! chosen at run time for the processor.
 //!
-//! It is not: placement, plans, or anything that knows nodes and racks. A chunk here is a number
-//! below n, data chunks first, and a byte slice.
+//! This crate has no placement, plans, nodes or racks. A chunk here is a number below n, data
+//! chunks first, and a byte slice.
 //!
 //! ```
 //! use gabion_codec::Code;

@@ -1,7 +1,7 @@
 //! Matrices over GF(2^8): products, inverses, ranks and selections of rows.
 //!
-//! They hold coefficients, at most a few hundred a side, and are never applied to chunk data here:
-//! that is [`crate::kernel::Coefficients`].
+//! They hold coefficients, at most a few hundred a side, and are never applied to chunk data here;
+//! [`crate::kernel::Coefficients`] does that.
 
 use std::fmt;
 
@@ -60,13 +60,13 @@ impl Matrix {
         })
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     #[must_use]
     pub fn row_count(&self) -> usize {
         self.row_count
     }
 
-    /// How many columns there are.
+    /// Number of columns.
     #[must_use]
     pub fn column_count(&self) -> usize {
         self.column_count
@@ -81,7 +81,7 @@ impl Matrix {
     /// One row.
     ///
     /// # Panics
-    /// When there is no such row.
+    /// If there is no such row.
     #[must_use]
     pub fn row(&self, row: usize) -> &[u8] {
         &self.elements[row * self.column_count..][..self.column_count]
@@ -90,7 +90,7 @@ impl Matrix {
     /// One element.
     ///
     /// # Panics
-    /// When there is no such row or column.
+    /// If there is no such row or column.
     #[must_use]
     pub fn get(&self, row: usize, column: usize) -> u8 {
         self.row(row)[column]
@@ -99,7 +99,7 @@ impl Matrix {
     /// Replaces one element.
     ///
     /// # Panics
-    /// When there is no such row or column.
+    /// If there is no such row or column.
     pub fn set(&mut self, row: usize, column: usize, value: u8) {
         self.row_mut(row)[column] = value;
     }
@@ -164,7 +164,7 @@ impl Matrix {
     /// The named rows, in the order named.
     ///
     /// # Panics
-    /// When there is no such row.
+    /// If there is no such row.
     #[must_use]
     pub fn select_rows(&self, rows: &[usize]) -> Self {
         let mut elements = Vec::with_capacity(rows.len() * self.column_count);
@@ -179,9 +179,9 @@ impl Matrix {
     }
 
     /// Reduces `columns`, in order, to unit columns where they are independent of the rows above
-    /// `done_count` and of each other, and returns the columns that became pivots: the first of
-    /// them has its 1 in row `done_count`, the next in the row below, and so on. Every other column
-    /// of the matrix takes part in the row operations.
+    /// `done_count` and of each other, and returns the pivot columns: the first of them has its 1
+    /// in row `done_count`, the next in the row below, and so on. Every other column of the matrix
+    /// takes part in the row operations.
     pub(crate) fn eliminate_columns(
         &mut self,
         done_count: usize,
@@ -249,7 +249,7 @@ impl fmt::Debug for Matrix {
     }
 }
 
-/// `output += coefficient * row`, on rows too short to be worth a kernel's preparation.
+/// `output += coefficient * row`, for rows too short for a kernel's preparation.
 fn add_multiple(output: &mut [u8], coefficient: u8, row: &[u8]) {
     match coefficient {
         0 => {}

@@ -1,10 +1,9 @@
-//! Chunks as the regions that coefficients apply to: row r of a chunk with w sub-chunks is its r-th
-//! w-th part.
+//! Chunks as the regions of coefficients: row r of a chunk with w sub-chunks is its r-th w-th part.
 
 use crate::error::CodeError;
 use crate::kernel::Coefficients;
 
-/// Checks that all chunks are of one length that divides into `sub_chunks`, and returns that length.
+/// Checks that all chunks have one length that divides into `sub_chunks`, and returns that length.
 ///
 /// # Errors
 /// [`CodeError::UnequalLengths`], [`CodeError::Misaligned`].
@@ -27,7 +26,7 @@ pub(crate) fn common_length(
     Ok(first)
 }
 
-/// Checks that there are as many chunks as needed.
+/// Checks the number of chunks.
 ///
 /// # Errors
 /// [`CodeError::ChunkCount`].

@@ -1,15 +1,15 @@
-//! Rotated Reed-Solomon codes: parities that look at some data chunks one row further, so that the
-//! equations of several parities overlap and a lost chunk is repaired from fewer bytes.
+//! Rotated Reed-Solomon codes: parities use some data chunks one row further, so that the equations
+//! of several parities overlap and a lost chunk is repaired from fewer bytes.
 //!
 //! After Khan et al., "Rethinking Erasure Codes for Cloud File Systems", FAST '12, which `ECPipe`
-//! evaluates in section 6.1; the coefficients and the proof are ours. It is not about several lost
-//! chunks: those are decoded like any code's.
+//! evaluates in section 6.1; the coefficients and the proof are ours. Several lost chunks are
+//! decoded as in any code.
 
 use crate::code::Code;
 use crate::gf;
 use crate::matrix::Matrix;
 
-/// How many ways to choose a parity for each lost row are tried at most.
+/// Most combinations of a parity for each lost row that are tried.
 pub(crate) const CHOICES_MAX: usize = 4096;
 
 /// Whether the family allows `m` parity chunks with `r` rows each: `r` is a power of two, and all
@@ -22,11 +22,11 @@ pub(crate) fn allows(m: usize, r: usize) -> bool {
 /// The parity rows of a scalar MDS code, spread over `r` rows: row b of parity j adds up row b + 1
 /// (of `r`, in a circle) of the first `k * j / m` data chunks, and row b of the others.
 ///
-/// Any k chunks suffice whenever that holds for the scalar code and `r` is a power of two. Moving
-/// rows round is multiplication with x modulo `x^r - 1`, so the rows of a chunk are one element of
-/// that ring, and a square part of the generator has a determinant in it. In characteristic 2 the
-/// ring's modulus is `(x - 1)^r`: an element is invertible exactly if it does not vanish at x = 1,
-/// and there all rotations are 1 and the determinant is the scalar code's.
+/// Any k chunks suffice whenever that holds for the scalar code and `r` is a power of two. Rotating
+/// rows is multiplication with x modulo `x^r - 1`, so the rows of a chunk are one element of that
+/// ring, and a square part of the generator has a determinant in it. In characteristic 2 the ring's
+/// modulus is `(x - 1)^r`: an element is invertible exactly if it does not vanish at x = 1, and
+/// there all rotations are 1 and the determinant is the scalar code's.
 pub(crate) fn parities(scalar: &Matrix, r: usize) -> Matrix {
     let (m, k) = (scalar.row_count(), scalar.column_count());
     let mut rows = Matrix::zeros(m * r, k * r);
@@ -42,18 +42,18 @@ pub(crate) fn parities(scalar: &Matrix, r: usize) -> Matrix {
     rows
 }
 
-/// A way to repair one row: a parity row in which nothing else of the lost chunk appears.
+/// A way to repair one row: a parity row without other sub-chunks of the lost chunk.
 #[derive(Clone, Debug)]
 struct Choice {
     /// The parity's row of the generator.
     parity_row: usize,
-    /// All sub-chunks that it needs, as rows of the generator.
+    /// All sub-chunks that it reads, as rows of the generator.
     needed: Vec<usize>,
 }
 
 /// The repair of data chunk `lost` that reads the fewest sub-chunks, as a solution in terms of all
-/// `helpers`: a row for each of the lost rows, a column for each sub-chunk of the helpers. Nothing if
-/// `lost` is no data chunk or another data chunk is missing.
+/// `helpers`: a row for each of the lost rows, a column for each sub-chunk of the helpers. None if
+/// `lost` is not a data chunk or another data chunk is missing.
 pub(crate) fn fewest_reads(code: &Code, lost: usize, helpers: &[usize]) -> Option<Matrix> {
     let (k, w) = (code.k(), code.sub_chunks());
     let is_here = |chunk: usize| chunk == lost || helpers.contains(&chunk);
@@ -88,7 +88,8 @@ pub(crate) fn fewest_reads(code: &Code, lost: usize, helpers: &[usize]) -> Optio
     Some(solution)
 }
 
-/// The parity rows of `helpers` that give row `row` of chunk `lost`, in the order of `helpers`.
+/// The parity rows of `helpers` from which row `row` of chunk `lost` can be computed, in the order
+/// of `helpers`.
 fn ways(code: &Code, lost: usize, row: usize, helpers: &[usize]) -> Vec<Choice> {
     let w = code.sub_chunks();
     let parities = helpers.iter().filter(|&&helper| helper >= code.k());
@@ -109,13 +110,13 @@ fn ways(code: &Code, lost: usize, row: usize, helpers: &[usize]) -> Vec<Choice> 
     rows.filter_map(way).collect()
 }
 
-/// Tries all choices, and leaves those that read no less than the best so far.
+/// Tries all choices, and prunes those that read no less than the best so far.
 struct Search<'a> {
     /// For each lost row.
     choices: &'a [Vec<Choice>],
-    /// How many of the chosen equations read each sub-chunk of the stripe.
+    /// Number of the chosen equations that read each sub-chunk of the stripe.
     readers: Vec<u32>,
-    /// Sub-chunks that any of them reads.
+    /// Number of sub-chunks that any of them reads.
     read_count: usize,
     /// Numbers of the choices for the first rows.
     chosen: Vec<usize>,

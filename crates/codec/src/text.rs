@@ -1,4 +1,4 @@
-//! The text form of codes, as users write them: `rs(6,3)`, `lrc(12,2,2)`, `rep(3)`.
+//! The text form of codes: `rs(6,3)`, `lrc(12,2,2)`, `rep(3)`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -30,8 +30,8 @@ impl fmt::Display for Code {
 impl FromStr for Family {
     type Err = CodeError;
 
-    /// Reads a family's name and its numbers. Blanks around the numbers are ignored; whether the
-    /// parameters are supported is for [`Code::new`] to say.
+    /// Reads a family's name and its numbers. Blanks around the numbers are ignored; [`Code::new`]
+    /// checks whether the parameters are supported.
     fn from_str(text: &str) -> Result<Self, CodeError> {
         let (name, rest) = text.split_once('(').unwrap_or((text, ""));
         let name = name.trim();
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_get_a_sentence_that_says_what_is_allowed() {
+    fn errors_state_the_allowed_values() {
         let check = |text: &str, sentence: &str| {
             assert_eq!(text.parse::<Code>().unwrap_err().to_string(), sentence);
         };

@@ -1,14 +1,14 @@
 //! An object of several cells whose operations are atomic: a stripe of a file.
 //!
-//! A write overwrites some cells with contents of its own, so a read names for each of its cells the write that it
-//! shows. [`Block`] decides exactly whether there is an order of all operations in which each takes effect at one
-//! instant between its call and its answer, and each read shows the last write of each of its cells. The question is
-//! asked after each operation, in whatever order they are told.
+//! A write overwrites some cells with unique contents, so a read names for each of its cells the
+//! write that it shows. [`Block`] decides exactly whether all operations have an order in which
+//! each takes effect at one instant between its call and its answer, and each read shows the last
+//! write of each of its cells. This is checked after each operation, in any order of the reports.
 //!
-//! - A write that was answered took effect once, between its call and its answer.
-//! - A write without an answer may take effect at any time after its call, once, or never. As long as no read shows
-//!   it, it explains nothing and contradicts nothing, and takes no part.
-//! - Cells that are written and read alike are ranges, and cost what one costs.
+//! - An answered write took effect once, between its call and its answer.
+//! - A write without an answer may take effect at any time after its call, once, or never. Until a
+//!   read shows it, it takes no part in the order.
+//! - Cells that are written and read alike are ranges, and a range costs as much as one cell.
 
 use crate::choices::{Choice, Choices, Refutation};
 use crate::contradiction::{Circle, Contradiction, Operation, Reason};
@@ -17,16 +17,16 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::ops::Range;
 
-/// What a client was told of a write.
+/// The client's knowledge of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Outcome {
-    /// Nothing yet.
+    /// None yet.
     Open,
-    /// It was made.
+    /// It took effect.
     Answered(u64),
-    /// It was made by then or never.
+    /// By then it had taken effect, or never will.
     Ended(u64),
-    /// It was not made.
+    /// It did not take effect.
     Denied,
 }
 
@@ -39,7 +39,7 @@ struct Write {
     op: Option<Op>,
 }
 
-/// What an operation does.
+/// The effect of an operation.
 #[derive(Clone, Debug)]
 enum Deed<W> {
     /// It writes these cells.
@@ -48,7 +48,7 @@ enum Deed<W> {
     Read(Vec<(Range<u64>, Op)>),
 }
 
-/// The operations on one block. Times are of one clock, whatever its unit.
+/// The operations on one block. Times are of one clock, in any unit.
 #[derive(Clone, Debug)]
 pub struct Block<W: Debug> {
     writes: BTreeMap<W, Write>,
@@ -70,8 +70,8 @@ impl<W: Debug> Default for Block<W> {
 }
 
 impl<W: Copy + Ord + Debug> Block<W> {
-    /// A write is called, before any read can show it. One that is called again is still the same write; if it was
-    /// denied before, it is as if that had never been called.
+    /// Notes the call of a write, before any read can show it. Another call is still the same
+    /// write; if it was denied before, the denied call is void.
     pub fn called(&mut self, write: W, cells: &[Range<u64>], at: u64) {
         let mut cells = cells.to_vec();
         cells.retain(|range| !range.is_empty());
@@ -90,13 +90,13 @@ impl<W: Copy + Ord + Debug> Block<W> {
         }
     }
 
-    /// A client was told that its write is made.
+    /// Notes that a client was told that its write took effect.
     ///
     /// # Errors
     /// See [`Contradiction`].
     ///
     /// # Panics
-    /// When it was not called.
+    /// If it was not called.
     pub fn answered(&mut self, write: W, at: u64) -> Result<(), Contradiction<W>> {
         let known = self.known(write);
         if let Outcome::Answered(_) = known.outcome {
@@ -110,13 +110,13 @@ impl<W: Copy + Ord + Debug> Block<W> {
         self.judge(answered)
     }
 
-    /// A write has taken effect by now, or never will.
+    /// Notes that a write has taken effect by now, or never will.
     ///
     /// # Errors
     /// See [`Contradiction`].
     ///
     /// # Panics
-    /// When it was not called.
+    /// If it was not called.
     pub fn ended(&mut self, write: W, at: u64) -> Result<(), Contradiction<W>> {
         let known = self.known(write);
         if known.outcome != Outcome::Open {
@@ -130,14 +130,14 @@ impl<W: Copy + Ord + Debug> Block<W> {
         self.judge(ended)
     }
 
-    /// A client was told that its write was not made and never will be. After an answer this is about a second
-    /// attempt, and says nothing.
+    /// Notes that a client was told that its write did not and never will take effect. After an
+    /// answer this concerns a second attempt, and has no effect.
     ///
     /// # Errors
     /// See [`Contradiction`].
     ///
     /// # Panics
-    /// When it was not called.
+    /// If it was not called.
     pub fn denied(&mut self, write: W) -> Result<(), Contradiction<W>> {
         let known = self.known(write);
         if let Outcome::Answered(_) = known.outcome {
@@ -149,7 +149,7 @@ impl<W: Copy + Ord + Debug> Block<W> {
                 Deed::Read(seen) => seen.iter().any(|&(_, shown)| shown == op),
                 Deed::Write(..) => false,
             };
-            // It would have no number if no read had shown it.
+            // It has a number only if a read has shown it.
             let read = self.deeds.iter().position(shows).unwrap_or(op);
             let read = self.operation(read);
             let denied = Contradiction::Denied { read, write };
@@ -158,7 +158,7 @@ impl<W: Copy + Ord + Debug> Block<W> {
         self.so_far()
     }
 
-    /// A read was answered: ranges of cells, and the write that they show.
+    /// Notes the answer of a read: ranges of cells, and the write that they show.
     ///
     /// # Errors
     /// See [`Contradiction`].
@@ -185,14 +185,14 @@ impl<W: Copy + Ord + Debug> Block<W> {
 
     fn known(&mut self, write: W) -> &mut Write {
         let known = self.writes.get_mut(&write);
-        known.expect("writes are called before anything else is heard of them")
+        known.expect("a write is called before its other reports")
     }
 
     fn so_far(&self) -> Result<(), Contradiction<W>> {
         self.broken.clone().map_or(Ok(()), Err)
     }
 
-    /// What of a read is wrong whatever else has happened.
+    /// Checks a read by itself, without the order.
     fn may_show(
         &self,
         seen: &[(Range<u64>, W)],
@@ -219,7 +219,7 @@ impl<W: Copy + Ord + Debug> Block<W> {
         Ok(())
     }
 
-    /// The number of a write that took effect. All reads so far are before or after it.
+    /// The number of a write that took effect. Adds its place before or after all reads so far.
     fn take_in(&mut self, write: W) -> Result<Op, Clash> {
         let known = self.known(write);
         if let Some(op) = known.op {
@@ -293,7 +293,7 @@ impl<W: Copy + Ord + Debug> Block<W> {
         Ok(())
     }
 
-    /// Whether an order is left after an operation was added.
+    /// Whether an order remains after an operation was added.
     fn judge(&mut self, added: Result<(), Clash>) -> Result<(), Contradiction<W>> {
         if self.broken.is_none() {
             let added = added.map_err(|clash| self.choices.circle(&clash));
@@ -308,7 +308,7 @@ impl<W: Copy + Ord + Debug> Block<W> {
         if let Some(&Deed::Write(write, _)) = self.deeds.get(op) {
             return Operation::Write(write);
         }
-        // The one that is being added is a write whose number is known, or else a read.
+        // The operation being added is a write with a number, or else a read.
         let is_it = |(_, write): &(&W, &Write)| write.op == Some(op);
         let (called, answered) = self.choices.order.span(op);
         let read = Operation::Read { called, answered };
@@ -359,7 +359,7 @@ impl<W: Copy + Ord + Debug> Block<W> {
     }
 }
 
-/// The first cell of a range that is not among others, which are in order.
+/// The first cell of a range that is outside the others, which are sorted.
 fn first_outside(cells: &Range<u64>, others: &[Range<u64>]) -> Option<u64> {
     let mut next = cells.start;
     for other in others {
@@ -370,7 +370,7 @@ fn first_outside(cells: &Range<u64>, others: &[Range<u64>]) -> Option<u64> {
     (next < cells.end).then_some(next)
 }
 
-/// The writes that are shown in any of some cells, each with the first of these. Both are in order.
+/// The writes shown in any of the given cells, each with the first of these. Both are sorted.
 fn common(cells: &[Range<u64>], seen: &[(Range<u64>, Op)]) -> Vec<(Op, u64)> {
     let mut found: Vec<(Op, u64)> = Vec::new();
     for range in cells {

@@ -1,13 +1,13 @@
-//! A file: blocks of cells, each of which is atomic, and writes that span them.
+//! A file: atomic blocks of cells, and writes that span them.
 //!
-//! An operation on several blocks is one operation in each of them, and these may take effect at different instants.
-//! A write has two promises more, which are those of the client's `File::write`:
+//! An operation on several blocks is one operation in each of them, and these may take effect at
+//! different instants. A write has two further guarantees, those of the client's `File::write`:
 //!
-//! - It is there wholly or not at all once it is over. So one that failed and that any read shows, sooner or later,
-//!   was made in all of its blocks by the time of its end.
-//! - While it is under way, a reader may see what was there before it though others have seen it already: stripes
-//!   are replaced, and who has the old layout reads the old ones until the write is acknowledged. So a read of one of
-//!   its blocks may be as of any instant since its call.
+//! - It is atomic once it is over: wholly there or not at all. So a failed write that any read
+//!   shows, sooner or later, took effect in all of its blocks by the time of its end.
+//! - Before its acknowledgement, a reader may see the earlier state even though others have seen
+//!   the write: stripes are replaced, and a reader with the old layout reads the old ones until
+//!   then. So a read of one of its blocks may be as of any instant since its call.
 
 use crate::block::Block;
 use crate::contradiction::Contradiction;
@@ -22,11 +22,11 @@ struct Spanning {
     called: u64,
     /// Until when readers may miss it though others have seen it.
     until: u64,
-    /// When it was over, if its client was not told whether it was made.
+    /// When it was over, if its outcome is unknown to its client.
     ended: Option<u64>,
 }
 
-/// The operations on one file. Times are of one clock, whatever its unit.
+/// The operations on one file. Times are of one clock, in any unit.
 #[derive(Clone, Debug)]
 pub struct Blocks<W: Debug> {
     cells_per_block: u64,
@@ -40,7 +40,7 @@ impl<W: Copy + Ord + Debug> Blocks<W> {
     /// A file with blocks of `cells_per_block` cells. The last block may have fewer.
     ///
     /// # Panics
-    /// When that is none.
+    /// If the number is zero.
     pub fn new(cells_per_block: u64) -> Self {
         assert!(cells_per_block > 0, "blocks have cells");
         Self {
@@ -86,7 +86,7 @@ impl<W: Copy + Ord + Debug> Blocks<W> {
     /// See [`Contradiction`].
     ///
     /// # Panics
-    /// When it was not called.
+    /// If it was not called.
     pub fn answered(&mut self, write: W, at: u64) -> Result<(), Contradiction<W>> {
         if let Some(spanning) = self.spanning.get_mut(&write) {
             spanning.until = spanning.until.min(at);
@@ -95,13 +95,13 @@ impl<W: Copy + Ord + Debug> Blocks<W> {
         self.in_all(write, |block| block.answered(write, at))
     }
 
-    /// See [`Block::ended`]. A write that any read shows was made in all of its blocks by then.
+    /// See [`Block::ended`]. A write that any read shows took effect in all of its blocks by then.
     ///
     /// # Errors
     /// See [`Contradiction`].
     ///
     /// # Panics
-    /// When it was not called.
+    /// If it was not called.
     pub fn ended(&mut self, write: W, at: u64) -> Result<(), Contradiction<W>> {
         let blocks = self.blocks_of(write);
         let is_made = |number: &u64| self.by_number[number].is_made(write);
@@ -115,8 +115,8 @@ impl<W: Copy + Ord + Debug> Blocks<W> {
         self.in_all(write, |block| block.ended(write, at))
     }
 
-    /// A client no longer waits for a write, which may still be made. From an instant on its readers may not miss it
-    /// any more once others have seen it.
+    /// Notes that a client no longer waits for a write, which may still take effect. From `until`
+    /// on, readers may not miss it once others have seen it.
     pub fn left(&mut self, write: W, until: u64) {
         if let Some(spanning) = self.spanning.get_mut(&write) {
             spanning.until = spanning.until.min(until);
@@ -129,7 +129,7 @@ impl<W: Copy + Ord + Debug> Blocks<W> {
     /// See [`Contradiction`].
     ///
     /// # Panics
-    /// When it was not called.
+    /// If it was not called.
     pub fn denied(&mut self, write: W) -> Result<(), Contradiction<W>> {
         self.spanning.remove(&write);
         self.in_all(write, |block| block.denied(write))
@@ -159,7 +159,7 @@ impl<W: Copy + Ord + Debug> Blocks<W> {
         Ok(())
     }
 
-    /// Whether a read could be answered so; nothing follows for later ones.
+    /// Whether a read could have this answer; it does not affect later ones.
     ///
     /// # Errors
     /// See [`Contradiction`].
@@ -177,7 +177,7 @@ impl<W: Copy + Ord + Debug> Blocks<W> {
         Ok(())
     }
 
-    /// As of when a read of a block may be.
+    /// The earliest instant as of which a read of a block may be.
     fn since(&self, block: u64, called: u64, answered: u64) -> u64 {
         let under_way = self.spanning.values().filter(|write| {
             write.called <= answered && called <= write.until && write.blocks.contains(&block)
@@ -205,7 +205,7 @@ impl<W: Copy + Ord + Debug> Blocks<W> {
 
     fn blocks_of(&self, write: W) -> Vec<u64> {
         let blocks = self.places.get(&write);
-        let blocks = blocks.expect("writes are called before anything else is heard of them");
+        let blocks = blocks.expect("a write is called before its other reports");
         blocks.clone()
     }
 

@@ -1,20 +1,22 @@
-//! A search for an order: which of two sides of what a read shows each other write of the same cell is on.
+//! Searches for an order: for each read and each other write of a cell that it shows, the side of
+//! that write.
 //!
-//! A read shows a write. Every other write of that cell comes before the write that is shown or after the read: that
-//! is a choice of two edges. If every choice is made and there is no circle, each way to follow the edges explains all
-//! reads; if no way to choose is without a circle, nothing does. (Papadimitriou, "The serializability of concurrent
-//! database updates", 1979, calls such a graph a polygraph.)
+//! A read shows a write. Every other write of that cell comes before the shown write or after the
+//! read: a choice of two edges. If every choice is made without a cycle, any topological order of
+//! the edges explains all reads; if every combination of choices has a cycle, no order does.
+//! (Papadimitriou, "The serializability of concurrent database updates", 1979, calls such a graph a
+//! polygraph.)
 //!
-//! Most choices are made as soon as they come up, since one side would close a circle (*saturation*). The rest is
-//! searched, and what was found is only kept as the first guess of the next search: what comes later may need
-//! another. After both sides of a choice have failed, it is made first as soon as an earlier one has changed
-//! (Lecoutre et al., "Reasoning from last conflict(s) in constraint programming", 2009), so choices that have
-//! nothing to do with each other are not combined.
+//! Most choices are made at once, since one side would close a cycle (*saturation*). The others are
+//! searched. The result is only the first guess of the next search, since later operations may need
+//! another one. After both sides of a choice have failed, it is tried first as soon as an earlier
+//! one has changed (Lecoutre et al., "Reasoning from last conflict(s) in constraint programming",
+//! 2009), so independent choices are not combined.
 
 use crate::order::{Clash, Op, Order, Why};
 use std::collections::BTreeSet;
 
-/// A write that comes before what a read shows in a cell, or after the read.
+/// A write that comes before the write that a read shows in a cell, or after the read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Choice {
     pub(crate) shown: Op,
@@ -23,12 +25,12 @@ pub(crate) struct Choice {
     pub(crate) cell: u64,
 }
 
-/// Why no order explains what was seen.
+/// Why no order explains the reads.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Refutation {
     /// Operations each of which comes before the next one.
     Circle(Vec<(Op, Option<Why>)>),
-    /// A write has no side: a circle for each, with the write, what is shown and the read.
+    /// A write has no side: a cycle for each, with the write, the shown write and the read.
     NoSide([Op; 3], [Vec<(Op, Option<Why>)>; 2]),
     /// The writes and reads of all choices that failed.
     NoOrder(BTreeSet<Op>),
@@ -37,11 +39,11 @@ pub(crate) enum Refutation {
 #[derive(Clone, Copy, Debug)]
 struct Kept {
     choice: Choice,
-    /// The side that was tried last: whether the other write comes before what is shown.
+    /// The side that was tried last: whether the other write comes before the shown one.
     is_older: bool,
 }
 
-/// The order as far as it is known, and the choices that are not made by that.
+/// The order as far as it is known, and the choices that it leaves open.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Choices {
     pub(crate) order: Order,
@@ -52,11 +54,11 @@ pub(crate) struct Choices {
     /// Choices that a search has made.
     made: Vec<usize>,
     is_searching: bool,
-    /// Whether more is known than when an order was found last.
+    /// Whether more is known than at the last success.
     is_changed: bool,
 }
 
-/// A choice on the way of a search.
+/// A choice in the course of a search.
 struct Decision {
     marks: (usize, usize),
     number: usize,
@@ -70,10 +72,10 @@ impl Choices {
         self.order.add(called, answered)
     }
 
-    /// Adds a choice, unless it is made already.
+    /// Adds a choice, unless it is already determined.
     pub(crate) fn consider(&mut self, choice: Choice) -> Result<(), Clash> {
         let (other, order) = (choice.other, &self.order);
-        // Most are made by time.
+        // Most are determined by time.
         if order.last(other) < order.first(choice.shown)
             || order.last(choice.read) < order.first(other)
         {
@@ -94,10 +96,10 @@ impl Choices {
         Ok(())
     }
 
-    /// Whether some order explains all that was added.
+    /// Whether some order explains all operations.
     ///
     /// # Errors
-    /// Why none does.
+    /// The reason if none does.
     pub(crate) fn settle(&mut self) -> Result<(), Refutation> {
         self.saturate().map_err(|clash| self.circle(&clash))?;
         if !std::mem::take(&mut self.is_changed) || self.open.is_empty() {
@@ -111,12 +113,12 @@ impl Choices {
         settled
     }
 
-    /// A circle that shows a clash.
+    /// A cycle that shows a clash.
     pub(crate) fn circle(&self, clash: &Clash) -> Refutation {
         Refutation::Circle(self.order.circle(clash))
     }
 
-    /// Makes all choices that what is known makes.
+    /// Makes all choices that the known order determines.
     fn saturate(&mut self) -> Result<(), Clash> {
         loop {
             let mut touched = self.order.take_touched();
@@ -140,7 +142,7 @@ impl Choices {
         }
     }
 
-    /// Whether what is known makes a choice. If so, what follows from it is added.
+    /// Whether the known order determines a choice. If so, adds its consequences.
     fn is_made(&mut self, number: usize) -> Result<bool, Clash> {
         let Choice {
             shown, read, other, ..
@@ -163,7 +165,7 @@ impl Choices {
         Ok(true)
     }
 
-    /// Puts the other write of a choice to one of its sides.
+    /// Puts the other write of a choice on one of its sides.
     fn put(&mut self, number: usize, is_older: bool) -> Result<(), Clash> {
         let Choice {
             shown,
@@ -179,7 +181,7 @@ impl Choices {
         }
     }
 
-    /// Puts the other write of a choice to one of its sides, with all that follows.
+    /// Puts the other write of a choice on one of its sides, with all consequences.
     fn choose(&mut self, number: usize, is_older: bool) -> Result<(), Clash> {
         self.all[number].is_older = is_older;
         self.put(number, is_older)?;
@@ -212,7 +214,7 @@ impl Choices {
     /// Makes all choices.
     ///
     /// # Errors
-    /// The choices of which neither side was possible, when there is no way to make them.
+    /// The choices with two failed sides, if the search fails.
     fn search(&mut self) -> Result<(), BTreeSet<usize>> {
         let mut path: Vec<Decision> = Vec::new();
         let mut urgent = None;
@@ -249,7 +251,7 @@ impl Choices {
         }
     }
 
-    /// What to tell people: a single choice that has no side, if there is one.
+    /// The explanation for the user: a single choice without a possible side, if there is one.
     fn explain(&mut self, failed: &BTreeSet<usize>) -> Refutation {
         for &number in failed {
             if let (Some(older), Some(newer)) =
@@ -266,7 +268,7 @@ impl Choices {
         Refutation::NoOrder(concerned.collect())
     }
 
-    /// The circle that a side of a choice closes, if it does so without another choice.
+    /// The cycle that a side of a choice closes, if it does so without another choice.
     fn probe(&mut self, number: usize, is_older: bool) -> Option<Vec<(Op, Option<Why>)>> {
         let chosen = self.choose(number, is_older);
         let circle = chosen.err().map(|clash| self.order.circle(&clash));

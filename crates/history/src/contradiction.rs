@@ -1,9 +1,9 @@
-//! What cannot have happened, and how people are told.
+//! Contradictions between reports, and their explanation.
 
 use std::fmt::{Debug, Display, Formatter, Result as Written};
 use thiserror::Error;
 
-/// An operation as it is named to people.
+/// An operation in a message.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Operation<W> {
     /// A write.
@@ -44,11 +44,11 @@ pub enum Reason<W> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Circle<W>(pub Vec<(Operation<W>, Reason<W>)>);
 
-/// What clients saw and cannot have seen.
+/// Reports of clients that contradict each other.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum Contradiction<W: Debug> {
-    /// A read shows a write that did not write there.
-    #[error("{read} shows write {write:?} in cell {cell}, where it did not write")]
+    /// A read shows a write in a cell that the write did not cover.
+    #[error("{read} shows write {write:?} in cell {cell}, which that did not write")]
     Unwritten {
         /// The read.
         read: Operation<W>,
@@ -65,8 +65,8 @@ pub enum Contradiction<W: Debug> {
         /// The write.
         write: W,
     },
-    /// A read shows a write of which its client was told that it was not made.
-    #[error("{read} shows write {write:?}, whose client was told that it was not made")]
+    /// A read shows a write although its client was told that it did not take effect.
+    #[error("{read} shows write {write:?}, whose client was told that it did not take effect")]
     Denied {
         /// The read.
         read: Operation<W>,
@@ -76,7 +76,7 @@ pub enum Contradiction<W: Debug> {
     /// Operations must come before each other.
     #[error("{0}")]
     Circle(Circle<W>),
-    /// A write is neither before what a read shows nor after the read.
+    /// A write can come neither before the write that a read shows nor after the read.
     #[error(
         "write {write:?} is neither before write {shown:?} nor after {read}, which shows that: before it, {older}; \
          after it, {newer}"
@@ -84,22 +84,22 @@ pub enum Contradiction<W: Debug> {
     NoSide {
         /// The write.
         write: W,
-        /// What the read shows.
+        /// The write that the read shows.
         shown: W,
         /// The read.
         read: Operation<W>,
-        /// What contradicts that it was before.
+        /// The contradiction if it came before.
         older: Circle<W>,
-        /// What contradicts that it was after.
+        /// The contradiction if it came after.
         newer: Circle<W>,
     },
-    /// Whatever is chosen leads to a circle, for more than one reason.
+    /// Every combination of choices leads to a cycle, for more than one reason.
     #[error("no order explains {}", list(.0))]
     NoOrder(Vec<Operation<W>>),
 }
 
 impl<W: Debug> Contradiction<W> {
-    /// A cell that shows it, where it is about cells.
+    /// A cell that shows it, if it concerns cells.
     pub fn cell(&self) -> Option<u64> {
         match self {
             Self::Unwritten { cell, .. } => Some(*cell),

@@ -1,8 +1,10 @@
-//! Whether what clients saw of the bytes of a file can have happened one operation after another, each at some
-//! instant between its call and its answer (Herlihy and Wing, "Linearizability", 1990).
+//! Checks whether the clients' view of a file is linearizable: whether all operations could have
+//! happened one after another, each at some instant between its call and its answer (Herlihy and
+//! Wing, "Linearizability", 1990).
 //!
-//! It knows calls, answers, times and values. It does not know what bytes a value is, nor anything that the system
-//! says of itself: the simulator and the torture test of real processes give it what their clients saw.
+//! It knows calls, answers, times and values only, neither the bytes of a value nor the system's
+//! own state. The simulator and the torture test of real processes report their clients' operations
+//! to it.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 

@@ -1,11 +1,12 @@
-//! Which operation must come before which: a graph whose every node has the span of instants that is left for it.
+//! The order of operations: a graph in which each node has the span of instants that remain for it.
 //!
-//! An operation takes effect within its span, which is from its call to its answer at first. If one must come before
-//! another, the earlier one ends no later, and the later one begins no earlier: spans shrink along the edges. So an
-//! operation whose span ends before another's begins comes first without an edge, and a circle is an edge against a
-//! path, or a span that is empty. Edges connect only operations whose spans overlap, which are few at a time.
+//! An operation takes effect within its span, initially from its call to its answer. If one must
+//! come before another, the earlier one ends no later, and the later one begins no earlier: spans
+//! shrink along the edges. So an operation whose span ends before another's begins comes first
+//! without an edge, and a cycle is an edge against a path, or an empty span. Edges connect only
+//! operations with overlapping spans, which are few at a time.
 //!
-//! What is added during a search is taken back by [`Order::undo`].
+//! [`Order::undo`] reverts the changes of a search.
 
 /// The number of an operation.
 pub(crate) type Op = usize;
@@ -21,30 +22,30 @@ pub(crate) enum Why {
     Hidden(Op, u64),
 }
 
-/// Two operations cannot have the order that they must have; or one, given twice, has no instant left.
+/// Two operations cannot have their required order; or one, given twice, has no instant left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Clash {
     pub(crate) earlier: Op,
     pub(crate) later: Op,
-    /// None where it is so by their calls and answers.
+    /// None if the calls and answers determine it.
     pub(crate) why: Option<Why>,
 }
 
 #[derive(Clone, Debug)]
 struct Node {
     called: u64,
-    /// `u64::MAX` while there is no answer.
+    /// `u64::MAX` without an answer.
     answered: u64,
-    /// The instants that are left.
+    /// The remaining instants.
     first: u64,
     last: u64,
     after: Vec<(Op, Why)>,
     before: Vec<Op>,
-    /// The walk that was here last.
+    /// The last walk that visited it.
     walk: u64,
 }
 
-/// One change that can be taken back.
+/// A change that can be undone.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     First(Op, u64),
@@ -56,11 +57,11 @@ enum Change {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Order {
     nodes: Vec<Node>,
-    /// What a search has changed.
+    /// The changes of a search.
     trail: Vec<Change>,
     is_searching: bool,
     walk: u64,
-    /// Operations of which more is known than when they were asked for last.
+    /// Operations with new information since the last call for them.
     touched: Vec<Op>,
 }
 
@@ -79,18 +80,18 @@ impl Order {
         self.nodes.len() - 1
     }
 
-    /// When it was called and answered.
+    /// Its call and its answer.
     pub(crate) fn span(&self, op: Op) -> (u64, u64) {
         let node = &self.nodes[op];
         (node.called, node.answered)
     }
 
-    /// The first instant that is left for an operation.
+    /// The first remaining instant of an operation.
     pub(crate) fn first(&self, op: Op) -> u64 {
         self.nodes[op].first
     }
 
-    /// The last instant that is left for an operation.
+    /// The last remaining instant of an operation.
     pub(crate) fn last(&self, op: Op) -> u64 {
         self.nodes[op].last
     }
@@ -102,7 +103,7 @@ impl Order {
         self.end_by(op, at)
     }
 
-    /// Operations of which more is known by now, each possibly several times.
+    /// Operations with new information, each possibly several times.
     pub(crate) fn take_touched(&mut self) -> Vec<Op> {
         std::mem::take(&mut self.touched)
     }
@@ -136,7 +137,7 @@ impl Order {
         false
     }
 
-    /// One operation must come before another.
+    /// Puts one operation before another.
     pub(crate) fn put_before(&mut self, earlier: Op, later: Op, why: Why) -> Result<(), Clash> {
         if self.nodes[earlier].last < self.nodes[later].first {
             return Ok(());
@@ -161,7 +162,7 @@ impl Order {
         narrowed.map_err(|_| clash)
     }
 
-    /// An operation takes effect at an instant or later, and so does all that comes after it.
+    /// Restricts an operation, and all that come after it, to an instant or later.
     fn begin_from(&mut self, op: Op, first: u64) -> Result<(), Clash> {
         let mut open = vec![op];
         while let Some(at) = open.pop() {
@@ -182,7 +183,7 @@ impl Order {
         Ok(())
     }
 
-    /// An operation takes effect at an instant or earlier, and so does all that comes before it.
+    /// Restricts an operation, and all that come before it, to an instant or earlier.
     fn end_by(&mut self, op: Op, last: u64) -> Result<(), Clash> {
         let mut open = vec![op];
         while let Some(at) = open.pop() {
@@ -203,7 +204,8 @@ impl Order {
         Ok(())
     }
 
-    /// Touches what a new edge orders: what comes before its start and overlaps its end, and the reverse.
+    /// Touches the operations that a new edge orders: those before its start that overlap its end,
+    /// and the reverse.
     fn touch_around(&mut self, earlier: Op, later: Op) {
         let (first, last) = (self.nodes[later].first, self.nodes[earlier].last);
         self.walk += 1;
@@ -233,17 +235,17 @@ impl Order {
         }
     }
 
-    /// Begins or ends to note changes.
+    /// Begins or ends recording changes.
     pub(crate) fn search(&mut self, is_searching: bool) {
         self.is_searching = is_searching;
     }
 
-    /// How many changes are noted.
+    /// Number of recorded changes.
     pub(crate) fn mark(&self) -> usize {
         self.trail.len()
     }
 
-    /// Takes all changes after a mark back.
+    /// Undoes all changes after a mark.
     pub(crate) fn undo(&mut self, mark: usize) {
         while self.trail.len() > mark {
             match self.trail.pop() {
@@ -259,8 +261,8 @@ impl Order {
         self.touched.clear();
     }
 
-    /// A shortest circle that shows a clash: operations, each with the reason why it comes before the next one, and
-    /// the last before the first; none for the order of a call after an answer.
+    /// A shortest cycle that shows a clash: operations, each with the reason why it comes before
+    /// the next one, and the last before the first; none for the order of a call after an answer.
     pub(crate) fn circle(&self, clash: &Clash) -> Vec<(Op, Option<Why>)> {
         let Clash {
             earlier,
@@ -312,7 +314,7 @@ impl Order {
     }
 }
 
-/// No instant is left for an operation.
+/// The clash of an operation with an empty span.
 fn empty(op: Op) -> Clash {
     Clash {
         earlier: op,

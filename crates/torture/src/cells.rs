@@ -1,7 +1,7 @@
-//! Cells: 512 bytes that name the operation that wrote them and their place.
+//! Cells: 512 bytes that identify the operation that wrote them and their place.
 //!
-//! All bytes of a cell follow from its name, so bytes at a wrong place, bytes of several writes and
-//! bytes that were decoded from chunks of different updates are no cell.
+//! All bytes of a cell follow from its identity. So bytes at a wrong place, bytes of several writes
+//! and bytes decoded from chunks of different updates are not valid cells.
 
 /// Bytes of a cell.
 pub(crate) const CELL_BYTES: u64 = 512;
@@ -11,7 +11,7 @@ const NAME_BYTES: usize = 20;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct OperationId(pub(crate) u64);
 
-/// The contents of a cell by name.
+/// The identity of a cell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Cell {
     /// The client that wrote it.
@@ -42,7 +42,7 @@ impl Cell {
         }
     }
 
-    /// Reads a cell; none when the bytes are no cell.
+    /// Decodes a cell; none if the bytes are not a valid cell.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let name = bytes.get(..NAME_BYTES)?;
         let (client, rest) = name.split_first_chunk::<4>()?;
@@ -80,7 +80,8 @@ pub(crate) fn fill(
     bytes
 }
 
-/// Steele, Lea and Flood's finaliser: it is not linear over GF(2), so a sum of cells is no cell.
+/// Steele, Lea and Flood's finaliser: it is not linear over GF(2), so a sum of cells is not a valid
+/// cell.
 const fn mix(value: u64) -> u64 {
     let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_shifted_and_summed_bytes_are_no_cell() {
+    fn changed_shifted_and_summed_bytes_are_invalid() {
         let one = fill(0, 1, OperationId(2), 5, 2);
         let other = fill(0, 1, OperationId(3), 5, 2);
         let sum: Vec<u8> = one.iter().zip(&other).map(|(a, b)| a ^ b).collect();

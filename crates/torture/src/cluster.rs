@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// No command of the binary may take longer.
+/// Limit of a command of the binary.
 const COMMAND_LIMIT: Duration = Duration::from_mins(3);
 const POLL: Duration = Duration::from_millis(20);
-/// A process that was killed must be gone by then.
+/// Limit until a killed process is gone.
 const DEATH_LIMIT: Duration = Duration::from_secs(20);
 
 /// Racks, and nodes in each.
@@ -42,7 +42,7 @@ impl std::fmt::Display for Process {
 }
 
 impl Process {
-    /// Its file among those of running processes.
+    /// Its file in the directory of running processes.
     fn name(self) -> String {
         match self {
             Self::Coordinator => "coordinator".to_owned(),
@@ -51,7 +51,7 @@ impl Process {
     }
 }
 
-/// How the cluster is started.
+/// Options of the cluster's start.
 #[derive(Clone, Debug)]
 pub(crate) struct Behaviour {
     pub(crate) lease_ms: u64,
@@ -94,7 +94,7 @@ impl Cluster {
         require("gabion cluster up", &output)
     }
 
-    /// The same where the coordinator may refuse to start.
+    /// Like [`Cluster::up`], but the coordinator may refuse to start.
     pub(crate) fn try_up(&self) -> Result<Output, Stop> {
         let behaviour = &self.behaviour;
         let (racks, nodes) = (RACKS.to_string(), NODES_PER_RACK.to_string());
@@ -140,7 +140,7 @@ impl Cluster {
         command
     }
 
-    /// Asks for figures; none when the answer is none.
+    /// Queries figures; none if the output is empty.
     pub(crate) fn json(&self, arguments: &[&str]) -> Result<Option<Value>, Stop> {
         let mut command = Command::new(&self.gabion);
         command
@@ -152,7 +152,7 @@ impl Cluster {
         Ok(serde_json::from_slice(&output.stdout).ok())
     }
 
-    /// Where the coordinator listens.
+    /// The coordinator's address.
     pub(crate) fn coordinator(&self) -> Result<String, Stop> {
         let path = self.directory.join("cluster.json");
         let shape = fs::read(&path).context("read the cluster's shape")?;
@@ -170,12 +170,12 @@ impl Cluster {
         }
     }
 
-    /// A place beside the cluster's own files.
+    /// A path beside the cluster's own files.
     pub(crate) fn beside(&self, name: &str) -> PathBuf {
         self.directory.with_extension(name)
     }
 
-    /// The pid of a process that runs.
+    /// The pid of a running process.
     pub(crate) fn pid(&self, process: Process) -> Result<Pid, Stop> {
         let path = self.directory.join("run").join(process.name());
         let doing = format!("find the pid of {process}");
@@ -193,9 +193,9 @@ impl Cluster {
         self.pid(process).is_ok_and(is_alive)
     }
 
-    /// Sends a signal to a process; one that has ended by itself is left alone.
+    /// Sends a signal to a process; ignores one that has ended.
     pub(crate) fn signal(&self, process: Process, signal: Signal) -> Result<(), Stop> {
-        // What did not come up after its last start has no pid.
+        // A process that did not come up after its last start has no pid.
         if !self.runs(process) {
             return Ok(());
         }
@@ -219,8 +219,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Starts a process that does not run. All others that do not run are started with the coordinator, if
-    /// they can: disks of some may be dead.
+    /// Starts a stopped process. All other stopped processes start with the coordinator, if they
+    /// can: some of them may have dead disks.
     pub(crate) fn start(&self, process: Process) -> Result<(), Stop> {
         match process {
             Process::Coordinator => {
@@ -234,8 +234,9 @@ impl Cluster {
         }
     }
 
-    /// Agrees to what nodes that join ask the operator, as the status tells it: nodes that were away longer than
-    /// the grace period find chunks of files that were removed since. Whether one has asked.
+    /// Accepts the requests of joining nodes to the operator, as the status shows them: nodes that
+    /// were away longer than the grace period find chunks of files that were removed since. Returns
+    /// whether there was one.
     pub(crate) fn accept(&self, troubles: &[String]) -> Result<bool, Stop> {
         let asks = |trouble: &String| {
             let (_, node) = trouble.split_once("'gabion node accept ")?;
@@ -243,14 +244,14 @@ impl Cluster {
         };
         let asking: Vec<String> = troubles.iter().filter_map(asks).collect();
         for node in &asking {
-            // It may have gone since.
+            // The node may have failed since.
             self.output(&["node", "accept", node])?;
         }
         Ok(!asking.is_empty())
     }
 
-    /// Starts a node as an operator would who agrees to what it finds: chunks of which nobody knows anything
-    /// are set aside when it asks. Whether it has asked.
+    /// Starts a node as an operator who accepts its findings: unknown chunks are set aside when it
+    /// asks. Returns whether it has asked.
     pub(crate) fn start_and_accept(&self, node: u32) -> Result<bool, Stop> {
         let node = node.to_string();
         let mut command = self.command(&["chaos", "start-node", &node]);
@@ -261,7 +262,7 @@ impl Cluster {
             if let Some(status) = starting.try_wait().context("wait for a node's start")? {
                 let stop = || Stop::Broken(format!("node {node} did not start"));
                 status.success().then_some(()).ok_or_else(stop)?;
-                // The start ends by itself when the node is known to wait.
+                // The start ends by itself once the node is known to wait.
                 return Ok(has_asked | self.accept(&self.troubles()?)?);
             }
             has_asked |= self.accept(&self.troubles()?)?;
@@ -281,7 +282,7 @@ impl Cluster {
         command
     }
 
-    /// Waits, unless a signal asks for the end.
+    /// Waits, unless a signal ends the run.
     pub(crate) fn wait(&self, time: Duration) -> Result<(), Stop> {
         let begun = Instant::now();
         while begun.elapsed() < time {
@@ -293,7 +294,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// What the status says is wrong; nothing when every node is up and every chunk counts. No answer is wrong.
+    /// The problems in the status; none if every node is up and every chunk is valid. No answer is
+    /// a problem.
     pub(crate) fn troubles(&self) -> Result<Vec<String>, Stop> {
         let Some(status) = self.json(&["cluster", "status"])? else {
             return Ok(vec!["the coordinator does not answer".to_owned()]);
@@ -320,7 +322,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // Whoever was stopped dies by SIGKILL too, so this needs no faults to be undone.
+        // A stopped process also dies by SIGKILL, so no fault must be undone before.
         let _ = self.down();
     }
 }
@@ -347,7 +349,7 @@ pub(crate) fn output_of(command: &mut Command, limit: Duration) -> Result<Output
         .stderr(Stdio::piped())
         .spawn()
         .context(&format!("start {name}"))?;
-    // Pipes are read by threads of their own, so that a long answer does not stop the command.
+    // Threads read the pipes, so that long output does not block the command.
     let stdout = child.stdout.take().map(read_all);
     let stderr = child.stderr.take().map(read_all);
     let status = wait_for(&mut child, limit)?;
@@ -372,13 +374,13 @@ pub(crate) fn output_of(command: &mut Command, limit: Duration) -> Result<Output
 fn read_all(mut pipe: impl std::io::Read + Send + 'static) -> std::thread::JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What was read before a failure is all that there is to tell.
+        // The output before a failure is all there is to report.
         let _ = pipe.read_to_end(&mut bytes);
         bytes
     })
 }
 
-/// Waits for a child; one that takes too long is killed.
+/// Waits for a child; kills it at the limit.
 pub(crate) fn wait_for(
     child: &mut Child,
     limit: Duration,
@@ -413,8 +415,8 @@ pub(crate) fn tool<S: AsRef<OsStr>>(
     )))
 }
 
-/// Whether a process is there and more than a zombie. One whose first thread alone has ended looks like a
-/// zombie, but the others may still hold its port and its files.
+/// Whether a process exists and is not a zombie. If only its first thread has ended, it looks like
+/// a zombie, but the others may still hold its port and its files.
 fn is_alive(pid: Pid) -> bool {
     let path = format!("/proc/{}/stat", pid.as_raw_pid());
     let Ok(stat) = fs::read_to_string(path) else {

@@ -1,4 +1,4 @@
-//! The one source of chance: schemes, faults and operations are drawn here, from the seed.
+//! The only source of randomness: schemes, faults and operations are drawn here, from the seed.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 pub(crate) struct Dice(ChaCha8Rng);
 
 impl Dice {
-    /// A generator for one purpose of a seed; each purpose has draws of its own.
+    /// A generator for one purpose of a seed; each purpose has its own draws.
     pub(crate) fn new(seed: u64, purpose: u64) -> Self {
         Self(ChaCha8Rng::seed_from_u64(
             seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ purpose,

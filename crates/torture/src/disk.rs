@@ -1,6 +1,6 @@
 //! Disks of nodes that can die or be full: file systems in files, behind loop devices.
 //!
-//! They are mounted in the mount namespace of the testbed, so they go with its last process.
+//! They are mounted in the mount namespace of the testbed, so they end with its last process.
 
 use crate::cluster::{Cluster, Process, tool};
 use crate::stop::{Context, Stop};
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 const DISK_BYTES: u64 = 8 << 30;
 /// `FS_IOC_SHUTDOWN` of Linux: `_IOR('X', 125, __u32)`.
 const SHUTDOWN: rustix::ioctl::Opcode = 0x8004_587d;
-/// Without writing the journal, as a disk that has gone.
+/// Do not write the file system's journal, as for a disk that is gone.
 const WITHOUT_JOURNAL: u32 = 2;
 
 /// The file behind a node's disk.
@@ -19,7 +19,7 @@ fn image(cluster: &Cluster, node: u32) -> PathBuf {
     cluster.beside(&format!("disk-{node}"))
 }
 
-/// Moves what a node has to a disk of its own. The node is stopped and started for it.
+/// Moves a node's data to a disk of its own. The node is stopped and started for that.
 pub(crate) fn give(cluster: &Cluster, node: u32) -> Result<(), Stop> {
     let process = Process::Node(node);
     cluster.kill(process)?;
@@ -41,7 +41,7 @@ pub(crate) fn give(cluster: &Cluster, node: u32) -> Result<(), Stop> {
         "cp",
         ["-a".as_ref(), all.as_os_str(), directory.as_os_str()],
     )?;
-    // What was copied was durable before.
+    // The copied data was durable before.
     tool("sync", ["-f".as_ref(), directory.as_os_str()])?;
     fs::remove_dir_all(&aside).context("remove a node's former directory")?;
     cluster.start(process)
@@ -60,12 +60,12 @@ pub(crate) fn mount(cluster: &Cluster, node: u32) -> Result<(), Stop> {
     )
 }
 
-/// Takes a node's disk away; no process may use it.
+/// Unmounts a node's disk; no process may use it.
 pub(crate) fn unmount(cluster: &Cluster, node: u32) -> Result<(), Stop> {
     tool("umount", [cluster.directory_of(Process::Node(node))])
 }
 
-/// Has a node's disk answer everything with EIO from now on.
+/// Makes a node's disk answer everything with EIO from now on.
 #[expect(unsafe_code, reason = "a system call that no safe interface has")]
 pub(crate) fn die(cluster: &Cluster, node: u32) -> Result<(), Stop> {
     let directory = File::open(cluster.directory_of(Process::Node(node)));
@@ -86,10 +86,10 @@ fn ballast(cluster: &Cluster, node: u32) -> PathBuf {
 /// Fills a node's disk to the last block.
 pub(crate) fn fill(cluster: &Cluster, node: u32) -> Result<(), Stop> {
     let directory = cluster.directory_of(Process::Node(node));
-    let space = rustix::fs::statvfs(&directory).context("ask for the room of a disk")?;
+    let space = rustix::fs::statvfs(&directory).context("query the free space of a disk")?;
     let file = File::create(ballast(cluster, node)).context("make a ballast")?;
     let mut rest = space.f_bfree * space.f_frsize;
-    // Blocks of the file system's own need room too, so the last of it is found by halves.
+    // The file system's own blocks need space too, so the last part is found by halving.
     let mut length = 0;
     while rest >= space.f_frsize {
         let flags = rustix::fs::FallocateFlags::empty();
@@ -102,7 +102,7 @@ pub(crate) fn fill(cluster: &Cluster, node: u32) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Gives the room back.
+/// Frees the space again.
 pub(crate) fn empty(cluster: &Cluster, node: u32) -> Result<(), Stop> {
     fs::remove_file(ballast(cluster, node)).context("remove a ballast")
 }

@@ -1,4 +1,4 @@
-//! One cluster from its start to its end: load, faults, and then everything is read back.
+//! One cluster from start to end: load, faults, and finally everything is read back.
 
 use crate::cells::{CELL_BYTES, OperationId, fill};
 use crate::clients::{Kept, Load, SharedFile, Signals, Working, read_all};
@@ -15,27 +15,27 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// A cluster without faults must be green by then.
+/// Time limit for a cluster without faults to become green.
 const GREEN_LIMIT: Duration = Duration::from_secs(150);
 const POLL: Duration = Duration::from_millis(50);
-/// How often what clients saw is checked, and the status read.
+/// Interval of checking the clients' history and reading the status.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
 const POOLS: u32 = 2;
 /// Nodes whose disks can die or be full.
 const DISKS: u64 = 2;
-/// Damage that faults have left is repaired after so many scrubs at most.
+/// Most scrubs until the damage of faults is repaired.
 const SCRUBS_MAX: u32 = 3;
 
-/// A fault as the report has it, in microseconds of the episode.
+/// A fault in the report; times in microseconds of the episode.
 #[derive(Clone, Debug)]
 pub(crate) struct Noted {
     pub(crate) kind: FaultKind,
     pub(crate) began: u64,
-    /// When the cluster was green again, or the next fault began alone.
+    /// When the cluster was green again, or the next single fault began.
     pub(crate) healed: Option<u64>,
 }
 
-/// What an episode is made of.
+/// The parameters of an episode.
 #[derive(Clone, Debug)]
 pub(crate) struct Orders {
     pub(crate) seed: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Orders {
     pub(crate) interrupted: Arc<AtomicBool>,
 }
 
-/// How an episode ended.
+/// The result of an episode.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) recorded: Recorded,
@@ -57,7 +57,7 @@ pub(crate) struct Outcome {
     pub(crate) title: String,
 }
 
-/// A fault that is there, with its end.
+/// An active fault, with its end.
 struct Active {
     fault: Fault,
     ends: Instant,
@@ -73,9 +73,9 @@ struct Episode<'a> {
     signals: Arc<Signals>,
     disk_nodes: Vec<u32>,
     active: Vec<Active>,
-    /// Processes that were harmed since the cluster was green.
+    /// Processes harmed since the cluster was green.
     harmed: BTreeSet<Process>,
-    /// Nodes that may be harmed at once, until the cluster is green again.
+    /// Most nodes that may be harmed before the cluster is green again.
     at_once: usize,
     noted: Vec<Noted>,
     begun: Instant,
@@ -136,7 +136,7 @@ pub(crate) fn run(orders: &Orders) -> Outcome {
     }
 }
 
-/// Says something about the cluster with the time of the episode.
+/// Prints a sentence about the cluster with the time of the episode.
 fn say(recorder: &Recorder, sentence: &str) {
     eprintln!("{:>9.3} s  {sentence}", recorder.now() as f64 / 1e6);
 }
@@ -151,7 +151,7 @@ impl Episode<'_> {
         let load = self.store()?;
         let working = Working::start(load.clone()).context("start clients")?;
         let tormented = self.torment();
-        // Nothing is read back while a client may still write.
+        // Read nothing back while a client may still write.
         let kept = working.stop();
         tormented?;
         self.verify(&load, &kept)
@@ -167,7 +167,7 @@ impl Episode<'_> {
         self.wait_until_green()
     }
 
-    /// Makes pools, and a file in each, of cells of operation 0.
+    /// Creates pools, and a file in each, of cells of operation 0.
     fn store(&mut self) -> Result<Load, Stop> {
         let mut files = Vec::new();
         let pools = (0..).zip(&self.pools);
@@ -208,7 +208,7 @@ impl Episode<'_> {
         })
     }
 
-    /// Makes faults and ends them until the time is over; then the cluster heals.
+    /// Begins and ends faults until the time is over; then the cluster heals.
     fn torment(&mut self) -> Result<(), Stop> {
         self.begun = Instant::now();
         let mut next_fault = self.begun + Duration::from_secs(1);
@@ -256,7 +256,7 @@ impl Episode<'_> {
         }
     }
 
-    /// The cluster is green: all faults are over.
+    /// Notes that the cluster is green: all faults are over.
     fn healed(&mut self) {
         let now = self.recorder.now();
         for noted in self.noted.iter_mut().filter(|one| one.healed.is_none()) {
@@ -269,7 +269,7 @@ impl Episode<'_> {
         self.at_once = if several { survives.unwrap_or(1) } else { 1 };
     }
 
-    /// Begins a fault unless more would be harmed than is survived.
+    /// Begins a fault unless that would harm more than the pools survive.
     fn begin_if_allowed(&mut self) -> Result<(), Stop> {
         let kind = self.dice.pick(&self.orders.kinds);
         let process = if kind.is_of_coordinator() {
@@ -280,7 +280,7 @@ impl Episode<'_> {
             Process::Node(self.dice.below(u64::from(NODES)) as u32)
         };
         let Process::Node(node) = process else {
-            // A coordinator's fault is one of several only where several are meant to be.
+            // A fault of the coordinator is combined with others only where several are intended.
             if self.harmed.is_empty() || (self.at_once > 1 && !self.harmed.contains(&process)) {
                 return self.begin(kind, process);
             }
@@ -292,7 +292,7 @@ impl Episode<'_> {
         let has_copies = matches!(kind, FaultKind::Rollback | FaultKind::Twin);
         let is_mounted = has_copies && self.disk_nodes.contains(&node);
         let has_room = harmed_nodes < self.at_once && !self.harmed.contains(&process);
-        // Its node is started again to be copied.
+        // Its node is restarted to be copied.
         let can_start = !has_copies || self.of_coordinator().is_none();
         if is_alone && has_room && !is_mounted && can_start {
             return self.begin(kind, process);
@@ -330,15 +330,15 @@ impl Episode<'_> {
         Ok(())
     }
 
-    /// Ends the fault whose time is over. A node is not ready before it has reached the coordinator, so a
-    /// fault of that ends first.
+    /// Ends the fault whose time is over. A node is not ready before it has reached the
+    /// coordinator, so a fault of that ends first.
     fn end_one(&mut self, now: Instant) -> Result<(), Stop> {
         let of_coordinator = self.of_coordinator();
         let due = self.active.iter().position(|one| one.ends <= now);
         self.end(of_coordinator.or(due).unwrap_or(0))
     }
 
-    /// The fault of the coordinator, if there is one.
+    /// The active fault of the coordinator, if any.
     fn of_coordinator(&self) -> Option<usize> {
         let mut processes = self.active.iter().map(|one| one.fault.process);
         processes.position(|process| process == Process::Coordinator)
@@ -376,7 +376,7 @@ impl Episode<'_> {
         }
     }
 
-    /// Without faults everything is there, whole and redundant.
+    /// Checks that without faults everything is there, whole and redundant.
     fn verify(&mut self, load: &Load, kept: &[Kept]) -> Result<(), Stop> {
         self.recorder.check().map_err(Stop::Broken)?;
         self.wait_until_green()?;
@@ -389,7 +389,7 @@ impl Episode<'_> {
             }
             say(&self.recorder, &format!("a scrub found {scrubbed}"));
             if attempt == SCRUBS_MAX {
-                return Err(Stop::Broken(format!("scrubs go on finding {scrubbed}")));
+                return Err(Stop::Broken(format!("scrubs keep finding {scrubbed}")));
             }
             self.wait_until_green()?;
         }
@@ -404,12 +404,12 @@ impl Episode<'_> {
     }
 }
 
-/// Removes what a cluster has left, disks included.
+/// Removes a cluster's remains, disks included.
 fn remove(directory: Option<&Path>) -> Result<(), Stop> {
     let Some(directory) = directory else {
         return Ok(());
     };
-    // Disks of nodes are mounted below it, and go first.
+    // Nodes' disks are mounted below it, so unmount them first.
     let mounts = std::fs::read_to_string("/proc/mounts").context("list mounts")?;
     let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
     for point in points.filter(|point| Path::new(point).starts_with(directory)) {

@@ -1,7 +1,7 @@
-//! What clients saw of one file, and whether it can be: linearizability of its blocks by real time.
+//! The clients' view of one file, checked for linearizability of its blocks by real time.
 //!
-//! Each write has contents of its own: `gabion_history` judges which of them reads show. Here is what bytes a
-//! write has, and what people are told when no order of the operations explains what was read.
+//! Each write has unique contents; `gabion_history` judges the writes that reads show. This file
+//! maps bytes to writes, and explains a contradiction to the user.
 
 use crate::cells::{CELL_BYTES, Cell, OperationId, place};
 use gabion_history::{Blocks, Contradiction};
@@ -10,13 +10,13 @@ use std::fmt::Write as _;
 use std::ops::Range;
 use thiserror::Error;
 
-/// Reads of a file that its history keeps for people to read.
+/// Reads of a file that its history keeps for messages.
 const READS_KEPT: usize = 1_000;
 
 /// An instant in microseconds since the start.
 pub(crate) type Instant = u64;
 
-/// Clients saw what no order of their operations explains.
+/// The clients' view is not linearizable.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("file {file}, cell {cell}: {what}\n{history}")]
 pub(crate) struct Violation {
@@ -27,17 +27,17 @@ pub(crate) struct Violation {
     history: String,
 }
 
-/// A write as people are told of it.
+/// A write in a message.
 #[derive(Clone, Debug)]
 struct Written {
     client: u32,
     cells: Range<u64>,
     started: Instant,
-    /// When it was acknowledged, if it was.
+    /// When it was acknowledged, if ever.
     acknowledged: Option<Instant>,
 }
 
-/// A read as people are told of it.
+/// A read in a message.
 #[derive(Clone, Debug)]
 struct Shown {
     client: u32,
@@ -63,7 +63,7 @@ pub(crate) struct Observation<'a> {
     pub(crate) ended: Instant,
     pub(crate) first_cell: u64,
     pub(crate) bytes: &'a [u8],
-    /// Whether each cell may be as of an instant of its own, since a cache has brought them.
+    /// Whether each cell may be as of its own instant, since they come from a cache.
     pub(crate) is_cached: bool,
 }
 
@@ -79,7 +79,7 @@ impl History {
         };
         history.begin_write(0, put, 0..cell_count, 0);
         let stored = history.acknowledged(put, stored);
-        stored.expect("nothing else has happened yet");
+        stored.expect("the first operation is valid");
         history
     }
 
@@ -105,7 +105,7 @@ impl History {
     /// Notes that a write was acknowledged.
     ///
     /// # Errors
-    /// What no order explains any more.
+    /// A contradiction, if no order explains all operations.
     pub(crate) fn acknowledged(
         &mut self,
         operation: OperationId,
@@ -118,10 +118,10 @@ impl History {
         noted.map_err(|why| self.violation(&why, self.first_cell(operation)))
     }
 
-    /// Notes that a write has failed for good: all of it is there by now, or never.
+    /// Notes that a write has failed for good: it is either complete by now, or never takes effect.
     ///
     /// # Errors
-    /// What no order explains any more.
+    /// A contradiction, if no order explains all operations.
     pub(crate) fn ended(
         &mut self,
         operation: OperationId,
@@ -131,7 +131,7 @@ impl History {
         noted.map_err(|why| self.violation(&why, self.first_cell(operation)))
     }
 
-    /// Notes that a client has left a write, which may still be made until an instant.
+    /// Notes that a client has left a write, which may still take effect until an instant.
     pub(crate) fn left(&mut self, operation: OperationId, until: Instant) {
         self.blocks.left(operation, until);
     }
@@ -139,7 +139,8 @@ impl History {
     /// Notes a read.
     ///
     /// # Errors
-    /// Bytes that no write put at their place; what no order explains any more.
+    /// Bytes that no write put at their place; or a contradiction, if no order explains all
+    /// operations.
     pub(crate) fn read(&mut self, seen: &Observation<'_>) -> Result<(), Violation> {
         let runs = self.runs(seen)?;
         if self.reads.len() == READS_KEPT {
@@ -163,7 +164,8 @@ impl History {
         Ok(())
     }
 
-    /// The writes that a read shows; neighbours in one piece unless they may be of different instants.
+    /// The writes that a read shows; adjacent cells in one piece unless they may be of different
+    /// instants.
     fn runs(&self, seen: &Observation<'_>) -> Result<Vec<(Range<u64>, OperationId)>, Violation> {
         let mut runs: Vec<(Range<u64>, OperationId)> = Vec::new();
         let pieces = seen.bytes.chunks(CELL_BYTES as usize);
@@ -197,7 +199,7 @@ impl History {
         written.map_or(0, |written| written.cells.start)
     }
 
-    /// A contradiction, with what was done to the cell that shows it, or else to another.
+    /// A contradiction, with the operations on the cell that shows it, or else on another.
     fn violation(&self, why: &Contradiction<OperationId>, or_else: u64) -> Violation {
         self.told(why.cell().unwrap_or(or_else), why.to_string())
     }
@@ -273,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_write_is_told_with_all_that_was_done_to_its_cell() {
+    fn a_lost_write_is_reported_with_all_operations_on_its_cell() {
         let mut history = History::new(0, 1, 1, 1);
         let write = OperationId(7);
         history.begin_write(1, write, 0..1, 10);

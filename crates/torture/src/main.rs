@@ -1,12 +1,12 @@
-//! A torture test of real processes: clusters of the shipped binary under load, faults of processes,
-//! networks, disks and operators, and a check of what clients saw.
+//! A torture test of real processes: clusters of the shipped binary under load, with faults of
+//! processes, networks, disks and operators, and a check of the clients' view.
 //!
-//! It runs in two processes. The outer one makes a temporary directory and starts the inner one, as root
-//! inside a testbed (`gabion lab testbed`) whose end takes processes, namespaces, mounts and loop
-//! devices along. It removes the directory unless the inner one has found something. The inner one runs
-//! episodes: each is a cluster with schemes and faults of its own seed.
+//! It runs in two processes. The outer one makes a temporary directory and starts the inner one, as
+//! root inside a testbed (`gabion lab testbed`), whose end also ends its processes, namespaces,
+//! mounts and loop devices. It removes the directory unless the inner one has found a problem. The
+//! inner one runs episodes: each is a cluster with schemes and faults of its own seed.
 //!
-//! It is not the simulator: times are real, so a seed says what is drawn and not what happens.
+//! Unlike in the simulator, times are real, so a seed determines the draws, not the events.
 
 mod cells;
 mod clients;
@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use stop::{Context, Stop};
 
-/// Faults of one cluster, before it is read back and another one begins.
+/// Time with faults for one cluster, before it is read back and another one begins.
 const EPISODE: Duration = Duration::from_secs(100);
 
 /// How the report is printed.
@@ -47,21 +47,21 @@ enum Format {
     Json,
 }
 
-/// Breaks clusters of real processes under load, and checks what clients saw. Exit codes: 0 nothing
-/// was wrong, 1 something was, 2 the command was.
+/// Breaks clusters of real processes under load, and checks the clients' view. Exit codes: 0 no
+/// problem, 1 problem found, 2 wrong usage.
 #[derive(Parser, Debug)]
 #[command(name = "cargo xtask torture")]
 struct Arguments {
     /// Time of the whole run, in minutes
     #[arg(long, default_value_t = 2.0)]
     minutes: f64,
-    /// Seed of what is drawn; the time, when absent
+    /// Seed of the random draws [default: the time]
     #[arg(long)]
     seed: Option<u64>,
-    /// Kinds of faults, instead of all
+    /// Kinds of faults [default: all]
     #[arg(long, value_delimiter = ',', value_enum)]
     faults: Vec<FaultKind>,
-    /// How the report is printed
+    /// Format of the report
     #[arg(long, value_enum, default_value_t)]
     format: Format,
     /// The binary [default: gabion beside this program]
@@ -91,7 +91,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs episodes until the time is over or one fails. Whether none failed.
+/// Runs episodes until the time is over or one fails. Returns whether all succeeded.
 fn inner(arguments: &Arguments, directory: PathBuf) -> Result<bool, Stop> {
     let interrupted = Arc::new(AtomicBool::new(false));
     listen_for_signals(Arc::clone(&interrupted))?;
@@ -108,7 +108,7 @@ fn inner(arguments: &Arguments, directory: PathBuf) -> Result<bool, Stop> {
         time: EPISODE,
         interrupted,
     };
-    // What is left may be too short for another cluster.
+    // The remaining time may be too short for another cluster.
     while begun.elapsed() < time.mul_f64(0.9) && report.failure().is_none() {
         let left = time.saturating_sub(begun.elapsed());
         // A run of two minutes is one episode with its start and its end.
@@ -125,7 +125,7 @@ fn inner(arguments: &Arguments, directory: PathBuf) -> Result<bool, Stop> {
     Ok(report.failure().is_none())
 }
 
-/// The faults that were asked for and can be made here.
+/// The requested faults that are possible here.
 fn kinds(arguments: &Arguments) -> Vec<FaultKind> {
     let all = if arguments.faults.is_empty() {
         FaultKind::value_variants().to_vec()
@@ -142,7 +142,7 @@ fn kinds(arguments: &Arguments) -> Vec<FaultKind> {
     possible
 }
 
-/// Notes a signal that asks for the end.
+/// Listens for the signals that end the run.
 fn listen_for_signals(interrupted: Arc<AtomicBool>) -> Result<(), Stop> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -1,12 +1,12 @@
 //! Cuts between processes that have network namespaces of their own, as `gabion lab testbed` makes them.
 //!
-//! A cut is a neighbour entry with a hardware address that no one has: frames to it are lost without a
-//! word, as in a real partition, and only in this direction.
+//! A cut is a neighbour entry with an unused hardware address: frames to it are dropped silently,
+//! as in a real partition, and only in this direction.
 
 use crate::cluster::{NODES, NODES_PER_RACK, tool};
 use crate::stop::Stop;
 
-/// No interface of a testbed has it.
+/// An address that no interface of a testbed has.
 const NOWHERE: &str = "02:00:00:00:00:01";
 
 /// A namespace of the testbed, as docs/testbed.md names them.
@@ -58,7 +58,7 @@ impl Direction {
         others.into_iter().flat_map(both).collect()
     }
 
-    /// Loses everything in this direction.
+    /// Drops everything in this direction.
     pub(crate) fn cut(&self) -> Result<(), Stop> {
         let arguments = [
             "-netns",
@@ -76,7 +76,7 @@ impl Direction {
         tool("ip", arguments)
     }
 
-    /// Lets everything pass again.
+    /// Restores this direction.
     pub(crate) fn mend(&self) -> Result<(), Stop> {
         let arguments = [
             "-netns",

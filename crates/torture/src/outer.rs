@@ -1,4 +1,4 @@
-//! The outer process: a directory, a testbed where one can be made, and the inner process in it.
+//! The outer process: a directory, a testbed if possible, and the inner process in it.
 
 use crate::Arguments;
 use crate::cluster::{NODES_PER_RACK, RACKS, output_of, wait_for};
@@ -10,19 +10,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How long the inner process may take to end after a signal.
+/// Limit for the inner process to end after a signal.
 const END_LIMIT: Duration = Duration::from_mins(1);
 
 /// Bytes that must be free on the disk of the clusters.
 const ROOM_BYTES: u64 = 4 << 30;
 
-/// Runs all of it. Whether nothing was wrong.
+/// Runs everything. Returns whether no problem was found.
 pub(crate) fn run(arguments: &Arguments) -> Result<bool, Stop> {
     let interrupted = Arc::new(AtomicBool::new(false));
     crate::listen_for_signals(Arc::clone(&interrupted))?;
     let seed = match arguments.seed {
         Some(seed) => seed,
-        // Any number that is another one at the next run.
+        // Any number that differs from run to run.
         None => SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .context("read the clock")?
@@ -64,7 +64,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<bool, Stop> {
     Ok(false)
 }
 
-/// The binary that is tortured.
+/// The binary under test.
 pub(crate) fn binary(arguments: &Arguments) -> Result<PathBuf, Stop> {
     if let Some(binary) = &arguments.gabion {
         return std::fs::canonicalize(binary).context("find the binary");
@@ -80,12 +80,12 @@ pub(crate) fn binary(arguments: &Arguments) -> Result<PathBuf, Stop> {
     )))
 }
 
-/// Refuses a disk that is nearly full: its nodes say so, and no cluster of theirs is green.
+/// Refuses a nearly full disk: its nodes would report that, and no cluster would become green.
 fn require_room(directory: &Path) -> Result<(), Stop> {
-    let space = rustix::fs::statvfs(directory).context("ask for the room of a disk")?;
+    let space = rustix::fs::statvfs(directory).context("query the free space of a disk")?;
     let free = space.f_bavail.saturating_mul(space.f_frsize);
     let used = (space.f_blocks - space.f_bfree).saturating_mul(space.f_frsize);
-    // Nodes are full at 95 %, and what clusters write comes on top.
+    // Nodes count as full at 95 %, and the clusters' own writes come on top.
     if free < ROOM_BYTES || used / 9 > free {
         let free_gib = free >> 30;
         return Err(Stop::Failed(format!(
@@ -98,7 +98,7 @@ fn require_room(directory: &Path) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Whether testbeds can be made here: as root, with the programs that they need.
+/// Whether testbeds are possible here: as root, with the required programs.
 fn can_make_testbed() -> bool {
     let succeeds = |program: &str, arguments: &[&str]| {
         let tried = output_of(
@@ -113,7 +113,7 @@ fn can_make_testbed() -> bool {
         && succeeds("mkfs.ext4", &["-V"])
 }
 
-/// Waits for the inner process, and hands a signal on to it.
+/// Waits for the inner process, and forwards a signal to it.
 fn wait(child: &mut Child, interrupted: &AtomicBool) -> Result<bool, Stop> {
     loop {
         if let Some(status) = child.try_wait().context("wait for the inner process")? {
@@ -121,7 +121,7 @@ fn wait(child: &mut Child, interrupted: &AtomicBool) -> Result<bool, Stop> {
         }
         if interrupted.load(Ordering::Acquire) {
             if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-                // It may have heard the same signal, and be gone.
+                // It may have received the same signal, and be gone.
                 let _ = kill_process(pid, Signal::TERM);
             }
             let ended = wait_for(child, END_LIMIT)?;

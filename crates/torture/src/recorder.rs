@@ -1,6 +1,6 @@
-//! What all clients and the driver of faults tell: operations with their times, gaps, faults.
+//! The record of all clients and the fault driver: operations with their times, gaps, faults.
 //!
-//! All times are of one monotonic clock, that of this process.
+//! All times are of this process's monotonic clock.
 
 use crate::cells::OperationId;
 use crate::history::{History, Instant, Observation};
@@ -8,14 +8,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What an operation does.
+/// Kinds of operations.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Kind {
     Read,
     /// A write within one stripe, or by a cache.
     Write,
-    /// What waits for the coordinator, whoever else is there: a write across a border of stripes, or an
-    /// opening.
+    /// Operations that wait for the coordinator: writes across a border of stripes, and openings.
     Coordinated,
 }
 
@@ -35,7 +34,7 @@ pub(crate) struct Counts {
     /// Puts, removals, listings and gets of whole files.
     pub(crate) named: u64,
     pub(crate) failed: u64,
-    /// Writes of which no node could tell any more whether they were made.
+    /// Writes whose outcome no node remembered.
     pub(crate) forgotten: u64,
 }
 
@@ -65,26 +64,27 @@ struct State {
     waiting: BTreeMap<(u32, Kind), Instant>,
     gaps: Vec<Gap>,
     counts: Counts,
-    /// The last sentence of an operation that failed, by how often.
+    /// The last message of failed operations, with their number.
     errors: BTreeMap<String, u64>,
     broken: Option<String>,
 }
 
 /// Shorter gaps are not kept.
 const GAP_MIN_US: u64 = 50_000;
-/// How long a write may still be made after its client has left it: a minute, and how late a stopped process may be.
+/// How long a write may still take effect after its client has left it: a minute, plus the delay of
+/// a stopped process.
 const LEFT_US: u64 = 90_000_000;
-/// Different sentences that are kept.
+/// Most different messages kept.
 const ERRORS_MAX: usize = 40;
 
-/// What is known of an episode.
+/// The record of an episode.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     since: std::time::Instant,
     state: Mutex<State>,
 }
 
-/// What is left of an episode in the report.
+/// The part of the record for the report.
 #[derive(Debug)]
 pub(crate) struct Recorded {
     pub(crate) counts: Counts,
@@ -93,7 +93,8 @@ pub(crate) struct Recorded {
 }
 
 impl UnderWay {
-    /// Counts from an earlier instant: a cache brings what is found, and each cell may be as of an instant since then.
+    /// Moves the start back: a cache returns the bytes, and each cell may be as of any instant
+    /// since then.
     pub(crate) fn since(mut self, started: Instant) -> Self {
         self.started = self.started.min(started);
         self.is_cached = true;
@@ -121,7 +122,7 @@ impl Recorder {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a file that was stored before this is called. `block_cells` of it are atomic.
+    /// Adds a file that was stored before this call. `block_cells` of it are atomic.
     pub(crate) fn add_file(&self, cell_count: u64, block_cells: u64) {
         let stored = self.now();
         let mut state = self.state();
@@ -183,7 +184,7 @@ impl Recorder {
         state.succeeded(write.client, write.kind, ended);
     }
 
-    /// Notes that a write has failed: for good, or so that it may still be made for a minute.
+    /// Notes that a write has failed: for good, or such that it may still take effect for a minute.
     pub(crate) fn write_failed(&self, write: &UnderWay, is_over: bool) {
         let ended = self.now();
         let mut state = self.state();
@@ -209,18 +210,18 @@ impl Recorder {
         self.state().succeeded(client, Kind::Coordinated, now);
     }
 
-    /// Notes that an operation failed; if it is a write, it may still take effect.
+    /// Notes that an operation failed; a write may still take effect.
     pub(crate) fn failed(&self, operation: &UnderWay, error: &str) {
         let (kind, ms) = (operation.kind, (self.now() - operation.started) / 1000);
         self.note_error(&format!("{kind:?}: {error} (after {ms} ms)"));
     }
 
-    /// Notes the sentence of an operation that failed.
+    /// Notes the message of a failed operation.
     pub(crate) fn note_error(&self, error: &str) {
         let mut state = self.state();
         state.counts.failed += 1;
         state.counts.forgotten += u64::from(error.contains("no node remembers"));
-        // Numbers differ where sentences do not.
+        // Messages that differ in numbers only are joined.
         let sentence: String = error
             .chars()
             .map(|c| if c.is_ascii_digit() { '#' } else { c })
@@ -236,20 +237,20 @@ impl Recorder {
         self.state().counts.named += 1;
     }
 
-    /// Notes a broken promise; the first one counts.
+    /// Notes a violated guarantee; the first one counts.
     pub(crate) fn broken(&self, what: String) {
         self.state().note_broken(what);
     }
 
-    /// Whether all that was told so far can be.
+    /// Checks the record so far.
     ///
     /// # Errors
-    /// The first broken promise, in words.
+    /// The first violated guarantee, in words.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.state().broken.clone().map_or(Ok(()), Err)
     }
 
-    /// Ends the record; who still waits for a success has waited until now.
+    /// Ends the record; open waits end now.
     pub(crate) fn finish(&self) -> Recorded {
         let now = self.now();
         let mut state = self.state();
@@ -266,7 +267,7 @@ impl Recorder {
         }
     }
 
-    /// So many operations have begun.
+    /// Number of operations begun.
     pub(crate) fn operation_count(&self) -> u64 {
         self.state().next_operation - 1
     }

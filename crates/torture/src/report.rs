@@ -1,4 +1,4 @@
-//! The table at the end: operations, wrong cells, and the longest gaps of reads and writes for each kind
+//! The final table: operations, wrong cells, and the longest gaps of reads and writes for each kind
 //! of fault.
 
 use crate::episode::{Noted, Outcome};
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 const READ_GOAL_S: f64 = 1.0;
 const WRITE_GOAL_S: f64 = 5.0;
 
-/// What a gap is put down to.
+/// The cause of a gap.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Cause {
     None,
@@ -38,7 +38,7 @@ struct Row {
     coordinated_us: u64,
 }
 
-/// The sums of all episodes.
+/// The totals of all episodes.
 #[derive(Debug)]
 pub(crate) struct Report {
     seed: u64,
@@ -97,12 +97,12 @@ impl Report {
         self.failure.as_ref().map(|(_, stop)| stop)
     }
 
-    /// Broken promises: the run ends at the first.
+    /// Violated guarantees: the run ends at the first.
     fn wrong_count(&self) -> u64 {
         u64::from(matches!(self.failure(), Some(Stop::Broken(_))))
     }
 
-    /// All of it as JSON.
+    /// The report as JSON.
     pub(crate) fn as_json(&self) -> Value {
         let row = |(cause, row): (&Cause, &Row)| {
             json!({
@@ -130,7 +130,7 @@ impl Report {
         })
     }
 
-    /// All of it as text.
+    /// The report as text.
     pub(crate) fn print(&self) {
         println!(
             "{:<18} {:>6} {:>20} {:>20} {:>20}",
@@ -161,7 +161,7 @@ impl Report {
         }
         println!(
             "seed {}, {} episodes: {} reads, {} writes and {} operations on whole files acknowledged;\n\
-             {} failed, {} of them writes of which no node could tell whether they were made; {} wrong",
+             {} failed, {} of them writes with an unknown outcome; {} wrong",
             self.seed,
             self.episodes,
             self.counts.read,
@@ -183,7 +183,7 @@ fn seconds(us: u64, cause: Cause, goal_s: f64) -> String {
     format!("{seconds:.2} s{}", if is_late { "*" } else { " " })
 }
 
-/// The faults that were there, or from which the cluster was healing, during a gap.
+/// The faults that were active, or from which the cluster was recovering, during a gap.
 fn cause(gap: &Gap, faults: &[Noted]) -> Cause {
     let is_there = |fault: &&Noted| {
         fault.began <= gap.to && fault.healed.is_none_or(|healed| healed >= gap.from)
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_put_down_to_the_faults_during_it() {
+    fn a_gap_is_attributed_to_the_faults_during_it() {
         let faults = [
             fault(FaultKind::Kill, 10, Some(20)),
             fault(FaultKind::Stop, 30, Some(40)),

@@ -1,26 +1,26 @@
-//! Which pools and which engine an episode has.
+//! The pools and the engine of an episode.
 
 use crate::cells::CELL_BYTES;
 use crate::dice::Dice;
 
 const KIB: u64 = 1024;
 
-/// A pool as it is made.
+/// The parameters of a pool.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Pool {
     pub(crate) name: String,
     pub(crate) options: Vec<String>,
-    /// Nodes that may be harmed at once so that every acknowledged byte is kept.
+    /// Nodes that may be harmed at once without losing acknowledged bytes.
     pub(crate) survives: usize,
-    /// Cells of a full stripe of its files, as they are stored first.
+    /// Cells of a full stripe of its files, in the initial form.
     pub(crate) stripe_cells: u64,
-    /// Cells that are of one chunk whatever form their stripe has: operations on them are atomic.
+    /// Cells of one chunk in any form of their stripe: operations on them are atomic.
     pub(crate) atomic_cells: u64,
-    /// The scheme, for people.
+    /// The scheme, for display.
     pub(crate) scheme: &'static str,
 }
 
-/// What can be drawn.
+/// The schemes to draw from.
 const SCHEMES: [&str; 8] = [
     "fo",
     "fl",
@@ -41,7 +41,7 @@ pub(crate) fn draw_pool(number: u32, dice: &mut Dice) -> Pool {
         format!("--chunk={}KiB", chunk_bytes / KIB),
     ];
     let further: &[&str] = match scheme {
-        // Commits are many, and chunks move after some.
+        // Commits are frequent, and chunks move after some.
         "cau" => &["--update=cau", "--grouping=authors", "--commit-bytes=64KiB"],
         "parix" => &["--update=parix", "--commit-bytes=256KiB"],
         "replicate" => &["--update=plr", "--write=replicate:3", "--encode-after=20s"],
@@ -59,7 +59,7 @@ pub(crate) fn draw_pool(number: u32, dice: &mut Dice) -> Pool {
     Pool {
         name: format!("pool-{number}"),
         options,
-        // What was appended has as many copies as failures that it survives.
+        // Appended bytes have as many copies as the failures that they survive.
         survives: if matches!(scheme, "cau" | "parix") {
             1
         } else {

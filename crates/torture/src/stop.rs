@@ -1,22 +1,22 @@
-//! Why an episode ends before its time.
+//! Why an episode ends early.
 
 use thiserror::Error;
 
 /// Why an episode ends.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub(crate) enum Stop {
-    /// A promise was broken, or the cluster did not do what it must.
+    /// A guarantee was violated, or the cluster did not reach a required state.
     #[error("{0}")]
     Broken(String),
-    /// This program or this machine failed; it says nothing about the cluster.
+    /// This program or this machine failed; the cluster is not at fault.
     #[error("{0}")]
     Failed(String),
-    /// A signal asked for the end.
+    /// A signal ended the run.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// Adds what was being done to an error of this machine.
+/// Adds the operation to an error of this machine.
 pub(crate) trait Context<T> {
     /// The value, or [`Stop::Failed`].
     fn context(self, doing: &str) -> Result<T, Stop>;

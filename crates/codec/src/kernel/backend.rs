@@ -1,4 +1,4 @@
-//! The back ends, which of them this processor can run, and the way from one to its entry points.
+//! The back ends, their availability on this processor, and the dispatch to their entry points.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -11,7 +11,7 @@ use super::scalar;
 use super::x86;
 use crate::gf;
 
-/// A set of instructions to run the kernels on.
+/// A set of instructions for the kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Backend {
     /// Table look-ups byte by byte, on any processor.
@@ -39,8 +39,8 @@ impl Backend {
         Self::GfniAvx512,
     ];
 
-    /// The fastest back end that this processor runs. The answer is cached by the standard library,
-    /// so that asking again costs a few loads.
+    /// The fastest back end that this processor supports. The standard library caches the
+    /// detection, so a repeated call costs a few loads.
     #[must_use]
     pub fn detect() -> Self {
         let fastest = Self::ALL
@@ -50,7 +50,7 @@ impl Backend {
         fastest.unwrap_or(Self::Scalar)
     }
 
-    /// Every back end that this processor runs, the slowest first.
+    /// Every back end that this processor supports, the slowest first.
     #[must_use]
     pub fn available() -> Vec<Self> {
         Self::ALL
@@ -59,7 +59,7 @@ impl Backend {
             .collect()
     }
 
-    /// Whether this processor runs the back end.
+    /// Whether this processor supports the back end.
     #[must_use]
     pub fn is_available(self) -> bool {
         match self {
@@ -91,11 +91,11 @@ impl Backend {
     /// As [`super::add_assign`], on this back end.
     ///
     /// # Panics
-    /// When the lengths differ, or the processor does not run this back end.
+    /// If the lengths differ, or the processor does not support this back end.
     pub fn add_assign(self, output: &mut [u8], source: &[u8]) {
         self.check(source, output);
         let pass = single(&source, true);
-        // SAFETY: `check` has made sure of the processor and of the lengths, and a borrowed output
+        // SAFETY: `check` has verified the processor and the lengths, and a borrowed output
         // overlaps nothing.
         unsafe { self.add(&pass, output.as_mut_ptr()) }
     }
@@ -103,7 +103,7 @@ impl Backend {
     /// As [`super::mul_add`], on this back end.
     ///
     /// # Panics
-    /// When the lengths differ, or the processor does not run this back end.
+    /// If the lengths differ, or the processor does not support this back end.
     pub fn mul_add(self, coefficient: u8, source: &[u8], output: &mut [u8]) {
         self.check(source, output);
         match coefficient {
@@ -116,7 +116,7 @@ impl Backend {
     /// As [`super::mul_slice`], on this back end.
     ///
     /// # Panics
-    /// When the lengths differ, or the processor does not run this back end.
+    /// If the lengths differ, or the processor does not support this back end.
     pub fn mul_slice(self, coefficient: u8, source: &[u8], output: &mut [u8]) {
         self.check(source, output);
         match coefficient {
@@ -127,7 +127,10 @@ impl Backend {
     }
 
     fn check(self, source: &[u8], output: &[u8]) {
-        assert!(self.is_available(), "this processor does not run {self}");
+        assert!(
+            self.is_available(),
+            "this processor does not support {self}"
+        );
         assert_eq!(
             source.len(),
             output.len(),
@@ -137,20 +140,21 @@ impl Backend {
 
     fn multiply_single(self, coefficient: u8, pass: &Pass<'_>, output: &mut [u8]) {
         let tables = Tables::of_one(self, coefficient);
-        // SAFETY: the callers have run `check`, which makes sure of the processor and the lengths;
-        // the tables hold the one coefficient of the one output.
+        // SAFETY: the callers have run `check`, which verifies the processor and the lengths; the
+        // tables hold the one coefficient of the one output.
         unsafe { self.multiply(pass, tables, 1, &[output.as_mut_ptr()]) }
     }
 
     /// Runs a multiplying pass.
     ///
     /// # Safety
-    /// The processor runs this back end; `tables` were prepared for it and hold, `stride` apart,
-    /// the coefficients of `outputs` for each column of `pass`; sources and outputs are valid for
-    /// `pass.end` bytes; no output overlaps a source or another output.
+    /// The processor supports this back end; `tables` were prepared for it and hold, `stride`
+    /// apart, the coefficients of `outputs` for each column of `pass`; sources and outputs are
+    /// valid for `pass.end` bytes; no output overlaps a source or another output.
     ///
     /// # Panics
-    /// When the tables are another back end's, or there are more than [`super::GROUP_MAX`] outputs.
+    /// If the tables belong to another back end, or there are more than [`super::GROUP_MAX`]
+    /// outputs.
     pub(super) unsafe fn multiply(
         self,
         pass: &Pass<'_>,
@@ -161,58 +165,59 @@ impl Backend {
         match (self, tables) {
             (Self::Scalar, Tables::Elements(tables)) => {
                 for (row, &output) in outputs.iter().enumerate() {
-                    // SAFETY: the caller promises `pass.end` bytes that nothing else refers to.
+                    // SAFETY: the caller guarantees `pass.end` bytes without other references.
                     let output = unsafe { std::slice::from_raw_parts_mut(output, pass.end) };
                     scalar::multiply(pass, &Factors { tables, stride }, row, output);
                 }
             }
             #[cfg(target_arch = "aarch64")]
             (Self::Neon, Tables::Nibbles(tables)) => {
-                // SAFETY: the caller promises what the kernel asks for.
+                // SAFETY: the caller guarantees the kernel's conditions.
                 unsafe { neon::multiply(pass, &Factors { tables, stride }, outputs) }
             }
             #[cfg(target_arch = "x86_64")]
             (Self::Avx2, Tables::Nibbles(tables)) => {
-                // SAFETY: the caller promises what the kernel asks for.
+                // SAFETY: the caller guarantees the kernel's conditions.
                 unsafe { x86::multiply_avx2(pass, &Factors { tables, stride }, outputs) }
             }
             #[cfg(target_arch = "x86_64")]
             (Self::Avx512, Tables::Nibbles(tables)) => {
-                // SAFETY: the caller promises what the kernel asks for.
+                // SAFETY: the caller guarantees the kernel's conditions.
                 unsafe { x86::multiply_avx512(pass, &Factors { tables, stride }, outputs) }
             }
             #[cfg(target_arch = "x86_64")]
             (Self::GfniAvx2, Tables::Affine(tables)) => {
-                // SAFETY: the caller promises what the kernel asks for.
+                // SAFETY: the caller guarantees the kernel's conditions.
                 unsafe { x86::multiply_gfni_avx2(pass, &Factors { tables, stride }, outputs) }
             }
             #[cfg(target_arch = "x86_64")]
             (Self::GfniAvx512, Tables::Affine(tables)) => {
-                // SAFETY: the caller promises what the kernel asks for.
+                // SAFETY: the caller guarantees the kernel's conditions.
                 unsafe { x86::multiply_gfni_avx512(pass, &Factors { tables, stride }, outputs) }
             }
-            _ => unreachable!("{self} was handed tables of another back end"),
+            _ => unreachable!("{self} was given tables of another back end"),
         }
     }
 
     /// Runs an adding pass.
     ///
     /// # Safety
-    /// The processor runs this back end; sources and output are valid for `pass.end` bytes; the
+    /// The processor supports this back end; sources and output are valid for `pass.end` bytes; the
     /// output overlaps no source.
     pub(super) unsafe fn add(self, pass: &Pass<'_>, output: *mut u8) {
         match self {
             Self::Scalar => {
-                // SAFETY: the caller promises `pass.end` bytes that nothing else refers to.
+                // SAFETY: the caller guarantees `pass.end` bytes without other references.
                 scalar::add(pass, unsafe {
                     std::slice::from_raw_parts_mut(output, pass.end)
                 });
             }
             #[cfg(target_arch = "aarch64")]
-            // SAFETY: the caller promises what the kernel asks for.
+            // SAFETY: the caller guarantees the kernel's conditions.
             Self::Neon => unsafe { neon::add(pass, output) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: the caller promises what the kernel asks for; GFNI adds nothing to additions.
+            // SAFETY: the caller guarantees the kernel's conditions; GFNI does not change
+            // additions.
             Self::Avx2 | Self::GfniAvx2 => unsafe { x86::add_avx2(pass, output) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
@@ -251,7 +256,7 @@ fn single<'a>(source: &'a &'a [u8], accumulate: bool) -> Pass<'a> {
     }
 }
 
-/// Coefficients in the form that a back end multiplies by, wherever they are stored.
+/// Coefficients in a back end's form, owned or borrowed elsewhere.
 #[derive(Clone, Copy)]
 pub(super) enum Tables<'a> {
     /// The coefficients themselves.
@@ -278,7 +283,7 @@ impl Tables<'static> {
     }
 }
 
-/// [`Tables`] that own what they hold.
+/// [`Tables`] that own their contents.
 #[derive(Clone)]
 pub(super) enum OwnedTables {
     Elements(Vec<u8>),

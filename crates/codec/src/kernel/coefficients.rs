@@ -1,9 +1,9 @@
 //! A matrix of coefficients prepared for one back end, and its products with whole buffers.
 //!
-//! Preparation sorts the rows into bands. Rows that draw on the same sources with proper
-//! coefficients share a band and are computed together, so that one pass over the sources yields
-//! them all; a row of nothing but ones (a local parity, a row of an array code) is a band of its
-//! own that needs no multiplication; zero coefficients cost nothing in either.
+//! Preparation sorts the rows into bands. Rows with coefficients on the same sources share a band
+//! and are computed together, so that one pass over the sources yields them all. A row of ones only
+//! (a local parity, a row of an array code) is a band of its own that needs no multiplication. Zero
+//! coefficients cost nothing in either.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -13,28 +13,28 @@ use super::GROUP_MAX;
 use super::backend::{Backend, OwnedTables};
 use super::lanes::Pass;
 
-/// Bytes of source data that should stay cached while several passes go over them: about half of a
-/// second-level cache of the smaller kind.
+/// Bytes of source data that stay cached while several passes read them: about half of a smaller
+/// second-level cache.
 const BLOCK_BUDGET_BYTES: usize = 256 * 1024;
 
-/// Bytes of an update's source to take at a time where several passes go over it: they stay in the
+/// Bytes of an update's source to take at a time if several passes read it: they stay in the
 /// first-level cache beside as many of each output.
 const UPDATE_BLOCK_BYTES: usize = 8 * 1024;
 
-/// A matrix over GF(2^8) made ready to be multiplied with buffers, over and over.
+/// A matrix over GF(2^8) prepared for repeated multiplication with buffers.
 ///
 /// Rows are outputs, columns are sources.
 #[derive(Clone)]
 pub struct Coefficients {
     row_count: usize,
     column_count: usize,
-    /// The matrix as given, row after row.
+    /// The given matrix, row after row.
     elements: Vec<u8>,
     backend: Backend,
     /// Positions are rows in the order of their bands; this is the row at each position.
     rows: Vec<usize>,
     bands: Vec<Band>,
-    /// How many of the first positions belong to multiplying bands.
+    /// Number of leading positions that belong to multiplying bands.
     multiplied_count: usize,
     /// For each column, the tables of the first `multiplied_count` positions.
     tables: OwnedTables,
@@ -70,7 +70,7 @@ impl Coefficients {
     /// The same matrix prepared for another back end.
     ///
     /// # Panics
-    /// When this processor does not run `backend`.
+    /// If this processor does not support `backend`.
     #[must_use]
     pub fn with_backend(&self, backend: Backend) -> Self {
         Self::prepare(
@@ -84,7 +84,7 @@ impl Coefficients {
     fn prepare(backend: Backend, row_count: usize, column_count: usize, elements: Vec<u8>) -> Self {
         assert!(
             backend.is_available(),
-            "this processor does not run {backend}"
+            "this processor does not support {backend}"
         );
         assert_eq!(
             elements.len(),
@@ -117,19 +117,19 @@ impl Coefficients {
         }
     }
 
-    /// How many outputs there are.
+    /// Number of outputs.
     #[must_use]
     pub fn row_count(&self) -> usize {
         self.row_count
     }
 
-    /// How many sources there are.
+    /// Number of sources.
     #[must_use]
     pub fn column_count(&self) -> usize {
         self.column_count
     }
 
-    /// The back end that the matrix is prepared for.
+    /// The back end of the preparation.
     #[must_use]
     pub fn backend(&self) -> Backend {
         self.backend
@@ -152,9 +152,8 @@ impl Coefficients {
         self.run(sources, outputs, true);
     }
 
-    /// Adds one source's part to all outputs, each times its coefficient of `column`: what a data
-    /// delta does to the parities. The source is read from memory once, however many outputs there
-    /// are.
+    /// Adds one source's part to all outputs, each times its coefficient of `column`: the effect of
+    /// a data delta on the parities. The source is read from memory once for all outputs.
     ///
     /// # Panics
     /// Unless `column` exists and there is one output a row, all as long as the source.
@@ -226,8 +225,8 @@ impl Coefficients {
         self.bands.len() == 1 && self.row_count <= GROUP_MAX
     }
 
-    /// How many bytes of each source to take at a time: everything if one pass does it all, and
-    /// otherwise as much as stays cached from one pass to the next.
+    /// Bytes of each source to take at a time: everything if one pass suffices, and otherwise as
+    /// much as stays cached from one pass to the next.
     fn block_bytes(&self, length: usize) -> usize {
         if self.is_one_pass() {
             return length;
@@ -236,8 +235,7 @@ impl Coefficients {
         share.max(1).next_multiple_of(1024)
     }
 
-    /// The outputs' addresses in the order of positions, after the check that they are as long as
-    /// the passes will assume.
+    /// The outputs' addresses in the order of positions, after a check of their lengths.
     fn pointers(&self, length: usize, outputs: &mut [&mut [u8]]) -> Vec<*mut u8> {
         assert_eq!(outputs.len(), self.row_count, "one output a row");
         assert!(
@@ -255,8 +253,8 @@ impl Coefficients {
         let mut positions = band.positions.clone();
         if !band.multiplies {
             for position in positions {
-                // SAFETY: `prepare` has made sure of the processor, `run` and `update` of the
-                // lengths, and outputs are borrowed mutably, so that none overlaps another slice.
+                // SAFETY: `prepare` has verified the processor, `run` and `update` the lengths, and
+                // outputs are borrowed mutably, so that none overlaps another slice.
                 unsafe { self.backend.add(pass, outputs[position]) }
             }
             return;
@@ -300,8 +298,8 @@ impl fmt::Debug for Coefficients {
     }
 }
 
-/// Sorts the rows into bands, multiplying bands first, and returns the rows in the order of their
-/// positions beside them.
+/// Sorts the rows into bands, multiplying bands first. Also returns the rows in the order of their
+/// positions.
 fn bands(row_count: usize, column_count: usize, elements: &[u8]) -> (Vec<usize>, Vec<Band>) {
     let mut multiplied: Vec<(Vec<usize>, Vec<usize>)> = Vec::new();
     let mut added: Vec<(Vec<usize>, usize)> = Vec::new();
@@ -318,7 +316,7 @@ fn bands(row_count: usize, column_count: usize, elements: &[u8]) -> (Vec<usize>,
             multiplied.push((columns, vec![row]));
         }
     }
-    // A row of ones costs no pass of its own where other rows go over the same sources anyway.
+    // A row of ones needs no pass of its own if other rows use the same sources anyway.
     added.retain(|(columns, row)| {
         let band = multiplied.iter_mut().find(|band| band.0 == *columns);
         let alone = band.is_none();

@@ -1,9 +1,9 @@
-//! The one loop that every vector kernel runs, generic over the vectors it runs on.
+//! The loop of every vector kernel, generic over the vectors.
 //!
-//! A back end says how a vector is loaded, split and multiplied ([`Lanes`]); this file says in which
-//! order: all outputs of a group stay in registers while one pass goes over the sources. Everything
-//! here is `inline(always)` and free of closures, so that it is compiled inside the back end's entry
-//! point, with that entry point's processor features.
+//! A back end defines how a vector is loaded, split and multiplied ([`Lanes`]); this file defines
+//! the order: all outputs of a group stay in registers during one pass over the sources. Everything
+//! here is `inline(always)` and free of closures, so that it is compiled inside the back end's
+//! entry point, with that entry point's processor features.
 #![allow(unsafe_code)]
 #![allow(
     clippy::inline_always,
@@ -14,15 +14,15 @@
     reason = "loops over registers unroll; iterators may not"
 )]
 
-/// How far ahead of the loads the sources are fetched into the cache, in bytes. Measured: the
-/// processor's own prefetchers lose track of a dozen streams at once.
+/// Distance of the prefetches ahead of the loads, in bytes. Measured: the processor's own
+/// prefetchers lose track of a dozen streams at once.
 const PREFETCH_BYTES: usize = 1024;
 
 /// One pass over some sources.
 pub(super) struct Pass<'a> {
     /// All sources of the operation; each holds at least `end` bytes.
     pub(super) sources: &'a [&'a [u8]],
-    /// Which of the sources take part.
+    /// The sources that take part.
     pub(super) columns: &'a [usize],
     /// First byte to compute.
     pub(super) start: usize,
@@ -43,12 +43,12 @@ pub(super) struct Factors<'a, T> {
 /// A vector unit.
 ///
 /// # Safety
-/// Every method may only run on a processor that has the implementing back end's features. Pointers
+/// Every method may only run on a processor with the implementing back end's features. Pointers
 /// need no alignment, and must be valid for [`Lanes::BYTES`], or for `length` bytes where given.
 pub(super) trait Lanes {
     /// A register.
     type Vector: Copy;
-    /// A source vector in the form that is multiplied.
+    /// A source vector in the form for multiplication.
     type Split: Copy;
     /// The prepared form of a coefficient in memory.
     type Table: 'static;
@@ -56,7 +56,7 @@ pub(super) trait Lanes {
     type Factor: Copy;
     /// Bytes of a register.
     const BYTES: usize;
-    /// Whether there are registers for a group's sums beside its coefficients.
+    /// Whether the registers hold a group's sums beside its coefficients.
     const SUMS_FIT: bool;
 
     unsafe fn zero() -> Self::Vector;
@@ -83,7 +83,7 @@ pub(super) trait Lanes {
     ) -> Self::Vector;
 }
 
-/// Where a step's bytes are: whole vectors, or the last bytes of a buffer.
+/// The bytes of a step: whole vectors, or the last bytes of a buffer.
 trait Access<L: Lanes> {
     unsafe fn load(&self, from: *const u8) -> L::Vector;
     unsafe fn store(&self, to: *mut u8, vector: L::Vector);
@@ -94,7 +94,7 @@ struct Whole;
 impl<L: Lanes> Access<L> for Whole {
     #[inline(always)]
     unsafe fn load(&self, from: *const u8) -> L::Vector {
-        // SAFETY: the caller's promise is `Lanes`'s.
+        // SAFETY: the caller guarantees `Lanes`'s conditions.
         unsafe { L::load(from) }
     }
 
@@ -111,7 +111,7 @@ struct Partial(usize);
 impl<L: Lanes> Access<L> for Partial {
     #[inline(always)]
     unsafe fn load(&self, from: *const u8) -> L::Vector {
-        // SAFETY: the caller's promise is `Lanes`'s, for `self.0` bytes.
+        // SAFETY: the caller guarantees `Lanes`'s conditions, for `self.0` bytes.
         unsafe { L::load_partial(from, self.0) }
     }
 
@@ -136,7 +136,7 @@ pub(super) unsafe fn multiply<L: Lanes, const R: usize, const U: usize>(
     outputs: &[*mut u8; R],
 ) {
     if let &[column] = pass.columns {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller guarantees the same.
         unsafe { multiply_single::<L, R>(pass, column, factors, outputs) }
         return;
     }
@@ -193,7 +193,7 @@ unsafe fn multiply_step<L: Lanes, A: Access<L>, const R: usize, const U: usize>(
     at: usize,
     access: &A,
 ) {
-    // SAFETY: the caller's promise covers every address formed here; prefetches may name any.
+    // SAFETY: the caller's guarantee covers every address formed here; prefetches may use any.
     unsafe {
         let mut sums = [[L::zero(); U]; R];
         if pass.accumulate {
@@ -238,8 +238,8 @@ unsafe fn multiply_step<L: Lanes, A: Access<L>, const R: usize, const U: usize>(
     }
 }
 
-/// [`multiply`] for one source, which is what an update is: the coefficients stay in registers from
-/// end to end, and the memory traffic of the outputs sets the pace.
+/// [`multiply`] for one source, as in an update: the coefficients stay in registers throughout, and
+/// the memory traffic of the outputs limits the speed.
 ///
 /// # Safety
 /// As for [`multiply`].
@@ -284,7 +284,7 @@ unsafe fn single_step<L: Lanes, A: Access<L>, const R: usize>(
     accumulate: bool,
     access: &A,
 ) {
-    // SAFETY: the caller's promise covers every address formed here.
+    // SAFETY: the caller's guarantee covers every address formed here.
     unsafe {
         let split = L::split(access.load(source.add(at)));
         L::prefetch(source.wrapping_add(at + PREFETCH_BYTES));
@@ -316,7 +316,7 @@ unsafe fn single_step<L: Lanes, A: Access<L>, const R: usize>(
     }
 }
 
-/// Loads `U` vectors of a source, ready to be multiplied, and fetches ahead.
+/// Loads `U` vectors of a source for multiplication, and prefetches.
 ///
 /// # Safety
 /// As for [`multiply_step`].
@@ -327,7 +327,7 @@ unsafe fn load_source<L: Lanes, A: Access<L>, const U: usize>(
     at: usize,
     access: &A,
 ) -> [L::Split; U] {
-    // SAFETY: the caller's promise covers the loads; the prefetch may name any address.
+    // SAFETY: the caller's guarantee covers the loads; the prefetch may use any address.
     unsafe {
         let source = pass.sources.get_unchecked(column).as_ptr().add(at);
         let mut split = [L::split(L::zero()); U];
@@ -350,7 +350,7 @@ unsafe fn add_step<L: Lanes, A: Access<L>, const U: usize>(
     at: usize,
     access: &A,
 ) {
-    // SAFETY: the caller's promise covers every address formed here; prefetches may name any.
+    // SAFETY: the caller's guarantee covers every address formed here; prefetches may use any.
     unsafe {
         let mut sums = [L::zero(); U];
         if pass.accumulate {

@@ -60,7 +60,7 @@ impl Lanes for Neon {
         }
     }
 
-    /// There is no stable intrinsic; the processors that matter follow the streams themselves.
+    /// There is no stable intrinsic; the relevant processors prefetch these streams by themselves.
     #[inline(always)]
     unsafe fn prefetch(_from: *const u8) {}
 
@@ -127,7 +127,8 @@ pub(super) unsafe fn multiply(
     factors: &Factors<'_, [u8; 32]>,
     outputs: &[*mut u8],
 ) {
-    // SAFETY: the caller's promise is `lanes::multiply`'s, and this function has the features.
+    // SAFETY: the caller guarantees `lanes::multiply`'s conditions, and this function has the
+    // features.
     unsafe {
         match *outputs {
             [a] => lanes::multiply::<Neon, 1, 4>(pass, factors, &[a]),
@@ -147,6 +148,6 @@ pub(super) unsafe fn multiply(
 /// As for [`lanes::add`].
 #[target_feature(enable = "neon")]
 pub(super) unsafe fn add(pass: &Pass<'_>, output: *mut u8) {
-    // SAFETY: the caller's promise is `lanes::add`'s, and this function has the features.
+    // SAFETY: the caller guarantees `lanes::add`'s conditions, and this function has the features.
     unsafe { lanes::add::<Neon, 4>(pass, output) }
 }

@@ -1,7 +1,7 @@
 //! The kernel for any processor: one table look-up a byte and coefficient.
 //!
-//! It is the reference that the tests hold all other back ends to, so it is written to be evident
-//! rather than fast.
+//! It is the reference for all other back ends in the tests, so it is written to be evident rather
+//! than fast.
 
 use super::lanes::{Factors, Pass};
 use crate::gf;

@@ -1,9 +1,9 @@
 //! The x86-64 kernels: nibble shuffles on AVX2 and AVX-512, and bit-matrix products where the
 //! processor has GFNI.
 //!
-//! A product by a shuffle looks both nibbles of each byte up in 16-entry tables. GFNI's own product
-//! is fixed to the polynomial 0x11b; its affine instruction multiplies by any 8x8 bit matrix, hence
-//! by any element of our field, one instruction a vector.
+//! A shuffle multiplies by looking both nibbles of each byte up in 16-entry tables. GFNI's own
+//! product is fixed to the polynomial 0x11b; its affine instruction multiplies by any 8x8 bit
+//! matrix, hence by any element of our field, with one instruction a vector.
 #![allow(unsafe_code)]
 #![allow(
     clippy::inline_always,
@@ -146,7 +146,7 @@ macro_rules! vectors_512 {
     };
 }
 
-/// Two products are two sums where nothing is gained from pairing them.
+/// Two products as two sums, for back ends that gain nothing from pairs.
 macro_rules! pair_in_turn {
     () => {
         #[inline(always)]
@@ -323,8 +323,8 @@ impl Lanes for GfniAvx512 {
     }
 }
 
-/// Stamps a back end's multiplying entry point, compiled with its features. The unrolling of each
-/// number of outputs is as far as the registers reach without spilling.
+/// Defines a back end's multiplying entry point, compiled with its features. For each number of
+/// outputs, the loop is unrolled as far as the registers allow without spilling.
 macro_rules! multiply_entry {
     ($name:ident, $lanes:ty, $table:ty, $features:literal,
      [$u1:literal, $u2:literal, $u3:literal, $u4:literal, $u5:literal, $u6:literal]) => {
@@ -338,8 +338,8 @@ macro_rules! multiply_entry {
             factors: &Factors<'_, $table>,
             outputs: &[*mut u8],
         ) {
-            // SAFETY: the caller's promise is `lanes::multiply`'s, and this function has the
-            // features.
+            // SAFETY: the caller guarantees `lanes::multiply`'s conditions, and this function has
+            // the features.
             unsafe {
                 match *outputs {
                     [a] => lanes::multiply::<$lanes, 1, $u1>(pass, factors, &[a]),
@@ -390,7 +390,7 @@ multiply_entry!(
 /// As for [`lanes::add`].
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn add_avx2(pass: &Pass<'_>, output: *mut u8) {
-    // SAFETY: the caller's promise is `lanes::add`'s, and this function has the features.
+    // SAFETY: the caller guarantees `lanes::add`'s conditions, and this function has the features.
     unsafe { lanes::add::<Avx2, 4>(pass, output) }
 }
 
@@ -400,6 +400,6 @@ pub(super) unsafe fn add_avx2(pass: &Pass<'_>, output: *mut u8) {
 /// As for [`lanes::add`].
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) unsafe fn add_avx512(pass: &Pass<'_>, output: *mut u8) {
-    // SAFETY: the caller's promise is `lanes::add`'s, and this function has the features.
+    // SAFETY: the caller guarantees `lanes::add`'s conditions, and this function has the features.
     unsafe { lanes::add::<Avx512, 4>(pass, output) }
 }

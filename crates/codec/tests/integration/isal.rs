@@ -7,7 +7,7 @@ use gabion_codec::kernel::{Backend, Coefficients};
 use gabion_codec::{Code, gf};
 use oracle::{Encoder, Isal};
 
-/// Deterministic bytes without a pattern that a wrong kernel could share.
+/// Deterministic bytes, without a pattern that a wrong kernel could preserve.
 fn bytes(count: usize, seed: usize) -> Vec<u8> {
     (0..count)
         .map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8 ^ (seed * 37) as u8)

@@ -1,4 +1,4 @@
-//! What clients may see of a block, and what they may not.
+//! Allowed and forbidden views of a block.
 
 use gabion_history::{Block, Circle, Contradiction, Operation, Reason};
 use std::ops::Range;
@@ -13,8 +13,9 @@ fn cells(words: &str) -> Vec<Range<u64>> {
     words.split(',').map(range).collect()
 }
 
-/// Tells a block of cells 0 to 99, which write 0 has written and ended before 2: `w ID CELLS START END`, END is `-`
-/// without an answer; `r CELLS=ID,... START END`; `e ID END`; `d ID`. Gives whether some order explains it.
+/// Reports operations on a block of cells 0 to 99, which write 0 has written and ended before 2: `w
+/// ID CELLS START END`, END is `-` without an answer; `r CELLS=ID,... START END`; `e ID END`; `d
+/// ID`. Returns whether some order explains them.
 fn check(script: &str) -> Result<(), Contradiction<u64>> {
     let mut block = Block::default();
     block.called(0, &cells("0-99"), 0);
@@ -52,22 +53,22 @@ fn histories_that_have_an_order_pass() {
         // Both results of a read beside a write, and a read that ends before the write does.
         "w 1 0 10 20; r 0=0 11 12; r 0=1 30 40",
         "w 1 0 10 20; r 0=1 11 12; r 0=1 30 40",
-        // Writes at the same time have either order.
+        // Concurrent writes have either order.
         "w 1 0 10 20; w 2 0 15 25; r 0=1 30 40",
         "w 1 0 10 20; w 2 0 15 25; r 0=2 30 40",
         // A write without an answer takes effect later, or never.
         "w 1 0 10 -; w 2 0 20 30; r 0=2 40 50; r 0=1 60 70",
         "w 1 0 10 -; w 2 0 20 30; r 0=2 40 50; r 0=2 60 70",
         "w 1 0 10 -; r 0=0 20 30",
-        // The answer of one that was read and replaced is late.
+        // The answer of a write that was read and replaced is late.
         "w 1 0 10 -; r 0=1 11 12; w 2 0 20 31; r 0=2 21 22; r 0=2 40 41",
         "w 1 0 10 -; r 0=0 1000 1001; r 0=1 2000 2001",
         // The later of two writes hides a part of the other.
         "w 1 0-2 10 20; w 2 1-3 10 20; r 0=1,1-3=2 30 40",
-        // What has ended was made before that, or never.
+        // An ended write took effect before its end, or never.
         "w 1 0 10 -; e 1 20; r 0=1 30 40; r 0=1 50 60",
         "w 1 0 10 -; e 1 20; r 0=0 30 40; r 0=0 50 60",
-        // What was not made is called again.
+        // A denied write is called again.
         "w 1 0 10 -; d 1; w 1 0 20 -; r 0=0 25 26; r 0=1 30 40",
     ] {
         assert_eq!(check(script), Ok(()), "{script}");
@@ -86,11 +87,11 @@ fn histories_without_an_order_are_found() {
         // The same where its first attempt was never answered.
         "w 1 0 10 -; r 0=1 15 20; w 2 0 30 40; r 0=1 50 60",
         "w 1 0 10 22; r 0=0 20 21; r 0=0 23 24",
-        // What was seen to be the last is it.
+        // The write seen as the last one is the last one.
         "w 1 0 10 20; w 2 0 11 21; r 0=1 30 31; r 0=2 40 41",
         // A reader sees an older state than one that has ended before.
         "w 1 0 10 99; r 0=1 20 30; r 0=0 40 50",
-        // A write that may come at any time comes once.
+        // A write that may take effect at any time does so once.
         "w 1 0 10 -; r 0=0 20 30; r 0=1 40 50; r 0=0 60 70",
         // Two values take turns.
         "w 1 0 10 99; w 2 0 10 99; r 0=1 20 21; r 0=2 22 23; r 0=1 24 25; r 0=2 26 27",
@@ -103,9 +104,9 @@ fn histories_without_an_order_are_found() {
         "w 1 0-2 10 99; w 2 1-3 10 99; r 0=1,1-3=2 11 12; r 0-2=1,3=2 11 12",
         // Each of two reads misses what the other shows.
         "w 1 0 10 99; w 2 1 10 99; r 0=1,1=0 11 50; r 0=0,1=2 11 50",
-        // Three do so in a circle; no two of them contradict each other.
+        // Three do so in a cycle; no two of them contradict each other.
         "w 1 0 10 99; w 2 1 10 99; w 3 2 10 99; r 0=1,1=0 11 50; r 1=2,2=0 11 50; r 2=3,0=0 11 50",
-        // A write that has ended comes no more.
+        // A write that has ended takes no effect later.
         "w 1 0 10 -; e 1 20; r 0=0 21 22; r 0=1 30 40",
     ] {
         let found = check(script);
@@ -134,20 +135,21 @@ fn histories_without_an_order_are_found() {
     }
 }
 
-/// Ten writes, each with a cell of its own beside one that it shares with another: whether 2 is before 1 or after
-/// the read that shows 1, two others have to stand so that they contradict each other. All happens at once.
+/// Ten writes, each with a cell of its own beside one shared with another. Whether 2 is before 1 or
+/// after the read that shows 1, two other pairs contradict each other. All operations are
+/// concurrent.
 #[test]
 fn a_write_that_has_no_side_for_several_reasons_is_found() {
     // The writes of a pair share a cell: 1 and 2 cell 1, 3 and 4 cell 2, and so on; the own cell is 10 more.
     let writes =
         (1..=10_u64).map(|write| format!("w {write} {},{} 10 99", write.div_ceil(2), 10 + write));
-    // The first of each pair is shown, with own cells of others that come before the read.
+    // The first of each pair is shown, with the own cells of others that come before the read.
     let shows = |write: u64, before: &[u64]| {
         let before = before.iter().map(|one| format!(",{}={one}", 10 + one));
         let before: String = before.collect();
         format!("r {}={write}{before} 10 99", write.div_ceil(2))
     };
-    // A read that shows one's own cell and not another's lies between them.
+    // A read that shows one write's own cell and not another's lies between them.
     let between = |one: u64, other: u64| format!("r {}={one},{}=0 10 99", 10 + one, 10 + other);
     let reads = [
         shows(1, &[8, 10]),
@@ -155,7 +157,7 @@ fn a_write_that_has_no_side_for_several_reasons_is_found() {
         shows(5, &[1]),
         shows(7, &[2]),
         shows(9, &[2]),
-        // Before 1: then 4 is before 3 and 6 before 5, which is a circle.
+        // Before 1: then 4 is before 3 and 6 before 5, which is a cycle.
         between(4, 2),
         between(6, 2),
         between(3, 6),
@@ -184,7 +186,7 @@ fn a_write_that_has_no_side_for_several_reasons_is_found() {
 }
 
 #[test]
-fn a_contradiction_is_told_by_the_operations_of_a_circle() {
+fn a_contradiction_is_explained_by_the_operations_of_a_circle() {
     let found = check("w 1 0 10 20; r 0=0 30 40").expect_err("it is lost");
     let read = Operation::Read {
         called: 30,
@@ -203,7 +205,7 @@ fn a_contradiction_is_told_by_the_operations_of_a_circle() {
 }
 
 #[test]
-fn what_was_found_once_is_found_from_then_on() {
+fn a_contradiction_stays_once_found() {
     let mut block = Block::default();
     for (write, at) in [(0_u64, 0), (1, 10)] {
         block.called(write, &cells("0"), at);

@@ -1,4 +1,4 @@
-//! Histories of thousands of operations, as clients of a cluster make them.
+//! Histories of thousands of operations, as by the clients of a cluster.
 
 use gabion_history::Block;
 use std::ops::Range;
@@ -18,7 +18,7 @@ impl Dice {
         (self.0 >> 33) % end
     }
 
-    /// Mostly few of the same cells.
+    /// Mostly a few shared cells.
     fn range(&mut self) -> Range<u64> {
         let first = match self.below(4) {
             0 => self.below(CELLS),
@@ -57,7 +57,7 @@ fn runs(cells: &[u64], first: u64) -> Vec<(Range<u64>, u64)> {
     runs
 }
 
-/// Clients of a block that is atomic; one write in `unanswered_one_in` is never answered.
+/// Clients of an atomic block; one write in `unanswered_one_in` is never answered.
 fn run(seed: u64, count: u64, pause: u64, unanswered_one_in: u64) -> Block<u64> {
     let mut dice = Dice(seed);
     let mut block = Block::default();
@@ -124,7 +124,7 @@ fn thousands_of_operations_are_explained() {
 }
 
 #[test]
-fn what_is_wrong_after_thousands_of_operations_is_found() {
+fn a_contradiction_after_thousands_of_operations_is_found() {
     let mut block = run(4, 2_000, 100, 1_000);
     // Far beyond the last operation.
     let at = 10_000_000;

@@ -1,4 +1,4 @@
-//! The checker of a block, held against every order of small histories.
+//! The checker of a block, compared with every order of small histories.
 
 use gabion_history::{Block, Contradiction};
 use proptest::collection::vec;
@@ -10,10 +10,10 @@ use std::ops::Range;
 
 const CELLS: usize = 4;
 
-/// Which cells an operation touches.
+/// The cells of an operation.
 type Cells = [bool; CELLS];
 
-/// What a client was told of a write in the end.
+/// The final knowledge of a client about a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Outcome {
     Answered(u64),
@@ -37,16 +37,16 @@ struct Read {
     answered: u64,
 }
 
-/// Write 0 has written all cells and has ended before all else is called.
+/// Write 0 has written all cells and has ended before all other calls.
 #[derive(Clone, Debug)]
 struct History {
     writes: Vec<Write>,
     reads: Vec<Read>,
-    /// In which order the outcomes of writes and the reads are told.
+    /// The order in which outcomes of writes and reads are reported.
     told: Vec<usize>,
 }
 
-/// One that is told: a write's outcome or a read.
+/// One report: a write's outcome or a read.
 #[derive(Clone, Copy, Debug)]
 enum Told<'a> {
     Write(usize, Outcome),
@@ -88,8 +88,8 @@ fn write() -> impl Strategy<Value = Write> {
     })
 }
 
-/// A read shows what is there at an instant if writes take effect at instants of their own; some of its cells
-/// show another write.
+/// A read shows the state at an instant if writes take effect at instants of their own; some of its
+/// cells show another write.
 fn history(write_max: usize, read_max: usize) -> impl Strategy<Value = History> {
     let writes = vec((write(), 0_u64..20), 1..=write_max);
     let at_once = proptest::bool::weighted(0.3);
@@ -156,7 +156,7 @@ fn history(write_max: usize, read_max: usize) -> impl Strategy<Value = History> 
     })
 }
 
-/// What is left to be ordered, and how.
+/// The remaining operations to order.
 #[derive(Clone, Debug)]
 struct Operation {
     called: u64,
@@ -222,7 +222,7 @@ impl Oracle {
             let one = &self.all[at];
             let is_late =
                 |&&other: &&usize| self.all[other].must_be && self.all[other].answered < one.called;
-            // One that need not be and has no instant left is skipped for good by what comes now.
+            // The next operation excludes for good any optional one without instants left.
             let skipped = left.iter().filter(|&&other| {
                 !self.all[other].must_be && self.all[other].answered < one.called
             });
@@ -277,7 +277,7 @@ fn tell(block: &mut Block<usize>, told: Told<'_>) -> Result<(), Contradiction<us
     }
 }
 
-/// After each operation that is told the two agree. Gives the contradiction, if there is one.
+/// Checks that the two agree after each report. Returns the contradiction, if there is one.
 fn compare(history: &History) -> Option<Contradiction<usize>> {
     let mut block = begin(history);
     let told: Vec<Told<'_>> = history.told().collect();
@@ -324,7 +324,7 @@ fn run(write_max: usize, read_max: usize, count: u32) -> BTreeMap<&'static str, 
 }
 
 #[test]
-fn the_checker_says_what_trying_all_orders_says() {
+fn the_checker_agrees_with_a_search_over_all_orders() {
     let counts = run(4, 4, 20_000);
     for kind in ["explained", "circle"] {
         assert!(counts[kind] > 1_000, "{counts:?}");

@@ -1,4 +1,4 @@
-//! What clients may see of a write that spans blocks.
+//! Allowed and forbidden views of a write that spans blocks.
 
 use gabion_history::Blocks;
 use std::ops::Range;
@@ -65,7 +65,7 @@ fn a_write_that_failed_is_in_all_blocks_or_in_none() {
     assert!(shows(&mut one, 6, 1, 30) && !shows(&mut one, 8, 0, 32));
     let mut other = failed();
     assert!(shows(&mut other, 6, 0, 30) && !shows(&mut other, 8, 1, 32));
-    // What was seen before the end is there after it.
+    // A write seen before the end is there after it.
     let mut early = file();
     call(&mut early, 1, 6..10, 10);
     assert!(shows(&mut early, 6, 1, 11) && early.ended(1, 20).is_ok());
@@ -73,7 +73,7 @@ fn a_write_that_failed_is_in_all_blocks_or_in_none() {
 }
 
 #[test]
-fn a_write_that_its_client_has_left_may_be_made_later_and_is_then_not_missed() {
+fn a_write_that_its_client_has_left_may_take_effect_later_and_is_then_not_missed() {
     let mut file = file();
     call(&mut file, 1, 6..10, 10);
     file.left(1, 20);
@@ -90,7 +90,7 @@ fn a_write_that_was_not_made_is_in_no_block() {
 }
 
 #[test]
-fn what_is_only_asked_leaves_nothing_behind() {
+fn a_check_leaves_no_trace() {
     let mut file = file();
     call(&mut file, 1, 6..8, 10);
     assert_eq!(file.check(&[(6..8, 1)], 20, 21), Ok(()));

@@ -29,7 +29,7 @@ async fn session(one: &mut One, client: &Client) {
         Err(error) => return recorder.note_error(&error),
     };
     recorder.opened(one.number);
-    // Reads come first: what is written and not flushed is not for others to see yet.
+    // Reads come first: others must not see writes before the flush.
     for _ in 0..one.dice.below(4) {
         let span = one.draw_span_of(file_number);
         let read = recorder.begin(one.number, Kind::Read, span.clone());
@@ -60,7 +60,7 @@ async fn session(one: &mut One, client: &Client) {
     flush(one, &file, &writes).await;
 }
 
-/// Flushes until it succeeds; without that, the writes stay without an acknowledgement.
+/// Flushes until it succeeds; otherwise the writes stay unacknowledged.
 async fn flush(one: &One, file: &CachedFile, writes: &[UnderWay]) {
     let recorder = &one.load.recorder;
     loop {

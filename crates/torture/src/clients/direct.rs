@@ -7,7 +7,7 @@ use bytes::Bytes;
 use gabion_client::{Client, ClientError, File};
 use std::collections::BTreeMap;
 
-/// Operations until a file is opened anew, on average: an open file keeps its layout.
+/// Operations until a file is reopened, on average: an open file keeps its layout.
 const REOPEN_ONE_IN: u64 = 60;
 
 pub(super) async fn run(mut one: One) {
@@ -15,7 +15,7 @@ pub(super) async fn run(mut one: One) {
     let mut files: BTreeMap<u32, File> = BTreeMap::new();
     while !one.is_over() {
         let span = one.draw_span();
-        // One client only reads, so that a gap of reads is seen while writes wait.
+        // One client only reads, so that gaps of reads are visible while writes wait.
         let is_write = one.number > 1 && one.dice.one_in(2);
         let kind = match (is_write, one.is_within_a_stripe(&span)) {
             (false, _) => Kind::Read,
@@ -32,7 +32,8 @@ pub(super) async fn run(mut one: One) {
     }
 }
 
-/// Reads or writes a file that is open, or is opened for it. Gives the file unless that has failed.
+/// Reads or writes an open file, or opens one for that. Returns the file unless the operation
+/// failed.
 async fn carry_out(
     one: &One,
     client: &Client,

@@ -19,9 +19,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// An operation that takes longer hangs, whatever the clients' own deadlines are.
+/// Limit of an operation, whatever the clients' own deadlines are; a longer one hangs.
 const HANG_LIMIT: Duration = Duration::from_mins(4);
-/// Pauses between operations, at most, in milliseconds: two cores are shared with the cluster.
+/// Longest pause between operations, in milliseconds: the clients share two cores with the cluster.
 const PAUSE_MS_MAX: u64 = 30;
 const CACHE_BYTES: u64 = 8 << 20;
 
@@ -35,29 +35,30 @@ pub(crate) struct SharedFile {
     pub(crate) stripe_cells: u64,
 }
 
-/// What clients are to do, and where.
+/// The work of the clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     pub(crate) coordinator: String,
     pub(crate) files: Vec<SharedFile>,
-    /// The pool of files that are stored and removed.
+    /// The pool for whole files.
     pub(crate) pool: String,
     pub(crate) seed: u64,
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) signals: Arc<Signals>,
 }
 
-/// What the driver of faults tells clients.
+/// Signals from the fault driver to the clients.
 #[derive(Debug, Default)]
 pub(crate) struct Signals {
     pub(crate) is_over: AtomicBool,
-    /// Nobody stores or removes files: an old database is in use, which an operator takes away again.
+    /// Whether whole files must not be stored or removed: an old database is in use, which will be
+    /// replaced again.
     pub(crate) names_rest: AtomicBool,
-    /// The client that stores and removes files has heard so, and has nothing under way.
+    /// The client of whole files has acknowledged that, and has no operation in flight.
     pub(crate) names_are_at_rest: AtomicBool,
 }
 
-/// Clients at work in a thread of their own.
+/// Clients that run in a thread of their own.
 #[derive(Debug)]
 pub(crate) struct Working {
     thread: JoinHandle<Vec<Kept>>,
@@ -76,7 +77,7 @@ impl Working {
         Ok(Self { thread, signals })
     }
 
-    /// Tells the clients to end, waits for what they have under way, and gives the files that are there.
+    /// Stops the clients, waits for their operations in flight, and returns the files that exist.
     pub(crate) fn stop(self) -> Vec<Kept> {
         self.signals.is_over.store(true, Ordering::Release);
         self.thread
@@ -131,7 +132,7 @@ impl One {
         tokio::time::sleep(pause).await;
     }
 
-    /// A client of its own; half of the clients have no patience.
+    /// A new client; half of the clients have short deadlines.
     async fn connect(&mut self, cache_bytes: u64) -> Client {
         let deadline = Duration::from_secs(self.dice.pick(&[8, 30]));
         loop {
@@ -149,8 +150,8 @@ impl One {
         }
     }
 
-    /// A range of cells: mostly few of a stripe's first ones, where clients meet; sometimes many, and
-    /// sometimes across a border of stripes.
+    /// A range of cells: mostly a few of a stripe's first ones, where clients meet; sometimes many,
+    /// and sometimes across a border of stripes.
     fn draw_span(&mut self) -> Span {
         let file = self.dice.below(self.load.files.len() as u64) as u32;
         self.draw_span_of(file)
@@ -191,7 +192,7 @@ fn range(span: &Span) -> ByteRange {
     ByteRange::new(span.cells.start * CELL_BYTES, count * CELL_BYTES)
 }
 
-/// Waits for an operation; one that does not end is a broken promise.
+/// Waits for an operation; one that does not end is a failure of the cluster.
 async fn within_limit<T>(
     recorder: &Recorder,
     what: &str,

@@ -1,4 +1,4 @@
-//! A client that stores, lists, reads and removes files, and knows which must be there.
+//! A client that stores, lists, reads and removes files, and tracks which must exist.
 
 use super::{One, within_limit};
 use crate::cells::{OperationId, fill};
@@ -6,10 +6,10 @@ use gabion_client::{Client, ClientError};
 use gabion_layout::ByteRange;
 use std::sync::atomic::Ordering;
 
-/// Files that are there at once.
+/// Most files at once.
 const FILES_MAX: usize = 12;
 const CELLS_MAX: u64 = 300;
-/// The history's number of files that are stored whole; those that are shared count from 0.
+/// The history's file number for whole files; shared files count from 0.
 const WHOLE: u32 = 0xff_ffff;
 
 /// A file that was stored.
@@ -76,7 +76,7 @@ async fn put(one: &mut One, client: &Client, kept: &mut Vec<Kept>, number: u64) 
             recorder.named();
             kept.push(Kept { name, bytes });
         }
-        // It may be there, at once or later: the name is not used again.
+        // It may exist, at once or later: the name is not reused.
         Err(error) => recorder.note_error(&error),
     }
 }
@@ -125,7 +125,7 @@ async fn get(one: &One, client: &Client, file: &Kept) -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
-/// Reads a file whole. Gives what is wrong with its bytes, if anything is.
+/// Reads a file whole. Returns a sentence if its bytes are wrong.
 pub(super) async fn check(client: &Client, file: &Kept) -> Result<Option<String>, ClientError> {
     let range = ByteRange::new(0, file.bytes.len() as u64);
     let bytes = client.read(&file.name, range).await?;

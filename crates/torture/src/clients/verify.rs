@@ -1,4 +1,4 @@
-//! Reads everything back by a client that has seen nothing before.
+//! Reads everything back with a client without earlier state.
 
 use super::names::{self, Kept};
 use super::{Load, One, range};
@@ -7,13 +7,13 @@ use std::time::Duration;
 
 /// Cells of one read.
 const PORTION_CELLS: u64 = 256;
-/// A cluster without faults must serve a read by then.
+/// Deadline of a read in a cluster without faults.
 const LIMIT: Duration = Duration::from_mins(1);
 
 /// Reads all shared files, which goes into the record, and all others. The load must have ended.
 ///
 /// # Errors
-/// A sentence about what cannot be read.
+/// A sentence if a file cannot be read.
 pub(crate) fn read_all(load: &Load, kept: &[Kept]) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

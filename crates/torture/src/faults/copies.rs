@@ -1,4 +1,4 @@
-//! Directories that go back in time: copies of a stopped process's directory, used later.
+//! Directories rolled back: copies of a stopped process's directory, used later.
 
 use super::Tools;
 use crate::cluster::{Cluster, Process, tool};
@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 
 /// How long an old database is in use.
 const OLD_DATABASE_FOR: Duration = Duration::from_secs(6);
-/// What the client that stores files has under way ends by then.
+/// Limit until the client of whole files has ended its operation.
 const REST_LIMIT: Duration = Duration::from_mins(5);
 
-/// Copies a process's directory. The process is stopped and started for it, so the copy is whole.
+/// Copies a process's directory. The process is stopped and started for that, so the copy is
+/// consistent.
 pub(super) fn take(cluster: &Cluster, process: Process) -> Result<PathBuf, Stop> {
     let name = match process {
         Process::Coordinator => "old-coordinator".to_owned(),
@@ -36,7 +37,7 @@ pub(super) fn duplicate(cluster: &Cluster, process: Process, copy: &Path) -> Res
     )
 }
 
-/// Removes a copy, if it is there.
+/// Removes a copy, if it exists.
 pub(super) fn remove(copy: &Path) -> Result<(), Stop> {
     match fs::remove_dir_all(copy) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -46,16 +47,16 @@ pub(super) fn remove(copy: &Path) -> Result<(), Stop> {
     }
 }
 
-/// Puts a copy in the place of a stopped process's directory, which is lost.
+/// Replaces a stopped process's directory by a copy; the directory is lost.
 pub(super) fn put_back(cluster: &Cluster, process: Process, copy: &Path) -> Result<(), Stop> {
     let directory = cluster.directory_of(process);
     remove(&directory)?;
     fs::rename(copy, &directory).context("put a copy back")
 }
 
-/// Starts the coordinator with an old database, and after some seconds with the newer one again. It may
-/// refuse the old one. No file is stored or removed in that time: an operator who takes a
-/// database away takes what it alone knows.
+/// Starts the coordinator with an old database, and after some seconds with the newer one again. It
+/// may refuse the old one. No file is stored or removed in between: replacing a database discards
+/// the changes that only it knows.
 pub(super) fn use_old_database(tools: Tools<'_>, copy: &Path) -> Result<String, Stop> {
     let (cluster, signals) = (tools.cluster, tools.signals);
     let process = Process::Coordinator;
@@ -84,5 +85,5 @@ pub(super) fn use_old_database(tools: Tools<'_>, copy: &Path) -> Result<String, 
         (true, false) => "started with the old database and ended",
         (true, true) => "ran with the old database",
     };
-    Ok(format!("{said}, then had the newer one"))
+    Ok(format!("{said}, then got the newer one"))
 }

@@ -1,4 +1,5 @@
-//! A node that may open no more descriptors: its limit is lowered, and what is left goes to idle connections.
+//! A node that may open no more descriptors: its limit is lowered, and idle connections take the
+//! remaining ones.
 
 use crate::cluster::{Cluster, Process};
 use crate::stop::{Context, Stop};
@@ -6,7 +7,7 @@ use rustix::process::{Resource, Rlimit, prlimit};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Descriptors that are left to the node.
+/// Descriptors left to the node.
 const LEFT: u64 = 6;
 const CONNECTIONS: u64 = 40;
 const CONNECT_LIMIT: Duration = Duration::from_millis(500);
@@ -21,7 +22,7 @@ pub(super) struct Exhausted {
 }
 
 impl Exhausted {
-    /// Lowers the limit and takes what is left.
+    /// Lowers the limit and takes the remaining descriptors.
     pub(super) fn begin(cluster: &Cluster, node: u32) -> Result<Self, Stop> {
         // Asked first: afterwards the node may not answer.
         let address = address(cluster, node)?;
@@ -49,7 +50,7 @@ impl Exhausted {
         format!("{} idle connections", self.connections.len())
     }
 
-    /// Gives the limit and the connections back; a node that has ended has taken its limit along.
+    /// Restores the limit and closes the connections; the limit of an ended node is gone with it.
     pub(super) fn end(self, cluster: &Cluster) -> Result<(), Stop> {
         drop(self.connections);
         let is_same = cluster.pid(Process::Node(self.node))? == self.pid;
@@ -61,7 +62,7 @@ impl Exhausted {
     }
 }
 
-/// Where a node listens; none when no coordinator answers now.
+/// The node's address; none while no coordinator answers.
 fn address(cluster: &Cluster, node: u32) -> Result<Option<SocketAddr>, Stop> {
     let status = cluster.json(&["cluster", "status"])?.unwrap_or_default();
     let nodes = status["nodes"].as_array().map_or(&[][..], Vec::as_slice);
@@ -70,7 +71,7 @@ fn address(cluster: &Cluster, node: u32) -> Result<Option<SocketAddr>, Stop> {
     Ok(address.and_then(|address| address.parse().ok()))
 }
 
-/// How many descriptors a process may have: the lower limit, and the upper one, which stays.
+/// The descriptor limits of a process: the soft limit, and the hard one, which stays.
 fn limits(pid: rustix::process::Pid) -> Result<Rlimit, Stop> {
     let doing = "read a node's limits";
     let path = format!("/proc/{}/limits", pid.as_raw_pid());

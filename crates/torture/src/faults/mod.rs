@@ -1,4 +1,4 @@
-//! Faults: what can be done to a cluster, and how it is undone.
+//! Faults: how each harms a cluster, and how it is undone.
 
 mod copies;
 mod descriptors;
@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use strays::OwnProcess;
 
-/// What can be done to a cluster.
+/// Kinds of faults.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum)]
 pub(crate) enum FaultKind {
     /// SIGKILL of a node, which is started again later
@@ -28,7 +28,8 @@ pub(crate) enum FaultKind {
     KillCoordinator,
     /// SIGSTOP of the coordinator, and SIGCONT later
     StopCoordinator,
-    /// A node reaches neither the other nodes nor clients; one time of two not the coordinator either
+    /// A node reaches neither the other nodes nor clients; in half of the cases not the coordinator
+    /// either
     Partition,
     /// A node's packets to some others are lost, theirs arrive
     OneWay,
@@ -55,7 +56,7 @@ impl FaultKind {
         value.map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// Whether it needs root and namespaces.
+    /// Whether it requires root and namespaces.
     pub(crate) const fn needs_testbed(self) -> bool {
         matches!(
             self,
@@ -63,12 +64,12 @@ impl FaultKind {
         )
     }
 
-    /// Whether it needs a node on a disk of its own.
+    /// Whether it requires a node on a disk of its own.
     pub(crate) const fn needs_disk(self) -> bool {
         matches!(self, Self::DeadDisk | Self::FullDisk)
     }
 
-    /// Whether it is the coordinator's, so that no chunk is out of reach.
+    /// Whether it concerns the coordinator, so that no chunk is out of reach.
     pub(crate) const fn is_of_coordinator(self) -> bool {
         matches!(
             self,
@@ -76,7 +77,7 @@ impl FaultKind {
         )
     }
 
-    /// How long it lasts: mostly some seconds, at times hardly any, sometimes as long as it may.
+    /// Its duration: mostly some seconds, sometimes hardly any, sometimes the longest.
     pub(crate) fn draw_duration(self, dice: &mut Dice, longest: Duration) -> Duration {
         let ms = match (self, dice.below(8)) {
             (Self::Stop | Self::StopCoordinator | Self::Partition | Self::OneWay, 0) => {
@@ -90,7 +91,7 @@ impl FaultKind {
     }
 }
 
-/// What a fault needs to be undone.
+/// The state to undo a fault.
 #[derive(Debug)]
 enum Undo {
     Nothing,
@@ -101,7 +102,7 @@ enum Undo {
     Other(OwnProcess),
 }
 
-/// A fault that is there.
+/// An active fault.
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub(crate) kind: FaultKind,
@@ -109,7 +110,7 @@ pub(crate) struct Fault {
     undo: Undo,
 }
 
-/// What faults are made with.
+/// The tools for faults.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tools<'a> {
     pub(crate) cluster: &'a Cluster,
@@ -117,7 +118,7 @@ pub(crate) struct Tools<'a> {
 }
 
 impl Fault {
-    /// Harms a process, or prepares it. The remark says more than the kind does.
+    /// Harms a process, or prepares that. The returned remark adds details to the kind.
     pub(crate) fn begin(
         kind: FaultKind,
         process: Process,
@@ -173,7 +174,7 @@ impl Fault {
         Ok((fault, remark))
     }
 
-    /// Undoes it, or does what was prepared; the cluster heals afterwards.
+    /// Undoes it, or carries out its prepared part; the cluster heals afterwards.
     pub(crate) fn end(self, tools: Tools<'_>) -> Result<String, Stop> {
         let (cluster, process) = (tools.cluster, self.process);
         match (self.kind, self.undo) {
@@ -231,7 +232,7 @@ impl Fault {
             }
             (_, Undo::Nothing) => {}
         }
-        // A process may have ended by itself; its operator starts it again.
+        // A process may have ended by itself; its operator restarts it.
         if cluster.runs(process) {
             return Ok(String::new());
         }
@@ -240,7 +241,7 @@ impl Fault {
     }
 }
 
-/// What a partition cuts, and in words.
+/// The directions that a partition cuts, and their description.
 fn cuts(kind: FaultKind, node: u32, dice: &mut Dice) -> (Vec<Direction>, String) {
     let own = Seat::Node(node);
     let mut all: Vec<Seat> = peers(node).collect();

@@ -1,4 +1,4 @@
-//! Processes where they do not belong: a node with another cluster, and a second one with a copied identity.
+//! Misplaced processes: a node with another cluster, and a second one with a copied identity.
 
 use super::copies;
 use crate::cluster::{Cluster, Process, wait_for};
@@ -10,11 +10,11 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A node that is started with the wrong cluster has so long to end.
+/// Time for a node that is started with the wrong cluster to end.
 const STRAY_FOR: Duration = Duration::from_secs(5);
 const START_LIMIT: Duration = Duration::from_secs(30);
 
-/// A process of ours that is killed when it is dropped.
+/// A process of this program, killed when dropped.
 #[derive(Debug)]
 pub(super) struct OwnProcess(Child);
 
@@ -47,7 +47,7 @@ impl Drop for OwnProcess {
     }
 }
 
-/// The arguments of a node that runs, and its directory.
+/// The arguments of a running node, and its directory.
 fn arguments(cluster: &Cluster, node: u32) -> Result<Vec<String>, Stop> {
     let pid = cluster.pid(Process::Node(node))?.as_raw_pid();
     let line = fs::read(format!("/proc/{pid}/cmdline")).context("read a node's arguments")?;
@@ -58,7 +58,8 @@ fn arguments(cluster: &Cluster, node: u32) -> Result<Vec<String>, Stop> {
     Ok(words.skip(1).collect())
 }
 
-/// Stops a node and starts it with the coordinator of an empty cluster for a while. It stays stopped.
+/// Stops a node and starts it with the coordinator of an empty cluster for some time. It stays
+/// stopped.
 pub(super) fn join_another(cluster: &Cluster, node: u32) -> Result<String, Stop> {
     let (mut command, address) = another_coordinator(cluster)?;
     let data = cluster.beside("other");
@@ -95,7 +96,7 @@ pub(super) fn join_another(cluster: &Cluster, node: u32) -> Result<String, Stop>
     Ok(format!("it {said}"))
 }
 
-/// A coordinator of another cluster, not started yet, and where it will listen.
+/// A coordinator of another cluster, not started yet, and its address.
 fn another_coordinator(cluster: &Cluster) -> Result<(Command, String), Stop> {
     let host = if cluster.is_testbed {
         Seat::Client.address()

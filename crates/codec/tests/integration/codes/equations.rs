@@ -1,4 +1,4 @@
-//! Which helpers the equations choose, in what order, and what is said when there are not enough.
+//! The helpers of equations, their order, and the error if there are too few.
 
 use gabion_codec::{Code, CodeError, Equations};
 
@@ -70,8 +70,9 @@ fn read_count(equations: &Equations) -> usize {
 
 #[test]
 fn a_rotated_code_repairs_data_from_fewer_bytes_than_k_chunks_have() {
-    // `ECPipe`, section 6.1, counts nine chunks for (16,12). Two parities whose rows overlap in half
-    // of the data read 7.5: of 11 other data chunks 5.5 at least twice, and of 2 parities a half each.
+    // `ECPipe`, section 6.1, counts nine chunks for (16,12). Two parities whose rows overlap in
+    // half of the data read 7.5: of 11 other data chunks 5.5 at least twice, and of 2 parities a
+    // half each.
     for (text, data_reads) in [
         ("rotated(12,4,2)", [15; 12].as_slice()),
         ("rotated(12,4,4)", &[30; 12]),
@@ -96,7 +97,7 @@ fn a_rotated_code_repairs_data_from_fewer_bytes_than_k_chunks_have() {
 }
 
 #[test]
-fn a_rotated_code_that_misses_more_is_decoded_from_k_chunks() {
+fn a_rotated_code_with_more_losses_is_decoded_from_k_chunks() {
     let code = code("rotated(6,3,2)");
     let chunks = stripe(&code, 3, 9);
     let available = all_but(code.n(), &[0, 4]);
@@ -118,7 +119,7 @@ fn an_available_chunk_is_its_own_helper_and_idle_helpers_are_left_out() {
 }
 
 #[test]
-fn insufficient_sets_say_what_is_missing() {
+fn insufficient_sets_report_the_missing_chunks() {
     let refusal = |code: &Code, available: &[usize], wanted: &[usize]| {
         code.decode(available, wanted).unwrap_err().to_string()
     };

@@ -1,5 +1,5 @@
-//! Codes as their users see them: what each family promises, the equations they derive, and random
-//! codes under random losses.
+//! Codes through their public interface: each family's guarantees, the derived equations, and
+//! random codes under random losses.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 mod equations;

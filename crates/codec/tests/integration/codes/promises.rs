@@ -1,5 +1,5 @@
-//! What each family promises: exhaustively over erasure patterns for small sizes, by random patterns
-//! for the widest codes.
+//! The guarantees of each family: exhaustively over erasure patterns for small sizes, by random
+//! patterns for the widest codes.
 
 use gabion_codec::{Code, CodeError, Matrix};
 
@@ -66,8 +66,8 @@ fn any_m_losses_of_an_mds_code_are_recovered() {
     }
 }
 
-/// Losses that no coefficients could undo: more of the data of some groups than their own parities
-/// and the global ones together have rows for.
+/// Losses that no coefficients can recover: in some groups, more lost data than rows of their own
+/// parities and the global ones together.
 fn lost_to_information_theory(lost: &[usize], k: usize, l: usize, g: usize) -> bool {
     assert_eq!(k % l, 0, "the test uses equal groups");
     let global_lost = lost.iter().filter(|&&chunk| chunk >= k + l).count();
@@ -107,7 +107,7 @@ fn an_lrc_recovers_any_g_plus_1_losses() {
 }
 
 #[test]
-fn an_lrc_with_two_globals_recovers_whatever_any_coefficients_could() {
+fn an_lrc_with_two_globals_recovers_every_recoverable_pattern() {
     for (k, l, g) in [(12, 2, 2), (9, 3, 2), (8, 4, 2), (6, 2, 1), (6, 3, 1)] {
         let code = Code::lrc(k, l, g).unwrap();
         for lost_count in 0..=l + g {

@@ -1,4 +1,5 @@
-//! Random codes: deltas agree with encoding anew, and any set of chunks either rebuilds or is refused.
+//! Random codes: deltas agree with a new encoding, and any set of chunks either rebuilds or is
+//! refused.
 
 use gabion_codec::{Code, CodeError};
 use proptest::prelude::*;
@@ -22,8 +23,8 @@ fn any_code() -> impl Strategy<Value = Code> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// A change of one data sub-chunk, carried to the parities by its delta, is what encoding the
-    /// changed data anew would have given.
+    /// A change of one data sub-chunk, applied to the parities as its delta, gives the same
+    /// parities as encoding the changed data.
     #[test]
     fn delta_rows_agree_with_encoding_anew(
         code in any_code(), place in any::<prop::sample::Index>(), region in 1usize..40, seed: u64,
@@ -49,8 +50,8 @@ proptest! {
         prop_assert_eq!(&fresh[..], &chunks[code.k()..]);
     }
 
-    /// Whatever set is available in whatever order: either the equations rebuild what is wanted, or
-    /// the set is insufficient and the refusal says so.
+    /// For any available set in any order, either the equations rebuild the wanted chunks, or the
+    /// set is insufficient and the error is correct.
     #[test]
     fn decoding_rebuilds_or_refuses(
         code in any_code(),

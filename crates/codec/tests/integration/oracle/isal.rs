@@ -1,7 +1,7 @@
-//! ISA-L, loaded at run time where it is installed: the oracle of the tests and the rival of the
-//! benchmark. Nothing outside of these two knows it.
+//! ISA-L, loaded at run time if it is installed: the oracle of the tests and the baseline of the
+//! benchmark. Only these two use it.
 #![allow(unsafe_code)]
-// The test and the benchmark each use their part of it.
+// The test and the benchmark each use a part of it.
 #![allow(dead_code)]
 
 use std::ffi::{c_int, c_uchar};
@@ -31,16 +31,16 @@ pub(crate) struct Isal {
     update_avx2: Update,
     generate_cauchy: GenerateMatrix,
     multiply: Multiply,
-    /// Invariant: dropped last, for the pointers above lead into it.
+    /// Invariant: dropped last, since the pointers above point into it.
     _library: Library,
 }
 
-/// Which of ISA-L's implementations to run.
+/// The ISA-L implementation to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encoder {
     /// The one that it chooses for the processor.
     Chosen,
-    /// The one for AVX2, whatever the processor has.
+    /// The one for AVX2, on any processor.
     Avx2,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Tables {
 }
 
 impl Isal {
-    /// Loads the library, or says in one line that it is not there.
+    /// Loads the library, or reports in one line that it is missing.
     pub(crate) fn load() -> Option<Self> {
         // SAFETY: the library's initialisers do nothing, and each symbol has the type that
         // `erasure_code.h` declares.
@@ -138,8 +138,8 @@ impl Isal {
             Encoder::Chosen => self.encode,
             Encoder::Avx2 => self.encode_avx2,
         };
-        // SAFETY: all buffers are `length` bytes, there are as many as the tables are for, and
-        // ISA-L reads the sources only, though it does not declare so.
+        // SAFETY: all buffers are `length` bytes, their number matches the tables, and ISA-L only
+        // reads the sources, though it does not declare so.
         unsafe {
             function(
                 int(length),
