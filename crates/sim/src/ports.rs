@@ -16,7 +16,7 @@ use gabion_protocol::message::{
     RunId,
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 /// Where the coordinator runs.
@@ -81,6 +81,8 @@ pub(crate) struct SimPorts {
     router: Arc<FlowRouter>,
     /// What hears which put a client's file is of, and which one its removal is of.
     ledger: Option<Arc<Ledger>>,
+    /// Runs that a client has withdrawn, or whose fate it has asked for: it may not send them again.
+    ended_runs: Mutex<BTreeSet<RunId>>,
 }
 
 impl SimPorts {
@@ -103,6 +105,7 @@ impl SimPorts {
             pace,
             router: Arc::default(),
             ledger,
+            ended_runs: Mutex::default(),
         })
     }
 
@@ -112,6 +115,25 @@ impl SimPorts {
 
     pub(crate) fn router(&self) -> &Arc<FlowRouter> {
         &self.router
+    }
+
+    /// Fails the world if an update is sent under a run that is over: what nodes remember of the run would be told of
+    /// either attempt.
+    fn check_run(&self, request: &NodeRequest) {
+        let mut ended = lock(&self.ended_runs);
+        match request {
+            NodeRequest::Unstage { run } => {
+                ended.insert(*run);
+            }
+            NodeRequest::Fate(question) => {
+                ended.insert(question.run);
+            }
+            NodeRequest::Update { run, .. } if ended.contains(run) => {
+                self.world
+                    .fail(format!("{run:?} is sent again after it has ended"));
+            }
+            _ => {}
+        }
     }
 
     /// True microseconds of a time by this process's clock.
@@ -216,6 +238,7 @@ impl Ports for SimPorts {
         request: NodeRequest,
         deadline_ms: u64,
     ) -> BoxFuture<'static, Result<NodeReply, CallError>> {
+        self.check_run(&request);
         let to = lock(&self.addresses).get(&node).copied();
         let request = Request::Node(node, request);
         let reply = self.call(to, node.to_string(), request, deadline_ms);
