@@ -1,4 +1,4 @@
-//! One operation's attempts: how long it may go on, and how long to pause between them.
+//! The attempts of one operation: its deadline, and the pauses between attempts.
 
 use crate::ClientError;
 use crate::remedy::back_off_ms;
@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The slowest that bytes are reckoned to move, in bytes per millisecond, where somebody else can be asked
-/// for them: longer operations have longer deadlines.
+/// Lowest assumed transfer rate in bytes per millisecond, for operations that can switch to another
+/// node: deadlines grow with an operation's bytes.
 pub(crate) const READ_BYTES_PER_MS: u64 = 4096;
-/// The same where nobody else can do it. Slow links between racks must not look like nodes that hang; all
-/// that is under way may have to pass the same one.
+/// The same for operations that cannot switch. Slow links between racks must not look like hanging
+/// nodes; all operations in flight may share one link.
 pub(crate) const WRITE_BYTES_PER_MS: u64 = 64;
 
-/// The time that an operation has, and how often it was tried.
+/// The deadline of an operation, and its number of attempts.
 pub(crate) struct Attempts {
     ports: Arc<dyn ClientPorts>,
     what: String,
@@ -25,7 +25,7 @@ pub(crate) struct Attempts {
 }
 
 impl Attempts {
-    /// Starts the clock of an operation that moves so many bytes, at so many of them a millisecond.
+    /// Starts the clock of an operation that moves `bytes` at an assumed `bytes_per_ms`.
     pub(crate) fn start(
         ports: &Arc<dyn ClientPorts>,
         what: String,
@@ -43,20 +43,20 @@ impl Attempts {
         }
     }
 
-    /// What is being tried.
+    /// The operation.
     pub(crate) fn what(&self) -> &str {
         &self.what
     }
 
-    /// Milliseconds that are left.
+    /// Milliseconds left.
     pub(crate) fn left_ms(&self) -> u64 {
         self.until_deadline_ms().max(1)
     }
 
-    /// Milliseconds that one attempt may take: a part of the whole, so that a node that hangs
-    /// leaves time to do without it.
+    /// Milliseconds for one attempt: a part of the whole, so that a hanging node leaves time for an
+    /// attempt without it.
     pub(crate) fn attempt_ms(&self) -> u64 {
-        // A deadline of 0 could not even be refused in words.
+        // A deadline of 0 would not even leave time for a refusal.
         self.until_deadline_ms().min(self.attempt_limit_ms).max(1)
     }
 
@@ -67,7 +67,7 @@ impl Attempts {
     /// Waits before the next attempt.
     ///
     /// # Errors
-    /// [`ClientError::Late`] with what was `missing`, when the next attempt would begin too late.
+    /// [`ClientError::Late`] with `missing`, when the next attempt would begin too late.
     pub(crate) async fn pause(&mut self, missing: &str) -> Result<(), ClientError> {
         let back_off_ms = back_off_ms(self.count);
         if back_off_ms >= self.until_deadline_ms() {
@@ -83,13 +83,13 @@ impl Attempts {
     }
 }
 
-/// How long an operation whose bytes take `moving_ms` may take, and how long one attempt of it.
+/// The time limits of an operation whose bytes take `moving_ms`, and of one attempt of it.
 const fn limits_ms(base: Duration, moving_ms: u64) -> (u64, u64) {
     let base_ms = base.as_millis() as u64;
     (base_ms + moving_ms, base_ms / 3 + moving_ms)
 }
 
-/// Bytes that operations under way will move, all together.
+/// Bytes of all operations in flight.
 #[derive(Debug, Default)]
 pub(crate) struct UnderWay(AtomicU64);
 
@@ -101,7 +101,7 @@ pub(crate) struct Moving<'a> {
 }
 
 impl UnderWay {
-    /// One more operation begins.
+    /// Begins an operation.
     pub(crate) fn begin(&self, bytes: u64) -> Moving<'_> {
         self.0.fetch_add(bytes, Ordering::Relaxed);
         Moving { all: self, bytes }
@@ -109,7 +109,7 @@ impl UnderWay {
 }
 
 impl Moving<'_> {
-    /// Bytes of all operations, this one included.
+    /// Bytes of all operations in flight.
     pub(crate) fn all_bytes(&self) -> u64 {
         self.all.0.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! The client itself: its connections, what it asks the coordinator, and how it runs plans.
+//! The client itself: its connections, its requests to the coordinator, and how it runs plans.
 
 use crate::attempts::{Attempts, READ_BYTES_PER_MS, UnderWay, WRITE_BYTES_PER_MS};
 use crate::cache::SegmentCache;
@@ -23,30 +23,28 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long the coordinator may take for an answer from its tables, in milliseconds.
+/// Time limit of a coordinator's answer from its tables, in milliseconds.
 const COORDINATOR_DEADLINE_MS: u64 = 10_000;
-/// How long the coordinator may take for a round of commits, whose last ones may have to settle first.
+/// Time limit of a coordinator's round of commits, which may have to settle some stripes first.
 const COMMIT_DEADLINE_MS: u64 = 60_000;
 
-/// How long a client tries to find the coordinator when it begins.
+/// Time limit of finding the coordinator at the start.
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 
-/// A client's choices.
+/// Options of a client.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// How long an operation on one stripe is tried; large stripes get a second more for each
-    /// 4 MiB. The default of 30 s outlasts the declaration of a node's failure.
+    /// Time limit of an operation on one stripe; large stripes get a second more for each 4 MiB.
+    /// The default of 30 s exceeds the time until a failed node is declared.
     pub deadline: Duration,
-    /// How lost chunks are reconstructed for reads.
+    /// Repair scheme for reads of lost chunks.
     pub read_scheme: Scheme,
-    /// Bytes of stripes that a put or a get holds in memory. One stripe is held at least and three
-    /// at most.
+    /// Bytes of stripes that a put or a get holds in memory: at least one stripe and at most three.
     pub in_flight_bytes: u64,
-    /// Memory of the cache that files opened with [`Client::open_cached`] share. With 0, the
-    /// default, nothing is kept: such files read and write the cluster as [`Client::open`]'s do.
+    /// Memory of the cache shared by files opened with [`Client::open_cached`]. With 0, the
+    /// default, nothing is cached: such files read and write the cluster as [`Client::open`]'s do.
     pub cache_bytes: u64,
-    /// How far behind a read the cache reads ahead in the same segment, where reads follow each
-    /// other. 0, the default, is nothing.
+    /// Bytes that the cache reads ahead in the same segment after sequential reads. Default: 0.
     pub read_ahead_bytes: u64,
 }
 
@@ -71,15 +69,15 @@ pub struct Client {
 pub(crate) struct Shared {
     pub(crate) ports: Arc<dyn ClientPorts>,
     pub(crate) options: ClientOptions,
-    /// Bytes of files that were opened to be cached. It keeps no client alive.
+    /// Cached bytes of files that were opened for caching. It keeps no client alive.
     pub(crate) cache: SegmentCache<Client>,
-    /// What the plans of all runs that this client saw to their end said.
+    /// Planned traffic of all runs that this client completed.
     planned: Mutex<Meter>,
-    /// Bytes that the updates under way will move.
+    /// Bytes of the updates in flight.
     pub(crate) updating_bytes: UnderWay,
-    /// Updates of which it is not known what became.
+    /// Updates with an unknown outcome.
     pub(crate) open_runs: Arc<OpenRuns>,
-    /// What was met of nodes lately.
+    /// Recent failures and delays of nodes.
     pub(crate) health: Health,
 }
 
@@ -92,8 +90,8 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    /// Connects to the cluster to whose coordinator `ports` lead. A coordinator that restarts is waited
-    /// for, but no longer than a wrong address should take to be reported: 3 s.
+    /// Connects to the cluster of the coordinator that `ports` lead to. Waits for a restarting
+    /// coordinator for 3 s, so that a wrong address is reported soon.
     ///
     /// # Errors
     /// [`ClientError::NoCoordinator`] when none answers there.
@@ -137,7 +135,7 @@ impl Client {
         }
     }
 
-    /// The cluster's redundancy and what its repair is doing.
+    /// The cluster's redundancy and the state of its repair.
     ///
     /// # Errors
     /// [`ClientError::NoCoordinator`], [`ClientError::Refused`].
@@ -159,12 +157,12 @@ impl Client {
         }
     }
 
-    /// Has parity follow everything that was appended in a pool. Nothing is to be done in one whose
-    /// parity follows at once.
+    /// Commits everything that was appended in a pool, so that parity includes it. Does nothing if
+    /// the pool updates parity at once.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] when there is no such pool; [`ClientError::Late`] when no stripe has been
-    /// committed for as long as an operation may take; [`ClientError::NoCoordinator`].
+    /// [`ClientError::Refused`] when there is no such pool; [`ClientError::Late`] when no stripe
+    /// has been committed for the time limit of an operation; [`ClientError::NoCoordinator`].
     pub async fn commit_pool(&self, name: &str) -> Result<(), ClientError> {
         let request = CoordinatorRequest::CommitPool {
             name: name.to_owned(),
@@ -176,7 +174,7 @@ impl Client {
             let why = match asked {
                 Ok(CoordinatorReply::Done) => return Ok(()),
                 Ok(CoordinatorReply::Committing { left_count }) if left_count < least_count => {
-                    // It gets on, however slowly.
+                    // There is progress, however slow.
                     (attempts, least_count) = (start(), left_count);
                     continue;
                 }
@@ -192,10 +190,10 @@ impl Client {
         }
     }
 
-    /// Makes a pool that survives what it must; without a code the coordinator chooses one.
+    /// Creates a pool with the required guarantee; without a code the coordinator chooses one.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] when the cluster cannot keep the promise;
+    /// [`ClientError::Refused`] when the cluster cannot give the guarantee;
     /// [`ClientError::NoCoordinator`].
     pub async fn create_pool(&self, wish: PoolWish) -> Result<PoolRecord, ClientError> {
         match self.ask(CoordinatorRequest::CreatePool(wish)).await? {
@@ -204,7 +202,7 @@ impl Client {
         }
     }
 
-    /// Files whose names start with `prefix`, in the order of their names.
+    /// Files with this prefix, in the order of their names.
     ///
     /// # Errors
     /// [`ClientError::NoCoordinator`], [`ClientError::Refused`].
@@ -223,9 +221,10 @@ impl Client {
     /// Deletes a file; its chunks are reclaimed in the background.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] when there is none of this name; [`ClientError::NoCoordinator`].
+    /// [`ClientError::Refused`] when no file has this name; [`ClientError::NoCoordinator`].
     pub async fn rm(&self, name: &str) -> Result<(), ClientError> {
-        // The order may be repeated, and must not concern a file that another puts there meanwhile.
+        // The order may be repeated, and must not affect a file that another client stores under
+        // the name in between.
         let file = self.lookup(name).await?.file.put;
         let name = name.to_owned();
         self.ask_done(CoordinatorRequest::RemoveFile { name, file })
@@ -233,7 +232,7 @@ impl Client {
     }
 
     /// Repairs all lost chunks now, without waiting for the grace period, and from now on by
-    /// `scheme` if one is given. Returns at once; [`Client::status`] tells how it goes.
+    /// `scheme` if one is given. Returns at once; [`Client::status`] shows the progress.
     ///
     /// # Errors
     /// [`ClientError::Refused`] for an unknown scheme; [`ClientError::NoCoordinator`].
@@ -244,24 +243,25 @@ impl Client {
         .await
     }
 
-    /// Changes how repairs are made from now on, durably.
+    /// Changes the settings of repairs, durably.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] for a limit that is none; [`ClientError::NoCoordinator`].
+    /// [`ClientError::Refused`] for an invalid limit; [`ClientError::NoCoordinator`].
     pub async fn order_repair(&self, order: RepairOrder) -> Result<(), ClientError> {
         self.ask_done(CoordinatorRequest::OrderRepair(order)).await
     }
 
-    /// Lets a node join that waits because it has many chunks of which nothing is known: it sets them aside.
+    /// Accepts a joining node that waits because it has many unknown chunks: it sets them aside.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] when the node does not wait for that; [`ClientError::NoCoordinator`].
+    /// [`ClientError::Refused`] when the node does not wait for that;
+    /// [`ClientError::NoCoordinator`].
     pub async fn accept(&self, node: NodeId) -> Result<(), ClientError> {
         self.ask_done(CoordinatorRequest::Accept(node)).await
     }
 
-    /// Has all chunks of a node moved to others, so that it can leave. Returns at once;
-    /// [`Client::nodes`] tells when it is drained.
+    /// Moves all chunks of a node to others, so that it can leave. Returns at once;
+    /// [`Client::nodes`] shows when it is drained.
     ///
     /// # Errors
     /// [`ClientError::Refused`] when there is no such node; [`ClientError::NoCoordinator`].
@@ -269,7 +269,7 @@ impl Client {
         self.ask_done(CoordinatorRequest::Drain(node)).await
     }
 
-    /// Lets a node stay that was to leave.
+    /// Cancels a node's departure.
     ///
     /// # Errors
     /// Those of [`Client::drain`].
@@ -277,7 +277,7 @@ impl Client {
         self.ask_done(CoordinatorRequest::Keep(node)).await
     }
 
-    /// What links between nodes carry, as far as nodes have measured it, by sender and receiver.
+    /// Measured rates of links between nodes, by sender and receiver.
     ///
     /// # Errors
     /// [`ClientError::NoCoordinator`].
@@ -288,8 +288,9 @@ impl Client {
         }
     }
 
-    /// Has the blocks of a file, or of all files of a pool, encoded or replicated again. Returns when the
-    /// wish is durable; [`Client::layout`] and [`Client::status`] tell how it goes.
+    /// Orders that the blocks of a file, or of all files of a pool, be encoded or replicated again.
+    /// Returns when the request is durable; [`Client::layout`] and [`Client::status`] show the
+    /// progress.
     ///
     /// # Errors
     /// [`ClientError::Refused`] when there is no such pool or file, or the pool's blocks are never
@@ -298,57 +299,57 @@ impl Client {
         self.ask_done(CoordinatorRequest::OrderForm(order)).await
     }
 
-    /// Opens a file to read and write it.
+    /// Opens a file for reading and writing.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] when there is none of this name; [`ClientError::NoCoordinator`].
+    /// [`ClientError::Refused`] when no file has this name; [`ClientError::NoCoordinator`].
     pub async fn open(&self, name: &str) -> Result<File, ClientError> {
         File::open(self, name).await
     }
 
-    /// What the plans of all runs that this client saw to their end said.
+    /// Planned traffic of all runs that this client completed.
     pub(crate) fn planned(&self) -> Meter {
         let planned = self.shared.planned.lock();
         planned.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Counts the plan of a run that is done.
+    /// Counts the plan of a completed run.
     pub(crate) fn count(&self, plan: &Plan, topology: &Topology, purpose: Purpose) {
         let planned = self.shared.planned.lock();
         let mut planned = planned.unwrap_or_else(PoisonError::into_inner);
         planned.count_plan(plan, topology, purpose);
     }
 
-    /// Starts the clock of an operation on so many bytes that several nodes could give.
+    /// Starts the clock of an operation on `bytes` that several nodes could serve.
     pub(crate) fn attempts(&self, what: String, bytes: u64) -> Attempts {
         let deadline = self.shared.options.deadline;
         let moving = (bytes, READ_BYTES_PER_MS);
         Attempts::start(&self.shared.ports, what, deadline, moving)
     }
 
-    /// Starts the clock of an operation for which so many bytes have to move to their nodes.
+    /// Starts the clock of an operation whose `bytes` have to move to particular nodes.
     pub(crate) fn patient_attempts(&self, what: String, bytes: u64) -> Attempts {
         let deadline = self.shared.options.deadline;
         let moving = (bytes, WRITE_BYTES_PER_MS);
         Attempts::start(&self.shared.ports, what, deadline, moving)
     }
 
-    /// The client's connections, clock and chance.
+    /// The client's connections, clock and randomness.
     pub(crate) fn ports(&self) -> &dyn ClientPorts {
         &*self.shared.ports
     }
 
-    /// Nodes that had better be asked last.
+    /// Nodes to ask last.
     pub(crate) fn ailing(&self) -> Vec<NodeId> {
         self.shared.health.ailing(self.ports().now_ms())
     }
 
-    /// After how long without any progress a node counts as hanging.
+    /// Time without progress after which a node counts as hanging.
     pub(crate) fn stall_ms(&self) -> u64 {
         (self.shared.options.deadline / 3).as_millis().max(1) as u64
     }
 
-    /// How many stripes of so many bytes are worked on at a time.
+    /// Number of stripes of this size in flight at a time.
     pub(crate) fn in_flight_count(&self, stripe_bytes: u64) -> usize {
         (self.shared.options.in_flight_bytes / stripe_bytes.max(1)).clamp(1, 3) as usize
     }
@@ -372,7 +373,7 @@ impl Client {
         }
     }
 
-    /// Asks the coordinator, again while it is busy or away.
+    /// Asks the coordinator, and retries while it is busy or away.
     pub(crate) async fn ask(
         &self,
         request: CoordinatorRequest,
@@ -389,8 +390,8 @@ impl Client {
             .await
     }
 
-    /// Asks until the limit. A request that was not received is always made again; one that may
-    /// have been carried out, if that does no harm.
+    /// Asks until the limit. A request that was not received is always retried; one that may have
+    /// been carried out, only if that is harmless.
     async fn ask_within(
         &self,
         request: CoordinatorRequest,
@@ -450,14 +451,14 @@ impl Client {
         let ports = Arc::clone(&self.shared.ports);
         let context = RunContext {
             run: terms.run,
-            // This client is the asker, and no part of its own sends anything to it.
+            // This client is the initiator, and no part of its own sends anything to it.
             origin: Address::Origin(0),
             purpose: terms.purpose,
             spread_ms: 0,
             deadline_ms: terms.deadline_ms,
             stall_ms: terms.stall_ms,
         };
-        // Frames may come as soon as the first node has its part.
+        // Frames may arrive as soon as the first node has its part.
         let mut frames = ports.flows_of(terms.run);
         let own_ports = Arc::clone(&ports);
         let own = move |part| {
@@ -471,8 +472,8 @@ impl Client {
     }
 }
 
-/// Whether a request may be made again although it may have been carried out. To make a pool again, or
-/// to remove a file again, would be refused, as if the first request had never been.
+/// Whether a request may be repeated although it may have been carried out. Creating a pool or
+/// removing a file a second time would be refused, as if the first request had failed.
 const fn is_repeatable(request: &CoordinatorRequest) -> bool {
     !matches!(
         request,
@@ -480,7 +481,7 @@ const fn is_repeatable(request: &CoordinatorRequest) -> bool {
     )
 }
 
-/// Proves that a plan of this client does what it is for.
+/// Proves that a plan of this client achieves its goal.
 ///
 /// # Errors
 /// [`ClientError::Broken`]: the planner is wrong.
@@ -489,10 +490,10 @@ pub(crate) fn check(plan: &Plan, code: &Code) -> Result<(), ClientError> {
         .map_err(|error| ClientError::Broken(format!("a plan is wrong: {error}")))
 }
 
-/// The cluster as planners see it.
+/// The cluster's topology for planners.
 ///
 /// # Errors
-/// [`ClientError::Broken`] when the coordinator's list makes no sense.
+/// [`ClientError::Broken`] when the coordinator's list is invalid.
 pub(crate) fn topology(nodes: &[NodeStatus]) -> Result<Topology, ClientError> {
     let places = nodes.iter().map(|status| NodePlace {
         node: status.node,

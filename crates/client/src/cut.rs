@@ -1,5 +1,5 @@
-//! As of what a read is: the primary's word, or, where the primary cannot give it, what a quorum of the
-//! stripe's nodes agrees on.
+//! The cut of a read: the primary's, or, if the primary cannot give one, the one that a quorum of
+//! the stripe's nodes agrees on.
 
 use crate::attempts::Attempts;
 use crate::extent::Extent;
@@ -14,17 +14,17 @@ use gabion_protocol::message::ReadCut;
 use gabion_protocol::quorum::{Agreement, agree, ask_quorum};
 use std::pin::pin;
 
-/// How long the primary may take before the quorum is asked too, in milliseconds.
+/// Time limit of the primary before the quorum is asked too, in milliseconds.
 const QUORUM_AFTER_MS: u64 = 200;
-/// How long the nodes of a quorum may take to answer, in milliseconds.
+/// Time limit of a quorum's nodes, in milliseconds.
 const QUORUM_DEADLINE_MS: u64 = 500;
 
-/// Exactly as of which update a read is, and who says that it is settled.
+/// The exact update of a read's cut, and the source that guarantees that it is settled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ChosenCut {
     /// The primary of this term.
     Vouched(Epoch, Sequence),
-    /// A quorum that knows of no newer term than this.
+    /// A quorum that knows no newer term than this.
     Agreed(Epoch, Sequence),
 }
 
@@ -39,9 +39,10 @@ impl ChosenCut {
 }
 
 impl File {
-    /// Chooses a cut, however often the primary must be asked; false when another stripe takes this
-    /// one's place meanwhile. Where the primary is silent or cannot serve, the stripe's nodes are
-    /// asked; a read through the code of bytes that parity may not have yet waits for the primary.
+    /// Chooses a cut, with as many requests to the primary as needed; false when another stripe
+    /// replaces this one in between. If the primary is silent or cannot serve, the stripe's nodes
+    /// are asked; a read through the code of bytes that parity may not include yet waits for the
+    /// primary.
     pub(crate) async fn take_cut(
         &self,
         extent: Extent,
@@ -99,7 +100,7 @@ impl File {
         }
     }
 
-    /// Takes the cut that a quorum agrees on, if it agrees on one.
+    /// Takes the cut that a quorum agrees on, if any.
     pub(crate) async fn agree(
         &self,
         layout: &Layout,
@@ -120,7 +121,7 @@ impl File {
         reading: &Reading,
     ) -> Option<Agreement> {
         if reading.reconstructs && layout.spec(stripe).append.is_some() {
-            // Parity may lack what only the nodes with copies know of.
+            // Parity may lack bytes that only the nodes with copies know.
             return None;
         }
         let ports = self.client.ports();
@@ -131,7 +132,7 @@ impl File {
             let asked = ask_quorum(ports, stripe, data_count, &without, QUORUM_DEADLINE_MS).await;
             match agree(stripe, data_count, &asked) {
                 Ok(agreement) => return Some(agreement),
-                // Those that had better be left alone may be all that there are.
+                // The nodes to avoid may be all that there are.
                 Err(_) if !without.is_empty() => without.clear(),
                 Err(_) => return None,
             }

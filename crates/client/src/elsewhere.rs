@@ -1,9 +1,9 @@
-//! Stripes of a put that a node does not take are placed anew and stored elsewhere, while their bytes are
-//! in memory.
+//! Places stripes of a put again if a node does not take its chunk, and stores them elsewhere while
+//! their bytes are in memory.
 //!
-//! Once the coordinator was asked to place a stripe anew, the client counts the old one as not stored,
-//! whatever comes of the question: it may have been carried out though no answer came. So what a put commits
-//! is always the stripe that was stored last.
+//! Once the coordinator was asked to place a stripe again, the client counts the old one as not
+//! stored, whatever the answer: the request may have been carried out without an answer. So a put
+//! always commits the stripe that was stored last.
 
 use crate::attempts::Attempts;
 use crate::client::topology;
@@ -17,13 +17,13 @@ use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest, Refusal};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// For how long a node gets no chunks of a put after it has not taken one. By then the coordinator knows
-/// of a node that has died or is full; another may have been busy only.
+/// How long a node gets no chunks of a put after it has not taken one. By then the coordinator
+/// knows if a node has died or is full; another may only have been busy.
 const SHUNNED_FOR_MS: u64 = 5_000;
-/// How long the coordinator may take to answer.
+/// Time limit of the coordinator's answer.
 const COORDINATOR_DEADLINE_MS: u64 = 10_000;
 
-/// The nodes that did not take chunks of a put, and when by the client's clock.
+/// The nodes that did not take chunks of a put, with the time by the client's clock.
 #[derive(Debug, Default)]
 pub(crate) struct Shunned(Mutex<BTreeMap<NodeId, u64>>);
 
@@ -44,7 +44,7 @@ impl Shunned {
     }
 }
 
-/// A stripe of a put on its way.
+/// A stripe of a put being stored.
 pub(crate) struct Storing {
     pub(crate) put: PutId,
     pub(crate) encoder: Arc<Encoder>,
@@ -53,12 +53,12 @@ pub(crate) struct Storing {
 }
 
 impl Storing {
-    /// Stores a segment where its stripe was placed, or elsewhere until the client's deadline. Gives the
-    /// stripe as it is stored.
+    /// Stores a segment where its stripe was placed, or elsewhere until the client's deadline.
+    /// Returns the stripe as it is stored.
     ///
     /// # Errors
-    /// [`ClientError::Node`] when there is no other place; [`ClientError::Late`]; [`ClientError::Refused`]
-    /// when the put is over.
+    /// [`ClientError::Node`] when there is no other place; [`ClientError::Late`];
+    /// [`ClientError::Refused`] when the put is over.
     pub(crate) async fn store(
         mut self,
         shape: Geometry,
@@ -70,7 +70,7 @@ impl Storing {
         let mut attempts = client.patient_attempts(format!("storing {first}"), bytes);
         loop {
             let missing = if self.is_shunned() {
-                format!("a node of {} has not taken another chunk", self.record.id)
+                format!("a node of {} refused another chunk", self.record.id)
             } else {
                 let (record, segment) = (&self.record, segment.clone());
                 let failed = match self.encoder.store(record, shape, segment).await? {
@@ -102,7 +102,7 @@ impl Storing {
         nodes.any(|(node, chunk)| shunned.contains(node) && !self.record.is_stale(chunk))
     }
 
-    /// Has the coordinator place the stripe anew. `missing` says why.
+    /// Asks the coordinator to place the stripe again; `missing` is the reason.
     async fn place_anew(
         &mut self,
         client: &Client,
@@ -149,7 +149,7 @@ impl Storing {
     }
 }
 
-/// The nodes because of which a stripe was not stored, as far as that can be told.
+/// The nodes that prevented a stripe from being stored, as far as known.
 fn blamed(failed: &PartFailed) -> Vec<NodeId> {
     let mut blamed = match &failed.refusal {
         // It waited for these nodes.
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_did_not_take_a_stripe_is_told_from_who_waited_for_it() {
+    fn a_node_that_refused_a_stripe_is_distinguished_from_one_that_waited() {
         let blamed = |node, refusal, suspects: &[u32]| {
             let suspects = suspects.iter().map(|&node| NodeId(node)).collect();
             let done = Vec::new();
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(
             blamed(NodeId::CLIENT, Refusal::Failed(String::new()), &[]),
             [],
-            "a client cannot do without itself"
+            "a client cannot shun itself"
         );
     }
 

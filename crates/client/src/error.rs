@@ -1,95 +1,95 @@
-//! What can go wrong for whoever uses the client: one plain sentence each.
+//! Errors of the client: one plain sentence each.
 
 use thiserror::Error;
 
-/// Whose business an error is.
+/// The side that an error concerns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorKind {
-    /// What was asked for makes no sense as it is: ask for something else.
+    /// The request itself is wrong; it must be changed.
     Usage,
     /// The cluster could not do it now.
     Cluster,
 }
 
-/// Why an operation was not done.
+/// Why an operation failed.
 #[derive(Debug, Error)]
 pub enum ClientError {
-    /// The request makes no sense.
+    /// The request is invalid.
     #[error("{0}")]
     Usage(String),
-    /// The coordinator says no, in its own words.
+    /// The coordinator's refusal.
     #[error("{0}")]
     Refused(String),
-    /// A node says no, and would say so again.
+    /// A node's final refusal.
     #[error("{what}: {refusal}")]
     Node {
-        /// What was tried.
+        /// The operation.
         what: String,
         /// The node's sentence.
         refusal: String,
     },
-    /// Nobody said no, but it was not done in time.
-    #[error("{what} took longer than {limit_s} s; at last {missing}")]
+    /// The operation was not refused, but did not finish in time.
+    #[error("{what} took longer than {limit_s} s; last problem: {missing}")]
     Late {
-        /// What was tried.
+        /// The operation.
         what: String,
-        /// How long it was tried, in seconds.
+        /// The time limit, in seconds.
         limit_s: u64,
-        /// What was missing when time ran out.
+        /// The problem when time ran out.
         missing: String,
     },
-    /// The coordinator cannot be asked.
+    /// The coordinator does not answer.
     #[error("{0}; check its address and that it runs")]
     NoCoordinator(String),
-    /// Reading what was to be stored, or writing what was read, failed on the caller's side.
+    /// The caller's reader or writer failed.
     #[error("cannot {operation}: {source}")]
     Io {
-        /// What was being done, to be read after "cannot".
+        /// The operation, to be read after "cannot".
         operation: &'static str,
-        /// What the reader or writer said.
+        /// The reader's or writer's error.
         source: std::io::Error,
     },
-    /// The source had fewer bytes than was said.
+    /// The source had fewer bytes than announced.
     #[error(
         "the source ended after {found_bytes} of {size_bytes} bytes; nothing was stored. Was it \
          cut while it was read?"
     )]
     SourceTooShort {
-        /// Bytes that it had.
+        /// Bytes found.
         found_bytes: u64,
-        /// Bytes that it was said to have.
+        /// Bytes announced.
         size_bytes: u64,
     },
-    /// The file is another one than the one that was opened.
-    #[error("{0} was replaced by another file meanwhile; open it again")]
+    /// Another file has replaced the opened one.
+    #[error("{0} was replaced by another file; open it again")]
     Replaced(String),
-    /// Changes that a cache holds could not be written back. None is lost: they are still there.
-    #[error("{source}; what is changed and not stored yet stays in the cache")]
+    /// Changes in a cache could not be written back. None is lost: they are still there.
+    #[error("{source}; unwritten changes stay in the cache")]
     NotWrittenBack {
-        /// Why not.
+        /// The cause.
         source: Box<ClientError>,
     },
-    /// A write failed, and whether it was made could not be found out in time.
+    /// A write failed, and its outcome could not be determined in time.
     #[error(
-        "{source}; whether the bytes were written is not known. Read them before you write again"
+        "{source}; it is unknown whether the bytes were written. Read them before you write again"
     )]
     Undecided {
-        /// Why it failed.
+        /// The cause.
         source: Box<ClientError>,
     },
-    /// Whether a write was made cannot be found out any more.
+    /// The outcome of a write can no longer be determined.
     #[error(
         "an answer to a write of {0} was lost, and no node remembers whether the bytes were written. \
          Read them before you write again"
     )]
     Forgotten(String),
-    /// An answer, or a plan that this client made, cannot be right.
+    /// An answer, or a plan of this client, is invalid.
     #[error("{0}; this is a bug or a mix of releases, please report it")]
     Broken(String),
 }
 
 impl ClientError {
-    /// Whose business the error is; a command's exit status follows from it.
+    /// The side that the error concerns; a command's exit status follows from it.
     pub const fn kind(&self) -> ErrorKind {
         match self {
             Self::Usage(_) => ErrorKind::Usage,

@@ -1,8 +1,8 @@
-//! From a file's byte addresses to its stripes: pure arithmetic over the layout.
+//! The mapping of a file's byte addresses to its stripes: pure arithmetic over the layout.
 //!
 //! A file's segments fill in order: each but the last holds the pool's full stripe; the last one's
-//! stripe may be smaller, and its data bytes behind the end of the file are zeros. A segment whose blocks
-//! are replicated has a stripe for each of them, in order.
+//! stripe may be smaller, and its data bytes behind the end of the file are zeros. A segment with
+//! replicated blocks has a stripe for each of them, in order.
 
 use crate::ClientError;
 use gabion_layout::{ByteRange, Geometry, StripeRecord};
@@ -11,10 +11,10 @@ use gabion_plan::Keepings;
 use gabion_planner::update;
 use gabion_protocol::message::FileLayout;
 
-/// A piece of a file that lies in one stripe.
+/// A piece of a file within one stripe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Extent {
-    /// Which of the file's stripes, from 0.
+    /// Index of the stripe in the file.
     pub(crate) stripe_at: usize,
     /// Bytes of the stripe's data.
     pub(crate) range: ByteRange,
@@ -22,8 +22,8 @@ pub(crate) struct Extent {
     pub(crate) file_offset: u64,
 }
 
-/// Cuts a range of a file at the borders of its stripes, in order. `starts` says where in the file each
-/// stripe starts, and behind the last one where that ends.
+/// Splits a range of a file at the borders of its stripes, in order. `starts` has the offset of
+/// each stripe in the file, and then the end of the last one.
 pub(crate) fn extents(starts: &[u64], range: ByteRange) -> Vec<Extent> {
     let mut extents = Vec::new();
     let first = starts.partition_point(|&start| start <= range.offset);
@@ -42,10 +42,10 @@ pub(crate) fn extents(starts: &[u64], range: ByteRange) -> Vec<Extent> {
     extents
 }
 
-/// Where in the file each stripe of a layout starts, and where the last one ends.
+/// The offset of each stripe of a layout in the file, and the end of the last one.
 ///
 /// # Errors
-/// [`ClientError::Broken`] when a stripe has no shape.
+/// [`ClientError::Broken`] when a stripe's geometry is invalid.
 pub(crate) fn starts(layout: &FileLayout) -> Result<Vec<u64>, ClientError> {
     let mut starts = vec![0];
     let mut end = 0_u64;
@@ -57,24 +57,24 @@ pub(crate) fn starts(layout: &FileLayout) -> Result<Vec<u64>, ClientError> {
     Ok(starts)
 }
 
-/// How the chunks of a stripe with chunks of `chunk_bytes` keep records in a pool.
+/// The keepings of a stripe with chunks of `chunk_bytes` in a pool.
 pub(crate) fn keepings(spec: &PoolSpec, chunk_bytes: u64) -> Keepings {
     update::keepings(spec.update, spec.reserve, chunk_bytes)
 }
 
-/// The shape of a stripe with chunks of `chunk_bytes` in a pool.
+/// The geometry of a stripe with chunks of `chunk_bytes` in a pool.
 ///
 /// # Errors
-/// [`ClientError::Broken`] when there is no such shape: the coordinator checked it.
+/// [`ClientError::Broken`] when it is invalid: the coordinator has checked it.
 pub(crate) fn geometry(spec: &PoolSpec, chunk_bytes: u64) -> Result<Geometry, ClientError> {
     Geometry::new(spec.k, spec.m, spec.sub_chunks, chunk_bytes)
         .map_err(|error| ClientError::Broken(error.to_string()))
 }
 
-/// Whether a layout can be trusted to hold all of its file; it comes from another process.
+/// Checks that a layout, which comes from another process, holds all of its file.
 ///
 /// # Errors
-/// [`ClientError::Broken`] with what does not fit.
+/// [`ClientError::Broken`] with the contradiction.
 pub(crate) fn check_layout(layout: &FileLayout) -> Result<(), ClientError> {
     let name = &layout.file.name;
     let spec = &layout.pool.spec;
@@ -103,7 +103,7 @@ pub(crate) fn check_layout(layout: &FileLayout) -> Result<(), ClientError> {
     Ok(())
 }
 
-/// Whether the stripes of a file whose blocks are replicated at first hold all of it.
+/// Checks that the stripes of a file whose blocks are replicated at first hold all of it.
 fn check_segments(layout: &FileLayout) -> Result<(), ClientError> {
     let name = &layout.file.name;
     let is_whole = |stripe: &StripeRecord| {

@@ -1,4 +1,4 @@
-//! An open file: its layout, kept until somebody says that it is old.
+//! An open file: its layout, kept until a reply shows that it is stale.
 
 use crate::client::{code_of, topology};
 use crate::extent::{Extent, check_layout, extents, geometry, starts};
@@ -14,12 +14,12 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How long a read waits for a new layout before it goes on with the one that it has, in milliseconds.
+/// How long a read waits for a new layout before it goes on with the known one, in milliseconds.
 const REFRESH_PATIENCE_MS: u64 = 500;
 
 /// An open file. Clones share its layout.
 ///
-/// It stays the file that was opened: when another one takes its name, operations fail with
+/// It stays the opened file: when another one takes its name, operations fail with
 /// [`ClientError::Replaced`] as soon as they need a new layout.
 #[derive(Clone)]
 pub struct File {
@@ -27,26 +27,26 @@ pub struct File {
     opened: Arc<Opened>,
 }
 
-/// What a file's handles share.
+/// State shared by a file's handles.
 pub(crate) struct Opened {
     name: String,
-    /// Of its own pool's stripes, and of those that are encoded if its blocks are replicated at first. A
-    /// file's pools never change.
+    /// The codes of its own pool's stripes, and of the encoded ones if its blocks are replicated at
+    /// first. A file's pools never change.
     code: Code,
     encoded: Option<(PoolId, Code)>,
     layout: Mutex<Arc<Layout>>,
     primaries: Mutex<BTreeMap<StripeId, PrimaryGuess>>,
 }
 
-/// A layout and what follows from it.
+/// A layout and values derived from it.
 pub(crate) struct Layout {
     pub(crate) file: FileLayout,
     pub(crate) topology: Topology,
-    /// Where each stripe starts, and where the last one ends.
+    /// The offset of each stripe, and the end of the last one.
     starts: Vec<u64>,
 }
 
-/// The nodes, as a plan is made for them.
+/// The nodes for a plan.
 #[derive(Clone, Copy)]
 pub(crate) struct Fleet<'a> {
     pub(crate) nodes: &'a [NodeStatus],
@@ -65,14 +65,14 @@ impl Layout {
         })
     }
 
-    /// The stripe of an extent that was cut from this layout.
+    /// The stripe of an extent that was split by this layout.
     pub(crate) fn stripe(&self, extent: &Extent) -> &StripeRecord {
         // Extents are cut from ranges within the file, and the layout has all of its stripes.
         &self.file.stripes[extent.stripe_at]
     }
 
-    /// The stripe of an extent that may have been cut from another layout of the file; none when the
-    /// stripes have other borders since.
+    /// The stripe of an extent that may have been split by another layout of the file; none if the
+    /// stripes now have other borders.
     pub(crate) fn find(&self, extent: &Extent) -> Option<&StripeRecord> {
         let stripe = self.file.stripes.get(extent.stripe_at)?;
         let (start, end) = (
@@ -84,7 +84,7 @@ impl Layout {
         fits.then_some(stripe)
     }
 
-    /// Where an extent's stripe starts in the file.
+    /// The offset of an extent's stripe in the file.
     pub(crate) fn start_of(&self, extent: &Extent) -> u64 {
         self.starts[extent.stripe_at]
     }
@@ -95,12 +95,12 @@ impl Layout {
         sizes.max().unwrap_or(0)
     }
 
-    /// What the pool of a stripe was asked to be.
+    /// The parameters of a stripe's pool.
     pub(crate) fn spec(&self, stripe: &StripeRecord) -> &PoolSpec {
         &self.file.pool_of(stripe).spec
     }
 
-    /// The nodes, as of the layout.
+    /// The nodes of the layout.
     pub(crate) fn fleet(&self) -> Fleet<'_> {
         Fleet {
             nodes: &self.file.nodes,
@@ -146,7 +146,7 @@ impl File {
         })
     }
 
-    /// The file of this handle's parts.
+    /// The file with this shared state.
     pub(crate) fn of(client: &Client, opened: &Arc<Opened>) -> Self {
         Self {
             client: client.clone(),
@@ -154,7 +154,7 @@ impl File {
         }
     }
 
-    /// What this handle shares with its clones.
+    /// The state shared with its clones.
     pub(crate) const fn opened(&self) -> &Arc<Opened> {
         &self.opened
     }
@@ -164,12 +164,13 @@ impl File {
         &self.opened.name
     }
 
-    /// The put that brought it: what tells it from others that have, had or will have its name.
+    /// The put that made it: it distinguishes the file from earlier and later ones of the same
+    /// name.
     pub fn put_id(&self) -> PutId {
         self.layout().file.file.put
     }
 
-    /// The file's bytes.
+    /// The file's size in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.layout().file.file.size_bytes
     }
@@ -187,12 +188,12 @@ impl File {
         self.opened.encoded.is_some()
     }
 
-    /// The layout as it was last looked up.
+    /// The layout as last looked up.
     pub(crate) fn layout(&self) -> Arc<Layout> {
         Arc::clone(&lock(&self.opened.layout))
     }
 
-    /// Looks the layout up anew.
+    /// Looks the layout up again.
     ///
     /// # Errors
     /// [`ClientError::Replaced`]; [`ClientError::Refused`] when the file is gone.
@@ -206,8 +207,8 @@ impl File {
         Ok(())
     }
 
-    /// Looks the layout up anew if the coordinator answers soon. A read goes on by the layout that is
-    /// known: nodes refuse an old one.
+    /// Looks the layout up again if the coordinator answers soon. Otherwise a read goes on with the
+    /// known layout: nodes refuse a stale one.
     ///
     /// # Errors
     /// As [`File::refresh`], but never for want of the coordinator.
@@ -222,7 +223,7 @@ impl File {
         }
     }
 
-    /// Bytes of a stripe that is full.
+    /// Data bytes of a full stripe.
     pub(crate) fn full_stripe_bytes(&self) -> Result<u64, ClientError> {
         let layout = self.layout();
         let spec = &layout.file.pool.spec;
@@ -240,12 +241,12 @@ impl File {
         pieces.collect()
     }
 
-    /// Cuts a range of the file at the borders of its stripes.
+    /// Splits a range of the file at the borders of its stripes.
     pub(crate) fn extents(&self, range: ByteRange) -> Vec<Extent> {
         extents(&self.layout().starts, range)
     }
 
-    /// A stripe as planners see it.
+    /// A stripe for planners.
     pub(crate) fn stripe<'a>(
         &'a self,
         record: &'a StripeRecord,
@@ -261,7 +262,7 @@ impl File {
         }
     }
 
-    /// Works on the guess of a stripe's primary.
+    /// Updates the guess of a stripe's primary.
     pub(crate) fn with_primary<R>(
         &self,
         stripe: StripeId,
@@ -272,6 +273,6 @@ impl File {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Layouts are replaced whole, and a guess is only a guess.
+    // Layouts are replaced as a whole, and a guess may be wrong.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

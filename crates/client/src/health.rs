@@ -1,29 +1,31 @@
-//! What this client has met of nodes lately: which of them had better be asked last, how long reads
-//! take, and how many of them may be asked for twice.
+//! This client's recent experience with nodes: which of them to ask last, how long reads take, and
+//! how many of them may be hedged.
 //!
-//! It is a memory that fades and proves nothing. Whether a node is failed, the coordinator declares.
+//! This memory fades and proves nothing. The coordinator declares nodes as failed.
 
 use gabion_layout::NodeId;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How long a node is asked last after its first failure; it doubles with each further one.
+/// How long a node is asked last after its first failure, in milliseconds; doubles with each
+/// further one.
 const AILING_FIRST_MS: u64 = 1_000;
-/// The longest.
+/// Longest such time.
 const AILING_MAX_MS: u64 = 16_000;
-/// A node is suspected aloud at most once in so long.
+/// Shortest interval between two reports of the same node to the coordinator.
 const TELL_EVERY_MS: u64 = 1_000;
-/// Latencies of each kind of reads that are remembered.
+/// Latencies remembered for each kind of reads.
 const LATENCY_COUNT: usize = 128;
-/// Fewer say nothing about the 99th percentile.
+/// Fewest latencies that give a 99th percentile.
 const LATENCY_COUNT_MIN: usize = 16;
-/// The limits of how long a read waits for its first source, and how long while nothing is known.
+/// Limits of the delay before a read asks a second source, and the delay while nothing is known.
 const HEDGE_AFTER_MIN_MS: u64 = 10;
 const HEDGE_AFTER_MAX_MS: u64 = 500;
 const HEDGE_AFTER_DEFAULT_MS: u64 = 250;
-/// Each read allows so much of another one's second source: one in twenty is asked for twice.
+/// Share of hedged reads: each read earns this part of another one's second source, so one in
+/// twenty is hedged.
 const HEDGE_SHARE: f64 = 0.05;
-/// Second sources that may be saved up.
+/// Most second sources that accumulate.
 const HEDGES_MAX: f64 = 8.0;
 /// Upper bounds of the first kinds of reads, in bytes; larger reads are the last kind.
 const KIND_BYTES: [u64; 2] = [64 << 10, 1 << 20];
@@ -40,7 +42,7 @@ struct Memory {
     hedges: f64,
 }
 
-/// Since when a node is asked last, in milliseconds of the client's clock.
+/// The time during which a node is asked last, in milliseconds of the client's clock.
 #[derive(Debug)]
 struct Ailment {
     until: u64,
@@ -66,7 +68,8 @@ impl Default for Memory {
 }
 
 impl Health {
-    /// A node has failed a read or was too slow for it. Whether the coordinator should hear of it now.
+    /// Notes that a node has failed a read or was too slow for it. Returns whether to report it to
+    /// the coordinator now.
     pub(crate) fn note_failed(&self, node: NodeId, now_ms: u64) -> bool {
         let mut memory = self.lock();
         let ailment = memory.nodes.entry(node).or_insert(Ailment {
@@ -91,7 +94,7 @@ impl Health {
         is_due
     }
 
-    /// Nodes that had better be asked last.
+    /// Nodes to ask last.
     pub(crate) fn ailing(&self, now_ms: u64) -> Vec<NodeId> {
         let memory = self.lock();
         let ailing = memory
@@ -101,14 +104,14 @@ impl Health {
         ailing.map(|(&node, _)| node).collect()
     }
 
-    /// Notes how long a read of `bytes` bytes took.
+    /// Notes the time of a read of `bytes` bytes.
     pub(crate) fn note_read(&self, bytes: u64, took_ms: u64) {
         let mut memory = self.lock();
         memory.latencies[kind(bytes)].note(took_ms);
         memory.hedges = (memory.hedges + HEDGE_SHARE).min(HEDGES_MAX);
     }
 
-    /// After how long a read of this size asks a second source.
+    /// Delay after which a read of this size asks a second source.
     pub(crate) fn hedge_after_ms(&self, bytes: u64) -> u64 {
         let p99_ms = self.lock().latencies[kind(bytes)].p99_ms();
         p99_ms.map_or(HEDGE_AFTER_DEFAULT_MS, |p99_ms| {
@@ -116,7 +119,7 @@ impl Health {
         })
     }
 
-    /// Takes one second source of those that are allowed, if there is one.
+    /// Takes one of the allowed second sources, if there is one.
     pub(crate) fn take_hedge(&self) -> bool {
         let mut memory = self.lock();
         let may = memory.hedges >= 1.0;
@@ -161,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_that_failed_is_asked_last_for_longer_each_time() {
+    fn each_failure_doubles_the_time_during_which_a_node_is_asked_last() {
         let (health, node) = (Health::default(), NodeId(3));
         let at = |seconds: u64| 7 + AILING_FIRST_MS * seconds;
         assert!(
@@ -178,13 +181,13 @@ mod tests {
             "the second time it lasts twice as long"
         );
         assert_eq!(health.ailing(at(3)), []);
-        // When it has been well for a while, it is as new.
+        // After it has been well for some time, its history is cleared.
         health.note_failed(node, at(5));
         assert_eq!(health.ailing(at(6)), []);
     }
 
     #[test]
-    fn the_delay_is_what_one_read_in_a_hundred_exceeds_within_limits() {
+    fn the_delay_is_the_99th_percentile_within_limits() {
         let health = Health::default();
         assert_eq!(health.hedge_after_ms(1), HEDGE_AFTER_DEFAULT_MS);
         (0..100).for_each(|_| health.note_read(1, 1));
@@ -201,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn one_read_in_twenty_may_be_asked_for_twice() {
+    fn one_read_in_twenty_may_be_hedged() {
         let health = Health::default();
         let mut saved_up = 0;
         while health.take_hedge() {

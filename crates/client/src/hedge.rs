@@ -1,9 +1,9 @@
-//! Hedged reads: when a read takes longer than nearly all of its kind did, its bytes are asked for a
-//! second time without the nodes that have not delivered, or, where nodes pass them on to each other,
-//! directly from each. The first whole answer counts, and the other request ends.
+//! Hedged reads: when a read takes longer than nearly all of its kind did, its bytes are requested
+//! again without the nodes that have not delivered, or, where nodes forward them to each other,
+//! directly from each. The first complete answer counts, and the other request ends.
 //!
-//! Second requests are few by a budget ([`crate::health`]): where all nodes are slow because there is
-//! too much to do, they would make it worse.
+//! A budget ([`crate::health`]) limits second requests: if all nodes are overloaded, they would add
+//! to the load.
 
 use crate::extent::Extent;
 use crate::read::{Moment, Reading};
@@ -14,12 +14,12 @@ use gabion_protocol::message::CoordinatorRequest;
 use std::pin::pin;
 use std::sync::Arc;
 
-/// How long the coordinator may take to hear of a suspicion.
+/// Time limit of reporting a suspicion to the coordinator.
 const SUSPECT_DEADLINE_MS: u64 = 2_000;
 
 impl Client {
-    /// Has a node asked last for a while, since it has failed a read, and lets the coordinator look
-    /// after it. Nobody waits for that.
+    /// Marks a node that has failed a read to be asked last for some time, and reports it to the
+    /// coordinator. Does not wait for that.
     pub(crate) fn suspect(&self, node: NodeId) {
         let now_ms = self.ports().now_ms();
         if node == NodeId::CLIENT || !self.shared.health.note_failed(node, now_ms) {
@@ -33,7 +33,7 @@ impl Client {
 }
 
 impl File {
-    /// Reads a piece of one stripe; none when the file's stripes have other borders by now.
+    /// Reads a piece of one stripe; none if the file's stripes now have other borders.
     pub(crate) async fn read_within(&self, extent: Extent) -> Result<Option<Moment>, ClientError> {
         let (health, bytes) = (&self.client.shared.health, extent.range.length);
         let began_ms = self.client.ports().now_ms();
@@ -75,7 +75,8 @@ impl File {
         }
     }
 
-    /// Suspects the nodes of chunks that have delivered nothing while others have delivered all.
+    /// Suspects the nodes of chunks that have delivered nothing while others have delivered
+    /// everything.
     fn suspect_holders(&self, extent: Extent, slow: &[ChunkIndex], awaited: &[ChunkIndex]) {
         let layout = self.layout();
         let Some(stripe) = layout.find(&extent) else {

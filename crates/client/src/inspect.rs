@@ -1,5 +1,4 @@
-//! Looking at the cluster: a file's redundancy, what plans would do, what the wire has carried,
-//! what a scrub finds.
+//! Inspection of the cluster: a file's redundancy, plans, network traffic, scrub results.
 
 use crate::client::check;
 use crate::extent::within_file;
@@ -18,52 +17,52 @@ use gabion_protocol::message::{
 };
 use std::collections::BTreeMap;
 
-/// Slice size of the repair plans that are shown; the coordinator's default.
+/// Slice size of the displayed repair plans; the coordinator's default.
 const REPAIR_SLICE_BYTES: u64 = 32 << 10;
-/// How long a node may take to say what it sent.
+/// Time limit of a node's traffic report.
 const METER_DEADLINE_MS: u64 = 5_000;
-/// How long a scrub of the whole cluster may take: it reads every stored byte.
+/// Time limit of a scrub of the whole cluster: it reads every stored byte.
 const SCRUB_DEADLINE_MS: u64 = 24 * 3600 * 1000;
 
-/// A file, where it is, and what it survives.
+/// A file, its location, and the failures that it survives.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileStat {
     /// The file's layout.
     pub layout: FileLayout,
-    /// For each stripe, how many further losses of chunks it survives, whichever they are; -1 when it has lost data. While updates of it wait for their parity that is what their copies
-    /// survive, if that is less.
+    /// For each stripe, the number of further lost chunks that it survives in any combination; -1
+    /// when it has lost data. While updates of it wait for parity, the number that their copies
+    /// survive, if that is lower.
     pub failures_left: Vec<i32>,
 }
 
 /// A plan as the cluster would run it now.
 #[derive(Clone, Debug)]
 pub struct Planned {
-    /// The plan, which has passed its check.
+    /// The plan, which has been checked.
     pub plan: Plan,
-    /// The code that it is for.
+    /// Its code.
     pub code: Code,
-    /// The topology, to count its cost.
+    /// The topology, to compute its cost.
     pub topology: Topology,
 }
 
-/// Payload bytes that were sent, as the senders counted them, and what plans have said of them.
+/// Payload bytes sent, by the senders' meters, and the planned ones.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ClusterMeters {
-    /// By node, since it started.
+    /// By node, since its start.
     pub nodes: BTreeMap<NodeId, Meter>,
     /// By this client, since it connected.
     pub client: Meter,
-    /// What all were to send, as those say who have run the plans: primaries for updates and commits, the
-    /// coordinator for commits before repairs and for data grouping, and this client for what it puts and
-    /// reads. Repairs, and other clients' puts and reads, are in the meters alone, and so are runs that
-    /// failed half-way.
+    /// Planned traffic, as reported by the runners of plans: primaries for updates and commits, the
+    /// coordinator for commits before repairs and for data grouping, and this client for its puts
+    /// and reads. Repairs, other clients' puts and reads, and failed runs are in the meters only.
     pub planned: Meter,
     /// Nodes that did not answer.
     pub unreachable: Vec<NodeId>,
 }
 
 impl ClusterMeters {
-    /// All counts added up.
+    /// The sum of all meters.
     pub fn sum(&self) -> Meter {
         let mut sum = self.client.clone();
         for meter in self.nodes.values() {
@@ -73,28 +72,29 @@ impl ClusterMeters {
     }
 }
 
-/// What a scrub found.
+/// The result of a scrub.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScrubReport {
     /// Chunks verified.
     pub chunk_count: u64,
     /// Bytes verified.
     pub bytes: u64,
-    /// What is wrong; it is being repaired.
+    /// Damage found; it is being repaired.
     pub damage: Vec<Damage>,
-    /// Nodes that could not be asked.
+    /// Nodes that did not answer.
     pub unreachable: Vec<NodeId>,
 }
 
 impl Client {
-    /// Where a file is, and how many more failures each of its stripes survives.
+    /// The location of a file, and the further failures that each of its stripes survives.
     ///
     /// # Errors
     /// Those of [`Client::open`].
     pub async fn stat(&self, name: &str) -> Result<FileStat, ClientError> {
         let file = self.open(name).await?;
         let layout = file.layout().file.clone();
-        // Most stripes have lost the same, nothing, and for some codes it takes long to say what that leaves.
+        // Most stripes have the same losses, usually none, and for some codes the computation is
+        // slow.
         let mut known: BTreeMap<(PoolId, Vec<ChunkIndex>), i32> = BTreeMap::new();
         let left = |stripe: &StripeRecord| {
             let lost = lost_for_good(stripe, &layout.nodes);
@@ -141,7 +141,7 @@ impl Client {
         }
     }
 
-    /// What all nodes, and this client, have sent so far.
+    /// Traffic of all nodes and this client so far.
     ///
     /// # Errors
     /// Those of [`Client::nodes`]; nodes that do not answer are listed.
@@ -174,7 +174,7 @@ impl Client {
         Ok(meters)
     }
 
-    /// What the disks of all nodes have done since these started. Nodes that do not answer are left out.
+    /// Disk counters of all nodes since their start. Nodes that do not answer are left out.
     ///
     /// # Errors
     /// Those of [`Client::nodes`].
@@ -227,9 +227,9 @@ impl Client {
 
     /// The plan of the repair of one chunk of the file's `stripe_at`-th stripe, from 0.
     ///
-    /// It counts as lost even if it is there. The node that gets it is the first that is up and
-    /// holds nothing of the stripe, in the lost chunk's rack if there is one; the coordinator
-    /// chooses among such nodes at random.
+    /// The chunk counts as lost even if it exists. Its new node is the first that is up and holds
+    /// nothing of the stripe, in the lost chunk's rack if there is one; the coordinator chooses
+    /// among such nodes at random.
     ///
     /// # Errors
     /// [`ClientError::Usage`] when there is no such stripe or chunk, or too few chunks are left;
@@ -282,7 +282,7 @@ impl Client {
     }
 }
 
-/// The node that would get a lost chunk; its present one when there is no other.
+/// The new node of a lost chunk; its present one if there is no other.
 fn requestor(layout: &Layout, record: &StripeRecord, chunk: ChunkIndex) -> NodeId {
     let present = record.nodes[chunk.at()];
     let rack = layout.topology.rack_of(present);

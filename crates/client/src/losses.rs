@@ -1,10 +1,10 @@
-//! Which chunks of a stripe can be used, as far as the client knows: pure functions of the layout.
+//! The usable chunks of a stripe, as far as the client knows: pure functions of the layout.
 
 use gabion_layout::{ChunkIndex, NodeId, StripeRecord};
 use gabion_protocol::message::{Liveness, NodeStatus};
 use std::collections::BTreeSet;
 
-/// Chunks that are gone until they are repaired: stale ones, and those on nodes that have been
+/// Chunks that are lost until they are repaired: stale ones, and those on nodes that have been
 /// declared failed.
 pub(crate) fn lost_for_good(stripe: &StripeRecord, nodes: &[NodeStatus]) -> Vec<ChunkIndex> {
     let is_lost = |&chunk: &ChunkIndex| {
@@ -17,8 +17,8 @@ pub(crate) fn lost_for_good(stripe: &StripeRecord, nodes: &[NodeStatus]) -> Vec<
     stripe.chunks().filter(is_lost).collect()
 }
 
-/// Chunks that a read had better do without: those that are gone, those on nodes whose lease has
-/// run out, and those that have failed it already.
+/// Chunks that a read should avoid: lost ones, those on nodes with an expired lease, and those that
+/// have failed it already.
 pub(crate) fn lost_for_now(
     stripe: &StripeRecord,
     nodes: &[NodeStatus],
@@ -40,18 +40,18 @@ fn liveness_of(stripe: &StripeRecord, nodes: &[NodeStatus], chunk: ChunkIndex) -
         .map(|status| status.liveness)
 }
 
-/// A guess of who a stripe's primary is, and what is known from asking.
+/// A guess of a stripe's primary, with the results of earlier requests.
 #[derive(Debug, Default)]
 pub(crate) struct PrimaryGuess {
-    /// A node said that this one is.
+    /// The node that another node named.
     named: Option<NodeId>,
-    /// Nodes that did not answer lately.
+    /// Nodes that did not answer recently.
     silent: Vec<NodeId>,
 }
 
 impl PrimaryGuess {
-    /// Whom to ask next: whoever was named; else the holder of the first chunk whose node is up and
-    /// has not been silent. Any node will do, since it becomes the primary or knows who is.
+    /// The node to ask next: the named one; else the holder of the first chunk whose node is up and
+    /// has not been silent. Any node will do, since it becomes the primary or knows it.
     pub(crate) fn next(&mut self, stripe: &StripeRecord, nodes: &[NodeStatus]) -> Option<NodeId> {
         if self.named.is_some() {
             return self.named;
@@ -67,12 +67,12 @@ impl PrimaryGuess {
         up.into_iter().find(|node| !self.silent.contains(node))
     }
 
-    /// `node` is the primary, it or another one says.
+    /// Notes that `node` is the primary, by its own or another node's reply.
     pub(crate) fn name(&mut self, node: NodeId) {
         self.named = Some(node);
     }
 
-    /// `node` did not answer, or cannot serve.
+    /// Notes that `node` did not answer, or cannot serve.
     pub(crate) fn pass_over(&mut self, node: NodeId) {
         self.named = None;
         self.silent.push(node);
@@ -126,7 +126,7 @@ mod tests {
             [1, 2, 3, 4]
         );
         assert_eq!(numbers(&lost_for_good(&stripe, &nodes)), [2, 3]);
-        // A node that the coordinator does not list is no node to read from.
+        // A node that the coordinator does not list cannot be read from.
         nodes.pop();
         assert_eq!(
             numbers(&lost_for_now(&stripe, &nodes, &BTreeSet::new())),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_primary_is_whoever_is_named_or_the_first_that_is_not_silent() {
+    fn the_primary_is_the_named_node_or_the_first_that_is_not_silent() {
         use Liveness::{Suspect, Up};
         let (stripe, nodes) = setting(&[Suspect, Up, Up, Up], &[]);
         let mut guess = PrimaryGuess::default();
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(guess.next(&stripe, &nodes), Some(NodeId(11)));
         guess.pass_over(NodeId(11));
         assert_eq!(guess.next(&stripe, &nodes), Some(NodeId(12)));
-        // When all have been silent, they are asked anew.
+        // When all have been silent, they are asked again.
         guess.pass_over(NodeId(12));
         assert_eq!(guess.next(&stripe, &nodes), Some(NodeId(11)));
         let (_, down) = setting(&[Suspect; 4], &[]);

@@ -1,4 +1,4 @@
-//! The client's own end of a plan: bytes in memory instead of a disk.
+//! The client's part of a plan: bytes in memory instead of a disk.
 
 use bytes::Bytes;
 use futures::FutureExt;
@@ -10,7 +10,7 @@ use gabion_protocol::run::LocalIo;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// The new data of a whole stripe, data chunk behind data chunk.
+/// The new data of a whole stripe, data chunks concatenated.
 pub(crate) struct Segment {
     pub(crate) bytes: Bytes,
     pub(crate) chunk_bytes: u64,
@@ -43,11 +43,11 @@ impl LocalIo for Segment {
     }
 }
 
-/// Room for ranges of a stripe that are read, one behind the other.
+/// Buffer for ranges of a stripe that are read, concatenated.
 pub(crate) struct ReadBuffer {
     ranges: Vec<ChunkRange>,
     bytes: Mutex<Vec<u8>>,
-    /// How many bytes of each range are still to come.
+    /// Bytes of each range that are still missing.
     left_bytes: Vec<AtomicU64>,
 }
 
@@ -62,19 +62,19 @@ impl ReadBuffer {
         }
     }
 
-    /// What was read, once all of it was.
+    /// The bytes, once all of them were read.
     pub(crate) fn take(&self) -> Vec<u8> {
         std::mem::take(&mut *self.bytes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The chunks of which something is still to come.
+    /// The chunks with missing bytes.
     pub(crate) fn awaited(&self) -> Vec<ChunkIndex> {
         let parts = self.ranges.iter().zip(&self.left_bytes);
         let awaited = parts.filter(|(_, left)| left.load(Ordering::Relaxed) > 0);
         awaited.map(|(part, _)| part.chunk).collect()
     }
 
-    /// Where bytes of a chunk go, if they were asked for, and of which range they are.
+    /// The position of a chunk's bytes, if they were requested, and their range.
     fn position(&self, chunk: ChunkIndex, range: ByteRange) -> Option<(usize, usize)> {
         let mut before = 0;
         for (at, part) in self.ranges.iter().enumerate() {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_takes_what_was_asked_for_in_any_order() {
+    fn a_buffer_takes_requested_bytes_in_any_order() {
         let asked = |chunk, offset, length| ChunkRange {
             chunk,
             range: ByteRange::new(offset, length),

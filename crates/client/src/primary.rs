@@ -1,4 +1,4 @@
-//! Questions to a stripe's primary, wherever it is.
+//! Requests to a stripe's primary, wherever it is.
 
 use crate::File;
 use crate::file::Layout;
@@ -8,15 +8,15 @@ use gabion_protocol::message::{NodeReply, NodeRequest, Refusal};
 use gabion_protocol::ports::{CallError, until_hung};
 use std::pin::pin;
 
-/// How many times in a row one node may name another as the primary. A lease moves rarely; nodes
-/// that name each other need time to find out.
+/// Most times in a row that a node may name another as the primary. A lease moves rarely; nodes
+/// that name each other need time to find the holder.
 const REDIRECTS_MAX: u32 = 3;
 
-/// Why a stripe's primary has not done what it was asked, as far as is known.
+/// Why a stripe's primary has not carried out a request, as far as is known.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct NotDone {
     pub(crate) refusal: Refusal,
-    /// If it was asked for an update: whether a part of that may have begun, or may yet begin.
+    /// For an update: whether a part of it may have begun, or may yet begin.
     pub(crate) may_have_begun: bool,
 }
 
@@ -45,23 +45,23 @@ impl NotDone {
     }
 }
 
-/// What a node has done, or what its refusal says.
+/// The result of a node's reply.
 fn heard(reply: NodeReply) -> Result<NodeReply, NotDone> {
     match reply {
-        // It has given its reason before it did anything.
+        // It has refused before it did anything.
         NodeReply::NotBegun(refusal) => Err(NotDone::unbegun(refusal)),
-        // It may be the reason of a part of it.
+        // This may be the refusal of a part of it.
         NodeReply::Refused(refusal) => Err(NotDone::uncertain(refusal)),
         reply => Ok(reply),
     }
 }
 
 impl File {
-    /// Asks a stripe's primary, following those who name another one.
+    /// Asks a stripe's primary, and follows replies that name another one.
     ///
     /// # Errors
-    /// The last refusal. [`Refusal::Unavailable`] when a node did not answer: whether it did what
-    /// it was asked is not known then, unless it could not be asked.
+    /// The last refusal. [`Refusal::Unavailable`] when a node did not answer: then it is unknown
+    /// whether it carried out the request, unless it could not be reached.
     pub(crate) async fn ask_primary(
         &self,
         layout: &Layout,
@@ -133,9 +133,9 @@ impl File {
         }
     }
 
-    /// Up to which update a stripe is settled, and the term that vouches for it; never before an
-    /// update that was acknowledged when this was called. `settle` has it settled anew, and with
-    /// `reconstruct` parity has everything up to it.
+    /// The update up to which a stripe is settled, and the term that guarantees it; never before an
+    /// update that was acknowledged when this was called. With `settle` it is settled again, and
+    /// with `reconstruct` parity includes everything up to it.
     pub(crate) async fn ask_mark(
         &self,
         layout: &Layout,

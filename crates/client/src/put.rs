@@ -1,6 +1,6 @@
-//! Storing a file: stripe by stripe, encoded here, each chunk sent straight to its node. The file
-//! becomes visible when every chunk is durable, all at once. A stripe that a node does not take is
-//! placed anew.
+//! Stores a file: stripe by stripe, encoded here, each chunk sent straight to its node. The file
+//! becomes visible atomically when every chunk is durable. A stripe that a node does not take is
+//! placed again.
 
 use crate::client::{check, code_of, topology};
 use crate::elsewhere::{Shunned, Storing};
@@ -23,31 +23,31 @@ use std::sync::Arc;
 
 /// Slice size of encodings, in bytes.
 const ENCODE_SLICE_BYTES: u64 = 256 << 10;
-/// How often the coordinator hears that a put is alive; well below the minute after which it would
-/// give the put up, in milliseconds.
+/// Interval of the client's signs of life for a put, in milliseconds; well below the minute after
+/// which the coordinator aborts the put.
 const TOUCH_EVERY_MS: u64 = 10_000;
-/// How long the coordinator may take to answer about a put.
+/// Time limit of the coordinator's answer about a put.
 const COORDINATOR_DEADLINE_MS: u64 = 10_000;
 
-/// A file that was stored.
+/// A stored file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PutSummary {
-    /// What tells the file from others that have, had or will have its name.
+    /// Distinguishes the file from earlier and later ones of the same name.
     pub put: PutId,
-    /// The file's bytes.
+    /// The file's size in bytes.
     pub size_bytes: u64,
-    /// Stripes that hold them.
+    /// Number of its stripes.
     pub stripe_count: u64,
-    /// Bytes of all their chunks that are stored, parity and padding included.
+    /// Stored bytes of all chunks, with parity and padding.
     pub stored_bytes: u64,
-    /// Chunks that are not stored, since their nodes have failed and the others are too few. Each stripe
-    /// survives the loss of one more; repairs make them.
+    /// Chunks that are not stored, since their nodes have failed and the others are too few. Each
+    /// stripe survives the loss of one more; repairs make them.
     pub left_out_count: u64,
     /// The pool.
     pub pool: PoolRecord,
 }
 
-/// A put that the coordinator has made room for.
+/// A put with stripes reserved by the coordinator.
 struct Begun {
     put: PutId,
     pool: PoolRecord,
@@ -55,7 +55,7 @@ struct Begun {
     encoder: Arc<Encoder>,
 }
 
-/// What encoding needs beside a stripe.
+/// Parameters of encoding besides the stripe.
 pub(crate) struct Encoder {
     pub(crate) client: Client,
     pub(crate) code: Code,
@@ -64,17 +64,18 @@ pub(crate) struct Encoder {
 }
 
 impl Client {
-    /// Stores the next `size_bytes` bytes of `source` as a file; the pool may be left out when
-    /// there is only one.
+    /// Stores the next `size_bytes` bytes of `source` as a file; the pool may be omitted when there
+    /// is only one.
     ///
-    /// The file is visible when this returns without an error, whole and on durable storage, and
-    /// not before. If this fails or is dropped, what was stored is reclaimed.
+    /// The file becomes visible, complete and durable, when this returns without an error, and not
+    /// before. If this fails or is dropped, stored chunks are reclaimed.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] for names, pools and sizes that cannot be;
-    /// [`ClientError::SourceTooShort`]; [`ClientError::Io`] of the source; [`ClientError::Node`] and
-    /// [`ClientError::Late`] when nodes do not store their chunks, and others cannot in time;
-    /// [`ClientError::NoCoordinator`], after which alone it is possible that the file is stored nevertheless.
+    /// [`ClientError::Refused`] for invalid names, pools and sizes;
+    /// [`ClientError::SourceTooShort`]; [`ClientError::Io`] of the source; [`ClientError::Node`]
+    /// and [`ClientError::Late`] when nodes do not store their chunks, and others cannot in time;
+    /// [`ClientError::NoCoordinator`], the only error after which the file may be stored
+    /// nevertheless.
     pub async fn put(
         &self,
         name: &str,
@@ -147,7 +148,7 @@ impl Client {
         })
     }
 
-    /// Makes the file visible. If an answer was lost, the next one says the same.
+    /// Makes the file visible. If an answer was lost, a repetition gives the same one.
     async fn commit_put(&self, name: &str, put: PutId) -> Result<(), ClientError> {
         let mut attempts = self.attempts(format!("making {name} visible"), 0);
         loop {
@@ -164,8 +165,8 @@ impl Client {
     }
 }
 
-/// Encodes and stores all stripes, a few at a time, while the source is being read. Gives them as they are
-/// stored, in no order.
+/// Encodes and stores all stripes, a few at a time, while the source is being read. Returns them as
+/// they are stored, unordered.
 async fn store_all(
     begun: &Begun,
     mut source: impl AsyncRead + Unpin,
@@ -180,7 +181,7 @@ async fn store_all(
     progress.advanced(0, size_bytes);
     for record in &begun.stripes {
         let shape = geometry(spec, record.chunk_bytes)?;
-        // The stripe that is being read takes as much memory as one that is being stored.
+        // The stripe being read takes as much memory as one being stored.
         let in_flight_count = begun.encoder.client.in_flight_count(shape.stripe_bytes());
         while storing.len() >= in_flight_count {
             done_bytes += next_stored(&mut storing, &mut stored).await?;
@@ -211,7 +212,7 @@ async fn store_all(
     Ok(stored)
 }
 
-/// Waits for a stripe that is being stored. Gives its file's bytes.
+/// Waits for a stripe that is being stored. Returns its bytes of the file.
 async fn next_stored(
     storing: &mut FuturesUnordered<Task<Result<(u64, StripeRecord), ClientError>>>,
     stored: &mut Vec<StripeRecord>,
@@ -224,7 +225,7 @@ async fn next_stored(
     Ok(data_bytes)
 }
 
-/// The next `data_bytes` bytes of the source, with zeros behind them up to a whole stripe.
+/// The next `data_bytes` bytes of the source, padded with zeros to a whole stripe.
 async fn read_segment(
     source: &mut (impl AsyncRead + Unpin),
     data_bytes: u64,
@@ -253,8 +254,8 @@ async fn read_segment(
 }
 
 impl Encoder {
-    /// Encodes a segment; returns when all chunks of its stripe are durable but those that are left out, or
-    /// one is not.
+    /// Encodes a segment; returns when all chunks of its stripe are durable except those left out,
+    /// or when one fails.
     pub(crate) async fn store(
         &self,
         record: &StripeRecord,
@@ -306,7 +307,7 @@ pub(crate) fn place(node: NodeId) -> String {
     }
 }
 
-/// Keeps a put alive, and gives it up unless it is released.
+/// Keeps a put alive, and aborts it unless it is released.
 pub(crate) struct Keeper {
     ports: Arc<dyn ClientPorts>,
     put: PutId,
@@ -316,14 +317,13 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Says from now on that often that the put is alive.
+    /// Sends a sign of life of the put at this interval.
     pub(crate) fn new(ports: Arc<dyn ClientPorts>, put: PutId, touch_every_ms: u64) -> Self {
         let touching = Arc::clone(&ports);
         let touching = Task::spawn(&*ports, async move {
             loop {
                 touching.sleep_ms(touch_every_ms).await;
-                // One that is lost is made up for by the next; if the put is gone, its commit says
-                // so.
+                // A lost one is replaced by the next; if the put is gone, its commit reports that.
                 let touch = CoordinatorRequest::TouchPut(put);
                 let _ = touching
                     .call_coordinator(touch, COORDINATOR_DEADLINE_MS)
@@ -338,16 +338,16 @@ impl Keeper {
         }
     }
 
-    /// The put is committed.
+    /// Releases a committed put.
     pub(crate) fn release(&mut self) {
         self.is_owed = false;
     }
 
-    /// Gives the put up, and waits a moment until the coordinator knows.
+    /// Aborts the put, and waits briefly until the coordinator knows.
     pub(crate) async fn abort(&mut self) {
         self.is_owed = false;
         let abort = CoordinatorRequest::AbortPut(self.put);
-        // If it does not hear of this, it gives the put up when nobody touches it any more.
+        // If the coordinator does not receive this, it aborts the put at its timeout.
         let _ = self.ports.call_coordinator(abort, 1_000).await;
     }
 }

@@ -1,11 +1,11 @@
-//! Reading: each stripe's piece by one plan, from the chunks themselves where they can be read and
-//! through the code where not.
+//! Reads: each stripe's piece by one plan, from the chunks themselves if they are readable and
+//! otherwise through the code.
 //!
-//! A plain read of one chunk needs no cut: its node serves what is committed. As soon as several
-//! nodes contribute, their bytes must be of one moment. The nodes of a plain read say as of which
-//! update they read; if they differ, and in every degraded read, the stripe's primary names its
+//! A plain read of one chunk needs no cut: its node serves committed bytes. If several nodes
+//! contribute, their bytes must be of one moment. The nodes of a plain read report the update as of
+//! which they read. If they differ, and in every degraded read, the stripe's primary gives its
 //! committed mark and all nodes read exactly as of that. So one more round is enough however many
-//! updates go on, unless a node has folded later ones into its chunk; then a newer mark is taken.
+//! updates go on, unless a node has merged later ones into its chunk; then a newer mark is taken.
 
 use crate::attempts::Attempts;
 use crate::client::check;
@@ -33,40 +33,40 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Slice size of reads, in bytes.
 const READ_SLICE_BYTES: u64 = 256 << 10;
 
-/// What a read of one stripe has found out so far.
+/// The state of a read of one stripe.
 #[derive(Default)]
 pub(crate) struct Reading {
-    /// Exactly as of which update it is; none where each node may say.
+    /// Its exact cut; none if each node may choose.
     pub(crate) cut: Option<ChosenCut>,
-    /// Whether it has to go through the code, so that the code must have everything up to the cut.
+    /// Whether it has to go through the code, so that parity must include everything up to the cut.
     pub(crate) reconstructs: bool,
     /// Chunks that failed this read.
     avoided: BTreeSet<ChunkIndex>,
-    /// Chunks that a cut of a quorum says nothing of: their nodes may know nothing of updates up to it.
+    /// Chunks that a quorum's cut does not cover: their nodes may lack updates up to it.
     unreadable: Vec<ChunkIndex>,
-    /// Whether all nodes that help send to the client itself, since one may not hear another.
+    /// Whether all helping nodes send to the client itself, since one may not reach another.
     is_direct: bool,
-    /// What has been delivered to the attempt under way.
+    /// Deliveries of the current attempt.
     pub(crate) delivered: Arc<Delivered>,
 }
 
-/// What the nodes of a read's latest attempt have delivered, for who looks from outside.
+/// Deliveries of a read's latest attempt, for observers.
 #[derive(Default)]
 pub(crate) struct Delivered(Mutex<Attempted>);
 
 #[derive(Default)]
 enum Attempted {
-    /// None was begun, or its nodes send to the client all that there is to send.
+    /// No attempt has begun, or its nodes send everything directly to the client.
     #[default]
     Nothing,
-    /// It reads chunks as they are.
+    /// It reads chunks directly.
     Chunks(Arc<ReadBuffer>),
-    /// It goes through the code, and nodes send to each other: it is not known for whom it waits.
+    /// It goes through the code, and nodes send to each other: the slow node is unknown.
     Chain,
 }
 
 impl Delivered {
-    /// The chunks that the attempt reads as they are and of which something is still to come.
+    /// The chunks that the attempt reads directly and that are incomplete.
     pub(crate) fn awaited(&self) -> Vec<ChunkIndex> {
         match &*self.lock() {
             Attempted::Chunks(buffer) => buffer.awaited(),
@@ -74,7 +74,8 @@ impl Delivered {
         }
     }
 
-    /// What a second source is to do otherwise than the attempt; none when it could do nothing.
+    /// The reading of a second source, which avoids the attempt's slow part; none if there is
+    /// nothing to avoid.
     pub(crate) fn second_source(&self) -> Option<Reading> {
         match &*self.lock() {
             Attempted::Nothing => None,
@@ -110,18 +111,19 @@ impl Delivered {
 pub(crate) struct Moment {
     pub(crate) bytes: Vec<u8>,
     pub(crate) stripe: StripeId,
-    /// All updates up to this one are in the bytes. Later ones may be too, so far as they changed
-    /// none of these bytes.
+    /// All updates up to this one are in the bytes. Later ones may be included if they changed none
+    /// of these bytes.
     pub(crate) sequence: Sequence,
 }
 
-/// Why an attempt did not succeed.
+/// Why an attempt failed.
 pub(crate) enum Trouble {
-    /// The primary must name a cut first.
+    /// The primary must give a cut first.
     NeedsCut { settle: bool, missing: String },
-    /// A node has no lease: a quorum must name a cut first.
+    /// A node has no lease: a quorum must give a cut first.
     NeedsQuorum { missing: String },
-    /// A part of the plan failed, or there is no plan without some chunks; what to do is done.
+    /// A part of the plan failed, or there is no plan without some chunks; all possible measures
+    /// are taken.
     Again { is_refresh: bool, missing: String },
 }
 
@@ -143,7 +145,7 @@ impl Reading {
         self.unreadable = stripe.chunks().filter(|c| !is_readable(c)).collect();
     }
 
-    /// The chunks that must not be read as of its cut, whatever else there is.
+    /// The chunks that must never be read as of its cut.
     fn forbidden(&self) -> &[ChunkIndex] {
         match self.cut {
             Some(ChosenCut::Agreed(..)) => &self.unreadable,
@@ -157,8 +159,8 @@ impl Reading {
         chunks.filter_map(|&chunk| stripe.node_of(chunk))
     }
 
-    /// Takes note of whether the next attempt reconstructs. A cut for reading chunks as they are may have
-    /// bytes that parity does not have yet.
+    /// Notes whether the next attempt reconstructs. A cut for direct reads of chunks may have bytes
+    /// that parity does not include yet.
     fn goes_through_code(&mut self, is_degraded: bool) {
         if is_degraded && !self.reconstructs {
             self.reconstructs = true;
@@ -166,7 +168,7 @@ impl Reading {
         }
     }
 
-    /// Does what can be done at once about a part that failed; none when nothing helps.
+    /// Takes the immediate measure for a failed part; none if none helps.
     fn apply(
         &mut self,
         remedy: ReadRemedy,
@@ -194,7 +196,7 @@ impl Reading {
     }
 }
 
-/// A read that can be run.
+/// A read ready to run.
 struct ReadPlan {
     plan: Plan,
     ranges: Vec<ChunkRange>,
@@ -210,7 +212,7 @@ impl Client {
         self.open(name).await?.read(range).await
     }
 
-    /// Writes a whole file to `sink`, in order, and flushes it. Returns the file's bytes.
+    /// Writes a whole file to `sink`, in order, and flushes it. Returns the file's size.
     ///
     /// # Errors
     /// Those of [`Client::open`] and [`File::read`]; [`ClientError::Io`] of the sink, which then
@@ -253,11 +255,11 @@ impl Client {
 }
 
 impl File {
-    /// Reads a range, which must lie within the file. What is of one stripe is as of one moment.
+    /// Reads a range, which must lie within the file. Bytes of one stripe are as of one moment.
     ///
     /// # Errors
     /// [`ClientError::Usage`] for a range outside of the file; [`ClientError::Late`] when too few
-    /// chunks could be read in time, with what was missing; [`ClientError::Node`] when a node
+    /// chunks could be read in time, with the last problem; [`ClientError::Node`] when a node
     /// refused for good; [`ClientError::Replaced`]; [`ClientError::NoCoordinator`] and
     /// [`ClientError::Refused`] when a new layout was needed.
     pub async fn read(&self, range: ByteRange) -> Result<Vec<u8>, ClientError> {
@@ -274,13 +276,14 @@ impl File {
         Ok(bytes)
     }
 
-    /// Reads a piece of one stripe, and says as of which of the stripe's updates. If the stripe becomes
-    /// others meanwhile, the piece is of all of these, and the answer is about the first.
+    /// Reads a piece of one stripe, and returns as of which of the stripe's updates. If other
+    /// stripes replace it in between, the piece covers all of these, and the update is of the
+    /// first.
     ///
     /// # Errors
     /// Those of [`File::read`].
     pub(crate) async fn read_extent(&self, extent: Extent) -> Result<Moment, ClientError> {
-        // A read that may be hedged is large, and every caller would carry it.
+        // Boxed: a read that may be hedged is large, and every caller would hold it.
         if let Some(moment) = Box::pin(self.read_within(extent)).await? {
             return Ok(moment);
         }
@@ -296,7 +299,7 @@ impl File {
         whole.ok_or_else(|| ClientError::unexpected("the coordinator"))
     }
 
-    /// Reads a piece of one stripe; none when the file's stripes have other borders by now.
+    /// Reads a piece of one stripe; none if the file's stripes now have other borders.
     pub(crate) async fn read_with(
         &self,
         extent: Extent,
@@ -311,7 +314,7 @@ impl File {
                 return Ok(None);
             };
             if last_id.replace(stripe.id).is_some_and(|id| id != stripe.id) {
-                // Cuts and bad chunks of a stripe say nothing about one that has replaced it.
+                // Cuts and bad chunks of a stripe do not apply to one that has replaced it.
                 *reading = Reading {
                     delivered: Arc::clone(&reading.delivered),
                     ..Reading::default()
@@ -325,7 +328,8 @@ impl File {
             match tried? {
                 Ok(moment) => return Ok(Some(moment)),
                 Err(Trouble::NeedsCut { settle, missing }) => {
-                    // A first cut is a part of the read and no failure, so it is not waited for.
+                    // A first cut is a part of the read and no failure, so there is no pause before
+                    // it.
                     if reading.cut.is_some() {
                         attempts.pause(&missing).await?;
                     }
@@ -410,7 +414,7 @@ impl File {
         }
     }
 
-    /// Does what can be done at once about an attempt's part that failed.
+    /// Takes the immediate measure for an attempt's failed part.
     fn blame(
         &self,
         failed: &PartFailed,
@@ -422,7 +426,7 @@ impl File {
         let remedy = read_remedy(failed.node, &failed.refusal, &participants, reading.cut);
         match remedy {
             ReadRemedy::AvoidNode(node) => self.client.suspect(node),
-            // It may be that one of the nodes does not hear another.
+            // One of the nodes may be unreachable for another.
             ReadRemedy::Refresh => reading.is_direct = true,
             _ => {}
         }
@@ -433,8 +437,7 @@ impl File {
         })
     }
 
-    /// Plans a read without the chunks that had better be left alone; if that cannot be, without
-    /// those only that are gone for good.
+    /// Plans a read without the chunks to avoid; if that is impossible, without the lost ones only.
     fn plan_read(
         &self,
         fleet: Fleet<'_>,
@@ -483,7 +486,7 @@ impl File {
                 Err(error) => return Err(broken(&error)),
             }
             if at == 1 {
-                // What failed once gets another chance, since there is no way around it.
+                // Avoided chunks get another chance, since there is no way around them.
                 reading.avoided.clear();
             }
         }
@@ -501,7 +504,7 @@ fn is_one_moment(as_of: &BTreeMap<NodeId, Sequence>) -> bool {
     marks.all(|mark| Some(mark) == first)
 }
 
-/// As of which updates the nodes read. The client's own part has no moment.
+/// The updates as of which the nodes read. The client's own part has none.
 fn of_nodes(as_of: &BTreeMap<NodeId, Sequence>) -> impl Iterator<Item = Sequence> {
     let nodes = as_of.iter().filter(|(node, _)| **node != NodeId::CLIENT);
     nodes.map(|(_, &mark)| mark)
@@ -532,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_source_does_without_who_is_late_or_without_the_chain() {
+    fn a_second_source_avoids_late_nodes_or_the_chain() {
         let parts = [1, 2].map(|chunk| ChunkRange {
             chunk: ChunkIndex(chunk),
             range: ByteRange::new(0, 8),

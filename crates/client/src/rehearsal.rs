@@ -1,6 +1,7 @@
-//! Repairs for their time alone: a plan moves the bytes and makes the chunks as in earnest, each is read
-//! back, and then they are removed again. No record of the stripe changes, and nobody who reads the
-//! stripe is concerned. Experiments time schemes so that the coordinator does not offer.
+//! Timed repairs without effect: a plan moves the bytes and makes the chunks as in a real repair,
+//! each is read back, and then they are removed again. No record of the stripe changes, and readers
+//! of the stripe are unaffected. Experiments use this to time schemes that the coordinator does not
+//! offer.
 
 use crate::client::check;
 use crate::{Client, ClientError};
@@ -14,7 +15,7 @@ use gabion_protocol::message::{
 };
 use std::time::Duration;
 
-/// How long a rehearsal, and afterwards the reading back of a chunk, may take.
+/// Time limit of a rehearsal, and of reading a chunk back afterwards.
 const DEADLINE_MS: u64 = 600_000;
 
 impl Client {
@@ -26,13 +27,13 @@ impl Client {
         self.lookup(name).await
     }
 
-    /// Carries out plans at the same time that repair or move chunks onto nodes which do not hold them,
-    /// has the chunks read back, and removes them. Gives the time until all of them were made. Each plan
-    /// comes with the record of its stripe, which nobody may change meanwhile.
+    /// Runs plans concurrently that repair or move chunks onto nodes which do not hold them, reads
+    /// the chunks back, and removes them. Returns the time until all of them were made. Each plan
+    /// comes with the record of its stripe, which must not change in between.
     ///
     /// # Errors
-    /// [`ClientError::Broken`] when a plan does not do what it is for, [`ClientError::Node`] when a node
-    /// fails, or a chunk is not whole.
+    /// [`ClientError::Broken`] when a plan does not achieve its goal, [`ClientError::Node`] when a
+    /// node fails, or a chunk is not whole.
     pub async fn rehearse(
         &self,
         code: &Code,
@@ -72,7 +73,7 @@ impl Client {
             spread_ms: 0,
         };
         let ran = run_plan(&*self.shared.ports, plan, &terms, |_| {
-            unreachable!("a repair moves bytes between nodes alone")
+            unreachable!("a repair moves bytes between nodes only")
         });
         let failed = |failed: gabion_protocol::initiate::PartFailed| ClientError::Node {
             what: format!("a repair of {} on {}", record.id, failed.node),
@@ -99,7 +100,7 @@ impl Client {
                 refusal: Refusal::Unavailable(error.peer).to_string(),
             })?;
             if !is_right(&reply) {
-                let what = format!("{node} has not made {chunk} well: {reply:?}");
+                let what = format!("{node} has not made {chunk} correctly: {reply:?}");
                 return Err(ClientError::Broken(what));
             }
         }
@@ -107,7 +108,7 @@ impl Client {
     }
 }
 
-/// The chunks that a plan makes, and where.
+/// The chunks that a plan makes, with their nodes.
 fn made(plan: &Plan) -> &[(ChunkIndex, NodeId)] {
     match &plan.goal {
         Goal::Repair { chunks } | Goal::Move { chunks } => chunks,

@@ -1,16 +1,16 @@
-//! What to do about a refusal: pure decisions, so that every one of them is in a table of tests.
+//! Reactions to a refusal: pure decisions, all covered by a table of tests.
 
 use crate::ClientError;
 use crate::cut::ChosenCut;
 use gabion_layout::{ChunkIndex, NodeId};
 use gabion_protocol::message::Refusal;
 
-/// Why an attempt to write came to nothing.
+/// Why an attempt to write failed.
 #[derive(Debug)]
 pub(crate) enum Setback {
-    /// Another may succeed; what was missing.
+    /// A retry may succeed; the problem.
     Again(String),
-    /// Trying again would not help.
+    /// A retry would not help.
     Last(ClientError),
 }
 
@@ -20,27 +20,27 @@ impl From<ClientError> for Setback {
     }
 }
 
-/// What a reader does about a part that failed.
+/// A reader's reaction to a failed part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ReadRemedy {
     /// Ask the primary up to which update the stripe is settled, and read exactly as of that one.
     TakeCut {
-        /// The primary has to settle the stripe anew first.
+        /// The primary has to settle the stripe again first.
         settle: bool,
     },
-    /// Ask a quorum of the stripe's nodes as of what to read: with that, the node needs no lease.
+    /// Ask a quorum of the stripe's nodes for the cut: with that, the node needs no lease.
     TakeQuorum,
     /// Count the chunk as lost for this read; its node has reported the damage.
     AvoidChunk(ChunkIndex),
-    /// Count the node's chunk as lost for this read, and ask where things are now.
+    /// Count the node's chunk as lost for this read, and refresh the layout.
     AvoidNode(NodeId),
-    /// Ask where things are now.
+    /// Refresh the layout.
     Refresh,
-    /// Trying again would not help.
+    /// A retry would not help.
     GiveUp,
 }
 
-/// The remedy for a read part that `node` refused. `participants` took part in the plan; `cut` is
+/// The reaction to a read part that `node` refused. `participants` took part in the plan; `cut` is
 /// the read's, if it had one.
 pub(crate) fn read_remedy(
     node: NodeId,
@@ -51,19 +51,19 @@ pub(crate) fn read_remedy(
     let had_cut = cut.is_some();
     let is_agreed = matches!(cut, Some(ChosenCut::Agreed(..)));
     match refusal {
-        // The node has moved on since the quorum was asked, or was left behind before.
+        // The node's term has changed since the quorum was asked, or it was behind before.
         Refusal::Fenced { .. } | Refusal::Unsettled if is_agreed => {
             ReadRemedy::TakeCut { settle: false }
         }
         Refusal::NoLease if !is_agreed => ReadRemedy::TakeQuorum,
-        // The cut's term is over: only the new primary, once settled, vouches for a newer one.
+        // The cut's term is over: only the new primary, once settled, can give a newer one.
         Refusal::Fenced { .. } => ReadRemedy::TakeCut { settle: true },
-        // With a cut, what is unsettled is of an older term, which the mark says nothing about.
+        // With a cut, unsettled records are of an older term, which the mark does not cover.
         Refusal::Unsettled => ReadRemedy::TakeCut { settle: had_cut },
         Refusal::CutPassed { .. } => ReadRemedy::TakeCut { settle: false },
         Refusal::Damaged(damage) => ReadRemedy::AvoidChunk(damage.chunk.index),
-        // A participant may complain of another one: the name is that of whoever was silent. When
-        // it is nobody's, somebody was late, and it is not known who.
+        // A participant may report another one: the name is that of the silent node. If it names
+        // none, an unknown node was late.
         Refusal::Unavailable(name) => participants
             .iter()
             .find(|participant| participant.to_string() == *name)
@@ -75,7 +75,7 @@ pub(crate) fn read_remedy(
         | Refusal::Failed(_) => ReadRemedy::AvoidNode(node),
         // The node itself is slow.
         Refusal::Stalled(awaited) if awaited.is_empty() => ReadRemedy::AvoidNode(node),
-        // Reads do not watch for stalls; a node that says so all the same blames others.
+        // Reads do not check for stalls; a node that reports one blames others.
         Refusal::StaleGeneration { .. }
         | Refusal::NotPrimary(_)
         | Refusal::Stalled(_)
@@ -86,10 +86,10 @@ pub(crate) fn read_remedy(
     }
 }
 
-/// Whether asking a stripe's primary, or staging bytes for it, may succeed later.
+/// Whether a retry may succeed, of a request to a stripe's primary or of staging bytes for it.
 ///
-/// A primary may not have heard yet that a node is back; whether too few chunks are left, the layout
-/// says to whoever asks again. Damage is left out of later plans as soon as the node has reported it.
+/// A primary may not know yet that a node is back; if too few chunks are left, the refreshed layout
+/// shows it. Damaged chunks are left out of later plans as soon as the node has reported them.
 pub(crate) const fn may_ask_again(refusal: &Refusal) -> bool {
     match refusal {
         Refusal::Fenced { .. }
@@ -110,11 +110,11 @@ pub(crate) const fn may_ask_again(refusal: &Refusal) -> bool {
     }
 }
 
-/// How long to wait before the next attempt: doubling from 10 to 500 ms.
+/// Pause before the next attempt: doubling from 10 to 500 ms.
 pub(crate) const fn back_off_ms(attempt_count: u32) -> u64 {
     const FIRST_MS: u64 = 10;
     const LAST_MS: u64 = 500;
-    // Beyond the sixth doubling the limit holds anyway.
+    // Beyond the sixth doubling the limit applies anyway.
     let doublings = if attempt_count < 6 { attempt_count } else { 6 };
     let ms = FIRST_MS << doublings;
     if ms < LAST_MS { ms } else { LAST_MS }
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_needs_a_person_or_a_repair_is_final() {
+    fn only_problems_for_an_operator_or_a_repair_are_final() {
         let is_final = |refusal: &&Refusal| !may_ask_again(refusal);
         let refusals = every_refusal();
         let last: Vec<String> = refusals
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_double_up_to_half_a_second() {
+    fn pauses_double_up_to_half_a_second() {
         let waits: Vec<u64> = (0..8).map(back_off_ms).collect();
         assert_eq!(waits, [10, 20, 40, 80, 160, 320, 500, 500]);
         assert_eq!(back_off_ms(u32::MAX), 500);

@@ -1,6 +1,6 @@
-//! Writes that span stripes: all stripes that the bytes touch are written anew beside the old ones,
-//! and the coordinator swaps them in at once. So the write is there wholly or not at all, whoever
-//! dies when. The old stripes take no updates from before they are read until the swap.
+//! Writes that span stripes: all stripes of the range are rewritten beside the old ones, and the
+//! coordinator swaps them in atomically. So the write is complete or absent after any crash. The
+//! old stripes accept no updates from before they are read until the swap.
 
 use crate::attempts::Attempts;
 use crate::client::topology;
@@ -21,11 +21,11 @@ use gabion_protocol::message::{
 use gabion_protocol::ports::CallError;
 use std::sync::Arc;
 
-/// How often the coordinator hears that a replacement is alive; a fifth of the time after which it
-/// would give the replacement up.
+/// Interval of the client's signs of life for a replacement, in milliseconds; a fifth of the time
+/// after which the coordinator aborts it.
 const TOUCH_EVERY_MS: u64 = 2_000;
 
-/// A replacement that the coordinator has made room for.
+/// A replacement with stripes reserved by the coordinator.
 struct Begun {
     put: PutId,
     layout: Arc<Layout>,
@@ -55,7 +55,7 @@ impl File {
         loop {
             let layout = self.layout();
             if extents.iter().any(|extent| layout.find(extent).is_none()) {
-                // Stripes have become others since the range was cut.
+                // Other stripes have replaced these since the range was split.
                 return Box::pin(self.write(first, bytes.clone())).await;
             }
             match self.try_replace(extents, bytes, &mut attempts).await {
@@ -67,7 +67,7 @@ impl File {
                 Err(Setback::Last(error)) => return Err(error),
             }
         }
-        // The write is done. Without the new layout the next operation finds out that it needs one.
+        // The write is done. Without the new layout, the next operation finds that it needs one.
         let _ = self.refresh().await;
         Ok(())
     }
@@ -169,7 +169,7 @@ impl File {
             .await
     }
 
-    /// Writes one new stripe: the new bytes, and around them what the old one has.
+    /// Writes one new stripe: the new bytes, and around them those of the old one.
     async fn write_stripe(
         &self,
         begun: &Begun,
@@ -201,7 +201,7 @@ impl File {
         let stored = encoder.store(new, shape, segment.freeze()).await?;
         stored.map_err(|failed| {
             let refusal = failed.to_string();
-            // The next attempt has other places, and a full node is passed over.
+            // The next attempt has other places, and avoids a full node.
             if may_ask_again(&failed.refusal) || failed.refusal == Refusal::NoSpace {
                 Setback::Again(refusal)
             } else {
@@ -211,7 +211,7 @@ impl File {
         })
     }
 
-    /// Reads from an old stripe, exactly as it was settled, through the code if need be.
+    /// Reads from an old stripe, exactly as it was settled, through the code if needed.
     async fn read_settled(
         &self,
         begun: &Begun,
@@ -234,14 +234,14 @@ impl File {
         }
         let mut reading = Reading::as_of(old.epoch, old.mark);
         let mut missing = String::new();
-        // Each attempt but the last finds out about a chunk that it had better do without.
+        // Each attempt but the last finds a chunk to avoid.
         for _ in 0..=stripe.nodes.len() {
             let read = self
                 .try_read(fleet, &stripe, shape, range, &mut reading, attempts)
                 .await?;
             match read {
                 Ok(moment) => return Ok(moment.bytes),
-                // Nobody else may move the stripe on, so somebody has taken it over.
+                // No other holder may advance the stripe, so its lease has been taken over.
                 Err(Trouble::NeedsCut { missing, .. } | Trouble::NeedsQuorum { missing }) => {
                     return Err(Setback::Again(missing));
                 }
@@ -251,9 +251,9 @@ impl File {
         Err(Setback::Again(missing))
     }
 
-    /// Swaps the new stripes in; if an answer was lost, the next one says the same. After
-    /// [`Setback::Again`] they are not in the file and never will be; after [`Setback::Last`] that is
-    /// not known.
+    /// Swaps the new stripes in; if an answer was lost, a repetition gives the same one. After
+    /// [`Setback::Again`] they are not in the file and never will be; after [`Setback::Last`] that
+    /// is unknown.
     async fn commit_replace(&self, begun: &Begun, attempts: &mut Attempts) -> Result<(), Setback> {
         loop {
             let deadline_ms = attempts.attempt_ms();
@@ -281,7 +281,8 @@ impl File {
         self.client.ask_once(request, deadline_ms).await
     }
 
-    /// Ends a write with an error whose replacement was aborted, unless it turns out to be committed.
+    /// Ends a write whose replacement was aborted with an error, unless the replacement turns out
+    /// to be committed.
     async fn decide_replace(&self, begun: &Begun, error: ClientError) -> Result<(), Setback> {
         match self.ask_to_commit(begun, LAST_CLOSE_MS).await {
             Ok(CoordinatorReply::Done) => Ok(()),
@@ -293,7 +294,7 @@ impl File {
     }
 }
 
-/// What the coordinator grants; silence and business pass.
+/// Filters a coordinator's reply; silence and overload are temporary.
 fn granted(reply: Result<CoordinatorReply, CallError>) -> Result<CoordinatorReply, Setback> {
     match reply {
         Ok(CoordinatorReply::Refused(why)) => Err(Setback::Last(ClientError::Refused(why))),
@@ -303,7 +304,7 @@ fn granted(reply: Result<CoordinatorReply, CallError>) -> Result<CoordinatorRepl
     }
 }
 
-/// What of a stripe's `data_bytes` bytes is not in `range`, in order and without empty pieces.
+/// The parts of a stripe's `data_bytes` bytes outside `range`, in order and without empty pieces.
 fn around(range: ByteRange, data_bytes: u64) -> impl Iterator<Item = ByteRange> {
     let behind = data_bytes.saturating_sub(range.end());
     let pieces = [
@@ -318,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_all_that_is_not_overwritten() {
+    fn all_bytes_that_are_not_overwritten_are_kept() {
         let kept = |offset, length| -> Vec<(u64, u64)> {
             let pieces = around(ByteRange::new(offset, length), 100);
             pieces.map(|piece| (piece.offset, piece.end())).collect()
@@ -330,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_and_business_pass_and_a_refusal_does_not() {
+    fn silence_and_overload_are_temporary_and_a_refusal_is_not() {
         let is_passing = |reply| matches!(granted(reply), Err(Setback::Again(_)));
         let gone = CallError {
             peer: "the coordinator".to_owned(),

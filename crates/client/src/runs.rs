@@ -1,7 +1,7 @@
-//! Runs of updates of which a client does not know what became: an answer was lost, or a refusal does
-//! not say. Each is *closed* before the client's next attempt or its next write to the stripe: from
-//! then on the update is there or will never be, so that no write is made twice, and none overwrites a
-//! later one of this client.
+//! Runs of updates whose outcome a client does not know: an answer was lost, or a refusal leaves it
+//! open. Each is *closed* before the client's next attempt or its next write to the stripe: from
+//! then on the update has taken effect or never will, so that no write takes effect twice, and none
+//! overwrites a later one of this client.
 
 use crate::file::Layout;
 use crate::{ClientError, File};
@@ -19,24 +19,24 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// The most runs that a client remembers after their writes have ended. Nodes keep staged bytes for a
+/// Most runs that a client remembers after their writes have ended. Nodes keep staged bytes for a
 /// minute, and no run begins later than that.
 const LEFT_COUNT_MAX: usize = 4096;
 
-/// A run that was asked for.
+/// A requested run.
 #[derive(Debug)]
 pub(crate) struct OpenRun {
     pub(crate) question: RunQuestion,
-    /// Where its bytes were staged.
+    /// The nodes with its staged bytes.
     pub(crate) staged_at: Vec<NodeId>,
     /// The stripe's nodes, by chunk.
     pub(crate) holders: Vec<NodeId>,
-    /// What became of it, once that is known.
+    /// Its outcome, once known.
     pub(crate) fate: OnceLock<RunFate>,
 }
 
-/// The last run that a write has asked for: what is left of the write when it fails, or when its caller does not
-/// wait for it any more.
+/// The last run that a write requested: it remains when the write fails, or when its caller stops
+/// waiting for it.
 #[derive(Debug, Default)]
 pub(crate) struct LastRun(Mutex<Option<Arc<OpenRun>>>);
 
@@ -45,7 +45,7 @@ impl LastRun {
         *self.lock() = Some(Arc::clone(run));
     }
 
-    /// Takes the run, unless it is known that it was not made.
+    /// Takes the run, unless it is known not to have taken effect.
     pub(crate) fn take_doubt(&self) -> Option<Arc<OpenRun>> {
         let run = self.lock().take();
         run.filter(|run| run.fate.get() != Some(&RunFate::Never))
@@ -57,25 +57,25 @@ impl LastRun {
     }
 }
 
-/// All runs of a client of which it does not know yet what became.
+/// All runs of a client with an unknown outcome.
 #[derive(Debug, Default)]
 pub(crate) struct OpenRuns(Mutex<Runs>);
 
 #[derive(Debug, Default)]
 struct Runs {
     sent_count: u64,
-    /// Under their places in the order in which they were sent.
+    /// By their position in the order of sending.
     all: BTreeMap<u64, Known>,
 }
 
 #[derive(Debug)]
 struct Known {
     run: Arc<OpenRun>,
-    /// Its write has ended without knowing.
+    /// Its write has ended without knowing the outcome.
     is_left: bool,
 }
 
-/// A run whose write goes on. Dropping it leaves the run to the next write of the stripe.
+/// A run of an active write. Dropping it leaves the run to the next write of the stripe.
 #[derive(Debug)]
 pub(crate) struct Sent {
     pub(crate) run: Arc<OpenRun>,
@@ -84,7 +84,7 @@ pub(crate) struct Sent {
 }
 
 impl OpenRuns {
-    /// A run is about to be asked for.
+    /// Notes that a run is about to be requested.
     pub(crate) fn send(self: &Arc<Self>, run: OpenRun) -> Sent {
         let run = Arc::new(run);
         let mut runs = self.lock();
@@ -134,9 +134,9 @@ impl OpenRuns {
 }
 
 impl Sent {
-    /// It is known what became of the run.
+    /// Notes the outcome of the run.
     pub(crate) fn close(self, fate: RunFate) {
-        // A run has one fate, so a second answer says the same.
+        // A run has one outcome, so a second answer is the same.
         let _ = self.run.fate.set(fate);
         self.runs.forget(self.place);
     }
@@ -144,7 +144,7 @@ impl Sent {
 
 impl Drop for Sent {
     fn drop(&mut self) {
-        // A closed one is not known any more.
+        // A closed one is no longer listed.
         self.runs.leave(self.place);
     }
 }
@@ -162,14 +162,14 @@ impl File {
     ) -> Result<(), Refusal> {
         let runs = &self.client.shared.open_runs;
         for (place, run) in runs.left(stripe.id) {
-            // Whatever became of it, nothing does from now on.
+            // Whatever its outcome, it is final from now on.
             self.find_fate(layout, &run, deadline_ms).await?;
             runs.forget(place);
         }
         Ok(())
     }
 
-    /// What became of a run, after which nothing does, and notes it.
+    /// Determines and notes the final outcome of a run.
     async fn find_fate(
         &self,
         layout: &Layout,
@@ -185,11 +185,12 @@ impl File {
         Ok(*run.fate.get_or_init(|| fate))
     }
 
-    /// Finds out under which number a run was made whose write has ended without knowing, or that it never will be.
+    /// Determines the number of a run's update, for a run whose write has ended with an unknown
+    /// outcome; none if it never takes effect.
     ///
     /// # Errors
-    /// [`ClientError::Undecided`] when that cannot be found out in time; [`ClientError::Forgotten`];
-    /// [`ClientError::Replaced`].
+    /// [`ClientError::Undecided`] when that cannot be determined in time;
+    /// [`ClientError::Forgotten`]; [`ClientError::Replaced`].
     pub(crate) async fn decide(&self, run: &OpenRun) -> Result<Option<Sequence>, ClientError> {
         let what = format!("finding out what became of a write of {}", self.name());
         let mut attempts = self.client.attempts(what, 0);
@@ -218,7 +219,7 @@ impl File {
         }
     }
 
-    /// Has the nodes where a run's bytes were staged give them up, and gives their answers.
+    /// Asks the nodes with a run's staged bytes to withdraw them, and returns their answers.
     pub(crate) fn withdraw(
         &self,
         open: &OpenRun,
@@ -233,16 +234,17 @@ impl File {
         join_all(open.staged_at.iter().map(ask))
     }
 
-    /// Finds out what became of a run, and sees to it that nothing does from now on, whatever is still on
-    /// its way to its primary. `layout` was looked up after the run was asked for; `stripe` is what is
-    /// there in the place of the run's.
+    /// Determines the outcome of a run, and makes it final, whatever is still on its way to its
+    /// primary. `layout` was looked up after the run was requested; `stripe` is the current one in
+    /// place of the run's.
     ///
-    /// The update takes new bytes at each node where some were staged. So it is enough that one of
-    /// them has withdrawn the run, or was declared failed since, which makes it withdraw all runs
-    /// before it serves again. If it had not begun there, it never will; else the primary knows.
+    /// The update takes new bytes from each node where some were staged. So it suffices that one of
+    /// them has withdrawn the run, or was declared failed since, after which it withdraws all runs
+    /// before it serves again. If the update had not begun there, it never will; otherwise the
+    /// primary knows.
     ///
     /// # Errors
-    /// Why it cannot be found out now.
+    /// The reason if it cannot be determined now.
     pub(crate) async fn close_run(
         &self,
         layout: &Layout,
@@ -278,9 +280,9 @@ impl File {
         }
     }
 
-    /// What became of a run whose stripe has ended. A stripe is settled before it ends, so the nodes whose
-    /// chunks counted have decided about every update, and they remember the runs of chunks that were
-    /// removed lately. `layout` has the pools of the file.
+    /// The outcome of a run whose stripe has ended. A stripe is settled before it ends, so the
+    /// nodes with valid chunks have decided about every update, and they remember the runs of
+    /// recently removed chunks. `layout` has the pools of the file.
     async fn fate_after_end(
         &self,
         layout: &Layout,
@@ -314,7 +316,7 @@ impl File {
         });
         let would_know = |complete: &[ChunkIndex]| match &ended {
             Some(ended) => self.would_know(layout, ended, asked, complete),
-            // If it was made, then where its bytes were staged.
+            // If it took effect, it did so where its bytes were staged.
             None => Ok(asked.chunks.iter().any(|chunk| {
                 let node = holders.get(chunk.at());
                 complete.contains(chunk) && node.is_some_and(|node| open.staged_at.contains(node))
@@ -329,7 +331,7 @@ impl File {
         }
     }
 
-    /// What a node remembers of a run of a stripe that has ended.
+    /// A node's memory of a run of an ended stripe.
     async fn recollect(
         &self,
         asked: &RunQuestion,
@@ -339,14 +341,14 @@ impl File {
     ) -> (ChunkIndex, Result<NodeReply, CallError>) {
         let &RunQuestion { stripe, run, .. } = asked;
         let chunk = ChunkId { stripe, index };
-        // No term comes after those of a stripe that has ended.
+        // No term follows those of an ended stripe.
         let epoch = Epoch(u64::MAX);
         let request = NodeRequest::Recollect { chunk, epoch, run };
         let answer = call_living(&*self.client.shared.ports, node, request, deadline_ms);
         (index, answer.await)
     }
 
-    /// Whether one of these chunks of a stripe that has ended would have a record of a run's update.
+    /// Whether one of these chunks of an ended stripe would have a record of a run's update.
     fn would_know(
         &self,
         layout: &Layout,
@@ -395,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_left_when_its_write_ends_without_knowing() {
+    fn a_run_is_left_when_its_write_ends_without_the_outcome() {
         let runs = Arc::new(OpenRuns::default());
         let (first, second) = (runs.send(run(1, 7)), runs.send(run(2, 7)));
         let other = runs.send(run(3, 8));
@@ -410,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_runs_are_remembered_than_fit_and_the_oldest_goes() {
+    fn beyond_the_limit_the_oldest_run_is_forgotten() {
         let runs = Arc::new(OpenRuns::default());
         let going_on = runs.send(run(u64::MAX, 7));
         for at in 0..=LEFT_COUNT_MAX as u64 {

@@ -1,4 +1,4 @@
-//! Work that goes on while its owner does something else, and ends with it.
+//! Background work that ends with its owner.
 
 use futures::FutureExt;
 use futures::future::RemoteHandle;

@@ -1,6 +1,6 @@
-//! Updating a file in place: the new bytes are staged at their data nodes, and the stripe's primary
-//! does the rest. Bytes of a lost chunk are staged at the node that acts for it. Bytes of several
-//! stripes are for `replace.rs`.
+//! Updates a file in place: the new bytes are staged at their data nodes, and the stripe's primary
+//! does the rest. Bytes of a lost chunk are staged at its substitute node. `replace.rs` handles
+//! bytes of several stripes.
 
 use crate::attempts::Attempts;
 use crate::client::check;
@@ -23,11 +23,11 @@ use gabion_protocol::ports::call_living;
 use gabion_protocol::primary::UPDATE_SLICE_BYTES;
 use std::sync::OnceLock;
 
-/// The most bytes that are staged by one request.
+/// Most bytes staged by one request.
 const STAGE_BYTES: u64 = 1 << 20;
-/// How many requests to stage bytes are under way at a time.
+/// Requests to stage bytes in flight at a time.
 const STAGE_PARALLEL_COUNT: usize = 4;
-/// The least time for finding out, at the end of a write that failed, what became of its last attempt.
+/// Shortest time, at the end of a failed write, for determining the outcome of its last attempt.
 pub(crate) const LAST_CLOSE_MS: u64 = 2_000;
 
 impl Client {
@@ -41,30 +41,33 @@ impl Client {
 }
 
 impl File {
-    /// Overwrites bytes of the file from `offset` on; all of them must lie within it. When this
-    /// returns without an error, the new bytes survive whatever the pool survives.
+    /// Overwrites bytes of the file from `offset` on, all of them within it. When this returns
+    /// without an error, the new bytes survive every failure that the pool survives.
     ///
-    /// A write is atomic whatever it spans: after an error, or a crash of anybody at any instant, all
-    /// of it is there or none. Within one stripe it is an update in place. Across borders of stripes
-    /// all stripes that it touches are rewritten elsewhere and swapped in at once, which costs what
-    /// storing them anew costs: less than an update where most of a stripe changes, more where
-    /// little of it does. While that goes on, others' writes to these stripes wait.
+    /// A write is atomic whatever it spans: after an error, or a crash of any process at any
+    /// instant, all of it is there or none. Within one stripe it is an update in place. Across
+    /// borders of stripes all stripes of the range are rewritten elsewhere and swapped in
+    /// atomically. This costs as much as storing them again: less than an update where most of a
+    /// stripe changes, more where little of it does. During that time, others' writes to these
+    /// stripes wait.
     ///
-    /// Readers of one stripe see the write wholly or not at all; a read across a border may see it
-    /// in one stripe and not in the next while it goes on, and until it is acknowledged, a reader
-    /// with an old layout may see the old bytes after another has seen the new.
+    /// For readers of one stripe the write is atomic. A read across a border may see it in one
+    /// stripe and not in the next while it goes on. Until the write is acknowledged, a reader with
+    /// an old layout may see the old bytes after another has seen the new ones.
     ///
-    /// A write takes effect at most once. When an answer is lost, the stripe's nodes say whether the
-    /// write was made before it is tried again, so it never replaces what another writer put there
-    /// after it. Once this has returned, without an error or with one that does not say otherwise,
-    /// nothing of the write changes anything any more. After [`ClientError::Undecided`] the write may
-    /// still be made, for a minute, but not after the next write of this client to the same stripe.
+    /// A write takes effect at most once. If an answer is lost, the stripe's nodes determine
+    /// whether the write took effect before it is retried, so it never replaces later bytes of
+    /// another writer. Once this has returned, without an error or with one that does not state
+    /// otherwise, the write takes no further effect. After [`ClientError::Undecided`] the write may
+    /// still take effect, for a minute, but not after the next write of this client to the same
+    /// stripe.
     ///
     /// # Errors
     /// [`ClientError::Usage`] for bytes outside of the file; [`ClientError::Node`] when a node
-    /// refused for good, among them that so many chunks of a stripe are lost that one more could
-    /// cost data; [`ClientError::Late`]; [`ClientError::Undecided`] and [`ClientError::Forgotten`] when
-    /// the write may or may not have been made; [`ClientError::Replaced`]; [`ClientError::NoCoordinator`] and [`ClientError::Refused`] when
+    /// refused for good, for instance because so many chunks of a stripe are lost that one more
+    /// could cost data; [`ClientError::Late`]; [`ClientError::Undecided`] and
+    /// [`ClientError::Forgotten`] when the outcome of the write is unknown;
+    /// [`ClientError::Replaced`]; [`ClientError::NoCoordinator`] and [`ClientError::Refused`] when
     /// a new layout was needed.
     pub async fn write(&self, offset: u64, bytes: Bytes) -> Result<(), ClientError> {
         let range = ByteRange::new(offset, bytes.len() as u64);
@@ -83,19 +86,20 @@ impl File {
     }
 
     /// Overwrites pieces of one stripe, all of them by one update, with `bytes`: the first piece's,
-    /// then the next one's. Gives the stripe and the number of the update.
+    /// then the next one's. Returns the stripe and the number of the update.
     ///
-    /// What is too large for the nodes' journals is not updated but replaced, stripe and all; of
-    /// several pieces each is atomic then, not all of them together. `last_run` gets the last run of an update.
+    /// If the bytes are too large for the nodes' journals, the whole stripe is replaced instead of
+    /// updated; then each of several pieces is atomic, not all of them together. `last_run` gets
+    /// the last run of an update.
     ///
-    /// If the stripe becomes others meanwhile, each piece is written as if it came alone, and the answer
-    /// says nothing.
+    /// If other stripes replace the stripe in between, each piece is written separately, and the
+    /// result is none.
     ///
     /// # Errors
     /// Those of [`File::write`].
     ///
     /// # Panics
-    /// When there is no piece, or the pieces are of several stripes.
+    /// If there is no piece, or the pieces are of several stripes.
     pub(crate) async fn write_extents(
         &self,
         extents: &[Extent],
@@ -110,7 +114,7 @@ impl File {
         if let ([extent], false) = (extents, has_moved) {
             self.replace(extents, bytes).await?;
             let layout = self.layout();
-            // Nobody has updated the new stripe before this looked it up, or its mark says so.
+            // The new stripe has no update before this lookup, unless its mark shows it.
             let stripe = layout.find(extent).map_or(StripeId(0), |stripe| stripe.id);
             return Ok((stripe, Sequence(0)));
         }
@@ -119,7 +123,7 @@ impl File {
         for extent in extents {
             let piece = rest.split_to(extent.range.length as usize);
             if has_moved {
-                // What was tried in the old stripe is there or never will be: it has ended.
+                // The outcome of attempts in the old stripe is final, since it has ended.
                 Box::pin(self.write(extent.file_offset, piece)).await?;
                 last = Some((StripeId(0), Sequence(0)));
             } else {
@@ -172,7 +176,8 @@ impl File {
         }
     }
 
-    /// The plan that the stripe's primary makes of the same layout, or in words why there is none.
+    /// The plan that the stripe's primary makes of the same layout, or a sentence why there is
+    /// none.
     pub(crate) fn plan_update_of(
         &self,
         layout: &Layout,
@@ -190,8 +195,8 @@ impl File {
             .map_err(|error| error.to_string())
     }
 
-    /// Hands new bytes to their data nodes, or to those that act for them. Gives the last update of the
-    /// stripe of which these know: that of these bytes will have a larger number.
+    /// Stages new bytes at their data nodes, or at the substitutes of these. Returns the last
+    /// update of the stripe that these know: the update of these bytes will have a larger number.
     async fn stage(
         &self,
         stripe: &StripeRecord,
@@ -234,23 +239,23 @@ impl File {
     }
 }
 
-/// An update that is tried until it is known to be made or not.
+/// An update that is retried until its outcome is known.
 struct Update<'a> {
     file: &'a File,
     extents: &'a [Extent],
     bytes: &'a Bytes,
     /// Whether the layout was looked up since the write began.
     is_fresh: bool,
-    /// Where the primary wants bytes of lost chunks, if it has said so since the last attempt.
+    /// The nodes that the primary has named for bytes of lost chunks since the last attempt.
     named: Option<Vec<(ChunkIndex, NodeId)>>,
-    /// The last attempt, while it is not known what became of it.
+    /// The last attempt, while its outcome is unknown.
     sent: Option<Sent>,
-    /// The same for the one who asked for the write, also after it has ended.
+    /// The same for the caller of the write, also after its end.
     last_run: &'a LastRun,
 }
 
 impl Update<'_> {
-    /// One attempt, under a run of its own, once it is known that those before came to nothing.
+    /// One attempt, under a run of its own, once all earlier ones are known to have had no effect.
     async fn attempt(&mut self, attempts: &Attempts) -> Result<Updated, Setback> {
         let (file, deadline_ms) = (self.file, attempts.attempt_ms());
         let layout = file.layout();
@@ -274,7 +279,7 @@ impl Update<'_> {
             let what = attempts.what().to_owned();
             Setback::Last(ClientError::Node { what, refusal })
         };
-        // This also finds out, before bytes are staged in vain, that too many chunks are lost.
+        // This also finds too many lost chunks before bytes are staged.
         let plan = match file.plan_update_of(&layout, stripe, &ranges) {
             Ok(plan) => plan,
             Err(refusal) if !self.is_fresh => return Err(Setback::Again(refusal)),
@@ -302,7 +307,8 @@ impl Update<'_> {
         }
     }
 
-    /// Stages the bytes and asks the primary. The run stays open unless the answer says what became of it.
+    /// Stages the bytes and asks the primary. The run stays open unless the answer gives its
+    /// outcome.
     async fn send(
         &mut self,
         layout: &Layout,
@@ -333,7 +339,7 @@ impl Update<'_> {
             ranges: pieces.ranges.clone(),
             substitutes: pieces.substitutes.clone(),
         };
-        // From here on the run is open, also if nobody waits for this any more.
+        // From here on the run is open, even if the caller stops waiting.
         let sent = shared.open_runs.send(open);
         self.last_run.set(&sent.run);
         match file.ask_primary(layout, stripe, request, deadline_ms).await {
@@ -345,7 +351,7 @@ impl Update<'_> {
                 refusal,
                 may_have_begun: false,
             }) => {
-                // No part comes for the bytes, and their room is wanted for the next attempt.
+                // The bytes will not be used, and their space is needed for the next attempt.
                 let withdrawn = file.withdraw(&sent.run, deadline_ms).map(drop);
                 shared.ports.spawn(withdrawn.boxed());
                 sent.close(RunFate::Never);
@@ -359,7 +365,7 @@ impl Update<'_> {
         }
     }
 
-    /// Closes the last attempt if it is open. If it was made, nothing is left to do.
+    /// Closes the last attempt if it is open. If it took effect, the write is done.
     async fn close(
         &mut self,
         layout: &Layout,
@@ -387,8 +393,8 @@ impl Update<'_> {
         }
     }
 
-    /// Ends the write with an error, unless its last attempt turns out to be made after all. If that
-    /// cannot be found out now, this client's next write to the stripe does before anything else.
+    /// Ends the write with an error, unless its last attempt turns out to have taken effect. If
+    /// that cannot be determined now, this client's next write to the stripe does so first.
     async fn end(
         mut self,
         error: ClientError,
@@ -408,22 +414,22 @@ impl Update<'_> {
     }
 }
 
-/// What has become of an update.
+/// The result of an update.
 enum Updated {
     /// The stripe, and the number of the update.
     Done(StripeId, Sequence),
-    /// Nothing: it is too large for records.
+    /// None: it is too large for records.
     TooLarge,
-    /// Nothing more: the file's stripes have other borders by now.
+    /// None: the file's stripes now have other borders.
     Moved,
 }
 
-/// The bytes of an update and where they go.
+/// The bytes of an update and their destinations.
 struct Pieces<'a> {
     ranges: Vec<ChunkRange>,
-    /// Those of all ranges, one after another.
+    /// The bytes of all ranges, concatenated.
     bytes: &'a Bytes,
-    /// Who acts for lost chunks.
+    /// The substitutes for lost chunks.
     substitutes: Vec<(ChunkIndex, NodeId)>,
 }
 
@@ -440,15 +446,15 @@ impl Pieces<'_> {
         nodes
     }
 
-    /// Where new bytes of a chunk are staged.
+    /// The node where new bytes of a chunk are staged.
     fn node_of(&self, stripe: &StripeRecord, chunk: ChunkIndex) -> NodeId {
         let substitute = self.substitutes.iter().find(|(lost, _)| *lost == chunk);
         substitute.map_or_else(|| stripe.nodes[chunk.at()], |&(_, node)| node)
     }
 }
 
-/// Cuts an update's bytes into what one request may carry: the chunk, where in it the piece goes,
-/// where in the update it starts, and its length.
+/// Splits an update's bytes into requests: the chunk, the offset in it, the offset in the update,
+/// and the length.
 fn stage_pieces(ranges: &[ChunkRange]) -> Vec<(ChunkIndex, u64, u64, u64)> {
     let mut pieces = Vec::new();
     let mut start = 0;
@@ -469,7 +475,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_small_and_follow_each_other() {
+    fn pieces_are_small_and_consecutive() {
         let part = |chunk, offset, length| ChunkRange {
             chunk: ChunkIndex(chunk),
             range: ByteRange::new(offset, length),

@@ -34,7 +34,7 @@ use std::path::PathBuf;
     0 done, 1 failed, 2 the command was wrong, 141 the reader of the output has gone."
 )]
 pub(crate) struct Arguments {
-    /// How figures are printed
+    /// Output format of figures
     #[arg(long, global = true, value_enum, default_value_t)]
     pub(crate) format: Format,
     #[command(flatten)]
@@ -44,10 +44,10 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Understands this process's command line.
+    /// Parses this process's command line.
     ///
     /// # Errors
-    /// What is wrong with it; or the help or version that it asks for.
+    /// A usage error; or the requested help or version.
     pub(crate) fn of_this_process() -> Result<Self, clap::Error> {
         let matches = Self::command().try_get_matches()?;
         let mut arguments = Self::from_arg_matches(&matches)?;
@@ -58,7 +58,7 @@ impl Arguments {
     }
 }
 
-/// The names of the options that the user has given to the innermost command.
+/// The options that the user has given to the innermost command.
 fn given(matches: &ArgMatches) -> Vec<String> {
     let mut innermost = matches;
     while let Some((_, inner)) = innermost.subcommand() {
@@ -69,13 +69,13 @@ fn given(matches: &ArgMatches) -> Vec<String> {
     ids.filter(is_given).map(str::to_owned).collect()
 }
 
-/// Which cluster a command is for.
+/// The cluster of a command.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Place {
-    /// The directory of a cluster made by 'gabion cluster up'
+    /// Directory of a cluster made by 'gabion cluster up'
     #[arg(long, global = true, env = "GABION_DIR", value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
-    /// The coordinator of any cluster, instead of --dir
+    /// Coordinator of any cluster, instead of --dir
     #[arg(
         long,
         global = true,
@@ -93,64 +93,64 @@ pub(crate) enum Command {
     Cluster(ClusterCommand),
     /// Run a coordinator (on a real machine; 'cluster up' does it for a trial)
     Coordinator(CoordinatorOptions),
-    /// Run a storage node (on a real machine; 'cluster up' does it for a trial), or have one leave
+    /// Run a storage node (on a real machine; 'cluster up' does it for a trial), or remove one
     Node(NodeArguments),
-    /// Make and list pools: a code, a chunk size and the failure to survive
+    /// Create and list pools: a code, a chunk size and the failure to survive
     #[command(subcommand)]
     Pool(PoolCommand),
     /// Store a file erasure-coded
     Put(PutOptions),
-    /// Read a file, through the code where chunks are lost
+    /// Read a file; lost chunks are decoded
     Get(GetOptions),
     /// Overwrite bytes of a stored file in place, safely
     Write(WriteOptions),
     /// List files
     Ls {
-        /// Only names that start so
+        /// List only names with this prefix
         #[arg(default_value = "")]
         prefix: String,
     },
     /// Delete a file
     Rm {
-        /// The file's name
+        /// Name of the file
         #[arg(value_parser = checks::file_name)]
         name: String,
     },
-    /// Show a file's stripes, where each chunk lies, and failures left
+    /// Show a file's stripes, the location of each chunk, and the failures that each still survives
     Stat {
-        /// The file's name
+        /// Name of the file
         #[arg(value_parser = checks::file_name)]
         name: String,
     },
-    /// Break things on purpose, in a cluster made by 'cluster up'
+    /// Inject faults into a cluster made by 'cluster up'
     #[command(subcommand)]
     Chaos(ChaosCommand),
     /// Repair lost chunks now instead of after the grace period; watch, limit or pause repairs
     Repair(RepairOptions),
     /// Verify every stored byte against its checksum
     Scrub,
-    /// Show what a mechanism would do, step by step, with its cost
+    /// Show the plan of an operation, step by step, with its cost
     #[command(subcommand)]
     Plan(PlanCommand),
-    /// Traces: what they are like, what they would cost, and on a cluster
+    /// Analyse traces, compute their cost, and replay them on a cluster
     #[command(subcommand)]
     Lab(LabCommand),
-    /// A whole cluster on this machine with real data through it; cleans up after itself
+    /// Run a whole cluster on this machine with real data, and clean up
     Demo(DemoOptions),
 }
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum ClusterCommand {
     /// Start a coordinator and nodes as processes on loopback, or restart those of --dir that are
-    /// not running, with the options that the cluster was made with
+    /// not running, with the cluster's original options
     Up(UpOptions),
-    /// Nodes, redundancy, repair and metered traffic
+    /// Show nodes, redundancy, repair and measured traffic
     Status,
-    /// What links between nodes carry, as nodes have measured it
+    /// Show the measured rates of links between nodes
     Links,
-    /// The coordinator's log: nodes that join, fall silent, fail or leave, full disks, repairs
+    /// Show the coordinator's log: nodes that join, fall silent, fail or leave, full disks, repairs
     Log {
-        /// Lines, the newest ones
+        /// Number of newest lines
         #[arg(long, default_value_t = 100, value_name = "NUMBER")]
         last: usize,
     },
@@ -160,26 +160,26 @@ pub(crate) enum ClusterCommand {
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct UpOptions {
-    /// Racks
+    /// Number of racks
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) racks: u32,
     /// Nodes in each rack
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) nodes_per_rack: u32,
-    /// Emulated speed of each node's link, such as 10Gbit; unlimited when absent
+    /// Emulated speed of each node's link, such as 10Gbit [default: unlimited]
     #[arg(long, value_name = "RATE", value_parser = checks::rate)]
     pub(crate) inner: Option<String>,
-    /// Emulated speed of each rack's uplink, such as 1Gbit; unlimited when absent
+    /// Emulated speed of each rack's uplink, such as 1Gbit [default: unlimited]
     #[arg(long, value_name = "RATE", value_parser = checks::rate)]
     pub(crate) cross: Option<String>,
     #[command(flatten)]
     pub(crate) behaviour: Behaviour,
     #[command(flatten)]
     pub(crate) merging: Merging,
-    /// What nodes keep their stores on, fixed when the cluster is made
+    /// Storage engine of nodes, fixed when the cluster is made
     #[arg(long, value_enum, default_value_t)]
     pub(crate) engine: EngineName,
-    /// The names of those that the user has given; all others have their defaults.
+    /// The options that the user has given; all others have their defaults.
     #[arg(skip)]
     pub(crate) given: Vec<String>,
 }
@@ -194,10 +194,10 @@ impl UpOptions {
 /// When a node merges the records of updates into its chunks.
 #[derive(Args, Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Merging {
-    /// Records in a node's log (fl, pl) are merged while there are more bytes of them than so many
+    /// Merge logs (fl, pl) once they exceed this size
     #[arg(long, default_value = "256MiB", value_name = "SIZE", value_parser = parse_bytes)]
     pub(crate) log_limit: u64,
-    /// Bytes that shrinking and merging reserves (plr) may move in a second without updates
+    /// Bytes a second for shrinking and merging reserves (plr) while there are no updates
     #[arg(long, default_value = "16MiB", value_name = "SIZE", value_parser = parse_bytes)]
     pub(crate) reserve_budget: u64,
 }
@@ -211,29 +211,29 @@ impl Default for Merging {
     }
 }
 
-/// When the coordinator does what.
+/// Timeouts and limits of the coordinator.
 #[derive(Args, Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Behaviour {
-    /// A node that is silent for so long is declared failed, in milliseconds
+    /// Silence after which a node is declared failed, in milliseconds
     #[arg(long, default_value_t = 3000, value_parser = clap::value_parser!(u64).range(200..))]
     pub(crate) lease_ms: u64,
-    /// A failed node may return for so long before its chunks are repaired elsewhere, in seconds
+    /// Time for a failed node to return before its chunks are repaired elsewhere, in seconds
     #[arg(long, default_value_t = 60)]
     pub(crate) grace_s: u64,
-    /// Stripes that are repaired at once
+    /// Stripes repaired at once
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) repair_parallel: u32,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct CoordinatorOptions {
-    /// Where to listen; port 0 takes a free one
+    /// Address to listen on; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:7070", value_name = "HOST:PORT", value_parser = checks::own_address)]
     pub(crate) listen: String,
-    /// Where the metadata is
+    /// Directory of the metadata
     #[arg(long, value_name = "DIR", default_value = "gabion-coordinator")]
     pub(crate) data: PathBuf,
-    /// Make a new cluster if there is no metadata; without it a missing directory is refused
+    /// Create a new cluster if there is no metadata; without it a missing directory is refused
     #[arg(long)]
     pub(crate) init: bool,
     #[command(flatten)]
@@ -242,94 +242,95 @@ pub(crate) struct CoordinatorOptions {
 
 #[derive(Args, Debug)]
 pub(crate) struct NodeOptions {
-    /// The rack that the node stands in; all nodes of a rack fail together
+    /// Rack of the node; all nodes of a rack fail together
     #[arg(long, required = true)]
     pub(crate) rack: Option<u32>,
-    /// The coordinator
+    /// Address of the coordinator
     #[arg(long, required = true, value_name = "HOST:PORT", value_parser = checks::peer_address)]
     pub(crate) join: Option<String>,
-    /// Where to listen: an address that other nodes can reach; port 0 takes a free one
+    /// Address to listen on, reachable for other nodes; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:0", value_name = "HOST:PORT", value_parser = checks::own_address)]
     pub(crate) listen: String,
-    /// Where the node keeps everything
+    /// Directory of all the node's files
     #[arg(long, value_name = "DIR", default_value = "gabion-node")]
     pub(crate) data: PathBuf,
-    /// Make a new store if there is none; without it a missing or empty directory is refused
+    /// Create a new store if there is none; without it a missing or empty directory is refused
     #[arg(long)]
     pub(crate) init: bool,
-    /// Bytes of a journal segment, of which two are allocated at any time
+    /// Journal segment size; two segments stay allocated
     #[arg(long, default_value = "64MiB", value_name = "SIZE", value_parser = parse_journal_segment)]
     pub(crate) journal_segment: u64,
     #[command(flatten)]
     pub(crate) merging: Merging,
     #[command(flatten)]
     pub(crate) engine: EngineOptions,
-    /// The directory of emulated links, set by 'cluster up'
+    /// Directory of emulated links, set by 'cluster up'
     #[arg(long, hide = true)]
     pub(crate) links: Option<PathBuf>,
 }
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum PoolCommand {
-    /// Make a pool; without --code one is chosen for the failure to survive
+    /// Create a pool; without --code one is chosen for the failure to survive
     Create(PoolOptions),
     /// List pools
     Ls,
-    /// Have parity follow now what was appended, in a pool of parix or cau
+    /// Commit appended updates now, in a pool of parix or cau
     Commit {
-        /// The pool
+        /// Name of the pool
         #[arg(value_parser = checks::pool_name)]
         name: String,
     },
     /// Encode replicated blocks now, in a pool of --write replicate:N
     Encode(FormOptions),
-    /// Replicate the blocks of encoded stripes again: they are hot
+    /// Replicate the blocks of encoded stripes again, for hot files
     Promote(FormOptions),
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct FormOptions {
-    /// The pool
+    /// Name of the pool
     #[arg(value_parser = checks::pool_name)]
     pub(crate) name: String,
-    /// This file alone
+    /// Limit to this file
     #[arg(long, value_parser = checks::file_name)]
     pub(crate) file: Option<String>,
-    /// Do not wait until it is done
+    /// Return without waiting for the end
     #[arg(long)]
     pub(crate) no_wait: bool,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct PutOptions {
-    /// The local file; - reads stdin to its end
+    /// Local file; - reads stdin to its end
     pub(crate) file: PathBuf,
-    /// The name that it gets
+    /// Name of the stored file
     #[arg(value_parser = checks::file_name)]
     pub(crate) name: String,
-    /// The pool; may be left out when there is one
+    /// Pool; may be omitted if there is only one
     #[arg(long, value_parser = checks::pool_name)]
     pub(crate) pool: Option<String>,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct GetOptions {
-    /// The stored file's name
+    /// Name of the stored file
     #[arg(value_parser = checks::file_name)]
     pub(crate) name: String,
-    /// Local file, replaced when all bytes have arrived; devices and FIFOs are written into, - is stdout
+    /// Local file, replaced once all bytes have arrived; devices and FIFOs are written directly, -
+    /// is stdout
     pub(crate) file: PathBuf,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct WriteOptions {
-    /// The stored file's name
+    /// Name of the stored file
     #[arg(value_parser = checks::file_name)]
     pub(crate) name: String,
-    /// Where in it the bytes go
+    /// Offset of the bytes in the file
     #[arg(long, value_parser = parse_bytes)]
     pub(crate) offset: u64,
-    /// The local file with the new bytes; - reads stdin
+    /// Local file with the new bytes; - reads stdin
     pub(crate) file: PathBuf,
 }
 
@@ -340,21 +341,21 @@ pub(crate) enum ChaosCommand {
         /// The node's id
         node: u32,
     },
-    /// Kill the coordinator with SIGKILL; 'gabion cluster up' starts it again
+    /// Kill the coordinator with SIGKILL; 'gabion cluster up' restarts it
     KillCoordinator,
-    /// Start a node again that was killed
+    /// Restart a killed node
     StartNode {
         /// The node's id
         node: u32,
     },
-    /// Flip one bit of a chunk file of a node, as a bad disk would
+    /// Flip one bit of a chunk file of a node, like a bad disk
     FlipBit {
         /// The node's id
         node: u32,
-        /// Which of its chunk files, in the order of their names
+        /// Index of the chunk file, in the order of their names
         #[arg(long, default_value_t = 0)]
         file: usize,
-        /// Which byte of the chunk's data
+        /// Index of the byte in the chunk's data
         #[arg(long, default_value_t = 12345)]
         byte: u64,
     },
@@ -368,16 +369,16 @@ pub(crate) enum PlanCommand {
 
 #[derive(Args, Debug)]
 pub(crate) struct PlanShowOptions {
-    /// The file's name
+    /// Name of the file
     #[arg(value_parser = checks::file_name)]
     pub(crate) name: String,
-    /// The update of these bytes, as OFFSET:LENGTH
+    /// Update of these bytes, as OFFSET:LENGTH
     #[arg(long, value_name = "OFFSET:LENGTH", conflicts_with = "repair")]
     pub(crate) update: Option<String>,
-    /// The repair of this chunk, as STRIPE:CHUNK, both counted from 0 within the file
+    /// Repair of this chunk, as STRIPE:CHUNK, both counted from 0 within the file
     #[arg(long, value_name = "STRIPE:CHUNK")]
     pub(crate) repair: Option<String>,
-    /// The repair scheme
+    /// Repair scheme
     #[arg(long, default_value = "pipeline")]
     pub(crate) scheme: String,
     /// Print a Graphviz digraph instead of text
@@ -387,19 +388,19 @@ pub(crate) struct PlanShowOptions {
 
 #[derive(Args, Debug)]
 pub(crate) struct DemoOptions {
-    /// Replay the writes of this trace (MSR rows) instead of the calibrated workload
+    /// Replay the writes of this trace (MSR rows) instead of the built-in workload
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// How much to store
+    /// Bytes to store
     #[arg(long, default_value = "256MiB", value_parser = parse_bytes)]
     pub(crate) size: u64,
-    /// What nodes keep their stores on
+    /// Storage engine of nodes
     #[arg(long, value_enum, default_value_t)]
     pub(crate) engine: EngineName,
 }
 
-/// The smallest journal segment: a quarter of it takes the largest update that is not a
-/// replacement of whole stripes.
+/// The smallest journal segment: a quarter of it holds the largest update that does not replace
+/// whole stripes.
 const JOURNAL_SEGMENT_MIN: u64 = 32 << 20;
 
 fn parse_journal_segment(text: &str) -> Result<u64, String> {

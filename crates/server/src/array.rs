@@ -1,9 +1,9 @@
-//! A node's array of SSDs: making and opening it, and the thread that looks after it.
+//! A node's array of SSDs: creating and opening it, and its maintenance thread.
 //!
-//! A device is what lies at its path. When that goes away or becomes another, the old device is given up;
-//! when something blank lies there, or the device itself again, it takes the place and is rebuilt while the
-//! node serves. A disk that is pulled and one that is put in need no command therefore, and neither does a
-//! start with one replaced. What holds anything else is never taken.
+//! Each device has a path. If the file or device at a path is gone or changed, the old device
+//! counts as failed. If it is blank, or the old device again, it takes the place and is rebuilt
+//! while the node serves. So pulling and inserting disks needs no command, and neither does a start
+//! with one replaced. A device with foreign contents is never used.
 
 use crate::ServerError;
 use crate::array_watch::ArrayWatch;
@@ -22,28 +22,28 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-/// How often the devices' paths are looked at.
+/// Interval of checking the devices' paths.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What an array is made of.
+/// Parameters of an array.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ArrayConfig {
-    /// Files or raw block devices, in their order.
+    /// Files or raw block devices, in order.
     pub devices: Vec<PathBuf>,
-    /// How many of them hold parity, in turns: 1 is RAID-5, 2 is RAID-6.
+    /// Number of them that hold parity, rotating: 1 is RAID-5, 2 is RAID-6.
     pub parity_devices: usize,
-    /// The file that is the non-volatile memory; it is made with the array.
+    /// The file of the non-volatile memory; created with the array.
     pub nvram: PathBuf,
-    /// Bytes of data of a stripe, when the array is made.
+    /// Data bytes of a stripe, for a new array.
     pub stripe_bytes: u64,
-    /// Bytes of a device whose file does not exist or is empty, when the array is made.
+    /// Size of a device whose file is missing or empty, for a new array.
     pub device_bytes: u64,
 }
 
 type FlashArray = FlashDisk<FileDevice, MappedNvram>;
 pub(crate) type Flash = FlashStore<FileDevice, MappedNvram>;
 
-/// A node's array, looked after by a thread until it is dropped.
+/// A node's array, maintained by a thread until it is dropped.
 pub(crate) struct Array {
     disk: FlashArray,
     watch: ArrayWatch,
@@ -53,7 +53,7 @@ pub(crate) struct Array {
 }
 
 impl Array {
-    /// Opens the array, or makes it when there is no non-volatile memory yet.
+    /// Opens the array, or creates it if there is no non-volatile memory yet.
     pub(crate) fn open(config: &ArrayConfig) -> Result<Self, ServerError> {
         let store = match Memory::open(&config.nvram)? {
             Memory::Made(nvram) => open_store(config, nvram)?,
@@ -97,7 +97,7 @@ impl Array {
         &self.watch
     }
 
-    /// Bytes of files that it may hold.
+    /// Its capacity for files, in bytes.
     pub(crate) fn capacity_bytes(&self) -> u64 {
         self.disk.store().geometry().capacity_pages() * PAGE_BYTES as u64
     }
@@ -147,13 +147,13 @@ impl Disk for Array {
     }
 }
 
-/// What there is of an array's non-volatile memory.
+/// The state of an array's non-volatile memory.
 enum Memory {
-    /// That of an array.
+    /// It belongs to an array.
     Made(MappedNvram),
-    /// What an attempt to make an array left. Its devices were found blank before it was begun.
+    /// An attempt to create an array left it. The devices were blank before the attempt.
     Unmade,
-    /// Nothing.
+    /// It does not exist.
     None,
 }
 
@@ -178,7 +178,7 @@ impl Memory {
     }
 }
 
-/// Makes an array of devices that hold nothing, or at most what an earlier attempt wrote.
+/// Creates an array of devices that are blank, or have only an earlier attempt's writes.
 fn make_store(config: &ArrayConfig, was_begun: bool) -> Result<Flash, ServerError> {
     let mut devices = Vec::new();
     let mut capacity_bytes = u64::MAX;
@@ -214,7 +214,7 @@ fn make_store(config: &ArrayConfig, was_begun: bool) -> Result<Flash, ServerErro
     Ok(made)
 }
 
-/// Opens an array with the devices that are there. A blank one takes its place later.
+/// Opens an array with the present devices. A blank one takes its place later.
 fn open_store(config: &ArrayConfig, nvram: MappedNvram) -> Result<Flash, ServerError> {
     let mut devices = Vec::new();
     for path in &config.devices {
@@ -230,12 +230,12 @@ fn open_store(config: &ArrayConfig, nvram: MappedNvram) -> Result<Flash, ServerE
     Ok(FlashStore::open(devices, nvram, FlashOptions::default())?)
 }
 
-/// A device's place: a path, and what was last seen to lie there.
+/// A device's place: a path, and its last known file.
 struct Slot {
     path: PathBuf,
     /// The number of the file system and of the file on it.
     seen: Option<(u64, u64)>,
-    /// Whether the array is known to do without it.
+    /// Whether the array treats it as absent.
     is_absent: bool,
 }
 
@@ -257,7 +257,7 @@ impl Slot {
     }
 }
 
-/// Looks after an array: flushes and collects when that is due, gives devices up and takes new ones in.
+/// Maintains an array: flushes and collects when due, removes failed devices and adds new ones.
 struct Keeper {
     disk: FlashArray,
     is_over: Arc<AtomicBool>,
@@ -267,7 +267,7 @@ struct Keeper {
 
 impl Keeper {
     fn run(mut self) {
-        // What a start found blank, or there again, is taken in at once.
+        // Devices that are blank or back at the start are added at once.
         for index in self.store().absent_devices() {
             self.take_in(index);
         }
@@ -275,7 +275,7 @@ impl Keeper {
         while !self.is_over.load(Ordering::Acquire) {
             let kept = self.store().maintain().and_then(|()| self.rebuild());
             let is_rebuilding = kept.unwrap_or_else(|error| {
-                tracing::error!(%error, "the array cannot be looked after");
+                tracing::error!(%error, "the array cannot be maintained");
                 false
             });
             let now = Instant::now();
@@ -294,7 +294,7 @@ impl Keeper {
         self.disk.store()
     }
 
-    /// Rebuilds one stripe that lacks a chunk. Gives whether there may be more.
+    /// Rebuilds one stripe that lacks a chunk. Returns whether there may be more.
     fn rebuild(&self) -> Result<bool, FlashError> {
         if !self.store().rebuild()? {
             return Ok(false);
@@ -303,7 +303,7 @@ impl Keeper {
         Ok(true)
     }
 
-    /// Says that nothing is left to rebuild, if that is so.
+    /// Logs that nothing is left to rebuild, if so.
     fn say_if_whole(&self) {
         if self.store().usage().degraded_stripes == 0 {
             self.watch.look(self.store());
@@ -311,7 +311,7 @@ impl Keeper {
         }
     }
 
-    /// Compares what lies at the devices' paths with what lay there.
+    /// Compares the files at the devices' paths with the last known ones.
     fn look(&mut self) {
         for index in 0..self.slots.len() {
             let (seen, now) = (self.slots[index].seen, self.slots[index].look());
@@ -320,7 +320,7 @@ impl Keeper {
                 let removed = self.store().remove_device(index);
                 if let Err(error) = removed {
                     let path = self.slots[index].path.display();
-                    tracing::error!(index, %path, %error, "a device is gone, and needed");
+                    tracing::error!(index, %path, %error, "a device is missing, and needed");
                     continue;
                 }
             }
@@ -341,7 +341,7 @@ impl Keeper {
         self.store().absent_devices().contains(&index)
     }
 
-    /// Takes what lies at a device's path into the array, if it may.
+    /// Adds the device at a path to the array, if allowed.
     fn take_in(&mut self, index: usize) {
         let path = self.slots[index].path.clone();
         if !path.exists() {
@@ -353,7 +353,9 @@ impl Keeper {
             .and_then(|device| {
                 let is_blank = is_blank(&device).map_err(|error| error.to_string())?;
                 if !is_blank && !self.store().is_own_device(index, &device) {
-                    return Err("it holds something else; overwrite its first 4 KiB".to_owned());
+                    return Err(
+                        "it holds other data; overwrite its first 4 KiB to use it".to_owned()
+                    );
                 }
                 let replaced = self.store().replace_device(index, device);
                 replaced.map_err(|error| error.to_string())
@@ -362,11 +364,11 @@ impl Keeper {
         self.slots[index].is_absent = taken.is_err();
         match taken {
             Ok(()) => {
-                tracing::warn!(index, %path, "a device was taken in and is being rebuilt");
-                // All that it would hold may be in buffers yet.
+                tracing::warn!(index, %path, "a device was added and is being rebuilt");
+                // All its future contents may still be in buffers.
                 self.say_if_whole();
             }
-            Err(why) => tracing::error!(index, %path, why, "a device cannot be taken in"),
+            Err(why) => tracing::error!(index, %path, why, "a device cannot be added"),
         }
     }
 }
@@ -386,7 +388,7 @@ mod tests {
         }
     }
 
-    /// Waits until the keeper has done what it does by itself.
+    /// Waits until the maintenance thread has reached a state.
     fn wait_until(array: &Array, is_so: impl Fn(&Flash) -> bool) {
         let begun = Instant::now();
         while !is_so(array.disk.store()) {
@@ -403,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_given_up_and_taken_in_as_their_paths_say() {
+    fn devices_are_removed_and_added_by_their_paths() {
         let directory = tempfile::tempdir().unwrap();
         let config = config(directory.path());
         let bytes: Vec<u8> = (0..3_000_000_u32).map(|at| (at * 31 / 32) as u8).collect();
@@ -421,7 +423,7 @@ mod tests {
             });
             check(&array, &bytes);
         }
-        // What holds something else is left alone.
+        // A device with other data is left unchanged.
         fs::write(&config.devices[1], vec![7; 8192]).unwrap();
         let other = directory.path().join("other");
         fs::write(&other, vec![7; 8192]).unwrap();
@@ -429,7 +431,7 @@ mod tests {
         wait_until(&array, |store| store.absent_devices() == [1]);
         drop((file, array));
         assert_eq!(fs::read(&config.devices[1]).unwrap(), vec![7; 8192]);
-        // A start with a blank one in its place.
+        // A start with a blank device in its place.
         fs::remove_file(&config.devices[1]).unwrap();
         fs::File::create(&config.devices[1]).unwrap();
         let array = Array::open(&config).unwrap();
@@ -440,10 +442,10 @@ mod tests {
     }
 
     #[test]
-    fn an_array_is_made_once_and_never_over_another() {
+    fn an_array_is_created_once_and_never_over_another() {
         let directory = tempfile::tempdir().unwrap();
         let config = config(directory.path());
-        // What an attempt to make one may leave.
+        // Possible remains of an attempt to create one.
         fs::write(&config.nvram, vec![0; 4096]).unwrap();
         drop(Array::open(&config).unwrap());
         let lost = directory.path().join("lost");

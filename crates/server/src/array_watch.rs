@@ -1,6 +1,6 @@
-//! What a node tells of its array: how each device fares, and what is behind the non-volatile memory.
+//! The reported health of a node's array: its devices, and the medium of its non-volatile memory.
 //!
-//! The array's keeper looks, so that nobody who asks waits for the array.
+//! The array's thread checks it, so that a status request never waits for the array.
 
 use crate::array::{ArrayConfig, Flash};
 use gabion_flash::{MappedNvram, NvramKind, disk_of};
@@ -8,11 +8,11 @@ use gabion_protocol::message::{ArrayMemory, ArrayStatus, DeviceState, DeviceStat
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Said where writes cannot be much faster than in place.
+/// Warning where writes cannot be much faster than in place.
 const SHARED_MEMORY: &str = "the array's non-volatile memory is a file on a disk of its devices, so every sync waits \
     for their stripes; put it on another disk, or on persistent memory";
 
-/// How an array fares, as its keeper last saw it.
+/// The array's health at the last check.
 #[derive(Clone, Debug)]
 pub(crate) struct ArrayWatch(Arc<Watched>);
 
@@ -24,7 +24,7 @@ struct Watched {
 }
 
 impl ArrayWatch {
-    /// Looks for the first time, and says in the log where the memory is in the devices' way.
+    /// Checks for the first time, and logs a warning if the memory is on a disk of the devices.
     pub(crate) fn new(config: &ArrayConfig, store: &Flash) -> Self {
         let paths = config.devices.clone();
         let memory = memory_of(config, store.nvram());
@@ -39,13 +39,13 @@ impl ArrayWatch {
         }))
     }
 
-    /// Looks again.
+    /// Checks again.
     pub(crate) fn look(&self, store: &Flash) {
         let now = look(store, &self.0.paths, self.0.memory);
         *self.lock() = now;
     }
 
-    /// What was seen last.
+    /// The result of the last check.
     pub(crate) fn status(&self) -> ArrayStatus {
         self.lock().clone()
     }
@@ -56,7 +56,7 @@ impl ArrayWatch {
     }
 }
 
-/// What is behind an array's non-volatile memory.
+/// The medium of an array's non-volatile memory.
 fn memory_of(config: &ArrayConfig, nvram: &MappedNvram) -> ArrayMemory {
     if nvram.kind() == NvramKind::Dax {
         return ArrayMemory::Dax;
@@ -91,7 +91,7 @@ fn look(store: &Flash, paths: &[PathBuf], memory: ArrayMemory) -> ArrayStatus {
     }
 }
 
-/// Why the array does without what should lie at a path.
+/// Why the array does not use the device at a path.
 fn given_up(path: &Path) -> DeviceState {
     if path.exists() {
         DeviceState::Failed

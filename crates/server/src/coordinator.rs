@@ -16,23 +16,23 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// How long a coordinator that has stopped still says why.
+/// How long a stopped coordinator still reports the reason.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// How a coordinator starts.
+/// Parameters of a coordinator's start.
 #[derive(Clone, Debug)]
 pub struct CoordinatorConfig {
-    /// Where the metadata is.
+    /// Directory of the metadata.
     pub directory: PathBuf,
-    /// Whether a new cluster is made where there is no metadata.
+    /// Whether to create a new cluster if there is no metadata.
     pub init: bool,
-    /// Where it listens, as `host:port`; port 0 takes a free one.
+    /// Address to listen on, as `host:port`; port 0 takes a free one.
     pub listen: String,
-    /// What it does when.
+    /// Its timeouts and limits.
     pub options: CoordinatorOptions,
 }
 
-/// A coordinator that listens.
+/// A listening coordinator.
 pub struct CoordinatorProcess {
     coordinator: Arc<Coordinator<RedbStore>>,
     endpoint: Arc<Endpoint>,
@@ -41,14 +41,14 @@ pub struct CoordinatorProcess {
 }
 
 impl CoordinatorProcess {
-    /// Opens or makes the metadata, and listens.
+    /// Opens or creates the metadata, and listens.
     ///
     /// # Errors
-    /// When the directory, the metadata or the address cannot be used;
-    /// [`ServerError::NoMetadata`] when there is none and none is to be made.
+    /// If the directory, the metadata or the address cannot be used; [`ServerError::NoMetadata`]
+    /// when there is no metadata and `init` is off.
     ///
     /// # Panics
-    /// When opening the metadata does, which is a bug.
+    /// If opening the metadata panics, which is a bug.
     pub async fn start(config: CoordinatorConfig) -> Result<Self, ServerError> {
         let CoordinatorConfig {
             directory,
@@ -57,7 +57,7 @@ impl CoordinatorProcess {
             options,
         } = config;
         let listener = listen_on(&listen).await?;
-        // After that, so that an address that cannot be used leaves nothing behind.
+        // After the address, so that an unusable one leaves nothing behind.
         if init {
             std::fs::create_dir_all(&directory).map_err(io_error("create", &directory))?;
         }
@@ -97,7 +97,7 @@ impl CoordinatorProcess {
         })
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -105,14 +105,13 @@ impl CoordinatorProcess {
     /// Serves until the coordinator has to stop, the listener fails or the future is dropped.
     ///
     /// # Errors
-    /// When the metadata failed or is a copy of another time, or connections cannot be accepted any
-    /// more.
+    /// If the metadata failed or is an old copy, or the listener fails.
     pub async fn run(self) -> Result<(), ServerError> {
         self.coordinator.start();
         let stopped = async {
             let reason = self.coordinator.broken().await;
             tracing::error!(%reason, "the coordinator stops");
-            // Whoever asks now hears why, before there is nobody to ask.
+            // Pending and new requests get the reason before the process ends.
             tokio::time::sleep(LAST_WORDS).await;
             reason
         };
@@ -123,13 +122,13 @@ impl CoordinatorProcess {
     }
 }
 
-/// Opens the metadata, or makes the new cluster where there is none.
+/// Opens the metadata, or creates the new cluster if there is none.
 fn open(directory: &Path, new_cluster: Option<ClusterId>) -> Result<Meta<RedbStore>, ServerError> {
     let path = directory.join("metadata.redb");
     let missing = || ServerError::NoMetadata { path: path.clone() };
     if path.exists() {
         match Meta::open(RedbStore::open(&path)?) {
-            // The process died between making the file and making the cluster in it.
+            // The process ended between creating the file and creating the cluster in it.
             Err(MetaError::NoCluster) => {
                 let cluster = new_cluster.ok_or_else(missing)?;
                 Ok(Meta::create(RedbStore::open(&path)?, cluster)?)
@@ -142,7 +141,7 @@ fn open(directory: &Path, new_cluster: Option<ClusterId>) -> Result<Meta<RedbSto
     }
 }
 
-/// Routes what connections bring to the coordinator.
+/// Routes requests of connections to the coordinator.
 #[derive(Default)]
 struct CoordinatorHandler {
     coordinator: OnceLock<Arc<Coordinator<RedbStore>>>,
@@ -167,10 +166,10 @@ impl Handler for CoordinatorHandler {
         tokio::spawn(async move { responder.reply(&coordinator.handle(request).await) });
     }
 
-    /// The coordinator moves no data, so nobody sends it any.
+    /// The coordinator moves no data, so it receives none.
     fn flow(&self, _: &Arc<Connection>, _: Flow) {}
 
-    /// A node whose connection ends may have ended itself.
+    /// If its connection ends, the node itself may have ended.
     fn closed(&self, connection: &Arc<Connection>, _: &WireError) {
         if let (Some(node), Some(coordinator)) = (connection.peer().node, self.coordinator.get()) {
             let coordinator = Arc::clone(coordinator);

@@ -1,4 +1,5 @@
-//! What a node keeps its store on: a directory, or an array of SSDs. Nothing above asks which it is.
+//! The storage of a node: a directory, or an array of SSDs. The code above does not distinguish
+//! them.
 
 use crate::ServerError;
 use crate::array::{Array, ArrayConfig};
@@ -7,7 +8,7 @@ use gabion_store::{Disk, RealDisk};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a node keeps its store on.
+/// The storage engine of a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Engine {
     /// Files of a directory.
@@ -16,18 +17,17 @@ pub enum Engine {
     Tween(ArrayConfig),
 }
 
-/// What a store of that engine is opened on.
+/// The disk for a store with that engine.
 pub(crate) struct EngineDisk {
     pub(crate) disk: Arc<dyn Disk>,
-    /// Bytes that it may hold in all, where that is not the file system's to say.
+    /// Its capacity in bytes, unless the file system determines it.
     pub(crate) capacity_bytes: Option<u64>,
-    /// The array's health, where it is one.
+    /// The health of its array, if it has one.
     pub(crate) watch: Option<ArrayWatch>,
 }
 
 impl Engine {
-    /// Whether there is anything of a disk where a node keeps its store. What there is may still hold
-    /// no store.
+    /// Whether any disk exists for a node's store. It may still hold no store.
     pub(crate) fn exists(&self, store: &Path) -> bool {
         match self {
             Self::Files => store.exists(),
@@ -35,7 +35,7 @@ impl Engine {
         }
     }
 
-    /// Opens what a node keeps its store on, or makes it. Blocks.
+    /// Opens or creates the disk of a node's store. Blocks.
     pub(crate) fn open(&self, store: &Path) -> Result<EngineDisk, ServerError> {
         Ok(match self {
             Self::Files => EngineDisk {

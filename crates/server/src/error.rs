@@ -1,4 +1,4 @@
-//! Why a process cannot start or go on: one plain sentence each.
+//! Errors that end a process: one plain sentence each.
 
 use gabion_flash::FlashError;
 use gabion_layout::{ClusterId, NodeId};
@@ -15,37 +15,37 @@ pub enum ServerError {
     /// A file of the process itself could not be read or written.
     #[error("cannot {operation} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
-        /// On what.
+        /// Its path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The address cannot be listened on.
+    /// The process cannot listen on the address.
     #[error("cannot listen on {address}: {source}; choose a free port with --listen")]
     Listen {
         /// The address.
         address: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The node's identity file is not one.
-    #[error("{} does not say which node this is ({reason}); restore the file, or start with an empty directory as a new node", path.display())]
+    /// The node's identity file is invalid.
+    #[error("{} is not a valid identity file ({reason}); restore the file, or start with an empty directory as a new node", path.display())]
     Identity {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// There is no store where one should be, and none is to be made.
+    /// There is no store, and `init` is off.
     #[error("{} holds no node's store; mount its disk, or add --init to make a new node there", path.display())]
     NoStore {
         /// Where it should be.
         path: PathBuf,
     },
-    /// The node has been in a cluster, and its store is gone.
-    #[error("{node} of cluster {cluster} kept its store in {}, and there is none; mount its disk, or, if its chunks are lost for good, add --init", path.display())]
+    /// The node has joined a cluster before, and its store is gone.
+    #[error("{node} of cluster {cluster} has lost its store in {}; mount its disk, or, if its chunks are lost for good, add --init", path.display())]
     StoreGone {
         /// The node.
         node: NodeId,
@@ -54,17 +54,17 @@ pub enum ServerError {
         /// Where its store should be.
         path: PathBuf,
     },
-    /// The store is of another node than the directory.
-    #[error("{} is the directory of {expected}, and the store in it is that of {found}; mount the disk of {expected}", path.display())]
+    /// The store belongs to another node than the directory.
+    #[error("{} is the directory of {expected}, but the store in it is that of {found}; mount the disk of {expected}", path.display())]
     OtherStore {
         /// The node's directory.
         path: PathBuf,
-        /// Whose directory it is, in words.
+        /// The node of the directory, in words.
         expected: String,
-        /// Whose store it is, in words.
+        /// The node of the store, in words.
         found: String,
     },
-    /// There is no metadata where it should be, and none is to be made.
+    /// There is no metadata, and `init` is off.
     #[error("{} does not exist; mount its disk, or add --init to make a new cluster there", path.display())]
     NoMetadata {
         /// The file.
@@ -76,12 +76,12 @@ pub enum ServerError {
     /// The array cannot be used.
     #[error(transparent)]
     Flash(#[from] FlashError),
-    /// An array would have to be made of a device that holds something.
-    #[error("{} is not blank, and there is no array's memory at {}; name the memory of the array that it is of, or overwrite its first 4 KiB", path.display(), nvram.display())]
+    /// A device for a new array is not blank.
+    #[error("{} is not blank, and there is no array memory at {}; give the memory of its array with --nvram, or overwrite its first 4 KiB", path.display(), nvram.display())]
     UsedDevice {
         /// The device.
         path: PathBuf,
-        /// Where the memory of its array was looked for.
+        /// The path of the array's memory.
         nvram: PathBuf,
     },
     /// The metadata cannot be used.
@@ -90,15 +90,15 @@ pub enum ServerError {
     /// The node may not join.
     #[error(transparent)]
     Join(#[from] JoinError),
-    /// The disk failed under a node that served.
+    /// The disk of a serving node failed.
     #[error(
-        "the store has failed, and the node has left the cluster: {cause}; replace its disk, then start the node anew"
+        "the store has failed, and the node has left the cluster: {cause}; replace its disk, then restart the node"
     )]
     StoreFailed {
         /// The store's first failure.
         cause: String,
     },
-    /// The network failed for good.
+    /// The network failed permanently.
     #[error(transparent)]
     Wire(#[from] WireError),
 }
@@ -121,7 +121,7 @@ pub(crate) fn no_randomness(source: std::io::Error) -> ServerError {
     io_error("read", Path::new("/dev/urandom"))(source)
 }
 
-/// Bytes that no peer can guess.
+/// Random bytes that no peer can guess.
 pub(crate) fn random_bytes<const N: usize>() -> Result<[u8; N], ServerError> {
     gabion_wire::random_bytes().map_err(no_randomness)
 }

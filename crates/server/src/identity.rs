@@ -1,9 +1,8 @@
-//! What a node remembers of itself beside its store: its cluster and id, and how often it has started.
+//! A node's identity file: its cluster, its id, and its number of starts.
 //!
-//! The file `node` in the node's directory has four lines, `gabion-node 2`, `cluster HEX` and `id N`
-//! (or `-` for each before the first join), and `incarnation N`. It is replaced atomically. The store
-//! says the same of itself, so that a directory notices when the disk below it is missing or another
-//! node's.
+//! The file `node` in the node's directory has four lines, `gabion-node 2`, `cluster HEX` and `id
+//! N` (or `-` for each before the first join), and `incarnation N`. It is replaced atomically. The
+//! store holds the same identity, which reveals a missing disk or one of another node.
 
 use crate::ServerError;
 use crate::error::io_error;
@@ -15,7 +14,7 @@ use std::path::{Path, PathBuf};
 const FILE_NAME: &str = "node";
 const HEADER: &str = "gabion-node 2";
 
-/// A node's memory of itself.
+/// A node's identity.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Identity {
     path: PathBuf,
@@ -26,7 +25,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Reads the identity in `directory`; one of a new node where there is none.
+    /// Reads the identity in `directory`; that of a new node if the file is missing.
     pub(crate) fn read(directory: &Path) -> Result<Self, ServerError> {
         let path = directory.join(FILE_NAME);
         match fs::read_to_string(&path) {
@@ -40,7 +39,7 @@ impl Identity {
         }
     }
 
-    /// Takes over what the node's store says, and refuses the store of another node.
+    /// Merges the store's identity, and refuses the store of another node.
     pub(crate) fn check(&mut self, store: &gabion_store::Identity) -> Result<(), ServerError> {
         if let Some(last) = store.starts.last() {
             self.incarnation = self.incarnation.max(last.number);
@@ -71,7 +70,7 @@ impl Identity {
         self.save()
     }
 
-    /// Remembers what the coordinator says that the node is.
+    /// Records the identity that the coordinator has assigned.
     pub(crate) fn joined(&mut self, cluster: ClusterId, node: NodeId) -> Result<(), ServerError> {
         if self.member == Some((cluster, node)) {
             return Ok(());
@@ -110,14 +109,14 @@ fn parse(path: &Path, text: &str) -> Result<Identity, ServerError> {
         return Err(wrong("its first line is of another version"));
     }
     let [_, cluster, id, incarnation] = lines[..] else {
-        return Err(wrong("it has not 4 lines"));
+        return Err(wrong("it does not have 4 lines"));
     };
     let member = match (cluster.strip_prefix("cluster "), id.strip_prefix("id ")) {
         (Some("-"), Some("-")) => None,
         (Some(cluster), Some(id)) => {
             let cluster = u128::from_str_radix(cluster, 16);
-            let cluster = cluster.map_err(|_| wrong("its cluster is no number"))?;
-            let id = id.parse().map_err(|_| wrong("its id is no number"))?;
+            let cluster = cluster.map_err(|_| wrong("its cluster is not a number"))?;
+            let id = id.parse().map_err(|_| wrong("its id is not a number"))?;
             Some((ClusterId(cluster), NodeId(id)))
         }
         _ => return Err(wrong("it has no cluster or no id")),
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_store_says_who_it_is_and_another_nodes_is_refused() {
+    fn the_store_gives_its_identity_and_another_nodes_store_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let mut identity = Identity::read(directory.path()).unwrap();
         let mut store = gabion_store::Identity::default();
@@ -187,7 +186,7 @@ mod tests {
         ] {
             fs::write(&path, text).unwrap();
             let error = Identity::read(directory.path()).unwrap_err().to_string();
-            assert!(error.contains("does not say which node this is"), "{error}");
+            assert!(error.contains("is not a valid identity file"), "{error}");
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }
     }

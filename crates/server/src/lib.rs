@@ -1,6 +1,6 @@
 //! Coordinator and node processes: sockets, disk and clock under the protocol's roles.
 //!
-//! The only crate with a server run-time. No decision is made here: requests go to
+//! This is the only crate with a server run-time. It makes no decisions: requests go to
 //! `gabion_protocol`'s `Node` and `Coordinator`, and their calls go to connections.
 
 mod array;

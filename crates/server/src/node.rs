@@ -24,36 +24,36 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
-/// How long a process waits for a port that another one holds.
+/// How long a process waits for a port in use.
 const LISTEN_PATIENCE: Duration = Duration::from_secs(5);
 const LISTEN_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
-/// How a node starts.
+/// Parameters of a node's start.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
-    /// Where everything that it keeps is.
+    /// Directory of all its files.
     pub directory: PathBuf,
-    /// Whether a store is made where there is none. A node that finds no store is refused otherwise:
+    /// Whether to create a store if there is none. Without it a node without a store is refused:
     /// its disk may not be mounted.
     pub init: bool,
     /// Its rack.
     pub rack: RackId,
-    /// Where it listens, as `host:port`; port 0 takes a free one.
+    /// Address to listen on, as `host:port`; port 0 takes a free one.
     pub listen: String,
-    /// Where the coordinator listens, as `host:port`.
+    /// Address of the coordinator, as `host:port`.
     pub coordinator: String,
-    /// What it keeps its store on.
+    /// Its storage engine.
     pub engine: Engine,
-    /// Bytes that it may store in a directory; an array knows by itself.
+    /// Capacity in bytes of a directory; an array knows its own.
     pub capacity_bytes: u64,
-    /// Bytes of a journal segment, of which two are allocated at any time.
+    /// Journal segment size in bytes; two segments stay allocated.
     pub journal_segment_bytes: u64,
-    /// Settled records of chunks that keep them in the log are merged while there are more than so
-    /// many bytes of them.
+    /// Bytes of settled records above which logs are merged, for chunks that keep records in the
+    /// log.
     pub log_bytes: u64,
-    /// Bytes that shrinking and merging reserves may move in a second in which no updates come.
+    /// Bytes a second for shrinking and merging reserves while there are no updates.
     pub reserve_bytes_per_s: u64,
-    /// The directory of the emulated links' table, if links are emulated.
+    /// Directory of the emulated links' table, if links are emulated.
     pub links: Option<PathBuf>,
 }
 
@@ -66,15 +66,15 @@ pub struct NodeProcess {
 }
 
 impl NodeProcess {
-    /// Opens the store (and recovers it), listens, and joins; waits for the coordinator as long as
-    /// that takes.
+    /// Opens the store (and recovers it), listens, and joins; waits for the coordinator without a
+    /// limit.
     ///
     /// # Errors
-    /// When the directory, the address or the store cannot be used, or is not the node's; when the
-    /// coordinator refuses, or is another cluster's.
+    /// If the directory, the address or the store cannot be used, or belongs to another node; if
+    /// the coordinator refuses, or belongs to another cluster.
     ///
     /// # Panics
-    /// When recovery of the store does, which is a bug.
+    /// If recovery of the store panics, which is a bug.
     pub async fn start(config: NodeConfig) -> Result<Self, ServerError> {
         let NodeConfig {
             directory,
@@ -153,7 +153,7 @@ impl NodeProcess {
     /// dropped.
     ///
     /// # Errors
-    /// When the store has failed, or connections cannot be accepted any more.
+    /// If the store has failed, or the listener fails.
     pub async fn run(self) -> Result<(), ServerError> {
         let alive = tokio::spawn(Arc::clone(&self.node).keep_alive());
         let (node, ports) = (Arc::clone(&self.node), Arc::clone(&self.ports));
@@ -180,7 +180,7 @@ impl NodeProcess {
     }
 }
 
-/// Lets the node call itself, as a primary calls its participants, without a connection.
+/// Lets the node call itself without a connection, as a primary calls its participants.
 fn answer_own_calls(ports: &ProcessPorts, node: &Arc<Node>) {
     let (id, own) = (node.id(), Arc::downgrade(node));
     let answer = move |request| match own.upgrade() {
@@ -190,16 +190,16 @@ fn answer_own_calls(ports: &ProcessPorts, node: &Arc<Node>) {
     ports.set_own(id, Box::new(answer));
 }
 
-/// A store, and what there is to know of what it is on.
+/// A store, with the properties of its disk.
 struct Opened {
     store: Arc<Store>,
-    /// Bytes that it may hold, where it is on an array.
+    /// Its capacity in bytes, if it is on an array.
     capacity_bytes: Option<u64>,
     array: Option<ArrayWatch>,
 }
 
-/// Opens the store in a node's directory and checks that it is that node's. Makes one where there is none
-/// only with `init`: a disk that is not mounted looks like a new one.
+/// Opens the store in a node's directory and checks that it belongs to that node. Creates a missing
+/// one only with `init`: an unmounted disk looks like a new one.
 async fn open(
     engine: Engine,
     directory: PathBuf,
@@ -239,7 +239,7 @@ async fn open(
     opened.await.expect("recovery does not panic")
 }
 
-/// Where a listener listens that was to listen there.
+/// The address of a listener.
 fn address_of(listener: &TcpListener, listen: &str) -> Result<SocketAddr, ServerError> {
     let address = listener.local_addr();
     address.map_err(|source| ServerError::Listen {
@@ -248,8 +248,8 @@ fn address_of(listener: &TcpListener, listen: &str) -> Result<SocketAddr, Server
     })
 }
 
-/// Whether a process may listen there; waits a while for a port that is in use. Whoever makes a directory for
-/// a new node asks first.
+/// Checks that a process may listen on an address; waits briefly for a port in use. Call it before
+/// a directory is made for a new node.
 ///
 /// # Errors
 /// [`ServerError::Listen`] when it may not.
@@ -257,8 +257,8 @@ pub async fn check_listen(address: &str) -> Result<(), ServerError> {
     listen_on(address).await.map(drop)
 }
 
-/// Listens. A process that was killed holds its port until its last thread has gone, which may be
-/// after its successor has started; so a port in use is tried again for a while.
+/// Listens. A killed process holds its port until its last thread has ended, which may be after its
+/// successor has started; so a port in use is retried for some time.
 pub(crate) async fn listen_on(address: &str) -> Result<TcpListener, ServerError> {
     let give_up_at = Instant::now() + LISTEN_PATIENCE;
     let mut complaint = Complaint::default();
@@ -279,17 +279,17 @@ pub(crate) async fn listen_on(address: &str) -> Result<TcpListener, ServerError>
     }
 }
 
-/// Trouble that lasts is told at once, and then each minute.
+/// Logs a lasting problem at once, and then each minute.
 #[derive(Default)]
 struct Complaint {
-    /// What was told last, and when.
+    /// The last logged problem, with its time.
     told: Option<(String, Instant)>,
 }
 
 impl Complaint {
     const AGAIN_AFTER: Duration = Duration::from_mins(1);
 
-    /// Whether to tell of it now: it is another trouble than before, or that was told a minute ago.
+    /// Whether to log it now: it is a new problem, or was last logged a minute ago.
     fn is_due(&mut self, what: &str, now: Instant) -> bool {
         let was_told = self.told.as_ref().is_some_and(|(told, at)| {
             told == what && now.saturating_duration_since(*at) < Self::AGAIN_AFTER
@@ -301,7 +301,7 @@ impl Complaint {
     }
 }
 
-/// Joins, as soon as the coordinator can be reached.
+/// Joins as soon as the coordinator can be reached.
 async fn join(
     store: Arc<Store>,
     ports: &Arc<ProcessPorts>,
@@ -325,7 +325,8 @@ async fn join(
     }
 }
 
-/// The endpoint until the coordinator has said who this is: it asks as nobody, over links of nobody.
+/// The endpoint until the coordinator has assigned an id: requests have no node id, and links no
+/// emulation.
 fn nameless(
     member: Option<(ClusterId, NodeId)>,
     handler: &Arc<NodeHandler>,
@@ -363,7 +364,7 @@ fn endpoint(
     Endpoint::new(hello, handler, options, meter)
 }
 
-/// Routes what connections bring to the node, once it is one.
+/// Routes requests of connections to the node, once it has joined.
 #[derive(Default)]
 struct NodeHandler {
     serving: OnceLock<Serving>,
@@ -429,7 +430,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_store_is_made_only_where_the_operator_says_so() {
+    async fn a_store_is_created_only_with_init() {
         let root = tempfile::tempdir().unwrap();
         let open = async |init| {
             let directory = root.path().join("node");
@@ -443,7 +444,7 @@ mod tests {
         };
         refused().await;
         assert!(!root.path().join("node").exists(), "nothing was made");
-        // What a disk that is not mounted leaves is an empty directory.
+        // An unmounted disk leaves an empty directory.
         std::fs::create_dir_all(root.path().join("node/store")).unwrap();
         refused().await;
         assert_eq!(open(true).await.unwrap(), 0);
@@ -451,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn trouble_that_lasts_is_told_once_a_minute() {
+    fn a_lasting_problem_is_logged_once_a_minute() {
         let begun = Instant::now();
         let mut complaint = Complaint::default();
         let mut told = |what, after_s| complaint.is_due(what, begun + Duration::from_secs(after_s));
@@ -464,11 +465,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_port_that_becomes_free_is_waited_for() {
+    async fn a_port_in_use_is_retried_until_it_is_free() {
         let held = listen_on("127.0.0.1:0").await.unwrap();
         let address = held.local_addr().unwrap();
         let listening = tokio::spawn(async move { listen_on(&address.to_string()).await });
-        // It is still in use when the other looks for the first time, or free: both must end well.
+        // It is still in use at the first attempt, or free: both must succeed.
         tokio::task::yield_now().await;
         drop(held);
         let listener = listening.await.unwrap().unwrap();

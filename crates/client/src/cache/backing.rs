@@ -1,4 +1,4 @@
-//! What a cache stands in front of: a cluster, or in tests something that behaves like one.
+//! The storage behind a cache: a cluster, or in tests a model of one.
 
 use crate::extent::Extent;
 use crate::file::Opened;
@@ -9,8 +9,8 @@ use bytes::Bytes;
 use gabion_layout::{ByteRange, Sequence, StripeId};
 use std::sync::Arc;
 
-/// What a stripe's bytes are as of. A stripe's number is never used again, nor is a committed
-/// update's, so equal versions mean equal bytes.
+/// The version of a stripe's bytes. A stripe's number is never reused, nor is a committed update's,
+/// so equal versions mean equal bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Version {
     pub(crate) stripe: StripeId,
@@ -18,7 +18,7 @@ pub(crate) struct Version {
     pub(crate) sequence: Sequence,
 }
 
-/// Where segments come from and go to.
+/// Source and destination of segments.
 pub(crate) trait Backing: Sync {
     /// An open file. The cache keeps it with the file's segments, to write them back.
     type File: Clone + Send + Sync;
@@ -31,8 +31,8 @@ pub(crate) trait Backing: Sync {
     ) -> impl Future<Output = Result<Moment, ClientError>> + Send;
 
     /// Overwrites ranges of the file's segment number `at` by one update, with `bytes`: the first
-    /// range's, then the next one's. Returns when it is durable. `last_run` gets the run that may be made though
-    /// this fails or is dropped.
+    /// range's, then the next one's. Returns when it is durable. `last_run` gets the run that may
+    /// take effect although this fails or is dropped.
     fn update(
         &self,
         file: &Self::File,
@@ -42,14 +42,14 @@ pub(crate) trait Backing: Sync {
         last_run: &LastRun,
     ) -> impl Future<Output = Result<Version, ClientError>> + Send;
 
-    /// Whether an update that failed or was dropped was made. It is not made after that.
+    /// Whether an update that failed or was dropped took effect. It takes no effect after that.
     fn decide(
         &self,
         file: &Self::File,
         run: &OpenRun,
     ) -> impl Future<Output = Result<bool, ClientError>> + Send;
 
-    /// Overwrites bytes, in however many segments, atomically; returns when they are durable.
+    /// Overwrites bytes in any number of segments, atomically; returns when they are durable.
     fn write(
         &self,
         file: &Self::File,
@@ -57,7 +57,7 @@ pub(crate) trait Backing: Sync {
         bytes: Bytes,
     ) -> impl Future<Output = Result<(), ClientError>> + Send;
 
-    /// The version of the segment that `extent` is of, now; none if it cannot be found out at once.
+    /// The current version of the segment of `extent`; none if it cannot be determined at once.
     fn version(
         &self,
         file: &Self::File,
@@ -106,8 +106,8 @@ impl Backing for Client {
             .ask_mark(&layout, stripe, (false, false), limit_ms)
             .await;
         let (epoch, sequence) = mark.ok()?;
-        // Whoever answered may have lost the lease without knowing it, and others may have written
-        // since. The nodes know: they serve no cut of a term that is past.
+        // The primary that answered may have lost its lease without knowing it, and others may have
+        // written since. The nodes know: they serve no cut of a past term.
         let byte = ByteRange::new(extent.range.offset, 1);
         let mut reading = Reading::as_of(epoch, sequence);
         let read = file

@@ -1,45 +1,45 @@
-//! What a cache has done for whoever uses it.
+//! Counters of a cache.
 
-/// Counts of a client's segment cache since the client was made. A request that lies in several
-/// segments counts once for each.
+/// Counters of a client's segment cache since the client was created. A request in several segments
+/// counts once for each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CacheCounts {
-    /// Reads of which every byte was here.
+    /// Reads served from the cache alone.
     pub read_hit_count: u64,
-    /// Reads that asked the cluster.
+    /// Reads that needed the cluster.
     pub read_miss_count: u64,
-    /// Bytes that readers got.
+    /// Bytes returned to readers.
     pub read_bytes: u64,
-    /// Bytes that were read from the cluster, read-ahead included.
+    /// Bytes read from the cluster, with read-ahead.
     pub fetched_bytes: u64,
-    /// Writes that were taken into the cache.
+    /// Writes taken into the cache.
     pub write_count: u64,
-    /// Their bytes.
+    /// Bytes of these writes.
     pub write_bytes: u64,
-    /// Those that joined changes of their segment which waited already, and so cost no update.
+    /// Writes that joined waiting changes of their segment, and so needed no update of their own.
     pub coalesced_write_count: u64,
-    /// Bytes that were overwritten here before they were sent.
+    /// Bytes overwritten in the cache before they were sent.
     pub overwritten_bytes: u64,
     /// Updates that wrote changes back.
     pub update_count: u64,
-    /// Their bytes.
+    /// Bytes of these updates.
     pub update_bytes: u64,
-    /// Writes that went past the cache, since they were large beside it or it had no room.
+    /// Writes past the cache, because they were large beside it or it had no space.
     pub write_through_count: u64,
-    /// Updates that failed; their bytes are still here.
+    /// Failed updates; their bytes are still in the cache.
     pub failed_update_count: u64,
-    /// Files that were flushed or closed, and flushes of the whole cache.
+    /// Flushes of files, with closes, and of the whole cache.
     pub flush_count: u64,
-    /// Segments of which changes were written back to make room for others.
+    /// Segments whose changes were written back to make space.
     pub displaced_count: u64,
-    /// Pages that were dropped to make room.
+    /// Pages dropped to make space.
     pub evicted_page_count: u64,
-    /// Segments that were found to be as they were when their file was opened again.
+    /// Segments found unchanged when their file was reopened.
     pub confirmed_count: u64,
-    /// Segments that others had changed, or might have, when their file was opened again.
+    /// Segments that others had or might have changed when their file was reopened.
     pub outdated_count: u64,
-    /// Memory that is in use now.
+    /// Memory in use.
     pub used_bytes: u64,
-    /// Bytes that wait to be written back now.
+    /// Bytes waiting to be written back.
     pub changed_bytes: u64,
 }

@@ -1,21 +1,21 @@
-//! A client's segment cache (thesis section 4.4.4: an LRU cache of segments, in which frequent
-//! updates of a segment are batched and its reads answered). The cache of one client is shared by
-//! all files that it opens through it, and bounded by a size.
+//! A client's segment cache (thesis section 4.4.4: an LRU cache of segments, which batches frequent
+//! updates of a segment and answers reads of it). All files that a client opens through it share
+//! its cache, which has a size limit.
 //!
-//! What is kept is not whole segments: any range of one may be valid, and any part of that changed.
-//! Changes of a segment gather until they are written back, all by one update where they fit into
-//! one; that is when somebody flushes or closes the file, and when changes take half of the memory.
-//! Other bytes make room page by page, of the segments that were used the longest time ago first.
+//! The cache need not hold whole segments: any range of one may be valid, and any part of that
+//! changed. Changes of a segment accumulate until they are written back, if possible by one update;
+//! this happens when a file is flushed or closed, and when changes take half of the memory. Other
+//! bytes are evicted page by page, from the least recently used segments first.
 //!
-//! What makes this right while requests overlap:
-//! - One write to the cluster at a time is under way for a segment, so none overtakes another.
-//! - Bytes that are changed again while they are being written stay changed.
-//! - Of a read that is under way, nothing is kept that was written here since it began.
-//! - Bytes that came before a file was opened are served to whoever opened it only if the cluster
-//!   says that the segment's version is still the one that they are of.
+//! Rules that keep overlapping requests consistent:
+//! - One write to the cluster at a time is in flight for a segment, so none overtakes another.
+//! - Bytes changed again while they are being written stay changed.
+//! - A read in flight is not kept where its bytes were overwritten here after it began.
+//! - Bytes that were cached before a file was opened are served to that opening only if the cluster
+//!   confirms that the segment still has their version.
 //!
-//! This is not the cache that a distributed file system has with leases or call-backs: what others
-//! write is seen when a file is opened, not before.
+//! Unlike the caches of distributed file systems with leases or call-backs, this one sees others'
+//! writes only when a file is opened.
 
 mod backing;
 mod counts;
@@ -40,40 +40,40 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard};
 use table::{Key, Reading, Table, Writing};
 
-/// How many segments a flush writes back at a time.
+/// Segments that a flush writes back at a time.
 const WRITE_BACK_PARALLEL_COUNT: usize = 8;
-/// After how many segments that could not be written back a writer looks for room no further. The
-/// first may be of a file that is gone; two mean that there is more amiss.
+/// Failed write-backs after which a writer stops looking for space. The first may be of a removed
+/// file; two indicate a larger problem.
 const DISPLACE_FAILURES_MAX: usize = 2;
 
-/// The segments that a client has at hand.
+/// The cached segments of a client.
 pub(crate) struct SegmentCache<B: Backing> {
     table: Mutex<Table<B::File>>,
-    /// Whoever waits for the end of a write to the cluster.
+    /// Signals the end of a write to the cluster.
     ended: Event,
 }
 
-/// A file as somebody opened it.
+/// A file as opened.
 #[derive(Clone)]
 pub(crate) struct Handle<F> {
     pub(crate) file: F,
     pub(crate) put: PutId,
-    /// What was kept before this must be asked after.
+    /// Bytes cached before this moment must be confirmed.
     pub(crate) opened_at: u64,
 }
 
-/// Segments that are being written to the cluster, until this is dropped.
+/// Segments being written to the cluster, until this is dropped.
 struct Leaving<'a, B: Backing> {
     cache: &'a SegmentCache<B>,
     keys: Vec<Key>,
     /// The last run of the write, if it is an update.
     last_run: LastRun,
-    /// What a write past the cache overwrites, and whether it is known to have arrived.
+    /// The ranges of a write past the cache, and whether each is known to have arrived.
     passing: Vec<(Key, ByteRange)>,
     has_passed: bool,
 }
 
-/// A read from the cluster, which is over when this is dropped.
+/// A read from the cluster, which ends when this is dropped.
 struct Fetching<'a, B: Backing> {
     cache: &'a SegmentCache<B>,
     key: Key,
@@ -81,7 +81,7 @@ struct Fetching<'a, B: Backing> {
 }
 
 impl<B: Backing> SegmentCache<B> {
-    /// A cache of this size; with 0 bytes everything goes past it.
+    /// A cache of this size; with 0 bytes all requests bypass it.
     pub(crate) fn new(capacity_bytes: u64, read_ahead_bytes: u64) -> Self {
         Self {
             table: Mutex::new(Table::new(capacity_bytes, read_ahead_bytes)),
@@ -89,7 +89,7 @@ impl<B: Backing> SegmentCache<B> {
         }
     }
 
-    /// The moment at which a file is opened.
+    /// The moment of opening a file.
     pub(crate) fn open(&self) -> u64 {
         self.table().now()
     }
@@ -148,8 +148,8 @@ impl<B: Backing> SegmentCache<B> {
         Ok(bytes)
     }
 
-    /// Writes bytes of a file; `extents` are where they go. They are kept here as changes, unless
-    /// they are large or there is no room, and then they are durable at once.
+    /// Writes bytes of a file to `extents`. The cache keeps them as changes, unless they are large
+    /// or there is no space; then they are durable at once.
     pub(crate) async fn write(
         &self,
         backing: &B,
@@ -173,7 +173,7 @@ impl<B: Backing> SegmentCache<B> {
         Ok(())
     }
 
-    /// Takes a change in, after others were written back if need be. Returns whether there was room.
+    /// Takes a change in, and writes others back first if needed. Returns whether there was space.
     async fn keep(
         &self,
         backing: &B,
@@ -202,8 +202,8 @@ impl<B: Backing> SegmentCache<B> {
         false
     }
 
-    /// Writes bytes of a file to the cluster at once. What changed here of these bytes is older and
-    /// goes, unless it changes again meanwhile.
+    /// Writes bytes of a file to the cluster at once. Cached changes of these bytes are older and
+    /// are dropped, unless the bytes change again during the write.
     async fn write_through(
         &self,
         backing: &B,
@@ -227,10 +227,10 @@ impl<B: Backing> SegmentCache<B> {
         Ok(())
     }
 
-    /// Writes back what has changed of one segment by now.
+    /// Writes back the current changes of one segment.
     ///
     /// # Errors
-    /// That of the first update that failed; its bytes and those behind it are still changed.
+    /// The error of the first update that failed; its bytes and those behind it are still changed.
     async fn write_back(&self, backing: &B, key: Key) -> Result<(), ClientError> {
         let Some(leaving) = self.take_changed(key).await else {
             return Ok(());
@@ -259,12 +259,12 @@ impl<B: Backing> SegmentCache<B> {
         Ok(())
     }
 
-    /// Finds out what became of the last write-back of a segment that was taken, if that is not known: what has
-    /// arrived must not be written once more, over what others have written since.
+    /// Determines whether the last write-back of a taken segment took effect, if that is unknown:
+    /// bytes that have arrived must not be written again, over later writes of others.
     ///
     /// # Errors
-    /// When it cannot be found out now, or never ([`ClientError::Forgotten`]): then the next write-back writes the
-    /// bytes once more.
+    /// If it cannot be determined now, or never ([`ClientError::Forgotten`]): then the next
+    /// write-back writes the bytes again.
     async fn decide(&self, backing: &B, key: Key) -> Result<(), ClientError> {
         let Some((file, run)) = self.table().doubted(key) else {
             return Ok(());
@@ -278,10 +278,10 @@ impl<B: Backing> SegmentCache<B> {
         made.map(drop)
     }
 
-    /// Writes back what has changed by now of one file, or of all.
+    /// Writes back the current changes of one file, or of all.
     ///
     /// # Errors
-    /// [`ClientError::NotWrittenBack`] with the first error; all else was written back.
+    /// [`ClientError::NotWrittenBack`] with the first error; all other changes were written back.
     pub(crate) async fn flush(&self, backing: &B, put: Option<PutId>) -> Result<(), ClientError> {
         let keys = self.table().changed(put);
         self.table().counts.flush_count += 1;
@@ -294,7 +294,7 @@ impl<B: Backing> SegmentCache<B> {
         })
     }
 
-    /// Gives up the changes of all files for which this holds. Returns their bytes.
+    /// Discards the changes of all files for which this holds. Returns their bytes.
     pub(crate) async fn discard(&self, is_meant: impl Fn(&B::File) -> bool) -> u64 {
         let keys = self.table().changed_where(is_meant);
         let mut discarded_bytes = 0;
@@ -307,8 +307,7 @@ impl<B: Backing> SegmentCache<B> {
         discarded_bytes
     }
 
-    /// Takes segments for a write to the cluster when none of them is taken; makes those that are
-    /// not here.
+    /// Takes segments for a write to the cluster when none of them is taken; adds missing ones.
     async fn take_all(&self, keys: Vec<Key>, file: &B::File) -> Leaving<'_, B> {
         loop {
             let ended = self.ended.listen();
@@ -319,8 +318,7 @@ impl<B: Backing> SegmentCache<B> {
         }
     }
 
-    /// Takes a segment for a write to the cluster when it is not taken; gives none when it has no
-    /// changes.
+    /// Takes a segment for a write to the cluster when it is not taken; none if it has no changes.
     async fn take_changed(&self, key: Key) -> Option<Leaving<'_, B>> {
         loop {
             let ended = self.ended.listen();
@@ -332,9 +330,9 @@ impl<B: Backing> SegmentCache<B> {
     }
 
     fn table(&self) -> MutexGuard<'_, Table<B::File>> {
-        // A panic in the table is a bug that may have left changes behind half-way: no work goes
-        // on from there.
-        self.table.lock().expect("the cache's table is whole")
+        // A panic in the table is a bug that may have left it inconsistent: no operation continues
+        // after that.
+        self.table.lock().expect("the cache's table is consistent")
     }
 }
 
@@ -361,7 +359,7 @@ impl<'a, B: Backing> Leaving<'a, B> {
 
 impl<B: Backing> Drop for Leaving<'_, B> {
     fn drop(&mut self) {
-        // After a panic in the table nobody uses it any more.
+        // After a panic in the table, it is no longer used.
         let Ok(mut table) = self.cache.table.lock() else {
             return;
         };

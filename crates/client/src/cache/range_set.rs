@@ -3,7 +3,7 @@
 use gabion_layout::ByteRange;
 use std::collections::BTreeMap;
 
-/// Addresses, kept as the fewest ranges.
+/// Addresses, kept as the smallest number of ranges.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct RangeSet {
     /// End by start.
@@ -23,7 +23,7 @@ impl RangeSet {
         self.ends.is_empty()
     }
 
-    /// How many ranges there are.
+    /// Number of ranges.
     pub(super) fn range_count(&self) -> u64 {
         self.ends.len() as u64
     }
@@ -33,7 +33,7 @@ impl RangeSet {
         self.ends.iter().map(|(&start, &end)| range(start, end))
     }
 
-    /// Adds a range; it swallows those that it overlaps or touches.
+    /// Adds a range; merges those that it overlaps or touches.
     pub(super) fn insert(&mut self, new: ByteRange) {
         if new.is_empty() {
             return;
@@ -50,7 +50,7 @@ impl RangeSet {
         self.ends.insert(start, end);
     }
 
-    /// Takes a range out; it may cut one in two.
+    /// Removes a range; this may split one in two.
     pub(super) fn remove(&mut self, gone: ByteRange) {
         if gone.is_empty() {
             return;
@@ -69,7 +69,7 @@ impl RangeSet {
         }
     }
 
-    /// What of a range is in the set, in order.
+    /// The parts of a range in the set, in order.
     pub(super) fn within(&self, wanted: ByteRange) -> impl Iterator<Item = ByteRange> {
         let before = self.ends.range(..wanted.offset).next_back();
         let inside = self.ends.range(wanted.offset..wanted.end());
@@ -77,7 +77,7 @@ impl RangeSet {
         all.filter_map(move |(&start, &end)| range(start, end).intersect(wanted))
     }
 
-    /// What of a range is not in the set, in order.
+    /// The parts of a range outside the set, in order.
     pub(super) fn gaps(&self, wanted: ByteRange) -> Vec<ByteRange> {
         let mut gaps = Vec::new();
         let mut at = wanted.offset;
@@ -95,7 +95,7 @@ impl RangeSet {
         self.within(wanted).next().is_some()
     }
 
-    /// How many bytes of a range are in the set.
+    /// Number of bytes of a range in the set.
     pub(super) fn bytes_within(&self, wanted: ByteRange) -> u64 {
         self.within(wanted).map(|part| part.length).sum()
     }
@@ -144,7 +144,7 @@ mod tests {
                 prop_assert!(gap.iter().all(|&is_in| !is_in));
                 gap.fill(true);
             }
-            // Whatever was in is out now and the other way round, all over the wanted range.
+            // The complement of the set within the wanted range.
             for at in wanted.offset..wanted.end() {
                 prop_assert_ne!(seen[at as usize], model[at as usize]);
             }

@@ -1,5 +1,5 @@
-//! What a cache has of one segment: pages of bytes, which of them are valid, and which differ from
-//! the cluster's.
+//! The cached bytes of one segment: pages, which bytes are valid, and which differ from the
+//! cluster's.
 
 use super::backing::Version;
 use super::range_set::RangeSet;
@@ -8,13 +8,13 @@ use gabion_layout::{ByteRange, Sequence};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Bytes are kept in pages of so many.
+/// Page size.
 pub(super) const PAGE_BYTES: u64 = 4096;
-/// What a page counts, with its place in the tree.
+/// Accounted memory of a page, with its place in the tree.
 pub(super) const PAGE_COST_BYTES: u64 = PAGE_BYTES + 64;
-/// What a range in a set counts.
+/// Accounted memory of a range in a set.
 const RANGE_COST_BYTES: u64 = 64;
-/// What a segment counts beside its pages and ranges.
+/// Accounted memory of a segment without its pages and ranges.
 const SEGMENT_COST_BYTES: u64 = 512;
 
 /// A page, and whether any of its bytes differ from the cluster's.
@@ -25,7 +25,7 @@ struct Page {
 
 /// Bytes of one segment.
 pub(super) struct CachedSegment<F> {
-    /// The file as it was opened last, to write the segment back.
+    /// The most recent opening of the file, to write the segment back.
     pub(super) file: F,
     /// When the segment was last known to be no older than the cluster's.
     pub(super) checked_at: u64,
@@ -37,22 +37,22 @@ pub(super) struct CachedSegment<F> {
     pub(super) has_failed: bool,
     pages: BTreeMap<u64, Page>,
     changed_page_count: u64,
-    /// Invariant: what is in no page is not valid.
+    /// Invariant: bytes outside all pages are not valid.
     valid: RangeSet,
     /// Invariant: a part of `valid`.
     changed: RangeSet,
-    /// While bytes are written to the cluster: those of them that nobody has changed again since.
+    /// During a write to the cluster: the bytes being written that have not changed again since.
     leaving: Option<RangeSet>,
-    /// Whether the segment was compared with the cluster's after `leaving` began. What arrives then may be older
-    /// than what was compared.
+    /// Whether the segment was compared with the cluster's after `leaving` began. Bytes that arrive
+    /// then may be older than the compared version.
     was_checked: bool,
-    /// A write to the cluster of which it is not known what became, and those of its bytes that have not changed
+    /// A write to the cluster with an unknown outcome, and those of its bytes that have not changed
     /// here since.
     doubt: Option<(Arc<OpenRun>, RangeSet)>,
-    /// For each read from the cluster that is under way: what must not be kept of it, since it may
-    /// have been read before it was written here.
+    /// For each read from the cluster in flight: the bytes not to keep, since they may have been
+    /// read before they were overwritten here.
     fetches: BTreeMap<u64, RangeSet>,
-    /// None of the valid bytes that are not changed is older than this; none if that is not known.
+    /// None of the valid unchanged bytes is older than this; none if unknown.
     version: Option<Version>,
 }
 
@@ -77,7 +77,7 @@ impl<F> CachedSegment<F> {
         }
     }
 
-    /// The memory that the segment takes, near enough.
+    /// The approximate memory of the segment.
     pub(super) fn cost_bytes(&self) -> u64 {
         let leaving = self.leaving.as_ref().map_or(0, RangeSet::range_count);
         let doubted = self.doubt.as_ref().map_or(0, |doubt| doubt.1.range_count());
@@ -90,7 +90,7 @@ impl<F> CachedSegment<F> {
         SEGMENT_COST_BYTES + self.pages.len() as u64 * PAGE_COST_BYTES + ranges * RANGE_COST_BYTES
     }
 
-    /// The memory that only a write-back can free, near enough.
+    /// The approximate memory that only a write-back can free.
     pub(super) fn changed_cost_bytes(&self) -> u64 {
         self.changed_page_count * PAGE_COST_BYTES + self.changed.range_count() * RANGE_COST_BYTES
     }
@@ -103,7 +103,7 @@ impl<F> CachedSegment<F> {
         self.leaving.is_some()
     }
 
-    /// Whether there are changes that are not being written to the cluster already.
+    /// Whether there are changes that are not yet being written to the cluster.
     pub(super) fn has_waiting_changes(&self) -> bool {
         let waits = |part| match &self.leaving {
             Some(leaving) => !leaving.gaps(part).is_empty(),
@@ -112,29 +112,29 @@ impl<F> CachedSegment<F> {
         self.changed.iter().any(waits)
     }
 
-    /// Whether nothing would be lost by forgetting that the segment is here.
+    /// Whether the segment can be forgotten without loss.
     pub(super) fn is_idle(&self) -> bool {
         self.pages.is_empty() && self.leaving.is_none() && self.fetches.is_empty()
     }
 
-    /// Whether there are pages that may go.
+    /// Whether there are pages that can be evicted.
     pub(super) fn has_clean_pages(&self) -> bool {
         self.pages.len() as u64 > self.changed_page_count
     }
 
-    /// Whether there are valid bytes that came from the cluster or are there already.
+    /// Whether there are valid bytes that the cluster has too.
     pub(super) fn has_clean_bytes(&self) -> bool {
         self.valid != self.changed
     }
 
-    /// How many pages a range would add.
+    /// Number of pages that a range would add.
     pub(super) fn new_page_count(&self, range: ByteRange) -> u64 {
         let pages = pages_of(range);
         let count = pages.end - pages.start;
         count - self.pages.range(pages).count() as u64
     }
 
-    /// The bytes of a range that are valid here, copied to their places in `into`.
+    /// Copies the valid bytes of a range to their places in `into`.
     pub(super) fn copy(&self, range: ByteRange, into: &mut [u8]) {
         for part in self.valid.within(range) {
             for (page, piece) in pieces_of(part) {
@@ -148,8 +148,7 @@ impl<F> CachedSegment<F> {
         &self.valid
     }
 
-    /// Takes bytes that somebody writes here. Returns how many changed bytes they replace that were
-    /// not sent yet.
+    /// Takes bytes written here. Returns the number of unsent changed bytes that they replace.
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) -> u64 {
         let range = ByteRange::new(offset, bytes.len() as u64);
         let replaced = self.changed.within(range);
@@ -165,9 +164,9 @@ impl<F> CachedSegment<F> {
         replaced_bytes
     }
 
-    /// Notes that a read from the cluster is under way.
+    /// Notes that a read from the cluster is in flight.
     pub(super) fn begin_fetch(&mut self, fetch: u64, range: ByteRange) {
-        // The cluster's bytes are older than these, even if these are written back meanwhile.
+        // The cluster's bytes are older than these, even if these are written back during the read.
         let mut spoilt = RangeSet::default();
         for part in self.changed.within(range) {
             spoilt.insert(part);
@@ -175,21 +174,21 @@ impl<F> CachedSegment<F> {
         self.fetches.insert(fetch, spoilt);
     }
 
-    /// What must not be kept of a read from the cluster.
+    /// The bytes of a read from the cluster that must not be kept.
     ///
     /// # Panics
-    /// When it is not under way.
+    /// If it is not in flight.
     pub(super) fn spoilt(&self, fetch: u64) -> &RangeSet {
         &self.fetches[&fetch]
     }
 
-    /// Notes that a read from the cluster is over.
+    /// Notes that a read from the cluster has ended.
     pub(super) fn end_fetch(&mut self, fetch: u64) {
         let fetch = self.fetches.remove(&fetch);
         assert!(fetch.is_some(), "a fetch ends once, after it has begun");
     }
 
-    /// Keeps what a read from the cluster has brought of `keep`, where nothing is valid yet.
+    /// Keeps bytes of a read from the cluster in `keep`, where none are valid yet.
     pub(super) fn fill(&mut self, keep: ByteRange, offset: u64, bytes: &[u8], read: Version) {
         let had_clean_bytes = self.has_clean_bytes();
         let all = ByteRange::new(offset, bytes.len() as u64);
@@ -203,21 +202,21 @@ impl<F> CachedSegment<F> {
         };
     }
 
-    /// No read from the cluster that is under way may be kept of this range.
+    /// Marks this range as not to be kept in all reads in flight.
     fn spoil(&mut self, range: ByteRange) {
         for spoilt in self.fetches.values_mut() {
             spoilt.insert(range);
         }
     }
 
-    /// Takes the segment for a write to the cluster. No other one begins before it has ended.
+    /// Takes the segment for a write to the cluster. No other write begins before its end.
     pub(super) fn begin_leaving(&mut self) {
         assert!(self.leaving.is_none(), "one write to a segment at a time");
         self.leaving = Some(RangeSet::default());
         self.was_checked = false;
     }
 
-    /// Says what is written to the cluster next.
+    /// Sets the ranges that are written to the cluster next.
     ///
     /// # Panics
     /// Unless [`Self::begin_leaving`] was called.
@@ -226,8 +225,9 @@ impl<F> CachedSegment<F> {
         self.leaving = Some(ranges);
     }
 
-    /// What was leaving is durable in the cluster, as a part of this version. It stays here, unless a file may have
-    /// been opened since: another client may have overwritten it before that.
+    /// Notes that the ranges being written are durable in the cluster, with this version. They stay
+    /// cached, unless a file may have been opened since: another client may have overwritten them
+    /// before that.
     pub(super) fn arrived(&mut self, version: Version) {
         if self.was_checked {
             self.drop_leaving();
@@ -242,7 +242,8 @@ impl<F> CachedSegment<F> {
             Some(old) if others_are_clean => {
                 let follows =
                     old.stripe == version.stripe && old.sequence.next() == version.sequence;
-                // If somebody else has written in between, the others may be older than that, or newer.
+                // If another client has written in between, the other bytes may be older than that,
+                // or newer.
                 if follows {
                     Some(version)
                 } else {
@@ -254,14 +255,15 @@ impl<F> CachedSegment<F> {
         };
     }
 
-    /// What was leaving is durable in the cluster by a write past the cache; it is not kept here.
+    /// Notes that the ranges of a write past the cache are durable in the cluster; they are not
+    /// cached.
     pub(super) fn passed(&mut self) {
         for part in self.drop_leaving().iter() {
             self.trust(part);
         }
     }
 
-    /// What was leaving is durable in the cluster, and not kept here. Returns its ranges.
+    /// Drops the ranges being written, which are durable in the cluster. Returns them.
     fn drop_leaving(&mut self) -> RangeSet {
         let left = self.take_leaving();
         for part in left.iter() {
@@ -272,25 +274,25 @@ impl<F> CachedSegment<F> {
         left
     }
 
-    /// What became of a write that is in doubt is of no concern to this range any more.
+    /// Removes this range from the write in doubt.
     fn trust(&mut self, range: ByteRange) {
         if let Some((_, ranges)) = &mut self.doubt {
             ranges.remove(range);
         }
     }
 
-    /// Notes that it is not known whether what is leaving has arrived by this run.
+    /// Notes that the outcome of this run, which writes the ranges being written, is unknown.
     pub(super) fn doubt(&mut self, run: Arc<OpenRun>) {
         let ranges = self.leaving.clone().unwrap_or_default();
         self.doubt = Some((run, ranges));
     }
 
-    /// The run of which it is not known what became.
+    /// The run with an unknown outcome.
     pub(super) fn doubted(&self) -> Option<Arc<OpenRun>> {
         self.doubt.as_ref().map(|(run, _)| Arc::clone(run))
     }
 
-    /// It is known what became of the write that was in doubt: it was made or not.
+    /// Notes the outcome of the write that was in doubt.
     ///
     /// # Panics
     /// Unless [`Self::begin_leaving`] was called.
@@ -298,7 +300,7 @@ impl<F> CachedSegment<F> {
         let Some((_, ranges)) = self.doubt.take() else {
             return;
         };
-        // Others may have overwritten it long ago.
+        // Others may have overwritten it since.
         if made {
             self.leave(ranges);
             self.drop_leaving();
@@ -311,12 +313,12 @@ impl<F> CachedSegment<F> {
             .unwrap_or_default()
     }
 
-    /// The write to the cluster has ended, whether or not all of it has arrived.
+    /// Notes that the write to the cluster has ended, whether or not all of it has arrived.
     pub(super) fn end_leaving(&mut self) {
         self.leaving = None;
     }
 
-    /// Forgets the bytes of a range that have not changed here, and what is on its way.
+    /// Forgets the unchanged bytes of a range, and reads of it in flight.
     pub(super) fn forget(&mut self, range: ByteRange) {
         self.spoil(range);
         let valid = self.valid.within(range);
@@ -327,7 +329,7 @@ impl<F> CachedSegment<F> {
         }
     }
 
-    /// Gives changes up, as if they had never been made. Returns their bytes.
+    /// Discards changes, as if they had never been made. Returns their bytes.
     pub(super) fn discard(&mut self) -> u64 {
         let changed = std::mem::take(&mut self.changed);
         self.doubt = None;
@@ -339,7 +341,7 @@ impl<F> CachedSegment<F> {
         changed.iter().map(|part| part.length).sum()
     }
 
-    /// Forgets all that has not changed here, unless it is of this version.
+    /// Forgets all unchanged bytes, unless they are of this version.
     pub(super) fn check(&mut self, now: u64, version: Option<Version>) -> bool {
         let is_same = version.is_some() && self.version == version;
         let all = ByteRange::new(0, u64::MAX);
@@ -354,15 +356,15 @@ impl<F> CachedSegment<F> {
         is_same
     }
 
-    /// Drops one page without changes; there is one.
+    /// Evicts one page without changes; the caller has checked that there is one.
     pub(super) fn evict_page(&mut self) {
         let clean = self.pages.iter().find(|(_, page)| !page.is_changed);
-        let (&number, _) = clean.expect("has_clean_pages was asked before");
+        let (&number, _) = clean.expect("the caller has checked has_clean_pages");
         self.pages.remove(&number);
         self.valid.remove(page_range(number));
     }
 
-    /// Writes bytes of a range into pages, out of `bytes` which are those of `all`.
+    /// Writes bytes of a range into pages; `bytes` are those of `all`.
     fn store(&mut self, range: ByteRange, all: ByteRange, bytes: &[u8], is_change: bool) {
         for (number, piece) in pieces_of(range) {
             let page = self.pages.entry(number).or_insert_with(|| Page {
@@ -378,7 +380,7 @@ impl<F> CachedSegment<F> {
         self.valid.insert(range);
     }
 
-    /// Brings the marks of a range's pages up to date after changes have gone.
+    /// Updates the marks of a range's pages after changes were removed.
     fn mark_pages(&mut self, range: ByteRange) {
         for number in pages_of(range) {
             if self.changed.touches(page_range(number)) {
@@ -393,7 +395,7 @@ impl<F> CachedSegment<F> {
         }
     }
 
-    /// Drops those of a range's pages that have no valid bytes left.
+    /// Drops those of a range's pages without valid bytes.
     fn drop_empty_pages(&mut self, range: ByteRange) {
         for number in pages_of(range) {
             if !self.valid.touches(page_range(number)) {
@@ -427,13 +429,13 @@ fn pieces_of(range: ByteRange) -> impl Iterator<Item = (u64, ByteRange)> {
     pages_of(range).filter_map(move |page| Some((page, page_range(page).intersect(range)?)))
 }
 
-/// Where a piece of one page lies in it.
+/// The position of a piece in its page.
 fn within_page(piece: ByteRange) -> std::ops::Range<usize> {
     let start = (piece.offset % PAGE_BYTES) as usize;
     start..start + piece.length as usize
 }
 
-/// Where a piece lies in a buffer of the bytes of `all`.
+/// The position of a piece in a buffer of the bytes of `all`.
 fn within(all: ByteRange, piece: ByteRange) -> std::ops::Range<usize> {
     let start = (piece.offset - all.offset) as usize;
     start..start + piece.length as usize

@@ -1,5 +1,5 @@
-//! The segments of a cache, which of them were used last, and how much memory they take. Nothing
-//! here waits: what must be asked of the cluster is said to whoever asks.
+//! The segments of a cache, their order of use, and their memory. Nothing here waits: requests to
+//! the cluster are returned to the caller.
 
 use super::backing::Version;
 use super::counts::CacheCounts;
@@ -13,43 +13,43 @@ use gabion_meta::PutId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The most ranges that one update writes back. Plans grow with them.
+/// Most ranges in one write-back update. Plans grow with them.
 const UPDATE_RANGES_MAX: usize = 64;
-/// The most bytes that one update writes back, unless they are of one range: a node's record of an
-/// update must fit into its journal.
+/// Most bytes in one write-back update, unless they are one range: a node's record of an update
+/// must fit into its journal.
 const UPDATE_BYTES_MAX: u64 = 4 << 20;
-/// What a new segment and a few new ranges take at most.
+/// Upper bound of the memory of a new segment and a few new ranges.
 const ENTRY_COST_BYTES: u64 = 1024;
 
 /// A segment of a file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Key {
-    /// The put that stored the file: other files of the same name have others.
+    /// The put that stored the file; it distinguishes files of the same name.
     pub(super) file: PutId,
-    /// Which of the file's segments, from 0.
+    /// Index of the segment in the file.
     pub(super) at: usize,
 }
 
-/// What a reader must do next.
+/// The next action of a reader.
 pub(super) enum Reading {
-    /// Nothing: here are the bytes.
+    /// None: these are the bytes.
     Hit(Vec<u8>),
-    /// Find out the segment's version, and say it to [`Table::check`] with this time.
+    /// Determine the segment's version, and pass it to [`Table::check`] with this time.
     Check(u64),
-    /// Read this range, and give it to [`Table::fetched`] under this number.
+    /// Read this range, and pass it to [`Table::fetched`] under this number.
     Fetch(u64, ByteRange),
 }
 
-/// What a writer must do next.
+/// The next action of a writer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Writing {
-    /// Nothing: the bytes are taken.
+    /// None: the bytes are taken.
     Done,
-    /// Write this segment back, then try again.
+    /// Write this segment back, then retry.
     Displace(Key),
-    /// Wait until a write to the cluster has ended, then try again.
+    /// Wait until a write to the cluster has ended, then retry.
     Wait,
-    /// There is no room, and none can be made.
+    /// There is no space, and none can be freed.
     Full,
 }
 
@@ -57,7 +57,7 @@ pub(super) enum Writing {
 pub(super) struct Batch<F> {
     pub(super) file: F,
     pub(super) ranges: Vec<ByteRange>,
-    /// Those of the ranges, one behind the other.
+    /// The bytes of the ranges, concatenated.
     pub(super) bytes: Vec<u8>,
 }
 
@@ -66,13 +66,13 @@ pub(super) struct Table<F> {
     capacity_bytes: u64,
     read_ahead_bytes: u64,
     used_bytes: u64,
-    /// Of the used bytes, those that only write-backs can free.
+    /// Part of the used memory that only write-backs can free.
     changed_cost_bytes: u64,
     clock: u64,
     segments: BTreeMap<Key, CachedSegment<F>>,
     /// Invariant: all segments, by the time of their last use.
     by_use: BTreeMap<u64, Key>,
-    /// Segments that are being written to the cluster.
+    /// Segments being written to the cluster.
     leaving: BTreeSet<Key>,
     pub(super) counts: CacheCounts,
 }
@@ -92,7 +92,7 @@ impl<F: Clone> Table<F> {
         }
     }
 
-    /// The next moment. No two are the same.
+    /// The next moment; each is unique.
     pub(super) fn now(&mut self) -> u64 {
         self.clock += 1;
         self.clock
@@ -107,12 +107,12 @@ impl<F: Clone> Table<F> {
         }
     }
 
-    /// Whether a request is so large that it would drive out most of what is here.
+    /// Whether a request is so large that it would evict most of the cache.
     pub(super) const fn is_large(&self, bytes: u64) -> bool {
         bytes > self.capacity_bytes / 4
     }
 
-    /// Begins or goes on with a read for a file that was opened at `opened_at`.
+    /// Begins or continues a read of a file that was opened at `opened_at`.
     pub(super) fn read(
         &mut self,
         key: Key,
@@ -152,8 +152,8 @@ impl<F: Clone> Table<F> {
         })
     }
 
-    /// Takes what was read from the cluster. Gives the wanted bytes, unless some of them were
-    /// written here meanwhile and are here no more.
+    /// Takes bytes read from the cluster. Returns the requested bytes, unless some of them were
+    /// written here in between and are no longer cached.
     pub(super) fn fetched(
         &mut self,
         key: Key,
@@ -188,7 +188,7 @@ impl<F: Clone> Table<F> {
         bytes
     }
 
-    /// Keeps a part of what was read from the cluster, if there is room for it.
+    /// Keeps a part of a read from the cluster, if there is space for it.
     fn fill(&mut self, key: Key, part: ByteRange, offset: u64, moment: &Moment) {
         let version = Version {
             stripe: moment.stripe,
@@ -197,18 +197,18 @@ impl<F: Clone> Table<F> {
         let pages = self.with(key, |segment| segment.new_page_count(part));
         if self.make_room(pages * PAGE_COST_BYTES + ENTRY_COST_BYTES) {
             self.with(key, |s| s.fill(part, offset, &moment.bytes, version));
-            // Room may have been made at the cost of this segment, and then it took more pages.
+            // Making space may have evicted pages of this segment, so that it needs more pages.
             self.make_room(0);
         }
     }
 
-    /// A read from the cluster is over, whatever became of it.
+    /// Ends a read from the cluster, with any outcome.
     pub(super) fn end_fetch(&mut self, key: Key, fetch: u64) {
         self.with(key, |segment| segment.end_fetch(fetch));
         self.forget_if_idle(key);
     }
 
-    /// Hears of a segment's version, asked for at `now`.
+    /// Processes a segment's version, requested at `now`.
     pub(super) fn check(&mut self, key: Key, now: u64, version: Option<Version>) {
         if !self.segments.contains_key(&key) {
             return;
@@ -221,7 +221,8 @@ impl<F: Clone> Table<F> {
         self.forget_if_idle(key);
     }
 
-    /// Takes bytes of a writer, unless there is no room. Those in `tried` could not be written back.
+    /// Takes bytes of a writer, unless there is no space. Segments in `tried` could not be written
+    /// back.
     pub(super) fn write(
         &mut self,
         key: Key,
@@ -253,7 +254,7 @@ impl<F: Clone> Table<F> {
         Writing::Done
     }
 
-    /// Chooses whose changes make room for others.
+    /// Chooses the segment whose changes are written back to make space.
     fn displace(&self, needed_bytes: u64, limit_bytes: u64, tried: &BTreeSet<Key>) -> Writing {
         let leaving = self.leaving.iter().filter_map(|key| self.segments.get(key));
         let leaving_bytes: u64 = leaving.map(CachedSegment::changed_cost_bytes).sum();
@@ -265,7 +266,7 @@ impl<F: Clone> Table<F> {
             let segment = &self.segments[*key];
             !segment.is_leaving() && !segment.changed().is_empty() && !tried.contains(key)
         });
-        // What could not be written back is tried last.
+        // Segments that could not be written back come last.
         let next = waiting.min_by_key(|key| self.segments[*key].has_failed);
         match next {
             Some(&key) => Writing::Displace(key),
@@ -290,8 +291,8 @@ impl<F: Clone> Table<F> {
         keys
     }
 
-    /// Takes segments for a write to the cluster, all of them or, if one is taken already, none.
-    /// Makes those that are not here.
+    /// Takes segments for a write to the cluster: all of them or, if one is already taken, none.
+    /// Adds missing ones.
     pub(super) fn take_all(&mut self, keys: &[Key], file: &F) -> bool {
         if keys.iter().any(|key| self.leaving.contains(key)) {
             return false;
@@ -304,8 +305,8 @@ impl<F: Clone> Table<F> {
         true
     }
 
-    /// Takes a segment with changes for a write to the cluster, and says whether it was not taken
-    /// already; none if it has no changes.
+    /// Takes a segment with changes for a write to the cluster, and returns whether it was free;
+    /// none if it has no changes.
     pub(super) fn take_changed(&mut self, key: Key) -> Option<bool> {
         if self.segments.get(&key)?.changed().is_empty() {
             return None;
@@ -317,13 +318,13 @@ impl<F: Clone> Table<F> {
         Some(is_free)
     }
 
-    /// What is to be written back of a segment: all that has changed by now.
+    /// All current changes of a segment, to be written back.
     pub(super) fn changes(&self, key: Key) -> RangeSet {
         let segment = self.segments.get(&key);
         segment.map_or_else(RangeSet::default, |segment| segment.changed().clone())
     }
 
-    /// Cuts off what the next update writes back of a segment that was taken.
+    /// Splits off the next update of a taken segment's write-back.
     pub(super) fn next_batch(&mut self, key: Key, left: &mut RangeSet) -> Option<Batch<F>> {
         let mut ranges = Vec::new();
         let mut total_bytes = 0;
@@ -358,7 +359,7 @@ impl<F: Clone> Table<F> {
         })
     }
 
-    /// An update has written changes back, or has not.
+    /// Notes the outcome of a write-back update.
     pub(super) fn sent(&mut self, key: Key, bytes: u64, version: Option<Version>) {
         self.with(key, |segment| {
             segment.has_failed = version.is_none();
@@ -374,28 +375,29 @@ impl<F: Clone> Table<F> {
         }
     }
 
-    /// The write-back of a segment of which it is not known what became, and its file.
+    /// The write-back of a segment with an unknown outcome, and its file.
     pub(super) fn doubted(&self, key: Key) -> Option<(F, Arc<OpenRun>)> {
         let segment = self.segments.get(&key)?;
         Some((segment.file.clone(), segment.doubted()?))
     }
 
-    /// Notes that it is not known whether what is leaving of a segment has arrived.
+    /// Notes that the outcome of a segment's write-back is unknown.
     pub(super) fn doubt(&mut self, key: Key, run: Arc<OpenRun>) {
         self.with(key, |segment| segment.doubt(run));
     }
 
-    /// Takes note of what became of the write-back in doubt of a segment that was taken.
+    /// Notes the outcome of a taken segment's write-back that was in doubt.
     pub(super) fn decide(&mut self, key: Key, made: bool) {
         self.with(key, |segment| segment.decide(made));
     }
 
-    /// Notes what a write past the cache is about to overwrite in a segment that was taken.
+    /// Notes the range that a write past the cache is about to overwrite in a taken segment.
     pub(super) fn pass(&mut self, key: Key, range: ByteRange) {
         self.with(key, |segment| segment.leave(RangeSet::of(range)));
     }
 
-    /// A write past the cache is durable, or nobody knows; what was read before it is not kept.
+    /// Notes that a write past the cache is durable, or has an unknown outcome; earlier reads are
+    /// not kept.
     pub(super) fn passed(&mut self, key: Key, range: ByteRange, is_durable: bool) {
         self.with(key, |segment| {
             if is_durable {
@@ -405,7 +407,7 @@ impl<F: Clone> Table<F> {
         });
     }
 
-    /// Gives segments back after a write to the cluster.
+    /// Releases segments after a write to the cluster.
     pub(super) fn end_leaving(&mut self, keys: &[Key]) {
         for &key in keys {
             self.with(key, CachedSegment::end_leaving);
@@ -414,12 +416,12 @@ impl<F: Clone> Table<F> {
         }
     }
 
-    /// Gives the changes of a segment that was taken up. Returns their bytes.
+    /// Discards the changes of a taken segment. Returns their bytes.
     pub(super) fn discard(&mut self, key: Key) -> u64 {
         self.with(key, CachedSegment::discard)
     }
 
-    /// Puts a segment at the end of the order of use; makes it if need be.
+    /// Moves a segment to the end of the order of use; adds it if it is missing.
     fn touch(&mut self, key: Key, file: &F) -> u64 {
         let now = self.now();
         if !self.segments.contains_key(&key) {
@@ -428,7 +430,10 @@ impl<F: Clone> Table<F> {
             self.by_use.insert(now, key);
             self.segments.insert(key, segment);
         }
-        let segment = self.segments.get_mut(&key).expect("it was made if need be");
+        let segment = self
+            .segments
+            .get_mut(&key)
+            .expect("it was added if missing");
         self.by_use.remove(&segment.used_at);
         self.by_use.insert(now, key);
         segment.used_at = now;
@@ -436,12 +441,12 @@ impl<F: Clone> Table<F> {
         now
     }
 
-    /// Works on a segment, and counts what it takes afterwards.
+    /// Changes a segment, and updates its memory accounting.
     ///
     /// # Panics
-    /// When it is not here.
+    /// If it is not cached.
     fn with<R>(&mut self, key: Key, work: impl FnOnce(&mut CachedSegment<F>) -> R) -> R {
-        let segment = self.segments.get_mut(&key).expect("the segment is here");
+        let segment = self.segments.get_mut(&key).expect("the segment is cached");
         let (used, changed) = (segment.cost_bytes(), segment.changed_cost_bytes());
         let done = work(segment);
         self.used_bytes = self.used_bytes - used + segment.cost_bytes();
@@ -460,8 +465,8 @@ impl<F: Clone> Table<F> {
         }
     }
 
-    /// Drops pages without changes, of the segments that were used the longest time ago first,
-    /// until there is room for so many bytes. Returns whether there is.
+    /// Evicts pages without changes, from the least recently used segments first, until there is
+    /// space for `needed_bytes`. Returns whether there is.
     fn make_room(&mut self, needed_bytes: u64) -> bool {
         while self.used_bytes + needed_bytes > self.capacity_bytes {
             let clean = |key: &&Key| self.segments[*key].has_clean_pages();

@@ -1,5 +1,5 @@
-//! What words of the command line must be like, checked before anything is asked or made. The coordinator checks
-//! names again: other programs ask it too.
+//! Checks of command line words, before any request. The coordinator checks names again, since
+//! other programs send requests too.
 
 use gabion_meta::FILE_NAME_BYTES;
 use gabion_wire::parse_rate;
@@ -7,7 +7,7 @@ use gabion_wire::parse_rate;
 /// Most bytes of a pool's name.
 const POOL_NAME_BYTES: usize = 64;
 
-/// Checks where a process listens: `host:port`, as whoever asks it names it.
+/// Checks the address of a process: `host:port`, as others reach it.
 ///
 /// # Errors
 /// One plain sentence.
@@ -18,7 +18,7 @@ pub(super) fn peer_address(text: &str) -> Result<String, String> {
     }
 }
 
-/// Checks where to listen: `host:port`, where port 0 is a free one.
+/// Checks an address to listen on: `host:port`, where port 0 takes a free one.
 ///
 /// # Errors
 /// One plain sentence.
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_that_the_coordinator_takes() {
+    fn names_match_those_that_the_coordinator_accepts() {
         let longest = "x".repeat(FILE_NAME_BYTES);
         for name in ["a", "a/b c/\u{fc}", &longest] {
             assert_eq!(file_name(name).as_deref(), Ok(name));

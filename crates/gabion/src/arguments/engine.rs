@@ -1,11 +1,11 @@
-//! Arguments that say what nodes keep their stores on.
+//! Arguments for the storage engine of nodes.
 
 use crate::output::parse_bytes;
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// What a node keeps its store on.
+/// The storage engine of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum EngineName {
@@ -16,27 +16,27 @@ pub(crate) enum EngineName {
     Tween,
 }
 
-/// The engine of a node, and what an array is made of.
+/// The engine of a node, and the parameters of an array.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct EngineOptions {
-    /// What the node keeps its store on
+    /// Storage engine of the node
     #[arg(long, value_enum, default_value_t)]
     pub(crate) engine: EngineName,
-    /// The array's devices, in their order: raw block devices, or files. What goes from its path is done
-    /// without, and something blank that comes there is taken in
+    /// Devices of the array, in order: raw block devices, or files. A missing device counts as
+    /// failed. A blank replacement is rebuilt
     #[arg(long, value_delimiter = ',', value_name = "PATH,...")]
     pub(crate) devices: Vec<PathBuf>,
-    /// How many devices may be lost
+    /// Number of devices that may fail
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     pub(crate) parity_devices: u8,
-    /// The file that is the array's non-volatile memory, DIR/nvram when absent. It belongs on memory that
-    /// keeps its bytes (a DAX file system) or on the fastest disk: every write waits for it
+    /// Non-volatile memory of the array, a file [default: DIR/nvram]. Place it on memory that keeps
+    /// its bytes (a DAX file system) or on the fastest disk: every write waits for it
     #[arg(long, value_name = "FILE")]
     pub(crate) nvram: Option<PathBuf>,
-    /// Bytes of data of a stripe, for a new array
+    /// Data bytes of a stripe, for a new array
     #[arg(long, default_value = "8MiB", value_name = "SIZE", value_parser = parse_stripe)]
     pub(crate) stripe: u64,
-    /// Bytes of a device whose file does not exist, for a new array
+    /// Size of a device whose file does not exist, for a new array
     #[arg(long, default_value = "16GiB", value_name = "SIZE", value_parser = parse_bytes)]
     pub(crate) device_size: u64,
 }

@@ -1,4 +1,4 @@
-//! What `gabion pool create` is told.
+//! The arguments of `gabion pool create`.
 
 use crate::output::{parse_bytes, parse_seconds};
 use clap::Args;
@@ -8,24 +8,25 @@ use gabion_layout::{
 };
 use gabion_protocol::message::LifecycleWish;
 
-/// What a pool is to be.
+/// Parameters of a pool.
 #[derive(Args, Debug)]
 pub(crate) struct PoolOptions {
-    /// The pool's name
+    /// Name of the pool
     #[arg(value_parser = super::checks::pool_name)]
     pub(crate) name: String,
-    /// What must be survived: 1-rack, 2-racks, 2-nodes, ...
+    /// Failure that the pool survives: 1-rack, 2-racks, 2-nodes, ...
     #[arg(long, default_value = "1-rack")]
     pub(crate) survive: Survive,
-    /// rs(k,m), cauchy(k,m), rdp(k), evenodd(k), lrc(k,l,g), rotated(k,m,r) or rep(n)
+    /// Code: rs(k,m), cauchy(k,m), rdp(k), evenodd(k), lrc(k,l,g), rotated(k,m,r) or rep(n)
+    /// [default: chosen for --survive]
     #[arg(long)]
     pub(crate) code: Option<String>,
-    /// Bytes a chunk
+    /// Chunk size
     #[arg(long, default_value = "1MiB", value_parser = parse_bytes)]
     pub(crate) chunk: u64,
-    /// How updates are made and kept: fo (in place at once), fl (all in logs), pl (parity deltas in a
-    /// log), plr (parity deltas in space reserved behind the parity chunk), rackcu (as plr, with
-    /// deltas sent through a collector rack), parix or cau (parity follows later)
+    /// Update scheme: fo (in place at once), fl (all in logs), pl (parity deltas in a log), plr
+    /// (parity deltas in space reserved behind the parity chunk), rackcu (as plr, with deltas sent
+    /// through a collector rack), parix or cau (parity updated by later commits)
     #[arg(long, default_value_t)]
     pub(crate) update: UpdateScheme,
     #[command(flatten)]
@@ -36,18 +37,19 @@ pub(crate) struct PoolOptions {
     pub(crate) lifecycle: LifecycleOptions,
 }
 
-/// How blocks are kept before they become stripes; for --write replicate:N alone.
+/// How blocks are stored before they become stripes; only for --write replicate:N.
 #[derive(Args, Debug)]
 pub(crate) struct LifecycleOptions {
-    /// Keep so many replicas of each block at first: replicate:3; what else is said is about the stripes
-    /// that they become
+    /// Store this many replicas of each block first: replicate:3. The other options are those of
+    /// the encoded stripes
     #[arg(long = "write", value_name = "HOW", value_parser = parse_replicas)]
     replica_count: Option<usize>,
-    /// When blocks are encoded: at an age such as 1h, when 'idle' (10m) or idle:30m, as soon as a stripe
-    /// is 'full', or when 'asked' [replicate: 1h]
+    /// Time to encode blocks: at an age such as 1h, when 'idle' (10m) or idle:30m, once a stripe is
+    /// 'full', or when 'asked' [replicate: 1h]
     #[arg(long = "encode-after", value_name = "WHEN")]
     after: Option<EncodeAfter>,
-    /// How replicas are placed: ear (no data crosses racks to be encoded) or rr (random) [replicate: ear]
+    /// Placement of replicas: ear (encoding moves no data across racks) or rr (random) [replicate:
+    /// ear]
     #[arg(long)]
     placement: Option<ReplicaPlacement>,
 }
@@ -55,7 +57,7 @@ pub(crate) struct LifecycleOptions {
 /// Reads `replicate:3`.
 fn parse_replicas(text: &str) -> Result<usize, String> {
     let wrong =
-        || format!("'{text}' is no way to write; use replicate:2 or more, such as replicate:3");
+        || format!("'{text}' is not a way to write; use replicate:2 or more, such as replicate:3");
     let count = text.strip_prefix("replicate:").ok_or_else(wrong)?;
     count
         .parse()
@@ -64,28 +66,29 @@ fn parse_replicas(text: &str) -> Result<usize, String> {
         .ok_or_else(wrong)
 }
 
-/// When parity follows under parix and cau alone: whatever comes first.
+/// Limits of append phases, for parix and cau only; the first limit reached starts a commit.
 #[derive(Args, Debug)]
 pub(crate) struct AppendOptions {
-    /// Copies of appended bytes on parity nodes, in other racks, until parity follows [cau: 1]
+    /// Copies of appended bytes on parity nodes in other racks, until a commit updates parity [cau:
+    /// 1]
     #[arg(long = "replicas", value_name = "COUNT")]
     replicas: Option<u8>,
-    /// Stripes of a primary that may wait for parity to follow [parix, cau: 100]
+    /// Stripes of a primary that may wait for a commit [parix, cau: 100]
     #[arg(long = "commit-stripes", value_name = "COUNT")]
     stripes: Option<u64>,
-    /// Bytes of a primary's stripes that may wait [parix, cau: 64MiB]
+    /// Bytes of a primary's stripes that may wait for a commit [parix, cau: 64MiB]
     #[arg(long = "commit-bytes", value_name = "SIZE", value_parser = parse_bytes)]
     log_bytes: Option<u64>,
-    /// How long updates may wait, such as 12h, 30m or 45s [parix, cau: 1h]
+    /// Longest wait of an update for a commit, such as 12h, 30m or 45s [parix, cau: 1h]
     #[arg(long = "commit-age", value_name = "TIME", value_parser = parse_seconds)]
     age_s: Option<u64>,
-    /// Whether chunks that were committed together move into one rack: off, algorithm-1, or the rule of
-    /// the authors' program, authors [cau: off]
+    /// Rule for moving chunks that were committed together into one rack: off, algorithm-1, or
+    /// authors as in their program [cau: off]
     #[arg(long = "grouping", value_name = "RULE", value_parser = parse_grouping)]
     grouping: Option<Grouping>,
 }
 
-/// What is said of data grouping: a rule, or none.
+/// The rule of data grouping, or none.
 #[derive(Clone, Copy, Debug)]
 struct Grouping(Option<GroupingRule>);
 
@@ -98,22 +101,22 @@ fn parse_grouping(text: &str) -> Result<Grouping, String> {
     Ok(Grouping(Some(rule)))
 }
 
-/// The space behind parity chunks; for plr and rackcu alone.
+/// The space behind parity chunks; only for plr and rackcu.
 #[derive(Args, Debug)]
 pub(crate) struct ReserveOptions {
-    /// Space behind each parity chunk at first, a whole number of chunks [plr, rackcu: one chunk]
+    /// Initial space behind each parity chunk, a whole number of chunks [plr, rackcu: one chunk]
     #[arg(long = "reserve-bytes", value_name = "SIZE", value_parser = parse_bytes)]
     bytes: Option<u64>,
-    /// How often unused reserved space is given back, such as 12h, 30m or 45s [plr, rackcu: 12h]
+    /// Interval of freeing unused reserved space, such as 12h, 30m or 45s [plr, rackcu: 12h]
     #[arg(long = "reserve-period", value_name = "TIME", value_parser = parse_seconds)]
     period_s: Option<u64>,
-    /// Weight of the newest period in the moving average of how much is used [plr, rackcu: 0.3]
+    /// Weight of the newest period in the moving average of used space [plr, rackcu: 0.3]
     #[arg(long = "reserve-alpha", value_name = "WEIGHT")]
     alpha: Option<Smoothing>,
 }
 
 impl PoolOptions {
-    /// The reserve that is asked for; none when the scheme has none.
+    /// The requested reserve; none if the scheme has none.
     ///
     /// # Errors
     /// One plain sentence.
@@ -123,8 +126,8 @@ impl PoolOptions {
         if !self.update.reserves_space() {
             let wrong = || {
                 format!(
-                    "the update scheme {} has no reserved space; use --update plr or rackcu, or leave \
-                     --reserve-bytes, --reserve-period and --reserve-alpha out",
+                    "the update scheme {} has no reserved space; use --update plr or rackcu, or omit \
+                     --reserve-bytes, --reserve-period and --reserve-alpha",
                     self.update
                 )
             };
@@ -141,7 +144,7 @@ impl PoolOptions {
         }))
     }
 
-    /// The append phases that are asked for; none when parity follows at once.
+    /// The requested append phases; none if parity is updated at once.
     ///
     /// # Errors
     /// One plain sentence.
@@ -153,21 +156,19 @@ impl PoolOptions {
                 return Ok(None);
             }
             return Err(format!(
-                "parity follows at once under the update scheme {}; use --update parix or cau, or leave \
-                 --replicas, --commit-stripes, --commit-bytes, --commit-age and --grouping out",
+                "the update scheme {} has no append phases; use --update parix or cau, or omit \
+                 --replicas, --commit-stripes, --commit-bytes, --commit-age and --grouping",
                 self.update
             ));
         }
         if told.replicas.is_some() && self.update == UpdateScheme::Parix {
             return Err(
-                "parix has copies on all parity nodes; use --update cau, or leave --replicas out"
+                "parix has copies on all parity nodes; use --update cau, or omit --replicas"
                     .to_owned(),
             );
         }
         if told.grouping.is_some() && self.update == UpdateScheme::Parix {
-            return Err(
-                "parix moves no chunks; use --update cau, or leave --grouping out".to_owned(),
-            );
+            return Err("parix moves no chunks; use --update cau, or omit --grouping".to_owned());
         }
         let usual = AppendSpec::default();
         Ok(Some(AppendSpec {
@@ -179,7 +180,7 @@ impl PoolOptions {
         }))
     }
 
-    /// How blocks are kept at first, if they are replicated.
+    /// The lifecycle of blocks that are replicated at first, if any.
     ///
     /// # Errors
     /// One plain sentence.
@@ -190,8 +191,8 @@ impl PoolOptions {
                 Ok(None)
             } else {
                 Err(
-                    "blocks are encoded as they are written; use --write replicate:3, or leave \
-                     --encode-after and --placement out"
+                    "--encode-after and --placement need --write replicate:N; add it, or \
+                     omit them"
                         .to_owned(),
                 )
             };
@@ -203,14 +204,14 @@ impl PoolOptions {
         }))
     }
 
-    /// So many bytes as chunks.
+    /// Converts bytes to chunks.
     fn whole_chunks(&self, bytes: u64) -> Result<u32, String> {
         let chunks = bytes.checked_div(self.chunk).unwrap_or(0);
         let is_too_large =
             chunks > u64::from(ReserveSpec::CHUNKS_MAX) || bytes > ReserveSpec::BYTES_MAX;
         if !bytes.is_multiple_of(self.chunk) || is_too_large {
             return Err(format!(
-                "--reserve-bytes is a whole number of chunks, from none to {}, and at most {} MiB: a \
+                "--reserve-bytes is a whole number of chunks, 0 to {}, and at most {} MiB: a \
                  multiple of {}, not {bytes}",
                 ReserveSpec::CHUNKS_MAX,
                 ReserveSpec::BYTES_MAX >> 20,

@@ -1,4 +1,4 @@
-//! The command line of `gabion repair` and of nodes that leave.
+//! The command line of `gabion repair` and of leaving nodes.
 
 use super::NodeOptions;
 use clap::{Args, Subcommand};
@@ -8,45 +8,46 @@ use clap::{Args, Subcommand};
 pub(crate) struct RepairOptions {
     #[command(subcommand)]
     pub(crate) command: Option<RepairCommand>,
-    /// conventional, pipeline, ppr or cyclic, from now on
+    /// Repair scheme from now on: conventional, pipeline, ppr or cyclic
     #[arg(long)]
     pub(crate) scheme: Option<String>,
-    /// Stay and show progress until nothing is left to repair
+    /// Wait and show progress until all repairs are done
     #[arg(long)]
     pub(crate) watch: bool,
 }
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum RepairCommand {
-    /// Stripes at risk, speed, time left, limits, and bytes by pair of racks
+    /// Show stripes at risk, speed, time left, limits, and bytes by pair of racks
     Status {
-        /// Look again each second until every chunk is whole and where it should be
+        /// Refresh each second until every chunk is whole and in its place
         #[arg(long)]
         watch: bool,
     },
-    /// Begin no more repairs until 'gabion repair resume'; those under way end
+    /// Start no further repairs until 'gabion repair resume'; running ones finish
     Pause,
-    /// Begin repairs again
+    /// Resume repairs
     Resume,
-    /// Set how fast repairs may be and when they make way, or show it; what is not named stays
+    /// Set bandwidth limits and the latency target of repairs, or show them; omitted ones stay
     Limit(LimitOptions),
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct LimitOptions {
-    /// Remove all limits and the target for clients
+    /// Remove all limits and the latency target
     #[arg(long, conflicts_with_all = ["node", "rack", "total", "p99_ms"])]
     pub(crate) none: bool,
-    /// Into, and out of, each node, such as 400Mbit, 50MB or unlimited
+    /// Limit into, and out of, each node, such as 400Mbit, 50MB or unlimited
     #[arg(long, value_name = "RATE")]
     pub(crate) node: Option<String>,
-    /// Into, and out of, each rack
+    /// Limit into, and out of, each rack
     #[arg(long, value_name = "RATE")]
     pub(crate) rack: Option<String>,
-    /// Sent by all nodes together
+    /// Limit of all nodes together
     #[arg(long, value_name = "RATE")]
     pub(crate) total: Option<String>,
-    /// Make way while one in a hundred of the clients' reads and updates takes longer, in milliseconds
+    /// Throttle repairs while the 99th percentile of clients' read and update latency is higher, in
+    /// milliseconds
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) p99_ms: Option<u64>,
 }
@@ -62,21 +63,21 @@ pub(crate) struct NodeArguments {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum NodeCommand {
-    /// Let a node join that waits because it has many chunks of which nothing is known: it sets them aside,
-    /// and keeps their files for a day
+    /// Accept a joining node that waits because it has many unknown chunks: it sets them aside, and
+    /// keeps their files for a day
     Accept {
         /// The node's id
         node: u32,
     },
-    /// Move all chunks off a node, without decoding anything; when none is left it stops by itself and
-    /// may be switched off for good
+    /// Move all chunks off a node, without decoding; once it is empty, it stops and may be switched
+    /// off for good
     Drain {
         /// The node's id
         node: u32,
-        /// The node stays after all
+        /// Cancel the departure
         #[arg(long)]
         cancel: bool,
-        /// Stay and show progress until it has left
+        /// Wait and show progress until the node has left
         #[arg(long, conflicts_with = "cancel")]
         watch: bool,
     },

@@ -58,7 +58,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         check: Check::Test {
             package: "gabion-client",
             target: "lib",
-            name: "cache::tests::what_has_arrived_is_not_written_again_over_what_came_later",
+            name: "cache::tests::bytes_that_have_arrived_are_not_written_again_over_later_ones",
         },
     },
     Mutant {
@@ -69,7 +69,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         check: Check::Test {
             package: "gabion-client",
             target: "lib",
-            name: "cache::tests::what_was_overwritten_on_its_way_is_not_read_by_who_opens_later",
+            name: "cache::tests::bytes_overwritten_during_a_flush_are_not_read_by_later_openings",
         },
     },
     Mutant {
@@ -80,7 +80,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         check: Check::Test {
             package: "gabion-client",
             target: "lib",
-            name: "cache::tests::what_was_overwritten_on_its_way_is_not_read_by_who_opens_later",
+            name: "cache::tests::bytes_overwritten_during_a_flush_are_not_read_by_later_openings",
         },
     },
     Mutant {
@@ -91,7 +91,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         check: Check::Test {
             package: "gabion-client",
             target: "lib",
-            name: "cache::tests::what_turns_out_to_have_arrived_is_read_from_the_cluster",
+            name: "cache::tests::bytes_that_turn_out_to_have_arrived_are_read_from_the_cluster",
         },
     },
     Mutant {

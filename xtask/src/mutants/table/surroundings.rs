@@ -97,7 +97,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         replacement: "known.is_left = false;",
         check: unit(
             "gabion-client",
-            "runs::tests::a_run_is_left_when_its_write_ends_without_knowing",
+            "runs::tests::a_run_is_left_when_its_write_ends_without_the_outcome",
         ),
     },
     // Whose store it is.
@@ -128,7 +128,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         replacement: "Some(member) if member.0 != cluster => {",
         check: unit(
             "gabion-server",
-            "identity::tests::the_store_says_who_it_is_and_another_nodes_is_refused",
+            "identity::tests::the_store_gives_its_identity_and_another_nodes_store_is_refused",
         ),
     },
     Mutant {
@@ -138,7 +138,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         replacement: "} else if !engine.exists(&path) && init {",
         check: unit(
             "gabion-server",
-            "node::tests::a_store_is_made_only_where_the_operator_says_so",
+            "node::tests::a_store_is_created_only_with_init",
         ),
     },
     Mutant {
@@ -148,7 +148,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         replacement: "if init && !Store::is_on(&*disk.disk)? && !init {",
         check: unit(
             "gabion-server",
-            "node::tests::a_store_is_made_only_where_the_operator_says_so",
+            "node::tests::a_store_is_created_only_with_init",
         ),
     },
     Mutant {
@@ -325,7 +325,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         replacement: "const HEDGE_SHARE: f64 = 1.0;",
         check: unit(
             "gabion-client",
-            "health::tests::one_read_in_twenty_may_be_asked_for_twice",
+            "health::tests::one_read_in_twenty_may_be_hedged",
         ),
     },
     Mutant {

@@ -1,5 +1,4 @@
-//! A cluster in memory, whose requests take their time, fail, and overtake each other as a seed
-//! decides.
+//! A cluster in memory whose requests take time, fail, and overtake each other, as a seed decides.
 
 use super::{SEGMENT, SIZE, starts};
 use crate::ClientError;
@@ -25,18 +24,18 @@ pub(super) struct State {
     /// Updates of each segment.
     sequences: Vec<u64>,
     random: ChaCha20Rng,
-    /// Whether updates and writes fail, after they were done or before.
+    /// Whether updates and writes fail, before or after they take effect.
     pub(super) fails: bool,
-    /// Segments that an update is on its way to.
+    /// Segments with an update in flight.
     pub(super) under_way: Vec<usize>,
     pub(super) updates: Vec<(usize, Vec<ByteRange>)>,
-    /// The runs of the updates that were done.
+    /// The runs of the updates that took effect.
     made: BTreeSet<RunId>,
     pub(super) reads: Vec<ByteRange>,
     pub(super) versions_asked: u64,
-    /// The answer to a read from this address on waits until somebody clears this.
+    /// Blocks the answer to a read from this address on until it is cleared.
     pub(super) held: Option<u64>,
-    /// Whether the answers to updates wait until somebody clears this.
+    /// Whether the answers to updates are blocked.
     pub(super) holds_updates: bool,
 }
 
@@ -64,7 +63,7 @@ impl Cluster {
         self.state.lock().expect("no test goes on after a panic")
     }
 
-    /// Lets others go first, as often as chance will have it.
+    /// Lets other tasks run first, a random number of times.
     async fn travel(&self) {
         let steps = self.state().random.next_u32() % 8;
         for _ in 0..steps {
@@ -72,7 +71,7 @@ impl Cluster {
         }
     }
 
-    /// Somebody else writes.
+    /// Writes as another client.
     pub(super) fn write_elsewhere(&self, offset: u64, bytes: &[u8]) {
         let mut state = self.state();
         for extent in extents(&starts(), ByteRange::new(offset, bytes.len() as u64)) {
@@ -90,7 +89,7 @@ impl State {
         }
     }
 
-    /// Does an update. Of one that fails, chance decides whether it was done.
+    /// Carries out an update. For a failing one, chance decides whether it takes effect.
     fn update(
         &mut self,
         at: usize,
@@ -116,7 +115,7 @@ impl State {
         Ok(self.version(at))
     }
 
-    /// An update is asked for.
+    /// Requests an update.
     fn ask(&mut self, at: usize, last_run: &LastRun) -> RunId {
         let question = RunQuestion {
             stripe: StripeId(at as u64),
@@ -143,7 +142,7 @@ impl State {
     }
 }
 
-/// An update that is on its way; one that is given up goes no further.
+/// An update in flight; it ends when dropped.
 struct UnderWay<'a>(&'a Cluster, usize);
 
 impl<'a> UnderWay<'a> {

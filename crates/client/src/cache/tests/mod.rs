@@ -1,4 +1,5 @@
-//! The cache before a cluster in memory: one client against a model, many at once, several clients.
+//! The cache in front of a cluster in memory: one client against a model, concurrent users, several
+//! clients.
 
 mod cluster;
 
@@ -74,9 +75,9 @@ impl<'a> Client<'a> {
     }
 }
 
-/// What requests under way may take beside the size of the cache.
+/// Memory that requests in flight may take beyond the size of the cache.
 const BOOKKEEPING: u64 = 16 * 1024;
-/// A cache with room for some of the segments, whose changes do not fit all.
+/// A cache with space for some of the segments, but not for all their changes.
 const CAPACITY: u64 = 64 * KIB;
 
 fn now<T>(future: impl Future<Output = T>) -> T {
@@ -127,7 +128,7 @@ proptest! {
                     }
                     Step::Write(at, length, byte) => {
                         let bytes = vec![byte; length as usize];
-                        // Of a write that failed, parts in some segments may be there.
+                        // A failed write may be there in some segments.
                         let written = client.write(at, bytes.clone()).await;
                         let place = at as usize..(at + length) as usize;
                         if written.is_ok() {
@@ -161,12 +162,12 @@ proptest! {
     }
 }
 
-/// Bytes that one of several writers has for itself in each unit of the file.
+/// Bytes in each unit of the file that belong to one of several writers.
 const LANE: u64 = 300;
 const LANES: u64 = 4;
 const UNITS: u64 = SIZE / (LANE * LANES);
 
-/// One of several that use the cache at the same time, each its own bytes next to the others'.
+/// One of several concurrent users of the cache, each with its own bytes next to the others'.
 async fn use_lane(client: &Client<'_>, lane: u64, seed: u64, model: &mut [u8]) {
     let mut random = ChaCha20Rng::seed_from_u64(seed);
     let mut below = |limit: u64| random.next_u64() % limit;
@@ -189,14 +190,14 @@ async fn use_lane(client: &Client<'_>, lane: u64, seed: u64, model: &mut [u8]) {
                 client.read(at, length).await == model[place],
                 "{at}+{length}"
             ),
-            // Whoever waits may lose patience at any moment.
+            // A waiting user may give up at any moment.
             8 => drop(within_steps(patience, client.read(at, length)).await),
             _ => drop(within_steps(patience, client.flush()).await),
         }
     }
 }
 
-/// The outcome, if there is one after so many steps.
+/// The outcome, if it comes within `count` steps.
 async fn within_steps<T>(count: u64, work: impl Future<Output = T>) -> Option<T> {
     let mut work = std::pin::pin!(work);
     for _ in 0..count {
@@ -222,7 +223,7 @@ fn check_lanes(seed: u64, capacity: u64) {
         client.assert_bounded(capacity);
         client.flush().await.expect("nothing fails here");
     });
-    // Lanes are disjoint, and nobody wrote zeros.
+    // Lanes are disjoint, and no writer writes zeros.
     let all: Vec<u8> = (0..SIZE as usize)
         .map(|at| models.iter().map(|model| model[at]).sum())
         .collect();
@@ -231,14 +232,14 @@ fn check_lanes(seed: u64, capacity: u64) {
 }
 
 #[test]
-fn many_at_once_read_what_each_wrote_and_all_of_it_arrives() {
+fn concurrent_users_read_their_own_writes_and_all_of_them_arrive() {
     for seed in 0..60 {
         check_lanes(seed, [20, 40, 64, 1000][seed as usize % 4] * KIB);
     }
 }
 
 #[test]
-fn what_has_arrived_is_not_written_again_over_what_came_later() {
+fn bytes_that_have_arrived_are_not_written_again_over_later_ones() {
     let mut outcomes = [0, 0];
     for seed in 0..20 {
         let cluster = Cluster::new(seed);
@@ -248,10 +249,13 @@ fn what_has_arrived_is_not_written_again_over_what_came_later() {
             client.write(10, vec![7; 20]).await.unwrap();
             cluster.state().fails = true;
             assert!(client.flush().await.is_err());
-            // One byte changes here, others elsewhere, before it is known what became of the flush.
+            // One byte changes here, others elsewhere, before the outcome of the flush is known.
             client.write(12, vec![8]).await.unwrap();
             cluster.write_elsewhere(11, &[9; 4]);
-            assert!(client.flush().await.is_err(), "it is not known yet");
+            assert!(
+                client.flush().await.is_err(),
+                "the outcome is not known yet"
+            );
             cluster.state().fails = false;
             client.flush().await.unwrap();
             let has_arrived = cluster.state().bytes[11] == 9;
@@ -268,7 +272,7 @@ fn what_has_arrived_is_not_written_again_over_what_came_later() {
 }
 
 #[test]
-fn who_opens_after_a_close_reads_what_was_written() {
+fn an_opening_after_a_close_reads_the_written_bytes() {
     let cluster = Cluster::new(1);
     let caches = [0, 1].map(|_| SegmentCache::new(CAPACITY, 0));
     now(async {
@@ -286,15 +290,19 @@ fn who_opens_after_a_close_reads_what_was_written() {
         let reader = Client::open(&cluster, &caches[1]);
         assert_eq!(reader.read(0, 6).await, [7, 7, 7, 7, 7, 0]);
         assert_eq!(reader.read(SEGMENT, 10).await, [0; 10]);
-        assert_eq!(cluster.state().reads.len(), reads + 1, "only what changed");
+        assert_eq!(
+            cluster.state().reads.len(),
+            reads + 1,
+            "only the changed bytes"
+        );
         let counts = caches[1].counts();
         assert_eq!((counts.confirmed_count, counts.outdated_count), (1, 1));
 
-        // Its own updates do not make a client read again what it wrote.
+        // A client's own updates do not make it read its own bytes again.
         let writer = Client::open(&cluster, &caches[0]);
         assert_eq!(writer.read(0, 5).await, [7; 5]);
         assert_eq!(caches[0].counts().fetched_bytes, 0);
-        // Unless somebody else has written in between.
+        // Unless another client has written in between.
         writer.write(2, vec![8]).await.unwrap();
         cluster.write_elsewhere(4, &[9]);
         writer.flush().await.unwrap();
@@ -304,9 +312,9 @@ fn who_opens_after_a_close_reads_what_was_written() {
     });
 }
 
-/// A flush whose answer takes long, and what another client overwrites meanwhile.
+/// A flush with a slow answer, and an overwrite by another client before the answer.
 #[test]
-fn what_was_overwritten_on_its_way_is_not_read_by_who_opens_later() {
+fn bytes_overwritten_during_a_flush_are_not_read_by_later_openings() {
     for is_opened_meanwhile in [false, true] {
         let cluster = Cluster::new(2);
         let cache = SegmentCache::new(CAPACITY, 0);
@@ -338,7 +346,7 @@ fn what_was_overwritten_on_its_way_is_not_read_by_who_opens_later() {
 }
 
 #[test]
-fn what_turns_out_to_have_arrived_is_read_from_the_cluster() {
+fn bytes_that_turn_out_to_have_arrived_are_read_from_the_cluster() {
     let mut arrived_count = 0;
     for seed in 0..20 {
         let cluster = Cluster::new(seed);
@@ -386,21 +394,17 @@ fn a_read_that_was_overtaken_leaves_nothing_old_behind() {
         while cluster.state().reads.is_empty() {
             assert!(futures::poll!(slow.as_mut()).is_pending());
         }
-        // A change that is written back, and driven out before the read ends.
+        // A change that is written back, and evicted before the read ends.
         client.write(50, vec![1; 10]).await.unwrap();
         client.flush().await.unwrap();
         for at in 1..5 {
             client.read(at * SEGMENT, 4000).await;
         }
         let hits = cache.counts().read_hit_count;
-        // And a change of somebody else that was read meanwhile.
+        // And a change of another client that was read in between.
         cluster.write_elsewhere(10, &[2; 10]);
         assert_eq!(client.read(5, 20).await[5..15], [2; 10]);
-        assert_eq!(
-            cache.counts().read_hit_count,
-            hits,
-            "nothing of it was left"
-        );
+        assert_eq!(cache.counts().read_hit_count, hits, "none of it was left");
         cluster.state().held = None;
         assert_eq!(slow.await[50..60], [1; 10]);
         assert_eq!(client.read(50, 10).await, [1; 10]);
@@ -430,7 +434,7 @@ fn writes_of_a_segment_become_one_update() {
     let cache = SegmentCache::new(CAPACITY, 0);
     now(async {
         let client = Client::open(&cluster, &cache);
-        // Touching, overlapping, apart, the same again, and across the border.
+        // Touching, overlapping, separate, repeated, and across the border.
         for (at, length) in [
             (0, 10),
             (10, 5),
@@ -460,7 +464,7 @@ fn writes_of_a_segment_become_one_update() {
 }
 
 #[test]
-fn a_failed_flush_says_so_and_keeps_every_byte() {
+fn a_failed_flush_reports_it_and_keeps_every_byte() {
     let cluster = Cluster::new(4);
     let cache = SegmentCache::new(CAPACITY, 0);
     now(async {
@@ -484,13 +488,13 @@ fn a_failed_flush_says_so_and_keeps_every_byte() {
         client.flush().await.unwrap();
         assert_eq!(cluster.state().bytes[5..15], [1; 10]);
         assert_eq!(cluster.state().bytes[SEGMENT as usize..][..10], [2; 10]);
-        // Nothing is written again before it is known what became of the first attempt.
+        // Nothing is written again before the outcome of the first attempt is known.
         assert_eq!(cache.counts().failed_update_count, 2);
     });
 }
 
 #[test]
-fn a_cache_full_of_changes_that_cannot_leave_lets_writes_through() {
+fn a_cache_full_of_stuck_changes_lets_writes_through() {
     let cluster = Cluster::new(5);
     let cache = SegmentCache::new(CAPACITY, 0);
     now(async {
@@ -504,7 +508,7 @@ fn a_cache_full_of_changes_that_cannot_leave_lets_writes_through() {
         let kept = client.read(0, taken * 4096).await;
         assert!(kept.iter().all(|&byte| byte == 1), "nothing is lost");
         cluster.state().fails = false;
-        // Larger than any that the cache takes; what it overwrites does not come back.
+        // Larger than any write that the cache takes; the overwritten bytes do not come back.
         client.write(0, vec![3; 5 * 4096]).await.unwrap();
         assert_eq!(cache.counts().write_through_count, 1);
         client.flush().await.unwrap();
@@ -514,7 +518,7 @@ fn a_cache_full_of_changes_that_cannot_leave_lets_writes_through() {
 }
 
 #[test]
-fn what_is_given_up_is_gone_and_nothing_else() {
+fn discarded_changes_are_gone_and_nothing_else() {
     let cluster = Cluster::new(6);
     let cache = SegmentCache::new(CAPACITY, 0);
     now(async {
