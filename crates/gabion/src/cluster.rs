@@ -1,9 +1,9 @@
-//! A cluster of processes on this machine: who they are, and starting and stopping them.
+//! A cluster of processes on this machine: its members, and starting and stopping them.
 //!
 //! The directory holds `cluster.json` (the shape, fixed when the cluster is made), `coordinator/`,
-//! `nodes/N/`, `links/`, `made/` with an empty file for each process that has data of its own, and `run/`
-//! with one file a live process. A process says on its stdout when
-//! it is ready; starting waits for that line and for nothing else.
+//! `nodes/N/`, `links/`, `made/` with an empty file for each process that has data of its own, and
+//! `run/` with one file a live process. A process reports on its stdout when it is ready; a start
+//! waits only for that line.
 
 mod process;
 mod readiness;
@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use tokio::process::{Child, Command};
 
-/// Ports below those that systems hand out by themselves; a prime number of them.
+/// Ports below those that systems assign by themselves; their number is prime.
 const LASTING_PORTS: std::ops::Range<u16> = 20_011..29_984;
 /// Devices of a node's array, and bytes of each.
 const TRIAL_DEVICES: u32 = 4;
@@ -43,24 +43,24 @@ pub(crate) struct Shape {
     pub(crate) node_bytes_per_s: u64,
     /// 0 means unlimited.
     pub(crate) rack_bytes_per_s: u64,
-    /// What nodes are started with. Clusters that were made before there was a choice have none.
+    /// Options of the nodes' start. Clusters made before these options existed have none.
     #[serde(default)]
     pub(crate) merging: Merging,
-    /// What nodes keep their stores on; files, where there was no choice.
+    /// Storage engine of nodes; files for clusters made before there was a choice.
     #[serde(default)]
     pub(crate) engine: EngineName,
-    /// What the coordinator is started with.
+    /// Options of the coordinator's start.
     pub(crate) behaviour: Behaviour,
-    /// Where the coordinator listens; nodes and clients rely on it, so it stays.
+    /// The coordinator's address; nodes and clients depend on it, so it stays.
     pub(crate) coordinator: Option<String>,
 }
 
-/// How a node's process goes on that was started.
+/// The state of a started node's process.
 #[derive(Clone, Debug)]
 pub(crate) enum Started {
     /// It serves, as far as it knows.
     Serves,
-    /// It waits for the operator's word before it joins.
+    /// It waits for the operator before it joins.
     Waits(JoinProgress),
 }
 
@@ -92,7 +92,7 @@ impl LocalCluster {
         })
     }
 
-    /// Opens the cluster in the directory, or makes one.
+    /// Opens the cluster in the directory, or creates one.
     pub(crate) fn open_or_make(directory: &Path, options: &UpOptions) -> Result<Self, Failure> {
         if directory.join("cluster.json").exists() {
             let mut cluster = Self::open(directory)?;
@@ -140,7 +140,7 @@ impl LocalCluster {
         Ok(cluster)
     }
 
-    /// Takes over the options that were given. Those of a cluster's shape cannot change, and those of the
+    /// Applies the given options. Those of a cluster's shape cannot change, and those of the
     /// coordinator only while it does not run.
     fn adopt(&mut self, options: &UpOptions) -> Result<(), Failure> {
         let shape = &self.shape;
@@ -209,7 +209,7 @@ impl LocalCluster {
         self.save()
     }
 
-    /// Refuses an option that was given and is not what the cluster has.
+    /// Refuses a given option that differs from the cluster's.
     fn refuse_other(
         &self,
         options: &UpOptions,
@@ -223,11 +223,11 @@ impl LocalCluster {
         };
         let (option, directory) = (name.replace('_', "-"), self.directory.display());
         Err(Failure::usage(format!(
-            "the cluster in {directory} has --{option} {has}, not {wants}; leave the option out, or {remedy}"
+            "the cluster in {directory} has --{option} {has}, not {wants}; omit the option, or {remedy}"
         )))
     }
 
-    /// Where the coordinator listens.
+    /// The coordinator's address.
     pub(crate) fn coordinator(&self) -> Result<&str, Failure> {
         let never = || {
             let directory = self.directory.display();
@@ -242,8 +242,8 @@ impl LocalCluster {
         self.shape.racks * self.shape.nodes_per_rack
     }
 
-    /// Starts all processes that are not running; `progress` hears of each. After the first time, nodes start
-    /// though others cannot.
+    /// Starts all processes that are not running; `progress` is called for each. After the first
+    /// time, nodes start even if others cannot.
     pub(crate) async fn start(&mut self, mut progress: impl FnMut()) -> Result<(), Failure> {
         let was_made_before = self.shape.coordinator.is_some();
         if self.running("coordinator").is_none() {
@@ -258,7 +258,7 @@ impl LocalCluster {
             let started = futures::future::join_all(starts).await.into_iter();
             Failure::of_several(started.filter_map(Result::err).collect())?;
         } else {
-            // One after another, so that the coordinator's ids are in the order of the racks.
+            // Sequentially, so that the coordinator's ids are in the order of the racks.
             for &node in &nodes {
                 self.start_node(node).await?;
                 progress();
@@ -267,8 +267,8 @@ impl LocalCluster {
         Ok(())
     }
 
-    /// Starts the coordinator and the first so many nodes, one after another, so that their ids are those
-    /// of their places.
+    /// Starts the coordinator and the first `node_count` nodes sequentially, so that their ids are
+    /// those of their places.
     pub(crate) async fn start_first(&mut self, node_count: u32) -> Result<(), Failure> {
         if self.running("coordinator").is_none() {
             self.shape.coordinator = Some(self.start_coordinator().await?);
@@ -280,7 +280,7 @@ impl LocalCluster {
         Ok(())
     }
 
-    /// Processor time of all processes that run, in seconds.
+    /// Processor time of all running processes, in seconds.
     pub(crate) fn processor_s(&self) -> f64 {
         let nodes = (0..self.node_count()).map(|node| format!("node-{node}"));
         let names = nodes.chain(["coordinator".to_owned()]);
@@ -306,8 +306,8 @@ impl LocalCluster {
             .await
     }
 
-    /// Starts a process that keeps data. Only the first start of each may make it: data that is gone
-    /// later is missed, and not made anew.
+    /// Starts a process that keeps data. Only the first start of each may create it: lost data is
+    /// reported, and not created again.
     async fn spawn_with_data(
         &self,
         name: &str,
@@ -323,7 +323,7 @@ impl LocalCluster {
         Ok(ready)
     }
 
-    /// The testbed that this process is in, if any; it must have a seat for each node.
+    /// The testbed of this process, if any; it must have a seat for each node.
     fn testbed(&self) -> Result<Option<testbed::Shape>, Failure> {
         let testbed = testbed::Shape::of_this_process()?;
         if let Some(testbed) = testbed {
@@ -367,13 +367,13 @@ impl LocalCluster {
         let coordinator = self.coordinator()?;
         tokio::select! {
             ready = self.spawn_with_data(&name, &seat, arguments) => ready.map(|_| Started::Serves),
-            // The process goes on by itself when the operator has agreed.
+            // The process continues by itself once the operator has agreed.
             join = until_it_waits(coordinator, NodeId(node)) => Ok(Started::Waits(join)),
         }
     }
 
-    /// What a node on an array is started with. When it is new, files are made for its devices; they take
-    /// space as they fill, since no trial fills those of all nodes.
+    /// The arguments of a node on an array. For a new one, creates the files of its devices; they
+    /// take space as they fill, since no trial fills those of all nodes.
     fn array_arguments(&self, node: u32) -> Result<Vec<String>, Failure> {
         let directory = self.node_directory(node).join("devices");
         let device = |index: u32| directory.join(index.to_string());
@@ -393,12 +393,12 @@ impl LocalCluster {
         ])
     }
 
-    /// Where a node keeps everything.
+    /// The directory of a node.
     pub(crate) fn node_directory(&self, node: u32) -> PathBuf {
         self.directory.join("nodes").join(node.to_string())
     }
 
-    /// Kills one node at once, as a power cut would end its process.
+    /// Kills one node at once, like a power failure.
     pub(crate) async fn kill_node(&self, node: u32) -> Result<(), Failure> {
         self.check_node(node)?;
         self.kill(&format!("node-{node}"), &format!("node {node}"))
@@ -417,8 +417,8 @@ impl LocalCluster {
         running.kill(what).await
     }
 
-    /// Kills all processes at once and waits until they are gone. A process that is killed loses
-    /// nothing that it has acknowledged, so there is no gentler way to stop.
+    /// Kills all processes at once and waits until they are gone. A killed process loses nothing
+    /// that it has acknowledged, so there is no gentler way to stop.
     pub(crate) async fn stop(&self) -> Result<u32, Failure> {
         let mut stopped = 0;
         let nodes = (0..self.node_count()).map(|node| format!("node-{node}"));
@@ -432,8 +432,8 @@ impl LocalCluster {
         Ok(stopped)
     }
 
-    /// Starts a process of this program, in a testbed at its seat there, and waits until it is
-    /// ready. Its stderr goes to `logs/`.
+    /// Starts a process of this program, in a testbed at its seat, and waits until it is ready. Its
+    /// stderr goes to `logs/`.
     async fn spawn(&self, name: &str, seat: &str, arguments: &[String]) -> Result<String, Failure> {
         let program = std::env::current_exe().context("find this program's file")?;
         let log_path = self.log_path(name);
@@ -456,13 +456,13 @@ impl LocalCluster {
         let mut child = Command::from(command)
             .spawn()
             .context(format!("start {name}"))?;
-        // Noted before anything is waited for: whoever stops the cluster now finds the process.
+        // Recorded before any wait, so that a concurrent stop finds the process.
         self.note_running(name, &child)?;
         let stdout = child.stdout.take().expect("stdout is piped");
         match wait_until_ready(stdout).await {
             Ok(address) => Ok(address),
             Err(NotReady::Late) => Err(Failure::failed(format!(
-                "{name} is not ready after {} s ({}) and goes on trying; see {}",
+                "{name} is not ready after {} s ({}) and keeps trying; see {}",
                 START_DEADLINE.as_secs(),
                 last_line(&log_path).unwrap_or_default(),
                 log_path.display()
@@ -479,14 +479,14 @@ impl LocalCluster {
         }
     }
 
-    /// Where a process's log is, such as that of `coordinator` or `node-3`.
+    /// Path of a process's log, such as that of `coordinator` or `node-3`.
     pub(crate) fn log_path(&self, name: &str) -> PathBuf {
         self.directory.join("logs").join(format!("{name}.log"))
     }
 
     fn note_running(&self, name: &str, child: &Child) -> Result<(), Failure> {
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
-        // One that has ended already is not running; its log says why.
+        // A process that has ended is not running; its log has the reason.
         let Some(running) = pid.and_then(Running::of) else {
             return Ok(());
         };
@@ -526,33 +526,33 @@ impl LocalCluster {
     }
 }
 
-/// Keeps others from starting and stopping processes of the cluster in a directory, until it is dropped.
+/// Locks the cluster in a directory against starting and stopping processes, until dropped.
 ///
 /// # Errors
-/// When another command does so at present.
+/// If another command holds the lock.
 pub(crate) fn lock(directory: &Path) -> Result<fs::File, Failure> {
     let shown = directory.display();
     let file = fs::File::open(directory).context(format!("open {shown}"))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
         Err(Errno::WOULDBLOCK) => Err(Failure::failed(format!(
-            "another command is starting or stopping the cluster in {shown}; try again when it has ended"
+            "another command is starting or stopping the cluster in {shown}; retry when it has ended"
         ))),
         Err(error) => Err(error).context(format!("lock {shown}")),
     }
 }
 
-/// Bytes a second of a rate that may be left out; 0 is unlimited.
+/// Bytes a second of an optional rate; 0 is unlimited.
 fn rate(rate: Option<&String>) -> Result<u64, Failure> {
     rate.map_or(Ok(0), |text| parse_rate(text).map_err(Failure::usage))
 }
 
-/// An engine as a user writes it.
+/// The command line name of an engine.
 fn name_of(engine: EngineName) -> String {
     format!("{engine:?}").to_lowercase()
 }
 
-/// A rate as a user may write it.
+/// The command line form of a rate.
 fn speed(bytes_per_s: u64) -> String {
     match bytes_per_s {
         0 => "unlimited".to_owned(),
@@ -560,8 +560,8 @@ fn speed(bytes_per_s: u64) -> String {
     }
 }
 
-/// An address for a coordinator, which must get it again at every start. So its port is none of
-/// those that the system hands out to whoever asks for any.
+/// An address for a coordinator, which must get it again at every start. So its port is not one
+/// that the system assigns to other processes.
 fn free_address() -> Result<String, Failure> {
     let count = LASTING_PORTS.end - LASTING_PORTS.start;
     // Clusters that start at the same time try different ones first.

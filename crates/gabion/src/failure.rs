@@ -1,4 +1,4 @@
-//! Why a command failed: one plain sentence, and the exit code that goes with it.
+//! The failure of a command: one plain sentence, and the exit code.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -12,13 +12,13 @@ pub(crate) struct Failure {
 
 /// Something failed.
 const FAILED: u8 = 1;
-/// The command was wrong.
+/// A usage error.
 const USAGE: u8 = 2;
-/// The reader of the output has gone: as a shell sees a process that SIGPIPE has ended.
+/// The reader of the output has closed the pipe: the exit code of a process ended by SIGPIPE.
 const READER_GONE: u8 = 141;
 
 impl Failure {
-    /// The command cannot be done as it was given: exit code 2.
+    /// A usage error: exit code 2.
     pub(crate) fn usage(sentence: impl fmt::Display) -> Self {
         Self {
             sentence: sentence.to_string(),
@@ -26,7 +26,7 @@ impl Failure {
         }
     }
 
-    /// The command was fine, but something failed: exit code 1.
+    /// Any other failure: exit code 1.
     pub(crate) fn failed(sentence: impl fmt::Display) -> Self {
         Self {
             sentence: sentence.to_string(),
@@ -34,10 +34,10 @@ impl Failure {
         }
     }
 
-    /// Several things were tried, and these failed: a line each.
+    /// Several failures: a line each.
     ///
     /// # Errors
-    /// Unless there are none.
+    /// If there are any.
     pub(crate) fn of_several(failures: Vec<Self>) -> Result<(), Self> {
         let exit_code = failures.iter().map(|failure| failure.exit_code).min();
         let Some(exit_code) = exit_code else {
@@ -53,7 +53,7 @@ impl Failure {
         })
     }
 
-    /// A process of this program in another place failed, and has said why.
+    /// A process of this program in another place failed, and has printed the reason.
     pub(crate) fn said_elsewhere(is_usage: bool) -> Self {
         Self {
             sentence: String::new(),
@@ -61,7 +61,7 @@ impl Failure {
         }
     }
 
-    /// The reader of the output has gone, as that of a pipe to `head` does: there is nobody to tell.
+    /// The reader of the output has closed the pipe, like `head`: no message can be printed.
     pub(crate) fn reader_gone() -> Self {
         Self {
             sentence: String::new(),
@@ -69,7 +69,7 @@ impl Failure {
         }
     }
 
-    /// Whether the user has been told.
+    /// Whether the reason was printed already.
     pub(crate) fn is_said(&self) -> bool {
         self.sentence.is_empty()
     }
@@ -85,7 +85,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Adds what was being done to whatever went wrong with it.
+/// Adds the operation to an error.
 pub(crate) trait Context<T> {
     /// Fails with "cannot `doing`: error".
     fn context(self, doing: impl fmt::Display) -> Result<T, Failure>;

@@ -1,10 +1,10 @@
 //! The `gabion` command: clusters, pools, files, faults, repair and the lab.
 //!
-//! Nothing is decided here. Each command is a file in `commands/` that parses nothing, calls a
-//! library and prints what it says. Exit codes: 0 done, 1 failed, 2 the command was wrong, 141 the reader
-//! of the output has gone.
+//! This crate makes no decisions. Each command is a file in `commands/` that calls a library and
+//! prints the result. Exit codes: 0 success, 1 failure, 2 usage error, 141 the reader of the output
+//! closed the pipe.
 
-// First: its macros for stdout are those of all others.
+// First: all other modules use its macros for stdout.
 #[macro_use]
 mod output;
 
@@ -21,7 +21,8 @@ use failure::Failure;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
-/// An update makes dozens of futures and buffers that glibc's per-thread caches are too small for.
+/// An update makes dozens of futures and buffers, for which glibc's per-thread caches are too
+/// small.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -29,7 +30,7 @@ fn main() -> ExitCode {
     let arguments = match Arguments::of_this_process() {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Help and version go to stdout and are no failure; clap knows which is which.
+            // Help and version go to stdout and are no failure; clap distinguishes them.
             if error.use_stderr() {
                 let said = error.render().to_string();
                 let fits = output::wrapped_lines(&said, 2);
@@ -49,10 +50,10 @@ fn main() -> ExitCode {
     exit(run(arguments).and_then(|()| output::written()))
 }
 
-/// Further lines of a long error stand below its first word.
+/// Indent of further lines of a long error.
 const ERROR_INDENT: usize = "gabion: ".len();
 
-/// Says why a command failed, if there is anything to say and anywhere to say it.
+/// Prints why a command failed, if there is a reason and an output for it.
 fn exit(done: Result<(), Failure>) -> ExitCode {
     let Err(failure) = done else {
         return ExitCode::SUCCESS;
@@ -68,7 +69,7 @@ fn exit(done: Result<(), Failure>) -> ExitCode {
     failure.exit_code()
 }
 
-/// Threads that wait for disks at a time; further work waits for one of them.
+/// Most threads that wait for disks; further work queues.
 const BLOCKING_THREAD_COUNT_MAX: usize = 256;
 
 fn run(arguments: Arguments) -> Result<(), Failure> {
@@ -105,8 +106,8 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
     done
 }
 
-/// Logs go to stderr; `GABION_LOG` says how much, as in `GABION_LOG=debug`. What becomes of nodes, disks and
-/// repairs is always told.
+/// Logs go to stderr; `GABION_LOG` sets the level, as in `GABION_LOG=debug`. Events of nodes, disks
+/// and repairs are always logged.
 fn start_logging() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("GABION_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,cluster=info"));

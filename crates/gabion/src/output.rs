@@ -1,7 +1,7 @@
-//! How figures are printed: tables for people, JSON for programs.
+//! Output of figures: tables for people, JSON for programs.
 //!
-//! This crate's [`println!`] and [`print!`] end no command: the first failure of stdout is kept, and the
-//! command ends with it ([`written`]).
+//! This crate's [`println!`] and [`print!`] end no command: the first failure of stdout is kept,
+//! and the command ends with it ([`written`]).
 
 use crate::failure::{Context, Failure};
 use clap::ValueEnum;
@@ -15,11 +15,11 @@ use std::io::{self, ErrorKind, Write as _};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Why stdout takes nothing any more.
+/// Why stdout has failed.
 static STDOUT_FAILURE: OnceLock<Failure> = OnceLock::new();
 
-/// The standard macro of this name panics when stdout is full or its reader has gone; this one keeps that
-/// for [`written`].
+/// The standard macro of this name panics when stdout is full or closed; this one keeps that for
+/// [`written`].
 macro_rules! println {
     ($($text:tt)*) => {
         $crate::output::print(format_args!("{}\n", format_args!($($text)*)))
@@ -33,14 +33,14 @@ macro_rules! print {
     };
 }
 
-/// The standard macro of this name panics when stderr takes nothing; then there is nobody to tell.
+/// The standard macro of this name panics when stderr fails; here that is ignored.
 macro_rules! eprintln {
     ($($text:tt)*) => {
         $crate::output::complain(format_args!("{}\n", format_args!($($text)*)))
     };
 }
 
-/// Writes to stderr, if it takes anything.
+/// Writes to stderr, and ignores failures.
 pub(crate) fn complain(text: fmt::Arguments<'_>) {
     let _ = io::stderr().write_fmt(text);
 }
@@ -52,16 +52,16 @@ pub(crate) fn print(text: fmt::Arguments<'_>) {
     }
 }
 
-/// Columns that output for people fits in.
+/// Width of the output in columns.
 const COLUMNS: usize = 100;
 
-/// Prints a sentence, in several lines if it is long.
+/// Prints a sentence, wrapped if it is long.
 pub(crate) fn say(sentence: impl fmt::Display) {
     println!("{}", wrapped(&sentence.to_string(), 2));
 }
 
-/// Breaks a sentence at spaces where a line would have more than 100 characters, and indents what follows. A
-/// word that is longer than a line, such as a path, stays whole.
+/// Breaks a sentence at spaces where a line would exceed 100 characters, and indents the following
+/// lines. A longer word, such as a path, stays whole.
 pub(crate) fn wrapped(sentence: &str, indent: usize) -> String {
     let mut lines = String::with_capacity(sentence.len());
     let mut column = 0;
@@ -87,10 +87,10 @@ pub(crate) fn wrapped_lines(text: &str, indent: usize) -> String {
     lines.collect()
 }
 
-/// Whether stdout has taken all that was printed. A command that prints again and again asks each time.
+/// Whether stdout has accepted all output. A command that prints repeatedly calls this each time.
 ///
 /// # Errors
-/// One sentence when stdout is full; none when its reader has gone.
+/// One sentence when stdout is full; none when its reader has closed it.
 pub(crate) fn written() -> Result<(), Failure> {
     if STDOUT_FAILURE.get().is_none() {
         keep(io::stdout().flush());
@@ -104,7 +104,7 @@ fn keep(written: io::Result<()>) {
     }
 }
 
-/// Why a command's output cannot be written there.
+/// The error of writing a command's output there.
 pub(crate) fn write_failure(place: &dyn fmt::Display, error: &io::Error) -> Failure {
     if error.kind() == ErrorKind::BrokenPipe {
         Failure::reader_gone()
@@ -130,8 +130,8 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A table with a heading; columns after the first are right-aligned when they hold numbers. Where it would
-/// be wider than 100 characters, long cells have several lines.
+/// A table with a heading; columns after the first are right-aligned if they hold numbers. Cells of
+/// a table wider than 100 characters are wrapped.
 pub(crate) fn table(heading: &[&str]) -> Table {
     let mut table = Table::new();
     table
@@ -149,7 +149,7 @@ pub(crate) fn align_numbers(table: &mut Table) {
     }
 }
 
-/// A progress bar on stderr, gone when it is dropped. Nothing is drawn where stderr is no terminal.
+/// A progress bar on stderr, removed when dropped. It is drawn on terminals only.
 pub(crate) struct Shown(ProgressBar);
 
 impl Shown {
@@ -162,7 +162,7 @@ impl Shown {
         )
     }
 
-    /// Counts things.
+    /// Counts items.
     pub(crate) fn count(what: &str, total: u64) -> Self {
         Self::with_template(what, total, "{msg} {bar:40} {pos}/{len} {elapsed}")
     }
@@ -174,23 +174,23 @@ impl Shown {
         Self(spinner)
     }
 
-    /// One more is done.
+    /// Counts one more item.
     pub(crate) fn step(&self) {
         self.0.inc(1);
     }
 
-    /// So many are done of as many as there are now.
+    /// Sets the count and the total.
     pub(crate) fn set_of(&self, done: u64, total: u64) {
         self.0.set_length(total);
         self.0.set_position(done);
     }
 
-    /// So many are done.
+    /// Sets the count.
     pub(crate) fn set(&self, done: u64) {
         self.0.set_position(done);
     }
 
-    /// Says something else.
+    /// Changes the text.
     pub(crate) fn say(&self, what: &str) {
         self.0.set_message(what.to_owned());
     }
@@ -241,7 +241,7 @@ pub(crate) fn bytes(bytes: u64) -> String {
 /// A plain sentence.
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let wrong =
-        || format!("'{text}' is no size; write bytes or a unit, such as 4096, 4KiB or 1MiB");
+        || format!("'{text}' is not a size; write bytes or a unit, such as 4096, 4KiB or 1MiB");
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let value: u64 = text[..digits].parse().map_err(|_| wrong())?;
     let shift = match text[digits..].trim().to_ascii_lowercase().as_str() {
@@ -258,7 +258,7 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
 /// Reads a time in seconds: a number with a unit.
 pub(crate) fn parse_seconds(text: &str) -> Result<u64, String> {
     let wrong =
-        || format!("'{text}' is no time; write a number and a unit, such as 45s, 30m or 12h");
+        || format!("'{text}' is not a time; write a number and a unit, such as 45s, 30m or 12h");
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let value: u64 = text[..digits].parse().map_err(|_| wrong())?;
     let factor = match text[digits..].trim() {

@@ -1,10 +1,10 @@
-//! Files that a user names for what a command gives: a regular file gets its new content whole or not at
-//! all, and whatever else the name stands for is written into, as `cp` does.
+//! Output files named by the user: a regular file gets its new content atomically; anything else is
+//! written directly, as by `cp`.
 //!
-//! A regular file's bytes go to a file of a name of its own in the same directory, which takes the
-//! target's place when all of them are there. A link stays a link: the file that it leads to is replaced.
-//! Devices and FIFOs are opened and written, never replaced. `-` and a name that leads to the command's own
-//! stdout, such as `/dev/stdout`, are stdout.
+//! A regular file's bytes go to a temporary file in the same directory, which replaces the target
+//! when it is complete. A link stays a link: its target is replaced. Devices and FIFOs are opened
+//! and written, never replaced. `-` and a name of the command's own stdout, such as `/dev/stdout`,
+//! are stdout.
 
 use crate::failure::{Context, Failure};
 use crate::output;
@@ -14,19 +14,19 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// Names that are tried for a file beside the target. One process uses few, and another process none of them.
+/// Most names tried for a temporary file. A process uses few of its own.
 const NAME_COUNT_MAX: u32 = 10_000;
 
 /// A file to be written.
 #[derive(Debug)]
 pub(crate) struct OutputFile {
-    /// What messages call it.
+    /// Its name in messages.
     named: PathBuf,
     file: File,
     place: Place,
 }
 
-/// Where a file's bytes go.
+/// The destination of the bytes.
 #[derive(Debug)]
 enum Place {
     Stdout,
@@ -35,7 +35,7 @@ enum Place {
     Regular(Replacement),
 }
 
-/// A file that takes another's place when it is whole. Dropped before that, it leaves nothing behind.
+/// A file that replaces another when it is complete. If dropped before, it leaves nothing behind.
 #[derive(Debug)]
 struct Replacement {
     new: PathBuf,
@@ -44,10 +44,10 @@ struct Replacement {
 }
 
 impl OutputFile {
-    /// Prepares to write where `path` leads. Nothing that is there has changed when this fails.
+    /// Prepares to write to `path`. If this fails, nothing has changed.
     ///
     /// # Errors
-    /// Exit code 2 for a directory and for a link that leads nowhere; exit code 1 when the file or device
+    /// Exit code 2 for a directory and for a dangling link; exit code 1 when the file or device
     /// cannot be written.
     pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
         let shown = path.display();
@@ -120,20 +120,20 @@ impl OutputFile {
         })
     }
 
-    /// What is to be written to.
+    /// The file to write to.
     pub(crate) fn file(&self) -> &File {
         &self.file
     }
 
-    /// Whether the bytes go to stdout, which then takes nothing else.
+    /// Whether the bytes go to stdout, which then has no other output.
     pub(crate) fn is_stdout(&self) -> bool {
         matches!(self.place, Place::Stdout)
     }
 
-    /// Lets the target have the bytes. A regular file's are durable when this returns.
+    /// Completes the output. A regular file's bytes are durable when this returns.
     ///
     /// # Errors
-    /// When the disk cannot take them; a regular file is then as it was.
+    /// If the disk cannot take them; a regular file is unchanged then.
     pub(crate) fn finish(self) -> Result<(), Failure> {
         let doing = || format!("write {}", self.named.display());
         let Place::Regular(mut replaces) = self.place else {
@@ -145,7 +145,7 @@ impl OutputFile {
         Ok(())
     }
 
-    /// Why writing to it failed.
+    /// The error of a failed write.
     pub(crate) fn failure(&self, error: &io::Error) -> Failure {
         match self.place {
             Place::Stdout => output::write_failure(&"stdout", error),
@@ -180,7 +180,7 @@ fn create_unique(directory: &Path) -> io::Result<(File, PathBuf)> {
     Err(io::Error::new(ErrorKind::AlreadyExists, why))
 }
 
-/// Whether a name leads to what this process's stdout is.
+/// Whether a name is that of this process's stdout.
 fn is_stdout(found: &fs::Metadata) -> bool {
     rustix::fs::fstat(io::stdout())
         .is_ok_and(|stdout| (stdout.st_dev, stdout.st_ino) == (found.dev(), found.ino()))

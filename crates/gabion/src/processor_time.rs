@@ -1,29 +1,30 @@
-//! Processor time as the kernel counts it: of processes, and of the whole machine.
+//! Processor time by the kernel's count: of processes, and of the whole machine.
 
 use crate::failure::{Context, Failure};
 use std::fs;
 
-/// The unit in which Linux tells programs of processor time, whatever its own clock is.
+/// Unit of processor time in Linux's interfaces, for any clock of its own.
 const TICKS_PER_S: f64 = 100.0;
 
-/// Seconds that processes have worked so far, for themselves and in the kernel. One that is gone counts no more.
+/// Processor time of processes so far in seconds, in user and kernel mode. Ended ones are not
+/// included.
 pub(crate) fn of_processes(pids: impl Iterator<Item = i32>) -> f64 {
     pids.filter_map(used_ticks).sum::<u64>() as f64 / TICKS_PER_S
 }
 
-/// Seconds that all processes have worked so far that this one sees.
+/// Processor time so far of all visible processes, in seconds.
 pub(crate) fn of_all_processes() -> Result<f64, Failure> {
     let entries = fs::read_dir("/proc").context("list processes")?.flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     Ok(of_processes(pids))
 }
 
-/// Seconds for which all processors of this machine have worked so far, added up.
+/// Processor time so far of all processors of this machine, in seconds.
 pub(crate) fn of_processors() -> Result<f64, Failure> {
     let text = fs::read_to_string("/proc/stat").context("read processor times")?;
     let times = text.lines().next().unwrap_or("").split_whitespace().skip(1);
     let ticks: Vec<f64> = times.filter_map(|time| time.parse().ok()).collect();
-    // The fourth and fifth are those of waiting.
+    // The fourth and fifth count idle time.
     let busy = ticks
         .iter()
         .enumerate()
@@ -31,15 +32,15 @@ pub(crate) fn of_processors() -> Result<f64, Failure> {
     Ok(busy.map(|(_, ticks)| ticks).sum::<f64>() / TICKS_PER_S)
 }
 
-/// What the kernel says of a process, behind its name.
+/// The fields of a process's stat file behind its name.
 pub(crate) fn stat_fields(pid: i32) -> Option<Vec<String>> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold spaces; what follows it does not.
+    // The name in parentheses may hold spaces; the following fields do not.
     let fields = stat.rsplit_once(')')?.1.split_whitespace();
     Some(fields.map(str::to_owned).collect())
 }
 
-/// Clock ticks that a process has worked, for itself and in the kernel.
+/// Clock ticks of a process, in user and kernel mode.
 fn used_ticks(pid: i32) -> Option<u64> {
     let fields = stat_fields(pid)?;
     let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();

@@ -1,4 +1,4 @@
-//! One process of a cluster on this machine: whether it is the one that was started, and its end.
+//! One process of a cluster on this machine: its identity, and its end.
 
 use crate::failure::{Context, Failure};
 use crate::processor_time;
@@ -8,36 +8,36 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How often it is looked whether a process that was killed has ended.
+/// Interval of checking whether a killed process has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// How long a process may take to end after SIGKILL: one that waits for a disk ends when that answers.
+/// Time limit for a process to end after SIGKILL: one that waits for a disk ends when that answers.
 const END_DEADLINE: Duration = Duration::from_secs(30);
 
-/// A live process, as its file in `run/` says.
+/// A live process, as recorded in its file in `run/`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Running {
     pub(super) pid: i32,
-    /// When the kernel started it, in clock ticks since boot: a pid alone may be used again.
+    /// When the kernel started it, in clock ticks since boot: pids are reused.
     started_ticks: u64,
 }
 
 impl Running {
-    /// The process that has this pid now; none when it is gone.
+    /// The process with this pid now; none if it is gone.
     pub(super) fn of(pid: i32) -> Option<Self> {
         let started_ticks = started_ticks(pid)?;
         Some(Self { pid, started_ticks })
     }
 
-    /// Whether the very process that was started is still there, and more than a zombie.
+    /// Whether the same process still exists and is not a zombie.
     pub(super) fn is_alive(&self) -> bool {
         started_ticks(self.pid) == Some(self.started_ticks)
     }
 
-    /// Kills the process at once and returns when it is gone, so that whoever starts its successor finds
-    /// neither it nor its port.
+    /// Kills the process at once and returns when it is gone, so that its successor finds neither
+    /// it nor its port.
     ///
     /// # Errors
-    /// When it cannot be killed, or has not ended in 30 s.
+    /// If it cannot be killed, or has not ended in 30 s.
     pub(super) async fn kill(&self, what: &str) -> Result<(), Failure> {
         match Pid::from_raw(self.pid).map(|pid| kill_process(pid, Signal::KILL)) {
             // It has ended by itself.
@@ -58,8 +58,8 @@ impl Running {
     }
 }
 
-/// When the kernel started a process; none when it is gone. A process of which only the first thread
-/// has ended looks like a zombie, but the others may still hold its port and its files.
+/// When the kernel started a process; none if it is gone. If only the first thread of a process has
+/// ended, it looks like a zombie, but the others may still hold its port and its files.
 fn started_ticks(pid: i32) -> Option<u64> {
     let fields = processor_time::stat_fields(pid)?;
     let is_only_thread = fields.get(17).is_some_and(|count| count == "1");

@@ -1,5 +1,5 @@
-//! Whether a process that was started serves: it says so by a line on its stdout. A node that waits for the
-//! operator's word has not said so; the coordinator knows of it.
+//! The readiness of a started process: it reports it by a line on its stdout. A node that waits for
+//! the operator does not report it; the coordinator knows of it.
 
 use gabion_client::ClientOptions;
 use gabion_layout::NodeId;
@@ -10,34 +10,36 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::ChildStdout;
 
-/// The word with which a process says that it is ready; what follows is its address.
+/// The word with which a process reports that it is ready; its address follows.
 pub(crate) const READY: &str = "ready";
-/// How long a process may take from its start until it is ready: a node recovers its store first.
+/// Time limit of a process from its start until it is ready: a node recovers its store first.
 pub(super) const START_DEADLINE: Duration = Duration::from_mins(1);
 
 /// Why a process is not ready.
 pub(super) enum NotReady {
-    /// It may be one day: a node waits for the coordinator, or for the operator's word.
+    /// It may become ready: a node waits for the coordinator, or for the operator.
     Late,
-    /// It will not be.
+    /// It will not become ready.
     Gone(&'static str),
 }
 
-/// Waits for the line with which a process says that it is ready; gives what follows the word.
+/// Waits for the line with which a process reports that it is ready; returns the text behind the
+/// word.
 pub(super) async fn wait_until_ready(stdout: ChildStdout) -> Result<String, NotReady> {
     let mut lines = BufReader::new(stdout).lines();
     let line = tokio::time::timeout(START_DEADLINE, lines.next_line()).await;
     let line = line.map_err(|_| NotReady::Late)?.ok().flatten();
-    let line = line.ok_or(NotReady::Gone("it ended without a word"))?;
-    let no_word = NotReady::Gone("it said something else than that it is ready");
+    let line = line.ok_or(NotReady::Gone("it ended without a ready line"))?;
+    let no_word = NotReady::Gone("its first line is not the ready line");
     let address = line.strip_prefix(READY).ok_or(no_word)?;
     Ok(address.trim().to_owned())
 }
 
-/// How often the coordinator is asked about a node that is not ready yet; most are before the first time.
+/// Interval of asking the coordinator about a node that is not ready; most are ready before the
+/// first time.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
-/// Returns when the coordinator says that the node waits for the operator's word.
+/// Returns when the coordinator reports that the node waits for the operator.
 pub(super) async fn until_it_waits(coordinator: &str, node: NodeId) -> JoinProgress {
     loop {
         tokio::time::sleep(ASK_EVERY).await;
@@ -52,7 +54,7 @@ pub(super) async fn until_it_waits(coordinator: &str, node: NodeId) -> JoinProgr
     }
 }
 
-/// The last sentence of a log. Lines that are indented go on with the one before.
+/// The last sentence of a log. Indented lines continue the one before.
 pub(super) fn last_line(log_path: &Path) -> Option<String> {
     let log = fs::read_to_string(log_path).ok()?;
     let lines: Vec<&str> = log.lines().collect();

@@ -1,17 +1,17 @@
-//! What nodes say of their arrays of SSDs, as a table and as JSON.
+//! The arrays of SSDs in nodes' status, as a table and as JSON.
 
 use crate::output::table;
 use gabion_layout::NodeId;
 use gabion_protocol::message::{ArrayMemory, ArrayStatus, ClusterStatus, DeviceState};
 use serde_json::{Value, json};
 
-/// Nodes whose arrays survive fewer losses of devices than they are made for.
+/// Nodes whose arrays tolerate fewer device failures than configured.
 pub(crate) fn degraded_count(status: &ClusterStatus) -> usize {
     let arrays = status.arrays.values();
     arrays.filter(|array| array.is_degraded()).count()
 }
 
-/// Prints each array; nothing where there is none.
+/// Prints each array; nothing without arrays.
 pub(crate) fn print(status: &ClusterStatus) {
     if status.arrays.is_empty() {
         return;
@@ -32,7 +32,7 @@ pub(crate) fn print(status: &ClusterStatus) {
     println!("{arrays}");
 }
 
-/// A node's array as JSON; null where it has none.
+/// A node's array as JSON; null without one.
 pub(crate) fn as_json(status: &ClusterStatus, node: NodeId) -> Value {
     let Some(array) = status.arrays.get(&node) else {
         return Value::Null;

@@ -1,4 +1,4 @@
-//! `gabion chaos`: faults on purpose, in a cluster of this machine.
+//! `gabion chaos`: injected faults in a cluster of this machine.
 
 use super::health;
 use crate::arguments::{ChaosCommand, EngineName, Place};
@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// A chunk file's data never begins before its header block.
+/// A chunk file's data begins behind its header block.
 const HEADER_BYTES: u64 = 4096;
 
 pub(crate) async fn run(command: ChaosCommand, place: &Place) -> Result<(), Failure> {

@@ -78,16 +78,16 @@ async fn up(options: UpOptions, place: &Place, format: Format) -> Result<(), Fai
     Ok(())
 }
 
-/// How often the coordinator is asked whether nodes that were started are up.
+/// Interval of asking the coordinator whether started nodes are up.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How long that may take, besides a lease.
+/// Time limit of that, in addition to a lease.
 const UP_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Asks the coordinator until it has heard all nodes, but for those that have left the cluster for good or wait for
-/// the operator's word; gives its status then.
+/// Asks the coordinator until all nodes are up, except those that have left the cluster for good or
+/// wait for the operator; returns its status then.
 ///
 /// # Errors
-/// When it misses a node for longer than 10 s and a lease.
+/// If a node is missing for longer than 10 s and a lease.
 async fn until_up(cluster: &LocalCluster) -> Result<ClusterStatus, Failure> {
     let client = gabion_wire::connect(cluster.coordinator()?, ClientOptions::default()).await?;
     let lease = Duration::from_millis(cluster.shape.behaviour.lease_ms);
@@ -106,7 +106,7 @@ async fn until_up(cluster: &LocalCluster) -> Result<ClusterStatus, Failure> {
         }
         if Instant::now() >= give_up_at {
             return Err(Failure::failed(format!(
-                "the coordinator does not hear {}, which was started; see 'gabion cluster status' and the \
+                "the coordinator gets no heartbeat of {}, which was started; see 'gabion cluster status' and the \
                  logs in the cluster's directory",
                 missing.join(", ")
             )));
@@ -115,7 +115,7 @@ async fn until_up(cluster: &LocalCluster) -> Result<ClusterStatus, Failure> {
     }
 }
 
-/// Whether the coordinator has heard the node since its own start, and the node serves.
+/// Whether the coordinator has heard from the node since its own start, and the node serves.
 fn is_up(status: &ClusterStatus, node: &NodeStatus) -> bool {
     let was_heard = status.silence_ms.contains_key(&node.node);
     let is_joining = status.joining.contains_key(&node.node);
@@ -145,7 +145,7 @@ async fn links(place: &Place, format: Format) -> Result<(), Failure> {
         .chain(names.iter().map(|n| &**n))
         .collect();
     let mut matrix = table(&heading);
-    // Numbers stay whole: the matrix of a large cluster is as wide as it is.
+    // Numbers stay unbroken: the matrix of a large cluster is wide.
     matrix.set_content_arrangement(ContentArrangement::Disabled);
     for from in senders {
         let rate = |to| {
@@ -253,8 +253,8 @@ pub(crate) fn print_redundancy(status: &ClusterStatus) {
     }
     if status.appending_stripe_count > 0 {
         say(format!(
-            "{} stripes have updates whose parity is still to follow, and survive as many failures as \
-             these have copies",
+            "{} stripes have updates that wait for a commit, and survive as many failures as the \
+             copies of these",
             status.appending_stripe_count
         ));
     }
@@ -276,14 +276,14 @@ pub(crate) fn print_redundancy(status: &ClusterStatus) {
     }
 }
 
-/// What is replicated at first and what has become of it, in sentences; nothing where nothing is.
+/// The conversions of replicated blocks, in sentences; nothing if there are none.
 fn print_lifecycle(lifecycle: &LifecycleStatus) {
     if lifecycle.replicated_block_count + lifecycle.encoded_stripe_count == 0 {
         return;
     }
     say(format!(
         "{} blocks are replicated, {} stripes of such pools are encoded; {} segments wait, {} are being \
-         converted; {} encoded and {} replicated again since the start ({}), {} times in vain",
+         converted; {} encoded and {} replicated again since the start ({}), {} attempts discarded",
         lifecycle.replicated_block_count,
         lifecycle.encoded_stripe_count,
         lifecycle.waiting_count,
@@ -298,7 +298,7 @@ fn print_lifecycle(lifecycle: &LifecycleStatus) {
     }
 }
 
-/// Why the last failed conversion failed, while there is anything to convert.
+/// Why the last failed conversion failed, while any conversion is due.
 fn last_conversion_error(lifecycle: &LifecycleStatus) -> Option<&str> {
     let open = lifecycle.waiting_count + lifecycle.running_count;
     lifecycle.last_error.as_deref().filter(|_| open > 0)
@@ -367,7 +367,7 @@ fn node_json(status: &ClusterStatus, node: &NodeStatus) -> Value {
     })
 }
 
-/// What repair is doing, as JSON.
+/// The state of repair, as JSON.
 pub(crate) fn repair_json(status: &ClusterStatus) -> Value {
     let repair = &status.repair;
     json!({
@@ -400,7 +400,7 @@ fn meter_json(meter: &Meter) -> Value {
 fn state(status: &ClusterStatus, node: &NodeStatus) -> String {
     match status.joining.get(&node.node) {
         Some(join) => format!(
-            "joining, {} of {} chunks told",
+            "joining, {} of {} chunks reported",
             join.told_chunk_count, join.chunk_count
         ),
         None => liveness(node.liveness).to_owned(),

@@ -68,10 +68,10 @@ pub(crate) async fn put(options: PutOptions, place: &Place, format: Format) -> R
 pub(crate) async fn get(options: GetOptions, place: &Place, format: Format) -> Result<(), Failure> {
     let GetOptions { name, file } = options;
     let client = connect(place).await?;
-    // A name that is not there must not leave anything behind here.
+    // A missing name must not leave a local file behind.
     client.open(&name).await?;
     let begun = Instant::now();
-    // A FIFO is open when it has a reader.
+    // Opening a FIFO waits for a reader.
     let opened = tokio::task::spawn_blocking(move || OutputFile::create(&file));
     let output = opened.await.context("open the local file")??;
     let copy = output.file().try_clone().context("open the local file")?;
@@ -146,7 +146,7 @@ pub(crate) async fn ls(prefix: &str, place: &Place, format: Format) -> Result<()
         return print_json(&rows.collect::<Vec<_>>());
     }
     let mut table = table(&["file", "size", "stripes"]);
-    // Names stay whole, so that they can be searched and copied.
+    // Names stay unbroken, so that they can be searched and copied.
     table.set_content_arrangement(ContentArrangement::Disabled);
     for file in &files {
         let stripes = file.segments.len().to_string();
@@ -203,7 +203,7 @@ pub(crate) async fn stat(name: &str, place: &Place, format: Format) -> Result<()
             stripe.generation.0.to_string(),
             places.join(" "),
             if stat.layout.appending.contains(&stripe.id) {
-                format!("{left} until parity follows")
+                format!("{left} until a commit")
             } else {
                 left.to_string()
             },

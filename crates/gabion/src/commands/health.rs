@@ -1,5 +1,5 @@
-//! Whether all is well with a cluster, and how old the knowledge of that is. Green is said only when
-//! everything that is known is well and nothing that has to be known is missing.
+//! The health of a cluster, and the age of that knowledge. It is green only when all known facts
+//! are good and no required one is missing.
 
 use super::repair_status;
 use crate::output::say;
@@ -17,7 +17,7 @@ pub(crate) fn light(status: &ClusterStatus) -> &'static str {
     }
 }
 
-/// What is the matter, a sentence each.
+/// The problems, a sentence each.
 pub(crate) fn troubles(status: &ClusterStatus) -> Vec<String> {
     let nodes = status.nodes.iter().filter(|node| is_needed(node));
     let mut troubles: Vec<String> = nodes
@@ -54,16 +54,16 @@ pub(crate) fn troubles(status: &ClusterStatus) -> Vec<String> {
     troubles
 }
 
-/// Whether a node should answer: one that was drained need not.
+/// Whether a node should answer: a drained one need not.
 pub(crate) fn is_needed(node: &NodeStatus) -> bool {
     node.departure != Departure::Drained
 }
 
-/// How far a node is that joins, and what it waits for.
+/// The progress of a joining node, and the reason if it waits.
 pub(crate) fn join_trouble(node: NodeId, join: &JoinProgress) -> String {
     let (told, all) = (join.told_chunk_count, join.chunk_count);
     match join.waits_with_unknown {
-        None => format!("{node} joins, and has told of {told} of its {all} chunks"),
+        None => format!("{node} is joining; it has reported {told} of its {all} chunks"),
         Some(unknown) => format!(
             "{node} waits to join: nothing is known of {unknown} of its {all} chunks; let it set these \
              aside with 'gabion node accept {}'",
@@ -72,14 +72,14 @@ pub(crate) fn join_trouble(node: NodeId, join: &JoinProgress) -> String {
     }
 }
 
-/// What is wrong with the disk of a node that has been heard.
+/// The problem of a node's disk, if the node has been heard.
 fn disk_trouble(status: &ClusterStatus, node: NodeId) -> Option<String> {
     let array = status.arrays.get(&node);
     if array.is_some_and(ArrayStatus::is_degraded) {
         return Some(format!("the array of {node} lacks a device"));
     }
     match status.spaces.get(&node) {
-        None => Some(format!("the disk of {node} does not say what room it has")),
+        None => Some(format!("the disk of {node} does not report its free space")),
         Some(space) if space.is_full() => {
             let percent = space.used_percent();
             Some(format!(
@@ -90,7 +90,8 @@ fn disk_trouble(status: &ClusterStatus, node: NodeId) -> Option<String> {
     }
 }
 
-/// How long ago the node was heard that was heard least recently of those that are up, in milliseconds.
+/// Time since the last message of the node, among those that are up, that was silent longest, in
+/// milliseconds.
 pub(crate) fn age_ms(status: &ClusterStatus) -> Option<u64> {
     let up = status.nodes.iter();
     let up = up.filter(|node| is_needed(node) && node.liveness == Liveness::Up);
@@ -98,7 +99,7 @@ pub(crate) fn age_ms(status: &ClusterStatus) -> Option<u64> {
         .max()
 }
 
-/// Prints the light, how old the knowledge is, and what is the matter.
+/// Prints the light, the age of the knowledge, and the problems.
 pub(crate) fn print(status: &ClusterStatus) {
     let age = match age_ms(status) {
         Some(ms) => format!("nodes were heard at most {:.1} s ago", ms as f64 / 1e3),
@@ -118,7 +119,7 @@ pub(crate) fn print(status: &ClusterStatus) {
     }
 }
 
-/// What a node's disk has room for, and when it said so, as JSON; null where it has not.
+/// A node's disk space and the time of its report, as JSON; null without a report.
 pub(crate) fn node_json(status: &ClusterStatus, node: NodeId) -> (Value, Value) {
     let space = status.spaces.get(&node).map(|space| {
         json!({
@@ -166,9 +167,9 @@ mod tests {
     }
 
     #[test]
-    fn green_means_that_nothing_is_the_matter() {
+    fn green_means_no_problem() {
         check(|_| {}, "green", "");
-        assert_eq!(age_ms(&well()), Some(200), "of the oldest word");
+        assert_eq!(age_ms(&well()), Some(200), "of the oldest message");
         let suspect = |status: &mut ClusterStatus| status.nodes[1].liveness = Liveness::Suspect;
         check(suspect, "yellow", "node 1 does not answer");
         let failed = |status: &mut ClusterStatus| status.nodes[1].liveness = Liveness::Failed;
@@ -196,7 +197,7 @@ mod tests {
         check(
             failing,
             "yellow",
-            "the disk of node 0 does not say what room it has",
+            "the disk of node 0 does not report its free space",
         );
         let unreachable = |status: &mut ClusterStatus| status.unreachable_chunk_count = 4;
         check(unreachable, "yellow", "4 chunks cannot be reached now");

@@ -19,19 +19,19 @@ use crate::cluster::LocalCluster;
 use crate::failure::Failure;
 use gabion_client::{Client, ClientError, ClientOptions};
 
-/// A client of the cluster that the command is for.
+/// A client of the command's cluster.
 async fn connect(place: &Place) -> Result<Client, Failure> {
     connect_with(place, ClientOptions::default()).await
 }
 
-/// A client that does as told, of the cluster that the command is for.
+/// A client of the command's cluster, with these options.
 async fn connect_with(place: &Place, options: ClientOptions) -> Result<Client, Failure> {
     let coordinator = match (&place.coordinator, &place.dir) {
         (Some(coordinator), _) => coordinator.clone(),
         (None, Some(directory)) => LocalCluster::open(directory)?.coordinator()?.to_owned(),
         (None, None) => {
             return Err(Failure::usage(
-                "which cluster? Name its directory with --dir (or GABION_DIR), or its coordinator \
+                "no cluster given; name its directory with --dir (or GABION_DIR), or its coordinator \
                  with --coordinator; 'gabion cluster up --dir D' starts one",
             ));
         }

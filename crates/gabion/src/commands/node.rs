@@ -1,4 +1,4 @@
-//! `gabion node`: runs a node, lets one in that waits for a word, or has one leave the cluster.
+//! `gabion node`: runs a node, accepts a joining one, or removes one from the cluster.
 
 use super::repair_status::Setbacks;
 use super::{connect, repair_status, serve};
@@ -11,7 +11,7 @@ use gabion_meta::Departure;
 use serde_json::json;
 use std::time::Duration;
 
-/// How often a watcher looks.
+/// Refresh interval of a watch.
 const WATCH_EVERY: Duration = Duration::from_millis(200);
 
 pub(crate) async fn run(
@@ -44,7 +44,7 @@ pub(crate) async fn run(
 }
 
 async fn drain(client: &Client, node: NodeId, cancel: bool, watch: bool) -> Result<(), Failure> {
-    // Whoever names a node that is not there has used the command wrongly.
+    // Naming a missing node is a usage error.
     departure(client, node).await?;
     if cancel {
         return Ok(client.keep(node).await?);
@@ -85,7 +85,7 @@ async fn say(client: &Client, node: NodeId, format: Format) -> Result<(), Failur
         Departure::Draining => println!(
             "the chunks of {node} are being moved to others; 'gabion repair status' shows how far"
         ),
-        Departure::Drained => println!("{node} holds nothing any more and may be switched off"),
+        Departure::Drained => println!("{node} is empty and may be switched off"),
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `gabion plan show`: what a mechanism would do, step by step, with its cost.
+//! `gabion plan show`: the plan of an operation, step by step, with its cost.
 
 use super::connect;
 use crate::arguments::{Place, PlanCommand, PlanShowOptions};
@@ -22,7 +22,7 @@ pub(crate) async fn run(command: PlanCommand, place: &Place) -> Result<(), Failu
             let (offset, length) = pair(&update, "OFFSET:LENGTH, such as 4096:100")?;
             if length == 0 {
                 return Err(Failure::usage(format!(
-                    "'{update}' has no bytes, and to update none there is no plan; give a length of at \
+                    "'{update}' has no bytes to update; give a length of at \
                      least 1"
                 )));
             }

@@ -1,4 +1,4 @@
-//! `gabion pool`: make and list pools.
+//! `gabion pool`: create and list pools.
 
 use super::connect;
 use super::repair_status::restraints;
@@ -33,13 +33,14 @@ pub(crate) async fn run(
     }
 }
 
-/// How often it is looked whether files have the form that they are to have.
+/// Interval of checking whether files have the requested form.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// How often whoever waits is told how far it is.
+/// Interval of printing progress.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
-/// Has files encoded, or their blocks replicated again, and waits for it unless told not to.
+/// Has files encoded, or their blocks replicated again, and waits for the end unless `--no-wait` is
+/// given.
 async fn order(
     options: FormOptions,
     is_encoded: bool,
@@ -71,7 +72,7 @@ async fn order(
                 progress.tell(&client, &before, left.len()).await?;
                 tokio::time::sleep(LOOK_EVERY).await;
             }
-            // It was removed meanwhile.
+            // It was removed in the meantime.
             Err(ClientError::Refused(_)) => drop(left.pop()),
             Err(error) => return Err(error.into()),
         }
@@ -80,7 +81,7 @@ async fn order(
     show_converted(&before, &after, format)
 }
 
-/// Tells whoever waits how far it is, on standard error.
+/// Prints progress on standard error.
 struct Progress {
     is_told: bool,
     told: String,
@@ -96,7 +97,7 @@ impl Progress {
         }
     }
 
-    /// Says how far it is, if that is something new and was not said just now.
+    /// Prints progress if it has changed and was not printed recently.
     async fn tell(
         &mut self,
         client: &Client,
@@ -117,11 +118,11 @@ impl Progress {
     }
 }
 
-/// How far conversions are since `before`, and what holds them up.
+/// The progress of conversions since `before`, and the reasons for delays.
 fn progress(status: &ClusterStatus, before: &LifecycleStatus, file_count: usize) -> String {
     let (now, repair) = (&status.lifecycle, &status.repair);
     let done = |status: &LifecycleStatus| status.encoded_count + status.promoted_count;
-    // A coordinator that was restarted meanwhile has counted anew.
+    // A restarted coordinator has counters from zero.
     let done_count = done(now).saturating_sub(done(before));
     let done_bytes = now.converted_bytes.saturating_sub(before.converted_bytes);
     let mut words = vec![
@@ -135,15 +136,15 @@ fn progress(status: &ClusterStatus, before: &LifecycleStatus, file_count: usize)
     ];
     words.extend(restraints(repair));
     if repair.running_count + repair.queued_chunk_count > 0 {
-        words.push("repairs come first".to_owned());
+        words.push("waiting for repairs".to_owned());
     }
     if let Some(error) = &now.last_error {
-        words.push(format!("the last that failed: {error}"));
+        words.push(format!("last failure: {error}"));
     }
     words.join(", ")
 }
 
-/// The files that an order is about.
+/// The files of an order.
 async fn of_pool(
     client: &Client,
     pool: &str,
@@ -164,19 +165,19 @@ async fn of_pool(
         .collect())
 }
 
-/// Whether all of a file is encoded, or all of it replicated.
+/// Whether a file is completely encoded, or completely replicated.
 pub(crate) fn has_form(layout: &FileLayout, is_encoded: bool) -> bool {
     let mut stripes = layout.stripes.iter();
     stripes.all(|stripe| (stripe.pool != layout.file.pool) == is_encoded)
 }
 
-/// What was done since `before`.
+/// The conversions since `before`.
 fn show_converted(
     before: &LifecycleStatus,
     after: &LifecycleStatus,
     format: Format,
 ) -> Result<(), Failure> {
-    // A coordinator that was restarted meanwhile has counted anew.
+    // A restarted coordinator has counters from zero.
     let since = |count: fn(&LifecycleStatus) -> u64| count(after).saturating_sub(count(before));
     let rows = [
         ("encoded", since(|status| status.encoded_count)),
@@ -220,7 +221,7 @@ fn show_converted(
     Ok(())
 }
 
-/// What the user asks for, as far as it can be checked without a cluster.
+/// The requested pool, checked as far as possible without a cluster.
 fn wish(options: PoolOptions) -> Result<PoolWish, Failure> {
     if let Some(code) = &options.code {
         code.parse::<Code>().map_err(Failure::usage)?;
@@ -240,7 +241,7 @@ fn wish(options: PoolOptions) -> Result<PoolWish, Failure> {
     })
 }
 
-/// A pool and what it costs.
+/// A pool and its cost.
 fn with_cost(pool: &PoolRecord) -> Result<(&PoolRecord, PoolCost), Failure> {
     let code: Code = pool.spec.code.parse().map_err(Failure::failed)?;
     Ok((pool, PoolCost::of(&code)))
@@ -317,19 +318,19 @@ fn show(pools: &[PoolRecord], format: Format) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Space behind each parity chunk of a full stripe at first.
+/// Initial space behind each parity chunk of a full stripe.
 fn reserve_bytes(spec: &PoolSpec) -> Option<u64> {
     spec.reserve
         .map(|reserve| reserve.initial_bytes(spec.chunk_bytes))
 }
 
-/// What is reserved at first, as a share of the data: it comes on top of the pool's cost until the
-/// reviews have taken away what updates do not use.
+/// The initial reserve as a share of the data: it adds to the pool's cost until the reviews have
+/// freed unused space.
 fn reserved_share(spec: &PoolSpec, initial_bytes: u64) -> f64 {
     (spec.m as f64 * initial_bytes as f64) / (spec.k as f64 * spec.chunk_bytes as f64)
 }
 
-/// What updates reserve or have follow, where they do.
+/// The reserve or the append phases of the update scheme, if any.
 fn updates(spec: &PoolSpec) -> Option<String> {
     if let (Some(reserve), Some(initial)) = (spec.reserve, reserve_bytes(spec)) {
         return Some(format!(
@@ -344,7 +345,7 @@ fn updates(spec: &PoolSpec) -> Option<String> {
     let (append, survives) = (spec.append?, phase_survives(spec)?);
     let grouping = append.grouping;
     Some(format!(
-        "{}: survives {survives} failures while parity is to follow, after {} stripes, {} or {} s \
+        "{}: survives {survives} failures until a commit, after {} stripes, {} or {} s \
          at the latest; grouping {}",
         spec.name,
         append.stripes_max,
@@ -354,13 +355,13 @@ fn updates(spec: &PoolSpec) -> Option<String> {
     ))
 }
 
-/// How many failures stripes survive while updates of them wait for their parity.
+/// Number of failures that stripes survive while updates of them wait for a commit.
 fn phase_survives(spec: &PoolSpec) -> Option<usize> {
     let code: Code = spec.code.parse().ok()?;
     update::phase_survives(spec.update, spec.append, &code)
 }
 
-/// When data grouping moves chunks, for pools of CAU.
+/// The rule of data grouping, for pools of CAU.
 fn grouping(spec: &PoolSpec) -> Option<String> {
     let append = spec.append.filter(|_| spec.update == UpdateScheme::Cau)?;
     let rule = append.grouping.map(|rule| rule.to_string());

@@ -17,7 +17,7 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// How often a watcher looks.
+/// Refresh interval of a watch.
 const WATCH_EVERY: Duration = Duration::from_millis(200);
 
 pub(crate) async fn repair(
@@ -66,7 +66,7 @@ async fn manage(client: &Client, command: RepairCommand, format: Format) -> Resu
     repair_status::show(client, false, format).await
 }
 
-/// The order that changes the limits in force as the user wishes; none when there is no wish.
+/// The order for the requested limits; none if none is requested.
 fn limit(options: &LimitOptions, repair: &RepairStatus) -> Result<Option<RepairOrder>, Failure> {
     if options.none {
         let limits = Limits::default();
@@ -95,8 +95,8 @@ fn limit(options: &LimitOptions, repair: &RepairStatus) -> Result<Option<RepairO
     }))
 }
 
-/// Shows progress until every node was heard or has failed, and no chunk is lost; gives the last status. What
-/// nodes hold that fail meanwhile is repaired now too.
+/// Shows progress until every node was heard or has failed, and no chunk is lost; returns the last
+/// status. Chunks of nodes that fail in the meantime are also repaired now.
 async fn watch(client: &Client) -> Result<ClusterStatus, Failure> {
     let begun = Instant::now();
     let mut status = client.status().await?;
@@ -126,7 +126,7 @@ async fn watch(client: &Client) -> Result<ClusterStatus, Failure> {
     }
 }
 
-/// Chunks that cannot be read or are to be repaired.
+/// Chunks that cannot be read or await repair.
 fn missing_count(status: &ClusterStatus) -> u64 {
     let unreadable = status.lost_chunk_count + status.unreachable_chunk_count;
     unreadable.max(status.repair.queued_chunk_count)
@@ -139,9 +139,9 @@ fn with(status: &ClusterStatus, liveness: Liveness) -> impl Iterator<Item = Node
     nodes.map(|node| node.node)
 }
 
-/// Whether nothing is missing and nothing can be found missing any more of what happened before a watch that
-/// has lasted so long: each node has failed for good or was heard since. A node that was killed just before
-/// counts as up until it is missed.
+/// Whether nothing is missing, and nothing can be found missing any more that failed before a watch
+/// of this duration: each node has failed for good or was heard since. A node killed just before
+/// counts as up until its heartbeat is missed.
 fn is_over(status: &ClusterStatus, watched: Duration) -> bool {
     let was_heard = |node| {
         let silence = status.silence_ms.get(&node).copied();
@@ -193,14 +193,14 @@ pub(crate) async fn scrub(place: &Place, format: Format) -> Result<(), Failure> 
     all_were_asked(&report.unreachable)
 }
 
-/// Fails when a scrub says nothing about these nodes' chunks.
+/// Fails if a scrub did not cover these nodes' chunks.
 fn all_were_asked(unreachable: &[NodeId]) -> Result<(), Failure> {
     if unreachable.is_empty() {
         return Ok(());
     }
     let names: Vec<String> = unreachable.iter().map(NodeId::to_string).collect();
     Err(Failure::failed(format!(
-        "the scrub could not ask {}, so nothing is known of their chunks; see 'gabion cluster \
+        "the scrub could not ask {}, so their chunks are not verified; see 'gabion cluster \
          status', then scrub again",
         names.join(", ")
     )))
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_ends_when_nothing_more_can_be_found_missing() {
+    fn a_watch_ends_when_no_failure_can_be_pending() {
         check(|_| {}, true);
         check(|status| status.lost_chunk_count = 1, false);
         check(|status| status.unreachable_chunk_count = 1, false);

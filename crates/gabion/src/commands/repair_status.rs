@@ -1,5 +1,5 @@
-//! `gabion repair status`: when is data safe again? What it says is counted from the records and never
-//! better than the truth: a chunk counts when its node has read all of it back, and not before.
+//! `gabion repair status`: when is data safe again? It is computed from the records and never too
+//! optimistic: a chunk counts once its node has read all of it back.
 
 use super::array_status;
 use crate::failure::Failure;
@@ -10,10 +10,10 @@ use gabion_protocol::message::{ClusterStatus, Meter, Purpose, RepairStatus};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// How often a watcher looks.
+/// Refresh interval of a watch.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
-/// Shows how repairs go, once or until there are none.
+/// Shows repairs, once or until there are none.
 pub(crate) async fn show(client: &Client, watch: bool, format: Format) -> Result<(), Failure> {
     loop {
         let status = client.status().await?;
@@ -31,7 +31,7 @@ pub(crate) async fn show(client: &Client, watch: bool, format: Format) -> Result
     }
 }
 
-/// Shows what repairs are limited to.
+/// Shows the limits of repairs.
 pub(crate) async fn show_limits(client: &Client, format: Format) -> Result<(), Failure> {
     let repair = client.status().await?.repair;
     if format == Format::Json {
@@ -63,13 +63,13 @@ pub(crate) fn light(status: &ClusterStatus) -> &'static str {
     }
 }
 
-/// The light, and what it is for.
+/// The light, with its reason.
 fn light_sentence(status: &ClusterStatus) -> String {
     let light = light(status);
     let lost = status.lost_chunk_count + status.unreachable_chunk_count;
     match (light, array_status::degraded_count(status)) {
         ("green", _) => {
-            "green: every chunk is there, and what was repaired was read back".to_owned()
+            "green: every chunk is there, and repaired chunks were read back".to_owned()
         }
         (_, 0) => format!("{light}: {lost} chunks are lost or out of reach"),
         (_, arrays) => {
@@ -80,23 +80,23 @@ fn light_sentence(status: &ClusterStatus) -> String {
     }
 }
 
-/// Why the last failed repair failed, while anything is lost or is to be repaired or moved. After that it tells
-/// an operator nothing.
+/// Why the last failed repair failed, while any chunk is lost or awaits repair or a move. After
+/// that it is of no use to an operator.
 pub(crate) fn last_error(status: &ClusterStatus) -> Option<&str> {
     let repair = &status.repair;
     let open = status.lost_chunk_count + repair.queued_chunk_count + repair.moving_chunk_count;
     repair.last_error.as_deref().filter(|_| open > 0)
 }
 
-/// Failures of repairs that whoever watches has to hear of: those since the watch began, until there is progress.
+/// Failed repairs that a watch shows: those since it began, until there is progress.
 pub(crate) struct Setbacks {
-    /// The failure that is history, if there is one.
+    /// The failure before the watch, if there was one.
     past: Option<String>,
     left_count: u64,
 }
 
 impl Setbacks {
-    /// What failed before `status` is history.
+    /// Ignores failures before `status`.
     pub(crate) fn since(status: &ClusterStatus, left_count: u64) -> Self {
         Self {
             past: status.repair.last_error.clone(),
@@ -104,7 +104,7 @@ impl Setbacks {
         }
     }
 
-    /// The failure to tell of while so many chunks are left.
+    /// The failure to show while this many chunks are left.
     pub(crate) fn now<'a>(&mut self, repair: &'a RepairStatus, left_count: u64) -> Option<&'a str> {
         if left_count < self.left_count {
             self.past.clone_from(&repair.last_error);
@@ -158,7 +158,7 @@ fn print(status: &ClusterStatus, meter: &Meter) {
     }
 }
 
-/// How fast, how long, and what holds it back.
+/// Speed, time left, and limits.
 pub(crate) fn speed(repair: &RepairStatus) -> String {
     let mut words = vec![format!("{}/s", bytes(repair.bytes_per_s))];
     if repair.left_bytes > 0 {
@@ -171,7 +171,7 @@ pub(crate) fn speed(repair: &RepairStatus) -> String {
     words.join(", ")
 }
 
-/// What holds repairs back, and whatever keeps to the same limits.
+/// Limits of repairs, and of other work under the same limits.
 pub(crate) fn restraints(repair: &RepairStatus) -> Vec<String> {
     let mut words = Vec::new();
     if repair.is_paused {
@@ -197,7 +197,7 @@ pub(crate) fn restraints(repair: &RepairStatus) -> Vec<String> {
     words
 }
 
-/// Bytes that repairs have sent from rack to rack, and within racks.
+/// Bytes of repairs between racks, and within racks.
 fn rack_pairs(meter: &Meter) -> Vec<(RackId, RackId, u64)> {
     let pairs = meter.bytes.iter().filter_map(|(&key, &count)| match key {
         (Some(from), Some(to), Purpose::Repair) => Some((from, to, count)),
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_repair_is_history_when_nothing_is_to_be_repaired() {
+    fn a_failed_repair_is_not_shown_when_nothing_is_to_be_repaired() {
         let mut status = failed("node 3 does not answer");
         assert_eq!(last_error(&status), None);
         status.lost_chunk_count = 1;
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_watches_hears_of_what_failed_since_there_was_progress() {
+    fn a_watch_shows_failures_since_the_last_progress() {
         let mut setbacks = Setbacks::since(&failed("old"), 5);
         assert_eq!(setbacks.now(&failed("old").repair, 5), None);
         assert_eq!(setbacks.now(&failed("new").repair, 5), Some("new"));

@@ -13,7 +13,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write as _;
 use std::path::Path;
 
-/// Lets the process open as many files and connections as the system allows it.
+/// Raises the limit of open files and connections to the system's maximum.
 fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -67,7 +67,7 @@ pub(crate) async fn node(options: NodeOptions) -> Result<(), Failure> {
     };
     let engine = engine_of(engine, &data)?;
     if init {
-        // Nothing is made for a node that could not listen.
+        // Nothing is created for a node that cannot listen.
         check_listen(&listen).await.map_err(Failure::failed)?;
         std::fs::create_dir_all(&data).context(format!("create {}", data.display()))?;
     }
@@ -99,7 +99,7 @@ pub(crate) async fn node(options: NodeOptions) -> Result<(), Failure> {
     process.run().await.map_err(Failure::failed)
 }
 
-/// The engine that was asked for.
+/// The requested engine.
 fn engine_of(options: EngineOptions, data: &Path) -> Result<Engine, Failure> {
     let parity_devices = usize::from(options.parity_devices);
     match options.engine {
@@ -125,7 +125,7 @@ fn engine_of(options: EngineOptions, data: &Path) -> Result<Engine, Failure> {
     }
 }
 
-/// Says on stdout that the process serves. Whoever started it may have gone already.
+/// Reports on stdout that the process serves. The process that started it may have ended already.
 fn ready(what: &str) {
     let mut stdout = std::io::stdout();
     let _ = writeln!(stdout, "{READY} {what}").and_then(|()| stdout.flush());

@@ -1,9 +1,9 @@
-//! Links whose connections are served in turn: on each link, what goes between two seats has a queue of its
-//! own, and queues that are not empty get equal shares at once (fair queueing), as models of links have it.
-//! With one queue for all, shares are what the senders' congestion control comes to, and that can take
-//! longer than a chunk does.
+//! Fair links: on each link, the traffic between two seats has a queue of its own, and non-empty
+//! queues get equal shares at once (fair queueing), as in models of links. With one queue for all,
+//! the senders' congestion control determines the shares, which can take longer than a chunk to
+//! settle.
 //!
-//! The client's connections are told apart by their ports, since many clients may be there.
+//! The client's connections are distinguished by their ports, since there may be many clients.
 
 use super::network::{Batch, line, queues};
 use super::{CLIENT, COORDINATOR, Shape, core_address, node_address};
@@ -12,7 +12,7 @@ use std::net::Ipv4Addr;
 /// Queues for the connections of the client with one node.
 const CLIENT_QUEUES: u16 = 16;
 
-/// What may pass at once, in bytes: two milliseconds, and a few packets. Whose turn it is sends so much.
+/// Burst size in bytes: two milliseconds, and a few packets. Each turn sends that much.
 pub(super) fn frame_bytes(bytes_per_s: u64) -> u64 {
     (bytes_per_s / 500).clamp(6_000, 60_000)
 }
@@ -36,7 +36,7 @@ impl Side {
         )
     }
 
-    /// All nodes but these, and, if wanted, coordinator and client.
+    /// All nodes but these, and optionally coordinator and client.
     pub(super) fn others(&self, shape: Shape, with_core: bool) -> Self {
         let nodes = shape.nodes();
         let nodes = nodes.map(|(rack, index)| node_address(rack, index));
@@ -46,14 +46,14 @@ impl Side {
     }
 }
 
-/// Makes a device send what goes from one side to the other at this rate, one frame of each connection in
-/// turn. Anything else has no limit.
+/// Makes a device send from one side to the other at this rate, one frame of each connection in
+/// turn. Other traffic has no limit.
 pub(super) fn link(batch: &mut Batch, device: &str, bytes_per_s: u64, from: &Side, to: &Side) {
     let matches = matches(from, to);
     let frame = frame_bytes(bytes_per_s);
     let burst = (bytes_per_s / 200).max(2 * frame);
     let queue = (bytes_per_s / 40).max(8 * frame);
-    // What a queue may send when it is not its turn: next to nothing, so that turns decide.
+    // Bytes that a queue may send out of turn: next to nothing, so that turns decide.
     let own_bytes_per_s = (bytes_per_s / (2 * matches.len() as u64 + 1)).max(1);
     queues(batch, device);
     line(
@@ -84,14 +84,14 @@ pub(super) fn link(batch: &mut Batch, device: &str, bytes_per_s: u64, from: &Sid
     }
 }
 
-/// By queue, what a filter takes into it.
+/// By queue, the filters into it.
 fn matches(from: &Side, to: &Side) -> Vec<String> {
     let receivers = |&sender| to.0.iter().map(move |&receiver| (sender, receiver));
     let pairs = from.0.iter().flat_map(receivers);
     pairs.flat_map(|(from, to)| between(from, to)).collect()
 }
 
-/// What filters take into the queues of two seats: one, or several where one of them is the client's.
+/// The filters into the queues of two seats: one, or several if one of them is the client's.
 fn between(sender: Ipv4Addr, receiver: Ipv4Addr) -> Vec<String> {
     let ends = format!("match ip src {sender}/32 match ip dst {receiver}/32");
     let client = core_address(CLIENT);

@@ -1,5 +1,5 @@
-//! How fast a testbed's links are: one uplink a rack (the gateway of CAU section 5.3), or a matrix of
-//! regions (Table 1 of CAU and of `ECPipe`).
+//! The speeds of a testbed's links: one uplink a rack (the gateway of CAU section 5.3), or a matrix
+//! of regions (Table 1 of CAU and of `ECPipe`).
 
 use super::fair;
 use crate::failure::{Context, Failure};
@@ -10,14 +10,14 @@ use std::path::Path;
 /// The limits of all links, in bytes a second; 0 means unlimited.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Limits {
-    /// Every node's link, and every rack's uplink, each direction by itself.
+    /// Every node's link, and every rack's uplink, each direction separately.
     Racks {
         node: u64,
         uplink: Uplink,
-        /// Whether connections are served in turn on each link, and do not share a queue.
+        /// Whether each link serves connections in turn instead of in one queue.
         is_fair: bool,
     },
-    /// `from[i][j]` is what all nodes of region i together send to region j; `from[i][i]` is each
+    /// `from[i][j]` is the rate of all nodes of region i together to region j; `from[i][i]` is each
     /// node's own link.
     Regions { from: Vec<Vec<u64>> },
 }
@@ -26,7 +26,7 @@ pub(crate) enum Limits {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Uplink {
     pub(crate) rate: u64,
-    /// Whether only what other racks send or get counts, and not clients and the coordinator.
+    /// Whether only traffic with other racks counts, and not that with clients and the coordinator.
     pub(crate) spares_core: bool,
 }
 
@@ -56,7 +56,8 @@ impl Limits {
         matches!(self, Self::Racks { is_fair: true, .. })
     }
 
-    /// The largest frame that senders may form, so that turns are short; none where it does not matter.
+    /// The largest frame that senders may form, so that turns are short; none if it does not
+    /// matter.
     pub(crate) fn frame_bytes(&self) -> Option<u64> {
         match self {
             Self::Racks {
@@ -74,7 +75,7 @@ impl Limits {
         }
     }
 
-    /// Reads a matrix of regions: a line for each sender, rates with their unit apart by blanks, and
+    /// Reads a matrix of regions: a line for each sender, rates with units separated by blanks, and
     /// comments that begin with `#`.
     pub(crate) fn read_regions(path: &Path) -> Result<Self, Failure> {
         let text = fs::read_to_string(path).context(format!("read {}", path.display()))?;
@@ -102,7 +103,7 @@ impl Limits {
         Ok(Self::Regions { from })
     }
 
-    /// How many regions the matrix has; none where racks are equal and there may be any number.
+    /// Number of regions of the matrix; none if racks are equal, with any number of them.
     pub(crate) fn region_count(&self) -> Option<u32> {
         match self {
             Self::Racks { .. } => None,
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_matrix_is_refused() {
+    fn an_invalid_matrix_is_refused() {
         for text in ["", "# nothing", "1Mbit 2Mbit", "1Mbit\n1Mbit", "1 2\n3 4"] {
             assert!(Limits::parse_regions(text).is_err(), "{text}");
         }

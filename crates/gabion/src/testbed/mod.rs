@@ -1,10 +1,9 @@
 //! A testbed: racks of nodes as network namespaces of this machine, with limited links (the local
 //! clusters of CAU section 5.3 and `RackCU` section V-B).
 //!
-//! This page names the seats and their addresses, for the side that builds them and for the
-//! clusters that are started inside. `limits` says how fast links are, `network` makes them, and `fair` those
-//! that serve connections in turn. How long a testbed lives is the business of the command
-//! `gabion lab testbed`.
+//! This file names the seats and their addresses, for the builder and for the clusters that are
+//! started inside. `limits` defines the speeds of links, `network` makes them, and `fair` those
+//! that serve connections in turn. The command `gabion lab testbed` controls a testbed's lifetime.
 
 mod fair;
 pub(crate) mod limits;
@@ -14,7 +13,7 @@ use crate::failure::Failure;
 use std::ffi::{OsStr, OsString};
 use std::net::Ipv4Addr;
 
-/// Tells the processes inside a testbed its shape, as `RACKSxNODES`.
+/// Gives the processes inside a testbed its shape, as `RACKSxNODES`.
 pub(crate) const SHAPE_VARIABLE: &str = "GABION_TESTBED";
 /// The seat of the coordinator.
 pub(crate) const COORDINATOR: &str = "coordinator";
@@ -22,10 +21,10 @@ pub(crate) const COORDINATOR: &str = "coordinator";
 pub(crate) const CLIENT: &str = "client";
 /// The seat of all bridges: the racks' and the core's.
 pub(crate) const CORE: &str = "core";
-/// Where a coordinator listens. Seats are alone with their ports, so one number serves.
+/// Port of a coordinator. Seats do not share ports, so one number suffices.
 const COORDINATOR_PORT: u16 = 7070;
 
-/// How many racks and nodes a testbed has.
+/// Numbers of racks and nodes of a testbed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shape {
     pub(crate) rack_count: u32,
@@ -55,7 +54,7 @@ impl Shape {
         })
     }
 
-    /// As [`SHAPE_VARIABLE`] carries it.
+    /// The text in [`SHAPE_VARIABLE`].
     pub(crate) fn text(self) -> String {
         format!("{}x{}", self.rack_count, self.nodes_per_rack)
     }
@@ -103,12 +102,12 @@ pub(crate) fn core_address(seat: &str) -> Ipv4Addr {
     Ipv4Addr::new(10, 83, 255, last)
 }
 
-/// Where a testbed's coordinator listens.
+/// The address of a testbed's coordinator.
 pub(crate) fn coordinator_listen() -> String {
     format!("{}:{COORDINATOR_PORT}", core_address(COORDINATOR))
 }
 
-/// A program in a seat of the testbed that this process is in. It becomes the program itself, so its
+/// A program in a seat of the testbed of this process. The child becomes the program itself, so its
 /// process id is the program's.
 pub(crate) fn command_in(seat: &str, program: impl AsRef<OsStr>) -> std::process::Command {
     let mut command = std::process::Command::new("nsenter");

@@ -1,8 +1,8 @@
 //! Makes a testbed's network in the namespaces of the process that calls it: a bridge a rack, a
 //! bridge for the core, a namespace a node, and limits on the links between them.
 //!
-//! All of it is named in this process's own mount namespace and reachable from nowhere else, so
-//! nothing here removes anything: the kernel does, when the last process is gone.
+//! All names exist only in this process's own mount namespace, so nothing here removes anything:
+//! the kernel does, when the last process is gone.
 
 use super::fair::{self, Side};
 use super::limits::{Limits, Uplink};
@@ -16,13 +16,13 @@ use std::process::{Command, Stdio};
 /// Commands for `ip` or `tc`, a line each.
 pub(super) type Batch = String;
 
-/// How senders find their rates, whatever this machine's default is: filling queues and giving way to
-/// losses, as Linux does unless told otherwise.
+/// Congestion control of senders, independent of this machine's default: Linux's usual one, which
+/// fills queues and reacts to losses.
 const CONGESTION_CONTROL: &str = "cubic";
 
 /// Makes the network. The caller must be in network and mount namespaces of its own.
 pub(crate) fn make(shape: Shape, limits: &Limits) -> Result<(), Failure> {
-    // Names of namespaces are files; they must not be seen outside.
+    // Names of namespaces are files; they must not be visible outside.
     std::fs::create_dir_all("/run/netns").context("create /run/netns")?;
     run("mount", &["-t", "tmpfs", "testbed", "/run/netns"], "")?;
     let own_id = std::process::id().to_string();
@@ -88,7 +88,7 @@ fn node_port(rack: u32, index: u32) -> String {
     format!("port-{rack}-{index}")
 }
 
-/// Gives a seat its address. Senders form frames of so many bytes at most, or of as many as they like.
+/// Gives a seat its address. Senders form frames of at most `frame_bytes`, or of any size.
 fn open_link(seat: &str, address: Ipv4Addr, frame_bytes: Option<u64>) -> Result<(), Failure> {
     let mut batch = format!(
         "link set lo up\naddress add {address}/16 dev eth0 noprefixroute\nlink set eth0 up\n\
@@ -103,7 +103,7 @@ fn open_link(seat: &str, address: Ipv4Addr, frame_bytes: Option<u64>) -> Result<
     run("ip", &["-netns", seat, "-batch", "-"], &batch)
 }
 
-/// Limits all links, each direction by itself.
+/// Limits all links, each direction separately.
 fn limit(shape: Shape, limits: &Limits) -> Result<(), Failure> {
     let mut core = String::new();
     for (rack, index) in shape.nodes() {
@@ -137,7 +137,7 @@ fn limit(shape: Shape, limits: &Limits) -> Result<(), Failure> {
     run("tc", &["-batch", "-"], &core)
 }
 
-/// A token bucket on what a device sends.
+/// A token bucket on a device's output.
 fn bucket(batch: &mut Batch, device: &str, bytes_per_s: u64) {
     let (burst, queue) = (burst_bytes(bytes_per_s), queue_bytes(bytes_per_s));
     line(
@@ -164,7 +164,7 @@ fn fair_gateway(batch: &mut Batch, shape: Shape, rack: u32, uplink: Uplink) {
     }
 }
 
-/// A rack's uplink, each direction by itself.
+/// A rack's uplink, each direction separately.
 fn gateway(batch: &mut Batch, shape: Shape, rack: u32, Uplink { rate, spares_core }: Uplink) {
     let ends = [
         (format!("up-{rack}"), "dst"),
@@ -183,8 +183,8 @@ fn gateway(batch: &mut Batch, shape: Shape, rack: u32, Uplink { rate, spares_cor
     }
 }
 
-/// One class of the region's uplink for each other region; what goes to the coordinator and to clients
-/// is in none and has no limit.
+/// One class of the region's uplink for each other region; traffic to the coordinator and to
+/// clients is in none and has no limit.
 fn regions(batch: &mut Batch, rack: u32, to: &[u64]) {
     let device = format!("up-{rack}");
     queues(batch, &device);
@@ -196,7 +196,7 @@ fn regions(batch: &mut Batch, rack: u32, to: &[u64]) {
     }
 }
 
-/// Makes a device send by classes; what no filter gives to one has no limit.
+/// Makes a device send by classes; unfiltered traffic has no limit.
 pub(super) fn queues(batch: &mut Batch, device: &str) {
     line(
         batch,
@@ -206,7 +206,7 @@ pub(super) fn queues(batch: &mut Batch, device: &str) {
 
 fn class(batch: &mut Batch, device: &str, class: u32, rate: u64) {
     let (burst, queue) = (burst_bytes(rate), queue_bytes(rate));
-    // The quantum shares out what classes lend each other, and these lend nothing.
+    // The quantum divides bandwidth that classes lend each other, and these lend none.
     line(
         batch,
         format_args!(
@@ -231,22 +231,22 @@ fn filter(batch: &mut Batch, device: &str, end: &str, rack: u32, class: u32) {
     );
 }
 
-/// What may pass at once: the largest packet of a virtual link, or five milliseconds.
+/// Burst size: the largest packet of a virtual link, or five milliseconds.
 fn burst_bytes(bytes_per_s: u64) -> u64 {
     (bytes_per_s / 200).max(66_000)
 }
 
-/// What may wait: 50 milliseconds, or a few of the largest packets.
+/// Queue length: 50 milliseconds, or a few of the largest packets.
 fn queue_bytes(bytes_per_s: u64) -> u64 {
     (bytes_per_s / 20).max(264_000)
 }
 
 /// Adds a command.
 pub(super) fn line(batch: &mut Batch, text: std::fmt::Arguments<'_>) {
-    writeln!(batch, "{text}").expect("a string takes all text");
+    writeln!(batch, "{text}").expect("writes to a string succeed");
 }
 
-/// Runs a program with this input; fails with what it said.
+/// Runs a program with this input; fails with its output.
 fn run(program: &str, arguments: &[&str], input: &str) -> Result<(), Failure> {
     let mut child = Command::new(program)
         .args(arguments)
@@ -256,7 +256,7 @@ fn run(program: &str, arguments: &[&str], input: &str) -> Result<(), Failure> {
         .spawn()
         .context(format!("start {program}"))?;
     let mut stdin = child.stdin.take().expect("stdin is piped");
-    // A program that ends early says why on its stderr, so a broken pipe is no news.
+    // A program that ends early gives the reason on its stderr, so a broken pipe is no error here.
     let _ = stdin.write_all(input.as_bytes());
     drop(stdin);
     let output = child

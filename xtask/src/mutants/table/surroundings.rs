@@ -394,7 +394,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/gabion/src/commands/health.rs",
         text: "Liveness::Up if silence_ms.is_none() => Some(format!(",
         replacement: "Liveness::Up if silence_ms == Some(&u64::MAX) => Some(format!(",
-        check: command("commands::health::tests::green_means_that_nothing_is_the_matter"),
+        check: command("commands::health::tests::green_means_no_problem"),
     },
     Mutant {
         name: "a-scrub-succeeds-though-nodes-were-silent",

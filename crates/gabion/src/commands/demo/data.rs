@@ -1,5 +1,5 @@
-//! The demo's data: made from a seed, changed by the same writes as the stored file, and compared
-//! byte for byte with what is read back.
+//! The demo's data: generated from a seed, changed by the same writes as the stored file, and
+//! compared byte for byte with reads.
 
 use futures::io::AsyncWrite;
 use rand::{Rng, SeedableRng};
@@ -8,7 +8,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// What the stored file must hold.
+/// The expected contents of the stored file.
 pub(super) struct Expected {
     pub(super) bytes: Vec<u8>,
     random: ChaCha8Rng,
@@ -22,7 +22,7 @@ impl Expected {
         Self { bytes, random }
     }
 
-    /// Makes new bytes for a range and takes them as expected.
+    /// Makes new bytes for a range and expects them from then on.
     pub(super) fn overwrite(&mut self, offset: u64, length: u64) -> Vec<u8> {
         let mut new = vec![0; length as usize];
         self.random.fill_bytes(&mut new);
@@ -32,7 +32,7 @@ impl Expected {
     }
 }
 
-/// Takes a file as it is read, and fails at the first byte that is not as expected.
+/// Compares a file while it is read, and fails at the first wrong byte.
 pub(super) struct Verifier<'a> {
     expected: &'a [u8],
     at: usize,
@@ -43,7 +43,7 @@ impl<'a> Verifier<'a> {
         Self { expected, at: 0 }
     }
 
-    /// Whether every byte has come.
+    /// Whether every byte was compared.
     pub(super) fn is_complete(&self) -> bool {
         self.at == self.expected.len()
     }

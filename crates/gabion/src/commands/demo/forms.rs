@@ -1,4 +1,4 @@
-//! The demo's step that has replicated blocks become a stripe and blocks again, while it goes on writing.
+//! The demo's step in which replicated blocks become a stripe and blocks again, during writes.
 
 use super::report::Form;
 use super::steps::{CHUNK_BYTES, Demo};
@@ -17,12 +17,12 @@ const REPLICA_COUNT: usize = 3;
 /// Segments of the file.
 const SEGMENT_COUNT: u64 = 2;
 const WRITE_BYTES: usize = 4096;
-/// Between two writes, which are what the file is hot for.
+/// Interval between writes, which make the file hot.
 const WRITE_EVERY: Duration = Duration::from_millis(100);
 const SEED: u64 = 6;
 
 impl Demo<'_> {
-    /// Stores a file as replicas, has it encoded and replicated again, writes and reads meanwhile, and
+    /// Stores a file as replicas, has it encoded and replicated again during writes and reads, and
     /// compares every byte after each change.
     pub(super) async fn change_forms(&mut self) -> Result<(), Failure> {
         let code: gabion_codec::Code = self.report.code.parse().map_err(Failure::failed)?;

@@ -1,5 +1,5 @@
-//! `gabion demo`: a whole cluster of real processes, real data through it, faults, repair, and what
-//! was measured. It needs nothing but a temporary directory and leaves nothing behind.
+//! `gabion demo`: a whole cluster of real processes with real data, faults, repair, and
+//! measurements. It needs only a temporary directory and leaves nothing behind.
 
 mod data;
 mod forms;
@@ -14,7 +14,7 @@ use report::Report;
 use std::path::{Path, PathBuf};
 use steps::Demo;
 
-/// Emulated links: slow enough that they, and not this machine's cores, are the limit of repairs.
+/// Emulated links: slow enough that they, and not this machine's cores, limit repairs.
 const INNER: &str = "400Mbit";
 const CROSS: &str = "800Mbit";
 
@@ -25,7 +25,7 @@ pub(crate) async fn run(options: DemoOptions, format: Format) -> Result<(), Fail
         nodes_per_rack: 4,
         inner: Some(INNER.to_owned()),
         cross: Some(CROSS.to_owned()),
-        // Repair is to begin when the demo says so, and one chunk at a time so that it can be timed.
+        // Repair begins when the demo starts it, and one chunk at a time for timing.
         behaviour: Behaviour {
             lease_ms: 1500,
             grace_s: 3600,
@@ -58,7 +58,7 @@ async fn demonstrate(cluster: &mut LocalCluster, options: &DemoOptions) -> Resul
     demo.finish().await
 }
 
-/// A directory that is deleted when the demo ends, however it ends.
+/// A directory that is deleted when the demo ends in any way.
 struct Scratch(PathBuf);
 
 impl Scratch {

@@ -1,10 +1,10 @@
-//! What the demo measured.
+//! The demo's measurements.
 
 use crate::failure::Failure;
 use crate::output::{Format, align_numbers, bytes, print_json, table};
 use serde::Serialize;
 
-/// Everything, in the order in which it happened.
+/// All measurements, in their order.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Report {
     pub(super) code: String,
@@ -21,7 +21,7 @@ pub(super) struct Report {
     pub(super) repairs: Vec<Repair>,
     pub(super) final_read_s: f64,
     pub(super) scrubbed_bytes: u64,
-    /// Of the stripe that is worst off, at the end.
+    /// Failures that the weakest stripe survives at the end.
     pub(super) failures_left: i32,
 }
 
@@ -40,11 +40,11 @@ pub(super) struct Updates {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Degraded {
     pub(super) node: u32,
-    /// Of the stripe that was worst off while the node was lost.
+    /// Failures that the weakest stripe survived while the node was lost.
     pub(super) failures_left: i32,
-    /// Writes in place meanwhile.
+    /// Writes in place during that time.
     pub(super) updates: Updates,
-    /// Of reading the whole file.
+    /// Time to read the whole file.
     pub(super) seconds: f64,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Repair {
     pub(super) chunk_count: u64,
     pub(super) bytes: u64,
     pub(super) seconds: f64,
-    /// Time of the single repairs, added up.
+    /// Sum of the times of the single repairs.
     pub(super) busy_s: f64,
     pub(super) planned_cross_rack_bytes: u64,
     pub(super) metered_cross_rack_bytes: u64,
@@ -64,19 +64,19 @@ pub(super) struct Repair {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Form {
     pub(super) name: String,
-    /// Of data.
+    /// Bytes of data.
     pub(super) bytes: u64,
     pub(super) seconds: f64,
-    /// Writes in place meanwhile.
+    /// Writes in place during the conversion.
     pub(super) write_count: u64,
     pub(super) slowest_write_ms: f64,
-    /// How often a segment was begun anew because of these.
+    /// Number of segments restarted because of these.
     pub(super) begun_anew_count: u64,
-    /// Data that crossed racks to be encoded.
+    /// Data that crossed racks for encoding.
     pub(super) data_cross_rack_bytes: u64,
-    /// Of what counts in the end.
+    /// Planned bytes of the successful attempts.
     pub(super) planned_cross_rack_bytes: u64,
-    /// Of that and of what was begun in vain.
+    /// Measured bytes of all attempts.
     pub(super) metered_cross_rack_bytes: u64,
 }
 
@@ -160,9 +160,9 @@ impl Report {
             "three replicas a block",
             "data",
             "time",
-            "writes meanwhile",
+            "writes during it",
             "slowest",
-            "begun anew",
+            "restarted",
             "cross-rack data",
             "all planned",
             "metered",
@@ -184,8 +184,8 @@ impl Report {
         println!("{forms}");
         if self.forms.iter().any(|form| form.begun_anew_count > 0) {
             println!(
-                "segments that writes outran were begun anew: what they had sent by then is metered, and \
-                 only the attempts that came through are planned"
+                "segments written during their conversion were restarted: the metered bytes include all \
+                 attempts, the planned bytes only the successful ones"
             );
         }
     }

@@ -18,10 +18,10 @@ const POOL: &str = "vm";
 const FILE: &str = "disk";
 pub(super) const CHUNK_BYTES: u64 = 4 << 20;
 const SEED: u64 = 1;
-/// Writes while a node is lost, and the size of each.
+/// Number of writes while a node is lost, and the size of each.
 const DEGRADED_WRITES: u64 = 200;
 const DEGRADED_WRITE_BYTES: u64 = 4096;
-/// How often waiting for the coordinator's view looks at it.
+/// Interval of polling the coordinator's view.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A running demo.
@@ -33,7 +33,7 @@ pub(super) struct Demo<'a> {
 }
 
 impl<'a> Demo<'a> {
-    /// Starts the cluster and makes the pool.
+    /// Starts the cluster and creates the pool.
     pub(super) async fn start(cluster: &'a mut LocalCluster, size: u64) -> Result<Self, Failure> {
         let begun = Instant::now();
         let count = u64::from(cluster.node_count()) + 1;
@@ -84,7 +84,7 @@ impl<'a> Demo<'a> {
         Ok(())
     }
 
-    /// Replays the writes of a trace, or of the workload that is calibrated to one.
+    /// Replays the writes of a trace, or of the workload calibrated to one.
     pub(super) async fn update(&mut self, trace: Option<&Path>) -> Result<(), Failure> {
         let size = self.expected.bytes.len() as u64;
         let requests = match trace {
@@ -149,7 +149,7 @@ impl<'a> Demo<'a> {
         })
     }
 
-    /// Times one chunk from one node over one link: what a repair is held against.
+    /// Times one chunk from one node over one link, as the baseline of repairs.
     pub(super) async fn time_direct_send(&mut self) -> Result<(), Failure> {
         let mut times = Vec::new();
         let file = self.client.open(FILE).await?;
@@ -163,8 +163,8 @@ impl<'a> Demo<'a> {
         Ok(())
     }
 
-    /// Kills the node that holds most of the file, goes on writing, reads everything degraded, and
-    /// repairs by the given scheme.
+    /// Kills the node that holds most of the file, continues writing, reads everything degraded,
+    /// and repairs by the given scheme.
     pub(super) async fn lose_and_repair(&mut self, scheme: &str) -> Result<(), Failure> {
         let node = self.fullest_node().await?;
         self.cluster.kill_node(node).await?;
@@ -191,8 +191,8 @@ impl<'a> Demo<'a> {
         Ok(())
     }
 
-    /// Small writes all over the file, so that about every chunk gets some, lost ones too. None spans
-    /// stripes: such a write makes both anew, and there would be less left to repair.
+    /// Small writes all over the file, so that nearly every chunk gets some, lost ones too. None
+    /// spans stripes: such a write would replace both, and less would be left to repair.
     fn spread_writes(&self) -> Vec<ByteRange> {
         let size = self.expected.bytes.len() as u64;
         let stride = (size / DEGRADED_WRITES)
@@ -218,8 +218,8 @@ impl<'a> Demo<'a> {
         Ok(self.report)
     }
 
-    /// The node that holds most chunks of the file, of the racks where all nodes are up: a rack that
-    /// has lost two could not take back its share of a stripe. Of equals, the first.
+    /// The node with most chunks of the file, among racks where all nodes are up: a rack that has
+    /// lost two nodes could not take back its share of a stripe. Of equals, the first.
     async fn fullest_node(&self) -> Result<u32, Failure> {
         let layout = self.client.stat(FILE).await?.layout;
         let is_down = |n: &NodeStatus| n.liveness != Liveness::Up;
@@ -259,7 +259,7 @@ impl<'a> Demo<'a> {
             if left == 0 {
                 seconds.get_or_insert_with(|| begun.elapsed().as_secs_f64());
             }
-            // Sums are whole when nothing is worked at any more.
+            // The counters are final once no repair is running.
             if let Some(seconds) = seconds.filter(|_| status.repair.running_count == 0) {
                 let metered = self.metered(Purpose::Repair).await?;
                 let (now, then) = (&status.repair, &before.repair);
@@ -299,7 +299,7 @@ impl<'a> Demo<'a> {
         Ok(self.client.meters().await?.sum().cross_rack(purpose))
     }
 
-    /// Cross-rack bytes that plans said for a purpose.
+    /// Cross-rack bytes planned for a purpose.
     async fn planned(&self, purpose: Purpose) -> Result<u64, Failure> {
         Ok(self.client.meters().await?.planned.cross_rack(purpose))
     }

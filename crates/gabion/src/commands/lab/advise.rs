@@ -1,4 +1,4 @@
-//! `gabion lab advise`: which scheme, code and chunk size suit a trace.
+//! `gabion lab advise`: recommends a scheme, code and chunk size for a trace.
 
 use crate::arguments::AdviseOptions;
 use crate::failure::Failure;

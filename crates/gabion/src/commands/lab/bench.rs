@@ -1,6 +1,6 @@
-//! Times repairs on a testbed: outside, makes the testbed and starts this command in it; inside, starts
-//! the cluster, stores stripes, and has a client carry out the plans of each trial. What a trial is,
-//! and its plans, are the lab's.
+//! Times repairs on a testbed: outside, makes the testbed and starts this command in it; inside,
+//! starts the cluster, stores stripes, and has a client run the plans of each trial. The lab
+//! defines the trials and their plans.
 
 use super::clusters::{Silent, pool, until_all_know_all, up_options, use_and_stop};
 use super::in_testbed::{Outer, job, rate_text};
@@ -15,7 +15,7 @@ use gabion_plan::{Cost, Plan};
 use std::io::{self, Read};
 use std::path::Path;
 
-/// The file that is stored.
+/// The stored file.
 const FILE: &str = "bench";
 const GIB: f64 = (1_u64 << 30) as f64;
 
@@ -71,7 +71,7 @@ async fn store(client: &Client, bench: &RepairBench) -> Result<(), Failure> {
     client
         .put(FILE, Some(FILE), data, size_bytes, &Silent)
         .await?;
-    // Dirty pages of the put would be written back while repairs are timed.
+    // Otherwise dirty pages of the put would be written back during timed repairs.
     rustix::fs::sync();
     Ok(())
 }
@@ -142,7 +142,7 @@ impl Rounds<'_> {
         for _ in 0..self.count {
             let before_s = self.cluster.processor_s();
             let taken = self.client.rehearse(self.code, repairs).await?;
-            // Reading the chunks back is in it too: it is the less, by far.
+            // The time to read the chunks back is included; it is much smaller.
             processor_s += self.cluster.processor_s() - before_s;
             seconds.push(taken.as_secs_f64());
         }
@@ -150,7 +150,7 @@ impl Rounds<'_> {
     }
 }
 
-/// Bytes that are not all alike.
+/// A pattern of varying bytes.
 struct Pattern {
     left_bytes: u64,
 }

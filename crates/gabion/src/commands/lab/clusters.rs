@@ -1,5 +1,5 @@
-//! Clusters of real processes for experiments: started in a directory, used by several clients at once,
-//! and killed again.
+//! Clusters of real processes for experiments: started in a directory, used by several clients at
+//! once, and killed at the end.
 
 use super::bench;
 use super::encodings;
@@ -65,21 +65,21 @@ fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, LabE
     done.map_err(|failure| LabError::Cluster(failure.to_string()))
 }
 
-/// Nobody watches single files.
+/// Progress of single files is not shown.
 pub(super) struct Silent;
 
 impl Progress for Silent {
     fn advanced(&self, _: u64, _: u64) {}
 }
 
-/// How an experiment's cluster is made.
+/// The options of an experiment's cluster.
 pub(super) fn up_options(racks: u32, nodes_per_rack: u32, inner: Option<String>) -> UpOptions {
     UpOptions {
         racks,
         nodes_per_rack,
         inner,
         cross: None,
-        // A busy machine may keep a node waiting; none of them is to be declared failed.
+        // A busy machine may delay a node; none of them may be declared failed.
         behaviour: Behaviour {
             lease_ms: 10_000,
             grace_s: 3600,
@@ -91,14 +91,14 @@ pub(super) fn up_options(racks: u32, nodes_per_rack: u32, inner: Option<String>)
     }
 }
 
-/// Waits until nodes that have just started know each other: they hear of others with their next heartbeat,
-/// of which there are four in a lease.
+/// Waits until nodes that have just started know each other: they learn of others with their next
+/// heartbeat, of which there are four in a lease.
 pub(super) async fn until_all_know_all(behaviour: &Behaviour) {
     let heartbeat = Duration::from_millis(behaviour.lease_ms / 4);
     tokio::time::sleep(heartbeat.mul_f64(1.5)).await;
 }
 
-/// Uses a cluster until the work is done or somebody interrupts it, and stops it.
+/// Uses a cluster until the work is done or interrupted, and stops it.
 pub(super) async fn use_and_stop<T>(
     mut cluster: LocalCluster,
     work: impl AsyncFnOnce(&mut LocalCluster) -> Result<T, Failure>,
@@ -121,7 +121,7 @@ async fn transfer(setting: &TransferSetting) -> Result<Transfers, Failure> {
     use_and_stop(cluster, async |cluster| measure(cluster, setting).await).await
 }
 
-/// What a pool of an experiment is.
+/// The parameters of an experiment's pool.
 pub(super) fn pool(
     name: String,
     code: &Code,
@@ -190,7 +190,7 @@ pub(super) async fn put(
     Ok(())
 }
 
-/// Makes the writes with a client of its own, until all of them are durable.
+/// Sends the writes from a client of its own, until all of them are durable.
 pub(super) async fn send(
     cluster: &LocalCluster,
     name: &str,
@@ -206,7 +206,7 @@ pub(super) async fn send(
     let file = client.open_cached(name).await?;
     let before = cross_rack_bytes(&client).await?;
     let begun = Instant::now();
-    // Each run and each write has bytes of its own, so that no delta is zero.
+    // Each run and each write has distinct bytes, so that no delta is zero.
     let first = u8::from(cache_bytes > 0);
     let writes = overwrite.writes.iter().zip(0_usize..).map(|(range, at)| {
         let byte = (at % 127) as u8 * 2 + first + 2;
@@ -226,7 +226,7 @@ pub(super) async fn send(
     })
 }
 
-/// What everybody has sent between racks so far.
+/// Bytes sent between racks so far, by all senders.
 async fn cross_rack_bytes(client: &Client) -> Result<u64, Failure> {
     let meter = client.meters().await?.sum();
     let bytes = Purpose::ALL.map(|purpose| meter.cross_rack(purpose));
@@ -238,7 +238,7 @@ async fn measure(
     setting: &TransferSetting,
 ) -> Result<Transfers, Failure> {
     cluster.start(|| ()).await?;
-    // Clients are in no rack and have no link of their own, but they pay for the nodes' links.
+    // Clients are in no rack and have no link of their own, but they use the nodes' links.
     let links = LinkTable::open(&setting.directory.join("links")).map_err(Failure::failed)?;
     let wire = Options {
         links: Some(Arc::new(links)),
@@ -251,7 +251,7 @@ async fn measure(
     }
     let first = clients
         .first()
-        .ok_or_else(|| Failure::usage("there must be a client"))?;
+        .ok_or_else(|| Failure::usage("use at least one client"))?;
     let wish = pool(
         "lab".to_owned(),
         &setting.code,

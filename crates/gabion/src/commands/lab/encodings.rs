@@ -1,6 +1,6 @@
-//! Times encodings on a testbed: outside, makes the testbed and starts this command in it; inside, starts
-//! the cluster, stores files as replicas, has them encoded, and says how long it took and where everything
-//! was. What that is compared with is the lab's.
+//! Times encodings on a testbed: outside, makes the testbed and starts this command in it; inside,
+//! starts the cluster, stores files as replicas, has them encoded, and reports the times and all
+//! placements. The lab compares them.
 
 use super::clusters::{put, until_all_know_all, up_options, use_and_stop};
 use super::in_testbed::{Outer, job, put_in_memory, rate_text};
@@ -22,9 +22,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether files are encoded.
+/// Interval of checking whether files are encoded.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Bytes of blocks that have next to none.
+/// Size of nearly empty blocks.
 const IDLE_CHUNK_BYTES: u64 = 4 << 10;
 /// Segments of such blocks.
 const IDLE_SEGMENT_COUNT: u64 = 10;
@@ -44,7 +44,7 @@ pub(super) async fn on_testbed(bench: &EncodeBench) -> Result<Encodings, Failure
     outer.run("encodings", bench).await
 }
 
-/// Runs a bench on the testbed that this process is in, and prints what came of it.
+/// Runs a bench on the testbed of this process, and prints the result.
 pub(super) async fn run(file: &Path) -> Result<(), Failure> {
     let bench: EncodeBench = job(file)?;
     let directory = bench.directory.join("cluster");
@@ -67,7 +67,7 @@ pub(super) async fn run(file: &Path) -> Result<(), Failure> {
     crate::output::print_json(&encodings)
 }
 
-/// What a trial is made with.
+/// The parts of a trial.
 struct Hands<'a> {
     cluster: &'a LocalCluster,
     client: &'a Client,
@@ -81,7 +81,7 @@ impl Hands<'_> {
         for (at, trial) in self.bench.trials.iter().enumerate() {
             trials.push(self.time(&format!("trial-{at}"), trial).await?);
         }
-        // The coordinator of this program is started with these.
+        // The coordinator of this program is started with these options.
         let usual = CoordinatorOptions::default();
         Ok(Encodings {
             idle_encode_s,
@@ -92,7 +92,7 @@ impl Hands<'_> {
         })
     }
 
-    /// What puts and encodings of segments take that have next to no bytes.
+    /// The time of puts and encodings of nearly empty segments.
     async fn time_idle(&self) -> Result<(f64, f64), Failure> {
         let pool = "idle";
         self.create_pool(pool, ReplicaPlacement::Ear, IDLE_CHUNK_BYTES)
@@ -161,7 +161,7 @@ impl Hands<'_> {
         })
     }
 
-    /// Puts a segment at its time, unless all is encoded by then.
+    /// Puts a segment at its time, unless everything is encoded by then.
     async fn put_at(
         &self,
         pool: &str,
@@ -179,7 +179,7 @@ impl Hands<'_> {
         if is_over.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        // It has connections of its own, as another client has.
+        // It has connections of its own, like another client.
         let client =
             gabion_wire::connect(self.cluster.coordinator()?, ClientOptions::default()).await?;
         let size_bytes = self.segment_bytes(self.bench.chunk_bytes)?;
@@ -252,7 +252,7 @@ fn nodes_of(stripes: &[StripeRecord]) -> Vec<Vec<NodeId>> {
     stripes.iter().map(|stripe| stripe.nodes.clone()).collect()
 }
 
-/// Where segments were and are: as many blocks each as there are for each stripe.
+/// Former and current places of segments: the same number of blocks for each stripe.
 fn segments(
     before: &[StripeRecord],
     after: &[StripeRecord],

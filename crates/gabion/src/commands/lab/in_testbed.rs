@@ -1,5 +1,6 @@
-//! Experiments on testbeds: the outer half starts `gabion lab testbed` with the inner half as its command,
-//! and hands the work over as a file; the inner half runs the cluster and prints what it measured.
+//! Experiments on testbeds: the outer half starts `gabion lab testbed` with the inner half as its
+//! command, and passes the job in a file; the inner half runs the cluster and prints its
+//! measurements.
 
 use super::clusters::{pool, put, send, up_options, use_and_stop};
 use crate::cluster::LocalCluster;
@@ -20,14 +21,14 @@ use std::process::Stdio;
 use std::time::Instant;
 use tokio::process::Command;
 
-/// What the inner half is to do.
+/// The job of the inner half.
 #[derive(Serialize, Deserialize)]
 struct Job {
     setting: TestbedSetting,
     overwrites: Vec<Overwrite>,
 }
 
-/// Makes a testbed, has the work done in it, and gives what was measured.
+/// Makes a testbed, runs the work in it, and returns the measurements.
 pub(super) async fn start(
     setting: &TestbedSetting,
     overwrites: &[Overwrite],
@@ -53,7 +54,8 @@ pub(super) async fn start(
     outer.run("in-testbed", &job).await
 }
 
-/// What each rack of a setting's regions sends to each, in bytes a second; the diagonal is a node's link.
+/// Rates from each rack of a setting's regions to each, in bytes a second; the diagonal is a node's
+/// link.
 fn regions(rack_count: u32, inner_bytes_per_s: u64, cross_bytes_per_s: u64) -> Vec<Vec<u64>> {
     let rate = |from, to| {
         if from == to {
@@ -66,11 +68,11 @@ fn regions(rack_count: u32, inner_bytes_per_s: u64, cross_bytes_per_s: u64) -> V
     (0..rack_count).map(row).collect()
 }
 
-/// A testbed in which this program is to run a job.
+/// A testbed for a job of this program.
 pub(super) struct Outer<'a> {
-    /// Where the job is handed over; empty but for what the job uses.
+    /// Directory of the job file; otherwise empty, except for the job's own files.
     directory: &'a Path,
-    /// What `gabion lab testbed` is told.
+    /// Arguments of `gabion lab testbed`.
     arguments: Vec<OsString>,
 }
 
@@ -87,14 +89,14 @@ impl<'a> Outer<'a> {
         self
     }
 
-    /// Racks are regions: what each sends to each, in bytes a second, where 0 is unlimited.
+    /// Makes racks regions: rates from each to each, in bytes a second, where 0 is unlimited.
     pub(super) fn with_regions(self, rows: &[Vec<u64>]) -> Result<Self, Failure> {
         let path = self.directory.join("regions.txt");
         fs::write(&path, regions_text(rows)).context(format!("write {}", path.display()))?;
         Ok(self.with("--regions").with(path))
     }
 
-    /// Makes the testbed, has this program run `gabion lab HALF JOB` in it, and gives what that prints.
+    /// Makes the testbed, runs `gabion lab HALF JOB` of this program in it, and returns the output.
     pub(super) async fn run<J: Serialize, M: DeserializeOwned>(
         self,
         half: &str,
@@ -108,12 +110,12 @@ impl<'a> Outer<'a> {
         command.args(["lab", "testbed"]).args(self.arguments);
         command.arg("--").arg(&program).args(["lab", half]);
         command.arg(&path);
-        // When this process dies, the testbed's process is killed, and with it all that is inside.
+        // When this process dies, the testbed's process is killed, and everything inside with it.
         command.stdin(Stdio::null()).kill_on_drop(true);
         let output = command.output().await.context("start the testbed")?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
-            // The innermost process speaks first.
+            // The innermost process reports first.
             let why = said.lines().find(|line| line.starts_with("gabion: "));
             return Err(Failure::failed(why.unwrap_or(said.trim())));
         }
@@ -121,7 +123,7 @@ impl<'a> Outer<'a> {
     }
 }
 
-/// The job that the outer half has handed over.
+/// Reads the job from the outer half.
 pub(super) fn job<J: DeserializeOwned>(file: &Path) -> Result<J, Failure> {
     let text = fs::read(file).context(format!("read {}", file.display()))?;
     serde_json::from_slice(&text).context("understand the job")
@@ -144,8 +146,8 @@ pub(super) fn rate_text(bytes_per_s: u64) -> String {
     }
 }
 
-/// Has a directory be in memory from now on, for the processes of this testbed alone: it has a mount
-/// namespace of its own, with which the directory's content goes.
+/// Mounts a directory in memory, for the processes of this testbed only: it has a mount namespace
+/// of its own, and the contents end with it.
 pub(super) async fn put_in_memory(directory: &Path) -> Result<(), Failure> {
     let mut command = Command::new("mount");
     command.args(["-t", "tmpfs", "testbed"]).arg(directory);
@@ -220,7 +222,7 @@ async fn measure(
     })
 }
 
-/// Payload that went from rack to other rack between two readings.
+/// Payload from each rack to other racks between two readings.
 fn moved_bytes(before: &Meter, after: &Meter) -> BTreeMap<(RackId, RackId), u64> {
     let mut moved = BTreeMap::new();
     for (place, &bytes) in &after.bytes {
@@ -234,7 +236,7 @@ fn moved_bytes(before: &Meter, after: &Meter) -> BTreeMap<(RackId, RackId), u64>
     moved
 }
 
-/// Which share of its limit the busiest link between racks carried.
+/// Load of the busiest link between racks, as a share of its limit.
 fn uplink_share(
     moved: &BTreeMap<(RackId, RackId), u64>,
     limits: TestbedLimits,

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// Prints the experiments that there are.
+/// Prints the available experiments.
 pub(super) fn list(format: Format) -> Result<(), Failure> {
     if format == Format::Json {
         let of = |e: &Experiment| json!({ "id": e.id, "title": e.title });
@@ -31,7 +31,7 @@ pub(super) fn list(format: Format) -> Result<(), Failure> {
 /// Runs one experiment.
 pub(super) async fn run(options: RunOptions, format: Format) -> Result<(), Failure> {
     let experiment = experiments::experiment(&options.id).map_err(Failure::usage)?;
-    // Experiments work on files and may take minutes: not where the signals are handled.
+    // Experiments work on files and may take minutes, so they run apart from signal handling.
     let done = tokio::task::spawn_blocking(move || run_here(experiment, &options));
     let (json, report, saved) = done.await.context("run the experiment")??;
     if format == Format::Json {
@@ -103,7 +103,7 @@ fn save(out: &Path, id: &str, json: &Value, report: &Report) -> Result<Vec<PathB
     Ok(saved)
 }
 
-/// The directory that an experiment may fill; gone with the value.
+/// The working directory of an experiment; removed when dropped.
 struct Work(PathBuf);
 
 impl Work {
@@ -120,13 +120,13 @@ impl Drop for Work {
     }
 }
 
-/// Shows an experiment's steps as one bar after another.
+/// Shows an experiment's steps as successive progress bars.
 struct Steps(Mutex<Option<Shown>>);
 
 impl Progress for Steps {
     fn begin(&self, what: &str, step_count: u64) {
         let mut shown = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // The bar before must be gone when the next is drawn.
+        // The previous bar must be gone before the next is drawn.
         *shown = None;
         *shown = Some(Shown::count(what, step_count));
     }

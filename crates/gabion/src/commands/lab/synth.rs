@@ -1,4 +1,4 @@
-//! `gabion lab synth`: makes a trace after a known volume.
+//! `gabion lab synth`: generates a trace with the statistics of a known volume.
 
 use super::trace_stats::gib;
 use crate::arguments::SynthOptions;
@@ -11,10 +11,10 @@ use gabion_lab::{RequestKind, TraceWriter};
 use serde_json::json;
 use std::io::{self, BufWriter, Write as _};
 
-/// How many writes are made between two looks of the progress bar.
+/// Writes between two updates of the progress bar.
 const SHOWN_EVERY: u64 = 4096;
 
-/// What was made.
+/// The generated trace.
 #[derive(Default)]
 struct Made {
     stats: Stats,
@@ -59,7 +59,7 @@ pub(super) fn run(options: &SynthOptions, format: Format) -> Result<(), Failure>
     Ok(())
 }
 
-/// Writes the rows. A volume's name is its host's name and its number, as in the traces; to a file
+/// Writes the rows. A volume's name is its host's name and its number, as in the traces; in a file
 /// server's rows the number is that of the file.
 fn write(output: &OutputFile, name: &str, workload: &Workload) -> io::Result<Made> {
     let (host, disk) = name.rsplit_once('_').unwrap_or((name, "0"));
@@ -99,7 +99,7 @@ fn write(output: &OutputFile, name: &str, workload: &Workload) -> io::Result<Mad
     Ok(made)
 }
 
-/// One figure, as it was to be and as it is.
+/// One figure, with its target and its result.
 struct Figure {
     name: &'static str,
     json: &'static str,
@@ -108,7 +108,7 @@ struct Figure {
     kind: Kind,
 }
 
-/// What a figure counts, which decides how it and its distance from the target are printed.
+/// The unit of a figure, which determines how it and its distance from the target are printed.
 #[derive(Clone, Copy)]
 enum Kind {
     Count,
@@ -127,7 +127,7 @@ impl Kind {
 }
 
 impl Figure {
-    /// Shares are so many points off; other figures so many per cent of the target.
+    /// The distance from the target: in points for shares, in per cent otherwise.
     fn off(&self) -> String {
         let off = self.made - self.target;
         match self.kind {

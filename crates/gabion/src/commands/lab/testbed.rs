@@ -1,12 +1,12 @@
 //! `gabion lab testbed`: racks of nodes with limited links on one machine, for as long as a command
 //! runs (CAU section 5.3, `RackCU` section V-B).
 //!
-//! Nothing of a testbed can be left over, because nothing of it is ever outside. The command runs
-//! twice. The outer process starts itself again as the first process of new network, mount and process
-//! namespaces. The inner one builds everything there and starts what was asked for. When the inner
-//! one ends, however it ends, the kernel kills all processes inside, and with the last of them go
-//! namespaces, links, limits and mounts. It ends when its command has ended, and is killed when the
-//! outer one dies, even by SIGKILL.
+//! Nothing of a testbed can be left over, because all of it is inside namespaces. The command runs
+//! twice. The outer process starts itself again as the first process of new network, mount and
+//! process namespaces. The inner one builds everything there and starts the given command. When the
+//! inner one ends in any way, the kernel kills all processes inside, and removes the namespaces,
+//! links, limits and mounts with the last of them. It ends when its command has ended, and is
+//! killed when the outer one dies, even by SIGKILL.
 
 use crate::arguments::TestbedOptions;
 use crate::failure::{Context, Failure};
@@ -38,7 +38,7 @@ pub(super) async fn run(options: TestbedOptions) -> Result<(), Failure> {
     outside(&options).await
 }
 
-/// Says in one sentence what a testbed needs and this process does not have.
+/// Reports in one sentence the missing prerequisites of a testbed.
 fn require_nothing_missing() -> Result<(), Failure> {
     if Shape::of_this_process()?.is_some() {
         return Err(Failure::usage(
@@ -144,8 +144,8 @@ fn inside(shape: Shape, limits: &Limits, options: &TestbedOptions) -> Result<(),
     )))
 }
 
-/// Waits for one process, and takes leave of all others that end meanwhile: orphans are given to the
-/// first process.
+/// Waits for one process, and reaps all others that end in the meantime: orphans become children of
+/// the first process.
 fn wait_for(id: u32) -> Result<ExitStatus, Failure> {
     use std::os::unix::process::ExitStatusExt as _;
     loop {

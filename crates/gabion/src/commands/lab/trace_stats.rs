@@ -1,4 +1,4 @@
-//! `gabion lab trace-stats`: what a trace is like.
+//! `gabion lab trace-stats`: statistics of a trace.
 
 use crate::arguments::TraceStatsOptions;
 use crate::failure::Failure;
@@ -115,7 +115,7 @@ fn seconds(profile: &Profile) -> f64 {
     profile.duration_ticks as f64 / 1e7
 }
 
-/// As the table prints it, but with figures where it says only that it is less than 0.01.
+/// As in the table, but with more digits below 0.01.
 pub(super) fn gib(value: f64) -> String {
     if value < 0.01 {
         format!("{value:.5} GiB")

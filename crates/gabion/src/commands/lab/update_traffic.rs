@@ -44,7 +44,7 @@ pub(super) fn run(options: UpdateTrafficOptions, format: Format) -> Result<(), F
     Ok(())
 }
 
-/// A row a scheme: what it moved, what for, and how far that is from the least there is.
+/// A row a scheme: its traffic, the purposes, and the distance from the lower bound.
 fn print_schemes(report: &Report) {
     let mut table = table(&[
         "scheme",

@@ -1,11 +1,11 @@
-//! What a replayed file must hold: not its bytes, but which write was last at each of them, from which
-//! the bytes follow. So memory grows with the extents written and not with the file.
+//! The expected contents of a replayed file: the last write at each byte, from which the byte
+//! follows. So memory grows with the written extents and not with the file.
 
 use gabion_layout::ByteRange;
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 
-/// The number of the write that made the file; those of the trace follow from 1.
+/// The number of the write that created the file; those of the trace follow from 1.
 pub(super) const INITIAL: u64 = 0;
 
 /// Bytes of one write.
@@ -15,8 +15,7 @@ pub(super) struct Piece {
     pub(super) write: u64,
 }
 
-/// Which write was last where. Of a file that was there before, only what has been written since is
-/// known.
+/// The last write at each byte. For a file that existed before, only bytes written since are known.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Contents {
     /// End and write by start.
@@ -37,7 +36,7 @@ impl Contents {
         self.pieces.insert(start, (end, write));
     }
 
-    /// Makes a piece end and another one begin at `at`, if one goes across it.
+    /// Splits a piece at `at`, if one spans it.
     fn cut(&mut self, at: u64) {
         if let Some((_, last)) = self.pieces.range_mut(..at).next_back()
             && last.0 > at
@@ -48,7 +47,7 @@ impl Contents {
         }
     }
 
-    /// What is known of a range, by address.
+    /// The known pieces of a range, by address.
     pub(super) fn known(&self, range: ByteRange) -> Vec<Piece> {
         let (start, end) = (range.offset, range.end());
         let before = self.pieces.range(..start).next_back();
@@ -64,8 +63,8 @@ impl Contents {
     }
 }
 
-/// The bytes that a write puts at a range. They depend on the address, so that bytes which came to
-/// the wrong place are found out too.
+/// The bytes of a write at a range. They depend on the address, so that misplaced bytes are
+/// detected too.
 pub(super) fn bytes_of(piece: Piece) -> Vec<u8> {
     let Piece { range, write } = piece;
     let (first, last) = (range.offset / 8, range.end().div_ceil(8));
@@ -88,20 +87,20 @@ const fn word_of(write: u64, word: u64) -> u64 {
     mixed ^ (mixed >> 32)
 }
 
-/// The address of the first byte that is not as the pieces say, of bytes that begin at `start`.
+/// The address of the first byte that differs from the pieces, for bytes that begin at `start`.
 pub(super) fn first_difference(pieces: &[Piece], start: u64, bytes: &[u8]) -> Option<u64> {
     pieces.iter().find_map(|&piece| {
         let from = (piece.range.offset - start) as usize;
         let found = bytes.get(from..)?;
         let expected = bytes_of(piece);
-        // Bytes that are missing at the end are as different as wrong ones.
+        // Missing bytes at the end count as different.
         let same = expected.iter().zip(found).take_while(|(a, b)| a == b);
         let same = same.count();
         (same < expected.len()).then_some(piece.range.offset + same as u64)
     })
 }
 
-/// The bytes of the write that makes the file, in order.
+/// The bytes of the write that creates the file, in order.
 pub(super) struct Initial {
     at: u64,
     end: u64,

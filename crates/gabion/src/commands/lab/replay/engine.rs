@@ -11,20 +11,20 @@ use gabion_lab::{Request, RequestKind};
 use gabion_layout::ByteRange;
 use std::time::Instant;
 
-/// What was measured of one kind of request.
+/// Measurements of one kind of request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Measured {
     pub(super) bytes: u64,
     pub(super) latencies: Latencies,
 }
 
-/// A request that is under way.
+/// A request in flight.
 #[derive(Clone, Copy, Debug)]
 struct UnderWay {
     number: u64,
     kind: RequestKind,
     range: ByteRange,
-    /// From when its latency counts.
+    /// The start of its latency.
     since: Instant,
 }
 
@@ -36,10 +36,10 @@ impl UnderWay {
     }
 }
 
-/// The file that requests are made of.
+/// The replayed file.
 #[derive(Clone)]
 pub(super) enum Target {
-    /// Each write is durable when it is done.
+    /// Each write is durable when it completes.
     Direct(File),
     /// Writes are durable when the file is flushed.
     Cached(CachedFile),
@@ -78,14 +78,14 @@ impl Target {
 /// A request's end: its number, and the bytes of a read.
 type Ended = (u64, Result<Vec<u8>, ClientError>);
 
-/// Requests under way on a file.
+/// Requests in flight on a file.
 pub(super) struct Engine {
     file: Target,
     depth: usize,
     verify: bool,
     contents: Contents,
     futures: FuturesUnordered<BoxFuture<'static, Ended>>,
-    /// What `futures` are about.
+    /// The requests of `futures`.
     under_way: Vec<UnderWay>,
     number: u64,
     writes: Measured,
@@ -107,9 +107,9 @@ impl Engine {
         }
     }
 
-    /// Starts a request, after those ended that must be before it. Its latency counts from when it
-    /// was `due`, or else from its start. An order in which conflicting requests overtake each other
-    /// cannot come about, since nothing starts before an earlier request has.
+    /// Starts a request, after the end of those that must come before it. Its latency counts from
+    /// when it was `due`, or else from its start. Conflicting requests cannot overtake each other,
+    /// since nothing starts before an earlier request has.
     pub(super) async fn start(
         &mut self,
         request: &Request,
@@ -149,8 +149,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Waits until nothing is under way and every write is durable, and gives what was measured of writes and reads, and what the
-    /// file must hold now.
+    /// Waits until no request is in flight and every write is durable. Returns the measurements of
+    /// writes and reads, and the expected contents of the file.
     pub(super) async fn finish(mut self) -> Result<(Measured, Measured, Contents), Failure> {
         while !self.under_way.is_empty() {
             self.end_one().await?;
@@ -164,7 +164,7 @@ impl Engine {
         is_full || self.under_way.iter().any(|r| r.conflicts(kind, range))
     }
 
-    /// Attends to what is under way until a time has come.
+    /// Processes requests in flight until a given time.
     async fn go_on_until(&mut self, due: Instant) -> Result<(), Failure> {
         let sleep = tokio::time::sleep_until(due.into());
         tokio::pin!(sleep);
@@ -189,7 +189,8 @@ impl Engine {
             .swap_remove(at.expect("a request ends once, after it was started"));
         let bytes = outcome?;
         if ended.kind == RequestKind::Read && self.verify {
-            // No write to these bytes has started since, so what is known is what was known then.
+            // No write to these bytes has started since, so the expectation is the one at that
+            // time.
             let known = self.contents.known(ended.range);
             if let Some(at) = first_difference(&known, ended.range.offset, &bytes) {
                 return Err(differs(self.file.name(), at));
@@ -205,9 +206,7 @@ impl Engine {
     }
 }
 
-/// A byte was read that nobody wrote there.
+/// The error for a byte that differs from its last write.
 pub(super) fn differs(name: &str, at: u64) -> Failure {
-    Failure::failed(format!(
-        "byte {at} of {name} is not what was written there last"
-    ))
+    Failure::failed(format!("byte {at} of {name} differs from its last write"))
 }

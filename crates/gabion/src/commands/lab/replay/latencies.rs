@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-/// Each power of two of microseconds is cut into so many ranges.
+/// Number of ranges in each power of two of microseconds.
 const CUTS: u64 = 128;
 
 /// Counts of latencies by range.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Latencies {
-    /// By range, as far as any was reached.
+    /// By range, up to the highest one reached.
     counts: Vec<u64>,
     count: u64,
 }
@@ -28,8 +28,7 @@ impl Latencies {
         self.count
     }
 
-    /// The latency in milliseconds that this share of requests did not exceed; 0 when there were
-    /// none.
+    /// The latency in milliseconds that this share of requests did not exceed; 0 without requests.
     pub(super) fn rank_ms(&self, share: f64) -> f64 {
         let wanted = ((self.count as f64 * share).ceil() as u64).max(1);
         let mut seen = 0;
@@ -41,8 +40,8 @@ impl Latencies {
     }
 }
 
-/// Below `CUTS` every microsecond is a range. From there on, ranges are as wide as they must be for
-/// each power of two to have `CUTS` of them.
+/// Below `CUTS` every microsecond is a range. From there on, each power of two has `CUTS` ranges of
+/// equal width.
 const fn range_of(us: u64) -> usize {
     if us < CUTS {
         return us as usize;

@@ -30,7 +30,7 @@ pub(super) async fn run(
     format: Format,
 ) -> Result<(), Failure> {
     if options.pace == Pace::Fast && options.speed.is_some() {
-        return Err(Failure::usage("--speed says nothing without --pace trace"));
+        return Err(Failure::usage("--speed needs --pace trace"));
     }
     let total = Total::of(&options)?;
     let client = connect_with(place, client_options(&options)).await?;
@@ -91,7 +91,7 @@ fn client_options(options: &ReplayOptions) -> ClientOptions {
     }
 }
 
-/// The requests that are asked for, in the trace's order.
+/// The requested part of the trace, in its order.
 fn requests(
     options: &ReplayOptions,
 ) -> Result<impl Iterator<Item = Result<Request, LabError>> + use<>, Failure> {
@@ -107,7 +107,7 @@ fn requests(
     Ok(trace.take(first).filter(is_asked_for))
 }
 
-/// What must be known of the trace before it is replayed, and that it is a trace to its end.
+/// Totals of the trace needed before the replay; reading them also checks the trace to its end.
 struct Total {
     requests: u64,
     span_bytes: u64,
@@ -128,7 +128,7 @@ impl Total {
     }
 }
 
-/// Finds the file, or makes it, and says how large it is and what is known of its bytes.
+/// Finds or creates the file, and returns its size and its known contents.
 async fn prepare(
     client: &Client,
     options: &ReplayOptions,
@@ -141,8 +141,8 @@ async fn prepare(
         let usable = NonZeroU64::new(found).filter(|f| options.size.is_none_or(|s| s == *f));
         let Some(usable) = usable else {
             return Err(Failure::usage(format!(
-                "{name} is there and has {found} bytes; fold the trace into it by leaving --size \
-                 out, or choose another --name"
+                "{name} exists and has {found} bytes; fold the trace into it by omitting --size, \
+                 or choose another --name"
             )));
         };
         check_pool(client, options).await?;
@@ -151,7 +151,7 @@ async fn prepare(
     let Some(size) = options.size.or_else(|| NonZeroU64::new(total.span_bytes)) else {
         let trace = options.trace.display();
         return Err(Failure::usage(format!(
-            "{trace} has no requests to replay, and says nothing of the size of its volume"
+            "{trace} has no requests to replay, and does not give the size of its volume"
         )));
     };
     let source = AllowStdIo::new(Initial::new(size.get()));
@@ -175,7 +175,7 @@ async fn check_pool(client: &Client, options: &ReplayOptions) -> Result<(), Fail
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "{name} is there and in pool {found}, not {wanted}; choose another --name"
+        "{name} exists in pool {found}, not {wanted}; choose another --name"
     )))
 }
 
@@ -195,12 +195,12 @@ async fn replay(
         let due = match options.pace {
             Pace::Fast => None,
             Pace::Trace => {
-                // Requests that the trace has in another order than their times are due at once.
+                // Requests with times out of the trace's order are due at once.
                 let seconds = request.at_ticks.saturating_sub(first_ticks) as f64 / 1e7;
                 let after = Duration::try_from_secs_f64(seconds / speed);
                 let due = after.ok().and_then(|after| begun.checked_add(after));
                 Some(due.ok_or_else(|| {
-                    Failure::usage("the trace lasts longer than time; raise --speed")
+                    Failure::usage("the trace lasts too long for this clock; raise --speed")
                 })?)
             }
         };
@@ -210,7 +210,7 @@ async fn replay(
     Ok(engine)
 }
 
-/// Reads all of the file of which anything is known, and compares it.
+/// Reads all known parts of the file, and compares them.
 async fn compare(file: &File, contents: &Contents) -> Result<u64, Failure> {
     let size = file.size_bytes();
     let progress = Shown::bytes("verifying");
@@ -232,7 +232,7 @@ async fn compare(file: &File, contents: &Contents) -> Result<u64, Failure> {
     Ok(compared)
 }
 
-/// What was planned and what has moved so far.
+/// Planned and moved bytes so far.
 struct Traffic {
     meters: ClusterMeters,
 }
@@ -243,7 +243,7 @@ impl Traffic {
         Ok(Self { meters })
     }
 
-    /// What was planned and what has moved since, wherever one of the two is more than nothing.
+    /// Planned and moved bytes since, for each flow where one of the two is not zero.
     fn since(&self, before: &Self) -> Vec<Flow> {
         let mut flows: BTreeMap<_, Moved> = BTreeMap::new();
         for (&place, &bytes) in &self.meters.planned.bytes {

@@ -1,4 +1,4 @@
-//! What a replay measured.
+//! The measurements of a replay.
 
 use super::engine::Measured;
 use crate::failure::Failure;
@@ -18,15 +18,15 @@ pub(super) struct Report {
     pub(super) seconds: f64,
     pub(super) writes: Kind,
     pub(super) reads: Kind,
-    /// What the cache did, if there was one.
+    /// The cache's counters, if there was one.
     pub(super) cache: Option<CacheReport>,
-    /// By purpose, for those that moved anything.
+    /// By purpose, where bytes moved.
     pub(super) cross_rack: BTreeMap<&'static str, Moved>,
     /// By sender's and receiver's rack and purpose, in that order.
     pub(super) traffic: Vec<Flow>,
-    /// Nodes that did not say what they sent, so that metered bytes are too few.
+    /// Nodes that did not report their traffic, so that metered bytes are too low.
     pub(super) unmetered_nodes: Vec<u32>,
-    /// Bytes of the file that were compared in the end, if that was asked for.
+    /// Bytes of the file compared at the end, if requested.
     pub(super) verified_bytes: Option<u64>,
 }
 
@@ -57,7 +57,7 @@ impl Kind {
     }
 }
 
-/// What a client's segment cache did. A request that lies in several segments counts for each.
+/// Counters of a client's segment cache. A request in several segments counts for each.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct CacheReport {
     size_bytes: u64,
@@ -65,9 +65,9 @@ pub(super) struct CacheReport {
     /// Writes into the cache, and past it.
     writes: u64,
     writes_through: u64,
-    /// Writes that joined others which waited already.
+    /// Writes that joined waiting ones.
     coalesced_writes: u64,
-    /// Updates that wrote changes back, and how many fewer that is than the writes into the cache.
+    /// Updates that wrote changes back, and how many fewer than the writes into the cache.
     updates: u64,
     updates_saved: u64,
     failed_updates: u64,
@@ -79,7 +79,7 @@ pub(super) struct CacheReport {
     read_misses: u64,
     read_bytes: u64,
     fetched_bytes: u64,
-    /// Segments written back to make room.
+    /// Segments written back to free space.
     displaced: u64,
     evicted_pages: u64,
 }
@@ -141,9 +141,9 @@ pub(super) struct Flow {
 /// Payload bytes that moved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub(super) struct Moved {
-    /// By the plans of what this client did.
+    /// By the plans of this client.
     pub(super) planned_bytes: u64,
-    /// By what all nodes sent meanwhile, for whomever.
+    /// By the traffic of all nodes during the replay, for any client.
     pub(super) metered_bytes: u64,
 }
 
@@ -191,7 +191,7 @@ impl Report {
         println!("{traffic}");
         if !self.unmetered_nodes.is_empty() {
             println!(
-                "metered bytes are too few: nodes {:?} could not be asked",
+                "metered bytes are too low: nodes {:?} did not answer",
                 self.unmetered_nodes
             );
         }
