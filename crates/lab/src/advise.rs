@@ -21,10 +21,10 @@ use std::collections::BTreeMap;
 /// Units of 100 ns in an hour.
 const HOUR_TICKS: f64 = 36e9;
 
-/// What is asked.
+/// The parameters.
 #[derive(Clone, Debug)]
 pub struct AdviceQuestion {
-    /// What the result calls the trace.
+    /// The trace's name in the result.
     pub trace: String,
     /// Racks, over which stripes rotate.
     pub racks: u32,

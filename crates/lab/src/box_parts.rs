@@ -1,9 +1,9 @@
-//! What a box of a box plot shows of a sample. How it is drawn is the plots' to decide.
+//! The parts of a box plot's box for a sample. The plots decide how it is drawn.
 
 use plotters::data::Quartiles;
 
-/// A box: the middle half of a sample with its median, whiskers to the least and the greatest value that
-/// is within one and a half times the box's height of it, and what is beyond.
+/// A box: the middle half of a sample with its median, whiskers to the extreme values within one
+/// and a half times the box's height, and the values beyond.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct BoxParts {
     /// The lower whisker's end, the lower quartile, the median, the upper quartile, and the upper

@@ -1,5 +1,5 @@
-//! What can go wrong in the lab: a trace that is no trace, or an experiment that cannot be set up.
-//! Every message is one plain sentence for the person who asked for the experiment.
+//! Errors of the lab: an invalid trace, or an experiment that cannot be set up. Every message is
+//! one plain sentence for the user.
 
 use gabion_flash::FlashError;
 use gabion_layout::GeometryError;
@@ -14,11 +14,11 @@ pub enum LabError {
     /// A trace could not be opened or read.
     #[error("cannot {operation} the trace {trace}: {source}")]
     Io {
-        /// What was tried: `open` or `read`.
+        /// The operation: `open` or `read`.
         operation: &'static str,
         /// The trace's name, usually its path.
         trace: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A row of a trace is malformed.
@@ -28,7 +28,7 @@ pub enum LabError {
         trace: String,
         /// The row's line, counted from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The problem.
         problem: RowProblem,
     },
     /// No experiment has this id.
@@ -44,17 +44,17 @@ pub enum LabError {
     Plot {
         /// The plot's name.
         name: String,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
     /// A file or directory of an experiment failed.
     #[error("cannot {operation} {path}: {source}")]
     File {
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
         /// The path.
         path: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The stripe's nodes cannot be shared out evenly.
@@ -110,7 +110,7 @@ pub enum LabError {
         /// The most that is taken.
         most_bytes: u64,
     },
-    /// The experiment needs clusters, and whoever runs it starts none.
+    /// The experiment needs clusters, but its caller starts none.
     #[error("this experiment runs clusters of real processes; run it with 'gabion lab run'")]
     NoClusters,
     /// A cluster of an experiment failed.
@@ -141,7 +141,7 @@ pub enum LabError {
     },
 }
 
-/// What is wrong with a row of a trace.
+/// The problem of a row of a trace.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum RowProblem {
     /// Too few or too many fields.

@@ -1,9 +1,9 @@
-//! Trace readers, calibrated workloads and experiments: what each scheme would cost on a user's own
+//! Trace readers, calibrated workloads and experiments: the cost of each scheme on a user's own
 //! trace and topology.
 //!
-//! The lab counts by planning: it runs the planners that the cluster runs and adds up what their
-//! plans cost. It prints nothing and keeps no state; experiments return data. See `docs/lab.md` for
-//! what is counted and by which rules.
+//! The lab counts by planning: it runs the cluster's planners and adds up the cost of their plans.
+//! It prints nothing and keeps no state; experiments return data. `docs/lab.md` has the counting
+//! rules.
 //!
 //! ```
 //! use gabion_lab::update_traffic::{Options, Question, count};

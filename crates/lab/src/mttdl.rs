@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-/// A stripe, and the lives and repairs of what it is on, in hours.
+/// A stripe, with the lifetimes and repair times of its parts, in hours.
 #[derive(Clone, PartialEq, Debug)]
 pub struct StripeLife {
     /// Chunks in each of the stripe's racks.
@@ -29,7 +29,7 @@ pub struct StripeLife {
     pub rack_repair_hours: f64,
 }
 
-/// What has become of one rack.
+/// The state of one rack.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Rack {
     chunk_count: usize,
@@ -79,8 +79,8 @@ impl StripeLife {
     /// ```
     pub fn mttdl_hours(&self) -> f64 {
         let Chain { mut to, mut loss } = self.chain();
-        // By state, the mean time in it, and later in it and in states that are eliminated, times the rate
-        // at which it is left.
+        // By state, the mean time in it, and later in it and in states that are eliminated, times
+        // the rate at which it is left.
         let mut time = vec![1.0; to.len()];
         for last in (1..to.len()).rev() {
             let leaving: f64 = to[last].values().sum::<f64>() + loss[last];
@@ -136,7 +136,7 @@ impl StripeLife {
         chain
     }
 
-    /// What may happen next, with rates.
+    /// The next events, with rates.
     fn changes(&self, state: &State) -> Vec<(State, f64)> {
         let mut changes = Vec::new();
         for (at, &rack) in state.iter().enumerate() {

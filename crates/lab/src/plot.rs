@@ -1,7 +1,7 @@
 //! Plots of results: bars, lines and boxes, drawn as SVG.
 //!
-//! An experiment says what is to be seen; how it looks is decided here, once for all of them. No
-//! fonts are read: the viewer sets the text.
+//! An experiment defines the contents; the appearance is decided here for all of them. No fonts are
+//! read: the viewer sets the text.
 
 use crate::box_parts::BoxParts;
 use crate::error::LabError;
@@ -16,8 +16,7 @@ use std::ops::Range;
 const SIZE_PX: (u32, u32) = (960, 560);
 /// The room above the highest value, as a factor.
 const HEADROOM: f64 = 1.08;
-/// Colours of series, one after another; they differ in lightness too, for readers who do not tell
-/// hues apart.
+/// Colours of series, in order; they differ in lightness too, for colour-blind readers.
 const COLOURS: [RGBColor; 9] = [
     RGBColor(31, 83, 141),
     RGBColor(222, 132, 43),
@@ -38,22 +37,22 @@ const BOX_HALF_PX: i32 = 14;
 /// With more categories than this their names stand in two rows, so that they do not touch.
 const CATEGORIES_A_ROW: usize = 12;
 
-/// A plot: what is drawn, and what stands at its edges.
+/// A plot: its contents, and the texts at its edges.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Plot {
     /// The file's name without its ending; unique within an experiment.
     pub name: String,
     /// What stands above it.
     pub title: String,
-    /// What the horizontal axis shows, with its unit.
+    /// The quantity on the horizontal axis, with its unit.
     pub x_label: String,
-    /// What the vertical axis shows, with its unit.
+    /// The quantity on the vertical axis, with its unit.
     pub y_label: String,
-    /// What is drawn.
+    /// The contents.
     pub chart: Chart,
 }
 
-/// What a plot draws. All values are finite and not negative.
+/// The contents of a plot. All values are finite and not negative.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Chart {
     /// Groups of bars next to each other.
@@ -68,8 +67,8 @@ pub enum Chart {
         /// Each line's name and points, in the order in which they are joined.
         series: Vec<(String, Vec<(f64, f64)>)>,
     },
-    /// The same with a logarithmic vertical axis, for values of very different size. Points at 0, which
-    /// it has not, are left out.
+    /// The same with a logarithmic vertical axis, for values of very different size. Points at 0
+    /// are left out.
     LogLines {
         /// Each line's name and points, in the order in which they are joined.
         series: Vec<(String, Vec<(f64, f64)>)>,
@@ -226,8 +225,8 @@ impl Plot {
         Ok(())
     }
 
-    /// Draws the title and below it the names of all series with their colours; gives the room that is left.
-    /// What is drawn there cannot lie under the legend.
+    /// Draws the title and below it the names of all series with their colours; returns the
+    /// remaining area, which the legend cannot cover.
     fn draw_legend<'a>(
         &self,
         area: &DrawingArea<SVGBackend<'a>, Shift>,
@@ -325,7 +324,7 @@ impl Plot {
         Ok(())
     }
 
-    /// Where an axis from 0 ends.
+    /// The end of an axis from 0.
     fn top(&self, values: impl Iterator<Item = f64>) -> Result<f64, LabError> {
         let mut highest: Option<f64> = None;
         for value in values {

@@ -1,4 +1,4 @@
-//! What a trace is like, in one pass over it: the columns of Table 3.2 of the `CodFS` thesis, the
+//! Statistics of a trace, in one pass over it: the columns of Table 3.2 of the `CodFS` thesis, the
 //! sizes of updates (its Figure 3.1) and their locality (CAU, section 5.1).
 //!
 //! The two sources do not mean the same by an update. To the thesis it is a write of something that
@@ -16,7 +16,7 @@ pub const WINDOW_UPDATES: u64 = 1000;
 /// names the first and the last; those between cut what lies between into ranges of a like ratio.
 pub const SIZE_BOUNDS_BYTES: [u64; 5] = [4 << 10, 16 << 10, 64 << 10, 128 << 10, 512 << 10];
 
-/// What a trace is like.
+/// Statistics of a trace.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Profile {
     /// Requests, reads included.
@@ -89,7 +89,7 @@ pub struct Locality {
     pub stripes_per_window: f64,
     /// Writes of a window: [`WINDOW_UPDATES`], or all of a trace that has fewer.
     pub window_updates: u64,
-    /// Whole windows, one after another; what is left over at the end of the trace is not counted.
+    /// Whole windows, one after another; the remainder at the end of the trace is not counted.
     pub window_count: u64,
 }
 
@@ -128,7 +128,7 @@ impl ProfileCount {
         }
     }
 
-    /// Counts one more request. Gives whether it is an update by the thesis's meaning.
+    /// Counts one more request. Returns whether it is an update by the thesis's definition.
     pub fn add(&mut self, request: &Request) -> bool {
         self.requests += 1;
         self.span_bytes = self.span_bytes.max(request.end_bytes());

@@ -1,7 +1,8 @@
 //! What COD-F52 and COD-F54 share beside their stores: the same writes on a cluster of real processes, by a
 //! client without and with the segment cache of the `CodFS` thesis's section 4.4.4.
 //!
-//! The thesis says that its clients have such a cache, and neither its size nor what it saves.
+//! The thesis states that its clients have such a cache, but gives neither its size nor its
+//! savings.
 
 use super::update_run::{MIB, Update};
 use super::{
@@ -17,7 +18,7 @@ const CACHED_SEGMENTS: u64 = 8;
 /// Writes under way: one for each client of the thesis.
 const DEPTH: usize = 10;
 
-/// Writes on a file, and what they are called in the report.
+/// Writes on a file, with their name in the report.
 pub(super) struct Subject {
     pub(super) name: String,
     pub(super) overwrite: Overwrite,
@@ -57,15 +58,15 @@ pub(super) fn segment_bytes(scale: Scale) -> u64 {
     DATA_CHUNKS * chunk_bytes(scale)
 }
 
-/// Makes the writes of all subjects on one cluster and adds what they came to to the report; says so where
-/// nobody starts clusters.
+/// Makes the writes of all subjects on one cluster and adds the results to the report; reports that
+/// they are omitted if no clusters can be started.
 pub(super) fn add(
     session: &Session<'_>,
     report: &mut Report,
     subjects: &[Subject],
 ) -> Result<(), LabError> {
     let Some(clusters) = session.clusters else {
-        let left_out = "the client's cache is left out, since nobody starts clusters here";
+        let left_out = "the client's cache is left out, since no clusters are started here";
         report.scaled.push(left_out.to_owned());
         return Ok(());
     };

@@ -75,7 +75,7 @@ fn run(session: &Session<'_>) -> Report {
     }
 }
 
-/// What the paper says of the end of the figure.
+/// The paper's statement on the end of the figure.
 fn findings(model: &Model) -> Vec<Finding> {
     let at_end =
         LINES.map(|(_, redundancy)| model.loss(redundancy, f64::from(HOURS_MAX), Counting::Paper));

@@ -20,7 +20,7 @@ const MIB: u64 = 1 << 20;
 const CHUNKS: f64 = 6.0;
 const DATA_CHUNKS: f64 = 4.0;
 
-/// What is varied in one scale.
+/// The variable of a scale.
 struct Sizes {
     nodes: &'static [u32],
     /// Code and bytes of a chunk.
@@ -107,7 +107,8 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
 /// A bound of writes and of reads, in bytes a second, by nodes and the rate of their links.
 type Bound = fn(u32, u64) -> [f64; 2];
 
-/// The thesis's formulas: what a primary takes in or gives out besides its own chunk passes its link.
+/// The thesis's formulas: everything that a primary receives or sends besides its own chunk passes
+/// its link.
 fn thesis(nodes: u32, link_bytes_per_s: u64) -> [f64; 2] {
     let all = f64::from(nodes) * link_bytes_per_s as f64;
     [
@@ -116,8 +117,8 @@ fn thesis(nodes: u32, link_bytes_per_s: u64) -> [f64; 2] {
     ]
 }
 
-/// The same for a client that encodes, and reads data chunks from where they are: each chunk passes one
-/// node's link, once.
+/// The same for a client that encodes, and reads data chunks from their nodes: each chunk passes
+/// one node's link, once.
 fn ours(nodes: u32, link_bytes_per_s: u64) -> [f64; 2] {
     let all = f64::from(nodes) * link_bytes_per_s as f64;
     [all * DATA_CHUNKS / CHUNKS, all]

@@ -100,7 +100,7 @@ fn measure(session: &Session<'_>, scheme: UpdateScheme) -> Result<Measured, LabE
 }
 
 impl Measured {
-    /// Updates a second, with what they left to be done in the background paid for.
+    /// Updates a second, with the cost of their background work included.
     fn random_per_s(&self) -> [f64; 2] {
         let seconds = [
             self.random.real_s + self.settle.real_s,
@@ -189,7 +189,7 @@ fn reason(what: &str, place: &str) -> &'static str {
              updates wait in memory to be written"
         }
         Some("c") => {
-            "whoever reads a chunk with its log seeks for every record here; the thesis's reads had the \
+            "reading a chunk with its log seeks for every record here; the thesis's reads had the \
              network to wait for as well"
         }
         _ => {

@@ -26,7 +26,7 @@ const SETTINGS: [(UpdateScheme, &str, &str); 7] = [
     (UpdateScheme::Plr, "(6,4)", "cauchy(4,2)"),
 ];
 
-/// What one setting came to.
+/// The result of one setting.
 struct Measured {
     scheme: UpdateScheme,
     shape: &'static str,

@@ -1,8 +1,8 @@
 //! Experiments of the source papers, each run by its id.
 //!
-//! An experiment is one file here and its line in [`registry`]. It gets a [`Session`], from which it
-//! takes everything outside: a directory, traces, a cluster. It gives a [`Report`]. Printing and
-//! saving are the command line's.
+//! An experiment is one file here and its line in [`registry`]. A [`Session`] gives it everything
+//! outside: a directory, traces, a cluster. It returns a [`Report`]. The command line prints and
+//! saves it.
 
 mod cache_run;
 mod cau_f5;
@@ -52,7 +52,7 @@ pub struct Experiment {
     pub id: &'static str,
     /// Letters of the figure's parts. Each may follow the id, as in `COD-F52b`, and runs all of them.
     pub parts: &'static str,
-    /// What it shows, in a few words.
+    /// Its subject, in a few words.
     pub title: &'static str,
     /// Runs it.
     pub run: fn(&Session<'_>) -> Result<Report, LabError>,

@@ -31,7 +31,7 @@ pub(super) struct Source {
     stripe_count: u64,
 }
 
-/// What one volume under one scheme came to.
+/// The result of one volume under one scheme.
 pub(super) struct Replayed {
     pub(super) scheme: UpdateScheme,
     pub(super) update: Phase,
@@ -50,12 +50,12 @@ impl Replayed {
     }
 }
 
-/// What an experiment shows of the replays: one rate, and how many times that of another scheme it is
-/// under PLR.
+/// The subject of an experiment's replays: one rate, and its ratio under PLR to that of another
+/// scheme.
 pub(super) struct Shown {
     /// The experiment's id.
     pub(super) id: &'static str,
-    /// What the table and the plot are of.
+    /// The subject of the table and the plot.
     pub(super) titles: [&'static str; 2],
     /// The rate's unit.
     pub(super) unit: &'static str,
@@ -217,7 +217,7 @@ fn source(
     })
 }
 
-/// Writes that go on where the one before ended are one, as in the thesis.
+/// Sequential writes are joined into one, as in the thesis.
 fn joined(requests: &[Request]) -> Vec<Request> {
     let mut joined: Vec<Request> = Vec::new();
     for request in requests {

@@ -1,5 +1,5 @@
-//! What an experiment gives back: its setting, its figures beside the paper's, tables and plots.
-//! It is data; the command line prints and saves it.
+//! The result of an experiment: its setting, its figures beside the paper's, tables and plots. It
+//! is data; the command line prints and saves it.
 
 use crate::plot::Plot;
 use serde::Serialize;
@@ -7,17 +7,17 @@ use serde::Serialize;
 /// An experiment's result. Its JSON form leaves the plots out, whose values are in the tables.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Report {
-    /// What was run, one sentence each: code, sizes, workload.
+    /// The setting, one sentence each: code, sizes, workload.
     pub setting: Vec<String>,
-    /// What is smaller than in the paper or otherwise not the paper's, and by how much.
+    /// Differences from the paper, such as smaller sizes, with their extent.
     pub scaled: Vec<String>,
     /// Our figures beside the paper's.
     pub findings: Vec<Finding>,
-    /// What was measured.
+    /// The measurements.
     pub tables: Vec<Table>,
-    /// What a reader must know to understand the figures.
+    /// Notes that a reader needs to understand the figures.
     pub notes: Vec<String>,
-    /// What is drawn.
+    /// The plots.
     #[serde(skip)]
     pub plots: Vec<Plot>,
 }
@@ -25,16 +25,16 @@ pub struct Report {
 /// One figure of the paper, and ours.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Finding {
-    /// What the figure says.
+    /// The meaning of the figure.
     pub what: String,
     /// Ours, as it is printed.
     pub ours: String,
-    /// Ours, for programs; none where it is no single number.
+    /// Ours, for programs; none if it is not a single number.
     pub ours_value: Option<f64>,
     /// The paper's, as it is printed.
     pub paper: String,
-    /// Whether ours comes near it by the experiment's own measure; none where they are only to be
-    /// looked at side by side.
+    /// Whether ours comes near it by the experiment's own measure; none if they are only shown side
+    /// by side.
     pub is_reached: Option<bool>,
     /// Why ours differs.
     pub why: Option<String>,
@@ -74,7 +74,7 @@ impl Finding {
         }
     }
 
-    /// Says whether the figure comes near the paper's.
+    /// Sets whether the figure comes near the paper's.
     #[must_use]
     pub fn reached(mut self, is_reached: bool) -> Self {
         self.is_reached = Some(is_reached);
@@ -91,7 +91,7 @@ impl Finding {
     }
 }
 
-/// A table of what was measured.
+/// A table of measurements.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Table {
     /// What stands above it.
@@ -170,8 +170,7 @@ impl From<String> for Cell {
     }
 }
 
-/// A number with about three digits that say something, and never fewer than two behind the point
-/// where it is small.
+/// A number with about three significant digits, and at least two behind the point if it is small.
 fn digits(number: f64) -> String {
     let size = number.abs();
     if size >= 1000.0 {

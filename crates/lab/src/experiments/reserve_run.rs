@@ -20,7 +20,7 @@ pub(super) const SEGMENT_BYTES: u64 = 16 * MIB;
 const DATA_CHUNKS: u64 = 8;
 const PARITY_CHUNKS: u64 = 2;
 pub(super) const CHUNK_BYTES: u64 = SEGMENT_BYTES / DATA_CHUNKS;
-/// What a reserve has on its first day.
+/// The initial state of a reserve.
 const FIRST_BYTES: u64 = 16 * MIB;
 /// From one review to the next, in units of 100 ns: reviews are at 00:00 and 12:00.
 const PERIOD_TICKS: u64 = 12 * 3600 * 10_000_000;
@@ -31,7 +31,7 @@ pub(super) struct Strategy {
     first_bytes: u64,
     /// None keeps the first size.
     policy: Option<Policy>,
-    /// Whether a new reserve counts as used until reviews say otherwise, or is first measured by itself.
+    /// Whether a new reserve counts as used until a review, or is measured first.
     begins_used: bool,
 }
 
@@ -93,7 +93,7 @@ pub(super) fn strategies() -> Vec<Strategy> {
     ]
 }
 
-/// What a strategy came to at the end of a period.
+/// The result of a strategy at the end of a period.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Period {
     /// Reserved bytes over data and parity bytes, the thesis's gamma.
@@ -174,7 +174,7 @@ impl Run {
         }
     }
 
-    /// A period ends: reserves are reviewed, and what was decided is done at once.
+    /// Ends a period: reserves are reviewed, and the decisions are carried out at once.
     fn review(&mut self) {
         if let Some(policy) = &self.strategy.policy {
             for Held { reserve, usage } in &mut self.segments {
@@ -213,7 +213,7 @@ impl Run {
 struct Segments {
     updated_files: u64,
     file_bytes: u64,
-    /// First address and end of what was accessed of each updated file.
+    /// First address and end of the accessed range of each updated file.
     files: HashMap<u64, (u64, u64)>,
     /// Bytes of other files so far.
     other_bytes: u64,

@@ -1,5 +1,5 @@
-//! What an experiment is given: how large it may be, where it may write, which traces there are, who
-//! starts clusters, and whom it tells how far it is.
+//! The inputs of an experiment: its scale, its directory, the traces, the starter of clusters, and
+//! the receiver of progress.
 
 use super::ear::{EncodeBench, Encodings};
 use super::ecpipe::{RepairBench, TrialTime};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// How much of the paper's setting an experiment runs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Scale {
-    /// Seconds: enough to see who is faster, not by how much.
+    /// Seconds: shows which scheme is faster, not by how much.
     Quick,
     /// Minutes, on two processors.
     Usual,
@@ -35,7 +35,7 @@ impl Scale {
 
 /// Hears how far an experiment is.
 pub trait Progress: Sync {
-    /// Something of so many steps begins; what was before has ended.
+    /// Begins a phase of this many steps, and ends the one before.
     fn begin(&self, what: &str, step_count: u64);
 
     /// One more step is done.
@@ -88,7 +88,7 @@ pub trait Clusters: Sync {
 /// A cluster whose racks have links that the kernel limits.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TestbedSetting {
-    /// Where the cluster may store everything; empty.
+    /// The directory for the cluster; empty.
     pub directory: PathBuf,
     /// Racks.
     pub rack_count: u32,
@@ -96,7 +96,7 @@ pub struct TestbedSetting {
     pub nodes_per_rack: u32,
     /// What links between racks carry.
     pub limits: TestbedLimits,
-    /// Whether nodes store in memory, so that no disk has a part in what is measured.
+    /// Whether nodes store in memory, so that no disk affects the measurements.
     pub is_in_memory: bool,
     /// The pools' code, by its name.
     pub code: String,
@@ -111,12 +111,12 @@ pub struct TestbedSetting {
 pub enum TestbedLimits {
     /// Each rack has one link to all others.
     Uplinks {
-        /// What it carries each way, in bytes a second.
+        /// Rate in each direction, in bytes a second.
         bytes_per_s: u64,
     },
     /// Racks are regions, and each has a link to each other one.
     Regions {
-        /// What a node's own link carries each way, in bytes a second.
+        /// Rate of a node's own link in each direction, in bytes a second.
         inner_bytes_per_s: u64,
         /// What all nodes of one region together send to another one, in bytes a second.
         cross_bytes_per_s: u64,
@@ -138,14 +138,14 @@ pub struct Throughput {
     pub processor_share: f64,
 }
 
-/// A cluster and what goes through it.
+/// A cluster and its load.
 #[derive(Clone, Debug)]
 pub struct TransferSetting {
-    /// Where the cluster may store everything; empty.
+    /// The directory for the cluster; empty.
     pub directory: PathBuf,
     /// Nodes, all in one rack.
     pub node_count: u32,
-    /// What each node's emulated link carries in, and out.
+    /// Rate of each node's emulated link, in and out.
     pub link_bytes_per_s: u64,
     /// The pool's code.
     pub code: Code,
@@ -169,7 +169,7 @@ pub struct Transfers {
 /// A cluster whose clients have a cache of segments or none.
 #[derive(Clone, Debug)]
 pub struct OverwriteSetting {
-    /// Where the cluster may store everything; empty.
+    /// The directory for the cluster; empty.
     pub directory: PathBuf,
     /// Racks.
     pub rack_count: u32,
@@ -179,7 +179,7 @@ pub struct OverwriteSetting {
     pub code: Code,
     /// Bytes of a chunk.
     pub chunk_bytes: u64,
-    /// Memory of a client's cache where it has one.
+    /// Memory of a client's cache, if it has one.
     pub cache_bytes: u64,
     /// Writes that a client has under way at a time.
     pub depth: usize,
@@ -190,7 +190,7 @@ pub struct OverwriteSetting {
 pub struct Overwrite {
     /// The update scheme of its pool.
     pub scheme: UpdateScheme,
-    /// The append phases of its pool; what is usual for the scheme when absent.
+    /// The append phases of its pool; the scheme's defaults if absent.
     pub append: Option<AppendSpec>,
     /// Bytes of the file.
     pub file_bytes: u64,
@@ -198,7 +198,7 @@ pub struct Overwrite {
     pub writes: Vec<ByteRange>,
 }
 
-/// What the same writes cost without a cache and with one.
+/// The cost of the same writes without a cache and with one.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct CacheEffect {
     /// Every write is durable when it is done.
@@ -207,14 +207,14 @@ pub struct CacheEffect {
     pub on: Sent,
 }
 
-/// What a client sent for its writes.
+/// A client's traffic for its writes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Sent {
     /// Updates of stripes.
     pub update_count: u64,
     /// Until everything was durable, in seconds.
     pub seconds: f64,
-    /// What nodes and client counted between racks meanwhile, in bytes.
+    /// Bytes between racks in that time, by the counts of nodes and client.
     pub cross_rack_bytes: u64,
 }
 
@@ -224,8 +224,8 @@ pub struct Session<'a> {
     pub scale: Scale,
     /// Decides everything that is left to chance.
     pub seed: u64,
-    /// A directory of the experiment's own, on the disk that is to be measured. The experiment
-    /// removes what it no longer needs; the rest goes with the directory, at the end of the run.
+    /// A directory of the experiment's own, on the measured disk. The experiment removes data that
+    /// it no longer needs; the rest goes with the directory, at the end of the run.
     pub directory: &'a Path,
     /// The folder with traces, if there is one.
     pub traces: Option<&'a Path>,
@@ -236,7 +236,7 @@ pub struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// Opens a trace below the folder; none where it is absent, for nobody has to have it.
+    /// Opens a trace below the folder; none if it is absent, since traces are optional.
     ///
     /// # Errors
     /// [`LabError::Io`] when it is there and cannot be read.

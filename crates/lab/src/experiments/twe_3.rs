@@ -17,7 +17,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 const USED_PCT: [u32; 6] = [60, 70, 80, 85, 90, 95];
 const CHUNK_BLOCKS: [u64; 4] = [1, 2, 4, 8];
-/// What an SSD is taken to do with parts of its pages.
+/// The assumed behaviour of an SSD for parts of its pages.
 const LARGE_PAGES: &str = "an SSD that programs more than 4 KiB at once is modelled without memory of its own that \
     gathers small writes: it reads what it writes in part, and programs all of it; at most x: were nothing collected, \
     and had the buffers kept what is written again soonest";

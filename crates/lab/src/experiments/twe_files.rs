@@ -48,7 +48,7 @@ impl Rate {
     }
 }
 
-/// What was measured.
+/// The measurements.
 pub(super) struct Files {
     /// By number of writers: TWEEN, then in place.
     rates: Vec<(usize, [Rate; 2])>,
@@ -68,7 +68,7 @@ pub(super) fn run(session: &Session<'_>) -> Result<Files, LabError> {
     let geometry = Geometry::new(DEVICE_COUNT - 1, 1, stripe_count);
     let (store, kind) = tween(&directory, geometry)?;
     let array = in_place(&directory, geometry)?;
-    // Half of what may be live, so that both overwrite and the log collects.
+    // Half of the maximal live data, so that both overwrite and the log collects.
     let pages = geometry.capacity_pages() * 3 / 4;
     let file = store.create("volume")?;
     let block = vec![1; 1 << 20];

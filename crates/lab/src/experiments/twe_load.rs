@@ -33,8 +33,9 @@ impl Load {
         pass * u64::from(self.passes)
     }
 
-    /// Pages that do not stay in a memory of so many until they are written again, if it keeps those that are
-    /// written soonest. For that it would have to know the future (Belady's rule), so none needs fewer.
+    /// Pages that leave a memory of this size before they are written again, if it keeps those that
+    /// are written soonest. That would need to know the future (Belady's rule), so no policy has
+    /// fewer.
     pub(super) fn leaving_pages(&self, memory_pages: usize) -> u64 {
         let writes = (0..self.passes).flat_map(|_| &self.writes);
         let pages: Vec<u32> = writes
@@ -58,7 +59,7 @@ impl Load {
         leaving
     }
 
-    /// Whether most of it is updates, which is what the goals are for.
+    /// Whether most of it is updates; the goals are for these loads.
     pub(super) fn is_hot(&self) -> bool {
         self.update_pct > 60.0
     }
@@ -89,7 +90,7 @@ impl Load {
         if numbers.len() < PAGES_LEAST {
             return Ok(None);
         }
-        // Neighbours stay neighbours, and what was never touched takes no room.
+        // Neighbours stay neighbours, and untouched addresses take no space.
         for (number, dense) in numbers.values_mut().zip(0..) {
             *number = dense;
         }
@@ -118,7 +119,7 @@ const CALIBRATED: [(&str, u64); 5] = [
     ("src2_2", 64),
 ];
 
-/// The loads of a scale: pieces of real traces where they are there, and calibrated workloads.
+/// The loads of a scale: pieces of real traces if they exist, and calibrated workloads.
 pub(super) fn loads(session: &Session<'_>) -> Result<Vec<Load>, LabError> {
     let turnover = turnover(session.scale);
     let mut loads = Vec::new();
@@ -175,7 +176,7 @@ fn turnover(scale: Scale) -> f64 {
     scale.pick(2.0, 5.0, 12.0)
 }
 
-/// What the experiments say of their loads.
+/// The experiments' description of their loads.
 pub(super) fn scaled(session: &Session<'_>, loads: &[Load]) -> Vec<String> {
     let passes: Vec<String> = loads
         .iter()

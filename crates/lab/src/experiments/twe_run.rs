@@ -1,5 +1,5 @@
-//! What the experiments on flash share: one load on a modelled array, through TWEEN or in place, and what it
-//! came to.
+//! Shared parts of the experiments on flash: one load on a modelled array, through TWEEN or in
+//! place, and its result.
 
 use super::twe_load::{self, Load};
 use super::{Cell, Report, Session, Table};
@@ -31,8 +31,8 @@ pub(super) struct Setting {
     /// The volume's share of all data pages, in per cent.
     pub(super) used_pct: u32,
     pub(super) options: FlashOptions,
-    /// In the periodic mode a stripe is collected after so many writes, where the store is idle; none is
-    /// the active mode.
+    /// In the periodic mode a stripe is collected after this many writes, when the store is idle;
+    /// none is the active mode.
     pub(super) periodic: Option<u64>,
 }
 
@@ -52,7 +52,8 @@ impl Setting {
         }
     }
 
-    /// The same with so many groups, and with as many buffers where that leaves one to spare.
+    /// The same with this number of groups, and with as many buffers where that leaves one to
+    /// spare.
     pub(super) fn with_groups(group_count: usize) -> Self {
         let usual = Self::new();
         let buffer_count = usual.group_count + usual.spare_buffers;
@@ -72,7 +73,7 @@ impl Setting {
         };
         let pages = u64::from(load.pages) * 100 / u64::from(self.used_pct);
         geometry.stripe_count = pages.div_ceil(u64::from(geometry.slot_count())) as u32;
-        // At the highest shares what collection needs to work with is more than what is left.
+        // At the highest shares, collection needs more working space than is left.
         while geometry.capacity_pages() < u64::from(load.pages) + 2 {
             geometry.stripe_count += 1;
         }
@@ -91,9 +92,10 @@ impl Setting {
     }
 }
 
-/// How many times as long as in place SSDs would live at most, by erases: were nothing collected, and did
-/// buffers of this size absorb whatever they can. Blocks that the log has filled and not erased again yet,
-/// which are those that were free at first, count for neither, as they do not in what was measured.
+/// Upper bound of the ratio of SSD lifetimes to those in place, by erases: without any collection,
+/// and with buffers of this size that absorb as much as possible. Blocks that the log has filled
+/// and not erased again yet, which are those that were free at first, count for neither side, as in
+/// the measurement.
 pub(super) fn lifetime_bound(
     setting: &Setting,
     load: &Load,
@@ -108,7 +110,7 @@ pub(super) fn lifetime_bound(
     in_place.erases() as f64 / erased.max(1.0)
 }
 
-/// What a load came to.
+/// The result of a load.
 #[derive(Clone)]
 pub(super) struct Outcome {
     pub(super) user_pages: u64,
@@ -152,7 +154,7 @@ impl Outcome {
         100.0 * self.counts.moved_pages as f64 / self.user_pages.max(1) as f64
     }
 
-    /// Erase blocks that what was programmed fills.
+    /// Erase blocks filled by the programmed pages.
     fn filled_blocks(&self) -> f64 {
         let pages = self.sum(|ssd| ssd.flash_written_pages) * self.ssd_page_pages;
         pages as f64 / BLOCK_PAGES as f64
@@ -433,7 +435,7 @@ fn setting_words() -> Vec<String> {
     ]
 }
 
-/// A report that says what all of these experiments have in common, and what is this one's.
+/// A report with the shared and the experiment's own description.
 pub(super) fn begun(session: &Session<'_>, loads: &[Load], setting: &str) -> Report {
     let mut words = setting_words();
     words.push(setting.to_owned());

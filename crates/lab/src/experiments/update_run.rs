@@ -1,10 +1,10 @@
-//! What the experiments on update schemes share (`CodFS` thesis, sections 5.2 and 5.3.1): put segments,
-//! update them at random or after a trace, read them, lose two nodes and recover, on this machine's
-//! disk and on the model of the thesis's.
+//! Shared parts of the experiments on update schemes (`CodFS` thesis, sections 5.2 and 5.3.1): put
+//! segments, update them at random or after a trace, read them, lose two nodes and recover, on this
+//! machine's disk and on the model of the thesis's.
 //!
-//! Each phase runs on real stores with as many threads as there are clients, and what each store asked
-//! of its disk drives one disk model a node. The phase takes on the model as long as its busiest disk:
-//! clients that keep all disks busy are assumed, and a network that is no bottleneck.
+//! Each phase runs on real stores with one thread a client, and each store's disk operations drive
+//! one disk model a node. On the model the phase takes as long as its busiest disk: this assumes
+//! clients that keep all disks busy, and a network that is no bottleneck.
 
 use super::{Scale, Session};
 use crate::error::LabError;
@@ -66,8 +66,8 @@ pub(super) struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    /// Empty stores for `stripe_count` stripes of `code` under a scheme. The space behind each parity
-    /// chunk is one chunk, as in the thesis; logs are never merged but when somebody reads.
+    /// Empty stores for `stripe_count` stripes of `code` under a scheme. The space behind each
+    /// parity chunk is one chunk, as in the thesis; logs are merged only on reads.
     pub(super) fn new(
         session: &'a Session<'a>,
         code: &str,
@@ -287,7 +287,7 @@ pub(super) fn synthetic_size(scale: Scale) -> (u64, u64) {
     scale.pick((5, MIB / 2), (20, 4 * MIB), (200, 4 * MIB))
 }
 
-/// Where a figure was measured, and its place in a pair of rates.
+/// The place of a measurement, and its position in a pair of rates.
 pub(super) const PLACES: [(&str, usize); 2] = [("disk", 0), ("model", 1)];
 
 /// Bars of each row's rates on this machine and on the model, side by side.
@@ -313,7 +313,7 @@ pub(super) fn bars(
     }
 }
 
-/// How the model and the measurement are to be understood, for every experiment that uses both.
+/// How to read the model and the measurement, for every experiment that uses both.
 pub(super) fn notes() -> Vec<String> {
     vec![
         "'disk' is this machine's: 10 stores in one process, driven by 10 threads, every update durable; \
@@ -339,7 +339,7 @@ pub(super) fn notes() -> Vec<String> {
 pub(super) const DISK_DIFFERS: &str = "this machine's disk does not seek, so schemes differ by bytes, syncs and \
     processor time alone, and by whatever else the machine does meanwhile";
 
-/// What the experiments leave out of the thesis's test bed.
+/// Parts of the thesis's test bed that the experiments omit.
 pub(super) fn scaled(session: &Session<'_>) -> Vec<String> {
     let (segments, chunk_bytes) = synthetic_size(session.scale);
     vec![

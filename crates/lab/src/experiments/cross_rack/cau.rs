@@ -38,7 +38,7 @@ const DEFAULTS: Options = Options {
     grouping: Some(GroupingRule::Authors),
 };
 
-/// The paper's second configuration, which it calls RS(16,12).
+/// The paper's second configuration, named RS(16,12) there.
 const WIDE: Setting = Setting {
     code: "rs(12,4)",
     racks: Some(4),
@@ -48,7 +48,7 @@ const WIDE: Setting = Setting {
     options: DEFAULTS,
 };
 
-/// Its first, which it calls RS(9,6).
+/// Its first, named RS(9,6) there.
 const NARROW: Setting = Setting {
     code: "rs(6,3)",
     racks: Some(3),

@@ -1,6 +1,6 @@
-//! RCU-EX: the guiding example of `RackCU` (section III-A, Figures 3 and 4), one stripe of which all data
-//! chunks are updated. Our planners' plans, and beside them the paper's own formulas over every choice of
-//! collector racks, so that one sees what a second collector costs.
+//! RCU-EX: the guiding example of `RackCU` (section III-A, Figures 3 and 4), one stripe of which
+//! all data chunks are updated. Our planners' plans, and beside them the paper's own formulas over
+//! every choice of collector racks, which show the cost of a second collector.
 
 use crate::error::LabError;
 use crate::experiments::{Experiment, Finding, Report, Session, Table};
@@ -80,7 +80,7 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
     })
 }
 
-/// What the planners' plans send across racks, in chunks: updates by delta, CAU's selective update,
+/// Cross-rack traffic of the planners' plans, in chunks: updates by delta, CAU's selective update,
 /// `RackCU`.
 fn planned() -> Result<[(&'static str, u64); 3], LabError> {
     let code: Code = "rs(6,4)".parse().map_err(PlanError::from)?;
@@ -123,7 +123,7 @@ type Collectors = [usize; DATA_RACKS];
 /// The first rack gives to the second, which collects, and the third to the first with parity.
 const FIGURE_3: Collectors = [1, 1, DATA_RACKS];
 
-/// What the paper's formulas (section III-B) say for every choice, by number of collectors.
+/// The paper's formulas (section III-B) for every choice, by number of collectors.
 fn by_collectors(step: impl Fn()) -> [Vec<u64>; DATA_RACKS] {
     let racks = DATA_RACKS + PARITY_RACKS;
     let mut found: [Vec<u64>; DATA_RACKS] = Default::default();

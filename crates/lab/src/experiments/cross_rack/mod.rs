@@ -1,5 +1,5 @@
-//! Experiments that count what update schemes send across racks: those of CAU (section 5.1) and of
-//! `RackCU` (section V-B). What they share is here: the volumes, and one count of a volume.
+//! Experiments that count the cross-rack traffic of update schemes: those of CAU (section 5.1) and
+//! of `RackCU` (section V-B). Shared parts are here: the volumes, and one count of a volume.
 
 mod cau;
 mod example;
@@ -77,7 +77,7 @@ impl Subject {
 
 type Counts = BTreeMap<&'static str, SchemeTraffic>;
 
-/// What is counted.
+/// The counted traffic.
 #[derive(Clone, Copy)]
 struct Setting {
     code: &'static str,
@@ -107,8 +107,8 @@ fn one_in(session: &Session<'_>, volume: &Volume) -> Result<u64, LabError> {
     }
 }
 
-/// So many volumes, from those with few writes to those with many, and `wdev_1` and `rsrch_1`, of
-/// which whole traces may be there.
+/// A number of volumes, from those with few writes to those with many, and `wdev_1` and `rsrch_1`,
+/// for which whole traces may exist.
 fn spread_volumes(session: &Session<'_>, count: usize) -> Result<Vec<Subject>, LabError> {
     let count = session.scale.pick(4, count, count).min(VOLUMES.len());
     let mut chosen: Vec<&'static Volume> = ["wdev_1", "rsrch_1"]
@@ -127,7 +127,7 @@ fn spread_volumes(session: &Session<'_>, count: usize) -> Result<Vec<Subject>, L
     subjects.collect()
 }
 
-/// What is not as in the papers.
+/// Differences from the papers.
 fn scaled(session: &Session<'_>, subjects: &[Subject], papers: &str) -> Vec<String> {
     let made = subjects.iter().filter(|subject| subject.one_in.is_some());
     vec![

@@ -1,6 +1,6 @@
-//! Encodings on a testbed as an experiment asks for them: the racks and their links, and in each trial how
-//! replicas are placed and when clients write meanwhile. What was done comes back as places, so that
-//! the model can be given the same plans. Starting clusters and moving bytes is not done here.
+//! Encodings on a testbed for an experiment: the racks and their links, and in each trial the
+//! placement of replicas and the concurrent writes of clients. The results include the places, so
+//! that the model can be given the same plans. Clusters are started elsewhere.
 
 use gabion_layout::{NodeId, ReplicaPlacement};
 use serde::{Deserialize, Serialize};
@@ -9,15 +9,15 @@ use std::path::PathBuf;
 /// A cluster on a testbed of equal racks, and the trials that are run on it one after another.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EncodeBench {
-    /// Where the cluster may store everything; empty. Its content is in memory and goes with the testbed.
+    /// The directory for the cluster; empty. Its content is in memory and ends with the testbed.
     pub directory: PathBuf,
     /// Racks.
     pub rack_count: u32,
     /// Nodes of each of them.
     pub nodes_per_rack: u32,
-    /// What each node's link carries each way, in bytes a second.
+    /// Rate of each node's link in each direction, in bytes a second.
     pub node_bytes_per_s: u64,
-    /// What each rack's link to other racks carries each way, in bytes a second.
+    /// Rate of each rack's link to other racks in each direction, in bytes a second.
     pub rack_bytes_per_s: u64,
     /// Whether links serve their connections in turn, and these do not share a queue.
     pub is_fair: bool,
@@ -31,7 +31,7 @@ pub struct EncodeBench {
     pub file_count: u64,
     /// Segments of a file, each of which becomes a stripe.
     pub segments_per_file: u64,
-    /// What is timed.
+    /// The timed trials.
     pub trials: Vec<EncodeTrial>,
 }
 
@@ -48,14 +48,14 @@ pub struct EncodeTrial {
 /// What came of a bench.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Encodings {
-    /// What the encoding of a segment takes where its blocks have next to no bytes and nothing else is
-    /// under way, in seconds: messages, and what nodes do beside moving bytes.
+    /// Time to encode a segment of nearly empty blocks while nothing else runs, in seconds:
+    /// messages, and the nodes' work besides moving bytes.
     pub idle_encode_s: f64,
-    /// What the put of such a segment takes, in seconds.
+    /// Time of the put of such a segment, in seconds.
     pub idle_put_s: f64,
     /// Segments that the coordinator encodes at once.
     pub conversions_at_once: usize,
-    /// Bytes of the slices in which they move.
+    /// Size of the slices in bytes.
     pub slice_bytes: u64,
     /// What came of each trial.
     pub trials: Vec<EncodeTime>,
@@ -66,7 +66,7 @@ pub struct Encodings {
 pub struct EncodeTime {
     /// From the order until the last segment was encoded, in seconds.
     pub seconds: f64,
-    /// Where the segments were and are, in the order in which their encodings began.
+    /// Former and current places of the segments, in the order in which their encodings began.
     pub segments: Vec<SegmentPlaces>,
     /// The puts that began by then.
     pub puts: Vec<PutTime>,
@@ -78,7 +78,7 @@ pub struct EncodeTime {
     pub other_cores: f64,
 }
 
-/// Where a segment was and is.
+/// Former and current place of a segment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SegmentPlaces {
     /// By block, the nodes of its replicas.

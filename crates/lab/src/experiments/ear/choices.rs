@@ -1,5 +1,5 @@
-//! What the paper leaves open of figure 13's simulations, and what each choice does to the gains: one made
-//! otherwise at a time, and where replicas beyond the third go (EAR, experiment B.2).
+//! Choices that the paper leaves open in figure 13's simulations, and their effect on the gains:
+//! one varied at a time, and the places of replicas beyond the third (EAR, experiment B.2).
 
 use super::mean;
 use super::sides::{Average, Sides, run_points};
@@ -8,8 +8,8 @@ use crate::experiments::{Finding, Session, Table};
 use gabion_planner::placement::{ParityPlaces, RackLimit, ReplicaSpread};
 use gabion_sim::flow::{EncoderSeat, Execution, Layout, Sharing};
 
-/// How far a gain may be from the paper's, in percentage points, to be called near: what the paper leaves
-/// open moves it by more.
+/// Largest difference of a gain from the paper's, in percentage points, that counts as near: the
+/// open choices change it by more.
 const NEAR_POINTS: f64 = 12.0;
 
 /// Whether a gain is near the paper's; both in per cent.
@@ -138,7 +138,7 @@ const READINGS: [(&str, ReplicaSpread, ParityPlaces); 4] = [
         ParityPlaces::Anywhere,
     ),
 ];
-/// What the paper prints of the writes' gain at [`REPLICAS_MOST`] replicas, per cent.
+/// The paper's gain of writes at [`REPLICAS_MOST`] replicas, per cent.
 const WRITES_AT_MOST_PCT: f64 = 20.5;
 const REPLICAS_MOST: usize = 8;
 

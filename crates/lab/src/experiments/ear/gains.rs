@@ -102,8 +102,9 @@ const D: Part = Part {
 const E: Part = Part {
     axis: "rack failures",
     values: &[4.0, 2.0, 1.0],
-    // Stripes may end in any racks: with the fewest that hold one, the core rack's share goes to data. With
-    // a share of one it has a data chunk as it is; a larger one leaves room for parity, which is made there.
+    // Stripes may end in any racks: with the fewest that hold one, the core rack's share goes to
+    // data. With a share of one it has an original data chunk; a larger one leaves space for
+    // parity, which is made there.
     set: |sides, failures| {
         sides.ear.per_rack = sides.ear.parity_count / failures as usize;
         if sides.ear.per_rack > 1 {

@@ -1,6 +1,6 @@
-//! EAR-LAYOUTS: what EAR claims of placements, counted. Draws until a layout is accepted, against the
-//! bound of section III-C; stripes of random replication that break their rack limit, and what it takes to
-//! repair that; and the chunks that cross racks for an encoding.
+//! EAR-LAYOUTS: counts for EAR's claims about placements. Draws until a layout is accepted, against
+//! the bound of section III-C; stripes of random replication that violate their rack limit, and the
+//! cost of repairing that; and the chunks that cross racks for an encoding.
 
 use super::{NODES_PER_RACK, RACKS, racks, rules};
 use crate::error::LabError;
@@ -184,7 +184,7 @@ fn broken_limits(
     ])
 }
 
-/// Chunks across racks and within, a stripe, by how it was placed and is encoded.
+/// Chunks across racks and within, a stripe, by placement and encoding.
 fn crossing(stripe_count: usize, rng: &mut ChaCha8Rng) -> Result<(Table, Finding), PlanError> {
     let columns = [
         "placement",

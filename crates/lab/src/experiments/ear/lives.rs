@@ -1,5 +1,5 @@
-//! EAR-LIVES: how long stripes live by layout, flat or in fewer racks, kept to their rack limit or not. The
-//! paper argues about rack failures survived; this says what they are worth (its section II-B).
+//! EAR-LIVES: lifetime of stripes by layout, flat or in fewer racks, within their rack limit or
+//! not. The paper argues with rack failures survived; this shows their effect (its section II-B).
 
 use crate::experiments::{Experiment, Finding, Report, Session, Table};
 use crate::mttdl::StripeLife;
@@ -57,7 +57,7 @@ fn layouts() -> Vec<Layout> {
 }
 
 impl Layout {
-    /// Mean time until what is lost is back: the chunks that cross racks for it, with sums made in each
+    /// Mean time to rebuild lost chunks: the chunks that cross racks for it, with sums made in each
     /// rack, over the repair bandwidth.
     fn repair_hours(&self, rack: usize, lost_count: usize) -> f64 {
         let left = |(at, &count): (usize, &usize)| {
@@ -67,7 +67,7 @@ impl Layout {
         let available: BTreeMap<RackId, usize> = self.racks.iter().enumerate().map(left).collect();
         let home = RackId(rack as u32);
         let crossing = fewest_crossing_chunks(&available, home, self.data_count, lost_count);
-        // What is fetched within the rack takes its time too.
+        // Transfers within the rack take time too.
         let chunks = crossing.unwrap_or(0).max(1);
         chunks as f64 * NODE_BYTES / REPAIR_BYTES_PER_S / 3600.0
     }

@@ -1,6 +1,6 @@
 //! Experiments of EAR (section V-B and V-C): throughput while replicas are encoded, on the model of
-//! links, which is held against a testbed first; balance of replicas and reads over racks; and, beyond the paper's figures, what its claims about
-//! draws, relocation and reliability come to.
+//! links, which is first validated on a testbed; balance of replicas and reads over racks; and,
+//! beyond the paper's figures, its claims about draws, relocation and reliability.
 
 mod balance;
 mod bench;
@@ -33,7 +33,7 @@ fn racks() -> RackTable {
     RackTable::new(&Topology::uniform(RACKS, NODES_PER_RACK))
 }
 
-/// (14,10), 3 replicas, at most so many chunks of a stripe in a rack.
+/// (14,10), 3 replicas, with a limit of chunks of a stripe in a rack.
 const fn rules(per_rack: usize) -> StripeRules {
     StripeRules {
         data_count: 10,
@@ -46,7 +46,7 @@ const fn rules(per_rack: usize) -> StripeRules {
     }
 }
 
-/// Does `count` tasks on all processors; results are in the order of the tasks, whoever did them.
+/// Runs `count` tasks on all processors; results are in the order of the tasks.
 fn on_all_processors<T: Send>(count: usize, task: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let results: Mutex<Vec<(usize, T)>> = Mutex::new(Vec::with_capacity(count));

@@ -1,11 +1,12 @@
-//! A bench of encodings in the model of links: the same plans by the same planners, on links of the same
-//! rates, with what else is known of how a cluster works. Nothing here is fitted to what was measured.
+//! A bench of encodings in the model of links: the same plans by the same planners, on links of the
+//! same rates, with other known behaviour of a cluster. Nothing here is fitted to measurements.
 //!
 //! - *Rates* of testbeds are those of frames, of which so much is payload (docs/testbed.md).
 //! - *Sharing* is max-min fair among connections. So are links that serve connections in turn; where these
 //!   share a queue, congestion control comes near it only.
 //! - *Plans* go slice by slice, with the rings of `exec`.
-//! - *At once*: so many conversions, and of each put so many blocks, as coordinator and client have it.
+//! - *Concurrency*: the coordinator's number of conversions, and the client's number of blocks of
+//!   each put.
 //! - *Messages* of a conversion are rounds of the coordinator with all nodes that it concerns. Each
 //!   message and answer waits in the queue of its node's link where that is full, or, where connections are
 //!   served in turn, for one frame.
@@ -23,13 +24,13 @@ use std::collections::BTreeSet;
 
 /// Payload in what testbeds limit.
 const PAYLOAD_SHARE: f64 = 0.96;
-/// A testbed's queues hold what their link carries in so long, but so many bytes at least.
+/// A testbed's queues hold this time's traffic of their link, but at least this many bytes.
 const QUEUE_S: f64 = 0.05;
 const QUEUE_BYTES_MIN: f64 = 264e3;
 /// What passes at once where connections are served in turn.
 const FRAME_S: f64 = 0.002;
-/// How full the queue of a full link is on average: when it overflows, senders fall back to 0.7 of what they
-/// had under way (CUBIC, RFC 9438), and fill it again.
+/// Average fill of a full link's queue: when it overflows, senders fall back to 0.7 of their bytes
+/// in flight (CUBIC, RFC 9438), and fill it again.
 const QUEUE_SHARE: f64 = 0.85;
 /// Blocks of a put that are under way at a time.
 const BLOCKS_AT_ONCE: usize = 3;
@@ -37,14 +38,14 @@ const BLOCKS_AT_ONCE: usize = 3;
 const PUT_SLICE_BYTES: u64 = 256 << 10;
 const NS_PER_S: f64 = 1e9;
 
-/// What the model makes of a trial.
+/// The model's result of a trial.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Modelled {
     /// Until the last segment was encoded, in seconds.
     pub(super) seconds: f64,
     /// The times of the puts, in seconds.
     pub(super) puts_s: Vec<f64>,
-    /// What the plans of the encodings send across racks, in bytes.
+    /// Cross-rack bytes of the encodings' plans.
     pub(super) cross_rack_bytes: u64,
 }
 
@@ -154,7 +155,7 @@ impl<'a> Model<'a> {
         Ok(plan)
     }
 
-    /// What the coordinator does to convert a segment, in its order.
+    /// The coordinator's steps to convert a segment, in order.
     fn conversion(&self, segment: &SegmentPlaces, plan: &Plan) -> Work {
         let all: BTreeSet<NodeId> = segment.replicas.iter().flatten().copied().collect();
         let old: Vec<NodeId> = all.into_iter().collect();

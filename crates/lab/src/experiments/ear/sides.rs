@@ -20,7 +20,7 @@ pub(super) struct Sides {
     pub(super) write_average: Average,
 }
 
-/// What throughput on average is, which the paper leaves open.
+/// The definition of average throughput, which the paper leaves open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Average {
     /// All bytes over the time of all.
@@ -30,7 +30,7 @@ pub(super) enum Average {
 }
 
 impl Sides {
-    /// The paper's setting, with so many stripes for each encoder.
+    /// The paper's setting, with this number of stripes for each encoder.
     pub(super) fn new(stripes_per_encoder: u32) -> Self {
         let layout = Layout::EncodingAware(ParityPlaces::Anywhere);
         Self {

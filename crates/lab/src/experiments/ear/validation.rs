@@ -1,6 +1,6 @@
-//! EAR-B1: the model of links against a testbed. Files are encoded by a real cluster on links that the
-//! kernel limits, with and without clients that write meanwhile, and the model is given the plans that
-//! the cluster carried out (EAR, experiment B.1).
+//! EAR-B1: the model of links against a testbed. Files are encoded by a real cluster on links that
+//! the kernel limits, with and without concurrent writes of clients, and the model is given the
+//! plans that the cluster carried out (EAR, experiment B.1).
 
 use super::bench::{EncodeBench, EncodeTime, EncodeTrial, Encodings};
 use super::mean;
@@ -82,7 +82,7 @@ fn arrivals(rng: &mut ChaCha8Rng) -> Vec<f64> {
 fn run(session: &Session<'_>) -> Result<Report, LabError> {
     let clusters = session
         .clusters
-        .ok_or_else(|| LabError::Cluster("nobody starts clusters here".to_owned()))?;
+        .ok_or_else(|| LabError::Cluster("no clusters are started here".to_owned()))?;
     // By bench, whether connections are served in turn, and rounds.
     let benches = session.scale.pick(
         vec![(true, 1)],
@@ -112,7 +112,7 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
     Ok(report(session, &sets, &rows))
 }
 
-/// A bench, and what the testbed and the model made of it.
+/// A bench, with the results of the testbed and of the model.
 struct Set {
     bench: EncodeBench,
     encodings: Encodings,

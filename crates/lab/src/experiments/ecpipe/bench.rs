@@ -1,5 +1,5 @@
-//! Repairs on a testbed as an experiment asks for them: the hosts and their links, and in each trial who
-//! repairs what from whom. Planning is done here; starting clusters and moving bytes is not.
+//! Repairs on a testbed for an experiment: the hosts and their links, and the repairs of each
+//! trial. Plans are made here; clusters are started elsewhere.
 
 use crate::error::LabError;
 use gabion_codec::Code;
@@ -18,17 +18,18 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// A link's weight is the time of so many bytes.
+/// A link's weight is the time of this many bytes.
 const WEIGHED_BYTES: u64 = 1 << 30;
 
 /// A cluster on a testbed, and the trials that are run on it one after another.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RepairBench {
-    /// Where the cluster may store everything; empty.
+    /// The directory for the cluster; empty.
     pub directory: PathBuf,
     /// How fast its links are.
     pub links: BenchLinks,
-    /// The last so many nodes join after everything is stored, so that they hold nothing: requestors.
+    /// Number of last nodes that join after everything is stored, so that they hold nothing:
+    /// requestors.
     pub late_count: u32,
     /// The code, as users write it.
     pub code: String,
@@ -36,7 +37,7 @@ pub struct RepairBench {
     pub chunk_bytes: u64,
     /// Stripes that are stored.
     pub stripe_count: u64,
-    /// What is timed.
+    /// The timed trials.
     pub trials: Vec<Trial>,
     /// How often each trial is repeated.
     pub round_count: u32,
@@ -80,7 +81,7 @@ impl BenchLinks {
 pub struct Trial {
     /// Its name in tables.
     pub name: String,
-    /// What is done.
+    /// The work.
     pub work: Work,
     /// Bytes of a slice.
     pub slice_bytes: u64,
@@ -88,7 +89,7 @@ pub struct Trial {
     pub order: StepOrder,
 }
 
-/// What a trial does.
+/// The work of a trial.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Work {
     /// A chunk is copied to the requestor as it is.
@@ -102,14 +103,14 @@ pub enum Work {
         /// Which of the late nodes.
         requestor: usize,
     },
-    /// So many chunks of the first stripe are repaired, each onto its own late node.
+    /// This many chunks of the first stripe are repaired, each onto its own late node.
     Several {
         /// Lost chunks.
         count: usize,
         /// How.
         way: Together,
     },
-    /// All chunks of node 0 are repaired at the same time, onto the first so many late nodes.
+    /// All chunks of node 0 are repaired at the same time, onto this many of the first late nodes.
     Node {
         /// How.
         scheme: Scheme,
@@ -131,7 +132,7 @@ pub enum Together {
     Dealt,
 }
 
-/// Who helps in the repair of one chunk, and in which order.
+/// The helpers of the repair of one chunk, in order.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub enum Helpers {
     /// By the numbers of their chunks.
@@ -144,7 +145,7 @@ pub enum Helpers {
     Weighted,
 }
 
-/// Who helps in a full-node recovery.
+/// The helpers of a full-node recovery.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub enum Selection {
     /// Always those with the smallest node numbers.
@@ -181,7 +182,7 @@ impl TrialTime {
     }
 }
 
-/// What is stored on a bench, and where.
+/// The stripes stored on a bench, with their places.
 pub struct Stored<'a> {
     /// The pool's code.
     pub code: &'a Code,
@@ -248,7 +249,7 @@ impl RepairBench {
         }
     }
 
-    /// The helpers of one repair in the order in which a chain goes through them.
+    /// The helpers of one repair in the order of a chain.
     fn path(
         &self,
         stripe: &Stripe<'_>,
@@ -405,7 +406,7 @@ impl Stored<'_> {
     }
 }
 
-/// A matrix of random weights for links among so many nodes.
+/// A matrix of random weights for the links among this many nodes.
 pub(super) fn random_weights(node_count: u32, seed: u64) -> LinkWeights {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let nodes = || (0..node_count).map(NodeId);
@@ -470,7 +471,7 @@ mod tests {
         (plans, topology)
     }
 
-    /// What the busiest node receives, in chunks.
+    /// The busiest node's received chunks.
     fn busiest_receiver(plans: &[(usize, Plan)], topology: &Topology) -> u64 {
         let links = plans.iter().flat_map(|(_, p)| Cost::of(p, topology).links);
         let mut received = std::collections::BTreeMap::new();

@@ -1,5 +1,5 @@
-//! How long the links of a testbed need for the bytes of a trial: what no schedule of the same plans can
-//! beat, printed beside what was measured.
+//! The time that the links of a testbed need for the bytes of a trial: a lower bound for every
+//! schedule of the same plans, printed beside the measurement.
 
 use super::{BenchLinks, RepairBench, Trial};
 use gabion_layout::{NodeId, Topology};
@@ -45,7 +45,7 @@ fn seconds(bytes: u64, bytes_per_s: u64) -> f64 {
 }
 
 impl BenchLinks {
-    /// What a port carries; 0 where it has no limit of its own.
+    /// The rate of a port; 0 without a limit of its own.
     fn port_bytes_per_s(&self, port: Port) -> u64 {
         match (self, port) {
             (
@@ -67,7 +67,7 @@ impl BenchLinks {
         }
     }
 
-    /// What one node may send to another; 0 where it has no limit of its own.
+    /// The rate from one node to another; 0 without a limit of its own.
     fn pair_bytes_per_s(&self, from: NodeId, to: NodeId) -> u64 {
         match self {
             Self::Racks { .. } => 0,

@@ -1,8 +1,7 @@
 //! `ECPipe`'s experiments on repair: real processes on a testbed whose links are slow enough to bind (its
 //! section 6.1 has 17 machines on one switch, section 6.2 regions), and the search for paths.
 //!
-//! Each figure is a table of trials; what they have in common is here. How a trial becomes plans is in
-//! `bench`.
+//! Each figure is a table of trials; shared parts are here. `bench` turns a trial into plans.
 
 mod bench;
 mod bound;
@@ -38,11 +37,12 @@ const DIRECT: &str = "direct send";
 const CONVENTIONAL: &str = "conventional";
 /// In slices, as the paper has it in its figure 8a for a fair comparison.
 const PPR: &str = "PPR";
-/// By whole chunks, each of which a helper has before it combines and sends: one round after another.
+/// By whole chunks: a helper has each complete before it combines and sends: one round after
+/// another.
 const PPR_IN_ROUNDS: &str = "PPR in rounds";
 const PIPELINE: &str = "RP";
 
-/// What an experiment's scale comes to.
+/// The parameters of an experiment's scale.
 #[derive(Clone, Copy)]
 struct Base {
     chunk_bytes: u64,
@@ -79,7 +79,7 @@ impl Base {
         self.bench_with(1, session, code, trials)
     }
 
-    /// The same with so many requestors.
+    /// The same with this number of requestors.
     fn bench_with(
         self,
         late_count: u32,
@@ -158,7 +158,7 @@ fn cluster_directory(session: &Session<'_>) -> PathBuf {
     session.directory.join("bench")
 }
 
-/// What was measured at one place of a figure's horizontal axis.
+/// The measurements at one place of a figure's horizontal axis.
 struct Measured {
     x: String,
     times: Vec<TrialTime>,
@@ -201,7 +201,7 @@ impl Figure {
         Some(100.0 * (1.0 - self.seconds(x, name)? / self.seconds(x, than)?))
     }
 
-    /// A finding about such a saving, which is to reach a goal.
+    /// A finding about such a saving, with a goal.
     fn finding(&self, x: &str, name: &str, than: &str, paper: &str, goal: f64) -> Option<Finding> {
         let saving = self.saving(x, name, than)?;
         let finding = Finding::number(
@@ -215,7 +215,7 @@ impl Figure {
         )))
     }
 
-    /// The report of a figure: the table, the plot, and what must be said of every testbed.
+    /// The report of a figure: the table, the plot, and the notes for every testbed.
     fn report(&self, name: &str, title: &str, x_label: &str, base: Base) -> Report {
         let columns = [
             x_label,

@@ -177,7 +177,7 @@ fn granularity(session: &Session<'_>) -> Result<Report, LabError> {
     Ok(report)
 }
 
-/// Recoveries of a node by whole chunks and by slices, onto one requestor and onto so many.
+/// Recoveries of a node by whole chunks and by slices, onto one requestor and onto several.
 fn recoveries(base: Base, all: usize) -> Vec<Trial> {
     let node = |selection, requestor_count| Work::Node {
         scheme: Scheme::Pipeline,

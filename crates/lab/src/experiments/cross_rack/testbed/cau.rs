@@ -44,7 +44,7 @@ const SLOWER: u64 = 25;
 const VOLUMES: [&str; 4] = ["wdev_1", "wdev_3", "rsrch_1", "src2_1"];
 /// What volumes are cut into.
 const ADDRESSED_BYTES: u64 = 1 << 20;
-/// What a chunk of the cluster has instead, so that an update takes a sixteenth of the time.
+/// The chunk size on the cluster instead, so that an update takes a sixteenth of the time.
 const CHUNK_BYTES: u64 = 64 << 10;
 /// The goal on `wdev_1` when 100 stripes may wait.
 const GOAL: f64 = 1.4;

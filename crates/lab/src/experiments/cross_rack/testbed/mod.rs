@@ -1,8 +1,8 @@
 //! Update throughput on testbeds: racks or regions with limited links, and the first updates of a volume
 //! under several update schemes (`RackCU` section V-C, CAU sections 5.2 and 5.3).
 //!
-//! Clusters are real, on testbeds that the session's clusters make. What is not as in the papers, rates
-//! above all, is said in the reports. What all of these experiments share is here.
+//! Clusters are real, on testbeds made by the session. The reports list the differences from the
+//! papers, above all of rates. Shared parts of these experiments are here.
 
 mod cau;
 mod rackcu;
@@ -33,7 +33,7 @@ struct Contender {
 }
 
 impl Contender {
-    /// A pool with what is usual for its scheme.
+    /// A pool with the defaults of its scheme.
     fn usual(name: &str, scheme: UpdateScheme) -> Self {
         Self {
             name: name.to_owned(),
@@ -47,7 +47,7 @@ impl Contender {
 struct Round {
     name: String,
     volume: &'static Volume,
-    /// Bytes of a chunk where the volume is cut into chunks; the cluster's may be smaller.
+    /// Size of a chunk into which the volume is cut; the cluster's may be smaller.
     addressed_bytes: u64,
     data_chunk_count: u64,
     /// Its directory is filled in when it begins.
@@ -55,14 +55,14 @@ struct Round {
     contenders: Vec<Contender>,
 }
 
-/// Runs all rounds, adds a table of them to the report, and gives what each contender came to.
+/// Runs all rounds, adds a table of them to the report, and returns each contender's result.
 fn race(
     session: &Session<'_>,
     report: &mut Report,
     rounds: &[Round],
 ) -> Result<Vec<Vec<Throughput>>, LabError> {
     let Some(clusters) = session.clusters else {
-        return Err(LabError::Cluster("nobody starts clusters here".to_owned()));
+        return Err(LabError::Cluster("no clusters are started here".to_owned()));
     };
     let columns = [
         "cluster",
@@ -160,7 +160,7 @@ fn sources(session: &Session<'_>, volumes: &[&str]) -> Result<String, LabError> 
     Ok(words.join("; "))
 }
 
-/// What is not as in the papers in any of these experiments.
+/// Differences from the papers in any of these experiments.
 fn scaled(session: &Session<'_>, slower: u64) -> Vec<String> {
     vec![
         format!(

@@ -30,7 +30,7 @@ const SLOWER: u64 = 50;
 /// and 11.
 const PAPER_B1: [f64; 3] = [1.882, 2.068, 3.622];
 const PAPER_B2: [f64; 3] = [2.011, 1.342, 3.926];
-/// Where the others and `RackCU` are among the contenders.
+/// Positions of the others and `RackCU` among the contenders.
 const OTHERS: [(usize, &str); 3] = [(0, "updates by delta"), (2, "CAU"), (3, "PARIX")];
 const RACKCU: usize = 1;
 
@@ -44,7 +44,7 @@ fn contenders() -> Vec<Contender> {
     ]
 }
 
-/// A cluster with chunks of so many bytes, and uplinks of the paper's rate over ours.
+/// A cluster with this chunk size, and uplinks of the paper's rate over ours.
 fn round(name: String, chunk_bytes: u64, paper_mbit_per_s: u64) -> Round {
     Round {
         name,
@@ -108,7 +108,7 @@ fn run(
     Ok(report)
 }
 
-/// What is asked of us where links bind, whatever the paper's means: on the cluster whose busiest uplink
+/// The goal where links limit, whatever the paper's means: on the cluster whose busiest uplink
 /// `RackCU` fills most.
 fn goals(report: &mut Report, rounds: &[Round], measured: &[Vec<Throughput>]) {
     let share = |&at: &usize| measured[at][RACKCU].uplink_share;
