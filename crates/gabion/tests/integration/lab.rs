@@ -142,7 +142,7 @@ fn mistakes_are_named() {
     assert!(error.contains("at least one byte"), "{error}");
     let replay = ["lab", "replay", "--trace=x", "--pace=trace"];
     let error = fails(&[&replay[..], &["--speed=0"]].concat(), 2);
-    assert!(error.contains("no speed"), "{error}");
+    assert!(error.contains("not a speed"), "{error}");
     let error = fails(&["lab", "replay", "--trace=x", "--read-ahead=1MiB"], 2);
     assert!(error.contains("--cache"), "{error}");
     let error = fails(&["lab", "replay", "--trace=x", "--speed=2"], 2);
@@ -177,7 +177,7 @@ fn refuses_what_does_not_fit(cluster: &TestCluster, trace: &str) {
         let error = complaint(&output);
         assert!(error.contains(expected), "{error}");
     };
-    refused(&["--size=1MiB"], "leaving --size out");
+    refused(&["--size=1MiB"], "omitting --size");
     refused(&["--pool=other"], "in pool vm, not other");
     let empty = cluster.path("empty.csv");
     fs::write(&empty, "").expect("write a temporary file");

@@ -83,7 +83,7 @@ async fn a_flush_that_fails_keeps_what_the_next_one_writes() {
         matches!(error, ClientError::NotWrittenBack { .. }),
         "{error}"
     );
-    assert!(error.to_string().contains("stays in the cache"), "{error}");
+    assert!(error.to_string().contains("stay in the cache"), "{error}");
     assert_eq!(client.cache_counts().changed_bytes, 2000);
     let kept = file.read(range(STRIPE + 5, 1000)).await.unwrap();
     assert!(kept == expected[STRIPE + 5..][..1000]);

@@ -110,7 +110,7 @@ fn a_put_goes_to_nodes_that_are_up_and_is_seen_when_committed() {
     // Its answer may have been lost.
     let again = bed.ask(CoordinatorRequest::CommitPut(put));
     assert_eq!(again, CoordinatorReply::Done);
-    refused(&bed.ask(begin(Some("p"))), "a file 'f' already");
+    refused(&bed.ask(begin(Some("p"))), "file 'f' already exists");
     let prefix = "f".to_owned();
     let listed = bed.ask(CoordinatorRequest::List { prefix });
     assert!(matches!(&listed, CoordinatorReply::Files(files) if files.len() == 1));
@@ -144,11 +144,11 @@ fn a_silent_put_expires_and_leaves_nothing() {
     }
     refused(
         &bed.ask(CoordinatorRequest::TouchPut(silent)),
-        "not under way",
+        "was aborted or has expired",
     );
     refused(
         &bed.ask(CoordinatorRequest::CommitPut(silent)),
-        "not under way",
+        "was aborted or has expired",
     );
     let removed: BTreeSet<(NodeId, Vec<ChunkId>)> = bed
         .take_log()

@@ -204,7 +204,9 @@ fn a_silent_writer_holds_nobody_up_for_long() {
     bed.pass(2 * patience_ms);
     assert_eq!(epoch(&bed.acquire(old[0].id, old[0].nodes[0])), 2);
     let late = commit(&mut bed, put, &old);
-    assert!(matches!(&late, CoordinatorReply::NotCommitted(s) if s.contains("not under way")));
+    assert!(
+        matches!(&late, CoordinatorReply::NotCommitted(s) if s.contains("was aborted or has expired"))
+    );
     assert_eq!(look(&mut bed).stripes, old);
 }
 
