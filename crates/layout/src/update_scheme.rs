@@ -33,7 +33,7 @@ pub enum UpdateScheme {
 }
 
 impl UpdateScheme {
-    /// All schemes with their names.
+    /// All schemes with their names, in the order of their numbers.
     pub const NAMES: [(&'static str, Self); 7] = [
         ("fo", Self::Fo),
         ("fl", Self::Fl),
@@ -47,21 +47,15 @@ impl UpdateScheme {
     /// The schemes that the TWEEN thesis compares (section 5.2). All of them send the same bytes.
     pub const BY_DELTA: [Self; 4] = [Self::Fo, Self::Fl, Self::Pl, Self::Plr];
 
-    /// Whether a commit updates parity later, so that pools have append phases.
-    pub const fn appends(self) -> bool {
-        matches!(self, Self::Parix | Self::Cau)
-    }
-
-    /// Whether parity chunks have reserved space behind them.
-    pub const fn reserves_space(self) -> bool {
-        matches!(self, Self::Plr | Self::Rackcu)
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        Self::NAMES[self as usize].0
     }
 }
 
 impl fmt::Display for UpdateScheme {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = Self::NAMES.iter().find(|(_, scheme)| scheme == self);
-        f.write_str(named.expect("every scheme has a name").0)
+        f.write_str(self.name())
     }
 }
 

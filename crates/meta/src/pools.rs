@@ -172,43 +172,23 @@ pub(crate) fn read_older(version: u8, body: &[u8]) -> Option<PoolRecord> {
     })
 }
 
-/// Checks that a pool reserves space exactly if its scheme does.
-fn check_reserve(spec: &PoolSpec) -> Result<(), MetaError> {
-    let wrong = match (spec.update.reserves_space(), &spec.reserve) {
-        (true, Some(reserve)) if reserve.is_valid(spec.chunk_bytes) => return Ok(()),
-        (false, None) => return Ok(()),
-        (true, Some(_)) => format!(
+/// Checks the numbers of reserved space and of append phases. The planner checks whether the scheme has them.
+fn check_numbers(spec: &PoolSpec) -> Result<(), MetaError> {
+    let wrong = match (&spec.reserve, &spec.append) {
+        (Some(reserve), _) if !reserve.is_valid(spec.chunk_bytes) => format!(
             "space reserved behind a parity chunk is at most {} chunks and {} MiB, for a period of 1 \
              second to a year, with a weight above 0 and up to 1",
             ReserveSpec::CHUNKS_MAX,
             ReserveSpec::BYTES_MAX >> 20
         ),
-        (true, None) => format!("the update scheme {} needs reserved space", spec.update),
-        (false, Some(_)) => format!(
-            "the update scheme {} has no reserved space; use plr or rackcu, or leave the reserve out",
-            spec.update
-        ),
-    };
-    Err(MetaError::Pool(wrong))
-}
-
-/// Checks that a pool has append phases exactly if its scheme does.
-fn check_append(spec: &PoolSpec) -> Result<(), MetaError> {
-    let wrong = match (spec.update.appends(), &spec.append) {
-        (true, Some(append)) if !append.is_valid() => {
+        (_, Some(append)) if !append.is_valid() => {
             "an append phase needs at least one stripe, one byte and one second".to_owned()
         }
-        (true, Some(append)) if usize::from(append.replicas) > spec.m => format!(
+        (_, Some(append)) if usize::from(append.replicas) > spec.m => format!(
             "{} interim replicas exceed the {} parity nodes that keep them; use fewer",
             append.replicas, spec.m
         ),
-        (true, Some(_)) | (false, None) => return Ok(()),
-        (true, None) => format!("the update scheme {} needs append phases", spec.update),
-        (false, Some(_)) => format!(
-            "parity follows at once under the update scheme {}; use parix or cau, or leave the \
-             limits of append phases out",
-            spec.update
-        ),
+        _ => return Ok(()),
     };
     Err(MetaError::Pool(wrong))
 }
@@ -216,8 +196,7 @@ fn check_append(spec: &PoolSpec) -> Result<(), MetaError> {
 /// Checks the rules for any code: it can rebuild at most `m` lost chunks.
 fn check_spec(spec: &PoolSpec) -> Result<(), MetaError> {
     check_pool_name(&spec.name)?;
-    check_reserve(spec)?;
-    check_append(spec)?;
+    check_numbers(spec)?;
     let code = &spec.code;
     let printable = code.chars().all(|c| c.is_ascii_graphic());
     if code.is_empty() || code.len() > CODE_BYTES || !printable {

@@ -52,6 +52,9 @@ pub enum PlanError {
         /// Nodes that there are.
         node_count: usize,
     },
+    /// A pool does not have what its update scheme needs, or has more.
+    #[error("{0}")]
+    Pool(String),
     /// A rule's name is not known.
     #[error("there is no rule '{text}'; choose from {known}")]
     UnknownRule {

@@ -9,7 +9,7 @@ use crate::ports::Ports;
 use crate::progress::Heard;
 use gabion_layout::{ChunkIndex, Epoch, Generation, Sequence, Topology};
 use gabion_plan::{Keepings, Plan, check};
-use gabion_planner::update::{Scheme, Waiting, check_left, missed};
+use gabion_planner::update::{UpdatePlanner, Waiting, check_left, missed};
 use gabion_planner::{PlanError, Stripe};
 
 /// Slice size of update plans, in bytes: small enough to pipeline a large update, large enough that
@@ -53,7 +53,7 @@ impl Commit {
     pub(crate) fn plan(
         stripe: &Stripe<'_>,
         topology: &Topology,
-        (scheme, keepings): (&dyn Scheme, Keepings),
+        (scheme, keepings): (&dyn UpdatePlanner, Keepings),
         waiting: &Waiting,
     ) -> Result<Self, Refusal> {
         let refused =

@@ -3,7 +3,7 @@
 
 use crate::message::{RunFate, RunMemory, RunQuestion};
 use gabion_layout::{AppendSpec, ChunkIndex, Generation, Sequence, Topology};
-use gabion_planner::update::Scheme;
+use gabion_planner::update::UpdatePlanner;
 use gabion_planner::{PlanError, Stripe};
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ pub struct Witnesses<'a> {
     /// Where its nodes stand.
     pub topology: &'a Topology,
     /// How its pool updates stripes.
-    pub scheme: &'static dyn Scheme,
+    pub scheme: &'static dyn UpdatePlanner,
     /// The pool's append phases, if it has any.
     pub append: Option<AppendSpec>,
 }
@@ -139,16 +139,6 @@ mod tests {
         check(&[knows, None, knows], RunFate::Forgotten);
     }
 
-    const SCHEMES: [UpdateScheme; 7] = [
-        UpdateScheme::Fo,
-        UpdateScheme::Fl,
-        UpdateScheme::Pl,
-        UpdateScheme::Plr,
-        UpdateScheme::Parix,
-        UpdateScheme::Cau,
-        UpdateScheme::Rackcu,
-    ];
-
     /// Six chunks, two in each of three racks.
     fn with_stripe(scheme: UpdateScheme, test: impl FnOnce(Witnesses<'_>)) {
         let code: Code = "rs(4,2)".parse().unwrap();
@@ -193,9 +183,9 @@ mod tests {
         };
         let ranges = [range(1), range(2)];
         let losses = [None, Some(1), Some(5)];
-        let cases = SCHEMES
+        let cases = update::SCHEMES
             .iter()
-            .flat_map(|&scheme| losses.map(|lost| (scheme, lost)));
+            .flat_map(|known| losses.map(|lost| (known.scheme, lost)));
         for (scheme, lost) in cases {
             with_stripe(scheme, |witnesses| {
                 let lost = lost.map(ChunkIndex);
@@ -217,7 +207,7 @@ mod tests {
 
     #[test]
     fn one_that_was_to_change_knows_and_so_do_as_many_as_determine_the_stripe() {
-        for scheme in SCHEMES {
+        for scheme in update::SCHEMES.map(|scheme| scheme.scheme) {
             with_stripe(scheme, |witnesses| {
                 let knows = |complete: &[u8], asked: &RunQuestion| {
                     let complete: Vec<ChunkIndex> =

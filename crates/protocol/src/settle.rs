@@ -16,7 +16,7 @@ use gabion_layout::{
 use gabion_meta::{Exclusion, StoodUpdate};
 use gabion_plan::{Log, Logged};
 use gabion_planner::Stripe;
-use gabion_planner::update::{Scheme, Waiting};
+use gabion_planner::update::{UpdatePlanner, Waiting};
 use gabion_store::AppendedPiece;
 use std::collections::BTreeMap;
 
@@ -173,7 +173,7 @@ pub fn is_proof(code: &Code, survivors: &BTreeMap<ChunkIndex, Holding>) -> bool 
 pub(crate) fn check_copies(
     stripe: &Stripe<'_>,
     topology: &Topology,
-    (scheme, spec): (&dyn Scheme, Option<&AppendSpec>),
+    (scheme, spec): (&dyn UpdatePlanner, Option<&AppendSpec>),
 ) -> Result<(), Refusal> {
     let (Some(appending), Some(spec)) = (scheme.appending(), spec) else {
         return Ok(());

@@ -29,7 +29,7 @@ pub(crate) struct Term {
     pub(crate) topology: Topology,
     pub(crate) geometry: Geometry,
     pub(crate) code: Code,
-    pub(crate) scheme: &'static dyn update::Scheme,
+    pub(crate) scheme: &'static dyn update::UpdatePlanner,
     pub(crate) keepings: Keepings,
     /// The last committed update.
     pub(crate) mark: Sequence,

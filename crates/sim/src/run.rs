@@ -13,6 +13,7 @@ use gabion_codec::Code;
 use gabion_layout::{
     AppendSpec, EncodeAfter, GroupingRule, ReplicaPlacement, Survive, UpdateScheme,
 };
+use gabion_planner::update::{SCHEMES, descriptor};
 use gabion_protocol::limits::Limits;
 use gabion_protocol::message::LifecycleWish;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -105,12 +106,6 @@ const CODES: [&str; 8] = [
     "rep(3)",
 ];
 
-/// Update schemes of the simulated pools, by seed. The default has two places.
-const SCHEMES: [UpdateScheme; 8] = {
-    use UpdateScheme::{Cau, Fl, Fo, Parix, Pl, Plr, Rackcu};
-    [Fo, Fl, Pl, Plr, Parix, Cau, Rackcu, Plr]
-};
-
 /// Codes of pools whose chunks move: it gains nothing where a stripe has few of them.
 const GROUPED_CODES: [&str; 3] = ["rs(4,3)", "rs(6,3)", "rs(4,4)"];
 
@@ -120,9 +115,12 @@ const GROUPING: [Option<GroupingRule>; 4] = {
     [None, Some(Algorithm1), Some(Authors), Some(Authors)]
 };
 
-/// The update scheme of a seed's pool.
+/// The update scheme of a seed's pool: each in turn, and the default once more.
 pub fn scheme_of(seed: u64) -> UpdateScheme {
-    SCHEMES[(seed % SCHEMES.len() as u64) as usize]
+    let turn = seed as usize % (SCHEMES.len() + 1);
+    SCHEMES
+        .get(turn)
+        .map_or_else(UpdateScheme::default, |known| known.scheme)
 }
 
 impl Shape {
@@ -145,7 +143,7 @@ impl Shape {
             Some(_) => None,
         };
         // Phases end for each of the reasons that they can end for.
-        let append = update.appends().then(|| AppendSpec {
+        let append = descriptor(update).appends().then(|| AppendSpec {
             replicas: dice.between(1, survived_count as u64) as u8,
             stripes_max: dice.between(1, 4),
             log_bytes_max: dice.between(1, 32) << 10,

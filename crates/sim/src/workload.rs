@@ -10,6 +10,7 @@ use futures::FutureExt;
 use futures::future::join_all;
 use gabion_client::{ClientError, ClientOptions, File};
 use gabion_layout::{ReserveSpec, Smoothing};
+use gabion_planner::update::descriptor;
 use gabion_protocol::message::{FormOrder, PoolWish};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -249,7 +250,7 @@ pub(crate) async fn create_pool(cluster: &Cluster, client: &SimClient) {
             code: Some(shape.code.clone()),
             chunk_bytes: shape.chunk_bytes,
             update: shape.update,
-            reserve: shape.update.reserves_space().then_some(RESERVE),
+            reserve: descriptor(shape.update).reserves_space().then_some(RESERVE),
             append: shape.append,
             lifecycle: shape.lifecycle,
         };

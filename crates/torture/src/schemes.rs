@@ -2,6 +2,7 @@
 
 use crate::cells::CELL_BYTES;
 use crate::dice::Dice;
+use gabion_layout::UpdateScheme;
 
 const KIB: u64 = 1024;
 
@@ -21,20 +22,14 @@ pub(crate) struct Pool {
 }
 
 /// The schemes to draw from.
-const SCHEMES: [&str; 8] = [
-    "fo",
-    "fl",
-    "pl",
-    "plr",
-    "rackcu",
-    "parix",
-    "cau",
-    "replicate",
-];
+/// The scheme of pools whose blocks are replicated first.
+const REPLICATED: &str = "replicate";
 
 /// Draws the pool of a number.
 pub(crate) fn draw_pool(number: u32, dice: &mut Dice) -> Pool {
-    let scheme = dice.pick(&SCHEMES);
+    let mut schemes = UpdateScheme::NAMES.map(|(name, _)| name).to_vec();
+    schemes.push(REPLICATED);
+    let scheme = dice.pick(&schemes);
     let chunk_bytes = dice.pick(&[16 * KIB, 64 * KIB]);
     let mut options = vec![
         "--code=rs(4,2)".to_owned(),
@@ -44,17 +39,17 @@ pub(crate) fn draw_pool(number: u32, dice: &mut Dice) -> Pool {
         // Commits are frequent, and chunks move after some.
         "cau" => &["--update=cau", "--grouping=authors", "--commit-bytes=64KiB"],
         "parix" => &["--update=parix", "--commit-bytes=256KiB"],
-        "replicate" => &["--update=plr", "--write=replicate:3", "--encode-after=20s"],
+        REPLICATED => &["--update=plr", "--write=replicate:3", "--encode-after=20s"],
         _ => &[],
     };
     options.extend(further.iter().map(|&option| option.to_owned()));
     if further.is_empty() {
         options.push(format!("--update={scheme}"));
     }
-    let data_chunks = if scheme == "replicate" { 1 } else { 4 };
+    let data_chunks = if scheme == REPLICATED { 1 } else { 4 };
     let stripe_cells = data_chunks * chunk_bytes / CELL_BYTES;
     // The last segment of replicated blocks has smaller ones, of whole pages.
-    let is_replicated = scheme == "replicate";
+    let is_replicated = scheme == REPLICATED;
     let page_cells = 4 * KIB / CELL_BYTES;
     Pool {
         name: format!("pool-{number}"),

@@ -6,6 +6,7 @@ use gabion_layout::{
     AppendSpec, EncodeAfter, GroupingRule, ReplicaPlacement, ReserveSpec, Smoothing, Survive,
     UpdateScheme,
 };
+use gabion_planner::update::{self, Descriptor};
 use gabion_protocol::message::LifecycleWish;
 
 /// Parameters of a pool.
@@ -24,10 +25,7 @@ pub(crate) struct PoolOptions {
     /// Chunk size
     #[arg(long, default_value = "1MiB", value_parser = parse_bytes)]
     pub(crate) chunk: u64,
-    /// Update scheme: fo (in place at once), fl (all in logs), pl (parity deltas in a log), plr
-    /// (parity deltas in space reserved behind the parity chunk), rackcu (as plr, with deltas sent
-    /// through a collector rack), parix or cau (parity updated by later commits)
-    #[arg(long, default_value_t)]
+    #[arg(long, default_value_t, help = update_help())]
     pub(crate) update: UpdateScheme,
     #[command(flatten)]
     pub(crate) reserve: ReserveOptions,
@@ -35,6 +33,13 @@ pub(crate) struct PoolOptions {
     pub(crate) append: AppendOptions,
     #[command(flatten)]
     pub(crate) lifecycle: LifecycleOptions,
+}
+
+/// The update schemes, each with what it does.
+fn update_help() -> String {
+    let known = update::SCHEMES.iter();
+    let known = known.map(|known| format!("{} ({})", known.scheme, known.help));
+    format!("Update scheme: {}", known.collect::<Vec<_>>().join("; "))
 }
 
 /// How blocks are stored before they become stripes; only for --write replicate:N.
@@ -123,12 +128,13 @@ impl PoolOptions {
     pub(crate) fn reserve(&self) -> Result<Option<ReserveSpec>, String> {
         let told = &self.reserve;
         let is_told = told.bytes.is_some() || told.period_s.is_some() || told.alpha.is_some();
-        if !self.update.reserves_space() {
+        if !update::descriptor(self.update).reserves_space() {
             let wrong = || {
                 format!(
-                    "the update scheme {} has no reserved space; use --update plr or rackcu, or omit \
+                    "the update scheme {} has no reserved space; use --update {}, or omit \
                      --reserve-bytes, --reserve-period and --reserve-alpha",
-                    self.update
+                    self.update,
+                    update::names(Descriptor::reserves_space)
                 )
             };
             return if is_told { Err(wrong()) } else { Ok(None) };
@@ -150,15 +156,16 @@ impl PoolOptions {
     /// One plain sentence.
     pub(crate) fn append(&self) -> Result<Option<AppendSpec>, String> {
         let told = &self.append;
-        if !self.update.appends() {
+        if !update::descriptor(self.update).appends() {
             let limits = [told.stripes, told.log_bytes, told.age_s];
             if told.replicas.is_none() && told.grouping.is_none() && limits == [None; 3] {
                 return Ok(None);
             }
             return Err(format!(
-                "the update scheme {} has no append phases; use --update parix or cau, or omit \
+                "the update scheme {} has no append phases; use --update {}, or omit \
                  --replicas, --commit-stripes, --commit-bytes, --commit-age and --grouping",
-                self.update
+                self.update,
+                update::names(Descriptor::appends)
             ));
         }
         if told.replicas.is_some() && self.update == UpdateScheme::Parix {

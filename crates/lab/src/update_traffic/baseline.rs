@@ -2,7 +2,7 @@
 //! by [`update::delta`], which sends its data delta to each parity node that it changes.
 
 use super::costs::{Costs, Place};
-use super::{ChunkSet, ChunkUpdate, Moved, Scheme, Stripes};
+use super::{ChunkSet, ChunkUpdate, Moved, Stripes, TrafficCounter};
 use crate::error::LabError;
 use gabion_planner::update;
 
@@ -13,7 +13,7 @@ pub(super) struct Baseline {
     costs: Costs,
 }
 
-impl Scheme for Baseline {
+impl TrafficCounter for Baseline {
     fn write(&mut self, stripes: &Stripes, touched: &[ChunkUpdate]) -> Result<(), LabError> {
         let slice_bytes = stripes.geometry().chunk_bytes();
         for update in touched {

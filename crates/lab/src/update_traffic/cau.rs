@@ -5,7 +5,7 @@
 
 use super::bounds::Bounds;
 use super::costs::{Costs, Place, make_room, stripe_at};
-use super::{ChunkSet, ChunkUpdate, Least, Moved, Options, Scheme, Stripes};
+use super::{ChunkSet, ChunkUpdate, Least, Moved, Options, Stripes, TrafficCounter};
 use crate::error::LabError;
 use gabion_layout::{ChunkIndex, GroupingRule, NodeId, RackId};
 use gabion_plan::Cost;
@@ -158,7 +158,7 @@ impl Regrouping {
     }
 }
 
-impl Scheme for Cau {
+impl TrafficCounter for Cau {
     fn write(&mut self, stripes: &Stripes, touched: &[ChunkUpdate]) -> Result<(), LabError> {
         let chunk_bytes = stripes.geometry().chunk_bytes();
         for update in touched {

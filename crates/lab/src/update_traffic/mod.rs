@@ -19,7 +19,7 @@ mod scheme;
 pub use chunk_set::ChunkSet;
 pub use layout::{Layout, Stripes};
 pub use one_stripe::{StripeBound, bound};
-pub use scheme::{Scheme, SchemeEntry, registry, scheme};
+pub use scheme::{SchemeEntry, TrafficCounter, registry, scheme};
 
 use crate::error::LabError;
 use crate::trace::{Request, RequestKind};
@@ -205,8 +205,8 @@ pub fn count(
     let geometry = Geometry::new(code.k(), code.m(), code.sub_chunks(), question.chunk_bytes)?;
     let stripes = Stripes::new(code.clone(), geometry, question.layout, question.racks)?;
     let entries = scheme::chosen(&question.schemes)?;
-    let open = |entry: &&SchemeEntry| (entry.open)(question.options);
-    let mut schemes: Vec<Box<dyn Scheme>> = entries.iter().map(open).collect();
+    let open = |entry: &SchemeEntry| entry.open(question.options);
+    let mut schemes: Vec<Box<dyn TrafficCounter>> = entries.iter().map(open).collect();
     let (mut least, mut least_at_once) = (Bounds::default(), Least::default());
     let (mut writes, mut chunk_updates) = (0, 0);
     let mut touched = Vec::new();

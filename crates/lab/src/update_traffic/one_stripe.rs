@@ -71,7 +71,7 @@ pub fn bound(
         .collect();
     let mut schemes = BTreeMap::new();
     for name in AT_ONCE {
-        let mut counted = (scheme(name)?.open)(Options::default());
+        let mut counted = scheme(name)?.open(Options::default());
         counted.write(&stripes, &touched)?;
         let moved = counted.finish(&stripes)?;
         schemes.insert(name, in_chunks(moved.update, geometry));

@@ -4,7 +4,7 @@
 //! the whole trace.
 
 use super::costs::{Costs, Place};
-use super::{ChunkSet, ChunkUpdate, Moved, Scheme, Stripes};
+use super::{ChunkSet, ChunkUpdate, Moved, Stripes, TrafficCounter};
 use crate::error::LabError;
 use gabion_planner::update::parix;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ pub(super) struct Parix {
     known: HashMap<u64, ChunkSet>,
 }
 
-impl Scheme for Parix {
+impl TrafficCounter for Parix {
     fn write(&mut self, stripes: &Stripes, touched: &[ChunkUpdate]) -> Result<(), LabError> {
         let slice_bytes = stripes.geometry().chunk_bytes();
         for update in touched {

@@ -1,5 +1,5 @@
-//! What the experiment asks of an update scheme, and the register of schemes. A scheme is one file
-//! beside this one and one line in [`registry`].
+//! How the experiment counts an update scheme, and which schemes it can count. A scheme of pools is counted as its
+//! descriptor says, so a new one needs nothing here unless it is counted in a new way.
 
 use super::baseline::Baseline;
 use super::batches::Batches;
@@ -7,11 +7,13 @@ use super::cau::Cau;
 use super::parix::Parix;
 use super::{ChunkUpdate, Moved, Options, Stripes};
 use crate::error::LabError;
+use gabion_layout::UpdateScheme;
 use gabion_planner::update::cau::Selection;
+use gabion_planner::update::{Descriptor, Traffic, descriptor};
 
 /// An update scheme that is being counted. It may remember what it likes between writes: logs that
 /// are yet to be committed, or which chunks were updated before.
-pub trait Scheme {
+pub trait TrafficCounter {
     /// Counts one write, which updates `touched` as whole chunks.
     ///
     /// # Errors
@@ -25,57 +27,69 @@ pub trait Scheme {
     fn finish(self: Box<Self>, stripes: &Stripes) -> Result<Moved, LabError>;
 }
 
-/// A registered scheme.
+/// A scheme that can be counted.
 #[derive(Clone, Copy, Debug)]
 pub struct SchemeEntry {
     /// The name that users and results call it.
     pub name: &'static str,
-    /// Makes the scheme as it is before the first write.
-    pub open: fn(Options) -> Box<dyn Scheme>,
+    counting: Counting,
 }
 
-/// All schemes that can be counted.
-pub fn registry() -> &'static [SchemeEntry] {
-    /// Schemes that send what the baseline sends: they differ in what nodes do with it, and what
-    /// crosses racks is the baseline's.
-    const fn as_baseline(name: &'static str) -> SchemeEntry {
-        SchemeEntry {
-            name,
-            open: |_| Box::<Baseline>::default(),
+/// How a scheme is counted.
+#[derive(Clone, Copy, Debug)]
+enum Counting {
+    /// As its descriptor says.
+    Known(&'static Descriptor),
+    /// The baseline of the papers: each chunk by itself.
+    Baseline,
+    /// CAU with one kind of deltas in its commits.
+    Cau(Selection),
+    /// CAU's selective parity update with each write.
+    Selective,
+}
+
+impl SchemeEntry {
+    /// Makes its counter as it is before the first write.
+    pub fn open(&self, options: Options) -> Box<dyn TrafficCounter> {
+        match self.counting {
+            Counting::Known(known) => match known.traffic {
+                // Nodes store different things, but what crosses racks is the baseline's.
+                Traffic::EachChunk => Box::<Baseline>::default(),
+                Traffic::EachStripe => Box::new(Batches::of(known.planner)),
+                Traffic::Originals => Box::<Parix>::default(),
+                Traffic::AppendPhases => Box::new(Cau::new(options, Selection::Selective)),
+            },
+            Counting::Baseline => Box::<Baseline>::default(),
+            Counting::Cau(selection) => Box::new(Cau::new(options, selection)),
+            Counting::Selective => Box::new(Batches::selective()),
         }
     }
-    const fn named(name: &'static str, open: fn(Options) -> Box<dyn Scheme>) -> SchemeEntry {
-        SchemeEntry { name, open }
-    }
-    const SCHEMES: [SchemeEntry; 11] = [
-        as_baseline("baseline"),
-        as_baseline("fo"),
-        as_baseline("fl"),
-        as_baseline("pl"),
-        as_baseline("plr"),
-        named("parix", |_| Box::<Parix>::default()),
-        named("cau", |options| {
-            Box::new(Cau::new(options, Selection::Selective))
-        }),
-        named("cau-data-delta", |options| {
-            Box::new(Cau::new(options, Selection::DataDelta))
-        }),
-        named("cau-parity-delta", |options| {
-            Box::new(Cau::new(options, Selection::ParityDelta))
-        }),
-        named("cau-selective", |_| Box::new(Batches::selective())),
-        named("rackcu", |_| Box::new(Batches::rackcu())),
+}
+
+/// All schemes that can be counted: those of pools, and the variants that the papers compare.
+pub fn registry() -> Vec<SchemeEntry> {
+    let known =
+        UpdateScheme::NAMES.map(|(name, scheme)| (name, Counting::Known(descriptor(scheme))));
+    let variants = [
+        ("cau-data-delta", Counting::Cau(Selection::DataDelta)),
+        ("cau-parity-delta", Counting::Cau(Selection::ParityDelta)),
+        ("cau-selective", Counting::Selective),
     ];
-    &SCHEMES
+    let all = [("baseline", Counting::Baseline)]
+        .into_iter()
+        .chain(known)
+        .chain(variants);
+    all.map(|(name, counting)| SchemeEntry { name, counting })
+        .collect()
 }
 
 /// The scheme of a name.
 ///
 /// # Errors
 /// [`LabError::UnknownScheme`], which lists the names that there are.
-pub fn scheme(name: &str) -> Result<&'static SchemeEntry, LabError> {
+pub fn scheme(name: &str) -> Result<SchemeEntry, LabError> {
     registry()
-        .iter()
+        .into_iter()
         .find(|entry| entry.name == name)
         .ok_or_else(|| LabError::UnknownScheme {
             name: name.to_owned(),
@@ -84,8 +98,8 @@ pub fn scheme(name: &str) -> Result<&'static SchemeEntry, LabError> {
 }
 
 /// The schemes of these names, each once however often it is named.
-pub(super) fn chosen(names: &[String]) -> Result<Vec<&'static SchemeEntry>, LabError> {
-    let mut entries: Vec<&SchemeEntry> = Vec::new();
+pub(super) fn chosen(names: &[String]) -> Result<Vec<SchemeEntry>, LabError> {
+    let mut entries: Vec<SchemeEntry> = Vec::new();
     for name in names {
         let entry = scheme(name)?;
         if entries.iter().all(|other| other.name != entry.name) {

@@ -414,8 +414,6 @@ fn pools_hold_their_promise_or_are_refused() {
     impossible(&|spec| spec.chunk_bytes = 0);
     impossible(&|spec| spec.sub_chunks = 3);
     impossible(&|spec| spec.code = "rs (4,2)".to_owned());
-    impossible(&|spec| spec.update = UpdateScheme::Plr);
-    impossible(&|spec| spec.reserve = Some(ReserveSpec::default()));
     let reserved = |initial_chunks, period_s| {
         with(&|spec| {
             spec.name = "reserved".to_owned();

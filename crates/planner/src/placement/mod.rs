@@ -3,29 +3,27 @@
 //! allows, and encoding-aware replication sees to it before there is a stripe.
 
 mod changeover;
-mod encoding_aware;
+mod ear;
 mod grouped;
 mod matching;
 mod rack_by_rack;
 mod rack_table;
 mod random;
-mod random_replication;
 mod replicated;
 mod room;
 mod rotate;
+mod rr;
 
 pub use changeover::{encoding, promotion};
-pub use encoding_aware::{EncodingAware, ParityPlaces, PlacedBlock, StripeRules};
+pub use ear::{EncodingAware, ParityPlaces, PlacedBlock, StripeRules};
 pub use grouped::{Grouped, grouped};
 pub use rack_by_rack::rack_by_rack;
 pub use rack_table::RackTable;
 pub use random::{random, replacement, replacements};
-pub use random_replication::{
-    RackLimit, ReplicaSpread, random_replication, random_replication_end,
-};
 pub use replicated::ReplicatedStripe;
 pub use room::{Room, Space};
 pub use rotate::rotate;
+pub use rr::{RackLimit, ReplicaSpread, random_replication, random_replication_end};
 
 use crate::PlanError;
 use gabion_layout::{NodeId, RackId, Topology};

@@ -21,7 +21,7 @@ pub(super) fn reconstruct(
         let row = LostRow { in_row, ..*row };
         let mut reads = row.reads(b, stripe);
         reads.rotate_left(first);
-        let value = super::pipeline::chain(b, reads, at);
+        let value = super::rp::chain(b, reads, at);
         Part { in_row, value }
     };
     parts.map(part).collect()

@@ -7,11 +7,11 @@ mod conventional;
 mod cyclic;
 mod degraded_read;
 mod multi;
-pub(crate) mod pipeline;
 mod ppr;
 mod rack_path;
 mod recovery;
 mod relocation;
+pub(crate) mod rp;
 mod selection;
 mod weighted_path;
 
@@ -68,7 +68,7 @@ impl FromStr for Scheme {
         let found = Self::NAMES.iter().find(|(known, _)| *known == name);
         found.map(|&(_, scheme)| scheme).ok_or_else(|| {
             PlanError::Layout(format!(
-                "'{name}' is no repair scheme; use conventional, pipeline, ppr or cyclic"
+                "'{name}' is not a repair scheme; use conventional, pipeline, ppr or cyclic"
             ))
         })
     }
@@ -136,7 +136,7 @@ pub(crate) fn reconstruct(
 ) -> Vec<Part> {
     let value = match scheme {
         Scheme::Conventional => conventional::reconstruct(b, stripe, row, at),
-        Scheme::Pipeline => pipeline::reconstruct(b, stripe, row, at),
+        Scheme::Pipeline => rp::reconstruct(b, stripe, row, at),
         Scheme::Ppr => ppr::reconstruct(b, stripe, row, at),
         Scheme::Cyclic => return cyclic::reconstruct(b, stripe, row, at),
     };

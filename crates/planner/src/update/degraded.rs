@@ -7,7 +7,7 @@
 //! the lost chunk's place. From then on the code gives the new bytes to whoever reads the chunk.
 //! `CodFS` reads in this state (section 2.3) but does not write; the rule here is ours.
 
-use crate::repair::{LostRow, pipeline};
+use crate::repair::{LostRow, rp};
 use crate::{PlanError, Stripe};
 use gabion_codec::Equations;
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, NodeId, Slices, Topology};
@@ -141,7 +141,7 @@ impl Substitute {
             row: (range.offset / row_bytes) as usize,
             in_row: slices.at(range.offset % row_bytes),
         };
-        pipeline::reconstruct(b, stripe, &lost, self.node)
+        rp::reconstruct(b, stripe, &lost, self.node)
     }
 }
 

@@ -2,15 +2,24 @@
 //! changed in place at once. A delta must be added to what is there, which a crash may cut short, so
 //! both go through the journal: each byte of parity is logged, read and written for each update.
 
-use super::Scheme;
-use gabion_layout::Keeping;
+use super::{Descriptor, Traffic, UpdatePlanner};
+use gabion_layout::{Keeping, UpdateScheme};
 use gabion_plan::Keepings;
 
 /// The scheme, which has no parameters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FullOverwrite;
 
-impl Scheme for FullOverwrite {
+/// What others know of the scheme.
+pub(super) const DESCRIPTOR: Descriptor = Descriptor {
+    scheme: UpdateScheme::Fo,
+    help: "data and parity in place at once",
+    paper: "CodFS section 2.1.2",
+    planner: &FullOverwrite,
+    traffic: Traffic::EachChunk,
+};
+
+impl UpdatePlanner for FullOverwrite {
     fn keepings(&self, _: u64) -> Keepings {
         Keepings {
             data: Keeping::AtOnce,

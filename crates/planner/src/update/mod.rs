@@ -23,5 +23,8 @@ pub use appending::Appending;
 pub use degraded::{check_left, missed};
 pub use delta::delta;
 pub use rackcu::rackcu;
-pub use scheme::{Scheme, keepings, phase_survives, scheme};
+pub use scheme::{
+    Descriptor, SCHEMES, Traffic, UpdatePlanner, check_pool, descriptor, keepings, names,
+    phase_survives, scheme,
+};
 pub use waiting::Waiting;

@@ -6,17 +6,28 @@
 
 use super::flow::followers;
 use super::piece::{Cell, Piece, check_ranges, check_shape, pieces};
-use super::{Appending, Scheme, Waiting};
+use super::{Appending, Descriptor, Traffic, UpdatePlanner, Waiting};
 use crate::{PlanError, Stripe};
 use gabion_codec::Code;
-use gabion_layout::{AppendSpec, ByteRange, ChunkIndex, ChunkRange, Keeping, Slices, Topology};
+use gabion_layout::{
+    AppendSpec, ByteRange, ChunkIndex, ChunkRange, Keeping, Slices, Topology, UpdateScheme,
+};
 use gabion_plan::{Goal, Keepings, Log, Logged, Plan, PlanBuilder};
 
 /// The scheme of pools. What a commit brings is applied in place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parix;
 
-impl Scheme for Parix {
+/// What others know of the scheme.
+pub(super) const DESCRIPTOR: Descriptor = Descriptor {
+    scheme: UpdateScheme::Parix,
+    help: "parity nodes log data, and parity follows later",
+    paper: "CAU section 5.1",
+    planner: &Parix,
+    traffic: Traffic::Originals,
+};
+
+impl UpdatePlanner for Parix {
     fn keepings(&self, _: u64) -> Keepings {
         Keepings {
             data: Keeping::InPlace,

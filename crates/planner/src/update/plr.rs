@@ -4,15 +4,24 @@
 //! reserved follows the workload ([`crate::reserve`]); where nothing is left, parity is changed in
 //! place at once.
 
-use super::Scheme;
-use gabion_layout::Keeping;
+use super::{Descriptor, Traffic, UpdatePlanner};
+use gabion_layout::{Keeping, UpdateScheme};
 use gabion_plan::Keepings;
 
 /// The scheme, which has no parameters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReservedSpace;
 
-impl Scheme for ReservedSpace {
+/// What others know of the scheme.
+pub(super) const DESCRIPTOR: Descriptor = Descriptor {
+    scheme: UpdateScheme::Plr,
+    help: "parity deltas in space reserved behind the parity chunk",
+    paper: "CodFS section 4.1",
+    planner: &ReservedSpace,
+    traffic: Traffic::EachChunk,
+};
+
+impl UpdatePlanner for ReservedSpace {
     fn keepings(&self, reserve_bytes: u64) -> Keepings {
         Keepings {
             data: Keeping::InPlace,

@@ -20,9 +20,9 @@ use super::flow::{Flow, Holding, NewBytes};
 use super::piece::{check_ranges, pieces};
 use super::plr::ReservedSpace;
 use super::spread::Spread;
-use super::{Scheme, delta};
+use super::{Descriptor, Traffic, UpdatePlanner, delta};
 use crate::{PlanError, Stripe, placement};
-use gabion_layout::{ChunkRange, NodeId, Topology};
+use gabion_layout::{ChunkRange, NodeId, Topology, UpdateScheme};
 use gabion_plan::{Goal, Keepings, Plan};
 use rand_chacha::ChaCha8Rng;
 
@@ -31,7 +31,16 @@ use rand_chacha::ChaCha8Rng;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RackCoordinated;
 
-impl Scheme for RackCoordinated {
+/// What others know of the scheme.
+pub(super) const DESCRIPTOR: Descriptor = Descriptor {
+    scheme: UpdateScheme::Rackcu,
+    help: "as plr, with deltas sent through a collector rack",
+    paper: "RackCU section III",
+    planner: &RackCoordinated,
+    traffic: Traffic::EachStripe,
+};
+
+impl UpdatePlanner for RackCoordinated {
     fn keepings(&self, reserve_bytes: u64) -> Keepings {
         ReservedSpace.keepings(reserve_bytes)
     }

@@ -1,16 +1,16 @@
-//! What an update scheme is to everyone else, and the register of schemes.
+//! Update schemes as other crates see them, and the register of schemes.
 
 use super::{Appending, cau, delta, fl, fo, parix, pl, plr, rackcu};
 use crate::{PlanError, Stripe, placement};
 use gabion_codec::Code;
-use gabion_layout::{AppendSpec, ChunkRange, NodeId, ReserveSpec, Topology, UpdateScheme};
+use gabion_layout::{AppendSpec, ChunkRange, Keeping, NodeId, ReserveSpec, Topology, UpdateScheme};
 use gabion_plan::{Keepings, Plan};
 use rand_chacha::ChaCha8Rng;
 use std::fmt::Debug;
 
-/// An update scheme: one file beside this one and its line in [`scheme`]. All of them follow the same
-/// protocol; a scheme says how deltas come to parity nodes and where records go.
-pub trait Scheme: Debug + Sync {
+/// How an update scheme plans: one file beside this one, which has its [`Descriptor`] too. All schemes follow the same
+/// protocol; a scheme determines how deltas reach parity nodes and where records go.
+pub trait UpdatePlanner: Debug + Sync {
     /// How chunks of a pool of the scheme keep the records of updates, if `reserve_bytes` are
     /// reserved behind a new parity chunk.
     fn keepings(&self, reserve_bytes: u64) -> Keepings;
@@ -47,23 +47,122 @@ pub trait Scheme: Debug + Sync {
     }
 
     /// How the scheme appends and commits, if parity follows later. Stripes with lost chunks are
-    /// updated by [`Scheme::plan`] all the same.
+    /// updated by [`UpdatePlanner::plan`] all the same.
     fn appending(&self) -> Option<&dyn Appending> {
         None
     }
 }
 
-/// The scheme of a name.
-pub fn scheme(name: UpdateScheme) -> &'static dyn Scheme {
-    match name {
-        UpdateScheme::Fo => &fo::FullOverwrite,
-        UpdateScheme::Pl => &pl::ParityLogging,
-        UpdateScheme::Plr => &plr::ReservedSpace,
-        UpdateScheme::Rackcu => &rackcu::RackCoordinated,
-        UpdateScheme::Fl => &fl::FullLogging,
-        UpdateScheme::Parix => &parix::Parix,
-        UpdateScheme::Cau => &cau::CrossRackAware,
+/// An update scheme as all others know it. Lists of schemes, help and error sentences derive from it.
+#[derive(Clone, Copy, Debug)]
+pub struct Descriptor {
+    /// Its name in records and on the command line.
+    pub scheme: UpdateScheme,
+    /// What it does, in one line.
+    pub help: &'static str,
+    /// Where it is described.
+    pub paper: &'static str,
+    /// How it plans.
+    pub planner: &'static dyn UpdatePlanner,
+    /// How its cross-rack traffic is counted.
+    pub traffic: Traffic,
+}
+
+/// What is planned together when the traffic of a trace is counted (CAU, section 5.1; `RackCU`, section V).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Traffic {
+    /// Each updated chunk of a write, alone.
+    EachChunk,
+    /// All chunks of a stripe that a write updates.
+    EachStripe,
+    /// Each chunk, with its old bytes the first time.
+    Originals,
+    /// Each chunk with its interim replicas, and each stripe at a commit.
+    AppendPhases,
+}
+
+impl Descriptor {
+    /// Whether parity follows later, so that pools have append phases.
+    pub fn appends(&self) -> bool {
+        self.planner.appending().is_some()
     }
+
+    /// Whether parity chunks have reserved space behind them.
+    pub fn reserves_space(&self) -> bool {
+        matches!(self.planner.keepings(1).parity, Keeping::Reserve { .. })
+    }
+}
+
+/// All update schemes, in the order of their numbers in records.
+pub const SCHEMES: [Descriptor; UpdateScheme::NAMES.len()] = [
+    fo::DESCRIPTOR,
+    fl::DESCRIPTOR,
+    pl::DESCRIPTOR,
+    plr::DESCRIPTOR,
+    parix::DESCRIPTOR,
+    cau::DESCRIPTOR,
+    rackcu::DESCRIPTOR,
+];
+
+const _: () = {
+    let mut number = 0;
+    while number < SCHEMES.len() {
+        assert!(
+            SCHEMES[number].scheme as usize == number,
+            "each scheme is registered at its number"
+        );
+        number += 1;
+    }
+};
+
+/// The descriptor of a scheme.
+pub const fn descriptor(scheme: UpdateScheme) -> &'static Descriptor {
+    const REGISTER: &[Descriptor] = &SCHEMES;
+    &REGISTER[scheme as usize]
+}
+
+/// The planner of a scheme.
+pub fn scheme(name: UpdateScheme) -> &'static dyn UpdatePlanner {
+    descriptor(name).planner
+}
+
+/// The names of the schemes for which this holds, for a sentence: `plr or rackcu`.
+pub fn names(is_meant: impl Fn(&Descriptor) -> bool) -> String {
+    let meant = SCHEMES.iter().filter(|scheme| is_meant(scheme));
+    let names: Vec<String> = meant.map(|meant| meant.scheme.to_string()).collect();
+    match names.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        Some((only, _)) => only.clone(),
+        None => String::new(),
+    }
+}
+
+/// Checks that a pool has reserved space and append phases if its scheme needs them, and not otherwise.
+///
+/// # Errors
+/// [`PlanError::Pool`].
+pub fn check_pool(
+    name: UpdateScheme,
+    reserve: Option<ReserveSpec>,
+    append: Option<AppendSpec>,
+) -> Result<(), PlanError> {
+    let descriptor = descriptor(name);
+    let wrong = match (descriptor.reserves_space(), reserve.is_some()) {
+        (true, false) => format!("the update scheme {name} needs reserved space"),
+        (false, true) => format!(
+            "the update scheme {name} has no reserved space; use {}, or omit the reserve",
+            names(Descriptor::reserves_space)
+        ),
+        _ => match (descriptor.appends(), append.is_some()) {
+            (true, false) => format!("the update scheme {name} needs append phases"),
+            (false, true) => format!(
+                "the update scheme {name} has no append phases; use {}, or omit their limits",
+                names(Descriptor::appends)
+            ),
+            _ => return Ok(()),
+        },
+    };
+    Err(PlanError::Pool(wrong))
 }
 
 /// How new chunks of `chunk_bytes` keep records in a pool of this scheme and reserve.
@@ -100,4 +199,58 @@ pub fn phase_survives(
 ) -> Option<usize> {
     let appending = scheme(name).appending()?;
     Some(appending.survives(code, &append?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_has_what_its_scheme_needs_and_nothing_more() {
+        let (reserve, append) = (Some(ReserveSpec::default()), Some(AppendSpec::default()));
+        for known in &SCHEMES {
+            let right = (
+                reserve.filter(|_| known.reserves_space()),
+                append.filter(|_| known.appends()),
+            );
+            for asked in [
+                (None, None),
+                (reserve, None),
+                (None, append),
+                (reserve, append),
+            ] {
+                let checked = check_pool(known.scheme, asked.0, asked.1);
+                assert_eq!(
+                    checked.is_ok(),
+                    asked == right,
+                    "{}: {asked:?}",
+                    known.scheme
+                );
+            }
+        }
+        let refused = |scheme, reserve, append| check_pool(scheme, reserve, append).unwrap_err();
+        assert_eq!(
+            refused(UpdateScheme::Fo, reserve, None).to_string(),
+            "the update scheme fo has no reserved space; use plr or rackcu, or omit the reserve"
+        );
+        assert_eq!(
+            refused(UpdateScheme::Fl, None, append).to_string(),
+            "the update scheme fl has no append phases; use parix or cau, or omit their limits"
+        );
+    }
+
+    #[test]
+    fn descriptors_say_what_a_scheme_is_in_one_line() {
+        for known in &SCHEMES {
+            assert_eq!(descriptor(known.scheme).scheme, known.scheme);
+            assert!(
+                !known.help.is_empty() && known.help.len() < 80,
+                "{}",
+                known.scheme
+            );
+            assert!(!known.paper.is_empty(), "{}", known.scheme);
+        }
+        assert_eq!(names(|_| true), "fo, fl, pl, plr, parix, cau or rackcu");
+        assert_eq!(names(|known| known.scheme == UpdateScheme::Fo), "fo");
+    }
 }

@@ -52,6 +52,9 @@ impl Pools {
         let record = meta.pool(id)?;
         let code = record.spec.code.parse();
         let code = code.map_err(|error| MetaError::Pool(format!("{error}")))?;
+        let spec = &record.spec;
+        let checked = update::check_pool(spec.update, spec.reserve, spec.append);
+        checked.map_err(|error| MetaError::Pool(error.to_string()))?;
         let facts = Arc::new(PoolFacts { record, code });
         lock(&self.facts).insert(id, Arc::clone(&facts));
         Ok(facts)

@@ -439,7 +439,7 @@ fn on_a_file_system_a_reserve_lies_behind_its_chunk_and_a_hole_frees_it() {
     match store.fragments(id) {
         Ok(fragments) => assert_eq!(fragments.chunk_count, fragments.total_count),
         Err(StoreError::Io { .. }) => {
-            eprintln!("this file system does not report the location of files")
+            eprintln!("this file system does not report the location of files");
         }
         Err(error) => panic!("{error}"),
     }

@@ -14,7 +14,7 @@ mod scheme;
 
 pub use grouping::{Grouping, Swap, group, relocate};
 pub use policy::{AppendPhase, CommitPolicy, Trigger};
-pub(super) use scheme::CrossRackAware;
+pub(super) use scheme::DESCRIPTOR;
 
 use super::Waiting;
 use super::delta::change_all;

@@ -1,17 +1,26 @@
 //! CAU as a scheme of pools: append phases with interim replicas, and selective commits.
 
 use super::{Selection, append, append_phase_survives, commit, commit_without, keepers};
-use crate::update::{Appending, Scheme, Waiting};
+use crate::update::{Appending, Descriptor, Traffic, UpdatePlanner, Waiting};
 use crate::{PlanError, Stripe};
 use gabion_codec::Code;
-use gabion_layout::{AppendSpec, ChunkIndex, ChunkRange, Keeping, Topology};
+use gabion_layout::{AppendSpec, ChunkIndex, ChunkRange, Keeping, Topology, UpdateScheme};
 use gabion_plan::{Keepings, Plan};
 
 /// The scheme. Its parameters are the pool's [`AppendSpec`].
 #[derive(Clone, Copy, Debug)]
 pub(in crate::update) struct CrossRackAware;
 
-impl Scheme for CrossRackAware {
+/// What others know of the scheme.
+pub(in crate::update) const DESCRIPTOR: Descriptor = Descriptor {
+    scheme: UpdateScheme::Cau,
+    help: "data nodes log, with interim replicas, and parity follows later",
+    paper: "CAU section 3",
+    planner: &CrossRackAware,
+    traffic: Traffic::AppendPhases,
+};
+
+impl UpdatePlanner for CrossRackAware {
     /// What a commit brings is applied in place: parity moves then.
     fn keepings(&self, _: u64) -> Keepings {
         Keepings {

@@ -9,7 +9,7 @@ use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use gabion_codec::Code;
 use gabion_layout::{AppendSpec, ReserveSpec, StripeId, StripeRecord, Topology, UpdateScheme};
 use gabion_meta::{Departure, KeyValue, Meta, MetaError, PoolRecord, PoolSpec};
-use gabion_planner::pool;
+use gabion_planner::{pool, update};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -45,9 +45,10 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let PoolWish {
             survive,
             chunk_bytes,
-            update,
+            update: name,
             ..
         } = wish;
+        let scheme = update::descriptor(name);
         let topology = self.nodes.fleet().topology(|status| {
             status.liveness != Liveness::Failed && status.departure == Departure::None
         });
@@ -66,16 +67,16 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             chunk_bytes,
             survive,
             chunks_per_rack,
-            update,
+            update: name,
             reserve: wish.reserve.or_else(|| {
-                update
-                    .reserves_space()
-                    .then(|| ReserveSpec::usual(chunk_bytes))
+                let usual = || ReserveSpec::usual(chunk_bytes);
+                scheme.reserves_space().then(usual)
             }),
             append: wish
                 .append
-                .or_else(|| update.appends().then(AppendSpec::default)),
+                .or_else(|| scheme.appends().then(AppendSpec::default)),
         };
+        update::check_pool(spec.update, spec.reserve, spec.append)?;
         let create: Create<K> = match wish.lifecycle {
             None => Box::new(move |meta| meta.create_pool(&spec)),
             Some(lifecycle) => {

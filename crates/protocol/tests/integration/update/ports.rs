@@ -109,7 +109,9 @@ fn pool(update: UpdateScheme) -> PoolRecord {
             chunks_per_rack: 4,
             update,
             reserve: None,
-            append: update.appends().then(AppendSpec::default),
+            append: gabion_planner::update::descriptor(update)
+                .appends()
+                .then(AppendSpec::default),
         },
         lifecycle: None,
     }
