@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 /// How often something is tried that a whole cluster should do at once.
 const TRY_COUNT_MAX: u32 = 100;
+/// How often the list of files is asked for again.
+const LIST_TRY_COUNT: u32 = 2;
 /// How long a primary may take to settle a stripe.
 const MARK_DEADLINE_MS: u64 = 15_000;
 /// How many nodes are asked for it.
@@ -20,7 +22,15 @@ const ASK_COUNT_MAX: usize = 16;
 
 /// Checks all files. The first thing that is wrong ends the run.
 pub(crate) async fn verify(cluster: &Cluster, client: &SimClient) {
-    let names = match client.list().await {
+    let mut names = client.list().await;
+    for _ in 0..LIST_TRY_COUNT {
+        if names.is_ok() {
+            break;
+        }
+        // The coordinator may have been killed while it was asked.
+        names = client.list().await;
+    }
+    let names = match names {
         Ok(names) => names,
         Err(error) => {
             let world = &cluster.world;
