@@ -51,7 +51,7 @@ pub(crate) const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "flow",
-        package: "gabion-sim",
+        package: "gabion-lab",
         target: "flow",
     },
     Bench {

@@ -27,9 +27,11 @@
 
 pub mod advise;
 mod box_parts;
+pub mod disk_model;
 mod error;
 pub mod experiments;
 mod extents;
+pub mod flow;
 pub mod mttdl;
 pub mod plot;
 pub mod profile;

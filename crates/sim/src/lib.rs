@@ -6,8 +6,6 @@
 //!
 //! It is not a model of the protocol: the roles are those of `gabion-protocol`, on
 //! `gabion-store`'s simulated disk. It knows nothing of real time, so it says nothing about speed.
-//! Two models are apart from all that, and the lab drives them: [`disk_model`] says what file operations
-//! would have taken on a spinning disk, [`flow`] what plans take on links that they share.
 //!
 //! ```no_run
 //! let report = gabion_sim::simulate(7, &gabion_sim::Options::default());
@@ -22,9 +20,7 @@ mod cluster;
 pub mod conversion;
 mod deeds;
 mod dice;
-pub mod disk_model;
 mod faults;
-pub mod flow;
 mod images;
 mod journal;
 mod ledger;

@@ -7,11 +7,11 @@
 //! clients that keep all disks busy, and a network that is no bottleneck.
 
 use super::{Scale, Session};
+use crate::disk_model::{DiskModel, Drive, ST1000DM003};
 use crate::error::LabError;
 use crate::plot::{Chart, Plot};
 use crate::storage::{IoCount, Shape, Storage, replay};
 use gabion_layout::{ByteRange, ChunkIndex, NodeId, UpdateScheme};
-use gabion_sim::disk_model::{DiskModel, Drive, ST1000DM003};
 use gabion_store::{Options, StoreCounts};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;

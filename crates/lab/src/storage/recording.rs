@@ -1,8 +1,8 @@
 //! A disk that notes what a store asks of it, in the order in which it was done: what the disk model
 //! is driven with, and what an experiment counts.
 
+use crate::disk_model::{Access, DiskModel, FileNumber};
 use gabion_layout::ByteRange;
-use gabion_sim::disk_model::{Access, DiskModel, FileNumber};
 use gabion_store::{Disk, DiskFile, PhysicalExtent};
 use std::collections::BTreeMap;
 use std::io;

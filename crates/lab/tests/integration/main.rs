@@ -7,6 +7,7 @@ mod cross_rack_experiments;
 mod ear_experiments;
 mod experiments;
 mod flash_experiments;
+mod flow;
 mod quick;
 mod real_traces;
 mod reliability;

@@ -1,8 +1,8 @@
 //! Stores that are driven with plans hold what they must under every scheme, and record what they do.
 
+use gabion_lab::disk_model::{Access, DiskModel, FileNumber, ST1000DM003};
 use gabion_lab::storage::{IoCount, Recorder, RecordingDisk, Shape, Storage, replay};
 use gabion_layout::{ByteRange, NodeId, UpdateScheme};
-use gabion_sim::disk_model::{Access, DiskModel, FileNumber, ST1000DM003};
 use gabion_store::{Disk, Options, SimDisk};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;

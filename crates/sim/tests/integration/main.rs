@@ -1,7 +1,6 @@
 //! The integration tests of `sim`, linked once: a module for each subject.
 
 mod conversions;
-mod flow;
 mod names;
 mod registers;
 mod seeds;

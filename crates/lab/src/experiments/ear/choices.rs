@@ -5,8 +5,8 @@ use super::mean;
 use super::sides::{Average, Sides, run_points};
 use crate::error::LabError;
 use crate::experiments::{Finding, Session, Table};
+use crate::flow::{EncoderSeat, Execution, Layout, Sharing};
 use gabion_planner::placement::{ParityPlaces, RackLimit, ReplicaSpread};
-use gabion_sim::flow::{EncoderSeat, Execution, Layout, Sharing};
 
 /// Largest difference of a gain from the paper's, in percentage points, that counts as near: the
 /// open choices change it by more.

@@ -6,9 +6,9 @@ use super::mean;
 use super::sides::{Gains, Sides, run_points};
 use crate::error::LabError;
 use crate::experiments::{Experiment, Finding, Report, Session, Table};
+use crate::flow::Layout;
 use crate::plot::{Chart, Plot};
 use gabion_planner::placement::ParityPlaces;
-use gabion_sim::flow::Layout;
 
 macro_rules! figure {
     ($name:ident, $letter:literal, $title:literal, $part:path) => {

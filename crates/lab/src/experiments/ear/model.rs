@@ -15,11 +15,11 @@
 
 use super::bench::{EncodeBench, EncodeTime, Encodings, SegmentPlaces};
 use crate::error::LabError;
+use crate::flow::{Execution, Fabric, Network, Rates, Script, Sharing, Work};
 use gabion_codec::Code;
 use gabion_layout::{Geometry, NodeId, StripeId, Topology};
 use gabion_plan::{Cost, Plan};
 use gabion_planner::{PlanError, Stripe, encode};
-use gabion_sim::flow::{Execution, Fabric, Network, Rates, Script, Sharing, Work};
 use std::collections::BTreeSet;
 
 /// Payload in what testbeds limit.

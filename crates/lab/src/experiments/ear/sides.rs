@@ -4,8 +4,8 @@
 use super::{mean, on_all_processors};
 use crate::error::LabError;
 use crate::experiments::Session;
+use crate::flow::{Layout, Outcome, Scenario, simulate};
 use gabion_planner::placement::{ParityPlaces, RackLimit};
-use gabion_sim::flow::{Layout, Outcome, Scenario, simulate};
 
 /// What both sides have in common, and in what EAR may differ.
 #[derive(Clone, PartialEq, Debug)]

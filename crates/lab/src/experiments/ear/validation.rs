@@ -7,11 +7,11 @@ use super::mean;
 use super::model::{Model, Modelled};
 use crate::error::LabError;
 use crate::experiments::{Cell, Experiment, Finding, Report, Session, Table};
+use crate::flow::exponential;
 use crate::plot::{Chart, Plot};
 use gabion_codec::Code;
 use gabion_layout::ReplicaPlacement;
 use gabion_planner::PlanError;
-use gabion_sim::flow::exponential;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 

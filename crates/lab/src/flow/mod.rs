@@ -3,7 +3,7 @@
 //!
 //! Nothing is sent and no bytes exist; what is simulated is who waits for whom. The model runs the plans
 //! that planners make, so what it times is what the cluster would send. It knows nothing of messages,
-//! processes or failures: those are the rest of this crate. Equal scenarios and seeds give equal
+//! processes or failures: the simulator of whole clusters, `sim`, does. Equal scenarios and seeds give equal
 //! outcomes, to the bit.
 //!
 //! - [`Fabric`]: nodes, each with a link in, a link out and a disk; racks, each with a link up and one

@@ -83,7 +83,7 @@ impl Network<'_> {
     ///
     /// ```
     /// use gabion_layout::{NodeId, Topology};
-    /// use gabion_sim::flow::{Fabric, Flow, Network, Rates, Script, Sharing, Work};
+    /// use gabion_lab::flow::{Fabric, Flow, Network, Rates, Script, Sharing, Work};
     ///
     /// let rates = Rates { node_bytes_per_s: 1e9, rack_bytes_per_s: 1e9, disk_bytes_per_s: None };
     /// let fabric = Fabric::new(&Topology::uniform(2, 1), rates);

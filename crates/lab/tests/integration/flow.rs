@@ -3,16 +3,16 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use gabion_codec::Code;
+use gabion_lab::flow::{
+    EncoderSeat, Engine, Execution, Fabric, Flow, Layout, Network, Rates, Scenario, Script,
+    Settings, Sharing, Work, simulate,
+};
 use gabion_layout::{Geometry, NodeId, StripeId, Topology};
 use gabion_plan::Cost;
 use gabion_planner::placement::{
     ParityPlaces, RackLimit, RackTable, ReplicaSpread, random_replication, random_replication_end,
 };
 use gabion_planner::{Stripe, encode};
-use gabion_sim::flow::{
-    EncoderSeat, Engine, Execution, Fabric, Flow, Layout, Network, Rates, Scenario, Script,
-    Settings, Sharing, Work, simulate,
-};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 

@@ -70,7 +70,7 @@ enum Network {
 ///
 /// ```
 /// use gabion_layout::{NodeId, Topology};
-/// use gabion_sim::flow::{Engine, Fabric, Flow, Rates, Sharing};
+/// use gabion_lab::flow::{Engine, Fabric, Flow, Rates, Sharing};
 ///
 /// let rates = Rates { node_bytes_per_s: 100.0, rack_bytes_per_s: 100.0, disk_bytes_per_s: None };
 /// let fabric = Fabric::new(&Topology::uniform(3, 1), rates);

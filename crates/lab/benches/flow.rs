@@ -7,13 +7,13 @@
 //! each flow is one event: flows that share links fairly, and flows that take turns, by
 //! the block and by slots of 1 MiB.
 //!
-//! `cargo bench -p gabion-sim --bench flow -- --quick` runs a tenth.
+//! `cargo bench -p gabion-lab --bench flow -- --quick` runs a tenth.
 
-use gabion_layout::{NodeId, Topology};
-use gabion_planner::placement::{ParityPlaces, RackLimit};
-use gabion_sim::flow::{
+use gabion_lab::flow::{
     Engine, Fabric, Flow, Layout, LinkNumber, Rates, Scenario, Sharing, simulate,
 };
+use gabion_layout::{NodeId, Topology};
+use gabion_planner::placement::{ParityPlaces, RackLimit};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::VecDeque;
