@@ -15,8 +15,9 @@ pub enum GroupingRule {
     /// Algorithm 1 as printed: into the rack with most updated chunks, from the rack with the
     /// highest gain, if that is above 0.
     Algorithm1,
-    /// The authors' own program: a gain of 0 is enough, and a lone updated chunk moves into the
-    /// rack with most parity chunks.
+    /// The authors' own program: from the rack with fewest updated chunks, if the gain is not below
+    /// 0; a lone updated chunk in a rack without parity moves into the rack with most parity chunks,
+    /// whatever the gain.
     Authors,
 }
 

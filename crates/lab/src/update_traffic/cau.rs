@@ -1,7 +1,7 @@
 //! CAU as its section 5.1 counts it: every updated chunk sends its interim replicas, and a commit
 //! brings parity up to date when one more stripe than `u_s` would have appended updates, and at the
-//! trace's end. Data grouping moves chunks after each commit, so later commits are planned on other
-//! placements.
+//! trace's end. Data grouping moves chunks after each commit but the last, so later commits are
+//! planned on other placements.
 
 use super::bounds::Bounds;
 use super::costs::{Costs, Place, make_room, stripe_at};
@@ -82,7 +82,8 @@ impl Cau {
         Ok(())
     }
 
-    fn commit(&mut self, stripes: &Stripes) -> Result<(), LabError> {
+    /// Brings parity up to date and groups by `rule`.
+    fn commit(&mut self, stripes: &Stripes, rule: Option<GroupingRule>) -> Result<(), LabError> {
         self.phase = AppendPhase::default();
         for (stripe, set) in std::mem::take(&mut self.appended) {
             let (selection, slice_bytes) = (self.selection, stripes.geometry().chunk_bytes());
@@ -96,16 +97,21 @@ impl Cau {
             })?;
             Moved::add(&mut self.bytes.commit, bytes);
             self.least.add(self.bounds.least(stripes, place, set)?);
-            self.group(stripes, stripe, set)?;
+            if let Some(rule) = rule {
+                self.group(stripes, stripe, set, rule)?;
+            }
         }
         Ok(())
     }
 
     /// Moves chunks of a committed stripe if the rule says so.
-    fn group(&mut self, stripes: &Stripes, stripe: u64, set: ChunkSet) -> Result<(), LabError> {
-        let Some(rule) = self.options.grouping else {
-            return Ok(());
-        };
+    fn group(
+        &mut self,
+        stripes: &Stripes,
+        stripe: u64,
+        set: ChunkSet,
+        rule: GroupingRule,
+    ) -> Result<(), LabError> {
         let mut placement = match self.moved.get(&stripe) {
             Some(placement) => placement.clone(),
             None => stripes.placement(stripe)?,
@@ -168,7 +174,7 @@ impl TrafficCounter for Cau {
                 .before(&self.phase, is_new, chunk_bytes, 0)
                 .is_some()
             {
-                self.commit(stripes)?;
+                self.commit(stripes, self.options.grouping)?;
             }
             // A commit has emptied the phase, and then this stripe is new to it.
             let is_new = !self.appended.contains_key(&update.stripe);
@@ -179,7 +185,8 @@ impl TrafficCounter for Cau {
     }
 
     fn finish(mut self: Box<Self>, stripes: &Stripes) -> Result<Moved, LabError> {
-        self.commit(stripes)?;
+        // No commit follows that an exchange could spare anything.
+        self.commit(stripes, None)?;
         Ok(Moved {
             bound: Some(self.least),
             ..self.bytes

@@ -68,6 +68,26 @@ fn wdev_1_costs_what_the_analysis_of_cau_says_under_each_scheme() {
     }
 }
 
+/// The figures of an independent count of the authors' rule.
+#[test]
+fn wdev_1_costs_what_the_authors_rule_of_grouping_says() {
+    for (code, racks, us, commit, grouping) in [
+        ("rs(6,3)", 3, 2, 562, 10),
+        ("rs(6,3)", 3, 10, 10, 0),
+        ("rs(12,4)", 4, 2, 558, 6),
+        ("rs(12,4)", 4, 10, 9, 0),
+    ] {
+        let Some(trace) = open("msr/wdev_1.csv") else {
+            return;
+        };
+        let mut question = with_us(question(code, Some(racks), "rotate", MIB), us);
+        question.options.grouping = Some(GroupingRule::Authors);
+        let cau = update_traffic::count(&question, trace).unwrap().schemes["cau"];
+        let found = (cau.commit, cau.grouping);
+        assert_eq!(found, (Some(commit), Some(grouping)), "{code} u_s {us}");
+    }
+}
+
 #[test]
 fn wdev_1_costs_what_the_setting_of_rackcu_says_under_each_scheme() {
     let Some(trace) = open("msr/wdev_1.csv") else {

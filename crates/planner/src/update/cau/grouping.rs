@@ -32,8 +32,6 @@ pub struct Grouping {
 
 /// Decides whether and how to group a stripe whose data chunks `updated` were committed together.
 ///
-/// Ties go to the rack and the chunk that come first in the stripe.
-///
 /// # Panics
 /// When a chunk is not one of the stripe's data chunks.
 pub fn group(
@@ -42,82 +40,133 @@ pub fn group(
     updated: &[ChunkIndex],
     rule: GroupingRule,
 ) -> Option<Grouping> {
-    let least = match rule {
-        GroupingRule::Algorithm1 => 1,
-        GroupingRule::Authors => 0,
-    };
-    let into = destination(stripe, topology, updated, rule)?;
-    let mut sources: Vec<RackId> = Vec::new();
-    for &chunk in updated {
-        let rack = topology.rack_of(stripe.node_of(chunk));
-        sources.extend(rack.filter(|rack| *rack != into && !sources.contains(rack)));
+    let racks = Racks::of(stripe, topology, updated);
+    match rule {
+        GroupingRule::Algorithm1 => by_algorithm_1(&racks),
+        GroupingRule::Authors => by_authors(&racks),
     }
+}
+
+/// Algorithm 1 as printed: the rack with most updated chunks takes those of the other rack that
+/// gains most, if it gains. Ties go to the rack whose first updated chunk comes first in the stripe.
+fn by_algorithm_1(racks: &Racks<'_>) -> Option<Grouping> {
+    let mut by_first_chunk: Vec<RackId> = Vec::new();
+    for &chunk in racks.updated {
+        let rack = racks.rack_of(chunk);
+        by_first_chunk.extend(rack.filter(|rack| !by_first_chunk.contains(rack)));
+    }
+    let into = first_with_most(&by_first_chunk, |rack| racks.updated_in(rack).count())?;
+    let others = by_first_chunk.into_iter().filter(|&rack| rack != into);
     let mut best: Option<Grouping> = None;
-    for from in sources {
-        let Some(found) = exchange(stripe, topology, updated, from, into) else {
+    for from in others {
+        let Some(found) = racks.exchange(racks.updated_in(from), into) else {
             continue;
         };
-        if found.gain >= best.as_ref().map_or(least, |best| best.gain + 1) {
+        if found.gain >= best.as_ref().map_or(1, |best| best.gain + 1) {
             best = Some(found);
         }
     }
     best
 }
 
-/// The rack that chunks are brought into: that with most updated chunks, or for a lone one under the
-/// authors' rule that with most parity chunks.
-fn destination(
-    stripe: &Stripe<'_>,
-    topology: &Topology,
-    updated: &[ChunkIndex],
-    rule: GroupingRule,
-) -> Option<RackId> {
-    let votes: Vec<ChunkIndex> = match (rule, updated) {
-        (GroupingRule::Authors, [_]) => stripe.geometry.parity_chunks().collect(),
-        _ => updated.to_vec(),
-    };
-    let rack = |&chunk: &ChunkIndex| topology.rack_of(stripe.node_of(chunk));
-    let racks: Vec<RackId> = votes.iter().filter_map(rack).collect();
-    let count = |rack| racks.iter().filter(|other| **other == rack).count();
-    // The last of several maxima is taken, so the first rack must be looked at last.
+/// What the authors' program does. The rack with most updated chunks takes those of the other rack
+/// with fewest, unless the exchange costs more than the next commit of the same chunks spares. A
+/// lone chunk in a rack without parity goes to the rack with most parity, whatever that costs: each
+/// later commit of it spares the transfer there. Ties go to the rack with the least number.
+fn by_authors(racks: &Racks<'_>) -> Option<Grouping> {
+    let updated_count = |rack: RackId| racks.updated_in(rack).count();
+    let parity_count = |rack: RackId| racks.parity_in(rack).count();
+    let into = first_with_most(&racks.all, updated_count)?;
+    let others = racks.all.iter().copied().filter(|&rack| rack != into);
+    let from = others
+        .filter(|&rack| updated_count(rack) > 0)
+        .min_by_key(|&rack| updated_count(rack));
+    match (from, racks.updated) {
+        (Some(from), _) => racks
+            .exchange(racks.updated_in(from), into)
+            .filter(|found| found.gain >= 0),
+        (None, &[lone]) if parity_count(into) == 0 => {
+            let with_parity = first_with_most(&racks.all, parity_count)?;
+            racks.exchange(std::iter::once(lone), with_parity)
+        }
+        (None, _) => None,
+    }
+}
+
+/// The first of the racks of which `count` is greatest.
+fn first_with_most(racks: &[RackId], count: impl Fn(RackId) -> usize) -> Option<RackId> {
+    // `max_by_key` takes the last of several maxima.
     racks.iter().copied().rev().max_by_key(|&rack| count(rack))
 }
 
-/// All updated chunks of rack `from` for as many others of rack `into`, if it has so many.
-fn exchange(
-    stripe: &Stripe<'_>,
-    topology: &Topology,
-    updated: &[ChunkIndex],
-    from: RackId,
-    into: RackId,
-) -> Option<Grouping> {
-    let rack = |chunk: ChunkIndex| topology.rack_of(stripe.node_of(chunk));
-    let mut places = stripe
-        .geometry
-        .data_chunks()
-        .filter(|&chunk| rack(chunk) == Some(into) && !updated.contains(&chunk));
-    let mut placement = stripe.placement.to_vec();
-    let mut swaps = Vec::new();
-    for &updated in updated.iter().filter(|&&chunk| rack(chunk) == Some(from)) {
-        let other = places.next()?;
-        placement.swap(updated.at(), other.at());
-        swaps.push(Swap { updated, other });
+/// Where the chunks of a stripe are, and which of them were committed together.
+struct Racks<'a> {
+    stripe: &'a Stripe<'a>,
+    topology: &'a Topology,
+    updated: &'a [ChunkIndex],
+    /// Racks that have chunks of the stripe, in the order of their numbers.
+    all: Vec<RackId>,
+}
+
+impl<'a> Racks<'a> {
+    fn of(stripe: &'a Stripe<'a>, topology: &'a Topology, updated: &'a [ChunkIndex]) -> Self {
+        let of_nodes = stripe.placement.iter();
+        let mut all: Vec<RackId> = of_nodes.filter_map(|&n| topology.rack_of(n)).collect();
+        all.sort_unstable();
+        all.dedup();
+        Self {
+            stripe,
+            topology,
+            updated,
+            all,
+        }
     }
-    let after = Stripe {
-        placement: &placement,
-        ..*stripe
-    };
-    let crossing = |stripe: &Stripe<'_>| {
-        let spread = Spread::of_chunks(stripe, topology, updated);
-        i64::from(spread.direct_rows())
-    };
-    let moved_rows = (2 * swaps.len() * stripe.code.sub_chunks()) as u32;
-    let gain = crossing(stripe) - crossing(&after) - i64::from(moved_rows);
-    Some(Grouping {
-        swaps,
-        placement,
-        gain,
-    })
+
+    fn rack_of(&self, chunk: ChunkIndex) -> Option<RackId> {
+        self.topology.rack_of(self.stripe.node_of(chunk))
+    }
+
+    fn updated_in(&self, rack: RackId) -> impl Iterator<Item = ChunkIndex> {
+        let chunks = self.updated.iter().copied();
+        chunks.filter(move |&chunk| self.rack_of(chunk) == Some(rack))
+    }
+
+    fn parity_in(&self, rack: RackId) -> impl Iterator<Item = ChunkIndex> {
+        let chunks = self.stripe.geometry.parity_chunks();
+        chunks.filter(move |&chunk| self.rack_of(chunk) == Some(rack))
+    }
+
+    /// The chunks `moved` for as many data chunks of rack `into` that were not updated, the first of
+    /// the stripe; none if it has not so many.
+    fn exchange(&self, moved: impl Iterator<Item = ChunkIndex>, into: RackId) -> Option<Grouping> {
+        let stripe = self.stripe;
+        let is_free = |&chunk: &ChunkIndex| {
+            self.rack_of(chunk) == Some(into) && !self.updated.contains(&chunk)
+        };
+        let mut free = stripe.geometry.data_chunks().filter(is_free);
+        let mut placement = stripe.placement.to_vec();
+        let mut swaps = Vec::new();
+        for updated in moved {
+            let other = free.next()?;
+            placement.swap(updated.at(), other.at());
+            swaps.push(Swap { updated, other });
+        }
+        let after = Stripe {
+            placement: &placement,
+            ..*stripe
+        };
+        let crossing = |stripe: &Stripe<'_>| {
+            let spread = Spread::of_chunks(stripe, self.topology, self.updated);
+            i64::from(spread.direct_rows())
+        };
+        let moved_rows = (2 * swaps.len() * stripe.code.sub_chunks()) as u32;
+        let gain = crossing(stripe) - crossing(&after) - i64::from(moved_rows);
+        Some(Grouping {
+            swaps,
+            placement,
+            gain,
+        })
+    }
 }
 
 /// Plans the exchanges: each chunk is read whole and written at its new node.
