@@ -1,37 +1,18 @@
 //! Experiments of the source papers, each run by its id.
 //!
-//! An experiment is one file here and its line in [`registry`]. A [`Session`] gives it everything
+//! A folder has the experiments of one paper; each has its line in [`registry`]. A [`Session`] gives it everything
 //! outside: a directory, traces, a cluster. It returns a [`Report`]. The command line prints and
 //! saves it.
 
-mod cache_run;
-mod cau_f5;
-mod cod_f51;
-mod cod_f52;
-mod cod_f53;
-mod cod_f54;
-mod cod_f55;
-mod cod_f56;
-mod cod_f57;
-mod cod_t32;
-mod cod_t51;
+mod cau;
+mod codfs;
 mod cross_rack;
 mod ear;
 mod ecpipe;
-mod replay_run;
+mod rackcu;
 mod report;
-mod reserve_run;
 mod session;
-mod twe_1;
-mod twe_2;
-mod twe_3;
-mod twe_4;
-mod twe_5;
-mod twe_files;
-mod twe_load;
-mod twe_run;
-mod twe_shapes;
-mod update_run;
+mod tween;
 
 pub use ear::{EncodeBench, EncodeTime, EncodeTrial, Encodings, PutTime, SegmentPlaces};
 pub use ecpipe::{
@@ -72,27 +53,27 @@ impl Experiment {
 /// All experiments, by paper and figure.
 pub fn registry() -> &'static [Experiment] {
     &[
-        cau_f5::EXPERIMENT,
-        cross_rack::F8,
-        cross_rack::F9,
-        cross_rack::F10,
-        cross_rack::F11,
-        cross_rack::F12,
-        cross_rack::F13,
-        cross_rack::F14,
-        cod_t32::EXPERIMENT,
-        cod_f51::EXPERIMENT,
-        cod_f52::EXPERIMENT,
-        cod_t51::EXPERIMENT,
-        cod_f53::EXPERIMENT,
-        cod_f54::EXPERIMENT,
-        cod_f55::EXPERIMENT,
-        cod_f56::EXPERIMENT,
-        cod_f57::EXPERIMENT,
-        cross_rack::A1,
-        cross_rack::A2,
-        cross_rack::A3,
-        cross_rack::EXAMPLE,
+        cau::f5::EXPERIMENT,
+        cau::traffic::F8,
+        cau::traffic::F9,
+        cau::traffic::F10,
+        cau::throughput::F11,
+        cau::throughput::F12,
+        cau::throughput::F13,
+        cau::throughput::F14,
+        codfs::t32::EXPERIMENT,
+        codfs::f51::EXPERIMENT,
+        codfs::f52::EXPERIMENT,
+        codfs::t51::EXPERIMENT,
+        codfs::f53::EXPERIMENT,
+        codfs::f54::EXPERIMENT,
+        codfs::f55::EXPERIMENT,
+        codfs::f56::EXPERIMENT,
+        codfs::f57::EXPERIMENT,
+        rackcu::traffic::A1,
+        rackcu::traffic::A2,
+        rackcu::traffic::A3,
+        rackcu::example::EXAMPLE,
         ecpipe::F8A,
         ecpipe::F8B,
         ecpipe::F8C,
@@ -105,13 +86,13 @@ pub fn registry() -> &'static [Experiment] {
         ecpipe::F9,
         ecpipe::A2,
         ecpipe::F11,
-        cross_rack::B1,
-        cross_rack::B2,
-        twe_1::EXPERIMENT,
-        twe_2::EXPERIMENT,
-        twe_3::EXPERIMENT,
-        twe_4::EXPERIMENT,
-        twe_5::EXPERIMENT,
+        rackcu::throughput::B1,
+        rackcu::throughput::B2,
+        tween::volumes::EXPERIMENT,
+        tween::groups::EXPERIMENT,
+        tween::fullness::EXPERIMENT,
+        tween::speed::EXPERIMENT,
+        tween::single_device::EXPERIMENT,
         ear::B1,
         ear::F13A,
         ear::F13B,

@@ -1,15 +1,7 @@
 //! Experiments that count the cross-rack traffic of update schemes: those of CAU (section 5.1) and
-//! of `RackCU` (section V-B). Shared parts are here: the volumes, and one count of a volume.
+//! of `RackCU` (section V-B). Their shared parts are here: the volumes, and one count of a volume.
 
-mod cau;
-mod example;
-mod rackcu;
-mod testbed;
-
-pub(super) use cau::{F8, F9, F10};
-pub(super) use example::EXAMPLE;
-pub(super) use rackcu::{A1, A2, A3};
-pub(super) use testbed::{B1, B2, F11, F12, F13, F14};
+pub(super) mod testbed;
 
 use super::{Finding, Session};
 use crate::error::LabError;
@@ -26,8 +18,8 @@ const NEAR_POINTS: f64 = 10.0;
 type Requests = Box<dyn Iterator<Item = Result<Request, LabError>>>;
 
 /// One volume as an experiment replays it.
-struct Subject {
-    volume: &'static Volume,
+pub(super) struct Subject {
+    pub(super) volume: &'static Volume,
     /// One of how many of the volume's writes are made; none for a trace.
     one_in: Option<u64>,
 }
@@ -35,7 +27,7 @@ struct Subject {
 impl Subject {
     /// The volume's trace if there is a whole one, or else its calibrated workload with at most as
     /// many writes as the scale allows.
-    fn new(session: &Session<'_>, volume: &'static Volume) -> Result<Self, LabError> {
+    pub(super) fn new(session: &Session<'_>, volume: &'static Volume) -> Result<Self, LabError> {
         let one_in = match session.trace(&trace_path(volume))? {
             Some(_) => None,
             None => Some(one_in(session, volume)?),
@@ -53,7 +45,11 @@ impl Subject {
     }
 
     /// Counts schemes on this volume.
-    fn count(&self, session: &Session<'_>, setting: &Setting) -> Result<Counts, LabError> {
+    pub(super) fn count(
+        &self,
+        session: &Session<'_>,
+        setting: &Setting,
+    ) -> Result<Counts, LabError> {
         let question = Question {
             trace: self.volume.name.to_owned(),
             code: setting
@@ -75,17 +71,17 @@ impl Subject {
     }
 }
 
-type Counts = BTreeMap<&'static str, SchemeTraffic>;
+pub(super) type Counts = BTreeMap<&'static str, SchemeTraffic>;
 
 /// The counted traffic.
 #[derive(Clone, Copy)]
-struct Setting {
-    code: &'static str,
-    racks: Option<u32>,
-    layout: &'static str,
-    chunk_bytes: u64,
-    schemes: &'static [&'static str],
-    options: Options,
+pub(super) struct Setting {
+    pub(super) code: &'static str,
+    pub(super) racks: Option<u32>,
+    pub(super) layout: &'static str,
+    pub(super) chunk_bytes: u64,
+    pub(super) schemes: &'static [&'static str],
+    pub(super) options: Options,
 }
 
 fn trace_path(volume: &Volume) -> String {
@@ -109,7 +105,10 @@ fn one_in(session: &Session<'_>, volume: &Volume) -> Result<u64, LabError> {
 
 /// A number of volumes, from those with few writes to those with many, and `wdev_1` and `rsrch_1`,
 /// for which whole traces may exist.
-fn spread_volumes(session: &Session<'_>, count: usize) -> Result<Vec<Subject>, LabError> {
+pub(super) fn spread_volumes(
+    session: &Session<'_>,
+    count: usize,
+) -> Result<Vec<Subject>, LabError> {
     let count = session.scale.pick(4, count, count).min(VOLUMES.len());
     let mut chosen: Vec<&'static Volume> = ["wdev_1", "rsrch_1"]
         .into_iter()
@@ -128,7 +127,7 @@ fn spread_volumes(session: &Session<'_>, count: usize) -> Result<Vec<Subject>, L
 }
 
 /// Differences from the papers.
-fn scaled(session: &Session<'_>, subjects: &[Subject], papers: &str) -> Vec<String> {
+pub(super) fn scaled(session: &Session<'_>, subjects: &[Subject], papers: &str) -> Vec<String> {
     let made = subjects.iter().filter(|subject| subject.one_in.is_some());
     vec![
         format!(
@@ -147,12 +146,12 @@ fn scaled(session: &Session<'_>, subjects: &[Subject], papers: &str) -> Vec<Stri
 }
 
 /// By how many per cent `ours` is less than `other`.
-fn saving_pct(ours: u64, other: u64) -> f64 {
+pub(super) fn saving_pct(ours: u64, other: u64) -> f64 {
     100.0 * (1.0 - ours as f64 / other.max(1) as f64)
 }
 
 /// The mean of savings, beside the paper's.
-fn mean_finding(what: impl Into<String>, savings: &[f64], paper_pct: f64) -> Finding {
+pub(super) fn mean_finding(what: impl Into<String>, savings: &[f64], paper_pct: f64) -> Finding {
     let mean = savings.iter().sum::<f64>() / savings.len().max(1) as f64;
     let near = (mean - paper_pct).abs() <= NEAR_POINTS;
     let finding = Finding::number(what, mean, " %", format!("{paper_pct:.1} %"));
@@ -168,7 +167,7 @@ fn mean_finding(what: impl Into<String>, savings: &[f64], paper_pct: f64) -> Fin
 }
 
 /// Runs a step of an experiment for each subject, and shows how far it is.
-fn each<T>(
+pub(super) fn each<T>(
     session: &Session<'_>,
     subjects: &[Subject],
     mut step: impl FnMut(&Subject) -> Result<T, LabError>,

@@ -12,14 +12,14 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeSet;
 
-pub(in super::super) const C1: Experiment = Experiment {
+pub(in crate::experiments) const C1: Experiment = Experiment {
     id: "EAR-C1",
     parts: "",
     title: "share of replicas in each rack",
     run: run_c1,
 };
 
-pub(in super::super) const C2: Experiment = Experiment {
+pub(in crate::experiments) const C2: Experiment = Experiment {
     id: "EAR-C2",
     parts: "",
     title: "read hotness against file size",

@@ -12,7 +12,7 @@ use gabion_planner::placement::ParityPlaces;
 
 macro_rules! figure {
     ($name:ident, $letter:literal, $title:literal, $part:path) => {
-        pub(in super::super) const $name: Experiment = Experiment {
+        pub(in crate::experiments) const $name: Experiment = Experiment {
             id: concat!("EAR-F13", $letter),
             parts: "",
             title: $title,

@@ -18,7 +18,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
 
-pub(in super::super) const EXPERIMENT: Experiment = Experiment {
+pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
     id: "EAR-LAYOUTS",
     parts: "",
     title: "draws, broken rack limits, and chunks across racks",

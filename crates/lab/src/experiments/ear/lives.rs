@@ -9,7 +9,7 @@ use gabion_layout::RackId;
 use gabion_planner::repair::fewest_crossing_chunks;
 use std::collections::BTreeMap;
 
-pub(in super::super) const EXPERIMENT: Experiment = Experiment {
+pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
     id: "EAR-LIVES",
     parts: "",
     title: "mean time to data loss by layout",

@@ -15,7 +15,7 @@ use gabion_planner::PlanError;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-pub(in super::super) const EXPERIMENT: Experiment = Experiment {
+pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
     id: "EAR-B1",
     parts: "",
     title: "the model of links against encodings on a testbed",

@@ -9,7 +9,7 @@ use gabion_planner::PlanError;
 use gabion_planner::repair::{LinkWeights, weighted_path, weighted_path_by_extension};
 use std::time::Instant;
 
-pub(in super::super) const A2: Experiment = Experiment {
+pub(in crate::experiments) const A2: Experiment = Experiment {
     id: "ECP-A2",
     parts: "",
     title: "search for weighted paths: time and exactness (section 4.3)",

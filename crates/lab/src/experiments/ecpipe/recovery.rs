@@ -10,13 +10,13 @@ use crate::error::LabError;
 use gabion_plan::StepOrder;
 use gabion_planner::repair::Scheme;
 
-pub(in super::super) const F8E: Experiment = Experiment {
+pub(in crate::experiments) const F8E: Experiment = Experiment {
     id: "ECP-8e",
     parts: "",
     title: "full-node recovery against requestors (Figure 8e)",
     run: requestors,
 };
-pub(in super::super) const F11: Experiment = Experiment {
+pub(in crate::experiments) const F11: Experiment = Experiment {
     id: "ECP-11",
     parts: "",
     title: "pipelining by whole chunks and by slices (Figure 11)",

@@ -9,19 +9,19 @@ use super::{
 use crate::error::LabError;
 use gabion_planner::repair::Scheme;
 
-pub(in super::super) const F8G: Experiment = Experiment {
+pub(in crate::experiments) const F8G: Experiment = Experiment {
     id: "ECP-8g",
     parts: "",
     title: "cyclic and basic pipelining over a slow edge (Figure 8g)",
     run: slow_edge,
 };
-pub(in super::super) const F8H: Experiment = Experiment {
+pub(in crate::experiments) const F8H: Experiment = Experiment {
     id: "ECP-8h",
     parts: "",
     title: "rack-aware pipelining over slow uplinks (Figure 8h)",
     run: racks,
 };
-pub(in super::super) const F9: Experiment = Experiment {
+pub(in crate::experiments) const F9: Experiment = Experiment {
     id: "ECP-9",
     parts: "",
     title: "weighted paths over regions (Figure 9)",

@@ -1,0 +1,288 @@
+//! CAU-F11 to CAU-F14: update throughput of CAU against updates by delta and PARIX, by the gateway's rate,
+//! on disks that are written through, by the number of stripes that may wait, and over regions (CAU
+//! sections 5.2 and 5.3).
+
+use crate::error::LabError;
+use crate::experiments::cross_rack::testbed::{
+    Contender, DEPTH, Round, gains, mean_finding, plot, race, scaled, sources, volume,
+};
+use crate::experiments::{
+    Experiment, Finding, Report, Scale, Session, TestbedLimits, TestbedSetting, Throughput,
+};
+use crate::plot::{Chart, Plot};
+use gabion_layout::{AppendSpec, UpdateScheme};
+use std::path::PathBuf;
+
+pub(in crate::experiments) const F11: Experiment = Experiment {
+    id: "CAU-F11",
+    parts: "",
+    title: "update throughput of CAU by the rate between racks",
+    run: run_f11,
+};
+
+pub(in crate::experiments) const F12: Experiment = Experiment {
+    id: "CAU-F12",
+    parts: "",
+    title: "the same on disks that are written through",
+    run: run_f12,
+};
+
+pub(in crate::experiments) const F13: Experiment = Experiment {
+    id: "CAU-F13",
+    parts: "",
+    title: "update throughput of CAU by the number of stripes that may wait",
+    run: run_f13,
+};
+
+pub(in crate::experiments) const F14: Experiment = Experiment {
+    id: "CAU-F14",
+    parts: "",
+    title: "update throughput of CAU over four regions",
+    run: run_f14,
+};
+
+/// Of the paper's rates to ours: its nodes had processors each, and ours share two.
+const SLOWER: u64 = 25;
+const VOLUMES: [&str; 4] = ["wdev_1", "wdev_3", "rsrch_1", "src2_1"];
+/// What volumes are cut into.
+const ADDRESSED_BYTES: u64 = 1 << 20;
+/// The chunk size on the cluster instead, so that an update takes a sixteenth of the time.
+const CHUNK_BYTES: u64 = 64 << 10;
+/// The goal on `wdev_1` when 100 stripes may wait.
+const GOAL: f64 = 1.4;
+
+fn contenders() -> Vec<Contender> {
+    vec![
+        Contender::usual("by delta (plr)", UpdateScheme::Plr),
+        Contender::usual("cau", UpdateScheme::Cau),
+        Contender::usual("parix", UpdateScheme::Parix),
+    ]
+}
+
+/// A volume on three racks of three nodes behind a gateway of the paper's rate over ours.
+fn gateway(name: &'static str, paper_mbit_per_s: u64, is_in_memory: bool) -> Round {
+    Round {
+        name: format!("{name}, {} Mbit/s", paper_mbit_per_s / SLOWER),
+        volume: volume(name),
+        addressed_bytes: ADDRESSED_BYTES,
+        data_chunk_count: 6,
+        setting: TestbedSetting {
+            directory: PathBuf::new(),
+            rack_count: 3,
+            nodes_per_rack: 3,
+            limits: TestbedLimits::Uplinks {
+                bytes_per_s: paper_mbit_per_s * 1_000_000 / 8 / SLOWER,
+            },
+            is_in_memory,
+            code: "rs(6,3)".to_owned(),
+            chunk_bytes: CHUNK_BYTES,
+            depth: DEPTH,
+        },
+        contenders: contenders(),
+    }
+}
+
+fn run_f11(session: &Session<'_>) -> Result<Report, LabError> {
+    let rounds = by_rate(session, &[500, 1_000, 2_000], true);
+    run_gateways(session, "CAU-F11", &rounds, [1.418, 1.514])
+}
+
+fn run_f12(session: &Session<'_>) -> Result<Report, LabError> {
+    let rounds = by_rate(session, &[500, 2_000], false);
+    let mut report = run_gateways(session, "CAU-F12", &rounds, [1.296, 1.291])?;
+    report.scaled.push(
+        "records are synced before they are acknowledged, which is what O_SYNC is for; reads may be \
+         served from memory, since stores do not read with O_DIRECT"
+            .to_owned(),
+    );
+    Ok(report)
+}
+
+/// Rounds for all volumes and rates, or for the first of both.
+fn by_rate(session: &Session<'_>, rates: &[u64], is_in_memory: bool) -> Vec<Round> {
+    let is_quick = session.scale == Scale::Quick;
+    let volumes = &VOLUMES[..if is_quick { 1 } else { VOLUMES.len() }];
+    let rates = &rates[..if is_quick { 1 } else { rates.len() }];
+    let pairs = volumes
+        .iter()
+        .flat_map(|name| rates.iter().map(move |rate| (*name, *rate)));
+    pairs
+        .map(|(name, rate)| gateway(name, rate, is_in_memory))
+        .collect()
+}
+
+fn run_gateways(
+    session: &Session<'_>,
+    id: &str,
+    rounds: &[Round],
+    paper: [f64; 2],
+) -> Result<Report, LabError> {
+    let mut report = begin(session, &VOLUMES, "RS(6,3) on 3 racks of 3 nodes", rounds)?;
+    let measured = race(session, &mut report, rounds)?;
+    compare(&mut report, rounds, &measured, paper);
+    let title = "Update throughput of CAU and PARIX";
+    report.plots.push(plot(id, title, rounds, &measured));
+    Ok(report)
+}
+
+/// Means and single gains of CAU, and the goal on `wdev_1`.
+fn compare(report: &mut Report, rounds: &[Round], measured: &[Vec<Throughput>], paper: [f64; 2]) {
+    for ((at, other), paper) in [(0, "updates by delta"), (2, "PARIX")]
+        .into_iter()
+        .zip(paper)
+    {
+        let gains = gains(measured, 1, at);
+        let what = format!("CAU over {other}, mean");
+        report.findings.push(mean_finding(&what, &gains, paper));
+        for (round, gain) in rounds.iter().zip(gains) {
+            let what = format!("CAU over {other}, {}", round.name);
+            let finding = Finding::number(what, gain, "x", "on average as above");
+            report.findings.push(finding);
+        }
+    }
+    if let Some(first) = gains(measured, 1, 0).first() {
+        let what = format!("CAU over updates by delta, u_s = 100, {}", rounds[0].name);
+        let finding = Finding::number(what, *first, "x", format!("goal: {GOAL}x"));
+        report.findings.push(finding.reached(*first >= GOAL));
+    }
+}
+
+fn run_f13(session: &Session<'_>) -> Result<Report, LabError> {
+    const WAITING: [u64; 6] = [2, 5, 10, 20, 50, 100];
+    let waiting: &[u64] = session.scale.pick(&[2, 100], &WAITING, &WAITING);
+    let names = &VOLUMES[..session.scale.pick(1, 4, 4)];
+    let contender = |&stripes_max: &u64| Contender {
+        name: format!("cau, u_s = {stripes_max}"),
+        scheme: UpdateScheme::Cau,
+        append: Some(AppendSpec {
+            stripes_max,
+            ..AppendSpec::default()
+        }),
+    };
+    let baseline = Contender::usual("by delta (plr)", UpdateScheme::Plr);
+    let round = |name: &&'static str| Round {
+        contenders: [baseline.clone()]
+            .into_iter()
+            .chain(waiting.iter().map(contender))
+            .collect(),
+        ..gateway(name, 500, true)
+    };
+    let rounds: Vec<Round> = names.iter().map(round).collect();
+    let mut report = begin(session, names, "RS(6,3) on 3 racks of 3 nodes", &rounds)?;
+    report.scaled.push(
+        "u_s is each primary's: nine primaries together let up to nine times as many stripes wait"
+            .to_owned(),
+    );
+    let measured = race(session, &mut report, &rounds)?;
+    let most = waiting.len();
+    for (round, throughs) in rounds.iter().zip(&measured) {
+        let of = |at: usize| throughs[0].seconds / throughs[at].seconds;
+        let what = format!("CAU over updates by delta, u_s = 100, {}", round.name);
+        let finding = Finding::number(what, of(most), "x", "above 1");
+        report.findings.push(finding.reached(of(most) > 1.0));
+        let what = format!("u_s = 100 over u_s = 2, {}", round.name);
+        let rise = of(most) / of(1);
+        report
+            .findings
+            .push(Finding::number(what, rise, "x", "rises, flat past 10"));
+    }
+    report.plots.push(Plot {
+        name: "CAU-F13".to_owned(),
+        title: "Update throughput of CAU by stripes that may wait".to_owned(),
+        x_label: "u_s".to_owned(),
+        y_label: "of the baseline's".to_owned(),
+        chart: Chart::Bars {
+            categories: waiting.iter().map(ToString::to_string).collect(),
+            series: rounds
+                .iter()
+                .zip(&measured)
+                .map(|(round, throughs)| {
+                    let gain = |at: usize| throughs[0].seconds / throughs[at].seconds;
+                    (round.name.clone(), (1..throughs.len()).map(gain).collect())
+                })
+                .collect(),
+        },
+    });
+    Ok(report)
+}
+
+fn run_f14(session: &Session<'_>) -> Result<Report, LabError> {
+    const PAPER: [[f64; 2]; 2] = [[1.315, 1.324], [1.249, 1.338]];
+    /// Within a region, and between two of them: the pattern of the paper's Table 1.
+    const INNER_TO_CROSS: f64 = 11.3;
+    const CROSS_BYTES_PER_S: u64 = 10_000_000 / 8;
+    let names = &VOLUMES[..session.scale.pick(1, 2, 2)];
+    let round = |name: &&'static str| Round {
+        name: (*name).to_owned(),
+        data_chunk_count: 12,
+        addressed_bytes: 512 << 10,
+        setting: TestbedSetting {
+            rack_count: 4,
+            nodes_per_rack: 4,
+            limits: TestbedLimits::Regions {
+                inner_bytes_per_s: (CROSS_BYTES_PER_S as f64 * INNER_TO_CROSS) as u64,
+                cross_bytes_per_s: CROSS_BYTES_PER_S,
+            },
+            code: "rs(12,4)".to_owned(),
+            chunk_bytes: 64 << 10,
+            ..gateway(name, 500, true).setting
+        },
+        ..gateway(name, 500, true)
+    };
+    let rounds: Vec<Round> = names.iter().map(round).collect();
+    let deployed = "RS(12,4) on 4 regions of 4 nodes, 10 Mbit/s from each region to each other one and \
+                    11.3 times as much within";
+    let mut report = begin(session, names, deployed, &rounds)?;
+    let measured = race(session, &mut report, &rounds)?;
+    for ((round, throughs), paper) in rounds.iter().zip(&measured).zip(PAPER) {
+        for ((at, other), paper) in [(0, "updates by delta"), (2, "PARIX")]
+            .into_iter()
+            .zip(paper)
+        {
+            let gain = throughs[at].seconds / throughs[1].seconds;
+            let what = format!("CAU over {other}, {}", round.name);
+            report
+                .findings
+                .push(mean_finding(&what, &[gain], paper).because(
+                    "a volume whose writes are of few chunks has its replicas go from one region to one other, \
+                     and that link is as busy under PARIX, which uses more links besides",
+                ));
+        }
+    }
+    let title = "Update throughput of CAU and PARIX over regions";
+    report
+        .plots
+        .push(plot("CAU-F14", title, &rounds, &measured));
+    Ok(report)
+}
+
+fn begin(
+    session: &Session<'_>,
+    names: &[&str],
+    deployed: &str,
+    rounds: &[Round],
+) -> Result<Report, LabError> {
+    let mut scaled = scaled(session, SLOWER);
+    if let Some(round) = rounds.first() {
+        scaled.push(format!(
+            "volumes are cut into chunks of {} KiB as in the paper, each of which is {} KiB on the cluster; \
+             CAU has one interim replica and moves no chunks between racks",
+            round.addressed_bytes >> 10,
+            round.setting.chunk_bytes >> 10
+        ));
+        if round.setting.is_in_memory {
+            scaled.push(
+                "nodes store in memory, in place of the paper's buffered writes, so that links are the limit"
+                    .to_owned(),
+            );
+        }
+    }
+    Ok(Report {
+        setting: vec![format!(
+            "{deployed}, each node its own network namespace; {}; whole chunks",
+            sources(session, names)?
+        )],
+        scaled,
+        ..Report::default()
+    })
+}

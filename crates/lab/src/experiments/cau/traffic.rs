@@ -1,0 +1,319 @@
+//! CAU-F8, CAU-F9 and CAU-F10: cross-rack update traffic of CAU against the baseline and PARIX, of
+//! its commits' variants, and what data grouping spares (CAU section 5.1).
+
+use crate::error::LabError;
+use crate::experiments::cross_rack::{
+    Counts, Setting, Subject, each, mean_finding, saving_pct, scaled, spread_volumes,
+};
+use crate::experiments::{Experiment, Finding, Report, Session, Table};
+use crate::plot::{Chart, Plot};
+use crate::update_traffic::{Options, SchemeTraffic};
+use gabion_layout::GroupingRule;
+
+pub(in crate::experiments) const F8: Experiment = Experiment {
+    id: "CAU-F8",
+    parts: "",
+    title: "cross-rack update traffic of the baseline, PARIX and CAU",
+    run: run_f8,
+};
+
+pub(in crate::experiments) const F9: Experiment = Experiment {
+    id: "CAU-F9",
+    parts: "",
+    title: "data-delta, parity-delta and selective commits",
+    run: run_f9,
+};
+
+pub(in crate::experiments) const F10: Experiment = Experiment {
+    id: "CAU-F10",
+    parts: "",
+    title: "what data grouping spares",
+    run: run_f10,
+};
+
+/// Volumes of the paper's figures.
+const VOLUME_COUNT: usize = 20;
+
+const DEFAULTS: Options = Options {
+    stripes_max: 100,
+    replicas: 1,
+    grouping: Some(GroupingRule::Authors),
+};
+
+/// The paper's second configuration, named RS(16,12) there.
+const WIDE: Setting = Setting {
+    code: "rs(12,4)",
+    racks: Some(4),
+    layout: "random",
+    chunk_bytes: 1 << 20,
+    schemes: &["baseline", "parix", "cau"],
+    options: DEFAULTS,
+};
+
+/// Its first, named RS(9,6) there.
+const NARROW: Setting = Setting {
+    code: "rs(6,3)",
+    racks: Some(3),
+    ..WIDE
+};
+
+const PLACED: &str = "the paper says which volumes have the highest and lowest locality only in \
+     part; ours are spread over all sizes. Grouping is by the authors' rule";
+
+fn total(counts: &Counts, scheme: &str) -> u64 {
+    counts[scheme].cross_rack_chunks
+}
+
+fn begin(setting: &str, session: &Session<'_>, subjects: &[Subject]) -> Report {
+    Report {
+        setting: vec![
+            setting.to_owned(),
+            "every stripe on its own random order of the nodes; chunks of 1 MiB, updated as a whole; \
+             one interim replica"
+                .to_owned(),
+        ],
+        scaled: scaled(session, subjects, PLACED),
+        ..Report::default()
+    }
+}
+
+fn names(subjects: &[Subject]) -> Vec<String> {
+    let names = subjects
+        .iter()
+        .map(|subject| subject.volume.name.to_owned());
+    names.collect()
+}
+
+fn run_f8(session: &Session<'_>) -> Result<Report, LabError> {
+    let subjects = spread_volumes(session, VOLUME_COUNT)?;
+    let mut report = begin("u_s = 100, with data grouping", session, &subjects);
+    for (setting, name, baseline_pct, parix_pct) in [
+        (NARROW, "RS(6,3), 3 racks", 48.4, 51.4),
+        (WIDE, "RS(12,4), 4 racks", 60.9, 63.4),
+    ] {
+        let counts = each(session, &subjects, |subject| {
+            subject.count(session, &setting)
+        })?;
+        let columns = [
+            "volume", "baseline", "PARIX", "CAU", "replica", "commit", "grouping",
+        ];
+        let mut table = Table::new(format!("Chunks across racks, {name}"), &columns);
+        for (subject, counts) in subjects.iter().zip(&counts) {
+            let cau = counts["cau"];
+            table.row([
+                subject.volume.name.into(),
+                total(counts, "baseline").into(),
+                total(counts, "parix").into(),
+                cau.cross_rack_chunks.into(),
+                cau.replica.unwrap_or(0).into(),
+                cau.commit.unwrap_or(0).into(),
+                cau.grouping.unwrap_or(0).into(),
+            ]);
+        }
+        report.tables.push(table);
+        for (other, paper_pct) in [("baseline", baseline_pct), ("parix", parix_pct)] {
+            let saved = |counts: &Counts| saving_pct(total(counts, "cau"), total(counts, other));
+            let savings: Vec<f64> = counts.iter().map(saved).collect();
+            let what = format!("CAU sends less than {other}, {name}, mean");
+            report
+                .findings
+                .push(mean_finding(what, &savings, paper_pct));
+        }
+        let share = |scheme: &str| {
+            let of_parix = |counts: &Counts| {
+                total(counts, scheme) as f64 / total(counts, "parix").max(1) as f64
+            };
+            (scheme.to_owned(), counts.iter().map(of_parix).collect())
+        };
+        report.plots.push(Plot {
+            name: format!("CAU-F8-{}", setting.racks.unwrap_or(0)),
+            title: format!("Cross-rack update traffic, {name}"),
+            x_label: "volume".to_owned(),
+            y_label: "of PARIX".to_owned(),
+            chart: Chart::Bars {
+                categories: names(&subjects),
+                series: ["baseline", "parix", "cau"].map(share).to_vec(),
+            },
+        });
+    }
+    Ok(report)
+}
+
+fn run_f9(session: &Session<'_>) -> Result<Report, LabError> {
+    const SCHEMES: [&str; 3] = ["cau-data-delta", "cau-parity-delta", "cau"];
+    let subjects = spread_volumes(session, VOLUME_COUNT)?;
+    let mut report = begin("RS(12,4) on 4 racks, u_s = 100", session, &subjects);
+    let setting = Setting {
+        schemes: &SCHEMES,
+        ..WIDE
+    };
+    let counts = each(session, &subjects, |subject| {
+        subject.count(session, &setting)
+    })?;
+    let commit = |counts: &Counts, scheme: &str| counts[scheme].commit.unwrap_or(0);
+    let columns = ["volume", "data-delta", "parity-delta", "selective"];
+    let mut table = Table::new("Chunks across racks by commits", &columns);
+    for (subject, counts) in subjects.iter().zip(&counts) {
+        let cells = SCHEMES.map(|scheme| commit(counts, scheme).into());
+        table.row(std::iter::once(subject.volume.name.into()).chain(cells));
+    }
+    report.tables.push(table);
+    for (other, paper_pct) in [("cau-data-delta", 20.7), ("cau-parity-delta", 20.0)] {
+        let saved = |counts: &Counts| saving_pct(commit(counts, "cau"), commit(counts, other));
+        let savings: Vec<f64> = counts.iter().map(saved).collect();
+        let what = format!("selective commits send less than {other}, mean");
+        report
+            .findings
+            .push(mean_finding(what, &savings, paper_pct));
+        let never_more = savings.iter().all(|saving| *saving >= 0.0);
+        let what = format!("selective commits never send more than {other}");
+        let ours = if never_more { "so it is" } else { "some do" };
+        let finding = Finding::words(what, ours, "least in all volumes");
+        report.findings.push(finding.reached(never_more));
+    }
+    let bars = |scheme: &str| {
+        let share = |counts: &Counts| {
+            commit(counts, scheme) as f64 / commit(counts, "cau-data-delta").max(1) as f64
+        };
+        (scheme.to_owned(), counts.iter().map(share).collect())
+    };
+    report.plots.push(Plot {
+        name: "CAU-F9".to_owned(),
+        title: "Commits of RS(12,4) on 4 racks".to_owned(),
+        x_label: "volume".to_owned(),
+        y_label: "of data-delta commits".to_owned(),
+        chart: Chart::Bars {
+            categories: names(&subjects),
+            series: SCHEMES.map(bars).to_vec(),
+        },
+    });
+    Ok(report)
+}
+
+/// Per cent that grouping by a rule spares on a volume.
+fn grouping_saving(
+    session: &Session<'_>,
+    subject: &Subject,
+    stripes_max: u64,
+    rule: GroupingRule,
+) -> Result<f64, LabError> {
+    let with = |grouping| {
+        let traffic = cau_traffic(session, subject, stripes_max, grouping)?;
+        Ok::<u64, LabError>(traffic.cross_rack_chunks)
+    };
+    Ok(saving_pct(with(Some(rule))?, with(None)?))
+}
+
+/// The traffic of CAU on a volume.
+fn cau_traffic(
+    session: &Session<'_>,
+    subject: &Subject,
+    stripes_max: u64,
+    grouping: Option<GroupingRule>,
+) -> Result<SchemeTraffic, LabError> {
+    let setting = Setting {
+        schemes: &["cau"],
+        options: Options {
+            stripes_max,
+            grouping,
+            ..DEFAULTS
+        },
+        ..WIDE
+    };
+    let counts = subject.count(session, &setting)?;
+    Ok(counts["cau"])
+}
+
+/// What commits are of the traffic without grouping, in per cent: the most that grouping could spare, since
+/// replicas are sent in any case.
+fn add_commit_shares(
+    session: &Session<'_>,
+    report: &mut Report,
+    subjects: &[Subject],
+    stripes: [u64; 3],
+) -> Result<(), LabError> {
+    let shares = each(session, subjects, |subject| {
+        let share = |stripes_max| {
+            let traffic = cau_traffic(session, subject, stripes_max, None)?;
+            let commit = traffic.commit.unwrap_or(0) as f64;
+            Ok(100.0 * commit / traffic.cross_rack_chunks.max(1) as f64)
+        };
+        let shares: Result<Vec<f64>, LabError> = stripes.into_iter().map(share).collect();
+        shares
+    })?;
+    let title = "Commits in per cent of the traffic without grouping: the most that it could spare";
+    let mut table = Table::new(title, &["volume", "u_s = 2", "u_s = 20", "u_s = 100"]);
+    for (subject, shares) in subjects.iter().zip(&shares) {
+        let cells = shares.iter().map(|&share| share.into());
+        table.row(std::iter::once(subject.volume.name.into()).chain(cells));
+    }
+    report.tables.push(table);
+    report.notes.push(
+        "grouping can spare commits alone. A workload that is scaled down is on so few stripes that at u_s = 100 \
+         there is often one commit, at the end, and then nothing is left to spare; with u_s = 2 there are many, \
+         but the stand-ins seldom update the same chunks of a stripe together twice, which is what grouping \
+         lives on, so moving chunks costs more than it spares"
+            .to_owned(),
+    );
+    Ok(())
+}
+
+fn run_f10(session: &Session<'_>) -> Result<Report, LabError> {
+    const STRIPES: [(u64, f64); 3] = [(2, 27.4), (20, 17.6), (100, 16.3)];
+    let subjects = spread_volumes(session, VOLUME_COUNT)?;
+    let mut report = begin(
+        "RS(12,4) on 4 racks, u_s = 2, 20 and 100",
+        session,
+        &subjects,
+    );
+    add_commit_shares(session, &mut report, &subjects, STRIPES.map(|(us, _)| us))?;
+    for rule in [GroupingRule::Authors, GroupingRule::Algorithm1] {
+        let savings = each(session, &subjects, |subject| {
+            let saving = |(stripes, _)| grouping_saving(session, subject, stripes, rule);
+            let savings: Result<Vec<f64>, LabError> = STRIPES.into_iter().map(saving).collect();
+            savings
+        })?;
+        let columns = ["volume", "u_s = 2", "u_s = 20", "u_s = 100"];
+        let mut table = Table::new(format!("Per cent spared, rule {rule}"), &columns);
+        for (subject, savings) in subjects.iter().zip(&savings) {
+            let cells = savings.iter().map(|&saving| saving.into());
+            table.row(std::iter::once(subject.volume.name.into()).chain(cells));
+        }
+        report.tables.push(table);
+        let all = || savings.iter().flatten().copied();
+        let positive = all().filter(|saving| *saving > 0.0).count();
+        let ours = format!("{positive} of {}", all().count());
+        let what = format!("volumes and u_s for which grouping pays, rule {rule}");
+        report.findings.push(Finding::words(what, ours, "51 of 60"));
+        for (at, (stripes, paper_pct)) in STRIPES.into_iter().enumerate() {
+            let best = savings.iter().map(|row| row[at]).fold(f64::MIN, f64::max);
+            let what = format!("most that grouping spares at u_s = {stripes}, rule {rule}");
+            report
+                .findings
+                .push(Finding::number(what, best, " %", format!("{paper_pct} %")));
+        }
+        let worst = all().fold(f64::MAX, f64::min);
+        let what = format!("worst case of grouping, rule {rule}");
+        report
+            .findings
+            .push(Finding::number(what, worst, " %", "-5.8 %"));
+        let bars = STRIPES.iter().enumerate().map(|(at, (stripes, _))| {
+            let left = savings
+                .iter()
+                .map(|row| (100.0 - row[at]).max(0.0))
+                .collect();
+            (format!("u_s = {stripes}"), left)
+        });
+        report.plots.push(Plot {
+            name: format!("CAU-F10-{rule}"),
+            title: format!("Traffic with data grouping, rule {rule}"),
+            x_label: "volume".to_owned(),
+            y_label: "per cent of the traffic without".to_owned(),
+            chart: Chart::Bars {
+                categories: names(&subjects),
+                series: bars.collect(),
+            },
+        });
+    }
+    Ok(report)
+}

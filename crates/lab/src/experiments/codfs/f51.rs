@@ -1,0 +1,234 @@
+//! COD-F51: aggregate read and write throughput against the number of nodes, Figure 5.1 of the `CodFS`
+//! thesis (section 5.1), on clusters of real processes whose nodes have emulated links.
+
+use crate::error::LabError;
+use crate::experiments::{Experiment, Finding, Report, Session, Table};
+use crate::experiments::{TransferSetting, Transfers};
+use crate::plot::{Chart, Plot};
+use gabion_codec::Code;
+
+pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
+    id: "COD-F51",
+    parts: "",
+    title: "aggregate throughput against the number of nodes (Figure 5.1)",
+    run,
+};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+/// Chunks of a segment and data chunks among them, for both codes.
+const CHUNKS: f64 = 6.0;
+const DATA_CHUNKS: f64 = 4.0;
+
+/// The variable of a scale.
+struct Sizes {
+    nodes: &'static [u32],
+    /// Code and bytes of a chunk.
+    codes: &'static [(&'static str, u64)],
+    link_bytes_per_s: u64,
+    clients: u32,
+    file_bytes: u64,
+}
+
+const QUICK: Sizes = Sizes {
+    nodes: &[6, 8],
+    codes: &[("rdp(4)", 256 * KIB)],
+    link_bytes_per_s: 4_000_000,
+    clients: 4,
+    file_bytes: 4 * MIB,
+};
+const USUAL: Sizes = Sizes {
+    nodes: &[6, 8, 10],
+    codes: &[
+        ("rdp(4)", 256 * KIB),
+        ("rdp(4)", 512 * KIB),
+        ("rs(4,2)", 512 * KIB),
+    ],
+    link_bytes_per_s: 8_000_000,
+    clients: 10,
+    file_bytes: 12 * MIB,
+};
+const FULL: Sizes = Sizes {
+    nodes: &[6, 7, 8, 9, 10],
+    codes: &[
+        ("rdp(4)", 2 * MIB),
+        ("rdp(4)", 4 * MIB),
+        ("rdp(4)", 8 * MIB),
+        ("rdp(4)", 16 * MIB),
+        ("rs(4,2)", 4 * MIB),
+    ],
+    link_bytes_per_s: 114_500_000,
+    clients: 10,
+    file_bytes: 1024 * MIB,
+};
+
+/// One cluster's throughput, in bytes a second.
+struct Measured {
+    series: String,
+    nodes: u32,
+    write: f64,
+    read: f64,
+}
+
+fn run(session: &Session<'_>) -> Result<Report, LabError> {
+    let sizes = session.scale.pick(QUICK, USUAL, FULL);
+    let clusters = session.clusters.ok_or(LabError::NoClusters)?;
+    let count = sizes.nodes.len() * sizes.codes.len();
+    session.progress.begin("clusters", count as u64);
+    let mut all = Vec::new();
+    for &(code, chunk_bytes) in sizes.codes {
+        for &nodes in sizes.nodes {
+            let setting = TransferSetting {
+                directory: session.empty_directory("cluster")?,
+                node_count: nodes,
+                link_bytes_per_s: sizes.link_bytes_per_s,
+                code: code
+                    .parse::<Code>()
+                    .expect("the experiment names codes that there are"),
+                chunk_bytes,
+                client_count: sizes.clients,
+                file_bytes: sizes.file_bytes,
+            };
+            let Transfers { write_s, read_s } = clusters.transfer(&setting)?;
+            let bytes = (u64::from(sizes.clients) * sizes.file_bytes) as f64;
+            let segment = 4 * chunk_bytes / KIB;
+            all.push(Measured {
+                series: format!("{code}, segments of {segment} KiB"),
+                nodes,
+                write: bytes / write_s,
+                read: bytes / read_s,
+            });
+            session.progress.step();
+        }
+    }
+    Ok(report(&sizes, &all))
+}
+
+/// A bound of writes and of reads, in bytes a second, by nodes and the rate of their links.
+type Bound = fn(u32, u64) -> [f64; 2];
+
+/// The thesis's formulas: everything that a primary receives or sends besides its own chunk passes
+/// its link.
+fn thesis(nodes: u32, link_bytes_per_s: u64) -> [f64; 2] {
+    let all = f64::from(nodes) * link_bytes_per_s as f64;
+    [
+        all / (1.0 + (CHUNKS - 1.0) / DATA_CHUNKS),
+        all / (1.0 + (DATA_CHUNKS - 1.0) / DATA_CHUNKS),
+    ]
+}
+
+/// The same for a client that encodes, and reads data chunks from their nodes: each chunk passes
+/// one node's link, once.
+fn ours(nodes: u32, link_bytes_per_s: u64) -> [f64; 2] {
+    let all = f64::from(nodes) * link_bytes_per_s as f64;
+    [all * DATA_CHUNKS / CHUNKS, all]
+}
+
+fn report(sizes: &Sizes, all: &[Measured]) -> Report {
+    let rate = sizes.link_bytes_per_s;
+    let mut report = Report {
+        setting: vec![
+            "(n,k) = (6,4), RDP and Reed-Solomon; one process a node, 10 clients (4 if quick) that each put a \
+             file and then get it"
+                .to_owned(),
+            format!("each node's link carries {:.1} MB/s in and as much out", rate as f64 / 1e6),
+        ],
+        scaled: vec![format!(
+            "links of {:.1} MB/s instead of 114.5, files of {} MiB, and segments as small as the table says \
+             instead of 8 to 64 MiB, so that two processors can drive all nodes and load is even",
+            rate as f64 / 1e6,
+            sizes.file_bytes / MIB
+        )],
+        tables: vec![table(sizes, all)],
+        notes: vec![
+            "the thesis's primaries encode and gather, so segments pass a primary's link besides those of the \
+             chunks' nodes: T_write = M B / (1 + (n-1)/k), T_read = M B / (1 + (k-1)/k). Here clients encode, \
+             and read data chunks from where they are, so the bounds are M B k/n and M B"
+                .to_owned(),
+        ],
+        plots: vec![
+            plot(sizes, all, "write", 0, |m| m.write),
+            plot(sizes, all, "read", 1, |m| m.read),
+        ],
+        ..Report::default()
+    };
+    for (name, at, get) in [
+        ("write", 0, (|m| m.write) as fn(&Measured) -> f64),
+        ("read", 1, |m| m.read),
+    ] {
+        let shares = |bound: Bound| {
+            let sum: f64 = all.iter().map(|m| get(m) / bound(m.nodes, rate)[at]).sum();
+            sum / all.len().max(1) as f64
+        };
+        let of_thesis = shares(thesis);
+        let finding = Finding::number(
+            format!("{name}: over the thesis's formula, on average"),
+            of_thesis,
+            "",
+            "about 1",
+        );
+        report.findings.push(finding.reached(of_thesis > 0.9).because(
+            "the processors are the limit, not the links: see our bound in the table, and try it on an idle \
+             machine",
+        ));
+        report.findings.push(Finding::number(
+            format!("{name}: over our own bound, on average"),
+            shares(ours),
+            "",
+            "-",
+        ));
+    }
+    report
+}
+
+fn table(sizes: &Sizes, all: &[Measured]) -> Table {
+    let rate = sizes.link_bytes_per_s;
+    let columns = [
+        "code and segment",
+        "nodes",
+        "write MB/s",
+        "our bound",
+        "thesis's formula",
+        "read MB/s",
+        "our bound",
+        "thesis's formula",
+    ];
+    let mut table = Table::new("All clients together", &columns);
+    for m in all {
+        let [thesis_write, thesis_read] = thesis(m.nodes, rate);
+        let [write, read] = ours(m.nodes, rate);
+        let cells = [m.write, write, thesis_write, m.read, read, thesis_read];
+        let names = [m.series.clone().into(), u64::from(m.nodes).into()];
+        let rates = cells.map(|rate| (rate / 1e6).into());
+        table.row(names.into_iter().chain(rates));
+    }
+    table
+}
+
+fn plot(sizes: &Sizes, all: &[Measured], name: &str, at: usize, get: fn(&Measured) -> f64) -> Plot {
+    let mut series: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+    for m in all {
+        let point = (f64::from(m.nodes), get(m) / 1e6);
+        match series.last_mut() {
+            Some((last, points)) if *last == m.series => points.push(point),
+            _ => series.push((m.series.clone(), vec![point])),
+        }
+    }
+    let bounds: [(&str, Bound); 2] = [("thesis's formula", thesis), ("our bound", ours)];
+    for (bound, rates) in bounds {
+        let point = |&nodes: &u32| {
+            (
+                f64::from(nodes),
+                rates(nodes, sizes.link_bytes_per_s)[at] / 1e6,
+            )
+        };
+        series.push((bound.to_owned(), sizes.nodes.iter().map(point).collect()));
+    }
+    Plot {
+        name: format!("COD-F51-{name}"),
+        title: format!("Aggregate {name} throughput"),
+        x_label: "nodes".to_owned(),
+        y_label: "MB/s".to_owned(),
+        chart: Chart::Lines { series },
+    }
+}

@@ -1,0 +1,163 @@
+//! COD-F53: update schemes under the same storage overhead, Figure 5.3 of the `CodFS` thesis (section
+//! 5.2.5): parity logging with reserved space spends two chunks a segment on it, which the other
+//! schemes may spend on data or on parity.
+
+use super::update_run::{self, Bench, MIB, Phase};
+use crate::error::LabError;
+use crate::experiments::{Experiment, Finding, Report, Session, Table};
+use crate::plot::Plot;
+use gabion_layout::UpdateScheme;
+
+pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
+    id: "COD-F53",
+    parts: "ab",
+    title: "update schemes under the same storage overhead (Figure 5.3)",
+    run,
+};
+
+/// The seven settings, by the thesis's (n, k).
+const SETTINGS: [(UpdateScheme, &str, &str); 7] = [
+    (UpdateScheme::Fo, "(8,6)", "cauchy(6,2)"),
+    (UpdateScheme::Fl, "(8,6)", "cauchy(6,2)"),
+    (UpdateScheme::Pl, "(8,6)", "cauchy(6,2)"),
+    (UpdateScheme::Fo, "(8,4)", "cauchy(4,4)"),
+    (UpdateScheme::Fl, "(8,4)", "cauchy(4,4)"),
+    (UpdateScheme::Pl, "(8,4)", "cauchy(4,4)"),
+    (UpdateScheme::Plr, "(6,4)", "cauchy(4,2)"),
+];
+
+/// The result of one setting.
+struct Measured {
+    scheme: UpdateScheme,
+    shape: &'static str,
+    /// Updates a second, background work included, on this machine and on the model.
+    random: [f64; 2],
+    recover: Phase,
+}
+
+impl Measured {
+    fn name(&self) -> String {
+        format!("{} {}", self.scheme, self.shape)
+    }
+}
+
+fn run(session: &Session<'_>) -> Result<Report, LabError> {
+    let (segments, chunk_bytes) = session
+        .scale
+        .pick((10, MIB / 4), (12, 4 * MIB), (100, 4 * MIB));
+    let mut all = Vec::new();
+    for (scheme, shape, code) in SETTINGS {
+        let mut bench = Bench::new(session, code, chunk_bytes, scheme, segments)?;
+        bench.put()?;
+        let random = bench.update_at_random()?;
+        let settle = bench.settle()?;
+        let seconds = [
+            random.real_s + settle.real_s,
+            random.model_s + settle.model_s,
+        ];
+        all.push(Measured {
+            scheme,
+            shape,
+            random: seconds.map(|seconds| random.operations as f64 / seconds.max(1e-9)),
+            recover: bench.recover()?,
+        });
+    }
+    let mut report = Report {
+        setting: vec![
+            "Cauchy Reed-Solomon; (n,k) is the thesis's: n chunks a segment, k of them data".to_owned(),
+            "every setting stores 32 MiB a segment with chunks of 4 MiB: 8 chunks, or 6 and two chunks of \
+             reserved space; updates and recovery as in COD-F52"
+                .to_owned(),
+        ],
+        scaled: vec![format!(
+            "{segments} segments with chunks of {} MiB instead of 4 MiB, and no network",
+            chunk_bytes as f64 / MIB as f64
+        )],
+        tables: vec![table(&all)],
+        notes: update_run::notes(),
+        ..Report::default()
+    };
+    for (place, at) in update_run::PLACES {
+        report.findings.extend(findings(&all, place, at));
+    }
+    report.plots = vec![
+        plot(&all, "a", "Random writes", "updates a second", |m| m.random),
+        plot(&all, "b", "Recovery of two nodes", "MB/s", |m| {
+            m.recover.mb_per_s()
+        }),
+    ];
+    Ok(report)
+}
+
+fn findings(all: &[Measured], place: &str, at: usize) -> [Finding; 3] {
+    use UpdateScheme::{Fl, Fo, Pl, Plr};
+    let get = |scheme, shape| {
+        let found = all.iter().find(|m| m.scheme == scheme && m.shape == shape);
+        found.expect("every setting was measured")
+    };
+    let plr = get(Plr, "(6,4)");
+    let slower = 100.0 * (1.0 - get(Fo, "(8,6)").random[at] / plr.random[at]);
+    let shares = [Fo, Fl, Pl].map(|s| get(s, "(8,4)").random[at] / get(s, "(8,6)").random[at]);
+    let mean = shares.iter().sum::<f64>() / shares.len() as f64;
+    let recovery = |m: &Measured| m.recover.mb_per_s()[at];
+    let gain = recovery(plr) / recovery(get(Pl, "(8,6)"));
+    let all = [
+        Finding::number(
+            format!("random write, FO (8,6) below PLR (6,4), {place}"),
+            slower,
+            " %",
+            "at least 20 %",
+        )
+        .reached(slower >= 20.0),
+        Finding::number(
+            format!("random write, (8,4) over (8,6) on average, {place}"),
+            mean,
+            "",
+            "significantly below 1",
+        )
+        .reached(mean < 0.9),
+        Finding::number(
+            format!("recovery, PLR (6,4) over PL (8,6), {place}"),
+            gain,
+            "x",
+            "significantly above 1",
+        )
+        .reached(gain > 1.1),
+    ];
+    let why = if place == "disk" {
+        update_run::DISK_DIFFERS
+    } else {
+        "updates are durable here, so appending to a reserve costs a seek of its own, while records in one \
+         log share syncs; and the model has no network, which more parity loads as well"
+    };
+    all.map(|finding| finding.because(why))
+}
+
+fn table(all: &[Measured]) -> Table {
+    let columns = [
+        "setting",
+        "updates/s, disk",
+        "updates/s, model",
+        "recovery MB/s, disk",
+        "recovery MB/s, model",
+    ];
+    let mut table = Table::new("Seven settings", &columns);
+    for m in all {
+        let [disk, model] = m.recover.mb_per_s();
+        let cells = [m.random[0], m.random[1], disk, model];
+        table.row([m.name().into()].into_iter().chain(cells.map(Into::into)));
+    }
+    table
+}
+
+fn plot(
+    all: &[Measured],
+    part: &str,
+    title: &str,
+    y_label: &str,
+    rates: fn(&Measured) -> [f64; 2],
+) -> Plot {
+    let rows = all.iter().map(|m| (m.name(), rates(m)));
+    let name = format!("COD-F53{part}");
+    update_run::bars(&name, title, ["scheme and (n,k)", y_label], rows.collect())
+}

@@ -1,0 +1,53 @@
+//! COD-F54: writes a second after ten MSR Cambridge volumes, Figure 5.4 of the `CodFS` thesis.
+
+use super::replay_run::{self, Replayed, Shown};
+use super::{cache_run, update_run};
+use crate::error::LabError;
+use crate::experiments::{Experiment, Finding, Report, Session};
+use gabion_layout::UpdateScheme;
+
+pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
+    id: "COD-F54",
+    parts: "",
+    title: "writes a second on ten MSR Cambridge volumes (Figure 5.4)",
+    run,
+};
+
+const SHOWN: Shown = Shown {
+    id: EXPERIMENT.id,
+    titles: ["Writes a second"; 2],
+    unit: "writes a second",
+    rate: Replayed::per_s,
+    over: UpdateScheme::Fo,
+};
+
+fn run(session: &Session<'_>) -> Result<Report, LabError> {
+    let all = replay_run::run(session, false)?;
+    let mut report = Report {
+        setting: replay_run::setting(),
+        scaled: replay_run::scaled(session, &all),
+        notes: update_run::notes(),
+        ..Report::default()
+    };
+    for (place, at) in update_run::PLACES {
+        report.tables.push(SHOWN.table(&all, place, at));
+        let gains: Vec<f64> = all
+            .iter()
+            .map(|(_, replayed)| SHOWN.gain(replayed, at))
+            .collect();
+        let mean = gains.iter().sum::<f64>() / gains.len().max(1) as f64;
+        let what = format!("PLR over FO on average, {place}");
+        let finding = Finding::number(what, 100.0 * (mean - 1.0), " %", "+63.1 %");
+        report
+            .findings
+            .push(finding.reached((1.3..=2.2).contains(&mean)));
+        report.plots.push(SHOWN.plot(&all, place, at));
+    }
+    report.notes.push(
+        "rates are those of stores, which get every write; the thesis's clients have an LRU cache of segments \
+         that joins writes before they are sent, whose effect is measured on a cluster"
+            .to_owned(),
+    );
+    cache_run::add(session, &mut report, &replay_run::cache_subjects(session)?)?;
+    Ok(report)
+}

@@ -1,0 +1,91 @@
+//! COD-F56: the overhead of reserved space over the 41 days of a file server, Figure 5.6 of the `CodFS`
+//! thesis.
+
+use super::reserve_run::{self, Outcome};
+use crate::error::LabError;
+use crate::experiments::{Cell, Experiment, Finding, Report, Session, Table};
+use crate::plot::{Chart, Plot};
+
+pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
+    id: "COD-F56",
+    parts: "",
+    title: "overhead of reserved space by shrink strategy, 41 days (Figure 5.6)",
+    run,
+};
+
+/// The thesis's overheads at the end, by strategy, and how far ours may be from them.
+const THESIS: [(&str, f64, f64); 5] = [
+    ("2 MiB", 0.2, 0.001),
+    ("8 MiB", 0.8, 0.001),
+    ("16 MiB", 1.6, 0.001),
+    ("shrink only", 0.36, 0.18),
+    ("shrink+merge", 0.12, 0.06),
+];
+
+fn run(session: &Session<'_>) -> Result<Report, LabError> {
+    let outcomes = reserve_run::run(session)?;
+    let columns = [
+        "strategy",
+        "overhead at the end",
+        "thesis",
+        "segments without reserve %",
+    ];
+    let mut table = Table::new("Reserved bytes over data and parity bytes", &columns);
+    let mut report = Report {
+        setting: reserve_run::setting(),
+        scaled: reserve_run::scaled(session),
+        ..Report::default()
+    };
+    for outcome in &outcomes {
+        let known = THESIS.iter().find(|(name, _, _)| *name == outcome.name);
+        let thesis = known.map_or(Cell::from(""), |&(_, overhead, _)| overhead.into());
+        let empty = 100.0 * outcome.empty_share;
+        table.row([
+            outcome.name.into(),
+            outcome.overhead().into(),
+            thesis,
+            empty.into(),
+        ]);
+        if let Some(&(name, thesis, tolerance)) = known {
+            let ours = outcome.overhead();
+            let finding = Finding::number(name, ours, "", format!("{thesis} +- {tolerance}"));
+            let finding = finding.reached((ours - thesis).abs() <= tolerance);
+            report.findings.push(finding.because(
+                "the first review gives nearly all back where it measures alone; with a utility that begins \
+                 at 1 it takes days, as in Figure 5.6, and ends nearer the thesis (see the table)",
+            ));
+        }
+    }
+    report.tables.push(table);
+    report.notes.push(
+        "the thesis says that 13 % of its chunks end without a reserve. The others have a chunk of 2 MiB each at \
+         least, which is 0.2 of the data and parity, so its overhead must be 0.87 times 0.2 = 0.174 or more; \
+         the 0.12 printed is below that. Ours is 0.2 times the share that keeps one chunk, and more where some \
+         keep several"
+            .to_owned(),
+    );
+    report.plots.push(plot(&outcomes));
+    report.notes.push(
+        "'as nodes do' is the manager that runs: a reserve doubles after the second stall of a period, and a \
+         last chunk that is hardly used is given back; the thesis's Algorithm 1 does neither"
+            .to_owned(),
+    );
+    Ok(report)
+}
+
+fn plot(outcomes: &[Outcome]) -> Plot {
+    let line = |outcome: &Outcome| {
+        let overheads = outcome.periods.iter().enumerate();
+        let points = overheads.map(|(at, period)| ((at + 1) as f64 / 2.0, period.overhead));
+        (outcome.name.to_owned(), points.collect())
+    };
+    Plot {
+        name: "COD-F56".to_owned(),
+        title: "Overhead of reserved space".to_owned(),
+        x_label: "day".to_owned(),
+        y_label: "reserved over data and parity bytes".to_owned(),
+        chart: Chart::Lines {
+            series: outcomes.iter().map(line).collect(),
+        },
+    }
+}

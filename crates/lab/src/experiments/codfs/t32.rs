@@ -1,0 +1,213 @@
+//! COD-T32: properties of the MSR Cambridge volumes, Table 3.2 of the `CodFS` thesis. Whole traces
+//! that are there are counted; for the other volumes the calibrated workload is, which shows how near
+//! the generator comes and nothing about the volumes.
+
+use crate::error::LabError;
+use crate::experiments::{Cell, Experiment, Finding, Report, Scale, Session, Table};
+use crate::plot::{Chart, Plot};
+use crate::stats::Stats;
+use crate::workload::{VOLUMES, Volume, Workload};
+use std::convert::Infallible;
+use std::num::NonZeroU64;
+
+pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
+    id: "COD-T32",
+    parts: "",
+    title: "properties of the MSR Cambridge volumes (Table 3.2)",
+    run,
+};
+
+/// How far a workload's shares may be from the table's, in percentage points.
+const SHARE_TOLERANCE: f64 = 0.5;
+/// How far its working set may be, in per cent.
+const SET_TOLERANCE: f64 = 3.0;
+
+/// One volume's row, counted.
+struct Row {
+    volume: &'static Volume,
+    stats: Stats,
+    /// One of how many of the volume's writes were made; none for a trace.
+    one_in: Option<u64>,
+}
+
+fn run(session: &Session<'_>) -> Result<Report, LabError> {
+    let writes_max = session.scale.pick(5_000, 100_000, u64::MAX);
+    let count = session.scale.pick(12, VOLUMES.len(), VOLUMES.len());
+    session.progress.begin("counting volumes", count as u64);
+    let mut rows = Vec::new();
+    for volume in &VOLUMES[..count] {
+        rows.push(row(session, volume, writes_max)?);
+        session.progress.step();
+    }
+    Ok(report(session, &rows))
+}
+
+fn row(session: &Session<'_>, volume: &'static Volume, writes_max: u64) -> Result<Row, LabError> {
+    if let Some(trace) = session.trace(&format!("msr/{}.csv", volume.name))? {
+        return Ok(Row {
+            volume,
+            stats: Stats::of(trace)?,
+            one_in: None,
+        });
+    }
+    let mut one_in = volume.target.writes.div_ceil(writes_max).max(1);
+    loop {
+        let divisor = NonZeroU64::new(one_in).unwrap_or(NonZeroU64::MIN);
+        match Workload::new(volume.target.part(divisor), session.seed) {
+            Ok(workload) => {
+                let requests = workload.requests().map(Ok::<_, Infallible>);
+                let Ok(stats) = Stats::of(requests);
+                let one_in = Some(one_in);
+                return Ok(Row {
+                    volume,
+                    stats,
+                    one_in,
+                });
+            }
+            // So small a part has too few writes for its statistics.
+            Err(LabError::Target(_)) if one_in > 1 => one_in /= 2,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+impl Row {
+    /// The working set of the whole volume, if the rest is like the part.
+    fn working_set_gib(&self) -> f64 {
+        self.stats.working_set_gib() * self.one_in.unwrap_or(1) as f64
+    }
+
+    fn is_near(&self) -> bool {
+        let target = &self.volume.target;
+        let covered = self.stats.updated_working_set_pct() - target.updated_working_set_pct;
+        let updates = self.stats.update_writes_pct() - target.update_writes_pct;
+        let set = 100.0 * (self.working_set_gib() / target.working_set_gib - 1.0);
+        covered.abs() <= SHARE_TOLERANCE
+            && updates.abs() <= SHARE_TOLERANCE
+            && set.abs() <= SET_TOLERANCE
+    }
+}
+
+fn report(session: &Session<'_>, rows: &[Row]) -> Report {
+    let mut report = Report::default();
+    report.setting.push(
+        "requests in file order, sectors of 512 bytes, reads are accesses, updated working set by \
+         whole extents: the rules of docs/lab.md"
+            .to_owned(),
+    );
+    report.scaled.extend(scaled(session, rows));
+    let (traces, made): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.one_in.is_none());
+    for row in &traces {
+        let (stats, target) = (&row.stats, &row.volume.target);
+        let shares = |a: f64, b: f64| format!("{a:.2} %, {b:.2} %");
+        let ours = shares(stats.updated_working_set_pct(), stats.update_writes_pct());
+        let paper = shares(target.updated_working_set_pct, target.update_writes_pct);
+        let is_same = ours == paper && stats.writes == target.writes;
+        let what = format!(
+            "{}: writes, updated working set, update writes",
+            row.volume.name
+        );
+        let ours = format!("{}, {ours}", stats.writes);
+        let paper = format!("{}, {paper}", target.writes);
+        report
+            .findings
+            .push(Finding::words(what, ours, paper).reached(is_same));
+    }
+    let near = made.iter().filter(|row| row.is_near()).count();
+    let what = format!(
+        "calibrated workloads within {SHARE_TOLERANCE} points of both shares and {SET_TOLERANCE} % \
+         of the working set"
+    );
+    let ours = format!("{near} of {}", made.len());
+    let finding = Finding::words(what, ours, "the other rows of the table");
+    report.findings.push(finding.reached(near == made.len()));
+    report.tables.push(table(rows));
+    report.plots.push(plot(rows));
+    report
+}
+
+fn scaled(session: &Session<'_>, rows: &[Row]) -> Vec<String> {
+    let mut scaled = Vec::new();
+    let made = rows.iter().filter(|row| row.one_in.is_some()).count();
+    if made > 0 {
+        scaled.push(format!(
+            "{made} of {} volumes have no whole trace here; a calibrated workload with seed {} stands \
+             in for each, one in so many of its writes on as much less data",
+            rows.len(),
+            session.seed
+        ));
+    }
+    if session.scale == Scale::Quick {
+        let left = VOLUMES.len() - rows.len();
+        scaled.push(format!(
+            "the {left} volumes with the most writes are left out"
+        ));
+    }
+    scaled
+}
+
+fn table(rows: &[Row]) -> Table {
+    let columns = [
+        "volume",
+        "counted",
+        "writes",
+        "WSS GiB",
+        "thesis",
+        "updated %",
+        "thesis",
+        "updates %",
+        "thesis",
+    ];
+    let mut table = Table::new("Volumes", &columns);
+    for row in rows {
+        let (stats, target) = (&row.stats, &row.volume.target);
+        let counted = match row.one_in {
+            None => "trace".to_owned(),
+            Some(1) => "workload".to_owned(),
+            Some(one_in) => format!("workload, 1 in {one_in}"),
+        };
+        table.row([
+            row.volume.name.into(),
+            Cell::Text(counted),
+            stats.writes.into(),
+            row.working_set_gib().into(),
+            target.working_set_gib.into(),
+            stats.updated_working_set_pct().into(),
+            target.updated_working_set_pct.into(),
+            stats.update_writes_pct().into(),
+            target.update_writes_pct.into(),
+        ]);
+    }
+    table
+}
+
+fn plot(rows: &[Row]) -> Plot {
+    let points = |value: fn(&Row) -> f64| {
+        let points = rows
+            .iter()
+            .enumerate()
+            .map(|(at, row)| (at as f64 + 1.0, value(row)));
+        points.collect()
+    };
+    let line = |name: &str, value| (name.to_owned(), points(value));
+    Plot {
+        name: "COD-T32".to_owned(),
+        title: "Updates in the MSR Cambridge volumes".to_owned(),
+        x_label: "volume, by number of writes".to_owned(),
+        y_label: "per cent".to_owned(),
+        chart: Chart::Lines {
+            series: vec![
+                line("update writes", |row| row.stats.update_writes_pct()),
+                line("update writes, thesis", |row| {
+                    row.volume.target.update_writes_pct
+                }),
+                line("updated working set", |row| {
+                    row.stats.updated_working_set_pct()
+                }),
+                line("updated working set, thesis", |row| {
+                    row.volume.target.updated_working_set_pct
+                }),
+            ],
+        },
+    }
+}

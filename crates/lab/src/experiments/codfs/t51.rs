@@ -1,0 +1,97 @@
+//! COD-T51: in how many pieces a chunk lies on its disk after random writes, Table 5.1 of the `CodFS`
+//! thesis (section 5.2.3), as the file system says.
+
+use super::update_run::{self, Bench, MIB};
+use crate::error::LabError;
+use crate::experiments::{Experiment, Finding, Report, Session, Table};
+use crate::plot::{Chart, Plot};
+use gabion_layout::UpdateScheme;
+
+pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
+    id: "COD-T51",
+    parts: "",
+    title: "fragments per chunk after random writes, by FIEMAP (Table 5.1)",
+    run,
+};
+
+/// The thesis's averages for data and parity chunks.
+const THESIS: [(UpdateScheme, [f64; 2]); 4] = [
+    (UpdateScheme::Fo, [0.0, 0.0]),
+    (UpdateScheme::Fl, [29.41, 117.66]),
+    (UpdateScheme::Pl, [0.0, 117.66]),
+    (UpdateScheme::Plr, [0.0, 0.0]),
+];
+fn run(session: &Session<'_>) -> Result<Report, LabError> {
+    let (segments, chunk_bytes) = session
+        .scale
+        .pick((12, MIB / 2), (24, 4 * MIB), (200, 4 * MIB));
+    let columns = ["scheme", "data", "thesis", "parity", "thesis"];
+    let mut table = Table::new("Fragments beyond the chunk's own, on average", &columns);
+    let mut report = Report {
+        setting: vec![
+            "RDP with 4 data and 2 parity chunks, 10 nodes, 10 clients; every segment is overwritten once by \
+             random updates of a 32nd of a chunk, 128 KiB in the thesis; reserved space of one chunk"
+                .to_owned(),
+            "a fragment is a run of neighbouring blocks of the real file system, of the chunk's bytes and the \
+             records that it does not include yet, beyond the runs of the chunk alone"
+                .to_owned(),
+        ],
+        scaled: vec![format!(
+            "{segments} segments of {} MiB instead of 1280 of 16 MiB",
+            4 * chunk_bytes / MIB
+        )],
+        ..Report::default()
+    };
+    let mut all = Vec::new();
+    for (scheme, thesis) in THESIS {
+        let mut bench = Bench::new(session, "rdp(4)", chunk_bytes, scheme, segments)?;
+        bench.put()?;
+        bench.update_at_random()?;
+        bench.settle()?;
+        let found = bench.fragments()?;
+        let [data, parity] = found;
+        let [thesis_data, thesis_parity] = thesis;
+        table.row([
+            scheme.to_string().into(),
+            data.into(),
+            thesis_data.into(),
+            parity.into(),
+            thesis_parity.into(),
+        ]);
+        let near = |ours: f64, thesis: f64| (ours - thesis).abs() <= 0.12 * thesis;
+        let ours = format!("{data:.2} / {parity:.2}");
+        let paper = format!("{thesis_data} / {thesis_parity}");
+        let finding = Finding::words(format!("{scheme}: data / parity"), ours, paper);
+        let is_near = near(data, thesis_data) && near(parity, thesis_parity);
+        report.findings.push(finding.reached(is_near));
+        all.push((scheme, found));
+    }
+    report.tables.push(table);
+    report.notes.push(format!(
+        "a data chunk gets {0} records and a parity chunk {1}; two of them are one fragment where they happen \
+         to be neighbours in their node's log, which the thesis saw in one of 12 and is the likelier the \
+         fewer chunks share a log",
+        update_run::UPDATES_PER_CHUNK,
+        4 * update_run::UPDATES_PER_CHUNK
+    ));
+    report.notes.extend(update_run::notes().into_iter().take(1));
+    report.plots.push(plot(&all));
+    Ok(report)
+}
+
+fn plot(all: &[(UpdateScheme, [f64; 2])]) -> Plot {
+    let series = |name: &str, at: usize| {
+        let values = all.iter().map(|(_, found)| found[at]);
+        (name.to_owned(), values.collect())
+    };
+    Plot {
+        name: "COD-T51".to_owned(),
+        title: "Fragments of a chunk after random writes".to_owned(),
+        x_label: "update scheme".to_owned(),
+        y_label: "fragments per chunk".to_owned(),
+        chart: Chart::Bars {
+            categories: all.iter().map(|(scheme, _)| scheme.to_string()).collect(),
+            series: vec![series("data chunks", 0), series("parity chunks", 1)],
+        },
+    }
+}

@@ -1,0 +1,352 @@
+//! Shared parts of the experiments on update schemes (`CodFS` thesis, sections 5.2 and 5.3.1): put
+//! segments, update them at random or after a trace, read them, lose two nodes and recover, on this
+//! machine's disk and on the model of the thesis's.
+//!
+//! Each phase runs on real stores with one thread a client, and each store's disk operations drive
+//! one disk model a node. On the model the phase takes as long as its busiest disk: this assumes
+//! clients that keep all disks busy, and a network that is no bottleneck.
+
+use crate::disk_model::{DiskModel, Drive, ST1000DM003};
+use crate::error::LabError;
+use crate::experiments::{Scale, Session};
+use crate::plot::{Chart, Plot};
+use crate::storage::{IoCount, Shape, Storage, replay};
+use gabion_layout::{ByteRange, ChunkIndex, NodeId, UpdateScheme};
+use gabion_store::{Options, StoreCounts};
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+pub(super) const MIB: u64 = 1 << 20;
+/// Nodes and clients of the thesis.
+pub(super) const NODE_COUNT: u32 = 10;
+const CLIENT_COUNT: u64 = 10;
+/// Random updates of a chunk's bytes: 128 KiB where chunks have 4 MiB, as in the thesis.
+pub(super) const UPDATES_PER_CHUNK: u64 = 32;
+/// Chunk bytes that each node of the thesis held in its synthetic test: 10 clients wrote 2 GB each,
+/// half as much again for parity, on 10 nodes.
+const THESIS_NODE_BYTES: u64 = 3 << 30;
+/// Bytes of a journal segment.
+const JOURNAL_SEGMENT_BYTES: u64 = 16 * MIB;
+
+/// One part of a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Phase {
+    /// Bytes put, updated, read or recovered.
+    pub(super) bytes: u64,
+    /// Operations of clients.
+    pub(super) operations: u64,
+    /// Time on this machine, in seconds.
+    pub(super) real_s: f64,
+    /// Time of the busiest modelled disk, in seconds.
+    pub(super) model_s: f64,
+    /// What all stores asked of their disks.
+    pub(super) io: IoCount,
+}
+
+impl Phase {
+    /// Megabytes a second on this machine and on the model.
+    pub(super) fn mb_per_s(&self) -> [f64; 2] {
+        [self.real_s, self.model_s].map(|seconds| self.bytes as f64 / 1e6 / seconds.max(1e-9))
+    }
+}
+
+/// An update: stripe, offset in it, and length.
+pub(super) type Update = (u64, u64, u64);
+
+/// A cluster's storage under test, with a model of each node's disk.
+pub(super) struct Bench<'a> {
+    session: &'a Session<'a>,
+    pub(super) storage: Storage,
+    models: Vec<DiskModel>,
+    stripe_count: u64,
+    scheme: UpdateScheme,
+}
+
+impl<'a> Bench<'a> {
+    /// Empty stores for `stripe_count` stripes of `code` under a scheme. The space behind each
+    /// parity chunk is one chunk, as in the thesis; logs are merged only on reads.
+    pub(super) fn new(
+        session: &'a Session<'a>,
+        code: &str,
+        chunk_bytes: u64,
+        scheme: UpdateScheme,
+        stripe_count: u64,
+    ) -> Result<Self, LabError> {
+        let code = code
+            .parse()
+            .expect("the experiments name codes that there are");
+        let shape = Shape {
+            code,
+            chunk_bytes,
+            scheme,
+            reserve_bytes: chunk_bytes,
+            node_count: NODE_COUNT,
+            stripe_count,
+            options: Options {
+                segment_bytes: JOURNAL_SEGMENT_BYTES,
+                free_bytes: 0,
+                segment_count_max: usize::MAX,
+                log_bytes: u64::MAX,
+            },
+        };
+        let stored_bytes = stripe_count * shape.code.n() as u64 * chunk_bytes;
+        let directory = session.empty_directory(&format!("{scheme}"))?;
+        let storage = Storage::create(&directory, shape)?;
+        let model = DiskModel::new(drive(stored_bytes / u64::from(NODE_COUNT)));
+        Ok(Self {
+            session,
+            models: vec![model; NODE_COUNT as usize],
+            storage,
+            stripe_count,
+            scheme,
+        })
+    }
+
+    /// Writes all stripes.
+    pub(super) fn put(&mut self) -> Result<Phase, LabError> {
+        let stripe_bytes = self.storage.geometry().stripe_bytes();
+        let data: Vec<u8> = (0..stripe_bytes).map(|at| (at ^ (at >> 9)) as u8).collect();
+        let count = self.stripe_count;
+        self.phase("storing", count, stripe_bytes * count, |storage, stripe| {
+            storage.put(stripe, &data)
+        })
+    }
+
+    /// Overwrites each stripe's bytes once, in records and in random order.
+    pub(super) fn update_at_random(&mut self) -> Result<Phase, LabError> {
+        let stripe_bytes = self.storage.geometry().stripe_bytes();
+        let record_bytes = self.storage.geometry().chunk_bytes() / UPDATES_PER_CHUNK;
+        let updates = random_updates(
+            self.stripe_count,
+            stripe_bytes,
+            record_bytes,
+            self.session.seed,
+        );
+        self.update(&updates)
+    }
+
+    /// Makes updates in their order, as far as clients that work side by side keep it, with nothing in
+    /// memory at first.
+    pub(super) fn update(&mut self, updates: &[Update]) -> Result<Phase, LabError> {
+        self.drop_caches()?;
+        let bytes = updates.iter().map(|&(_, _, length)| length).sum();
+        let longest = updates.iter().map(|&(_, _, length)| length).max();
+        let new = vec![0xa5; longest.unwrap_or(0) as usize + 255];
+        let scheme = self.scheme;
+        let what = format!("updating under {scheme}");
+        self.phase(&what, updates.len() as u64, bytes, |storage, at| {
+            let (stripe, offset, length) = updates[at as usize];
+            // Other bytes each time, so that deltas are not zero.
+            let from = (at % 255) as usize;
+            storage.update(stripe, offset, &new[from..from + length as usize])
+        })
+    }
+
+    /// Brings data chunks up to date that are updated in place, which clients do not wait for.
+    pub(super) fn settle(&mut self) -> Result<Phase, LabError> {
+        self.phase("settling", 1, 0, |storage, _| storage.apply_in_place())
+    }
+
+    /// Reads all data, with nothing in memory at first.
+    pub(super) fn read(&mut self) -> Result<Phase, LabError> {
+        self.drop_caches()?;
+        let all = ByteRange::new(0, self.storage.geometry().stripe_bytes());
+        let count = self.stripe_count;
+        self.phase("reading", count, all.length * count, |storage, stripe| {
+            storage.read(stripe, all, &[]).map(drop)
+        })
+    }
+
+    /// Recovers what two nodes held, with nothing in memory at first.
+    pub(super) fn recover(&mut self) -> Result<Phase, LabError> {
+        self.drop_caches()?;
+        let failed = [NodeId(0), NodeId(2)];
+        let recovered_bytes = AtomicU64::new(0);
+        let mut phase = self.phase("recovering", self.stripe_count, 0, |storage, stripe| {
+            let bytes = storage.recover(stripe, &failed)?;
+            recovered_bytes.fetch_add(bytes, Ordering::Relaxed);
+            Ok(())
+        })?;
+        phase.bytes = recovered_bytes.into_inner();
+        Ok(phase)
+    }
+
+    /// Fragments of an up-to-date chunk beyond those of the chunk alone, on average: of data chunks and
+    /// of parity chunks.
+    pub(super) fn fragments(&self) -> Result<[f64; 2], LabError> {
+        let k = self.storage.geometry().k();
+        let (mut sums, mut counts) = ([0.0; 2], [0.0_f64; 2]);
+        for store in self.storage.stores() {
+            for info in store.chunks()? {
+                let found = store.fragments(info.chunk)?;
+                let kind = usize::from(info.chunk.index >= ChunkIndex::new(k));
+                sums[kind] += found.total_count.saturating_sub(found.chunk_count) as f64;
+                counts[kind] += 1.0;
+            }
+        }
+        Ok([0, 1].map(|kind| sums[kind] / counts[kind].max(1.0)))
+    }
+
+    /// Updates whose record waited for a merge of its reserve, of all nodes.
+    pub(super) fn stalled_count(&self) -> u64 {
+        let stalled = |counts: StoreCounts| counts.stalled_append_count;
+        self.storage
+            .stores()
+            .iter()
+            .map(|store| stalled(store.counts()))
+            .sum()
+    }
+
+    fn drop_caches(&mut self) -> Result<(), LabError> {
+        self.storage.drop_caches()?;
+        self.models.iter_mut().for_each(DiskModel::drop_caches);
+        Ok(())
+    }
+
+    /// Runs operations `0..count` by all clients side by side, and their recording on the model.
+    fn phase(
+        &mut self,
+        what: &str,
+        count: u64,
+        bytes: u64,
+        work: impl Fn(&Storage, u64) -> Result<(), LabError> + Sync,
+    ) -> Result<Phase, LabError> {
+        let (storage, progress) = (&self.storage, self.session.progress);
+        progress.begin(what, count.max(1));
+        storage.take_recordings();
+        let next = AtomicU64::new(0);
+        let client = || {
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                if at >= count {
+                    return Ok(());
+                }
+                work(storage, at)?;
+                progress.step();
+            }
+        };
+        let begun = Instant::now();
+        let done = std::thread::scope(|scope| {
+            let clients: Vec<_> = (0..CLIENT_COUNT).map(|_| scope.spawn(client)).collect();
+            let join = |client: std::thread::ScopedJoinHandle<'_, Result<(), LabError>>| {
+                client.join().expect("clients do not panic")
+            };
+            clients
+                .into_iter()
+                .map(join)
+                .collect::<Result<Vec<()>, LabError>>()
+        });
+        let real_s = begun.elapsed().as_secs_f64();
+        done?;
+        let mut phase = Phase {
+            bytes,
+            operations: count,
+            real_s,
+            ..Phase::default()
+        };
+        let mut busiest_ns = 0;
+        for (model, operations) in self.models.iter_mut().zip(storage.take_recordings()) {
+            phase.io.add(&operations);
+            busiest_ns = busiest_ns.max(replay(model, &operations));
+        }
+        phase.model_s = busiest_ns as f64 / 1e9;
+        Ok(phase)
+    }
+}
+
+/// Updates that overwrite each stripe's bytes once, in records and in random order.
+pub(super) fn random_updates(
+    stripe_count: u64,
+    stripe_bytes: u64,
+    record_bytes: u64,
+    seed: u64,
+) -> Vec<Update> {
+    let mut updates: Vec<Update> = Vec::new();
+    for stripe in 0..stripe_count {
+        let offsets = (0..stripe_bytes / record_bytes).map(|at| at * record_bytes);
+        updates.extend(offsets.map(|offset| (stripe, offset, record_bytes)));
+    }
+    updates.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
+    updates
+}
+
+/// The thesis's drive, as much smaller as our data is, so that seeks are as long as the thesis's.
+fn drive(node_bytes: u64) -> Drive {
+    let share = (node_bytes as f64 / THESIS_NODE_BYTES as f64).clamp(0.001, 1.0);
+    Drive {
+        capacity_bytes: (ST1000DM003.capacity_bytes as f64 * share) as u64,
+        ..ST1000DM003
+    }
+}
+
+/// Segments of the synthetic test and bytes of their chunks.
+pub(super) fn synthetic_size(scale: Scale) -> (u64, u64) {
+    scale.pick((5, MIB / 2), (20, 4 * MIB), (200, 4 * MIB))
+}
+
+/// The place of a measurement, and its position in a pair of rates.
+pub(super) const PLACES: [(&str, usize); 2] = [("disk", 0), ("model", 1)];
+
+/// Bars of each row's rates on this machine and on the model, side by side.
+pub(super) fn bars(
+    name: &str,
+    title: &str,
+    [x_label, y_label]: [&str; 2],
+    rows: Vec<(String, [f64; 2])>,
+) -> Plot {
+    let series = PLACES.map(|(place, at)| {
+        let values = rows.iter().map(|(_, rates)| rates[at]);
+        (place.to_owned(), values.collect())
+    });
+    Plot {
+        name: name.to_owned(),
+        title: title.to_owned(),
+        x_label: x_label.to_owned(),
+        y_label: y_label.to_owned(),
+        chart: Chart::Bars {
+            categories: rows.into_iter().map(|(category, _)| category).collect(),
+            series: series.into(),
+        },
+    }
+}
+
+/// How to read the model and the measurement, for every experiment that uses both.
+pub(super) fn notes() -> Vec<String> {
+    vec![
+        "'disk' is this machine's: 10 stores in one process, driven by 10 threads, every update durable; \
+         it shows processor time and syncs more than seeks"
+            .to_owned(),
+        format!(
+            "'model' is the thesis's Seagate ST1000DM003 per node, driven by what the stores asked of their \
+             disks: {:.1} ms average seek, {:.1} ms to the next track, {:.2} ms a turn, {} MB/s; the drive is \
+             as much smaller than 1 TB as the data is than the thesis's 3 GiB a node; a phase takes as long \
+             as its busiest disk",
+            ST1000DM003.average_seek_ns as f64 / 1e6,
+            ST1000DM003.shortest_seek_ns as f64 / 1e6,
+            ST1000DM003.rotation_ns as f64 / 1e6,
+            ST1000DM003.bytes_per_s / 1_000_000
+        ),
+        "the thesis does not sync its updates; ours are durable at every participant before they are \
+         acknowledged, and full overwrite goes through a journal so that a crash cannot tear it"
+            .to_owned(),
+    ]
+}
+
+/// Why this machine's figures are not the thesis's.
+pub(super) const DISK_DIFFERS: &str = "this machine's disk does not seek, so schemes differ by bytes, syncs and \
+    processor time alone, and by whatever else the machine does meanwhile";
+
+/// Parts of the thesis's test bed that the experiments omit.
+pub(super) fn scaled(session: &Session<'_>) -> Vec<String> {
+    let (segments, chunk_bytes) = synthetic_size(session.scale);
+    vec![
+        format!(
+            "{segments} segments of {} MiB instead of 1280 of 16 MiB, and no network",
+            (4 * chunk_bytes) as f64 / MIB as f64
+        ),
+        "clients are threads, nodes are stores in one process".to_owned(),
+    ]
+}

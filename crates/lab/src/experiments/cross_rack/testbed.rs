@@ -1,0 +1,287 @@
+//! Update throughput on testbeds: racks or regions with limited links, and the first updates of a volume
+//! under several update schemes (`RackCU` section V-C, CAU sections 5.2 and 5.3).
+//!
+//! Clusters are real, on testbeds made by the session. The reports list the differences from the
+//! papers, above all of rates.
+
+use super::Subject;
+use crate::error::LabError;
+use crate::experiments::{Finding, Overwrite, Report, Session, Table, TestbedSetting, Throughput};
+use crate::plot::{Chart, Plot};
+use crate::trace::{Request, RequestKind};
+use crate::workload::{self, Volume};
+use gabion_layout::{AppendSpec, ByteRange, UpdateScheme};
+use std::collections::BTreeMap;
+
+/// Updates that are under way at a time.
+pub(in crate::experiments) const DEPTH: usize = 16;
+/// By how much of the paper's figure ours may be below it.
+const NEAR: f64 = 0.95;
+
+/// A pool whose updates are timed.
+#[derive(Clone)]
+pub(in crate::experiments) struct Contender {
+    pub(in crate::experiments) name: String,
+    pub(in crate::experiments) scheme: UpdateScheme,
+    pub(in crate::experiments) append: Option<AppendSpec>,
+}
+
+impl Contender {
+    /// A pool with the defaults of its scheme.
+    pub(in crate::experiments) fn usual(name: &str, scheme: UpdateScheme) -> Self {
+        Self {
+            name: name.to_owned(),
+            scheme,
+            append: None,
+        }
+    }
+}
+
+/// One cluster, and the updates that each of its pools gets.
+pub(in crate::experiments) struct Round {
+    pub(in crate::experiments) name: String,
+    pub(in crate::experiments) volume: &'static Volume,
+    /// Size of a chunk into which the volume is cut; the cluster's may be smaller.
+    pub(in crate::experiments) addressed_bytes: u64,
+    pub(in crate::experiments) data_chunk_count: u64,
+    /// Its directory is filled in when it begins.
+    pub(in crate::experiments) setting: TestbedSetting,
+    pub(in crate::experiments) contenders: Vec<Contender>,
+}
+
+/// Runs all rounds, adds a table of them to the report, and returns each contender's result.
+pub(in crate::experiments) fn race(
+    session: &Session<'_>,
+    report: &mut Report,
+    rounds: &[Round],
+) -> Result<Vec<Vec<Throughput>>, LabError> {
+    let Some(clusters) = session.clusters else {
+        return Err(LabError::Cluster("no clusters are started here".to_owned()));
+    };
+    let columns = [
+        "cluster",
+        "scheme",
+        "chunks/s updated",
+        "MB/s updated",
+        "MB across racks",
+        "busiest uplink, payload %",
+        "processors %",
+        "committing at the end, %",
+    ];
+    let mut table = Table::new("First updates", &columns);
+    session
+        .progress
+        .begin("updating on testbeds", rounds.len() as u64);
+    let mut measured = Vec::new();
+    for round in rounds {
+        let updates = round.updates(session)?;
+        let setting = TestbedSetting {
+            directory: session.empty_directory("testbed")?,
+            ..round.setting.clone()
+        };
+        let overwrites: Vec<Overwrite> = round
+            .contenders
+            .iter()
+            .map(|contender| updates.overwrite(contender))
+            .collect();
+        let throughs = clusters.update_on_testbed(&setting, &overwrites)?;
+        for (contender, through) in round.contenders.iter().zip(&throughs) {
+            let bytes_per_s = updates.bytes as f64 / through.seconds;
+            table.row([
+                round.name.as_str().into(),
+                contender.name.as_str().into(),
+                (bytes_per_s / setting.chunk_bytes as f64).into(),
+                (bytes_per_s / 1e6).into(),
+                (through.cross_rack_bytes as f64 / 1e6).into(),
+                (100.0 * through.uplink_share).into(),
+                (100.0 * through.processor_share).into(),
+                (100.0 * through.commit_seconds / through.seconds).into(),
+            ]);
+        }
+        measured.push(throughs);
+        session.progress.step();
+    }
+    report.tables.push(table);
+    Ok(measured)
+}
+
+/// How many times as fast one contender was as another, in each round.
+pub(in crate::experiments) fn gains(
+    measured: &[Vec<Throughput>],
+    faster: usize,
+    slower: usize,
+) -> Vec<f64> {
+    let gain = |round: &Vec<Throughput>| round[slower].seconds / round[faster].seconds;
+    measured.iter().map(gain).collect()
+}
+
+/// A mean of gains beside the paper's.
+pub(in crate::experiments) fn mean_finding(what: &str, gains: &[f64], paper: f64) -> Finding {
+    let mean = gains.iter().sum::<f64>() / gains.len().max(1) as f64;
+    let finding = Finding::number(what, mean, "x", format!("{paper:.2}x"));
+    finding.reached(mean >= NEAR * paper)
+}
+
+/// Bars of all gains over the first contender, round by round.
+pub(in crate::experiments) fn plot(
+    id: &str,
+    title: &str,
+    rounds: &[Round],
+    measured: &[Vec<Throughput>],
+) -> Plot {
+    let contenders = rounds.first().map_or(&[][..], |round| &round.contenders);
+    let bars = |(at, contender): (usize, &Contender)| {
+        let name = contender.name.clone();
+        (name, gains(measured, at, 0))
+    };
+    Plot {
+        name: id.to_owned(),
+        title: title.to_owned(),
+        x_label: "cluster".to_owned(),
+        y_label: "update throughput, of the baseline's".to_owned(),
+        chart: Chart::Bars {
+            categories: rounds.iter().map(|round| round.name.clone()).collect(),
+            series: contenders.iter().enumerate().skip(1).map(bars).collect(),
+        },
+    }
+}
+
+/// What stands in for the volumes of which there is no trace.
+pub(in crate::experiments) fn sources(
+    session: &Session<'_>,
+    volumes: &[&str],
+) -> Result<String, LabError> {
+    let mut words = Vec::new();
+    for name in volumes {
+        let is_trace = Subject::new(session, volume(name))?.one_in.is_none();
+        words.push(if is_trace {
+            format!("the trace of {name}")
+        } else {
+            format!(
+                "a calibrated workload in place of {name}, with seed {}",
+                session.seed
+            )
+        });
+    }
+    Ok(words.join("; "))
+}
+
+/// Differences from the papers in any of these experiments.
+pub(in crate::experiments) fn scaled(session: &Session<'_>, slower: u64) -> Vec<String> {
+    vec![
+        format!(
+            "rates are {slower} times lower than in the paper, so that links and not the two processors \
+             of all nodes are the limit"
+        ),
+        format!(
+            "the first {} updates of each volume, by one client with {DEPTH} under way at a time; an \
+             update is acknowledged when it is durable on all disks that take part",
+            update_count(session)
+        ),
+        "under CAU and PARIX a stripe's primary commits, and counts updated stripes by itself; the commit \
+         of what waits in the end is in the time"
+            .to_owned(),
+    ]
+}
+
+pub(in crate::experiments) fn volume(name: &str) -> &'static Volume {
+    workload::volume(name).expect("the volume is one of the papers'")
+}
+
+fn update_count(session: &Session<'_>) -> usize {
+    session.scale.pick(60, 300, 1_000)
+}
+
+impl Round {
+    fn updates(&self, session: &Session<'_>) -> Result<Updates, LabError> {
+        let requests = Subject::new(session, self.volume)?.requests(session)?;
+        let is_write = |request: &Result<Request, LabError>| !matches!(request, Ok(request) if request.kind == RequestKind::Read);
+        let first = requests.filter(is_write).take(update_count(session));
+        let first: Vec<Request> = first.collect::<Result<_, _>>()?;
+        let mut updates = Updates::compact(&first, self.addressed_bytes, self.data_chunk_count);
+        updates.scale(self.addressed_bytes, self.setting.chunk_bytes);
+        Ok(updates)
+    }
+}
+
+/// The first updates of a volume, on a file of the stripes that they touch.
+struct Updates {
+    file_bytes: u64,
+    writes: Vec<ByteRange>,
+    bytes: u64,
+}
+
+impl Updates {
+    /// Widens requests to whole chunks, cuts them at borders of stripes, and numbers stripes anew in the
+    /// order of their first update.
+    fn compact(requests: &[Request], chunk_bytes: u64, data_chunk_count: u64) -> Self {
+        let stripe_bytes = data_chunk_count * chunk_bytes;
+        let mut places: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut writes = Vec::new();
+        for request in requests {
+            let mut at = request.offset_bytes / chunk_bytes * chunk_bytes;
+            let end = request.end_bytes().next_multiple_of(chunk_bytes);
+            while at < end {
+                let stripe = at / stripe_bytes;
+                let next = places.len() as u64;
+                let place = *places.entry(stripe).or_insert(next);
+                let until = end.min((stripe + 1) * stripe_bytes);
+                writes.push(ByteRange::new(
+                    place * stripe_bytes + at % stripe_bytes,
+                    until - at,
+                ));
+                at = until;
+            }
+        }
+        Self {
+            file_bytes: places.len() as u64 * stripe_bytes,
+            bytes: writes.iter().map(|write| write.length).sum(),
+            writes,
+        }
+    }
+
+    /// Makes the same updates of smaller chunks.
+    fn scale(&mut self, from_bytes: u64, to_bytes: u64) {
+        let scale = |bytes: &mut u64| *bytes = *bytes / from_bytes * to_bytes;
+        scale(&mut self.file_bytes);
+        scale(&mut self.bytes);
+        for write in &mut self.writes {
+            scale(&mut write.offset);
+            scale(&mut write.length);
+        }
+    }
+
+    fn overwrite(&self, contender: &Contender) -> Overwrite {
+        Overwrite {
+            scheme: contender.scheme,
+            append: contender.append,
+            file_bytes: self.file_bytes,
+            writes: self.writes.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn updates_are_whole_chunks_of_stripes_without_gaps() {
+        let request = |offset_bytes, length_bytes| Request {
+            at_ticks: 0,
+            kind: RequestKind::Write,
+            offset_bytes,
+            length_bytes,
+        };
+        // Chunks of 100 bytes, stripes of 1200: stripes 7 and 8, then 2.
+        let mut updates = Updates::compact(&[request(9_550, 151), request(2_400, 1)], 100, 12);
+        let range = ByteRange::new;
+        let expected = [range(1_100, 100), range(1_200, 200), range(2_400, 100)];
+        assert_eq!(updates.writes, expected);
+        assert_eq!((updates.file_bytes, updates.bytes), (3_600, 400));
+        updates.scale(100, 7);
+        let expected = [range(77, 7), range(84, 14), range(168, 7)];
+        assert_eq!(updates.writes, expected);
+        assert_eq!((updates.file_bytes, updates.bytes), (252, 28));
+    }
+}

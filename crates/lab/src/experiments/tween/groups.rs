@@ -1,0 +1,174 @@
+//! TWE-2: how many hotness groups pay, and which of hotness's choices do (`CodFS` thesis, section 6.2.1 says that
+//! too few and too many groups hurt, and no numbers).
+
+use super::array::{self, Setting};
+use super::load::{self, Load};
+use crate::error::LabError;
+use crate::experiments::{Experiment, Finding, Report, Session};
+use crate::plot::{Chart, Plot};
+use gabion_flash::{FlashOptions, HotnessOptions, HotnessScale, Victims};
+
+pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
+    id: "TWE-2",
+    parts: "",
+    title: "write amplification of the log against hotness groups, scales, units and victims",
+    run,
+};
+
+const GROUPS: [usize; 5] = [1, 2, 4, 8, 16];
+
+type Variant = (&'static str, Setting);
+
+/// Other ways to tell hot from cold.
+fn hotness_variants() -> Vec<Variant> {
+    let usual = Setting::new();
+    let hot = |hotness| Setting {
+        options: FlashOptions {
+            hotness,
+            ..FlashOptions::default()
+        },
+        ..usual
+    };
+    let hotness = HotnessOptions::default();
+    vec![
+        (
+            "1 group with a stripe 4 times as large",
+            Setting {
+                spare_buffers: 1,
+                chunk_blocks: 4,
+                ..Setting::with_groups(1)
+            },
+        ),
+        (
+            "4 groups, by difference as in the thesis",
+            hot(HotnessOptions {
+                scale: HotnessScale::Linear,
+                ..hotness
+            }),
+        ),
+        (
+            "4 groups, units of 256 pages",
+            hot(HotnessOptions {
+                unit_pages: 256,
+                ..hotness
+            }),
+        ),
+        (
+            "4 groups, units of 16 pages",
+            hot(HotnessOptions {
+                unit_pages: 16,
+                ..hotness
+            }),
+        ),
+    ]
+}
+
+/// Other victims of collection, and other numbers of buffers.
+fn other_variants() -> Vec<Variant> {
+    let usual = Setting::new();
+    let by = |victims| FlashOptions {
+        victims,
+        ..FlashOptions::default()
+    };
+    vec![
+        (
+            "4 groups, greedy",
+            Setting {
+                options: by(Victims::Greedy),
+                ..usual
+            },
+        ),
+        (
+            "4 groups, cost-benefit",
+            Setting {
+                options: by(Victims::CostBenefit),
+                ..usual
+            },
+        ),
+        (
+            "1 group, cost-benefit",
+            Setting {
+                options: by(Victims::CostBenefit),
+                ..Setting::with_groups(1)
+            },
+        ),
+        (
+            "4 groups, no full buffer kept back",
+            Setting {
+                spare_buffers: 1,
+                ..usual
+            },
+        ),
+        (
+            "4 groups, 12 buffers",
+            Setting {
+                spare_buffers: 8,
+                ..usual
+            },
+        ),
+    ]
+}
+
+fn run(session: &Session<'_>) -> Result<Report, LabError> {
+    let loads = load::hot_loads(session)?;
+    let variants = [hotness_variants(), other_variants()].concat();
+    let steps = loads.len() * (GROUPS.len() + variants.len());
+    session
+        .progress
+        .begin("groups on modelled arrays", steps.max(1) as u64);
+    let mut report = array::begun(session, &loads, "RAID-5 of 5 devices, 80 % used");
+    let mut table = array::table("Groups", &["volume", "groups", "moved %"]);
+    let mut others = array::table("Other choices", &["volume", "choice", "moved %"]);
+    let mut series = Vec::new();
+    for load in &loads {
+        let mut found = Vec::new();
+        for group_count in GROUPS {
+            let outcome = array::tween(&Setting::with_groups(group_count), load)?;
+            let moved = outcome.moved_pct().into();
+            let first = vec![load.name.clone().into(), (group_count as u64).into(), moved];
+            array::row(&mut table, first, &outcome);
+            found.push((group_count as f64, outcome.total_amplification()));
+            session.progress.step();
+        }
+        report.findings.push(finding(load, found[0].1, found[2].1));
+        series.push((load.name.clone(), found));
+        for (name, setting) in &variants {
+            let outcome = array::tween(setting, load)?;
+            let moved = outcome.moved_pct().into();
+            let first = vec![load.name.clone().into(), (*name).into(), moved];
+            array::row(&mut others, first, &outcome);
+            session.progress.step();
+        }
+    }
+    report.tables.extend([table, others]);
+    report.notes.push(
+        "each group has an open buffer, and full ones are kept back up to eight in all; so 1 to 4 groups have the same \
+         memory, 8 groups one buffer more and 16 twice as much; the row of one group with a stripe 4 times as large has \
+         two buffers of four times the size"
+            .to_owned(),
+    );
+    report.plots.push(Plot {
+        name: "TWE-2".to_owned(),
+        title: "Total write amplification against hotness groups".to_owned(),
+        x_label: "hotness groups".to_owned(),
+        y_label: "total write amplification".to_owned(),
+        chart: Chart::Lines { series },
+    });
+    Ok(report)
+}
+
+fn finding(load: &Load, one: f64, four: f64) -> Finding {
+    Finding::words(
+        format!(
+            "{}: total write amplification with 1 and 4 groups",
+            load.name
+        ),
+        format!("{one:.2}, {four:.2}"),
+        "4 groups below 1",
+    )
+    .reached(four < one)
+    .because(
+        "four open buffers that are half full on average leave less of the same memory to what is written again, \
+         and here that costs more than groups spare in collection",
+    )
+}

@@ -1,0 +1,78 @@
+//! TWE-5: TWEEN on a single SSD, which section 7.2.3 of the `CodFS` thesis leaves for later.
+
+use super::array::{self, Setting};
+use super::load;
+use crate::error::LabError;
+use crate::experiments::{Experiment, Finding, Report, Session};
+use crate::plot::{Chart, Plot};
+
+pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
+    id: "TWE-5",
+    parts: "",
+    title: "one SSD: through TWEEN without parity, and straight",
+    run,
+};
+
+fn run(session: &Session<'_>) -> Result<Report, LabError> {
+    let loads = load::loads(session)?;
+    session
+        .progress
+        .begin("volumes on one modelled SSD", 2 * loads.len() as u64);
+    let setting = Setting {
+        data_devices: 1,
+        parity_devices: 0,
+        chunk_blocks: 4,
+        ..Setting::new()
+    };
+    let mut report = array::begun(
+        session,
+        &loads,
+        "one device without parity, segments of 4 erase blocks, 4 groups, 80 % used",
+    );
+    let mut table = array::table("Volumes", &["volume", "updates %", "writes"]);
+    let (mut straight_wa, mut tween_wa) = (Vec::new(), Vec::new());
+    for load in &loads {
+        let straight = array::straight(&setting, load)?;
+        session.progress.step();
+        let tween = array::tween(&setting, load)?;
+        session.progress.step();
+        for (name, outcome) in [("straight", &straight), ("TWEEN", &tween)] {
+            let first = vec![
+                load.name.clone().into(),
+                load.update_pct.into(),
+                name.into(),
+            ];
+            array::row(&mut table, first, outcome);
+        }
+        let gain = straight.erases() as f64 / tween.erases().max(1) as f64;
+        report.findings.push(Finding::number(
+            format!("{}: lifetime on one SSD, by erases", load.name),
+            gain,
+            "x",
+            "-",
+        ));
+        straight_wa.push(straight.total_amplification());
+        tween_wa.push(tween.total_amplification());
+    }
+    report.tables.push(table);
+    report.notes.push(
+        "straight, the SSD's own spare blocks and what the volume leaves free of it serve its collection; through \
+         TWEEN the log has the latter and the SSD's own spare blocks lie idle, which on a single SSD costs more than \
+         parity updates that are spared elsewhere"
+            .to_owned(),
+    );
+    report.plots.push(Plot {
+        name: "TWE-5".to_owned(),
+        title: "Pages programmed for each page written, on one SSD at 80 % use".to_owned(),
+        x_label: "volume".to_owned(),
+        y_label: "total write amplification".to_owned(),
+        chart: Chart::Bars {
+            categories: loads.iter().map(|load| load.name.clone()).collect(),
+            series: vec![
+                ("straight".to_owned(), straight_wa),
+                ("TWEEN".to_owned(), tween_wa),
+            ],
+        },
+    });
+    Ok(report)
+}

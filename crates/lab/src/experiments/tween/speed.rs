@@ -1,0 +1,98 @@
+//! TWE-4: throughput and slow writes, active and periodic collection by the model, and synchronous writes on real
+//! files (`CodFS` thesis, section 6.2.2).
+
+use super::array::{self, Setting};
+use super::files;
+use super::load;
+use crate::error::LabError;
+use crate::experiments::{Experiment, Finding, Report, Session, Table};
+use crate::plot::{Chart, Plot};
+use gabion_flash::FlashOptions;
+
+pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
+    id: "TWE-4",
+    parts: "",
+    title: "throughput and p99: active and periodic collection, and 4 KiB synchronous writes on files",
+    run,
+};
+
+fn modes() -> Vec<(&'static str, Setting)> {
+    let usual = Setting::new();
+    let lazy = |periodic| Setting {
+        options: FlashOptions {
+            active_permille: 0,
+            ..FlashOptions::default()
+        },
+        periodic: Some(periodic),
+        ..usual
+    };
+    vec![
+        ("active", usual),
+        ("periodic, every 50 writes", lazy(50)),
+        ("periodic, every 200 writes", lazy(200)),
+        ("only when a write finds no stripe", lazy(u64::MAX)),
+    ]
+}
+
+fn run(session: &Session<'_>) -> Result<Report, LabError> {
+    let loads = load::hot_loads(session)?;
+    let modes = modes();
+    let steps = loads.len() * (modes.len() + 1) + files::STEPS;
+    session
+        .progress
+        .begin("modes of collection, and files", steps as u64);
+    let mut report = array::begun(session, &loads, "RAID-5 of 5 devices, 4 groups, 80 % used");
+    let columns = [
+        "volume", "mode", "MiB/s", "p50 us", "p99 us", "p99.9 us", "worst us", "stalls", "total WA",
+    ];
+    let mut table = Table::new("By the model", &columns);
+    for load in &loads {
+        let mut outcomes = vec![("in place", array::in_place(&Setting::new(), load)?)];
+        session.progress.step();
+        for (name, setting) in &modes {
+            outcomes.push((name, array::tween(setting, load)?));
+            session.progress.step();
+        }
+        for (name, outcome) in &outcomes {
+            table.row([
+                load.name.clone().into(),
+                (*name).into(),
+                outcome.mib_per_s().into(),
+                outcome.latency_us(500).into(),
+                outcome.latency_us(990).into(),
+                outcome.latency_us(999).into(),
+                outcome.latency_us(1000).into(),
+                outcome.counts.stall_count.into(),
+                outcome.total_amplification().into(),
+            ]);
+        }
+        let gain = outcomes[1].1.mib_per_s() / outcomes[0].1.mib_per_s();
+        report.findings.push(Finding::number(
+            format!("{}: throughput over in place, by the model", load.name),
+            gain,
+            "x",
+            "-",
+        ));
+    }
+    report.tables.push(table);
+    report.notes.push(
+        "in the active mode another thread would flush and collect; the model lets that happen between writes and \
+         counts it in the throughput, not in the write's time"
+            .to_owned(),
+    );
+    let files = files::run(session)?;
+    report.findings.extend(files.findings());
+    report.tables.push(files.table());
+    report.notes.extend(files.notes());
+    report.plots.push(Plot {
+        name: "TWE-4".to_owned(),
+        title: "Synchronous writes of 4 KiB on files".to_owned(),
+        x_label: "writers".to_owned(),
+        y_label: "writes a second".to_owned(),
+        chart: Chart::Bars {
+            categories: files.categories(),
+            series: files.series(),
+        },
+    });
+    Ok(report)
+}

@@ -1,0 +1,184 @@
+//! TWE-1: TWEEN against arrays that are updated in place and against a log without groups, by volume
+//! (`CodFS` thesis, sections 6.1 and 6.2; it gives no figures).
+
+use super::array::{self, Outcome, Setting};
+use super::load::{self, Load};
+use crate::error::LabError;
+use crate::experiments::{Experiment, Finding, Report, Session, Table};
+use crate::plot::{Chart, Plot};
+
+pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
+    id: "TWE-1",
+    parts: "",
+    title: "partial writes, write amplification and erases by volume: TWEEN, a plain log, in place",
+    run,
+};
+
+/// Contenders of every volume, in this order.
+const NAMES: [&str; 5] = [
+    "in place, RAID-5",
+    "in place, RAID-6",
+    "one group, RAID-5",
+    "TWEEN, RAID-5",
+    "TWEEN, RAID-6",
+];
+
+fn run(session: &Session<'_>) -> Result<Report, LabError> {
+    let loads = load::loads(session)?;
+    let steps = loads.len() * NAMES.len();
+    session
+        .progress
+        .begin("volumes on modelled arrays", steps as u64);
+    let raid5 = Setting::new();
+    let raid6 = raid6();
+    let one_group = Setting::with_groups(1);
+    let mut all = Vec::new();
+    for load in &loads {
+        let mut outcomes = Vec::new();
+        for name in NAMES {
+            outcomes.push(match name {
+                "in place, RAID-5" => array::in_place(&raid5, load)?,
+                "in place, RAID-6" => array::in_place(&raid6, load)?,
+                "one group, RAID-5" => array::tween(&one_group, load)?,
+                "TWEEN, RAID-5" => array::tween(&raid5, load)?,
+                _ => array::tween(&raid6, load)?,
+            });
+            session.progress.step();
+        }
+        all.push((load, outcomes));
+    }
+    Ok(report(session, &loads, &all))
+}
+
+fn raid6() -> Setting {
+    Setting {
+        parity_devices: 2,
+        ..Setting::new()
+    }
+}
+
+fn report(session: &Session<'_>, loads: &[Load], all: &[(&Load, Vec<Outcome>)]) -> Report {
+    let mut report = array::begun(
+        session,
+        loads,
+        "4 data devices and 1 or 2 for parity, 80 % used, 4 groups; in place: strips of 64 KiB, \
+         read-modify-write or reconstruct-write, whichever reads less",
+    );
+    let mut table = array::table("Volumes", &["volume", "updates %", "array"]);
+    for (load, outcomes) in all {
+        for (name, outcome) in NAMES.iter().zip(outcomes) {
+            let first = vec![
+                load.name.clone().into(),
+                load.update_pct.into(),
+                (*name).into(),
+            ];
+            array::row(&mut table, first, outcome);
+        }
+    }
+    report.tables.push(table);
+    let mut lives = Table::new(
+        "Lifetime over in place, by erases",
+        &["volume", "RAID-5", "at most", "RAID-6", "at most"],
+    );
+    for (load, outcomes) in all {
+        let [in_place5, in_place6, _, tween5, tween6] = outcomes.as_slice() else {
+            continue;
+        };
+        lives.row([
+            load.name.clone().into(),
+            tween5.lifetime_over(in_place5).into(),
+            array::lifetime_bound(&Setting::new(), load, in_place5, tween5).into(),
+            tween6.lifetime_over(in_place6).into(),
+            array::lifetime_bound(&raid6(), load, in_place6, tween6).into(),
+        ]);
+    }
+    report.tables.push(lives);
+    report.notes.push(
+        "at most: were nothing collected, and had buffers of that size kept what is written again soonest, for \
+         which they would have to know the future"
+            .to_owned(),
+    );
+    report.findings = findings(all);
+    report.plots.push(plot(all));
+    report
+}
+
+fn findings(all: &[(&Load, Vec<Outcome>)]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let logs = || all.iter().flat_map(|(_, outcomes)| &outcomes[2..]);
+    let partial: u64 = logs()
+        .map(|outcome| outcome.partial_stripe_writes + outcome.partial_block_writes())
+        .sum();
+    findings.push(
+        Finding::number(
+            "TWEEN: partial-stripe and partial-block writes",
+            partial as f64,
+            "",
+            "0",
+        )
+        .reached(partial == 0),
+    );
+    let ssd = logs().map(Outcome::ssd_amplification).fold(0.0, f64::max);
+    findings.push(
+        Finding::number(
+            "TWEEN: write amplification within SSDs, at most",
+            ssd,
+            "",
+            "1.0",
+        )
+        .reached((ssd - 1.0).abs() < 1e-9),
+    );
+    for (load, outcomes) in all.iter().filter(|(load, _)| load.is_hot()) {
+        let [rival, _, _, tween, _] = outcomes.as_slice() else {
+            continue;
+        };
+        let (ours, theirs) = (tween.total_amplification(), rival.total_amplification());
+        findings.push(
+            Finding::words(
+                format!(
+                    "{}: pages programmed for each of the user's, in place",
+                    load.name
+                ),
+                format!("{ours:.2}, {theirs:.2}"),
+                "below in place",
+            )
+            .reached(ours < theirs)
+            .because("collection at this use moves more than parity updates cost"),
+        );
+        let erases = tween.lifetime_over(rival);
+        let most = array::lifetime_bound(&Setting::new(), load, rival, tween);
+        findings.push(
+            Finding::number(
+                format!("{}: lifetime, by erases", load.name),
+                erases,
+                "x",
+                "2x at least",
+            )
+            .reached(erases >= 2.0)
+            .because(format!(
+                "{most:.2}x is the most with these buffers and this width; what collection moves and what the \
+                 buffers do not absorb is in between"
+            )),
+        );
+    }
+    findings
+}
+
+fn plot(all: &[(&Load, Vec<Outcome>)]) -> Plot {
+    let series = |at: usize| {
+        let values = all
+            .iter()
+            .map(|(_, outcomes)| outcomes[at].total_amplification());
+        (NAMES[at].to_owned(), values.collect())
+    };
+    Plot {
+        name: "TWE-1".to_owned(),
+        title: "Pages programmed for each page written, at 80 % use".to_owned(),
+        x_label: "volume".to_owned(),
+        y_label: "total write amplification".to_owned(),
+        chart: Chart::Bars {
+            categories: all.iter().map(|(load, _)| load.name.clone()).collect(),
+            series: (0..NAMES.len()).map(series).collect(),
+        },
+    }
+}
