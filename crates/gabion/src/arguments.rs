@@ -17,7 +17,8 @@ pub(crate) use repair::{LimitOptions, NodeArguments, NodeCommand, RepairCommand,
 use crate::output::{Format, parse_bytes};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use serde::{Deserialize, Serialize};
+use gabion_testbed::ClusterOptions;
+use gabion_wire::{RateError, parse_rate};
 use std::path::PathBuf;
 
 /// Erasure-coded storage for racks and regions: safe updates in place, repair in about the time of
@@ -185,14 +186,34 @@ pub(crate) struct UpOptions {
 }
 
 impl UpOptions {
-    /// Whether the user has given an option, such as `nodes_per_rack`.
-    pub(crate) fn is_given(&self, name: &str) -> bool {
-        self.given.iter().any(|given| given == name)
+    /// What the cluster is made with.
+    ///
+    /// # Errors
+    /// If a rate is none.
+    pub(crate) fn cluster(self) -> Result<ClusterOptions, RateError> {
+        let rate = |text: Option<String>| text.map_or(Ok(0), |text| parse_rate(&text));
+        Ok(ClusterOptions {
+            racks: self.racks,
+            nodes_per_rack: self.nodes_per_rack,
+            node_bytes_per_s: rate(self.inner)?,
+            rack_bytes_per_s: rate(self.cross)?,
+            merging: gabion_testbed::Merging {
+                log_limit: self.merging.log_limit,
+                reserve_budget: self.merging.reserve_budget,
+            },
+            engine: self.engine.into(),
+            behaviour: gabion_testbed::Behaviour {
+                lease_ms: self.behaviour.lease_ms,
+                grace_s: self.behaviour.grace_s,
+                repair_parallel: self.behaviour.repair_parallel,
+            },
+            given: self.given,
+        })
     }
 }
 
 /// When a node merges the records of updates into its chunks.
-#[derive(Args, Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Merging {
     /// Merge logs (fl, pl) once they exceed this size
     #[arg(long, default_value = "256MiB", value_name = "SIZE", value_parser = parse_bytes)]
@@ -202,17 +223,8 @@ pub(crate) struct Merging {
     pub(crate) reserve_budget: u64,
 }
 
-impl Default for Merging {
-    fn default() -> Self {
-        Self {
-            log_limit: 256 << 20,
-            reserve_budget: 16 << 20,
-        }
-    }
-}
-
 /// Timeouts and limits of the coordinator.
-#[derive(Args, Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Behaviour {
     /// Silence after which a node is declared failed, in milliseconds
     #[arg(long, default_value_t = 3000, value_parser = clap::value_parser!(u64).range(200..))]

@@ -34,25 +34,6 @@ impl Failure {
         }
     }
 
-    /// Several failures: a line each.
-    ///
-    /// # Errors
-    /// If there are any.
-    pub(crate) fn of_several(failures: Vec<Self>) -> Result<(), Self> {
-        let exit_code = failures.iter().map(|failure| failure.exit_code).min();
-        let Some(exit_code) = exit_code else {
-            return Ok(());
-        };
-        let sentences: Vec<String> = failures
-            .into_iter()
-            .map(|failure| failure.sentence)
-            .collect();
-        Err(Self {
-            sentence: sentences.join("\n"),
-            exit_code,
-        })
-    }
-
     /// A process of this program in another place failed, and has printed the reason.
     pub(crate) fn said_elsewhere(is_usage: bool) -> Self {
         Self {

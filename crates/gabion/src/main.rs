@@ -9,12 +9,9 @@
 mod output;
 
 mod arguments;
-mod cluster;
 mod commands;
 mod failure;
 mod output_file;
-mod processor_time;
-mod testbed;
 
 use arguments::{Arguments, Command};
 use failure::Failure;

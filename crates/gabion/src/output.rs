@@ -3,6 +3,8 @@
 //! This crate's [`println!`] and [`print!`] end no command: the first failure of stdout is kept,
 //! and the command ends with it ([`written`]).
 
+pub(crate) use gabion_testbed::bytes;
+
 use crate::failure::{Context, Failure};
 use clap::ValueEnum;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
@@ -219,22 +221,6 @@ impl Progress for Shown {
     }
 }
 
-/// Bytes with a unit: `1.5 MiB`.
-pub(crate) fn bytes(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut value = bytes as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 || (value.fract() == 0.0 && value < 1024.0) {
-        format!("{value:.0} {}", UNITS[unit])
-    } else {
-        format!("{value:.1} {}", UNITS[unit])
-    }
-}
-
 /// Reads a size with a unit: `4KiB`, `1MiB`, `512`, `64M`.
 ///
 /// # Errors
@@ -314,15 +300,12 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_read_and_written() {
+    fn sizes_are_read() {
         assert_eq!(parse_bytes("4KiB"), Ok(4096));
         assert_eq!(parse_bytes("1 MiB"), Ok(1 << 20));
         assert_eq!(parse_bytes("17"), Ok(17));
         for text in ["", "MiB", "1.5MiB", "-1", "1XB", "99999999999999T"] {
             assert!(parse_bytes(text).unwrap_err().contains("such as"), "{text}");
         }
-        assert_eq!(bytes(4096), "4 KiB");
-        assert_eq!(bytes(1536 << 10), "1.5 MiB");
-        assert_eq!(bytes(17), "17 B");
     }
 }

@@ -2,18 +2,25 @@
 
 use crate::output::parse_bytes;
 use clap::{Args, ValueEnum};
-use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// The storage engine of a node.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
 pub(crate) enum EngineName {
     /// Files of a directory
     #[default]
     Files,
     /// An array of SSDs that is written in whole stripes only
     Tween,
+}
+
+impl From<EngineName> for gabion_testbed::Engine {
+    fn from(name: EngineName) -> Self {
+        match name {
+            EngineName::Files => Self::Files,
+            EngineName::Tween => Self::Tween,
+        }
+    }
 }
 
 /// The engine of a node, and the parameters of an array.

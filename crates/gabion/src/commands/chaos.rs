@@ -1,11 +1,12 @@
 //! `gabion chaos`: injected faults in a cluster of this machine.
 
 use super::health;
-use crate::arguments::{ChaosCommand, EngineName, Place};
-use crate::cluster::{LocalCluster, Started, lock};
+use crate::arguments::{ChaosCommand, Place};
 use crate::failure::{Context, Failure};
 use crate::output::say;
 use gabion_layout::NodeId;
+use gabion_testbed::cluster::lock;
+use gabion_testbed::{Engine, LocalCluster, Started};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -34,7 +35,7 @@ pub(crate) async fn run(command: ChaosCommand, place: &Place) -> Result<(), Fail
                 Started::Waits(join) => say(health::join_trouble(NodeId(node), &join)),
             }
         }
-        ChaosCommand::FlipBit { .. } if cluster.shape.engine == EngineName::Tween => {
+        ChaosCommand::FlipBit { .. } if cluster.shape().engine == Engine::Tween => {
             return Err(Failure::usage(
                 "nodes on arrays have no chunk files; remove one of a node's devices instead",
             ));

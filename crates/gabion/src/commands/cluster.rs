@@ -6,7 +6,6 @@ use super::health;
 use super::node::departure_name;
 use super::repair_status;
 use crate::arguments::{ClusterCommand, Place, UpOptions};
-use crate::cluster::{LocalCluster, lock};
 use crate::failure::{Context, Failure};
 use crate::output::{Format, Shown, align_numbers, bytes, print_json, say, table};
 use comfy_table::ContentArrangement;
@@ -15,6 +14,8 @@ use gabion_meta::Departure;
 use gabion_protocol::message::{
     ClusterStatus, LifecycleStatus, Liveness, Meter, NodeStatus, Purpose,
 };
+use gabion_testbed::LocalCluster;
+use gabion_testbed::cluster::lock;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -42,7 +43,8 @@ async fn up(options: UpOptions, place: &Place, format: Format) -> Result<(), Fai
         .canonicalize()
         .context(format!("find {}", directory.display()))?;
     let _lock = lock(&directory)?;
-    let mut cluster = LocalCluster::open_or_make(&directory, &options)?;
+    let mut cluster =
+        LocalCluster::open_or_make(&directory, &options.cluster().map_err(Failure::usage)?)?;
     let progress = Shown::count("starting", u64::from(cluster.node_count()) + 1);
     cluster.start(|| progress.step()).await?;
     drop(progress);
@@ -56,10 +58,10 @@ async fn up(options: UpOptions, place: &Place, format: Format) -> Result<(), Fai
             "coordinator": coordinator,
             "nodes": cluster.node_count(),
             "nodes_up": up_count,
-            "racks": cluster.shape.racks,
+            "racks": cluster.shape().racks,
         }));
     }
-    let (count, racks) = (cluster.node_count(), cluster.shape.racks);
+    let (count, racks) = (cluster.node_count(), cluster.shape().racks);
     let of_all = if up_count == count as usize {
         String::new()
     } else {
@@ -90,7 +92,7 @@ const UP_DEADLINE: Duration = Duration::from_secs(10);
 /// If a node is missing for longer than 10 s and a lease.
 async fn until_up(cluster: &LocalCluster) -> Result<ClusterStatus, Failure> {
     let client = gabion_wire::connect(cluster.coordinator()?, ClientOptions::default()).await?;
-    let lease = Duration::from_millis(cluster.shape.behaviour.lease_ms);
+    let lease = Duration::from_millis(cluster.shape().behaviour.lease_ms);
     let give_up_at = Instant::now() + UP_DEADLINE + lease;
     loop {
         let status = client.status().await?;

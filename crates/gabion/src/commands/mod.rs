@@ -15,9 +15,9 @@ pub(crate) mod repair_status;
 pub(crate) mod serve;
 
 use crate::arguments::Place;
-use crate::cluster::LocalCluster;
 use crate::failure::Failure;
 use gabion_client::{Client, ClientError, ClientOptions};
+use gabion_testbed::{LocalCluster, TestbedError};
 
 /// A client of the command's cluster.
 async fn connect(place: &Place) -> Result<Client, Failure> {
@@ -42,6 +42,16 @@ async fn connect_with(place: &Place, options: ClientOptions) -> Result<Client, F
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         if error.kind() == gabion_client::ErrorKind::Usage {
+            Self::usage(error)
+        } else {
+            Self::failed(error)
+        }
+    }
+}
+
+impl From<TestbedError> for Failure {
+    fn from(error: TestbedError) -> Self {
+        if error.is_usage() {
             Self::usage(error)
         } else {
             Self::failed(error)

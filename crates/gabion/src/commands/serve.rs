@@ -1,7 +1,6 @@
 //! `gabion coordinator` and `gabion node`: one server process each, in the foreground.
 
 use crate::arguments::{Behaviour, CoordinatorOptions, EngineName, EngineOptions, NodeOptions};
-use crate::cluster::READY;
 use crate::failure::{Context, Failure};
 use gabion_layout::RackId;
 use gabion_meta::Timing;
@@ -9,6 +8,7 @@ use gabion_server::{
     ArrayConfig, CoordinatorConfig, CoordinatorProcess, Engine, NodeConfig, NodeProcess,
     check_listen,
 };
+use gabion_testbed::READY;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write as _;
 use std::path::Path;

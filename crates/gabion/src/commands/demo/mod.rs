@@ -6,25 +6,25 @@ mod forms;
 mod report;
 mod steps;
 
-use crate::arguments::{Behaviour, DemoOptions, Merging, UpOptions};
-use crate::cluster::LocalCluster;
+use crate::arguments::DemoOptions;
 use crate::failure::{Context, Failure};
 use crate::output::Format;
+use gabion_testbed::{Behaviour, ClusterOptions, LocalCluster, Merging};
 use report::Report;
 use std::path::{Path, PathBuf};
 use steps::Demo;
 
 /// Emulated links: slow enough that they, and not this machine's cores, limit repairs.
-const INNER: &str = "400Mbit";
-const CROSS: &str = "800Mbit";
+const NODE_BYTES_PER_S: u64 = 50_000_000;
+const RACK_BYTES_PER_S: u64 = 100_000_000;
 
 pub(crate) async fn run(options: DemoOptions, format: Format) -> Result<(), Failure> {
     let scratch = Scratch::new()?;
-    let up = UpOptions {
+    let up = ClusterOptions {
         racks: 3,
         nodes_per_rack: 4,
-        inner: Some(INNER.to_owned()),
-        cross: Some(CROSS.to_owned()),
+        node_bytes_per_s: NODE_BYTES_PER_S,
+        rack_bytes_per_s: RACK_BYTES_PER_S,
         // Repair begins when the demo starts it, and one chunk at a time for timing.
         behaviour: Behaviour {
             lease_ms: 1500,
@@ -32,7 +32,7 @@ pub(crate) async fn run(options: DemoOptions, format: Format) -> Result<(), Fail
             repair_parallel: 1,
         },
         merging: Merging::default(),
-        engine: options.engine,
+        engine: options.engine.into(),
         given: Vec::new(),
     };
     let mut cluster = LocalCluster::open_or_make(&scratch.0, &up)?;

@@ -2,13 +2,13 @@
 
 use super::data::{Expected, Verifier};
 use super::report::{Degraded, Repair, Report, Updates};
-use crate::cluster::LocalCluster;
 use crate::failure::Failure;
 use crate::output::{Shown, bytes};
 use gabion_client::{Client, ClientOptions};
 use gabion_lab::{Request, RequestKind, TraceReader, workload};
 use gabion_layout::{ByteRange, NodeId, RackId, UpdateScheme};
 use gabion_protocol::message::{Liveness, NodeStatus, PoolWish, Purpose};
+use gabion_testbed::LocalCluster;
 use std::cmp::Reverse;
 use std::num::NonZeroU64;
 use std::path::Path;
@@ -57,8 +57,8 @@ impl<'a> Demo<'a> {
             code: pool.spec.code,
             chunk_bytes: CHUNK_BYTES,
             file_bytes: size,
-            node_bytes_per_s: cluster.shape.node_bytes_per_s,
-            rack_bytes_per_s: cluster.shape.rack_bytes_per_s,
+            node_bytes_per_s: cluster.shape().node_bytes_per_s,
+            rack_bytes_per_s: cluster.shape().rack_bytes_per_s,
             start_s: begun.elapsed().as_secs_f64(),
             ..Report::default()
         };

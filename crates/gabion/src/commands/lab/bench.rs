@@ -4,7 +4,6 @@
 
 use super::clusters::{Silent, pool, until_all_know_all, up_options, use_and_stop};
 use super::in_testbed::{Outer, job, rate_text};
-use crate::cluster::LocalCluster;
 use crate::failure::Failure;
 use futures::io::AllowStdIo;
 use gabion_client::{Client, ClientOptions};
@@ -12,6 +11,7 @@ use gabion_codec::Code;
 use gabion_lab::experiments::{BenchLinks, RepairBench, Stored, TrialTime};
 use gabion_layout::{NodePlace, StripeRecord, Topology, UpdateScheme};
 use gabion_plan::{Cost, Plan};
+use gabion_testbed::LocalCluster;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -45,7 +45,7 @@ pub(super) async fn on_testbed(bench: &RepairBench) -> Result<Vec<TrialTime>, Fa
 pub(super) async fn run(file: &Path) -> Result<(), Failure> {
     let bench: RepairBench = job(file)?;
     let (racks, per_rack) = bench.links.shape();
-    let up = up_options(racks, per_rack, None);
+    let up = up_options(racks, per_rack, 0);
     let cluster = LocalCluster::open_or_make(&bench.directory.join("cluster"), &up)?;
     let times = use_and_stop(cluster, async |cluster| {
         let early_count = cluster.node_count() - bench.late_count;

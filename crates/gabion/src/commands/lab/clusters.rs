@@ -4,8 +4,6 @@
 use super::bench;
 use super::encodings;
 use super::in_testbed;
-use crate::arguments::{Behaviour, EngineName, Merging, UpOptions};
-use crate::cluster::LocalCluster;
 use crate::failure::Failure;
 use futures::future::try_join_all;
 use futures::io::AsyncReadExt;
@@ -19,6 +17,7 @@ use gabion_lab::experiments::{
 };
 use gabion_layout::UpdateScheme;
 use gabion_protocol::message::{PoolWish, Purpose};
+use gabion_testbed::{Behaviour, ClusterOptions, Engine, LocalCluster, Merging};
 use gabion_wire::{LinkTable, Options};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -73,12 +72,12 @@ impl Progress for Silent {
 }
 
 /// The options of an experiment's cluster.
-pub(super) fn up_options(racks: u32, nodes_per_rack: u32, inner: Option<String>) -> UpOptions {
-    UpOptions {
+pub(super) fn up_options(racks: u32, nodes_per_rack: u32, node_bytes_per_s: u64) -> ClusterOptions {
+    ClusterOptions {
         racks,
         nodes_per_rack,
-        inner,
-        cross: None,
+        node_bytes_per_s,
+        rack_bytes_per_s: 0,
         // A busy machine may delay a node; none of them may be declared failed.
         behaviour: Behaviour {
             lease_ms: 10_000,
@@ -86,7 +85,7 @@ pub(super) fn up_options(racks: u32, nodes_per_rack: u32, inner: Option<String>)
             repair_parallel: 1,
         },
         merging: Merging::default(),
-        engine: EngineName::default(),
+        engine: Engine::default(),
         given: Vec::new(),
     }
 }
@@ -115,8 +114,7 @@ pub(super) async fn use_and_stop<T>(
 }
 
 async fn transfer(setting: &TransferSetting) -> Result<Transfers, Failure> {
-    let inner = format!("{}bit", setting.link_bytes_per_s * 8);
-    let up = up_options(1, setting.node_count, Some(inner));
+    let up = up_options(1, setting.node_count, setting.link_bytes_per_s);
     let cluster = LocalCluster::open_or_make(&setting.directory, &up)?;
     use_and_stop(cluster, async |cluster| measure(cluster, setting).await).await
 }
@@ -144,7 +142,7 @@ async fn overwrite(
     setting: &OverwriteSetting,
     overwrites: &[Overwrite],
 ) -> Result<Vec<CacheEffect>, Failure> {
-    let up = up_options(setting.rack_count, setting.nodes_per_rack, None);
+    let up = up_options(setting.rack_count, setting.nodes_per_rack, 0);
     let cluster = LocalCluster::open_or_make(&setting.directory, &up)?;
     use_and_stop(cluster, async |cluster| {
         cluster.start(|| ()).await?;

@@ -4,10 +4,8 @@
 
 use super::clusters::{put, until_all_know_all, up_options, use_and_stop};
 use super::in_testbed::{Outer, job, put_in_memory, rate_text};
-use crate::cluster::LocalCluster;
 use crate::commands::pool::has_form;
 use crate::failure::{Context, Failure};
-use crate::processor_time;
 use futures::future::try_join_all;
 use gabion_client::{Client, ClientOptions};
 use gabion_codec::Code;
@@ -17,6 +15,7 @@ use gabion_lab::experiments::{
 use gabion_layout::{EncodeAfter, NodeId, ReplicaPlacement, StripeRecord, UpdateScheme};
 use gabion_protocol::coordinator::CoordinatorOptions;
 use gabion_protocol::message::{FormOrder, LifecycleWish, PoolWish, Purpose};
+use gabion_testbed::{LocalCluster, processor_time};
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,7 +49,7 @@ pub(super) async fn run(file: &Path) -> Result<(), Failure> {
     let directory = bench.directory.join("cluster");
     fs::create_dir_all(&directory).context(format!("create {}", directory.display()))?;
     put_in_memory(&directory).await?;
-    let up = up_options(bench.rack_count, bench.nodes_per_rack, None);
+    let up = up_options(bench.rack_count, bench.nodes_per_rack, 0);
     let cluster = LocalCluster::open_or_make(&directory, &up)?;
     let encodings = use_and_stop(cluster, async |cluster| {
         cluster.start(|| ()).await?;

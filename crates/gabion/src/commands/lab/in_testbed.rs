@@ -3,14 +3,13 @@
 //! measurements.
 
 use super::clusters::{pool, put, send, up_options, use_and_stop};
-use crate::cluster::LocalCluster;
 use crate::failure::{Context, Failure};
-use crate::processor_time;
 use gabion_client::ClientOptions;
 use gabion_codec::Code;
 use gabion_lab::experiments::{Overwrite, TestbedLimits, TestbedSetting, Throughput};
 use gabion_layout::RackId;
 use gabion_protocol::message::Meter;
+use gabion_testbed::{LocalCluster, processor_time};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -169,7 +168,7 @@ pub(super) async fn run(file: &Path) -> Result<(), Failure> {
     if setting.is_in_memory {
         put_in_memory(&directory).await?;
     }
-    let up = up_options(setting.rack_count, setting.nodes_per_rack, None);
+    let up = up_options(setting.rack_count, setting.nodes_per_rack, 0);
     let cluster = LocalCluster::open_or_make(&directory, &up)?;
     let measured = use_and_stop(cluster, async |cluster| {
         cluster.start(|| ()).await?;

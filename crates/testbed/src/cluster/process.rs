@@ -1,6 +1,6 @@
 //! One process of a cluster on this machine: its identity, and its end.
 
-use crate::failure::{Context, Failure};
+use crate::error::{Context, TestbedError};
 use crate::processor_time;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
@@ -38,7 +38,7 @@ impl Running {
     ///
     /// # Errors
     /// If it cannot be killed, or has not ended in 30 s.
-    pub(super) async fn kill(&self, what: &str) -> Result<(), Failure> {
+    pub(super) async fn kill(&self, what: &str) -> Result<(), TestbedError> {
         match Pid::from_raw(self.pid).map(|pid| kill_process(pid, Signal::KILL)) {
             // It has ended by itself.
             None | Some(Err(Errno::SRCH)) => return Ok(()),
@@ -47,10 +47,10 @@ impl Running {
         let give_up_at = Instant::now() + END_DEADLINE;
         while self.is_alive() {
             if Instant::now() >= give_up_at {
-                return Err(Failure::failed(format!(
-                    "{what} was killed and has not ended after {} s; its disk may hang",
-                    END_DEADLINE.as_secs()
-                )));
+                return Err(TestbedError::Lingers {
+                    what: what.to_owned(),
+                    after_s: END_DEADLINE.as_secs(),
+                });
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }

@@ -1,6 +1,6 @@
 //! Processor time by the kernel's count: of processes, and of the whole machine.
 
-use crate::failure::{Context, Failure};
+use crate::error::{Context, TestbedError};
 use std::fs;
 
 /// Unit of processor time in Linux's interfaces, for any clock of its own.
@@ -8,19 +8,25 @@ const TICKS_PER_S: f64 = 100.0;
 
 /// Processor time of processes so far in seconds, in user and kernel mode. Ended ones are not
 /// included.
-pub(crate) fn of_processes(pids: impl Iterator<Item = i32>) -> f64 {
+pub fn of_processes(pids: impl Iterator<Item = i32>) -> f64 {
     pids.filter_map(used_ticks).sum::<u64>() as f64 / TICKS_PER_S
 }
 
 /// Processor time so far of all visible processes, in seconds.
-pub(crate) fn of_all_processes() -> Result<f64, Failure> {
+///
+/// # Errors
+/// [`TestbedError::Cannot`] if the kernel's list of processes cannot be read.
+pub fn of_all_processes() -> Result<f64, TestbedError> {
     let entries = fs::read_dir("/proc").context("list processes")?.flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     Ok(of_processes(pids))
 }
 
 /// Processor time so far of all processors of this machine, in seconds.
-pub(crate) fn of_processors() -> Result<f64, Failure> {
+///
+/// # Errors
+/// [`TestbedError::Cannot`] if the kernel's count cannot be read.
+pub fn of_processors() -> Result<f64, TestbedError> {
     let text = fs::read_to_string("/proc/stat").context("read processor times")?;
     let times = text.lines().next().unwrap_or("").split_whitespace().skip(1);
     let ticks: Vec<f64> = times.filter_map(|time| time.parse().ok()).collect();

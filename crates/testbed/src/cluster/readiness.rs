@@ -11,7 +11,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::ChildStdout;
 
 /// The word with which a process reports that it is ready; its address follows.
-pub(crate) const READY: &str = "ready";
+pub const READY: &str = "ready";
 /// Time limit of a process from its start until it is ready: a node recovers its store first.
 pub(super) const START_DEADLINE: Duration = Duration::from_mins(1);
 

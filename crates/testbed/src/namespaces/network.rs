@@ -6,8 +6,8 @@
 
 use super::fair::{self, Side};
 use super::limits::{Limits, Uplink};
-use super::{CLIENT, COORDINATOR, CORE, Shape, core_address, node_address, node_seat};
-use crate::failure::{Context, Failure};
+use super::seats::{CLIENT, COORDINATOR, CORE, Seats, core_address, node_address, node_seat};
+use crate::error::{Context, TestbedError};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::Ipv4Addr;
@@ -21,7 +21,7 @@ pub(super) type Batch = String;
 const CONGESTION_CONTROL: &str = "cubic";
 
 /// Makes the network. The caller must be in network and mount namespaces of its own.
-pub(crate) fn make(shape: Shape, limits: &Limits) -> Result<(), Failure> {
+pub(super) fn make(shape: Seats, limits: &Limits) -> Result<(), TestbedError> {
     // Names of namespaces are files; they must not be visible outside.
     std::fs::create_dir_all("/run/netns").context("create /run/netns")?;
     run("mount", &["-t", "tmpfs", "testbed", "/run/netns"], "")?;
@@ -89,7 +89,7 @@ fn node_port(rack: u32, index: u32) -> String {
 }
 
 /// Gives a seat its address. Senders form frames of at most `frame_bytes`, or of any size.
-fn open_link(seat: &str, address: Ipv4Addr, frame_bytes: Option<u64>) -> Result<(), Failure> {
+fn open_link(seat: &str, address: Ipv4Addr, frame_bytes: Option<u64>) -> Result<(), TestbedError> {
     let mut batch = format!(
         "link set lo up\naddress add {address}/16 dev eth0 noprefixroute\nlink set eth0 up\n\
          route add 10.83.0.0/16 dev eth0 congctl {CONGESTION_CONTROL}\n"
@@ -104,7 +104,7 @@ fn open_link(seat: &str, address: Ipv4Addr, frame_bytes: Option<u64>) -> Result<
 }
 
 /// Limits all links, each direction separately.
-fn limit(shape: Shape, limits: &Limits) -> Result<(), Failure> {
+fn limit(shape: Seats, limits: &Limits) -> Result<(), TestbedError> {
     let mut core = String::new();
     for (rack, index) in shape.nodes() {
         let rate = limits.node(rack);
@@ -131,7 +131,7 @@ fn limit(shape: Shape, limits: &Limits) -> Result<(), Failure> {
                 ..
             } => fair_gateway(&mut core, shape, rack, *uplink),
             Limits::Racks { uplink, .. } => gateway(&mut core, shape, rack, *uplink),
-            Limits::Regions { from } => regions(&mut core, rack, &from[rack as usize]),
+            Limits::Regions { from, .. } => regions(&mut core, rack, &from[rack as usize]),
         }
     }
     run("tc", &["-batch", "-"], &core)
@@ -149,7 +149,7 @@ fn bucket(batch: &mut Batch, device: &str, bytes_per_s: u64) {
 }
 
 /// A rack's uplink whose connections are served in turn.
-fn fair_gateway(batch: &mut Batch, shape: Shape, rack: u32, uplink: Uplink) {
+fn fair_gateway(batch: &mut Batch, shape: Seats, rack: u32, uplink: Uplink) {
     if uplink.rate > 0 {
         let inside = Side::rack(shape, rack);
         let outside = inside.others(shape, !uplink.spares_core);
@@ -165,7 +165,7 @@ fn fair_gateway(batch: &mut Batch, shape: Shape, rack: u32, uplink: Uplink) {
 }
 
 /// A rack's uplink, each direction separately.
-fn gateway(batch: &mut Batch, shape: Shape, rack: u32, Uplink { rate, spares_core }: Uplink) {
+fn gateway(batch: &mut Batch, shape: Seats, rack: u32, Uplink { rate, spares_core }: Uplink) {
     let ends = [
         (format!("up-{rack}"), "dst"),
         (format!("down-{rack}"), "src"),
@@ -247,7 +247,7 @@ pub(super) fn line(batch: &mut Batch, text: std::fmt::Arguments<'_>) {
 }
 
 /// Runs a program with this input; fails with its output.
-fn run(program: &str, arguments: &[&str], input: &str) -> Result<(), Failure> {
+fn run(program: &str, arguments: &[&str], input: &str) -> Result<(), TestbedError> {
     let mut child = Command::new(program)
         .args(arguments)
         .stdin(Stdio::piped())
@@ -267,8 +267,8 @@ fn run(program: &str, arguments: &[&str], input: &str) -> Result<(), Failure> {
     }
     let said = String::from_utf8_lossy(&output.stderr);
     let said = said.lines().collect::<Vec<_>>().join("; ");
-    Err(Failure::failed(format!(
-        "cannot build the testbed: '{program} {}' failed ({said})",
-        arguments.join(" ")
-    )))
+    Err(TestbedError::Network {
+        command: format!("{program} {}", arguments.join(" ")),
+        said,
+    })
 }

@@ -6,7 +6,7 @@
 //! The client's connections are distinguished by their ports, since there may be many clients.
 
 use super::network::{Batch, line, queues};
-use super::{CLIENT, COORDINATOR, Shape, core_address, node_address};
+use super::seats::{CLIENT, COORDINATOR, Seats, core_address, node_address};
 use std::net::Ipv4Addr;
 
 /// Queues for the connections of the client with one node.
@@ -27,7 +27,7 @@ impl Side {
     }
 
     /// A rack's nodes.
-    pub(super) fn rack(shape: Shape, rack: u32) -> Self {
+    pub(super) fn rack(shape: Seats, rack: u32) -> Self {
         let nodes = shape.nodes().filter(|&(at, _)| at == rack);
         Self(
             nodes
@@ -37,7 +37,7 @@ impl Side {
     }
 
     /// All nodes but these, and optionally coordinator and client.
-    pub(super) fn others(&self, shape: Shape, with_core: bool) -> Self {
+    pub(super) fn others(&self, shape: Seats, with_core: bool) -> Self {
         let nodes = shape.nodes();
         let nodes = nodes.map(|(rack, index)| node_address(rack, index));
         let core = [COORDINATOR, CLIENT].map(core_address);

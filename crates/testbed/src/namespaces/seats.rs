@@ -1,48 +1,40 @@
-//! A testbed: racks of nodes as network namespaces of this machine, with limited links (the local
-//! clusters of CAU section 5.3 and `RackCU` section V-B).
-//!
-//! This file names the seats and their addresses, for the builder and for the clusters that are
-//! started inside. `limits` defines the speeds of links, `network` makes them, and `fair` those
-//! that serve connections in turn. The command `gabion lab testbed` controls a testbed's lifetime.
+//! The seats of a testbed and their addresses, for the builder and for the clusters that are started
+//! inside.
 
-mod fair;
-pub(crate) mod limits;
-pub(crate) mod network;
-
-use crate::failure::Failure;
+use crate::error::TestbedError;
 use std::ffi::{OsStr, OsString};
 use std::net::Ipv4Addr;
 
 /// Gives the processes inside a testbed its shape, as `RACKSxNODES`.
-pub(crate) const SHAPE_VARIABLE: &str = "GABION_TESTBED";
+pub(super) const SHAPE_VARIABLE: &str = "GABION_TESTBED";
 /// The seat of the coordinator.
 pub(crate) const COORDINATOR: &str = "coordinator";
 /// The seat where the testbed's command runs.
-pub(crate) const CLIENT: &str = "client";
+pub(super) const CLIENT: &str = "client";
 /// The seat of all bridges: the racks' and the core's.
-pub(crate) const CORE: &str = "core";
+pub(super) const CORE: &str = "core";
 /// Port of a coordinator. Seats do not share ports, so one number suffices.
 const COORDINATOR_PORT: u16 = 7070;
 
 /// Numbers of racks and nodes of a testbed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Shape {
-    pub(crate) rack_count: u32,
-    pub(crate) nodes_per_rack: u32,
+pub struct Seats {
+    /// Racks.
+    pub rack_count: u32,
+    /// Nodes of each.
+    pub nodes_per_rack: u32,
 }
 
-impl Shape {
+impl Seats {
     /// The testbed that this process is in, if any.
-    pub(crate) fn of_this_process() -> Result<Option<Self>, Failure> {
+    pub(crate) fn of_this_process() -> Result<Option<Self>, TestbedError> {
         let Some(text) = std::env::var_os(SHAPE_VARIABLE) else {
             return Ok(None);
         };
         let shape = text.to_str().and_then(Self::parse);
-        shape.map(Some).ok_or_else(|| {
-            Failure::usage(format!(
-                "{SHAPE_VARIABLE} is set by 'gabion lab testbed' alone; unset it"
-            ))
-        })
+        shape
+            .map(Some)
+            .ok_or(TestbedError::Variable(SHAPE_VARIABLE))
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -55,24 +47,23 @@ impl Shape {
     }
 
     /// The text in [`SHAPE_VARIABLE`].
-    pub(crate) fn text(self) -> String {
+    pub(super) fn text(self) -> String {
         format!("{}x{}", self.rack_count, self.nodes_per_rack)
     }
 
     /// Fails unless a cluster of this shape has a seat for each node.
-    pub(crate) fn require(self, racks: u32, nodes_per_rack: u32) -> Result<(), Failure> {
+    pub(crate) fn require(self, racks: u32, nodes_per_rack: u32) -> Result<(), TestbedError> {
         if racks <= self.rack_count && nodes_per_rack <= self.nodes_per_rack {
             return Ok(());
         }
-        Err(Failure::usage(format!(
-            "the testbed has {} racks of {} nodes, too few for {racks} of {nodes_per_rack}; give \
-             'gabion lab testbed' more",
-            self.rack_count, self.nodes_per_rack
-        )))
+        Err(TestbedError::TooSmall {
+            has: (self.rack_count, self.nodes_per_rack),
+            wants: (racks, nodes_per_rack),
+        })
     }
 
     /// All nodes as (rack, index in the rack).
-    pub(crate) fn nodes(self) -> impl Iterator<Item = (u32, u32)> {
+    pub(super) fn nodes(self) -> impl Iterator<Item = (u32, u32)> {
         let racks = 0..self.rack_count;
         racks.flat_map(move |rack| (0..self.nodes_per_rack).map(move |index| (rack, index)))
     }
@@ -93,7 +84,7 @@ pub(crate) fn node_address(rack: u32, index: u32) -> Ipv4Addr {
 }
 
 /// The address of a seat outside the racks.
-pub(crate) fn core_address(seat: &str) -> Ipv4Addr {
+pub(super) fn core_address(seat: &str) -> Ipv4Addr {
     let last = match seat {
         COORDINATOR => 10,
         CLIENT => 11,
@@ -123,13 +114,13 @@ mod tests {
 
     #[test]
     fn a_shape_is_carried_and_anything_else_is_refused() {
-        let shape = Shape {
+        let shape = Seats {
             rack_count: 4,
             nodes_per_rack: 5,
         };
-        assert_eq!(Shape::parse(&shape.text()), Some(shape));
+        assert_eq!(Seats::parse(&shape.text()), Some(shape));
         for text in ["", "4", "0x4", "4x65", "4x", "axb"] {
-            assert_eq!(Shape::parse(text), None, "{text}");
+            assert_eq!(Seats::parse(text), None, "{text}");
         }
         assert!(shape.require(4, 5).is_ok() && shape.require(3, 1).is_ok());
         let error = shape.require(5, 5).unwrap_err().to_string();
@@ -138,7 +129,7 @@ mod tests {
 
     #[test]
     fn addresses_are_distinct() {
-        let shape = Shape {
+        let shape = Seats {
             rack_count: 64,
             nodes_per_rack: 64,
         };

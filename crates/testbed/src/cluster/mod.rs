@@ -7,21 +7,20 @@
 
 mod process;
 mod readiness;
+mod shape;
 
 use self::process::Running;
-pub(crate) use self::readiness::READY;
+pub use self::readiness::READY;
 use self::readiness::{NotReady, START_DEADLINE, last_line, until_it_waits, wait_until_ready};
-use crate::arguments::{Behaviour, EngineName, Merging, UpOptions};
-use crate::failure::{Context, Failure};
-use crate::output::bytes;
+pub use self::shape::{Behaviour, ClusterOptions, Engine, Merging, Shape};
+use crate::error::{Context, TestbedError};
+use crate::namespaces::{self, Seats};
 use crate::processor_time;
-use crate::testbed;
 use gabion_layout::NodeId;
 use gabion_protocol::message::JoinProgress;
-use gabion_wire::{LinkSpec, LinkTable, parse_rate};
+use gabion_wire::{LinkSpec, LinkTable};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -34,30 +33,9 @@ const LASTING_PORTS: std::ops::Range<u16> = 20_011..29_984;
 const TRIAL_DEVICES: u32 = 4;
 const TRIAL_DEVICE_BYTES: u64 = 1 << 30;
 
-/// The shape of a cluster.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct Shape {
-    pub(crate) racks: u32,
-    pub(crate) nodes_per_rack: u32,
-    /// 0 means unlimited.
-    pub(crate) node_bytes_per_s: u64,
-    /// 0 means unlimited.
-    pub(crate) rack_bytes_per_s: u64,
-    /// Options of the nodes' start. Clusters made before these options existed have none.
-    #[serde(default)]
-    pub(crate) merging: Merging,
-    /// Storage engine of nodes; files for clusters made before there was a choice.
-    #[serde(default)]
-    pub(crate) engine: EngineName,
-    /// Options of the coordinator's start.
-    pub(crate) behaviour: Behaviour,
-    /// The coordinator's address; nodes and clients depend on it, so it stays.
-    pub(crate) coordinator: Option<String>,
-}
-
 /// The state of a started node's process.
 #[derive(Clone, Debug)]
-pub(crate) enum Started {
+pub enum Started {
     /// It serves, as far as it knows.
     Serves,
     /// It waits for the operator before it joins.
@@ -66,21 +44,24 @@ pub(crate) enum Started {
 
 /// A cluster in a directory.
 #[derive(Clone, Debug)]
-pub(crate) struct LocalCluster {
+pub struct LocalCluster {
     directory: PathBuf,
-    pub(crate) shape: Shape,
+    shape: Shape,
 }
 
 impl LocalCluster {
     /// Opens a cluster that was made before.
-    pub(crate) fn open(directory: &Path) -> Result<Self, Failure> {
+    ///
+    /// # Errors
+    /// [`TestbedError::NoCluster`] if there is none, [`TestbedError::Cannot`] if its shape cannot be read.
+    pub fn open(directory: &Path) -> Result<Self, TestbedError> {
         let path = directory.join("cluster.json");
         let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => Failure::usage(format!(
-                "there is no cluster in {}; start one with 'gabion cluster up --dir {0}'",
-                directory.display()
-            )),
-            _ => Failure::failed(format!("cannot read {}: {error}", path.display())),
+            std::io::ErrorKind::NotFound => TestbedError::NoCluster(directory.to_owned()),
+            _ => TestbedError::Cannot {
+                operation: format!("read {}", path.display()),
+                source: error,
+            },
         })?;
         let shape = serde_json::from_str(&text).context(format!(
             "understand {}; is it of another release?",
@@ -93,32 +74,26 @@ impl LocalCluster {
     }
 
     /// Opens the cluster in the directory, or creates one.
-    pub(crate) fn open_or_make(directory: &Path, options: &UpOptions) -> Result<Self, Failure> {
+    ///
+    /// # Errors
+    /// [`TestbedError::OtherOption`] if a given option differs from the cluster's, and cannot change now;
+    /// [`TestbedError::NotEmpty`] if the directory holds something else; and whatever goes wrong with its
+    /// files.
+    pub fn open_or_make(directory: &Path, options: &ClusterOptions) -> Result<Self, TestbedError> {
         if directory.join("cluster.json").exists() {
             let mut cluster = Self::open(directory)?;
-            cluster.adopt(options)?;
+            let is_running = cluster.running("coordinator").is_some();
+            cluster.shape.adopt(options, directory, is_running)?;
+            cluster.save()?;
             return Ok(cluster);
         }
-        let shape = Shape {
-            racks: options.racks,
-            nodes_per_rack: options.nodes_per_rack,
-            node_bytes_per_s: rate(options.inner.as_ref())?,
-            rack_bytes_per_s: rate(options.cross.as_ref())?,
-            merging: options.merging,
-            engine: options.engine,
-            behaviour: options.behaviour,
-            coordinator: None,
-        };
         let is_empty = fs::read_dir(directory).map_or(true, |mut entries| entries.next().is_none());
         if !is_empty {
-            return Err(Failure::usage(format!(
-                "{} is not empty and holds no cluster; name a new or empty directory",
-                directory.display()
-            )));
+            return Err(TestbedError::NotEmpty(directory.to_owned()));
         }
         let cluster = Self {
             directory: directory.to_owned(),
-            shape,
+            shape: Shape::of(options),
         };
         cluster.testbed()?;
         for part in ["coordinator", "nodes", "links", "made", "run", "logs"] {
@@ -134,117 +109,38 @@ impl LocalCluster {
             spec,
             cluster.node_count(),
             options.racks,
-        )
-        .map_err(Failure::failed)?;
+        )?;
         cluster.save()?;
         Ok(cluster)
     }
 
-    /// Applies the given options. Those of a cluster's shape cannot change, and those of the
-    /// coordinator only while it does not run.
-    fn adopt(&mut self, options: &UpOptions) -> Result<(), Failure> {
-        let shape = &self.shape;
-        let fixed = [
-            ("racks", shape.racks.to_string(), options.racks.to_string()),
-            (
-                "nodes_per_rack",
-                shape.nodes_per_rack.to_string(),
-                options.nodes_per_rack.to_string(),
-            ),
-            (
-                "inner",
-                speed(shape.node_bytes_per_s),
-                speed(rate(options.inner.as_ref())?),
-            ),
-            (
-                "cross",
-                speed(shape.rack_bytes_per_s),
-                speed(rate(options.cross.as_ref())?),
-            ),
-            (
-                "log_limit",
-                bytes(shape.merging.log_limit),
-                bytes(options.merging.log_limit),
-            ),
-            (
-                "reserve_budget",
-                bytes(shape.merging.reserve_budget),
-                bytes(options.merging.reserve_budget),
-            ),
-            ("engine", name_of(shape.engine), name_of(options.engine)),
-        ];
-        self.refuse_other(options, fixed, "make another cluster in a new directory")?;
-        let (had, wanted) = (shape.behaviour, options.behaviour);
-        if self.running("coordinator").is_some() {
-            let changeable = [
-                (
-                    "lease_ms",
-                    had.lease_ms.to_string(),
-                    wanted.lease_ms.to_string(),
-                ),
-                (
-                    "grace_s",
-                    had.grace_s.to_string(),
-                    wanted.grace_s.to_string(),
-                ),
-                (
-                    "repair_parallel",
-                    had.repair_parallel.to_string(),
-                    wanted.repair_parallel.to_string(),
-                ),
-            ];
-            let remedy = "stop the cluster first with 'gabion cluster down'";
-            return self.refuse_other(options, changeable, remedy);
-        }
-        let behaviour = &mut self.shape.behaviour;
-        if options.is_given("lease_ms") {
-            behaviour.lease_ms = wanted.lease_ms;
-        }
-        if options.is_given("grace_s") {
-            behaviour.grace_s = wanted.grace_s;
-        }
-        if options.is_given("repair_parallel") {
-            behaviour.repair_parallel = wanted.repair_parallel;
-        }
-        self.save()
-    }
-
-    /// Refuses a given option that differs from the cluster's.
-    fn refuse_other(
-        &self,
-        options: &UpOptions,
-        rows: impl IntoIterator<Item = (&'static str, String, String)>,
-        remedy: &str,
-    ) -> Result<(), Failure> {
-        let other =
-            |(name, has, wants): &(&str, String, String)| options.is_given(name) && has != wants;
-        let Some((name, has, wants)) = rows.into_iter().find(other) else {
-            return Ok(());
-        };
-        let (option, directory) = (name.replace('_', "-"), self.directory.display());
-        Err(Failure::usage(format!(
-            "the cluster in {directory} has --{option} {has}, not {wants}; omit the option, or {remedy}"
-        )))
+    /// Its shape.
+    #[must_use]
+    pub fn shape(&self) -> &Shape {
+        &self.shape
     }
 
     /// The coordinator's address.
-    pub(crate) fn coordinator(&self) -> Result<&str, Failure> {
-        let never = || {
-            let directory = self.directory.display();
-            Failure::usage(format!(
-                "the cluster in {directory} was never started; run 'gabion cluster up --dir {directory}'"
-            ))
-        };
+    ///
+    /// # Errors
+    /// [`TestbedError::NeverStarted`] if it has none yet.
+    pub fn coordinator(&self) -> Result<&str, TestbedError> {
+        let never = || TestbedError::NeverStarted(self.directory.clone());
         self.shape.coordinator.as_deref().ok_or_else(never)
     }
 
-    pub(crate) fn node_count(&self) -> u32 {
+    /// Nodes of all racks.
+    #[must_use]
+    pub fn node_count(&self) -> u32 {
         self.shape.racks * self.shape.nodes_per_rack
     }
 
     /// Starts all processes that are not running; `progress` is called for each. After the first
     /// time, nodes start even if others cannot.
-    pub(crate) async fn start(&mut self, mut progress: impl FnMut()) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// If a process does not start; [`TestbedError::Several`] for several nodes.
+    pub async fn start(&mut self, mut progress: impl FnMut()) -> Result<(), TestbedError> {
         let was_made_before = self.shape.coordinator.is_some();
         if self.running("coordinator").is_none() {
             let address = self.start_coordinator().await?;
@@ -256,7 +152,10 @@ impl LocalCluster {
         if was_made_before {
             let starts = nodes.iter().map(|&node| self.start_node(node));
             let started = futures::future::join_all(starts).await.into_iter();
-            Failure::of_several(started.filter_map(Result::err).collect())?;
+            let failed: Vec<TestbedError> = started.filter_map(Result::err).collect();
+            if !failed.is_empty() {
+                return Err(TestbedError::Several(failed));
+            }
         } else {
             // Sequentially, so that the coordinator's ids are in the order of the racks.
             for &node in &nodes {
@@ -269,7 +168,10 @@ impl LocalCluster {
 
     /// Starts the coordinator and the first `node_count` nodes sequentially, so that their ids are
     /// those of their places.
-    pub(crate) async fn start_first(&mut self, node_count: u32) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// If a process does not start.
+    pub async fn start_first(&mut self, node_count: u32) -> Result<(), TestbedError> {
         if self.running("coordinator").is_none() {
             self.shape.coordinator = Some(self.start_coordinator().await?);
             self.save()?;
@@ -281,17 +183,18 @@ impl LocalCluster {
     }
 
     /// Processor time of all running processes, in seconds.
-    pub(crate) fn processor_s(&self) -> f64 {
+    #[must_use]
+    pub fn processor_s(&self) -> f64 {
         let nodes = (0..self.node_count()).map(|node| format!("node-{node}"));
         let names = nodes.chain(["coordinator".to_owned()]);
         processor_time::of_processes(names.filter_map(|name| Some(self.running(&name)?.pid)))
     }
 
-    async fn start_coordinator(&self) -> Result<String, Failure> {
+    async fn start_coordinator(&self) -> Result<String, TestbedError> {
         let behaviour = &self.shape.behaviour;
         let listen = match (&self.shape.coordinator, self.testbed()?) {
             (Some(address), _) => address.clone(),
-            (None, Some(_)) => testbed::coordinator_listen(),
+            (None, Some(_)) => namespaces::coordinator_listen(),
             (None, None) => free_address()?,
         };
         let arguments = [
@@ -302,7 +205,7 @@ impl LocalCluster {
             format!("--grace-s={}", behaviour.grace_s),
             format!("--repair-parallel={}", behaviour.repair_parallel),
         ];
-        self.spawn_with_data("coordinator", testbed::COORDINATOR, arguments.to_vec())
+        self.spawn_with_data("coordinator", namespaces::COORDINATOR, arguments.to_vec())
             .await
     }
 
@@ -313,7 +216,7 @@ impl LocalCluster {
         name: &str,
         seat: &str,
         mut arguments: Vec<String>,
-    ) -> Result<String, Failure> {
+    ) -> Result<String, TestbedError> {
         let made = self.directory.join("made").join(name);
         if !made.exists() {
             arguments.push("--init".to_owned());
@@ -324,8 +227,8 @@ impl LocalCluster {
     }
 
     /// The testbed of this process, if any; it must have a seat for each node.
-    fn testbed(&self) -> Result<Option<testbed::Shape>, Failure> {
-        let testbed = testbed::Shape::of_this_process()?;
+    fn testbed(&self) -> Result<Option<Seats>, TestbedError> {
+        let testbed = Seats::of_this_process()?;
         if let Some(testbed) = testbed {
             testbed.require(self.shape.racks, self.shape.nodes_per_rack)?;
         }
@@ -333,7 +236,10 @@ impl LocalCluster {
     }
 
     /// Starts a node unless it runs.
-    pub(crate) async fn start_node(&self, node: u32) -> Result<Started, Failure> {
+    ///
+    /// # Errors
+    /// [`TestbedError::NoNode`], or why the process does not start.
+    pub async fn start_node(&self, node: u32) -> Result<Started, TestbedError> {
         self.check_node(node)?;
         let name = format!("node-{node}");
         if self.running(&name).is_some() {
@@ -358,12 +264,15 @@ impl LocalCluster {
             ));
         }
         if self.testbed()?.is_some() {
-            arguments.push(format!("--listen={}:0", testbed::node_address(rack, index)));
+            arguments.push(format!(
+                "--listen={}:0",
+                namespaces::node_address(rack, index)
+            ));
         }
-        if self.shape.engine == EngineName::Tween {
+        if self.shape.engine == Engine::Tween {
             arguments.extend(self.array_arguments(node)?);
         }
-        let seat = testbed::node_seat(rack, index);
+        let seat = namespaces::node_seat(rack, index);
         let coordinator = self.coordinator()?;
         tokio::select! {
             ready = self.spawn_with_data(&name, &seat, arguments) => ready.map(|_| Started::Serves),
@@ -374,7 +283,7 @@ impl LocalCluster {
 
     /// The arguments of a node on an array. For a new one, creates the files of its devices; they
     /// take space as they fill, since no trial fills those of all nodes.
-    fn array_arguments(&self, node: u32) -> Result<Vec<String>, Failure> {
+    fn array_arguments(&self, node: u32) -> Result<Vec<String>, TestbedError> {
         let directory = self.node_directory(node).join("devices");
         let device = |index: u32| directory.join(index.to_string());
         let devices: Vec<PathBuf> = (0..TRIAL_DEVICES).map(device).collect();
@@ -394,32 +303,42 @@ impl LocalCluster {
     }
 
     /// The directory of a node.
-    pub(crate) fn node_directory(&self, node: u32) -> PathBuf {
+    #[must_use]
+    pub fn node_directory(&self, node: u32) -> PathBuf {
         self.directory.join("nodes").join(node.to_string())
     }
 
     /// Kills one node at once, like a power failure.
-    pub(crate) async fn kill_node(&self, node: u32) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// [`TestbedError::NoNode`], [`TestbedError::NotRunning`], or why it does not end.
+    pub async fn kill_node(&self, node: u32) -> Result<(), TestbedError> {
         self.check_node(node)?;
         self.kill(&format!("node-{node}"), &format!("node {node}"))
             .await
     }
 
     /// Kills the coordinator at once.
-    pub(crate) async fn kill_coordinator(&self) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// [`TestbedError::NotRunning`], or why it does not end.
+    pub async fn kill_coordinator(&self) -> Result<(), TestbedError> {
         self.kill("coordinator", "the coordinator").await
     }
 
-    async fn kill(&self, name: &str, what: &str) -> Result<(), Failure> {
+    async fn kill(&self, name: &str, what: &str) -> Result<(), TestbedError> {
         let running = self
             .running(name)
-            .ok_or_else(|| Failure::failed(format!("{what} is not running")))?;
+            .ok_or_else(|| TestbedError::NotRunning(what.to_owned()))?;
         running.kill(what).await
     }
 
     /// Kills all processes at once and waits until they are gone. A killed process loses nothing
-    /// that it has acknowledged, so there is no gentler way to stop.
-    pub(crate) async fn stop(&self) -> Result<u32, Failure> {
+    /// that it has acknowledged, so there is no gentler way to stop. Returns how many there were.
+    ///
+    /// # Errors
+    /// If a process does not end.
+    pub async fn stop(&self) -> Result<u32, TestbedError> {
         let mut stopped = 0;
         let nodes = (0..self.node_count()).map(|node| format!("node-{node}"));
         for name in nodes.chain(["coordinator".to_owned()]) {
@@ -434,7 +353,12 @@ impl LocalCluster {
 
     /// Starts a process of this program, in a testbed at its seat, and waits until it is ready. Its
     /// stderr goes to `logs/`.
-    async fn spawn(&self, name: &str, seat: &str, arguments: &[String]) -> Result<String, Failure> {
+    async fn spawn(
+        &self,
+        name: &str,
+        seat: &str,
+        arguments: &[String],
+    ) -> Result<String, TestbedError> {
         let program = std::env::current_exe().context("find this program's file")?;
         let log_path = self.log_path(name);
         let log = fs::OpenOptions::new()
@@ -443,7 +367,7 @@ impl LocalCluster {
             .open(&log_path);
         let log = log.context(format!("open {}", log_path.display()))?;
         let mut command = match self.testbed()? {
-            Some(_) => testbed::command_in(seat, program),
+            Some(_) => namespaces::command_in(seat, program),
             None => std::process::Command::new(program),
         };
         // A group of its own, so that Ctrl-C in the terminal does not reach it.
@@ -461,30 +385,31 @@ impl LocalCluster {
         let stdout = child.stdout.take().expect("stdout is piped");
         match wait_until_ready(stdout).await {
             Ok(address) => Ok(address),
-            Err(NotReady::Late) => Err(Failure::failed(format!(
-                "{name} is not ready after {} s ({}) and keeps trying; see {}",
-                START_DEADLINE.as_secs(),
-                last_line(&log_path).unwrap_or_default(),
-                log_path.display()
-            ))),
+            Err(NotReady::Late) => Err(TestbedError::Late {
+                name: name.to_owned(),
+                after_s: START_DEADLINE.as_secs(),
+                said: last_line(&log_path).unwrap_or_default(),
+                log: log_path,
+            }),
             Err(NotReady::Gone(why)) => {
                 let _ = child.kill().await;
                 let _ = fs::remove_file(self.run_file(name));
-                let why = last_line(&log_path).unwrap_or_else(|| why.to_owned());
-                let log_path = log_path.display();
-                Err(Failure::failed(format!(
-                    "{name} did not start ({why}); see {log_path}"
-                )))
+                Err(TestbedError::Gone {
+                    name: name.to_owned(),
+                    why: last_line(&log_path).unwrap_or_else(|| why.to_owned()),
+                    log: log_path,
+                })
             }
         }
     }
 
     /// Path of a process's log, such as that of `coordinator` or `node-3`.
-    pub(crate) fn log_path(&self, name: &str) -> PathBuf {
+    #[must_use]
+    pub fn log_path(&self, name: &str) -> PathBuf {
         self.directory.join("logs").join(format!("{name}.log"))
     }
 
-    fn note_running(&self, name: &str, child: &Child) -> Result<(), Failure> {
+    fn note_running(&self, name: &str, child: &Child) -> Result<(), TestbedError> {
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
         // A process that has ended is not running; its log has the reason.
         let Some(running) = pid.and_then(Running::of) else {
@@ -505,7 +430,7 @@ impl LocalCluster {
         self.directory.join("run").join(name)
     }
 
-    fn save(&self) -> Result<(), Failure> {
+    fn save(&self) -> Result<(), TestbedError> {
         let path = self.directory.join("cluster.json");
         let text = serde_json::to_string_pretty(&self.shape).context("write the shape")?;
         let temporary = self.directory.join("cluster.json.new");
@@ -515,54 +440,35 @@ impl LocalCluster {
     }
 
     /// Refuses a node that the cluster does not have.
-    pub(crate) fn check_node(&self, node: u32) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// [`TestbedError::NoNode`].
+    pub fn check_node(&self, node: u32) -> Result<(), TestbedError> {
         let last = self.node_count() - 1;
         if node <= last {
             return Ok(());
         }
-        Err(Failure::usage(format!(
-            "there is no node {node}; this cluster has nodes 0 to {last}"
-        )))
+        Err(TestbedError::NoNode { node, last })
     }
 }
 
 /// Locks the cluster in a directory against starting and stopping processes, until dropped.
 ///
 /// # Errors
-/// If another command holds the lock.
-pub(crate) fn lock(directory: &Path) -> Result<fs::File, Failure> {
+/// [`TestbedError::Locked`] if another command holds the lock.
+pub fn lock(directory: &Path) -> Result<fs::File, TestbedError> {
     let shown = directory.display();
     let file = fs::File::open(directory).context(format!("open {shown}"))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
-        Err(Errno::WOULDBLOCK) => Err(Failure::failed(format!(
-            "another command is starting or stopping the cluster in {shown}; retry when it has ended"
-        ))),
+        Err(Errno::WOULDBLOCK) => Err(TestbedError::Locked(directory.to_owned())),
         Err(error) => Err(error).context(format!("lock {shown}")),
-    }
-}
-
-/// Bytes a second of an optional rate; 0 is unlimited.
-fn rate(rate: Option<&String>) -> Result<u64, Failure> {
-    rate.map_or(Ok(0), |text| parse_rate(text).map_err(Failure::usage))
-}
-
-/// The command line name of an engine.
-fn name_of(engine: EngineName) -> String {
-    format!("{engine:?}").to_lowercase()
-}
-
-/// The command line form of a rate.
-fn speed(bytes_per_s: u64) -> String {
-    match bytes_per_s {
-        0 => "unlimited".to_owned(),
-        some => format!("{}Mbit", some as f64 / 125_000.0),
     }
 }
 
 /// An address for a coordinator, which must get it again at every start. So its port is not one
 /// that the system assigns to other processes.
-fn free_address() -> Result<String, Failure> {
+fn free_address() -> Result<String, TestbedError> {
     let count = LASTING_PORTS.end - LASTING_PORTS.start;
     // Clusters that start at the same time try different ones first.
     let first = std::process::id() % u32::from(count);
@@ -570,6 +476,6 @@ fn free_address() -> Result<String, Failure> {
         .map(|step| LASTING_PORTS.start + ((first + step * 7) % u32::from(count)) as u16);
     let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
     let port = ports.into_iter().find(is_free);
-    let port = port.ok_or_else(|| Failure::failed("no port is free for a coordinator"))?;
+    let port = port.ok_or(TestbedError::NoPort)?;
     Ok(format!("127.0.0.1:{port}"))
 }

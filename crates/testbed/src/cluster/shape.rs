@@ -1,0 +1,201 @@
+//! What a cluster of this machine is made with, and what of it may change later.
+
+use crate::error::TestbedError;
+use crate::size::bytes;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// What a cluster is made with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClusterOptions {
+    /// Racks.
+    pub racks: u32,
+    /// Nodes of each.
+    pub nodes_per_rack: u32,
+    /// Emulated rate of each node's link, in bytes a second; 0 means unlimited.
+    pub node_bytes_per_s: u64,
+    /// Emulated rate of each rack's uplink, in bytes a second; 0 means unlimited.
+    pub rack_bytes_per_s: u64,
+    /// Options of the nodes' start.
+    pub merging: Merging,
+    /// Storage engine of nodes.
+    pub engine: Engine,
+    /// Options of the coordinator's start.
+    pub behaviour: Behaviour,
+    /// Names of the fields, such as `racks`, that must hold for a cluster that was made before; all others
+    /// may be different there. Rates are called `inner` and `cross`.
+    pub given: Vec<String>,
+}
+
+impl ClusterOptions {
+    /// Whether a field must hold for a cluster that was made before.
+    fn is_given(&self, name: &str) -> bool {
+        self.given.iter().any(|given| given == name)
+    }
+
+    /// Refuses a given option that differs from the cluster's.
+    fn refuse_other(
+        &self,
+        directory: &Path,
+        has: Vec<(&'static str, String)>,
+        wants: Vec<(&'static str, String)>,
+        remedy: &'static str,
+    ) -> Result<(), TestbedError> {
+        let mut pairs = has.into_iter().zip(wants);
+        let other = pairs.find(|(has, wants)| self.is_given(has.0) && has != wants);
+        let Some(((name, has), (_, wants))) = other else {
+            return Ok(());
+        };
+        Err(TestbedError::OtherOption {
+            directory: directory.to_owned(),
+            option: name.replace('_', "-"),
+            has,
+            wants,
+            remedy,
+        })
+    }
+}
+
+/// When a node merges the records of updates into its chunks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Merging {
+    /// Logs are merged once they exceed this size, in bytes.
+    pub log_limit: u64,
+    /// Bytes a second for shrinking and merging reserves while there are no updates.
+    pub reserve_budget: u64,
+}
+
+impl Default for Merging {
+    fn default() -> Self {
+        Self {
+            log_limit: 256 << 20,
+            reserve_budget: 16 << 20,
+        }
+    }
+}
+
+/// The storage engine of nodes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Engine {
+    /// Files of a directory.
+    #[default]
+    Files,
+    /// An array of SSDs that is written in whole stripes only.
+    Tween,
+}
+
+/// Timeouts and limits of the coordinator.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Behaviour {
+    /// Silence after which a node is declared failed, in milliseconds.
+    pub lease_ms: u64,
+    /// Time for a failed node to return before its chunks are repaired elsewhere, in seconds.
+    pub grace_s: u64,
+    /// Stripes repaired at once.
+    pub repair_parallel: u32,
+}
+
+/// The shape of a cluster, as `cluster.json` has it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Shape {
+    /// Racks.
+    pub racks: u32,
+    /// Nodes of each.
+    pub nodes_per_rack: u32,
+    /// Emulated rate of each node's link, in bytes a second; 0 means unlimited.
+    pub node_bytes_per_s: u64,
+    /// Emulated rate of each rack's uplink, in bytes a second; 0 means unlimited.
+    pub rack_bytes_per_s: u64,
+    /// Options of the nodes' start. Clusters made before these options existed have none.
+    #[serde(default)]
+    pub(super) merging: Merging,
+    /// Storage engine of nodes; files for clusters made before there was a choice.
+    #[serde(default)]
+    pub engine: Engine,
+    /// Options of the coordinator's start.
+    pub behaviour: Behaviour,
+    /// The coordinator's address; nodes and clients depend on it, so it stays.
+    pub(super) coordinator: Option<String>,
+}
+
+impl Shape {
+    /// The shape of a new cluster.
+    pub(super) fn of(options: &ClusterOptions) -> Self {
+        Self {
+            racks: options.racks,
+            nodes_per_rack: options.nodes_per_rack,
+            node_bytes_per_s: options.node_bytes_per_s,
+            rack_bytes_per_s: options.rack_bytes_per_s,
+            merging: options.merging,
+            engine: options.engine,
+            behaviour: options.behaviour,
+            coordinator: None,
+        }
+    }
+
+    /// Applies the given options. Those of a cluster's shape cannot change, and those of the
+    /// coordinator only while it does not run.
+    pub(super) fn adopt(
+        &mut self,
+        options: &ClusterOptions,
+        directory: &Path,
+        is_running: bool,
+    ) -> Result<(), TestbedError> {
+        let wanted = Self::of(options);
+        let remedy = "make another cluster in a new directory";
+        options.refuse_other(directory, self.fixed(), wanted.fixed(), remedy)?;
+        let (has, wants) = (&mut self.behaviour, wanted.behaviour);
+        if is_running {
+            let remedy = "stop the cluster first with 'gabion cluster down'";
+            return options.refuse_other(directory, has.named(), wants.named(), remedy);
+        }
+        if options.is_given("lease_ms") {
+            has.lease_ms = wants.lease_ms;
+        }
+        if options.is_given("grace_s") {
+            has.grace_s = wants.grace_s;
+        }
+        if options.is_given("repair_parallel") {
+            has.repair_parallel = wants.repair_parallel;
+        }
+        Ok(())
+    }
+
+    /// What can never change, by the name of its option.
+    fn fixed(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("racks", self.racks.to_string()),
+            ("nodes_per_rack", self.nodes_per_rack.to_string()),
+            ("inner", speed(self.node_bytes_per_s)),
+            ("cross", speed(self.rack_bytes_per_s)),
+            ("log_limit", bytes(self.merging.log_limit)),
+            ("reserve_budget", bytes(self.merging.reserve_budget)),
+            ("engine", name_of(self.engine)),
+        ]
+    }
+}
+
+impl Behaviour {
+    /// All fields, by the name of their option.
+    fn named(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("lease_ms", self.lease_ms.to_string()),
+            ("grace_s", self.grace_s.to_string()),
+            ("repair_parallel", self.repair_parallel.to_string()),
+        ]
+    }
+}
+
+/// The command line name of an engine.
+fn name_of(engine: Engine) -> String {
+    format!("{engine:?}").to_lowercase()
+}
+
+/// The command line form of a rate.
+fn speed(bytes_per_s: u64) -> String {
+    match bytes_per_s {
+        0 => "unlimited".to_owned(),
+        some => format!("{}Mbit", some as f64 / 125_000.0),
+    }
+}

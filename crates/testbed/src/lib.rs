@@ -1,0 +1,20 @@
+//! Clusters of real processes on one machine, for trials and experiments.
+//!
+//! - [`cluster`]: a coordinator and nodes in a directory: made, started, killed and stopped.
+//! - [`namespaces`]: racks of network namespaces whose links the kernel limits (the local clusters of CAU
+//!   section 5.3 and `RackCU` section V-B), for as long as a command runs.
+//! - [`processor_time`]: what processes take, by the kernel's count.
+//!
+//! Processes are those of the running program itself, which must be `gabion`: this crate starts its
+//! `coordinator`, `node` and `lab testbed` commands. It prints nothing; its errors are sentences for
+//! people.
+
+pub mod cluster;
+mod error;
+pub mod namespaces;
+pub mod processor_time;
+mod size;
+
+pub use cluster::{Behaviour, ClusterOptions, Engine, LocalCluster, Merging, READY, Started};
+pub use error::TestbedError;
+pub use size::bytes;

@@ -1,0 +1,16 @@
+//! A testbed: racks of nodes as network namespaces of this machine, with limited links (the local
+//! clusters of CAU section 5.3 and `RackCU` section V-B).
+//!
+//! `seats` names the namespaces and their addresses, `limits` defines the speeds of links, `network` makes
+//! them, and `fair` those that serve connections in turn. `command` controls a testbed's lifetime.
+
+mod command;
+mod fair;
+mod limits;
+mod network;
+mod seats;
+
+pub use command::Testbed;
+pub use limits::Uplink;
+pub use seats::Seats;
+pub(crate) use seats::{COORDINATOR, command_in, coordinator_listen, node_address, node_seat};
