@@ -1,10 +1,12 @@
 //! Errors of the lab: an invalid trace, or an experiment that cannot be set up. Every message is
 //! one plain sentence for the user.
 
+use gabion_client::ClientError;
 use gabion_flash::FlashError;
-use gabion_layout::GeometryError;
+use gabion_layout::{GeometryError, TopologyError};
 use gabion_planner::PlanError;
 use gabion_store::StoreError;
+use gabion_testbed::TestbedError;
 use std::io;
 use thiserror::Error;
 
@@ -116,6 +118,12 @@ pub enum LabError {
     /// A cluster of an experiment failed.
     #[error("a cluster of the experiment failed: {0}")]
     Cluster(String),
+    /// A cluster or testbed cannot be made, used or stopped.
+    #[error(transparent)]
+    Testbed(#[from] TestbedError),
+    /// A cluster encoded files in another way than the experiment asked for.
+    #[error("files have not been encoded segment by segment")]
+    NotBySegment,
     /// A store of an experiment failed.
     #[error("a store of the experiment failed: {0}")]
     Store(#[from] StoreError),
@@ -125,6 +133,9 @@ pub enum LabError {
     /// The chunk size does not suit the code.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
+    /// A cluster whose nodes form no topology.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
     /// A layout or update that no planner has a plan for.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -139,6 +150,12 @@ pub enum LabError {
         /// Bytes of the workload's largest request.
         request_bytes: u64,
     },
+}
+
+impl From<ClientError> for LabError {
+    fn from(error: ClientError) -> Self {
+        Self::Testbed(error.into())
+    }
 }
 
 /// The problem of a row of a trace.

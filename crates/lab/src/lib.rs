@@ -27,6 +27,7 @@
 
 pub mod advise;
 mod box_parts;
+pub mod clusters;
 pub mod disk_model;
 mod error;
 pub mod experiments;

@@ -151,6 +151,23 @@ pub enum TestbedError {
     /// The command inside failed.
     #[error("the testbed's command failed: {0}")]
     CommandFailed(ExitStatus),
+    /// A job inside a testbed failed.
+    #[error("{0}")]
+    Inner(String),
+    /// The inner half of a job has no memory for its files.
+    #[error("a directory in memory cannot be mounted")]
+    NoMemory,
+    /// The user ended an experiment.
+    #[error("interrupted; its processes were stopped")]
+    Stopped,
+    /// A replayed file has other bytes than were written.
+    #[error("byte {at} of {name} differs from its last write")]
+    Differs {
+        /// Name of the file.
+        name: String,
+        /// The first byte that differs.
+        at: u64,
+    },
     /// The emulated links of a cluster cannot be used.
     #[error(transparent)]
     Links(#[from] WireError),

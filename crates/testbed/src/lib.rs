@@ -3,6 +3,7 @@
 //! - [`cluster`]: a coordinator and nodes in a directory: made, started, killed and stopped.
 //! - [`namespaces`]: racks of network namespaces whose links the kernel limits (the local clusters of CAU
 //!   section 5.3 and `RackCU` section V-B), for as long as a command runs.
+//! - [`replay`]: requests on a stored file, several at a time, whose results are compared.
 //! - [`processor_time`]: what processes take, by the kernel's count.
 //!
 //! Processes are those of the running program itself, which must be `gabion`: this crate starts its
@@ -13,6 +14,7 @@ pub mod cluster;
 mod error;
 pub mod namespaces;
 pub mod processor_time;
+pub mod replay;
 mod size;
 
 pub use cluster::{Behaviour, ClusterOptions, Engine, LocalCluster, Merging, READY, Started};

@@ -11,7 +11,7 @@ use gabion_layout::UpdateScheme;
 use gabion_meta::{PoolRecord, PoolSpec};
 use gabion_planner::pool::PoolCost;
 use gabion_planner::update;
-use gabion_protocol::message::{ClusterStatus, FileLayout, FormOrder, LifecycleStatus, PoolWish};
+use gabion_protocol::message::{ClusterStatus, FormOrder, LifecycleStatus, PoolWish};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -67,7 +67,7 @@ async fn order(
     let mut progress = Progress::new(format);
     while let Some(name) = left.last() {
         match client.layout(name).await {
-            Ok(layout) if has_form(&layout, is_encoded) => drop(left.pop()),
+            Ok(layout) if layout.has_form(is_encoded) => drop(left.pop()),
             Ok(_) => {
                 progress.tell(&client, &before, left.len()).await?;
                 tokio::time::sleep(LOOK_EVERY).await;
@@ -163,12 +163,6 @@ async fn of_pool(
         .filter(|file| Some(file.pool) == id)
         .map(|file| file.name)
         .collect())
-}
-
-/// Whether a file is completely encoded, or completely replicated.
-pub(crate) fn has_form(layout: &FileLayout, is_encoded: bool) -> bool {
-    let mut stripes = layout.stripes.iter();
-    stripes.all(|stripe| (stripe.pool != layout.file.pool) == is_encoded)
 }
 
 /// The conversions since `before`.

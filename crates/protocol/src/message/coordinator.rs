@@ -499,6 +499,12 @@ pub struct FileLayout {
 }
 
 impl FileLayout {
+    /// Whether the file is completely encoded, or completely replicated.
+    pub fn has_form(&self, is_encoded: bool) -> bool {
+        let mut stripes = self.stripes.iter();
+        stripes.all(|stripe| (stripe.pool != self.file.pool) == is_encoded)
+    }
+
     /// The pool that says what a stripe of the file is like.
     pub fn pool_of(&self, stripe: &StripeRecord) -> &PoolRecord {
         let encoded = self.encoded.as_ref();

@@ -2,7 +2,6 @@
 
 use super::report::Form;
 use super::steps::{CHUNK_BYTES, Demo};
-use crate::commands::pool::has_form;
 use crate::failure::Failure;
 use crate::output::Shown;
 use gabion_layout::{ByteRange, EncodeAfter, ReplicaPlacement, UpdateScheme};
@@ -79,7 +78,7 @@ impl Demo<'_> {
         self.client.order_form(order).await?;
         let file = self.client.open(FILE).await?;
         let (mut write_count, mut slowest_s) = (0, 0.0_f64);
-        while !has_form(&self.client.layout(FILE).await?, is_encoded) {
+        while !self.client.layout(FILE).await?.has_form(is_encoded) {
             let mut new = vec![0; WRITE_BYTES];
             random.fill_bytes(&mut new);
             let at = random.random_range(0..=expected.len() - WRITE_BYTES);

@@ -1,11 +1,7 @@
 //! `gabion lab`: traces and experiments. One file a command.
 
 mod advise;
-mod bench;
 mod bound;
-mod clusters;
-mod encodings;
-mod in_testbed;
 mod replay;
 mod run;
 mod synth;
@@ -15,7 +11,9 @@ mod update_traffic;
 
 use crate::arguments::{LabCommand, Place};
 use crate::failure::Failure;
-use crate::output::Format;
+use crate::output::{Format, print_json};
+use gabion_lab::{LabError, clusters};
+use serde::Serialize;
 
 pub(crate) async fn run(command: LabCommand, place: &Place, format: Format) -> Result<(), Failure> {
     match command {
@@ -28,8 +26,13 @@ pub(crate) async fn run(command: LabCommand, place: &Place, format: Format) -> R
         LabCommand::List => run::list(format),
         LabCommand::Run(options) => run::run(options, format).await,
         LabCommand::Testbed(options) => testbed::run(options).await,
-        LabCommand::InTestbed { job } => in_testbed::run(&job).await,
-        LabCommand::Bench { file } => bench::run(&file).await,
-        LabCommand::Encodings { file } => encodings::run(&file).await,
+        LabCommand::InTestbed { job } => measured(clusters::updates_inside(&job).await),
+        LabCommand::Bench { file } => measured(clusters::repairs_inside(&file).await),
+        LabCommand::Encodings { file } => measured(clusters::encodings_inside(&file).await),
     }
+}
+
+/// Prints what the inner half of an experiment has measured, for its outer half.
+fn measured<T: Serialize>(result: Result<T, LabError>) -> Result<(), Failure> {
+    print_json(&result.map_err(Failure::failed)?)
 }

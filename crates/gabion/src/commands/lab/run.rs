@@ -1,11 +1,11 @@
 //! `gabion lab list` and `gabion lab run`: experiments of the papers. The result is printed, and saved
 //! with its plots.
 
-use super::clusters::LocalClusters;
 use crate::arguments::{RunOptions, ScaleOption};
 use crate::failure::{Context, Failure};
 use crate::output::{Format, Shown, align_numbers, print_json, table};
 use crate::output_file::OutputFile;
+use gabion_lab::clusters::LocalClusters;
 use gabion_lab::experiments::{self, Cell, Experiment, Finding, Progress, Report, Scale, Session};
 use serde_json::{Value, json};
 use std::fs;

@@ -1,21 +1,20 @@
 //! `gabion lab replay`: runs a trace on a cluster. One stored file stands for the trace's volume.
 
-mod contents;
-mod engine;
-mod latencies;
 mod report;
 
 use crate::arguments::{Pace, Place, ReplayOptions};
 use crate::commands::connect_with;
 use crate::failure::Failure;
 use crate::output::{Format, Shown};
-use contents::{Contents, INITIAL, Initial, first_difference};
-use engine::{Engine, Target, differs};
 use futures::io::AllowStdIo;
 use gabion_client::{Client, ClientOptions, ClusterMeters, File, Progress as _};
 use gabion_lab::{LabError, Request, RequestKind, TraceReader};
 use gabion_layout::{ByteRange, RackId};
 use gabion_protocol::message::Purpose;
+use gabion_testbed::TestbedError;
+use gabion_testbed::replay::{
+    Access, Contents, Engine, INITIAL, Initial, Target, first_difference,
+};
 use report::{CacheReport, Flow, Kind, Moved, Report};
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -204,7 +203,13 @@ async fn replay(
                 })?)
             }
         };
-        engine.start(&request.folded(size), due).await?;
+        let request = request.folded(size);
+        let kind = match request.kind {
+            RequestKind::Read => Access::Read,
+            RequestKind::Write => Access::Write,
+        };
+        let range = ByteRange::new(request.offset_bytes, request.length_bytes);
+        engine.start(kind, range, due).await?;
         progress.step();
     }
     Ok(engine)
@@ -222,7 +227,8 @@ async fn compare(file: &File, contents: &Contents) -> Result<u64, Failure> {
         if !known.is_empty() {
             let bytes = file.read(range).await?;
             if let Some(at) = first_difference(&known, start, &bytes) {
-                return Err(differs(file.name(), at));
+                let name = file.name().to_owned();
+                return Err(TestbedError::Differs { name, at }.into());
             }
             compared += known.iter().map(|piece| piece.range.length).sum::<u64>();
         }

@@ -1,9 +1,9 @@
 //! The measurements of a replay.
 
-use super::engine::Measured;
 use crate::failure::Failure;
 use crate::output::{Format, align_numbers, bytes, print_json, table};
 use gabion_client::CacheCounts;
+use gabion_testbed::replay::Measured;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

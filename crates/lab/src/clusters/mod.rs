@@ -1,29 +1,35 @@
 //! Clusters of real processes for experiments: started in a directory, used by several clients at
 //! once, and killed at the end.
 
-use super::bench;
-use super::encodings;
-use super::in_testbed;
-use crate::failure::Failure;
+mod encodings;
+mod repairs;
+mod updates;
+
+pub use encodings::inside as encodings_inside;
+pub use repairs::inside as repairs_inside;
+pub use updates::inside as updates_inside;
+
+use crate::LabError;
+use crate::experiments::{
+    CacheEffect, Clusters, EncodeBench, Encodings, Overwrite, OverwriteSetting, RepairBench, Sent,
+    TestbedSetting, Throughput, TransferSetting, Transfers, TrialTime,
+};
 use futures::future::try_join_all;
 use futures::io::AsyncReadExt;
 use futures::stream::{self, TryStreamExt as _};
 use gabion_client::{Client, ClientOptions, Progress};
 use gabion_codec::Code;
-use gabion_lab::LabError;
-use gabion_lab::experiments::{
-    CacheEffect, Clusters, EncodeBench, Encodings, Overwrite, OverwriteSetting, RepairBench, Sent,
-    TestbedSetting, Throughput, TransferSetting, Transfers, TrialTime,
-};
-use gabion_layout::UpdateScheme;
+use gabion_layout::{Survive, UpdateScheme};
 use gabion_protocol::message::{PoolWish, Purpose};
-use gabion_testbed::{Behaviour, ClusterOptions, Engine, LocalCluster, Merging};
+use gabion_testbed::{Behaviour, ClusterOptions, Engine, LocalCluster, Merging, TestbedError};
 use gabion_wire::{LinkTable, Options};
+use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Starts clusters of this program's own processes.
-pub(super) struct LocalClusters;
+pub struct LocalClusters;
 
 impl Clusters for LocalClusters {
     fn transfer(&self, setting: &TransferSetting) -> Result<Transfers, LabError> {
@@ -43,11 +49,11 @@ impl Clusters for LocalClusters {
         setting: &TestbedSetting,
         overwrites: &[Overwrite],
     ) -> Result<Vec<Throughput>, LabError> {
-        block_on(in_testbed::start(setting, overwrites))
+        block_on(updates::on_testbed(setting, overwrites))
     }
 
     fn repairs(&self, bench: &RepairBench) -> Result<Vec<TrialTime>, LabError> {
-        block_on(bench::on_testbed(bench))
+        block_on(repairs::on_testbed(bench))
     }
 
     fn encodings(&self, bench: &EncodeBench) -> Result<Encodings, LabError> {
@@ -55,24 +61,33 @@ impl Clusters for LocalClusters {
     }
 }
 
-fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, LabError> {
+fn block_on<T>(work: impl Future<Output = Result<T, LabError>>) -> Result<T, LabError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| LabError::Cluster(error.to_string()))?;
     let done = runtime.block_on(work);
-    done.map_err(|failure| LabError::Cluster(failure.to_string()))
+    done.map_err(|error| LabError::Cluster(error.to_string()))
 }
 
 /// Progress of single files is not shown.
-pub(super) struct Silent;
+struct Silent;
 
 impl Progress for Silent {
     fn advanced(&self, _: u64, _: u64) {}
 }
 
+/// Creates a cluster's directory.
+fn create(directory: &Path) -> Result<(), LabError> {
+    fs::create_dir_all(directory).map_err(|source| LabError::File {
+        operation: "create",
+        path: directory.display().to_string(),
+        source,
+    })
+}
+
 /// The options of an experiment's cluster.
-pub(super) fn up_options(racks: u32, nodes_per_rack: u32, node_bytes_per_s: u64) -> ClusterOptions {
+fn up_options(racks: u32, nodes_per_rack: u32, node_bytes_per_s: u64) -> ClusterOptions {
     ClusterOptions {
         racks,
         nodes_per_rack,
@@ -92,20 +107,20 @@ pub(super) fn up_options(racks: u32, nodes_per_rack: u32, node_bytes_per_s: u64)
 
 /// Waits until nodes that have just started know each other: they learn of others with their next
 /// heartbeat, of which there are four in a lease.
-pub(super) async fn until_all_know_all(behaviour: &Behaviour) {
+async fn until_all_know_all(behaviour: &Behaviour) {
     let heartbeat = Duration::from_millis(behaviour.lease_ms / 4);
     tokio::time::sleep(heartbeat.mul_f64(1.5)).await;
 }
 
 /// Uses a cluster until the work is done or interrupted, and stops it.
-pub(super) async fn use_and_stop<T>(
+async fn use_and_stop<T>(
     mut cluster: LocalCluster,
-    work: impl AsyncFnOnce(&mut LocalCluster) -> Result<T, Failure>,
-) -> Result<T, Failure> {
+    work: impl AsyncFnOnce(&mut LocalCluster) -> Result<T, LabError>,
+) -> Result<T, LabError> {
     let interrupted = tokio::signal::ctrl_c();
     let done = tokio::select! {
         done = work(&mut cluster) => done,
-        _ = interrupted => Err(Failure::failed("interrupted; its processes were stopped")),
+        _ = interrupted => Err(TestbedError::Stopped.into()),
     };
     let stopped = cluster.stop().await;
     let result = done?;
@@ -113,35 +128,30 @@ pub(super) async fn use_and_stop<T>(
     Ok(result)
 }
 
-async fn transfer(setting: &TransferSetting) -> Result<Transfers, Failure> {
+async fn transfer(setting: &TransferSetting) -> Result<Transfers, LabError> {
     let up = up_options(1, setting.node_count, setting.link_bytes_per_s);
     let cluster = LocalCluster::open_or_make(&setting.directory, &up)?;
     use_and_stop(cluster, async |cluster| measure(cluster, setting).await).await
 }
 
 /// The parameters of an experiment's pool.
-pub(super) fn pool(
-    name: String,
-    code: &Code,
-    chunk_bytes: u64,
-    update: UpdateScheme,
-) -> Result<PoolWish, Failure> {
-    Ok(PoolWish {
+fn pool(name: String, code: &Code, chunk_bytes: u64, update: UpdateScheme) -> PoolWish {
+    PoolWish {
         name,
-        survive: "2-nodes".parse().map_err(Failure::failed)?,
+        survive: Survive::Nodes(2),
         code: Some(code.to_string()),
         chunk_bytes,
         update,
         reserve: None,
         append: None,
         lifecycle: None,
-    })
+    }
 }
 
 async fn overwrite(
     setting: &OverwriteSetting,
     overwrites: &[Overwrite],
-) -> Result<Vec<CacheEffect>, Failure> {
+) -> Result<Vec<CacheEffect>, LabError> {
     let up = up_options(setting.rack_count, setting.nodes_per_rack, 0);
     let cluster = LocalCluster::open_or_make(&setting.directory, &up)?;
     use_and_stop(cluster, async |cluster| {
@@ -156,7 +166,7 @@ async fn overwrite(
                 &setting.code,
                 setting.chunk_bytes,
                 overwrite.scheme,
-            )?;
+            );
             client.create_pool(pool).await?;
             put(&client, &name, &name, overwrite.file_bytes).await?;
             let off = send(cluster, &name, setting.depth, 0, overwrite).await?;
@@ -176,12 +186,7 @@ async fn overwrite(
 }
 
 /// Stores a file in a pool.
-pub(super) async fn put(
-    client: &Client,
-    pool: &str,
-    name: &str,
-    size_bytes: u64,
-) -> Result<(), Failure> {
+async fn put(client: &Client, pool: &str, name: &str, size_bytes: u64) -> Result<(), LabError> {
     let data = AsyncReadExt::take(futures::io::repeat(1), size_bytes);
     let stored = client.put(name, Some(pool), data, size_bytes, &Silent);
     stored.await?;
@@ -189,13 +194,13 @@ pub(super) async fn put(
 }
 
 /// Sends the writes from a client of its own, until all of them are durable.
-pub(super) async fn send(
+async fn send(
     cluster: &LocalCluster,
     name: &str,
     depth: usize,
     cache_bytes: u64,
     overwrite: &Overwrite,
-) -> Result<Sent, Failure> {
+) -> Result<Sent, LabError> {
     let options = ClientOptions {
         cache_bytes,
         ..ClientOptions::default()
@@ -225,7 +230,7 @@ pub(super) async fn send(
 }
 
 /// Bytes sent between racks so far, by all senders.
-async fn cross_rack_bytes(client: &Client) -> Result<u64, Failure> {
+async fn cross_rack_bytes(client: &Client) -> Result<u64, LabError> {
     let meter = client.meters().await?.sum();
     let bytes = Purpose::ALL.map(|purpose| meter.cross_rack(purpose));
     Ok(bytes.into_iter().sum())
@@ -234,10 +239,10 @@ async fn cross_rack_bytes(client: &Client) -> Result<u64, Failure> {
 async fn measure(
     cluster: &mut LocalCluster,
     setting: &TransferSetting,
-) -> Result<Transfers, Failure> {
+) -> Result<Transfers, LabError> {
     cluster.start(|| ()).await?;
     // Clients are in no rack and have no link of their own, but they use the nodes' links.
-    let links = LinkTable::open(&setting.directory.join("links")).map_err(Failure::failed)?;
+    let links = LinkTable::open(&setting.directory.join("links")).map_err(TestbedError::from)?;
     let wire = Options {
         links: Some(Arc::new(links)),
         ..Options::default()
@@ -247,15 +252,13 @@ async fn measure(
         let (coordinator, options) = (cluster.coordinator()?, ClientOptions::default());
         clients.push(gabion_wire::connect_with(coordinator, wire.clone(), options).await?);
     }
-    let first = clients
-        .first()
-        .ok_or_else(|| Failure::usage("use at least one client"))?;
+    let first = clients.first().expect("experiments have a client");
     let wish = pool(
         "lab".to_owned(),
         &setting.code,
         setting.chunk_bytes,
         UpdateScheme::Fo,
-    )?;
+    );
     first.create_pool(wish).await?;
     let data: Vec<u8> = (0..setting.file_bytes)
         .map(|at| (at ^ (at >> 11)) as u8)

@@ -6,18 +6,20 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 
 /// The number of the write that created the file; those of the trace follow from 1.
-pub(super) const INITIAL: u64 = 0;
+pub const INITIAL: u64 = 0;
 
 /// Bytes of one write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Piece {
-    pub(super) range: ByteRange,
-    pub(super) write: u64,
+pub struct Piece {
+    /// Its place in the file.
+    pub range: ByteRange,
+    /// Number of the write.
+    pub write: u64,
 }
 
 /// The last write at each byte. For a file that existed before, only bytes written since are known.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Contents {
+pub struct Contents {
     /// End and write by start.
     /// Invariant: pieces are not empty and do not overlap.
     pieces: BTreeMap<u64, (u64, u64)>,
@@ -25,7 +27,10 @@ pub(super) struct Contents {
 
 impl Contents {
     /// Takes the range as written by `write`.
-    pub(super) fn overwrite(&mut self, range: ByteRange, write: u64) {
+    ///
+    /// # Panics
+    /// If the range is empty.
+    pub fn overwrite(&mut self, range: ByteRange, write: u64) {
         assert!(range.length > 0, "requests have at least one byte");
         let (start, end) = (range.offset, range.end());
         self.cut(start);
@@ -48,7 +53,8 @@ impl Contents {
     }
 
     /// The known pieces of a range, by address.
-    pub(super) fn known(&self, range: ByteRange) -> Vec<Piece> {
+    #[must_use]
+    pub fn known(&self, range: ByteRange) -> Vec<Piece> {
         let (start, end) = (range.offset, range.end());
         let before = self.pieces.range(..start).next_back();
         let all = before.into_iter().chain(self.pieces.range(start..end));
@@ -88,7 +94,8 @@ const fn word_of(write: u64, word: u64) -> u64 {
 }
 
 /// The address of the first byte that differs from the pieces, for bytes that begin at `start`.
-pub(super) fn first_difference(pieces: &[Piece], start: u64, bytes: &[u8]) -> Option<u64> {
+#[must_use]
+pub fn first_difference(pieces: &[Piece], start: u64, bytes: &[u8]) -> Option<u64> {
     pieces.iter().find_map(|&piece| {
         let from = (piece.range.offset - start) as usize;
         let found = bytes.get(from..)?;
@@ -101,13 +108,15 @@ pub(super) fn first_difference(pieces: &[Piece], start: u64, bytes: &[u8]) -> Op
 }
 
 /// The bytes of the write that creates the file, in order.
-pub(super) struct Initial {
+pub struct Initial {
     at: u64,
     end: u64,
 }
 
 impl Initial {
-    pub(super) const fn new(size_bytes: u64) -> Self {
+    /// The bytes of a file of this size.
+    #[must_use]
+    pub const fn new(size_bytes: u64) -> Self {
         Self {
             at: 0,
             end: size_bytes,

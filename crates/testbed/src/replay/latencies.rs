@@ -8,14 +8,15 @@ const CUTS: u64 = 128;
 
 /// Counts of latencies by range.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Latencies {
+pub struct Latencies {
     /// By range, up to the highest one reached.
     counts: Vec<u64>,
     count: u64,
 }
 
 impl Latencies {
-    pub(super) fn add(&mut self, latency: Duration) {
+    /// One more request took this long.
+    pub fn add(&mut self, latency: Duration) {
         let range = range_of(u64::try_from(latency.as_micros()).unwrap_or(u64::MAX));
         if range >= self.counts.len() {
             self.counts.resize(range + 1, 0);
@@ -24,12 +25,15 @@ impl Latencies {
         self.count += 1;
     }
 
-    pub(super) const fn count(&self) -> u64 {
+    /// Number of requests.
+    #[must_use]
+    pub const fn count(&self) -> u64 {
         self.count
     }
 
     /// The latency in milliseconds that this share of requests did not exceed; 0 without requests.
-    pub(super) fn rank_ms(&self, share: f64) -> f64 {
+    #[must_use]
+    pub fn rank_ms(&self, share: f64) -> f64 {
         let wanted = ((self.count as f64 * share).ceil() as u64).max(1);
         let mut seen = 0;
         let range = self.counts.iter().position(|count| {

@@ -1,22 +1,19 @@
-//! Times encodings on a testbed: outside, makes the testbed and starts this command in it; inside,
+//! Times encodings on a testbed: outside, makes the testbed and starts this program in it; inside,
 //! starts the cluster, stores files as replicas, has them encoded, and reports the times and all
-//! placements. The lab compares them.
+//! placements. `ear` compares them.
 
-use super::clusters::{put, until_all_know_all, up_options, use_and_stop};
-use super::in_testbed::{Outer, job, put_in_memory, rate_text};
-use crate::commands::pool::has_form;
-use crate::failure::{Context, Failure};
+use super::{create, put, until_all_know_all, up_options, use_and_stop};
+use crate::LabError;
+use crate::experiments::{EncodeBench, EncodeTime, EncodeTrial, Encodings, PutTime, SegmentPlaces};
 use futures::future::try_join_all;
 use gabion_client::{Client, ClientOptions};
 use gabion_codec::Code;
-use gabion_lab::experiments::{
-    EncodeBench, EncodeTime, EncodeTrial, Encodings, PutTime, SegmentPlaces,
-};
-use gabion_layout::{EncodeAfter, NodeId, ReplicaPlacement, StripeRecord, UpdateScheme};
+use gabion_layout::{EncodeAfter, NodeId, ReplicaPlacement, StripeRecord, Survive, UpdateScheme};
+use gabion_planner::PlanError;
 use gabion_protocol::coordinator::CoordinatorOptions;
 use gabion_protocol::message::{FormOrder, LifecycleWish, PoolWish, Purpose};
+use gabion_testbed::namespaces::{Seats, Testbed, Uplink, put_in_memory, read_job};
 use gabion_testbed::{LocalCluster, processor_time};
-use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -29,29 +26,33 @@ const IDLE_CHUNK_BYTES: u64 = 4 << 10;
 const IDLE_SEGMENT_COUNT: u64 = 10;
 
 /// Runs a bench on a testbed of its own.
-pub(super) async fn on_testbed(bench: &EncodeBench) -> Result<Encodings, Failure> {
-    let outer = Outer::new(&bench.directory, bench.nodes_per_rack)
-        .with("--spare-core")
-        .with(format!("--racks={}", bench.rack_count))
-        .with(format!("--inner={}", rate_text(bench.node_bytes_per_s)))
-        .with(format!("--cross={}", rate_text(bench.rack_bytes_per_s)));
-    let outer = if bench.is_fair {
-        outer.with("--fair")
-    } else {
-        outer
+pub(super) async fn on_testbed(bench: &EncodeBench) -> Result<Encodings, LabError> {
+    let seats = Seats {
+        rack_count: bench.rack_count,
+        nodes_per_rack: bench.nodes_per_rack,
     };
-    outer.run("encodings", bench).await
+    let uplink = Uplink {
+        rate: bench.rack_bytes_per_s,
+        spares_core: true,
+    };
+    let testbed = Testbed::of_racks(seats, bench.node_bytes_per_s, uplink, bench.is_fair);
+    Ok(testbed
+        .run_job("encodings", bench, &bench.directory)
+        .await?)
 }
 
-/// Runs a bench on the testbed of this process, and prints the result.
-pub(super) async fn run(file: &Path) -> Result<(), Failure> {
-    let bench: EncodeBench = job(file)?;
+/// Runs the bench of a job on the testbed of this process.
+///
+/// # Errors
+/// [`LabError::Testbed`] if the job cannot be read or the cluster fails.
+pub async fn inside(file: &Path) -> Result<Encodings, LabError> {
+    let bench: EncodeBench = read_job(file)?;
     let directory = bench.directory.join("cluster");
-    fs::create_dir_all(&directory).context(format!("create {}", directory.display()))?;
+    create(&directory)?;
     put_in_memory(&directory).await?;
     let up = up_options(bench.rack_count, bench.nodes_per_rack, 0);
     let cluster = LocalCluster::open_or_make(&directory, &up)?;
-    let encodings = use_and_stop(cluster, async |cluster| {
+    use_and_stop(cluster, async |cluster| {
         cluster.start(|| ()).await?;
         let client = gabion_wire::connect(cluster.coordinator()?, ClientOptions::default()).await?;
         until_all_know_all(&up.behaviour).await;
@@ -62,8 +63,7 @@ pub(super) async fn run(file: &Path) -> Result<(), Failure> {
         };
         hands.time_all().await
     })
-    .await?;
-    crate::output::print_json(&encodings)
+    .await
 }
 
 /// The parts of a trial.
@@ -74,7 +74,7 @@ struct Hands<'a> {
 }
 
 impl Hands<'_> {
-    async fn time_all(&self) -> Result<Encodings, Failure> {
+    async fn time_all(&self) -> Result<Encodings, LabError> {
         let (idle_put_s, idle_encode_s) = self.time_idle().await?;
         let mut trials = Vec::with_capacity(self.bench.trials.len());
         for (at, trial) in self.bench.trials.iter().enumerate() {
@@ -92,7 +92,7 @@ impl Hands<'_> {
     }
 
     /// The time of puts and encodings of nearly empty segments.
-    async fn time_idle(&self) -> Result<(f64, f64), Failure> {
+    async fn time_idle(&self) -> Result<(f64, f64), LabError> {
         let pool = "idle";
         self.create_pool(pool, ReplicaPlacement::Ear, IDLE_CHUNK_BYTES)
             .await?;
@@ -113,7 +113,7 @@ impl Hands<'_> {
         Ok((put_s, encode_s))
     }
 
-    async fn time(&self, pool: &str, trial: &EncodeTrial) -> Result<EncodeTime, Failure> {
+    async fn time(&self, pool: &str, trial: &EncodeTrial) -> Result<EncodeTime, LabError> {
         let bench = self.bench;
         self.create_pool(pool, trial.placement, bench.chunk_bytes)
             .await?;
@@ -138,7 +138,7 @@ impl Hands<'_> {
             self.order(pool, None).await?;
             self.until_encoded(&files, LOOK_EVERY).await?;
             is_over.store(true, Ordering::Relaxed);
-            Ok::<_, Failure>(begun.elapsed().as_secs_f64())
+            Ok::<_, LabError>(begun.elapsed().as_secs_f64())
         };
         let puts = (trial.puts_at_s.iter().enumerate())
             .map(|(at, &at_s)| self.put_at(pool, at, (begun, at_s), &is_over));
@@ -167,7 +167,7 @@ impl Hands<'_> {
         number: usize,
         (begun, at_s): (Instant, f64),
         is_over: &AtomicBool,
-    ) -> Result<Option<PutTime>, Failure> {
+    ) -> Result<Option<PutTime>, LabError> {
         while begun.elapsed().as_secs_f64() < at_s {
             if is_over.load(Ordering::Relaxed) {
                 return Ok(None);
@@ -198,10 +198,10 @@ impl Hands<'_> {
         name: &str,
         placement: ReplicaPlacement,
         chunk_bytes: u64,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), LabError> {
         let wish = PoolWish {
             name: name.to_owned(),
-            survive: "1-rack".parse().map_err(Failure::failed)?,
+            survive: Survive::Racks(1),
             code: Some(self.bench.code.clone()),
             chunk_bytes,
             update: UpdateScheme::Fo,
@@ -217,12 +217,12 @@ impl Hands<'_> {
         Ok(())
     }
 
-    fn segment_bytes(&self, chunk_bytes: u64) -> Result<u64, Failure> {
-        let code: Code = self.bench.code.parse().map_err(Failure::usage)?;
+    fn segment_bytes(&self, chunk_bytes: u64) -> Result<u64, LabError> {
+        let code: Code = self.bench.code.parse().map_err(PlanError::from)?;
         Ok(code.k() as u64 * chunk_bytes)
     }
 
-    async fn order(&self, pool: &str, file: Option<String>) -> Result<(), Failure> {
+    async fn order(&self, pool: &str, file: Option<String>) -> Result<(), LabError> {
         let order = FormOrder {
             pool: pool.to_owned(),
             file,
@@ -231,16 +231,16 @@ impl Hands<'_> {
         Ok(self.client.order_form(order).await?)
     }
 
-    async fn until_encoded(&self, files: &[String], every: Duration) -> Result<(), Failure> {
+    async fn until_encoded(&self, files: &[String], every: Duration) -> Result<(), LabError> {
         for file in files {
-            while !has_form(&self.client.layout(file).await?, true) {
+            while !self.client.layout(file).await?.has_form(true) {
                 tokio::time::sleep(every).await;
             }
         }
         Ok(())
     }
 
-    async fn encode_cross_rack_bytes(&self) -> Result<u64, Failure> {
+    async fn encode_cross_rack_bytes(&self) -> Result<u64, LabError> {
         // Puts are metered as encodings too, but clients are in no rack.
         let meters = self.client.meters().await?;
         Ok(meters.sum().cross_rack(Purpose::Encode))
@@ -255,12 +255,10 @@ fn nodes_of(stripes: &[StripeRecord]) -> Vec<Vec<NodeId>> {
 fn segments(
     before: &[StripeRecord],
     after: &[StripeRecord],
-) -> Result<Vec<SegmentPlaces>, Failure> {
+) -> Result<Vec<SegmentPlaces>, LabError> {
     let block_count = before.len().checked_div(after.len()).unwrap_or(0);
     if block_count * after.len() != before.len() || block_count == 0 {
-        return Err(Failure::failed(
-            "files have not been encoded segment by segment",
-        ));
+        return Err(LabError::NotBySegment);
     }
     let places = before.chunks(block_count).zip(after);
     Ok(places

@@ -1,28 +1,43 @@
 //! Runs requests on a stored file, several at a time, and keeps the order of those that touch the
 //! same bytes.
 
-use super::contents::{Contents, Piece, bytes_of, first_difference};
-use super::latencies::Latencies;
-use crate::failure::Failure;
+mod contents;
+mod latencies;
+
+pub use contents::{Contents, INITIAL, Initial, Piece, first_difference};
+pub use latencies::Latencies;
+
+use crate::error::TestbedError;
+use contents::bytes_of;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
 use gabion_client::{CachedFile, ClientError, File};
-use gabion_lab::{Request, RequestKind};
 use gabion_layout::ByteRange;
 use std::time::Instant;
 
+/// A kind of request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Bytes are read.
+    Read,
+    /// Bytes are overwritten.
+    Write,
+}
+
 /// Measurements of one kind of request.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Measured {
-    pub(super) bytes: u64,
-    pub(super) latencies: Latencies,
+pub struct Measured {
+    /// Bytes of all requests.
+    pub bytes: u64,
+    /// Their latencies.
+    pub latencies: Latencies,
 }
 
 /// A request in flight.
 #[derive(Clone, Copy, Debug)]
 struct UnderWay {
     number: u64,
-    kind: RequestKind,
+    kind: Access,
     range: ByteRange,
     /// The start of its latency.
     since: Instant,
@@ -30,15 +45,15 @@ struct UnderWay {
 
 impl UnderWay {
     /// Whether the outcome depends on which of the two is first.
-    fn conflicts(&self, kind: RequestKind, range: ByteRange) -> bool {
+    fn conflicts(&self, kind: Access, range: ByteRange) -> bool {
         let overlap = self.range.offset < range.end() && range.offset < self.range.end();
-        overlap && (self.kind == RequestKind::Write || kind == RequestKind::Write)
+        overlap && (self.kind == Access::Write || kind == Access::Write)
     }
 }
 
 /// The replayed file.
 #[derive(Clone)]
-pub(super) enum Target {
+pub enum Target {
     /// Each write is durable when it completes.
     Direct(File),
     /// Writes are durable when the file is flushed.
@@ -79,7 +94,7 @@ impl Target {
 type Ended = (u64, Result<Vec<u8>, ClientError>);
 
 /// Requests in flight on a file.
-pub(super) struct Engine {
+pub struct Engine {
     file: Target,
     depth: usize,
     verify: bool,
@@ -93,7 +108,10 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    pub(super) fn new(file: Target, contents: Contents, depth: usize, verify: bool) -> Self {
+    /// No request yet; at most `depth` at once. `verify` compares every read with the contents, as far as
+    /// they are known.
+    #[must_use]
+    pub fn new(file: Target, contents: Contents, depth: usize, verify: bool) -> Self {
         Self {
             file,
             depth,
@@ -110,29 +128,36 @@ impl Engine {
     /// Starts a request, after the end of those that must come before it. Its latency counts from
     /// when it was `due`, or else from its start. Conflicting requests cannot overtake each other,
     /// since nothing starts before an earlier request has.
-    pub(super) async fn start(
+    ///
+    /// # Errors
+    /// [`TestbedError::Client`] if a request fails, [`TestbedError::Differs`] if a compared read has other
+    /// bytes than expected.
+    ///
+    /// # Panics
+    /// If a range is empty.
+    pub async fn start(
         &mut self,
-        request: &Request,
+        kind: Access,
+        range: ByteRange,
         due: Option<Instant>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), TestbedError> {
         if let Some(due) = due {
             self.go_on_until(due).await?;
         }
-        let range = ByteRange::new(request.offset_bytes, request.length_bytes);
-        while self.must_wait(request.kind, range) {
+        while self.must_wait(kind, range) {
             self.end_one().await?;
         }
         self.number += 1;
         let number = self.number;
         self.under_way.push(UnderWay {
             number,
-            kind: request.kind,
+            kind,
             range,
             since: due.unwrap_or_else(Instant::now),
         });
         let file = self.file.clone();
-        self.futures.push(match request.kind {
-            RequestKind::Write => {
+        self.futures.push(match kind {
+            Access::Write => {
                 self.contents.overwrite(range, number);
                 let bytes = bytes_of(Piece {
                     range,
@@ -144,14 +169,17 @@ impl Engine {
                 }
                 .boxed()
             }
-            RequestKind::Read => async move { (number, file.read(range).await) }.boxed(),
+            Access::Read => async move { (number, file.read(range).await) }.boxed(),
         });
         Ok(())
     }
 
     /// Waits until no request is in flight and every write is durable. Returns the measurements of
     /// writes and reads, and the expected contents of the file.
-    pub(super) async fn finish(mut self) -> Result<(Measured, Measured, Contents), Failure> {
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub async fn finish(mut self) -> Result<(Measured, Measured, Contents), TestbedError> {
         while !self.under_way.is_empty() {
             self.end_one().await?;
         }
@@ -159,13 +187,13 @@ impl Engine {
         Ok((self.writes, self.reads, self.contents))
     }
 
-    fn must_wait(&self, kind: RequestKind, range: ByteRange) -> bool {
+    fn must_wait(&self, kind: Access, range: ByteRange) -> bool {
         let is_full = self.under_way.len() == self.depth;
         is_full || self.under_way.iter().any(|r| r.conflicts(kind, range))
     }
 
     /// Processes requests in flight until a given time.
-    async fn go_on_until(&mut self, due: Instant) -> Result<(), Failure> {
+    async fn go_on_until(&mut self, due: Instant) -> Result<(), TestbedError> {
         let sleep = tokio::time::sleep_until(due.into());
         tokio::pin!(sleep);
         loop {
@@ -177,36 +205,32 @@ impl Engine {
         }
     }
 
-    async fn end_one(&mut self) -> Result<(), Failure> {
+    async fn end_one(&mut self) -> Result<(), TestbedError> {
         let ended = self.futures.next().await;
         self.take(ended.expect("a request that must be waited for is under way"))
     }
 
-    fn take(&mut self, (number, outcome): Ended) -> Result<(), Failure> {
+    fn take(&mut self, (number, outcome): Ended) -> Result<(), TestbedError> {
         let at = self.under_way.iter().position(|r| r.number == number);
         let ended = self
             .under_way
             .swap_remove(at.expect("a request ends once, after it was started"));
         let bytes = outcome?;
-        if ended.kind == RequestKind::Read && self.verify {
+        if ended.kind == Access::Read && self.verify {
             // No write to these bytes has started since, so the expectation is the one at that
             // time.
             let known = self.contents.known(ended.range);
             if let Some(at) = first_difference(&known, ended.range.offset, &bytes) {
-                return Err(differs(self.file.name(), at));
+                let name = self.file.name().to_owned();
+                return Err(TestbedError::Differs { name, at });
             }
         }
         let measured = match ended.kind {
-            RequestKind::Write => &mut self.writes,
-            RequestKind::Read => &mut self.reads,
+            Access::Write => &mut self.writes,
+            Access::Read => &mut self.reads,
         };
         measured.bytes += ended.range.length;
         measured.latencies.add(ended.since.elapsed());
         Ok(())
     }
-}
-
-/// The error for a byte that differs from its last write.
-pub(super) fn differs(name: &str, at: u64) -> Failure {
-    Failure::failed(format!("byte {at} of {name} differs from its last write"))
 }

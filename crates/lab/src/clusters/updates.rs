@@ -1,24 +1,20 @@
-//! Experiments on testbeds: the outer half starts `gabion lab testbed` with the inner half as its
-//! command, and passes the job in a file; the inner half runs the cluster and prints its
-//! measurements.
+//! Updates on testbeds: the outer half starts this program in a testbed and passes the job in a file; the
+//! inner half runs the cluster and returns its measurements.
 
-use super::clusters::{pool, put, send, up_options, use_and_stop};
-use crate::failure::{Context, Failure};
+use super::{create, pool, put, send, up_options, use_and_stop};
+use crate::LabError;
+use crate::experiments::{Overwrite, TestbedLimits, TestbedSetting, Throughput};
 use gabion_client::ClientOptions;
 use gabion_codec::Code;
-use gabion_lab::experiments::{Overwrite, TestbedLimits, TestbedSetting, Throughput};
 use gabion_layout::RackId;
+use gabion_planner::PlanError;
 use gabion_protocol::message::Meter;
+use gabion_testbed::namespaces::{Seats, Testbed, Uplink, put_in_memory, read_job};
 use gabion_testbed::{LocalCluster, processor_time};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::fs;
 use std::path::Path;
-use std::process::Stdio;
 use std::time::Instant;
-use tokio::process::Command;
 
 /// The job of the inner half.
 #[derive(Serialize, Deserialize)]
@@ -28,29 +24,41 @@ struct Job {
 }
 
 /// Makes a testbed, runs the work in it, and returns the measurements.
-pub(super) async fn start(
+pub(super) async fn on_testbed(
     setting: &TestbedSetting,
     overwrites: &[Overwrite],
-) -> Result<Vec<Throughput>, Failure> {
+) -> Result<Vec<Throughput>, LabError> {
     let job = Job {
         setting: setting.clone(),
         overwrites: overwrites.to_vec(),
     };
-    let outer = Outer::new(&setting.directory, setting.nodes_per_rack);
-    let outer = match setting.limits {
-        TestbedLimits::Uplinks { bytes_per_s } => outer
-            .with("--spare-core")
-            .with(format!("--racks={}", setting.rack_count))
-            .with(format!("--cross={}", rate_text(bytes_per_s))),
+    let (rack_count, nodes_per_rack) = (setting.rack_count, setting.nodes_per_rack);
+    let testbed = match setting.limits {
+        TestbedLimits::Uplinks { bytes_per_s } => {
+            let seats = Seats {
+                rack_count,
+                nodes_per_rack,
+            };
+            let uplink = Uplink {
+                rate: bytes_per_s,
+                spares_core: true,
+            };
+            Testbed::of_racks(seats, 0, uplink, false)
+        }
         TestbedLimits::Regions {
             inner_bytes_per_s,
             cross_bytes_per_s,
         } => {
-            let rows = regions(setting.rack_count, inner_bytes_per_s, cross_bytes_per_s);
-            outer.with_regions(&rows)?
+            let rows = regions(rack_count, inner_bytes_per_s, cross_bytes_per_s);
+            Testbed::of_rates(
+                &rows,
+                &setting.directory.join("regions.txt"),
+                nodes_per_rack,
+            )?
         }
     };
-    outer.run("in-testbed", &job).await
+    let measured = testbed.run_job("in-testbed", &job, &setting.directory);
+    Ok(measured.await?)
 }
 
 /// Rates from each rack of a setting's regions to each, in bytes a second; the diagonal is a node's
@@ -67,110 +75,23 @@ fn regions(rack_count: u32, inner_bytes_per_s: u64, cross_bytes_per_s: u64) -> V
     (0..rack_count).map(row).collect()
 }
 
-/// A testbed for a job of this program.
-pub(super) struct Outer<'a> {
-    /// Directory of the job file; otherwise empty, except for the job's own files.
-    directory: &'a Path,
-    /// Arguments of `gabion lab testbed`.
-    arguments: Vec<OsString>,
-}
-
-impl<'a> Outer<'a> {
-    pub(super) fn new(directory: &'a Path, nodes_per_rack: u32) -> Self {
-        Self {
-            directory,
-            arguments: vec![format!("--nodes-per-rack={nodes_per_rack}").into()],
-        }
-    }
-
-    pub(super) fn with(mut self, argument: impl Into<OsString>) -> Self {
-        self.arguments.push(argument.into());
-        self
-    }
-
-    /// Makes racks regions: rates from each to each, in bytes a second, where 0 is unlimited.
-    pub(super) fn with_regions(self, rows: &[Vec<u64>]) -> Result<Self, Failure> {
-        let path = self.directory.join("regions.txt");
-        fs::write(&path, regions_text(rows)).context(format!("write {}", path.display()))?;
-        Ok(self.with("--regions").with(path))
-    }
-
-    /// Makes the testbed, runs `gabion lab HALF JOB` of this program in it, and returns the output.
-    pub(super) async fn run<J: Serialize, M: DeserializeOwned>(
-        self,
-        half: &str,
-        job: &J,
-    ) -> Result<M, Failure> {
-        let path = self.directory.join("job.json");
-        let text = serde_json::to_vec(job).context("write the job as JSON")?;
-        fs::write(&path, text).context(format!("write {}", path.display()))?;
-        let program = std::env::current_exe().context("find this program's file")?;
-        let mut command = Command::new(&program);
-        command.args(["lab", "testbed"]).args(self.arguments);
-        command.arg("--").arg(&program).args(["lab", half]);
-        command.arg(&path);
-        // When this process dies, the testbed's process is killed, and everything inside with it.
-        command.stdin(Stdio::null()).kill_on_drop(true);
-        let output = command.output().await.context("start the testbed")?;
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            // The innermost process reports first.
-            let why = said.lines().find(|line| line.starts_with("gabion: "));
-            return Err(Failure::failed(why.unwrap_or(said.trim())));
-        }
-        serde_json::from_slice(&output.stdout).context("understand what was measured")
-    }
-}
-
-/// Reads the job from the outer half.
-pub(super) fn job<J: DeserializeOwned>(file: &Path) -> Result<J, Failure> {
-    let text = fs::read(file).context(format!("read {}", file.display()))?;
-    serde_json::from_slice(&text).context("understand the job")
-}
-
-/// The file of a matrix of rates.
-fn regions_text(rows: &[Vec<u64>]) -> String {
-    let row = |row: &Vec<u64>| {
-        let rates: Vec<String> = row.iter().map(|&rate| rate_text(rate)).collect();
-        rates.join(" ") + "\n"
-    };
-    rows.iter().map(row).collect()
-}
-
-pub(super) fn rate_text(bytes_per_s: u64) -> String {
-    if bytes_per_s == 0 {
-        "unlimited".to_owned()
-    } else {
-        format!("{}bit", bytes_per_s * 8)
-    }
-}
-
-/// Mounts a directory in memory, for the processes of this testbed only: it has a mount namespace
-/// of its own, and the contents end with it.
-pub(super) async fn put_in_memory(directory: &Path) -> Result<(), Failure> {
-    let mut command = Command::new("mount");
-    command.args(["-t", "tmpfs", "testbed"]).arg(directory);
-    let status = command.status().await.context("start 'mount'")?;
-    if status.success() {
-        return Ok(());
-    }
-    Err(Failure::failed("a directory in memory cannot be mounted"))
-}
-
-/// Does the work inside a testbed.
-pub(super) async fn run(file: &Path) -> Result<(), Failure> {
+/// Makes the updates of a job on the testbed of this process.
+///
+/// # Errors
+/// [`LabError::Testbed`] if the job cannot be read or the cluster fails.
+pub async fn inside(file: &Path) -> Result<Vec<Throughput>, LabError> {
     let Job {
         setting,
         overwrites,
-    } = job(file)?;
+    } = read_job(file)?;
     let directory = setting.directory.join("cluster");
-    fs::create_dir_all(&directory).context(format!("create {}", directory.display()))?;
+    create(&directory)?;
     if setting.is_in_memory {
         put_in_memory(&directory).await?;
     }
     let up = up_options(setting.rack_count, setting.nodes_per_rack, 0);
     let cluster = LocalCluster::open_or_make(&directory, &up)?;
-    let measured = use_and_stop(cluster, async |cluster| {
+    use_and_stop(cluster, async |cluster| {
         cluster.start(|| ()).await?;
         let mut measured = Vec::with_capacity(overwrites.len());
         for (at, overwrite) in overwrites.iter().enumerate() {
@@ -179,8 +100,7 @@ pub(super) async fn run(file: &Path) -> Result<(), Failure> {
         }
         Ok(measured)
     })
-    .await?;
-    crate::output::print_json(&measured)
+    .await
 }
 
 async fn measure(
@@ -188,10 +108,10 @@ async fn measure(
     setting: &TestbedSetting,
     name: String,
     overwrite: &Overwrite,
-) -> Result<Throughput, Failure> {
-    let code: Code = setting.code.parse().map_err(Failure::failed)?;
+) -> Result<Throughput, LabError> {
+    let code: Code = setting.code.parse().map_err(PlanError::from)?;
     let client = gabion_wire::connect(cluster.coordinator()?, ClientOptions::default()).await?;
-    let mut wish = pool(name.clone(), &code, setting.chunk_bytes, overwrite.scheme)?;
+    let mut wish = pool(name.clone(), &code, setting.chunk_bytes, overwrite.scheme);
     wish.append = overwrite.append;
     client.create_pool(wish).await?;
     put(&client, &name, &name, overwrite.file_bytes).await?;
@@ -208,8 +128,7 @@ async fn measure(
         client.meters().await?.sum(),
         processor_time::of_all_processes()?,
     );
-    let processors = std::thread::available_parallelism().context("count processors")?;
-    let processors = processors.get() as f64;
+    let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;
     let seconds = sent.seconds + commit_seconds;
     let moved = moved_bytes(&before, &after);
     Ok(Throughput {
@@ -285,6 +204,6 @@ mod tests {
 
     #[test]
     fn regions_are_fast_within_and_slow_between() {
-        assert_eq!(regions_text(&regions(2, 10, 1)), "80bit 8bit\n8bit 80bit\n");
+        assert_eq!(regions(2, 10, 1), [[10, 1], [1, 10]]);
     }
 }

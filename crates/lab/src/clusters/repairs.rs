@@ -1,17 +1,18 @@
-//! Times repairs on a testbed: outside, makes the testbed and starts this command in it; inside,
-//! starts the cluster, stores stripes, and has a client run the plans of each trial. The lab
+//! Times repairs on a testbed: outside, makes the testbed and starts this program in it; inside,
+//! starts the cluster, stores stripes, and has a client run the plans of each trial. `ecpipe`
 //! defines the trials and their plans.
 
-use super::clusters::{Silent, pool, until_all_know_all, up_options, use_and_stop};
-use super::in_testbed::{Outer, job, rate_text};
-use crate::failure::Failure;
+use super::{Silent, pool, until_all_know_all, up_options, use_and_stop};
+use crate::LabError;
+use crate::experiments::{BenchLinks, RepairBench, Stored, TrialTime};
 use futures::io::AllowStdIo;
 use gabion_client::{Client, ClientOptions};
 use gabion_codec::Code;
-use gabion_lab::experiments::{BenchLinks, RepairBench, Stored, TrialTime};
 use gabion_layout::{NodePlace, StripeRecord, Topology, UpdateScheme};
 use gabion_plan::{Cost, Plan};
+use gabion_planner::PlanError;
 use gabion_testbed::LocalCluster;
+use gabion_testbed::namespaces::{Seats, Testbed, Uplink, read_job};
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -20,34 +21,42 @@ const FILE: &str = "bench";
 const GIB: f64 = (1_u64 << 30) as f64;
 
 /// Runs a bench on a testbed of its own.
-pub(super) async fn on_testbed(bench: &RepairBench) -> Result<Vec<TrialTime>, Failure> {
+pub(super) async fn on_testbed(bench: &RepairBench) -> Result<Vec<TrialTime>, LabError> {
     let (racks, per_rack) = bench.links.shape();
-    let mut outer = Outer::new(&bench.directory, per_rack);
-    match &bench.links {
+    let testbed = match &bench.links {
         BenchLinks::Racks {
             node_bytes_per_s,
             rack_bytes_per_s,
             ..
         } => {
-            outer = outer.with(format!("--racks={racks}"));
-            for (name, rate) in [("inner", *node_bytes_per_s), ("cross", *rack_bytes_per_s)] {
-                if rate > 0 {
-                    outer = outer.with(format!("--{name}={}", rate_text(rate)));
-                }
-            }
+            let seats = Seats {
+                rack_count: racks,
+                nodes_per_rack: per_rack,
+            };
+            let uplink = Uplink {
+                rate: *rack_bytes_per_s,
+                spares_core: false,
+            };
+            Testbed::of_racks(seats, *node_bytes_per_s, uplink, false)
         }
-        BenchLinks::Pairs(rows) => outer = outer.with_regions(rows)?,
-    }
-    outer.run("bench", bench).await
+        BenchLinks::Pairs(rows) => {
+            Testbed::of_rates(rows, &bench.directory.join("regions.txt"), per_rack)?
+        }
+    };
+    Ok(testbed.run_job("bench", bench, &bench.directory).await?)
 }
 
-/// Runs a bench on the testbed that this process is in, and prints the times.
-pub(super) async fn run(file: &Path) -> Result<(), Failure> {
-    let bench: RepairBench = job(file)?;
+/// Runs the bench of a job on the testbed of this process.
+///
+/// # Errors
+/// [`LabError::Testbed`] if the job cannot be read or the cluster fails, and whatever keeps a trial from
+/// being planned.
+pub async fn inside(file: &Path) -> Result<Vec<TrialTime>, LabError> {
+    let bench: RepairBench = read_job(file)?;
     let (racks, per_rack) = bench.links.shape();
     let up = up_options(racks, per_rack, 0);
     let cluster = LocalCluster::open_or_make(&bench.directory.join("cluster"), &up)?;
-    let times = use_and_stop(cluster, async |cluster| {
+    use_and_stop(cluster, async |cluster| {
         let early_count = cluster.node_count() - bench.late_count;
         cluster.start_first(early_count).await?;
         let client = gabion_wire::connect(cluster.coordinator()?, ClientOptions::default()).await?;
@@ -56,13 +65,12 @@ pub(super) async fn run(file: &Path) -> Result<(), Failure> {
         until_all_know_all(&up.behaviour).await;
         time_all(cluster, &client, &bench).await
     })
-    .await?;
-    crate::output::print_json(&times)
+    .await
 }
 
-async fn store(client: &Client, bench: &RepairBench) -> Result<(), Failure> {
-    let code: Code = bench.code.parse().map_err(Failure::usage)?;
-    let wish = pool(FILE.to_owned(), &code, bench.chunk_bytes, UpdateScheme::Fo)?;
+async fn store(client: &Client, bench: &RepairBench) -> Result<(), LabError> {
+    let code: Code = bench.code.parse().map_err(PlanError::from)?;
+    let wish = pool(FILE.to_owned(), &code, bench.chunk_bytes, UpdateScheme::Fo);
     client.create_pool(wish).await?;
     let size_bytes = bench.stripe_count * code.k() as u64 * bench.chunk_bytes;
     let data = AllowStdIo::new(Pattern {
@@ -80,14 +88,14 @@ async fn time_all(
     cluster: &LocalCluster,
     client: &Client,
     bench: &RepairBench,
-) -> Result<Vec<TrialTime>, Failure> {
-    let code: Code = bench.code.parse().map_err(Failure::usage)?;
+) -> Result<Vec<TrialTime>, LabError> {
+    let code: Code = bench.code.parse().map_err(PlanError::from)?;
     let layout = client.layout(FILE).await?;
     let places = layout.nodes.iter().map(|status| NodePlace {
         node: status.node,
         rack: status.rack,
     });
-    let topology = Topology::new(places).map_err(Failure::failed)?;
+    let topology = Topology::new(places)?;
     let stored = Stored {
         code: &code,
         stripes: &layout.stripes,
@@ -95,7 +103,7 @@ async fn time_all(
     };
     let mut times = Vec::with_capacity(bench.trials.len());
     for trial in &bench.trials {
-        let plans = bench.plans(trial, &stored).map_err(Failure::failed)?;
+        let plans = bench.plans(trial, &stored)?;
         let sent = |(_, plan): &(usize, Plan)| {
             let links = Cost::of(plan, &topology).links;
             links.iter().map(|link| link.bytes).sum::<u64>()
@@ -136,7 +144,7 @@ struct Rounds<'a> {
 
 impl Rounds<'_> {
     /// Seconds of each round, and the processor time of all of them.
-    async fn time(&self, repairs: &[(&StripeRecord, Plan)]) -> Result<(Vec<f64>, f64), Failure> {
+    async fn time(&self, repairs: &[(&StripeRecord, Plan)]) -> Result<(Vec<f64>, f64), LabError> {
         let mut seconds = Vec::new();
         let mut processor_s = 0.0;
         for _ in 0..self.count {
