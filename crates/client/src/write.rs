@@ -16,11 +16,10 @@ use futures::FutureExt as _;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, NodeId, Sequence, StripeId, StripeRecord};
 use gabion_plan::Plan;
-use gabion_planner::update;
+use gabion_planner::update::{self, UPDATE_SLICE_BYTES};
 use gabion_protocol::initiate::{fits_records, substitutes};
 use gabion_protocol::message::{NodeReply, NodeRequest, Refusal, RunFate, RunId, RunQuestion};
 use gabion_protocol::ports::call_living;
-use gabion_protocol::primary::UPDATE_SLICE_BYTES;
 use std::sync::OnceLock;
 
 /// Most bytes staged by one request.

@@ -9,7 +9,7 @@ mod repair;
 pub(crate) use engine::{EngineName, EngineOptions};
 pub(crate) use lab::{
     AdviseOptions, BoundOptions, LabCommand, Pace, ReplayOptions, RunOptions, ScaleOption,
-    SynthOptions, TestbedOptions, TraceStatsOptions, UpdateTrafficOptions,
+    SynthOptions, TestbedOptions, TraceStatsOptions, Unit, UpdateTrafficOptions,
 };
 pub(crate) use pool::PoolOptions;
 pub(crate) use repair::{LimitOptions, NodeArguments, NodeCommand, RepairCommand, RepairOptions};

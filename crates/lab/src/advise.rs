@@ -1,25 +1,39 @@
 //! Which update scheme, code and chunk size suit a trace: what each choice sends across racks, how
 //! many times the written bytes that is, and how long stripes survive less than was promised.
 //!
-//! Traffic is counted by [`crate::update_traffic`], which runs the planners. Exposure is the time that
-//! stripes spend in CAU's append phase, each stripe's from its first appended update to the commit,
-//! times the failures by which it falls short of the promise meanwhile; other schemes log what the
-//! code needs at once and have none. The probability of data loss is that of
-//! [`crate::reliability`] for the longest append phase that a stripe has.
+//! Traffic is counted by [`crate::update_traffic`], which runs the planners: the bytes that a cluster
+//! sends, or the chunks that the papers count. Exposure is the time that stripes spend in CAU's append
+//! phase, each stripe's from its first appended update to the commit, times the failures by which it
+//! falls short of the promise meanwhile; other schemes log what the code needs at once and have none.
+//! The probability of data loss is that of [`crate::reliability`] for the longest append phase that a
+//! stripe has.
 
 use crate::error::LabError;
 use crate::reliability::{Counting, Model, RackShare, Redundancy};
 use crate::trace::{Request, RequestKind};
-use crate::update_traffic::{self, Layout, Options, Question, Stripes};
+use crate::update_traffic::{
+    self, Layout, Options, Pace, Question, StoredFile, Stripes, Volume, Waits, count_bytes,
+};
 use gabion_codec::Code;
-use gabion_layout::{Geometry, Survive};
+use gabion_layout::{AppendSpec, Geometry, Survive};
 use gabion_planner::pool;
 use gabion_planner::update::cau::{AppendPhase, CommitPolicy};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Units of 100 ns in an hour.
-const HOUR_TICKS: f64 = 36e9;
+const HOUR_MS: f64 = 3.6e6;
+/// Units of 100 ns in a millisecond.
+const TICKS_PER_MS: u64 = 10_000;
+
+/// What is counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Unit {
+    /// The bytes that the nodes of a cluster send, with its rules for append phases.
+    #[default]
+    Bytes,
+    /// Chunks, each updated as a whole, with one append phase for the cluster, as the papers count.
+    Chunks,
+}
 
 /// The parameters.
 #[derive(Clone, Debug)]
@@ -28,16 +42,27 @@ pub struct AdviceQuestion {
     pub trace: String,
     /// Racks, over which stripes rotate.
     pub racks: u32,
-    /// What every stripe has to survive; codes that cannot are left out.
-    pub survive: Survive,
-    /// Codes to try.
+    /// Codes to try; those that do not survive what is asked are left out.
     pub codes: Vec<Code>,
     /// Chunk sizes to try.
     pub chunk_bytes: Vec<u64>,
+    /// What is counted.
+    pub unit: Unit,
+    /// Schemes and settings.
+    pub terms: Terms,
+}
+
+/// The schemes to try, and what holds for each of them.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// What every stripe has to survive.
+    pub survive: Survive,
     /// Schemes to try.
     pub schemes: Vec<String>,
-    /// Settings of the schemes that let parity wait.
-    pub options: Options,
+    /// Settings of the schemes that let parity wait. In chunks only replicas and stripes count.
+    pub append: AppendSpec,
+    /// When writes come, if bytes are counted.
+    pub pace: Pace,
 }
 
 /// One choice.
@@ -90,7 +115,7 @@ where
     let mut refusal = None;
     for code in &question.codes {
         let per_rack = code.n().div_ceil(question.racks.max(1) as usize);
-        match pool::chunks_per_rack(code, question.survive) {
+        match pool::chunks_per_rack(code, question.terms.survive) {
             Ok(most) if per_rack <= most => {}
             Ok(most) => {
                 let room = most * question.racks as usize;
@@ -113,11 +138,39 @@ where
     if let (true, Some(refusal)) = (choices.is_empty(), refusal) {
         return Err(refusal.into());
     }
-    choices.sort_by(|a: &Choice, b: &Choice| {
+    Ok(best_first(choices))
+}
+
+/// Tries the schemes on a stored file, with the placement, code and chunk size that it has, and counts bytes. A replay
+/// of the trace on the file sends exactly what is said of its pool's scheme, if no chunk is lost and nothing else is
+/// written meanwhile.
+///
+/// # Errors
+/// Those of [`count_bytes`].
+pub fn advise_stored(
+    terms: &Terms,
+    file: StoredFile,
+    requests: impl Iterator<Item = Result<Request, LabError>>,
+) -> Result<Vec<Choice>, LabError> {
+    let volume = Volume::Stored(file);
+    let counted = in_bytes(terms, &volume, requests)?;
+    Ok(best_first(choices(terms, &volume, counted)?))
+}
+
+fn best_first(mut choices: Vec<Choice>) -> Vec<Choice> {
+    choices.sort_by(|a, b| {
         let by_bytes = a.cross_rack_bytes.cmp(&b.cross_rack_bytes);
         by_bytes.then(a.exposure_hours.total_cmp(&b.exposure_hours))
     });
-    Ok(choices)
+    choices
+}
+
+/// What a scheme sends, and how long its stripes wait for parity.
+struct Counted {
+    scheme: &'static str,
+    cross_rack_bytes: u128,
+    is_deferred: bool,
+    waits: Waits,
 }
 
 /// All schemes with one code and chunk size.
@@ -130,47 +183,112 @@ fn choices_of<T>(
 where
     T: Iterator<Item = Result<Request, LabError>>,
 {
+    let geometry = Geometry::new(code.k(), code.m(), code.sub_chunks(), chunk_bytes)?;
+    let racks = Some(question.racks);
+    let stripes = Stripes::new(code.clone(), geometry, Layout::Rotate, racks)?;
+    let volume = Volume::Laid(stripes);
+    let counted = match question.unit {
+        Unit::Bytes => in_bytes(&question.terms, &volume, open()?)?,
+        Unit::Chunks => in_chunks(question, code, geometry, open)?,
+    };
+    choices(&question.terms, &volume, counted)
+}
+
+/// What the counts of bytes written and sent say of a volume.
+fn choices(
+    terms: &Terms,
+    volume: &Volume,
+    (written_bytes, counted): (u128, Vec<Counted>),
+) -> Result<Vec<Choice>, LabError> {
+    let code = volume.code();
+    let (geometry, racks) = racks_of_first(volume)?;
+    let model = Model {
+        survived: code.failures_survived(),
+        racks,
+        ..Model::figure_5()
+    };
+    let replicas = usize::from(terms.append.replicas);
+    let choice = |counted: Counted| {
+        let (redundancy, short) = if counted.is_deferred {
+            let short = promised(terms.survive).saturating_sub(replicas);
+            (Redundancy::Replicas(replicas), short)
+        } else {
+            (Redundancy::Parity, 0)
+        };
+        let waits = counted.waits;
+        let wait_hours = waits.longest_ms as f64 / HOUR_MS;
+        Choice {
+            scheme: counted.scheme,
+            code: code.to_string(),
+            chunk_bytes: geometry.chunk_bytes(),
+            cross_rack_bytes: counted.cross_rack_bytes,
+            amplification: counted.cross_rack_bytes as f64 / written_bytes.max(1) as f64,
+            exposure_hours: waits.total_ms as f64 / HOUR_MS * short as f64,
+            longest_wait_hours: if counted.is_deferred { wait_hours } else { 0.0 },
+            loss_probability: model.loss(redundancy, wait_hours, Counting::Exact),
+            storage: code.n() as f64 / code.k() as f64,
+        }
+    };
+    Ok(counted.into_iter().map(choice).collect())
+}
+
+/// The bytes that a cluster sends. Schemes that do not append are given the longest wait of the others.
+fn in_bytes(
+    terms: &Terms,
+    volume: &Volume,
+    requests: impl Iterator<Item = Result<Request, LabError>>,
+) -> Result<(u128, Vec<Counted>), LabError> {
+    let report = count_bytes(volume, &terms.schemes, terms.append, terms.pace, requests)?;
+    let waits = report.schemes.values().map(|traffic| traffic.waits);
+    let longest = waits
+        .max_by_key(|waits| waits.longest_ms)
+        .unwrap_or_default();
+    let counted = report.schemes.iter().map(|(scheme, traffic)| {
+        let is_deferred = traffic.commit_bytes.is_some();
+        Counted {
+            scheme,
+            cross_rack_bytes: traffic.cross_rack_bytes,
+            is_deferred,
+            waits: if is_deferred { traffic.waits } else { longest },
+        }
+    });
+    Ok((report.written_bytes, counted.collect()))
+}
+
+/// The chunks that the papers count, times the chunk size.
+fn in_chunks<T>(
+    question: &AdviceQuestion,
+    code: &Code,
+    geometry: Geometry,
+    open: impl Fn() -> Result<T, LabError>,
+) -> Result<(u128, Vec<Counted>), LabError>
+where
+    T: Iterator<Item = Result<Request, LabError>>,
+{
+    let (terms, stripes_max) = (&question.terms, question.terms.append.stripes_max);
     let counted = Question {
         trace: question.trace.clone(),
         code: code.clone(),
         racks: Some(question.racks),
         layout: Layout::Rotate,
-        chunk_bytes,
-        schemes: question.schemes.clone(),
-        options: question.options,
+        chunk_bytes: geometry.chunk_bytes(),
+        schemes: terms.schemes.clone(),
+        options: Options {
+            stripes_max,
+            replicas: usize::from(terms.append.replicas),
+            grouping: None,
+        },
     };
     let report = update_traffic::count(&counted, open()?)?;
-    let geometry = Geometry::new(code.k(), code.m(), code.sub_chunks(), chunk_bytes)?;
-    let waits = Waits::of(open()?, geometry, question.options.stripes_max)?;
-    let model = Model {
-        survived: code.failures_survived(),
-        racks: racks_of_first(code, geometry, question.racks)?,
-        ..Model::figure_5()
-    };
-    let choice = |(scheme, traffic): (&&'static str, &update_traffic::SchemeTraffic)| {
-        let cross_rack_bytes = u128::from(traffic.cross_rack_chunks) * u128::from(chunk_bytes);
-        let is_deferred = traffic.commit.is_some();
-        let replicas = question.options.replicas;
-        let (redundancy, short) = if is_deferred {
-            let short = promised(question.survive).saturating_sub(replicas);
-            (Redundancy::Replicas(replicas), short)
-        } else {
-            (Redundancy::Parity, 0)
-        };
-        let wait = waits.longest_hours;
-        Choice {
-            scheme,
-            code: code.to_string(),
-            chunk_bytes,
-            cross_rack_bytes,
-            amplification: cross_rack_bytes as f64 / waits.written_bytes.max(1) as f64,
-            exposure_hours: waits.total_hours * short as f64,
-            longest_wait_hours: if is_deferred { wait } else { 0.0 },
-            loss_probability: model.loss(redundancy, wait, Counting::Exact),
-            storage: code.n() as f64 / code.k() as f64,
-        }
-    };
-    Ok(report.schemes.iter().map(choice).collect())
+    let (written_bytes, waits) = one_phase(open()?, geometry, stripes_max)?;
+    let counted = report.schemes.iter().map(|(scheme, traffic)| Counted {
+        scheme,
+        cross_rack_bytes: u128::from(traffic.cross_rack_chunks)
+            * u128::from(geometry.chunk_bytes()),
+        is_deferred: traffic.commit.is_some(),
+        waits,
+    });
+    Ok((written_bytes, counted.collect()))
 }
 
 /// Failures that a pool promises to survive, of nodes or of racks: a replica in another rack is good
@@ -181,12 +299,12 @@ const fn promised(survive: Survive) -> usize {
     }
 }
 
-/// Data and parity nodes of stripe 0 by rack.
-fn racks_of_first(code: &Code, geometry: Geometry, racks: u32) -> Result<Vec<RackShare>, LabError> {
-    let stripes = Stripes::new(code.clone(), geometry, Layout::Rotate, Some(racks))?;
+/// The shape of stripe 0, and its data and parity nodes by rack.
+fn racks_of_first(volume: &Volume) -> Result<(Geometry, Vec<RackShare>), LabError> {
     let mut shares: BTreeMap<_, RackShare> = BTreeMap::new();
-    for (chunk, node) in geometry.chunks().zip(stripes.placement(0)?) {
-        let rack = stripes.topology().rack_of(node);
+    let (geometry, placement) = volume.stripe(0)?;
+    for (chunk, &node) in geometry.chunks().zip(placement.iter()) {
+        let rack = volume.topology().rack_of(node);
         let share = shares
             .entry(rack)
             .or_insert(RackShare { data: 0, parity: 0 });
@@ -196,61 +314,54 @@ fn racks_of_first(code: &Code, geometry: Geometry, racks: u32) -> Result<Vec<Rac
             share.parity += 1;
         }
     }
-    Ok(shares.into_values().collect())
+    Ok((geometry, shares.into_values().collect()))
 }
 
-/// How long stripes wait for their parity when a commit comes before one stripe too many.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-struct Waits {
-    written_bytes: u128,
-    total_hours: f64,
-    longest_hours: f64,
+/// Bytes written, and how long stripes wait for their parity when one append phase of all stripes ends before one
+/// stripe too many.
+fn one_phase(
+    requests: impl Iterator<Item = Result<Request, LabError>>,
+    geometry: Geometry,
+    stripes_max: u64,
+) -> Result<(u128, Waits), LabError> {
+    let policy = CommitPolicy {
+        stripes_max: Some(stripes_max),
+        ..CommitPolicy::default()
+    };
+    let (mut written_bytes, mut waits) = (0, Waits::default());
+    let mut phase = AppendPhase::default();
+    // By stripe: when its first update of the phase came.
+    let mut since: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut now_ms = 0;
+    for request in requests {
+        let request = request?;
+        if request.kind == RequestKind::Read {
+            continue;
+        }
+        now_ms = request.at_ticks / TICKS_PER_MS;
+        written_bytes += u128::from(request.length_bytes);
+        let first = request.offset_bytes / geometry.stripe_bytes();
+        let last = (request.end_bytes() - 1) / geometry.stripe_bytes();
+        for stripe in first..=last {
+            let is_new = !since.contains_key(&stripe);
+            if policy.before(&phase, is_new, 0, now_ms).is_some() {
+                waits.end(&mut since, now_ms);
+                phase = AppendPhase::default();
+            }
+            let is_new = !since.contains_key(&stripe);
+            since.entry(stripe).or_insert(now_ms);
+            phase.note(is_new, 0, now_ms);
+        }
+    }
+    waits.end(&mut since, now_ms);
+    Ok((written_bytes, waits))
 }
 
 impl Waits {
-    fn of(
-        requests: impl Iterator<Item = Result<Request, LabError>>,
-        geometry: Geometry,
-        stripes_max: u64,
-    ) -> Result<Self, LabError> {
-        let policy = CommitPolicy {
-            stripes_max: Some(stripes_max),
-            ..CommitPolicy::default()
-        };
-        let mut waits = Self::default();
-        let mut phase = AppendPhase::default();
-        // By stripe: when its first update of the phase came.
-        let mut since: BTreeMap<u64, u64> = BTreeMap::new();
-        let mut now = 0;
-        for request in requests {
-            let request = request?;
-            if request.kind == RequestKind::Read {
-                continue;
-            }
-            now = request.at_ticks;
-            waits.written_bytes += u128::from(request.length_bytes);
-            let first = request.offset_bytes / geometry.stripe_bytes();
-            let last = (request.end_bytes() - 1) / geometry.stripe_bytes();
-            for stripe in first..=last {
-                let is_new = !since.contains_key(&stripe);
-                if policy.before(&phase, is_new, 0, now).is_some() {
-                    waits.commit(&mut since, now);
-                    phase = AppendPhase::default();
-                }
-                let is_new = !since.contains_key(&stripe);
-                since.entry(stripe).or_insert(now);
-                phase.note(is_new, 0, now);
-            }
-        }
-        waits.commit(&mut since, now);
-        Ok(waits)
-    }
-
-    fn commit(&mut self, since: &mut BTreeMap<u64, u64>, now: u64) {
-        for first_at in std::mem::take(since).into_values() {
-            let hours = now.saturating_sub(first_at) as f64 / HOUR_TICKS;
-            self.total_hours += hours;
-            self.longest_hours = self.longest_hours.max(hours);
+    /// All of the stripes are committed.
+    fn end(&mut self, since: &mut BTreeMap<u64, u64>, now_ms: u64) {
+        for since_ms in std::mem::take(since).into_values() {
+            self.add(now_ms.saturating_sub(since_ms));
         }
     }
 }

@@ -96,6 +96,15 @@ pub enum LabError {
         /// The registered names.
         known: String,
     },
+    /// A variant of the papers was to be counted in bytes.
+    #[error(
+        "{name} is a variant that no pool has, and is counted in chunks alone; choose --unit chunks, \
+         or schemes of pools"
+    )]
+    ChunksOnly {
+        /// The variant.
+        name: &'static str,
+    },
     /// No update scheme was asked for.
     #[error("no update scheme is chosen; choose from {known}")]
     NoScheme {

@@ -9,12 +9,8 @@ use crate::ports::Ports;
 use crate::progress::Heard;
 use gabion_layout::{ChunkIndex, Epoch, Generation, Sequence, Topology};
 use gabion_plan::{Keepings, Plan, check};
-use gabion_planner::update::{UpdatePlanner, Waiting, check_left, missed};
+use gabion_planner::update::{UPDATE_SLICE_BYTES, UpdatePlanner, Waiting, check_left, missed};
 use gabion_planner::{PlanError, Stripe};
-
-/// Slice size of update plans, in bytes: small enough to pipeline a large update, large enough that
-/// a small one is a single slice.
-pub const UPDATE_SLICE_BYTES: u64 = 64 << 10;
 
 /// A commit that has been planned and checked.
 pub(crate) struct Commit {

@@ -13,15 +13,10 @@ use futures::select_biased;
 use futures::stream::{FuturesUnordered, StreamExt};
 use gabion_layout::{ChunkIndex, Epoch, Generation, NodeId, Sequence};
 use gabion_plan::{Part, Plan};
+use gabion_planner::update::{RECORD_BYTES_MAX, RECORD_PIECE_COUNT_MAX};
 use std::collections::BTreeMap;
 use std::pin::pin;
 use thiserror::Error;
-
-/// The most bytes of one record that every node takes: a quarter of the smallest journal segment
-/// that a node may be given, 32 MiB, less what describes the record.
-pub(crate) const RECORD_BYTES_MAX: u64 = (8 << 20) - (256 << 10);
-/// The most slices of which a record may consist.
-pub(crate) const RECORD_PIECE_COUNT_MAX: u64 = 4096;
 
 /// The least time that the parts of an update or a commit may take.
 const PATIENCE_MS: u64 = 10_000;

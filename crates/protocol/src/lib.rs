@@ -25,7 +25,6 @@ pub mod node;
 mod part_io;
 mod participant;
 mod parts;
-mod phases;
 pub mod ports;
 pub mod primary;
 mod progress;

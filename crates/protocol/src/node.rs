@@ -14,7 +14,6 @@ use crate::message::{
     NodeRequest, NodeStatus, Progress, Purpose, Refusal, Vitals,
 };
 use crate::participant::{Participant, generation_of};
-use crate::phases::ADOPT_EVERY_MS;
 use crate::ports::{Address, Ports};
 use crate::primary::{NotMade, Primaries, Update};
 use crate::progress::Heard;
@@ -28,6 +27,8 @@ use gabion_store::Store;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+/// How often the node asks for the primaries of stripes of which it has appended records.
+const ADOPT_EVERY_MS: u64 = 60_000;
 /// How often committed records are brought into their chunks, and reserves are seen to.
 const UPKEEP_EVERY_MS: u64 = 1_000;
 

@@ -6,7 +6,6 @@
 mod commits;
 mod fates;
 
-pub use crate::commit::UPDATE_SLICE_BYTES;
 use crate::initiate::{PartFailed, run_heard, substitutes};
 use crate::limits::Limits;
 use crate::locks::lock;
@@ -16,7 +15,6 @@ use crate::message::{
     CommittedMark, CoordinatorReply, CoordinatorRequest, Meter, NodeStatus, Refusal, RunId,
     StripeLease,
 };
-use crate::phases::Phases;
 use crate::ports::Ports;
 use crate::progress::Heard;
 use crate::settle::{collect, exclusion, is_proof, recovery_rule, resolve, verify_survivors};
@@ -31,6 +29,7 @@ use gabion_layout::{
 use gabion_meta::Exclusion;
 use gabion_plan::{Goal, Plan};
 use gabion_planner::update;
+use gabion_planner::update::cau::Phases;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 

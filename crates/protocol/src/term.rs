@@ -1,11 +1,9 @@
 //! A lease term as its primary keeps it: the stripe as it was granted, how far it is settled, what waits
 //! for a commit, and the plans that follow from these.
 
-use crate::commit::{Absent, Commit, UPDATE_SLICE_BYTES};
+use crate::commit::{Absent, Commit};
 use crate::fate::Witnesses;
-use crate::initiate::{
-    RECORD_BYTES_MAX, RECORD_PIECE_COUNT_MAX, RunTerms, fits_records, patience_ms, record_holders,
-};
+use crate::initiate::{RunTerms, fits_records, patience_ms, record_holders};
 use crate::message::{
     Effect, NodeStatus, Purpose, ReadCut, Refusal, RunId, StripeLease, failed_nodes,
 };
@@ -16,7 +14,7 @@ use gabion_layout::{
     StripeRecord, Topology,
 };
 use gabion_plan::{Goal, Keepings, Plan};
-use gabion_planner::update::{self, Waiting, cau};
+use gabion_planner::update::{self, UPDATE_SLICE_BYTES, Waiting, cau};
 use gabion_planner::{PlanError, Stripe};
 
 /// A lease term under which the stripe is settled.
@@ -120,10 +118,7 @@ impl Term {
             return Ok(None);
         };
         let lost = self.lost(nodes);
-        let limits = (RECORD_BYTES_MAX, RECORD_PIECE_COUNT_MAX);
-        let fits =
-            |waiting: &Waiting| waiting.fits(ranges, self.geometry, limits, UPDATE_SLICE_BYTES);
-        if !lost.is_empty() || !fits(&self.waiting) {
+        if !lost.is_empty() || !self.waiting.fits(ranges, self.geometry) {
             return Ok(None);
         }
         let stripe = self.view(&lost);

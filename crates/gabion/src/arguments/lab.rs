@@ -1,7 +1,10 @@
 //! The command line of `gabion lab`.
 
-use crate::output::parse_bytes;
+use crate::failure::Failure;
+use crate::output::{parse_bytes, parse_seconds};
 use clap::{Args, Subcommand, ValueEnum};
+use gabion_lab::update_traffic;
+use gabion_layout::AppendSpec;
 use std::ffi::OsString;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -98,22 +101,66 @@ pub(crate) struct UpdateTrafficOptions {
     /// cau-selective, rackcu
     #[arg(long, default_value = "baseline", value_delimiter = ',')]
     pub(crate) scheme: Vec<String>,
+    /// What to count
+    #[arg(long, value_enum, default_value = "chunks")]
+    pub(crate) unit: Unit,
     #[command(flatten)]
     pub(crate) append_phase: AppendPhaseOptions,
-    /// CAU: rule of data grouping: off, algorithm-1 as printed, or authors as in their program
+    /// CAU, in chunks: rule of data grouping: off, algorithm-1 as printed, or authors as in their program
     #[arg(long, value_name = "off|algorithm-1|authors", default_value = "off")]
     pub(crate) grouping: String,
 }
 
-/// CAU's append phase.
+/// What the lab counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Unit {
+    /// Bytes that a cluster's nodes send for the written ranges; each primary has append phases of
+    /// its own
+    Bytes,
+    /// Whole chunks, with one append phase of all stripes, as the papers count
+    Chunks,
+}
+
+/// The append phases of CAU and PARIX.
 #[derive(Args, Debug)]
 pub(crate) struct AppendPhaseOptions {
-    /// CAU: stripes with appended updates before a commit
+    /// Stripes with appended updates before a commit: of a primary, or of all in chunks
     #[arg(long, value_name = "NUMBER", default_value_t = 100)]
     pub(crate) us: u64,
-    /// CAU: interim replicas of an appended chunk
+    /// CAU: interim replicas of what is appended
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
-    pub(crate) replicas: usize,
+    pub(crate) replicas: u8,
+    /// In bytes: bytes of a primary's stripes that may wait for a commit
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "64MiB")]
+    pub(crate) commit_bytes: u64,
+    /// In bytes: longest wait of an update for a commit, such as 12h, 30m or 45s
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "1h")]
+    pub(crate) commit_age: u64,
+    /// In bytes: timing of the writes
+    #[arg(long, value_enum, default_value = "trace")]
+    pub(crate) pace: Pace,
+}
+
+impl AppendPhaseOptions {
+    /// The phases of a pool with these limits.
+    ///
+    /// # Errors
+    /// Wrong use, for a limit of zero, with which nothing could wait.
+    pub(crate) fn spec(&self) -> Result<AppendSpec, Failure> {
+        let spec = AppendSpec {
+            replicas: self.replicas,
+            stripes_max: self.us,
+            log_bytes_max: self.commit_bytes,
+            age_max_s: self.commit_age,
+            grouping: None,
+        };
+        if spec.is_valid() {
+            return Ok(spec);
+        }
+        Err(Failure::usage(
+            "the limits of append phases are above 0: check --us, --commit-bytes and --commit-age",
+        ))
+    }
 }
 
 #[derive(Args, Debug)]
@@ -122,8 +169,17 @@ pub(crate) struct AdviseOptions {
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: PathBuf,
     /// Number of racks, over which stripes rotate
-    #[arg(long)]
-    pub(crate) racks: u32,
+    #[arg(long, required_unless_present = "like")]
+    pub(crate) racks: Option<u32>,
+    /// Count on a stored file of the cluster instead, with its placement, code, chunk size and
+    /// append phases: a replay of the trace on it sends as many bytes under its pool's scheme
+    #[arg(long, value_name = "NAME", conflicts_with_all = [
+        "racks", "code", "chunk", "survive", "unit", "us", "replicas", "commit_bytes", "commit_age",
+    ])]
+    pub(crate) like: Option<String>,
+    /// What to count
+    #[arg(long, value_enum, default_value = "bytes")]
+    pub(crate) unit: Unit,
     /// Failure that stripes must survive, such as 1-rack or 2-nodes
     #[arg(long, default_value = "1-rack")]
     pub(crate) survive: String,
@@ -202,6 +258,15 @@ pub(crate) enum Pace {
     Fast,
     /// Each at its time in the trace
     Trace,
+}
+
+impl From<Pace> for update_traffic::Pace {
+    fn from(pace: Pace) -> Self {
+        match pace {
+            Pace::Fast => Self::Fast,
+            Pace::Trace => Self::Trace,
+        }
+    }
 }
 
 #[derive(Args, Debug)]

@@ -212,8 +212,7 @@ fn a_replay_loses_nothing_and_meters_what_it_planned() {
     assert_eq!(fast["verified_bytes"], span);
     let planned = &fast["cross_rack"]["update"]["planned_bytes"];
     assert!(planned.as_u64() > Some(0), "{fast}");
-    // Writes over two stripes hold up the others on these stripes, which try again: what was sent
-    // for a try that failed is metered but in no plan that was done.
+    // What was sent for an attempt that failed is metered but in no plan that was completed.
     for (purpose, sent) in fast["cross_rack"].as_object().unwrap() {
         assert!(
             sent["metered_bytes"].as_u64() >= sent["planned_bytes"].as_u64(),

@@ -1,5 +1,6 @@
 //! The integration tests of `gabion`, linked once: a module for each subject.
 
+mod advice;
 mod arrays;
 mod cluster;
 mod cluster_directory;

@@ -11,12 +11,14 @@ mod bounds;
 mod cau;
 mod chunk_set;
 mod costs;
+mod in_bytes;
 mod layout;
 mod one_stripe;
 mod parix;
 mod scheme;
 
 pub use chunk_set::ChunkSet;
+pub use in_bytes::{ByteReport, ByteTraffic, Pace, StoredFile, Volume, Waits, count_bytes};
 pub use layout::{Layout, Stripes};
 pub use one_stripe::{StripeBound, bound};
 pub use scheme::{SchemeEntry, TrafficCounter, registry, scheme};

@@ -66,6 +66,20 @@ impl SchemeEntry {
     }
 }
 
+impl SchemeEntry {
+    /// The scheme of pools that this is; the baseline is how `fo`, `fl`, `pl` and `plr` send deltas.
+    ///
+    /// # Errors
+    /// [`LabError::ChunksOnly`] for a variant that no pool has.
+    pub(super) fn of_pools(&self) -> Result<&'static Descriptor, LabError> {
+        match self.counting {
+            Counting::Known(known) => Ok(known),
+            Counting::Baseline => Ok(descriptor(UpdateScheme::Fo)),
+            Counting::Cau(_) | Counting::Selective => Err(LabError::ChunksOnly { name: self.name }),
+        }
+    }
+}
+
 /// All schemes that can be counted: those of pools, and the variants that the papers compare.
 pub fn registry() -> Vec<SchemeEntry> {
     let known =

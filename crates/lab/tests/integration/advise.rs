@@ -1,8 +1,9 @@
 //! The adviser on a trace whose costs and waits can be told by hand.
 
-use gabion_lab::advise::{AdviceQuestion, Choice, advise, usual_codes};
-use gabion_lab::update_traffic::Options;
+use gabion_lab::advise::{AdviceQuestion, Choice, Terms, Unit, advise, usual_codes};
+use gabion_lab::update_traffic::Pace;
 use gabion_lab::{LabError, Request, RequestKind};
+use gabion_layout::AppendSpec;
 
 const HOUR_TICKS: u64 = 36_000_000_000;
 
@@ -25,13 +26,17 @@ fn question(survive: &str) -> AdviceQuestion {
     AdviceQuestion {
         trace: "four".to_owned(),
         racks: 3,
-        survive: survive.parse().unwrap(),
         codes: vec!["rs(6,3)".parse().unwrap()],
         chunk_bytes: vec![4096],
-        schemes: ["baseline", "cau"].map(str::to_owned).to_vec(),
-        options: Options {
-            stripes_max: 2,
-            ..Options::default()
+        unit: Unit::Chunks,
+        terms: Terms {
+            survive: survive.parse().unwrap(),
+            schemes: ["baseline", "cau"].map(str::to_owned).to_vec(),
+            append: AppendSpec {
+                stripes_max: 2,
+                ..AppendSpec::default()
+            },
+            pace: Pace::Trace,
         },
     }
 }
@@ -45,7 +50,7 @@ fn close(found: f64, expected: f64) {
 }
 
 #[test]
-fn waits_are_from_the_first_update_to_the_commit() {
+fn in_chunks_waits_are_from_the_first_update_to_the_commit() {
     let choices = advice(&question("2-nodes"));
     assert_eq!(choices.len(), 2);
     let choice = |scheme| {
@@ -68,6 +73,41 @@ fn waits_are_from_the_first_update_to_the_commit() {
     // Chunk 0 is in rack 0, where stripe 0 has no parity chunk, stripe 1 has one and stripe 2 two.
     assert_eq!(baseline.cross_rack_bytes, (3 + 2 + 1 + 3) * 4096);
     close(baseline.amplification, 2.25);
+}
+
+/// Half a chunk is written each time, and each stripe has a primary of its own: chunk 0 of stripe `s` is on node `s`.
+#[test]
+fn in_bytes_the_written_ranges_count_and_each_primary_has_limits_of_its_own() {
+    let mut question = question("2-nodes");
+    question.unit = Unit::Bytes;
+    let half = |request: Result<Request, LabError>| {
+        request.map(|request| Request {
+            offset_bytes: request.offset_bytes + 512,
+            length_bytes: 2048,
+            ..request
+        })
+    };
+    let by_bytes = |question: &AdviceQuestion| {
+        let choices = advise(question, || Ok(requests().map(half))).unwrap();
+        let found = |name| choices.iter().find(|choice| choice.scheme == name).cloned();
+        (found("baseline").unwrap(), found("cau").unwrap())
+    };
+    question.terms.append.age_max_s = u64::MAX / 1000;
+    let (baseline, cau) = by_bytes(&question);
+    assert_eq!(baseline.cross_rack_bytes, (3 + 2 + 1 + 3) * 2048);
+    // No primary has more than one stripe, so all are committed at hour 6: after 6, 4 and 2 hours.
+    close(cau.longest_wait_hours, 6.0);
+    close(cau.exposure_hours, 12.0);
+    // A replica in another rack for each write, and one delta to another rack for each commit.
+    assert_eq!(cau.cross_rack_bytes, (4 + 3) * 2048);
+    // With an age of an hour the second write to stripe 0 comes after a commit.
+    question.terms.append.age_max_s = 3600;
+    let (_, cau) = by_bytes(&question);
+    assert_eq!(cau.cross_rack_bytes, (4 + 4) * 2048);
+    close(cau.longest_wait_hours, 2.0);
+    question.terms.pace = Pace::Fast;
+    let (_, cau) = by_bytes(&question);
+    assert_eq!(cau.cross_rack_bytes, (4 + 3) * 2048);
 }
 
 #[test]

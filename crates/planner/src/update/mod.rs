@@ -27,4 +27,4 @@ pub use scheme::{
     Descriptor, SCHEMES, Traffic, UpdatePlanner, check_pool, descriptor, keepings, names,
     phase_survives, scheme,
 };
-pub use waiting::Waiting;
+pub use waiting::{RECORD_BYTES_MAX, RECORD_PIECE_COUNT_MAX, UPDATE_SLICE_BYTES, Waiting};

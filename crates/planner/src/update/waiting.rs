@@ -6,6 +6,15 @@ use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId};
 use gabion_plan::{Goal, Log, Logged, Plan};
 use std::collections::BTreeMap;
 
+/// Slice size of update plans, in bytes: small enough to pipeline a large update, large enough that
+/// a small one is a single slice.
+pub const UPDATE_SLICE_BYTES: u64 = 64 << 10;
+/// The most bytes of one record that every node takes: a quarter of the smallest journal segment
+/// that a node may be given, 32 MiB, less what describes the record.
+pub const RECORD_BYTES_MAX: u64 = (8 << 20) - (256 << 10);
+/// The most slices of a record.
+pub const RECORD_PIECE_COUNT_MAX: u64 = 4096;
+
 /// Appended bytes by log, joined where they touch.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Waiting {
@@ -67,10 +76,15 @@ impl Waiting {
         logs.collect()
     }
 
-    /// Whether the records of a commit, if `more` waited too, would have at most so many bytes and
-    /// slices of `slice_bytes` each, whatever the code: a parity chunk's record has at most each waiting
-    /// byte once for each of its rows, cut wherever a range begins or ends.
-    pub fn fits(
+    /// Whether the records of a commit would fit if `more` waited too, whatever the code: a parity
+    /// chunk's record has at most each waiting byte once for each of its rows, cut wherever a range
+    /// begins or ends.
+    pub fn fits(&self, more: &[ChunkRange], geometry: Geometry) -> bool {
+        let limits = (RECORD_BYTES_MAX, RECORD_PIECE_COUNT_MAX);
+        self.fits_in(more, geometry, limits, UPDATE_SLICE_BYTES)
+    }
+
+    fn fits_in(
         &self,
         more: &[ChunkRange],
         geometry: Geometry,
@@ -129,7 +143,7 @@ mod tests {
         let fits = |rows, bytes_max, slice_count_max| {
             let geometry = Geometry::new(2, 1, rows, 400).expect("a small stripe");
             let limits = (bytes_max, slice_count_max);
-            waiting.fits(&[part(1, 0, 100)], geometry, limits, 100)
+            waiting.fits_in(&[part(1, 0, 100)], geometry, limits, 100)
         };
         assert!(fits(1, 200, 6) && !fits(1, 199, 6) && !fits(1, 200, 5));
         assert!(fits(2, 400, 12) && !fits(2, 399, 12));

@@ -8,11 +8,13 @@ pub use contents::{Contents, INITIAL, Initial, Piece, first_difference};
 pub use latencies::Latencies;
 
 use crate::error::TestbedError;
+use bytes::Bytes;
 use contents::bytes_of;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
 use gabion_client::{CachedFile, ClientError, File};
 use gabion_layout::ByteRange;
+use std::num::NonZeroU64;
 use std::time::Instant;
 
 /// A kind of request.
@@ -54,8 +56,13 @@ impl UnderWay {
 /// The replayed file.
 #[derive(Clone)]
 pub enum Target {
-    /// Each write is durable when it completes.
-    Direct(File),
+    /// Each write is durable when it completes. It is made stripe by stripe, as a disk would.
+    Direct {
+        /// The file.
+        file: File,
+        /// Data bytes of a stripe.
+        stripe_bytes: NonZeroU64,
+    },
     /// Writes are durable when the file is flushed.
     Cached(CachedFile),
 }
@@ -63,28 +70,37 @@ pub enum Target {
 impl Target {
     fn name(&self) -> &str {
         match self {
-            Self::Direct(file) => file.name(),
+            Self::Direct { file, .. } => file.name(),
             Self::Cached(file) => file.name(),
         }
     }
 
     async fn read(&self, range: ByteRange) -> Result<Vec<u8>, ClientError> {
         match self {
-            Self::Direct(file) => file.read(range).await,
+            Self::Direct { file, .. } => file.read(range).await,
             Self::Cached(file) => file.read(range).await,
         }
     }
 
     async fn write(&self, offset: u64, bytes: Vec<u8>) -> Result<(), ClientError> {
         match self {
-            Self::Direct(file) => file.write(offset, bytes.into()).await,
+            Self::Direct { file, stripe_bytes } => {
+                let (mut offset, mut rest) = (offset, Bytes::from(bytes));
+                while !rest.is_empty() {
+                    let room = stripe_bytes.get() - offset % stripe_bytes.get();
+                    let length = room.min(rest.len() as u64);
+                    file.write(offset, rest.split_to(length as usize)).await?;
+                    offset += length;
+                }
+                Ok(())
+            }
             Self::Cached(file) => file.write(offset, bytes.into()).await,
         }
     }
 
     async fn flush(&self) -> Result<(), ClientError> {
         match self {
-            Self::Direct(_) => Ok(()),
+            Self::Direct { .. } => Ok(()),
             Self::Cached(file) => file.flush().await,
         }
     }

@@ -1,38 +1,101 @@
 //! `gabion lab advise`: recommends a scheme, code and chunk size for a trace.
 
-use crate::arguments::AdviseOptions;
+use crate::arguments::{AdviseOptions, Place, Unit};
+use crate::commands::connect;
 use crate::failure::Failure;
 use crate::output::{Format, align_numbers, bytes, print_json, table};
 use gabion_codec::Code;
 use gabion_lab::TraceReader;
-use gabion_lab::advise::{AdviceQuestion, advise, usual_codes};
-use gabion_lab::update_traffic::Options;
+use gabion_lab::advise::{self, AdviceQuestion, Choice, Terms, advise_stored, usual_codes};
+use gabion_lab::update_traffic::StoredFile;
+use gabion_layout::{Geometry, NodePlace, Topology};
+use std::num::NonZeroU64;
 
-pub(super) fn run(options: AdviseOptions, format: Format) -> Result<(), Failure> {
+pub(super) async fn run(
+    options: AdviseOptions,
+    place: &Place,
+    format: Format,
+) -> Result<(), Failure> {
+    let choices = match (&options.like, options.racks) {
+        (Some(name), _) => of_stored(&options, name, place).await?,
+        (None, Some(racks)) => of_racks(&options, racks)?,
+        (None, None) => return Err(Failure::usage("give --racks or --like")),
+    };
+    if format == Format::Json {
+        return print_json(&choices);
+    }
+    print(&choices);
+    Ok(())
+}
+
+fn of_racks(options: &AdviseOptions, racks: u32) -> Result<Vec<Choice>, Failure> {
     let codes = options.code.iter().map(|code| code.parse::<Code>());
     let codes: Vec<Code> = codes.collect::<Result<_, _>>().map_err(Failure::usage)?;
     let question = AdviceQuestion {
         trace: options.trace.display().to_string(),
-        racks: options.racks,
-        survive: options.survive.parse().map_err(Failure::usage)?,
+        racks,
         codes: if codes.is_empty() {
-            usual_codes(options.racks)
+            usual_codes(racks)
         } else {
             codes
         },
-        chunk_bytes: options.chunk,
-        schemes: options.scheme,
-        options: Options {
-            stripes_max: options.append_phase.us,
-            replicas: options.append_phase.replicas,
-            grouping: None,
+        chunk_bytes: options.chunk.clone(),
+        unit: match options.unit {
+            Unit::Bytes => advise::Unit::Bytes,
+            Unit::Chunks => advise::Unit::Chunks,
+        },
+        terms: Terms {
+            survive: options.survive.parse().map_err(Failure::usage)?,
+            schemes: options.scheme.clone(),
+            append: options.append_phase.spec()?,
+            pace: options.append_phase.pace.into(),
         },
     };
-    let choices =
-        advise(&question, || TraceReader::open(&options.trace)).map_err(Failure::failed)?;
-    if format == Format::Json {
-        return print_json(&choices);
+    advise::advise(&question, || TraceReader::open(&options.trace)).map_err(Failure::failed)
+}
+
+/// The choices of schemes for a stored file, into which the trace's addresses are folded as a replay does.
+async fn of_stored(
+    options: &AdviseOptions,
+    name: &str,
+    place: &Place,
+) -> Result<Vec<Choice>, Failure> {
+    let layout = connect(place).await?.stat(name).await?.layout;
+    let size = NonZeroU64::new(layout.file.size_bytes)
+        .ok_or_else(|| Failure::usage(format!("{name} is empty; choose a file with bytes")))?;
+    let spec = &layout.pool.spec;
+    if layout.pool.lifecycle.is_some() {
+        return Err(Failure::usage(format!(
+            "{name} has replicated blocks; choose a file of a pool that is encoded from the start"
+        )));
     }
+    let places = layout.nodes.iter().map(|status| NodePlace {
+        node: status.node,
+        rack: status.rack,
+    });
+    let stripes = layout.stripes.iter().map(|stripe| {
+        let geometry = Geometry::new(spec.k, spec.m, spec.sub_chunks, stripe.chunk_bytes)?;
+        Ok((geometry, stripe.nodes.clone()))
+    });
+    let file = StoredFile::new(
+        spec.code.parse().map_err(Failure::failed)?,
+        Topology::new(places).map_err(Failure::failed)?,
+        stripes
+            .collect::<Result<_, gabion_layout::GeometryError>>()
+            .map_err(Failure::failed)?,
+    );
+    let terms = Terms {
+        survive: spec.survive,
+        schemes: options.scheme.clone(),
+        append: spec.append.unwrap_or_default(),
+        pace: options.append_phase.pace.into(),
+    };
+    let trace = TraceReader::open(&options.trace).map_err(Failure::failed)?;
+    let requests = trace.map(|request| Ok(request?.folded(size)));
+    advise_stored(&terms, file, requests).map_err(Failure::failed)
+}
+
+fn print(choices: &[Choice]) {
     let mut table = table(&[
         "scheme",
         "code",
@@ -44,7 +107,7 @@ pub(super) fn run(options: AdviseOptions, format: Format) -> Result<(), Failure>
         "loss",
         "stored a byte",
     ]);
-    for choice in &choices {
+    for choice in choices {
         table.add_row([
             choice.scheme.to_owned(),
             choice.code.clone(),
@@ -59,5 +122,4 @@ pub(super) fn run(options: AdviseOptions, format: Format) -> Result<(), Failure>
     }
     align_numbers(&mut table);
     println!("{table}");
-    Ok(())
 }

@@ -18,7 +18,7 @@ use serde::Serialize;
 pub(crate) async fn run(command: LabCommand, place: &Place, format: Format) -> Result<(), Failure> {
     match command {
         LabCommand::UpdateTraffic(options) => update_traffic::run(options, format),
-        LabCommand::Advise(options) => advise::run(options, format),
+        LabCommand::Advise(options) => advise::run(options, place, format).await,
         LabCommand::Bound(options) => bound::run(options, format),
         LabCommand::TraceStats(options) => trace_stats::run(&options, format),
         LabCommand::Synth(options) => synth::run(&options, format),

@@ -1,19 +1,31 @@
-//! `gabion lab update-traffic`: cross-rack chunks of each update scheme on a trace.
+//! `gabion lab update-traffic`: cross-rack chunks or bytes of each update scheme on a trace.
 
-use crate::arguments::UpdateTrafficOptions;
+use crate::arguments::{Unit, UpdateTrafficOptions};
 use crate::failure::Failure;
 use crate::output::{Format, align_numbers, bytes, print_json, table};
+use gabion_codec::Code;
 use gabion_lab::TraceReader;
-use gabion_lab::update_traffic::{Options, Question, Report, count};
+use gabion_lab::update_traffic::{
+    ByteReport, Options, Question, Report, Stripes, Volume, count, count_bytes,
+};
+use gabion_layout::Geometry;
 
 pub(super) fn run(options: UpdateTrafficOptions, format: Format) -> Result<(), Failure> {
     let grouping = match options.grouping.as_str() {
         "off" => None,
         rule => Some(rule.parse().map_err(Failure::usage)?),
     };
+    if options.unit == Unit::Bytes {
+        if grouping.is_some() {
+            return Err(Failure::usage(
+                "data grouping is counted in chunks alone; omit --grouping or use --unit chunks",
+            ));
+        }
+        return run_in_bytes(&options, format);
+    }
     let scheme_options = Options {
         stripes_max: options.append_phase.us,
-        replicas: options.append_phase.replicas,
+        replicas: usize::from(options.append_phase.replicas),
         grouping,
     };
     let question = Question {
@@ -42,6 +54,64 @@ pub(super) fn run(options: UpdateTrafficOptions, format: Format) -> Result<(), F
     );
     print_schemes(&report);
     Ok(())
+}
+
+fn run_in_bytes(options: &UpdateTrafficOptions, format: Format) -> Result<(), Failure> {
+    let code: Code = options.code.parse().map_err(Failure::usage)?;
+    let geometry = Geometry::new(code.k(), code.m(), code.sub_chunks(), options.chunk)
+        .map_err(Failure::usage)?;
+    let layout = options.layout.parse().map_err(Failure::usage)?;
+    let stripes = Stripes::new(code, geometry, layout, options.racks).map_err(Failure::failed)?;
+    let phase = &options.append_phase;
+    let requests = TraceReader::open(&options.trace).map_err(Failure::failed)?;
+    let report = count_bytes(
+        &Volume::Laid(stripes),
+        &options.scheme,
+        phase.spec()?,
+        phase.pace.into(),
+        requests,
+    );
+    let report = report.map_err(Failure::failed)?;
+    if format == Format::Json {
+        return print_json(&report);
+    }
+    println!(
+        "{}: {} writes of {} bytes; {}, chunks of {}, layout {}",
+        options.trace.display(),
+        report.writes,
+        report.written_bytes,
+        options.code,
+        bytes(options.chunk),
+        options.layout
+    );
+    print_bytes(&report);
+    Ok(())
+}
+
+/// A row a scheme: its bytes across racks, and the purposes.
+fn print_bytes(report: &ByteReport) {
+    let mut table = table(&[
+        "scheme",
+        "cross-rack bytes",
+        "a byte written",
+        "update",
+        "replica",
+        "commit",
+    ]);
+    for (scheme, traffic) in &report.schemes {
+        let share = traffic.cross_rack_bytes as f64 / report.written_bytes.max(1) as f64;
+        let bytes = |count: Option<u128>| count.map_or_else(String::new, |c| c.to_string());
+        table.add_row([
+            (*scheme).to_owned(),
+            traffic.cross_rack_bytes.to_string(),
+            format!("{share:.3}"),
+            traffic.update_bytes.to_string(),
+            bytes(traffic.replica_bytes),
+            bytes(traffic.commit_bytes),
+        ]);
+    }
+    align_numbers(&mut table);
+    println!("{table}");
 }
 
 /// A row a scheme: its traffic, the purposes, and the distance from the lower bound.

@@ -9,10 +9,12 @@
 //! Data grouping is in [`group`], and when to commit is [`CommitPolicy`]'s to say.
 
 mod grouping;
+mod phases;
 mod policy;
 mod scheme;
 
 pub use grouping::{Grouping, Swap, group, relocate};
+pub use phases::Phases;
 pub use policy::{AppendPhase, CommitPolicy, Trigger};
 pub(super) use scheme::DESCRIPTOR;
 

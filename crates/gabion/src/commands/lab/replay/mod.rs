@@ -10,6 +10,7 @@ use futures::io::AllowStdIo;
 use gabion_client::{Client, ClientOptions, ClusterMeters, File, Progress as _};
 use gabion_lab::{LabError, Request, RequestKind, TraceReader};
 use gabion_layout::{ByteRange, RackId};
+use gabion_meta::PoolSpec;
 use gabion_protocol::message::Purpose;
 use gabion_testbed::TestbedError;
 use gabion_testbed::replay::{
@@ -35,17 +36,22 @@ pub(super) async fn run(
     let client = connect_with(place, client_options(&options)).await?;
     let (size, contents) = prepare(&client, &options, &total).await?;
     let stat = client.stat(&options.name).await?;
+    let spec = &stat.layout.pool.spec;
     let file = client.open(&options.name).await?;
     let before = Traffic::now(&client).await?;
     let target = match options.cache {
         Some(_) => Target::Cached(client.open_cached(&options.name).await?),
-        None => Target::Direct(file.clone()),
+        None => Target::Direct {
+            file: file.clone(),
+            stripe_bytes: stripe_bytes(spec)?,
+        },
     };
     let engine = Engine::new(target, contents, options.depth as usize, options.verify);
     let begun = Instant::now();
     let engine = replay(&options, total.requests, size, engine).await?;
     let (writes, reads, contents) = engine.finish().await?;
     let seconds = begun.elapsed().as_secs_f64();
+    let commit_seconds = commit(&client, spec).await?;
     let after = Traffic::now(&client).await?;
     let cache = options.cache.map(|size| {
         let counts = client.cache_counts();
@@ -62,15 +68,15 @@ pub(super) async fn run(
     unmetered_nodes.sort_unstable();
     unmetered_nodes.dedup();
     let flows = after.since(&before);
-    let spec = stat.layout.pool.spec;
     let report = Report {
         trace: options.trace.display().to_string(),
         file: options.name,
         file_bytes: size.get(),
-        pool: spec.name,
-        code: spec.code,
+        pool: spec.name.clone(),
+        code: spec.code.clone(),
         depth: options.depth,
         seconds,
+        commit_seconds,
         writes: Kind::new(&writes, seconds),
         reads: Kind::new(&reads, seconds),
         cache,
@@ -80,6 +86,22 @@ pub(super) async fn run(
         verified_bytes,
     };
     report.print(format)
+}
+
+fn stripe_bytes(spec: &PoolSpec) -> Result<NonZeroU64, Failure> {
+    let geometry = spec.geometry().map_err(Failure::failed)?;
+    Ok(NonZeroU64::new(geometry.stripe_bytes()).expect("a stripe has bytes"))
+}
+
+/// Commits what waits in the pool, so that the traffic of the writes is complete; the seconds that it took, if the pool
+/// has append phases.
+async fn commit(client: &Client, spec: &PoolSpec) -> Result<Option<f64>, Failure> {
+    if spec.append.is_none() {
+        return Ok(None);
+    }
+    let begun = Instant::now();
+    client.commit_pool(&spec.name).await?;
+    Ok(Some(begun.elapsed().as_secs_f64()))
 }
 
 fn client_options(options: &ReplayOptions) -> ClientOptions {

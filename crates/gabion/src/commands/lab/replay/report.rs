@@ -16,6 +16,8 @@ pub(super) struct Report {
     pub(super) code: String,
     pub(super) depth: u32,
     pub(super) seconds: f64,
+    /// How long the commit of what waited at the end took, if the pool has append phases.
+    pub(super) commit_seconds: Option<f64>,
     pub(super) writes: Kind,
     pub(super) reads: Kind,
     /// The cache's counters, if there was one.
@@ -181,6 +183,9 @@ impl Report {
         println!("{kinds}");
         if let Some(cache) = &self.cache {
             cache.print();
+        }
+        if let Some(seconds) = self.commit_seconds {
+            println!("then committed what waited in the pool, in {seconds:.1} s");
         }
         let mut traffic = table(&["across racks", "planned", "metered"]);
         for (purpose, sent) in &self.cross_rack {

@@ -1,18 +1,14 @@
-//! The append phases of a primary's stripes: which of them have updates that wait for a commit, and
-//! when it is due. What is due is the planner's rule ([`CommitPolicy`]); here is only what it is asked
-//! about. Access tickets, by which CAU keeps updates and commits of a stripe apart (section 4), are the
-//! stripe's lease and its primary's queue: whoever commits is whoever updates.
+//! The append phases of one primary's stripes: which of them have updates that wait for a commit, and when the commit
+//! is due ([`CommitPolicy`]). Access tickets, by which CAU keeps updates and commits of a stripe apart (section 4), are
+//! the stripe's lease and its primary's queue: the primary makes both.
 
+use super::policy::{AppendPhase, CommitPolicy};
 use gabion_layout::{AppendSpec, PoolId, StripeId};
-use gabion_planner::update::cau::{AppendPhase, CommitPolicy};
 use std::collections::BTreeMap;
 
-/// How often a node asks who commits what it has appended.
-pub(crate) const ADOPT_EVERY_MS: u64 = 60_000;
-
-/// The phases of all pools.
+/// The phases of one primary in all pools. Times are in milliseconds of the caller's clock.
 #[derive(Debug, Default)]
-pub(crate) struct Phases {
+pub struct Phases {
     pools: BTreeMap<PoolId, Phase>,
 }
 
@@ -42,8 +38,8 @@ impl Phase {
 }
 
 impl Phases {
-    /// Takes note that a stripe has so many bytes more in append logs.
-    pub(crate) fn note(
+    /// Notes that a stripe of a pool has `bytes` more in append logs.
+    pub fn note(
         &mut self,
         (pool, spec): (PoolId, &AppendSpec),
         stripe: StripeId,
@@ -61,29 +57,28 @@ impl Phases {
         *phase.stripes.entry(stripe).or_default() += bytes;
     }
 
-    /// The stripe waits for nothing, or for another primary.
-    pub(crate) fn end(&mut self, stripe: StripeId) {
+    /// Forgets a stripe: nothing of it waits, or another primary commits it.
+    pub fn end(&mut self, stripe: StripeId) {
         for phase in self.pools.values_mut() {
             phase.stripes.remove(&stripe);
         }
     }
 
-    /// Whether nothing waits here.
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether no stripe waits.
+    pub fn is_empty(&self) -> bool {
         let mut phases = self.pools.values();
         phases.all(|phase| phase.stripes.is_empty())
     }
 
-    /// Whether a stripe is known to wait here.
-    pub(crate) fn has(&self, stripe: StripeId) -> bool {
+    /// Whether a stripe waits.
+    pub fn has(&self, stripe: StripeId) -> bool {
         self.pools
             .values()
             .any(|phase| phase.stripes.contains_key(&stripe))
     }
 
-    /// The stripes to commit before a stripe of a pool appends so many bytes more. What waits in other pools is
-    /// none of its business.
-    pub(crate) fn due_before(
+    /// The stripes to commit before a stripe of a pool appends `bytes` more. Each pool has limits of its own.
+    pub fn due_before(
         &self,
         (pool, stripe): (PoolId, StripeId),
         bytes: u64,
@@ -101,8 +96,8 @@ impl Phases {
         due.map(Phase::stripes).unwrap_or_default()
     }
 
-    /// The stripes to commit because their time has come.
-    pub(crate) fn due(&self, now_ms: u64) -> Vec<StripeId> {
+    /// The stripes to commit because of their age.
+    pub fn due(&self, now_ms: u64) -> Vec<StripeId> {
         let phases = self.pools.values();
         let due = phases.filter(|phase| phase.policy.at(&phase.figures(), now_ms).is_some());
         due.flat_map(Phase::stripes).collect()

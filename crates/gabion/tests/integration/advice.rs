@@ -1,0 +1,175 @@
+//! `gabion lab advise` in bytes against what the nodes of a cluster meter when the trace is replayed.
+
+use crate::support::{TestCluster, path_text, trace};
+use serde_json::Value;
+use std::fs;
+
+const SCHEMES: [&str; 7] = ["fo", "fl", "pl", "plr", "parix", "cau", "rackcu"];
+
+/// Bytes that crossed racks in a replay, and those that the lab says for the file that it made.
+fn metered_and_advised(
+    cluster: &TestCluster,
+    (trace, pool, file): (&str, &str, &str),
+    further: &[&str],
+) -> (u64, u64) {
+    let like = format!("--like={file}");
+    let (in_pool, name) = (format!("--pool={pool}"), format!("--name={file}"));
+    let replay = [
+        "lab",
+        "replay",
+        "--trace",
+        trace,
+        "--size=30MiB",
+        "--writes-only",
+    ];
+    let replay = [&replay[..], &[in_pool.as_str(), name.as_str()], further].concat();
+    let report = cluster.json(&replay);
+    let flows = report["cross_rack"].as_object().expect("flows by purpose");
+    let metered = flows.values().map(|moved| moved["metered_bytes"].as_u64());
+    let metered = metered.map(|bytes| bytes.expect("a number")).sum();
+    let scheme = format!("--scheme={}", pool.split('-').next().expect("a name"));
+    let advise = ["lab", "advise", "--trace", trace, "--pace=fast"];
+    let choices = cluster.json(&[&advise[..], &[&like, &scheme]].concat());
+    let advised = choices[0]["cross_rack_bytes"].as_u64().expect("a number");
+    cluster.run(&["rm", file]);
+    (metered, advised)
+}
+
+/// A slow machine makes a client ask again, and what is sent twice is metered twice: then the replay is made anew.
+fn check(cluster: &TestCluster, trace: &str, pool: &str, further: &[&str]) {
+    let mut pairs = Vec::new();
+    for attempt in 0..3 {
+        let file = format!("{pool}-{attempt}");
+        let (metered, advised) = metered_and_advised(cluster, (trace, pool, &file), further);
+        assert!(
+            metered >= advised && advised > 0,
+            "{pool}: {metered} metered, {advised} advised"
+        );
+        if metered == advised {
+            return;
+        }
+        pairs.push((metered, advised));
+    }
+    panic!("{pool}: metered and advised bytes differ: {pairs:?}");
+}
+
+/// The first rows of a trace, as a file.
+fn beginning(cluster: &TestCluster, trace: &str, rows: usize, name: &str) -> String {
+    let text = fs::read_to_string(trace).expect("read the trace");
+    let lines: Vec<&str> = text.lines().take(rows).collect();
+    let path = cluster.path(name);
+    fs::write(&path, lines.join("\n")).expect("write a temporary file");
+    path_text(&path).to_owned()
+}
+
+fn stand_in(cluster: &TestCluster) -> String {
+    let path = cluster.path("all.csv");
+    cluster.run(&["lab", "synth", "--volume=wdev_1", "--out", path_text(&path)]);
+    beginning(cluster, path_text(&path), 120, "stand-in.csv")
+}
+
+#[test]
+fn what_the_lab_advises_is_what_nodes_meter_to_the_byte() {
+    let cluster = TestCluster::start(3, 3);
+    let mut traces = vec![stand_in(&cluster)];
+    if let Some(wdev_1) = trace("msr/wdev_1.csv") {
+        traces.push(beginning(&cluster, &wdev_1, 120, "wdev_1.csv"));
+    }
+    for scheme in SCHEMES {
+        for chunk in ["64KiB", "1MiB", "4MiB"] {
+            let pool = format!("{scheme}-{}", chunk.to_lowercase());
+            let (update, chunk) = (format!("--update={scheme}"), format!("--chunk={chunk}"));
+            cluster.run(&["pool", "create", &pool, "--code=rs(6,3)", &update, &chunk]);
+            for trace in &traces {
+                check(&cluster, trace, &pool, &[]);
+            }
+        }
+    }
+}
+
+/// With one request at a time each primary's commits come between the same updates as in the lab.
+#[test]
+fn commits_between_updates_are_advised_too() {
+    let cluster = TestCluster::start(3, 3);
+    let trace = stand_in(&cluster);
+    for scheme in ["parix", "cau"] {
+        let pool = format!("{scheme}-small");
+        let update = format!("--update={scheme}");
+        let limits = ["--commit-stripes=2", "--commit-bytes=128KiB"];
+        let create = [
+            "pool",
+            "create",
+            &pool,
+            "--code=rs(6,3)",
+            "--chunk=64KiB",
+            &update,
+        ];
+        cluster.run(&[&create[..], &limits].concat());
+        check(&cluster, &trace, &pool, &["--depth=1"]);
+        let advise = [
+            "lab",
+            "advise",
+            "--trace",
+            &trace,
+            "--racks=3",
+            "--code=rs(6,3)",
+        ];
+        let advise = [
+            &advise[..],
+            &["--scheme", scheme, "--pace=fast", "--chunk=64KiB"],
+        ]
+        .concat();
+        let bytes = |further: &[&str]| {
+            let choices: Value = cluster.json(&[&advise[..], further].concat());
+            choices[0]["cross_rack_bytes"].as_u64().expect("a number")
+        };
+        let few = bytes(&["--us=2", "--commit-bytes=128KiB"]);
+        assert_ne!(few, bytes(&[]), "{scheme}: no limit was reached");
+    }
+}
+
+#[test]
+fn what_cannot_be_advised_is_refused() {
+    let cluster = TestCluster::start(3, 3);
+    let trace = stand_in(&cluster);
+    let refused = |arguments: &[&str], expected: &str| {
+        let output = cluster.output(&[&["lab"], arguments, &["--trace", &trace]].concat());
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            !output.status.success() && error.contains(expected),
+            "{arguments:?}: {error}"
+        );
+        output.status.code()
+    };
+    assert_eq!(refused(&["advise"], "--racks"), Some(2));
+    assert_eq!(
+        refused(&["advise", "--like=x", "--racks=3"], "cannot be used with"),
+        Some(2)
+    );
+    assert_eq!(
+        refused(&["advise", "--like=x"], "there is no file 'x'"),
+        Some(1)
+    );
+    assert_eq!(
+        refused(&["advise", "--racks=3", "--us=0"], "above 0"),
+        Some(2)
+    );
+    let variant = ["advise", "--racks=3", "--scheme=cau-data-delta"];
+    assert_eq!(refused(&variant, "counted in chunks alone"), Some(1));
+    let grouped = [
+        "update-traffic",
+        "--unit=bytes",
+        "--code=rs(6,3)",
+        "--racks=3",
+    ];
+    let grouped = [&grouped[..], &["--grouping=authors"]].concat();
+    assert_eq!(refused(&grouped, "counted in chunks alone"), Some(2));
+    let empty = cluster.path("empty");
+    fs::write(&empty, "").expect("write a temporary file");
+    cluster.run(&["pool", "create", "vm", "--code=rs(6,3)"]);
+    cluster.run(&["put", path_text(&empty), "empty"]);
+    assert_eq!(
+        refused(&["advise", "--like=empty"], "empty is empty"),
+        Some(2)
+    );
+}

@@ -1,0 +1,414 @@
+//! What a cluster's nodes send across racks for a trace, to the byte: each write is cut at the borders of stripes,
+//! planned as its stripe's primary plans it, and appended and committed by the rules that primaries follow. The papers'
+//! counts, of whole chunks, are [`super::count`]'s.
+//!
+//! A write that is too large for a journal record is counted as an update here; the client replaces its stripe.
+
+use super::costs::make_room;
+use super::scheme::chosen;
+use super::{Moved, SchemeEntry, Stripes};
+use crate::error::LabError;
+use crate::trace::{Request, RequestKind};
+use gabion_codec::Code;
+use gabion_layout::{AppendSpec, ByteRange, Geometry, NodeId, PoolId, StripeId, Topology};
+use gabion_plan::{Cost, Plan};
+use gabion_planner::Stripe;
+use gabion_planner::update::cau::Phases;
+use gabion_planner::update::{Appending, Descriptor, Waiting};
+use serde::Serialize;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+
+/// Phases are kept by pool, and here is one.
+const POOL: PoolId = PoolId(0);
+
+/// Units of 100 ns in a millisecond.
+const TICKS_PER_MS: u64 = 10_000;
+
+/// Where the stripes of a volume are.
+#[derive(Clone, Debug)]
+pub enum Volume {
+    /// By a layout, without an end.
+    Laid(Stripes),
+    /// As a cluster stores a file.
+    Stored(StoredFile),
+}
+
+/// A file of a cluster, whose stripes have all of their chunks.
+#[derive(Clone, Debug)]
+pub struct StoredFile {
+    code: Code,
+    topology: Topology,
+    stripes: Vec<(Geometry, Vec<NodeId>)>,
+    /// Where each stripe begins, and where the last one ends.
+    starts: Vec<u64>,
+}
+
+impl StoredFile {
+    /// A file of a pool with `code` on the nodes of `topology`: by stripe in order, its geometry and the nodes of its
+    /// chunks.
+    pub fn new(code: Code, topology: Topology, stripes: Vec<(Geometry, Vec<NodeId>)>) -> Self {
+        let mut end = 0;
+        let ends = stripes.iter().map(|(geometry, _)| {
+            end += geometry.stripe_bytes();
+            end
+        });
+        let starts = std::iter::once(0).chain(ends).collect();
+        Self {
+            code,
+            topology,
+            stripes,
+            starts,
+        }
+    }
+}
+
+/// A piece of a write within one stripe.
+struct Piece {
+    stripe: u64,
+    range: ByteRange,
+}
+
+impl Volume {
+    pub(crate) fn code(&self) -> &Code {
+        match self {
+            Self::Laid(stripes) => stripes.code(),
+            Self::Stored(file) => &file.code,
+        }
+    }
+
+    pub(crate) fn topology(&self) -> &Topology {
+        match self {
+            Self::Laid(stripes) => stripes.topology(),
+            Self::Stored(file) => &file.topology,
+        }
+    }
+
+    /// A number that two stripes share only if they have the same placement and geometry.
+    fn class(&self, stripe: u64) -> u64 {
+        match self {
+            Self::Laid(stripes) => stripes.class(stripe),
+            Self::Stored(_) => stripe,
+        }
+    }
+
+    pub(crate) fn stripe(&self, number: u64) -> Result<(Geometry, Cow<'_, [NodeId]>), LabError> {
+        match self {
+            Self::Laid(stripes) => {
+                let placement = stripes.placement(number)?;
+                Ok((stripes.geometry(), placement.into()))
+            }
+            Self::Stored(file) => {
+                let (geometry, placement) = &file.stripes[number as usize];
+                Ok((*geometry, placement.into()))
+            }
+        }
+    }
+
+    /// A stripe as planners see it.
+    fn view<'a>(&'a self, number: u64, geometry: Geometry, placement: &'a [NodeId]) -> Stripe<'a> {
+        Stripe {
+            id: StripeId(number),
+            code: self.code(),
+            geometry,
+            placement,
+            lost: &[],
+        }
+    }
+
+    /// Cuts a range at the borders of stripes; what lies behind the end of a stored file is left out.
+    fn pieces(&self, range: ByteRange) -> Vec<Piece> {
+        let piece = |stripe: u64, start: u64, bytes: u64| {
+            let found = ByteRange::new(start, bytes).intersect(range)?;
+            let range = ByteRange::new(found.offset - start, found.length);
+            Some(Piece { stripe, range })
+        };
+        match self {
+            Self::Laid(stripes) => {
+                let bytes = stripes.geometry().stripe_bytes();
+                let last = range.end().saturating_sub(1) / bytes;
+                let numbers = range.offset / bytes..=last;
+                numbers
+                    .filter_map(|number| piece(number, number * bytes, bytes))
+                    .collect()
+            }
+            Self::Stored(file) => {
+                let first = file.starts.partition_point(|&start| start <= range.offset);
+                let borders = (0..).zip(file.starts.windows(2)).skip(first.max(1) - 1);
+                borders
+                    .map_while(|(number, ends)| piece(number, ends[0], ends[1] - ends[0]))
+                    .collect()
+            }
+        }
+    }
+}
+
+/// How long stripes wait for their parity.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Waits {
+    /// Milliseconds of all stripes, from the first appended update to the commit.
+    pub total_ms: u128,
+    /// The longest of these times.
+    pub longest_ms: u64,
+}
+
+impl Waits {
+    /// A stripe is committed after so long a wait.
+    pub(crate) fn add(&mut self, wait_ms: u64) {
+        self.total_ms += u128::from(wait_ms);
+        self.longest_ms = self.longest_ms.max(wait_ms);
+    }
+}
+
+/// When writes come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Pace {
+    /// At the trace's times, so that stripes are committed by age too.
+    #[default]
+    Trace,
+    /// One after another, so fast that none is committed by age.
+    Fast,
+}
+
+/// Bytes that one scheme sends across racks.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct ByteTraffic {
+    /// All of them.
+    pub cross_rack_bytes: u128,
+    /// Updates that bring parity up to date at once.
+    pub update_bytes: u128,
+    /// Copies of appended bytes, of schemes that append.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replica_bytes: Option<u128>,
+    /// Commits, of schemes that append.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commit_bytes: Option<u128>,
+    /// How long stripes wait for their parity.
+    #[serde(skip)]
+    pub waits: Waits,
+}
+
+/// What each scheme sends for a trace.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ByteReport {
+    /// Writes of the trace.
+    pub writes: u64,
+    /// Their bytes.
+    pub written_bytes: u128,
+    /// By scheme.
+    pub schemes: BTreeMap<&'static str, ByteTraffic>,
+}
+
+/// Counts the bytes that each of the schemes sends across racks for the trace's writes to a volume. `append` counts for
+/// schemes with append phases. At the end what waits is committed.
+///
+/// # Errors
+/// The trace's first error; [`LabError::UnknownScheme`], [`LabError::NoScheme`], or [`LabError::ChunksOnly`] for a
+/// variant that no pool has; the planner's error when a scheme has no plan for the volume.
+pub fn count_bytes(
+    volume: &Volume,
+    schemes: &[String],
+    append: AppendSpec,
+    pace: Pace,
+    requests: impl IntoIterator<Item = Result<Request, LabError>>,
+) -> Result<ByteReport, LabError> {
+    let entries = chosen(schemes)?;
+    let open = |entry: &SchemeEntry| {
+        let scheme = entry.of_pools()?;
+        Ok((entry.name, PoolTraffic::new(volume, scheme, append)))
+    };
+    let mut open: Vec<_> = entries.iter().map(open).collect::<Result<_, LabError>>()?;
+    let (mut now_ms, mut writes, mut written_bytes) = (0, 0, 0);
+    for request in requests {
+        let request = request?;
+        if request.kind == RequestKind::Read {
+            continue;
+        }
+        if pace == Pace::Trace {
+            now_ms = now_ms.max(request.at_ticks / TICKS_PER_MS);
+        }
+        writes += 1;
+        written_bytes += u128::from(request.length_bytes);
+        for (_, traffic) in &mut open {
+            traffic.write(&request, now_ms)?;
+        }
+    }
+    let mut schemes = BTreeMap::new();
+    for (name, traffic) in open {
+        let (moved, waits) = traffic.finish(now_ms)?;
+        let deferred = moved.replica.unwrap_or(0) + moved.commit.unwrap_or(0);
+        let traffic = ByteTraffic {
+            cross_rack_bytes: moved.update + deferred,
+            update_bytes: moved.update,
+            replica_bytes: moved.replica,
+            commit_bytes: moved.commit,
+            waits,
+        };
+        schemes.insert(name, traffic);
+    }
+    Ok(ByteReport {
+        writes,
+        written_bytes,
+        schemes,
+    })
+}
+
+/// The traffic of one update scheme on one volume.
+#[derive(Debug)]
+struct PoolTraffic<'a> {
+    volume: &'a Volume,
+    scheme: &'static Descriptor,
+    append: AppendSpec,
+    /// What each node keeps as the primary of stripes. It is the node of a stripe's first chunk, which clients ask
+    /// first.
+    primaries: BTreeMap<NodeId, Phases>,
+    /// Stripes with appended updates, and when the first of them came.
+    waiting: HashMap<u64, (Waiting, u64)>,
+    /// Bytes across racks of updates at once, by class of placement, and offset and length in the stripe.
+    known: HashMap<(u64, u64, u64), u64>,
+    moved: Moved,
+    waits: Waits,
+}
+
+impl<'a> PoolTraffic<'a> {
+    /// The traffic before the first write. `append` counts for schemes with append phases.
+    fn new(volume: &'a Volume, scheme: &'static Descriptor, append: AppendSpec) -> Self {
+        let deferred = scheme.appends().then_some(0);
+        Self {
+            volume,
+            scheme,
+            append,
+            primaries: BTreeMap::new(),
+            waiting: HashMap::new(),
+            known: HashMap::new(),
+            moved: Moved {
+                replica: deferred,
+                commit: deferred,
+                ..Moved::default()
+            },
+            waits: Waits::default(),
+        }
+    }
+
+    /// Counts one write that comes at `now_ms`. Times do not go back.
+    fn write(&mut self, request: &Request, now_ms: u64) -> Result<(), LabError> {
+        let range = ByteRange::new(request.offset_bytes, request.length_bytes);
+        for piece in self.volume.pieces(range) {
+            let Some(appending) = self.scheme.planner.appending() else {
+                self.update(&piece)?;
+                continue;
+            };
+            self.commit_due(appending, now_ms)?;
+            self.append(&piece, appending, now_ms)?;
+        }
+        Ok(())
+    }
+
+    /// Commits what waits.
+    fn finish(mut self, now_ms: u64) -> Result<(Moved, Waits), LabError> {
+        if let Some(appending) = self.scheme.planner.appending() {
+            let mut left: Vec<u64> = self.waiting.keys().copied().collect();
+            left.sort_unstable();
+            for stripe in left {
+                self.commit(stripe, appending, now_ms)?;
+            }
+        }
+        Ok((self.moved, self.waits))
+    }
+
+    fn update(&mut self, piece: &Piece) -> Result<(), LabError> {
+        let class = self.volume.class(piece.stripe);
+        let key = (class, piece.range.offset, piece.range.length);
+        if let Some(&bytes) = self.known.get(&key) {
+            self.moved.update += u128::from(bytes);
+            return Ok(());
+        }
+        let (geometry, placement) = self.volume.stripe(piece.stripe)?;
+        let stripe = self.volume.view(piece.stripe, geometry, &placement);
+        let (ranges, topology) = (geometry.split(piece.range)?, self.volume.topology());
+        let slice_bytes = geometry.chunk_bytes();
+        let planner = self.scheme.planner;
+        let plan = planner.plan(&stripe, topology, &ranges, slice_bytes)?;
+        let bytes = crossing(&plan, topology);
+        make_room(&mut self.known);
+        self.known.insert(key, bytes);
+        self.moved.update += u128::from(bytes);
+        Ok(())
+    }
+
+    /// Commits stripes whose oldest update has waited long enough.
+    fn commit_due(&mut self, appending: &dyn Appending, now_ms: u64) -> Result<(), LabError> {
+        let due: Vec<StripeId> = self
+            .primaries
+            .values()
+            .flat_map(|phases| phases.due(now_ms))
+            .collect();
+        for stripe in due {
+            self.commit(stripe.0, appending, now_ms)?;
+        }
+        Ok(())
+    }
+
+    fn append(
+        &mut self,
+        piece: &Piece,
+        appending: &dyn Appending,
+        now_ms: u64,
+    ) -> Result<(), LabError> {
+        let (geometry, placement) = self.volume.stripe(piece.stripe)?;
+        let (primary, id) = (placement[0], StripeId(piece.stripe));
+        let phases = self.primaries.entry(primary).or_default();
+        for due in phases.due_before((POOL, id), piece.range.length, now_ms) {
+            self.commit(due.0, appending, now_ms)?;
+        }
+        let ranges = geometry.split(piece.range)?;
+        let waiting = self.waiting.get(&piece.stripe);
+        let fits = waiting.map_or_else(
+            || Waiting::default().fits(&ranges, geometry),
+            |(waiting, _)| waiting.fits(&ranges, geometry),
+        );
+        if !fits {
+            // As a primary does: the update is made at once, after what waits.
+            self.commit(piece.stripe, appending, now_ms)?;
+            return self.update(piece);
+        }
+        let topology = self.volume.topology();
+        let (waiting, _) = self
+            .waiting
+            .entry(piece.stripe)
+            .or_insert_with(|| (Waiting::default(), now_ms));
+        let stripe = self.volume.view(piece.stripe, geometry, &placement);
+        let phase = (&*waiting, &self.append);
+        let slice_bytes = geometry.chunk_bytes();
+        let plan = appending.append(&stripe, topology, &ranges, phase, slice_bytes)?;
+        waiting.note_plan(&plan);
+        Moved::add(&mut self.moved.replica, crossing(&plan, topology));
+        let phases = self.primaries.entry(primary).or_default();
+        phases.note((POOL, &self.append), id, piece.range.length, now_ms);
+        Ok(())
+    }
+
+    fn commit(
+        &mut self,
+        number: u64,
+        appending: &dyn Appending,
+        now_ms: u64,
+    ) -> Result<(), LabError> {
+        let Some((waiting, since_ms)) = self.waiting.remove(&number) else {
+            return Ok(());
+        };
+        let (geometry, placement) = self.volume.stripe(number)?;
+        let stripe = self.volume.view(number, geometry, &placement);
+        let topology = self.volume.topology();
+        let plan = appending.commit(&stripe, topology, &waiting, geometry.chunk_bytes())?;
+        Moved::add(&mut self.moved.commit, crossing(&plan, topology));
+        let phases = self.primaries.entry(placement[0]).or_default();
+        phases.end(StripeId(number));
+        self.waits.add(now_ms.saturating_sub(since_ms));
+        Ok(())
+    }
+}
+
+fn crossing(plan: &Plan, topology: &Topology) -> u64 {
+    Cost::of(plan, topology).cross_rack_bytes
+}
