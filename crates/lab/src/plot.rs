@@ -81,6 +81,43 @@ pub enum Chart {
 }
 
 impl Plot {
+    /// A plot with this name, title, and labels of the horizontal and the vertical axis.
+    pub fn new(
+        name: impl Into<String>,
+        title: impl Into<String>,
+        [x_label, y_label]: [&str; 2],
+        chart: Chart,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            title: title.into(),
+            x_label: x_label.to_owned(),
+            y_label: y_label.to_owned(),
+            chart,
+        }
+    }
+
+    /// A plot of [`Chart::Bars`].
+    pub fn bars(
+        name: impl Into<String>,
+        title: impl Into<String>,
+        labels: [&str; 2],
+        categories: Vec<String>,
+        series: Vec<(String, Vec<f64>)>,
+    ) -> Self {
+        Self::new(name, title, labels, Chart::Bars { categories, series })
+    }
+
+    /// A plot of [`Chart::Lines`].
+    pub fn lines(
+        name: impl Into<String>,
+        title: impl Into<String>,
+        labels: [&str; 2],
+        series: Vec<(String, Vec<(f64, f64)>)>,
+    ) -> Self {
+        Self::new(name, title, labels, Chart::Lines { series })
+    }
+
     /// The plot as an SVG document.
     ///
     /// # Errors

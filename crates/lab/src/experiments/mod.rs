@@ -18,6 +18,7 @@ pub use ear::{EncodeBench, EncodeTime, EncodeTrial, Encodings, PutTime, SegmentP
 pub use ecpipe::{
     BenchLinks, Helpers, RepairBench, Selection, Stored, Together, Trial, TrialTime, Work,
 };
+use report::mean;
 pub use report::{Cell, Finding, Report, Table};
 pub use session::{
     CacheEffect, Clusters, Overwrite, OverwriteSetting, Progress, Scale, Sent, Session,
@@ -40,6 +41,20 @@ pub struct Experiment {
 }
 
 impl Experiment {
+    /// An experiment of a figure without parts.
+    const fn new(
+        id: &'static str,
+        title: &'static str,
+        run: fn(&Session<'_>) -> Result<Report, LabError>,
+    ) -> Self {
+        Self {
+            id,
+            parts: "",
+            title,
+            run,
+        }
+    }
+
     fn is_called(&self, id: &str) -> bool {
         let Some((known, part)) = id.split_at_checked(self.id.len()) else {
             return false;

@@ -170,6 +170,11 @@ impl From<String> for Cell {
     }
 }
 
+/// The mean of some values; 0 of none.
+pub(super) fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
 /// A number with about three significant digits, and at least two behind the point if it is small.
 fn digits(number: f64) -> String {
     let size = number.abs();

@@ -236,6 +236,26 @@ pub struct Session<'a> {
 }
 
 impl Session<'_> {
+    /// Measures each point of an experiment in turn, and shows how far it is.
+    ///
+    /// # Errors
+    /// The first error of a point; later ones are not measured.
+    pub fn sweep<P, T>(
+        &self,
+        what: &str,
+        points: impl IntoIterator<Item = P>,
+        mut measure: impl FnMut(P) -> Result<T, LabError>,
+    ) -> Result<Vec<T>, LabError> {
+        let points: Vec<P> = points.into_iter().collect();
+        self.progress.begin(what, points.len() as u64);
+        let measured = points.into_iter().map(|point| {
+            let measured = measure(point)?;
+            self.progress.step();
+            Ok(measured)
+        });
+        measured.collect()
+    }
+
     /// Opens a trace below the folder; none if it is absent, since traces are optional.
     ///
     /// # Errors

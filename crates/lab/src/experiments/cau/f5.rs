@@ -63,15 +63,14 @@ fn run(session: &Session<'_>) -> Report {
             "the paper counts a rack's failure as survived only if nothing else fails; the exact columns \
              ask what is left",
         ),
-        plots: vec![Plot {
-            name: "CAU-F5".to_owned(),
-            title: "Data loss in the append phase".to_owned(),
-            x_label: "hours".to_owned(),
-            y_label: "probability".to_owned(),
-            chart: Chart::LogLines {
+        plots: vec![Plot::new(
+            "CAU-F5",
+            "Data loss in the append phase",
+            ["hours", "probability"],
+            Chart::LogLines {
                 series: series.to_vec(),
             },
-        }],
+        )],
     }
 }
 

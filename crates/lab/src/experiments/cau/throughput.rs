@@ -9,37 +9,33 @@ use crate::experiments::cross_rack::testbed::{
 use crate::experiments::{
     Experiment, Finding, Report, Scale, Session, TestbedLimits, TestbedSetting, Throughput,
 };
-use crate::plot::{Chart, Plot};
+use crate::plot::Plot;
 use gabion_layout::{AppendSpec, UpdateScheme};
 use std::path::PathBuf;
 
-pub(in crate::experiments) const F11: Experiment = Experiment {
-    id: "CAU-F11",
-    parts: "",
-    title: "update throughput of CAU by the rate between racks",
-    run: run_f11,
-};
+pub(in crate::experiments) const F11: Experiment = Experiment::new(
+    "CAU-F11",
+    "update throughput of CAU by the rate between racks",
+    run_f11,
+);
 
-pub(in crate::experiments) const F12: Experiment = Experiment {
-    id: "CAU-F12",
-    parts: "",
-    title: "the same on disks that are written through",
-    run: run_f12,
-};
+pub(in crate::experiments) const F12: Experiment = Experiment::new(
+    "CAU-F12",
+    "the same on disks that are written through",
+    run_f12,
+);
 
-pub(in crate::experiments) const F13: Experiment = Experiment {
-    id: "CAU-F13",
-    parts: "",
-    title: "update throughput of CAU by the number of stripes that may wait",
-    run: run_f13,
-};
+pub(in crate::experiments) const F13: Experiment = Experiment::new(
+    "CAU-F13",
+    "update throughput of CAU by the number of stripes that may wait",
+    run_f13,
+);
 
-pub(in crate::experiments) const F14: Experiment = Experiment {
-    id: "CAU-F14",
-    parts: "",
-    title: "update throughput of CAU over four regions",
-    run: run_f14,
-};
+pub(in crate::experiments) const F14: Experiment = Experiment::new(
+    "CAU-F14",
+    "update throughput of CAU over four regions",
+    run_f14,
+);
 
 /// Of the paper's rates to ours: its nodes had processors each, and ours share two.
 const SLOWER: u64 = 25;
@@ -186,23 +182,20 @@ fn run_f13(session: &Session<'_>) -> Result<Report, LabError> {
             .findings
             .push(Finding::number(what, rise, "x", "rises, flat past 10"));
     }
-    report.plots.push(Plot {
-        name: "CAU-F13".to_owned(),
-        title: "Update throughput of CAU by stripes that may wait".to_owned(),
-        x_label: "u_s".to_owned(),
-        y_label: "of the baseline's".to_owned(),
-        chart: Chart::Bars {
-            categories: waiting.iter().map(ToString::to_string).collect(),
-            series: rounds
-                .iter()
-                .zip(&measured)
-                .map(|(round, throughs)| {
-                    let gain = |at: usize| throughs[0].seconds / throughs[at].seconds;
-                    (round.name.clone(), (1..throughs.len()).map(gain).collect())
-                })
-                .collect(),
-        },
-    });
+    report.plots.push(Plot::bars(
+        "CAU-F13",
+        "Update throughput of CAU by stripes that may wait",
+        ["u_s", "of the baseline's"],
+        waiting.iter().map(ToString::to_string).collect(),
+        rounds
+            .iter()
+            .zip(&measured)
+            .map(|(round, throughs)| {
+                let gain = |at: usize| throughs[0].seconds / throughs[at].seconds;
+                (round.name.clone(), (1..throughs.len()).map(gain).collect())
+            })
+            .collect(),
+    ));
     Ok(report)
 }
 

@@ -3,33 +3,27 @@
 
 use crate::error::LabError;
 use crate::experiments::cross_rack::{
-    Counts, Setting, Subject, each, mean_finding, saving_pct, scaled, spread_volumes,
+    COUNTING, Counts, Setting, Subject, mean_finding, saving_pct, scaled, spread_volumes,
 };
 use crate::experiments::{Experiment, Finding, Report, Session, Table};
-use crate::plot::{Chart, Plot};
+use crate::plot::Plot;
 use crate::update_traffic::{Options, SchemeTraffic};
 use gabion_layout::GroupingRule;
 
-pub(in crate::experiments) const F8: Experiment = Experiment {
-    id: "CAU-F8",
-    parts: "",
-    title: "cross-rack update traffic of the baseline, PARIX and CAU",
-    run: run_f8,
-};
+pub(in crate::experiments) const F8: Experiment = Experiment::new(
+    "CAU-F8",
+    "cross-rack update traffic of the baseline, PARIX and CAU",
+    run_f8,
+);
 
-pub(in crate::experiments) const F9: Experiment = Experiment {
-    id: "CAU-F9",
-    parts: "",
-    title: "data-delta, parity-delta and selective commits",
-    run: run_f9,
-};
+pub(in crate::experiments) const F9: Experiment = Experiment::new(
+    "CAU-F9",
+    "data-delta, parity-delta and selective commits",
+    run_f9,
+);
 
-pub(in crate::experiments) const F10: Experiment = Experiment {
-    id: "CAU-F10",
-    parts: "",
-    title: "what data grouping spares",
-    run: run_f10,
-};
+pub(in crate::experiments) const F10: Experiment =
+    Experiment::new("CAU-F10", "what data grouping spares", run_f10);
 
 /// Volumes of the paper's figures.
 const VOLUME_COUNT: usize = 20;
@@ -91,7 +85,7 @@ fn run_f8(session: &Session<'_>) -> Result<Report, LabError> {
         (NARROW, "RS(6,3), 3 racks", 48.4, 51.4),
         (WIDE, "RS(12,4), 4 racks", 60.9, 63.4),
     ] {
-        let counts = each(session, &subjects, |subject| {
+        let counts = session.sweep(COUNTING, &subjects, |subject| {
             subject.count(session, &setting)
         })?;
         let columns = [
@@ -125,16 +119,13 @@ fn run_f8(session: &Session<'_>) -> Result<Report, LabError> {
             };
             (scheme.to_owned(), counts.iter().map(of_parix).collect())
         };
-        report.plots.push(Plot {
-            name: format!("CAU-F8-{}", setting.racks.unwrap_or(0)),
-            title: format!("Cross-rack update traffic, {name}"),
-            x_label: "volume".to_owned(),
-            y_label: "of PARIX".to_owned(),
-            chart: Chart::Bars {
-                categories: names(&subjects),
-                series: ["baseline", "parix", "cau"].map(share).to_vec(),
-            },
-        });
+        report.plots.push(Plot::bars(
+            format!("CAU-F8-{}", setting.racks.unwrap_or(0)),
+            format!("Cross-rack update traffic, {name}"),
+            ["volume", "of PARIX"],
+            names(&subjects),
+            ["baseline", "parix", "cau"].map(share).to_vec(),
+        ));
     }
     Ok(report)
 }
@@ -147,7 +138,7 @@ fn run_f9(session: &Session<'_>) -> Result<Report, LabError> {
         schemes: &SCHEMES,
         ..WIDE
     };
-    let counts = each(session, &subjects, |subject| {
+    let counts = session.sweep(COUNTING, &subjects, |subject| {
         subject.count(session, &setting)
     })?;
     let commit = |counts: &Counts, scheme: &str| counts[scheme].commit.unwrap_or(0);
@@ -177,16 +168,13 @@ fn run_f9(session: &Session<'_>) -> Result<Report, LabError> {
         };
         (scheme.to_owned(), counts.iter().map(share).collect())
     };
-    report.plots.push(Plot {
-        name: "CAU-F9".to_owned(),
-        title: "Commits of RS(12,4) on 4 racks".to_owned(),
-        x_label: "volume".to_owned(),
-        y_label: "of data-delta commits".to_owned(),
-        chart: Chart::Bars {
-            categories: names(&subjects),
-            series: SCHEMES.map(bars).to_vec(),
-        },
-    });
+    report.plots.push(Plot::bars(
+        "CAU-F9",
+        "Commits of RS(12,4) on 4 racks",
+        ["volume", "of data-delta commits"],
+        names(&subjects),
+        SCHEMES.map(bars).to_vec(),
+    ));
     Ok(report)
 }
 
@@ -232,7 +220,7 @@ fn add_commit_shares(
     subjects: &[Subject],
     stripes: [u64; 3],
 ) -> Result<(), LabError> {
-    let shares = each(session, subjects, |subject| {
+    let shares = session.sweep(COUNTING, subjects, |subject| {
         let share = |stripes_max| {
             let traffic = cau_traffic(session, subject, stripes_max, None)?;
             let commit = traffic.commit.unwrap_or(0) as f64;
@@ -268,7 +256,7 @@ fn run_f10(session: &Session<'_>) -> Result<Report, LabError> {
     );
     add_commit_shares(session, &mut report, &subjects, STRIPES.map(|(us, _)| us))?;
     for rule in [GroupingRule::Authors, GroupingRule::Algorithm1] {
-        let savings = each(session, &subjects, |subject| {
+        let savings = session.sweep(COUNTING, &subjects, |subject| {
             let saving = |(stripes, _)| grouping_saving(session, subject, stripes, rule);
             let savings: Result<Vec<f64>, LabError> = STRIPES.into_iter().map(saving).collect();
             savings
@@ -304,16 +292,13 @@ fn run_f10(session: &Session<'_>) -> Result<Report, LabError> {
                 .collect();
             (format!("u_s = {stripes}"), left)
         });
-        report.plots.push(Plot {
-            name: format!("CAU-F10-{rule}"),
-            title: format!("Traffic with data grouping, rule {rule}"),
-            x_label: "volume".to_owned(),
-            y_label: "per cent of the traffic without".to_owned(),
-            chart: Chart::Bars {
-                categories: names(&subjects),
-                series: bars.collect(),
-            },
-        });
+        report.plots.push(Plot::bars(
+            format!("CAU-F10-{rule}"),
+            format!("Traffic with data grouping, rule {rule}"),
+            ["volume", "per cent of the traffic without"],
+            names(&subjects),
+            bars.collect(),
+        ));
     }
     Ok(report)
 }

@@ -4,15 +4,14 @@
 use crate::error::LabError;
 use crate::experiments::{Experiment, Finding, Report, Session, Table};
 use crate::experiments::{TransferSetting, Transfers};
-use crate::plot::{Chart, Plot};
+use crate::plot::Plot;
 use gabion_codec::Code;
 
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
-    id: "COD-F51",
-    parts: "",
-    title: "aggregate throughput against the number of nodes (Figure 5.1)",
+pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment::new(
+    "COD-F51",
+    "aggregate throughput against the number of nodes (Figure 5.1)",
     run,
-};
+);
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -73,34 +72,32 @@ struct Measured {
 fn run(session: &Session<'_>) -> Result<Report, LabError> {
     let sizes = session.scale.pick(QUICK, USUAL, FULL);
     let clusters = session.clusters.ok_or(LabError::NoClusters)?;
-    let count = sizes.nodes.len() * sizes.codes.len();
-    session.progress.begin("clusters", count as u64);
-    let mut all = Vec::new();
-    for &(code, chunk_bytes) in sizes.codes {
-        for &nodes in sizes.nodes {
-            let setting = TransferSetting {
-                directory: session.empty_directory("cluster")?,
-                node_count: nodes,
-                link_bytes_per_s: sizes.link_bytes_per_s,
-                code: code
-                    .parse::<Code>()
-                    .expect("the experiment names codes that there are"),
-                chunk_bytes,
-                client_count: sizes.clients,
-                file_bytes: sizes.file_bytes,
-            };
-            let Transfers { write_s, read_s } = clusters.transfer(&setting)?;
-            let bytes = (u64::from(sizes.clients) * sizes.file_bytes) as f64;
-            let segment = 4 * chunk_bytes / KIB;
-            all.push(Measured {
-                series: format!("{code}, segments of {segment} KiB"),
-                nodes,
-                write: bytes / write_s,
-                read: bytes / read_s,
-            });
-            session.progress.step();
-        }
-    }
+    let points = sizes
+        .codes
+        .iter()
+        .flat_map(|&code| sizes.nodes.iter().map(move |&nodes| (code, nodes)));
+    let all = session.sweep("clusters", points, |((code, chunk_bytes), nodes)| {
+        let setting = TransferSetting {
+            directory: session.empty_directory("cluster")?,
+            node_count: nodes,
+            link_bytes_per_s: sizes.link_bytes_per_s,
+            code: code
+                .parse::<Code>()
+                .expect("the experiment names codes that there are"),
+            chunk_bytes,
+            client_count: sizes.clients,
+            file_bytes: sizes.file_bytes,
+        };
+        let Transfers { write_s, read_s } = clusters.transfer(&setting)?;
+        let bytes = (u64::from(sizes.clients) * sizes.file_bytes) as f64;
+        let segment = 4 * chunk_bytes / KIB;
+        Ok(Measured {
+            series: format!("{code}, segments of {segment} KiB"),
+            nodes,
+            write: bytes / write_s,
+            read: bytes / read_s,
+        })
+    })?;
     Ok(report(&sizes, &all))
 }
 
@@ -224,11 +221,10 @@ fn plot(sizes: &Sizes, all: &[Measured], name: &str, at: usize, get: fn(&Measure
         };
         series.push((bound.to_owned(), sizes.nodes.iter().map(point).collect()));
     }
-    Plot {
-        name: format!("COD-F51-{name}"),
-        title: format!("Aggregate {name} throughput"),
-        x_label: "nodes".to_owned(),
-        y_label: "MB/s".to_owned(),
-        chart: Chart::Lines { series },
-    }
+    Plot::lines(
+        format!("COD-F51-{name}"),
+        format!("Aggregate {name} throughput"),
+        ["nodes", "MB/s"],
+        series,
+    )
 }

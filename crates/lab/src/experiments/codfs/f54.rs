@@ -3,15 +3,14 @@
 use super::replay_run::{self, Replayed, Shown};
 use super::{cache_run, update_run};
 use crate::error::LabError;
-use crate::experiments::{Experiment, Finding, Report, Session};
+use crate::experiments::{Experiment, Finding, Report, Session, mean};
 use gabion_layout::UpdateScheme;
 
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
-    id: "COD-F54",
-    parts: "",
-    title: "writes a second on ten MSR Cambridge volumes (Figure 5.4)",
+pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment::new(
+    "COD-F54",
+    "writes a second on ten MSR Cambridge volumes (Figure 5.4)",
     run,
-};
+);
 
 const SHOWN: Shown = Shown {
     id: EXPERIMENT.id,
@@ -23,19 +22,11 @@ const SHOWN: Shown = Shown {
 
 fn run(session: &Session<'_>) -> Result<Report, LabError> {
     let all = replay_run::run(session, false)?;
-    let mut report = Report {
-        setting: replay_run::setting(),
-        scaled: replay_run::scaled(session, &all),
-        notes: update_run::notes(),
-        ..Report::default()
-    };
+    let mut report = replay_run::begun(session, &all);
     for (place, at) in update_run::PLACES {
         report.tables.push(SHOWN.table(&all, place, at));
-        let gains: Vec<f64> = all
-            .iter()
-            .map(|(_, replayed)| SHOWN.gain(replayed, at))
-            .collect();
-        let mean = gains.iter().sum::<f64>() / gains.len().max(1) as f64;
+        let gains = SHOWN.gains(&all, at);
+        let mean = mean(&gains);
         let what = format!("PLR over FO on average, {place}");
         let finding = Finding::number(what, 100.0 * (mean - 1.0), " %", "+63.1 %");
         report

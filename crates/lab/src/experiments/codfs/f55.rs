@@ -7,12 +7,11 @@ use crate::error::LabError;
 use crate::experiments::{Experiment, Finding, Report, Session};
 use gabion_layout::UpdateScheme;
 
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
-    id: "COD-F55",
-    parts: "",
-    title: "recovery after ten MSR Cambridge volumes (Figure 5.5)",
+pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment::new(
+    "COD-F55",
+    "recovery after ten MSR Cambridge volumes (Figure 5.5)",
     run,
-};
+);
 
 const SHOWN: Shown = Shown {
     id: EXPERIMENT.id,
@@ -24,21 +23,13 @@ const SHOWN: Shown = Shown {
 
 fn run(session: &Session<'_>) -> Result<Report, LabError> {
     let all = replay_run::run(session, true)?;
-    let mut report = Report {
-        setting: replay_run::setting(),
-        scaled: replay_run::scaled(session, &all),
-        notes: update_run::notes(),
-        ..Report::default()
-    };
+    let mut report = replay_run::begun(session, &all);
     report.setting.push(
         "then two nodes fail, and what they held is rebuilt on others, with cold caches".to_owned(),
     );
     for (place, at) in update_run::PLACES {
         report.tables.push(SHOWN.table(&all, place, at));
-        let gains: Vec<f64> = all
-            .iter()
-            .map(|(_, replayed)| SHOWN.gain(replayed, at))
-            .collect();
+        let gains = SHOWN.gains(&all, at);
         let why = if place == "disk" {
             update_run::DISK_DIFFERS
         } else {

@@ -4,14 +4,13 @@
 use super::reserve_run::{self, Outcome};
 use crate::error::LabError;
 use crate::experiments::{Cell, Experiment, Finding, Report, Session, Table};
-use crate::plot::{Chart, Plot};
+use crate::plot::Plot;
 
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
-    id: "COD-F56",
-    parts: "",
-    title: "overhead of reserved space by shrink strategy, 41 days (Figure 5.6)",
+pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment::new(
+    "COD-F56",
+    "overhead of reserved space by shrink strategy, 41 days (Figure 5.6)",
     run,
-};
+);
 
 /// The thesis's overheads at the end, by strategy, and how far ours may be from them.
 const THESIS: [(&str, f64, f64); 5] = [
@@ -79,13 +78,10 @@ fn plot(outcomes: &[Outcome]) -> Plot {
         let points = overheads.map(|(at, period)| ((at + 1) as f64 / 2.0, period.overhead));
         (outcome.name.to_owned(), points.collect())
     };
-    Plot {
-        name: "COD-F56".to_owned(),
-        title: "Overhead of reserved space".to_owned(),
-        x_label: "day".to_owned(),
-        y_label: "reserved over data and parity bytes".to_owned(),
-        chart: Chart::Lines {
-            series: outcomes.iter().map(line).collect(),
-        },
-    }
+    Plot::lines(
+        "COD-F56",
+        "Overhead of reserved space",
+        ["day", "reserved over data and parity bytes"],
+        outcomes.iter().map(line).collect(),
+    )
 }

@@ -4,14 +4,13 @@
 use super::reserve_run::{self, Outcome, Period};
 use crate::error::LabError;
 use crate::experiments::{Experiment, Finding, Report, Session, Table};
-use crate::plot::{Chart, Plot};
+use crate::plot::Plot;
 
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
-    id: "COD-F57",
-    parts: "",
-    title: "merges per 1,000 writes by shrink strategy, 41 days (Figure 5.7)",
+pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment::new(
+    "COD-F57",
+    "merges per 1,000 writes by shrink strategy, 41 days (Figure 5.7)",
     run,
-};
+);
 
 /// The thesis: under 1 % of writes stalled, whatever the strategy.
 const MERGES_MAX: f64 = 10.0;
@@ -84,13 +83,10 @@ fn plot(outcomes: &[Outcome]) -> Plot {
             .map(|(at, merges)| (at as f64 + 1.0, merges));
         (outcome.name.to_owned(), points.collect())
     };
-    Plot {
-        name: "COD-F57".to_owned(),
-        title: "Writes that wait for a merge".to_owned(),
-        x_label: "day".to_owned(),
-        y_label: "merges per 1,000 writes".to_owned(),
-        chart: Chart::Lines {
-            series: outcomes.iter().map(line).collect(),
-        },
-    }
+    Plot::lines(
+        "COD-F57",
+        "Writes that wait for a merge",
+        ["day", "merges per 1,000 writes"],
+        outcomes.iter().map(line).collect(),
+    )
 }

@@ -1,11 +1,11 @@
 //! What COD-F54 and COD-F55 share: the first writes of ten MSR Cambridge volumes replayed as fast as
 //! possible under each update scheme (`CodFS` thesis, section 5.3.1).
 
-use super::cache_run;
 use super::update_run::{Bench, MIB, Phase, Update};
+use super::{cache_run, update_run};
 use crate::error::LabError;
-use crate::experiments::{Scale, Session, Table};
-use crate::plot::{Chart, Plot};
+use crate::experiments::{Report, Scale, Session, Table};
+use crate::plot::Plot;
 use crate::trace::{Request, RequestKind};
 use crate::workload::{self, Workload};
 use gabion_layout::UpdateScheme;
@@ -68,12 +68,20 @@ pub(super) struct Shown {
 
 impl Shown {
     /// How many times the other scheme's rate PLR has.
-    pub(super) fn gain(&self, replayed: &[Replayed], at: usize) -> f64 {
+    fn gain(&self, replayed: &[Replayed], at: usize) -> f64 {
         let of = |scheme| {
             let found = replayed.iter().find(|one| one.scheme == scheme);
             found.map_or(0.0, |one| (self.rate)(one)[at])
         };
         of(UpdateScheme::Plr) / of(self.over)
+    }
+
+    /// The factor of each volume.
+    pub(super) fn gains(&self, all: &[(Source, Vec<Replayed>)], at: usize) -> Vec<f64> {
+        let volumes = all.iter();
+        volumes
+            .map(|(_, replayed)| self.gain(replayed, at))
+            .collect()
     }
 
     pub(super) fn table(&self, all: &[(Source, Vec<Replayed>)], place: &str, at: usize) -> Table {
@@ -96,23 +104,19 @@ impl Shown {
                 .map(|(_, replayed)| (self.rate)(&replayed[number])[at]);
             (scheme.to_string(), values.collect())
         };
-        Plot {
-            name: format!("{}-{place}", self.id),
-            title: format!("{}, {place}", self.titles[1]),
-            x_label: "volume".to_owned(),
-            y_label: self.unit.to_owned(),
-            chart: Chart::Bars {
-                categories: all
-                    .iter()
-                    .map(|(source, _)| source.volume.to_owned())
-                    .collect(),
-                series: UpdateScheme::BY_DELTA
-                    .into_iter()
-                    .enumerate()
-                    .map(series)
-                    .collect(),
-            },
-        }
+        Plot::bars(
+            format!("{}-{place}", self.id),
+            format!("{}, {place}", self.titles[1]),
+            ["volume", self.unit],
+            all.iter()
+                .map(|(source, _)| source.volume.to_owned())
+                .collect(),
+            UpdateScheme::BY_DELTA
+                .into_iter()
+                .enumerate()
+                .map(series)
+                .collect(),
+        )
     }
 }
 
@@ -257,7 +261,7 @@ fn on_stripes(requests: &[Request], stripe_bytes: u64) -> (Vec<Update>, u64) {
 }
 
 /// What both experiments run.
-pub(super) fn setting() -> Vec<String> {
+fn setting() -> Vec<String> {
     vec![
         "RDP with 4 data and 2 parity chunks, 10 nodes, 10 clients, reserved space of one chunk; writes \
          as fast as possible, those that go on where the one before ended joined into one"
@@ -267,7 +271,7 @@ pub(super) fn setting() -> Vec<String> {
 }
 
 /// What of it is not as in the thesis.
-pub(super) fn scaled(session: &Session<'_>, all: &[(Source, Vec<Replayed>)]) -> Vec<String> {
+fn scaled(session: &Session<'_>, all: &[(Source, Vec<Replayed>)]) -> Vec<String> {
     let (_, writes, chunk_bytes) = size(session.scale);
     let traces = all.iter().filter(|(source, _)| source.is_trace).count();
     let mut scaled = vec![format!(
@@ -282,6 +286,16 @@ pub(super) fn scaled(session: &Session<'_>, all: &[(Source, Vec<Replayed>)]) -> 
         session.seed
     ));
     scaled
+}
+
+/// A report without figures.
+pub(super) fn begun(session: &Session<'_>, all: &[(Source, Vec<Replayed>)]) -> Report {
+    Report {
+        setting: setting(),
+        scaled: scaled(session, all),
+        notes: update_run::notes(),
+        ..Report::default()
+    }
 }
 
 #[cfg(test)]

@@ -4,18 +4,17 @@
 
 use crate::error::LabError;
 use crate::experiments::{Cell, Experiment, Finding, Report, Scale, Session, Table};
-use crate::plot::{Chart, Plot};
+use crate::plot::Plot;
 use crate::stats::Stats;
 use crate::workload::{VOLUMES, Volume, Workload};
 use std::convert::Infallible;
 use std::num::NonZeroU64;
 
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
-    id: "COD-T32",
-    parts: "",
-    title: "properties of the MSR Cambridge volumes (Table 3.2)",
+pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment::new(
+    "COD-T32",
+    "properties of the MSR Cambridge volumes (Table 3.2)",
     run,
-};
+);
 
 /// How far a workload's shares may be from the table's, in percentage points.
 const SHARE_TOLERANCE: f64 = 0.5;
@@ -33,12 +32,9 @@ struct Row {
 fn run(session: &Session<'_>) -> Result<Report, LabError> {
     let writes_max = session.scale.pick(5_000, 100_000, u64::MAX);
     let count = session.scale.pick(12, VOLUMES.len(), VOLUMES.len());
-    session.progress.begin("counting volumes", count as u64);
-    let mut rows = Vec::new();
-    for volume in &VOLUMES[..count] {
-        rows.push(row(session, volume, writes_max)?);
-        session.progress.step();
-    }
+    let rows = session.sweep("counting volumes", &VOLUMES[..count], |volume| {
+        row(session, volume, writes_max)
+    })?;
     Ok(report(session, &rows))
 }
 
@@ -190,24 +186,21 @@ fn plot(rows: &[Row]) -> Plot {
         points.collect()
     };
     let line = |name: &str, value| (name.to_owned(), points(value));
-    Plot {
-        name: "COD-T32".to_owned(),
-        title: "Updates in the MSR Cambridge volumes".to_owned(),
-        x_label: "volume, by number of writes".to_owned(),
-        y_label: "per cent".to_owned(),
-        chart: Chart::Lines {
-            series: vec![
-                line("update writes", |row| row.stats.update_writes_pct()),
-                line("update writes, thesis", |row| {
-                    row.volume.target.update_writes_pct
-                }),
-                line("updated working set", |row| {
-                    row.stats.updated_working_set_pct()
-                }),
-                line("updated working set, thesis", |row| {
-                    row.volume.target.updated_working_set_pct
-                }),
-            ],
-        },
-    }
+    Plot::lines(
+        "COD-T32",
+        "Updates in the MSR Cambridge volumes",
+        ["volume, by number of writes", "per cent"],
+        vec![
+            line("update writes", |row| row.stats.update_writes_pct()),
+            line("update writes, thesis", |row| {
+                row.volume.target.update_writes_pct
+            }),
+            line("updated working set", |row| {
+                row.stats.updated_working_set_pct()
+            }),
+            line("updated working set, thesis", |row| {
+                row.volume.target.updated_working_set_pct
+            }),
+        ],
+    )
 }

@@ -4,15 +4,14 @@
 use super::update_run::{self, Bench, MIB};
 use crate::error::LabError;
 use crate::experiments::{Experiment, Finding, Report, Session, Table};
-use crate::plot::{Chart, Plot};
+use crate::plot::Plot;
 use gabion_layout::UpdateScheme;
 
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
-    id: "COD-T51",
-    parts: "",
-    title: "fragments per chunk after random writes, by FIEMAP (Table 5.1)",
+pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment::new(
+    "COD-T51",
+    "fragments per chunk after random writes, by FIEMAP (Table 5.1)",
     run,
-};
+);
 
 /// The thesis's averages for data and parity chunks.
 const THESIS: [(UpdateScheme, [f64; 2]); 4] = [
@@ -84,14 +83,11 @@ fn plot(all: &[(UpdateScheme, [f64; 2])]) -> Plot {
         let values = all.iter().map(|(_, found)| found[at]);
         (name.to_owned(), values.collect())
     };
-    Plot {
-        name: "COD-T51".to_owned(),
-        title: "Fragments of a chunk after random writes".to_owned(),
-        x_label: "update scheme".to_owned(),
-        y_label: "fragments per chunk".to_owned(),
-        chart: Chart::Bars {
-            categories: all.iter().map(|(scheme, _)| scheme.to_string()).collect(),
-            series: vec![series("data chunks", 0), series("parity chunks", 1)],
-        },
-    }
+    Plot::bars(
+        "COD-T51",
+        "Fragments of a chunk after random writes",
+        ["update scheme", "fragments per chunk"],
+        all.iter().map(|(scheme, _)| scheme.to_string()).collect(),
+        vec![series("data chunks", 0), series("parity chunks", 1)],
+    )
 }

@@ -9,7 +9,7 @@
 use crate::disk_model::{DiskModel, Drive, ST1000DM003};
 use crate::error::LabError;
 use crate::experiments::{Scale, Session};
-use crate::plot::{Chart, Plot};
+use crate::plot::Plot;
 use crate::storage::{IoCount, Shape, Storage, replay};
 use gabion_layout::{ByteRange, ChunkIndex, NodeId, UpdateScheme};
 use gabion_store::{Options, StoreCounts};
@@ -301,16 +301,13 @@ pub(super) fn bars(
         let values = rows.iter().map(|(_, rates)| rates[at]);
         (place.to_owned(), values.collect())
     });
-    Plot {
-        name: name.to_owned(),
-        title: title.to_owned(),
-        x_label: x_label.to_owned(),
-        y_label: y_label.to_owned(),
-        chart: Chart::Bars {
-            categories: rows.into_iter().map(|(category, _)| category).collect(),
-            series: series.into(),
-        },
-    }
+    Plot::bars(
+        name,
+        title,
+        [x_label, y_label],
+        rows.into_iter().map(|(category, _)| category).collect(),
+        series.into(),
+    )
 }
 
 /// How to read the model and the measurement, for every experiment that uses both.

@@ -3,7 +3,7 @@
 
 pub(super) mod testbed;
 
-use super::{Finding, Session};
+use super::{Finding, Session, mean};
 use crate::error::LabError;
 use crate::trace::Request;
 use crate::update_traffic::{self, Options, Question, SchemeTraffic};
@@ -14,6 +14,9 @@ use std::num::NonZeroU64;
 /// How far a share may be from the paper's, in percentage points, to be called near: the volumes are
 /// stand-ins, and the papers place stripes at random.
 const NEAR_POINTS: f64 = 10.0;
+
+/// What a sweep over volumes does.
+pub(super) const COUNTING: &str = "counting volumes";
 
 type Requests = Box<dyn Iterator<Item = Result<Request, LabError>>>;
 
@@ -152,7 +155,7 @@ pub(super) fn saving_pct(ours: u64, other: u64) -> f64 {
 
 /// The mean of savings, beside the paper's.
 pub(super) fn mean_finding(what: impl Into<String>, savings: &[f64], paper_pct: f64) -> Finding {
-    let mean = savings.iter().sum::<f64>() / savings.len().max(1) as f64;
+    let mean = mean(savings);
     let near = (mean - paper_pct).abs() <= NEAR_POINTS;
     let finding = Finding::number(what, mean, " %", format!("{paper_pct:.1} %"));
     let finding = finding.reached(near);
@@ -164,21 +167,4 @@ pub(super) fn mean_finding(what: impl Into<String>, savings: &[f64], paper_pct: 
              written again, are not calibrated, and they decide what can be brought together",
         )
     }
-}
-
-/// Runs a step of an experiment for each subject, and shows how far it is.
-pub(super) fn each<T>(
-    session: &Session<'_>,
-    subjects: &[Subject],
-    mut step: impl FnMut(&Subject) -> Result<T, LabError>,
-) -> Result<Vec<T>, LabError> {
-    session
-        .progress
-        .begin("counting volumes", subjects.len() as u64);
-    let mut results = Vec::with_capacity(subjects.len());
-    for subject in subjects {
-        results.push(step(subject)?);
-        session.progress.step();
-    }
-    Ok(results)
 }

@@ -6,8 +6,10 @@
 
 use super::Subject;
 use crate::error::LabError;
-use crate::experiments::{Finding, Overwrite, Report, Session, Table, TestbedSetting, Throughput};
-use crate::plot::{Chart, Plot};
+use crate::experiments::{
+    Finding, Overwrite, Report, Session, Table, TestbedSetting, Throughput, mean,
+};
+use crate::plot::Plot;
 use crate::trace::{Request, RequestKind};
 use crate::workload::{self, Volume};
 use gabion_layout::{AppendSpec, ByteRange, UpdateScheme};
@@ -69,11 +71,7 @@ pub(in crate::experiments) fn race(
         "committing at the end, %",
     ];
     let mut table = Table::new("First updates", &columns);
-    session
-        .progress
-        .begin("updating on testbeds", rounds.len() as u64);
-    let mut measured = Vec::new();
-    for round in rounds {
+    let measured = session.sweep("updating on testbeds", rounds, |round| {
         let updates = round.updates(session)?;
         let setting = TestbedSetting {
             directory: session.empty_directory("testbed")?,
@@ -98,9 +96,8 @@ pub(in crate::experiments) fn race(
                 (100.0 * through.commit_seconds / through.seconds).into(),
             ]);
         }
-        measured.push(throughs);
-        session.progress.step();
-    }
+        Ok(throughs)
+    })?;
     report.tables.push(table);
     Ok(measured)
 }
@@ -117,7 +114,7 @@ pub(in crate::experiments) fn gains(
 
 /// A mean of gains beside the paper's.
 pub(in crate::experiments) fn mean_finding(what: &str, gains: &[f64], paper: f64) -> Finding {
-    let mean = gains.iter().sum::<f64>() / gains.len().max(1) as f64;
+    let mean = mean(gains);
     let finding = Finding::number(what, mean, "x", format!("{paper:.2}x"));
     finding.reached(mean >= NEAR * paper)
 }
@@ -134,16 +131,13 @@ pub(in crate::experiments) fn plot(
         let name = contender.name.clone();
         (name, gains(measured, at, 0))
     };
-    Plot {
-        name: id.to_owned(),
-        title: title.to_owned(),
-        x_label: "cluster".to_owned(),
-        y_label: "update throughput, of the baseline's".to_owned(),
-        chart: Chart::Bars {
-            categories: rounds.iter().map(|round| round.name.clone()).collect(),
-            series: contenders.iter().enumerate().skip(1).map(bars).collect(),
-        },
-    }
+    Plot::bars(
+        id,
+        title,
+        ["cluster", "update throughput, of the baseline's"],
+        rounds.iter().map(|round| round.name.clone()).collect(),
+        contenders.iter().enumerate().skip(1).map(bars).collect(),
+    )
 }
 
 /// What stands in for the volumes of which there is no trace.

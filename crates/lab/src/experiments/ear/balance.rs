@@ -1,10 +1,10 @@
 //! EAR-C1 and EAR-C2: encoding-aware replication spreads replicas and reads over racks as evenly as random
 //! replication does (EAR, section V-C, figures 14 and 15).
 
-use super::{RACKS, mean, on_all_processors, racks, rules};
+use super::{RACKS, on_all_processors, racks, rules};
 use crate::error::LabError;
-use crate::experiments::{Experiment, Finding, Report, Session, Table};
-use crate::plot::{Chart, Plot};
+use crate::experiments::{Experiment, Finding, Report, Session, Table, mean};
+use crate::plot::Plot;
 use gabion_layout::NodeId;
 use gabion_planner::PlanError;
 use gabion_planner::placement::{EncodingAware, RackTable, ReplicaSpread, random_replication};
@@ -12,19 +12,11 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeSet;
 
-pub(in crate::experiments) const C1: Experiment = Experiment {
-    id: "EAR-C1",
-    parts: "",
-    title: "share of replicas in each rack",
-    run: run_c1,
-};
+pub(in crate::experiments) const C1: Experiment =
+    Experiment::new("EAR-C1", "share of replicas in each rack", run_c1);
 
-pub(in crate::experiments) const C2: Experiment = Experiment {
-    id: "EAR-C2",
-    parts: "",
-    title: "read hotness against file size",
-    run: run_c2,
-};
+pub(in crate::experiments) const C2: Experiment =
+    Experiment::new("EAR-C2", "read hotness against file size", run_c2);
 
 /// Blocks of experiment C1.
 const BLOCKS: usize = 1000;
@@ -133,15 +125,12 @@ fn run_c1(session: &Session<'_>) -> Result<Report, LabError> {
         findings,
         tables: vec![rows],
         notes: vec![],
-        plots: vec![Plot {
-            name: "EAR-C1".to_owned(),
-            title: "Replicas in each rack".to_owned(),
-            x_label: "rank of the rack".to_owned(),
-            y_label: "% of all replicas".to_owned(),
-            chart: Chart::Lines {
-                series: series(&shares, &(1..=20).map(f64::from).collect::<Vec<_>>()),
-            },
-        }],
+        plots: vec![Plot::lines(
+            "EAR-C1",
+            "Replicas in each rack",
+            ["rank of the rack", "% of all replicas"],
+            series(&shares, &(1..=20).map(f64::from).collect::<Vec<_>>()),
+        )],
     })
 }
 
@@ -205,14 +194,11 @@ fn run_c2(session: &Session<'_>) -> Result<Report, LabError> {
         findings: vec![finding.reached(apart < near_pct)],
         tables: vec![rows],
         notes: vec!["a read of a block goes to each rack with a replica of it alike".to_owned()],
-        plots: vec![Plot {
-            name: "EAR-C2".to_owned(),
-            title: "Reads of the hottest rack".to_owned(),
-            x_label: "blocks of the file, logarithm to base 10".to_owned(),
-            y_label: "% of all reads".to_owned(),
-            chart: Chart::Lines {
-                series: series(&hotness, &logarithms),
-            },
-        }],
+        plots: vec![Plot::lines(
+            "EAR-C2",
+            "Reads of the hottest rack",
+            ["blocks of the file, logarithm to base 10", "% of all reads"],
+            series(&hotness, &logarithms),
+        )],
     })
 }

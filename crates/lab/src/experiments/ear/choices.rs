@@ -1,10 +1,9 @@
 //! Choices that the paper leaves open in figure 13's simulations, and their effect on the gains:
 //! one varied at a time, and the places of replicas beyond the third (EAR, experiment B.2).
 
-use super::mean;
 use super::sides::{Average, Sides, run_points};
 use crate::error::LabError;
-use crate::experiments::{Finding, Session, Table};
+use crate::experiments::{Finding, Session, Table, mean};
 use crate::flow::{EncoderSeat, Execution, Layout, Sharing};
 use gabion_planner::placement::{ParityPlaces, RackLimit, ReplicaSpread};
 

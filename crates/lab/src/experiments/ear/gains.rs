@@ -2,10 +2,9 @@
 //! link bandwidth, write rate, rack failures tolerated, and replicas (EAR, figure 13, experiment B.2).
 
 use super::choices::{is_near, open_choices, replica_readings};
-use super::mean;
 use super::sides::{Gains, Sides, run_points};
 use crate::error::LabError;
-use crate::experiments::{Experiment, Finding, Report, Session, Table};
+use crate::experiments::{Experiment, Finding, Report, Session, Table, mean};
 use crate::flow::Layout;
 use crate::plot::{Chart, Plot};
 use gabion_planner::placement::ParityPlaces;
@@ -270,21 +269,22 @@ fn notes(gains: &[Gains]) -> Vec<String> {
 }
 
 fn plots(id: &str, part: &Part, values: &[f64], gains: &[Gains]) -> Vec<Plot> {
-    let plot = |name: &str, title: &str, pct: &dyn Fn(&Gains) -> &Vec<f64>| Plot {
-        name: format!("{id}-{name}"),
-        title: format!("{title} of EAR over random replication"),
-        x_label: part.axis.to_owned(),
-        y_label: "throughput, random replication = 1".to_owned(),
-        chart: Chart::Boxes {
-            samples: values
-                .iter()
-                .zip(gains)
-                .map(|(value, gains)| {
-                    let normalised = pct(gains).iter().map(|pct| 1.0 + pct / 100.0);
-                    (value.to_string(), normalised.collect())
-                })
-                .collect(),
-        },
+    let plot = |name: &str, title: &str, pct: &dyn Fn(&Gains) -> &Vec<f64>| {
+        Plot::new(
+            format!("{id}-{name}"),
+            format!("{title} of EAR over random replication"),
+            [part.axis, "throughput, random replication = 1"],
+            Chart::Boxes {
+                samples: values
+                    .iter()
+                    .zip(gains)
+                    .map(|(value, gains)| {
+                        let normalised = pct(gains).iter().map(|pct| 1.0 + pct / 100.0);
+                        (value.to_string(), normalised.collect())
+                    })
+                    .collect(),
+            },
+        )
     };
     vec![
         plot("encode", "Encode throughput", &|gains| &gains.encode_pct),

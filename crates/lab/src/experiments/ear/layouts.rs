@@ -5,7 +5,7 @@
 use super::{NODES_PER_RACK, RACKS, racks, rules};
 use crate::error::LabError;
 use crate::experiments::{Experiment, Finding, Report, Session, Table};
-use crate::plot::{Chart, Plot};
+use crate::plot::Plot;
 use gabion_codec::Code;
 use gabion_layout::{Geometry, NodeId, StripeId, Topology};
 use gabion_plan::{Cost, Plan};
@@ -18,12 +18,11 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
 
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
-    id: "EAR-LAYOUTS",
-    parts: "",
-    title: "draws, broken rack limits, and chunks across racks",
+pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment::new(
+    "EAR-LAYOUTS",
+    "draws, broken rack limits, and chunks across racks",
     run,
-};
+);
 
 /// Rack limits, the paper's `c`.
 const PER_RACK: [usize; 3] = [1, 2, 4];
@@ -138,13 +137,12 @@ fn draws_plot(draws: &[Vec<f64>]) -> Plot {
         .collect();
     let bounds: Vec<f64> = (0..10).map(|block| bound(block, 1)).collect();
     series.push(("bound, c = 1".to_owned(), points(&bounds)));
-    Plot {
-        name: "EAR-LAYOUTS-draws".to_owned(),
-        title: "Draws until a layout is accepted".to_owned(),
-        x_label: "block of the stripe".to_owned(),
-        y_label: "draws".to_owned(),
-        chart: Chart::Lines { series },
-    }
+    Plot::lines(
+        "EAR-LAYOUTS-draws",
+        "Draws until a layout is accepted",
+        ["block of the stripe", "draws"],
+        series,
+    )
 }
 
 fn any_replicas(table: &RackTable, rng: &mut ChaCha8Rng) -> Result<Vec<Vec<NodeId>>, PlanError> {

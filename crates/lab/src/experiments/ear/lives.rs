@@ -3,7 +3,7 @@
 
 use crate::experiments::{Experiment, Finding, Report, Session, Table};
 use crate::mttdl::StripeLife;
-use crate::plot::{Chart, Plot};
+use crate::plot::Plot;
 use crate::reliability::life_hours;
 use gabion_layout::RackId;
 use gabion_planner::repair::fewest_crossing_chunks;
@@ -117,18 +117,15 @@ fn finding(years: &[f64]) -> Finding {
 
 fn plot(layouts: &[Layout], years: &[f64]) -> Plot {
     let logarithms = years.iter().map(|years| years.log10().max(0.0));
-    Plot {
-        name: "EAR-LIVES".to_owned(),
-        title: "Mean time to data loss by layout".to_owned(),
-        x_label: "layout, as in the table".to_owned(),
-        y_label: "years, logarithm to base 10".to_owned(),
-        chart: Chart::Bars {
-            categories: (1..=layouts.len())
-                .map(|number| number.to_string())
-                .collect(),
-            series: vec![("MTTDL".to_owned(), logarithms.collect())],
-        },
-    }
+    Plot::bars(
+        "EAR-LIVES",
+        "Mean time to data loss by layout",
+        ["layout, as in the table", "years, logarithm to base 10"],
+        (1..=layouts.len())
+            .map(|number| number.to_string())
+            .collect(),
+        vec![("MTTDL".to_owned(), logarithms.collect())],
+    )
 }
 
 fn run(session: &Session<'_>) -> Report {

@@ -70,7 +70,3 @@ fn on_all_processors<T: Send>(count: usize, task: impl Fn(usize) -> T + Sync) ->
     results.sort_unstable_by_key(|(at, _)| *at);
     results.into_iter().map(|(_, result)| result).collect()
 }
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
-}

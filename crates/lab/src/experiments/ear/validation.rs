@@ -3,24 +3,22 @@
 //! plans that the cluster carried out (EAR, experiment B.1).
 
 use super::bench::{EncodeBench, EncodeTime, EncodeTrial, Encodings};
-use super::mean;
 use super::model::{Model, Modelled};
 use crate::error::LabError;
-use crate::experiments::{Cell, Experiment, Finding, Report, Session, Table};
+use crate::experiments::{Cell, Experiment, Finding, Report, Session, Table, mean};
 use crate::flow::exponential;
-use crate::plot::{Chart, Plot};
+use crate::plot::Plot;
 use gabion_codec::Code;
 use gabion_layout::ReplicaPlacement;
 use gabion_planner::PlanError;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
-    id: "EAR-B1",
-    parts: "",
-    title: "the model of links against encodings on a testbed",
+pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment::new(
+    "EAR-B1",
+    "the model of links against encodings on a testbed",
     run,
-};
+);
 
 /// How far the model may be from the testbed, in per cent.
 const NEAR_PCT: f64 = 10.0;
@@ -89,22 +87,18 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
         vec![(true, 3), (false, 1)],
         vec![(true, 6), (false, 3)],
     );
-    let progress = &session.progress;
-    progress.begin("encoding on testbeds", benches.len() as u64);
-    let mut sets = Vec::with_capacity(benches.len());
-    for (is_fair, round_count) in benches {
+    let sets = session.sweep("encoding on testbeds", benches, |(is_fair, round_count)| {
         let bench = bench(session, is_fair, round_count)?;
         let encodings = clusters.encodings(&bench)?;
         let model = Model::new(&bench, &encodings)?;
         let modelled = encodings.trials.iter().map(|time| model.run(time));
         let modelled = modelled.collect::<Result<_, _>>()?;
-        sets.push(Set {
+        Ok(Set {
             bench,
             encodings,
             modelled,
-        });
-        progress.step();
-    }
+        })
+    })?;
     let mut rows = Vec::new();
     for set in &sets {
         rows.extend(set.rows()?);
@@ -338,21 +332,18 @@ fn plot(rows: &[Row]) -> Plot {
             .map(|row| row.write_mb_per_s.map_or(0.0, |pair| pair[side]))
             .collect()
     };
-    Plot {
-        name: EXPERIMENT.id.to_owned(),
-        title: "Encoding and writing on the testbed and in the model".to_owned(),
-        x_label: "placement".to_owned(),
-        y_label: "MB/s".to_owned(),
-        chart: Chart::Bars {
-            categories: rows.iter().map(Row::name).collect(),
-            series: vec![
-                ("encoding, testbed".to_owned(), encoding(0)),
-                ("encoding, model".to_owned(), encoding(1)),
-                ("a put, testbed".to_owned(), writing(0)),
-                ("a put, model".to_owned(), writing(1)),
-            ],
-        },
-    }
+    Plot::bars(
+        EXPERIMENT.id,
+        "Encoding and writing on the testbed and in the model",
+        ["placement", "MB/s"],
+        rows.iter().map(Row::name).collect(),
+        vec![
+            ("encoding, testbed".to_owned(), encoding(0)),
+            ("encoding, model".to_owned(), encoding(1)),
+            ("a put, testbed".to_owned(), writing(0)),
+            ("a put, model".to_owned(), writing(1)),
+        ],
+    )
 }
 
 fn scaled(session: &Session<'_>) -> Vec<String> {

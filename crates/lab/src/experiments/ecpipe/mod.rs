@@ -20,7 +20,7 @@ pub(super) use single::{F8A, F8B, F8C, F8D, F8F, F8I};
 
 use super::{Finding, Report, Session, Table};
 use crate::error::LabError;
-use crate::plot::{Chart, Plot};
+use crate::plot::Plot;
 use gabion_plan::StepOrder;
 use gabion_planner::repair::Scheme;
 use std::path::PathBuf;
@@ -176,14 +176,11 @@ impl Figure {
         benches: Vec<(String, RepairBench)>,
     ) -> Result<Self, LabError> {
         let clusters = session.clusters.ok_or(LabError::NoClusters)?;
-        session.progress.begin("testbeds", benches.len() as u64);
-        let mut all = Vec::with_capacity(benches.len());
-        for (x, mut bench) in benches {
+        let all = session.sweep("testbeds", benches, |(x, mut bench)| {
             bench.directory = session.empty_directory("bench")?;
             let times = clusters.repairs(&bench)?;
-            all.push(Measured { x, times });
-            session.progress.step();
-        }
+            Ok(Measured { x, times })
+        })?;
         Ok(Self { all })
     }
 
@@ -275,15 +272,12 @@ impl Figure {
             let heights = places.map(|at| self.seconds(&at.x, trial).unwrap_or(0.0));
             (trial.to_owned(), heights.collect())
         };
-        Plot {
-            name: name.to_owned(),
-            title: title.to_owned(),
-            x_label: x_label.to_owned(),
-            y_label: "seconds".to_owned(),
-            chart: Chart::Bars {
-                categories: self.all.iter().map(|at| at.x.clone()).collect(),
-                series: names.iter().map(bars).collect(),
-            },
-        }
+        Plot::bars(
+            name,
+            title,
+            [x_label, "seconds"],
+            self.all.iter().map(|at| at.x.clone()).collect(),
+            names.iter().map(bars).collect(),
+        )
     }
 }

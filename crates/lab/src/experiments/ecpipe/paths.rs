@@ -1,20 +1,19 @@
 //! ECP-A2: how long the search for a weighted path takes, and that it is exact (`ECPipe` section 4.3).
 
-use super::super::{Experiment, Finding, Report, Session, Table};
 use super::bench::random_weights;
 use crate::error::LabError;
+use crate::experiments::{Experiment, Finding, Report, Session, Table, mean};
 use crate::plot::{Chart, Plot};
 use gabion_layout::NodeId;
 use gabion_planner::PlanError;
 use gabion_planner::repair::{LinkWeights, weighted_path, weighted_path_by_extension};
 use std::time::Instant;
 
-pub(in crate::experiments) const A2: Experiment = Experiment {
-    id: "ECP-A2",
-    parts: "",
-    title: "search for weighted paths: time and exactness (section 4.3)",
+pub(in crate::experiments) const A2: Experiment = Experiment::new(
+    "ECP-A2",
+    "search for weighted paths: time and exactness (section 4.3)",
     run,
-};
+);
 
 /// One code's searches.
 struct Searched {
@@ -31,12 +30,7 @@ struct Searched {
 fn run(session: &Session<'_>) -> Result<Report, LabError> {
     let rounds = session.scale.pick(50, 1000, 1000);
     let codes = [(9, 6), (10, 6), (14, 10), (16, 12), (20, 16)];
-    session.progress.begin("codes", codes.len() as u64);
-    let mut all = Vec::new();
-    for (n, k) in codes {
-        all.push(search(n, k, rounds, session.seed)?);
-        session.progress.step();
-    }
+    let all = session.sweep("codes", codes, |(n, k)| search(n, k, rounds, session.seed))?;
     Ok(report(&all, rounds))
 }
 
@@ -116,10 +110,6 @@ fn brute_force(
     starts.flatten().min()
 }
 
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
-}
-
 fn report(all: &[Searched], rounds: u64) -> Report {
     let columns = [
         "(n,k)",
@@ -187,16 +177,15 @@ fn plot(all: &[Searched]) -> Plot {
         let points = points.map(|s| (f64::from(s.n), mean(of(s)))).collect();
         (name.to_owned(), points)
     };
-    Plot {
-        name: "ECP-A2".to_owned(),
-        title: "Search for a weighted path".to_owned(),
-        x_label: "n".to_owned(),
-        y_label: "milliseconds".to_owned(),
-        chart: Chart::LogLines {
+    Plot::new(
+        "ECP-A2",
+        "Search for a weighted path",
+        ["n", "milliseconds"],
+        Chart::LogLines {
             series: vec![
                 line("ours", |s| &s.ours_ms),
                 line("algorithm 2", |s| &s.theirs_ms),
             ],
         },
-    }
+    )
 }

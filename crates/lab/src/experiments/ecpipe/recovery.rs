@@ -10,18 +10,16 @@ use crate::error::LabError;
 use gabion_plan::StepOrder;
 use gabion_planner::repair::Scheme;
 
-pub(in crate::experiments) const F8E: Experiment = Experiment {
-    id: "ECP-8e",
-    parts: "",
-    title: "full-node recovery against requestors (Figure 8e)",
-    run: requestors,
-};
-pub(in crate::experiments) const F11: Experiment = Experiment {
-    id: "ECP-11",
-    parts: "",
-    title: "pipelining by whole chunks and by slices (Figure 11)",
-    run: granularity,
-};
+pub(in crate::experiments) const F8E: Experiment = Experiment::new(
+    "ECP-8e",
+    "full-node recovery against requestors (Figure 8e)",
+    requestors,
+);
+pub(in crate::experiments) const F11: Experiment = Experiment::new(
+    "ECP-11",
+    "pipelining by whole chunks and by slices (Figure 11)",
+    granularity,
+);
 
 const SCHEDULED: &str = "RP+scheduling";
 const BALANCED: &str = "RP+balanced";

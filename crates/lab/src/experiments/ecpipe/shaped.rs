@@ -9,24 +9,18 @@ use super::{
 use crate::error::LabError;
 use gabion_planner::repair::Scheme;
 
-pub(in crate::experiments) const F8G: Experiment = Experiment {
-    id: "ECP-8g",
-    parts: "",
-    title: "cyclic and basic pipelining over a slow edge (Figure 8g)",
-    run: slow_edge,
-};
-pub(in crate::experiments) const F8H: Experiment = Experiment {
-    id: "ECP-8h",
-    parts: "",
-    title: "rack-aware pipelining over slow uplinks (Figure 8h)",
-    run: racks,
-};
-pub(in crate::experiments) const F9: Experiment = Experiment {
-    id: "ECP-9",
-    parts: "",
-    title: "weighted paths over regions (Figure 9)",
-    run: regions,
-};
+pub(in crate::experiments) const F8G: Experiment = Experiment::new(
+    "ECP-8g",
+    "cyclic and basic pipelining over a slow edge (Figure 8g)",
+    slow_edge,
+);
+pub(in crate::experiments) const F8H: Experiment = Experiment::new(
+    "ECP-8h",
+    "rack-aware pipelining over slow uplinks (Figure 8h)",
+    racks,
+);
+pub(in crate::experiments) const F9: Experiment =
+    Experiment::new("ECP-9", "weighted paths over regions (Figure 9)", regions);
 
 const CYCLIC: &str = "cyclic RP";
 const RACK_AWARE: &str = "rack-aware RP";

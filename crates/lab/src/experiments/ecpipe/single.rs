@@ -14,42 +14,36 @@ const CODE: &str = "rs(10,4)";
 /// Several chunks by all helpers, each for its share of the slices.
 const DEALT: &str = "dealt";
 
-pub(in crate::experiments) const F8A: Experiment = Experiment {
-    id: "ECP-8a",
-    parts: "",
-    title: "single-chunk repair against slice size (Figure 8a)",
-    run: slice_size,
-};
-pub(in crate::experiments) const F8B: Experiment = Experiment {
-    id: "ECP-8b",
-    parts: "",
-    title: "single-chunk repair against chunk size (Figure 8b)",
-    run: chunk_size,
-};
-pub(in crate::experiments) const F8C: Experiment = Experiment {
-    id: "ECP-8c",
-    parts: "",
-    title: "single-chunk repair against (n,k) (Figure 8c)",
-    run: parameters,
-};
-pub(in crate::experiments) const F8D: Experiment = Experiment {
-    id: "ECP-8d",
-    parts: "",
-    title: "pipelining with LRC and Rotated RS (Figure 8d)",
-    run: repair_friendly,
-};
-pub(in crate::experiments) const F8F: Experiment = Experiment {
-    id: "ECP-8f",
-    parts: "",
-    title: "repair of several chunks of a stripe (Figure 8f)",
-    run: several,
-};
-pub(in crate::experiments) const F8I: Experiment = Experiment {
-    id: "ECP-8i",
-    parts: "",
-    title: "single-chunk repair against link speed (Figure 8i)",
-    run: link_speed,
-};
+pub(in crate::experiments) const F8A: Experiment = Experiment::new(
+    "ECP-8a",
+    "single-chunk repair against slice size (Figure 8a)",
+    slice_size,
+);
+pub(in crate::experiments) const F8B: Experiment = Experiment::new(
+    "ECP-8b",
+    "single-chunk repair against chunk size (Figure 8b)",
+    chunk_size,
+);
+pub(in crate::experiments) const F8C: Experiment = Experiment::new(
+    "ECP-8c",
+    "single-chunk repair against (n,k) (Figure 8c)",
+    parameters,
+);
+pub(in crate::experiments) const F8D: Experiment = Experiment::new(
+    "ECP-8d",
+    "pipelining with LRC and Rotated RS (Figure 8d)",
+    repair_friendly,
+);
+pub(in crate::experiments) const F8F: Experiment = Experiment::new(
+    "ECP-8f",
+    "repair of several chunks of a stripe (Figure 8f)",
+    several,
+);
+pub(in crate::experiments) const F8I: Experiment = Experiment::new(
+    "ECP-8i",
+    "single-chunk repair against link speed (Figure 8i)",
+    link_speed,
+);
 
 fn slice_size(session: &Session<'_>) -> Result<Report, LabError> {
     let base = Base::of(session);

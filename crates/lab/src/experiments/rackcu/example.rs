@@ -4,19 +4,18 @@
 
 use crate::error::LabError;
 use crate::experiments::{Experiment, Finding, Report, Session, Table};
-use crate::plot::{Chart, Plot};
+use crate::plot::Plot;
 use gabion_codec::Code;
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Geometry, StripeId, Topology};
 use gabion_plan::{Cost, Plan};
 use gabion_planner::update::cau::{self, Selection};
 use gabion_planner::{PlanError, Stripe, placement, update};
 
-pub(in crate::experiments) const EXAMPLE: Experiment = Experiment {
-    id: "RCU-EX",
-    parts: "",
-    title: "worked example of RackCU: one stripe on five racks",
+pub(in crate::experiments) const EXAMPLE: Experiment = Experiment::new(
+    "RCU-EX",
+    "worked example of RackCU: one stripe on five racks",
     run,
-};
+);
 
 const CHUNK_BYTES: u64 = 4 << 10;
 /// Racks with data, two updated chunks in each.
@@ -64,19 +63,10 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
         ],
         tables: vec![plans, choices],
         notes: Vec::new(),
-        plots: vec![Plot {
-            name: "RCU-EX".to_owned(),
-            title: "Chunks across racks for one update".to_owned(),
-            x_label: "scheme".to_owned(),
-            y_label: "chunks".to_owned(),
-            chart: Chart::Bars {
-                categories: sent.map(|(scheme, _)| scheme.to_owned()).to_vec(),
-                series: vec![(
+        plots: vec![Plot::bars("RCU-EX", "Chunks across racks for one update", ["scheme", "chunks"], sent.map(|(scheme, _)| scheme.to_owned()).to_vec(), vec![(
                     "planned".to_owned(),
                     sent.map(|(_, chunks)| chunks as f64).to_vec(),
-                )],
-            },
-        }],
+                )])],
     })
 }
 

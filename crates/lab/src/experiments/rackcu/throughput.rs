@@ -11,19 +11,17 @@ use crate::experiments::{
 use gabion_layout::UpdateScheme;
 use std::path::PathBuf;
 
-pub(in crate::experiments) const B1: Experiment = Experiment {
-    id: "RCU-B1",
-    parts: "",
-    title: "update throughput of RackCU by the rate between racks",
-    run: run_b1,
-};
+pub(in crate::experiments) const B1: Experiment = Experiment::new(
+    "RCU-B1",
+    "update throughput of RackCU by the rate between racks",
+    run_b1,
+);
 
-pub(in crate::experiments) const B2: Experiment = Experiment {
-    id: "RCU-B2",
-    parts: "",
-    title: "update throughput of RackCU by size of chunks",
-    run: run_b2,
-};
+pub(in crate::experiments) const B2: Experiment = Experiment::new(
+    "RCU-B2",
+    "update throughput of RackCU by size of chunks",
+    run_b2,
+);
 
 const VOLUME: &str = "rsrch_1";
 /// Of the paper's rates to ours: its nodes had processors each, and ours share two.

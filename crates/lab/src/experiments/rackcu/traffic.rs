@@ -6,33 +6,30 @@
 
 use crate::error::LabError;
 use crate::experiments::cross_rack::{
-    Counts, Setting, Subject, each, mean_finding, saving_pct, scaled, spread_volumes,
+    COUNTING, Counts, Setting, Subject, mean_finding, saving_pct, scaled, spread_volumes,
 };
 use crate::experiments::{Experiment, Finding, Report, Session, Table};
-use crate::plot::{Chart, Plot};
+use crate::plot::Plot;
 use crate::update_traffic::Options;
 use crate::workload::volume;
 
-pub(in crate::experiments) const A1: Experiment = Experiment {
-    id: "RCU-A1",
-    parts: "",
-    title: "cross-rack update traffic of RackCU by volume",
-    run: run_a1,
-};
+pub(in crate::experiments) const A1: Experiment = Experiment::new(
+    "RCU-A1",
+    "cross-rack update traffic of RackCU by volume",
+    run_a1,
+);
 
-pub(in crate::experiments) const A2: Experiment = Experiment {
-    id: "RCU-A2",
-    parts: "",
-    title: "cross-rack update traffic of RackCU by code",
-    run: run_a2,
-};
+pub(in crate::experiments) const A2: Experiment = Experiment::new(
+    "RCU-A2",
+    "cross-rack update traffic of RackCU by code",
+    run_a2,
+);
 
-pub(in crate::experiments) const A3: Experiment = Experiment {
-    id: "RCU-A3",
-    parts: "",
-    title: "cross-rack update traffic of RackCU by number of racks",
-    run: run_a3,
-};
+pub(in crate::experiments) const A3: Experiment = Experiment::new(
+    "RCU-A3",
+    "cross-rack update traffic of RackCU by number of racks",
+    run_a3,
+);
 
 const SCHEMES: [&str; 4] = ["baseline", "parix", "cau-selective", "rackcu"];
 /// Those that `RackCU` is compared with.
@@ -86,7 +83,7 @@ fn add_table(report: &mut Report, title: String, subjects: &[Subject], all: &[Co
 }
 
 /// Bars of all schemes over the baseline, summed over volumes, for each setting.
-fn plot(name: &str, x_label: &str, settings: Vec<(String, Vec<Counts>)>) -> Plot {
+fn plot(name: &str, x_label: &str, settings: &[(String, Vec<Counts>)]) -> Plot {
     let total = |counts: &[Counts], scheme: &str| -> u64 {
         counts
             .iter()
@@ -99,16 +96,13 @@ fn plot(name: &str, x_label: &str, settings: Vec<(String, Vec<Counts>)>) -> Plot
         };
         (scheme.to_owned(), settings.iter().map(share).collect())
     };
-    Plot {
-        name: name.to_owned(),
-        title: "Cross-rack update traffic".to_owned(),
-        x_label: x_label.to_owned(),
-        y_label: "of the baseline".to_owned(),
-        chart: Chart::Bars {
-            series: SCHEMES.map(bars).to_vec(),
-            categories: settings.into_iter().map(|(name, _)| name).collect(),
-        },
-    }
+    Plot::bars(
+        name,
+        "Cross-rack update traffic",
+        [x_label, "of the baseline"],
+        settings.iter().map(|(name, _)| name.clone()).collect(),
+        SCHEMES.map(bars).to_vec(),
+    )
 }
 
 fn run_a1(session: &Session<'_>) -> Result<Report, LabError> {
@@ -118,7 +112,7 @@ fn run_a1(session: &Session<'_>) -> Result<Report, LabError> {
     let mut settings = Vec::new();
     for layout in LAYOUTS {
         let setting = Setting { layout, ..WIDE };
-        let all = each(session, &subjects, |subject| {
+        let all = session.sweep(COUNTING, &subjects, |subject| {
             subject.count(session, &setting)
         })?;
         add_table(
@@ -143,7 +137,7 @@ fn run_a1(session: &Session<'_>) -> Result<Report, LabError> {
          both figures"
             .to_owned(),
     );
-    report.plots.push(plot("RCU-A1", "layout", settings));
+    report.plots.push(plot("RCU-A1", "layout", &settings));
     Ok(report)
 }
 
@@ -173,7 +167,7 @@ fn run_a2(session: &Session<'_>) -> Result<Report, LabError> {
             layout,
             ..WIDE
         };
-        let all = each(session, &subjects, |subject| {
+        let all = session.sweep(COUNTING, &subjects, |subject| {
             subject.count(session, &setting)
         })?;
         add_table(
@@ -193,7 +187,7 @@ fn run_a2(session: &Session<'_>) -> Result<Report, LabError> {
     }
     report
         .plots
-        .push(plot("RCU-A2", "code and layout", settings));
+        .push(plot("RCU-A2", "code and layout", &settings));
     Ok(report)
 }
 
@@ -204,7 +198,7 @@ fn run_a3(session: &Session<'_>) -> Result<Report, LabError> {
     let (mut settings, mut totals) = (Vec::new(), Vec::new());
     for (layout, racks) in RACKS {
         let setting = Setting { layout, ..WIDE };
-        let all = each(session, &subjects, |subject| {
+        let all = session.sweep(COUNTING, &subjects, |subject| {
             subject.count(session, &setting)
         })?;
         let title = format!("Chunks across racks, {racks} racks, {layout}");
@@ -234,6 +228,6 @@ fn run_a3(session: &Session<'_>) -> Result<Report, LabError> {
             .findings
             .push(Finding::words(scheme, ours, paper).reached(ours == paper));
     }
-    report.plots.push(plot("RCU-A3", "racks", settings));
+    report.plots.push(plot("RCU-A3", "racks", &settings));
     Ok(report)
 }

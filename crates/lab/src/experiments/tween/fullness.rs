@@ -6,14 +6,13 @@ use super::load::{self, Load};
 use super::shapes::{self, Shapes};
 use crate::error::LabError;
 use crate::experiments::{Experiment, Finding, Report, Session, Table};
-use crate::plot::{Chart, Plot};
+use crate::plot::Plot;
 
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
-    id: "TWE-3",
-    parts: "",
-    title: "write amplification against use, 60 to 95 %, stripe size, the array's width and the SSDs' pages",
+pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment::new(
+    "TWE-3",
+    "write amplification against use, 60 to 95 %, stripe size, the array's width and the SSDs' pages",
     run,
-};
+);
 
 const USED_PCT: [u32; 6] = [60, 70, 80, 85, 90, 95];
 const CHUNK_BLOCKS: [u64; 4] = [1, 2, 4, 8];
@@ -101,11 +100,10 @@ fn add_stripe_sizes(session: &Session<'_>, load: &Load, table: &mut Table) -> Re
 }
 
 fn plot(series: Vec<(String, Vec<(f64, f64)>)>) -> Plot {
-    Plot {
-        name: "TWE-3".to_owned(),
-        title: "Total write amplification against use".to_owned(),
-        x_label: "data pages used, per cent".to_owned(),
-        y_label: "total write amplification".to_owned(),
-        chart: Chart::Lines { series },
-    }
+    Plot::lines(
+        "TWE-3",
+        "Total write amplification against use",
+        ["data pages used, per cent", "total write amplification"],
+        series,
+    )
 }

@@ -5,15 +5,14 @@ use super::array::{self, Setting};
 use super::load::{self, Load};
 use crate::error::LabError;
 use crate::experiments::{Experiment, Finding, Report, Session};
-use crate::plot::{Chart, Plot};
+use crate::plot::Plot;
 use gabion_flash::{FlashOptions, HotnessOptions, HotnessScale, Victims};
 
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
-    id: "TWE-2",
-    parts: "",
-    title: "write amplification of the log against hotness groups, scales, units and victims",
+pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment::new(
+    "TWE-2",
+    "write amplification of the log against hotness groups, scales, units and victims",
     run,
-};
+);
 
 const GROUPS: [usize; 5] = [1, 2, 4, 8, 16];
 
@@ -147,13 +146,12 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
          two buffers of four times the size"
             .to_owned(),
     );
-    report.plots.push(Plot {
-        name: "TWE-2".to_owned(),
-        title: "Total write amplification against hotness groups".to_owned(),
-        x_label: "hotness groups".to_owned(),
-        y_label: "total write amplification".to_owned(),
-        chart: Chart::Lines { series },
-    });
+    report.plots.push(Plot::lines(
+        "TWE-2",
+        "Total write amplification against hotness groups",
+        ["hotness groups", "total write amplification"],
+        series,
+    ));
     Ok(report)
 }
 

@@ -4,14 +4,13 @@ use super::array::{self, Setting};
 use super::load;
 use crate::error::LabError;
 use crate::experiments::{Experiment, Finding, Report, Session};
-use crate::plot::{Chart, Plot};
+use crate::plot::Plot;
 
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
-    id: "TWE-5",
-    parts: "",
-    title: "one SSD: through TWEEN without parity, and straight",
+pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment::new(
+    "TWE-5",
+    "one SSD: through TWEEN without parity, and straight",
     run,
-};
+);
 
 fn run(session: &Session<'_>) -> Result<Report, LabError> {
     let loads = load::loads(session)?;
@@ -61,18 +60,15 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
          parity updates that are spared elsewhere"
             .to_owned(),
     );
-    report.plots.push(Plot {
-        name: "TWE-5".to_owned(),
-        title: "Pages programmed for each page written, on one SSD at 80 % use".to_owned(),
-        x_label: "volume".to_owned(),
-        y_label: "total write amplification".to_owned(),
-        chart: Chart::Bars {
-            categories: loads.iter().map(|load| load.name.clone()).collect(),
-            series: vec![
-                ("straight".to_owned(), straight_wa),
-                ("TWEEN".to_owned(), tween_wa),
-            ],
-        },
-    });
+    report.plots.push(Plot::bars(
+        "TWE-5",
+        "Pages programmed for each page written, on one SSD at 80 % use",
+        ["volume", "total write amplification"],
+        loads.iter().map(|load| load.name.clone()).collect(),
+        vec![
+            ("straight".to_owned(), straight_wa),
+            ("TWEEN".to_owned(), tween_wa),
+        ],
+    ));
     Ok(report)
 }

@@ -6,15 +6,14 @@ use super::files;
 use super::load;
 use crate::error::LabError;
 use crate::experiments::{Experiment, Finding, Report, Session, Table};
-use crate::plot::{Chart, Plot};
+use crate::plot::Plot;
 use gabion_flash::FlashOptions;
 
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
-    id: "TWE-4",
-    parts: "",
-    title: "throughput and p99: active and periodic collection, and 4 KiB synchronous writes on files",
+pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment::new(
+    "TWE-4",
+    "throughput and p99: active and periodic collection, and 4 KiB synchronous writes on files",
     run,
-};
+);
 
 fn modes() -> Vec<(&'static str, Setting)> {
     let usual = Setting::new();
@@ -84,15 +83,12 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
     report.findings.extend(files.findings());
     report.tables.push(files.table());
     report.notes.extend(files.notes());
-    report.plots.push(Plot {
-        name: "TWE-4".to_owned(),
-        title: "Synchronous writes of 4 KiB on files".to_owned(),
-        x_label: "writers".to_owned(),
-        y_label: "writes a second".to_owned(),
-        chart: Chart::Bars {
-            categories: files.categories(),
-            series: files.series(),
-        },
-    });
+    report.plots.push(Plot::bars(
+        "TWE-4",
+        "Synchronous writes of 4 KiB on files",
+        ["writers", "writes a second"],
+        files.categories(),
+        files.series(),
+    ));
     Ok(report)
 }

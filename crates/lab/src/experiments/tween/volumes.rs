@@ -5,14 +5,13 @@ use super::array::{self, Outcome, Setting};
 use super::load::{self, Load};
 use crate::error::LabError;
 use crate::experiments::{Experiment, Finding, Report, Session, Table};
-use crate::plot::{Chart, Plot};
+use crate::plot::Plot;
 
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
-    id: "TWE-1",
-    parts: "",
-    title: "partial writes, write amplification and erases by volume: TWEEN, a plain log, in place",
+pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment::new(
+    "TWE-1",
+    "partial writes, write amplification and erases by volume: TWEEN, a plain log, in place",
     run,
-};
+);
 
 /// Contenders of every volume, in this order.
 const NAMES: [&str; 5] = [
@@ -171,14 +170,11 @@ fn plot(all: &[(&Load, Vec<Outcome>)]) -> Plot {
             .map(|(_, outcomes)| outcomes[at].total_amplification());
         (NAMES[at].to_owned(), values.collect())
     };
-    Plot {
-        name: "TWE-1".to_owned(),
-        title: "Pages programmed for each page written, at 80 % use".to_owned(),
-        x_label: "volume".to_owned(),
-        y_label: "total write amplification".to_owned(),
-        chart: Chart::Bars {
-            categories: all.iter().map(|(load, _)| load.name.clone()).collect(),
-            series: (0..NAMES.len()).map(series).collect(),
-        },
-    }
+    Plot::bars(
+        "TWE-1",
+        "Pages programmed for each page written, at 80 % use",
+        ["volume", "total write amplification"],
+        all.iter().map(|(load, _)| load.name.clone()).collect(),
+        (0..NAMES.len()).map(series).collect(),
+    )
 }
