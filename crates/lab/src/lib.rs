@@ -30,6 +30,7 @@ mod box_parts;
 pub mod clusters;
 pub mod disk_model;
 mod error;
+mod experiment;
 pub mod experiments;
 mod extents;
 pub mod flow;

@@ -1,10 +1,10 @@
 //! CAU-F5: data-loss probabilities of the append phase, figure 5 of CAU (section 3.5).
 
-use crate::experiments::{Experiment, Finding, Report, Session, Table};
+use crate::experiment::{Experiment, Finding, Report, Session, Table};
 use crate::plot::{Chart, Plot};
 use crate::reliability::{Counting, Model, Redundancy};
 
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
+pub(crate) const EXPERIMENT: Experiment = Experiment {
     id: "CAU-F5",
     parts: "",
     title: "data loss against the length of the append phase",

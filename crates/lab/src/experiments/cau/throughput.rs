@@ -3,35 +3,35 @@
 //! sections 5.2 and 5.3).
 
 use crate::error::LabError;
+use crate::experiment::{
+    Experiment, Finding, Report, Scale, Session, TestbedLimits, TestbedSetting, Throughput,
+};
 use crate::experiments::cross_rack::testbed::{
     Contender, DEPTH, Round, gains, mean_finding, plot, race, scaled, sources, volume,
-};
-use crate::experiments::{
-    Experiment, Finding, Report, Scale, Session, TestbedLimits, TestbedSetting, Throughput,
 };
 use crate::plot::Plot;
 use gabion_layout::{AppendSpec, UpdateScheme};
 use std::path::PathBuf;
 
-pub(in crate::experiments) const F11: Experiment = Experiment::new(
+pub(crate) const F11: Experiment = Experiment::new(
     "CAU-F11",
     "update throughput of CAU by the rate between racks",
     run_f11,
 );
 
-pub(in crate::experiments) const F12: Experiment = Experiment::new(
+pub(crate) const F12: Experiment = Experiment::new(
     "CAU-F12",
     "the same on disks that are written through",
     run_f12,
 );
 
-pub(in crate::experiments) const F13: Experiment = Experiment::new(
+pub(crate) const F13: Experiment = Experiment::new(
     "CAU-F13",
     "update throughput of CAU by the number of stripes that may wait",
     run_f13,
 );
 
-pub(in crate::experiments) const F14: Experiment = Experiment::new(
+pub(crate) const F14: Experiment = Experiment::new(
     "CAU-F14",
     "update throughput of CAU over four regions",
     run_f14,

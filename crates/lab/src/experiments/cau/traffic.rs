@@ -2,28 +2,27 @@
 //! its commits' variants, and what data grouping spares (CAU section 5.1).
 
 use crate::error::LabError;
+use crate::experiment::{Experiment, Finding, Report, Session, Table};
 use crate::experiments::cross_rack::{
     COUNTING, Counts, Setting, Subject, mean_finding, saving_pct, scaled, spread_volumes,
 };
-use crate::experiments::{Experiment, Finding, Report, Session, Table};
 use crate::plot::Plot;
 use crate::update_traffic::{Options, SchemeTraffic};
 use gabion_layout::GroupingRule;
 
-pub(in crate::experiments) const F8: Experiment = Experiment::new(
+pub(crate) const F8: Experiment = Experiment::new(
     "CAU-F8",
     "cross-rack update traffic of the baseline, PARIX and CAU",
     run_f8,
 );
 
-pub(in crate::experiments) const F9: Experiment = Experiment::new(
+pub(crate) const F9: Experiment = Experiment::new(
     "CAU-F9",
     "data-delta, parity-delta and selective commits",
     run_f9,
 );
 
-pub(in crate::experiments) const F10: Experiment =
-    Experiment::new("CAU-F10", "what data grouping spares", run_f10);
+pub(crate) const F10: Experiment = Experiment::new("CAU-F10", "what data grouping spares", run_f10);
 
 /// Volumes of the paper's figures.
 const VOLUME_COUNT: usize = 20;

@@ -6,7 +6,7 @@
 
 use super::update_run::{MIB, Update};
 use crate::error::LabError;
-use crate::experiments::{
+use crate::experiment::{
     CacheEffect, Finding, Overwrite, OverwriteSetting, Report, Scale, Sent, Session, Table,
 };
 use gabion_layout::{ByteRange, UpdateScheme};

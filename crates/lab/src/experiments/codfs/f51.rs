@@ -2,12 +2,12 @@
 //! thesis (section 5.1), on clusters of real processes whose nodes have emulated links.
 
 use crate::error::LabError;
-use crate::experiments::{Experiment, Finding, Report, Session, Table};
-use crate::experiments::{TransferSetting, Transfers};
+use crate::experiment::{Experiment, Finding, Report, Session, Table};
+use crate::experiment::{TransferSetting, Transfers};
 use crate::plot::Plot;
 use gabion_codec::Code;
 
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment::new(
+pub(crate) const EXPERIMENT: Experiment = Experiment::new(
     "COD-F51",
     "aggregate throughput against the number of nodes (Figure 5.1)",
     run,

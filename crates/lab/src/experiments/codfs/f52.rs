@@ -4,11 +4,11 @@
 use super::cache_run;
 use super::update_run::{self, Bench, Phase};
 use crate::error::LabError;
-use crate::experiments::{Experiment, Finding, Report, Session, Table};
+use crate::experiment::{Experiment, Finding, Report, Session, Table};
 use crate::plot::Plot;
 use gabion_layout::UpdateScheme;
 
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
+pub(crate) const EXPERIMENT: Experiment = Experiment {
     id: "COD-F52",
     parts: "abcd",
     title: "writes, reads and recovery by update scheme (Figures 5.2a to 5.2d)",

@@ -4,11 +4,11 @@
 
 use super::update_run::{self, Bench, MIB, Phase};
 use crate::error::LabError;
-use crate::experiments::{Experiment, Finding, Report, Session, Table};
+use crate::experiment::{Experiment, Finding, Report, Session, Table};
 use crate::plot::Plot;
 use gabion_layout::UpdateScheme;
 
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
+pub(crate) const EXPERIMENT: Experiment = Experiment {
     id: "COD-F53",
     parts: "ab",
     title: "update schemes under the same storage overhead (Figure 5.3)",

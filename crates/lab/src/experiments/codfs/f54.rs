@@ -3,10 +3,10 @@
 use super::replay_run::{self, Replayed, Shown};
 use super::{cache_run, update_run};
 use crate::error::LabError;
-use crate::experiments::{Experiment, Finding, Report, Session, mean};
+use crate::experiment::{Experiment, Finding, Report, Session, mean};
 use gabion_layout::UpdateScheme;
 
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment::new(
+pub(crate) const EXPERIMENT: Experiment = Experiment::new(
     "COD-F54",
     "writes a second on ten MSR Cambridge volumes (Figure 5.4)",
     run,

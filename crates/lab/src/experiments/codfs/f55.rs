@@ -4,10 +4,10 @@
 use super::replay_run::{self, Replayed, Shown};
 use super::update_run;
 use crate::error::LabError;
-use crate::experiments::{Experiment, Finding, Report, Session};
+use crate::experiment::{Experiment, Finding, Report, Session};
 use gabion_layout::UpdateScheme;
 
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment::new(
+pub(crate) const EXPERIMENT: Experiment = Experiment::new(
     "COD-F55",
     "recovery after ten MSR Cambridge volumes (Figure 5.5)",
     run,

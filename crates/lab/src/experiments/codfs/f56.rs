@@ -3,10 +3,10 @@
 
 use super::reserve_run::{self, Outcome};
 use crate::error::LabError;
-use crate::experiments::{Cell, Experiment, Finding, Report, Session, Table};
+use crate::experiment::{Cell, Experiment, Finding, Report, Session, Table};
 use crate::plot::Plot;
 
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment::new(
+pub(crate) const EXPERIMENT: Experiment = Experiment::new(
     "COD-F56",
     "overhead of reserved space by shrink strategy, 41 days (Figure 5.6)",
     run,

@@ -3,10 +3,10 @@
 
 use super::reserve_run::{self, Outcome, Period};
 use crate::error::LabError;
-use crate::experiments::{Experiment, Finding, Report, Session, Table};
+use crate::experiment::{Experiment, Finding, Report, Session, Table};
 use crate::plot::Plot;
 
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment::new(
+pub(crate) const EXPERIMENT: Experiment = Experiment::new(
     "COD-F57",
     "merges per 1,000 writes by shrink strategy, 41 days (Figure 5.7)",
     run,

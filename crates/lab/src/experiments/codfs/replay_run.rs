@@ -4,7 +4,7 @@
 use super::update_run::{Bench, MIB, Phase, Update};
 use super::{cache_run, update_run};
 use crate::error::LabError;
-use crate::experiments::{Report, Scale, Session, Table};
+use crate::experiment::{Report, Scale, Session, Table};
 use crate::plot::Plot;
 use crate::trace::{Request, RequestKind};
 use crate::workload::{self, Workload};

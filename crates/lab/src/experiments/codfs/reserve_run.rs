@@ -5,7 +5,7 @@
 //! Both parity chunks of a segment get a delta of every update, so one reserve stands for both.
 
 use crate::error::LabError;
-use crate::experiments::{Scale, Session};
+use crate::experiment::{Scale, Session};
 use crate::trace::RequestKind;
 use crate::workload::{self, Workload};
 use gabion_layout::ReserveSpec;

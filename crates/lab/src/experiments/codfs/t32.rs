@@ -3,14 +3,14 @@
 //! the generator comes and nothing about the volumes.
 
 use crate::error::LabError;
-use crate::experiments::{Cell, Experiment, Finding, Report, Scale, Session, Table};
+use crate::experiment::{Cell, Experiment, Finding, Report, Scale, Session, Table};
 use crate::plot::Plot;
 use crate::stats::Stats;
 use crate::workload::{VOLUMES, Volume, Workload};
 use std::convert::Infallible;
 use std::num::NonZeroU64;
 
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment::new(
+pub(crate) const EXPERIMENT: Experiment = Experiment::new(
     "COD-T32",
     "properties of the MSR Cambridge volumes (Table 3.2)",
     run,

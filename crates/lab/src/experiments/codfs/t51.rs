@@ -3,11 +3,11 @@
 
 use super::update_run::{self, Bench, MIB};
 use crate::error::LabError;
-use crate::experiments::{Experiment, Finding, Report, Session, Table};
+use crate::experiment::{Experiment, Finding, Report, Session, Table};
 use crate::plot::Plot;
 use gabion_layout::UpdateScheme;
 
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment::new(
+pub(crate) const EXPERIMENT: Experiment = Experiment::new(
     "COD-T51",
     "fragments per chunk after random writes, by FIEMAP (Table 5.1)",
     run,

@@ -8,7 +8,7 @@
 
 use crate::disk_model::{DiskModel, Drive, ST1000DM003};
 use crate::error::LabError;
-use crate::experiments::{Scale, Session};
+use crate::experiment::{Scale, Session};
 use crate::plot::Plot;
 use crate::storage::{IoCount, Shape, Storage, replay};
 use gabion_layout::{ByteRange, ChunkIndex, NodeId, UpdateScheme};

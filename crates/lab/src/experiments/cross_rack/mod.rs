@@ -3,8 +3,8 @@
 
 pub(super) mod testbed;
 
-use super::{Finding, Session, mean};
 use crate::error::LabError;
+use crate::experiment::{Finding, Session, mean};
 use crate::trace::Request;
 use crate::update_traffic::{self, Options, Question, SchemeTraffic};
 use crate::workload::{VOLUMES, Volume, Workload, volume};

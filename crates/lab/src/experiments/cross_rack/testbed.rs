@@ -6,7 +6,7 @@
 
 use super::Subject;
 use crate::error::LabError;
-use crate::experiments::{
+use crate::experiment::{
     Finding, Overwrite, Report, Session, Table, TestbedSetting, Throughput, mean,
 };
 use crate::plot::Plot;
@@ -16,21 +16,21 @@ use gabion_layout::{AppendSpec, ByteRange, UpdateScheme};
 use std::collections::BTreeMap;
 
 /// Updates that are under way at a time.
-pub(in crate::experiments) const DEPTH: usize = 16;
+pub(crate) const DEPTH: usize = 16;
 /// By how much of the paper's figure ours may be below it.
 const NEAR: f64 = 0.95;
 
 /// A pool whose updates are timed.
 #[derive(Clone)]
-pub(in crate::experiments) struct Contender {
-    pub(in crate::experiments) name: String,
-    pub(in crate::experiments) scheme: UpdateScheme,
-    pub(in crate::experiments) append: Option<AppendSpec>,
+pub(crate) struct Contender {
+    pub(crate) name: String,
+    pub(crate) scheme: UpdateScheme,
+    pub(crate) append: Option<AppendSpec>,
 }
 
 impl Contender {
     /// A pool with the defaults of its scheme.
-    pub(in crate::experiments) fn usual(name: &str, scheme: UpdateScheme) -> Self {
+    pub(crate) fn usual(name: &str, scheme: UpdateScheme) -> Self {
         Self {
             name: name.to_owned(),
             scheme,
@@ -40,19 +40,19 @@ impl Contender {
 }
 
 /// One cluster, and the updates that each of its pools gets.
-pub(in crate::experiments) struct Round {
-    pub(in crate::experiments) name: String,
-    pub(in crate::experiments) volume: &'static Volume,
+pub(crate) struct Round {
+    pub(crate) name: String,
+    pub(crate) volume: &'static Volume,
     /// Size of a chunk into which the volume is cut; the cluster's may be smaller.
-    pub(in crate::experiments) addressed_bytes: u64,
-    pub(in crate::experiments) data_chunk_count: u64,
+    pub(crate) addressed_bytes: u64,
+    pub(crate) data_chunk_count: u64,
     /// Its directory is filled in when it begins.
-    pub(in crate::experiments) setting: TestbedSetting,
-    pub(in crate::experiments) contenders: Vec<Contender>,
+    pub(crate) setting: TestbedSetting,
+    pub(crate) contenders: Vec<Contender>,
 }
 
 /// Runs all rounds, adds a table of them to the report, and returns each contender's result.
-pub(in crate::experiments) fn race(
+pub(crate) fn race(
     session: &Session<'_>,
     report: &mut Report,
     rounds: &[Round],
@@ -103,29 +103,20 @@ pub(in crate::experiments) fn race(
 }
 
 /// How many times as fast one contender was as another, in each round.
-pub(in crate::experiments) fn gains(
-    measured: &[Vec<Throughput>],
-    faster: usize,
-    slower: usize,
-) -> Vec<f64> {
+pub(crate) fn gains(measured: &[Vec<Throughput>], faster: usize, slower: usize) -> Vec<f64> {
     let gain = |round: &Vec<Throughput>| round[slower].seconds / round[faster].seconds;
     measured.iter().map(gain).collect()
 }
 
 /// A mean of gains beside the paper's.
-pub(in crate::experiments) fn mean_finding(what: &str, gains: &[f64], paper: f64) -> Finding {
+pub(crate) fn mean_finding(what: &str, gains: &[f64], paper: f64) -> Finding {
     let mean = mean(gains);
     let finding = Finding::number(what, mean, "x", format!("{paper:.2}x"));
     finding.reached(mean >= NEAR * paper)
 }
 
 /// Bars of all gains over the first contender, round by round.
-pub(in crate::experiments) fn plot(
-    id: &str,
-    title: &str,
-    rounds: &[Round],
-    measured: &[Vec<Throughput>],
-) -> Plot {
+pub(crate) fn plot(id: &str, title: &str, rounds: &[Round], measured: &[Vec<Throughput>]) -> Plot {
     let contenders = rounds.first().map_or(&[][..], |round| &round.contenders);
     let bars = |(at, contender): (usize, &Contender)| {
         let name = contender.name.clone();
@@ -141,10 +132,7 @@ pub(in crate::experiments) fn plot(
 }
 
 /// What stands in for the volumes of which there is no trace.
-pub(in crate::experiments) fn sources(
-    session: &Session<'_>,
-    volumes: &[&str],
-) -> Result<String, LabError> {
+pub(crate) fn sources(session: &Session<'_>, volumes: &[&str]) -> Result<String, LabError> {
     let mut words = Vec::new();
     for name in volumes {
         let is_trace = Subject::new(session, volume(name))?.one_in.is_none();
@@ -161,7 +149,7 @@ pub(in crate::experiments) fn sources(
 }
 
 /// Differences from the papers in any of these experiments.
-pub(in crate::experiments) fn scaled(session: &Session<'_>, slower: u64) -> Vec<String> {
+pub(crate) fn scaled(session: &Session<'_>, slower: u64) -> Vec<String> {
     vec![
         format!(
             "rates are {slower} times lower than in the paper, so that links and not the two processors \
@@ -178,7 +166,7 @@ pub(in crate::experiments) fn scaled(session: &Session<'_>, slower: u64) -> Vec<
     ]
 }
 
-pub(in crate::experiments) fn volume(name: &str) -> &'static Volume {
+pub(crate) fn volume(name: &str) -> &'static Volume {
     workload::volume(name).expect("the volume is one of the papers'")
 }
 

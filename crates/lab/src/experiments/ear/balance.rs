@@ -1,9 +1,9 @@
 //! EAR-C1 and EAR-C2: encoding-aware replication spreads replicas and reads over racks as evenly as random
 //! replication does (EAR, section V-C, figures 14 and 15).
 
-use super::{RACKS, on_all_processors, racks, rules};
+use super::setting::{NODES_PER_RACK, RACKS, on_all_processors, racks, rules};
 use crate::error::LabError;
-use crate::experiments::{Experiment, Finding, Report, Session, Table, mean};
+use crate::experiment::{Experiment, Finding, Report, Session, Table, mean};
 use crate::plot::Plot;
 use gabion_layout::NodeId;
 use gabion_planner::PlanError;
@@ -12,10 +12,10 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeSet;
 
-pub(in crate::experiments) const C1: Experiment =
+pub(crate) const C1: Experiment =
     Experiment::new("EAR-C1", "share of replicas in each rack", run_c1);
 
-pub(in crate::experiments) const C2: Experiment =
+pub(crate) const C2: Experiment =
     Experiment::new("EAR-C2", "read hotness against file size", run_c2);
 
 /// Blocks of experiment C1.
@@ -33,7 +33,7 @@ fn place(
     mut hear: impl FnMut(usize, &[usize]),
 ) -> Result<(), PlanError> {
     let mut placer = EncodingAware::new(table, rules(1))?;
-    let rack = |node: &NodeId| (node.0 / super::NODES_PER_RACK) as usize;
+    let rack = |node: &NodeId| (node.0 / NODES_PER_RACK) as usize;
     for block in 0..count {
         let replicas = if is_aware {
             placer.place(rng)?.replicas

@@ -3,7 +3,7 @@
 
 use super::sides::{Average, Sides, run_points};
 use crate::error::LabError;
-use crate::experiments::{Finding, Session, Table, mean};
+use crate::experiment::{Finding, Session, Table, mean};
 use crate::flow::{EncoderSeat, Execution, Layout, Sharing};
 use gabion_planner::placement::{ParityPlaces, RackLimit, ReplicaSpread};
 

@@ -4,14 +4,14 @@
 use super::choices::{is_near, open_choices, replica_readings};
 use super::sides::{Gains, Sides, run_points};
 use crate::error::LabError;
-use crate::experiments::{Experiment, Finding, Report, Session, Table, mean};
+use crate::experiment::{Experiment, Finding, Report, Session, Table, mean};
 use crate::flow::Layout;
 use crate::plot::{Chart, Plot};
 use gabion_planner::placement::ParityPlaces;
 
 macro_rules! figure {
     ($name:ident, $letter:literal, $title:literal, $part:path) => {
-        pub(in crate::experiments) const $name: Experiment = Experiment {
+        pub(crate) const $name: Experiment = Experiment {
             id: concat!("EAR-F13", $letter),
             parts: "",
             title: $title,

@@ -2,9 +2,9 @@
 //! the bound of section III-C; stripes of random replication that violate their rack limit, and the
 //! cost of repairing that; and the chunks that cross racks for an encoding.
 
-use super::{NODES_PER_RACK, RACKS, racks, rules};
+use super::setting::{NODES_PER_RACK, RACKS, racks, rules};
 use crate::error::LabError;
-use crate::experiments::{Experiment, Finding, Report, Session, Table};
+use crate::experiment::{Experiment, Finding, Report, Session, Table};
 use crate::plot::Plot;
 use gabion_codec::Code;
 use gabion_layout::{Geometry, NodeId, StripeId, Topology};
@@ -18,7 +18,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
 
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment::new(
+pub(crate) const EXPERIMENT: Experiment = Experiment::new(
     "EAR-LAYOUTS",
     "draws, broken rack limits, and chunks across racks",
     run,

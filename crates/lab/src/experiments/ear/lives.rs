@@ -1,7 +1,7 @@
 //! EAR-LIVES: lifetime of stripes by layout, flat or in fewer racks, within their rack limit or
 //! not. The paper argues with rack failures survived; this shows their effect (its section II-B).
 
-use crate::experiments::{Experiment, Finding, Report, Session, Table};
+use crate::experiment::{Experiment, Finding, Report, Session, Table};
 use crate::mttdl::StripeLife;
 use crate::plot::Plot;
 use crate::reliability::life_hours;
@@ -9,7 +9,7 @@ use gabion_layout::RackId;
 use gabion_planner::repair::fewest_crossing_chunks;
 use std::collections::BTreeMap;
 
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
+pub(crate) const EXPERIMENT: Experiment = Experiment {
     id: "EAR-LIVES",
     parts: "",
     title: "mean time to data loss by layout",

@@ -1,9 +1,9 @@
 //! One point of figure 13: random replication and EAR on the same network, with the same writes and the
 //! same background traffic, for several seeds.
 
-use super::on_all_processors;
+use super::setting::on_all_processors;
 use crate::error::LabError;
-use crate::experiments::{Session, mean};
+use crate::experiment::{Session, mean};
 use crate::flow::{Layout, Outcome, Scenario, simulate};
 use gabion_planner::placement::{ParityPlaces, RackLimit};
 

@@ -5,7 +5,7 @@
 use super::bench::{EncodeBench, EncodeTime, EncodeTrial, Encodings};
 use super::model::{Model, Modelled};
 use crate::error::LabError;
-use crate::experiments::{Cell, Experiment, Finding, Report, Session, Table, mean};
+use crate::experiment::{Cell, Experiment, Finding, Report, Session, Table, mean};
 use crate::flow::exponential;
 use crate::plot::Plot;
 use gabion_codec::Code;
@@ -14,7 +14,7 @@ use gabion_planner::PlanError;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment::new(
+pub(crate) const EXPERIMENT: Experiment = Experiment::new(
     "EAR-B1",
     "the model of links against encodings on a testbed",
     run,

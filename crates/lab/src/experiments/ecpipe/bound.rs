@@ -1,7 +1,7 @@
 //! The time that the links of a testbed need for the bytes of a trial: a lower bound for every
 //! schedule of the same plans, printed beside the measurement.
 
-use super::{BenchLinks, RepairBench, Trial};
+use super::bench::{BenchLinks, RepairBench, Trial};
 use gabion_layout::{NodeId, Topology};
 use gabion_plan::{Cost, LinkBytes, Plan, StepOrder};
 use gabion_planner::port::{Port, by_port};

@@ -2,14 +2,14 @@
 
 use super::bench::random_weights;
 use crate::error::LabError;
-use crate::experiments::{Experiment, Finding, Report, Session, Table, mean};
+use crate::experiment::{Experiment, Finding, Report, Session, Table, mean};
 use crate::plot::{Chart, Plot};
 use gabion_layout::NodeId;
 use gabion_planner::PlanError;
 use gabion_planner::repair::{LinkWeights, weighted_path, weighted_path_by_extension};
 use std::time::Instant;
 
-pub(in crate::experiments) const A2: Experiment = Experiment::new(
+pub(crate) const A2: Experiment = Experiment::new(
     "ECP-A2",
     "search for weighted paths: time and exactness (section 4.3)",
     run,

@@ -1,21 +1,19 @@
 //! ECP-8e and 11: recovery of all chunks of a node, and pipelining by chunks and by slices (`ECPipe`
 //! sections 6.1 and 6.4, Figures 8e and 11).
 
-use super::super::{Experiment, Finding, Report, Session};
-use super::{
-    Base, CONVENTIONAL, Figure, MIB, PIPELINE, PPR, RepairBench, SLICE_BYTES_MAX, Selection, Trial,
-    Work,
-};
+use super::bench::{RepairBench, Selection, Trial, Work};
+use super::figure::{Base, CONVENTIONAL, Figure, MIB, PIPELINE, PPR, SLICE_BYTES_MAX};
 use crate::error::LabError;
+use crate::experiment::{Experiment, Finding, Report, Session};
 use gabion_plan::StepOrder;
 use gabion_planner::repair::Scheme;
 
-pub(in crate::experiments) const F8E: Experiment = Experiment::new(
+pub(crate) const F8E: Experiment = Experiment::new(
     "ECP-8e",
     "full-node recovery against requestors (Figure 8e)",
     requestors,
 );
-pub(in crate::experiments) const F11: Experiment = Experiment::new(
+pub(crate) const F11: Experiment = Experiment::new(
     "ECP-11",
     "pipelining by whole chunks and by slices (Figure 11)",
     granularity,

@@ -1,25 +1,23 @@
 //! ECP-8g, 8h and 9: repairs where links differ: a slow edge, racks, and regions (`ECPipe` sections 4 and
 //! 6.2, Figures 8 and 9).
 
-use super::super::{Experiment, Report, Session};
-use super::{
-    Base, BenchLinks, CONVENTIONAL, Figure, HOLDER_COUNT, Helpers, PIPELINE, PPR, PPR_IN_ROUNDS,
-    RepairBench, Work, one,
-};
+use super::bench::{BenchLinks, Helpers, RepairBench, Work};
+use super::figure::{Base, CONVENTIONAL, Figure, HOLDER_COUNT, PIPELINE, PPR, PPR_IN_ROUNDS, one};
 use crate::error::LabError;
+use crate::experiment::{Experiment, Report, Session};
 use gabion_planner::repair::Scheme;
 
-pub(in crate::experiments) const F8G: Experiment = Experiment::new(
+pub(crate) const F8G: Experiment = Experiment::new(
     "ECP-8g",
     "cyclic and basic pipelining over a slow edge (Figure 8g)",
     slow_edge,
 );
-pub(in crate::experiments) const F8H: Experiment = Experiment::new(
+pub(crate) const F8H: Experiment = Experiment::new(
     "ECP-8h",
     "rack-aware pipelining over slow uplinks (Figure 8h)",
     racks,
 );
-pub(in crate::experiments) const F9: Experiment =
+pub(crate) const F9: Experiment =
     Experiment::new("ECP-9", "weighted paths over regions (Figure 9)", regions);
 
 const CYCLIC: &str = "cyclic RP";

@@ -1,12 +1,10 @@
 //! ECP-8a to 8d, 8f and 8i: repairs within one stripe on hosts behind one switch (`ECPipe` section 6.1,
 //! Figure 8).
 
-use super::super::{Experiment, Finding, Report, Session};
-use super::{
-    Base, CONVENTIONAL, DIRECT, Figure, KIB, MIB, PIPELINE, PPR, PPR_IN_ROUNDS, Together, Trial,
-    Work,
-};
+use super::bench::{Together, Trial, Work};
+use super::figure::{Base, CONVENTIONAL, DIRECT, Figure, KIB, MIB, PIPELINE, PPR, PPR_IN_ROUNDS};
 use crate::error::LabError;
+use crate::experiment::{Experiment, Finding, Report, Session};
 use gabion_planner::repair::Scheme;
 
 /// The code of most figures, (14,10).
@@ -14,32 +12,32 @@ const CODE: &str = "rs(10,4)";
 /// Several chunks by all helpers, each for its share of the slices.
 const DEALT: &str = "dealt";
 
-pub(in crate::experiments) const F8A: Experiment = Experiment::new(
+pub(crate) const F8A: Experiment = Experiment::new(
     "ECP-8a",
     "single-chunk repair against slice size (Figure 8a)",
     slice_size,
 );
-pub(in crate::experiments) const F8B: Experiment = Experiment::new(
+pub(crate) const F8B: Experiment = Experiment::new(
     "ECP-8b",
     "single-chunk repair against chunk size (Figure 8b)",
     chunk_size,
 );
-pub(in crate::experiments) const F8C: Experiment = Experiment::new(
+pub(crate) const F8C: Experiment = Experiment::new(
     "ECP-8c",
     "single-chunk repair against (n,k) (Figure 8c)",
     parameters,
 );
-pub(in crate::experiments) const F8D: Experiment = Experiment::new(
+pub(crate) const F8D: Experiment = Experiment::new(
     "ECP-8d",
     "pipelining with LRC and Rotated RS (Figure 8d)",
     repair_friendly,
 );
-pub(in crate::experiments) const F8F: Experiment = Experiment::new(
+pub(crate) const F8F: Experiment = Experiment::new(
     "ECP-8f",
     "repair of several chunks of a stripe (Figure 8f)",
     several,
 );
-pub(in crate::experiments) const F8I: Experiment = Experiment::new(
+pub(crate) const F8I: Experiment = Experiment::new(
     "ECP-8i",
     "single-chunk repair against link speed (Figure 8i)",
     link_speed,

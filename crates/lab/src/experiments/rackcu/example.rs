@@ -3,7 +3,7 @@
 //! every choice of collector racks, which show the cost of a second collector.
 
 use crate::error::LabError;
-use crate::experiments::{Experiment, Finding, Report, Session, Table};
+use crate::experiment::{Experiment, Finding, Report, Session, Table};
 use crate::plot::Plot;
 use gabion_codec::Code;
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Geometry, StripeId, Topology};
@@ -11,7 +11,7 @@ use gabion_plan::{Cost, Plan};
 use gabion_planner::update::cau::{self, Selection};
 use gabion_planner::{PlanError, Stripe, placement, update};
 
-pub(in crate::experiments) const EXAMPLE: Experiment = Experiment::new(
+pub(crate) const EXAMPLE: Experiment = Experiment::new(
     "RCU-EX",
     "worked example of RackCU: one stripe on five racks",
     run,

@@ -2,22 +2,22 @@
 //! limited links, by the links' rate and by the size of chunks (`RackCU` section V-C).
 
 use crate::error::LabError;
+use crate::experiment::{
+    Experiment, Finding, Report, Session, TestbedLimits, TestbedSetting, Throughput,
+};
 use crate::experiments::cross_rack::testbed::{
     Contender, DEPTH, Round, gains, mean_finding, plot, race, scaled, sources, volume,
-};
-use crate::experiments::{
-    Experiment, Finding, Report, Session, TestbedLimits, TestbedSetting, Throughput,
 };
 use gabion_layout::UpdateScheme;
 use std::path::PathBuf;
 
-pub(in crate::experiments) const B1: Experiment = Experiment::new(
+pub(crate) const B1: Experiment = Experiment::new(
     "RCU-B1",
     "update throughput of RackCU by the rate between racks",
     run_b1,
 );
 
-pub(in crate::experiments) const B2: Experiment = Experiment::new(
+pub(crate) const B2: Experiment = Experiment::new(
     "RCU-B2",
     "update throughput of RackCU by size of chunks",
     run_b2,

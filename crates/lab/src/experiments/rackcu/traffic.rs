@@ -5,27 +5,27 @@
 //! experiment runs the layouts that are plausible and prints the spread.
 
 use crate::error::LabError;
+use crate::experiment::{Experiment, Finding, Report, Session, Table};
 use crate::experiments::cross_rack::{
     COUNTING, Counts, Setting, Subject, mean_finding, saving_pct, scaled, spread_volumes,
 };
-use crate::experiments::{Experiment, Finding, Report, Session, Table};
 use crate::plot::Plot;
 use crate::update_traffic::Options;
 use crate::workload::volume;
 
-pub(in crate::experiments) const A1: Experiment = Experiment::new(
+pub(crate) const A1: Experiment = Experiment::new(
     "RCU-A1",
     "cross-rack update traffic of RackCU by volume",
     run_a1,
 );
 
-pub(in crate::experiments) const A2: Experiment = Experiment::new(
+pub(crate) const A2: Experiment = Experiment::new(
     "RCU-A2",
     "cross-rack update traffic of RackCU by code",
     run_a2,
 );
 
-pub(in crate::experiments) const A3: Experiment = Experiment::new(
+pub(crate) const A3: Experiment = Experiment::new(
     "RCU-A3",
     "cross-rack update traffic of RackCU by number of racks",
     run_a3,

@@ -3,7 +3,7 @@
 
 use super::load::{self, Load};
 use crate::error::LabError;
-use crate::experiments::{Cell, Report, Session, Table};
+use crate::experiment::{Cell, Report, Session, Table};
 use gabion_flash::{
     FlashCounts, FlashOptions, FlashStore, Geometry, InPlaceRaid, ModelDevice, ModelNvram,
     PAGE_BYTES, SsdCounts, SsdSpec,

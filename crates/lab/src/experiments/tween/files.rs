@@ -5,7 +5,7 @@
 //! file. The rival syncs the files that it wrote to, data and parity, and takes no care of the write hole.
 
 use crate::error::LabError;
-use crate::experiments::{Cell, Finding, Session, Table};
+use crate::experiment::{Cell, Finding, Session, Table};
 use gabion_flash::{
     FileDevice, FlashError, FlashOptions, FlashStore, Geometry, InPlaceRaid, MappedNvram,
     NvramKind, PAGE_BYTES,

@@ -5,10 +5,10 @@ use super::array::{self, Setting};
 use super::load::{self, Load};
 use super::shapes::{self, Shapes};
 use crate::error::LabError;
-use crate::experiments::{Experiment, Finding, Report, Session, Table};
+use crate::experiment::{Experiment, Finding, Report, Session, Table};
 use crate::plot::Plot;
 
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment::new(
+pub(crate) const EXPERIMENT: Experiment = Experiment::new(
     "TWE-3",
     "write amplification against use, 60 to 95 %, stripe size, the array's width and the SSDs' pages",
     run,

@@ -4,11 +4,11 @@
 use super::array::{self, Setting};
 use super::load::{self, Load};
 use crate::error::LabError;
-use crate::experiments::{Experiment, Finding, Report, Session};
+use crate::experiment::{Experiment, Finding, Report, Session};
 use crate::plot::Plot;
 use gabion_flash::{FlashOptions, HotnessOptions, HotnessScale, Victims};
 
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment::new(
+pub(crate) const EXPERIMENT: Experiment = Experiment::new(
     "TWE-2",
     "write amplification of the log against hotness groups, scales, units and victims",
     run,

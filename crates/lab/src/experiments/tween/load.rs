@@ -2,7 +2,7 @@
 //! repeated until the log has been filled several times.
 
 use crate::error::LabError;
-use crate::experiments::{Scale, Session};
+use crate::experiment::{Scale, Session};
 use crate::trace::{Request, RequestKind};
 use crate::workload::{self, Workload};
 use std::collections::{BTreeMap, BTreeSet};

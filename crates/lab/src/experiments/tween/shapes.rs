@@ -3,7 +3,7 @@
 use super::array::{self, Setting};
 use super::load::Load;
 use crate::error::LabError;
-use crate::experiments::{Finding, Session, Table};
+use crate::experiment::{Finding, Session, Table};
 
 /// Devices for data and for parity.
 const WIDTHS: [(usize, usize); 4] = [(4, 1), (8, 1), (4, 2), (8, 2)];

@@ -3,10 +3,10 @@
 use super::array::{self, Setting};
 use super::load;
 use crate::error::LabError;
-use crate::experiments::{Experiment, Finding, Report, Session};
+use crate::experiment::{Experiment, Finding, Report, Session};
 use crate::plot::Plot;
 
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment::new(
+pub(crate) const EXPERIMENT: Experiment = Experiment::new(
     "TWE-5",
     "one SSD: through TWEEN without parity, and straight",
     run,

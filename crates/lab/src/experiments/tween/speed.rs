@@ -5,11 +5,11 @@ use super::array::{self, Setting};
 use super::files;
 use super::load;
 use crate::error::LabError;
-use crate::experiments::{Experiment, Finding, Report, Session, Table};
+use crate::experiment::{Experiment, Finding, Report, Session, Table};
 use crate::plot::Plot;
 use gabion_flash::FlashOptions;
 
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment::new(
+pub(crate) const EXPERIMENT: Experiment = Experiment::new(
     "TWE-4",
     "throughput and p99: active and periodic collection, and 4 KiB synchronous writes on files",
     run,

@@ -4,10 +4,10 @@
 use super::array::{self, Outcome, Setting};
 use super::load::{self, Load};
 use crate::error::LabError;
-use crate::experiments::{Experiment, Finding, Report, Session, Table};
+use crate::experiment::{Experiment, Finding, Report, Session, Table};
 use crate::plot::Plot;
 
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment::new(
+pub(crate) const EXPERIMENT: Experiment = Experiment::new(
     "TWE-1",
     "partial writes, write amplification and erases by volume: TWEEN, a plain log, in place",
     run,

@@ -1,9 +1,9 @@
 //! The inputs of an experiment: its scale, its directory, the traces, the starter of clusters, and
 //! the receiver of progress.
 
-use super::ear::{EncodeBench, Encodings};
-use super::ecpipe::{RepairBench, TrialTime};
 use crate::error::LabError;
+use crate::experiments::ear::bench::{EncodeBench, Encodings};
+use crate::experiments::ecpipe::bench::{RepairBench, TrialTime};
 use crate::trace::TraceReader;
 use gabion_codec::Code;
 use gabion_layout::{AppendSpec, ByteRange, UpdateScheme};

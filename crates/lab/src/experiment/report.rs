@@ -171,7 +171,7 @@ impl From<String> for Cell {
 }
 
 /// The mean of some values; 0 of none.
-pub(super) fn mean(values: &[f64]) -> f64 {
+pub(crate) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
