@@ -1,6 +1,8 @@
 //! The expected contents of a replayed file: the last write at each byte, from which the byte
 //! follows. So memory grows with the written extents and not with the file.
 
+use crate::error::TestbedError;
+use gabion_client::File;
 use gabion_layout::ByteRange;
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -8,9 +10,12 @@ use std::io::{self, Read};
 /// The number of the write that created the file; those of the trace follow from 1.
 pub const INITIAL: u64 = 0;
 
+/// Bytes that the final comparison reads at a time.
+const COMPARE_BYTES: u64 = 8 << 20;
+
 /// Bytes of one write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Piece {
+pub(super) struct Piece {
     /// Its place in the file.
     pub range: ByteRange,
     /// Number of the write.
@@ -52,9 +57,38 @@ impl Contents {
         }
     }
 
+    /// Reads all known parts of the file, and compares them; `progress` hears how many of its bytes are
+    /// done. Returns the compared bytes.
+    ///
+    /// # Errors
+    /// [`TestbedError::Differs`] at the first byte that differs, or [`TestbedError::Client`].
+    pub async fn verify(
+        &self,
+        file: &File,
+        progress: impl Fn(u64, u64),
+    ) -> Result<u64, TestbedError> {
+        let size = file.size_bytes();
+        let mut compared = 0;
+        let mut start = 0;
+        while start < size {
+            let range = ByteRange::new(start, COMPARE_BYTES.min(size - start));
+            let known = self.known(range);
+            if !known.is_empty() {
+                let bytes = file.read(range).await?;
+                if let Some(at) = first_difference(&known, start, &bytes) {
+                    let name = file.name().to_owned();
+                    return Err(TestbedError::Differs { name, at });
+                }
+                compared += known.iter().map(|piece| piece.range.length).sum::<u64>();
+            }
+            start = range.end();
+            progress(start, size);
+        }
+        Ok(compared)
+    }
+
     /// The known pieces of a range, by address.
-    #[must_use]
-    pub fn known(&self, range: ByteRange) -> Vec<Piece> {
+    pub(super) fn known(&self, range: ByteRange) -> Vec<Piece> {
         let (start, end) = (range.offset, range.end());
         let before = self.pieces.range(..start).next_back();
         let all = before.into_iter().chain(self.pieces.range(start..end));
@@ -94,8 +128,7 @@ const fn word_of(write: u64, word: u64) -> u64 {
 }
 
 /// The address of the first byte that differs from the pieces, for bytes that begin at `start`.
-#[must_use]
-pub fn first_difference(pieces: &[Piece], start: u64, bytes: &[u8]) -> Option<u64> {
+pub(super) fn first_difference(pieces: &[Piece], start: u64, bytes: &[u8]) -> Option<u64> {
     pieces.iter().find_map(|&piece| {
         let from = (piece.range.offset - start) as usize;
         let found = bytes.get(from..)?;

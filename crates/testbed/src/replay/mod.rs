@@ -3,13 +3,15 @@
 
 mod contents;
 mod latencies;
+mod traffic;
 
-pub use contents::{Contents, INITIAL, Initial, Piece, first_difference};
+pub use contents::{Contents, INITIAL, Initial};
 pub use latencies::Latencies;
+pub use traffic::{Flow, Moved, Traffic};
 
 use crate::error::TestbedError;
 use bytes::Bytes;
-use contents::bytes_of;
+use contents::{Piece, bytes_of, first_difference};
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
 use gabion_client::{CachedFile, ClientError, File};

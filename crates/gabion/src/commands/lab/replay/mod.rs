@@ -7,22 +7,14 @@ use crate::commands::connect_with;
 use crate::failure::Failure;
 use crate::output::{Format, Shown};
 use futures::io::AllowStdIo;
-use gabion_client::{Client, ClientOptions, ClusterMeters, File, Progress as _};
+use gabion_client::{Client, ClientOptions, Progress as _};
 use gabion_lab::{LabError, Request, RequestKind, TraceReader};
-use gabion_layout::{ByteRange, RackId};
+use gabion_layout::ByteRange;
 use gabion_meta::PoolSpec;
-use gabion_protocol::message::Purpose;
-use gabion_testbed::TestbedError;
-use gabion_testbed::replay::{
-    Access, Contents, Engine, INITIAL, Initial, Target, first_difference,
-};
-use report::{CacheReport, Flow, Kind, Moved, Report};
-use std::collections::BTreeMap;
+use gabion_testbed::replay::{Access, Contents, Engine, INITIAL, Initial, Target, Traffic};
+use report::{CacheReport, Kind, Report};
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
-
-/// Bytes that the final comparison reads at a time.
-const COMPARE_BYTES: u64 = 8 << 20;
 
 pub(super) async fn run(
     options: ReplayOptions,
@@ -58,15 +50,12 @@ pub(super) async fn run(
         CacheReport::new(size.get(), options.read_ahead, &counts)
     });
     let verified_bytes = if options.verify {
-        Some(compare(&file, &contents).await?)
+        let progress = Shown::bytes("verifying");
+        let verified = contents.verify(&file, |done, all| progress.advanced(done, all));
+        Some(verified.await?)
     } else {
         None
     };
-    let unmetered = before.meters.unreachable.iter();
-    let unmetered = unmetered.chain(&after.meters.unreachable);
-    let mut unmetered_nodes: Vec<u32> = unmetered.map(|node| node.0).collect();
-    unmetered_nodes.sort_unstable();
-    unmetered_nodes.dedup();
     let flows = after.since(&before);
     let report = Report {
         trace: options.trace.display().to_string(),
@@ -82,7 +71,7 @@ pub(super) async fn run(
         cache,
         cross_rack: Traffic::cross_rack(&flows),
         traffic: flows,
-        unmetered_nodes,
+        unmetered_nodes: after.unmetered_nodes(&before),
         verified_bytes,
     };
     report.print(format)
@@ -235,82 +224,4 @@ async fn replay(
         progress.step();
     }
     Ok(engine)
-}
-
-/// Reads all known parts of the file, and compares them.
-async fn compare(file: &File, contents: &Contents) -> Result<u64, Failure> {
-    let size = file.size_bytes();
-    let progress = Shown::bytes("verifying");
-    let mut compared = 0;
-    let mut start = 0;
-    while start < size {
-        let range = ByteRange::new(start, COMPARE_BYTES.min(size - start));
-        let known = contents.known(range);
-        if !known.is_empty() {
-            let bytes = file.read(range).await?;
-            if let Some(at) = first_difference(&known, start, &bytes) {
-                let name = file.name().to_owned();
-                return Err(TestbedError::Differs { name, at }.into());
-            }
-            compared += known.iter().map(|piece| piece.range.length).sum::<u64>();
-        }
-        start = range.end();
-        progress.advanced(start, size);
-    }
-    Ok(compared)
-}
-
-/// Planned and moved bytes so far.
-struct Traffic {
-    meters: ClusterMeters,
-}
-
-impl Traffic {
-    async fn now(client: &Client) -> Result<Self, Failure> {
-        let meters = client.meters().await?;
-        Ok(Self { meters })
-    }
-
-    /// Planned and moved bytes since, for each flow where one of the two is not zero.
-    fn since(&self, before: &Self) -> Vec<Flow> {
-        let mut flows: BTreeMap<_, Moved> = BTreeMap::new();
-        for (&place, &bytes) in &self.meters.planned.bytes {
-            flows.entry(place).or_default().planned_bytes = bytes;
-        }
-        for (&place, &bytes) in &before.meters.planned.bytes {
-            // A process that restarted counts from zero again.
-            let planned_bytes = &mut flows.entry(place).or_default().planned_bytes;
-            *planned_bytes = planned_bytes.saturating_sub(bytes);
-        }
-        for (&place, &bytes) in &self.meters.sum().bytes {
-            flows.entry(place).or_default().metered_bytes = bytes;
-        }
-        for (place, bytes) in before.meters.sum().bytes {
-            let metered_bytes = &mut flows.entry(place).or_default().metered_bytes;
-            *metered_bytes = metered_bytes.saturating_sub(bytes);
-        }
-        flows.retain(|_, moved| *moved != Moved::default());
-        let flow =
-            |((from, to, purpose), moved): ((Option<RackId>, Option<RackId>, Purpose), _)| Flow {
-                from_rack: from.map(|rack| rack.0),
-                to_rack: to.map(|rack| rack.0),
-                purpose: purpose.name(),
-                moved,
-            };
-        flows.into_iter().map(flow).collect()
-    }
-
-    /// Sums over different racks, by purpose.
-    fn cross_rack(flows: &[Flow]) -> BTreeMap<&'static str, Moved> {
-        let mut sums: BTreeMap<_, Moved> = BTreeMap::new();
-        let crosses = |flow: &&Flow| {
-            flow.from_rack.is_some() && flow.to_rack.is_some() && flow.from_rack != flow.to_rack
-        };
-        for flow in flows.iter().filter(crosses) {
-            let sum = sums.entry(flow.purpose).or_default();
-            sum.planned_bytes += flow.moved.planned_bytes;
-            sum.metered_bytes += flow.moved.metered_bytes;
-        }
-        sums
-    }
 }

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::output::{Format, align_numbers, bytes, print_json, table};
 use gabion_client::CacheCounts;
-use gabion_testbed::replay::Measured;
+use gabion_testbed::replay::{Flow, Measured, Moved};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -128,25 +128,6 @@ impl CacheReport {
             bytes(self.fetched_bytes)
         );
     }
-}
-
-/// Payload bytes from one rack to another or within one; clients are in none.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub(super) struct Flow {
-    pub(super) from_rack: Option<u32>,
-    pub(super) to_rack: Option<u32>,
-    pub(super) purpose: &'static str,
-    #[serde(flatten)]
-    pub(super) moved: Moved,
-}
-
-/// Payload bytes that moved.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-pub(super) struct Moved {
-    /// By the plans of this client.
-    pub(super) planned_bytes: u64,
-    /// By the traffic of all nodes during the replay, for any client.
-    pub(super) metered_bytes: u64,
 }
 
 impl Report {
