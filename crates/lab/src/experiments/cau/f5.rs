@@ -4,12 +4,11 @@ use crate::experiment::{Experiment, Finding, Report, Session, Table};
 use crate::plot::{Chart, Plot};
 use crate::reliability::{Counting, Model, Redundancy};
 
-pub(crate) const EXPERIMENT: Experiment = Experiment {
-    id: "CAU-F5",
-    parts: "",
-    title: "data loss against the length of the append phase",
-    run: |session| Ok(run(session)),
-};
+pub(crate) const EXPERIMENT: Experiment = Experiment::new(
+    "CAU-F5",
+    "data loss against the length of the append phase",
+    |session| Ok(run(session)),
+);
 
 /// The lines of the figure.
 const LINES: [(&str, Redundancy); 3] = [

@@ -11,12 +11,10 @@ use gabion_planner::placement::ParityPlaces;
 
 macro_rules! figure {
     ($name:ident, $letter:literal, $title:literal, $part:path) => {
-        pub(crate) const $name: Experiment = Experiment {
-            id: concat!("EAR-F13", $letter),
-            parts: "",
-            title: $title,
-            run: |session| run(session, concat!("EAR-F13", $letter), &$part),
-        };
+        pub(crate) const $name: Experiment =
+            Experiment::new(concat!("EAR-F13", $letter), $title, |session| {
+                run(session, concat!("EAR-F13", $letter), &$part)
+            });
     };
 }
 

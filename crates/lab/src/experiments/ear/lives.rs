@@ -9,12 +9,10 @@ use gabion_layout::RackId;
 use gabion_planner::repair::fewest_crossing_chunks;
 use std::collections::BTreeMap;
 
-pub(crate) const EXPERIMENT: Experiment = Experiment {
-    id: "EAR-LIVES",
-    parts: "",
-    title: "mean time to data loss by layout",
-    run: |session| Ok(run(session)),
-};
+pub(crate) const EXPERIMENT: Experiment =
+    Experiment::new("EAR-LIVES", "mean time to data loss by layout", |session| {
+        Ok(run(session))
+    });
 
 const YEAR_HOURS: f64 = 365.0 * 24.0;
 /// A node's life, and the probability that a rack fails within a year, as in CAU's figure 5.

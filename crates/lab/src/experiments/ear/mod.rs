@@ -2,21 +2,15 @@
 //! links, which is first validated on a testbed; balance of replicas and reads over racks; and,
 //! beyond the paper's figures, its claims about draws, relocation and reliability.
 
-mod balance;
+pub(super) mod balance;
 pub(crate) mod bench;
 mod choices;
-mod gains;
-mod layouts;
-mod lives;
+pub(super) mod gains;
+pub(super) mod layouts;
+pub(super) mod lives;
 mod model;
 mod setting;
 mod sides;
-mod validation;
-
-pub(super) use balance::{C1, C2};
-pub(super) use gains::{F13A, F13B, F13C, F13D, F13E, F13F};
-pub(super) use layouts::EXPERIMENT as LAYOUTS;
-pub(super) use lives::EXPERIMENT as LIVES;
-pub(super) use validation::EXPERIMENT as B1;
+pub(super) mod validation;
 
 pub use bench::{EncodeBench, EncodeTime, EncodeTrial, Encodings, PutTime, SegmentPlaces};

@@ -6,15 +6,11 @@
 pub(crate) mod bench;
 mod bound;
 mod figure;
-mod paths;
-mod recovery;
-mod shaped;
-mod single;
+pub(super) mod paths;
+pub(super) mod recovery;
+pub(super) mod shaped;
+pub(super) mod single;
 
 pub use bench::{
     BenchLinks, Helpers, RepairBench, Selection, Stored, Together, Trial, TrialTime, Work,
 };
-pub(super) use paths::A2;
-pub(super) use recovery::{F8E, F11};
-pub(super) use shaped::{F8G, F8H, F9};
-pub(super) use single::{F8A, F8B, F8C, F8D, F8F, F8I};

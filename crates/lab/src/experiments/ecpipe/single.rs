@@ -1,7 +1,7 @@
 //! ECP-8a to 8d, 8f and 8i: repairs within one stripe on hosts behind one switch (`ECPipe` section 6.1,
 //! Figure 8).
 
-use super::bench::{Together, Trial, Work};
+use super::bench::{RepairBench, Together, Trial, Work};
 use super::figure::{Base, CONVENTIONAL, DIRECT, Figure, KIB, MIB, PIPELINE, PPR, PPR_IN_ROUNDS};
 use crate::error::LabError;
 use crate::experiment::{Experiment, Finding, Report, Session};
@@ -93,16 +93,20 @@ fn chunk_size(session: &Session<'_>) -> Result<Report, LabError> {
         let bench = sized.bench(session, CODE, sized.three());
         (format!("{} MiB", bytes / MIB), bench)
     };
-    let figure = Figure::measure(session, quarters.iter().map(bench).collect())?;
-    let title = "Time of a single-chunk repair by chunk size";
-    let mut report = figure.report("ECP-8b", title, "chunk", base);
+    let words = [
+        "ECP-8b",
+        "Time of a single-chunk repair by chunk size",
+        "chunk",
+    ];
+    let (papers, goals) = (["88.8-91.6%", "66.0-91.8%"], [85.0, 62.0]);
     against_both(
-        &figure,
-        &mut report,
-        ["88.8-91.6%", "66.0-91.8%"],
-        [85.0, 62.0],
-    );
-    Ok(report)
+        session,
+        base,
+        quarters.iter().map(bench),
+        words,
+        papers,
+        goals,
+    )
 }
 
 fn parameters(session: &Session<'_>) -> Result<Report, LabError> {
@@ -116,16 +120,9 @@ fn parameters(session: &Session<'_>) -> Result<Report, LabError> {
     let few = [all[0], all[3]];
     let codes: &[(&str, &str)] = session.scale.pick(&few, &all, &all);
     let bench = |&(x, code): &(&str, &str)| (x.to_owned(), base.bench(session, code, base.three()));
-    let figure = Figure::measure(session, codes.iter().map(bench).collect())?;
-    let title = "Time of a single-chunk repair by code";
-    let mut report = figure.report("ECP-8c", title, "(n,k)", base);
-    against_both(
-        &figure,
-        &mut report,
-        ["82.5-91.2%", "68.6-70.4%"],
-        [80.0, 60.0],
-    );
-    Ok(report)
+    let words = ["ECP-8c", "Time of a single-chunk repair by code", "(n,k)"];
+    let (papers, goals) = (["82.5-91.2%", "68.6-70.4%"], [80.0, 60.0]);
+    against_both(session, base, codes.iter().map(bench), words, papers, goals)
 }
 
 fn repair_friendly(session: &Session<'_>) -> Result<Report, LabError> {
@@ -213,24 +210,39 @@ fn link_speed(session: &Session<'_>) -> Result<Report, LabError> {
         let bench = faster.bench(session, CODE, faster.three());
         (format!("{rate} Mbit/s"), bench)
     };
-    let figure = Figure::measure(session, factors.iter().map(bench).collect())?;
-    let title = "Time of a single-chunk repair by link speed";
-    let mut report = figure.report("ECP-8i", title, "links", base);
+    let words = [
+        "ECP-8i",
+        "Time of a single-chunk repair by link speed",
+        "links",
+    ];
+    let (papers, goals) = (["90 to 81.4%", "70 to 50.0%"], [81.4, 50.0]);
     against_both(
-        &figure,
-        &mut report,
-        ["90 to 81.4%", "70 to 50.0%"],
-        [81.4, 50.0],
-    );
-    Ok(report)
+        session,
+        base,
+        factors.iter().map(bench),
+        words,
+        papers,
+        goals,
+    )
 }
 
-/// Findings at every place: pipelining against conventional repair and PPR.
-fn against_both(figure: &Figure, report: &mut Report, papers: [&str; 2], goals: [f64; 2]) {
+/// A figure along one axis, with its id, title and axis: at every place pipelining against conventional repair
+/// and PPR.
+fn against_both(
+    session: &Session<'_>,
+    base: Base,
+    benches: impl Iterator<Item = (String, RepairBench)>,
+    [id, title, x_label]: [&str; 3],
+    papers: [&str; 2],
+    goals: [f64; 2],
+) -> Result<Report, LabError> {
+    let figure = Figure::measure(session, benches.collect())?;
+    let mut report = figure.report(id, title, x_label, base);
     for measured in &figure.all {
         for ((than, paper), goal) in [CONVENTIONAL, PPR].into_iter().zip(papers).zip(goals) {
             let finding = figure.finding(&measured.x, PIPELINE, than, paper, goal);
             report.findings.extend(finding);
         }
     }
+    Ok(report)
 }
