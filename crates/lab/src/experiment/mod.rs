@@ -3,6 +3,7 @@
 
 mod report;
 mod session;
+mod verdict;
 
 pub(crate) use report::mean;
 pub use report::{Cell, Finding, Report, Table};
@@ -10,6 +11,8 @@ pub use session::{
     CacheEffect, Clusters, Overwrite, OverwriteSetting, Progress, Scale, Sent, Session,
     TestbedLimits, TestbedSetting, Throughput, TransferSetting, Transfers,
 };
+pub(crate) use verdict::RATIO;
+pub use verdict::{Goal, Paper, Tolerance, Verdict};
 
 use crate::error::LabError;
 

@@ -1,6 +1,7 @@
 //! The result of an experiment: its setting, its figures beside the paper's, tables and plots. It
 //! is data; the command line prints and saves it.
 
+use super::verdict::{Goal, Paper, Verdict, digits};
 use crate::plot::Plot;
 use serde::Serialize;
 
@@ -13,6 +14,8 @@ pub struct Report {
     pub scaled: Vec<String>,
     /// Our figures beside the paper's.
     pub findings: Vec<Finding>,
+    /// Goals of this project, beside what is measured.
+    pub goals: Vec<Goal>,
     /// The measurements.
     pub tables: Vec<Table>,
     /// Notes that a reader needs to understand the figures.
@@ -33,15 +36,44 @@ pub struct Finding {
     pub ours_value: Option<f64>,
     /// The paper's, as it is printed.
     pub paper: String,
-    /// Whether ours comes near it by the experiment's own measure; none if they are only shown side
-    /// by side.
-    pub is_reached: Option<bool>,
-    /// Why ours differs.
+    /// The least and the most that the paper prints, for programs; none if it is not a number.
+    pub paper_range: Option<(f64, f64)>,
+    /// How far ours may be off to be near.
+    pub tolerance: Option<String>,
+    /// How ours stands to the paper's; none if they are only shown side by side.
+    pub verdict: Option<Verdict>,
+    /// Why ours is not near.
     pub why: Option<String>,
 }
 
 impl Finding {
-    /// A number with its unit, beside the paper's.
+    /// A number with its unit, judged by what the paper prints.
+    pub fn beside(what: impl Into<String>, ours: f64, unit: &str, paper: Paper) -> Self {
+        Self {
+            ours_value: Some(ours),
+            paper_range: Some(paper.range),
+            tolerance: Some(paper.tolerance.to_string()),
+            verdict: Some(paper.judge(ours)),
+            ..Self::words(what, format!("{}{unit}", digits(ours)), paper.printed)
+        }
+    }
+
+    /// A statement of the paper that holds here or does not.
+    pub fn claim(
+        what: impl Into<String>,
+        ours: impl Into<String>,
+        paper: impl Into<String>,
+        holds: bool,
+    ) -> Self {
+        let verdict = if holds {
+            Verdict::Near
+        } else {
+            Verdict::Opposite
+        };
+        Self::words(what, ours, paper).judged(verdict)
+    }
+
+    /// A number with its unit, shown beside the paper's without a verdict.
     pub fn number(
         what: impl Into<String>,
         ours: f64,
@@ -49,16 +81,12 @@ impl Finding {
         paper: impl Into<String>,
     ) -> Self {
         Self {
-            what: what.into(),
-            ours: format!("{}{unit}", digits(ours)),
             ours_value: Some(ours),
-            paper: paper.into(),
-            is_reached: None,
-            why: None,
+            ..Self::words(what, format!("{}{unit}", digits(ours)), paper)
         }
     }
 
-    /// Words beside the paper's.
+    /// Words shown beside the paper's without a verdict.
     pub fn words(
         what: impl Into<String>,
         ours: impl Into<String>,
@@ -69,22 +97,31 @@ impl Finding {
             ours: ours.into(),
             ours_value: None,
             paper: paper.into(),
-            is_reached: None,
+            paper_range: None,
+            tolerance: None,
+            verdict: None,
             why: None,
         }
     }
 
-    /// Sets whether the figure comes near the paper's.
+    /// Adds our number, for programs.
     #[must_use]
-    pub fn reached(mut self, is_reached: bool) -> Self {
-        self.is_reached = Some(is_reached);
+    pub fn with_value(mut self, ours: f64) -> Self {
+        self.ours_value = Some(ours);
+        self
+    }
+
+    /// Sets the verdict.
+    #[must_use]
+    pub fn judged(mut self, verdict: Verdict) -> Self {
+        self.verdict = Some(verdict);
         self
     }
 
     /// Says why the figure is not near the paper's, if it is not.
     #[must_use]
     pub fn because(mut self, why: impl Into<String>) -> Self {
-        if self.is_reached == Some(false) {
+        if self.verdict.is_some_and(|verdict| verdict != Verdict::Near) {
             self.why = Some(why.into());
         }
         self
@@ -175,37 +212,16 @@ pub(crate) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// A number with about three significant digits, and at least two behind the point if it is small.
-fn digits(number: f64) -> String {
-    let size = number.abs();
-    if size >= 1000.0 {
-        format!("{number:.0}")
-    } else if size >= 100.0 {
-        format!("{number:.1}")
-    } else if size >= 0.1 || size == 0.0 {
-        format!("{number:.2}")
-    } else {
-        format!("{number:.4}")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_as_many_digits_as_say_something() {
-        let printed = [0.0, 0.012_34, 0.356, 29.409, 117.66, 1_055.4, -3.333].map(digits);
-        let expected = ["0.00", "0.0123", "0.36", "29.41", "117.7", "1055", "-3.33"];
-        assert_eq!(printed, expected);
-    }
-
-    #[test]
     fn json_has_numbers_as_numbers() {
         let mut table = Table::new("t", &["scheme", "writes", "rate"]);
         table.row(["FO".into(), 3_u64.into(), 1.5.into()]);
-        let finding = Finding::number("ratio", 1.6, "x", "1.631x").reached(true);
-        let missed = finding.clone().reached(false).because("luck");
+        let finding = Finding::beside("ratio", 1.6, "x", Paper::ratio(1.631));
+        let missed = finding.clone().judged(Verdict::Opposite).because("luck");
         assert_eq!(missed.why.as_deref(), Some("luck"));
         let report = Report {
             findings: vec![finding.because("nothing to explain")],
@@ -219,7 +235,8 @@ mod tests {
         );
         assert_eq!(json["findings"][0]["ours"], "1.60x");
         assert_eq!(json["findings"][0]["ours_value"], 1.6);
-        assert_eq!(json["findings"][0]["is_reached"], true);
+        assert_eq!(json["findings"][0]["verdict"], "near");
+        assert_eq!(json["findings"][0]["tolerance"], "+- 15 %");
         assert_eq!(json["findings"][0]["why"], serde_json::Value::Null);
         assert!(json.get("plots").is_none());
     }

@@ -13,9 +13,9 @@ mod rackcu;
 mod tween;
 
 pub use crate::experiment::{
-    CacheEffect, Cell, Clusters, Experiment, Finding, Overwrite, OverwriteSetting, Progress,
-    Report, Scale, Sent, Session, Table, TestbedLimits, TestbedSetting, Throughput,
-    TransferSetting, Transfers,
+    CacheEffect, Cell, Clusters, Experiment, Finding, Goal, Overwrite, OverwriteSetting, Paper,
+    Progress, Report, Scale, Sent, Session, Table, TestbedLimits, TestbedSetting, Throughput,
+    Tolerance, TransferSetting, Transfers, Verdict,
 };
 pub use ear::{EncodeBench, EncodeTime, EncodeTrial, Encodings, PutTime, SegmentPlaces};
 pub use ecpipe::{

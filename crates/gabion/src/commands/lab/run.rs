@@ -6,7 +6,9 @@ use crate::failure::{Context, Failure};
 use crate::output::{Format, Shown, align_numbers, print_json, table};
 use crate::output_file::OutputFile;
 use gabion_lab::clusters::LocalClusters;
-use gabion_lab::experiments::{self, Cell, Experiment, Finding, Progress, Report, Scale, Session};
+use gabion_lab::experiments::{
+    self, Cell, Experiment, Finding, Goal, Progress, Report, Scale, Session,
+};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::Write as _;
@@ -152,13 +154,13 @@ fn print(experiment: &Experiment, report: &Report) {
         println!("\n{}\n{shown}", measured.title);
     }
     if !report.findings.is_empty() {
-        let mut shown = table(&["figure", "ours", "paper", "near"]);
+        let mut shown = table(&["figure", "ours", "paper", "verdict"]);
         for finding in &report.findings {
             shown.add_row([
                 finding.what.as_str(),
                 &finding.ours,
                 &finding.paper,
-                verdict(finding),
+                &verdict(finding),
             ]);
         }
         println!("\nBeside the paper\n{shown}");
@@ -168,14 +170,33 @@ fn print(experiment: &Experiment, report: &Report) {
             }
         }
     }
+    print_goals(&report.goals);
     print_list("Notes", &report.notes);
 }
 
-fn verdict(finding: &Finding) -> &'static str {
-    match finding.is_reached {
-        None => "",
-        Some(true) => "yes",
-        Some(false) => "no",
+/// The verdict with the tolerance that it was found by; nothing for figures that are only shown.
+fn verdict(finding: &Finding) -> String {
+    match (finding.verdict, &finding.tolerance) {
+        (None, _) => String::new(),
+        (Some(verdict), None) => verdict.to_string(),
+        (Some(verdict), Some(tolerance)) => format!("{verdict} ({tolerance})"),
+    }
+}
+
+fn print_goals(goals: &[Goal]) {
+    if goals.is_empty() {
+        return;
+    }
+    let mut shown = table(&["goal of this project", "ours", "goal", "met"]);
+    for goal in goals {
+        let is_met = if goal.is_met { "yes" } else { "no" };
+        shown.add_row([goal.what.as_str(), &goal.ours, &goal.goal, is_met]);
+    }
+    println!("\nGoals\n{shown}");
+    for goal in goals {
+        if let Some(why) = &goal.why {
+            println!("  {}: {why}", goal.what);
+        }
     }
 }
 

@@ -57,6 +57,7 @@ fn run(session: &Session<'_>) -> Report {
              probability, which means 35.47",
         ),
         findings: findings(&model),
+        goals: Vec::new(),
         tables: vec![table],
         notes: sentence(
             "the paper counts a rack's failure as survived only if nothing else fails; the exact columns \
@@ -80,9 +81,8 @@ fn findings(model: &Model) -> Vec<Finding> {
     let printed = |at: usize, paper: &str| {
         let ours = format!("{:.2e}", at_end[at]);
         let is_same = ours == paper;
-        let mut finding = Finding::words(format!("{} at 18 h", LINES[at].0), ours, paper);
-        finding.ours_value = Some(at_end[at]);
-        finding.reached(is_same)
+        let what = format!("{} at 18 h", LINES[at].0);
+        Finding::claim(what, ours, paper, is_same).with_value(at_end[at])
     };
     let is_highest = at_end[0] > at_end[1] && at_end[0] > at_end[2];
     let ours = if is_highest {
@@ -93,6 +93,6 @@ fn findings(model: &Model) -> Vec<Finding> {
     vec![
         printed(1, "9.83e-7"),
         printed(2, "2.24e-7"),
-        Finding::words("CAU-0", ours, "is highest").reached(is_highest),
+        Finding::claim("CAU-0", ours, "is highest", is_highest),
     ]
 }

@@ -4,7 +4,7 @@
 
 use super::update_run::{self, Bench, MIB, Phase};
 use crate::error::LabError;
-use crate::experiment::{Experiment, Finding, Report, Session, Table};
+use crate::experiment::{Experiment, Finding, Paper, Report, Session, Table};
 use crate::plot::Plot;
 use gabion_layout::UpdateScheme;
 
@@ -102,27 +102,26 @@ fn findings(all: &[Measured], place: &str, at: usize) -> [Finding; 3] {
     let recovery = |m: &Measured| m.recover.mb_per_s()[at];
     let gain = recovery(plr) / recovery(get(Pl, "(8,6)"));
     let all = [
-        Finding::number(
+        Finding::beside(
             format!("random write, FO (8,6) below PLR (6,4), {place}"),
             slower,
             " %",
-            "at least 20 %",
-        )
-        .reached(slower >= 20.0),
-        Finding::number(
+            Paper::saving(20.0).printed("20 % at least"),
+        ),
+        Finding::claim(
             format!("random write, (8,4) over (8,6) on average, {place}"),
-            mean,
-            "",
+            format!("{mean:.2}"),
             "significantly below 1",
+            mean < 0.9,
         )
-        .reached(mean < 0.9),
-        Finding::number(
+        .with_value(mean),
+        Finding::claim(
             format!("recovery, PLR (6,4) over PL (8,6), {place}"),
-            gain,
-            "x",
+            format!("{gain:.2}x"),
             "significantly above 1",
+            gain > 1.1,
         )
-        .reached(gain > 1.1),
+        .with_value(gain),
     ];
     let why = if place == "disk" {
         update_run::DISK_DIFFERS

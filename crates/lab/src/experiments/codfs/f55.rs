@@ -4,7 +4,7 @@
 use super::replay_run::{self, Replayed, Shown};
 use super::update_run;
 use crate::error::LabError;
-use crate::experiment::{Experiment, Finding, Report, Session};
+use crate::experiment::{Experiment, Finding, Paper, Report, Session};
 use gabion_layout::UpdateScheme;
 
 pub(crate) const EXPERIMENT: Experiment = Experiment::new(
@@ -38,24 +38,20 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
         };
         let most = gains.iter().copied().fold(0.0, f64::max);
         let least = gains.iter().copied().fold(f64::INFINITY, f64::min);
-        let finding = Finding::number(
+        let finding = Finding::beside(
             format!("PLR over FL at most, {place}"),
             most,
             "x",
-            "up to 10x",
+            Paper::ratio(10.0).printed("up to 10x"),
         );
-        report
-            .findings
-            .push(finding.reached(most > 2.0).because(why));
-        let finding = Finding::number(
+        report.findings.push(finding.because(why));
+        let finding = Finding::beside(
             format!("PLR over FL at least, {place}"),
             100.0 * (least - 1.0),
             " %",
-            "+11.7 %, on src2_2",
+            Paper::saving(11.7).printed("+11.7 %, on src2_2"),
         );
-        report
-            .findings
-            .push(finding.reached(least > 1.0).because(why));
+        report.findings.push(finding.because(why));
         report.plots.push(SHOWN.plot(&all, place, at));
     }
     Ok(report)

@@ -3,7 +3,7 @@
 
 use super::reserve_run::{self, Outcome};
 use crate::error::LabError;
-use crate::experiment::{Cell, Experiment, Finding, Report, Session, Table};
+use crate::experiment::{Cell, Experiment, Finding, Paper, Report, Session, Table, Tolerance};
 use crate::plot::Plot;
 
 pub(crate) const EXPERIMENT: Experiment = Experiment::new(
@@ -47,8 +47,8 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
         ]);
         if let Some(&(name, thesis, tolerance)) = known {
             let ours = outcome.overhead();
-            let finding = Finding::number(name, ours, "", format!("{thesis} +- {tolerance}"));
-            let finding = finding.reached((ours - thesis).abs() <= tolerance);
+            let paper = Paper::exactly(thesis).within(Tolerance::Points(tolerance));
+            let finding = Finding::beside(name, ours, "", paper);
             report.findings.push(finding.because(
                 "the first review gives nearly all back where it measures alone; with a utility that begins \
                  at 1 it takes days, as in Figure 5.6, and ends nearer the thesis (see the table)",

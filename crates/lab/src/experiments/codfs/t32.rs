@@ -3,7 +3,7 @@
 //! the generator comes and nothing about the volumes.
 
 use crate::error::LabError;
-use crate::experiment::{Cell, Experiment, Finding, Report, Scale, Session, Table};
+use crate::experiment::{Cell, Experiment, Finding, Goal, Report, Scale, Session, Table};
 use crate::plot::Plot;
 use crate::stats::Stats;
 use crate::workload::{VOLUMES, Volume, Workload};
@@ -107,7 +107,7 @@ fn report(session: &Session<'_>, rows: &[Row]) -> Report {
         let paper = format!("{}, {paper}", target.writes);
         report
             .findings
-            .push(Finding::words(what, ours, paper).reached(is_same));
+            .push(Finding::claim(what, ours, paper, is_same));
     }
     let near = made.iter().filter(|row| row.is_near()).count();
     let what = format!(
@@ -115,8 +115,10 @@ fn report(session: &Session<'_>, rows: &[Row]) -> Report {
          of the working set"
     );
     let ours = format!("{near} of {}", made.len());
-    let finding = Finding::words(what, ours, "the other rows of the table");
-    report.findings.push(finding.reached(near == made.len()));
+    let all = format!("all {} of them", made.len());
+    report
+        .goals
+        .push(Goal::words(what, ours, all, near == made.len()));
     report.tables.push(table(rows));
     report.plots.push(plot(rows));
     report

@@ -4,16 +4,12 @@
 pub(super) mod testbed;
 
 use crate::error::LabError;
-use crate::experiment::{Finding, Session, mean};
+use crate::experiment::{Finding, Paper, Session, mean};
 use crate::trace::Request;
 use crate::update_traffic::{self, Options, Question, SchemeTraffic};
 use crate::workload::{VOLUMES, Volume, Workload, volume};
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
-
-/// How far a share may be from the paper's, in percentage points, to be called near: the volumes are
-/// stand-ins, and the papers place stripes at random.
-const NEAR_POINTS: f64 = 10.0;
 
 /// What a sweep over volumes does.
 pub(super) const COUNTING: &str = "counting volumes";
@@ -36,6 +32,15 @@ impl Subject {
             None => Some(one_in(session, volume)?),
         };
         Ok(Self { volume, one_in })
+    }
+
+    /// The volume's calibrated workload, if it has a whole trace: what the lab would take without it.
+    pub(super) fn stand_in(&self, session: &Session<'_>) -> Result<Option<Self>, LabError> {
+        if self.one_in.is_some() {
+            return Ok(None);
+        }
+        let (volume, one_in) = (self.volume, Some(one_in(session, self.volume)?));
+        Ok(Some(Self { volume, one_in }))
     }
 
     fn requests(&self, session: &Session<'_>) -> Result<Requests, LabError> {
@@ -155,16 +160,5 @@ pub(super) fn saving_pct(ours: u64, other: u64) -> f64 {
 
 /// The mean of savings, beside the paper's.
 pub(super) fn mean_finding(what: impl Into<String>, savings: &[f64], paper_pct: f64) -> Finding {
-    let mean = mean(savings);
-    let near = (mean - paper_pct).abs() <= NEAR_POINTS;
-    let finding = Finding::number(what, mean, " %", format!("{paper_pct:.1} %"));
-    let finding = finding.reached(near);
-    if near {
-        finding
-    } else {
-        finding.because(
-            "the volumes are stand-ins: how many chunks a write touches, and how soon a stripe is \
-             written again, are not calibrated, and they decide what can be brought together",
-        )
-    }
+    Finding::beside(what, mean(savings), " %", Paper::saving(paper_pct))
 }

@@ -7,7 +7,7 @@
 use super::Subject;
 use crate::error::LabError;
 use crate::experiment::{
-    Finding, Overwrite, Report, Session, Table, TestbedSetting, Throughput, mean,
+    Finding, Overwrite, Paper, Report, Session, Table, TestbedSetting, Throughput, mean,
 };
 use crate::plot::Plot;
 use crate::trace::{Request, RequestKind};
@@ -17,9 +17,6 @@ use std::collections::BTreeMap;
 
 /// Updates that are under way at a time.
 pub(crate) const DEPTH: usize = 16;
-/// By how much of the paper's figure ours may be below it.
-const NEAR: f64 = 0.95;
-
 /// A pool whose updates are timed.
 #[derive(Clone)]
 pub(crate) struct Contender {
@@ -110,9 +107,7 @@ pub(crate) fn gains(measured: &[Vec<Throughput>], faster: usize, slower: usize) 
 
 /// A mean of gains beside the paper's.
 pub(crate) fn mean_finding(what: &str, gains: &[f64], paper: f64) -> Finding {
-    let mean = mean(gains);
-    let finding = Finding::number(what, mean, "x", format!("{paper:.2}x"));
-    finding.reached(mean >= NEAR * paper)
+    Finding::beside(what, mean(gains), "x", Paper::ratio(paper))
 }
 
 /// Bars of all gains over the first contender, round by round.

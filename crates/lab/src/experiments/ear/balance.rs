@@ -3,7 +3,7 @@
 
 use super::setting::{NODES_PER_RACK, RACKS, on_all_processors, racks, rules};
 use crate::error::LabError;
-use crate::experiment::{Experiment, Finding, Report, Session, Table, mean};
+use crate::experiment::{Experiment, Finding, Paper, Report, Session, Table, Tolerance, mean};
 use crate::plot::Plot;
 use gabion_layout::NodeId;
 use gabion_planner::PlanError;
@@ -115,14 +115,15 @@ fn run_c1(session: &Session<'_>) -> Result<Report, LabError> {
     for (name, shares) in SIDES.iter().zip(&shares) {
         for (which, ours, paper_pct) in [("most", shares[0], 5.9), ("least", shares[19], 4.1)] {
             let what = format!("{which} of a rack, {name}");
-            let finding = Finding::number(what, ours, " %", format!("{paper_pct} %"));
-            findings.push(finding.reached((ours - paper_pct).abs() < 0.15));
+            let paper = Paper::saving(paper_pct).within(Tolerance::Points(0.15));
+            findings.push(Finding::beside(what, ours, " %", paper));
         }
     }
     Ok(Report {
         setting: setting(run_count),
         scaled: scaled(run_count),
         findings,
+        goals: Vec::new(),
         tables: vec![rows],
         notes: vec![],
         plots: vec![Plot::lines(
@@ -179,19 +180,20 @@ fn run_c2(session: &Session<'_>) -> Result<Report, LabError> {
         apart = apart.max(100.0 * (aware / random - 1.0).abs());
         rows.row([(size as u64).into(), random.into(), aware.into()]);
     }
-    let finding = Finding::number(
-        "EAR's hotness beside RR's, furthest apart",
-        apart,
-        " %",
-        "almost identical",
-    );
     // So few runs of so small files differ by luck.
     let near_pct = session.scale.pick(25.0, 5.0, 2.0);
+    let finding = Finding::claim(
+        "EAR's hotness beside RR's, furthest apart",
+        format!("{apart:.2} %"),
+        format!("almost identical; near within {near_pct} %"),
+        apart < near_pct,
+    );
     let logarithms: Vec<f64> = sizes.iter().map(|&size| (size as f64).log10()).collect();
     Ok(Report {
         setting: setting(run_count),
         scaled: scaled(run_count),
-        findings: vec![finding.reached(apart < near_pct)],
+        findings: vec![finding],
+        goals: Vec::new(),
         tables: vec![rows],
         notes: vec!["a read of a block goes to each rack with a replica of it alike".to_owned()],
         plots: vec![Plot::lines(

@@ -3,18 +3,9 @@
 
 use super::sides::{Average, Sides, run_points};
 use crate::error::LabError;
-use crate::experiment::{Finding, Session, Table, mean};
+use crate::experiment::{Finding, Paper, Session, Table, mean};
 use crate::flow::{EncoderSeat, Execution, Layout, Sharing};
 use gabion_planner::placement::{ParityPlaces, RackLimit, ReplicaSpread};
-
-/// Largest difference of a gain from the paper's, in percentage points, that counts as near: the
-/// open choices change it by more.
-const NEAR_POINTS: f64 = 12.0;
-
-/// Whether a gain is near the paper's; both in per cent.
-pub(super) fn is_near(ours_pct: f64, paper_pct: f64) -> bool {
-    (ours_pct - paper_pct).abs() <= NEAR_POINTS
-}
 
 /// A choice that the paper leaves open, made otherwise.
 type Choice = (&'static str, fn(&mut Sides));
@@ -179,9 +170,8 @@ pub(super) fn replica_readings(
             table.row(first.into_iter().chain(cells.map(Into::into)));
             if replica_count == REPLICAS_MOST {
                 let what = format!("writes, at {REPLICAS_MOST} replicas: {name}");
-                let paper = format!("{WRITES_AT_MOST_PCT} %");
-                let finding = Finding::number(what, write_pct, " %", paper);
-                findings.push(finding.reached(is_near(write_pct, WRITES_AT_MOST_PCT)));
+                let paper = Paper::saving(WRITES_AT_MOST_PCT);
+                findings.push(Finding::beside(what, write_pct, " %", paper));
             }
         }
     }

@@ -5,7 +5,7 @@
 use super::bench::{EncodeBench, EncodeTime, EncodeTrial, Encodings};
 use super::model::{Model, Modelled};
 use crate::error::LabError;
-use crate::experiment::{Cell, Experiment, Finding, Report, Session, Table, mean};
+use crate::experiment::{Cell, Experiment, Goal, Report, Session, Table, mean};
 use crate::flow::exponential;
 use crate::plot::Plot;
 use gabion_codec::Code;
@@ -232,7 +232,8 @@ fn report(session: &Session<'_>, sets: &[Set], rows: &[Row]) -> Report {
                 .to_owned(),
         ],
         scaled: scaled(session),
-        findings: rows.iter().flat_map(findings).collect(),
+        findings: Vec::new(),
+        goals: rows.iter().flat_map(goals).collect(),
         tables: vec![table(rows)],
         notes: notes(encodings, rows),
         plots: vec![plot(rows)],
@@ -273,27 +274,30 @@ fn table(rows: &[Row]) -> Table {
     table
 }
 
-fn findings(row: &Row) -> Vec<Finding> {
+fn goals(row: &Row) -> Vec<Goal> {
     let pairs = [
         ("encoding", Some(row.encode_mb_per_s)),
         ("writing", row.write_mb_per_s),
     ];
-    let finding = |(what, pair): (&str, Option<Pair>)| {
+    let goal = |(what, pair): (&str, Option<Pair>)| {
         let distance = distance_pct(pair?);
-        let finding = Finding::number(
-            format!("model beside testbed, {what}, {}", row.name()),
-            distance,
-            " %",
-            format!("within {NEAR_PCT} %"),
-        );
+        let goal = Goal {
+            ours_value: Some(distance),
+            ..Goal::words(
+                format!("model beside testbed, {what}, {}", row.name()),
+                format!("{distance:.2} %"),
+                format!("within {NEAR_PCT} %"),
+                distance.abs() <= NEAR_PCT,
+            )
+        };
         let why = if row.is_fair {
             "processors that are busy with other work, or what the model leaves out"
         } else {
             "in one queue shares are not fair, as the model has them"
         };
-        Some(finding.reached(distance.abs() <= NEAR_PCT).because(why))
+        Some(goal.because(why))
     };
-    pairs.into_iter().filter_map(finding).collect()
+    pairs.into_iter().filter_map(goal).collect()
 }
 
 fn notes(encodings: &Encodings, rows: &[Row]) -> Vec<String> {

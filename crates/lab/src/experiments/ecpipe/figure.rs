@@ -2,7 +2,7 @@
 
 use super::bench::{BenchLinks, Helpers, RepairBench, Trial, TrialTime, Work};
 use crate::error::LabError;
-use crate::experiment::{Finding, Report, Session, Table};
+use crate::experiment::{Finding, Goal, Paper, Report, Session, Table};
 use crate::plot::Plot;
 use gabion_plan::StepOrder;
 use gabion_planner::repair::Scheme;
@@ -186,25 +186,25 @@ impl Figure {
         Some(100.0 * (1.0 - self.seconds(x, name)? / self.seconds(x, than)?))
     }
 
-    /// A finding about such a saving, with a goal.
-    pub(super) fn finding(
+    /// Adds such a saving beside the paper's, if that prints one, and beside a goal.
+    pub(super) fn compare(
         &self,
-        x: &str,
-        name: &str,
-        than: &str,
-        paper: &str,
+        report: &mut Report,
+        (x, name, than): (&str, &str, &str),
+        paper: Option<Paper>,
         goal: f64,
-    ) -> Option<Finding> {
-        let saving = self.saving(x, name, than)?;
-        let finding = Finding::number(
-            format!("{x}: {name}, less time than {than}"),
-            saving,
-            "%",
-            paper,
-        );
-        Some(finding.reached(saving >= goal).because(format!(
-            "the goal is {goal} %; look at the cores in use: where they are near the machine's, links do not bind"
-        )))
+    ) {
+        let Some(saving) = self.saving(x, name, than) else {
+            return;
+        };
+        let what = format!("{x}: {name}, less time than {than}");
+        let paper = paper.map(|paper| Finding::beside(what.as_str(), saving, " %", paper));
+        report.findings.extend(paper);
+        report
+            .goals
+            .push(Goal::at_least(what, saving, " %", goal).because(
+                "look at the cores in use: where they are near the machine's, links do not bind",
+            ));
     }
 
     /// The report of a figure: the table, the plot, and the notes for every testbed.

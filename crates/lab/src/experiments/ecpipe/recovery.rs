@@ -4,7 +4,7 @@
 use super::bench::{RepairBench, Selection, Trial, Work};
 use super::figure::{Base, CONVENTIONAL, Figure, MIB, PIPELINE, PPR, SLICE_BYTES_MAX};
 use crate::error::LabError;
-use crate::experiment::{Experiment, Finding, Report, Session};
+use crate::experiment::{Experiment, Finding, Goal, Paper, RATIO, Report, Session};
 use gabion_plan::StepOrder;
 use gabion_planner::repair::Scheme;
 
@@ -76,22 +76,23 @@ fn requestors(session: &Session<'_>) -> Result<Report, LabError> {
         Some((measured, theirs.links_s / ours.links_s))
     };
     for (name, than, paper, goal) in [
-        (PIPELINE, CONVENTIONAL, "1.89", 1.0),
-        (SCHEDULED, CONVENTIONAL, "2.14 (1.89 * 1.133)", 1.9),
-        (BALANCED, CONVENTIONAL, "-", 1.9),
-        (SCHEDULED, PIPELINE, "1.133", 1.0),
-        (BALANCED, SCHEDULED, "-", 1.0),
+        (PIPELINE, CONVENTIONAL, Some(1.89), 1.0),
+        (SCHEDULED, CONVENTIONAL, Some(1.89 * 1.133), 1.9),
+        (BALANCED, CONVENTIONAL, None, 1.9),
+        (SCHEDULED, PIPELINE, Some(1.133), 1.0),
+        (BALANCED, SCHEDULED, None, 1.0),
     ] {
         let Some((ratio, allowed)) = speedup(name, than) else {
             continue;
         };
         let what = format!("8 requestors: rate of {name} over {than}");
-        let finding = Finding::number(what, ratio, "", paper);
-        report
-            .findings
-            .push(finding.reached(ratio >= goal).because(format!(
-                "the goal is {goal}; by what their busiest links carry it is {allowed:.2}"
-            )));
+        let links = format!("by what their busiest links carry it is {allowed:.2}");
+        report.findings.extend(paper.map(|paper| {
+            let finding = Finding::beside(what.as_str(), ratio, "x", Paper::ratio(paper));
+            finding.because(links.as_str())
+        }));
+        let goal = Goal::at_least(what, ratio, "x", goal);
+        report.goals.push(goal.because(links));
     }
     report.notes.push(
         "requestors hold nothing themselves, so 8 of them receive 10/8 of a chunk a stripe under conventional \
@@ -137,28 +138,28 @@ fn granularity(session: &Session<'_>) -> Result<Report, LabError> {
     let title = "Time of repairs by whole chunks and by slices, (14,10)";
     let mut report = figure.report("ECP-11", title, "of", one);
     for (name, than, paper, goal) in [
-        (PIPELINE, CHUNKWISE, "93.2% (0.61 of 9.0 s)", 75.0),
-        (IN_TURN, CHUNKWISE, "87.8% (1.1 of 9.0 s)", 60.0),
-        (PIPELINE, IN_TURN, "41.1-43.0% (0.61 of 1.1 s)", 25.0),
+        (PIPELINE, CHUNKWISE, (93.2, 93.2), 75.0),
+        (IN_TURN, CHUNKWISE, (87.8, 87.8), 60.0),
+        (PIPELINE, IN_TURN, (41.1, 43.0), 25.0),
     ] {
-        let finding = figure.finding(x_one, name, than, paper, goal);
-        report.findings.extend(finding);
+        let paper = Some(Paper::savings(paper.0, paper.1));
+        figure.compare(&mut report, (x_one, name, than), paper, goal);
     }
     for (name, than, paper) in [
-        ("RP-single", "Pipe-Rep", "+80.2%"),
-        ("RP-all", "Pipe-Sur", "+268.1%"),
-        ("RP-all", "RP-single", "+58.1%"),
+        ("RP-single", "Pipe-Rep", 80.2),
+        ("RP-all", "Pipe-Sur", 268.1),
+        ("RP-all", "RP-single", 58.1),
     ] {
-        let times = figure
-            .seconds(x_node, name)
-            .zip(figure.seconds(x_node, than));
-        let Some((ours, theirs)) = times else {
+        let seconds = |name| figure.seconds(x_node, name);
+        let Some((ours, theirs)) = seconds(name).zip(seconds(than)) else {
             continue;
         };
         let more = 100.0 * (theirs / ours - 1.0);
         let what = format!("rate of {name} over {than}: more by");
-        let finding = Finding::number(what, more, "%", paper);
-        report.findings.push(finding.reached(more > 0.0));
+        let paper = Paper::saving(paper).within(RATIO);
+        report
+            .findings
+            .push(Finding::beside(what, more, " %", paper));
     }
     report
         .setting

@@ -4,7 +4,7 @@
 use super::bench::{BenchLinks, Helpers, RepairBench, Work};
 use super::figure::{Base, CONVENTIONAL, Figure, HOLDER_COUNT, PIPELINE, PPR, PPR_IN_ROUNDS, one};
 use crate::error::LabError;
-use crate::experiment::{Experiment, Report, Session};
+use crate::experiment::{Experiment, Paper, Report, Session};
 use gabion_planner::repair::Scheme;
 
 pub(crate) const F8G: Experiment = Experiment::new(
@@ -61,8 +61,8 @@ fn slow_edge(session: &Session<'_>) -> Result<Report, LabError> {
     let figure = Figure::measure(session, parts.iter().map(bench).collect())?;
     let title = "Time of a single-chunk repair by the edge's share of a link";
     let mut report = figure.report("ECP-8g", title, "edge", base);
-    let finding = figure.finding("1:10", CYCLIC, PIPELINE, "82.8%", 80.0);
-    report.findings.extend(finding);
+    let paper = Some(Paper::saving(82.8));
+    figure.compare(&mut report, ("1:10", CYCLIC, PIPELINE), paper, 80.0);
     Ok(report)
 }
 
@@ -91,13 +91,13 @@ fn racks(session: &Session<'_>) -> Result<Report, LabError> {
     let title = "Time of a single-chunk repair by the speed of uplinks, (9,6) on 3 racks";
     let mut report = figure.report("ECP-8h", title, "uplinks", base);
     for (x, papers) in [
-        ("0.4 of a link", ["-", "-"]),
-        ("0.8 of a link", ["60.9%", "77.6%"]),
+        ("0.4 of a link", [None, None]),
+        ("0.8 of a link", [Some(60.9), Some(77.6)]),
     ] {
         let goals = [(PIPELINE, 30.0), (RACK_AWARE, 75.0)];
         for ((name, goal), paper) in goals.into_iter().zip(papers) {
-            let finding = figure.finding(x, name, CONVENTIONAL, paper, goal);
-            report.findings.extend(finding);
+            let paper = paper.map(Paper::saving);
+            figure.compare(&mut report, (x, name, CONVENTIONAL), paper, goal);
         }
     }
     report.notes.push(
@@ -124,13 +124,14 @@ fn regions(session: &Session<'_>) -> Result<Report, LabError> {
         for (region, _) in table {
             let name = |scheme: &str| format!("{scheme}, {region}");
             let pairs = [
-                (PIPELINE, PPR_IN_ROUNDS, "62.7-87.1%", 40.0),
-                (OPTIMAL, PIPELINE, "7.3-45.4%", 7.3),
-                (OPTIMAL, PPR, "-", 0.0),
+                (PIPELINE, PPR_IN_ROUNDS, Some((62.7, 87.1)), 40.0),
+                (OPTIMAL, PIPELINE, Some((7.3, 45.4)), 7.3),
+                (OPTIMAL, PPR, None, 0.0),
             ];
             for (ours, than, paper, goal) in pairs {
-                let finding = figure.finding(cluster, &name(ours), &name(than), paper, goal);
-                report.findings.extend(finding);
+                let (ours, than) = (name(ours), name(than));
+                let paper = paper.map(|(least, most)| Paper::savings(least, most));
+                figure.compare(&mut report, (cluster, &ours, &than), paper, goal);
             }
         }
     }

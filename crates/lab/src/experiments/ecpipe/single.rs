@@ -4,7 +4,7 @@
 use super::bench::{RepairBench, Together, Trial, Work};
 use super::figure::{Base, CONVENTIONAL, DIRECT, Figure, KIB, MIB, PIPELINE, PPR, PPR_IN_ROUNDS};
 use crate::error::LabError;
-use crate::experiment::{Experiment, Finding, Report, Session};
+use crate::experiment::{Experiment, Finding, Goal, Paper, Report, Session, Tolerance};
 use gabion_planner::repair::Scheme;
 
 /// The code of most figures, (14,10).
@@ -65,16 +65,18 @@ fn slice_size(session: &Session<'_>) -> Result<Report, LabError> {
     let title = "Time of a single-chunk repair by slice size";
     let mut report = figure.report("ECP-8a", title, "code", base);
     let best = format!("{PIPELINE}, {} KiB", base.slice_bytes / KIB);
-    let savings = [(CONVENTIONAL, "89.5%", 88.0), (PPR, "69.5%", 65.0)];
-    let findings = savings.map(|(than, paper, goal)| figure.finding(&x, &best, than, paper, goal));
-    report.findings.extend(findings.into_iter().flatten());
+    for (than, paper, goal) in [(CONVENTIONAL, 89.5, 88.0), (PPR, 69.5, 65.0)] {
+        let paper = Some(Paper::saving(paper));
+        figure.compare(&mut report, (&x, &best, than), paper, goal);
+    }
     if let Some((pipelined, direct)) = figure.seconds(&x, &best).zip(figure.seconds(&x, DIRECT)) {
         let ratio = pipelined / direct;
         let what = format!("{best} over direct send");
-        let finding = Finding::number(what, ratio, "", "1.088");
+        let paper = Paper::ratio(1.088).within(Tolerance::Percent(5.0));
         report
             .findings
-            .push(finding.reached(ratio <= 1.05).because("the goal is 1.05"));
+            .push(Finding::beside(what.as_str(), ratio, "x", paper));
+        report.goals.push(Goal::at_most(what, ratio, "x", 1.05));
     }
     Ok(report)
 }
@@ -98,7 +100,7 @@ fn chunk_size(session: &Session<'_>) -> Result<Report, LabError> {
         "Time of a single-chunk repair by chunk size",
         "chunk",
     ];
-    let (papers, goals) = (["88.8-91.6%", "66.0-91.8%"], [85.0, 62.0]);
+    let (papers, goals) = ([(88.8, 91.6), (66.0, 91.8)], [85.0, 62.0]);
     against_both(
         session,
         base,
@@ -121,7 +123,7 @@ fn parameters(session: &Session<'_>) -> Result<Report, LabError> {
     let codes: &[(&str, &str)] = session.scale.pick(&few, &all, &all);
     let bench = |&(x, code): &(&str, &str)| (x.to_owned(), base.bench(session, code, base.three()));
     let words = ["ECP-8c", "Time of a single-chunk repair by code", "(n,k)"];
-    let (papers, goals) = (["82.5-91.2%", "68.6-70.4%"], [80.0, 60.0]);
+    let (papers, goals) = ([(82.5, 91.2), (68.6, 70.4)], [80.0, 60.0]);
     against_both(session, base, codes.iter().map(bench), words, papers, goals)
 }
 
@@ -137,22 +139,26 @@ fn repair_friendly(session: &Session<'_>) -> Result<Report, LabError> {
     let title = "Time of a single-chunk repair by code, (16,12) and LRC(12,2,2)";
     let mut report = figure.report("ECP-8d", title, "code", base);
     let whole = figure.seconds("RS", CONVENTIONAL);
-    for (x, _) in codes {
+    for ((x, _), conventional) in codes.into_iter().zip([None, Some(0.5), Some(0.75)]) {
         for (name, paper, goal) in [
-            (CONVENTIONAL, "0.5 LRC, 0.75 Rotated RS", None),
-            (PPR, "-", None),
-            (PIPELINE, "about 0.1", Some(0.13)),
+            (CONVENTIONAL, conventional, None),
+            (PPR, None, None),
+            (PIPELINE, Some(0.1), Some(0.13)),
         ] {
             let Some((seconds, whole)) = figure.seconds(x, name).zip(whole) else {
                 continue;
             };
             let ratio = seconds / whole;
             let what = format!("{x}: {name}, over conventional RS");
-            let finding = Finding::number(what, ratio, "", paper);
-            report.findings.push(match goal {
-                Some(goal) => finding.reached(ratio <= goal),
-                None => finding,
+            let near = Tolerance::Points(0.05);
+            report.findings.push(match paper {
+                Some(paper) => {
+                    Finding::beside(what.as_str(), ratio, "x", Paper::ratio(paper).within(near))
+                }
+                None => Finding::number(what.as_str(), ratio, "x", "-"),
             });
+            let goal = goal.map(|goal| Goal::at_most(what, ratio, "x", goal));
+            report.goals.extend(goal);
         }
     }
     report.notes.push(
@@ -182,12 +188,12 @@ fn several(session: &Session<'_>) -> Result<Report, LabError> {
     let figure = Figure::measure(session, vec![(x.to_owned(), bench)])?;
     let title = "Time of a repair of f chunks of one stripe";
     let mut report = figure.report("ECP-8f", title, "code", base);
-    for (count, paper, goal) in [(1, "-", 85.0), (2, "-", 75.0), (4, "60.9%", 60.0)] {
+    for (count, paper, goal) in [(1, None, 85.0), (2, None, 75.0), (4, Some(60.9), 60.0)] {
         let name = |scheme: &str| format!("{scheme}, f = {count}");
-        let finding = figure.finding(x, &name(PIPELINE), &name(CONVENTIONAL), paper, goal);
-        report.findings.extend(finding);
-        let finding = figure.finding(x, &name(DEALT), &name(CONVENTIONAL), "-", 85.0);
-        report.findings.extend(finding);
+        let [chain, dealt, than] = [PIPELINE, DEALT, CONVENTIONAL].map(name);
+        let paper = paper.map(Paper::saving);
+        figure.compare(&mut report, (x, &chain, &than), paper, goal);
+        figure.compare(&mut report, (x, &dealt, &than), None, 85.0);
     }
     report.notes.push(
         "links allow a chain 100 - 10 f percent less than a requestor that receives ten chunks: 60 at f = 4, where \
@@ -215,7 +221,7 @@ fn link_speed(session: &Session<'_>) -> Result<Report, LabError> {
         "Time of a single-chunk repair by link speed",
         "links",
     ];
-    let (papers, goals) = (["90 to 81.4%", "70 to 50.0%"], [81.4, 50.0]);
+    let (papers, goals) = ([(81.4, 90.0), (50.0, 70.0)], [81.4, 50.0]);
     against_both(
         session,
         base,
@@ -233,15 +239,16 @@ fn against_both(
     base: Base,
     benches: impl Iterator<Item = (String, RepairBench)>,
     [id, title, x_label]: [&str; 3],
-    papers: [&str; 2],
+    papers: [(f64, f64); 2],
     goals: [f64; 2],
 ) -> Result<Report, LabError> {
     let figure = Figure::measure(session, benches.collect())?;
     let mut report = figure.report(id, title, x_label, base);
     for measured in &figure.all {
-        for ((than, paper), goal) in [CONVENTIONAL, PPR].into_iter().zip(papers).zip(goals) {
-            let finding = figure.finding(&measured.x, PIPELINE, than, paper, goal);
-            report.findings.extend(finding);
+        for ((than, (least, most)), goal) in [CONVENTIONAL, PPR].into_iter().zip(papers).zip(goals)
+        {
+            let paper = Some(Paper::savings(least, most));
+            figure.compare(&mut report, (&measured.x, PIPELINE, than), paper, goal);
         }
     }
     Ok(report)

@@ -3,7 +3,7 @@
 //! every choice of collector racks, which show the cost of a second collector.
 
 use crate::error::LabError;
-use crate::experiment::{Experiment, Finding, Report, Session, Table};
+use crate::experiment::{Experiment, Finding, Paper, Report, Session, Table};
 use crate::plot::Plot;
 use gabion_codec::Code;
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Geometry, StripeId, Topology};
@@ -44,7 +44,7 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
         }
     }
     let exact = |what: &str, ours: u64, paper: u64| {
-        Finding::number(what, ours as f64, " chunks", paper.to_string()).reached(ours == paper)
+        Finding::beside(what, ours as f64, " chunks", Paper::exactly(paper as f64))
     };
     let [baseline, .., rackcu] = sent;
     let least = by_count.iter().flatten().min().copied();
@@ -55,6 +55,7 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
                 .to_owned(),
         ],
         scaled: vec!["nothing".to_owned()],
+        goals: Vec::new(),
         findings: vec![
             exact("baseline", baseline.1, 24),
             exact("two collectors of figure 3", chunks_by_formula(FIGURE_3), 10),

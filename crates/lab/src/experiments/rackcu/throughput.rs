@@ -3,7 +3,7 @@
 
 use crate::error::LabError;
 use crate::experiment::{
-    Experiment, Finding, Report, Session, TestbedLimits, TestbedSetting, Throughput,
+    Experiment, Finding, Goal, Report, Session, TestbedLimits, TestbedSetting, Throughput,
 };
 use crate::experiments::cross_rack::testbed::{
     Contender, DEPTH, Round, gains, mean_finding, plot, race, scaled, sources, volume,
@@ -120,12 +120,11 @@ fn goals(report: &mut Report, rounds: &[Round], measured: &[Vec<Throughput>]) {
             "RackCU over {other} where links bind most, {}",
             rounds[bound].name
         );
-        let finding = Finding::number(what, gain, "x", format!("goal: {goal}x"));
-        let finding = finding.reached(gain >= goal).because(
+        let goal = Goal::at_least(what, gain, "x", goal).because(
             "updates that come together are of few stripes: the uplinks of these stripes' two parity racks \
              are full, and others are not. Messages and headers are as many under each scheme besides",
         );
-        report.findings.push(finding);
+        report.goals.push(goal);
     }
     report.notes.push(
         "where the busiest uplink carries well below its limit, processors or disks hold updates up, and the \

@@ -226,7 +226,7 @@ fn run_a3(session: &Session<'_>) -> Result<Report, LabError> {
         };
         report
             .findings
-            .push(Finding::words(scheme, ours, paper).reached(ours == paper));
+            .push(Finding::claim(scheme, ours, paper, ours == paper));
     }
     report.plots.push(plot("RCU-A3", "racks", &settings));
     Ok(report)

@@ -5,7 +5,7 @@
 //! file. The rival syncs the files that it wrote to, data and parity, and takes no care of the write hole.
 
 use crate::error::LabError;
-use crate::experiment::{Cell, Finding, Session, Table};
+use crate::experiment::{Cell, Goal, Session, Table};
 use gabion_flash::{
     FileDevice, FlashError, FlashOptions, FlashStore, Geometry, InPlaceRaid, MappedNvram,
     NvramKind, PAGE_BYTES,
@@ -240,18 +240,15 @@ impl Files {
         table
     }
 
-    pub(super) fn findings(&self) -> Vec<Finding> {
-        self.rates
-            .iter()
-            .map(|(writers, [tween, in_place])| {
-                let ratio = tween.median() / in_place.median();
-                let what = format!("synchronous writes on files over in place, {writers} writers");
-                Finding::number(what, ratio, "x", "3x").reached(ratio >= 3.0).because(
-                    "without a DAX file system each write still waits for a sync of the disk, where the rival \
-                     waits for two",
-                )
-            })
-            .collect()
+    pub(super) fn goals(&self) -> impl Iterator<Item = Goal> {
+        self.rates.iter().map(|(writers, [tween, in_place])| {
+            let ratio = tween.median() / in_place.median();
+            let what = format!("synchronous writes on files over in place, {writers} writers");
+            Goal::at_least(what, ratio, "x", 3.0).because(
+                "without a DAX file system each write still waits for a sync of the disk, where the rival \
+                 waits for two",
+            )
+        })
     }
 
     pub(super) fn notes(&self) -> Vec<String> {

@@ -75,7 +75,7 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
         add_stripe_sizes(session, load, &mut by_stripe)?;
         shapes.add(session, load)?;
     }
-    report.findings.extend(shapes.findings);
+    report.goals.extend(shapes.goals);
     report
         .tables
         .extend([by_use, by_stripe, shapes.widths, shapes.pages]);

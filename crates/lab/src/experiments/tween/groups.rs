@@ -4,7 +4,7 @@
 use super::array::{self, Setting};
 use super::load::{self, Load};
 use crate::error::LabError;
-use crate::experiment::{Experiment, Finding, Report, Session};
+use crate::experiment::{Experiment, Goal, Report, Session};
 use crate::plot::Plot;
 use gabion_flash::{FlashOptions, HotnessOptions, HotnessScale, Victims};
 
@@ -129,7 +129,7 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
             found.push((group_count as f64, outcome.total_amplification()));
             session.progress.step();
         }
-        report.findings.push(finding(load, found[0].1, found[2].1));
+        report.goals.push(goal(load, found[0].1, found[2].1));
         series.push((load.name.clone(), found));
         for (name, setting) in &variants {
             let outcome = array::tween(setting, load)?;
@@ -155,16 +155,16 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
     Ok(report)
 }
 
-fn finding(load: &Load, one: f64, four: f64) -> Finding {
-    Finding::words(
+fn goal(load: &Load, one: f64, four: f64) -> Goal {
+    Goal::words(
         format!(
             "{}: total write amplification with 1 and 4 groups",
             load.name
         ),
         format!("{one:.2}, {four:.2}"),
         "4 groups below 1",
+        four < one,
     )
-    .reached(four < one)
     .because(
         "four open buffers that are half full on average leave less of the same memory to what is written again, \
          and here that costs more than groups spare in collection",

@@ -3,7 +3,7 @@
 use super::array::{self, Setting};
 use super::load::Load;
 use crate::error::LabError;
-use crate::experiment::{Finding, Session, Table};
+use crate::experiment::{Goal, Session, Table};
 
 /// Devices for data and for parity.
 const WIDTHS: [(usize, usize); 4] = [(4, 1), (8, 1), (4, 2), (8, 2)];
@@ -12,11 +12,11 @@ const PAGE_KIB: [u64; 3] = [4, 8, 16];
 /// Steps of progress that a load makes.
 pub(super) const STEPS: usize = 2 * (WIDTHS.len() + PAGE_KIB.len());
 
-/// Tables and findings of all loads.
+/// Tables and goals of all loads.
 pub(super) struct Shapes {
     pub(super) widths: Table,
     pub(super) pages: Table,
-    pub(super) findings: Vec<Finding>,
+    pub(super) goals: Vec<Goal>,
 }
 
 /// What both tables have after the shape.
@@ -34,7 +34,7 @@ impl Shapes {
         Self {
             widths: Table::new("Width", &columns("devices")),
             pages: Table::new("SSD page", &columns("page KiB")),
-            findings: Vec::new(),
+            goals: Vec::new(),
         }
     }
 
@@ -69,14 +69,12 @@ impl Shapes {
         } else {
             reached.join(", ")
         };
-        self.findings.push(
-            Finding::words(
-                format!("{}: arrays whose erases TWEEN halves", load.name),
-                shapes,
-                "-",
-            )
-            .reached(!reached.is_empty()),
-        );
+        self.goals.push(Goal::words(
+            format!("{}: arrays whose erases TWEEN halves", load.name),
+            shapes,
+            "one at least",
+            !reached.is_empty(),
+        ));
         Ok(())
     }
 }

@@ -80,7 +80,7 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
             .to_owned(),
     );
     let files = files::run(session)?;
-    report.findings.extend(files.findings());
+    report.goals.extend(files.goals());
     report.tables.push(files.table());
     report.notes.extend(files.notes());
     report.plots.push(Plot::bars(

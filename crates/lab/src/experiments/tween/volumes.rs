@@ -4,7 +4,7 @@
 use super::array::{self, Outcome, Setting};
 use super::load::{self, Load};
 use crate::error::LabError;
-use crate::experiment::{Experiment, Finding, Report, Session, Table};
+use crate::experiment::{Experiment, Finding, Goal, Paper, Report, Session, Table, Tolerance};
 use crate::plot::Plot;
 
 pub(crate) const EXPERIMENT: Experiment = Experiment::new(
@@ -97,70 +97,48 @@ fn report(session: &Session<'_>, loads: &[Load], all: &[(&Load, Vec<Outcome>)]) 
          which they would have to know the future"
             .to_owned(),
     );
-    report.findings = findings(all);
+    judge(&mut report, all);
     report.plots.push(plot(all));
     report
 }
 
-fn findings(all: &[(&Load, Vec<Outcome>)]) -> Vec<Finding> {
-    let mut findings = Vec::new();
+/// What the design claims of all volumes, and what we ask of those with hot data.
+fn judge(report: &mut Report, all: &[(&Load, Vec<Outcome>)]) {
     let logs = || all.iter().flat_map(|(_, outcomes)| &outcomes[2..]);
     let partial: u64 = logs()
         .map(|outcome| outcome.partial_stripe_writes + outcome.partial_block_writes())
         .sum();
-    findings.push(
-        Finding::number(
-            "TWEEN: partial-stripe and partial-block writes",
-            partial as f64,
-            "",
-            "0",
-        )
-        .reached(partial == 0),
-    );
+    let what = "TWEEN: partial-stripe and partial-block writes";
+    let finding = Finding::beside(what, partial as f64, "", Paper::exactly(0.0));
+    report.findings.push(finding);
     let ssd = logs().map(Outcome::ssd_amplification).fold(0.0, f64::max);
-    findings.push(
-        Finding::number(
-            "TWEEN: write amplification within SSDs, at most",
-            ssd,
-            "",
-            "1.0",
-        )
-        .reached((ssd - 1.0).abs() < 1e-9),
-    );
+    let what = "TWEEN: write amplification within SSDs, at most";
+    let paper = Paper::exactly(1.0).within(Tolerance::Points(1e-9));
+    report.findings.push(Finding::beside(what, ssd, "", paper));
     for (load, outcomes) in all.iter().filter(|(load, _)| load.is_hot()) {
         let [rival, _, _, tween, _] = outcomes.as_slice() else {
             continue;
         };
         let (ours, theirs) = (tween.total_amplification(), rival.total_amplification());
-        findings.push(
-            Finding::words(
-                format!(
-                    "{}: pages programmed for each of the user's, in place",
-                    load.name
-                ),
-                format!("{ours:.2}, {theirs:.2}"),
-                "below in place",
-            )
-            .reached(ours < theirs)
-            .because("collection at this use moves more than parity updates cost"),
+        let goal = Goal::words(
+            format!("{}: pages programmed for each of the user's", load.name),
+            format!("{ours:.2}, in place {theirs:.2}"),
+            "below in place",
+            ours < theirs,
         );
+        report
+            .goals
+            .push(goal.because("collection at this use moves more than parity updates cost"));
         let erases = tween.lifetime_over(rival);
         let most = array::lifetime_bound(&Setting::new(), load, rival, tween);
-        findings.push(
-            Finding::number(
-                format!("{}: lifetime, by erases", load.name),
-                erases,
-                "x",
-                "2x at least",
-            )
-            .reached(erases >= 2.0)
-            .because(format!(
+        let what = format!("{}: lifetime, by erases", load.name);
+        report
+            .goals
+            .push(Goal::at_least(what, erases, "x", 2.0).because(format!(
                 "{most:.2}x is the most with these buffers and this width; what collection moves and what the \
                  buffers do not absorb is in between"
-            )),
-        );
+            )));
     }
-    findings
 }
 
 fn plot(all: &[(&Load, Vec<Outcome>)]) -> Plot {

@@ -1,6 +1,6 @@
 //! One experiment on its smallest setting, and what holds of every experiment's report.
 
-use gabion_lab::experiments::{Clusters, Progress, Report, Scale, Session, experiment};
+use gabion_lab::experiments::{Clusters, Progress, Report, Scale, Session, Verdict, experiment};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counts steps, so that a test can see that progress is shown.
@@ -44,15 +44,26 @@ pub(crate) fn quick(id: &str, clusters: Option<&dyn Clusters>) -> Report {
     report
 }
 
-/// Whether all that a report found is as it should be.
+/// Checks that all that a report found is near the paper's, and that it meets its goals.
 pub(crate) fn check_findings(report: &Report) {
+    assert!(report.findings.len() + report.goals.len() > 0);
     for finding in &report.findings {
-        assert_eq!(
-            finding.is_reached,
-            Some(true),
-            "{}: {}",
-            finding.what,
-            finding.ours
-        );
+        assert_eq!(finding.verdict, Some(Verdict::Near), "{finding:?}");
     }
+    for goal in &report.goals {
+        assert!(goal.is_met, "{goal:?}");
+    }
+}
+
+/// Our number of the first finding or goal whose name begins so.
+pub(crate) fn value(report: &Report, what: &str) -> f64 {
+    let findings = report.findings.iter().map(|f| (&f.what, f.ours_value));
+    let goals = report
+        .goals
+        .iter()
+        .map(|goal| (&goal.what, goal.ours_value));
+    let mut all = findings.chain(goals);
+    let found = all.find(|(name, value)| name.starts_with(what) && value.is_some());
+    let value = found.and_then(|(_, value)| value);
+    value.unwrap_or_else(|| panic!("no number {what} in {report:#?}"))
 }
