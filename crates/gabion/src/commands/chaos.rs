@@ -35,7 +35,7 @@ pub(crate) async fn run(command: ChaosCommand, place: &Place) -> Result<(), Fail
                 Started::Waits(join) => say(health::join_trouble(NodeId(node), &join)),
             }
         }
-        ChaosCommand::FlipBit { .. } if cluster.shape().engine == Engine::Tween => {
+        ChaosCommand::FlipBit { .. } if cluster.options().engine == Engine::Tween => {
             return Err(Failure::usage(
                 "nodes on arrays have no chunk files; remove one of a node's devices instead",
             ));

@@ -58,10 +58,10 @@ async fn up(options: UpOptions, place: &Place, format: Format) -> Result<(), Fai
             "coordinator": coordinator,
             "nodes": cluster.node_count(),
             "nodes_up": up_count,
-            "racks": cluster.shape().racks,
+            "racks": cluster.options().racks,
         }));
     }
-    let (count, racks) = (cluster.node_count(), cluster.shape().racks);
+    let (count, racks) = (cluster.node_count(), cluster.options().racks);
     let of_all = if up_count == count as usize {
         String::new()
     } else {
@@ -92,7 +92,7 @@ const UP_DEADLINE: Duration = Duration::from_secs(10);
 /// If a node is missing for longer than 10 s and a lease.
 async fn until_up(cluster: &LocalCluster) -> Result<ClusterStatus, Failure> {
     let client = gabion_wire::connect(cluster.coordinator()?, ClientOptions::default()).await?;
-    let lease = Duration::from_millis(cluster.shape().behaviour.lease_ms);
+    let lease = Duration::from_millis(cluster.options().behaviour.lease_ms);
     let give_up_at = Instant::now() + UP_DEADLINE + lease;
     loop {
         let status = client.status().await?;

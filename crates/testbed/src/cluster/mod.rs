@@ -12,7 +12,8 @@ mod shape;
 use self::process::Running;
 pub use self::readiness::READY;
 use self::readiness::{NotReady, START_DEADLINE, last_line, until_it_waits, wait_until_ready};
-pub use self::shape::{Behaviour, ClusterOptions, Engine, Merging, Shape};
+use self::shape::Shape;
+pub use self::shape::{Behaviour, ClusterOptions, Engine, Merging};
 use crate::error::{Context, TestbedError};
 use crate::namespaces::{self, Seats};
 use crate::processor_time;
@@ -83,7 +84,10 @@ impl LocalCluster {
         if directory.join("cluster.json").exists() {
             let mut cluster = Self::open(directory)?;
             let is_running = cluster.running("coordinator").is_some();
-            cluster.shape.adopt(options, directory, is_running)?;
+            cluster
+                .shape
+                .options
+                .adopt(options, directory, is_running)?;
             cluster.save()?;
             return Ok(cluster);
         }
@@ -93,7 +97,10 @@ impl LocalCluster {
         }
         let cluster = Self {
             directory: directory.to_owned(),
-            shape: Shape::of(options),
+            shape: Shape {
+                options: options.clone(),
+                coordinator: None,
+            },
         };
         cluster.testbed()?;
         for part in ["coordinator", "nodes", "links", "made", "run", "logs"] {
@@ -101,8 +108,8 @@ impl LocalCluster {
             fs::create_dir_all(&path).context(format!("create {}", path.display()))?;
         }
         let spec = LinkSpec {
-            node_bytes_per_s: cluster.shape.node_bytes_per_s,
-            rack_bytes_per_s: cluster.shape.rack_bytes_per_s,
+            node_bytes_per_s: cluster.shape.options.node_bytes_per_s,
+            rack_bytes_per_s: cluster.shape.options.rack_bytes_per_s,
         };
         LinkTable::create(
             &directory.join("links"),
@@ -114,10 +121,10 @@ impl LocalCluster {
         Ok(cluster)
     }
 
-    /// Its shape.
+    /// What it was made with.
     #[must_use]
-    pub fn shape(&self) -> &Shape {
-        &self.shape
+    pub fn options(&self) -> &ClusterOptions {
+        &self.shape.options
     }
 
     /// The coordinator's address.
@@ -132,7 +139,7 @@ impl LocalCluster {
     /// Nodes of all racks.
     #[must_use]
     pub fn node_count(&self) -> u32 {
-        self.shape.racks * self.shape.nodes_per_rack
+        self.shape.options.racks * self.shape.options.nodes_per_rack
     }
 
     /// Starts all processes that are not running; `progress` is called for each. After the first
@@ -191,7 +198,7 @@ impl LocalCluster {
     }
 
     async fn start_coordinator(&self) -> Result<String, TestbedError> {
-        let behaviour = &self.shape.behaviour;
+        let behaviour = &self.shape.options.behaviour;
         let listen = match (&self.shape.coordinator, self.testbed()?) {
             (Some(address), _) => address.clone(),
             (None, Some(_)) => namespaces::coordinator_listen(),
@@ -230,7 +237,7 @@ impl LocalCluster {
     fn testbed(&self) -> Result<Option<Seats>, TestbedError> {
         let testbed = Seats::of_this_process()?;
         if let Some(testbed) = testbed {
-            testbed.require(self.shape.racks, self.shape.nodes_per_rack)?;
+            testbed.require(self.shape.options.racks, self.shape.options.nodes_per_rack)?;
         }
         Ok(testbed)
     }
@@ -245,8 +252,8 @@ impl LocalCluster {
         if self.running(&name).is_some() {
             return Ok(Started::Serves);
         }
-        let rack = node / self.shape.nodes_per_rack;
-        let index = node % self.shape.nodes_per_rack;
+        let rack = node / self.shape.options.nodes_per_rack;
+        let index = node % self.shape.options.nodes_per_rack;
         let mut arguments = vec![
             "node".to_owned(),
             format!("--rack={rack}"),
@@ -254,10 +261,13 @@ impl LocalCluster {
             format!("--data={}", self.node_directory(node).display()),
             // Many nodes share this machine's disk.
             "--journal-segment=32MiB".to_owned(),
-            format!("--log-limit={}", self.shape.merging.log_limit),
-            format!("--reserve-budget={}", self.shape.merging.reserve_budget),
+            format!("--log-limit={}", self.shape.options.merging.log_limit),
+            format!(
+                "--reserve-budget={}",
+                self.shape.options.merging.reserve_budget
+            ),
         ];
-        if self.shape.node_bytes_per_s > 0 || self.shape.rack_bytes_per_s > 0 {
+        if self.shape.options.node_bytes_per_s > 0 || self.shape.options.rack_bytes_per_s > 0 {
             arguments.push(format!(
                 "--links={}",
                 self.directory.join("links").display()
@@ -269,7 +279,7 @@ impl LocalCluster {
                 namespaces::node_address(rack, index)
             ));
         }
-        if self.shape.engine == Engine::Tween {
+        if self.shape.options.engine == Engine::Tween {
             arguments.extend(self.array_arguments(node)?);
         }
         let seat = namespaces::node_seat(rack, index);

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// What a cluster is made with.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ClusterOptions {
     /// Racks.
     pub racks: u32,
@@ -16,18 +16,61 @@ pub struct ClusterOptions {
     pub node_bytes_per_s: u64,
     /// Emulated rate of each rack's uplink, in bytes a second; 0 means unlimited.
     pub rack_bytes_per_s: u64,
-    /// Options of the nodes' start.
+    /// Options of the nodes' start. Clusters made before these options existed have none.
+    #[serde(default)]
     pub merging: Merging,
-    /// Storage engine of nodes.
+    /// Storage engine of nodes; files for clusters made before there was a choice.
+    #[serde(default)]
     pub engine: Engine,
     /// Options of the coordinator's start.
     pub behaviour: Behaviour,
     /// Names of the fields, such as `racks`, that must hold for a cluster that was made before; all others
     /// may be different there. Rates are called `inner` and `cross`.
+    #[serde(skip)]
     pub given: Vec<String>,
 }
 
 impl ClusterOptions {
+    /// Applies the given options. Those of a cluster's shape cannot change, and those of the
+    /// coordinator only while it does not run.
+    pub(super) fn adopt(
+        &mut self,
+        wanted: &Self,
+        directory: &Path,
+        is_running: bool,
+    ) -> Result<(), TestbedError> {
+        let remedy = "make another cluster in a new directory";
+        wanted.refuse_other(directory, self.fixed(), wanted.fixed(), remedy)?;
+        let (has, wants) = (&mut self.behaviour, wanted.behaviour);
+        if is_running {
+            let remedy = "stop the cluster first with 'gabion cluster down'";
+            return wanted.refuse_other(directory, has.named(), wants.named(), remedy);
+        }
+        if wanted.is_given("lease_ms") {
+            has.lease_ms = wants.lease_ms;
+        }
+        if wanted.is_given("grace_s") {
+            has.grace_s = wants.grace_s;
+        }
+        if wanted.is_given("repair_parallel") {
+            has.repair_parallel = wants.repair_parallel;
+        }
+        Ok(())
+    }
+
+    /// What can never change, by the name of its option.
+    fn fixed(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("racks", self.racks.to_string()),
+            ("nodes_per_rack", self.nodes_per_rack.to_string()),
+            ("inner", speed(self.node_bytes_per_s)),
+            ("cross", speed(self.rack_bytes_per_s)),
+            ("log_limit", bytes(self.merging.log_limit)),
+            ("reserve_budget", bytes(self.merging.reserve_budget)),
+            ("engine", name_of(self.engine)),
+        ]
+    }
+
     /// Whether a field must hold for a cluster that was made before.
     fn is_given(&self, name: &str) -> bool {
         self.given.iter().any(|given| given == name)
@@ -96,84 +139,13 @@ pub struct Behaviour {
     pub repair_parallel: u32,
 }
 
-/// The shape of a cluster, as `cluster.json` has it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Shape {
-    /// Racks.
-    pub racks: u32,
-    /// Nodes of each.
-    pub nodes_per_rack: u32,
-    /// Emulated rate of each node's link, in bytes a second; 0 means unlimited.
-    pub node_bytes_per_s: u64,
-    /// Emulated rate of each rack's uplink, in bytes a second; 0 means unlimited.
-    pub rack_bytes_per_s: u64,
-    /// Options of the nodes' start. Clusters made before these options existed have none.
-    #[serde(default)]
-    pub(super) merging: Merging,
-    /// Storage engine of nodes; files for clusters made before there was a choice.
-    #[serde(default)]
-    pub engine: Engine,
-    /// Options of the coordinator's start.
-    pub behaviour: Behaviour,
+/// A cluster as `cluster.json` has it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Shape {
+    #[serde(flatten)]
+    pub(super) options: ClusterOptions,
     /// The coordinator's address; nodes and clients depend on it, so it stays.
     pub(super) coordinator: Option<String>,
-}
-
-impl Shape {
-    /// The shape of a new cluster.
-    pub(super) fn of(options: &ClusterOptions) -> Self {
-        Self {
-            racks: options.racks,
-            nodes_per_rack: options.nodes_per_rack,
-            node_bytes_per_s: options.node_bytes_per_s,
-            rack_bytes_per_s: options.rack_bytes_per_s,
-            merging: options.merging,
-            engine: options.engine,
-            behaviour: options.behaviour,
-            coordinator: None,
-        }
-    }
-
-    /// Applies the given options. Those of a cluster's shape cannot change, and those of the
-    /// coordinator only while it does not run.
-    pub(super) fn adopt(
-        &mut self,
-        options: &ClusterOptions,
-        directory: &Path,
-        is_running: bool,
-    ) -> Result<(), TestbedError> {
-        let wanted = Self::of(options);
-        let remedy = "make another cluster in a new directory";
-        options.refuse_other(directory, self.fixed(), wanted.fixed(), remedy)?;
-        let (has, wants) = (&mut self.behaviour, wanted.behaviour);
-        if is_running {
-            let remedy = "stop the cluster first with 'gabion cluster down'";
-            return options.refuse_other(directory, has.named(), wants.named(), remedy);
-        }
-        if options.is_given("lease_ms") {
-            has.lease_ms = wants.lease_ms;
-        }
-        if options.is_given("grace_s") {
-            has.grace_s = wants.grace_s;
-        }
-        if options.is_given("repair_parallel") {
-            has.repair_parallel = wants.repair_parallel;
-        }
-        Ok(())
-    }
-
-    /// What can never change, by the name of its option.
-    fn fixed(&self) -> Vec<(&'static str, String)> {
-        vec![
-            ("racks", self.racks.to_string()),
-            ("nodes_per_rack", self.nodes_per_rack.to_string()),
-            ("inner", speed(self.node_bytes_per_s)),
-            ("cross", speed(self.rack_bytes_per_s)),
-            ("log_limit", bytes(self.merging.log_limit)),
-            ("reserve_budget", bytes(self.merging.reserve_budget)),
-            ("engine", name_of(self.engine)),
-        ]
-    }
 }
 
 impl Behaviour {

@@ -57,8 +57,8 @@ impl<'a> Demo<'a> {
             code: pool.spec.code,
             chunk_bytes: CHUNK_BYTES,
             file_bytes: size,
-            node_bytes_per_s: cluster.shape().node_bytes_per_s,
-            rack_bytes_per_s: cluster.shape().rack_bytes_per_s,
+            node_bytes_per_s: cluster.options().node_bytes_per_s,
+            rack_bytes_per_s: cluster.options().rack_bytes_per_s,
             start_s: begun.elapsed().as_secs_f64(),
             ..Report::default()
         };
