@@ -39,7 +39,7 @@ fn since_boot() -> Duration {
 mod tests {
     use super::*;
 
-    /// What the system says of the time since boot, suspended time included.
+    /// The system's time since boot, suspended time included.
     fn uptime() -> Duration {
         let text = std::fs::read_to_string("/proc/uptime").expect("Linux has it");
         let seconds = text.split(' ').next().expect("two numbers");

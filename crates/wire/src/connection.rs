@@ -1,8 +1,8 @@
 //! One connection between two processes: calls, flows and their ends.
 //!
 //! A reader task and a writer task per connection. Calls are multiplexed by number; frames of both
-//! directions share the stream. A connection fails as a whole and for good: all who wait on it are
-//! told why at once, and a new one is made by whoever needs it ([`crate::Peers`]).
+//! directions share the stream. A connection fails as a whole and never recovers: every call that
+//! waits on it fails at once with the cause, and [`crate::Peers`] opens a new one on demand.
 //!
 //! TLS will go between the socket and `Connection::establish`, which takes any two byte
 //! streams.
@@ -54,10 +54,10 @@ impl Connection {
     /// Connects to a process that listens at `address` (`host:port`).
     ///
     /// # Errors
-    /// [`WireError::Unreachable`] when nobody answers there; [`WireError::WrongVersion`],
-    /// [`WireError::WrongCluster`] when whoever answers cannot be
-    /// talked to; [`WireError::DeadlinePassed`], [`WireError::ClosedByPeer`], [`WireError::Corrupt`] or
-    /// [`WireError::Io`] when it does not answer as it should.
+    /// [`WireError::Unreachable`] when no process answers there; [`WireError::WrongVersion`] or
+    /// [`WireError::WrongCluster`] when the peer has another version or cluster;
+    /// [`WireError::DeadlinePassed`], [`WireError::ClosedByPeer`], [`WireError::Corrupt`] or
+    /// [`WireError::Io`] when the socket or the exchange of hellos fails.
     pub async fn connect(address: &str, endpoint: &Arc<Endpoint>) -> Result<Arc<Self>, WireError> {
         let unreachable = |source: std::io::Error| WireError::Unreachable {
             address: address.to_owned(),
@@ -74,8 +74,7 @@ impl Connection {
         Self::accept(stream, endpoint).await
     }
 
-    /// Makes a connection of a stream that somebody opened to this process. Both sides do the
-    /// same.
+    /// Makes a connection of a stream that a peer opened to this process. Both sides do the same.
     ///
     /// # Errors
     /// Those of [`Connection::connect`] but for `Unreachable`.
@@ -376,7 +375,7 @@ impl Connection {
                 }
             }
             Kind::NodeReply | Kind::CoordinatorReply | Kind::NoReply => {
-                // A reply to a call that was given up has nobody to go to.
+                // The reply to a call that its caller abandoned is dropped.
                 if let Some(Some(caller)) = self.with_pending(|pending| pending.remove(&id)) {
                     let _ = caller.send(frame);
                 }
@@ -393,14 +392,14 @@ impl Connection {
             return Ok(Some(Responder::new(Arc::clone(self), id, Some(place))));
         }
         let refusal = Frame::words(Kind::NoReply, id, "it serves as many requests as it can");
-        // Unlike replies, refusals are not bounded in number, so they wait for room: whoever does
-        // not read them is not read either.
+        // Unlike replies, refusals are not bounded in number, so they wait for room: while a peer
+        // does not read them, this side does not read its requests.
         self.outbox.send(refusal, Lane::Control).await?;
         Ok(None)
     }
 }
 
-/// Forgets a call that was answered, given up or dropped.
+/// Forgets a call that was answered, abandoned or dropped.
 struct ForgetCall<'a> {
     connection: &'a Connection,
     id: u64,

@@ -1,14 +1,14 @@
-//! Whether the disk under a node hangs: work waits for it, and for some seconds none has come to an
-//! end. One long piece of work beside others that end is no hang.
+//! Detects a hung disk under a node: work waits for the disk, and none has ended for some seconds. One
+//! long piece of work beside others that end is no hang.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How long nothing may come to an end while work waits.
+/// The disk hangs if work waits and none has ended for this time.
 const HANGS_AFTER: Duration = Duration::from_secs(10);
-/// How often work that waits for so long asks again.
+/// Interval at which [`DiskWatch::hang`] checks again after that.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
 /// Keeps count of a process's work on its disk.
@@ -62,7 +62,7 @@ impl DiskWatch {
     }
 
     fn lock(&self) -> MutexGuard<'_, Work> {
-        // The list is whole after every call, whoever panics between two of them.
+        // Every call leaves the list consistent, so a poisoned lock is safe to use.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

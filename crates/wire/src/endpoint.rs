@@ -24,9 +24,9 @@ use crate::meter::TrafficMeter;
 pub struct Options {
     /// The emulated links that slices and long messages pay for; `None` shapes nothing.
     pub links: Option<Arc<LinkTable>>,
-    /// Connecting takes at most so long, and so does the exchange of hellos.
+    /// Timeout of connecting, and again of the exchange of hellos.
     pub connect_timeout: Duration,
-    /// A peer that takes nothing for so long, or whose machine is silent for so long, is gone.
+    /// The connection fails if the peer takes no bytes, or its machine is silent, for this time.
     pub stall_timeout: Duration,
     /// Bytes of slices and long messages that may wait in one connection before senders wait too.
     /// At most `u32::MAX`.
@@ -34,7 +34,7 @@ pub struct Options {
     /// Requests of one peer that are served at the same time; further ones are refused.
     pub max_served_count: usize,
     /// Calls of one connection that wait for their replies at the same time; further ones wait to be sent.
-    /// It is less than what a peer serves, since that may be at work for calls that were given up.
+    /// Less than `max_served_count`, since the peer may still serve calls that were abandoned.
     pub max_call_count: usize,
     /// How many connections are accepted.
     pub connections: ConnectionLimits,
@@ -125,7 +125,7 @@ impl Endpoint {
         &self.meter
     }
 
-    /// Accepts connections until the future is dropped or the listener fails for good.
+    /// Accepts connections until the future is dropped or the listener fails permanently.
     ///
     /// Connections that were accepted outlive this future; [`Endpoint::close`] ends them.
     pub async fn serve(self: Arc<Self>, listener: TcpListener) -> WireError {
@@ -166,8 +166,8 @@ impl Endpoint {
         }
     }
 
-    /// Refuses a connection for which there is no place. Nobody waits for the peer to take the words: a
-    /// new socket has room for them.
+    /// Refuses a connection for which there is no place. It does not wait for the peer to read the
+    /// reason: a new socket's buffer has room for it.
     fn turn_away(&self, stream: &TcpStream, address: SocketAddr, reason: &WireError) {
         if let Some(words) = reason.last_words() {
             let frame = Frame::words(Kind::Goodbye, 0, &words);

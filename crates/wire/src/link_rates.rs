@@ -14,23 +14,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// As little says nothing about a link: most of it may be in buffers.
+/// A shorter stream says nothing about a link: most of it may be in buffers.
 const STREAM_BYTES_MIN: u64 = 1 << 20;
 /// What probes send, one after another until one has told enough. A link of 100 Mbit/s needs 21 ms for
 /// the largest.
 const PROBE_SIZES: [usize; 4] = [4 << 10, 16 << 10, 64 << 10, 256 << 10];
-/// A smaller probe tells enough if it takes so much longer than a byte: a link of 2 Mbit/s is known after
-/// 16 KiB.
+/// A smaller probe tells enough if it takes this much longer than a byte: a link of 2 Mbit/s is known
+/// after 16 KiB.
 const TELLING: Duration = Duration::from_millis(20);
-/// How often a link is looked for that needs a probe.
+/// Interval at which a node looks for a link that needs a probe.
 const PROBE_EVERY: Duration = Duration::from_secs(2);
-/// Of the time of a node's links probes take one part in so many at most.
+/// After probing a link, the node pauses for at least this many times the duration of the probes.
 const SHARE: u32 = 100;
-/// A node probes when it has sent nothing for so many looks in a row: one may fall into a pause of its work.
+/// A node probes when it has sent nothing for this many looks in a row: a single one may fall into a
+/// pause of its work.
 const QUIET_LOOK_COUNT: u32 = 5;
-/// How often a node looks in vain for such a time before it probes all the same.
+/// After this many looks without a quiet moment, a busy node probes all the same.
 const BUSY_LOOK_COUNT: u32 = 150;
-/// How long a measurement is good.
+/// A measurement older than this is taken again.
 const GOOD_FOR: Duration = Duration::from_mins(5);
 /// How long a probe may take.
 const PROBE_DEADLINE_MS: u64 = 5_000;
@@ -98,8 +99,8 @@ fn rate(bytes: u64, took: Duration) -> u64 {
     u64::try_from(u128::from(bytes) * 1_000_000_000 / nanoseconds).unwrap_or(u64::MAX)
 }
 
-/// Probes one link at a time that needs it, for as long as the process lives. `nodes` says who there is,
-/// and `sent` what this node has sent so far.
+/// Probes links that need it, one at a time, until the process ends. `nodes` gives the cluster's nodes,
+/// and `sent` the bytes that this node has sent so far.
 pub async fn probe_links(
     ports: Arc<dyn Ports>,
     rates: Arc<LinkRates>,
@@ -143,7 +144,7 @@ struct Quiet {
 }
 
 impl Quiet {
-    /// Whether nothing was sent for some looks, or too many were in vain.
+    /// Whether nothing was sent for some looks, or too many looks found no quiet moment.
     fn is_now(&mut self, sent: Meter) -> bool {
         let has_sent = sent != self.sent;
         self.sent = sent;
@@ -157,10 +158,11 @@ impl Quiet {
     }
 }
 
-/// What a link carries beside what it is carrying, in bytes a second; none when nobody answers there. A
-/// link that does not carry a probe in time is no faster than that.
+/// The bandwidth that a link has left beside its present load, in bytes a second; none when the peer
+/// does not answer. A link that does not carry a probe in time is no faster than the probe's bytes over
+/// the time waited.
 async fn probe_link(ports: &dyn Ports, peer: NodeId) -> Option<u64> {
-    // What a byte takes is not the link's bandwidth.
+    // The time of a single byte is latency; it is subtracted from each probe below.
     let Probed::Answered(byte) = probe(ports, peer, 1).await else {
         return None;
     };
@@ -186,11 +188,11 @@ async fn probe_link(ports: &dyn Ports, peer: NodeId) -> Option<u64> {
     bytes_per_s
 }
 
-/// What became of a probe.
+/// The outcome of a probe.
 enum Probed {
-    /// It was answered after so long.
+    /// The peer answered after this time.
     Answered(Duration),
-    /// It was not answered in time, which was so long.
+    /// The peer did not answer within this timeout.
     Late(Duration),
     /// The peer cannot be asked.
     Refused,

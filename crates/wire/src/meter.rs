@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 
 /// The counts of one process, shared by its connections.
 ///
-/// A slice counts when it is handed to the socket, so whoever has received it finds it counted.
-/// Headers, credits and messages do not count: plans say nothing of them.
+/// A slice counts when it is handed to the socket, so its receiver finds it counted. Headers,
+/// credits and messages do not count, since plans do not contain them.
 #[derive(Debug, Default)]
 pub struct TrafficMeter {
     sent: Mutex<Meter>,

@@ -12,14 +12,14 @@ use crate::endpoint::Endpoint;
 use gabion_layout::NodeId;
 use gabion_protocol::ports::Passage;
 
-/// After a failed attempt, further ones fail at once for so long.
+/// After a failed attempt, further ones fail at once for this time.
 const BACK_OFF: Duration = Duration::from_millis(200);
 
 /// Connections by address, made on demand and shared.
 ///
-/// For each address there is one attempt at a time, whoever asks. A connection that closed is
-/// replaced when it is next asked for. Nothing is retried here: whoever calls knows whether a
-/// request may be sent again.
+/// All callers of one address share one attempt at a time. A connection that closed is replaced
+/// when it is next asked for. This type retries nothing: only the caller knows whether a request
+/// may be sent again.
 pub struct Peers {
     endpoint: Arc<Endpoint>,
     slots: StdMutex<BTreeMap<String, Arc<Mutex<Slot>>>>,
@@ -52,8 +52,8 @@ impl Peers {
     }
 
     /// The connection to `address` (`host:port`), made if there is none. An attempt takes at
-    /// most twice [`crate::Options::connect_timeout`]; whoever has less time puts a limit around
-    /// this.
+    /// most twice [`crate::Options::connect_timeout`]; a caller with less time sets its own
+    /// timeout.
     ///
     /// # Errors
     /// Those of [`Connection::connect`]; for a short time after a failure the same one again.
@@ -99,7 +99,7 @@ impl Peers {
     /// How far the connection to `address` has come; nowhere while there is none.
     pub fn passage(&self, address: &str) -> Passage {
         let slot = self.slot(address);
-        // Whoever holds it connects.
+        // While the slot is locked, its holder connects.
         let slot = slot.try_lock();
         match slot.as_deref() {
             Ok(Slot::Open(connection)) => connection.passage(),

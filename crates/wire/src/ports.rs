@@ -26,9 +26,9 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
-/// The coordinator is told of a node that does not answer at most once in so long.
+/// Minimum interval between two reports to the coordinator that a node does not answer.
 const SUSPECT_EVERY: Duration = Duration::from_secs(1);
-/// How long it may take to hear of it.
+/// Timeout of such a report.
 const SUSPECT_DEADLINE_MS: u64 = 2_000;
 /// The coordinator in a sentence.
 const COORDINATOR: &str = "the coordinator";
@@ -157,7 +157,7 @@ impl ProcessPorts {
         );
     }
 
-    /// The address of whoever asks by `connection`.
+    /// The address of the peer that sends requests over `connection`.
     pub fn origin_of(&self, connection: &Arc<Connection>) -> Address {
         let id = Arc::as_ptr(connection) as usize as u64;
         lock(&self.origins)
@@ -171,8 +171,8 @@ impl ProcessPorts {
         lock(&self.origins).remove(&(Arc::as_ptr(connection) as usize as u64));
     }
 
-    /// Lets the coordinator look after a node that does not answer. Nobody waits for that, and it is
-    /// not told again for a while.
+    /// Reports a node that does not answer to the coordinator. The call returns without waiting for
+    /// a reply. A node is reported at most once a second.
     pub fn suspect(&self, node: NodeId) {
         let now = Instant::now();
         let is_due = {
@@ -275,7 +275,7 @@ impl Ports for ProcessPorts {
         if let Some((own, answer)) = self.own.get()
             && *own == node
         {
-            // As with any other node, the work goes on when nobody waits for it any more.
+            // As on any other node, the work goes on after its caller has stopped waiting.
             let answer = self.runtime.spawn(answer(request));
             return async move {
                 match timeout_at(deadline, answer).await {
@@ -499,6 +499,6 @@ fn name(address: Address) -> String {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Maps and generators are whole after every call, whoever panics between two of them.
+    // Every call leaves maps and generators consistent, so a poisoned lock is safe to use.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -22,7 +22,7 @@ pub enum RateError {
 /// Units are decimal: k, M and G are thousands, `bit` is an eighth of `B`.
 ///
 /// # Errors
-/// [`RateError`], in words for whoever typed it.
+/// [`RateError`], in words for the user who typed the rate.
 ///
 /// ```
 /// assert_eq!(gabion_wire::parse_rate("10Gbit"), Ok(1_250_000_000));

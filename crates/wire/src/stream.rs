@@ -113,7 +113,7 @@ impl AsyncRead for Half {
             || tcp.poll_read_ready(cx),
             |tcp| Ok(recv(tcp, &mut *free, RecvFlags::empty())?.1),
         ))?;
-        // SAFETY: the kernel has written so many bytes there.
+        // SAFETY: the kernel has written `count` bytes there.
         unsafe { buffer.assume_init(count) };
         buffer.advance(count);
         Poll::Ready(Ok(()))

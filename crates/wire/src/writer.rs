@@ -24,10 +24,10 @@ use crate::frame::{HEADER_BYTES, Kind};
 const CONTROL_MAX_BYTES: usize = 16 << 10;
 /// Unsent control frames that one connection may hold.
 const CONTROL_QUEUE_BYTES: usize = 4 << 20;
-/// A batch takes no further frame once it has so many bytes, so that control frames that arrive
-/// meanwhile need not wait long.
+/// A batch takes no further frame once it has this many bytes, so that control frames that arrive
+/// while it is written need not wait long.
 const BATCH_BYTES: usize = 256 << 10;
-/// And once it has so many frames: each is two of the 64 buffers that one system call takes.
+/// Most frames of a batch: each is two of the 64 buffers that one system call takes.
 const BATCH_FRAMES: usize = 32;
 /// A frame that may leave so soon leaves now: the run-time's timers are no finer.
 const SHAPING_SLACK: Duration = Duration::from_millis(1);
@@ -129,7 +129,7 @@ impl Outbox {
             Lane::Control => &self.control,
             Lane::Bulk => &self.bulk,
         };
-        // When the connection is closed, nobody waits for the reply any more.
+        // When the connection is closed, no caller waits for the reply any more.
         let _ = queue.send(Queued {
             frame,
             room: None,
@@ -156,7 +156,7 @@ pub(crate) struct Writer<W, T> {
     pub(crate) stream: W,
     pub(crate) outgoing: Outgoing,
     pub(crate) toll: T,
-    /// A write that makes no progress for so long fails the connection.
+    /// A write that makes no progress for this time fails the connection.
     pub(crate) stall_timeout: Duration,
 }
 
