@@ -14,7 +14,7 @@ use std::time::Instant;
 
 const ROUND_COUNT: usize = 5;
 
-/// Places so many blocks in each round; `place` gives the draws that each took.
+/// Places `block_count` blocks in each round; `place` gives the draws that each took.
 fn measure(name: &str, block_count: u64, mut place: impl FnMut(&mut ChaCha8Rng) -> u64) {
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let (mut best_ns, mut draw_count) = (u64::MAX, 0);

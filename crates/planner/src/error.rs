@@ -7,7 +7,7 @@ use thiserror::Error;
 /// Why a planner has no plan.
 #[derive(Clone, PartialEq, Debug, Error)]
 pub enum PlanError {
-    /// The chunks that are left cannot give what is asked for.
+    /// The requested chunks cannot be computed from those that are left.
     #[error(transparent)]
     NotEnoughHelpers(#[from] CodeError),
     /// A range does not fit the stripe.
@@ -44,7 +44,7 @@ pub enum PlanError {
         /// Parity nodes of the stripe.
         parity_nodes: usize,
     },
-    /// A block cannot have so many replicas on distinct nodes.
+    /// The replicas of a block do not fit on distinct nodes.
     #[error("{replica_count} replicas of a block need as many nodes; there are {node_count}")]
     TooManyCopies {
         /// Replicas asked for.

@@ -33,7 +33,7 @@ pub fn chunks_per_rack(code: &Code, survive: Survive) -> Result<usize, PlanError
     let limit = match survive {
         Survive::Nodes(nodes) if survived >= nodes as usize => code.n(),
         Survive::Nodes(_) => 0,
-        // Whoever promises to survive no rack at all may put everything into one.
+        // A pool that promises to survive no rack may put all chunks into one.
         Survive::Racks(racks) => survived.checked_div(racks as usize).unwrap_or(code.n()),
     };
     if limit == 0 {
@@ -109,7 +109,7 @@ fn shape_for_nodes(failures: usize, topology: &Topology) -> Option<(usize, usize
 }
 
 /// Data and parity chunks for `failures` racks that fail. A node to spare in each rack is worth
-/// more than parity chunks beyond the promise, and both are given up before data share is.
+/// more than parity chunks beyond the promise, and both are reduced before the share of data is.
 fn shape_for_racks(failures: usize, topology: &Topology) -> Option<(usize, usize)> {
     let data_racks = topology.nodes_by_rack().len().checked_sub(failures)?;
     let most = USUAL_PARITY_CHUNKS.div_ceil(failures);

@@ -65,7 +65,7 @@ fn byte_range(cells: &Range<u64>) -> ByteRange {
     ByteRange::new(cells.start * CELL_BYTES, length)
 }
 
-/// Cells of a file of so many bytes.
+/// Cells of a file of `size_bytes` bytes.
 pub(crate) const fn cell_count(size_bytes: u64) -> u64 {
     size_bytes / CELL_BYTES
 }
@@ -95,7 +95,7 @@ impl SimClient {
         }
     }
 
-    /// Stores a file of so many cells.
+    /// Stores a file of `cell_count` cells.
     pub(crate) async fn put(&self, name: &str, cell_count: u64) -> Result<(), ClientError> {
         let write = self.ledger.name();
         let bytes = fill(write, 0, cell_count);

@@ -71,7 +71,7 @@ pub enum Victim {
 /// What goes wrong before a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Incident {
-    /// A crash. The victim starts again after so many virtual milliseconds.
+    /// A crash. The victim starts again after this many virtual milliseconds.
     Crash(Victim, u64),
     /// Not to be survived: a chunk of the old form is removed, as if its removal did not wait for the commit.
     RemoveOld,
@@ -205,7 +205,7 @@ async fn script(
     verify(&cluster, &client).await;
 }
 
-/// Whoever updates the segment while it is converted.
+/// A writer that updates the segment while it is converted.
 struct Writer {
     cluster: Arc<Cluster>,
     notes: Arc<Mutex<Notes>>,

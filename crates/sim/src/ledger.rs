@@ -49,7 +49,7 @@ impl Ledger {
         UpdateId(self.world.fresh() as u32)
     }
 
-    /// A client is about to put a file of so many cells.
+    /// A client is about to put a file of `cell_count` cells.
     pub(crate) fn putting(&self, client: Slot, name: &str, write: UpdateId, cell_count: u64) {
         let now_us = self.world.now_us();
         lock(&self.state)

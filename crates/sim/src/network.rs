@@ -1,6 +1,6 @@
 //! What connections over TCP can do to messages: delay them, hold them up while a link is cut and
-//! deliver them long after the asker has given up, or lose all that are under way when they break.
-//! A request may be lost or carried out with its reply lost, and the asker cannot tell which. The
+//! deliver them long after the caller's timeout, or lose all that are in flight when they break.
+//! A request may be lost or carried out with its reply lost, and the caller cannot tell which. The
 //! frames of one stream stay in order; everything else overtakes, as tasks that handle messages do.
 //!
 //! What connections cannot do, but other transports could: requests and frames arrive a second time,
@@ -38,7 +38,7 @@ pub(crate) struct Party {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Request {
-    /// Whoever answers at the address must be that node.
+    /// The process that answers at the address must be that node.
     Node(NodeId, NodeRequest),
     Coordinator(CoordinatorRequest),
 }
@@ -71,13 +71,13 @@ struct State {
     streams: BTreeMap<u64, VecDeque<Flow>>,
     /// Ways from one machine to another on which nothing arrives.
     cuts: BTreeSet<(Slot, Slot)>,
-    /// A connection breaks on one message in so many; 0 is never.
+    /// A connection breaks on one message in this many; 0 is never.
     break_one_in: u64,
     /// Machines that are slow to send and to be reached.
     slow: BTreeSet<Slot>,
     /// Whether a message may take seconds.
     is_rough: bool,
-    /// One message in so many arrives twice; 0 is never.
+    /// One message in this many arrives twice; 0 is never.
     repeat_one_in: u64,
     /// Whose bytes take long to arrive, as over a thin link: updates overtake them.
     late: BTreeSet<Purpose>,
@@ -245,7 +245,7 @@ impl Network {
         state.repeat_one_in = 0;
     }
 
-    /// Lets messages take seconds now and then, and one in so many arrive twice; 0 is never.
+    /// Lets messages take seconds now and then, and one in `repeat_one_in` arrive twice; 0 is never.
     pub(crate) fn roughen(&self, repeat_one_in: u64) {
         let mut state = lock(&self.state);
         state.is_rough = true;
@@ -267,7 +267,7 @@ impl Network {
         }
     }
 
-    /// Lets connections break on one message in so many; 0 is never.
+    /// Lets connections break on one message in `many`; 0 is never.
     pub(crate) fn set_break_one_in(&self, many: u64) {
         lock(&self.state).break_one_in = many;
     }

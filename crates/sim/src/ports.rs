@@ -31,7 +31,7 @@ const DRIFT_PER_MILLE: u64 = 40;
 /// How often work at a disk that hangs looks whether it still does.
 const HANG_LOOK_US: u64 = 50_000;
 
-/// How long the operator takes to agree that a node sets aside what nobody knows.
+/// Time until the operator agrees that a node sets aside chunks that no metadata names.
 const OPERATOR_US: u64 = 1_000_000;
 
 /// What a machine calls itself.
@@ -44,7 +44,7 @@ fn slot_at(address: &str) -> Option<Slot> {
     number.parse().ok().map(Slot)
 }
 
-/// A disk hangs when it has done nothing for so long.
+/// A disk hangs when it has done nothing for this time.
 const HANGS_AFTER_US: u64 = 10_000_000;
 
 /// Machines whose disks do nothing, and since when.

@@ -84,7 +84,7 @@ pub(crate) struct Shape {
     /// How blocks are replicated at first, if they are.
     pub(crate) lifecycle: Option<LifecycleWish>,
     pub(crate) stripe_bytes: u64,
-    /// In a storm, one message in so many arrives twice; 0 is never.
+    /// In a storm, one message in this many arrives twice; 0 is never.
     pub(crate) repeat_one_in: u64,
     /// Whether bytes of repairs take long to arrive.
     pub(crate) is_thin: bool,

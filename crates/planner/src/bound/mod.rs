@@ -3,7 +3,7 @@
 //!
 //! Two things are known about a stripe and the data chunks that change.
 //! - **No plan at all can send less** than cuts allow. Whatever a set of racks holds, the parity
-//!   outside it needs so many rows from inside as the rank of that part of the generator matrix. Each
+//!   outside it needs as many rows from inside as the rank of that part of the generator matrix. Each
 //!   transfer crosses some cuts, and a linear program weighs all cuts against each other.
 //! - **No plan of the rack-coordinated form sends less** than the best choice of collectors, of which
 //!   there are finitely many: each rack with changes hands them to one rack, itself or another, and
@@ -19,7 +19,7 @@ use crate::update::rackcu::best_rows;
 use crate::update::spread::Spread;
 use gabion_layout::{ChunkIndex, Topology};
 
-/// Choices of collectors that are tried before the search is given up for the bound by cuts.
+/// After this many choices of collectors the search ends, and the bound by cuts is used.
 const SEARCH_MAX: u64 = 20_000;
 
 /// Why a bound holds.
@@ -55,7 +55,7 @@ pub struct Bound {
 /// use gabion_planner::bound::{Proof, least};
 /// use gabion_planner::{Stripe, placement};
 ///
-/// // RackCU's example: nobody can do with fewer than 8 chunks.
+/// // RackCU's example: no plan sends fewer than 8 chunks.
 /// let code: Code = "rs(6,4)".parse().unwrap();
 /// let (topology, placement) = placement::grouped("3x2+2x2".parse().unwrap(), 6, 4).unwrap();
 /// let geometry = Geometry::new(6, 4, 1, 4096).unwrap();

@@ -3,11 +3,11 @@
 //!
 //! - The first replica of each of a stripe's `k` blocks is in the stripe's core rack, so that a node
 //!   there can encode and no data crosses racks for it.
-//! - A draw is accepted only if of every block so far one replica can be kept with at most so many in a
-//!   rack. So nothing has to move afterwards, and rack failures are survived from the start.
+//! - A draw is accepted only if one replica of every block so far can be kept within the rack limit. So
+//!   no chunk has to move afterwards, and the stripe survives rack failures from the start.
 //!
-//! Nobody asks for blocks of one stripe together: each rack collects the blocks whose first replica it
-//! holds, and `k` of them are a stripe. Its parity chunks then go to racks with room.
+//! Blocks of one stripe need not be written together: each rack collects the blocks whose first replica
+//! it holds, and `k` of them are a stripe. Its parity chunks then go to racks with room.
 
 use super::matching::Matching;
 use super::rack_table::{NodeNumber, RackNumber, RackTable};
@@ -18,7 +18,7 @@ use gabion_layout::{NodeId, RackId};
 use rand::seq::SliceRandom;
 use rand::{Rng, RngExt};
 
-/// After so many refused draws a layout is put together from a node that will do. The paper's bound
+/// After this many refused draws a layout is built around a suitable node. The paper's bound
 /// makes this one in 10^30 in its setting; narrow target racks and uneven clusters come here.
 const DRAWS_MAX: u64 = 256;
 

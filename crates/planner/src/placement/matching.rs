@@ -169,7 +169,8 @@ impl<'a> Matching<'a> {
         self.is_surveyed = false;
     }
 
-    /// Moves blocks out of a rack until it has room for so many, as far as their other replicas allow.
+    /// Moves blocks out of a rack until it has room for `wanted` chunks, as far as their other replicas
+    /// allow.
     pub(super) fn vacate(&mut self, rack: RackNumber, wanted: usize) {
         for block in 0..self.blocks.len() {
             if self.room[rack] >= wanted {
@@ -247,7 +248,7 @@ impl<'a> Matching<'a> {
         (!open.is_empty()).then(|| open[rng.random_range(0..open.len())])
     }
 
-    /// The error for a stripe that so many chunks are missing of.
+    /// The error for a stripe of which `missing_count` chunks have no place.
     pub(super) fn no_room(&self, missing_count: usize) -> PlanError {
         let placed = self.blocks.iter().filter(|b| b.kept.is_some()).count() + self.occupied.len();
         PlanError::NoRoom {

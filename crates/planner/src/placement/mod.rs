@@ -1,6 +1,6 @@
 //! Placement planners: which node gets which chunk of a new stripe, or which nodes get the replicas of a
-//! block that is encoded later. Stripes keep at most so many chunks in a rack as the pool's promise
-//! allows, and encoding-aware replication sees to it before there is a stripe.
+//! block that is encoded later. A stripe keeps at most as many chunks in a rack as the pool's promise
+//! allows, and encoding-aware replication ensures this before the blocks are encoded.
 
 mod changeover;
 mod ear;

@@ -1,7 +1,7 @@
 //! Nodes numbered rack by rack, so that placements can be drawn and compared without a search.
 //!
-//! A topology answers which rack a node is in; whoever places millions of blocks asks the other way
-//! round, for a random node of a rack or outside of it. The table is built once and never changes. It
+//! A topology answers which rack a node is in. A planner that places millions of blocks asks the other
+//! way round, for a random node of a rack or outside of it. The table is built once and never changes. It
 //! decides nothing.
 
 use gabion_layout::{NodeId, RackId, Topology};

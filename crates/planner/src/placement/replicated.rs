@@ -49,7 +49,7 @@ impl ReplicatedStripe {
     }
 }
 
-/// Places so many parity chunks on nodes that keep no block, in racks with room: as many as fit in the
+/// Places `parity_count` chunks on nodes that keep no block, in racks with room: as many as fit in the
 /// rack named, the others anywhere.
 pub(super) fn fill_with_parity(
     matching: &mut Matching<'_>,

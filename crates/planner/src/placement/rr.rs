@@ -1,4 +1,4 @@
-//! Random replication (RR): replicas are placed as HDFS places them, and nobody thinks of stripes. The
+//! Random replication (RR): replicas are placed as HDFS places them, without regard to stripes. The
 //! first replica is on any node, the second on a node of another rack, the third on another node of the
 //! second's rack (EAR, section II-A). Where further ones go the paper does not say: [`ReplicaSpread`].
 //!
@@ -69,7 +69,7 @@ pub fn random_replication(
     Ok(replicas.iter().map(|&node| racks.node_id(node)).collect())
 }
 
-/// Whether there are nodes enough for so many replicas.
+/// Checks that there are nodes enough for `replica_count` replicas.
 pub(super) fn check_count(racks: &RackTable, replica_count: usize) -> Result<(), PlanError> {
     if replica_count <= racks.node_count() {
         return Ok(());
@@ -80,7 +80,7 @@ pub(super) fn check_count(racks: &RackTable, replica_count: usize) -> Result<(),
     })
 }
 
-/// Draws all replicas but the first, which is there, until there are so many. There are nodes enough.
+/// Draws all replicas but the first, which is given. The caller has checked that there are nodes enough.
 pub(super) fn draw_others(
     racks: &RackTable,
     replica_count: usize,

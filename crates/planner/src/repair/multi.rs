@@ -233,7 +233,7 @@ impl Shares {
 }
 
 /// For each output, the sum of what `shares` add, passed from one helper to the next and left at the
-/// last that adds to it; none where nobody adds.
+/// last that adds to it; none where no helper adds.
 pub(super) fn partial_sums(
     b: &mut PlanBuilder,
     shares: &[&Share],

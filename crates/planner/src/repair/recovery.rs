@@ -62,7 +62,7 @@ pub struct Schedule {
 ///
 /// # Errors
 /// [`PlanError::NotEnoughHelpers`] when a lost chunk cannot be repaired, [`PlanError::NoRequestor`]
-/// when nobody may receive it.
+/// when no node may receive it.
 ///
 /// # Panics
 /// When a bandwidth is 0.

@@ -27,8 +27,8 @@ impl Task {
 
     /// What is gained for each byte moved: the cost-benefit policy of log-structured file systems,
     /// free space times age over cost. Free is what is given back and what the next period may use
-    /// again; the age is how long nobody has used the reserve, so that one in use, which will soon
-    /// hold records again, comes later.
+    /// again; the age is the time since the reserve was last used, so that one in use, which will
+    /// soon hold records again, comes later.
     fn gain(&self) -> f64 {
         let free_bytes = self.review.freed_bytes + self.review.merge_bytes;
         let age = f64::from(self.review.idle_periods) + 1.0;

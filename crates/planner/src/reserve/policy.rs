@@ -3,8 +3,8 @@
 
 use gabion_layout::{ReserveSpec, Smoothing};
 
-/// A utility so low counts as none. A moving average of what was once above zero never gets back to
-/// zero, so by the thesis's rule alone a reserve of one chunk that was ever used would stay for good.
+/// A utility below this counts as zero. A moving average that was once above zero never returns to
+/// zero, so by the thesis's rule alone a reserve of one chunk would never be freed after its first use.
 /// With its weight of 0.3, twice a day, an unused last chunk is given back after a week.
 const NEGLIGIBLE_UTILITY: f64 = 0.01;
 
@@ -21,7 +21,7 @@ const NEGLIGIBLE_UTILITY: f64 = 0.01;
 pub struct Growth {
     /// Stalls of one period after which the reserve doubles; at least 1.
     pub after_stalls: u32,
-    /// It never grows beyond so many chunks.
+    /// Maximum size of the reserve, in chunks.
     pub chunks_max: u32,
 }
 

@@ -4,7 +4,7 @@
 //! A lost parity chunk is left out, and repair makes it anew. A lost data chunk has nowhere to put
 //! new bytes, but its parity chunks can still follow: one of their nodes, the *substitute*, gets the
 //! new bytes, has the old ones of just these ranges rebuilt by the code, and hands out the delta in
-//! the lost chunk's place. From then on the code gives the new bytes to whoever reads the chunk.
+//! the lost chunk's place. From then on a degraded read of the chunk gives the new bytes.
 //! `CodFS` reads in this state (section 2.3) but does not write; the rule here is ours.
 
 use crate::repair::{LostRow, rp};
@@ -67,8 +67,8 @@ pub(super) struct Substitute {
 }
 
 impl Substitute {
-    /// Chooses for a lost data chunk. The choice depends on nothing but the stripe, so that whoever
-    /// stages new bytes and whoever plans agree as long as they know of the same losses.
+    /// Chooses for a lost data chunk. The choice depends only on the stripe and its losses, so that
+    /// the node that stages new bytes and the node that plans agree if they know of the same losses.
     ///
     /// All parity nodes of the chunk get its delta, so the substitute is one of them, in the rack that has the most: this
     /// sends the fewest deltas across racks. Helpers are taken from as few racks as
@@ -126,7 +126,7 @@ impl Substitute {
     }
 
     /// The old bytes of a range of one sub-chunk, at the substitute. They come by a chain, which
-    /// carries no byte across a link twice, whoever is in which rack.
+    /// carries no byte across a link twice, in any placement.
     pub(super) fn old_bytes(
         &self,
         b: &mut PlanBuilder,

@@ -1,6 +1,6 @@
 //! Deltas on their way: the moves from which cross-rack update plans are made, for one piece.
 //!
-//! Whoever plans decides which rack gives what to which; here that becomes steps. A value goes to a
+//! The planner decides which rack gives what to which; this file makes steps of it. A value goes to a
 //! node at most once, and a parity node sums all that reaches it before it logs one delta.
 
 use super::piece::{Cell, Piece};

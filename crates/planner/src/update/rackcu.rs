@@ -6,7 +6,7 @@
 //! assumption. Rack `a` with `u` of the `U` updated chunks and `t` of the `m` parity chunks has to give
 //! the others `out(a) = min(u, m - t)` rows, its deltas or what they add to the others' parity, and to
 //! get `in(a) = min(t, U - u)`. A collector saves both for itself, so the sole collector is the rack
-//! with the highest `out + in`; nobody is ever sent what it has. Where data and parity racks are apart,
+//! with the highest `out + in`; no node is sent rows that it has. Where data and parity racks are apart,
 //! `out` is `u`, `in` is `t`, one of them is 0, and the choice is Algorithm 1's.
 //!
 //! For an MDS code with one row a chunk no other choice of collectors is better, and neither is CAU's
@@ -27,7 +27,7 @@ use gabion_plan::{Goal, Keepings, Plan};
 use rand_chacha::ChaCha8Rng;
 
 /// The scheme of pools: records are kept as under PLR, and stripes with lost chunks are updated by
-/// [`delta()`], since sums on the way to nodes that are gone help nobody.
+/// [`delta()`], since sums on the way to lost nodes have no use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RackCoordinated;
 
@@ -52,7 +52,7 @@ impl UpdatePlanner for RackCoordinated {
         per_rack: usize,
         rng: &mut ChaCha8Rng,
     ) -> Result<Vec<NodeId>, PlanError> {
-        // Where there is room, a stripe survives the loss of a rack even if nobody has asked for it.
+        // Where there is room, a stripe survives the loss of a rack even if the pool does not promise it.
         placement::rack_by_rack(topology, k, m, per_rack.min(m), rng)
             .or_else(|_| placement::rack_by_rack(topology, k, m, per_rack, rng))
     }

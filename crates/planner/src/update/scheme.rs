@@ -31,8 +31,8 @@ pub trait UpdatePlanner: Debug + Sync {
     }
 
     /// Plans an update as [`super::delta`] does, with its inputs and its errors; the scheme is free
-    /// to send deltas another way while no chunk is lost. Whoever stages new bytes and whoever
-    /// plans call this, and agree on where [`gabion_plan::Step::Input`] takes them.
+    /// to send deltas another way while no chunk is lost. The node that stages new bytes and the node
+    /// that plans both call this, so that they agree on where [`gabion_plan::Step::Input`] takes them.
     ///
     /// # Errors
     /// Those of [`super::delta`].

@@ -186,8 +186,8 @@ impl Spread {
         (0..racks).flat_map(move |a| (0..racks).filter(move |&b| b != a).map(move |b| (a, b)))
     }
 
-    /// The rank of what targets outside a set of racks need of the cells inside: so many rows must
-    /// leave the set in any plan, whatever it does.
+    /// The rank of what targets outside a set of racks need of the cells inside: in any plan, at
+    /// least this many rows leave the set.
     pub(crate) fn cut_rank(&self, is_inside: &dyn Fn(usize) -> bool) -> u32 {
         let columns: Vec<usize> = (0..self.cell_racks.len())
             .filter(|&cell| is_inside(self.cell_racks[cell]))

@@ -1,6 +1,6 @@
 //! What waits for a commit: which bytes of which data chunks were appended to which logs since the last
-//! one. It is all that a commit's plan follows from, and whoever appends keeps it, or collects it from
-//! the nodes. The thing itself is in CAU, section 3.1; how it is kept is ours.
+//! one. A commit's plan follows from this alone. The caller that appends keeps it, or collects it from
+//! the nodes. The log of appended updates is CAU's (section 3.1); this form of it is ours.
 
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, Geometry, NodeId};
 use gabion_plan::{Goal, Log, Logged, Plan};

@@ -167,7 +167,7 @@ pub fn keepers(
 }
 
 /// How many nodes may fail, whichever they are, without losing anything while a stripe of `code` has
-/// appended updates with so many interim replicas: any `replicas` failures leave a copy of the new
+/// appended updates with this many interim replicas: any `replicas` failures leave a copy of the new
 /// bytes, and as long as the code survives them, the bytes that did not change.
 #[must_use]
 pub fn append_phase_survives(code: &gabion_codec::Code, replicas: usize) -> usize {
@@ -200,8 +200,8 @@ pub fn commit(
 
 /// The commit's plan when chunks of the stripe are lost: parity follows by deltas, straight to each
 /// parity chunk that is left. The new bytes of a lost data chunk come from an interim replica, and its
-/// old ones are rebuilt as for an update without it; there is no other way left to them. How few chunks
-/// may be left for it is for whoever runs it to say.
+/// old ones are rebuilt as for an update without it; there is no other way left to them. The caller
+/// decides how few chunks may be left for a commit.
 ///
 /// # Errors
 /// [`PlanError::NeedsChunk`] for a lost chunk whose appended bytes no replica has all of;

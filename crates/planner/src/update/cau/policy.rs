@@ -1,6 +1,6 @@
-//! When CAU commits: after so many stripes (`u_s`, section 5.1), when the log is full, when the oldest
-//! update is old (section 3.1), or when somebody asks. A pure rule: whoever applies updates keeps the
-//! phase's figures and asks before each.
+//! When CAU commits: after `u_s` stripes (section 5.1), when the log is full, when the oldest update is
+//! old (section 3.1), or on request. A pure rule: the caller that applies updates keeps the phase's
+//! figures and asks before each update.
 
 use gabion_layout::AppendSpec;
 
