@@ -19,7 +19,7 @@ const ALLOWED: [(&str, usize); 13] = [
     ("layout", 6),
     ("meta", 22),
     ("plan", 8),
-    ("planner", 11),
+    ("planner", 10),
     ("protocol", 26),
     ("server", 8),
     ("sim", 6),

@@ -1,7 +1,7 @@
 //! What a scheme whose parity follows later is to everyone else: how it appends, how it commits, and
 //! what a stripe survives in between.
 
-use super::Waiting;
+use super::waiting::Waiting;
 use crate::{PlanError, Stripe};
 use gabion_codec::Code;
 use gabion_layout::{AppendSpec, ChunkIndex, ChunkRange, Topology};

@@ -1,7 +1,7 @@
 //! Full logging, FL (`CodFS` section 2.1.2): new bytes and parity deltas are appended to the node's
 //! log and stay there; reads and repairs gather them, and merges wait until the log is long.
 
-use super::{Descriptor, Traffic, UpdatePlanner};
+use super::descriptor::{Descriptor, Traffic, UpdatePlanner};
 use gabion_layout::{Keeping, UpdateScheme};
 use gabion_plan::Keepings;
 

@@ -2,7 +2,7 @@
 //! changed in place at once. A delta must be added to what is there, which a crash may cut short, so
 //! both go through the journal: each byte of parity is logged, read and written for each update.
 
-use super::{Descriptor, Traffic, UpdatePlanner};
+use super::descriptor::{Descriptor, Traffic, UpdatePlanner};
 use gabion_layout::{Keeping, UpdateScheme};
 use gabion_plan::Keepings;
 

@@ -7,6 +7,7 @@ mod appending;
 pub mod cau;
 mod degraded;
 mod delta;
+mod descriptor;
 mod fl;
 mod flow;
 mod fo;
@@ -22,9 +23,7 @@ mod waiting;
 pub use appending::Appending;
 pub use degraded::{check_left, missed};
 pub use delta::delta;
+pub use descriptor::{Descriptor, Traffic, UpdatePlanner};
 pub use rackcu::rackcu;
-pub use scheme::{
-    Descriptor, SCHEMES, Traffic, UpdatePlanner, check_pool, descriptor, keepings, names,
-    phase_survives, scheme,
-};
+pub use scheme::{SCHEMES, check_pool, descriptor, keepings, names, phase_survives, scheme};
 pub use waiting::{RECORD_BYTES_MAX, RECORD_PIECE_COUNT_MAX, UPDATE_SLICE_BYTES, Waiting};

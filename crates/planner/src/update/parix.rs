@@ -4,9 +4,11 @@
 //! read on the way of an update, and old data only once; cross-rack bytes are those of the update by
 //! delta, and once more for each first update.
 
+use super::appending::Appending;
+use super::descriptor::{Descriptor, Traffic, UpdatePlanner};
 use super::flow::followers;
 use super::piece::{Cell, Piece, check_ranges, check_shape, pieces};
-use super::{Appending, Descriptor, Traffic, UpdatePlanner, Waiting};
+use super::waiting::Waiting;
 use crate::{PlanError, Stripe};
 use gabion_codec::Code;
 use gabion_layout::{

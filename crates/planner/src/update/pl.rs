@@ -1,7 +1,7 @@
 //! Parity logging, PL (Stodolsky et al., as in `CodFS` section 2.1.2): data chunks are changed in
 //! place, parity deltas are appended to the node's log, elsewhere on its disk than the parity chunk.
 
-use super::{Descriptor, Traffic, UpdatePlanner};
+use super::descriptor::{Descriptor, Traffic, UpdatePlanner};
 use gabion_layout::{Keeping, UpdateScheme};
 use gabion_plan::Keepings;
 

@@ -4,7 +4,7 @@
 //! reserved follows the workload ([`crate::reserve`]); where nothing is left, parity is changed in
 //! place at once.
 
-use super::{Descriptor, Traffic, UpdatePlanner};
+use super::descriptor::{Descriptor, Traffic, UpdatePlanner};
 use gabion_layout::{Keeping, UpdateScheme};
 use gabion_plan::Keepings;
 

@@ -16,11 +16,12 @@
 //! rack of its group costs nothing across racks and has no say in the choice (section III-D).
 
 use super::cau::{Selection, send_directly};
+use super::delta::delta;
+use super::descriptor::{Descriptor, Traffic, UpdatePlanner};
 use super::flow::{Flow, Holding, NewBytes};
 use super::piece::{check_ranges, pieces};
 use super::plr::ReservedSpace;
 use super::spread::Spread;
-use super::{Descriptor, Traffic, UpdatePlanner, delta};
 use crate::{PlanError, Stripe, placement};
 use gabion_layout::{ChunkRange, NodeId, Topology, UpdateScheme};
 use gabion_plan::{Goal, Keepings, Plan};

@@ -1,97 +1,11 @@
-//! Update schemes as other crates see them, and the register of schemes.
+//! The register of update schemes, and what follows from it for pools.
 
-use super::{Appending, cau, delta, fl, fo, parix, pl, plr, rackcu};
-use crate::{PlanError, Stripe, placement};
+use super::descriptor::{Descriptor, UpdatePlanner};
+use super::{cau, fl, fo, parix, pl, plr, rackcu};
+use crate::PlanError;
 use gabion_codec::Code;
-use gabion_layout::{AppendSpec, ChunkRange, Keeping, NodeId, ReserveSpec, Topology, UpdateScheme};
-use gabion_plan::{Keepings, Plan};
-use rand_chacha::ChaCha8Rng;
-use std::fmt::Debug;
-
-/// How an update scheme plans: one file beside this one, which has its [`Descriptor`] too. All schemes follow the same
-/// protocol; a scheme determines how deltas reach parity nodes and where records go.
-pub trait UpdatePlanner: Debug + Sync {
-    /// How chunks of a pool of the scheme keep the records of updates, if `reserve_bytes` are
-    /// reserved behind a new parity chunk.
-    fn keepings(&self, reserve_bytes: u64) -> Keepings;
-
-    /// Chooses nodes for the `k` data and `m` parity chunks of a new stripe, at most `per_rack` in a
-    /// rack: at random, unless the scheme saves by racks that hold several.
-    ///
-    /// # Errors
-    /// [`PlanError::NoRoom`] when the topology is too small.
-    fn place(
-        &self,
-        topology: &Topology,
-        (k, m): (usize, usize),
-        per_rack: usize,
-        rng: &mut ChaCha8Rng,
-    ) -> Result<Vec<NodeId>, PlanError> {
-        placement::random(topology, k + m, per_rack, rng)
-    }
-
-    /// Plans an update as [`super::delta`] does, with its inputs and its errors; the scheme is free
-    /// to send deltas another way while no chunk is lost. The node that stages new bytes and the node
-    /// that plans both call this, so that they agree on where [`gabion_plan::Step::Input`] takes them.
-    ///
-    /// # Errors
-    /// Those of [`super::delta`].
-    fn plan(
-        &self,
-        stripe: &Stripe<'_>,
-        topology: &Topology,
-        ranges: &[ChunkRange],
-        slice_bytes: u64,
-    ) -> Result<Plan, PlanError> {
-        delta(stripe, topology, ranges, slice_bytes)
-    }
-
-    /// How the scheme appends and commits, if parity follows later. Stripes with lost chunks are
-    /// updated by [`UpdatePlanner::plan`] all the same.
-    fn appending(&self) -> Option<&dyn Appending> {
-        None
-    }
-}
-
-/// An update scheme as all others know it. Lists of schemes, help and error sentences derive from it.
-#[derive(Clone, Copy, Debug)]
-pub struct Descriptor {
-    /// Its name in records and on the command line.
-    pub scheme: UpdateScheme,
-    /// What it does, in one line.
-    pub help: &'static str,
-    /// Where it is described.
-    pub paper: &'static str,
-    /// How it plans.
-    pub planner: &'static dyn UpdatePlanner,
-    /// How its cross-rack traffic is counted.
-    pub traffic: Traffic,
-}
-
-/// What is planned together when the traffic of a trace is counted (CAU, section 5.1; `RackCU`, section V).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Traffic {
-    /// Each updated chunk of a write, alone.
-    EachChunk,
-    /// All chunks of a stripe that a write updates.
-    EachStripe,
-    /// Each chunk, with its old bytes the first time.
-    Originals,
-    /// Each chunk with its interim replicas, and each stripe at a commit.
-    AppendPhases,
-}
-
-impl Descriptor {
-    /// Whether parity follows later, so that pools have append phases.
-    pub fn appends(&self) -> bool {
-        self.planner.appending().is_some()
-    }
-
-    /// Whether parity chunks have reserved space behind them.
-    pub fn reserves_space(&self) -> bool {
-        matches!(self.planner.keepings(1).parity, Keeping::Reserve { .. })
-    }
-}
+use gabion_layout::{AppendSpec, ReserveSpec, UpdateScheme};
+use gabion_plan::Keepings;
 
 /// All update schemes, in the order of their numbers in records.
 pub const SCHEMES: [Descriptor; UpdateScheme::NAMES.len()] = [

@@ -18,10 +18,10 @@ pub use phases::Phases;
 pub use policy::{AppendPhase, CommitPolicy, Trigger};
 pub(super) use scheme::DESCRIPTOR;
 
-use super::Waiting;
 use super::delta::change_all;
 use super::flow::{Flow, NewBytes};
 use super::piece::{check_ranges, check_shape, pieces};
+use super::waiting::Waiting;
 use crate::{PlanError, Stripe};
 use gabion_layout::{ChunkIndex, ChunkRange, NodeId, Slices, Topology};
 use gabion_plan::{Goal, Log, Logged, Plan, PlanBuilder};

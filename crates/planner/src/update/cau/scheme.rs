@@ -1,7 +1,9 @@
 //! CAU as a scheme of pools: append phases with interim replicas, and selective commits.
 
 use super::{Selection, append, append_phase_survives, commit, commit_without, keepers};
-use crate::update::{Appending, Descriptor, Traffic, UpdatePlanner, Waiting};
+use crate::update::appending::Appending;
+use crate::update::descriptor::{Descriptor, Traffic, UpdatePlanner};
+use crate::update::waiting::Waiting;
 use crate::{PlanError, Stripe};
 use gabion_codec::Code;
 use gabion_layout::{AppendSpec, ChunkIndex, ChunkRange, Keeping, Topology, UpdateScheme};
