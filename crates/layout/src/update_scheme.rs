@@ -30,11 +30,14 @@ pub enum UpdateScheme {
     Cau,
     /// Rack-coordinated updates: deltas go through a collector rack; kept as under PLR.
     Rackcu,
+    /// CAU's selective parity updates at once: between two racks the fewer of data and parity deltas
+    /// cross; kept as under PLR.
+    CauSelective,
 }
 
 impl UpdateScheme {
     /// All schemes with their names, in the order of their numbers.
-    pub const NAMES: [(&'static str, Self); 7] = [
+    pub const NAMES: [(&'static str, Self); 8] = [
         ("fo", Self::Fo),
         ("fl", Self::Fl),
         ("pl", Self::Pl),
@@ -42,6 +45,7 @@ impl UpdateScheme {
         ("parix", Self::Parix),
         ("cau", Self::Cau),
         ("rackcu", Self::Rackcu),
+        ("cau-selective", Self::CauSelective),
     ];
 
     /// The schemes that the TWEEN thesis compares (section 5.2). All of them send the same bytes.
@@ -226,7 +230,8 @@ mod tests {
         let message = "PLR".parse::<UpdateScheme>().unwrap_err().to_string();
         assert_eq!(
             message,
-            "'PLR' is not an update scheme; use fo, fl, pl, plr, parix, cau or rackcu"
+            "'PLR' is not an update scheme; use fo, fl, pl, plr, parix, cau, rackcu or \
+             cau-selective"
         );
     }
 

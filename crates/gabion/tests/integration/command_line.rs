@@ -104,7 +104,7 @@ fn mistakes_get_one_plain_sentence_and_exit_code_2() {
         ),
         (
             vec!["pool", "create", "p", "--update", "raid5"],
-            "fo, fl, pl, plr, parix, cau or rackcu",
+            "fo, fl, pl, plr, parix, cau, rackcu or cau-selective",
         ),
         (
             vec!["pool", "create", "p", "--reserve-period", "12"],

@@ -4,56 +4,18 @@
 use super::costs::{Costs, Place};
 use super::{ChunkUpdate, Moved, Stripes, TrafficCounter, batches};
 use crate::error::LabError;
-use gabion_layout::{ChunkRange, Topology};
-use gabion_plan::Plan;
 use gabion_planner::update::UpdatePlanner;
-use gabion_planner::update::cau::{self, Selection};
-use gabion_planner::{PlanError, Stripe};
-
-/// What plans an update of whole chunks of one stripe.
-#[derive(Debug)]
-enum BatchPlanner {
-    /// A scheme of pools.
-    Scheme(&'static dyn UpdatePlanner),
-    /// CAU's selective parity update.
-    Selective,
-}
-
-impl BatchPlanner {
-    fn plan(
-        &self,
-        stripe: &Stripe<'_>,
-        topology: &Topology,
-        ranges: &[ChunkRange],
-        slice_bytes: u64,
-    ) -> Result<Plan, PlanError> {
-        match self {
-            Self::Scheme(scheme) => scheme.plan(stripe, topology, ranges, slice_bytes),
-            Self::Selective => {
-                cau::selective(stripe, topology, ranges, Selection::Selective, slice_bytes)
-            }
-        }
-    }
-}
 
 /// One of these schemes, with the cost of every batch that it has planned.
 #[derive(Debug)]
 pub(super) struct Batches {
-    planner: BatchPlanner,
+    planner: &'static dyn UpdatePlanner,
     crossing_bytes: u128,
     costs: Costs,
 }
 
 impl Batches {
-    pub(super) fn of(scheme: &'static dyn UpdatePlanner) -> Self {
-        Self::new(BatchPlanner::Scheme(scheme))
-    }
-
-    pub(super) fn selective() -> Self {
-        Self::new(BatchPlanner::Selective)
-    }
-
-    fn new(planner: BatchPlanner) -> Self {
+    pub(super) fn of(planner: &'static dyn UpdatePlanner) -> Self {
         Self {
             planner,
             crossing_bytes: 0,
@@ -64,7 +26,7 @@ impl Batches {
 
 impl TrafficCounter for Batches {
     fn write(&mut self, stripes: &Stripes, touched: &[ChunkUpdate]) -> Result<(), LabError> {
-        let (planner, slice_bytes) = (&self.planner, stripes.geometry().chunk_bytes());
+        let (planner, slice_bytes) = (self.planner, stripes.geometry().chunk_bytes());
         for (stripe, set) in batches(touched) {
             let place = Place {
                 stripe,

@@ -44,8 +44,6 @@ enum Counting {
     Baseline,
     /// CAU with one kind of deltas in its commits.
     Cau(Selection),
-    /// CAU's selective parity update with each write.
-    Selective,
 }
 
 impl SchemeEntry {
@@ -61,7 +59,6 @@ impl SchemeEntry {
             },
             Counting::Baseline => Box::<Baseline>::default(),
             Counting::Cau(selection) => Box::new(Cau::new(options, selection)),
-            Counting::Selective => Box::new(Batches::selective()),
         }
     }
 }
@@ -75,7 +72,7 @@ impl SchemeEntry {
         match self.counting {
             Counting::Known(known) => Ok(known),
             Counting::Baseline => Ok(descriptor(UpdateScheme::Fo)),
-            Counting::Cau(_) | Counting::Selective => Err(LabError::ChunksOnly { name: self.name }),
+            Counting::Cau(_) => Err(LabError::ChunksOnly { name: self.name }),
         }
     }
 }
@@ -87,7 +84,6 @@ pub fn registry() -> Vec<SchemeEntry> {
     let variants = [
         ("cau-data-delta", Counting::Cau(Selection::DataDelta)),
         ("cau-parity-delta", Counting::Cau(Selection::ParityDelta)),
-        ("cau-selective", Counting::Selective),
     ];
     let all = [("baseline", Counting::Baseline)]
         .into_iter()

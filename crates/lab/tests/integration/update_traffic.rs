@@ -242,7 +242,7 @@ fn questions_without_an_answer_are_refused() {
     assert_eq!(
         message,
         "there is no update scheme 'tortoise'; choose from baseline, fo, fl, pl, plr, parix, cau, \
-         rackcu, cau-data-delta, cau-parity-delta, cau-selective"
+         rackcu, cau-selective, cau-data-delta, cau-parity-delta"
     );
     wrong.schemes.clear();
     let message = update_traffic::count(&wrong, []).unwrap_err().to_string();

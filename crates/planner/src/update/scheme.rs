@@ -16,6 +16,7 @@ pub const SCHEMES: [Descriptor; UpdateScheme::NAMES.len()] = [
     parix::DESCRIPTOR,
     cau::DESCRIPTOR,
     rackcu::DESCRIPTOR,
+    cau::SELECTIVE,
 ];
 
 const _: () = {
@@ -145,7 +146,7 @@ mod tests {
         let refused = |scheme, reserve, append| check_pool(scheme, reserve, append).unwrap_err();
         assert_eq!(
             refused(UpdateScheme::Fo, reserve, None).to_string(),
-            "the update scheme fo has no reserved space; use plr or rackcu, or omit the reserve"
+            "the update scheme fo has no reserved space; use plr, rackcu or cau-selective, or omit the reserve"
         );
         assert_eq!(
             refused(UpdateScheme::Fl, None, append).to_string(),
@@ -164,7 +165,8 @@ mod tests {
             );
             assert!(!known.paper.is_empty(), "{}", known.scheme);
         }
-        assert_eq!(names(|_| true), "fo, fl, pl, plr, parix, cau or rackcu");
+        let all = "fo, fl, pl, plr, parix, cau, rackcu or cau-selective";
+        assert_eq!(names(|_| true), all);
         assert_eq!(names(|known| known.scheme == UpdateScheme::Fo), "fo");
     }
 }

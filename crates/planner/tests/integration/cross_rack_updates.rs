@@ -3,7 +3,9 @@
 
 use crate::setting::{Setting, any_numbers, any_selection, any_setting, ranges};
 use gabion_codec::{Code, Family};
-use gabion_layout::{ByteRange, ChunkIndex, ChunkRange, GroupingRule, NodeId, RackId, Topology};
+use gabion_layout::{
+    ByteRange, ChunkIndex, ChunkRange, GroupingRule, NodeId, RackId, Topology, UpdateScheme,
+};
 use gabion_plan::{Cost, Goal, Log, Plan, check};
 use gabion_planner::bound::{self, Proof};
 use gabion_planner::update::cau::Selection;
@@ -194,6 +196,20 @@ proptest! {
         let commit = parix::commit(&stripe, &ranges, 64).unwrap();
         let cost = Cost::of(&commit, &setting.topology);
         prop_assert_eq!((cost.links.len(), cost.client_bytes), (0, 0));
+    }
+
+    /// As much as a commit of the same chunks, and never more than updates by delta.
+    #[test]
+    fn cau_selective_sends_what_a_commit_sends(setting in any_setting(), picks in picks()) {
+        let ranges = whole(&setting, &picked(&setting, &picks));
+        let (stripe, topology) = (setting.stripe(&[]), &setting.topology);
+        let at_once = update::scheme(UpdateScheme::CauSelective);
+        let plan = at_once.plan(&stripe, topology, &ranges, 64).unwrap();
+        prop_assert_eq!(check(&plan, &setting.code), Ok(()));
+        let commit = cau::commit(&stripe, topology, &ranges, Selection::Selective, 64).unwrap();
+        prop_assert_eq!(crossing(&setting, &plan), crossing(&setting, &commit));
+        let by_delta = update::delta(&stripe, topology, &ranges, 64).unwrap();
+        prop_assert!(crossing(&setting, &plan) <= crossing(&setting, &by_delta));
     }
 
     #[test]

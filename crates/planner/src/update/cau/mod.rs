@@ -12,11 +12,13 @@ mod grouping;
 mod phases;
 mod policy;
 mod scheme;
+mod selective;
 
 pub use grouping::{Grouping, Swap, group, relocate};
 pub use phases::Phases;
 pub use policy::{AppendPhase, CommitPolicy, Trigger};
 pub(super) use scheme::DESCRIPTOR;
+pub(super) use selective::DESCRIPTOR as SELECTIVE;
 
 use super::delta::change_all;
 use super::flow::{Flow, NewBytes};
